@@ -86,6 +86,7 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
         workers,
         rails: tonnage_engine::paths::Rails::Single,
         rail_shift: 0,
+        background: None,
         cq: tonnage_plan::transfer::CqMode::Busy,
         queue_pairs: 1,
         cut: None,

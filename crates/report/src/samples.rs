@@ -3,6 +3,7 @@
 mod builder;
 pub mod connect;
 pub mod files;
+mod loaded;
 mod network;
 pub mod stress;
 
@@ -19,6 +20,7 @@ use tonnage_record::transfer::{
 };
 use tonnage_record::{Canary, LatencyKind, Outcome, PublishedRow, Record, TransferBody};
 
+pub use loaded::loaded;
 pub use network::{fabric, paths, proven_paths, side_by_side};
 
 /// Batches of 128 over message sizes, with one skipped and one failed point.
@@ -464,6 +466,7 @@ pub fn all() -> Vec<Record> {
         streams(),
         ping_pongs(),
         paced(),
+        loaded(),
         paths(),
         fabric(),
         verifies(),

@@ -38,12 +38,13 @@ fn tables_look_as_agreed() {
     insta::assert_snapshot!("table_stream", table(&samples::streams()));
     insta::assert_snapshot!("table_ping_pong", table(&samples::ping_pongs()));
     insta::assert_snapshot!("table_clients", table(&samples::clients()));
-    for (at, record) in samples::intervals().into_iter().enumerate() {
+    for (at, record) in (0..).zip(samples::intervals()) {
         insta::assert_snapshot!(format!("table_intervals_{at}"), table(&[record]));
     }
     insta::assert_snapshot!("table_matrix", table(&samples::matrices()));
     insta::assert_snapshot!("table_traffic_file", table(&samples::traffic_files()));
     insta::assert_snapshot!("table_paced", table(&samples::paced()));
+    insta::assert_snapshot!("table_loaded", table(&samples::loaded()));
     insta::assert_snapshot!("table_path", table(&samples::paths()));
     insta::assert_snapshot!("table_path_proven", table(&samples::proven_paths()));
     insta::assert_snapshot!("table_fabric", table(&samples::fabric()));
@@ -93,13 +94,9 @@ fn a_results_file_may_hold_all_kinds() {
     assert_eq!(read_records(&path).unwrap().records, both);
     let alone = render(Format::Csv, &both[..transfers_end]).unwrap();
     let csv = render(Format::Csv, &both).unwrap();
-    let columns = |csv: &str| {
-        csv.lines()
-            .next()
-            .unwrap()
-            .split(',')
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
+    let columns = |csv: &str| -> Vec<String> {
+        let header = csv.lines().next().unwrap();
+        header.split(',').map(str::to_owned).collect()
     };
     assert!(columns(&csv).starts_with(&columns(&alone)));
     let mut unique = columns(&csv);
@@ -234,9 +231,10 @@ fn a_verify_run_that_is_all_right_says_so() {
 #[test]
 fn tables_of_different_runs_are_apart() {
     let text = table(&samples::all());
-    let phases = text.matches("phases of a batch").count();
-    let tables = text.matches("MsgSize").count() - phases;
-    assert_eq!((tables, phases), (14, 4), "{text}");
+    let count = |words| text.matches(words).count();
+    let [phases, beside] = ["phases of a batch", "and beside it:"].map(count);
+    let tables = count("MsgSize") - phases - beside;
+    assert_eq!((tables, phases, beside), (15, 4, 1), "{text}");
     assert_eq!(text.matches("Bytes checked").count(), 1);
     assert_eq!(table(&[]), "");
 }

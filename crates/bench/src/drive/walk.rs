@@ -141,6 +141,7 @@ pub(crate) mod tests {
             workers: 1,
             rails: tonnage_engine::paths::Rails::Single,
             rail_shift: 0,
+            background: None,
             cq: tonnage_plan::transfer::CqMode::Busy,
             queue_pairs: 1,
             cut: None,

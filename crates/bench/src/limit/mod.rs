@@ -112,6 +112,12 @@ impl<'a> Bound<'a> {
                     .to_owned(),
             );
         }
+        if asked && self.point.background.is_some() {
+            return Some(
+                "no limit: the background shares the path, so that none bounds what is measured alone; --limit states one"
+                    .to_owned(),
+            );
+        }
         let copies = asked && self.kind == LimitKind::MemoryCopy;
         // A worker has memory of its own kind only, and copies in it bound nothing between two kinds.
         let target = self.point.target_memory.as_ref().filter(|_| copies)?;
@@ -138,7 +144,9 @@ impl<'a> Bound<'a> {
                     links: self.links(hosts),
                 });
             }
-            LimitChoice::Auto if self.point.loads.is_some() => return None,
+            LimitChoice::Auto if self.point.loads.is_some() || self.point.background.is_some() => {
+                return None;
+            }
             LimitChoice::Auto => {}
         }
         match (before, after) {

@@ -37,7 +37,7 @@ pub(crate) struct Requirements<'a> {
     /// Its name with the variant.
     pub(crate) engine: &'a str,
     pub(crate) options: &'a EngineOptions,
-    pub(crate) verbs: &'a [Verb],
+    pub(crate) verbs: Vec<Verb>,
     /// The memory's name with the variant.
     pub(crate) memory: &'a str,
     /// The option that names it.
@@ -193,7 +193,7 @@ impl Requirements<'_> {
             libraries: &settings.libraries,
             one_network: rank.hosts().is_one_network(),
             address: rank.local_ip(),
-            verbs: self.verbs,
+            verbs: &self.verbs,
         })?;
         if devices.is_empty() {
             return Err(Error::Failed(format!(

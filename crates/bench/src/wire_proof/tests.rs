@@ -155,7 +155,7 @@ fn whoever_has_the_bytes_sends_them() {
     ] {
         let point = point(op, 3);
         let loads = |rank, operations: &[(u32, u64)]| {
-            watch(&machine, &point, &routes, rank).loads(operations)
+            watch(&machine, &point, &routes, rank).loads(&point, operations)
         };
         // The third rank names no device, but its peers' devices carry its payload all the same.
         let mut all = loads(0, &[(1, 5)]);

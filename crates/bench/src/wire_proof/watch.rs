@@ -89,12 +89,13 @@ impl<'a> Watch<'a> {
         Snapshot::read(&self.tree, &devices)
     }
 
-    /// Payload that this rank's operations should have moved through the devices of both sides, to be added up.
-    pub fn loads(&self, operations: &[(u32, u64)]) -> Loads {
+    /// Payload that a worker's operations of a point should have moved through the devices of both sides, to be added
+    /// up.
+    pub fn loads(&self, point: &TransferPoint, operations: &[(u32, u64)]) -> Loads {
         let mut loads = BTreeMap::<usize, Load>::new();
         for &(peer, count) in operations {
-            let bytes = count.saturating_mul(u64::from(self.point.size_bytes));
-            let (from, to) = match self.point.op {
+            let bytes = count.saturating_mul(u64::from(point.size_bytes));
+            let (from, to) = match point.op {
                 Verb::Read => (peer, self.rank),
                 Verb::Write | Verb::WriteImm | Verb::Send => (self.rank, peer),
             };

@@ -74,6 +74,7 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
         workers: 1,
         rails: tonnage_engine::paths::Rails::Single,
         rail_shift: 0,
+        background: None,
         cq: tonnage_plan::transfer::CqMode::Busy,
         queue_pairs: 1,
         cut: None,

@@ -60,6 +60,7 @@ fn point_of(pacing: Pacing, size_bytes: u32) -> TransferPoint {
         workers: 1,
         rails: Rails::Single,
         rail_shift: 0,
+        background: None,
         cq: CqMode::Busy,
         queue_pairs: 1,
         cut: None,
@@ -193,6 +194,7 @@ impl Sample {
             verified_bytes: self.body.point.verify.then_some(payload_bytes),
             directions: None,
             series: None,
+            background: None,
         });
         if recorded {
             self.latencies.merge(&histogram);
@@ -225,6 +227,7 @@ impl Sample {
         let is_batch = matches!(self.body.point.pacing, Pacing::Batch { .. });
         let batch_phases = latency.as_ref().filter(|_| is_batch).map(phases);
         self.body.summary = Some(Summary {
+            background: None,
             batch_phases,
             merged_operations: None,
             rails: Vec::new(),

@@ -1,6 +1,7 @@
 //! Report of transfers: records of the same configuration make one table, with a line for each point, and below it the
 //! limit, the canary and whatever a reader has to know.
 
+mod background;
 mod choosing;
 mod footers;
 mod loads;
@@ -60,7 +61,9 @@ impl Report for Transfers {
         let per_rank = per_rank::tables(records, &varying);
         let rows_of_phases = [&varying[..], footprint].concat();
         let tables = sheet.draw().into_iter();
-        let tables = tables.chain(phases(records, &rows_of_phases));
+        let tables = tables
+            .chain(phases(records, &rows_of_phases))
+            .chain(beside_load(records, &rows_of_phases));
         tables
             .chain(grids)
             .chain(loads)
@@ -75,6 +78,7 @@ impl Report for Transfers {
         let mut lines: Vec<String> = choosing::best(records, &distinguishing)
             .into_iter()
             .collect();
+        lines.extend(background::lines(records, &distinguishing));
         lines.extend(matrix::verdicts(records, &distinguishing));
         lines.extend(series::lines(records, &distinguishing));
         lines.extend(footers::lines(records, &distinguishing));
@@ -117,6 +121,18 @@ const CALL: &str = "batch_call";
 const MERGE: &str = "merge";
 const API: &str = "api";
 const SESSION: &str = "session";
+const LOAD: &str = "background_rate_per_s";
+const BACKGROUND: [&str; 9] = [
+    "background_bandwidth_bytes_per_s_mean",
+    "idle_latency_ns_p50",
+    "latency_ns_p50",
+    "latency_ratio_p50",
+    "latency_ratio_p50_ci95",
+    "idle_latency_ns_p99",
+    "latency_ns_p99",
+    "latency_ratio_p99",
+    "latency_ratio_p99_ci95",
+];
 const FORWARD: &str = "forward_bandwidth_bytes_per_s_mean";
 const BACK: &str = "back_bandwidth_bytes_per_s_mean";
 
@@ -142,6 +158,25 @@ fn phases(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<St
     Some(format!("phases of a batch:\n{table}"))
 }
 
+/// The table of latencies without a background and beside it, where there was one.
+fn beside_load(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<String> {
+    let loaded = |record: &&TransferRecord<'_>| {
+        let summary = record.body.summary.as_ref();
+        summary.is_some_and(|summary| summary.background.is_some())
+    };
+    let loaded = records.iter().filter(loaded);
+    let rows = loaded.flat_map(|record| Row::of(record.record));
+    let sheet = Sheet::new(rows.map(Line::from).collect(), "n/a")
+        .always(&[SIZE])
+        .always(varying)
+        .known(&["initiators"])
+        .known(&BACKGROUND);
+    let table = sheet.draw()?;
+    Some(format!(
+        "latency without the background, and beside it:\n{table}"
+    ))
+}
+
 /// Columns that may differ from row to row in every table, beside the size.
 const AXES: [&str; 4] = ["batch", "window", "initiators", "offered_per_s"];
 
@@ -157,7 +192,10 @@ fn both_ends(records: &[TransferRecord<'_>], layout: &ModeTable) -> &'static [&'
 
 /// Options whose values are set beside each other: all that vary but for slots that differ in length alone.
 fn beside_first(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Vec<String> {
-    let compared = varying.iter().copied().filter(|field| *field != GAP);
+    let compared = varying
+        .iter()
+        .copied()
+        .filter(|field| ![GAP, LOAD].contains(field));
     let compared: Vec<_> = compared.collect();
     let fields = [&[SIZE, FOOTPRINT], &AXES[..], varying].concat();
     choosing::to_first(records, &compared, &fields)
@@ -201,6 +239,10 @@ fn varying(records: &[TransferRecord<'_>]) -> Vec<&'static str> {
         (
             SESSION,
             title::same(records, |point| point.session).is_none(),
+        ),
+        (
+            LOAD,
+            title::same(records, |point| point.background).is_none(),
         ),
         (GAP, title::differently_apart(records)),
     ];
@@ -331,10 +373,12 @@ mod tests {
                     &MERGE,
                     &API,
                     &SESSION,
+                    &LOAD,
                     &GAP,
                 ]
                 .into_iter()
                 .chain(&PHASES)
+                .chain(&BACKGROUND)
                 .chain(&AXES),
             ) {
                 assert!(by_field(field).is_some(), "{field}");

@@ -4,6 +4,7 @@ use tonnage_plan::point::LimitChoice;
 use tonnage_record::{Canary, Outcome, TransferRecord};
 use tonnage_units::quantity::human::{number, whole_percent};
 
+use super::background;
 use crate::wire_proof;
 
 /// Marks of the lines, and the texts that they count.
@@ -71,6 +72,9 @@ impl Notes {
             );
         }
         if let Some(text) = above_capacity(record) {
+            words.push(self.number(text));
+        }
+        if let Some(text) = background::not_reached(record) {
             words.push(self.number(text));
         }
         if let Some(text) = above_limit(record) {

@@ -2,8 +2,8 @@
 
 use tonnage_engine::paths::Rails;
 use tonnage_plan::transfer::{
-    BatchCall, BatchMerge, BatchOf, Batching, CqMode, Pacing, SessionUse, TargetFootprint,
-    TransferApi, TransferPoint, TrialLength,
+    Background, BackgroundPair, BatchCall, BatchMerge, BatchOf, Batching, CqMode, Pacing,
+    SessionUse, TargetFootprint, TransferApi, TransferPoint, TrialLength,
 };
 use tonnage_record::histogram::Latency;
 use tonnage_record::{LatencyKind, TransferRecord};
@@ -25,6 +25,7 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
         point.pacing.name().to_owned(),
         who(records, point),
     ];
+    let background = background(point);
     let paths = paths(records, point);
     let library = library(records);
     let place = place::words(records.iter().map(|record| record.record));
@@ -39,7 +40,11 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
     let verified = point
         .verify
         .then(|| "every byte verified after each trial".to_owned());
-    let all = ends.into_iter().chain(paths).chain(batches(records));
+    let all = ends
+        .into_iter()
+        .chain(background)
+        .chain(paths)
+        .chain(batches(records));
     let all = all.chain(library);
     let all = all.chain(place).chain(parts);
     all.chain(apart).chain(latency).chain(verified).collect()
@@ -57,11 +62,35 @@ fn who(records: &[TransferRecord<'_>], point: &TransferPoint) -> String {
         }
         None => point.roles().title(),
     };
-    match same(records, |point| point.workers) {
+    match same(records, TransferPoint::measuring_workers) {
         Some(1) => format!("{pattern}, 1 worker each"),
         Some(workers) => format!("{pattern}, {workers} workers each"),
         None => pattern,
     }
+}
+
+/// The load that all rows have beside them, but for its rate.
+fn background(point: &TransferPoint) -> Option<String> {
+    let Background {
+        op,
+        size_bytes,
+        window,
+        pair,
+        workers,
+        ..
+    } = point.background?;
+    let (op, size) = (op.name(), exact_size(size_bytes.into()));
+    let by = match workers {
+        1 => "1 more worker".to_owned(),
+        workers => format!("{workers} more workers"),
+    };
+    let to = match pair {
+        BackgroundPair::Same => "the same ranks",
+        BackgroundPair::Other => "the next initiator's target",
+    };
+    Some(format!(
+        "background {op} {size}, window {window}, to {to} by {by} of each"
+    ))
 }
 
 /// Rails, queue pairs and the parts of operations, where all rows have the same and it is more than the plainest.
@@ -313,6 +342,10 @@ fn shared(point: &TransferPoint) -> TransferPoint {
         batching: Batching::default(),
         api: TransferApi::Engine,
         session: None,
+        background: point.background.map(|background| Background {
+            rate_per_s: None,
+            ..background
+        }),
         initiators: point.initiators.map(|_| 0),
         footprint_bytes: 0,
         stride_bytes: 0,

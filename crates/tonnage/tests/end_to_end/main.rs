@@ -14,6 +14,7 @@
 //! | [`known_answers`] | links of known speed, links that are cut, and a real Slurm, on hosts of this machine |
 //! | [`wire_proof`] | proof that the payload crossed the devices that it should have |
 //! | [`connect`] | connections set up over every engine, and refused |
+//! | [`background`] | latency beside a load |
 //! | [`stress`] | transfers drawn from a seed, over several engines in turn |
 //! | [`mixed`] | plans with experiments of several kinds |
 //! | [`resuming`] | a run that was interrupted goes on where it was |
@@ -44,6 +45,8 @@
 
 #[cfg(test)]
 mod addresses;
+#[cfg(test)]
+mod background;
 #[cfg(test)]
 mod bad_input;
 #[cfg(test)]

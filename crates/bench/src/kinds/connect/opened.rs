@@ -172,7 +172,7 @@ fn requirements<'a>(
         entry: settings.lists.engine(&point.engine)?,
         engine: &point.engine,
         options: &point.engine_options,
-        verbs: &[FIRST_BYTE],
+        verbs: vec![FIRST_BYTE],
         memory: &point.memory,
         memory_option: "--memory",
         memory_of: Box::new(|_| &point.memory),

@@ -14,6 +14,9 @@ pub(super) fn check_caps(
     name: &str,
 ) -> Result<()> {
     for point in points {
+        if let Some(load) = point.background_point() {
+            check_caps(&[&load], (caps, devices), name)?;
+        }
         if !caps.verbs.contains(&point.op) {
             return Err(Error::Unavailable {
                 what: format!("{} on {name}", point.op.name()),

@@ -147,7 +147,8 @@ pub(super) fn begin<'a>(
     flows: &[Flow],
     layout: &SliceLayout,
 ) -> Result<Option<(&'a mut Credits, Vec<Lane>)>> {
-    let Some(credits) = credits else {
+    // Of the points that share an engine only some may send.
+    let Some(credits) = credits.filter(|_| point.op == Verb::Send) else {
         return Ok(None);
     };
     let sends: Vec<_> = flows.iter().map(|flow| (flow.peer, flow.lane)).collect();

@@ -34,6 +34,8 @@ pub enum CrewOrder {
     Check,
     /// Forget the warm-up's latencies.
     Forget,
+    /// Hand over the latencies of the trial that just ended.
+    LatenciesOfTrial,
     /// Hand over the latencies of all trials.
     Latencies,
     /// Tell how many operations the point took, the warm-up's included.
@@ -53,7 +55,7 @@ pub struct CrewReport {
     pub rates: Option<Vec<CopyRate>>,
     /// Bytes of the socket streams.
     pub streamed: Option<Streamed>,
-    /// Latencies of all trials.
+    /// Latencies that were asked for.
     pub latencies: Option<LatencyHistogram>,
     /// Those of the phases of batches.
     pub phases: Option<PhaseHistograms>,
@@ -191,11 +193,15 @@ impl Deck {
                 work.serve_peers(|| self.over.load(Ordering::Acquire))?;
                 let mut totals = driven?;
                 self.conclude(index, work, schedule, &mut totals)?;
-                report.totals = Some(totals);
+                report.totals = Some(work.placed(totals));
                 report.times = work.flow_times(schedule);
             }
-            CrewOrder::Check => report.totals = Some(self.check(index, work)?),
+            CrewOrder::Check => {
+                let checked = self.check(index, work)?;
+                report.totals = Some(work.placed(checked));
+            }
             CrewOrder::Forget => work.forget(),
+            CrewOrder::LatenciesOfTrial => report.latencies = work.latencies_of_trial().cloned(),
             CrewOrder::Latencies => {
                 report.latencies = Some(work.histogram().clone());
                 report.phases = work.phases().cloned();

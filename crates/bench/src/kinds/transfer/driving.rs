@@ -31,7 +31,7 @@ impl Work<'_> {
     /// When the engine fails or the run is stopped.
     pub fn drive(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
         let guard = AbandonOnPanic::new(self.shared.as_ref(), self.worker);
-        let driven = self.drive_trial(schedule);
+        let driven = self.drive_trial(&schedule.of_worker(self.part.is_background));
         drop(guard);
         if let (Err(error), Some(shared)) = (&driven, &self.shared) {
             shared.abandon(self.worker, error);
@@ -44,6 +44,7 @@ impl Work<'_> {
             trial.clear();
         }
         self.port.take_arrivals();
+        self.part.is_resting = self.rests(schedule);
         let clock = self.port.clock;
         // A peer may begin a moment earlier by its clock, so peers are served while it waits.
         self.port.keep_awake(true);
@@ -60,7 +61,7 @@ impl Work<'_> {
             start_skew_ns: if self.takes_part() { skew_ns } else { 0 },
             ..TrialTotals::NONE
         };
-        self.active = match self.begins() {
+        self.active = match self.begins() && !self.part.is_resting {
             true => self.in_round(schedule.round),
             false => 0..0,
         };
@@ -270,7 +271,12 @@ impl Work<'_> {
                 batched.completed
             }
             Pacing::Paced { rate_per_s, .. } => {
-                let timetable = timetable(schedule, rate_per_s, self.worker, self.point.workers);
+                let timetable = timetable(
+                    schedule,
+                    rate_per_s,
+                    self.part.place,
+                    self.point.measuring_workers(),
+                );
                 let punctuality = paced(port, flows, &timetable, scratch, recorder)?;
                 (totals.due, totals.late) = (timetable.operations, punctuality.late);
                 punctuality.completed

@@ -17,11 +17,27 @@ use tonnage_plan::transfer::{BatchMerge, Pacing, TransferPoint, TrialLength};
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
+/// The flows of `rank` towards the ranks of its layout, in their order.
+///
+/// # Errors
+/// As for each of them.
+pub(super) fn make_flows(
+    point: &TransferPoint,
+    rank: u32,
+    layout: &SliceLayout,
+    engine: &mut dyn Engine,
+    worker: &TransferWorker,
+) -> Result<Vec<Flow>> {
+    let targets = layout.out.iter().enumerate();
+    let flow = |(index, &target)| make_flow(point, rank, target, layout, index, engine, worker);
+    targets.map(flow).collect()
+}
+
 /// The flow of `rank` towards `target`, the `index`-th rank of its layout.
 ///
 /// # Errors
 /// When the engine cannot do what the lane asks.
-pub(super) fn make_flow(
+fn make_flow(
     point: &TransferPoint,
     rank: u32,
     target: u32,

@@ -17,6 +17,8 @@ pub struct Measured {
     pub histogram: LatencyHistogram,
     /// Those of the phases of batches.
     pub phases: Option<PhaseHistograms>,
+    /// Latencies without the background, where there was one.
+    pub idle: Option<LatencyHistogram>,
     /// Upper bound of the bandwidth.
     pub limit: Option<Limit>,
     /// The reason why it is not known, where one would look for it.

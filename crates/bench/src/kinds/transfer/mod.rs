@@ -7,14 +7,17 @@
 //! | [`driven`] | the engine that a worker drives during a point |
 //! | [`effective`] | what was really done, and on which CPUs |
 //! | [`layout`] | division of a worker's memory among its flows |
-//! | [`point`] | one point from warm-up to its figures |
+//! | [`point`], `gathering` | one point from warm-up to its figures |
 //! | [`crew`], [`work`], `driving`, `flows` | the workers of a rank, the work of each in a trial, and the flows that it drives |
+//! | `background`, `background_totals`, `halves` | the load beside a latency, and trials without it and with it |
 //! | `intervals` | what moves in each interval of a trial, told while it runs |
 //! | `stalled` | words about operations that make no progress |
 //! | [`trial`], [`verify`] | orders and reports of a trial, and the expected state after it |
 //! | [`totals`], [`rails`], `rail_report`, `pairs`, `pair_turns`, `pair_times`, `per_rank`, [`directions`], [`direction_totals`], [`summary`] | sums of workers and ranks, of each rail and of each pair, and the
 //! summary of trials |
 
+mod background;
+mod background_totals;
 mod caps;
 mod credit_lanes;
 pub mod crew;
@@ -25,6 +28,8 @@ pub mod driven;
 mod driving;
 pub mod effective;
 pub(crate) mod flows;
+mod gathering;
+mod halves;
 mod intervals;
 pub mod layout;
 pub mod measured;

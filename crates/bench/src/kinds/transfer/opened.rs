@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tonnage_sys::clock::Clock;
 
+use super::background;
 use super::caps::check_caps;
 use super::credit_lanes::{CreditLanes, needs_credits};
 use super::description::{Device, OpenMessage};
@@ -12,7 +13,6 @@ use crate::all_or_none::all_or_none;
 use crate::deadlines::DEADLINES;
 use crate::host::RankHost;
 use crate::json::Json;
-use crate::kinds::transfer::layout::SliceLayout;
 use crate::opening::introduction::{Introduction, Introductions, locality, packed, unpacked};
 use crate::opening::{Devices, Pairs, Requirements, Seat, SizedBy, reports};
 use crate::settings::Settings;
@@ -23,7 +23,7 @@ use tonnage_engine::{
     Arm, Caps, Descriptor, Domain, Engine, EngineOptions, Entry, Peer, RegionId, Verb, fact_names,
 };
 use tonnage_plan::roles::Roles;
-use tonnage_plan::transfer::{CqMode, TransferPoint};
+use tonnage_plan::transfer::{BackgroundPair, CqMode, TransferPoint};
 use tonnage_ranks::Rank;
 use tonnage_record::Placed;
 use tonnage_units::{Error, PairPlace, Result, WireDevice};
@@ -98,6 +98,7 @@ pub struct EngineKey {
     rail_shift: u32,
     cq: CqMode,
     place: Option<PairPlace>,
+    background: Option<(Verb, BackgroundPair, u32)>,
 }
 
 impl EngineKey {
@@ -115,6 +116,9 @@ impl EngineKey {
             rail_shift: point.rail_shift,
             cq: point.cq,
             place: point.place,
+            background: point
+                .background
+                .map(|load| (load.op, load.pair, load.workers)),
         }
     }
 }
@@ -220,22 +224,25 @@ impl<'a> Need<'a> {
     fn of(points: &[&'a TransferPoint], entry: &'a Entry, rank: u32) -> Result<Self> {
         let none = || Error::Failed("no points to open an engine for".into());
         let first = points.first().ok_or_else(none)?;
-        let layouts = || points.iter().map(|point| SliceLayout::new(point, rank));
-        let mut peers: Vec<Peer> = layouts().flat_map(|layout| layout.peers()).collect();
+        let mut peers: Vec<Peer> = points
+            .iter()
+            .flat_map(|point| background::peers(point, rank))
+            .collect();
         peers.sort_unstable();
         peers.dedup();
         let of_points = points.to_vec();
         let bytes_of = move |rank| {
-            let layouts = of_points.iter().map(|point| SliceLayout::new(point, rank));
-            layouts.map(|layout| layout.bytes()).max().unwrap_or(0)
+            let bytes = of_points.iter().map(|point| background::bytes(point, rank));
+            bytes.max().unwrap_or(0)
         };
         let largest = points.iter().map(|point| point.footprint_bytes).max();
+        let load = first.background.as_ref().map(|load| load.op);
         let requirements = Requirements {
             entry,
             engine: &first.engine,
             options: &first.engine_options,
             // Points of one key have the same.
-            verbs: std::slice::from_ref(&first.op),
+            verbs: std::iter::once(first.op).chain(load).collect(),
             memory: first.memory_of(rank),
             memory_option: first.memory_option(rank),
             memory_of: Box::new(|rank| first.memory_of(rank)),
@@ -256,7 +263,11 @@ impl<'a> Need<'a> {
                 asked: first.place,
             },
             peers_max: peers.len() as u32,
-            depth: points.iter().map(|point| point.depth()).max().unwrap_or(1),
+            depth: points
+                .iter()
+                .map(|point| background::depth(point))
+                .max()
+                .unwrap_or(1),
             sleeps: first.cq == CqMode::Event,
         };
         Ok(Self {

@@ -8,7 +8,7 @@ use super::pair_times::{self, FlowTime, are_few};
 use super::pairs::{self, PairSum};
 use super::point::Lead;
 use super::totals::TrialTotals;
-use super::trial::{Schedule, WARM_UP};
+use super::trial::{Schedule, Turn, WARM_UP};
 use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
 use tonnage_engine::Verb;
@@ -82,7 +82,11 @@ impl Lead<'_, '_> {
             for (pair, _) in loads.pairs() {
                 number += 1;
                 let round = roles.round_alone(pair);
-                self.one_round((number, round, true), point.length.trial, "pair alone")?;
+                self.one_round(
+                    Turn::beside(number, round),
+                    point.length.trial,
+                    "pair alone",
+                )?;
             }
         }
         Ok(())
@@ -106,7 +110,7 @@ impl Lead<'_, '_> {
             for round in suspect {
                 let number = trial * u64::from(roles.rounds()) + u64::from(round) + 1;
                 self.one_round(
-                    (number, round, true),
+                    Turn::beside(number, round),
                     self.point.length.trial,
                     "second look",
                 )?;

@@ -4,6 +4,7 @@
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
+use super::background::WorkerPoints;
 use super::crew::{Crew, CrewOrder, CrewReport, Deck};
 use super::directions;
 use super::driven::Driven;
@@ -15,7 +16,7 @@ use super::pairs::{PairSum, PairSums};
 use super::per_rank::{RankSums, initiators};
 use super::stations::{serve, stations};
 use super::totals::TrialTotals;
-use super::trial::{Issued, Schedule, Station, WARM_UP};
+use super::trial::{Issued, Schedule, Station, Turn, WARM_UP};
 use super::waits::{deadline_of, left, look_rounds};
 use super::work::Work;
 use crate::deadlines::DEADLINES;
@@ -24,7 +25,6 @@ use crate::failure::{StepFailure, agree, await_first_cause};
 use crate::json::Json;
 use crate::kinds::kind::{Course, Stage, Steps, When};
 use crate::kinds::transfer::verify::Expected;
-use crate::latencies::merge_all;
 use crate::limit::{Bound, Measurement};
 use crate::wire_proof::{Routes, Watch};
 use tonnage_engine::Facts;
@@ -32,7 +32,7 @@ use tonnage_plan::transfer::{TransferPoint, TrialLength};
 use tonnage_ranks::{Rank, pack, unpack};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::ci_narrow_enough;
-use tonnage_record::transfer::{InitiatorFigures, PairRate, Trial};
+use tonnage_record::transfer::{InitiatorFigures, PairRate, Trial, TrialBackground};
 use tonnage_record::{Record, WireProof};
 use tonnage_units::{Error, Reduce, Result};
 
@@ -54,8 +54,10 @@ pub fn measure(
     let intervals = Intervals::of(point, stage, record, open.moves_bytes);
     let rank = &mut *stage.rank;
     let stop = rank.stopped();
+    let background = point.background_point();
+    let points = &WorkerPoints::new(point, background.as_ref());
     let deck = Deck::new(open.workers.len(), rank.sleepers());
-    let stations = stations(point, open, rank, &intervals);
+    let stations = stations(point, points, open, rank, &intervals);
     let mut workers = open.workers.iter_mut().zip(stations);
     let (worker, station) = workers
         .next()
@@ -67,6 +69,7 @@ pub fn measure(
         let follow = |(worker, station): (_, Station)| {
             let (deck, stop) = (&deck, &*stop);
             move |orders: &_, answers: &Sender<_>| {
+                let point = points.of(station.worker as usize);
                 if let Err(error) = serve(point, station, worker, (deck, stop), orders, answers) {
                     drop(answers.send(Err(error)));
                 }
@@ -78,6 +81,7 @@ pub fn measure(
         followers.collect()?;
         let mut lead = Lead {
             point,
+            points,
             bound: Bound::new(point, &open.opened, rank.id()),
             rank,
             own,
@@ -108,6 +112,7 @@ pub fn measure(
 /// The leader: worker 0 with the ranks' control channel.
 pub(super) struct Lead<'a, 'b> {
     pub(super) point: &'a TransferPoint,
+    pub(super) points: &'a WorkerPoints<'a>,
     pub(super) rank: &'a mut Rank,
     pub(super) own: Work<'b>,
     deck: &'a Deck,
@@ -124,17 +129,19 @@ pub(super) struct Lead<'a, 'b> {
 pub(super) struct Taken<'a> {
     before: Option<Measurement>,
     after: Option<Measurement>,
-    watch: Option<Watch<'a>>,
+    pub(super) watch: Option<Watch<'a>>,
     totals: Vec<TrialTotals>,
     pub(super) trials: Vec<Trial>,
     converged: Option<bool>,
-    wire_proof: Option<WireProof>,
-    histogram: Option<LatencyHistogram>,
-    phases: Option<PhaseHistograms>,
+    pub(super) wire_proof: Option<WireProof>,
+    pub(super) histogram: Option<LatencyHistogram>,
+    pub(super) phases: Option<PhaseHistograms>,
     chosen: Vec<Facts>,
     pub(super) pairs: PairSums,
     pub(super) times: PairTimes,
     pub(super) rates: Vec<PairRate>,
+    pub(super) backgrounds: Vec<TrialBackground>,
+    pub(super) idle: Option<LatencyHistogram>,
     own: RankSums,
     initiators: Vec<InitiatorFigures>,
 }
@@ -150,6 +157,7 @@ impl Lead<'_, '_> {
         Ok(Measured {
             histogram,
             phases: taken.phases,
+            idle: taken.idle,
             why_no_limit: self.bound.why_no_limit(),
             limit: self
                 .bound
@@ -186,7 +194,7 @@ impl Lead<'_, '_> {
     }
 
     /// Lets the following workers carry out an order that the leader has carried out itself.
-    fn everybody(&mut self, order: &CrewOrder) -> Result<Vec<CrewReport>> {
+    pub(super) fn everybody(&mut self, order: &CrewOrder) -> Result<Vec<CrewReport>> {
         self.followers.order(|_| order.clone())?;
         self.followers.collect()
     }
@@ -198,6 +206,9 @@ impl Lead<'_, '_> {
         length: TrialLength,
         name: &str,
     ) -> Result<TrialTotals, StepFailure> {
+        if self.point.background.is_some() {
+            return self.trial_of_halves(trial, length, name);
+        }
         let rounds = self.point.roles().rounds();
         let mut all: Option<TrialTotals> = None;
         for round in 0..rounds {
@@ -206,7 +217,7 @@ impl Lead<'_, '_> {
                 WARM_UP => WARM_UP,
                 trial => (trial - 1) * u64::from(rounds) + u64::from(round) + 1,
             };
-            let totals = self.one_round((number, round, false), length, name)?;
+            let totals = self.one_round(Turn::trial(number, round), length, name)?;
             match &mut all {
                 Some(before) => before.then(totals),
                 None => all = Some(totals),
@@ -218,10 +229,16 @@ impl Lead<'_, '_> {
     /// One round on all ranks: data in place, aligned start, drive, wait for all, count, check.
     pub(super) fn one_round(
         &mut self,
-        (number, round, again): (u64, u32, bool),
+        turn: Turn,
         length: TrialLength,
         name: &str,
     ) -> Result<TrialTotals, StepFailure> {
+        let Turn {
+            number,
+            round,
+            again,
+            is_loaded,
+        } = turn;
         self.rank.phase(&format!(
             "{name} of {} {} B",
             self.point.op.name(),
@@ -244,6 +261,11 @@ impl Lead<'_, '_> {
             number,
             round,
             again,
+            is_loaded,
+            lead_ns: match is_loaded && self.point.background.is_some() {
+                true => Schedule::lead_ns(length),
+                false => 0,
+            },
         };
         self.intervals
             .begin(&schedule, self.own.port.clock, &self.taken.trials)?;
@@ -297,7 +319,9 @@ impl Lead<'_, '_> {
     fn exchange(&mut self, length: TrialLength, serves: bool) -> Result<Vec<Expected>> {
         let deadline = Instant::now() + deadline_of(length);
         let workers = self.point.workers as usize;
-        if !Expected::is_needed(self.point, self.moves_bytes) {
+        let points: Vec<_> = (0..workers).map(|worker| self.points.of(worker)).collect();
+        let is_needed = |point: &&TransferPoint| Expected::is_needed(point, self.moves_bytes);
+        if !points.iter().any(is_needed) {
             let pending = self.rank.start_barrier("end of a trial")?;
             self.serve_peers(deadline, |_| !serves || pending.is_done())?;
             self.rank.finish(pending, left(deadline))?;
@@ -311,8 +335,9 @@ impl Lead<'_, '_> {
             .iter()
             .map(|bytes| unpack(bytes))
             .collect::<Result<_>>()?;
-        (0..workers)
-            .map(|worker| Expected::new(self.point, self.rank.id(), worker, &issued))
+        let expected = points.into_iter().enumerate();
+        expected
+            .map(|(worker, point)| Expected::new(point, self.rank.id(), worker, &issued))
             .collect()
     }
 
@@ -358,51 +383,6 @@ impl Lead<'_, '_> {
         self.rank.finish(pending, left(deadline))?;
         self.deck.finish(Vec::new());
         self.followers.collect().map(|_| ())
-    }
-
-    /// Proves that the payload crossed the devices that the engines named, by what their hosts read.
-    fn prove(&mut self) -> Result<Option<WireProof>> {
-        let Some(watch) = self.taken.watch.take() else {
-            return Ok(None);
-        };
-        self.rank.phase("reading the devices' counters");
-        let mut operations = self.own.operations();
-        for report in self.everybody(&CrewOrder::Operations)? {
-            operations.extend(report.operations);
-        }
-        let loads = watch.loads(&operations);
-        let loads = self
-            .rank
-            .reduce("payload of devices", loads, DEADLINES.step)?;
-        let mine = watch.judge(&loads);
-        let all = self
-            .rank
-            .reduce("counters of devices", mine, DEADLINES.step)?;
-        Ok(Some(watch.conclude(all)))
-    }
-
-    /// Merges the latencies of all workers of all ranks.
-    fn gather_latencies(&mut self) -> Result<()> {
-        let mut histogram = self.own.histogram().clone();
-        let mut phases = self.own.phases().cloned();
-        for report in self.everybody(&CrewOrder::Latencies)? {
-            if let Some(latencies) = &report.latencies {
-                histogram.merge(latencies);
-            }
-            if let (Some(phases), Some(others)) = (&mut phases, &report.phases) {
-                phases.merge(others);
-            }
-        }
-        let mut merged = |own| merge_all(self.rank, "merge histograms", own, DEADLINES.step);
-        self.taken.histogram = Some(merged(&histogram)?);
-        if let Some(phases) = &phases {
-            self.taken.phases = Some(PhaseHistograms {
-                prepare: merged(&phases.prepare)?,
-                post: merged(&phases.post)?,
-                complete: merged(&phases.complete)?,
-            });
-        }
-        Ok(())
     }
 }
 
@@ -452,6 +432,7 @@ impl Steps for Lead<'_, '_> {
         self.taken.trials.push(Trial {
             directions,
             series: self.intervals.finish(totals.window_ns)?,
+            background: self.taken.backgrounds.pop(),
             ..totals.trial(self.point.verify)
         });
         self.taken.totals.push(totals);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender};
 
+use super::background::WorkerPoints;
 use super::crew::{CrewOrder, CrewReport, Deck, follow};
 use super::driven::Driven;
 use super::intervals::Intervals;
@@ -21,21 +22,25 @@ use tonnage_units::Result;
 /// Places of this rank's workers.
 pub(super) fn stations(
     point: &TransferPoint,
+    points: &WorkerPoints<'_>,
     open: &OpenEngine,
     rank: &Rank,
     intervals: &Intervals,
 ) -> Vec<Station> {
-    let out = SliceLayout::new(point, rank.id()).out;
     let shared = shared_batches(point, rank).map(Arc::new);
     let station = |(index, worker): (u32, &TransferWorker)| Station {
         rank: rank.id(),
         worker: index,
-        names: FlowNames::new(&out, rank.infos(), &worker.devices),
+        names: {
+            let out = SliceLayout::new(points.of(index as usize), rank.id()).out;
+            FlowNames::new(&out, rank.infos(), &worker.devices)
+        },
         yielding: open.yielding,
         patience: rank.network_timeout() + DEADLINES.stall,
         sleepers: rank.sleepers(),
         shared: shared.clone(),
         pulse: intervals.pulse(index),
+        part: points.part(index),
     };
     (0u32..).zip(&open.workers).map(station).collect()
 }

@@ -8,7 +8,7 @@ use tonnage_plan::transfer::{BatchMerge, Pacing, TransferPoint};
 use tonnage_record::LatencyKind;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
-use tonnage_record::transfer::{BatchPhase, BatchPhases, Pace, Summary};
+use tonnage_record::transfer::{BackgroundSummary, BatchPhase, BatchPhases, Pace, Summary};
 
 /// Takes the trials together.
 pub fn summarize(point: &TransferPoint, measured: &Measured) -> Summary {
@@ -36,6 +36,7 @@ pub fn summarize(point: &TransferPoint, measured: &Measured) -> Summary {
         bandwidth_bytes_per_s: bandwidth,
         message_rate_per_s: message_rate,
         latency: measured.histogram.summary(latency_kind(point)),
+        background: background(point, measured),
         batch_phases: measured.phases.as_ref().and_then(batch_phases),
         initiator_cpu_ns_per_operation: per_operation(sum(|totals| totals.initiator_cpu_ns)),
         target_cpu_ns_per_operation: per_operation(sum(|totals| totals.target_cpu_ns)),
@@ -56,6 +57,16 @@ pub fn summarize(point: &TransferPoint, measured: &Measured) -> Summary {
         pace: pace(point, measured, message_rate.mean),
         converged: measured.converged,
     }
+}
+
+/// The load beside a latency and the latency without it, where there was one.
+fn background(point: &TransferPoint, measured: &Measured) -> Option<BackgroundSummary> {
+    let idle = measured.idle.as_ref()?.summary(latency_kind(point))?;
+    let trials = measured.trials.iter();
+    let loads: Vec<_> = trials
+        .filter_map(|trial| trial.background.as_ref())
+        .collect();
+    Some(BackgroundSummary::of(&loads, idle))
 }
 
 /// Phases of batches, where there were any.
@@ -125,6 +136,7 @@ mod tests {
             totals: totals.into(),
             histogram: LatencyHistogram::new(),
             phases: None,
+            idle: None,
             limit: Some(Limit {
                 what: "a test".into(),
                 bytes_per_s: 6400.0,

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::background_totals::BackgroundTotals;
 use super::direction_totals::DirectionTotals;
 use super::rails::{LeastRail, RailTotals, merge as merge_rails};
 use tonnage_record::transfer::Trial;
@@ -47,6 +48,8 @@ pub struct TrialTotals {
     pub unsettled: u64,
     /// The part that the targets of pairs initiated, where bytes move both ways.
     pub back: DirectionTotals,
+    /// Background, which no other sum has any part of.
+    pub background: BackgroundTotals,
     /// Rails, where workers have several.
     pub rails: Vec<RailTotals>,
     /// The rail with the least share of its worker's rate.
@@ -79,6 +82,7 @@ impl TrialTotals {
             samples: 0,
             latency_ns_sum: 0,
         },
+        background: BackgroundTotals::NONE,
         rails: Vec::new(),
         least_rail: None,
     };
@@ -103,11 +107,27 @@ impl TrialTotals {
             verified_bytes: verified.then_some(self.verified_bytes),
             directions: None,
             series: None,
+            background: None,
         }
     }
 }
 
 impl TrialTotals {
+    /// Totals of a worker that moves the background: they are no part of what is measured.
+    pub fn beside(self) -> Self {
+        Self {
+            background: BackgroundTotals {
+                window_ns: self.window_ns,
+                operations: self.operations,
+                payload_bytes: self.payload_bytes,
+                verified_bytes: self.verified_bytes,
+            },
+            elapsed_ns: self.elapsed_ns,
+            unsettled: self.unsettled,
+            ..Self::NONE
+        }
+    }
+
     /// Adds a later round of the same trial: the time of both counts.
     pub fn then(&mut self, later: Self) {
         let window_ns = self.window_ns + later.window_ns;
@@ -153,6 +173,7 @@ impl Reduce for TrialTotals {
         self.in_flight_max = self.in_flight_max.max(other.in_flight_max);
         self.unsettled += other.unsettled;
         self.back.merge(other.back);
+        self.background.merge(other.background);
         merge_rails(&mut self.rails, other.rails);
         let leasts = self.least_rail.into_iter().chain(other.least_rail);
         self.least_rail = leasts.min_by_key(|rail| (rail.share_permille, rail.rank, rail.worker));
@@ -187,6 +208,12 @@ mod tests {
                 payload_bytes: 8 * n,
                 samples: n,
                 latency_ns_sum: 2 * n,
+            },
+            background: BackgroundTotals {
+                window_ns: 0,
+                operations: n,
+                payload_bytes: 8 * n,
+                verified_bytes: n,
             },
             rails: vec![RailTotals {
                 bytes: n,
@@ -256,5 +283,36 @@ mod tests {
             ),
             (None, None, None)
         );
+    }
+
+    #[test]
+    fn a_background_is_added_up_apart() {
+        let own = TrialTotals {
+            window_ns: 100,
+            operations: 5,
+            payload_bytes: 40,
+            elapsed_ns: 900,
+            ..TrialTotals::NONE
+        };
+        let mut sum = own.clone();
+        let load = TrialTotals {
+            window_ns: 300,
+            operations: 2,
+            payload_bytes: 2000,
+            verified_bytes: 2000,
+            start_skew_ns: 7,
+            initiator_cpu_ns: 9,
+            samples: 3,
+            ..own.clone()
+        };
+        sum.merge(load.clone().beside());
+        sum.merge(load.beside());
+        let background = BackgroundTotals {
+            window_ns: 300,
+            operations: 4,
+            payload_bytes: 4000,
+            verified_bytes: 4000,
+        };
+        assert_eq!(sum, TrialTotals { background, ..own });
     }
 }

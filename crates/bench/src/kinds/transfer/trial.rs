@@ -7,12 +7,18 @@ use serde::{Deserialize, Serialize};
 use tonnage_plan::transfer::TrialLength;
 use tonnage_ranks::Sleepers;
 
+use super::background::WorkerPart;
 use super::stalled::FlowNames;
 use crate::drive::batch::SharedBatches;
 use crate::drive::pulse::Pulse;
 
 /// The number of a warm-up, which is no trial: engines may try things out in it.
 pub const WARM_UP: u64 = 0;
+
+/// Part of a trial for which a background runs before the latency beside it counts, and its most: queues are full
+/// then.
+const LEAD_PART: u64 = 5;
+const LEAD_NS_MAX: u64 = 100_000_000;
 
 /// The place of a worker in the run.
 #[derive(Debug, Clone)]
@@ -33,6 +39,41 @@ pub struct Station {
     pub shared: Option<Arc<SharedBatches>>,
     /// Pulse that it keeps, where somebody feels it.
     pub pulse: Option<Arc<Pulse>>,
+    /// Its part beside the rank's other workers.
+    pub part: WorkerPart,
+}
+
+/// One round of a trial, or one beside the trials.
+#[derive(Debug, Clone, Copy)]
+pub struct Turn {
+    /// The number that keys its data; 0 is the warm-up.
+    pub number: u64,
+    /// The round of the traffic.
+    pub round: u32,
+    /// True beside the trials.
+    pub again: bool,
+    /// True where the background moves too, if there is one.
+    pub is_loaded: bool,
+}
+
+impl Turn {
+    /// One that counts.
+    pub fn trial(number: u64, round: u32) -> Self {
+        Self {
+            number,
+            round,
+            again: false,
+            is_loaded: true,
+        }
+    }
+
+    /// One beside the trials.
+    pub fn beside(number: u64, round: u32) -> Self {
+        Self {
+            again: true,
+            ..Self::trial(number, round)
+        }
+    }
 }
 
 /// Start and length of a trial.
@@ -48,6 +89,37 @@ pub struct Schedule {
     pub round: u32,
     /// True for a turn beside those of the trials, whose latencies do not count.
     pub again: bool,
+    /// True where the background moves too, if there is one.
+    pub is_loaded: bool,
+    /// Time for which the background runs before anything is measured.
+    pub lead_ns: u64,
+}
+
+impl Schedule {
+    /// Time for which the load runs alone, of a trial of this length.
+    pub(super) fn lead_ns(length: TrialLength) -> u64 {
+        match length {
+            TrialLength::DurationNs(ns) => (ns / LEAD_PART).min(LEAD_NS_MAX),
+            TrialLength::Iterations(_) => 0,
+        }
+    }
+
+    /// The part of a worker: the load begins with the trial and ends with it, what is measured begins later.
+    pub(super) fn of_worker(&self, is_background: bool) -> Self {
+        let length = match self.length {
+            TrialLength::DurationNs(ns) if is_background => {
+                TrialLength::DurationNs(ns.saturating_add(self.lead_ns))
+            }
+            length => length,
+        };
+        let waits_ns = if is_background { 0 } else { self.lead_ns };
+        Self {
+            start_ns: self.start_ns.saturating_add(waits_ns),
+            length,
+            lead_ns: 0,
+            ..*self
+        }
+    }
 }
 
 /// A worker's report about its own flows after driving them, for the targets.
@@ -55,4 +127,29 @@ pub struct Schedule {
 pub struct Issued {
     /// For each rank of `SliceLayout::out`: first and one past the last operation of this trial.
     pub ranges: Vec<(u64, u64)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_load_is_there_before_and_until_the_end() {
+        let length = TrialLength::DurationNs(1_000_000_000);
+        let schedule = Schedule {
+            start_ns: 1000,
+            length,
+            number: 2,
+            round: 0,
+            again: false,
+            is_loaded: true,
+            lead_ns: Schedule::lead_ns(length),
+        };
+        let (measures, loads) = (schedule.of_worker(false), schedule.of_worker(true));
+        assert_eq!(measures.start_ns, 100_001_000);
+        assert_eq!(measures.length, length);
+        assert_eq!(loads.start_ns, 1000);
+        assert_eq!(loads.length, TrialLength::DurationNs(1_100_000_000));
+        assert_eq!(Schedule::lead_ns(TrialLength::DurationNs(50)), 10);
+    }
 }

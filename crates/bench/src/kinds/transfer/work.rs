@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicBool;
 
 use tonnage_sys::clock::thread_cpu_ns;
 
+use super::background::WorkerPart;
 use super::credit_lanes::begin;
 use super::flows::{
-    begins, expect_parts, flow_loads, flows_of, has_phases, make_flow, make_receives, make_table,
+    begins, expect_parts, flow_loads, flows_of, has_phases, make_flows, make_receives, make_table,
     merged_bytes_max, scratch,
 };
 use super::opened::TransferWorker;
@@ -80,6 +81,8 @@ pub struct Work<'a> {
     pub(super) began_ns: u64,
     /// Index of this worker in the rank.
     pub(super) worker: u32,
+    /// Its part beside the rank's other workers.
+    pub(super) part: WorkerPart,
     /// False for an engine whose operations carry nothing.
     pub(super) moves_bytes: bool,
     pub(super) names: FlowNames,
@@ -101,12 +104,7 @@ impl<'a> Work<'a> {
         let layout = SliceLayout::new(point, rank);
         let (memory, caps) = (Arc::clone(&worker.memory), worker.caps);
         let began_ns = worker.clock.now_ns();
-        let mut flows = Vec::with_capacity(layout.out.len());
-        for (index, &target) in layout.out.iter().enumerate() {
-            flows.push(make_flow(
-                point, rank, target, &layout, index, engine, worker,
-            )?);
-        }
+        let flows = make_flows(point, rank, &layout, engine, worker)?;
         expect_parts(point, &layout, engine, true)?;
         let receives = match point.op {
             Verb::Send if caps.moves_bytes => make_receives(point, rank, &layout, engine, worker)?,
@@ -127,8 +125,10 @@ impl<'a> Work<'a> {
         if posted > 0 {
             port.post_receives(receives, receives_depth)?;
         }
-        let at_once = flows.len().min(point.roles().targets_at_once() as usize);
-        let scratch = scratch(point, at_once);
+        let scratch = scratch(
+            point,
+            flows.len().min(point.roles().targets_at_once() as usize),
+        );
         let work = Self {
             watch: SliceWalks::new(point, rank, &layout),
             point,
@@ -155,6 +155,7 @@ impl<'a> Work<'a> {
             cpu_began_ns: 0,
             began_ns,
             worker: station.worker,
+            part: station.part,
             moves_bytes: caps.moves_bytes,
             names: station.names,
         };
@@ -226,6 +227,7 @@ impl<'a> Work<'a> {
     /// When a slice does not lie in the memory.
     pub fn prepare(&mut self, number: u64, checked: bool) -> Result<()> {
         self.number = number;
+        self.part.is_resting = false;
         if let Some(shared) = self.shared.as_ref().filter(|_| self.worker == 0) {
             shared.reset();
         }
@@ -259,7 +261,7 @@ impl<'a> Work<'a> {
     /// # Errors
     /// When the engine fails or the run is stopped.
     pub fn poll_until(&mut self, over: impl FnMut() -> bool) -> Result<()> {
-        let waited = match self.takes_part() {
+        let waited = match self.takes_part() && !self.part.is_resting {
             true => serve(&mut self.port, over),
             false => rest(&mut self.port, over),
         };
@@ -297,6 +299,7 @@ impl<'a> Work<'a> {
         expected: &Expected,
         totals: &mut TrialTotals,
     ) -> Result<()> {
+        let schedule = &schedule.of_worker(self.part.is_background);
         if let Some(count) = expected.arrivals {
             let awaited = self.await_arrivals(count);
             awaited.map_err(|error| self.with_stalled(error))?;

@@ -4,8 +4,8 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::batches::{BatchCall, BatchMerge, BatchOf, Batching};
-use super::pacing::DEPTH_MAX;
 use super::point::{Addresses, Pacing, TransferPoint};
+use crate::bounds::DEPTH_MAX;
 use crate::options::{Group, one_of, with_default};
 use crate::refuse::usage;
 use crate::sweep::Sweep;

@@ -1,6 +1,8 @@
 //! The points of one transfer. Everything that can be known to be wrong is refused here, before a rank starts, in one
 //! sentence that names the nearest valid choice.
 
+use super::background_options::workers_default;
+use super::backgrounds::{LoadedSize, backgrounds, beside, check_footprint, check_op};
 use super::batches::Batching;
 use super::batching::{batchings, check_batching};
 use super::both_ways::check_ping_pong;
@@ -17,9 +19,9 @@ use super::options::{
     ADDRESSES_DEFAULT, LIMIT_DEFAULT, MemoryOptions, OperationOptions, SEED_DEFAULT,
     TARGET_FOOTPRINT_DEFAULT, Transfer, WORKERS_DEFAULT,
 };
-use super::pacing::{cq_modes, pacings};
+use super::pacing::{check_rate, cq_modes, pacings};
 use super::point::{Addresses, CqMode, Pacing, TransferPoint};
-use super::point_length::{PointLength, TrialLength};
+use super::point_length::PointLength;
 use super::roles::{check_sides, roles};
 use crate::bounds::{POINTS_MAX, WORKERS_MAX};
 use crate::options::{Many, pairs};
@@ -28,10 +30,10 @@ use crate::refuse::usage;
 use crate::roles::Roles;
 use tonnage_engine::paths::Division;
 use tonnage_engine::{EngineOptions, Entry, Lists, Verb};
-use tonnage_units::{Count, Nanos, PairPlace, Result};
+use tonnage_units::{Count, PairPlace, Result};
 
 /// The points of one transfer, in each engine, op, memory, place, number of initiators, number of workers, division
-/// over paths, api and session, window or batch, and size, the last varying fastest; at most `points_max`.
+/// over paths, api and session, window or batch, size, and background, the last varying fastest; at most `points_max`.
 ///
 /// # Errors
 /// `Usage` for everything that can be found wrong without starting a rank.
@@ -53,9 +55,10 @@ pub(super) fn expand(
     let ops = ops(what)?;
     let memories = memories(transfer, ops, &roles, lists)?;
     let places = places(&what.place, &roles)?;
-    let workers = workers(what)?;
+    let workers = workers(transfer)?;
     let pacings = paced(transfer, length)?;
     let sizes = sizes_of(what, loads)?;
+    let loaded = beside(&sizes, &backgrounds(transfer, (&roles, &workers), length)?);
     check_ping_pong(transfer)?;
     let cq_modes = cq_modes(&transfer.pacing, ops)?;
     let divisions = divisions(&transfer.issuing, &sizes)?;
@@ -72,12 +75,12 @@ pub(super) fn expand(
         cq_modes.len(),
         callings.len(),
         pacings.len(),
-        sizes.len(),
+        loaded.len(),
     ];
     let total = check_total(&counts, points_max)?;
     let ways = (&divisions[..], &callings[..]);
     let seats = seats(&places, &roles, &workers, ways, rail_shift);
-    let by_size = |(cq, pacing)| sizes.iter().map(move |size| (cq, pacing, size));
+    let by_size = |(cq, pacing)| loaded.iter().map(move |cell| (cq, pacing, cell));
     let by_pacing = |cq| pacings.iter().map(move |pacing| (cq, pacing));
     let mut points = Vec::with_capacity(total);
     for named in &entries {
@@ -88,11 +91,12 @@ pub(super) fn expand(
             check_order(&divisions, op, transfer.pacing.ping_pong)?;
             check_shared(&transfer.memory, &roles, op)?;
             check_call(&callings, op)?;
+            check_op(transfer.background.background, named.entry)?;
             for &memory in &memories {
                 for &seat in &seats {
                     let ways = cq_modes.iter().flat_map(by_pacing);
-                    for (&cq, &(pacing, batching), &size) in ways.flat_map(by_size) {
-                        let cell = (named, op, memory, (cq, pacing, batching), size);
+                    for (&cq, &(pacing, batching), &sized) in ways.flat_map(by_size) {
+                        let cell = (named, op, memory, (cq, pacing, batching), sized);
                         points.push(point(transfer, length, seat, cell)?);
                     }
                 }
@@ -115,7 +119,9 @@ fn sizes_of(what: &OperationOptions, loads: Option<&PairLoads>) -> Result<Vec<u3
 /// Every pacing with every way to have batches, the last varying fastest.
 fn paced(transfer: &Transfer, length: PointLength) -> Result<Vec<(Pacing, Batching)>> {
     let pacings = pacings(&transfer.pacing, transfer.measure.latency)?;
-    check_rate(&pacings, length.trial)?;
+    if let Some(Pacing::Paced { rate_per_s, .. }) = pacings.first() {
+        check_rate(("rate", *rate_per_s), length.trial)?;
+    }
     let batchings = batchings(&transfer.batching, transfer.pacing.batch.is_some())?;
     let with = |pacing| batchings.iter().map(move |&batching| (pacing, batching));
     Ok(pacings.into_iter().flat_map(with).collect())
@@ -175,12 +181,12 @@ fn point(
     transfer: &Transfer,
     length: PointLength,
     seat: Seat,
-    (named, op, memory, (cq, pacing, batching), size_bytes): (
+    (named, op, memory, (cq, pacing, batching), (size_bytes, background)): (
         &ChosenEngine<'_>,
         Verb,
         EndMemories<'_>,
         (CqMode, Pacing, Batching),
-        u32,
+        LoadedSize,
     ),
 ) -> Result<TransferPoint> {
     let Seat {
@@ -218,6 +224,7 @@ fn point(
         size_bytes,
         pacing,
         batching,
+        background,
         cq,
         memory: memory.own.to_owned(),
         target_memory: memory.target.map(str::to_owned),
@@ -234,12 +241,18 @@ fn point(
         length,
     };
     check_seed(&transfer.memory, &point)?;
-    let layout = layout(&transfer.memory, size_bytes, point.used_depth())?;
-    check_memory(layout, point.target_footprint, roles, workers)?;
-    (point.footprint_bytes, point.stride_bytes) = (layout.footprint_bytes, layout.stride_bytes);
+    with_slots(&mut point, &transfer.memory)?;
     check_batching(&point)?;
     check_landings(&point)?;
     Ok(point)
+}
+
+/// Gives a point its slots, which a rank must have memory for.
+fn with_slots(point: &mut TransferPoint, memory: &MemoryOptions) -> Result<()> {
+    let slots = layout(memory, point.size_bytes, point.used_depth())?;
+    check_memory(slots, point.target_footprint, point.roles(), point.workers)?;
+    (point.footprint_bytes, point.stride_bytes) = (slots.footprint_bytes, slots.stride_bytes);
+    check_footprint(point)
 }
 
 /// A seed that nothing is drawn with would look like a choice.
@@ -256,9 +269,10 @@ fn check_seed(memory: &MemoryOptions, point: &TransferPoint) -> Result<()> {
     }
 }
 
-fn workers(what: &OperationOptions) -> Result<Vec<u32>> {
-    let Some(asked) = &what.workers else {
-        return Ok(vec![WORKERS_DEFAULT]);
+fn workers(transfer: &Transfer) -> Result<Vec<u32>> {
+    let Some(asked) = &transfer.what.workers else {
+        let beside = workers_default(&transfer.background);
+        return Ok(vec![beside.unwrap_or(WORKERS_DEFAULT)]);
     };
     let checked = |&workers: &u64| match u32::try_from(workers) {
         Ok(0) => usage("workers 0 would move nothing: the fewest is workers 1".to_owned()),
@@ -268,24 +282,6 @@ fn workers(what: &OperationOptions) -> Result<Vec<u32>> {
         )),
     };
     asked.values().iter().map(checked).collect()
-}
-
-/// A trial too short for one operation would measure nothing.
-fn check_rate(pacings: &[Pacing], trial: TrialLength) -> Result<()> {
-    let (Some(Pacing::Paced { rate_per_s, .. }), TrialLength::DurationNs(trial_ns)) =
-        (pacings.first(), trial)
-    else {
-        return Ok(());
-    };
-    if rate_per_s * trial_ns as f64 >= 1e9 {
-        return Ok(());
-    }
-    usage(format!(
-        "rate {rate_per_s} is less than one operation in a trial of {}: use trial-time {} or more",
-        Nanos(trial_ns),
-        // Whole seconds, saturating for rates that are next to nothing.
-        Nanos(((1.0 / rate_per_s).ceil() as u64).saturating_mul(1_000_000_000))
-    ))
 }
 
 /// An engine of a transfer: its entry, its name with the variant, and its options that differ from the defaults.

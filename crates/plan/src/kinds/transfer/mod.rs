@@ -7,6 +7,7 @@
 //! | `expand` | the points of a transfer, and the checks of engines and verbs |
 //! | `roles`, `pacing`, `batching`, `issuing`, `library`, `length`, `interval`, `layout` | what one group of options means together |
 //! | `loads`, `executions` | traffic files, and what they mean beside other options |
+//! | `background`, `background_options`, `backgrounds` | loads beside a latency |
 //! | `batches` | batches of a point |
 //! | `both_ways` | pairs that move bytes in both directions at once |
 //! | `memories` | kinds of memory of both ends |
@@ -15,6 +16,9 @@
 //!
 //! Measuring a point is not known here; see `tonnage_bench`.
 
+mod background;
+mod background_options;
+mod backgrounds;
 mod batches;
 mod batching;
 mod both_ways;
@@ -35,6 +39,9 @@ pub mod point;
 mod point_length;
 mod roles;
 
+pub use crate::bounds::DEPTH_MAX;
+pub use background::{Background, BackgroundPair};
+pub use background_options::{BackgroundOptions, BackgroundRate};
 pub use batches::{BatchCall, BatchMerge, BatchOf, Batching};
 pub use batching::BatchingOptions;
 pub use issuing::IssuingOptions;
@@ -44,7 +51,7 @@ pub use library::LibraryOptions;
 pub(crate) use loads::tests::files as traffic_files;
 pub use loads::{PairLoads, TrafficFile};
 pub use options::{MeasureOptions, MemoryOptions, OperationOptions, Transfer};
-pub use pacing::{DEPTH_MAX, PacingOptions, WINDOW_DEFAULT};
+pub use pacing::{PacingOptions, WINDOW_DEFAULT};
 pub use point::{
     Addresses, CqMode, Pacing, SessionUse, TargetFootprint, TransferApi, TransferPoint,
 };

@@ -3,6 +3,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::background_options::BackgroundOptions;
 use super::batching::BatchingOptions;
 use super::issuing::IssuingOptions;
 use super::length::LengthOptions;
@@ -30,6 +31,9 @@ pub struct Transfer {
     /// Batches, where the pacing has them.
     #[command(flatten)]
     pub batching: BatchingOptions,
+    /// Load beside a latency.
+    #[command(flatten)]
+    pub background: BackgroundOptions,
     /// Way from a worker to a peer.
     #[command(flatten)]
     pub issuing: IssuingOptions,
@@ -52,7 +56,7 @@ pub struct Transfer {
 
 crate::options::groups! {
     Transfer: "transfer", "a transfer", needs &[("engine", "shm"), ("op", "write")];
-    what, pacing, batching, issuing, library, memory, measure, skipping, length
+    what, pacing, batching, background, issuing, library, memory, measure, skipping, length
 }
 
 /// Operations to measure.

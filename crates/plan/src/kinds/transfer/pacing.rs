@@ -4,15 +4,14 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::point::{CqMode, Pacing};
+use super::point_length::TrialLength;
+use crate::bounds::DEPTH_MAX;
 use crate::options::{Group, Many, many_of, with_default};
 use crate::refuse::usage;
 use crate::sweep::Sweep;
 use tonnage_engine::Verb;
-use tonnage_units::PerSecond;
 use tonnage_units::{Error, Result};
-
-/// The most operations in flight on one lane: tags and completion queues are sized by it.
-pub const DEPTH_MAX: u32 = 1 << 20;
+use tonnage_units::{Nanos, PerSecond};
 
 /// Operations in flight on each lane where nothing else is said.
 pub const WINDOW_DEFAULT: u32 = 64;
@@ -89,7 +88,8 @@ pub(super) fn pacings(options: &PacingOptions, latency: Option<bool>) -> Result<
         Some(window) => depths("window", window)?,
         None => vec![WINDOW_DEFAULT],
     };
-    let rate = options.rate.map(checked_rate).transpose()?;
+    let checked = |rate| checked_rate("rate", rate);
+    let rate = options.rate.map(checked).transpose()?;
     let pacing = |window| match rate {
         Some(rate_per_s) => Pacing::Paced { window, rate_per_s },
         None => Pacing::Stream { window },
@@ -162,6 +162,24 @@ fn contradictions(options: &PacingOptions, latency: Option<bool>) -> Result<()> 
     Err(Error::Usage(why.to_owned()))
 }
 
+/// Refuses a rate in whose trial not one operation is due: it would measure nothing.
+///
+/// # Errors
+/// `Usage`, with a trial that is long enough.
+pub(super) fn check_rate((option, rate_per_s): (&str, f64), trial: TrialLength) -> Result<()> {
+    match trial {
+        TrialLength::DurationNs(trial_ns) if rate_per_s * (trial_ns as f64) < 1e9 => {
+            usage(format!(
+                "{option} {rate_per_s} is less than one operation in a trial of {}: use trial-time {} or more",
+                Nanos(trial_ns),
+                // Whole seconds, saturating for rates that are next to nothing.
+                Nanos(((1.0 / rate_per_s).ceil() as u64).saturating_mul(1_000_000_000))
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The values of a window or batch sweep, checked.
 fn depths(what: &str, sweep: &Sweep) -> Result<Vec<u32>> {
     let checked = |&value: &u64| match u32::try_from(value) {
@@ -176,19 +194,23 @@ fn depths(what: &str, sweep: &Sweep) -> Result<Vec<u32>> {
     sweep.values().iter().map(checked).collect()
 }
 
-fn checked_rate(PerSecond(rate_per_s): PerSecond) -> Result<f64> {
+/// A rate of one rank, which `option` has.
+///
+/// # Errors
+/// `Usage` for a rate out of range.
+pub(super) fn checked_rate(option: &str, PerSecond(rate_per_s): PerSecond) -> Result<f64> {
     if rate_per_s > 0.0 && rate_per_s <= RATE_PER_S_MAX {
         return Ok(rate_per_s);
     }
     let shown = PerSecond(rate_per_s);
     Err(Error::Usage(if rate_per_s > 0.0 {
         format!(
-            "rate {shown} is too high: the highest is {} per second",
+            "{option} {shown} is too high: the highest is {} per second",
             PerSecond(RATE_PER_S_MAX)
         )
     } else {
         format!(
-            "rate {shown} would move nothing: write operations per second above 0, such as 200k"
+            "{option} {shown} would move nothing: write operations per second above 0, such as 200k"
         )
     }))
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::background::Background;
 use super::batches::{BatchOf, Batching};
 use super::loads::PairLoads;
 use super::point_length::PointLength;
@@ -91,6 +92,9 @@ pub struct TransferPoint {
     /// Batches, where the pacing has them.
     #[serde(default, skip_serializing_if = "Batching::is_default")]
     pub batching: Batching,
+    /// Load that some of the workers move beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<Background>,
     /// Way in which workers wait for completions.
     #[serde(default = "CqMode::busy", skip_serializing_if = "CqMode::is_busy")]
     pub cq: CqMode,
@@ -311,6 +315,9 @@ impl AnyPoint for TransferPoint {
         match self.limit {
             _ if self.loads.is_some() => {
                 Some("a traffic file, which loads links unevenly: leave it out")
+            }
+            _ if self.background.is_some() => {
+                Some("a background, which shares the path: leave it out")
             }
             LimitChoice::None => Some("limit none: leave it out, or use limit auto"),
             LimitChoice::Auto if self.pacing == Pacing::PingPong => Some(

@@ -12,9 +12,10 @@ use crate::stress::{Drawn, Stress, StressLength};
 use crate::sweep::Sweep;
 use crate::transfer::CqMode;
 use crate::transfer::{
-    Addresses, BatchCall, BatchMerge, BatchOf, BatchingOptions, IssuingOptions, LengthOptions,
-    LibraryOptions, MeasureOptions, MemoryOptions, OperationOptions, PacingOptions, SessionUse,
-    TargetFootprint, TransferApi,
+    Addresses, Background, BackgroundOptions, BackgroundPair, BackgroundRate, BatchCall,
+    BatchMerge, BatchOf, BatchingOptions, IssuingOptions, LengthOptions, LibraryOptions,
+    MeasureOptions, MemoryOptions, OperationOptions, PacingOptions, SessionUse, TargetFootprint,
+    TransferApi,
 };
 use tonnage_engine::Verb;
 use tonnage_engine::paths::Rails;
@@ -168,6 +169,29 @@ fn batching() -> impl Strategy<Value = BatchingOptions> {
     )
 }
 
+fn backgrounds() -> impl Strategy<Value = BackgroundOptions> {
+    let op = proptest::sample::select(Verb::ALL.to_vec());
+    let pair = proptest::sample::select(BackgroundPair::ALL.to_vec());
+    let load = (op, 1..1u32 << 20, 1..100u32, pair, 1..9u32);
+    let load = load.prop_map(|(op, size_bytes, window, pair, workers)| Background {
+        op,
+        size_bytes,
+        window,
+        pair,
+        workers,
+        rate_per_s: None,
+    });
+    let rate = prop_oneof![
+        Just(BackgroundRate::Full),
+        (0.0..1e12).prop_map(|rate| BackgroundRate::PerSecond(PerSecond(rate))),
+    ];
+    let rates = option::of(proptest::collection::vec(rate, 1..4).prop_map(Many));
+    (option::of(load), rates).prop_map(|(background, background_rate)| BackgroundOptions {
+        background,
+        background_rate,
+    })
+}
+
 fn library() -> impl Strategy<Value = LibraryOptions> {
     let api = proptest::sample::select(TransferApi::ALL.to_vec());
     let session = proptest::sample::select(SessionUse::ALL.to_vec());
@@ -191,7 +215,7 @@ prop_compose! {
         (max_chunks, rail_shift) in (option::of(any::<u64>().prop_map(Count)), option::of(any::<u64>().prop_map(Count))),
         cq in option::of(proptest::collection::vec(proptest::sample::select(CqMode::ALL.to_vec()), 1..3).prop_map(Many)),
         rails in option::of(proptest::collection::vec(proptest::sample::select(Rails::ALL.to_vec()), 1..3).prop_map(Many)),
-        (batching, library, optional, published) in (batching(), library(), any::<bool>(), published()),
+        (batching, background, library, optional, published) in (batching(), backgrounds(), library(), any::<bool>(), published()),
         traffic_file in option::weighted(0.2, crate::transfer::traffic_files()),
     ) -> Transfer {
         let engine_options = engine_options.into_iter().collect();
@@ -200,6 +224,7 @@ prop_compose! {
             pacing: PacingOptions { window, batch, ping_pong, rate, cq },
             issuing: IssuingOptions { rails, rail_shift, qps, chunk, max_chunks },
             batching,
+            background,
             library,
             memory: MemoryOptions { memory, target_memory, footprint, target_footprint, stride, gap, addresses, local_addresses, seed },
             measure: MeasureOptions { latency, verify, per_rank, limit, published },

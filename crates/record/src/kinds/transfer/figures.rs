@@ -2,6 +2,7 @@
 
 use tonnage_plan::transfer::{CqMode, Pacing, SessionUse, TransferPoint, TrialLength};
 
+use super::background_figures::BACKGROUND;
 use super::batches::{BATCHES, MERGED, PHASES, batch, batch_bytes, fastest_batch_bytes_per_s};
 use crate::Links;
 use crate::envelope::Of;
@@ -28,6 +29,7 @@ pub const FIGURES: Figures = &[
     BANDWIDTH,
     DIRECTIONS,
     LATENCY,
+    BACKGROUND,
     PHASES,
     DELIVERED,
     LIMIT,
@@ -481,7 +483,7 @@ impl Of<'_, TransferBody> {
             return None;
         }
         let initiators = point.roles().initiating_at_once();
-        let workers = f64::from(initiators) * f64::from(point.workers);
+        let workers = f64::from(initiators) * f64::from(point.measuring_workers());
         let cpu_ns: u64 = trials.iter().map(|trial| trial.initiator_cpu_ns).sum();
         let window_ns: u64 = trials.iter().map(|trial| trial.window_ns).sum();
         Some(cpu_ns as f64 / (window_ns.max(1) as f64 * workers))

@@ -1,5 +1,7 @@
 //! The body of a transfer: bytes between the memories of ranks.
 
+mod background;
+mod background_figures;
 mod batches;
 mod direction_figures;
 mod directions;
@@ -10,6 +12,7 @@ mod pairs;
 mod rails;
 mod series;
 
+pub use background::{BackgroundSummary, TrialBackground, TrialLatency};
 pub use directions::{Directions, PairDirection, TrialDirection, TrialDirections};
 pub use initiators::InitiatorFigures;
 pub use matrix::{MatrixVerdict, PairMiddle, SlowPair, SlowRank, Unclear, judge};
@@ -207,6 +210,9 @@ pub struct Trial {
     /// Its intervals, where `--interval` asked for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<TrialSeries>,
+    /// The load beside it, where `--background` asked for one, and the latency without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<TrialBackground>,
 }
 
 /// The trials of a point taken together.
@@ -228,6 +234,9 @@ pub struct Summary {
     /// Phases of batches, where their latency was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_phases: Option<BatchPhases>,
+    /// The load beside the latency, where there was one, and the latency without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<BackgroundSummary>,
     /// Initiators' CPU time per operation.
     pub initiator_cpu_ns_per_operation: f64,
     /// Serving ranks' CPU time per operation.

@@ -51,7 +51,7 @@ fn all_lists_can_be_repeated() {
             let names = arg.get_value_names().unwrap_or_default();
             let several = names
                 .iter()
-                .any(|name| ["NAMES", "SWEEP"].contains(&name.as_str()));
+                .any(|name| ["NAMES", "RATES", "SWEEP"].contains(&name.as_str()));
             let is_list = arg.get_value_delimiter().is_some();
             assert_eq!(several, is_list, "{} of {}", arg.get_id(), kind.key);
         }

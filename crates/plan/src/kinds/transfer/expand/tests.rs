@@ -2,8 +2,8 @@ use super::*;
 use crate::Plan;
 use crate::fixture::{Expand, SHIPPED};
 use crate::point::{LimitChoice, Traffic};
-use crate::transfer::{Addresses, TargetFootprint};
-use tonnage_units::PairPlace;
+use crate::transfer::{Addresses, TargetFootprint, TrialLength};
+use tonnage_units::{Nanos, PairPlace};
 
 mod shipped;
 
@@ -48,6 +48,7 @@ fn everything_that_is_not_said_has_its_default() {
         workers: 1,
         rails: tonnage_engine::paths::Rails::Single,
         rail_shift: 0,
+        background: None,
         cq: CqMode::Busy,
         queue_pairs: 1,
         cut: None,
@@ -107,6 +108,7 @@ fn everything_that_is_said_is_in_the_point() {
         workers: 3,
         rails: tonnage_engine::paths::Rails::Single,
         rail_shift: 0,
+        background: None,
         cq: CqMode::Busy,
         queue_pairs: 1,
         cut: None,

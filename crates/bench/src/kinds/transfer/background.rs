@@ -1,0 +1,122 @@
+//! Workers that move the background of a latency: the last ones of each rank, and what they need beside the others.
+
+use std::borrow::Cow;
+
+use super::layout::SliceLayout;
+use tonnage_engine::Peer;
+use tonnage_plan::transfer::TransferPoint;
+
+/// The points that the workers of a rank drive.
+pub(super) struct WorkerPoints<'a> {
+    own: &'a TransferPoint,
+    background: Option<&'a TransferPoint>,
+}
+
+impl<'a> WorkerPoints<'a> {
+    /// Makes them of a point and of that of its background.
+    pub(super) fn new(own: &'a TransferPoint, background: Option<&'a TransferPoint>) -> Self {
+        Self { own, background }
+    }
+
+    /// The point of a worker, by its index in the rank.
+    pub(super) fn of(&self, worker: usize) -> &'a TransferPoint {
+        let background = self.background.filter(|_| self.is_background(worker));
+        background.unwrap_or(self.own)
+    }
+
+    /// Returns whether a worker moves the background.
+    fn is_background(&self, worker: usize) -> bool {
+        worker >= self.own.measuring_workers() as usize
+    }
+
+    /// The part of a worker.
+    pub(super) fn part(&self, worker: u32) -> WorkerPart {
+        let measuring = self.own.measuring_workers();
+        WorkerPart {
+            is_background: self.is_background(worker as usize),
+            is_resting: false,
+            place: worker.checked_sub(measuring).unwrap_or(worker),
+        }
+    }
+}
+
+/// WorkerPart of a worker beside the others of its rank.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkerPart {
+    /// True for one that moves the background.
+    pub is_background: bool,
+    /// True in the half of a trial without the background, where it would take CPU time from what is measured.
+    pub is_resting: bool,
+    /// Index among the workers of the rank that drive the same point.
+    pub place: u32,
+}
+
+/// A point and that of its background.
+pub(super) fn each(point: &TransferPoint) -> impl Iterator<Item = Cow<'_, TransferPoint>> {
+    let background = point.background_point().map(Cow::Owned);
+    std::iter::once(Cow::Borrowed(point)).chain(background)
+}
+
+/// Ranks that a rank exchanges bytes with at a point.
+pub(super) fn peers(point: &TransferPoint, rank: u32) -> Vec<Peer> {
+    let layouts = each(point).map(|point| SliceLayout::new(&point, rank));
+    layouts.flat_map(|layout| layout.peers()).collect()
+}
+
+/// Bytes that each worker of a rank needs.
+pub(super) fn bytes(point: &TransferPoint, rank: u32) -> u64 {
+    let layouts = each(point).map(|point| SliceLayout::new(&point, rank));
+    layouts.map(|layout| layout.bytes()).max().unwrap_or(0)
+}
+
+/// Operations that a lane has in flight.
+pub(super) fn depth(point: &TransferPoint) -> u32 {
+    each(point).map(|point| point.depth()).max().unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::walk::tests::point;
+    use tonnage_engine::Verb;
+    use tonnage_plan::transfer::{Addresses, Background, BackgroundPair, Pacing};
+
+    fn beside() -> TransferPoint {
+        let background = Background {
+            op: Verb::Read,
+            size_bytes: 4096,
+            window: 8,
+            pair: BackgroundPair::Other,
+            workers: 2,
+            rate_per_s: None,
+        };
+        TransferPoint {
+            ranks: 4,
+            workers: 3,
+            pacing: Pacing::PingPong,
+            background: Some(background),
+            ..point(Addresses::Sequential, 8)
+        }
+    }
+
+    #[test]
+    fn the_last_workers_move_the_background() {
+        let point = beside();
+        let load = point.background_point().unwrap();
+        let points = WorkerPoints::new(&point, Some(&load));
+        let sizes: Vec<_> = (0..3).map(|at| points.of(at).size_bytes).collect();
+        assert_eq!(sizes, [point.size_bytes, 4096, 4096]);
+        assert_eq!([0, 1, 2].map(|at| points.part(at).place), [0, 0, 1]);
+        // Rank 0 measures towards rank 2 and loads the way to rank 3, at whom rank 1 measures.
+        assert_eq!(load.roles().targets(0), [3]);
+        assert_eq!(load.roles().targets(1), [2]);
+        assert_eq!(peers(&point, 0), [2, 3]);
+        assert_eq!(depth(&point), 8);
+        assert!(bytes(&point, 0) >= 2 * 8 * 4096);
+        let alone = TransferPoint {
+            background: None,
+            ..point
+        };
+        assert!(!WorkerPoints::new(&alone, None).part(2).is_background);
+    }
+}
