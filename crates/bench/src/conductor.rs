@@ -213,7 +213,13 @@ fn take_steps(steps: &mut dyn Steps) -> Result<(), StepFailure> {
     }
     // A point that failed on all ranks alike is closed too; its first failure is the one that counts.
     let closed = steps.close();
-    tried.and(closed)?;
+    match (tried, closed) {
+        // A rank that could not close is in step with the others no more.
+        (Err(StepFailure::Point(first)), Err(StepFailure::Run(_))) => {
+            return Err(StepFailure::Run(first));
+        }
+        (tried, closed) => tried.and(closed)?,
+    }
     steps.limit(When::After)?;
     steps.gather()
 }
@@ -234,20 +240,22 @@ fn take_trials(steps: &mut dyn Steps) -> Result<(), StepFailure> {
 mod tests {
     use super::*;
 
-    /// Writes down its steps, and fails at one of them.
+    /// Step that fails, and how far that reaches.
+    type Fails = (&'static str, fn(Error) -> StepFailure);
+
+    /// Writes down its steps, and fails at some of them.
     struct Noted {
         taken: Vec<&'static str>,
-        fails: &'static str,
-        with: fn(Error) -> StepFailure,
+        fails: &'static [Fails],
     }
 
     impl Noted {
         fn note(&mut self, step: &'static str) -> Result<(), StepFailure> {
             self.taken.push(step);
-            if step == self.fails {
-                return Err((self.with)(Error::Failed(step.into())));
+            match self.fails.iter().find(|(at, _)| *at == step) {
+                Some((_, with)) => Err(with(Error::Failed(step.into()))),
+                None => Ok(()),
             }
-            Ok(())
         }
     }
 
@@ -284,14 +292,13 @@ mod tests {
         }
     }
 
-    fn taken(fails: &'static str, with: fn(Error) -> StepFailure) -> (Vec<&'static str>, bool) {
+    fn taken(fails: &'static [Fails]) -> (Vec<&'static str>, Result<(), StepFailure>) {
         let mut noted = Noted {
             taken: Vec::new(),
             fails,
-            with,
         };
         let ended = take_steps(&mut noted);
-        (noted.taken, ended.is_ok())
+        (noted.taken, ended)
     }
 
     #[test]
@@ -306,17 +313,29 @@ mod tests {
             "limit after",
             "gather",
         ];
-        assert_eq!(taken("", StepFailure::Point), (all.to_vec(), true));
+        let (steps, ended) = taken(&[]);
+        assert!(ended.is_ok());
+        assert_eq!(steps, all);
     }
 
     #[test]
     fn what_failed_is_closed_unless_the_run_is_over() {
         let closed = ["limit before", "prepare", "close"];
-        assert_eq!(
-            taken("prepare", StepFailure::Point),
-            (closed.to_vec(), false)
-        );
-        let over = ["limit before", "prepare"];
-        assert_eq!(taken("prepare", StepFailure::Run), (over.to_vec(), false));
+        let (steps, ended) = taken(&[("prepare", StepFailure::Point)]);
+        assert!(matches!(ended, Err(StepFailure::Point(_))));
+        assert_eq!(steps, closed);
+        let (steps, ended) = taken(&[("prepare", StepFailure::Run)]);
+        assert!(matches!(ended, Err(StepFailure::Run(_))));
+        assert_eq!(steps, ["limit before", "prepare"]);
+    }
+
+    /// The others would wait for a rank that could not close; what is told is why it had to.
+    #[test]
+    fn a_failed_point_that_cannot_be_closed_ends_the_run() {
+        let (_, ended) = taken(&[("trial", StepFailure::Point), ("close", StepFailure::Run)]);
+        let Err(StepFailure::Run(error)) = ended else {
+            panic!("{ended:?}");
+        };
+        assert!(error.to_string().contains("trial"), "{error}");
     }
 }

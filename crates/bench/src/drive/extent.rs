@@ -29,11 +29,20 @@ pub trait StreamExtent {
     /// Takes note that the operation with this tag, or a flush, has completed.
     fn ended(&mut self, flow_of_tag: &[u32], tag: u32) -> FlowStep;
 
-    /// Closes the flows whose last operation has completed; returns how many flushes were posted for that.
+    /// Closes the flows whose last operation has completed; returns how many flushes were posted for that. `tags` are
+    /// the flow of each, and those that are retired, to which it adds.
     ///
     /// # Errors
     /// When the engine fails.
-    fn close(&mut self, port: &mut Port<'_>, flows: &[Flow], flow_of_tag: &[u32]) -> Result<usize>;
+    fn close(
+        &mut self,
+        port: &mut Port<'_>,
+        flows: &[Flow],
+        tags: (&[u32], &mut Vec<u32>),
+    ) -> Result<usize>;
+
+    /// Count that grows while a flow makes progress; `None` once it has done all.
+    fn progress(&self, flow: usize, flows: &[Flow]) -> Option<u64>;
 
     /// Returns whether no flow waits to be closed.
     fn is_closed(&self) -> bool;
@@ -54,8 +63,12 @@ impl StreamExtent for Endless {
     }
 
     #[inline]
-    fn close(&mut self, _: &mut Port<'_>, _: &[Flow], _: &[u32]) -> Result<usize> {
+    fn close(&mut self, _: &mut Port<'_>, _: &[Flow], _: (&[u32], &mut Vec<u32>)) -> Result<usize> {
         Ok(0)
+    }
+
+    fn progress(&self, flow: usize, flows: &[Flow]) -> Option<u64> {
+        flows.get(flow).map(|flow| flow.issued)
     }
 
     #[inline]
@@ -163,7 +176,12 @@ impl StreamExtent for FlowLoads {
     }
 
     #[inline]
-    fn close(&mut self, port: &mut Port<'_>, flows: &[Flow], flow_of_tag: &[u32]) -> Result<usize> {
+    fn close(
+        &mut self,
+        port: &mut Port<'_>,
+        flows: &[Flow],
+        (flow_of_tag, retired): (&[u32], &mut Vec<u32>),
+    ) -> Result<usize> {
         let (mut at, mut posted) = (0, 0);
         while let Some(&tag) = self.closing.get(at) {
             let index = flow_of_tag[tag as usize] as usize;
@@ -178,11 +196,19 @@ impl StreamExtent for FlowLoads {
                     load.is_closing = true;
                     posted += 1;
                 }
-                Flush::Delivered => load.ended_ns = self.clock.now_ns(),
+                Flush::Delivered => {
+                    load.ended_ns = self.clock.now_ns();
+                    retired.push(tag);
+                }
             }
             self.closing.swap_remove(at);
         }
         Ok(posted)
+    }
+
+    fn progress(&self, flow: usize, _: &[Flow]) -> Option<u64> {
+        let load = self.flows.get(flow).filter(|load| load.open > 0)?;
+        Some(load.operations - load.open)
     }
 
     #[inline]
@@ -299,5 +325,29 @@ mod tests {
         );
         assert!(result.is_err(), "{result:?}");
         assert_eq!(scratch.waiting_flows(), [0]);
+    }
+
+    /// A flow that has had all its operations while another goes on is no path that is cut.
+    #[test]
+    fn a_flow_that_has_ended_has_not_stalled() {
+        for flushes in [true, false] {
+            let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
+            let mut flows = [flow(0, 1), flow(1, 2), flow(2, 3)];
+            let mut loads = loads(&[300_000, 10, 0], flushes);
+            let watch = StallWatch::new(1_000_000, 0, 3);
+            let mut port = silent_port(&mut mock, &stop).with_watch(watch);
+            let mut until = Until::operations(loads.operations());
+            let mut scratch = Scratch::new(3, 8);
+            let (port, flows) = (&mut port, &mut flows);
+            let completed = stream_extents(
+                port,
+                flows,
+                &mut scratch,
+                &mut until,
+                &mut Silent,
+                &mut loads,
+            );
+            assert_eq!(completed.unwrap(), 300_010);
+        }
     }
 }

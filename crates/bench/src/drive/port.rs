@@ -351,14 +351,19 @@ impl<'a> Port<'a> {
         self.stalled(found)
     }
 
-    /// Fails when one of the flows makes no progress. For a loop that is not idle, now and then.
+    /// Fails when one of the flows makes no progress, which `count` tells as for [`StallWatch::look_at_flows`]. For a
+    /// loop that is not idle, now and then.
     ///
     /// # Errors
     /// When one does not.
     #[cold]
-    pub fn look_at_flows(&mut self, flows: &[Flow]) -> Result<()> {
-        let (now_ns, outstanding) = (self.clock.now_ns(), self.outstanding);
-        let look = |watch: &mut StallWatch| watch.look_at_flows(flows, outstanding, now_ns);
+    pub fn look_at_flows(
+        &mut self,
+        flows: &[Flow],
+        count: impl Fn(usize) -> Option<u64>,
+    ) -> Result<()> {
+        let at = (self.outstanding, self.clock.now_ns());
+        let look = |watch: &mut StallWatch| watch.look_at_flows(flows, count, at);
         let found = self.watch.as_mut().and_then(look);
         self.stalled(found)
     }

@@ -115,10 +115,21 @@ impl StallWatch {
 
     /// Looks at the flows of a worker that hands over operations: one of them may have used up its window and stay
     /// there. What it misses, because looks are too far apart, is found once nothing more is handed over.
-    pub fn look_at_flows(&mut self, flows: &[Flow], in_flight: u64, now_ns: u64) -> Option<Stall> {
+    ///
+    /// `count` is the progress of a flow, by its place: `None` of one that has done all that it should.
+    pub fn look_at_flows(
+        &mut self,
+        flows: &[Flow],
+        count: impl Fn(usize) -> Option<u64>,
+        (in_flight, now_ns): (u64, u64),
+    ) -> Option<Stall> {
         for (index, flow) in flows.iter().enumerate() {
             let progress = self.flows.get_mut(index)?;
-            progress.look(flow.issued, now_ns, self.patience_ns / 2);
+            let Some(count) = count(index) else {
+                progress.restart(now_ns);
+                continue;
+            };
+            progress.look(count, now_ns, self.patience_ns / 2);
             let progress = *progress;
             let is_late = progress.quiet_ns > self.forgiven_ns(&progress, in_flight);
             if is_late && progress.quiet_looks >= QUIET_LOOKS {
@@ -149,6 +160,11 @@ mod tests {
 
     fn watch(size_bytes: u32) -> StallWatch {
         StallWatch::new(PATIENCE_NS, size_bytes, 2)
+    }
+
+    /// A look at flows without an end.
+    fn at_flows(watch: &mut StallWatch, flows: &[Flow], at: (u64, u64)) -> Option<Stall> {
+        watch.look_at_flows(flows, |index| Some(flows[index].issued), at)
     }
 
     /// Looks every 100 ns from `from_ns` on; the time at which a stall is found.
@@ -209,17 +225,17 @@ mod tests {
     fn a_flow_that_stays_while_others_go_on_is_named() {
         let mut flows = [flow(0, 4), flow(1, 7)];
         let mut watch = watch(0);
-        assert_eq!(watch.look_at_flows(&flows, 9, 50), None);
+        assert_eq!(at_flows(&mut watch, &flows, (9, 50)), None);
         flows[1].next_op(0);
         for now_ns in (100..=1100).step_by(100) {
             flows[0].next_op(0);
-            assert_eq!(watch.look_at_flows(&flows, 9, now_ns), None);
+            assert_eq!(at_flows(&mut watch, &flows, (9, now_ns)), None);
         }
         flows[0].next_op(0);
-        let stall = watch.look_at_flows(&flows, 9, 1200).unwrap();
+        let stall = at_flows(&mut watch, &flows, (9, 1200)).unwrap();
         assert_eq!((stall.peer, stall.quiet_ns), (Some(flows[1].peer), 1100));
         watch.restart();
-        assert_eq!(watch.look_at_flows(&flows, 9, 5000), None);
+        assert_eq!(at_flows(&mut watch, &flows, (9, 5000)), None);
     }
 
     #[test]
@@ -231,7 +247,7 @@ mod tests {
         let mut found = None;
         for now_ns in (100..=100_000).step_by(100) {
             flows[0].next_op(0);
-            found = found.or(watch.look_at_flows(&flows, 1, now_ns));
+            found = found.or(at_flows(&mut watch, &flows, (1, now_ns)));
         }
         assert_eq!(found, None);
     }
@@ -242,7 +258,26 @@ mod tests {
         let mut watch = watch(0);
         for now_ns in [100, 9000, 9100] {
             flows[0].next_op(0);
-            assert_eq!(watch.look_at_flows(&flows, 9, now_ns), None);
+            assert_eq!(at_flows(&mut watch, &flows, (9, now_ns)), None);
         }
+    }
+
+    #[test]
+    fn a_flow_that_has_done_its_part_may_be_quiet() {
+        let flows = [flow(0, 4), flow(1, 7)];
+        let mut watch = watch(0);
+        let mut look = |at: u64, ended: Option<u64>| {
+            let count = |index| if index == 0 { Some(at) } else { ended };
+            watch.look_at_flows(&flows, count, (9, 100 * at))
+        };
+        for at in 1..100 {
+            assert_eq!(look(at, (at < 5).then_some(at)), None, "{at}");
+        }
+        // One that has not is found.
+        let found: Vec<_> = (100..200).filter_map(|at| look(at, Some(5))).collect();
+        assert_eq!(
+            found.first().and_then(|stall| stall.peer),
+            Some(flows[1].peer)
+        );
     }
 }

@@ -72,7 +72,7 @@ pub fn stream_extents<R: Recorder, E: StreamExtent>(
             grants += usize::from(granted > 0);
             if grants == looks {
                 grants = 0;
-                port.look_at_flows(flows)?;
+                port.look_at_flows(flows, |index| extent.progress(index, flows))?;
             }
         }
         if taken < staged.len() {
@@ -102,7 +102,7 @@ pub fn stream_extents<R: Recorder, E: StreamExtent>(
         if count > 0 {
             recorder.progress(completed);
         }
-        in_flight += extent.close(port, flows, flow_of_tag)?;
+        in_flight += extent.close(port, flows, (flow_of_tag, retired))?;
     }
 }
 

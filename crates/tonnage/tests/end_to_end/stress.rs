@@ -88,6 +88,32 @@ fn the_same_seed_draws_the_same_and_each_command_line_is_a_transfer() {
     }
 }
 
+/// A line that repeats a transfer has those options of the run that its engine has, and no others.
+#[test]
+fn options_of_the_run_are_said_where_they_have_an_effect() {
+    let dir = tempdir().unwrap();
+    let arguments = "stress --engine shm,fabric:tcp --devices lo --cpus 1,0 --ranks 2 --duration 300ms --max-size 4k \
+                     --log-level debug";
+    let ended = tonnage(dir.path(), arguments).run();
+    if ended.stderr.contains("cpus") {
+        println!("skip: this machine does not have CPUs 0 and 1");
+        return;
+    }
+    let commands = drawn(&ended.with_code(0));
+    for engine in ["shm", "fabric:tcp"] {
+        let own = format!("--engine {engine} ");
+        let command = commands.iter().find(|command| command.contains(&own));
+        let command = command.unwrap_or_else(|| panic!("{engine}: {commands:#?}"));
+        assert_eq!(
+            command.contains("--devices lo"),
+            engine == "fabric:tcp",
+            "{command}"
+        );
+        assert!(command.contains("--cpus 1,0"), "{command}");
+        tonnage(dir.path(), command.strip_prefix("tonnage ").unwrap()).succeed();
+    }
+}
+
 /// Starts a long stress, does something to it once it has drawn a few transfers, and returns its end and its messages.
 fn disturbed(dir: &Path, disturb: impl Fn(&Started)) -> (Ended, String) {
     let arguments =

@@ -65,7 +65,7 @@ impl Kind for Stresses {
         record.effective.clone_from(open);
         let mut tally = Tally::new(asked.point, &stage.settings.lists)?;
         let ended = Turns::new(asked.point, stage, &mut tally).take(course);
-        let failed = tally.failed();
+        let failed = tally.failed().or_else(|| tally.nothing_tried());
         record.body = tally.into_body(asked.point).into();
         ended?;
         failed.map_or(Ok(()), |error| Err(StepFailure::Point(error)))

@@ -18,21 +18,28 @@ pub fn command(draw: &Draw, settings: &Settings) -> Result<String> {
     match &settings.cpus {
         CpuChoice::Auto => {}
         CpuChoice::None => option("cpus", "none".to_owned()),
-        CpuChoice::List(cpus) => option("cpus", tonnage_units::number_list::format(cpus)),
+        // They are given out in this order.
+        CpuChoice::List(cpus) => {
+            let each: Vec<String> = cpus.iter().map(u32::to_string).collect();
+            option("cpus", each.join(","));
+        }
     }
     match settings.numa {
         Numa::Auto => {}
         Numa::None => option("numa", "none".to_owned()),
         Numa::Node(node) => option("numa", node.to_string()),
     }
+    // The other engines of the stress may have had the rest of them.
+    let entry = settings.lists.engine(&draw.point.engine)?;
     let devices = &settings.devices;
-    if !devices.all_ranks.is_empty() {
+    if entry.has_devices && !devices.all_ranks.is_empty() {
         option("devices", devices.all_ranks.join(","));
     }
-    for (rank, names) in &devices.of_ranks {
+    for (rank, names) in devices.of_ranks.iter().filter(|_| entry.has_devices) {
         option("devices-of", format!("{rank}={}", names.join(",")));
     }
-    for (name, path) in &settings.libraries {
+    let has = |name: &str| entry.libraries.iter().any(|library| library.name == name);
+    for (name, path) in settings.libraries.iter().filter(|(name, _)| has(name)) {
         option("library", format!("{name}={}", path.display()));
     }
     Ok(quoted(&words))

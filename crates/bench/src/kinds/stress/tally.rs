@@ -10,6 +10,9 @@ use tonnage_record::{LatencyKind, StressBody};
 use tonnage_units::message::bounded;
 use tonnage_units::{Error, Result};
 
+/// Transfers of an engine that are skipped while none of it could be tried, at most.
+const SKIPS_MAX: u64 = 64;
+
 /// Everything so far.
 pub struct Tally {
     rows: Vec<(StressRow, LatencyHistogram)>,
@@ -51,10 +54,27 @@ impl Tally {
         self.rows.iter().map(|(row, _)| row.failures).sum()
     }
 
-    /// Transfers that were drawn, tried or not.
-    pub fn drawn(&self) -> u64 {
-        let skipped = self.rows.iter().map(|(row, _)| row.skipped);
-        self.draws() + skipped.sum::<u64>()
+    /// Returns whether a transfer of an engine was tried, or so many of them skipped that none may come.
+    pub fn has_tried(&self, engine: &str) -> bool {
+        let own = || self.rows.iter().filter(|(row, _)| row.engine == engine);
+        let skipped: u64 = own().map(|(row, _)| row.skipped).sum();
+        own().any(|(row, _)| row.draws > 0) || skipped >= SKIPS_MAX
+    }
+
+    /// The reason why nothing was tried, where nothing was: that is no success.
+    pub fn nothing_tried(&self) -> Option<Error> {
+        if self.draws() > 0 {
+            return None;
+        }
+        let mut reasons = self
+            .rows
+            .iter()
+            .filter_map(|(row, _)| row.skipped_why.clone());
+        Some(Error::Unavailable {
+            what: "every transfer that was drawn".into(),
+            why: reasons.next().unwrap_or_else(|| "the time was up".into()),
+            how: "Choose another --engine, --op or --memory, or a longer --duration".into(),
+        })
     }
 
     /// Counts a transfer that begins.

@@ -154,7 +154,7 @@ impl<'a, 'b> Turns<'a, 'b> {
     fn opened(&mut self, draws: Vec<Draw>) -> Result<Stretch, StepFailure> {
         let open = match open(&draws, self.stage) {
             Ok(open) => Some(open),
-            Err(StepFailure::Point(error @ Error::Unavailable { .. })) => {
+            Err(StepFailure::Point(error @ (Error::Unavailable { .. } | Error::Usage(_)))) => {
                 draws.iter().for_each(|draw| self.tally.skip(draw, &error));
                 None
             }
@@ -233,8 +233,11 @@ impl<'a, 'b> Turns<'a, 'b> {
 
     /// Returns whether rank 0 has time for another transfer; every engine gets one, however short the time is.
     fn has_time(&mut self) -> Result<bool, StepFailure> {
-        let engines = self.point.engines().count() as u64;
-        if self.tally.drawn() < engines {
+        if !self
+            .point
+            .engines()
+            .all(|engine| self.tally.has_tried(engine))
+        {
             return Ok(true);
         }
         let rank = &mut *self.stage.rank;

@@ -130,6 +130,9 @@ fn data_of(point: &TransferPoint, initiator: u32, target: u32) -> (u32, u32) {
     }
 }
 
+/// Spreads the workers of a rank over the seeds: an odd constant.
+const WORKER_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// The slices of one worker and where the walks over them stand.
 pub struct SliceWalks {
     slices: Vec<Slice>,
@@ -145,8 +148,8 @@ pub struct SliceWalks {
 }
 
 impl SliceWalks {
-    /// Watches all slices of `rank`'s layout.
-    pub fn new(point: &TransferPoint, rank: u32, layout: &SliceLayout) -> Self {
+    /// Watches all slices of a worker, by its index in `rank`.
+    pub fn new(point: &TransferPoint, (rank, worker): (u32, u32), layout: &SliceLayout) -> Self {
         let slice = |index, initiator, target, origin, outgoing| Slice {
             origin,
             index,
@@ -166,7 +169,8 @@ impl SliceWalks {
                 }))
                 .collect(),
             read: point.op == Verb::Read,
-            seed: point.seed,
+            // The workers of a pair have slices alike, and what is of one must not pass for the other's.
+            seed: point.seed ^ u64::from(worker).wrapping_mul(WORKER_SEED),
             slots: point.slots(),
             stride_bytes: point.stride_bytes,
             footprint_bytes: point.footprint_bytes,

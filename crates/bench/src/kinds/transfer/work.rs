@@ -130,7 +130,7 @@ impl<'a> Work<'a> {
             flows.len().min(point.roles().targets_at_once() as usize),
         );
         let work = Self {
-            watch: SliceWalks::new(point, rank, &layout),
+            watch: SliceWalks::new(point, (rank, station.worker), &layout),
             point,
             rank,
             layout,

@@ -30,6 +30,9 @@ const TRIES: u32 = 64;
 /// transfer and checked after it.
 const WALKED_BYTES: u64 = 8 << 20;
 
+/// Bytes between two slots, at most.
+const GAP_BYTES_MAX: u64 = 4096;
+
 /// Operations of a worker in a transfer, at most.
 const OPERATIONS_MAX: u64 = 1024;
 
@@ -238,7 +241,8 @@ impl Drawing<'_> {
         let least = base.point.cut.map_or(1, |cut| cut.chunk_bytes + 1);
         let size = dice.magnitude(least.into(), self.stress.size_bytes_max.into());
         let lanes = u64::from(roles.peers_max().max(1)) * 2 * u64::from(base.point.workers);
-        let slots = (WALKED_BYTES / lanes / size).clamp(1, OPERATIONS_MAX);
+        let slots = WALKED_BYTES / lanes / (size + GAP_BYTES_MAX);
+        let slots = slots.clamp(1, OPERATIONS_MAX);
         transfer.what.sizes = Some(Sweep::one(size));
         let (pacing, batching) = paced(dice, slots.min(DEPTH_MAX), base.point.workers);
         (transfer.pacing, transfer.batching) = (pacing, batching);
@@ -310,7 +314,7 @@ fn offsets(
         _ if merges => Some(0),
         0 | 1 => None,
         2 => Some(dice.below(8)),
-        _ => Some(dice.magnitude(1, 4096)),
+        _ => Some(dice.magnitude(1, GAP_BYTES_MAX)),
     };
     let stride = gap.map_or(size.next_multiple_of(8), |gap| size + gap);
     let order = |dice: &mut Dice| dice.pick(&ORDERS).filter(|_| !merges);

@@ -131,7 +131,7 @@ impl Pair {
             };
             (HOST.allocate)(&request).unwrap()
         });
-        let walks = [0, 1].map(|rank| SliceWalks::new(&point, rank, &layouts[rank as usize]));
+        let walks = [0, 1].map(|rank| SliceWalks::new(&point, (rank, 0), &layouts[rank as usize]));
         let origins = (layouts[0].out_origin(0), layouts[1].into_origin(0));
         let flow = Flow::new(&point, 0, 1, Lane(0), origins.0, origins.1);
         Self {
@@ -230,6 +230,20 @@ impl Pair {
     }
 }
 
+/// Bytes of one worker do not pass for those of another at the same place of its own memory.
+#[test]
+fn workers_of_a_pair_have_data_of_their_own() {
+    for op in [Verb::Write, Verb::Read] {
+        let mut pair = Pair::new(op, Pacing::Stream { window: 4 });
+        let expected = pair.trial(1, 3);
+        assert_eq!(pair.check(1, &expected), (24, 0, 0), "{op:?}");
+        let rank = pair.target();
+        let other = SliceWalks::new(&pair.point, (rank as u32, 1), &pair.layouts[rank]);
+        pair.walks[rank] = other;
+        assert_ne!(pair.check(1, &expected).1, 0, "{op:?}");
+    }
+}
+
 #[test]
 fn a_wrong_byte_is_found_wherever_it_lies() {
     for op in [Verb::Write, Verb::Read] {
@@ -308,7 +322,7 @@ fn what_is_read_from_a_shared_footprint_is_the_targets_own() {
         (HOST.allocate)(&request).unwrap()
     };
     let memories = layouts.each_ref().map(allocate);
-    let walks = [0, 1, 2].map(|rank| SliceWalks::new(&point, rank, &layouts[rank as usize]));
+    let walks = [0, 1, 2].map(|rank| SliceWalks::new(&point, (rank, 0), &layouts[rank as usize]));
     for (memory, walks) in memories.iter().zip(&walks) {
         walks.fill(&**memory, 1).unwrap();
     }
