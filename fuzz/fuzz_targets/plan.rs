@@ -5,6 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use tonnage_engine::calls::FileEntry;
 use tonnage_engine::memory::MemoryEntry;
 use tonnage_engine::{Entry, Lifecycle, Lists, Verb};
+use tonnage_plan::tune::TuneDimension;
 use tonnage_plan::{Plan, Point};
 use tonnage_units::Error;
 
@@ -77,6 +78,17 @@ fuzz_target!(|text: &str| {
                         assert!(draw.point.footprint_bytes >= draw.point.stride_bytes);
                         assert!(draw.point.stride_bytes >= u64::from(draw.point.size_bytes));
                     }
+                }
+            }
+            Point::Tune(point) => {
+                let of = |it: &TuneDimension| (it.start as usize, it.values.len());
+                let dimensions: Vec<_> = point.dimensions.iter().map(of).collect();
+                assert!(!dimensions.is_empty());
+                assert!(dimensions.iter().all(|(start, values)| start < values));
+                // Options may exclude each other; what cannot be is refused when its turn comes.
+                let starts: Vec<usize> = dimensions.iter().map(|(start, _)| *start).collect();
+                if let Ok(candidate) = point.candidate(&starts, &LISTS) {
+                    assert_eq!(u64::from(candidate.size_bytes), point.size_bytes);
                 }
             }
         }

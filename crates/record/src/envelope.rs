@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use tonnage_plan::published::Cell;
 
 use crate::environment::{Effective, HostGroup, Placed};
-use crate::kinds::{self, Body, ConnectBody, FileBody, Kind, StressBody, TransferBody, with_kinds};
+use crate::kinds::{
+    self, Body, ConnectBody, FileBody, Kind, StressBody, TransferBody, TuneBody, with_kinds,
+};
 use crate::limit::Limit;
 use crate::wire_proof::WireProof;
 
@@ -161,6 +163,8 @@ pub type ConnectRecord<'a> = Of<'a, ConnectBody>;
 
 /// A record of a stress.
 pub type StressRecord<'a> = Of<'a, StressBody>;
+/// A record of a search.
+pub type TuneRecord<'a> = Of<'a, TuneBody>;
 
 impl Record {
     /// Returns whether nothing went wrong: it was measured, or is optional and was skipped.

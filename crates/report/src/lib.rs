@@ -4,7 +4,7 @@
 //! | module | what it makes |
 //! | --- | --- |
 //! | [`drawer`] | the one way to draw records of any kind: title, tables, lines below |
-//! | [`transfer`], [`files`], [`connect`], [`stress`] | the reports of the kinds |
+//! | [`transfer`], [`files`], [`connect`], [`stress`], [`tune`] | the reports of the kinds |
 //! | [`verify`] | the table of a run that checks bytes instead of timing them |
 //! | [`table`] | tables of figures |
 //! | [`csv`], [`jsonl`] | every figure for programs |
@@ -38,6 +38,7 @@ pub mod table;
 pub mod text;
 pub mod tour;
 pub mod transfer;
+pub mod tune;
 pub mod verify;
 pub mod wire_proof;
 
@@ -94,6 +95,7 @@ const REPORTS: &[Drawer] = &[
     Drawer::of::<files::Files>(),
     Drawer::of::<connect::Connections>(),
     Drawer::of::<stress::StressReport>(),
+    Drawer::of::<tune::TuneReport>(),
 ];
 
 /// Consecutive records that one report draws make a part of the text.

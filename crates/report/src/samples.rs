@@ -6,6 +6,7 @@ pub mod files;
 mod loaded;
 mod network;
 pub mod stress;
+pub mod tune;
 
 pub use builder::sample;
 use builder::{COPY, Sample, three_trials};

@@ -6,19 +6,23 @@
 //! | [`files`] | reads and writes of files |
 //! | [`connect`] | connections set up and taken down |
 //! | [`stress`] | transfers drawn from a seed, engines in turn |
+//! | [`tune`] | options that compete for a goal |
 //!
-//! The traits of a kind are in [`kind`].
+//! The traits of a kind are in [`kind`], and the command line that asks for a point again in `repeat`.
 
 pub mod connect;
 pub mod files;
 pub mod kind;
 mod list;
+mod repeat;
 pub mod stress;
 pub mod transfer;
+pub mod tune;
 
 list::kinds! {
     transfers: transfer::Transfers, for Transfer;
     files: files::Files, for File;
     connects: connect::Connects, for Connect;
     stresses: stress::Stresses, for Stress;
+    tunes: tune::Tunes, for Tune;
 }

@@ -6,6 +6,7 @@
 //! | [`files`] | experiments with files |
 //! | [`connect`] | experiments with connections |
 //! | [`stress`] | transfers drawn from a seed |
+//! | [`tune`] | options searched for the best transfer |
 //!
 //! The traits of a kind are in [`crate::kind`].
 
@@ -14,6 +15,7 @@ pub mod files;
 mod list;
 pub mod stress;
 pub mod transfer;
+pub mod tune;
 
 list::kinds! {
     /// Between memories.
@@ -24,4 +26,6 @@ list::kinds! {
     Connect: connect::Connect, connect::ConnectPoint;
     /// Drawing transfers.
     Stress: stress::Stress, stress::StressPoint;
+    /// Searching options.
+    Tune: tune::Tune, tune::TunePoint;
 }

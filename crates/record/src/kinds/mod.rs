@@ -6,11 +6,13 @@ pub mod connect;
 pub mod files;
 pub mod stress;
 pub mod transfer;
+pub mod tune;
 
 pub use connect::ConnectBody;
 pub use files::FileBody;
 pub use stress::StressBody;
 pub use transfer::TransferBody;
+pub use tune::TuneBody;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,6 +32,8 @@ macro_rules! with_kinds {
             Connect = "connect": connect::ConnectBody { connect, as_connect };
             /// Drawing transfers.
             Stress = "stress": stress::StressBody { stress, as_stress };
+            /// Searching options.
+            Tune = "tune": tune::TuneBody { tune, as_tune };
         }
     };
 }

@@ -15,6 +15,7 @@
 //! | [`wire_proof`] | proof that the payload crossed the devices that it should have |
 //! | [`connect`] | connections set up over every engine, and refused |
 //! | [`background`] | latency beside a load |
+//! | [`tune`] | searches for the options that serve a goal best |
 //! | [`stress`] | transfers drawn from a seed, over several engines in turn |
 //! | [`mixed`] | plans with experiments of several kinds |
 //! | [`resuming`] | a run that was interrupted goes on where it was |
@@ -135,5 +136,7 @@ mod surroundings;
 mod target_memory;
 #[cfg(test)]
 mod traffic_file;
+#[cfg(test)]
+mod tune;
 #[cfg(test)]
 mod wire_proof;

@@ -4,12 +4,10 @@
 //! | --- | --- |
 //! | [`turns`] | the engines, open at once, and their transfers in turn |
 //! | [`tally`] | sums of what was tried, which do not grow with it |
-//! | [`repeat`] | the command line that repeats a transfer |
 //!
 //! Which transfers are drawn is decided in `tonnage_plan::stress`; each is a point of [`super::transfer`] and takes the
 //! steps of one. All ranks draw the same, and rank 0's clock ends it.
 
-pub mod repeat;
 pub mod tally;
 pub mod turns;
 

@@ -3,16 +3,17 @@
 
 use std::time::{Duration, Instant};
 
-use super::repeat::command;
 use super::tally::Tally;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
 use crate::kinds::kind::{Course, Stage};
+use crate::kinds::repeat::command_line;
 use crate::kinds::transfer::effective::effective;
 use crate::kinds::transfer::measured::Kept;
 use crate::kinds::transfer::opened::OpenEngine;
 use crate::kinds::transfer::point;
 use crate::observer::Progress;
+use crate::settings::Settings;
 use tonnage_plan::stress::{Draw, StressPoint};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_record::Effective;
@@ -254,6 +255,12 @@ impl<'a, 'b> Turns<'a, 'b> {
         let told = rank.broadcast("time of a stress", mine, DEADLINES.step)?;
         Ok(told.first().is_some_and(|&left| left == 1))
     }
+}
+
+/// The command line that repeats a transfer.
+fn command(draw: &Draw, settings: &Settings) -> Result<String> {
+    let point = &draw.point;
+    command_line(draw.arguments()?, (&point.engine, point.ranks), settings)
 }
 
 impl Stretch {

@@ -17,6 +17,7 @@ use crate::transfer::{
     MeasureOptions, MemoryOptions, OperationOptions, PacingOptions, SessionUse, TargetFootprint,
     TransferApi,
 };
+use crate::tune::{Goal, SearchOptions, Tune};
 use tonnage_engine::Verb;
 use tonnage_engine::paths::Rails;
 use tonnage_units::{Bytes, Fraction, Nanos, PairPlace, PerSecond};
@@ -269,12 +270,32 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    /// Searches have most of their options from transfers.
+    fn tunes()(
+        transfer in transfers(),
+        goal in option::of(proptest::sample::select(Goal::ALL.to_vec())),
+        trial_time in option::of(any::<u64>().prop_map(Nanos)),
+    ) -> Tune {
+        Tune {
+            search: SearchOptions { goal, trial_time },
+            what: transfer.what,
+            pacing: transfer.pacing,
+            batching: transfer.batching,
+            issuing: transfer.issuing,
+            library: transfer.library,
+            memory: transfer.memory,
+        }
+    }
+}
+
 fn experiments() -> impl Strategy<Value = Experiment> {
     prop_oneof![
         transfers().prop_map(Experiment::from),
         file_jobs().prop_map(Experiment::from),
         connects().prop_map(Experiment::from),
         stresses().prop_map(Experiment::from),
+        tunes().prop_map(Experiment::from),
     ]
 }
 
@@ -312,6 +333,12 @@ proptest! {
         mut plan in plans(), ranks in 0u32..6, factor in 1e-9..1e5,
     ) {
         plan.scale(factor, ranks).unwrap();
+        let mut tunes = plan.clone();
+        tunes.experiments.retain(|experiment| matches!(experiment, Experiment::Tune(_)));
+        tunes.use_engines(&["shm".into()]);
+        if let Err(error) = tunes.points(ranks, &LISTS) {
+            prop_assert_eq!(error.exit_code(), 2);
+        }
         plan.experiments.retain(|experiment| matches!(experiment, Experiment::Transfer(_)));
         plan.use_engines(&["shm".into()]);
         match plan.transfer_points(ranks) {

@@ -369,9 +369,9 @@ fn a_label_is_one_line_of_text() {
 #[test]
 fn plans_built_in_code_are_checked_too() {
     let nothing = Plan::default().transfer_points(2).unwrap_err().to_string();
-    assert!(
-        nothing.contains("add a [[transfer]], a [[file]], a [[connect]] or a [[stress]] table")
-    );
+    assert!(nothing.contains(
+        "add a [[transfer]], a [[file]], a [[connect]], a [[stress]] or a [[tune]] table"
+    ));
     let mut transfer = Transfer::default();
     let message = |transfer: &Transfer| {
         let plan = Plan {

@@ -1,20 +1,24 @@
-//! The command line that repeats a transfer, with those options of the run that are no part of any point.
+//! The command line that asks for an experiment again, with those options of the run that are no part of any point.
 
 use crate::settings::{Numa, Settings};
 use tonnage_machine::CpuChoice;
 use tonnage_plan::options::command_line::quoted;
-use tonnage_plan::stress::Draw;
 use tonnage_units::Result;
 
-/// A line for a shell. Started by a launcher, it takes the place of the run's own.
+/// A line for a shell, of the arguments that ask for an experiment of one engine. Started by a launcher, it takes the
+/// place of the run's own.
 ///
 /// # Errors
-/// None for what was drawn.
-pub fn command(draw: &Draw, settings: &Settings) -> Result<String> {
+/// For an engine that is not in the list.
+pub fn command_line(
+    arguments: Vec<String>,
+    (engine, ranks): (&str, u32),
+    settings: &Settings,
+) -> Result<String> {
     let mut words = vec!["tonnage".to_owned()];
-    words.extend(draw.arguments()?);
+    words.extend(arguments);
     let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
-    option("ranks", draw.point.ranks.to_string());
+    option("ranks", ranks.to_string());
     match &settings.cpus {
         CpuChoice::Auto => {}
         CpuChoice::None => option("cpus", "none".to_owned()),
@@ -29,8 +33,8 @@ pub fn command(draw: &Draw, settings: &Settings) -> Result<String> {
         Numa::None => option("numa", "none".to_owned()),
         Numa::Node(node) => option("numa", node.to_string()),
     }
-    // The other engines of the stress may have had the rest of them.
-    let entry = settings.lists.engine(&draw.point.engine)?;
+    // Other engines of the run may have had the rest of them.
+    let entry = settings.lists.engine(engine)?;
     let devices = &settings.devices;
     if entry.has_devices && !devices.all_ranks.is_empty() {
         option("devices", devices.all_ranks.join(","));

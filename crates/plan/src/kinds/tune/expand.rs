@@ -1,0 +1,157 @@
+//! The points of a search: one for each engine, operation and size.
+
+use super::dimensions;
+use super::options::{GOAL_DEFAULT, TRIAL_TIME_DEFAULT, Tune};
+use super::point::{Goal, TunePoint};
+use crate::bounds::POINTS_MAX;
+use crate::options::{Many, command_line, pairs};
+use crate::refuse::usage;
+use crate::sweep::Sweep;
+use crate::transfer::Transfer;
+use tonnage_engine::{Lists, Verb, split_name};
+use tonnage_units::{Error, Nanos, Result};
+
+const TRIAL_NS_MIN: u64 = 1_000_000;
+const TRIAL_NS_MAX: u64 = 60_000_000_000;
+
+/// The points of an experiment.
+///
+/// # Errors
+/// `Usage` for everything that can be found wrong without starting a rank.
+pub(super) fn expand(
+    tune: &Tune,
+    ranks: u32,
+    lists: &Lists,
+    points_max: usize,
+) -> Result<Vec<TunePoint>> {
+    let what = &tune.what;
+    let engines = what.engine.as_ref().map_or(&[][..], Many::values);
+    if engines.is_empty() {
+        return Err(lists.no_engine());
+    }
+    if what.traffic_file.is_some() {
+        return usage(
+            "a traffic file says how much is moved and leaves nothing to tune: leave it out",
+        );
+    }
+    let (Some(ops), Some(sizes)) = (&what.op, &what.sizes) else {
+        return usage("a search needs op and sizes: write op write and sizes 64k");
+    };
+    let mut points = Vec::new();
+    for engine in engines {
+        for &op in ops.values() {
+            for &size_bytes in sizes.values() {
+                if points.len() >= points_max {
+                    return usage(format!("the plan has more than {POINTS_MAX} points"));
+                }
+                points.push(one(tune, (engine, op, size_bytes), ranks, lists)?);
+            }
+        }
+    }
+    Ok(points)
+}
+
+fn one(
+    tune: &Tune,
+    (engine, op, size_bytes): (&str, Verb, u64),
+    ranks: u32,
+    lists: &Lists,
+) -> Result<TunePoint> {
+    let entry = lists.engine(engine)?;
+    let asked = pairs::map(&tune.what.engine_options);
+    let engine_options = entry.check_options(&asked, split_name(engine).1)?;
+    let goal = tune.search.goal.unwrap_or(GOAL_DEFAULT);
+    if goal == Goal::Bandwidth && !entry.moves_bytes {
+        return usage(format!(
+            "engine {} moves no bytes, so that it has no bandwidth: write goal rate, or use another engine",
+            entry.name
+        ));
+    }
+    let mut own = tune.clone();
+    own.what.engine = Some(Many(vec![engine.to_owned()]));
+    own.what.op = Some(Many(vec![op]));
+    own.what.sizes = Some(Sweep::one(size_bytes));
+    let dimensions = dimensions::of(&own, size_bytes, goal, entry);
+    (own.pacing.window, own.pacing.batch, own.pacing.ping_pong) = (None, None, false);
+    (own.issuing.qps, own.issuing.chunk, own.issuing.rails) = (None, None, None);
+    let fixed = command_line::arguments(&Transfer {
+        what: own.what,
+        pacing: own.pacing,
+        batching: own.batching,
+        issuing: own.issuing,
+        library: own.library,
+        memory: own.memory,
+        ..Transfer::default()
+    })?;
+    let Nanos(trial_ns) = tune.search.trial_time.unwrap_or(TRIAL_TIME_DEFAULT);
+    if !(TRIAL_NS_MIN..=TRIAL_NS_MAX).contains(&trial_ns) {
+        return usage(format!(
+            "trial-time {} is not possible: write trial-time {} to trial-time {}",
+            Nanos(trial_ns),
+            Nanos(TRIAL_NS_MIN),
+            Nanos(TRIAL_NS_MAX)
+        ));
+    }
+    let point = TunePoint {
+        label: tune.what.label.clone(),
+        engine: engine.to_owned(),
+        engine_options,
+        op,
+        size_bytes,
+        ranks,
+        workers: 1,
+        memory: lists.default_memory().to_owned(),
+        goal,
+        trial_ns,
+        verify: entry.moves_bytes,
+        fixed,
+        dimensions,
+    };
+    admitted(point, lists)
+}
+
+/// The point with what its first candidate that is not refused says of workers and memory.
+fn admitted(mut point: TunePoint, lists: &Lists) -> Result<TunePoint> {
+    let mut values: Vec<usize> = point
+        .dimensions
+        .iter()
+        .map(|it| it.start as usize)
+        .collect();
+    let of_first = point.dimensions.first().map_or(0, |it| it.values.len());
+    let mut reasons: Vec<String> = Vec::new();
+    for value in 0..of_first {
+        values[0] = value;
+        match point.candidate(&values, lists) {
+            Ok(candidate) => {
+                point.workers = candidate.workers;
+                point.memory = candidate.memory;
+                return Ok(point);
+            }
+            Err(error) => reasons.push(format!(
+                "{}: {error}",
+                point.dimensions[0].values[value].join(" ")
+            )),
+        }
+    }
+    Err(all_refused(&reasons))
+}
+
+/// One error of all reasons, each of which is said once.
+fn all_refused(reasons: &[String]) -> Error {
+    let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
+    for reason in reasons {
+        let (who, why) = reason.split_once(": ").unwrap_or(("", reason));
+        match said.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, all)) => all.push(who),
+            None => said.push((why, vec![who])),
+        }
+    }
+    let each = said
+        .iter()
+        .map(|(why, who)| format!("{} ({why})", who.join(", ")));
+    let each: Vec<_> = each.collect();
+    Error::Usage(format!(
+        "every candidate of the search was refused: {}",
+        each.join("; ")
+    ))
+}

@@ -1,0 +1,20 @@
+//! Experiments that search options of a transfer: `[[tune]]` tables and `tonnage tune`, and their points.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `options` | the options of an experiment |
+//! | [`point`] | one search, and its candidates |
+//! | `expand` | the points of an experiment |
+//! | `dimensions` | values that compete, the cheapest first |
+//! | `kind` | what makes it a kind |
+//!
+//! Measuring a candidate is measuring its transfer; see `tonnage_bench`.
+
+mod dimensions;
+mod expand;
+mod kind;
+mod options;
+pub mod point;
+
+pub use options::{SearchOptions, Tune};
+pub use point::{Goal, TuneDimension, TunePoint};

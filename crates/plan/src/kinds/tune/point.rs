@@ -1,0 +1,153 @@
+//! A point of a search: a transfer as it would be asked for, and the options that compete.
+
+use clap::{Args, Command};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::kind::{AnyPoint, Kind};
+use crate::options::from_command_line;
+use crate::refuse::usage;
+use crate::transfer::{Transfer, TransferPoint};
+use tonnage_engine::{EngineOptions, Lists, Verb};
+use tonnage_units::{Bytes, Error, Nanos, Result};
+
+/// Rounds of a race, at most.
+pub const ROUNDS_MAX: u32 = 8;
+/// Passes over all dimensions, at most.
+pub const PASSES_MAX: u32 = 2;
+
+tonnage_units::names! {
+    /// Figure that a search decides by.
+    pub enum Goal: "goal" {
+        /// Payload bytes per second.
+        Bandwidth = "bandwidth",
+        /// Operations per second.
+        Rate = "rate",
+        /// Median latency of one operation: less is better.
+        Latency = "latency",
+    }
+}
+
+/// Values of one option that compete.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TuneDimension {
+    /// The option.
+    pub name: String,
+    /// Arguments of each value, the cheapest first; none for what holds where nothing is said.
+    pub values: Vec<Vec<String>>,
+    /// Place of the value that the search begins with.
+    pub start: u32,
+}
+
+/// One search. Every field is explicit: defaults were filled in when the plan was expanded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TunePoint {
+    /// The heading under which the plan puts it, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Engine, as in `--engine`.
+    pub engine: String,
+    /// Options of the engine's own that are fixed and differ from their defaults.
+    #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
+    pub engine_options: EngineOptions,
+    /// Operation.
+    pub op: Verb,
+    /// Payload bytes of one operation.
+    pub size_bytes: u64,
+    /// Ranks of the run.
+    pub ranks: u32,
+    /// Pinned threads in each rank.
+    pub workers: u32,
+    /// Kind of memory.
+    pub memory: String,
+    /// Figure that decides.
+    pub goal: Goal,
+    /// Length of each trial.
+    pub trial_ns: u64,
+    /// True when the bytes of the winner are checked.
+    pub verify: bool,
+    /// Arguments that are fixed.
+    pub fixed: Vec<String>,
+    /// Options that are searched, one after the other.
+    pub dimensions: Vec<TuneDimension>,
+}
+
+impl TunePoint {
+    /// Arguments of the transfer that has these values of the dimensions.
+    pub fn arguments(&self, values: &[usize]) -> Vec<String> {
+        let mut words = self.fixed.clone();
+        for (dimension, &value) in self.dimensions.iter().zip(values) {
+            words.extend(dimension.values.get(value).into_iter().flatten().cloned());
+        }
+        words
+    }
+
+    /// The point of a trial with these values of the dimensions.
+    ///
+    /// # Errors
+    /// `Usage` where expansion refuses it.
+    pub fn candidate(&self, values: &[usize], lists: &Lists) -> Result<TransferPoint> {
+        let mut words = self.arguments(values);
+        let trial = format!("{}ns", self.trial_ns);
+        let warm_up = format!("{}ns", (self.trial_ns / 5).max(1_000_000));
+        let measured = [
+            "--trials",
+            "1",
+            "--trial-time",
+            &trial,
+            "--warmup",
+            &warm_up,
+        ];
+        words.extend(measured.map(str::to_owned));
+        words.extend(["--limit", "none"].map(str::to_owned));
+        let refused = |error: clap::Error| Error::Usage(error.to_string());
+        let command = Transfer::augment_args(Command::new("transfer"));
+        let matches = command.try_get_matches_from(words).map_err(refused)?;
+        let transfer: Transfer = from_command_line(&matches).map_err(refused)?;
+        let (mut points, _) = transfer.expand(self.ranks, lists, usize::MAX)?;
+        match (points.pop(), points.is_empty()) {
+            (Some(point), true) => Ok(point),
+            _ => usage(
+                "a search tunes one transfer: give one value of each option that it does not search",
+            ),
+        }
+    }
+
+    /// Time that all trials take, at most, without what lies between them.
+    pub fn trials_ns_max(&self) -> u64 {
+        let values = self.dimensions.iter().map(|it| it.values.len() as u64);
+        let rounds = values.sum::<u64>() * u64::from(ROUNDS_MAX * PASSES_MAX);
+        self.trial_ns
+            .saturating_add(self.trial_ns / 5)
+            .saturating_mul(rounds)
+    }
+}
+
+impl AnyPoint for TunePoint {
+    fn engines(&self) -> Vec<&str> {
+        vec![&self.engine]
+    }
+
+    fn workers(&self) -> u32 {
+        self.workers
+    }
+
+    fn name(&self) -> String {
+        let (engine, op, size) = (&self.engine, self.op.name(), self.size_bytes);
+        format!(
+            "engine {engine}, search for {}, op {op}, size {size}",
+            self.goal
+        )
+    }
+
+    fn progress(&self) -> String {
+        let (engine, op, size) = (&self.engine, self.op.name(), Bytes(self.size_bytes));
+        let most = Nanos(self.trials_ns_max() / 1_000_000 * 1_000_000);
+        format!(
+            "search for {} of {engine} {op} {size}, trials of at most {most}",
+            self.goal
+        )
+    }
+}

@@ -1,0 +1,144 @@
+//! Figures of a search. A record has a row for each candidate of each race.
+
+use crate::figures::common::{ASKED, EXCHANGE, FROM_PLAN, OPERATION, OUTCOME};
+use crate::figures::engine::ENGINE;
+use crate::figures::{Figure, Figures, GIGA, MICROSECONDS, PERCENT, Row, Style, Value};
+use crate::tune::{TuneBody, TuneTry};
+use tonnage_plan::tune::Goal;
+
+/// All figures of a record of a search.
+pub const FIGURES: Figures = &[
+    ASKED, ENGINE, EXCHANGE, OPERATION, CANDIDATE, WINNER, OUTCOME,
+];
+
+const COUNTED: &str = "Counted.";
+const MEAN: &str = "Mean over the trials of the candidate.";
+
+const fn figure(
+    (name, field): (&'static str, &'static str),
+    (meaning, computed): (&'static str, &'static str),
+    style: Style,
+    value: fn(&Row<'_>) -> Value,
+) -> Figure {
+    Figure {
+        name,
+        field,
+        meaning,
+        computed,
+        style,
+        better: None,
+        value,
+        trials: None,
+    }
+}
+
+const CANDIDATE: &[Figure] = &[
+    figure(
+        ("Goal", "goal"),
+        ("Figure that a search decides by.", FROM_PLAN),
+        Style::Plain,
+        |row| body(row).map(|body| body.point.goal.name()).into(),
+    ),
+    figure(
+        ("Pass", "tune_pass"),
+        ("Pass of a search over its options.", COUNTED),
+        Style::Plain,
+        |row| part(row, |it| u64::from(it.pass)),
+    ),
+    figure(
+        ("Option", "tune_option"),
+        ("Option whose values competed.", FROM_PLAN),
+        Style::Plain,
+        |row| text(row, |it| &it.dimension),
+    ),
+    figure(
+        ("Candidate", "tune_value"),
+        ("Value that competed, as a command line says it.", FROM_PLAN),
+        Style::Plain,
+        |row| text(row, |it| &it.value),
+    ),
+    figure(
+        ("Rounds", "tune_rounds"),
+        ("Trials of a candidate of a search.", COUNTED),
+        Style::Plain,
+        |row| part(row, |it| u64::from(it.rounds)),
+    ),
+    figure(
+        ("Tuned BW (GB/s)", "tuned_bandwidth_bytes_per_s_mean"),
+        (
+            "Bandwidth of a candidate, where the goal is bandwidth.",
+            MEAN,
+        ),
+        GIGA,
+        |row| of_goal(row, Goal::Bandwidth),
+    ),
+    figure(
+        ("Tuned rate (op/s)", "tuned_message_rate_per_s_mean"),
+        (
+            "Message rate of a candidate, where the goal is the rate.",
+            MEAN,
+        ),
+        Style::Rate,
+        |row| of_goal(row, Goal::Rate),
+    ),
+    figure(
+        ("Tuned p50 (us)", "tuned_latency_ns_p50"),
+        (
+            "Median latency of a candidate, where the goal is latency.",
+            MEAN,
+        ),
+        MICROSECONDS,
+        |row| of_goal(row, Goal::Latency),
+    ),
+    figure(
+        ("± 95 (%)", "tuned_ci95_fraction"),
+        (
+            "Half width of the 95 % confidence interval of the goal's figure / that figure.",
+            "Student's t over the trials of the candidate.",
+        ),
+        PERCENT,
+        |row| part(row, |it| Some(it.goal_ci95? / it.goal_mean?)),
+    ),
+    figure(
+        ("Came out", "tune_outcome"),
+        (
+            "End of a candidate: won, dropped, not told apart, or refused.",
+            "By the intervals of the candidates of one race.",
+        ),
+        Style::Plain,
+        |row| text(row, |it| it.outcome.name()),
+    ),
+];
+
+const WINNER: &[Figure] = &[figure(
+    ("Winner", "winner_command"),
+    (
+        "Command line of the transfer that a search ends with.",
+        "Written from the values that won.",
+    ),
+    Style::Plain,
+    |row| {
+        let winner = body(row).and_then(|body| body.winner.as_ref());
+        winner.map(|winner| winner.command.as_str()).into()
+    },
+)];
+
+fn body<'a>(row: &Row<'a>) -> Option<&'a TuneBody> {
+    row.record.tune()
+}
+
+fn part<T: Into<Value>>(row: &Row<'_>, of: fn(&TuneTry) -> T) -> Value {
+    let candidate = body(row).and_then(|body| body.candidate(row.part));
+    candidate.map(of).into()
+}
+
+fn of_goal(row: &Row<'_>, goal: Goal) -> Value {
+    let body = body(row).filter(|body| body.point.goal == goal);
+    let candidate = body.and_then(|body| body.candidate(row.part));
+    candidate.and_then(|it| it.goal_mean).into()
+}
+
+fn text(row: &Row<'_>, of: fn(&TuneTry) -> &str) -> Value {
+    let candidate = body(row).and_then(|body| body.candidate(row.part));
+    candidate.map(of).into()
+}

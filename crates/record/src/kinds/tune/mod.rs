@@ -1,0 +1,147 @@
+//! The body of a search: every candidate that was tried, and the command line of the winner.
+
+pub(crate) mod figures;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use tonnage_engine::{EngineOptions, Verb};
+use tonnage_plan::Point;
+use tonnage_plan::tune::TunePoint;
+
+use crate::body::{KindBody, Part, PointOptions};
+use crate::histogram::Latency;
+
+/// A search as it was asked for, and what came out of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TuneBody {
+    /// The point that was asked for.
+    pub point: TunePoint,
+    /// From the first race to the end.
+    pub elapsed_ns: u64,
+    /// Candidates in the order of the races.
+    pub tried: Vec<TuneTry>,
+    /// The end of the search; absent where it did not come to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub winner: Option<TuneWinner>,
+}
+
+impl TuneBody {
+    /// A point before anything was tried.
+    pub fn new(point: TunePoint) -> Self {
+        Self {
+            point,
+            elapsed_ns: 0,
+            tried: Vec::new(),
+            winner: None,
+        }
+    }
+
+    /// The candidate that a part is.
+    pub fn candidate(&self, part: Part) -> Option<&TuneTry> {
+        match part {
+            Part::Nth(at) => self.tried.get(at),
+            Part::Whole | Part::Inside(..) => None,
+        }
+    }
+}
+
+/// One candidate of one race.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TuneTry {
+    /// Pass over the dimensions, from 1.
+    pub pass: u32,
+    /// Option whose values competed.
+    pub dimension: String,
+    /// Its value, as a command line says it; `default` where it says nothing.
+    pub value: String,
+    /// Trials of it.
+    pub rounds: u32,
+    /// Mean of the goal's figure over these: bytes per second, operations per second, or nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal_mean: Option<f64>,
+    /// Half width of the 95 % confidence interval of the mean (Student's t).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal_ci95: Option<f64>,
+    /// End of the candidate.
+    pub outcome: TuneOutcome,
+    /// Reason of a refusal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+tonnage_units::names! {
+    /// End of a candidate.
+    pub enum TuneOutcome: "end of a candidate" {
+        /// It won its race.
+        Won = "won",
+        /// Its interval lay wholly on the worse side of the best one's.
+        Dropped = "dropped",
+        /// It could not be told apart from the best, and another one was cheaper.
+        Tied = "not-told-apart",
+        /// It could not be measured.
+        Refused = "refused",
+    }
+}
+
+/// The end of a search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TuneWinner {
+    /// Mean of the goal's figure in its last race; absent where nothing competed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal_mean: Option<f64>,
+    /// The command line that repeats it.
+    pub command: String,
+}
+
+impl PointOptions for TunePoint {
+    fn label(&self) -> Option<&str> {
+        self.label.as_deref()
+    }
+
+    fn engine(&self) -> &str {
+        &self.engine
+    }
+
+    fn engine_options(&self) -> &EngineOptions {
+        &self.engine_options
+    }
+
+    fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    fn memory(&self) -> Option<&str> {
+        Some(&self.memory)
+    }
+}
+
+/// The parts of a record are its candidates.
+impl KindBody for TuneBody {
+    fn point(&self) -> &dyn PointOptions {
+        &self.point
+    }
+
+    fn is_of(&self, point: &Point) -> bool {
+        matches!(point, Point::Tune(point) if *point == self.point)
+    }
+
+    fn verb(&self, _: Part) -> Option<Verb> {
+        Some(self.point.op)
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        match self.tried.len() {
+            0 => vec![Part::Whole],
+            tried => (0..tried).map(Part::Nth).collect(),
+        }
+    }
+
+    fn trials(&self, _: Part) -> Option<u32> {
+        None
+    }
+
+    fn latency(&self, _: Part) -> Option<&Latency> {
+        None
+    }
+}
