@@ -34,7 +34,7 @@ mod latencies;
 pub mod library;
 pub mod limit;
 pub mod observer;
-mod opening;
+pub mod opening;
 pub mod permutation;
 pub mod run;
 pub mod settings;

@@ -6,7 +6,7 @@ mod runs;
 
 use std::time::Duration;
 
-use tonnage_bench::kinds::transfer::opened::EngineKey;
+use tonnage_bench::kinds::transfer::open::EngineKey;
 use tonnage_engine::{Lists, Verb};
 use tonnage_machine::CpuChoice;
 use tonnage_plan::{Experiment, KINDS, Plan, Planned, Point};

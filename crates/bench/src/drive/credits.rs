@@ -6,7 +6,7 @@
 //! port holds completions back until the count covers them. Counts only grow, from the connection on, so that a later
 //! one stands for all before it.
 //!
-//! Registering the memory and connecting the lanes is in `kinds::transfer::credit_lanes`.
+//! Registering the memory and connecting the lanes is in `opening::credit_lanes`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

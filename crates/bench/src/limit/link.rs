@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crate::kinds::transfer::description::{Device, OpenMessage};
+use crate::opening::description::{Device, OpenMessage};
 use tonnage_engine::LimitKind;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Hosts;

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::deadlines::DEADLINES;
 use crate::kinds::transfer::crew::{Crew, CrewOrder};
-use crate::kinds::transfer::description::OpenMessage;
 use crate::kinds::transfer::work::Work;
 use crate::limit::link::link_limit;
 use crate::limit::memory_copy::{add, better, with_fastest};
 use crate::limit::socket_stream::Carried;
+use crate::opening::description::OpenMessage;
 use tonnage_engine::LimitKind;
 use tonnage_engine::memory::CopyRate;
 use tonnage_plan::point::LimitChoice;
@@ -248,7 +248,7 @@ impl Reduce for Copies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::transfer::description::Device;
+    use crate::opening::description::Device;
     use tonnage_engine::EngineReport;
     use tonnage_plan::point::Traffic;
     use tonnage_plan::transfer::Addresses;

@@ -3,12 +3,18 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `mod` | devices of the engine, places of the workers, their memories |
+//! | [`engine`] | an engine that is open on all ranks, its workers connected |
+//! | [`description`] | what ranks tell each other of their engines |
+//! | `credit_lanes` | memory and lanes of credits, for engines whose sends complete before they are taken |
 //! | [`introduction`] | what workers tell their peers, and what they were told |
 //! | [`memory`] | the check that the workers' memories fit together |
 //! | [`pairs`] | CPUs of workers that exchange bytes, and the sockets that they are really on |
 //!
-//! Connecting, and demands of a kind on a device beyond its verbs, are in [`crate::kinds`].
+//! Demands of a kind on a device beyond its verbs are in [`crate::kinds`].
 
+pub(crate) mod credit_lanes;
+pub mod description;
+pub mod engine;
 pub(crate) mod introduction;
 mod memory;
 mod pairs;

@@ -10,9 +10,10 @@ use crate::kinds::kind::{Course, Stage};
 use crate::kinds::repeat::command_line;
 use crate::kinds::transfer::effective::effective;
 use crate::kinds::transfer::measured::Kept;
-use crate::kinds::transfer::opened::OpenEngine;
+use crate::kinds::transfer::open::{check, open_unchecked};
 use crate::kinds::transfer::point;
 use crate::observer::Progress;
+use crate::opening::engine::OpenEngine;
 use crate::settings::Settings;
 use tonnage_plan::stress::{Draw, StressPoint};
 use tonnage_plan::transfer::TransferPoint;
@@ -68,19 +69,14 @@ fn usable(
 
 /// Refuses a transfer that the devices of a rank cannot do, on all ranks alike.
 fn fits(open: &OpenEngine, draw: &Draw, stage: &mut Stage<'_>) -> Result<(), StepFailure> {
-    let mine = open.check(&draw.point);
+    let mine = check(open, &draw.point);
     agree(stage.rank, "what the devices can do", mine, DEADLINES.step)
 }
 
 /// Opens an engine for the transfers of a stretch.
 fn open(draws: &[Draw], stage: &mut Stage<'_>) -> Result<OpenEngine, StepFailure> {
     let points: Vec<&TransferPoint> = draws.iter().map(|draw| &draw.point).collect();
-    let first = points
-        .first()
-        .ok_or_else(|| Error::Failed("a stretch without transfers".into()))?;
-    let entry = stage.settings.lists.engine(&first.engine)?;
-    OpenEngine::open_unchecked(&points, entry, stage.rank, stage.settings, stage.host)
-        .map_err(|error| StepFailure::known_to_all(stage.rank, error))
+    open_unchecked(&points, stage).map_err(|error| StepFailure::known_to_all(stage.rank, error))
 }
 
 /// One engine's stretch.

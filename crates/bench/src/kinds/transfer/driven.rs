@@ -1,8 +1,8 @@
 //! The engine that a worker drives during a point: its own, or the library over it.
 
 use super::layout::SliceLayout;
-use super::opened::TransferWorker;
 use crate::library::{GatheredRoom, LibraryCalls, LibraryEngine, TakenOver};
+use crate::opening::engine::EngineWorker;
 use tonnage_engine::{Engine, Peer};
 use tonnage_plan::transfer::{BatchCall, Pacing, TransferPoint};
 use tonnage_units::{Error, Result};
@@ -29,7 +29,7 @@ impl Driven {
     ///
     /// # Errors
     /// When an earlier point did not give it back.
-    pub fn begin(point: &TransferPoint, rank: Peer, worker: &mut TransferWorker) -> Result<Self> {
+    pub fn begin(point: &TransferPoint, rank: Peer, worker: &mut EngineWorker) -> Result<Self> {
         let gone = || Error::Failed("an earlier point left this worker's engine unusable".into());
         let engine = worker.engine.take().ok_or_else(gone)?;
         let Some(session) = point.session else {
@@ -64,7 +64,7 @@ impl Driven {
     }
 
     /// Gives the engine back, unless operations are still in flight: then it is closed.
-    pub fn end(self, worker: &mut TransferWorker) {
+    pub fn end(self, worker: &mut EngineWorker) {
         worker.engine = match self {
             Self::Own(engine) => Some(engine),
             Self::Library(engine) => engine.into_engine(),

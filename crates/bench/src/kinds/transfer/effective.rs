@@ -1,7 +1,7 @@
 //! Real choices of each rank, and on which CPUs.
 
-use super::opened::OpenEngine;
 use crate::kinds::kind::together;
+use crate::opening::engine::OpenEngine;
 use tonnage_engine::Facts;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Rank;

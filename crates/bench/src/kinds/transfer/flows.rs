@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::caps::{claims_arrival, delivers};
-use super::opened::{OpenEngine, TransferWorker};
 use super::trial::Schedule;
 use crate::drive::Scratch;
 use crate::drive::extent::FlowLoads;
@@ -11,6 +10,7 @@ use crate::drive::flow::{Flow, Receives};
 use crate::drive::paced::Timetable;
 use crate::drive::ping_pong::{Signal, Table};
 use crate::kinds::transfer::layout::{SliceLayout, answers};
+use crate::opening::engine::{EngineWorker, OpenEngine};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{Caps, Engine, LaneKind, LaneSpec, Verb};
 use tonnage_plan::transfer::{BatchMerge, Pacing, TransferPoint, TrialLength};
@@ -26,7 +26,7 @@ pub(super) fn make_flows(
     rank: u32,
     layout: &SliceLayout,
     engine: &mut dyn Engine,
-    worker: &TransferWorker,
+    worker: &EngineWorker,
 ) -> Result<Vec<Flow>> {
     let targets = layout.out.iter().enumerate();
     let flow = |(index, &target)| make_flow(point, rank, target, layout, index, engine, worker);
@@ -44,7 +44,7 @@ fn make_flow(
     layout: &SliceLayout,
     index: usize,
     engine: &mut dyn Engine,
-    worker: &TransferWorker,
+    worker: &EngineWorker,
 ) -> Result<Flow> {
     let ordered = answers(point) && point.op == Verb::Write;
     let lane = engine.lane(&LaneSpec {
@@ -144,7 +144,7 @@ pub(super) fn make_receives(
     rank: u32,
     layout: &SliceLayout,
     engine: &mut dyn Engine,
-    worker: &TransferWorker,
+    worker: &EngineWorker,
 ) -> Result<Vec<Receives>> {
     let receive = |(index, &peer): (usize, &u32)| {
         let lane = engine.lane(&LaneSpec {

@@ -2,8 +2,8 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`opened`], `caps` | an engine that is open on all ranks, and what its devices cannot do |
-//! | [`description`] | what ranks tell each other of their engines |
+//! | [`open`], `caps` | an open engine for points, and what its devices cannot do |
+//! | `telling` | moments at which receivers tell their senders what they have taken |
 //! | [`driven`] | the engine that a worker drives during a point |
 //! | [`effective`] | what was really done, and on which CPUs |
 //! | [`layout`] | division of a worker's memory among its flows |
@@ -19,9 +19,7 @@
 mod background;
 mod background_totals;
 mod caps;
-mod credit_lanes;
 pub mod crew;
-pub mod description;
 pub mod direction_totals;
 pub mod directions;
 pub mod driven;
@@ -33,7 +31,7 @@ mod halves;
 mod intervals;
 pub mod layout;
 pub mod measured;
-pub mod opened;
+pub mod open;
 mod pair_times;
 mod pair_turns;
 mod pairs;
@@ -44,6 +42,7 @@ pub mod rails;
 mod stalled;
 mod stations;
 pub mod summary;
+mod telling;
 pub mod totals;
 pub mod trial;
 pub mod verify;
@@ -52,8 +51,9 @@ pub mod work;
 
 use crate::failure::StepFailure;
 use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
+use crate::opening::engine::OpenEngine;
 use measured::Kept;
-use opened::{EngineKey, OpenEngine};
+use open::EngineKey;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_plan::{Planned, Point};
 use tonnage_record::{Body, Record, TransferBody};
@@ -86,9 +86,7 @@ impl Kind for Transfers {
         points: &[&TransferPoint],
         stage: &mut Stage<'_>,
     ) -> Result<OpenEngine, StepFailure> {
-        let entry = stage.settings.lists.engine(&points[0].engine)?;
-        let opened = OpenEngine::open(points, entry, stage.rank, stage.settings, stage.host);
-        opened.map_err(|error| match stage.rank.why_stopped() {
+        open::open(points, stage).map_err(|error| match stage.rank.why_stopped() {
             Some(_) => StepFailure::Run(error),
             None => StepFailure::Point(error),
         })

@@ -1,8 +1,8 @@
 //! Rails of all trials together, as the record has them, and the slow one.
 
-use super::description::{Device, OpenMessage};
 use super::rails::{LeastRail, RailTotals, merge};
 use super::totals::TrialTotals;
+use crate::opening::description::{Device, OpenMessage};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::RankInfo;
 use tonnage_record::transfer::{Rail, SlowRail};

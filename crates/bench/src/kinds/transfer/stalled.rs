@@ -1,8 +1,8 @@
 //! Words about operations that make no progress: their peers, and the device that carries them.
 
-use super::description::Device;
 use crate::drive::flow::Flow;
 use crate::drive::stall::Stall;
+use crate::opening::description::Device;
 use tonnage_engine::RailLoad;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::RankInfo;

@@ -9,12 +9,12 @@ use super::crew::{CrewOrder, CrewReport, Deck, follow};
 use super::driven::Driven;
 use super::intervals::Intervals;
 use super::layout::SliceLayout;
-use super::opened::{OpenEngine, TransferWorker};
 use super::stalled::FlowNames;
 use super::trial::Station;
 use super::work::Work;
 use crate::deadlines::DEADLINES;
 use crate::drive::batch::SharedBatches;
+use crate::opening::engine::{EngineWorker, OpenEngine};
 use tonnage_plan::transfer::{BatchOf, CqMode, Pacing, TransferPoint};
 use tonnage_ranks::Rank;
 use tonnage_units::Result;
@@ -28,7 +28,7 @@ pub(super) fn stations(
     intervals: &Intervals,
 ) -> Vec<Station> {
     let shared = shared_batches(point, rank).map(Arc::new);
-    let station = |(index, worker): (u32, &TransferWorker)| Station {
+    let station = |(index, worker): (u32, &EngineWorker)| Station {
         rank: rank.id(),
         worker: index,
         names: {
@@ -59,7 +59,7 @@ fn shared_batches(point: &TransferPoint, rank: &Rank) -> Option<SharedBatches> {
 pub(super) fn serve(
     point: &TransferPoint,
     station: Station,
-    worker: &mut TransferWorker,
+    worker: &mut EngineWorker,
     (deck, stop): (&Deck, &AtomicBool),
     orders: &Receiver<CrewOrder>,
     answers: &Sender<Result<CrewReport>>,

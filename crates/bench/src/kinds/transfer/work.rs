@@ -7,13 +7,12 @@ use std::sync::atomic::AtomicBool;
 use tonnage_sys::clock::thread_cpu_ns;
 
 use super::background::WorkerPart;
-use super::credit_lanes::begin;
 use super::flows::{
     begins, expect_parts, flow_loads, flows_of, has_phases, make_flows, make_receives, make_table,
     merged_bytes_max, scratch,
 };
-use super::opened::TransferWorker;
 use super::pair_times::FlowTime;
+use super::telling::begin;
 use super::totals::TrialTotals;
 use super::trial::{Issued, Schedule, Station, WARM_UP};
 use crate::deadlines::DEADLINES;
@@ -32,6 +31,7 @@ use crate::kinds::transfer::stalled::FlowNames;
 use crate::kinds::transfer::verify::{Expected, SliceWalks, check_immediates};
 use crate::limit::memory_copy::copy_rates;
 use crate::limit::socket_stream::{Berths, Streamed};
+use crate::opening::engine::EngineWorker;
 use tonnage_engine::memory::{CopyRate, Memory};
 use tonnage_engine::pattern::Mismatches;
 use tonnage_engine::{Caps, Engine, Facts, Lane, Verb};
@@ -97,7 +97,7 @@ impl<'a> Work<'a> {
         point: &'a TransferPoint,
         station: Station,
         engine: &'a mut dyn Engine,
-        worker: &'a mut TransferWorker,
+        worker: &'a mut EngineWorker,
         stop: &'a AtomicBool,
     ) -> Result<Self> {
         let rank = station.rank;

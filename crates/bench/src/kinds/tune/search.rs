@@ -9,8 +9,9 @@ use crate::kinds::kind::{Course, Stage};
 use crate::kinds::repeat::command_line;
 use crate::kinds::transfer::effective::effective;
 use crate::kinds::transfer::measured::{Kept, Measured};
-use crate::kinds::transfer::opened::{EngineKey, OpenEngine};
+use crate::kinds::transfer::open::{EngineKey, check, open_unchecked};
 use crate::kinds::transfer::point;
+use crate::opening::engine::OpenEngine;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_plan::tune::point::{PASSES_MAX, ROUNDS_MAX};
 use tonnage_plan::tune::{Goal, TunePoint};
@@ -165,7 +166,7 @@ impl<'a, 'b> Search<'a, 'b> {
         }
         let engine = opened.iter_mut().find(|(known, _)| *known == key);
         let (_, engine) = engine.ok_or_else(|| Error::Failed("no engine is open".into()))?;
-        let fits = engine.check(candidate);
+        let fits = check(engine, candidate);
         agree(
             self.stage.rank,
             "what the devices can do",
@@ -186,9 +187,7 @@ impl<'a, 'b> Search<'a, 'b> {
         let all = points.iter().flatten();
         let shared: Vec<_> = all.filter(|it| EngineKey::of(it) == *key).collect();
         let stage = &mut *self.stage;
-        let entry = stage.settings.lists.engine(&self.point.engine)?;
-        let opened =
-            OpenEngine::open_unchecked(&shared, entry, stage.rank, stage.settings, stage.host);
+        let opened = open_unchecked(&shared, stage);
         let opened = opened.map_err(|error| StepFailure::known_to_all(stage.rank, error))?;
         if self.effective.is_empty() {
             self.effective.extend(effective(&opened, &[]));

@@ -59,7 +59,7 @@ pub struct Device {
 impl Device {
     /// Describes a device of a worker whose devices together can do `caps`. `link_bytes_per_s` is the speed of a link
     /// that does not say it.
-    pub(super) fn new(
+    pub(crate) fn new(
         device: &dyn Domain,
         caps: &Caps,
         counts_sends: bool,
@@ -85,7 +85,7 @@ impl Device {
     }
 
     /// Its interface and address, or its name; `None` where it has none of them.
-    pub(super) fn title(&self) -> Option<String> {
+    pub(crate) fn title(&self) -> Option<String> {
         match (&self.interface, self.address) {
             (Some(interface), Some(address)) => Some(format!("{interface} ({address})")),
             (None, Some(address)) => Some(address.to_string()),

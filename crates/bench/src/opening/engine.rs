@@ -1,38 +1,31 @@
-//! An engine that is open on all ranks: memory allocated and registered, workers connected. It serves a stretch of
-//! points that differ only in what does not need another connection.
+//! An engine that is open on all ranks: memory allocated and registered, workers connected. What a kind of experiment
+//! needs of it is said in [`Need`]; which of its points can share one is for the kind to know.
 
 use std::sync::Arc;
 
 use tonnage_sys::clock::Clock;
 
-use super::background;
-use super::caps::check_caps;
 use super::credit_lanes::{CreditLanes, needs_credits};
 use super::description::{Device, OpenMessage};
+use super::introduction::{Introduction, Introductions, locality, packed, unpacked};
+use super::{Devices, Requirements, Seat, reports};
 use crate::all_or_none::all_or_none;
 use crate::deadlines::DEADLINES;
 use crate::host::RankHost;
 use crate::json::Json;
-use crate::opening::introduction::{Introduction, Introductions, locality, packed, unpacked};
-use crate::opening::{Devices, Pairs, Requirements, Seat, SizedBy, reports};
 use crate::settings::Settings;
 use crate::wire_proof::{NamedDevices, Routes};
 use tonnage_engine::memory::Memory;
-use tonnage_engine::paths::Division;
-use tonnage_engine::{
-    Arm, Caps, Descriptor, Domain, Engine, EngineOptions, Entry, Peer, RegionId, Verb, fact_names,
-};
-use tonnage_plan::roles::Roles;
-use tonnage_plan::transfer::{BackgroundPair, CqMode, TransferPoint};
+use tonnage_engine::{Arm, Caps, Descriptor, Domain, Engine, Peer, RegionId, fact_names};
 use tonnage_ranks::Rank;
 use tonnage_record::Placed;
-use tonnage_units::{Error, PairPlace, Result, WireDevice};
+use tonnage_units::{Error, Result, WireDevice};
 
 /// Point at which a send is done where the engine does not say so itself, for the record.
 const SENDS_COUNTED: &str = "when taken, by counts that receivers write to their senders";
 
 /// State that a worker owns from point to point.
-pub struct TransferWorker {
+pub struct EngineWorker {
     /// Its engine; `None` while a point drives it.
     pub engine: Option<Box<dyn Engine + Send>>,
     /// Its memory.
@@ -50,10 +43,10 @@ pub struct TransferWorker {
     /// Its devices, in the order of their rails.
     pub devices: Vec<Device>,
     /// Counts of messages that receivers took; `None` where completions say so.
-    pub(super) credits: Option<CreditLanes>,
+    pub(crate) credits: Option<CreditLanes>,
 }
 
-impl TransferWorker {
+impl EngineWorker {
     /// A peer's memory, for lanes.
     ///
     /// # Errors
@@ -68,7 +61,7 @@ impl TransferWorker {
 /// An engine that is open on all ranks.
 pub struct OpenEngine {
     /// This rank's workers.
-    pub workers: Vec<TransferWorker>,
+    pub workers: Vec<EngineWorker>,
     /// Messages of all ranks, in their order.
     pub opened: Vec<OpenMessage>,
     /// True when bytes really move.
@@ -83,100 +76,23 @@ pub struct OpenEngine {
     _domains: Vec<Arc<dyn Domain>>,
 }
 
-/// Points that one open engine can serve have the same key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EngineKey {
-    engine: String,
-    engine_options: EngineOptions,
-    /// An engine may open itself in another way for each, and what a point gets must not depend on its neighbours.
-    op: Verb,
-    memory: String,
-    target_memory: Option<String>,
-    workers: u32,
-    roles: Roles,
-    division: Division,
-    rail_shift: u32,
-    cq: CqMode,
-    place: Option<PairPlace>,
-    background: Option<(Verb, BackgroundPair, u32)>,
-}
-
-impl EngineKey {
-    /// The key of a point.
-    pub fn of(point: &TransferPoint) -> Self {
-        Self {
-            engine: point.engine.clone(),
-            engine_options: point.engine_options.clone(),
-            op: point.op,
-            memory: point.memory.clone(),
-            target_memory: point.target_memory.clone(),
-            workers: point.workers,
-            roles: point.roles(),
-            division: point.division(),
-            rail_shift: point.rail_shift,
-            cq: point.cq,
-            place: point.place,
-            background: point
-                .background
-                .map(|load| (load.op, load.pair, load.workers)),
-        }
-    }
-}
-
 impl OpenEngine {
-    /// Opens the engine on all ranks for `points`, which share a key.
+    /// Opens the engine on all ranks; `check` is a demand on each worker's devices.
     ///
     /// # Errors
     /// [`Error::Unavailable`] on every rank when some rank lacks what is needed; what failed and where otherwise.
-    pub fn open(
-        points: &[&TransferPoint],
-        entry: &Entry,
+    pub(crate) fn open(
+        need: &Need<'_>,
+        check: CapsCheck<'_>,
         rank: &mut Rank,
         settings: &Settings,
         host: &RankHost,
     ) -> Result<Self> {
-        Self::open_checking((points, points), entry, rank, settings, host)
-    }
-
-    /// Opens the engine for `points`, some of which its devices may not be able to do: each has to pass [`Self::check`]
-    /// before it is measured.
-    ///
-    /// # Errors
-    /// As for [`Self::open`], but for those points.
-    pub fn open_unchecked(
-        points: &[&TransferPoint],
-        entry: &Entry,
-        rank: &mut Rank,
-        settings: &Settings,
-        host: &RankHost,
-    ) -> Result<Self> {
-        Self::open_checking((points, &[]), entry, rank, settings, host)
-    }
-
-    /// Refuses a point that the devices of this rank cannot do.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`], with what to choose instead.
-    pub fn check(&self, point: &TransferPoint) -> Result<()> {
-        let name = &point.engine;
-        let mut workers = self.workers.iter();
-        workers
-            .try_for_each(|worker| check_caps(&[point], (&worker.caps, worker.devices.len()), name))
-    }
-
-    fn open_checking(
-        (points, checked): (&[&TransferPoint], &[&TransferPoint]),
-        entry: &Entry,
-        rank: &mut Rank,
-        settings: &Settings,
-        host: &RankHost,
-    ) -> Result<Self> {
-        let need = Need::of(points, entry, rank.id())?;
         let name = need.requirements.engine;
         rank.phase(&format!("opening {name}"));
         let fits = need.requirements.check_memory(rank, settings);
         rank.agree("memory of the hosts", fits, DEADLINES.step)?;
-        let mine = open_local(checked, &need, rank, settings, host);
+        let mine = open_local(check, need, rank, settings, host);
         let mut local = all_or_none(rank, "open the engine", mine)?;
         let yielding = local.opened.yielding;
         let all = rank.gather("describe the engines", &Json(local.opened), DEADLINES.step)?;
@@ -206,76 +122,23 @@ impl OpenEngine {
             opened,
             routes,
             placed,
-            moves_bytes: entry.moves_bytes,
+            moves_bytes: need.requirements.entry.moves_bytes,
             yielding,
             _domains: local.domains,
         })
     }
 }
 
-/// Needs of a stretch of points together.
-struct Need<'a> {
-    requirements: Requirements<'a>,
-    /// The ranks that this one exchanges bytes with at any of the points, ascending.
-    peers: Vec<Peer>,
+/// Needs of one rank.
+pub(crate) struct Need<'a> {
+    /// Engine, memory, workers, and how they are used.
+    pub(crate) requirements: Requirements<'a>,
+    /// The ranks that this one exchanges bytes with, ascending.
+    pub(crate) peers: Vec<Peer>,
 }
 
-impl<'a> Need<'a> {
-    fn of(points: &[&'a TransferPoint], entry: &'a Entry, rank: u32) -> Result<Self> {
-        let none = || Error::Failed("no points to open an engine for".into());
-        let first = points.first().ok_or_else(none)?;
-        let mut peers: Vec<Peer> = points
-            .iter()
-            .flat_map(|point| background::peers(point, rank))
-            .collect();
-        peers.sort_unstable();
-        peers.dedup();
-        let of_points = points.to_vec();
-        let bytes_of = move |rank| {
-            let bytes = of_points.iter().map(|point| background::bytes(point, rank));
-            bytes.max().unwrap_or(0)
-        };
-        let largest = points.iter().map(|point| point.footprint_bytes).max();
-        let load = first.background.as_ref().map(|load| load.op);
-        let requirements = Requirements {
-            entry,
-            engine: &first.engine,
-            options: &first.engine_options,
-            // Points of one key have the same.
-            verbs: std::iter::once(first.op).chain(load).collect(),
-            memory: first.memory_of(rank),
-            memory_option: first.memory_option(rank),
-            memory_of: Box::new(|rank| first.memory_of(rank)),
-            bytes: bytes_of(rank),
-            bytes_of: Box::new(bytes_of),
-            sized_by: SizedBy {
-                option: "--footprint",
-                bytes: largest.unwrap_or(0),
-            },
-            workers: first.workers,
-            division: first.division(),
-            rail_shift: match first.roles().is_behind(rank) {
-                true => first.rail_shift,
-                false => 0,
-            },
-            pairs: Pairs {
-                roles: first.roles(),
-                asked: first.place,
-            },
-            peers_max: peers.len() as u32,
-            depth: points
-                .iter()
-                .map(|point| background::depth(point))
-                .max()
-                .unwrap_or(1),
-            sleeps: first.cq == CqMode::Event,
-        };
-        Ok(Self {
-            requirements,
-            peers,
-        })
-    }
-}
+/// A demand on a device beyond its verbs: what its capabilities are, and how many devices a worker has.
+pub(crate) type CapsCheck<'a> = &'a dyn Fn(&Caps, usize) -> Result<()>;
 
 impl Need<'_> {
     /// Returns whether a rail leads to one of this rank's peers.
@@ -289,7 +152,7 @@ impl Need<'_> {
 
 /// Everything that a rank can have before it needs the others.
 struct Local {
-    workers: Vec<TransferWorker>,
+    workers: Vec<EngineWorker>,
     opened: OpenMessage,
     /// Messages of its workers to their peers.
     told: Vec<(Peer, Vec<u8>)>,
@@ -297,7 +160,7 @@ struct Local {
 }
 
 fn open_local(
-    checked: &[&TransferPoint],
+    check: CapsCheck<'_>,
     need: &Need<'_>,
     rank: &Rank,
     settings: &Settings,
@@ -306,8 +169,7 @@ fn open_local(
     let requirements = &need.requirements;
     let devices = requirements.open(rank, settings, host)?;
     for domain in &devices.domains {
-        let together = (domain.caps(), devices.devices.len());
-        check_caps(checked, together, requirements.engine)?;
+        check(domain.caps(), devices.devices.len())?;
     }
     if requirements.division.rails.is_single() {
         devices.check_used(rank, requirements.workers)?;
@@ -347,7 +209,7 @@ fn open_worker(
     cpu: Option<u32>,
     need: &Need<'_>,
     settings: &Settings,
-) -> Result<(TransferWorker, Introductions)> {
+) -> Result<(EngineWorker, Introductions)> {
     let Seat {
         devices,
         domain,
@@ -387,7 +249,7 @@ fn open_worker(
         let link = settings.link_bytes_per_s.filter(|_| has_devices);
         Device::new(device.as_ref(), &caps, credits.is_some(), link)
     });
-    let worker = TransferWorker {
+    let worker = EngineWorker {
         devices: described.collect(),
         engine: Some(engine),
         memory,
@@ -403,7 +265,7 @@ fn open_worker(
 
 fn describe(
     devices: &Devices,
-    workers: &[TransferWorker],
+    workers: &[EngineWorker],
     wire_devices: Vec<(WireDevice, u32)>,
     host: &RankHost,
 ) -> OpenMessage {
@@ -436,7 +298,7 @@ fn describe(
 fn connect(
     rank: &Rank,
     peers: &[Peer],
-    workers: &mut [TransferWorker],
+    workers: &mut [EngineWorker],
     heard: &[(Peer, Vec<u8>)],
 ) -> Result<()> {
     let of_workers = unpacked(heard, peers, workers.len(), |peer| locality(rank, peer))?;
@@ -456,7 +318,7 @@ fn connect(
 }
 
 /// Refuses to sleep where an engine has nothing to sleep on: it would poll under another name.
-fn check_sleep(workers: &mut [TransferWorker], name: &str) -> Result<()> {
+fn check_sleep(workers: &mut [EngineWorker], name: &str) -> Result<()> {
     for worker in workers {
         // A worker without peers only rests.
         if !worker.remote.is_empty() && matches!(engine_of(worker)?.arm()?, Arm::Unsupported) {
@@ -470,7 +332,7 @@ fn check_sleep(workers: &mut [TransferWorker], name: &str) -> Result<()> {
     Ok(())
 }
 
-fn meet(rank: &Rank, workers: &mut [TransferWorker]) -> Result<()> {
+fn meet(rank: &Rank, workers: &mut [EngineWorker]) -> Result<()> {
     let stop = rank.stopped();
     let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
     workers
@@ -478,7 +340,7 @@ fn meet(rank: &Rank, workers: &mut [TransferWorker]) -> Result<()> {
         .try_for_each(|worker| engine_of(worker)?.meet(&stopped))
 }
 
-fn engine_of(worker: &mut TransferWorker) -> Result<&mut Box<dyn Engine + Send>> {
+fn engine_of(worker: &mut EngineWorker) -> Result<&mut Box<dyn Engine + Send>> {
     let driven = || Error::Failed("a point drives this worker's engine".into());
     worker.engine.as_mut().ok_or_else(driven)
 }

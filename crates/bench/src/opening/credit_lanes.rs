@@ -1,7 +1,8 @@
 //! Memory and lanes of credits, for engines whose sends complete before their receiver has taken them.
 //!
 //! Counting itself is in [`crate::drive::credits`]. The counts have a memory of their own, of the host,
-//! because the CPU looks at them whatever memory the payload is in.
+//! because the CPU looks at them whatever memory the payload is in. Moments at which senders are told follow from the
+//! pacing, which a kind knows.
 
 use std::sync::Arc;
 
@@ -9,30 +10,18 @@ use tonnage_engine::memory::{Memory, MemoryEntry, Request};
 use tonnage_engine::{
     Caps, Descriptor, Engine, Lane, LaneKind, LaneSpec, Lists, Peer, RegionId, Verb,
 };
-use tonnage_plan::kinds::transfer::{Pacing, TransferPoint};
 use tonnage_units::{Error, Result};
 
-use super::layout::{SliceLayout, answers};
+use super::introduction::CreditPlace;
 use crate::drive::credits::{Credits, Telling};
-use crate::drive::flow::Flow;
-use crate::opening::introduction::CreditPlace;
-
-/// Share of the window after which a sender is told: small enough that it never waits with most of its window out.
-const WINDOW_SHARE: u64 = 4;
-
-/// Polls without an arrival before a stream's sender is told of less than that: it has enough to do meanwhile.
-const IDLE_POLLS_STREAM: u32 = 64;
-
-/// Polls without an arrival before a sender is told that waits for just that.
-const IDLE_POLLS_WAITING: u32 = 2;
 
 /// Returns whether sends of a device are done only by credits.
-pub(super) fn needs_credits(op: Verb, caps: &Caps) -> bool {
+pub(crate) fn needs_credits(op: Verb, caps: &Caps) -> bool {
     op == Verb::Send && caps.moves_bytes && !caps.sends_taken && caps.verbs.contains(&Verb::Write)
 }
 
 /// Counts of one worker with its peers, and what their lanes need.
-pub(super) struct CreditLanes {
+pub(crate) struct CreditLanes {
     credits: Credits,
     region: RegionId,
     descriptor: Descriptor,
@@ -44,7 +33,7 @@ impl CreditLanes {
     ///
     /// # Errors
     /// When no memory of the list can be looked at by the CPU, or the device refuses it.
-    pub(super) fn new(
+    pub(crate) fn new(
         engine: &mut dyn Engine,
         lists: &Lists,
         caps: &Caps,
@@ -69,7 +58,7 @@ impl CreditLanes {
     }
 
     /// The place where the `index`-th peer writes its count.
-    pub(super) fn place(&self, index: usize) -> CreditPlace {
+    pub(crate) fn place(&self, index: usize) -> CreditPlace {
         CreditPlace {
             memory: self.descriptor.clone(),
             offset: Credits::told_at(index),
@@ -80,7 +69,7 @@ impl CreditLanes {
     ///
     /// # Errors
     /// When it named none, because it counts otherwise.
-    pub(super) fn connect(
+    pub(crate) fn connect(
         &mut self,
         peer: Peer,
         index: usize,
@@ -95,22 +84,19 @@ impl CreditLanes {
         self.credits.add(peer, index, offset)
     }
 
-    /// Begins a point whose messages go out on `sends` and come from `senders`, in the order of the receives. Returns
-    /// the counts and the lanes that carry them; `None` where each message is answered, so that the answer says enough.
+    /// Begins a point whose messages go out on `sends`, at most `window` at a time, and come from `senders`, in the order
+    /// of the receives. Returns the counts and the lanes that carry them.
     ///
     /// # Errors
     /// When the engine cannot resolve a lane.
-    fn begin(
+    pub(crate) fn begin(
         &mut self,
-        point: &TransferPoint,
+        (telling, window): (Telling, usize),
         engine: &mut dyn Engine,
         caps: &Caps,
         sends: &[(Peer, Lane)],
         senders: &[Peer],
-    ) -> Result<Option<(&mut Credits, Vec<Lane>)>> {
-        if answers(point) {
-            return Ok(None);
-        }
+    ) -> Result<(&mut Credits, Vec<Lane>)> {
         let tell = |&peer: &Peer| {
             let known = self.remotes.iter().find(|(rank, _)| *rank == peer);
             let none = || Error::Failed(format!("rank {peer} named no place for its credits"));
@@ -128,47 +114,8 @@ impl CreditLanes {
             Ok((peer, lane))
         };
         let tells: Vec<(Peer, Lane)> = senders.iter().map(tell).collect::<Result<_>>()?;
-        let window = point.depth() as usize;
-        self.credits.begin(telling(point), window, sends, &tells)?;
+        self.credits.begin(telling, window, sends, &tells)?;
         let lanes = tells.into_iter().map(|(_, lane)| lane).collect();
-        Ok(Some((&mut self.credits, lanes)))
-    }
-}
-
-/// Begins the credits of a point, where a worker has any.
-///
-/// # Errors
-/// As [`CreditLanes::begin`].
-pub(super) fn begin<'a>(
-    credits: Option<&'a mut CreditLanes>,
-    point: &TransferPoint,
-    engine: &mut dyn Engine,
-    caps: &Caps,
-    flows: &[Flow],
-    layout: &SliceLayout,
-) -> Result<Option<(&'a mut Credits, Vec<Lane>)>> {
-    // Of the points that share an engine only some may send.
-    let Some(credits) = credits.filter(|_| point.op == Verb::Send) else {
-        return Ok(None);
-    };
-    let sends: Vec<_> = flows.iter().map(|flow| (flow.peer, flow.lane)).collect();
-    credits.begin(point, engine, caps, &sends, &layout.into)
-}
-
-/// Moments at which senders are told, from what they wait for.
-fn telling(point: &TransferPoint) -> Telling {
-    let window = match point.pacing {
-        Pacing::Stream { window } | Pacing::Paced { window, .. } => window,
-        Pacing::Batch { batch } => batch,
-        Pacing::PingPong => 1,
-    };
-    let is_stream = matches!(point.pacing, Pacing::Stream { .. });
-    Telling {
-        every: (u64::from(window) / WINDOW_SHARE).max(1),
-        idle_polls: if is_stream {
-            IDLE_POLLS_STREAM
-        } else {
-            IDLE_POLLS_WAITING
-        },
+        Ok((&mut self.credits, lanes))
     }
 }

@@ -1,0 +1,150 @@
+//! An open engine for points of transfers: which of them share one, and what they need of it together.
+
+use super::background;
+use super::caps::check_caps;
+use crate::kinds::kind::Stage;
+use crate::opening::engine::{Need, OpenEngine};
+use crate::opening::{Pairs, Requirements, SizedBy};
+use tonnage_engine::paths::Division;
+use tonnage_engine::{Caps, EngineOptions, Entry, Peer, Verb};
+use tonnage_plan::roles::Roles;
+use tonnage_plan::transfer::{BackgroundPair, CqMode, TransferPoint};
+use tonnage_units::{Error, PairPlace, Result};
+
+/// Points that one open engine can serve have the same key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineKey {
+    engine: String,
+    engine_options: EngineOptions,
+    /// An engine may open itself in another way for each, and what a point gets must not depend on its neighbours.
+    op: Verb,
+    memory: String,
+    target_memory: Option<String>,
+    workers: u32,
+    roles: Roles,
+    division: Division,
+    rail_shift: u32,
+    cq: CqMode,
+    place: Option<PairPlace>,
+    background: Option<(Verb, BackgroundPair, u32)>,
+}
+
+impl EngineKey {
+    /// The key of a point.
+    pub fn of(point: &TransferPoint) -> Self {
+        Self {
+            engine: point.engine.clone(),
+            engine_options: point.engine_options.clone(),
+            op: point.op,
+            memory: point.memory.clone(),
+            target_memory: point.target_memory.clone(),
+            workers: point.workers,
+            roles: point.roles(),
+            division: point.division(),
+            rail_shift: point.rail_shift,
+            cq: point.cq,
+            place: point.place,
+            background: point
+                .background
+                .map(|load| (load.op, load.pair, load.workers)),
+        }
+    }
+}
+
+/// Opens the engine on all ranks for `points`, which share a key.
+///
+/// # Errors
+/// [`Error::Unavailable`] on every rank when some rank lacks what is needed; what failed and where otherwise.
+pub fn open(points: &[&TransferPoint], stage: &mut Stage<'_>) -> Result<OpenEngine> {
+    open_checking((points, points), stage)
+}
+
+/// Opens the engine for `points`, some of which its devices may not be able to do: each has to pass [`check`] before it
+/// is measured.
+///
+/// # Errors
+/// As for [`open`], but for those points.
+pub fn open_unchecked(points: &[&TransferPoint], stage: &mut Stage<'_>) -> Result<OpenEngine> {
+    open_checking((points, &[]), stage)
+}
+
+/// Refuses a point that the devices of this rank cannot do.
+///
+/// # Errors
+/// [`Error::Unavailable`], with what to choose instead.
+pub fn check(open: &OpenEngine, point: &TransferPoint) -> Result<()> {
+    let name = &point.engine;
+    let mut workers = open.workers.iter();
+    workers.try_for_each(|worker| check_caps(&[point], (&worker.caps, worker.devices.len()), name))
+}
+
+fn open_checking(
+    (points, checked): (&[&TransferPoint], &[&TransferPoint]),
+    stage: &mut Stage<'_>,
+) -> Result<OpenEngine> {
+    let none = || Error::Failed("no points to open an engine for".into());
+    let first = points.first().ok_or_else(none)?;
+    let entry = stage.settings.lists.engine(&first.engine)?;
+    let need = need(points, first, entry, stage.rank.id());
+    let check = |caps: &Caps, devices| check_caps(checked, (caps, devices), &first.engine);
+    OpenEngine::open(&need, &check, stage.rank, stage.settings, stage.host)
+}
+
+/// Needs of a stretch of points together, the first of which is `first`.
+fn need<'a>(
+    points: &[&'a TransferPoint],
+    first: &'a TransferPoint,
+    entry: &'a Entry,
+    rank: u32,
+) -> Need<'a> {
+    let mut peers: Vec<Peer> = points
+        .iter()
+        .flat_map(|point| background::peers(point, rank))
+        .collect();
+    peers.sort_unstable();
+    peers.dedup();
+    let of_points = points.to_vec();
+    let bytes_of = move |rank| {
+        let bytes = of_points.iter().map(|point| background::bytes(point, rank));
+        bytes.max().unwrap_or(0)
+    };
+    let largest = points.iter().map(|point| point.footprint_bytes).max();
+    let load = first.background.as_ref().map(|load| load.op);
+    let requirements = Requirements {
+        entry,
+        engine: &first.engine,
+        options: &first.engine_options,
+        // Points of one key have the same.
+        verbs: std::iter::once(first.op).chain(load).collect(),
+        memory: first.memory_of(rank),
+        memory_option: first.memory_option(rank),
+        memory_of: Box::new(|rank| first.memory_of(rank)),
+        bytes: bytes_of(rank),
+        bytes_of: Box::new(bytes_of),
+        sized_by: SizedBy {
+            option: "--footprint",
+            bytes: largest.unwrap_or(0),
+        },
+        workers: first.workers,
+        division: first.division(),
+        rail_shift: match first.roles().is_behind(rank) {
+            true => first.rail_shift,
+            false => 0,
+        },
+        pairs: Pairs {
+            roles: first.roles(),
+            asked: first.place,
+        },
+        peers_max: peers.len() as u32,
+        depth: points
+            .iter()
+            .map(|point| background::depth(point))
+            .max()
+            .unwrap_or(1),
+        sleeps: first.cq == CqMode::Event,
+    };
+    Need {
+        requirements,
+        peers,
+    }
+}
