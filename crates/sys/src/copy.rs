@@ -61,7 +61,7 @@ impl Method {
 /// Copies of memory that others may be writing. In the language such a race has no meaning at all, not even that of a
 /// mixture, unless each access is atomic. The instructions here are the processor's, for which single bytes are, and
 /// the compiler does not see into them.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 mod shared {
     use std::arch::asm;
 
@@ -158,8 +158,8 @@ mod shared {
     }
 }
 
-/// As above, for other processors: by the C library's function, which the compiler is kept from knowing.
-#[cfg(not(target_arch = "x86_64"))]
+/// As above, for other processors and for Miri: by the C library's function, which the compiler is kept from knowing.
+#[cfg(any(not(target_arch = "x86_64"), miri))]
 mod shared {
     use std::hint::black_box;
 

@@ -3,7 +3,8 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | [`mapping`], `smaps` | mapped memory, which all bytes are moved through; the kernel's account of it |
-//! | [`copy`] | the CPU's ways to copy memory |
+//! | [`copy`], [`fold`] | the CPU's ways to copy memory, and to reduce elements in it |
+//! | [`wide`] | loops over plain numbers in the CPU's widest instructions |
 //! | [`clock`] | the clock of the timed loops |
 //! | [`libfabric`], [`mpi`], [`pmix`] | C libraries that are loaded at run time, one each |
 //! | [`library`], `signal_actions` | loading a C library and looking symbols up; signals that it takes |
@@ -21,6 +22,7 @@ pub mod copy;
 pub mod counting_alloc;
 pub mod descriptor;
 pub mod files;
+pub mod fold;
 pub mod host;
 pub mod interfaces;
 pub mod launcher;
@@ -34,3 +36,4 @@ pub mod process;
 mod signal_actions;
 mod smaps;
 pub mod uring;
+pub mod wide;

@@ -18,6 +18,14 @@ const SHARED: &[(&str, &str)] = &[
         "the kind: its steps in bench, its tables in report",
     ),
     (
+        "Program",
+        "the steps of a rank in a collective; in a record, the program that wrote it",
+    ),
+    (
+        "Step",
+        "one step of a rank in a collective; in a record, one step of connecting",
+    ),
+    (
         "Transfers",
         "the kind: its steps in bench, its tables in report",
     ),

@@ -1,0 +1,155 @@
+//! Rows of the list of backends: what can be known of one before it is opened, so that a wrong request is refused
+//! before a rank starts. Opening one is for whoever has ranks.
+
+use tonnage_units::names::unknown;
+use tonnage_units::{Error, Result};
+
+use crate::{Collective, Dtype, Reduction};
+
+/// One row of the list of backends.
+#[derive(Debug, Clone, Copy)]
+pub struct BackendEntry {
+    /// The name that `--backend` takes, up to a colon.
+    pub name: &'static str,
+    /// One line for help and `tonnage devices`.
+    pub about: &'static str,
+    /// Text that follows the colon.
+    pub variant: BackendVariant,
+    /// Operations that it can carry out.
+    pub ops: &'static [Collective],
+    /// Types of elements that it can move.
+    pub dtypes: &'static [Dtype],
+    /// Reductions that it can carry out.
+    pub reductions: &'static [Reduction],
+    /// Operations whose result always takes the place of their input.
+    pub in_place_always: &'static [Collective],
+    /// True when `--algorithm` and `--chunk` mean something to it.
+    pub has_algorithms: bool,
+}
+
+/// Text that follows the colon of a backend's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackendVariant {
+    /// Nothing may.
+    Nothing,
+    /// An engine of this program, with its own variant.
+    Engine,
+    /// One of these must.
+    OneOf(&'static [&'static str]),
+}
+
+/// Finds the row of a backend that a plan names, and the text behind its colon.
+///
+/// # Errors
+/// `Usage` for a name that is not in the list, or a variant that is missing, unknown or too much.
+pub fn find<'a, 'b>(
+    backends: &'a [BackendEntry],
+    backend: &'b str,
+) -> Result<(&'a BackendEntry, &'b str)> {
+    let (name, variant) = backend.split_once(':').unwrap_or((backend, ""));
+    let names: Vec<_> = backends.iter().map(|entry| entry.name).collect();
+    let known = backends.iter().find(|entry| entry.name == name);
+    let entry = known.ok_or_else(|| unknown("backend", name, &names))?;
+    match entry.variant {
+        BackendVariant::Nothing if !variant.is_empty() => Err(Error::Usage(format!(
+            "backend {name} takes nothing after a colon: write backend {name}"
+        ))),
+        BackendVariant::Engine if variant.is_empty() => Err(Error::Usage(format!(
+            "backend {name} needs an engine: write backend {name}:shm, or another engine that `tonnage devices` lists"
+        ))),
+        BackendVariant::OneOf(variants) if !variants.contains(&variant) => {
+            Err(unknown(&format!("variant of {name}"), variant, variants))
+        }
+        _ => Ok((entry, variant)),
+    }
+}
+
+impl BackendEntry {
+    /// Refuses a call that the backend cannot carry out, whatever the machine has.
+    ///
+    /// # Errors
+    /// `Usage` that names what it can.
+    pub fn check(&self, op: Collective, dtype: Dtype, reduction: Option<Reduction>) -> Result<()> {
+        self.check_one("op", op, self.ops, Collective::name)?;
+        self.check_one("dtype", dtype, self.dtypes, Dtype::name)?;
+        reduction.map_or(Ok(()), |reduction| {
+            self.check_one("reduce", reduction, self.reductions, Reduction::name)
+        })
+    }
+
+    fn check_one<T: Copy + PartialEq>(
+        &self,
+        option: &str,
+        asked: T,
+        known: &[T],
+        name: fn(T) -> &'static str,
+    ) -> Result<()> {
+        if known.contains(&asked) {
+            return Ok(());
+        }
+        let known: Vec<_> = known.iter().map(|&it| name(it)).collect();
+        Err(Error::Usage(format!(
+            "backend {} has no {option} {}: it has {}",
+            self.name,
+            name(asked),
+            known.join(", ")
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BACKENDS: [BackendEntry; 3] = [
+        backend("own", BackendVariant::Engine),
+        backend("whole", BackendVariant::Nothing),
+        backend("other", BackendVariant::OneOf(&["a", "b"])),
+    ];
+
+    const fn backend(name: &'static str, variant: BackendVariant) -> BackendEntry {
+        BackendEntry {
+            name,
+            about: "",
+            variant,
+            ops: &[Collective::AllReduce, Collective::Barrier],
+            dtypes: &[Dtype::Float32],
+            reductions: &[Reduction::Sum, Reduction::Max],
+            in_place_always: &[],
+            has_algorithms: false,
+        }
+    }
+
+    fn message(backend: &str) -> String {
+        find(&BACKENDS, backend).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn names_are_read_up_to_the_first_colon() {
+        let (entry, variant) = find(&BACKENDS, "own:fabric:tcp").unwrap();
+        assert_eq!((entry.name, variant), ("own", "fabric:tcp"));
+        assert_eq!(find(&BACKENDS, "other:b").unwrap().1, "b");
+        assert!(message("owm:shm").contains("did you mean \"own\"?"));
+        assert!(message("own").contains("write backend own:shm"));
+        assert!(message("whole:x").contains("takes nothing after a colon"));
+        assert!(message("other:c").contains("a, b"));
+        assert!(message("other").contains("a, b"));
+    }
+
+    #[test]
+    fn a_call_that_a_backend_lacks_is_refused_with_those_that_it_has() {
+        let [entry, ..] = BACKENDS;
+        let check = |op, dtype, reduction| entry.check(op, dtype, reduction);
+        assert!(check(Collective::AllReduce, Dtype::Float32, Some(Reduction::Sum)).is_ok());
+        let message = |op, dtype, reduction| check(op, dtype, reduction).unwrap_err().to_string();
+        assert_eq!(
+            message(Collective::Gather, Dtype::Float32, None),
+            "backend own has no op gather: it has all-reduce, barrier"
+        );
+        assert!(message(Collective::Barrier, Dtype::Int8, None).contains("dtype int8"));
+        assert!(
+            message(Collective::AllReduce, Dtype::Float32, Some(Reduction::Avg))
+                .contains("reduce avg: it has sum, max")
+        );
+    }
+}

@@ -1,0 +1,37 @@
+//! Factors between the bandwidth of an algorithm and that of the bus, as users of nccl-tests know them.
+
+use crate::Collective;
+
+/// Factor by which the size / time of an operation among so many ranks is multiplied to get what its busiest link must
+/// have carried, whoever carried it out; `None` where nothing needs to cross a link. From nccl-tests,
+/// doc/PERFORMANCE.md.
+pub fn bus_factor(op: Collective, ranks: u32) -> Option<f64> {
+    if ranks < 2 {
+        return None;
+    }
+    let n = f64::from(ranks);
+    match op {
+        Collective::AllReduce => Some(2.0 * (n - 1.0) / n),
+        Collective::ReduceScatter
+        | Collective::AllGather
+        | Collective::AllToAll
+        | Collective::Gather
+        | Collective::Scatter => Some((n - 1.0) / n),
+        Collective::Broadcast | Collective::Reduce | Collective::SendRecv => Some(1.0),
+        Collective::Barrier => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn factors_are_those_of_the_methodology() {
+        assert_eq!(bus_factor(Collective::AllReduce, 4), Some(1.5));
+        assert_eq!(bus_factor(Collective::AllGather, 4), Some(0.75));
+        assert_eq!(bus_factor(Collective::Broadcast, 4), Some(1.0));
+        let none = |op| bus_factor(op, 1).or(bus_factor(Collective::Barrier, 8));
+        assert!(Collective::ALL.into_iter().all(|op| none(op).is_none()));
+    }
+}

@@ -1,0 +1,189 @@
+//! Averages of floating-point numbers whose result does not depend on whether a library divides the sum, divides each
+//! rank's part, or multiplies either by the rounded 1/n.
+//!
+//! All parts of an element are plus or minus one magnitude: the negative ones cancel, and one or two remain. With n =
+//! odd · 2^j, the magnitude is κ · odd · 2^a, where κ is an integer for which the product with the rounded 1/n rounds
+//! to κ / 2^j exactly ([`is_exact`] tries all ways). Partial sums are small multiples of it, in whatever order.
+//!
+//! Where no κ leaves room for the partial sums of all ranks, three ranks (+, +, -) give 2^a, and the others nothing:
+//! 2^a times the rounded 1/n is the rounded 2^a / n, and sums of at most twice that are exact. (Of float16 and more
+//! than 2^14 ranks, 1/n is no normal number, and a library that rounds it has a result that differs.)
+//!
+//! A number of ranks that is a power of two needs none of this: dividing by it is exact, and so is its inverse.
+
+use half::{bf16, f16};
+
+use super::hash::{Random, scale};
+use super::spread::seat;
+use crate::Dtype;
+
+/// Least exponent and number of exponents of the magnitude where three ranks give something: 2^a / n stays a normal
+/// float16 for all numbers of ranks that there may be, and three times 2^a is finite.
+const EXPONENTS_OF_THREE: (u32, u32) = (7, 8);
+
+/// Parts of equal magnitude.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Balanced {
+    ranks: u32,
+    /// Ranks that give something.
+    givers: u32,
+    /// The odd factor of the number of ranks, or 1 where three ranks give.
+    factor: i32,
+    /// Least κ, and the number of values of it.
+    kappa: (u32, u32),
+    /// Least exponent a, and the number of values of it.
+    exponents: (u32, u32),
+}
+
+impl Balanced {
+    /// Parts of so many ranks, which are no power of two.
+    pub fn new(dtype: Dtype, ranks: u32) -> Self {
+        let odd = ranks >> ranks.trailing_zeros();
+        // The partial sums are at most half of the parts and two more, of which one is a part that is counted twice.
+        let multiples = (u64::from(ranks / 2) + 3) * u64::from(odd);
+        // κ · odd · 2^a must fit an i32 too.
+        let room = (integers_max(dtype) / multiples).min((1 << 23) / u64::from(odd));
+        match kappas(dtype, ranks, room as u32) {
+            Some(kappa) => Self {
+                ranks,
+                givers: ranks,
+                factor: odd as i32,
+                kappa,
+                exponents: (0, if dtype == Dtype::Float16 { 5 } else { 8 }),
+            },
+            None => Self {
+                ranks,
+                givers: 3,
+                factor: 1,
+                kappa: (1, 1),
+                exponents: EXPONENTS_OF_THREE,
+            },
+        }
+    }
+
+    /// Magnitude of an element in units of the factor, with a random sign.
+    #[inline(always)]
+    fn unit(&self, random: Random) -> i32 {
+        let kappa = self.kappa.0 + scale(random.value, self.kappa.1);
+        let exponent = self.exponents.0 + scale(random.count, self.exponents.1);
+        let sign = -((random.value & 1) as i32);
+        ((kappa << exponent) as i32 ^ sign) - sign
+    }
+
+    /// The part of the rank at a place.
+    #[inline(always)]
+    pub fn part(&self, random: Random, place: u32) -> i32 {
+        let seat = seat(random, place, self.ranks);
+        let negative = -i32::from(seat < (self.givers - 1) / 2);
+        let gives = -i32::from(seat < self.givers);
+        (((self.unit(random) * self.factor) ^ negative) - negative) & gives
+    }
+
+    /// The sum of all parts in units of the factor.
+    #[inline(always)]
+    pub fn total(&self, random: Random) -> i32 {
+        self.unit(random) * (2 - (self.givers & 1) as i32)
+    }
+
+    /// Number by which [`total`](Self::total) is multiplied to be the sum.
+    pub fn total_scale(&self) -> f64 {
+        f64::from(self.factor)
+    }
+
+    /// Number by which [`total`](Self::total) is multiplied to be the average, as rounded.
+    pub fn expected_scale(&self, dtype: Dtype) -> f64 {
+        // Rounded with the least exponent that there is: 1/n alone may be no normal number. By way of float32, as
+        // libraries do with 16-bit types: of float16 and six of the numbers of ranks up to 65,536, the least of them
+        // 8283, that makes a difference.
+        let least = f64::from(1 << self.exponents.0);
+        let quotient = least * f64::from(self.factor) / f64::from(self.ranks);
+        let quotient = match dtype {
+            Dtype::Float64 => quotient,
+            _ => f64::from(quotient as f32),
+        };
+        round(dtype, quotient) / least
+    }
+
+    /// Share of the elements in which a rank's part is not 0.
+    pub fn share(&self) -> f64 {
+        f64::from(self.givers) / f64::from(self.ranks)
+    }
+}
+
+/// Largest number up to which a type of floating-point numbers has all integers.
+pub fn integers_max(dtype: Dtype) -> u64 {
+    match dtype {
+        Dtype::Float64 => 1 << 53,
+        Dtype::Float16 => 1 << 11,
+        Dtype::Bfloat16 => 1 << 8,
+        _ => 1 << 24,
+    }
+}
+
+/// The nearest number of the type.
+pub fn round(dtype: Dtype, value: f64) -> f64 {
+    match dtype {
+        Dtype::Float16 => f16::from_f32(odd_single(value)).to_f64(),
+        Dtype::Bfloat16 => bf16::from_f32(odd_single(value)).to_f64(),
+        Dtype::Float32 => f64::from(value as f32),
+        _ => value,
+    }
+}
+
+/// A float32 that is rounded to a narrower type as `value` itself would be: where it is not exact, it is a neighbour
+/// whose last bit is 1, which is never halfway between two narrower numbers. (`half` makes less of a float64: it leaves
+/// the lower half of its significand out.)
+fn odd_single(value: f64) -> f32 {
+    let nearest = value as f32;
+    let is_odd = nearest.to_bits() & 1 == 1;
+    if f64::from(nearest) == value || is_odd || !nearest.is_finite() {
+        return nearest;
+    }
+    let is_nearer_zero = f64::from(nearest).abs() < value.abs();
+    let step = if is_nearer_zero { 1 } else { u32::MAX };
+    f32::from_bits(nearest.to_bits().wrapping_add(step))
+}
+
+/// Least κ and number of κ that follow each other, all of them at most `kappa_max` and exact: the largest that are
+/// many, else as many as there are.
+fn kappas(dtype: Dtype, ranks: u32, kappa_max: u32) -> Option<(u32, u32)> {
+    const EXPONENT_MAX: u32 = 8;
+    const MANY: u32 = 32;
+    let leasts = (0..=EXPONENT_MAX).rev();
+    let leasts = leasts.flat_map(|exponent| [1 << exponent, (1 << exponent) + 1]);
+    let mut most: Option<(u32, u32)> = None;
+    for least in leasts {
+        let end = kappa_max.min(2 * least);
+        let exact = (least..=end).take_while(|kappa| is_exact(dtype, ranks, *kappa));
+        let count = exact.count() as u32;
+        if count > most.map_or(0, |(_, count)| count) {
+            most = Some((least, count));
+        }
+        if count >= MANY {
+            break;
+        }
+    }
+    most
+}
+
+/// Returns whether κ · odd divided by the number of ranks is exact in whatever way it is done: divided, or multiplied
+/// by an inverse that is rounded to the type, to float32 or to float64, with a product that is rounded likewise.
+pub fn is_exact(dtype: Dtype, ranks: u32, kappa: u32) -> bool {
+    let exponent = ranks.trailing_zeros();
+    let part = f64::from(kappa) * f64::from(ranks >> exponent);
+    let exact = f64::from(kappa) / f64::from(1 << exponent);
+    let inverse = 1.0 / f64::from(ranks);
+    let in_single = f64::from(part as f32 * inverse as f32);
+    let products = [
+        part * inverse,
+        match dtype {
+            Dtype::Float64 => part * inverse,
+            _ => in_single,
+        },
+        part * round(dtype, inverse),
+    ];
+    round(dtype, part) == part
+        && products
+            .iter()
+            .all(|product| round(dtype, *product) == exact)
+}

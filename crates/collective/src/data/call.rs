@@ -1,0 +1,221 @@
+//! Data of one call: every rank's input, and the output that follows from all of them.
+
+use tonnage_units::{Error, Result};
+
+use super::hash::{DataKey, ElementRun, RUN};
+use super::moved;
+use super::plan::{DataPlan, Lanes};
+use super::spread::Orders;
+use crate::{Collective, Reduction, Shape};
+
+/// Largest number of ranks that there are data for: an average of float16 over more has no normal numbers.
+pub const RANKS_MAX: u32 = 1 << 18;
+
+/// Bits in which a byte before the call differs from that after it. Not all: -1 would become 0, which is the result of
+/// a part that is missing too.
+const POISON: u8 = 0xa5;
+
+/// Data of one call.
+#[derive(Debug, Clone, Copy)]
+pub struct Data {
+    shape: Shape,
+    reduction: Reduction,
+    plan: Option<DataPlan>,
+    orders: Orders,
+    seed: u64,
+    call: u64,
+    key: DataKey,
+}
+
+/// Source of bytes of an output that are moved and not combined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// The rank that gives them.
+    pub rank: u32,
+    /// The first element, counted in its input.
+    pub element: u64,
+    /// Elements that lie side by side there and in the output.
+    pub elements: u64,
+}
+
+impl Data {
+    /// Data of a call; the reduction counts for operations that reduce.
+    ///
+    /// # Errors
+    /// When there are no ranks, or more than [`RANKS_MAX`].
+    pub fn new(shape: &Shape, reduction: Reduction, seed: u64, call: u64) -> Result<Self> {
+        if !(1..=RANKS_MAX).contains(&shape.ranks) {
+            return Err(Error::Usage(format!(
+                "{} ranks: the results of collectives are known of 1 to {RANKS_MAX} ranks",
+                shape.ranks
+            )));
+        }
+        let plan = (shape.op.reduces()).then(|| DataPlan::new(shape.dtype, reduction, shape.ranks));
+        Ok(Self {
+            shape: *shape,
+            reduction,
+            plan,
+            orders: Orders::new(shape.ranks),
+            seed,
+            call,
+            key: DataKey::new(seed, call),
+        })
+    }
+
+    /// Data of another call of the same shape.
+    pub fn of_call(&self, call: u64) -> Self {
+        Self {
+            call,
+            key: DataKey::new(self.seed, call),
+            ..*self
+        }
+    }
+
+    /// The call's number.
+    pub fn call(&self) -> u64 {
+        self.call
+    }
+
+    /// Elements of the call.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Reduction of the call, if it reduces.
+    pub fn reduction(&self) -> Option<Reduction> {
+        self.plan.map(|_| self.reduction)
+    }
+
+    /// Writes a rank's input from an element on.
+    ///
+    /// # Errors
+    /// When `out` is not a whole number of elements, or reaches beyond the input.
+    pub fn input(&self, rank: u32, first: u64, out: &mut [u8]) -> Result<()> {
+        self.within("input", self.shape.input(rank), first, out.len())?;
+        match &self.plan {
+            Some(plan) => self.each_run(first, out, |run, first, lanes, piece| {
+                let place = self.orders.place(run, rank);
+                plan.part((run, first), (rank, place), lanes, piece);
+            }),
+            None => self.given(rank, first, out),
+        }
+        Ok(())
+    }
+
+    /// Writes a rank's output from an element on, as it is after the call.
+    ///
+    /// # Errors
+    /// When `out` is not a whole number of elements, or reaches beyond the output.
+    pub fn expected(&self, rank: u32, first: u64, out: &mut [u8]) -> Result<()> {
+        self.within("output", self.shape.output(rank), first, out.len())?;
+        if let Some(plan) = &self.plan {
+            let first = self.reduced_element(rank, first);
+            self.each_run(first, out, |run, place, lanes, piece| {
+                plan.expected(run, place, lanes, piece);
+            });
+            return Ok(());
+        }
+        let (mut at, mut rest) = (first, out);
+        while !rest.is_empty() {
+            let origin = self.origin(rank, at).ok_or_else(|| self.nothing(rank))?;
+            let bytes = (origin.elements * self.shape.dtype.bytes()).min(rest.len() as u64);
+            let (piece, others) = rest.split_at_mut(bytes as usize);
+            self.given(origin.rank, origin.element, piece);
+            at += origin.elements;
+            rest = others;
+        }
+        Ok(())
+    }
+
+    /// Writes bytes of which each differs from that of the output after the call: an output before the call.
+    ///
+    /// # Errors
+    /// As of [`expected`](Self::expected).
+    pub fn poison(&self, rank: u32, first: u64, out: &mut [u8]) -> Result<()> {
+        self.expected(rank, first, out)?;
+        out.iter_mut().for_each(|byte| *byte ^= POISON);
+        Ok(())
+    }
+
+    /// The element of the inputs that an element of a rank's output is the reduction of.
+    pub fn reduced_element(&self, rank: u32, element: u64) -> u64 {
+        match self.shape.op {
+            Collective::ReduceScatter => u64::from(rank) * self.shape.block + element,
+            _ => element,
+        }
+    }
+
+    /// Origin of an element of a rank's output; none of operations that reduce, and of outputs that nobody writes.
+    pub fn origin(&self, rank: u32, element: u64) -> Option<Origin> {
+        let block = self.shape.block.max(1);
+        let (part, within) = (element / block, element % block);
+        let own = u64::from(rank) * block + within;
+        let (from, at) = match self.shape.op {
+            Collective::AllGather | Collective::Gather => (part as u32, within),
+            Collective::AllToAll => (part as u32, own),
+            Collective::Broadcast => (self.shape.root, element),
+            Collective::Scatter => (self.shape.root, own),
+            Collective::SendRecv => (self.shape.receives_from(rank)?, element),
+            Collective::AllReduce
+            | Collective::ReduceScatter
+            | Collective::Reduce
+            | Collective::Barrier => return None,
+        };
+        Some(Origin {
+            rank: from,
+            element: at,
+            elements: block - within,
+        })
+    }
+
+    /// The sum that an average is made of, of an element of the inputs.
+    pub(super) fn sum_of(&self, element: u64) -> Option<f64> {
+        let run = ElementRun::new(self.key, element / RUN as u64);
+        let place = (element % RUN as u64) as u32;
+        self.plan.map(|plan| plan.sum_of(&run, place))
+    }
+
+    fn given(&self, rank: u32, first: u64, out: &mut [u8]) {
+        let key = self.key.part(u64::from(rank));
+        let dtype = self.shape.dtype;
+        moved::write(dtype, key, first * dtype.bytes(), out);
+    }
+
+    fn each_run(
+        &self,
+        first: u64,
+        out: &mut [u8],
+        mut write: impl FnMut(&ElementRun, u32, &mut Lanes, &mut [u8]),
+    ) {
+        let (mut at, mut rest) = (first, out);
+        let bytes = self.shape.dtype.bytes() as usize;
+        let mut lanes = Lanes::new();
+        while !rest.is_empty() {
+            let place = (at % RUN as u64) as usize;
+            let length = ((RUN - place) * bytes).min(rest.len());
+            let (piece, others) = rest.split_at_mut(length);
+            let run = ElementRun::new(self.key, at / RUN as u64);
+            write(&run, place as u32, &mut lanes, piece);
+            at += (length / bytes) as u64;
+            rest = others;
+        }
+    }
+
+    fn within(&self, what: &str, elements: u64, first: u64, bytes: usize) -> Result<()> {
+        let size = self.shape.dtype.bytes();
+        let end = first.checked_add(bytes as u64 / size);
+        if !(bytes as u64).is_multiple_of(size) || end.is_none_or(|end| end > elements) {
+            return Err(Error::Failed(format!(
+                "{bytes} bytes from element {first} on are no part of an {what} of {elements} elements of {size} bytes"
+            )));
+        }
+        Ok(())
+    }
+
+    fn nothing(&self, rank: u32) -> Error {
+        Error::Failed(format!(
+            "rank {rank} gets nothing by {}",
+            self.shape.op.name()
+        ))
+    }
+}

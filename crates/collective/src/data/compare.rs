@@ -1,0 +1,158 @@
+//! Comparison of an output with the expected one, and the wrong elements in words.
+//!
+//! Wrong elements that the same explanation fits make one mismatch: a rank's part that is missing is named by what all
+//! of them have in common, though many ranks would fit the first one.
+
+use tonnage_units::Result;
+
+use super::call::Data;
+use super::cause::{ElementBytes, InWords, WrongAt, WrongCause};
+use super::number::ElementValue;
+
+/// Bytes that are expected at a time, on the stack.
+const PIECE: usize = 4096;
+
+/// First differences of a check, and number of elements compared.
+#[derive(Debug, Default)]
+pub struct WrongElements {
+    /// Elements compared.
+    pub checked_elements: u64,
+    /// Elements that differ.
+    pub wrong_elements: u64,
+    /// The first few kinds of difference.
+    pub first: Vec<WrongElement>,
+}
+
+/// Wrong elements with explanations in common.
+#[derive(Debug, Clone)]
+pub struct WrongElement {
+    /// The rank whose output it is.
+    pub rank: u32,
+    /// The first of the elements, counted from the start of the rank's output.
+    pub element: u64,
+    /// The number expected there.
+    pub expected: ElementValue,
+    /// The number that is there.
+    pub found: ElementValue,
+    /// Explanations that fit all of the elements, the likeliest first.
+    pub causes: Vec<WrongCause>,
+    /// Elements that they were tried on and fit.
+    pub fitting: u64,
+    tried: u64,
+    size: u64,
+}
+
+impl WrongElements {
+    /// Number of mismatches that are kept.
+    const KEPT: usize = 4;
+    /// Elements of a mismatch that are tried one by one; after these, the first of each piece.
+    const TRIED: u64 = 64;
+
+    /// Returns whether everything compared was right.
+    pub fn is_clean(&self) -> bool {
+        self.wrong_elements == 0
+    }
+
+    /// One line for people: count, first elements, expected and found, and explanations.
+    pub fn describe(&self) -> String {
+        let mut text = format!(
+            "{} of {} elements are wrong",
+            self.wrong_elements, self.checked_elements
+        );
+        for mismatch in &self.first {
+            let words = InWords {
+                causes: &mismatch.causes,
+                bytes: mismatch.fitting * mismatch.size,
+            };
+            text += &format!(
+                "; rank {}, element {}: expected {}, found {}{words}",
+                mismatch.rank, mismatch.element, mismatch.expected, mismatch.found,
+            );
+        }
+        text
+    }
+
+    /// Compares what lies in a rank's output from an element on with the expected, and adds what differs.
+    ///
+    /// # Errors
+    /// When `found` is not a whole number of elements, or reaches beyond the output.
+    pub fn compare(&mut self, data: &Data, rank: u32, first: u64, found: &[u8]) -> Result<()> {
+        let size = data.shape().dtype.bytes() as usize;
+        let mut expected = [0; PIECE];
+        for (index, piece) in found.chunks(PIECE).enumerate() {
+            let first = first + (index * PIECE / size) as u64;
+            let expected = &mut expected[..piece.len()];
+            data.expected(rank, first, expected)?;
+            self.checked_elements += (piece.len() / size) as u64;
+            if expected != piece {
+                self.add(data, (rank, first), expected, piece)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        data: &Data,
+        (rank, first): (u32, u64),
+        expected: &[u8],
+        found: &[u8],
+    ) -> Result<()> {
+        let size = data.shape().dtype.bytes() as usize;
+        let padded = |bytes: &[u8]| {
+            let mut padded: ElementBytes = [0; 8];
+            padded[..size].copy_from_slice(bytes);
+            padded
+        };
+        let pairs = expected.chunks_exact(size).zip(found.chunks_exact(size));
+        let wrong = pairs.zip(first..).filter(|((a, b), _)| a != b);
+        let mut is_first = true;
+        for ((expected, found), element) in wrong {
+            self.wrong_elements += 1;
+            let tried = self.first.last().map_or(0, |last| last.tried);
+            if is_first || tried < Self::TRIED {
+                self.explain(
+                    data,
+                    &WrongAt {
+                        rank,
+                        element,
+                        expected: padded(expected),
+                        found: padded(found),
+                    },
+                )?;
+            }
+            is_first = false;
+        }
+        Ok(())
+    }
+
+    /// Adds an element to the last mismatch if an explanation of that fits it too, else as a new one.
+    fn explain(&mut self, data: &Data, wrong: &WrongAt) -> Result<()> {
+        if let Some(last) = self.first.last_mut()
+            && last.rank == wrong.rank
+        {
+            last.tried += 1;
+            let mut common = last.causes.clone();
+            WrongCause::narrow(data, wrong, &mut common)?;
+            if !common.is_empty() {
+                last.fitting += 1;
+                last.causes = common;
+                return Ok(());
+            }
+        }
+        if self.first.len() < Self::KEPT {
+            let dtype = data.shape().dtype;
+            self.first.push(WrongElement {
+                rank: wrong.rank,
+                element: wrong.element,
+                expected: ElementValue::read(dtype, &wrong.expected),
+                found: ElementValue::read(dtype, &wrong.found),
+                causes: WrongCause::of(data, wrong)?,
+                fitting: 1,
+                tried: 1,
+                size: dtype.bytes(),
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! Random numbers that follow from a key: of a call, of a rank's data in it, of a run of elements, of one element.
+//!
+//! Keys are mixed by the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+//! generators", OOPSLA 2014). Elements take 32-bit multiplications instead, of which a CPU does many at a time.
+
+/// The constant by which SplitMix64 goes from one number to the next.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The finalizer of SplitMix64: a bijection.
+#[inline]
+pub fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// Number from 0 to `below`, exclusive, that grows with `random`.
+#[inline(always)]
+pub fn scale(random: u32, below: u32) -> u32 {
+    ((u64::from(random) * u64::from(below)) >> 32) as u32
+}
+
+/// Key that random numbers follow from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DataKey(u64);
+
+impl DataKey {
+    /// The key of one call's data.
+    pub fn new(seed: u64, call: u64) -> Self {
+        Self(mix(seed ^ mix(call.wrapping_add(GOLDEN))))
+    }
+
+    /// The key of a part with this number.
+    pub fn part(self, number: u64) -> Self {
+        Self(mix(self.0 ^ mix(number ^ GOLDEN)))
+    }
+
+    /// The 64-bit word with this index.
+    #[inline(always)]
+    pub fn word(self, index: u64) -> u64 {
+        mix(self.0 ^ index.wrapping_mul(GOLDEN))
+    }
+}
+
+/// Elements whose numbers follow from one key of 128 bits.
+pub const RUN: usize = 256;
+
+/// Keys of a run of [`RUN`] elements.
+#[derive(Debug, Clone, Copy)]
+pub struct ElementRun {
+    keys: [u32; 3],
+    order: u32,
+}
+
+/// Three random numbers of one element.
+#[derive(Debug, Clone, Copy)]
+pub struct Random {
+    /// Value.
+    pub value: u32,
+    /// Number of ranks that give one more.
+    pub count: u32,
+    /// Turn of the ranks.
+    pub turn: u32,
+}
+
+impl ElementRun {
+    /// The run with this index among the elements of a call.
+    pub fn new(key: DataKey, index: u64) -> Self {
+        let (one, two) = (key.word(2 * index), key.word(2 * index + 1));
+        Self {
+            keys: [one as u32, (one >> 32) as u32, two as u32],
+            order: (two >> 32) as u32,
+        }
+    }
+
+    /// Random number that the order of the ranks follows from.
+    pub fn order(&self) -> u32 {
+        self.order
+    }
+
+    /// Numbers of the element at a place of the run.
+    #[inline(always)]
+    pub fn random(&self, place: u32) -> Random {
+        let [a, b, c] = self.keys;
+        let mut value = place.wrapping_mul(GOLDEN as u32) ^ a;
+        value = (value ^ (value >> 16)).wrapping_mul(0x7feb_352d);
+        value = (value ^ (value >> 15)).wrapping_mul(0x846c_a68b);
+        value ^= value >> 16;
+        Random {
+            value,
+            count: remix(value, b),
+            turn: remix(value, c),
+        }
+    }
+}
+
+/// Another number from one that is random already.
+#[inline(always)]
+pub fn remix(random: u32, key: u32) -> u32 {
+    let other = (random ^ key).wrapping_mul(0x21f0_aaad);
+    other ^ (other >> 15)
+}

@@ -1,0 +1,37 @@
+//! Bytes that are moved and not combined: random words that follow from (seed, call, rank, place in its input).
+//!
+//! Floating-point numbers get an exponent in the middle of their range, so that a library that treats elements as
+//! numbers finds no NaN and nothing that it might flush to 0.
+
+use super::hash::DataKey;
+use crate::Dtype;
+
+/// Writes what a rank gives from the byte `offset` of its input on; `key` is that of the rank's data.
+pub fn write(dtype: Dtype, key: DataKey, offset: u64, out: &mut [u8]) {
+    let (clear, set) = exponent_bits(dtype);
+    let word = |index| (key.word(index) & !clear | set).to_le_bytes();
+    let mut index = offset / 8;
+    let skip = (offset % 8) as usize;
+    let (head, rest) = out.split_at_mut(((8 - skip) % 8).min(out.len()));
+    if !head.is_empty() {
+        head.copy_from_slice(&word(index)[skip..skip + head.len()]);
+        index += 1;
+    }
+    let (words, tail) = rest.as_chunks_mut::<8>();
+    for (place, slot) in words.iter_mut().enumerate() {
+        *slot = word(index + place as u64);
+    }
+    let count = tail.len();
+    tail.copy_from_slice(&word(index + words.len() as u64)[..count]);
+}
+
+/// Bits of a word to clear, and bits to set: the two upper bits of each element's exponent become 01.
+fn exponent_bits(dtype: Dtype) -> (u64, u64) {
+    let upper = match dtype {
+        Dtype::Float64 => 1 << 62,
+        Dtype::Float32 => 0x4000_0000_4000_0000,
+        Dtype::Float16 | Dtype::Bfloat16 => 0x4000_4000_4000_4000,
+        Dtype::Int8 | Dtype::Uint8 | Dtype::Int32 | Dtype::Int64 => return (0, 0),
+    };
+    (upper, upper >> 1)
+}

@@ -1,0 +1,84 @@
+//! Products: powers of two whose exponents are spread over the ranks, so that every partial product is exact.
+//!
+//! Signed types have a second number that is not neutral: ranks whose exponent has no room give -1 instead of 1, so
+//! that each rank counts in each element. The rank at seat 0 gives an odd factor besides (or, of a floating-point type,
+//! a random significand) and a random sign: the product then depends on the element, and not on its exponent alone.
+
+use super::hash::{Random, remix};
+use super::spread::PlaceSpread;
+
+/// Marks in [`Factor::packed`], above the exponent.
+pub mod mark {
+    /// The factor is negative.
+    pub const NEGATIVE: u32 = 31;
+    /// The factor has the odd factor of the element in it.
+    pub const ODD: u32 = 30;
+}
+
+/// A factor, or the product of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Factor {
+    /// The exponent of two, and [`mark`]s.
+    pub packed: u32,
+    /// Random number that the odd factor is made of.
+    pub odd: u32,
+}
+
+/// Factors of a product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Power {
+    ranks: u32,
+    exponents: PlaceSpread,
+    /// 1 of a type that has negative numbers.
+    signed: u32,
+}
+
+impl Power {
+    /// Factors whose exponents sum up to at most `exponent_max`.
+    pub fn new(ranks: u32, exponent_max: u32, signed: bool) -> Self {
+        Self {
+            ranks,
+            exponents: PlaceSpread::new(ranks, exponent_max),
+            signed: u32::from(signed),
+        }
+    }
+
+    /// The factor of the rank at a place.
+    #[inline(always)]
+    pub fn part(&self, random: Random, place: u32) -> Factor {
+        let seat = self.exponents.seat(random, place);
+        let is_first = u32::from(seat == 0);
+        let beyond = u32::from(seat >= self.exponents.count(random));
+        let negative = (beyond ^ (is_first & random.turn)) & self.signed & 1;
+        Factor {
+            packed: self.exponents.part(random, seat)
+                | negative << mark::NEGATIVE
+                | is_first << mark::ODD,
+            odd: odd(random),
+        }
+    }
+
+    /// The product of all factors.
+    #[inline(always)]
+    pub fn total(&self, random: Random) -> Factor {
+        let beyond = self.ranks - self.exponents.count(random);
+        let negative = (beyond ^ random.turn) & self.signed & 1;
+        Factor {
+            packed: self.exponents.total(random) | negative << mark::NEGATIVE | 1 << mark::ODD,
+            odd: odd(random),
+        }
+    }
+
+    /// Share of the elements in which a rank's factor is not 1.
+    pub fn share(&self) -> f64 {
+        match self.signed {
+            0 => self.exponents.share(),
+            _ => 1.0,
+        }
+    }
+}
+
+#[inline(always)]
+fn odd(random: Random) -> u32 {
+    remix(random.value, 0x5bd1_e995)
+}

@@ -1,0 +1,140 @@
+//! Total that is spread over ranks: each rank's part differs from element to element, and their sum is known without
+//! adding them up.
+//!
+//! Ranks have places in a circle, in one of a few [`Orders`], and an element turns the circle by a random angle: the
+//! rank at place i has seat p = (i + turn) mod n. Its part is
+//!
+//! > base + u + p mod m + (1 if p < c)
+//!
+//! where u and c are random numbers of the element, and base and m follow from the room that there is. As every seat is
+//! taken once, the total is n (base + u) + Σ(p mod m) + c.
+
+use super::hash::{ElementRun, Random, mix, scale};
+
+/// Parts of ranks in a total that stays within bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlaceSpread {
+    ranks: u32,
+    /// 1 where there is room for a part of every rank in every element.
+    base: u32,
+    /// Number of values of u.
+    varied: u32,
+    /// m - 1; m is a power of two.
+    seats_mask: u32,
+    /// Sum over all seats of p mod m.
+    seats_total: u32,
+    /// Least c.
+    count_min: u32,
+    /// Number of values of c.
+    counts: u32,
+}
+
+impl PlaceSpread {
+    /// Parts of which all together, and any one of them once more, are at most `total_max`.
+    ///
+    /// Where there is room for parts of 0 and 1 only, at least half of the ranks give 1, or half of as many as there is
+    /// room for.
+    pub fn new(ranks: u32, total_max: u32) -> Self {
+        let each_max = total_max / ranks.saturating_add(1);
+        let count_max = match each_max {
+            0 => ranks.min((total_max.max(2)) - 1),
+            _ => ranks,
+        };
+        let base = u32::from(each_max >= 2);
+        let room = each_max.max(1) - base;
+        let half = room.div_ceil(2).max(1);
+        let largest = (1 << half.ilog2()).min(ranks.next_power_of_two());
+        let (circles, rest) = (u64::from(ranks / largest), u64::from(ranks % largest));
+        let circle = u64::from(largest) * u64::from(largest - 1) / 2;
+        Self {
+            ranks,
+            base,
+            varied: room + 1 - largest,
+            seats_mask: largest - 1,
+            seats_total: (circles * circle + rest * rest.saturating_sub(1) / 2) as u32,
+            count_min: count_max / 2,
+            counts: count_max - count_max / 2 + 1,
+        }
+    }
+
+    /// Seat of the rank at a place.
+    #[inline(always)]
+    pub fn seat(&self, random: Random, place: u32) -> u32 {
+        seat(random, place, self.ranks)
+    }
+
+    /// Seats that give one more: those below this number.
+    #[inline(always)]
+    pub fn count(&self, random: Random) -> u32 {
+        self.count_min + scale(random.count, self.counts)
+    }
+
+    /// The part of the rank at a seat.
+    #[inline(always)]
+    pub fn part(&self, random: Random, seat: u32) -> u32 {
+        let varied = scale(random.value, self.varied);
+        let one_more = u32::from(seat < self.count(random));
+        self.base + varied + (seat & self.seats_mask) + one_more
+    }
+
+    /// The sum of all ranks' parts.
+    #[inline(always)]
+    pub fn total(&self, random: Random) -> u32 {
+        let alike = self.base + scale(random.value, self.varied);
+        self.ranks * alike + self.seats_total + self.count(random)
+    }
+
+    /// Share of the elements in which a rank's part is not 0.
+    pub fn share(&self) -> f64 {
+        match self.base {
+            0 => {
+                let mean = f64::from(self.count_min) + f64::from(self.counts - 1) / 2.0;
+                mean / f64::from(self.ranks)
+            }
+            _ => 1.0,
+        }
+    }
+}
+
+/// Seat of the rank at a place of the circle.
+#[inline(always)]
+pub fn seat(random: Random, place: u32, ranks: u32) -> u32 {
+    let seat = place + scale(random.turn, ranks);
+    if seat >= ranks { seat - ranks } else { seat }
+}
+
+/// Orders of the ranks in the circle: runs of elements differ in who sits beside whom. Neighbours give the same nearly
+/// always, so that by one order alone they could not be told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Orders {
+    ranks: u32,
+    /// Distances in the circle from rank 0 to rank 1; none has a divisor in common with the number of ranks.
+    strides: [u32; Self::COUNT],
+}
+
+impl Orders {
+    const COUNT: usize = 8;
+
+    /// Orders of so many ranks, at least one.
+    pub fn new(ranks: u32) -> Self {
+        let stride = |index| {
+            let first = 1 + scale(mix(index) as u32, ranks);
+            let mut strides = (first..).chain(1..);
+            strides.find(|stride| gcd(*stride, ranks) == 1).unwrap_or(1)
+        };
+        Self {
+            ranks,
+            strides: std::array::from_fn(|index| stride(index as u64 + 1)),
+        }
+    }
+
+    /// Place of a rank in the run's order.
+    pub fn place(&self, run: &ElementRun, rank: u32) -> u32 {
+        let stride = self.strides[run.order() as usize % Self::COUNT];
+        (u64::from(rank) * u64::from(stride) % u64::from(self.ranks)) as u32
+    }
+}
+
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}

@@ -1,0 +1,125 @@
+//! Elements that each rank gives and gets, from a size as nccl-tests counts it.
+
+use crate::{Collective, Dtype};
+
+/// Elements of one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// The operation.
+    pub op: Collective,
+    /// Ranks of the group.
+    pub ranks: u32,
+    /// The root of a rooted operation; 0 otherwise.
+    pub root: u32,
+    /// Type of the elements.
+    pub dtype: Dtype,
+    /// Elements of one block: what a rank gives to or gets from one other. All of the data of all-reduce, reduce,
+    /// broadcast and send-recv; the part of one rank of the others; 0 of a barrier.
+    pub block: u64,
+}
+
+impl Shape {
+    /// The call whose size is `size_bytes`: bytes of a rank for all-reduce, reduce, broadcast and send-recv, the total
+    /// for the others, rounded down to whole elements for each rank.
+    pub fn of_size(
+        (op, root): (Collective, u32),
+        ranks: u32,
+        dtype: Dtype,
+        size_bytes: u64,
+    ) -> Self {
+        let elements = size_bytes / dtype.bytes();
+        let block = match op {
+            Collective::Barrier => 0,
+            _ if Self::is_total(op) => elements / u64::from(ranks.max(1)),
+            _ => elements,
+        };
+        Self {
+            op,
+            ranks,
+            root,
+            dtype,
+            block,
+        }
+    }
+
+    /// Returns whether the size of an operation is that of all ranks' parts together.
+    pub fn is_total(op: Collective) -> bool {
+        matches!(
+            op,
+            Collective::ReduceScatter
+                | Collective::AllGather
+                | Collective::AllToAll
+                | Collective::Gather
+                | Collective::Scatter
+        )
+    }
+
+    /// Elements that a rank gives: the length of its input.
+    pub fn input(&self, rank: u32) -> u64 {
+        let all = self.block * u64::from(self.ranks);
+        match self.op {
+            Collective::AllReduce | Collective::Reduce | Collective::AllGather => self.block,
+            Collective::Gather => self.block,
+            Collective::ReduceScatter | Collective::AllToAll => all,
+            Collective::Broadcast if rank == self.root => self.block,
+            Collective::Scatter if rank == self.root => all,
+            Collective::SendRecv if self.sends_to(rank).is_some() => self.block,
+            Collective::Broadcast
+            | Collective::Scatter
+            | Collective::SendRecv
+            | Collective::Barrier => 0,
+        }
+    }
+
+    /// Elements that a rank gets: the length of its output.
+    pub fn output(&self, rank: u32) -> u64 {
+        let all = self.block * u64::from(self.ranks);
+        match self.op {
+            Collective::AllReduce | Collective::Broadcast => self.block,
+            Collective::ReduceScatter | Collective::Scatter => self.block,
+            Collective::AllGather | Collective::AllToAll => all,
+            Collective::Reduce if rank == self.root => self.block,
+            Collective::Gather if rank == self.root => all,
+            Collective::SendRecv if self.receives_from(rank).is_some() => self.block,
+            Collective::Reduce
+            | Collective::Gather
+            | Collective::SendRecv
+            | Collective::Barrier => 0,
+        }
+    }
+
+    /// The rank that this one sends to by send-recv; none for those of the upper half.
+    pub fn sends_to(&self, rank: u32) -> Option<u32> {
+        let half = self.ranks / 2;
+        (rank < half).then_some(rank + half)
+    }
+
+    /// The rank that this one receives from by send-recv; none for those of the lower half.
+    pub fn receives_from(&self, rank: u32) -> Option<u32> {
+        let half = self.ranks / 2;
+        (half..2 * half).contains(&rank).then(|| rank - half)
+    }
+
+    /// Bytes of one block.
+    pub fn block_bytes(&self) -> u64 {
+        self.block * self.dtype.bytes()
+    }
+
+    /// Bytes that a rank gives.
+    pub fn input_bytes(&self, rank: u32) -> u64 {
+        self.input(rank) * self.dtype.bytes()
+    }
+
+    /// Bytes that a rank gets.
+    pub fn output_bytes(&self, rank: u32) -> u64 {
+        self.output(rank) * self.dtype.bytes()
+    }
+
+    /// Size that algorithm bandwidth is of: that of a rank, or the total, as whole elements gave it.
+    pub fn size_bytes(&self) -> u64 {
+        match Self::is_total(self.op) {
+            true => self.block_bytes() * u64::from(self.ranks),
+            false => self.block_bytes(),
+        }
+    }
+}

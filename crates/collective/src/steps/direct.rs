@@ -1,0 +1,195 @@
+//! Collectives in which each rank puts its blocks to those that they are for, and nobody passes anything on.
+
+use super::emitter::{Emitter, TooMany, input, output, scratch};
+use super::ring::copy_others;
+
+/// Emits an all-to-all in which at most `lead` peers are put to before the first one's block is awaited.
+fn all_to_all(out: &mut Emitter, lead: u32) -> Result<(), TooMany> {
+    let seat = out.seat;
+    let (ranks, chunks) = (seat.ranks(), seat.count(seat.block()));
+    let is_eager = seat.is_eager(seat.blocks(ranks));
+    // By the rank that puts, and by the rank that is ready.
+    let [data, ready] = out.number([chunks * u64::from(ranks), u64::from(ranks)])?;
+    let own = seat.blocks(seat.rank);
+    // A peer whose block has come has entered the call: of those that are put to late it is known.
+    let is_unknown = |step: &u32| u64::from(*step) * 2 <= u64::from(ranks) + u64::from(lead);
+    match is_eager {
+        true => {
+            out.reserve(seat.blocks(ranks));
+        }
+        false => {
+            let steps = (1..ranks).filter(is_unknown);
+            steps.for_each(|step| out.signal(seat.before(step), ready + seat.rank));
+        }
+    }
+    for turn in 1..ranks + lead {
+        if turn < ranks {
+            let peer = seat.after(turn);
+            if !is_eager && is_unknown(&turn) {
+                out.wait(peer, ready + peer);
+            }
+            let first = data + seat.rank * chunks as u32;
+            for (message, chunk) in (first..).zip(seat.cut(0..seat.block())) {
+                let from = input(seat.blocks(peer) + chunk.at);
+                let to = match is_eager {
+                    true => scratch(own + chunk.at),
+                    false => output(own + chunk.at),
+                };
+                out.put(peer, message, (from, to), chunk.bytes);
+            }
+        }
+        if turn == 1 {
+            out.keep(own, own, seat.block());
+        }
+        if turn > lead {
+            let peer = seat.before(turn - lead);
+            let first = data + peer * chunks as u32;
+            (0..chunks as u32).for_each(|index| out.wait(peer, first + index));
+        }
+    }
+    if is_eager {
+        copy_others(out);
+    }
+    Ok(())
+}
+
+/// Emits an all-to-all by pairs: one peer's block is on its way while the next is put, so that no rank is put to by
+/// many at once.
+pub(super) fn pairwise_all_to_all(out: &mut Emitter) -> Result<(), TooMany> {
+    all_to_all(out, 1)
+}
+
+/// Emits an all-to-all that puts everything at once.
+pub(super) fn linear_all_to_all(out: &mut Emitter) -> Result<(), TooMany> {
+    let lead = out.seat.ranks() - 1;
+    all_to_all(out, lead)
+}
+
+/// A block on its way between two ranks that know nothing of each other: into the scratch by a grant where there are
+/// few bytes, otherwise into the output once the receiver has said that it is there.
+#[derive(Clone, Copy)]
+struct Parcel {
+    is_eager: bool,
+    /// Number of its first message at the receiver.
+    data: u32,
+    /// Number of the receiver's signal at the sender.
+    ready: u32,
+    /// Offset at which it lands in the scratch.
+    landing: u64,
+    /// Offset in the receiver's output.
+    at: u64,
+}
+
+impl Parcel {
+    fn put(self, out: &mut Emitter, peer: u32, from: u64) {
+        match self.is_eager {
+            true => out.claim(peer),
+            false => out.wait(peer, self.ready),
+        }
+        for (message, chunk) in (self.data..).zip(out.seat.cut(0..out.seat.block())) {
+            let to = match self.is_eager {
+                true => scratch(self.landing + chunk.at),
+                false => output(self.at + chunk.at),
+            };
+            out.put(peer, message, (input(from + chunk.at), to), chunk.bytes);
+        }
+    }
+
+    fn announce(self, out: &mut Emitter, peer: u32) {
+        if !self.is_eager {
+            out.signal(peer, self.ready);
+        }
+    }
+
+    fn take(self, out: &mut Emitter, peer: u32) {
+        for (message, chunk) in (self.data..).zip(out.seat.cut(0..out.seat.block())) {
+            out.wait(peer, message);
+            if self.is_eager {
+                let to = output(self.at + chunk.at);
+                out.copy(scratch(self.landing + chunk.at), to, chunk.bytes);
+            }
+        }
+        if self.is_eager {
+            out.grant(peer);
+        }
+    }
+}
+
+/// Emits a gather.
+pub(super) fn gather(out: &mut Emitter) -> Result<(), TooMany> {
+    let seat = out.seat;
+    let (ranks, root, chunks) = (seat.ranks(), seat.shape.root, seat.count(seat.block()));
+    let [data, ready] = out.number([chunks * u64::from(ranks), 1])?;
+    let is_eager = seat.is_eager(seat.blocks(ranks));
+    let parcel = |rank: u32| Parcel {
+        is_eager,
+        data: data + rank * chunks as u32,
+        ready,
+        landing: seat.blocks(rank),
+        at: seat.blocks(rank),
+    };
+    if seat.rank != root {
+        parcel(seat.rank).put(out, root, 0);
+        return Ok(());
+    }
+    if is_eager {
+        out.reserve(seat.blocks(ranks));
+    }
+    let peers = || (1..ranks).map(|step| seat.after(step));
+    peers().for_each(|peer| parcel(peer).announce(out, peer));
+    out.keep(0, seat.blocks(root), seat.block());
+    peers().for_each(|peer| parcel(peer).take(out, peer));
+    Ok(())
+}
+
+/// Emits a scatter.
+pub(super) fn scatter(out: &mut Emitter) -> Result<(), TooMany> {
+    let seat = out.seat;
+    let (ranks, root, chunks) = (seat.ranks(), seat.shape.root, seat.count(seat.block()));
+    let [data, ready] = out.number([chunks, u64::from(ranks)])?;
+    let parcel = |rank: u32| Parcel {
+        is_eager: seat.is_eager(seat.block()),
+        data,
+        ready: ready + rank,
+        landing: 0,
+        at: 0,
+    };
+    if seat.rank != root {
+        let own = parcel(seat.rank);
+        if own.is_eager {
+            out.reserve(seat.block());
+        }
+        own.announce(out, root);
+        own.take(out, root);
+        return Ok(());
+    }
+    for peer in (1..ranks).map(|step| seat.after(step)) {
+        parcel(peer).put(out, peer, seat.blocks(peer));
+    }
+    out.keep(seat.blocks(root), 0, seat.block());
+    Ok(())
+}
+
+/// Emits the sending of a rank of the lower half to one of the upper half.
+pub(super) fn send_recv(out: &mut Emitter) -> Result<(), TooMany> {
+    let seat = out.seat;
+    let [data, ready] = out.number([seat.count(seat.block()), 1])?;
+    let parcel = Parcel {
+        is_eager: seat.is_eager(seat.block()),
+        data,
+        ready,
+        landing: 0,
+        at: 0,
+    };
+    if let Some(peer) = seat.shape.sends_to(seat.rank) {
+        parcel.put(out, peer, 0);
+    }
+    if let Some(peer) = seat.shape.receives_from(seat.rank) {
+        if parcel.is_eager {
+            out.reserve(seat.block());
+        }
+        parcel.announce(out, peer);
+        parcel.take(out, peer);
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! Bytes that are put, beside what theory says. Factors: Thakur, Rabenseifner and Gropp (2005), tables of costs; of
+//! Bruck's all-to-all, Bruck et al. (1997), section 3; of what ranks in excess of a power of two add, the text of
+//! `halving`.
+
+use super::{DTYPE, Trial, forms};
+use crate::steps::Algorithm;
+use crate::{Collective, Reduction};
+
+const BLOCK: u64 = 24;
+
+fn trial(op: Collective, algorithm: Algorithm, ranks: u32, chunk_elements: u64) -> Trial {
+    Trial {
+        op,
+        algorithm,
+        ranks,
+        root: if op.is_rooted() { ranks - 1 } else { 0 },
+        block: if op == Collective::Barrier { 0 } else { BLOCK },
+        chunk_elements,
+        in_place: false,
+        reduction: Reduction::Sum,
+        eager_elements: 0,
+        slots: 4,
+    }
+}
+
+/// Elements that all ranks put together.
+fn elements(op: Collective, algorithm: Algorithm, ranks: u32) -> u64 {
+    use Collective::{AllReduce, AllToAll, Barrier, Gather, Scatter, SendRecv};
+    let n = u64::from(ranks);
+    let core = 1 << ranks.ilog2();
+    let excess = n - core;
+    let rounds = u64::from(ranks.ilog2());
+    let in_blocks = match (op, algorithm) {
+        (Barrier, _) => 0,
+        (AllReduce, Algorithm::HalvingDoubling) => 2 * (core - 1) + 2 * excess,
+        (AllReduce, Algorithm::RecursiveDoubling) => core * rounds + 2 * excess,
+        (AllReduce, _) => 2 * (n - 1),
+        (Collective::ReduceScatter, Algorithm::HalvingDoubling) => {
+            (core - 1) * n + excess * (n + 1)
+        }
+        (Collective::AllGather, Algorithm::RecursiveDoubling) => {
+            (core - 1) * n + excess * (1 + n - 1)
+        }
+        // Each block goes as many times as the distance has binary digits that are 1.
+        (AllToAll, Algorithm::Bruck) => {
+            n * (1..n)
+                .map(|distance| u64::from(distance.count_ones()))
+                .sum::<u64>()
+        }
+        (AllToAll | Collective::ReduceScatter | Collective::AllGather, _) => n * (n - 1),
+        (Gather | Scatter, Algorithm::Tree) => {
+            (1..n).map(|rank| u64::from(rank.count_ones())).sum()
+        }
+        (SendRecv, _) => n / 2,
+        (Gather | Scatter | Collective::Broadcast | Collective::Reduce, _) => n - 1,
+    };
+    in_blocks * BLOCK
+}
+
+#[test]
+fn bytes_are_those_of_theory() {
+    for (op, algorithm) in forms() {
+        for (ranks, chunk_elements) in (1..=33).zip([1, 5, 24, 1000].into_iter().cycle()) {
+            let case = trial(op, algorithm, ranks, chunk_elements).case(1);
+            let bytes: u64 = case
+                .programs
+                .iter()
+                .map(|program| program.put_bytes())
+                .sum();
+            let expected = elements(op, algorithm, ranks) * DTYPE.bytes();
+            assert_eq!(bytes, expected, "{op} by {algorithm} over {ranks} ranks");
+            let longest = case
+                .programs
+                .iter()
+                .map(|program| program.put_bytes_max())
+                .max();
+            assert!(longest.unwrap() <= chunk_elements * DTYPE.bytes());
+        }
+    }
+}
+
+/// 2 (n - 1) / n of the data at each rank, where the data can be divided by n.
+#[test]
+fn no_rank_puts_more_than_its_share() {
+    for ranks in [2u32, 3, 4, 6, 8, 12, 24] {
+        for algorithm in [Algorithm::Ring, Algorithm::HalvingDoubling] {
+            if algorithm == Algorithm::HalvingDoubling && !ranks.is_power_of_two() {
+                continue;
+            }
+            let case = trial(Collective::AllReduce, algorithm, ranks, 4).case(1);
+            let share = 2 * u64::from(ranks - 1) * BLOCK / u64::from(ranks) * DTYPE.bytes();
+            for program in &case.programs {
+                assert_eq!(program.put_bytes(), share, "{algorithm} over {ranks} ranks");
+            }
+        }
+    }
+}
+
+#[test]
+fn ranks_know_whom_they_put_to_and_get_from() {
+    for (op, algorithm) in forms() {
+        for ranks in 1..=17 {
+            let case = trial(op, algorithm, ranks, 5).case(1);
+            for (rank, program) in (0..).zip(&case.programs) {
+                for peer in program.puts_to() {
+                    let gets_from = &case.programs[peer as usize].gets_from;
+                    assert!(
+                        gets_from.contains(&rank),
+                        "{op} by {algorithm}: {rank} to {peer}"
+                    );
+                }
+                for peer in &program.gets_from {
+                    let puts_to = case.programs[*peer as usize].puts_to();
+                    assert!(
+                        puts_to.contains(&rank),
+                        "{op} by {algorithm}: {peer} to {rank}"
+                    );
+                }
+            }
+        }
+    }
+}

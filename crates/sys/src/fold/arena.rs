@@ -1,0 +1,161 @@
+//! Reductions as methods of [`Arena`]: ranges, alignment and overlap are checked here, so that kernels need not.
+
+use std::num::NonZeroU32;
+
+use super::kernel::Kernel;
+use super::number::Number;
+use super::operands::Operands;
+use crate::mapping::{Arena, OutOfRange};
+
+/// Operands that no kernel takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FoldError {
+    /// Elements that do not lie inside their arena.
+    Outside(OutOfRange),
+    /// Elements at an address that is no multiple of their size.
+    Unaligned {
+        /// Offset of the first element.
+        offset: u64,
+        /// Bytes of an element.
+        size_bytes: u64,
+    },
+    /// A result that overlaps an operand without being in its very place.
+    Overlap {
+        /// Offset of the result.
+        offset: u64,
+        /// Bytes of the result.
+        bytes: u64,
+    },
+}
+
+impl std::fmt::Display for FoldError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Outside(range) => range.fmt(f),
+            Self::Unaligned { offset, size_bytes } => write!(
+                f,
+                "elements of {size_bytes} bytes at offset {offset} are not aligned to their size"
+            ),
+            Self::Overlap { offset, bytes } => write!(
+                f,
+                "the result, {bytes} bytes at offset {offset}, overlaps an operand: it may only be in its place"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for FoldError {}
+
+impl From<OutOfRange> for FoldError {
+    fn from(range: OutOfRange) -> Self {
+        Self::Outside(range)
+    }
+}
+
+impl Arena {
+    /// Folds elements of `from` into this arena: `to = to op from`.
+    ///
+    /// Others may write any of it at the same time, also through another mapping of the same file; what comes out then
+    /// is a mixture.
+    ///
+    /// # Errors
+    /// When elements lie outside or are not aligned to their size, or when the ranges overlap without being the same.
+    #[inline]
+    pub fn fold(
+        &self,
+        kernel: &Kernel,
+        to: u64,
+        from: &Self,
+        from_offset: u64,
+        elements: u64,
+    ) -> Result<(), FoldError> {
+        self.combine(kernel, to, (self, to), (from, from_offset), elements)
+    }
+
+    /// Folds elements at two places into this arena: `to = one op other`. The operands may overlap each other.
+    ///
+    /// # Errors
+    /// As for [`Self::fold`], for `to` and each operand.
+    #[inline]
+    pub fn combine(
+        &self,
+        kernel: &Kernel,
+        to: u64,
+        one: (&Self, u64),
+        other: (&Self, u64),
+        elements: u64,
+    ) -> Result<(), FoldError> {
+        let number = kernel.number();
+        let (target, bytes) = self.elements(number, to, elements)?;
+        let (one, _) = one.0.elements(number, one.1, elements)?;
+        let (other, _) = other.0.elements(number, other.1, elements)?;
+        if [one, other]
+            .iter()
+            .any(|from| overlap(target, *from, bytes))
+        {
+            return Err(FoldError::Overlap {
+                offset: to,
+                bytes: bytes as u64,
+            });
+        }
+        let operands = Operands {
+            to: target,
+            one,
+            other,
+            bytes,
+        };
+        // SAFETY: ranges, alignment and overlap were just checked.
+        unsafe { kernel.run(operands) };
+        Ok(())
+    }
+
+    /// Divides elements of this arena by a number, which an average ends with: `at = at / by`. Integers lose the
+    /// fraction (towards 0). The operation of the kernel does not matter.
+    ///
+    /// # Errors
+    /// When elements lie outside or are not aligned to their size.
+    #[inline]
+    pub fn divide(
+        &self,
+        kernel: &Kernel,
+        at: u64,
+        elements: u64,
+        by: NonZeroU32,
+    ) -> Result<(), FoldError> {
+        let (at, bytes) = self.elements(kernel.number(), at, elements)?;
+        let operands = Operands {
+            to: at,
+            one: at,
+            other: at,
+            bytes,
+        };
+        // SAFETY: range and alignment were just checked; the only operand is where the result is.
+        unsafe { kernel.run_division(operands, by.get()) };
+        Ok(())
+    }
+
+    /// Pointer to elements and their bytes.
+    #[inline]
+    fn elements(
+        &self,
+        number: Number,
+        offset: u64,
+        elements: u64,
+    ) -> Result<(*mut u8, usize), FoldError> {
+        let size_bytes = number.size_bytes();
+        // More than fits into 64 bits lies outside too.
+        let bytes = elements.saturating_mul(size_bytes);
+        let pointer = self.pointer(offset, bytes)?;
+        if !(pointer as u64).is_multiple_of(size_bytes) {
+            return Err(FoldError::Unaligned { offset, size_bytes });
+        }
+        // Inside an arena, so that it fits.
+        Ok((pointer, bytes as usize))
+    }
+}
+
+/// Ranges of the same length that overlap in part.
+#[inline]
+fn overlap(one: *mut u8, other: *mut u8, bytes: usize) -> bool {
+    one != other && one.addr().abs_diff(other.addr()) < bytes
+}

@@ -1,0 +1,159 @@
+//! [`Operands`], as all kernels get them, and what vector kernels share: the loop (`walk!`) and the table (`folds!`).
+
+use super::number::Fold;
+
+/// Three stretches of the same length.
+///
+/// Kernels may be called with operands of which holds: `one` and `other` are readable and `to` writable for `bytes`
+/// bytes, a multiple of an element's size, each address too. `to` either begins where an operand does or does not
+/// overlap it. Others may be writing any of it.
+#[derive(Clone, Copy)]
+pub(super) struct Operands {
+    pub(super) to: *mut u8,
+    pub(super) one: *const u8,
+    pub(super) other: *const u8,
+    pub(super) bytes: usize,
+}
+
+/// Kernel for one type of elements.
+pub(super) type Folding = unsafe fn(Operands, Fold);
+
+/// Kernel that divides `one` by a number; `other` is `one`.
+pub(super) type Dividing = unsafe fn(Operands, u32);
+
+impl Operands {
+    /// A part of them.
+    ///
+    /// # Safety
+    /// `at + bytes` must not be beyond `self.bytes`.
+    #[inline]
+    pub(super) unsafe fn part(self, at: usize, bytes: usize) -> Self {
+        // SAFETY: inside, as the caller promises.
+        unsafe {
+            Self {
+                to: self.to.add(at),
+                one: self.one.add(at),
+                other: self.other.add(at),
+                bytes,
+            }
+        }
+    }
+
+    /// Bytes in front of the first address that stores of `register` bytes should begin at. Short stretches are not
+    /// worth a part of their own.
+    #[inline]
+    pub(super) fn head(self, register: usize) -> usize {
+        if self.bytes < 16 * register {
+            return 0;
+        }
+        self.to.align_offset(register)
+    }
+}
+
+/// Defines `walk`, which takes operands by a register at a time, four a turn, and what is shorter by `part`.
+macro_rules! walk {
+    ($features:literal, $register:ty) => {
+        /// # Safety
+        /// As [`Operands`] says; the CPU must have the features.
+        #[inline]
+        #[target_feature(enable = $features)]
+        unsafe fn walk(all: Operands, op: impl Fn($register, $register) -> $register) {
+            const REGISTER: usize = size_of::<$register>();
+            let mut at = all.head(REGISTER);
+            // SAFETY: every access is below `bytes`. The loads of a turn are before its stores, so that `to` may be an
+            // operand.
+            unsafe {
+                if at > 0 {
+                    part(all.part(0, at), &op);
+                }
+                while all.bytes - at >= 4 * REGISTER {
+                    let (to, one, other) = (all.to.add(at), all.one.add(at), all.other.add(at));
+                    let a = op(load::<0>(one), load::<0>(other));
+                    let b = op(load::<REGISTER>(one), load::<REGISTER>(other));
+                    let c = op(
+                        load::<{ 2 * REGISTER }>(one),
+                        load::<{ 2 * REGISTER }>(other),
+                    );
+                    let d = op(
+                        load::<{ 3 * REGISTER }>(one),
+                        load::<{ 3 * REGISTER }>(other),
+                    );
+                    store::<0>(to, a);
+                    store::<REGISTER>(to, b);
+                    store::<{ 2 * REGISTER }>(to, c);
+                    store::<{ 3 * REGISTER }>(to, d);
+                    at += 4 * REGISTER;
+                }
+                while all.bytes - at >= REGISTER {
+                    let result = op(load::<0>(all.one.add(at)), load::<0>(all.other.add(at)));
+                    store::<0>(all.to.add(at), result);
+                    at += REGISTER;
+                }
+                if at < all.bytes {
+                    part(all.part(at, all.bytes - at), &op);
+                }
+            }
+        }
+    };
+}
+
+/// Defines a kernel for each type of elements, and `folding`, which gives them: the loop, and the operations in the
+/// order of [`Fold::ALL`].
+macro_rules! folds {
+    (#[$feature:meta] $($number:ident $name:ident: $walk:path [$sum:path, $prod:path, $min:path, $max:path],)*) => {
+        $(
+            /// # Safety
+            /// As [`Operands`] says; the CPU must have the features.
+            #[$feature]
+            unsafe fn $name(all: Operands, fold: Fold) {
+                // SAFETY: the caller's promise is passed on.
+                unsafe {
+                    match fold {
+                        Fold::Sum => $walk(all, |a, b| $sum(a, b)),
+                        Fold::Prod => $walk(all, |a, b| $prod(a, b)),
+                        Fold::Min => $walk(all, |a, b| $min(a, b)),
+                        Fold::Max => $walk(all, |a, b| $max(a, b)),
+                    }
+                }
+            }
+        )*
+
+        pub(super) fn folding(number: Number) -> Folding {
+            match number {
+                $(Number::$number => $name,)*
+            }
+        }
+    };
+}
+
+/// Defines kernels that divide, each with its loop and the division, and `dividing`, which gives them.
+macro_rules! divides {
+    (
+        #[$feature:meta]
+        $($number:ident $name:ident: $walk:path, |$a:ident, $by:ident| $quotient:expr,)*
+        $(_ => $others:path,)?
+    ) => {
+        $(
+            /// # Safety
+            /// As [`Operands`] says; the CPU must have the features.
+            #[$feature]
+            unsafe fn $name(all: Operands, $by: u32) {
+                // SAFETY: the caller's promise is passed on.
+                unsafe { $walk(all, |$a, _| $quotient) }
+            }
+        )*
+
+        pub(super) fn dividing(number: Number) -> Dividing {
+            match number {
+                $(Number::$number => $name,)*
+                $(_ => $others(number),)?
+            }
+        }
+    };
+}
+
+#[cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64")),
+    expect(unused_imports)
+)]
+pub(super) use {divides, folds, walk};
