@@ -13,6 +13,7 @@ static LISTS: Lists = Lists {
     engines: &ENGINES,
     file_engines: &FILE_ENGINES,
     memories: &MEMORIES,
+    backends: tonnage_collective::BACKENDS,
 };
 
 const MEMORIES: [MemoryEntry; 1] = [MemoryEntry {
@@ -79,6 +80,10 @@ fuzz_target!(|text: &str| {
                         assert!(draw.point.stride_bytes >= u64::from(draw.point.size_bytes));
                     }
                 }
+            }
+            Point::Collective(point) => {
+                assert!(point.root < point.ranks);
+                assert!(point.shape().size_bytes() <= point.size_bytes);
             }
             Point::Tune(point) => {
                 let of = |it: &TuneDimension| (it.start as usize, it.values.len());

@@ -1,5 +1,6 @@
 //! The lists of what a program can measure with. The program hands them down; whoever gets them knows no row by name.
 
+use tonnage_collective::{BackendEntry, backend};
 use tonnage_units::names::{nearest, quote, unknown};
 use tonnage_units::{Error, Result};
 
@@ -17,6 +18,8 @@ pub struct Lists {
     pub file_engines: &'static [FileEntry],
     /// Memories; the first is the default.
     pub memories: &'static [MemoryEntry],
+    /// Backends of collectives.
+    pub backends: &'static [BackendEntry],
 }
 
 impl Lists {
@@ -37,6 +40,14 @@ impl Lists {
         let mut entries = self.file_engines.iter();
         let known = entries.find(|entry| entry.name == engine);
         known.ok_or_else(|| unknown("engine", engine, &names))
+    }
+
+    /// The row of the backend of collectives that a plan names, and the text behind its colon.
+    ///
+    /// # Errors
+    /// `Usage` for a name that is not in the list, or a variant that is missing, unknown or too much.
+    pub fn backend<'a>(&self, name: &'a str) -> Result<(&'static BackendEntry, &'a str)> {
+        backend::find(self.backends, name)
     }
 
     /// The row of the memory that a plan names, with or without a variant.
@@ -194,6 +205,7 @@ mod tests {
         engines: &[engine("plain", None), engine("many", Some(MANY))],
         file_engines: &[],
         memories: &[memory("host", None), memory("gpu", Some(DEVICE))],
+        backends: &[],
     };
 
     #[test]

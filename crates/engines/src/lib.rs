@@ -37,6 +37,7 @@ pub static LISTS: Lists = Lists {
     engines: ENGINES,
     file_engines: FILE_ENGINES,
     memories: memory::MEMORIES,
+    backends: tonnage_collective::BACKENDS,
 };
 
 /// The example of docs/ADDING-AN-ENGINE.md is compiled with the tests, so that it stays true.

@@ -122,14 +122,7 @@ pub trait AnyPoint {
     /// # Errors
     /// `Usage` for an engine that the list does not have.
     fn engine_facts(&self, lists: &Lists) -> Result<Vec<EngineFacts>> {
-        let facts = |engine| {
-            let entry = lists.engine(engine)?;
-            Ok(EngineFacts {
-                has_devices: entry.has_devices,
-                libraries: entry.libraries,
-                lifecycle: &entry.lifecycle,
-            })
-        };
+        let facts = |engine| EngineFacts::of(lists, engine);
         self.engines().into_iter().map(facts).collect()
     }
 }
@@ -143,6 +136,18 @@ pub struct EngineFacts {
     pub libraries: &'static [Library],
     /// Start and end of a library that lives as long as its process.
     pub lifecycle: &'static Lifecycle,
+}
+
+impl EngineFacts {
+    /// Facts about an engine between memories.
+    fn of(lists: &Lists, engine: &str) -> Result<Self> {
+        let entry = lists.engine(engine)?;
+        Ok(Self {
+            has_devices: entry.has_devices,
+            libraries: entry.libraries,
+            lifecycle: &entry.lifecycle,
+        })
+    }
 }
 
 /// A kind in the list, for experiments of type `E`.

@@ -79,9 +79,19 @@ pub trait KindBody: Debug {
         self.point().engine()
     }
 
+    /// Returns whether a part's bytes were moved by the engine of this name, where a record has several.
+    fn is_moved_by(&self, _: Part, _engine: &str) -> bool {
+        true
+    }
+
     /// Operation of a part, where it has one.
     fn verb(&self, _: Part) -> Option<Verb> {
         None
+    }
+
+    /// Name of the operation of a part, where it has one.
+    fn operation(&self, part: Part) -> Option<&'static str> {
+        self.verb(part).map(Verb::name)
     }
 
     /// Parts that have figures of their own: each is a row of CSV.

@@ -8,9 +8,11 @@ use tonnage_plan::published::Cell;
 
 use crate::environment::{Effective, HostGroup, Placed};
 use crate::kinds::{
-    self, Body, ConnectBody, FileBody, Kind, StressBody, TransferBody, TuneBody, with_kinds,
+    self, Body, CollectiveBody, ConnectBody, FileBody, Kind, StressBody, TransferBody, TuneBody,
+    with_kinds,
 };
 use crate::limit::Limit;
+use crate::outcome::Outcome;
 use crate::wire_proof::WireProof;
 
 /// Version of the format. A reader takes this one and no other.
@@ -112,24 +114,6 @@ pub struct Program {
     pub git_revision: String,
 }
 
-/// Outcome of a point.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "status", rename_all = "snake_case")]
-pub enum Outcome {
-    /// The trials are complete.
-    Measured,
-    /// It could not be tried here.
-    Skipped {
-        /// The thing that is missing, and the way to get it.
-        why: String,
-    },
-    /// It was tried and failed.
-    Failed {
-        /// The failed rank, its host, and the next thing to try.
-        why: String,
-    },
-}
-
 /// The cache-line ping-pong between the CPUs of the first pair, before and after the point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
@@ -165,6 +149,8 @@ pub type ConnectRecord<'a> = Of<'a, ConnectBody>;
 pub type StressRecord<'a> = Of<'a, StressBody>;
 /// A record of a search.
 pub type TuneRecord<'a> = Of<'a, TuneBody>;
+/// A record of collectives.
+pub type CollectiveRecord<'a> = Of<'a, CollectiveBody>;
 
 impl Record {
     /// Returns whether nothing went wrong: it was measured, or is optional and was skipped.

@@ -37,6 +37,8 @@ pub enum LatencyKind {
     Response,
     /// One step of setting up a worker's connections.
     Step,
+    /// One call of a collective, on its slowest rank.
+    Call,
 }
 
 /// Latency over all operations of all trials.

@@ -40,6 +40,8 @@ derived! {
         alone (rails, queue pairs, API and the like), with the half width of its 95 % confidence interval where both rows \
         have several trials: the ratio times √(a² + b²), a and b being the parts of the two means that their own half \
         widths are.";
+    TO_FIRST_BACKEND = "As fast", TABLES, "Time of the first backend / that of this one, of the same collective and size in \
+        the same run, with the half width of its 95 % confidence interval where there are several trials; see To first.";
     THEIRS = "Theirs", PUBLISHED, "The published value of the column before it, in the unit that its header has.";
     RATIO = "Ratio", PUBLISHED, "Ours / theirs of the column before these two.";
     TRIAL = "Trial", FILES, "The repetition, counted from 0; mean in the row of all of them together.";

@@ -190,7 +190,7 @@ mod tests {
         let p90 = explain(Some("p90")).unwrap();
         assert_eq!(p90.matches("p90 (us)").count(), 1, "{p90}");
         assert!(
-            p90.contains("of        transfer, file, connect, stress\n"),
+            p90.contains("of        transfer, file, connect, stress, collective\n"),
             "{p90}"
         );
         // Another report has it in another unit.

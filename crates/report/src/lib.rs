@@ -4,7 +4,7 @@
 //! | module | what it makes |
 //! | --- | --- |
 //! | [`drawer`] | the one way to draw records of any kind: title, tables, lines below |
-//! | [`transfer`], [`files`], [`connect`], [`stress`], [`tune`] | the reports of the kinds |
+//! | [`transfer`], [`files`], [`connect`], [`stress`], [`tune`], [`collective`] | the reports of the kinds |
 //! | [`verify`] | the table of a run that checks bytes instead of timing them |
 //! | [`table`] | tables of figures |
 //! | [`csv`], [`jsonl`] | every figure for programs |
@@ -22,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod collective;
 pub mod connect;
 pub mod csv;
 pub mod derived;
@@ -96,6 +97,7 @@ const REPORTS: &[Drawer] = &[
     Drawer::of::<connect::Connections>(),
     Drawer::of::<stress::StressReport>(),
     Drawer::of::<tune::TuneReport>(),
+    Drawer::of::<collective::CollectiveReport>(),
 ];
 
 /// Consecutive records that one report draws make a part of the text.

@@ -1,6 +1,7 @@
 //! Records for tests, made by one builder whose figures follow from each other as those of a real run do.
 
 mod builder;
+pub mod collective;
 pub mod connect;
 pub mod files;
 mod loaded;

@@ -1,9 +1,10 @@
 //! Golden files of every report. The schema of what a results file holds is in [`schema`].
 
-use tonnage_record::Record;
+use tonnage_record::collective::CollectiveSummary;
 use tonnage_record::figures::{self, Row, by_field};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::read::read_records;
+use tonnage_record::{CollectiveBody, Record};
 
 use super::text::WIDTH;
 use super::{Format, render, samples};
@@ -78,6 +79,7 @@ fn a_results_file_may_hold_all_kinds() {
     both.extend(samples::connect::connections());
     both.extend(samples::stress::stresses());
     both.extend(samples::tune::searches());
+    both.extend(samples::collective::collectives());
     let text = table_of(&both);
     assert_eq!(text.matches("MsgSize").count(), 2, "{text}");
     assert_eq!(
@@ -122,6 +124,7 @@ fn amounts_mean_all_trials_in_every_kind_and_stand_in_one_row() {
     records.extend(samples::connect::connections());
     records.extend(samples::stress::stresses());
     records.extend(samples::tune::searches());
+    records.extend(samples::collective::collectives());
     for field in ["operations", "payload_bytes", "verified_bytes", "trials"] {
         let figure = by_field(field).unwrap();
         for record in &records {
@@ -158,7 +161,9 @@ fn amounts_mean_all_trials_in_every_kind_and_stand_in_one_row() {
                     }),
                     // Connections carry nothing.
                     (_, Some(body)) if field == "trials" => body.trials.len() as u64,
-                    _ => 0,
+                    _ => record
+                        .collective()
+                        .map_or(0, |body| of_backends(field, body)),
                 },
             };
             assert_eq!(of_rows.sum::<u64>(), of_trials, "{field} of {record:?}");
@@ -173,6 +178,7 @@ fn every_kind_has_a_report() {
     records.extend(samples::connect::connections());
     records.extend(samples::stress::stresses());
     records.extend(samples::tune::searches());
+    records.extend(samples::collective::collectives());
     let kind = |record: &Record| serde_json::to_value(record).unwrap()["kind"].clone();
     for (name, _) in figures::KINDS {
         let mut sampled = records.iter().filter(|record| kind(record) == *name);
@@ -185,6 +191,17 @@ fn every_kind_has_a_report() {
             "records of {name} are drawn by none of REPORTS"
         );
     }
+}
+
+/// Backends have a row each; they count calls, not operations.
+fn of_backends(field: &str, body: &CollectiveBody) -> u64 {
+    let summaries = body.backends.iter().filter_map(|it| it.summary.as_ref());
+    let amount = |summary: &CollectiveSummary| match field {
+        "trials" => summary.trials.into(),
+        "verified_bytes" => summary.verified_bytes,
+        _ => 0,
+    };
+    summaries.map(amount).sum()
 }
 
 fn amount(field: &str, operations: u64, payload_bytes: u64, verified_bytes: Option<u64>) -> u64 {
@@ -203,6 +220,7 @@ fn values_of_trials_are_those_that_a_mean_is_of() {
     records.extend(samples::connect::connections());
     records.extend(samples::stress::stresses());
     records.extend(samples::tune::searches());
+    records.extend(samples::collective::collectives());
     let mut compared = 0;
     for row in records.iter().flat_map(Row::of) {
         for figure in figures::of(&row.record.body) {

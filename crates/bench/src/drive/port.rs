@@ -295,6 +295,12 @@ impl<'a> Port<'a> {
         Ok(taken)
     }
 
+    /// Operations that were handed over and not seen to end.
+    #[inline]
+    pub fn outstanding(&self) -> u64 {
+        self.outstanding
+    }
+
     /// The most operations that were handed over and not seen to end, since this was asked last.
     pub fn take_most_in_flight(&mut self) -> u64 {
         std::mem::take(&mut self.most_in_flight)

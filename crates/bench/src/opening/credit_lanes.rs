@@ -84,8 +84,8 @@ impl CreditLanes {
         self.credits.add(peer, index, offset)
     }
 
-    /// Begins a point whose messages go out on `sends`, at most `window` at a time, and come from `senders`, in the order
-    /// of the receives. Returns the counts and the lanes that carry them.
+    /// Begins a point whose messages go out on `sends`, at most `window` at a time, and come from `senders`, in the
+    /// order of the receives. Returns the counts and the lanes that carry them.
     ///
     /// # Errors
     /// When the engine cannot resolve a lane.

@@ -33,6 +33,7 @@ pub static LISTS: Lists = Lists {
     engines: &ENGINES,
     file_engines: &[],
     memories: &MEMORIES,
+    backends: &[],
 };
 
 struct LongDomain {

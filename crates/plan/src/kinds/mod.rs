@@ -7,9 +7,11 @@
 //! | [`connect`] | experiments with connections |
 //! | [`stress`] | transfers drawn from a seed |
 //! | [`tune`] | options searched for the best transfer |
+//! | [`collective`] | operations that all ranks call together |
 //!
 //! The traits of a kind are in [`crate::kind`].
 
+pub mod collective;
 pub mod connect;
 pub mod files;
 mod list;
@@ -28,4 +30,6 @@ list::kinds! {
     Stress: stress::Stress, stress::StressPoint;
     /// Searching options.
     Tune: tune::Tune, tune::TunePoint;
+    /// Calling together.
+    Collective: collective::CollectiveJob, collective::CollectivePoint;
 }

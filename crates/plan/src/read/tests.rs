@@ -56,8 +56,8 @@ fn missing_keys_are_named_with_an_example() {
     assert!(message("").contains("a plan needs the key \"name\": write name = \"my-plan\""));
     assert_eq!(
         message("name = 'p'"),
-        "p.toml:1: a plan needs experiments: write a [[transfer]], a [[file]], a [[connect]], a [[stress]] or a [[tune]] \
-         table for each"
+        "p.toml:1: a plan needs experiments: write a [[transfer]], a [[file]], a [[connect]], a [[stress]], a [[tune]] or \
+         a [[collective]] table for each"
     );
     assert_eq!(
         message("name = 'p'\n[[file]]\nkeep = true"),
@@ -239,6 +239,7 @@ fn keys_are_the_long_names_of_options() {
     check::<Connect>();
     check::<Stress>();
     check::<crate::tune::Tune>();
+    check::<crate::collective::CollectiveJob>();
     assert_eq!(
         tonnage_units::names::nearest("engines", &Transfer::keys()),
         Some("engine")

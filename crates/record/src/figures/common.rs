@@ -41,7 +41,7 @@ pub const ASKED: &[Figure] = &[
     Figure {
         name: "Engine",
         field: "engine",
-        meaning: "Mover of the bytes; `tonnage devices` lists the engines.",
+        meaning: "Mover of the bytes; `tonnage devices` lists the engines. Of collectives the backend, such as native:shm.",
         computed: FROM_PLAN,
         style: Style::Plain,
         better: None,
@@ -105,28 +105,33 @@ pub const EXCHANGE: &[Figure] = &[
         value: |row| row.record.place().map(|place| place.name()).into(),
         trials: None,
     },
-    Figure {
-        name: "Memory",
-        field: "memory",
-        meaning: "Memory that the bytes live in; `tonnage devices` lists the memories. The record's `effective` part says \
-             what was had.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| row.options().memory().into(),
-        trials: None,
-    },
+    MEMORY_OF,
 ];
+
+const MEMORY_OF: Figure = Figure {
+    name: "Memory",
+    field: "memory",
+    meaning: "Memory that the bytes live in; `tonnage devices` lists the memories. The record's `effective` part says \
+             what was had.",
+    computed: FROM_PLAN,
+    style: Style::Plain,
+    better: None,
+    value: |row| row.options().memory().into(),
+    trials: None,
+};
+
+/// Memory, of kinds that have nothing else of what ranks exchange.
+pub const MEMORY: &[Figure] = &[MEMORY_OF];
 
 /// Operation of kinds that have several.
 pub const OPERATION: &[Figure] = &[Figure {
     name: "Op",
     field: "op",
-    meaning: "Action of one operation: write, write-imm, read or send.",
+    meaning: "Action of one operation: write, write-imm, read or send; or the collective, such as all-reduce.",
     computed: FROM_PLAN,
     style: Style::Plain,
     better: None,
-    value: |row| row.body().verb(row.part).map(|verb| verb.name()).into(),
+    value: |row| row.body().operation(row.part).into(),
     trials: None,
 }];
 

@@ -2,7 +2,7 @@
 
 use tonnage_engine::EngineReport;
 
-use super::{Figure, Style};
+use super::{Figure, Row, Style};
 use crate::Record;
 use crate::grouping::by_answer;
 
@@ -18,7 +18,7 @@ pub const ENGINE: &[Figure] = &[
         computed: OWN_WORD,
         style: Style::Plain,
         better: None,
-        value: |row| by_ranks(row.record, library).into(),
+        value: |row| of_row(row, library).into(),
         trials: None,
     },
     Figure {
@@ -28,7 +28,7 @@ pub const ENGINE: &[Figure] = &[
         computed: OWN_WORD,
         style: Style::Plain,
         better: None,
-        value: |row| by_ranks(row.record, provider).into(),
+        value: |row| of_row(row, provider).into(),
         trials: None,
     },
     Figure {
@@ -38,22 +38,34 @@ pub const ENGINE: &[Figure] = &[
         computed: OWN_WORD,
         style: Style::Plain,
         better: None,
-        value: |row| by_ranks(row.record, devices).into(),
+        value: |row| of_row(row, devices).into(),
         trials: None,
     },
 ];
 
+/// Answers of the engine that moved a row's bytes.
+fn of_row(row: &Row<'_>, of: impl Fn(&EngineReport) -> Option<String>) -> String {
+    let own = |engine: &EngineReport| row.body().is_moved_by(row.part, &engine.name);
+    by_ranks(row.record, |engine| of(engine).filter(|_| own(engine)))
+}
+
+/// Library, provider and device of a row in one text; empty where there is no library.
+pub fn means_of(row: &Row<'_>) -> String {
+    of_row(row, by_what)
+}
+
 /// Library, provider and device in one text; empty where there is no library.
 pub fn means(record: &Record) -> String {
-    by_ranks(record, |engine| {
-        let library = library(engine)?;
-        let provider_with_version =
-            provider(engine).map(|provider| format!(", provider {provider}"));
-        // A provider for memory calls its one device as it is called itself.
-        let device = devices(engine).filter(|device| engine.provider.as_ref() != Some(device));
-        let device = device.map(|device| format!(", device {device}"));
-        Some(library + &provider_with_version.unwrap_or_default() + &device.unwrap_or_default())
-    })
+    by_ranks(record, by_what)
+}
+
+fn by_what(engine: &EngineReport) -> Option<String> {
+    let library = library(engine)?;
+    let provider_with_version = provider(engine).map(|provider| format!(", provider {provider}"));
+    // A provider for memory calls its one device as it is called itself.
+    let device = devices(engine).filter(|device| engine.provider.as_ref() != Some(device));
+    let device = device.map(|device| format!(", device {device}"));
+    Some(library + &provider_with_version.unwrap_or_default() + &device.unwrap_or_default())
 }
 
 fn library(engine: &EngineReport) -> Option<String> {

@@ -14,7 +14,8 @@ pub const LATENCY: &[Figure] = &[
         meaning: "Kind of one latency sample: operation (post to completion of one operation; with files a call's begin \
              to its end, without the sync that --fsync each adds), batch (first post to last completion of one batch), \
              one_way (half the round trip of a ping-pong in which each side waits for data to arrive), response (the \
-             time an operation was due to its completion) or step (one step of setting up connections).",
+             time an operation was due to its completion), step (one step of setting up connections) or call (one call of \
+             a collective, on its slowest rank).",
         computed: "From the pacing and the operation; a read under ping-pong is of kind operation, because nothing \
              arrives at its target.",
         style: Style::Plain,
@@ -133,6 +134,7 @@ impl LatencyKind {
             Self::OneWay => "one_way",
             Self::Response => "response",
             Self::Step => "step",
+            Self::Call => "call",
         }
     }
 }

@@ -117,6 +117,20 @@ pub const CPU: &[Figure] = &[Figure {
     trials: Some(cpu_times),
 }];
 
+const VERIFIED_OF: Figure = Figure {
+    name: "Verified (B)",
+    field: "verified_bytes",
+    meaning: "Bytes of all trials that were checked outside the clock and found right; absent where none were checked.",
+    computed: "Sum over the trials; a wrong byte fails the point.",
+    style: Style::Plain,
+    better: None,
+    value: |row| row.body().verified_bytes(row.part).into(),
+    trials: None,
+};
+
+/// Bytes that were checked, of kinds that count no operations.
+pub const VERIFIED: &[Figure] = &[VERIFIED_OF];
+
 /// Amounts of all trials.
 pub const AMOUNTS: &[Figure] = &[
     Figure {
@@ -155,16 +169,7 @@ pub const AMOUNTS: &[Figure] = &[
         },
         trials: None,
     },
-    Figure {
-        name: "Verified (B)",
-        field: "verified_bytes",
-        meaning: "Bytes of all trials that were checked outside the clock and found right; absent where none were checked.",
-        computed: "Sum over the trials; a wrong byte fails the point.",
-        style: Style::Plain,
-        better: None,
-        value: |row| row.body().verified_bytes(row.part).into(),
-        trials: None,
-    },
+    VERIFIED_OF,
 ];
 
 fn moved<T: Into<Value>>(row: &Row<'_>, of: fn(&Moved<'_>) -> T) -> Value {

@@ -2,12 +2,14 @@
 //!
 //! A kind is a folder (its body, and its figures) and a line here. Nothing else of this crate names all kinds.
 
+pub mod collective;
 pub mod connect;
 pub mod files;
 pub mod stress;
 pub mod transfer;
 pub mod tune;
 
+pub use collective::CollectiveBody;
 pub use connect::ConnectBody;
 pub use files::FileBody;
 pub use stress::StressBody;
@@ -34,6 +36,8 @@ macro_rules! with_kinds {
             Stress = "stress": stress::StressBody { stress, as_stress };
             /// Searching options.
             Tune = "tune": tune::TuneBody { tune, as_tune };
+            /// Calling together.
+            Collective = "collective": collective::CollectiveBody { collective, as_collective };
         }
     };
 }

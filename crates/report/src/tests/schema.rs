@@ -48,6 +48,7 @@ fn values() -> Vec<Value> {
         samples::connect::connections(),
         samples::stress::stresses(),
         samples::tune::searches(),
+        samples::collective::collectives(),
     ];
     let each = others.iter().flatten();
     values.extend(each.map(|record| serde_json::to_value(record).unwrap()));

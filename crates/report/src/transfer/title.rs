@@ -277,6 +277,7 @@ fn latency(records: &[TransferRecord<'_>]) -> Option<String> {
         LatencyKind::Operation => format!("from post to {local}completion of one operation"),
         LatencyKind::Batch => format!("from first post to last {local}completion of one batch"),
         LatencyKind::Step => "of one step of setting up connections".to_owned(),
+        LatencyKind::Call => "of one call on its slowest rank".to_owned(),
         LatencyKind::OneWay => "one way, half a round trip".to_owned(),
         LatencyKind::Response => {
             format!("from when an operation was due to its {local}completion")

@@ -57,6 +57,8 @@ mod both_ways;
 #[cfg(test)]
 mod clients;
 #[cfg(test)]
+mod collective;
+#[cfg(test)]
 mod connect;
 #[cfg(test)]
 mod cq;

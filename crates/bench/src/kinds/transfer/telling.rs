@@ -32,7 +32,8 @@ pub(super) fn begin<'a>(
     flows: &[Flow],
     layout: &SliceLayout,
 ) -> Result<Option<(&'a mut Credits, Vec<Lane>)>> {
-    // Of the points that share an engine only some may send; and where each message is answered, the answer says enough.
+    // Of the points that share an engine only some may send; and where each message is answered, the answer says
+    // enough.
     let Some(credits) = credits.filter(|_| point.op == Verb::Send && !answers(point)) else {
         return Ok(None);
     };

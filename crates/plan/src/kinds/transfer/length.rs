@@ -85,7 +85,7 @@ impl Group for LengthOptions {
 ///
 /// # Errors
 /// `Usage` for options that contradict each other and for values out of range.
-pub(super) fn length(options: &LengthOptions) -> Result<PointLength> {
+pub(crate) fn length(options: &LengthOptions) -> Result<PointLength> {
     contradictions(options)?;
     let trials = trials(options)?;
     let trial = trial(options, trials)?;
@@ -256,7 +256,7 @@ fn confidence(
 
 /// Multiplies how long it is measured, within the bounds that [`length`] checks. Values that are wrong
 /// already stay wrong, so that scaling hides no mistake.
-pub(super) fn scale(options: &mut LengthOptions, factor: f64) {
+pub(crate) fn scale(options: &mut LengthOptions, factor: f64) {
     let scaled = |value: u64, least: u64, most: u64| {
         if value < least || value > most {
             return value;

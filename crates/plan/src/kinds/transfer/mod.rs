@@ -46,6 +46,7 @@ pub use batches::{BatchCall, BatchMerge, BatchOf, Batching};
 pub use batching::BatchingOptions;
 pub use issuing::IssuingOptions;
 pub use length::LengthOptions;
+pub(crate) use length::{length as point_length, scale as scale_length};
 pub use library::LibraryOptions;
 #[cfg(test)]
 pub(crate) use loads::tests::files as traffic_files;

@@ -1,6 +1,7 @@
 //! Plans, texts and values made at random: each reads back the same, or is refused as a wrong request.
 
 use super::*;
+use crate::collective::{Across, Align, CallOptions, CheckOptions, CollectiveJob, Refill};
 use crate::connect;
 use crate::files::arbitrary::file_jobs;
 use crate::fixture::LISTS;
@@ -18,6 +19,7 @@ use crate::transfer::{
     TransferApi,
 };
 use crate::tune::{Goal, SearchOptions, Tune};
+use tonnage_collective::{Algorithm, Collective, Dtype, Reduction};
 use tonnage_engine::Verb;
 use tonnage_engine::paths::Rails;
 use tonnage_units::{Bytes, Fraction, Nanos, PairPlace, PerSecond};
@@ -289,6 +291,59 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn calls()(
+        label in option::of(".{0,20}"),
+        backend in proptest::collection::vec("(native:)?[a-z]{1,6}", 1..3),
+        op in proptest::sample::subsequence(Collective::ALL.to_vec(), 1..=4),
+        sizes in option::of(sweeps()),
+        dtype in option::of(proptest::sample::subsequence(Dtype::ALL.to_vec(), 1..=3)),
+        reduce in option::of(proptest::sample::subsequence(Reduction::ALL.to_vec(), 1..=3)),
+        algorithm in option::of(proptest::sample::subsequence(Algorithm::ALL.to_vec(), 1..=2)),
+        chunk in option::of(sweeps()),
+        (root, seed) in (option::of(any::<u64>().prop_map(Count)), option::of(any::<u64>().prop_map(Count))),
+        timeout in option::of(any::<u64>().prop_map(Nanos)),
+        in_place in any::<bool>(),
+    ) -> CallOptions {
+        CallOptions {
+            label,
+            backend: Some(Many(backend)),
+            op: Some(Many(op)),
+            sizes,
+            dtype: dtype.map(Many),
+            reduce: reduce.map(Many),
+            algorithm: algorithm.map(Many),
+            chunk,
+            root,
+            seed,
+            timeout,
+            in_place,
+            ..CallOptions::default()
+        }
+    }
+}
+
+prop_compose! {
+    /// Collectives have their length from transfers.
+    fn collectives()(
+        call in calls(),
+        transfer in transfers(),
+        (align, refill) in (
+            option::of(proptest::sample::select(Align::ALL.to_vec())),
+            option::of(proptest::sample::select(Refill::ALL.to_vec())),
+        ),
+        across in option::of(proptest::sample::select(Across::ALL.to_vec())),
+        (verify, per_rank) in any::<(bool, bool)>(),
+    ) -> CollectiveJob {
+        CollectiveJob {
+            call: CallOptions { align, refill, ..call },
+            length: transfer.length,
+            check: CheckOptions { verify, across, per_rank, limit: transfer.measure.limit },
+            skipping: transfer.skipping,
+        }
+    }
+}
+
 fn experiments() -> impl Strategy<Value = Experiment> {
     prop_oneof![
         transfers().prop_map(Experiment::from),
@@ -296,6 +351,7 @@ fn experiments() -> impl Strategy<Value = Experiment> {
         connects().prop_map(Experiment::from),
         stresses().prop_map(Experiment::from),
         tunes().prop_map(Experiment::from),
+        collectives().prop_map(Experiment::from),
     ]
 }
 

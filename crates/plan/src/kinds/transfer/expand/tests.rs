@@ -370,7 +370,8 @@ fn a_label_is_one_line_of_text() {
 fn plans_built_in_code_are_checked_too() {
     let nothing = Plan::default().transfer_points(2).unwrap_err().to_string();
     assert!(nothing.contains(
-        "add a [[transfer]], a [[file]], a [[connect]], a [[stress]] or a [[tune]] table"
+        "add a [[transfer]], a [[file]], a [[connect]], a [[stress]], a [[tune]] or a \
+         [[collective]] table"
     ));
     let mut transfer = Transfer::default();
     let message = |transfer: &Transfer| {

@@ -1,0 +1,338 @@
+//! The steps of a point: its backends are made ready, warm up, and take turns with their trials. One that fails drops
+//! out with its reason, and the others go on.
+
+use super::backend::{Backend, CallOrder};
+use super::contestant::{Contestant, OwnTimes};
+use super::data::RankData;
+use super::opened::OpenBackend;
+use super::trial_times::{combine, slowest};
+use crate::deadlines::DEADLINES;
+use crate::drive::calls::CallSpan;
+use crate::failure::{StepFailure, agree, outcome};
+use crate::kinds::kind::{Stage, Steps};
+use tonnage_plan::collective::{Align, CollectivePoint, Refill};
+use tonnage_plan::transfer::TrialLength;
+use tonnage_record::spread::spread;
+use tonnage_record::{CollectiveBody, Outcome};
+use tonnage_units::{Error, Result};
+
+/// Iterations of a trial whose length is a time, at most: more tell nothing, and each leaves its time behind.
+const ITERATIONS_MAX: u64 = 20_000;
+
+/// The backends of a point.
+pub struct Contest<'a, 'b> {
+    point: &'a CollectivePoint,
+    stage: &'a mut Stage<'b>,
+    contestants: Vec<Contestant<'a>>,
+    /// Spans of the running trial.
+    spans: Vec<CallSpan>,
+    /// Time that all trials took so far, the same on all ranks.
+    taken_ns: u64,
+}
+
+impl<'a, 'b> Contest<'a, 'b> {
+    /// The contest of a point's backends.
+    pub fn new(
+        point: &'a CollectivePoint,
+        open: &'a mut [OpenBackend],
+        stage: &'a mut Stage<'b>,
+    ) -> Self {
+        let contestant = |it: &'a mut OpenBackend| {
+            let backend = match &mut it.backend {
+                Ok(backend) => Ok(&mut **backend as &mut dyn Backend),
+                Err(ended) => Err(ended.clone()),
+            };
+            Contestant::new(&it.name, backend)
+        };
+        Self {
+            contestants: open.iter_mut().map(contestant).collect(),
+            spans: Vec::new(),
+            taken_ns: 0,
+            point,
+            stage,
+        }
+    }
+
+    /// The record's body, and why the point has failed: no backend got through it, or one gave wrong results.
+    pub fn into_parts(self) -> (CollectiveBody, Option<Error>) {
+        let failed = failure(&self.contestants);
+        let point = self.point;
+        let records = self.contestants.into_iter();
+        let body = CollectiveBody {
+            point: point.clone(),
+            backends: records.map(|it| it.into_record(point)).collect(),
+        };
+        (body, failed)
+    }
+
+    /// Lets each backend that is left take a step; one that fails drops out.
+    fn each(
+        &mut self,
+        what: &str,
+        mut step: impl FnMut(&mut Turn<'_, 'a, 'b>) -> Result<(), StepFailure>,
+    ) -> Result<(), StepFailure> {
+        for contestant in &mut self.contestants {
+            if contestant.ended.is_some() {
+                continue;
+            }
+            let (op, name) = (self.point.op, contestant.name);
+            self.stage.rank.phase(&format!("{what} of {op} by {name}"));
+            let mut turn = Turn {
+                point: self.point,
+                stage: self.stage,
+                contestant,
+                spans: &mut self.spans,
+            };
+            match step(&mut turn) {
+                Err(StepFailure::Point(error)) => {
+                    contestant.ended = Some(outcome(&error));
+                    contestant.backend = None;
+                }
+                other => other?,
+            }
+        }
+        if self.contestants.iter().all(|it| it.ended.is_some()) {
+            let none = || Error::Failed("there is no backend".into());
+            return Err(StepFailure::Point(
+                failure(&self.contestants).unwrap_or_else(none),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns whether the trials' mean is known as well as was asked for.
+    fn converged(&self, until_ci: f64) -> bool {
+        let left = self.contestants.iter().filter(|it| it.ended.is_none());
+        let mut fractions = left.map(|it| {
+            let times = spread(&it.times_ns(self.point.across));
+            times.ci95_fraction()
+        });
+        fractions.all(|fraction| fraction.is_some_and(|fraction| fraction <= until_ci))
+    }
+}
+
+/// One backend's turn.
+struct Turn<'t, 'a, 'b> {
+    point: &'a CollectivePoint,
+    stage: &'t mut Stage<'b>,
+    contestant: &'t mut Contestant<'a>,
+    spans: &'t mut Vec<CallSpan>,
+}
+
+/// The failure of a point: wrong results or a failure of any backend, else why the first one could not be tried.
+fn failure(contestants: &[Contestant<'_>]) -> Option<Error> {
+    let ended = || {
+        contestants
+            .iter()
+            .filter_map(|it| Some((it.name, it.ended.as_ref()?)))
+    };
+    let failed = ended().find_map(|(name, ended)| match ended {
+        Outcome::Failed { why } => Some(Error::Failed(format!("{name}: {why}"))),
+        _ => None,
+    });
+    let all = contestants.iter().all(|it| it.ended.is_some());
+    let skipped = ended().find_map(|(name, ended)| match ended {
+        Outcome::Skipped { why } if all => Some(Error::Unavailable {
+            what: format!("collectives by {name}"),
+            why: why.clone(),
+            how: "Choose another --backend".into(),
+        }),
+        _ => None,
+    });
+    failed.or(skipped)
+}
+
+impl Turn<'_, '_, '_> {
+    fn backend(&mut self) -> Result<&mut dyn Backend> {
+        let gone = || Error::Failed("a backend that has ended was asked to go on".into());
+        match &mut self.contestant.backend {
+            Some(backend) => Ok(&mut **backend),
+            None => Err(gone()),
+        }
+    }
+
+    fn in_place(&self) -> bool {
+        self.contestant.prepared.is_some_and(|it| it.in_place)
+    }
+
+    fn data(&self) -> Result<RankData> {
+        RankData::new(self.point, self.stage.rank.id(), self.in_place())
+    }
+
+    /// Makes ready for the point, and checks the result of a first call.
+    fn prepare(&mut self) -> Result<(), StepFailure> {
+        let point = self.point;
+        let (stage, contestant) = (&mut *self.stage, &mut *self.contestant);
+        if let Some(backend) = &mut contestant.backend {
+            contestant.prepared = Some(backend.prepare(point, stage)?);
+        }
+        self.run(1, true).map(drop)
+    }
+
+    /// Lets the backend choose its way, and calls until the warm-up is over.
+    fn warm_up(&mut self) -> Result<(), StepFailure> {
+        let data = self.data()?;
+        let (stage, contestant) = (&mut *self.stage, &mut *self.contestant);
+        if let Some(backend) = &mut contestant.backend {
+            let first = contestant.calls;
+            let mut calls = first;
+            let mut fill = |buffers: &_| {
+                calls += 1;
+                data.fill(calls, buffers)
+            };
+            contestant.choice = backend.choose(&mut fill, stage)?;
+            // All ranks tried as often.
+            contestant.calls = calls;
+        }
+        let mut warmed_ns = 0;
+        let mut iterations = 1;
+        loop {
+            let turns_ns = self.run(iterations, false)?;
+            self.contestant.turn_ns = (turns_ns / iterations).max(1);
+            warmed_ns += turns_ns;
+            if warmed_ns >= self.point.length.warmup_ns {
+                return Ok(());
+            }
+            iterations = (iterations * 2).min(ITERATIONS_MAX);
+        }
+    }
+
+    /// Iterations of the next trial, as few as keep values in place inside their type.
+    fn iterations(&self) -> Result<u64> {
+        let asked = match self.point.length.trial {
+            TrialLength::Iterations(iterations) => iterations,
+            TrialLength::DurationNs(ns) => {
+                (ns / self.contestant.turn_ns.max(1)).clamp(1, ITERATIONS_MAX)
+            }
+        };
+        let grows = self.in_place() && self.point.refill == Refill::Trial;
+        let most = if grows {
+            self.data()?.repeats_max()
+        } else {
+            u64::MAX
+        };
+        Ok(asked.min(most))
+    }
+
+    fn trial(&mut self) -> Result<(), StepFailure> {
+        let iterations = self.iterations()?;
+        self.run(iterations, self.point.verify)?;
+        let aligned = self.point.align == Align::Barrier;
+        let ranks = self.stage.rank.size();
+        let spans = std::mem::take(self.spans);
+        let times = combine(&spans, self.stage.rank)?;
+        let own: u64 = spans.iter().map(CallSpan::took_ns).sum();
+        let own_ns = own as f64 / iterations as f64;
+        self.contestant
+            .add(iterations, ranks, &times, own_ns, aligned);
+        *self.spans = spans;
+        Ok(())
+    }
+
+    /// Carries out iterations on all ranks, and checks the results of the last one if `verify`. Returns the time that
+    /// it took on the slowest rank, with everything that lies between two iterations.
+    fn run(&mut self, iterations: u64, verify: bool) -> Result<u64, StepFailure> {
+        let data = self.data()?;
+        let first_call = self.contestant.calls + 1;
+        let refill = self.point.refill;
+        let align = self.point.align == Align::Barrier;
+        self.spans.clear();
+        self.spans
+            .reserve(if align { iterations as usize } else { 1 });
+        let clock = self.stage.settings.clock;
+        let buffers = self.backend()?.buffers().clone();
+        let last_fill = match refill {
+            Refill::Iteration => iterations - 1,
+            Refill::Trial => 0,
+        };
+        let mut before = |iteration: u64| {
+            if iteration == 0 || refill == Refill::Iteration {
+                data.fill(first_call + iteration, &buffers)?;
+            }
+            if verify && iteration == last_fill {
+                data.poison(first_call + iteration, &buffers)?;
+            }
+            Ok(())
+        };
+        let settled = self.backend()?.settle();
+        agree(self.stage.rank, "begin to call", settled, DEADLINES.step)?;
+        let begin_ns = clock.now_ns();
+        let spans = std::mem::take(self.spans);
+        let mut order = CallOrder {
+            iterations,
+            align,
+            before: &mut before,
+            spans: &mut { spans },
+        };
+        let ended = self.backend().and_then(|backend| backend.run(&mut order));
+        let spans = std::mem::take(order.spans);
+        let took_ns = clock.now_ns().saturating_sub(begin_ns);
+        *self.spans = spans;
+        agree(self.stage.rank, "calls", ended, DEADLINES.operations)?;
+        self.contestant.calls += iterations;
+        if verify {
+            let checked = data.check(first_call + last_fill, &buffers);
+            let checked = checked.map(|bytes| self.contestant.verified_bytes += bytes);
+            agree(self.stage.rank, "results", checked, DEADLINES.step)?;
+        }
+        let whole = [CallSpan {
+            begin_ns: 0,
+            end_ns: took_ns,
+        }];
+        Ok(slowest(&whole, self.stage.rank)?)
+    }
+}
+
+impl Steps for Contest<'_, '_> {
+    fn prepare(&mut self) -> Result<(), StepFailure> {
+        self.each("a first call", |turn| turn.prepare())
+    }
+
+    fn warm_up(&mut self) -> Result<(), StepFailure> {
+        self.each("warm-up", |turn| turn.warm_up())
+    }
+
+    fn trial(&mut self) -> Result<(), StepFailure> {
+        let clock = self.stage.settings.clock;
+        let begin_ns = clock.now_ns();
+        self.each("a trial", |turn| turn.trial())?;
+        let took_ns = clock.now_ns().saturating_sub(begin_ns);
+        let whole = [CallSpan {
+            begin_ns: 0,
+            end_ns: took_ns,
+        }];
+        self.taken_ns += slowest(&whole, self.stage.rank)?;
+        Ok(())
+    }
+
+    fn enough(&mut self) -> Result<bool, StepFailure> {
+        let length = &self.point.length;
+        let left = self.contestants.iter().filter(|it| it.ended.is_none());
+        let trials = left.map(Contestant::trials).min().unwrap_or(0);
+        let Some(until_ci) = length.until_ci else {
+            return Ok(trials >= length.trials as usize);
+        };
+        let over = length
+            .max_duration_ns
+            .is_some_and(|most| self.taken_ns >= most);
+        let fewest = trials >= length.trials.max(3) as usize;
+        Ok(over || fewest && self.converged(until_ci))
+    }
+
+    fn close(&mut self) -> Result<(), StepFailure> {
+        Ok(())
+    }
+
+    fn gather(&mut self) -> Result<(), StepFailure> {
+        let own: Vec<OwnTimes> = self.contestants.iter().map(Contestant::own).collect();
+        let all = self
+            .stage
+            .rank
+            .gather("times of ranks", &own, DEADLINES.step)?;
+        for (at, contestant) in self.contestants.iter_mut().enumerate() {
+            let of: Vec<OwnTimes> = all.iter().filter_map(|own| own.get(at).copied()).collect();
+            contestant.gathered(&of);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,188 @@
+//! One backend during a point: its trials, and what they add up to.
+
+use super::backend::{Backend, Choice, Prepared};
+use super::trial_times::TrialTimes;
+use tonnage_collective::bus::bus_factor;
+use tonnage_plan::collective::{Across, CollectivePoint};
+use tonnage_plan::point::LimitChoice;
+use tonnage_record::collective::{
+    BackendRecord, CollectiveSummary, CollectiveTrial, RANKS_KEPT_MAX, RankCalls,
+};
+use tonnage_record::histogram::LatencyHistogram;
+use tonnage_record::spread::spread;
+use tonnage_record::{LatencyKind, Outcome, Spread};
+
+/// One backend during a point.
+pub struct Contestant<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The backend; `None` once it has ended.
+    pub backend: Option<&'a mut dyn Backend>,
+    /// Its end, where it did not get through.
+    pub ended: Option<Outcome>,
+    /// Facts of its making ready.
+    pub prepared: Option<Prepared>,
+    /// The way that it takes.
+    pub choice: Choice,
+    /// Calls so far, which key their data.
+    pub calls: u64,
+    /// Time of an iteration on the slowest rank with all that lies between two, the same on all ranks.
+    pub turn_ns: u64,
+    /// Bytes that this rank checked.
+    pub verified_bytes: u64,
+    trials: Vec<CollectiveTrial>,
+    histogram: LatencyHistogram,
+    /// Sum of this rank's own times of an iteration, one for each trial, and how often it began last.
+    own_ns: f64,
+    began_last: u64,
+    /// All ranks, once gathered.
+    ranks: Vec<RankCalls>,
+}
+
+/// This rank's own figures for all others.
+pub type OwnTimes = (f64, u64, u64);
+
+impl<'a> Contestant<'a> {
+    /// A backend before the point, or one that could not be opened.
+    pub fn new(name: &'a str, backend: Result<&'a mut dyn Backend, Outcome>) -> Self {
+        let (backend, ended) = match backend {
+            Ok(backend) => (Some(backend), None),
+            Err(ended) => (None, Some(ended)),
+        };
+        Self {
+            name,
+            backend,
+            ended,
+            prepared: None,
+            choice: Choice::default(),
+            calls: 0,
+            turn_ns: 0,
+            verified_bytes: 0,
+            trials: Vec::new(),
+            histogram: LatencyHistogram::default(),
+            own_ns: 0.0,
+            began_last: 0,
+            ranks: Vec::new(),
+        }
+    }
+
+    /// Adds a trial of so many iterations; `own_ns` is this rank's own mean.
+    pub fn add(
+        &mut self,
+        iterations: u64,
+        ranks: u32,
+        times: &TrialTimes,
+        own_ns: f64,
+        aligned: bool,
+    ) {
+        let count = iterations.max(1) as f64;
+        let longest: u64 = times.longest_ns.iter().sum();
+        self.trials.push(CollectiveTrial {
+            iterations,
+            call_ns_rank_max: longest as f64 / count,
+            call_ns_rank_mean: times.sum_ns as f64 / count / f64::from(ranks.max(1)),
+            call_ns_rank_min: times.shortest_sum_ns as f64 / count,
+        });
+        if aligned {
+            times
+                .longest_ns
+                .iter()
+                .for_each(|&ns| self.histogram.record(ns));
+            self.began_last += times.began_last;
+        }
+        self.own_ns += own_ns;
+    }
+
+    /// Trials so far.
+    pub fn trials(&self) -> usize {
+        self.trials.len()
+    }
+
+    /// Times of the trials, combined over the ranks.
+    pub fn times_ns(&self, across: Across) -> Vec<f64> {
+        self.trials
+            .iter()
+            .map(|trial| trial.call_ns(across))
+            .collect()
+    }
+
+    /// This rank's own mean time, how often it began last, and the bytes that it checked.
+    pub fn own(&self) -> OwnTimes {
+        let trials = self.trials.len().max(1) as f64;
+        (self.own_ns / trials, self.began_last, self.verified_bytes)
+    }
+
+    /// Takes the figures of all ranks, in their order.
+    pub fn gathered(&mut self, all: &[OwnTimes]) {
+        self.verified_bytes = all.iter().map(|(_, _, bytes)| bytes).sum();
+        let times = |(rank, &(call_ns_mean, began_last, _)): (u32, &OwnTimes)| RankCalls {
+            rank,
+            call_ns_mean,
+            began_last,
+        };
+        self.ranks = (0..).zip(all).map(times).collect();
+        if self.ranks.len() > RANKS_KEPT_MAX {
+            self.ranks
+                .sort_by_key(|it| std::cmp::Reverse(it.began_last));
+            self.ranks.truncate(RANKS_KEPT_MAX);
+            self.ranks.sort_by_key(|it| it.rank);
+        }
+    }
+
+    /// The record of it.
+    pub fn into_record(self, point: &CollectivePoint) -> BackendRecord {
+        let summary =
+            (self.ended.is_none() && !self.trials.is_empty()).then(|| self.summary(point));
+        let samples = self.histogram.count() > 0;
+        BackendRecord {
+            backend: self.name.to_owned(),
+            backend_outcome: self.ended.unwrap_or(Outcome::Measured),
+            really_in_place: self.prepared.is_some_and(|prepared| prepared.in_place),
+            chosen_algorithm: self.choice.algorithm,
+            chosen_chunk_bytes: self.choice.chunk_bytes,
+            trials: self.trials,
+            summary,
+            histogram: samples.then(|| self.histogram.to_data()),
+        }
+    }
+
+    fn summary(&self, point: &CollectivePoint) -> CollectiveSummary {
+        let of = |across| spread(&self.times_ns(across));
+        let bytes = point.shape().size_bytes() as f64;
+        let rates = self.times_ns(point.across);
+        let rates: Vec<f64> = rates.iter().map(|ns| bytes / (ns / 1e9)).collect();
+        let algbw = (bytes > 0.0).then(|| spread(&rates));
+        let factor = bus_factor(point.op, point.ranks);
+        let busbw = algbw
+            .zip(factor)
+            .map(|(algbw, factor)| scaled(algbw, factor));
+        let limit = match point.limit {
+            LimitChoice::Stated { bytes_per_s } => Some(bytes_per_s),
+            LimitChoice::Auto | LimitChoice::None => None,
+        };
+        CollectiveSummary {
+            trials: self.trials.len() as u32,
+            iterations: self.trials.iter().map(|trial| trial.iterations).sum(),
+            call_ns: of(point.across),
+            call_ns_rank_max: of(Across::Max).mean,
+            call_ns_rank_mean: of(Across::Mean).mean,
+            call_ns_rank_min: of(Across::Min).mean,
+            algbw_bytes_per_s: algbw,
+            busbw_bytes_per_s: busbw,
+            busbw_limit_fraction: busbw.zip(limit).map(|(busbw, limit)| busbw.mean / limit),
+            latency: self.histogram.summary(LatencyKind::Call),
+            verified_bytes: self.verified_bytes,
+            rank_times: self.ranks.clone(),
+        }
+    }
+}
+
+fn scaled(of: Spread, factor: f64) -> Spread {
+    Spread {
+        mean: of.mean * factor,
+        min: of.min * factor,
+        max: of.max * factor,
+        stddev: of.stddev.map(|it| it * factor),
+        ci95: of.ci95.map(|it| it * factor),
+    }
+}

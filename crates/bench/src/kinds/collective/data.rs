@@ -1,0 +1,91 @@
+//! Inputs, results and what is wrong with them, in a backend's memory. What they are is in `tonnage_collective::data`.
+
+use super::backend::Buffers;
+use tonnage_collective::data::{Data, WrongElements, memory};
+use tonnage_collective::{Dtype, Reduction, Shape};
+use tonnage_plan::collective::CollectivePoint;
+use tonnage_units::{Error, Result};
+
+/// Data of one rank in the calls of a point.
+#[derive(Debug, Clone, Copy)]
+pub struct RankData {
+    data: Data,
+    rank: u32,
+    in_place: bool,
+}
+
+impl RankData {
+    /// The data of a rank.
+    ///
+    /// # Errors
+    /// `Usage` for a call that no data are exact for.
+    pub fn new(point: &CollectivePoint, rank: u32, in_place: bool) -> Result<Self> {
+        let reduction = point.reduction.unwrap_or(Reduction::Sum);
+        Ok(Self {
+            data: Data::new(&point.shape(), reduction, point.seed, 0)?,
+            rank,
+            in_place,
+        })
+    }
+
+    /// Writes the input of a call, which is numbered from 1.
+    ///
+    /// # Errors
+    /// When it does not fit into the memory.
+    pub fn fill(&self, call: u64, buffers: &Buffers) -> Result<()> {
+        let data = self.data.of_call(call);
+        memory::write_input(&data, self.rank, &buffers.arena, buffers.input)
+    }
+
+    /// Fills the output of a call with other bytes than its result. In place there is none beside the input.
+    ///
+    /// # Errors
+    /// When it does not fit into the memory.
+    pub fn poison(&self, call: u64, buffers: &Buffers) -> Result<()> {
+        if self.in_place {
+            return Ok(());
+        }
+        let data = self.data.of_call(call);
+        memory::write_poison(&data, self.rank, &buffers.arena, buffers.output)
+    }
+
+    /// Checks the result of a call. Returns the bytes that were right.
+    ///
+    /// # Errors
+    /// `Failed` with what differs, where, and the rank whose part it may be.
+    pub fn check(&self, call: u64, buffers: &Buffers) -> Result<u64> {
+        let data = self.data.of_call(call);
+        let mut found = WrongElements::default();
+        memory::compare_output(&data, self.rank, &buffers.arena, buffers.output, &mut found)?;
+        match found.is_clean() {
+            true => Ok(found.checked_elements * self.data.shape().dtype.bytes()),
+            false => Err(Error::Failed(format!(
+                "wrong results: {}",
+                found.describe()
+            ))),
+        }
+    }
+
+    /// The most calls in a row whose inputs are the results of the ones before, where these grow from call to call.
+    pub fn repeats_max(&self) -> u64 {
+        let Shape { dtype, ranks, .. } = *self.data.shape();
+        let grows = matches!(
+            self.data.reduction(),
+            Some(Reduction::Sum | Reduction::Prod)
+        );
+        match grows && ranks > 1 {
+            true => (exponents(dtype) / u64::from(ranks.ilog2() + 1)).max(1),
+            false => u64::MAX,
+        }
+    }
+}
+
+/// Factors of two by which a first result may grow before it leaves its type, or infinities slow the arithmetic down.
+/// First results of small types may be anywhere in them.
+fn exponents(dtype: Dtype) -> u64 {
+    match dtype {
+        Dtype::Float32 | Dtype::Bfloat16 => 96,
+        Dtype::Float64 => 900,
+        Dtype::Int8 | Dtype::Uint8 | Dtype::Float16 | Dtype::Int32 | Dtype::Int64 => 1,
+    }
+}

@@ -1,0 +1,85 @@
+//! Operations that all ranks call together, by whoever carries them out.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | [`backend`] | the contract of those who carry them out |
+//! | [`opened`] | backends that are open for a stretch of points |
+//! | [`native`] | this program's own, over any engine |
+//! | [`data`] | inputs, results and what is wrong with them, in a backend's memory |
+//! | [`contest`] | the steps of a point: trials of its backends in turn |
+//! | [`contestant`] | one backend during a point: its trials, and what they add up to |
+//! | [`trial_times`] | times of iterations, combined over the ranks |
+//!
+//! Algorithms, shapes and data are those of `tonnage_collective`; the loop that times calls is in
+//! [`crate::drive::calls`].
+
+pub mod backend;
+pub mod contest;
+pub mod contestant;
+pub mod data;
+pub mod native;
+pub mod opened;
+pub mod trial_times;
+
+use crate::failure::StepFailure;
+use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
+use contest::Contest;
+use opened::OpenBackend;
+use tonnage_plan::collective::CollectivePoint;
+use tonnage_plan::{Planned, Point};
+use tonnage_record::{Body, CollectiveBody, Record};
+
+/// The kind: points share backends that are open; they have a warm-up, and neither canary nor a measured limit.
+#[derive(Default)]
+pub struct CollectiveCalls;
+
+impl Kind for CollectiveCalls {
+    type Point = CollectivePoint;
+    type Open = Vec<OpenBackend>;
+
+    fn point(planned: &Planned) -> Option<&CollectivePoint> {
+        match &planned.point {
+            Point::Collective(point) => Some(point),
+            _ => None,
+        }
+    }
+
+    fn shares(first: &CollectivePoint, next: &CollectivePoint) -> bool {
+        let key = |point: &CollectivePoint| {
+            let options = point.engine_options.clone();
+            let (backends, memory) = (point.backends.clone(), point.memory.clone());
+            (backends, options, memory, point.place, point.ranks)
+        };
+        key(first) == key(next)
+    }
+
+    fn body(asked: AnnotatedPoint<'_, CollectivePoint>) -> Body {
+        CollectiveBody::new(asked.point.clone()).into()
+    }
+
+    fn open(
+        &mut self,
+        points: &[&CollectivePoint],
+        stage: &mut Stage<'_>,
+    ) -> Result<Vec<OpenBackend>, StepFailure> {
+        opened::open(points, stage)
+    }
+
+    fn measure(
+        &mut self,
+        open: &mut Vec<OpenBackend>,
+        asked: AnnotatedPoint<'_, CollectivePoint>,
+        stage: &mut Stage<'_>,
+        record: &mut Record,
+        course: Course<'_>,
+    ) -> Result<(), StepFailure> {
+        let backends = open.iter().filter_map(|it| it.backend.as_ref().ok());
+        record.effective = backends.flat_map(|backend| backend.effective()).collect();
+        let mut contest = Contest::new(asked.point, open, stage);
+        let ended = course(&mut contest);
+        let (body, failed) = contest.into_parts();
+        record.body = body.into();
+        ended?;
+        failed.map_or(Ok(()), |error| Err(StepFailure::Point(error)))
+    }
+}

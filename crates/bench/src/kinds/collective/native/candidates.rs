@@ -1,0 +1,63 @@
+//! Ways of carrying out a call that compete in the warm-up: algorithms and longest messages.
+
+use tonnage_collective::Algorithm;
+use tonnage_collective::steps::algorithms;
+use tonnage_plan::collective::CollectivePoint;
+
+/// A call is cut only where it is longer than this: below, one message costs less than two.
+const CUT_BYTES_MIN: u64 = 64 << 10;
+
+/// Messages that compete where a call is longer: an eighth of a common cache, and more for slower paths.
+const CHUNKS: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
+
+/// With more ranks than this only algorithms compete whose ranks have few peers each.
+const MANY_RANKS: u32 = 64;
+
+/// One way of carrying out a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// The longest message.
+    pub chunk_bytes: u64,
+}
+
+/// Ways of carrying out the calls of a point, the same on all ranks; one where nothing was left to choose.
+pub fn candidates(point: &CollectivePoint, message_bytes_max: u64) -> Vec<Candidate> {
+    let own = algorithms(point.op);
+    let fits = |algorithm: &&Algorithm| {
+        let few_peers = !matches!(algorithm, Algorithm::Pairwise | Algorithm::Linear);
+        let in_place =
+            tonnage_collective::steps::check(point.op, **algorithm, point.in_place).is_ok();
+        in_place && (few_peers || point.ranks <= MANY_RANKS || own.len() == 1)
+    };
+    let algorithms: Vec<Algorithm> = match point.algorithm {
+        Some(asked) => vec![asked],
+        None => own.iter().filter(fits).copied().collect(),
+    };
+    let block_bytes = point.shape().block_bytes().max(1);
+    let chunks: Vec<u64> = match point.chunk_bytes {
+        Some(asked) => vec![asked.min(message_bytes_max)],
+        None if block_bytes <= CUT_BYTES_MIN => vec![block_bytes.min(message_bytes_max)],
+        None => {
+            let shorter = CHUNKS.into_iter().filter(|&chunk| chunk < block_bytes);
+            shorter
+                .chain([block_bytes])
+                .map(|chunk| chunk.min(message_bytes_max))
+                .collect()
+        }
+    };
+    let mut all: Vec<Candidate> = Vec::new();
+    for algorithm in algorithms {
+        for &chunk_bytes in &chunks {
+            let candidate = Candidate {
+                algorithm,
+                chunk_bytes,
+            };
+            if !all.contains(&candidate) {
+                all.push(candidate);
+            }
+        }
+    }
+    all
+}

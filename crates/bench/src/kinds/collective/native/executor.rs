@@ -1,0 +1,325 @@
+//! Carries out the steps of collectives over an engine, by write-imm: the immediate says which message of which call
+//! has come, so that arrivals need no name.
+//!
+//! Which steps there are, and why they are right, is in `tonnage_collective::steps`.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::immediate::{CallStream, Mark, Notice};
+use super::layout::Layout;
+use super::script::{LocalWork, Move, Script};
+use crate::drive::BURST;
+use crate::drive::port::Port;
+use crate::opening::engine::EngineWorker;
+use tonnage_collective::steps::{Buffer, GRANTS_INITIAL, Place};
+use tonnage_engine::{Completion, Ending, Engine, Op, Peer};
+use tonnage_sys::copy::Method;
+use tonnage_sys::fold::FoldError;
+use tonnage_sys::mapping::{Arena, OutOfRange};
+use tonnage_units::{Error, Result};
+
+/// Polls between two looks at the clock while a message is waited for.
+const LOOK_POLLS: u32 = 4096;
+
+/// Bytes that are copied at a time, whose number has 32 bits.
+const COPY_BYTES_MAX: u64 = 1 << 30;
+
+/// One rank's part of native collectives, over its engine.
+pub struct StepExecutor<'a> {
+    port: Port<'a>,
+    arena: Arc<Arena>,
+    layout: Layout,
+    state: &'a mut CallState,
+    /// Longest time of one call.
+    timeout_ns: u64,
+}
+
+/// Calls of one stream.
+#[derive(Debug, Default)]
+struct Calls {
+    /// Calls so far, the same on all ranks between two of them.
+    count: u64,
+    /// Last mark of each message, for calls of even and of odd numbers.
+    arrived: [Vec<Mark>; 2],
+}
+
+/// State that outlives a point: how many calls there were, and what has come.
+#[derive(Debug, Default)]
+pub struct CallState {
+    measured: Calls,
+    aligning: Calls,
+    /// Peers in ascending order, and the grants that each has given and this rank has not used up.
+    grants: Vec<(Peer, u32)>,
+}
+
+impl CallState {
+    /// State before the first call with these peers, in ascending order.
+    pub fn new(peers: &[Peer]) -> Self {
+        let granted = |&peer: &Peer| (peer, GRANTS_INITIAL);
+        Self {
+            grants: peers.iter().map(granted).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Forgets what has come, and makes room for calls with so many messages. All ranks do it while none of them calls,
+    /// and before others are called than before: a mark comes again after some 2,000 calls.
+    pub fn make_room(&mut self, measured: &Script, aligning: &Script) {
+        for script in [measured, aligning] {
+            for arrived in &mut self.calls(script.stream).arrived {
+                arrived.clear();
+                arrived.resize(script.messages as usize, Mark::NONE);
+            }
+        }
+    }
+
+    #[inline]
+    fn calls(&mut self, stream: CallStream) -> &mut Calls {
+        match stream {
+            CallStream::Measured => &mut self.measured,
+            CallStream::Aligning => &mut self.aligning,
+        }
+    }
+
+    fn take(&mut self, completion: &Completion) -> Result<()> {
+        match Notice::of(completion.imm) {
+            Notice::Message {
+                stream,
+                mark,
+                message,
+            } => {
+                let half = &mut self.calls(stream).arrived[mark.half()];
+                let slot = half.get_mut(message as usize);
+                let unknown = || {
+                    Error::Failed(format!(
+                        "message {message} came, which this call does not have: a peer follows other steps"
+                    ))
+                };
+                *slot.ok_or_else(unknown)? = mark;
+            }
+            Notice::Grant { from } => {
+                let known = self.grants.binary_search_by_key(&from, |(peer, _)| *peer);
+                let stranger = |_| Error::Failed(format!("rank {from} grants, which is no peer"));
+                self.grants[known.map_err(stranger)?].1 += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'a> StepExecutor<'a> {
+    /// An executor over a worker's engine.
+    pub fn new(
+        engine: &'a mut dyn Engine,
+        worker: &WorkerView,
+        state: &'a mut CallState,
+        stop: &'a AtomicBool,
+        timeout_ns: u64,
+    ) -> Self {
+        let port = Port::new(engine, worker.clock, stop, worker.yielding);
+        let port = match worker.arrives_by_polling {
+            true => port.without_pause(),
+            false => port,
+        };
+        Self {
+            port,
+            arena: Arc::clone(&worker.arena),
+            layout: worker.layout,
+            state,
+            timeout_ns,
+        }
+    }
+
+    /// Carries out one call. All ranks carry out the same calls in the same order.
+    ///
+    /// # Errors
+    /// When the engine fails, the run was stopped, or a message does not come in time.
+    pub fn call(&mut self, script: &Script) -> Result<()> {
+        let calls = self.state.calls(script.stream);
+        let mark = Mark::of_call(calls.count);
+        calls.count += 1;
+        for step in &script.moves {
+            self.take(script, step, mark)?;
+        }
+        while self.port.outstanding() > 0 {
+            self.poll()?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn take(&mut self, script: &Script, step: &Move, mark: Mark) -> Result<()> {
+        let at = |place: Place| self.at(place, mark);
+        match *step {
+            Move::Put {
+                lane,
+                message,
+                from,
+                to,
+                bytes,
+            } => {
+                let op = match bytes {
+                    // Not every engine carries nothing.
+                    0 => self.layout.token(),
+                    bytes => Op {
+                        local: at(from),
+                        remote: at(to),
+                        len: bytes,
+                        ..self.layout.token()
+                    },
+                };
+                let imm = Notice::Message {
+                    stream: script.stream,
+                    mark,
+                    message,
+                }
+                .immediate();
+                self.post(Op { lane, imm, ..op })
+            }
+            Move::Grant { lane } => {
+                let imm = Notice::Grant { from: script.rank }.immediate();
+                let op = self.layout.token();
+                self.post(Op { lane, imm, ..op })
+            }
+            Move::Await { message } => self
+                .wait(|state| {
+                    let calls = state.calls(script.stream);
+                    calls.arrived[mark.half()][message as usize] == mark
+                })
+                .map_err(|error| script.waits(error, &format!("message {message}"))),
+            Move::Claim { place, peer } => {
+                self.wait(|state| state.grants[place as usize].1 > 0)
+                    .map_err(|error| script.waits(error, &format!("a grant of rank {peer}")))?;
+                self.state.grants[place as usize].1 -= 1;
+                Ok(())
+            }
+            Move::Work(work) => self.work(script, work, mark),
+        }
+    }
+
+    /// Carries out a step that concerns this rank's memory alone.
+    #[inline]
+    fn work(&self, script: &Script, work: LocalWork, mark: Mark) -> Result<()> {
+        let at = |place: Place| self.at(place, mark);
+        let (arena, kernel) = (&*self.arena, &script.kernel);
+        let folded = match work {
+            LocalWork::Fold { from, to, elements } => {
+                arena.fold(kernel, at(to), arena, at(from), elements)
+            }
+            LocalWork::Combine {
+                one,
+                other,
+                to,
+                elements,
+            } => arena.combine(
+                kernel,
+                at(to),
+                (arena, at(one)),
+                (arena, at(other)),
+                elements,
+            ),
+            LocalWork::Copy { from, to, bytes } => {
+                copy(arena, at(from), at(to), bytes).map_err(FoldError::from)
+            }
+            LocalWork::Divide { place, elements } => {
+                arena.divide(kernel, at(place), elements, script.ranks)
+            }
+        };
+        folded.map_err(|error| Error::Failed(error.to_string()))
+    }
+
+    /// Offset of a place in every rank's memory, which are laid out alike.
+    #[inline]
+    fn at(&self, place: Place, mark: Mark) -> u64 {
+        let base = match place.buffer {
+            Buffer::Input => self.layout.input,
+            Buffer::Output => self.layout.output,
+            Buffer::Scratch => self.layout.scratch[mark.half()],
+        };
+        base + place.offset
+    }
+
+    #[inline]
+    fn post(&mut self, op: Op) -> Result<()> {
+        while self.port.post(&[op])? == 0 {
+            self.poll()?;
+        }
+        Ok(())
+    }
+
+    /// Takes what has come.
+    #[inline]
+    fn poll(&mut self) -> Result<usize> {
+        let mut done = [Completion::EMPTY; BURST];
+        let count = self.port.poll(&mut done)?;
+        for completion in &done[..count] {
+            if completion.ending == Ending::Arrived {
+                self.state.take(completion)?;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Polls until something has come.
+    #[inline]
+    fn wait(&mut self, has_come: impl Fn(&mut CallState) -> bool) -> Result<()> {
+        let (mut polls, mut since_ns) = (0u32, None);
+        while !has_come(self.state) {
+            self.poll()?;
+            polls = polls.wrapping_add(1);
+            if polls.is_multiple_of(LOOK_POLLS) {
+                let now_ns = self.port.clock.now_ns();
+                let since_ns = *since_ns.get_or_insert(now_ns);
+                if now_ns.saturating_sub(since_ns) > self.timeout_ns {
+                    return Err(Error::Failed(format!(
+                        "nothing came for {:.1} s",
+                        self.timeout_ns as f64 / 1e9
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Copies bytes between places of one memory that do not overlap.
+fn copy(arena: &Arena, from: u64, to: u64, bytes: u64) -> Result<(), OutOfRange> {
+    let mut done = 0;
+    while done < bytes {
+        let piece = (bytes - done).min(COPY_BYTES_MAX);
+        arena.copy_to(from + done, arena, to + done, piece as u32, Method::Memcpy)?;
+        done += piece;
+    }
+    Ok(())
+}
+
+/// Parts of a worker that an executor needs beside its engine.
+pub struct WorkerView {
+    /// Its memory.
+    pub arena: Arc<Arena>,
+    /// The places in it.
+    pub layout: Layout,
+    /// Its clock.
+    pub clock: tonnage_sys::clock::Clock,
+    /// True when it gives its CPU away while it waits.
+    pub yielding: bool,
+    /// True when arrivals wait for the next poll.
+    pub arrives_by_polling: bool,
+}
+
+impl WorkerView {
+    /// The view of a worker whose memory is laid out like this.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] for memory that the CPU cannot address.
+    pub fn new(worker: &EngineWorker, layout: Layout, yielding: bool) -> Result<Self> {
+        Ok(Self {
+            arena: Arc::clone(worker.memory.mapped("native collectives")?),
+            layout,
+            clock: worker.clock,
+            yielding,
+            arrives_by_polling: worker.caps.arrives_by_polling,
+        })
+    }
+}

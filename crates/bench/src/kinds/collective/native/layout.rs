@@ -1,0 +1,139 @@
+//! Division of a rank's memory: the same on all ranks, so that a place of one is a place of all.
+
+use serde::{Deserialize, Serialize};
+use tonnage_collective::Shape;
+use tonnage_engine::{Lane, Op};
+use tonnage_units::Reduce;
+
+/// Parts begin at multiples of this: a page.
+const ALIGNMENT: u64 = 4096;
+
+/// Bytes of a message that only says that something is.
+const TOKEN_BYTES: u32 = 8;
+
+/// Bytes of the parts: the most that any rank needs for any point.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Needs {
+    /// Of the input.
+    pub input: u64,
+    /// Of the output; in place, of both together.
+    pub output: u64,
+    /// Of one half of the scratch.
+    pub scratch: u64,
+}
+
+impl Needs {
+    /// Bytes of inputs and outputs, the most of any rank.
+    pub fn of_shape(shape: &Shape, in_place: bool) -> Self {
+        let last = shape.ranks.saturating_sub(1);
+        let most = |bytes: fn(&Shape, u32) -> u64| {
+            let all = [0, shape.root, last].map(|rank| bytes(shape, rank));
+            all.into_iter().max().unwrap_or(0)
+        };
+        let (input, output) = (most(Shape::input_bytes), most(Shape::output_bytes));
+        match in_place {
+            true => Self {
+                input: 0,
+                output: input.max(output),
+                scratch: 0,
+            },
+            false => Self {
+                input,
+                output,
+                scratch: 0,
+            },
+        }
+    }
+
+    /// The larger of each.
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            input: self.input.max(other.input),
+            output: self.output.max(other.output),
+            scratch: self.scratch.max(other.scratch),
+        }
+    }
+}
+
+impl Reduce for Needs {
+    fn merge(&mut self, other: Self) {
+        *self = self.max(other);
+    }
+}
+
+/// Offsets of the parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Of the input.
+    pub input: u64,
+    /// Of the output.
+    pub output: u64,
+    /// Of the halves of the scratch.
+    pub scratch: [u64; 2],
+    /// Of the bytes that messages without content carry.
+    token: u64,
+    /// Bytes of all parts.
+    pub bytes: u64,
+}
+
+impl Layout {
+    /// The parts behind each other.
+    pub fn new(needs: Needs) -> Self {
+        let mut end = 0u64;
+        let mut part = |bytes: u64| {
+            let begin = end;
+            end = begin.saturating_add(bytes.next_multiple_of(ALIGNMENT));
+            begin
+        };
+        let (input, output) = (part(needs.input), part(needs.output));
+        let scratch = [part(needs.scratch), part(needs.scratch)];
+        let token = part(TOKEN_BYTES.into());
+        Self {
+            input,
+            output,
+            scratch,
+            token,
+            bytes: end,
+        }
+    }
+
+    /// A message without content, but for its lane and immediate.
+    #[inline]
+    pub fn token(&self) -> Op {
+        Op {
+            lane: Lane::UNNAMED,
+            tag: 0,
+            local: self.token,
+            remote: self.token,
+            len: TOKEN_BYTES,
+            imm: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonnage_collective::{Collective, Dtype};
+
+    #[test]
+    fn parts_lie_apart_on_whole_pages() {
+        let layout = Layout::new(Needs {
+            input: 5,
+            output: 4097,
+            scratch: 1,
+        });
+        assert_eq!((layout.input, layout.output), (0, 4096));
+        assert_eq!(layout.scratch, [12288, 16384]);
+        assert_eq!((layout.token().local, layout.bytes), (20480, 24576));
+    }
+
+    #[test]
+    fn the_root_needs_most() {
+        let shape = Shape::of_size((Collective::Gather, 1), 3, Dtype::Int8, 30);
+        let apart = Needs::of_shape(&shape, false);
+        assert_eq!((apart.input, apart.output), (10, 30));
+        let in_place = Needs::of_shape(&shape, true);
+        assert_eq!((in_place.input, in_place.output), (0, 30));
+    }
+}

@@ -1,0 +1,273 @@
+//! Collectives of this program's own over any engine with write-imm: what the path can do, for others to be set beside.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | [`open`] | the engine on all ranks, with the peers and the memory that the points of a stretch need |
+//! | [`candidates`] | algorithms and messages that compete in the warm-up |
+//! | [`layout`] | division of a rank's memory |
+//! | [`script`] | steps with lanes and kernels resolved |
+//! | [`executor`], [`immediate`] | the steps carried out, and what immediates say |
+//!
+//! Algorithms and their proof are in `tonnage_collective::steps`.
+
+pub mod candidates;
+pub mod executor;
+pub mod immediate;
+pub mod layout;
+pub mod open;
+pub mod script;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::backend::{Backend, Buffers, CallOrder, Choice, Prepared};
+use super::trial_times::slowest;
+use crate::deadlines::DEADLINES;
+use crate::drive::calls::{Caller, aligned, back_to_back};
+use crate::failure::{StepFailure, agree};
+use crate::kinds::kind::Stage;
+use candidates::{Candidate, candidates};
+use executor::{CallState, StepExecutor, WorkerView};
+use immediate::CallStream;
+use open::OpenNative;
+use script::{Script, ScriptParts};
+use tonnage_collective::steps::program;
+use tonnage_collective::{Collective, Reduction};
+use tonnage_plan::collective::CollectivePoint;
+use tonnage_record::Effective;
+use tonnage_sys::clock::Clock;
+use tonnage_units::{Error, Result};
+
+/// Calls of each candidate: the first fills caches and is not counted.
+const TRIES: u64 = 4;
+
+/// Time after which a candidate is not tried again.
+const TRY_NS_MAX: u64 = 200_000_000;
+
+/// Native collectives over one engine.
+pub struct Native {
+    open: OpenNative,
+    state: CallState,
+    stop: Arc<AtomicBool>,
+    clock: Clock,
+    /// The point that it is ready for.
+    ready: Option<Ready>,
+}
+
+/// Everything that the calls of a point need.
+struct Ready {
+    point: CollectivePoint,
+    candidates: Vec<Candidate>,
+    buffers: Buffers,
+    barrier: Script,
+    call: Script,
+}
+
+impl Native {
+    /// Native collectives over an engine that is open.
+    pub fn new(open: OpenNative, stage: &Stage<'_>) -> Self {
+        Self {
+            state: CallState::new(&open.peers),
+            open,
+            stop: stage.rank.stopped(),
+            clock: stage.settings.clock,
+            ready: None,
+        }
+    }
+
+    fn script(
+        &self,
+        stream: CallStream,
+        point: &CollectivePoint,
+        way: Candidate,
+    ) -> Result<Script> {
+        let rank = self.open.rank;
+        let program = program(
+            &point.shape(),
+            point.reduction.unwrap_or(Reduction::Sum),
+            way.algorithm,
+            rank,
+            way.chunk_bytes,
+            point.in_place,
+        )?;
+        Script::new(
+            &program,
+            ScriptParts {
+                rank,
+                stream,
+                shape: point.shape(),
+                in_place: point.in_place,
+                reduction: point.reduction,
+                lanes: &self.open.lanes,
+            },
+        )
+    }
+
+    fn ready_for(&self, point: &CollectivePoint) -> Result<Ready> {
+        let candidates = candidates(point, self.open.message_bytes_max());
+        let none = || Error::Failed(format!("no algorithm is left for {}", point.op));
+        let first = *candidates.first().ok_or_else(none)?;
+        let barrier = open::barrier_of(point);
+        let way = open::barrier_way(&barrier);
+        let (layout, arena) = (self.open.layout, &self.open.whole.arena);
+        Ok(Ready {
+            buffers: Buffers::new(
+                arena,
+                (layout.input, layout.output),
+                &point.shape(),
+                self.open.rank,
+                point.in_place,
+            ),
+            barrier: self.script(CallStream::Aligning, &barrier, way)?,
+            call: self.script(CallStream::Measured, point, first)?,
+            candidates,
+            point: point.clone(),
+        })
+    }
+
+    /// Slowest rank's mean time of some calls of the way that is ready.
+    fn try_out(
+        &mut self,
+        fill: &mut dyn FnMut(&Buffers) -> Result<()>,
+        stage: &mut Stage<'_>,
+    ) -> Result<u64, StepFailure> {
+        self.forget()?;
+        agree(stage.rank, "a way to try", Ok(()), DEADLINES.step)?;
+        let mut taken_ns = u64::MAX;
+        for tried in 0..TRIES {
+            let mut spans = Vec::with_capacity(1);
+            let buffers = self.buffers().clone();
+            let ended = self.run(&mut CallOrder {
+                iterations: 1,
+                align: true,
+                before: &mut |_| fill(&buffers),
+                spans: &mut spans,
+            });
+            agree(stage.rank, "a call that is tried", ended, DEADLINES.step)?;
+            let slowest_ns = slowest(&spans, stage.rank)?;
+            if tried > 0 || slowest_ns > TRY_NS_MAX {
+                taken_ns = taken_ns.min(slowest_ns);
+            }
+            if slowest_ns > TRY_NS_MAX {
+                break;
+            }
+        }
+        Ok(taken_ns)
+    }
+
+    /// Forgets messages of calls before, which no rank is in any more.
+    fn forget(&mut self) -> Result<()> {
+        let ready = self.ready.as_ref().ok_or_else(not_ready)?;
+        self.state.make_room(&ready.call, &ready.barrier);
+        Ok(())
+    }
+}
+
+fn not_ready() -> Error {
+    Error::Failed("no point was made ready".into())
+}
+
+/// The calls of a trial: barriers to align by, and the operation.
+struct Calls<'a> {
+    executor: StepExecutor<'a>,
+    barrier: &'a Script,
+    call: &'a Script,
+}
+
+impl Caller for Calls<'_> {
+    fn align(&mut self) -> Result<()> {
+        self.executor.call(self.barrier)
+    }
+
+    fn call(&mut self) -> Result<()> {
+        self.executor.call(self.call)
+    }
+}
+
+impl Backend for Native {
+    fn prepare(
+        &mut self,
+        point: &CollectivePoint,
+        stage: &mut Stage<'_>,
+    ) -> Result<Prepared, StepFailure> {
+        let ready = self.ready_for(point);
+        let ended = ready.map(|ready| self.ready = Some(ready));
+        agree(stage.rank, "steps of a collective", ended, DEADLINES.step)?;
+        Ok(Prepared {
+            in_place: point.in_place,
+        })
+    }
+
+    fn choose(
+        &mut self,
+        fill: &mut dyn FnMut(&Buffers) -> Result<()>,
+        stage: &mut Stage<'_>,
+    ) -> Result<Choice, StepFailure> {
+        let ready = self.ready.as_ref().ok_or_else(not_ready)?;
+        let (point, all) = (ready.point.clone(), ready.candidates.clone());
+        let mut best: Option<(u64, Candidate)> = None;
+        for &way in &all {
+            let script = self.script(CallStream::Measured, &point, way)?;
+            self.ready.as_mut().ok_or_else(not_ready)?.call = script;
+            let taken_ns = match all.len() {
+                1 => 0,
+                _ => self.try_out(fill, stage)?,
+            };
+            if best.is_none_or(|(least_ns, _)| taken_ns < least_ns) {
+                best = Some((taken_ns, way));
+            }
+        }
+        let (_, way) = best.ok_or_else(not_ready)?;
+        let script = self.script(CallStream::Measured, &point, way)?;
+        self.ready.as_mut().ok_or_else(not_ready)?.call = script;
+        Ok(Choice {
+            algorithm: (point.ranks > 1).then_some(way.algorithm),
+            chunk_bytes: (point.ranks > 1 && point.op != Collective::Barrier)
+                .then_some(way.chunk_bytes),
+            ..Choice::default()
+        })
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        self.forget()
+    }
+
+    fn buffers(&self) -> &Buffers {
+        match &self.ready {
+            Some(ready) => &ready.buffers,
+            None => &self.open.whole,
+        }
+    }
+
+    fn run(&mut self, order: &mut CallOrder<'_>) -> Result<()> {
+        let ready = self.ready.as_ref().ok_or_else(not_ready)?;
+        let view = WorkerView::new(
+            &self.open.engine.workers[0],
+            self.open.layout,
+            self.open.engine.yielding,
+        )?;
+        let worker = &mut self.open.engine.workers[0];
+        let engine = worker.engine.as_mut().ok_or_else(not_ready)?;
+        let timeout_ns = ready.point.timeout_ns;
+        let mut calls = Calls {
+            executor: StepExecutor::new(
+                engine.as_mut(),
+                &view,
+                &mut self.state,
+                &self.stop,
+                timeout_ns,
+            ),
+            barrier: &ready.barrier,
+            call: &ready.call,
+        };
+        let (iterations, before) = (order.iterations, &mut *order.before);
+        match order.align {
+            true => aligned(&mut calls, &self.clock, iterations, before, order.spans),
+            false => back_to_back(&mut calls, &self.clock, iterations, before, order.spans),
+        }
+    }
+
+    fn effective(&self) -> Vec<Effective> {
+        self.open.effective()
+    }
+}

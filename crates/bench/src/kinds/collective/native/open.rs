@@ -1,0 +1,240 @@
+//! The engine of native collectives, open on all ranks, with the peers and the memory that the points of a stretch
+//! need.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::super::backend::Buffers;
+use super::candidates::{Candidate, candidates};
+use super::layout::{Layout, Needs};
+use crate::all_or_none::all_or_none;
+use crate::deadlines::DEADLINES;
+use crate::kinds::kind::{Stage, together};
+use crate::opening::engine::{Need, OpenEngine};
+use crate::opening::{Pairs, Requirements, SizedBy};
+use tonnage_collective::steps::{algorithms, program};
+use tonnage_collective::{Algorithm, Collective, Reduction};
+use tonnage_engine::paths::Division;
+use tonnage_engine::{Caps, Entry, Lane, LaneKind, LaneSpec, Peer, Verb};
+use tonnage_plan::collective::CollectivePoint;
+use tonnage_plan::point::Traffic;
+use tonnage_plan::roles::Roles;
+use tonnage_record::Effective;
+use tonnage_units::{Error, Result};
+
+/// Bits of an immediate that messages need.
+const IMMEDIATE_BITS: u32 = 32;
+
+/// Messages in flight on a lane; an engine that has fewer takes the others as room appears.
+const DEPTH: u32 = 64;
+
+/// Byte of messages that have no other content.
+const TOKEN: u8 = 0x5a;
+
+/// Longest message of any engine.
+const MESSAGE_BYTES_MAX: u64 = 1 << 30;
+
+/// An engine for native collectives that is open on all ranks.
+pub struct OpenNative {
+    /// The engine.
+    pub engine: OpenEngine,
+    /// This rank.
+    pub rank: u32,
+    /// Ranks that this one puts to or gets from, in ascending order.
+    pub peers: Vec<Peer>,
+    /// The lanes to them.
+    pub lanes: Vec<(Peer, Lane)>,
+    /// Division of each rank's memory.
+    pub layout: Layout,
+    /// The whole memory, before a point divides it.
+    pub whole: Buffers,
+}
+
+/// The barrier by which the ranks of a point align.
+pub fn barrier_of(point: &CollectivePoint) -> CollectivePoint {
+    CollectivePoint {
+        op: Collective::Barrier,
+        reduction: None,
+        root: 0,
+        in_place: false,
+        block_elements: 0,
+        algorithm: None,
+        chunk_bytes: None,
+        ..point.clone()
+    }
+}
+
+/// The way of such a barrier.
+pub fn barrier_way(barrier: &CollectivePoint) -> Candidate {
+    let first = algorithms(barrier.op).first();
+    Candidate {
+        algorithm: first.copied().unwrap_or(Algorithm::Tree),
+        chunk_bytes: barrier.dtype.bytes(),
+    }
+}
+
+/// Peers and memory of one rank for the points, by the programs of all ways that may be taken.
+fn demands(points: &[&CollectivePoint], rank: u32) -> Result<(BTreeSet<Peer>, Needs)> {
+    let (mut peers, mut needs) = (BTreeSet::new(), Needs::default());
+    for point in points {
+        needs = needs.max(Needs::of_shape(&point.shape(), point.in_place));
+        let barrier = barrier_of(point);
+        let own = candidates(point, MESSAGE_BYTES_MAX);
+        let ways = own.into_iter().map(|way| (*point, way));
+        for (point, way) in ways.chain([(&barrier, barrier_way(&barrier))]) {
+            let program = program(
+                &point.shape(),
+                point.reduction.unwrap_or(Reduction::Sum),
+                way.algorithm,
+                rank,
+                way.chunk_bytes,
+                point.in_place,
+            )?;
+            peers.extend(program.puts_to());
+            peers.extend(&program.gets_from);
+            needs.scratch = needs.scratch.max(program.scratch_bytes);
+        }
+    }
+    Ok((peers, needs))
+}
+
+/// Refuses a device that cannot carry the messages.
+fn check_caps(caps: &Caps, engine: &str) -> Result<()> {
+    let lacks = |why: String| {
+        Err(Error::Unavailable {
+            what: format!("collectives over {engine}"),
+            why,
+            how: "Choose another --backend, such as native:shm".into(),
+        })
+    };
+    if !caps.verbs.contains(&Verb::WriteImm) {
+        return lacks("the device that was opened does not offer write-imm".into());
+    }
+    if caps.immediate_bits < IMMEDIATE_BITS {
+        let bits = caps.immediate_bits;
+        return lacks(format!(
+            "it carries {bits} bits of immediate data, and {IMMEDIATE_BITS} are needed"
+        ));
+    }
+    Ok(())
+}
+
+impl OpenNative {
+    /// Opens an engine on all ranks for points that share one.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] on every rank when some rank lacks what is needed; what failed and where otherwise.
+    pub fn open(engine: &str, points: &[&CollectivePoint], stage: &mut Stage<'_>) -> Result<Self> {
+        let none = || Error::Failed("no points to open an engine for".into());
+        let first = *points.first().ok_or_else(none)?;
+        let entry = stage.settings.lists.engine(engine)?;
+        let rank = stage.rank.id();
+        let mine = demands(points, rank);
+        let (peers, needs) = all_or_none(stage.rank, "find peers", mine)?;
+        let most = stage
+            .rank
+            .reduce("memory of collectives", needs, DEADLINES.step)?;
+        let layout = Layout::new(most);
+        let peers: Vec<Peer> = peers.into_iter().collect();
+        let need = Need {
+            requirements: requirements(first, (engine, entry), layout.bytes, peers.len() as u32),
+            peers: peers.clone(),
+        };
+        let check = |caps: &Caps, _| check_caps(caps, engine);
+        let mut open = OpenEngine::open(&need, &check, stage.rank, stage.settings, stage.host)?;
+        let lanes = lanes(&mut open, &peers);
+        let lanes = all_or_none(stage.rank, "resolve lanes", lanes)?;
+        let arena = open.workers[0].memory.mapped("native collectives")?;
+        // Links compress zeros and memories skip them.
+        let token = layout.token();
+        let written = arena.write(token.local, &vec![TOKEN; token.len as usize]);
+        written.map_err(|error| Error::Failed(error.to_string()))?;
+        let whole = Buffers {
+            arena: Arc::clone(arena),
+            input: layout.input,
+            output: layout.output,
+        };
+        Ok(Self {
+            engine: open,
+            rank,
+            peers,
+            lanes,
+            layout,
+            whole,
+        })
+    }
+
+    /// The longest message of this rank's device.
+    pub fn message_bytes_max(&self) -> u64 {
+        let worker = self.engine.workers.first();
+        worker.map_or(MESSAGE_BYTES_MAX, |worker| {
+            worker.caps.message_bytes_max.min(MESSAGE_BYTES_MAX)
+        })
+    }
+
+    /// Choices of the engine on all ranks.
+    pub fn effective(&self) -> Vec<Effective> {
+        together(self.engine.opened.iter().map(|opened| Effective {
+            ranks: String::new(),
+            engine: opened.engine.clone(),
+            memory: opened.memory.clone().into(),
+            cpus: opened.cpus.clone(),
+            sockets: opened.sockets.clone(),
+            yielding: opened.yielding,
+        }))
+    }
+}
+
+fn requirements<'a>(
+    point: &'a CollectivePoint,
+    (engine, entry): (&'a str, &'a Entry),
+    bytes: u64,
+    peers_max: u32,
+) -> Requirements<'a> {
+    Requirements {
+        entry,
+        engine,
+        options: &point.engine_options,
+        verbs: vec![Verb::WriteImm],
+        memory: &point.memory,
+        memory_option: "--memory",
+        memory_of: Box::new(|_| &point.memory),
+        bytes,
+        bytes_of: Box::new(move |_| bytes),
+        sized_by: SizedBy {
+            option: "--sizes",
+            bytes: point.size_bytes,
+        },
+        workers: 1,
+        division: Division::NONE,
+        rail_shift: 0,
+        pairs: Pairs {
+            roles: Roles::new(Traffic::AllToAll, point.ranks),
+            asked: point.place,
+        },
+        peers_max,
+        depth: DEPTH,
+        sleeps: false,
+    }
+}
+
+fn lanes(open: &mut OpenEngine, peers: &[Peer]) -> Result<Vec<(Peer, Lane)>> {
+    let worker = &mut open.workers[0];
+    let mut lanes = Vec::with_capacity(peers.len());
+    for &peer in peers {
+        let remote = worker.remote_of(peer)?.clone();
+        let engine = worker.engine.as_mut();
+        let driven = || Error::Failed("a point drives this worker's engine".into());
+        let lane = engine.ok_or_else(driven)?.lane(&LaneSpec {
+            kind: LaneKind::Initiate(Verb::WriteImm),
+            peer,
+            local: worker.region,
+            remote: &remote,
+            ordered: false,
+            in_order: false,
+            delivered: false,
+        })?;
+        lanes.push((peer, lane));
+    }
+    Ok(lanes)
+}

@@ -1,0 +1,61 @@
+//! Backends that are open for a stretch of points: those that could be had, and why others could not.
+
+use super::backend::Backend;
+use super::native::Native;
+use super::native::open::OpenNative;
+use crate::failure::{StepFailure, outcome};
+use crate::kinds::kind::Stage;
+use tonnage_collective::{BackendVariant, backend};
+use tonnage_plan::collective::CollectivePoint;
+use tonnage_record::Outcome;
+use tonnage_units::{Error, Result};
+
+/// One backend of a stretch.
+pub struct OpenBackend {
+    /// Its name, as in `--backend`.
+    pub name: String,
+    /// The backend, or the end of all points on it.
+    pub backend: Result<Box<dyn Backend>, Outcome>,
+}
+
+/// Opens the backends of these points, which have the same, on all ranks.
+///
+/// # Errors
+/// A failure that ends the run. What cannot be had is kept with its reason.
+pub fn open(
+    points: &[&CollectivePoint],
+    stage: &mut Stage<'_>,
+) -> Result<Vec<OpenBackend>, StepFailure> {
+    let names = points.first().map_or(&[][..], |first| &first.backends);
+    let mut all = Vec::with_capacity(names.len());
+    for name in names {
+        let backend = match open_one(name, points, stage) {
+            Ok(backend) => Ok(backend),
+            Err(error) => match StepFailure::known_to_all(stage.rank, error) {
+                StepFailure::Point(error) => Err(outcome(&error)),
+                over => return Err(over),
+            },
+        };
+        let name = name.clone();
+        all.push(OpenBackend { name, backend });
+    }
+    Ok(all)
+}
+
+fn open_one(
+    name: &str,
+    points: &[&CollectivePoint],
+    stage: &mut Stage<'_>,
+) -> Result<Box<dyn Backend>> {
+    let (entry, variant) = backend::find(stage.settings.lists.backends, name)?;
+    stage.rank.phase(&format!("opening {name}"));
+    match entry.variant {
+        BackendVariant::Engine => {
+            let open = OpenNative::open(variant, points, stage)?;
+            Ok(Box::new(Native::new(open, stage)))
+        }
+        BackendVariant::Nothing | BackendVariant::OneOf(_) => Err(Error::Failed(format!(
+            "backend {name} is in the list, and nobody opens it"
+        ))),
+    }
+}

@@ -1,0 +1,135 @@
+//! Times of iterations, combined over the ranks on the way up the control tree: the longest, their sum, the shortest,
+//! and who began last.
+
+use serde::{Deserialize, Serialize};
+
+use crate::deadlines::DEADLINES;
+use crate::drive::calls::CallSpan;
+use tonnage_ranks::Rank;
+use tonnage_units::{Reduce, Result};
+
+/// Iterations whose times travel at once, so that a message is of bounded size whatever the trial.
+const BLOCK: usize = 4096;
+
+/// Times of some iterations over the ranks that were merged.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct IterationTimes {
+    longest_ns: Vec<u64>,
+    sum_ns: Vec<u64>,
+    shortest_ns: Vec<u64>,
+    /// Latest begin of each on rank 0's clock, and the rank.
+    begun_last: Vec<(u64, u32)>,
+}
+
+impl IterationTimes {
+    /// Those of one rank, whose clock is ahead of rank 0's by `offset_ns`.
+    fn of(spans: &[CallSpan], rank: u32, offset_ns: i64) -> Self {
+        let took_ns: Vec<u64> = spans.iter().map(CallSpan::took_ns).collect();
+        let begun = |span: &CallSpan| (span.begin_ns.saturating_add_signed(-offset_ns), rank);
+        Self {
+            longest_ns: took_ns.clone(),
+            sum_ns: took_ns.clone(),
+            shortest_ns: took_ns,
+            begun_last: spans.iter().map(begun).collect(),
+        }
+    }
+}
+
+impl Reduce for IterationTimes {
+    fn merge(&mut self, other: Self) {
+        fn each<T>(mine: &mut [T], theirs: Vec<T>, merge: fn(&mut T, T)) {
+            mine.iter_mut()
+                .zip(theirs)
+                .for_each(|(mine, theirs)| merge(mine, theirs));
+        }
+        each(&mut self.longest_ns, other.longest_ns, |mine, theirs| {
+            *mine = (*mine).max(theirs)
+        });
+        each(&mut self.sum_ns, other.sum_ns, |mine, theirs| {
+            *mine += theirs
+        });
+        each(&mut self.shortest_ns, other.shortest_ns, |mine, theirs| {
+            *mine = (*mine).min(theirs)
+        });
+        each(&mut self.begun_last, other.begun_last, |mine, theirs| {
+            *mine = (*mine).max(theirs)
+        });
+    }
+}
+
+/// Times of a trial over all ranks, the same on all of them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TrialTimes {
+    /// Time of each iteration on its slowest rank.
+    pub longest_ns: Vec<u64>,
+    /// Sum over ranks and iterations.
+    pub sum_ns: u64,
+    /// Sum over the iterations of the fastest rank's time.
+    pub shortest_sum_ns: u64,
+    /// Iterations that this rank began last.
+    pub began_last: u64,
+}
+
+impl TrialTimes {
+    fn add(&mut self, times: &IterationTimes, rank: u32) {
+        self.longest_ns.extend(&times.longest_ns);
+        self.sum_ns += times.sum_ns.iter().sum::<u64>();
+        self.shortest_sum_ns += times.shortest_ns.iter().sum::<u64>();
+        let own = times.begun_last.iter().filter(|(_, last)| *last == rank);
+        self.began_last += own.count() as u64;
+    }
+}
+
+/// Combines the spans of all ranks, which have as many.
+///
+/// # Errors
+/// When a rank does not answer.
+pub fn combine(spans: &[CallSpan], rank: &mut Rank) -> Result<TrialTimes> {
+    let mut all = TrialTimes::default();
+    let (id, offset_ns) = (rank.id(), rank.clock_offset().offset_ns);
+    for block in spans.chunks(BLOCK) {
+        let mine = IterationTimes::of(block, id, offset_ns);
+        let merged = rank.reduce("times of iterations", mine, DEADLINES.step)?;
+        all.add(&merged, id);
+    }
+    Ok(all)
+}
+
+/// Time of the first of these spans on the slowest rank.
+///
+/// # Errors
+/// When a rank does not answer.
+pub fn slowest(spans: &[CallSpan], rank: &mut Rank) -> Result<u64> {
+    let first = &spans[..spans.len().min(1)];
+    let all = combine(first, rank)?;
+    Ok(all.longest_ns.first().copied().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spans(all: &[(u64, u64)]) -> Vec<CallSpan> {
+        let span = |&(begin_ns, end_ns): &(u64, u64)| CallSpan { begin_ns, end_ns };
+        all.iter().map(span).collect()
+    }
+
+    #[test]
+    fn each_iteration_has_its_slowest_rank_and_the_one_that_began_last() {
+        // The second rank's clock is 100 ns ahead.
+        let mut all = IterationTimes::of(&spans(&[(10, 20), (30, 60)]), 0, 0);
+        all.merge(IterationTimes::of(
+            &spans(&[(111, 116), (125, 165)]),
+            1,
+            100,
+        ));
+        assert_eq!(all.longest_ns, [10, 40]);
+        assert_eq!(all.shortest_ns, [5, 30]);
+        assert_eq!(all.sum_ns, [15, 70]);
+        assert_eq!(all.begun_last, [(11, 1), (30, 0)]);
+        let mut trial = TrialTimes::default();
+        trial.add(&all, 1);
+        assert_eq!((trial.sum_ns, trial.shortest_sum_ns), (85, 35));
+        assert_eq!((trial.longest_ns, trial.began_last), (vec![10, 40], 1));
+    }
+}

@@ -1,0 +1,138 @@
+//! Native collectives of whole runs, with threads as ranks: every operation and algorithm gives exact results, and one
+//! wrong byte fails the point by name.
+#![cfg(test)]
+
+mod far;
+mod runs;
+
+use tonnage_collective::steps::{algorithms, check};
+use tonnage_collective::{Collective, Dtype, Reduction};
+use tonnage_engines::LISTS;
+use tonnage_machine::CpuChoice;
+use tonnage_plan::{Plan, Planned};
+use tonnage_record::{CollectiveBody, Outcome, Record};
+
+fn points(ranks: u32, tables: &str, lists: &tonnage_engine::Lists) -> Vec<Planned> {
+    let text = format!("name = 'collectives'\n{tables}");
+    let plan = Plan::from_toml(&text, "collectives.toml").unwrap();
+    plan.points(ranks, lists).unwrap()
+}
+
+/// A table of one trial of three calls, whose last result is checked as well as the first.
+fn table(lines: &str) -> String {
+    format!(
+        "[[collective]]\nbackend = 'native:shm'\ntrials = 1\niters = 3\nwarmup = '0s'\nverify = true\n{lines}\n"
+    )
+}
+
+fn measured(ranks: u32, tables: &str) -> Vec<Record> {
+    let planned = points(ranks, tables, &LISTS);
+    let records = runs::records(ranks, planned, LISTS, CpuChoice::None).unwrap();
+    for record in &records {
+        assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
+    }
+    records
+}
+
+fn body(record: &Record) -> &CollectiveBody {
+    record.collective().unwrap()
+}
+
+/// Bytes that all ranks check at a point: those of the first call and of the last one.
+fn checked_bytes(body: &CollectiveBody) -> u64 {
+    let shape = body.point.shape();
+    let all = (0..body.point.ranks).map(|rank| shape.output_bytes(rank));
+    2 * all.sum::<u64>()
+}
+
+#[test]
+fn every_operation_and_algorithm_gives_exact_results() {
+    for ranks in [1, 2, 3, 4, 5] {
+        let mut tables = String::new();
+        for op in Collective::ALL {
+            if op == Collective::SendRecv && ranks % 2 == 1 {
+                continue;
+            }
+            for in_place in [false, true] {
+                let own = algorithms(op)
+                    .iter()
+                    .filter(|it| check(op, **it, in_place).is_ok());
+                let names: Vec<_> = own.map(|it| format!("'{it}'")).collect();
+                // An odd number of elements, cut into several messages.
+                tables += &table(&format!(
+                    "op = '{op}'\nsizes = [300, 4012]\nchunk = 1024\nin-place = {in_place}\nroot = {}\nalgorithm = [{}]",
+                    ranks - 1,
+                    names.join(", ")
+                ));
+            }
+        }
+        for record in measured(ranks, &tables) {
+            let body = body(&record);
+            let summary = body.backends[0].summary.as_ref().unwrap();
+            assert_eq!(summary.verified_bytes, checked_bytes(body), "{body:#?}");
+            assert_eq!(summary.iterations, 3);
+        }
+    }
+}
+
+#[test]
+fn every_type_and_reduction_gives_exact_results() {
+    let names = |all: Vec<&str>| format!("['{}']", all.join("', '"));
+    let dtypes = names(Dtype::ALL.iter().map(|it| it.name()).collect());
+    let reductions = names(Reduction::ALL.iter().map(|it| it.name()).collect());
+    let tables = table(&format!(
+        "op = ['all-reduce', 'reduce-scatter', 'reduce']\nsizes = 1000\ndtype = {dtypes}\nreduce = {reductions}"
+    ));
+    let records = measured(3, &tables);
+    assert_eq!(records.len(), 3 * Dtype::ALL.len() * Reduction::ALL.len());
+}
+
+/// The first way is the fastest of those that were tried, and all ranks take the same.
+#[test]
+fn without_an_algorithm_one_is_chosen_and_recorded() {
+    let records = measured(2, &table("op = 'all-reduce'\nsizes = '300k'"));
+    let backend = &body(&records[0]).backends[0];
+    assert!(
+        backend
+            .chosen_algorithm
+            .is_some_and(|it| algorithms(Collective::AllReduce).contains(&it))
+    );
+    assert!(
+        backend
+            .chosen_chunk_bytes
+            .is_some_and(|bytes| bytes <= 300 << 10)
+    );
+}
+
+#[test]
+fn calls_that_follow_each_other_have_one_time_and_no_percentiles() {
+    let records = measured(
+        2,
+        &table("op = ['broadcast', 'all-gather']\nsizes = 64\nalign = 'none'"),
+    );
+    for record in &records {
+        let summary = body(record).backends[0].summary.as_ref().unwrap();
+        assert!(summary.latency.is_none() && summary.call_ns.mean > 0.0);
+    }
+}
+
+#[test]
+fn a_flipped_byte_fails_the_point_and_names_rank_and_element() {
+    // The first message is that of the barrier, which carries nothing.
+    for at in [1, 2] {
+        let tables = format!(
+            "[[collective]]\nbackend = 'native:far'\nop = 'all-reduce'\nsizes = 4000\ntrials = 1\niters = 1\nwarmup = '0s'\n\
+             memory = 'host'\nalgorithm = 'ring'\nengine-options = {{ lie = 'flip', at = '{at}' }}\n"
+        );
+        let planned = points(2, &tables, &far::LISTS);
+        let records = runs::records(2, planned, far::LISTS, CpuChoice::None).unwrap();
+        let backend = &body(&records[0]).backends[0];
+        let Outcome::Failed { why } = &backend.backend_outcome else {
+            panic!("{backend:#?}");
+        };
+        assert!(
+            why.contains("wrong results") && why.contains("element") && why.contains("rank"),
+            "{why}"
+        );
+    }
+}

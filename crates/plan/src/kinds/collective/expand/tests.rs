@@ -1,0 +1,88 @@
+use super::*;
+use crate::fixture::LISTS;
+use crate::{Plan, Point};
+
+const TABLE: &str = "backend = 'native:shm'\nop = 'all-reduce'\nsizes = '1k'";
+
+fn expanded(ranks: u32, lines: &str) -> Result<Vec<CollectivePoint>> {
+    let text = format!("name = 'collective'\n[[collective]]\n{lines}");
+    let points = Plan::from_toml(&text, "c.toml")?.points(ranks, &LISTS)?;
+    let point = |planned: crate::Planned| match planned.point {
+        Point::Collective(point) => point,
+        other => panic!("{other:?}"),
+    };
+    Ok(points.into_iter().map(point).collect())
+}
+
+fn refused(ranks: u32, lines: &str) -> String {
+    let error = expanded(ranks, lines).unwrap_err();
+    assert_eq!(error.exit_code(), 2, "{error}");
+    error.to_string()
+}
+
+#[test]
+fn values_multiply_and_defaults_are_explicit() {
+    let points = expanded(
+        4,
+        "backend = ['native:shm', 'native:loose']\nop = ['all-reduce', 'all-gather', 'barrier']\nsizes = '16..64'\n\
+         dtype = ['float32', 'int8']\nreduce = ['sum', 'max']",
+    );
+    let points = points.unwrap();
+    // Reductions are of the all-reduce alone, and a barrier has neither type nor size.
+    assert_eq!(points.len(), 2 * 2 * 3 + 2 * 3 + 1);
+    let first = &points[0];
+    assert_eq!((first.size_bytes, first.block_elements), (16, 4));
+    assert_eq!(
+        (first.align, first.refill),
+        (Align::Barrier, Refill::Iteration)
+    );
+    assert_eq!(first.reduction, Some(Reduction::Sum));
+    let barrier = points.last().unwrap();
+    assert_eq!((barrier.size_bytes, barrier.reduction), (0, None));
+    assert_eq!(first.backends.len(), 2);
+}
+
+#[test]
+fn totals_are_divided_among_the_ranks() {
+    let of = |op: &str, size: u64| {
+        let lines = format!("backend = 'native:shm'\nop = '{op}'\nsizes = {size}");
+        expanded(3, &lines).unwrap()[0].block_elements
+    };
+    assert_eq!((of("all-reduce", 103), of("all-gather", 103)), (25, 8));
+    assert_eq!((of("scatter", 12), of("broadcast", 12)), (1, 3));
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_nearest_choice() {
+    let with = |line: &str| refused(4, &format!("{TABLE}\n{line}"));
+    assert!(with("root = 4").contains("the last one is root 3"));
+    assert!(with("chunk = 2").contains("the smallest is chunk 4"));
+    assert!(with("algorithm = 'linear'").contains("ring, halving-doubling"));
+    assert!(with("align = 'none'\nrefill = 'iteration'").contains("use refill trial"));
+    assert!(with("memory = 'far'").contains("use memory host"));
+    assert!(with("limit = 'auto'").contains("limit none"));
+    assert!(with("interval = '1s'").contains("leave them out"));
+    assert!(with("timeout = '1ms'").contains("timeout 1s"));
+    let backend = |name: &str| {
+        refused(
+            4,
+            &format!("backend = {name}\nop = 'all-reduce'\nsizes = '1k'"),
+        )
+    };
+    assert!(backend("'nativ:shm'").contains("did you mean \"native\"?"));
+    assert!(backend("'native'").contains("native:shm"));
+    assert!(backend("'native:null'").contains("moves bytes by write-imm"));
+    assert!(backend("['native:shm', 'native:shm']").contains("named twice"));
+    let op = |op: &str, size: &str, ranks: u32| {
+        refused(
+            ranks,
+            &format!("backend = 'native:shm'\nop = '{op}'\nsizes = {size}"),
+        )
+    };
+    assert!(op("send-recv", "64", 3).contains("--ranks 4"));
+    assert!(op("all-gather", "8", 4).contains("the smallest is 16"));
+    assert!(op("all-reduce", "0", 4).contains("smallest"));
+    assert!(refused(4, "backend = 'native:shm'\nop = 'all-reduce'").contains("sizes 1M"));
+    let in_place = "backend = 'native:shm'\nop = 'all-to-all'\nsizes = '1k'\nin-place = true\nalgorithm = 'pairwise'";
+    assert!(refused(4, in_place).contains("bruck"));
+}

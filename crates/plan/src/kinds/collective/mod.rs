@@ -1,0 +1,19 @@
+//! Experiments with collectives: `[[collective]]` tables and `tonnage collective`, and the points that they expand to.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `options` | the options of an experiment |
+//! | [`point`] | one cell of a sweep, with everything fixed |
+//! | `expand` | the points of an experiment, and the checks of its options |
+//! | `kind` | what makes it a kind |
+//!
+//! Operations, types of elements and algorithms are those of `tonnage_collective`. Measuring a point is not known here;
+//! see `tonnage_bench`.
+
+mod expand;
+mod kind;
+mod options;
+pub mod point;
+
+pub use options::{CallOptions, CheckOptions, CollectiveJob};
+pub use point::{Across, Align, CollectivePoint, Refill};

@@ -1,0 +1,185 @@
+//! The options of an experiment with collectives. What they mean together is checked in `expand`.
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::point::{Across, Align, Refill};
+use crate::options::{Group, Many, Pair, many_of, one_of, pairs, text, with_default};
+use crate::point::LimitChoice;
+use crate::skipping::SkippingOptions;
+use crate::sweep::Sweep;
+use crate::transfer::LengthOptions;
+use tonnage_collective::{Algorithm, Collective, Dtype, Reduction};
+use tonnage_units::{Count, Nanos, PairPlace};
+
+/// One experiment with collectives.
+#[derive(Debug, Clone, PartialEq, Default, Args)]
+pub struct CollectiveJob {
+    /// Calls to measure.
+    #[command(flatten)]
+    pub call: CallOptions,
+    /// Length of the measurement.
+    #[command(flatten)]
+    pub length: LengthOptions,
+    /// Comparisons and checks beside the measurement.
+    #[command(flatten)]
+    pub check: CheckOptions,
+    /// Consequence of what a machine lacks.
+    #[command(flatten)]
+    pub skipping: SkippingOptions,
+}
+
+crate::options::groups! {
+    CollectiveJob: "collective", "an experiment with collectives",
+    needs &[("backend", "native:shm"), ("op", "all-reduce")];
+    call, check, skipping, length
+}
+
+/// Calls to measure.
+#[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[command(next_help_heading = "Collectives", mut_args = with_default::<Self>)]
+pub struct CallOptions {
+    /// Heading under which tables put the points.
+    #[arg(long, value_name = "TEXT")]
+    pub label: Option<String>,
+
+    /// Library that carries the calls out: native:ENGINE (this program's own, over one of its engines). The trials of
+    /// several, joined by commas, take turns.
+    #[arg(long, value_name = "NAMES", required = true, value_delimiter = ',')]
+    pub backend: Option<Many<String>>,
+
+    /// An option of the engine of native backends, such as completion=delivery for fabric; may be repeated.
+    /// `tonnage devices` ends with the engines and all their options.
+    #[arg(long = "engine-option", value_name = "NAME=VALUE", value_parser = pairs::engine_option)]
+    #[serde(with = "pairs", skip_serializing_if = "Vec::is_empty")]
+    pub engine_options: Vec<Pair>,
+
+    /// Operation to measure; several are joined by commas.
+    #[arg(long, value_name = "NAMES", required = true, value_parser = many_of::<Collective>(), value_delimiter = ',')]
+    pub op: Option<Many<Collective>>,
+
+    /// Bytes of each rank for all-reduce, reduce, broadcast and send-recv, of all ranks together for the others;
+    /// rounded down to whole elements for each rank. A value or a sweep; none for barrier alone.
+    #[arg(
+        long,
+        value_name = "SWEEP",
+        allow_hyphen_values = true,
+        value_delimiter = ','
+    )]
+    pub sizes: Option<Sweep>,
+
+    /// Type of the elements; several are joined by commas. [default: float32]
+    #[arg(long, value_name = "NAMES", value_parser = many_of::<Dtype>(), value_delimiter = ',')]
+    pub dtype: Option<Many<Dtype>>,
+
+    /// Combination of the elements, where an operation reduces; several are joined by commas. [default: sum]
+    #[arg(long, value_name = "NAMES", value_parser = many_of::<Reduction>(), value_delimiter = ',')]
+    pub reduce: Option<Many<Reduction>>,
+
+    /// Rank that broadcasts or scatters, or that a reduce or gather ends at.
+    #[arg(long, value_name = "RANK")]
+    pub root: Option<Count>,
+
+    /// Results take the place of the inputs.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub in_place: bool,
+
+    /// Algorithm of native backends; several are joined by commas. Without it the fastest of those that the operation
+    /// has is found in the warm-up.
+    #[arg(long, value_name = "NAMES", value_parser = many_of::<Algorithm>(), value_delimiter = ',')]
+    pub algorithm: Option<Many<Algorithm>>,
+
+    /// Longest message of native backends, so that what follows one overlaps with the next: a value or a sweep.
+    /// [default: found in the warm-up]
+    #[arg(
+        long,
+        value_name = "SWEEP",
+        allow_hyphen_values = true,
+        value_delimiter = ','
+    )]
+    pub chunk: Option<Sweep>,
+
+    /// Alignment of the ranks before each call: by the library's own barrier, outside the clock; or none, so that calls
+    /// follow each other and a trial's time is divided by their number.
+    #[arg(long, value_name = "HOW", value_parser = one_of::<Align>())]
+    pub align: Option<Align>,
+
+    /// Moment at which inputs are written anew, outside the clock: before each iteration, or before each trial alone.
+    /// [default: iteration, and trial where calls follow each other]
+    #[arg(long, value_name = "WHEN", value_parser = one_of::<Refill>())]
+    pub refill: Option<Refill>,
+
+    /// Memory that the elements live in. [default: host]
+    #[arg(long, value_name = "NAME")]
+    pub memory: Option<String>,
+
+    /// Sockets of ranks that exchange bytes, on one host. [default: near, unless that leaves cores unused]
+    #[arg(long, value_name = "NAME", value_parser = one_of::<PairPlace>())]
+    pub place: Option<PairPlace>,
+
+    /// Seed of the data.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<Count>,
+
+    /// Longest time of one call, before the run ends with where each rank is.
+    #[arg(long, value_name = "TIME")]
+    pub timeout: Option<Nanos>,
+}
+
+pub(super) const ALIGN_DEFAULT: Align = Align::Barrier;
+pub(super) const SEED_DEFAULT: Count = Count(1);
+pub(super) const TIMEOUT_DEFAULT: Nanos = Nanos(60_000_000_000);
+
+impl Group for CallOptions {
+    fn defaults() -> Self {
+        Self {
+            root: Some(Count(0)),
+            align: Some(ALIGN_DEFAULT),
+            seed: Some(SEED_DEFAULT),
+            timeout: Some(TIMEOUT_DEFAULT),
+            ..Self::default()
+        }
+    }
+}
+
+/// Comparisons and checks beside the measurement.
+#[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[command(next_help_heading = "Results", mut_args = with_default::<Self>)]
+pub struct CheckOptions {
+    /// Check every element after the last iteration of each trial, outside the clock; those of the first one of each
+    /// point always are.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub verify: bool,
+
+    /// Time of an iteration in the table, from those of the ranks: of the slowest one, their mean, or of the fastest
+    /// one. The record has all three.
+    #[arg(long, value_name = "WHICH", value_parser = one_of::<Across>())]
+    pub across: Option<Across>,
+
+    /// Show each rank's mean time, and how often it began last, in a table below.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub per_rank: bool,
+
+    /// Upper bound to compare bus bandwidth with: none, or a bandwidth such as 12.5GB/s or 100Gb/s.
+    #[arg(long, value_name = "LIMIT")]
+    #[serde(with = "text")]
+    pub limit: Option<LimitChoice>,
+}
+
+pub(super) const ACROSS_DEFAULT: Across = Across::Max;
+pub(super) const LIMIT_DEFAULT: LimitChoice = LimitChoice::None;
+
+impl Group for CheckOptions {
+    fn defaults() -> Self {
+        Self {
+            across: Some(ACROSS_DEFAULT),
+            limit: Some(LIMIT_DEFAULT),
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! A point of an experiment with collectives: everything fixed but the backends, which take turns.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::kind::AnyPoint;
+use crate::point::LimitChoice;
+use crate::transfer::PointLength;
+use tonnage_collective::{Algorithm, Collective, Dtype, Reduction, Shape};
+use tonnage_engine::EngineOptions;
+use tonnage_units::{Bytes, PairPlace};
+
+tonnage_units::names! {
+    /// Alignment of the ranks before each call.
+    pub enum Align: "alignment" {
+        /// The library's own barrier, outside the clock.
+        Barrier = "barrier",
+        /// None: calls follow each other.
+        None = "none",
+    }
+}
+
+tonnage_units::names! {
+    /// Moment at which inputs are written anew.
+    pub enum Refill: "refill" {
+        /// Before each iteration.
+        Iteration = "iteration",
+        /// Before each trial.
+        Trial = "trial",
+    }
+}
+
+tonnage_units::names! {
+    /// Combination of the ranks' times of an iteration.
+    pub enum Across: "combination" {
+        /// Time of the slowest rank.
+        Max = "max",
+        /// Mean of the times.
+        Mean = "mean",
+        /// Time of the fastest rank.
+        Min = "min",
+    }
+}
+
+/// Beginning of the names of native backends.
+const NATIVE: &str = "native:";
+
+/// One cell of a sweep. Every field is explicit: defaults were filled in when the plan was expanded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CollectivePoint {
+    /// The heading under which the plan puts it, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Backends whose trials take turns, as in `--backend`.
+    pub backends: Vec<String>,
+    /// Options of the engines of native backends that differ from their defaults.
+    #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
+    pub engine_options: EngineOptions,
+    /// Operation.
+    pub op: Collective,
+    /// Type of the elements.
+    pub dtype: Dtype,
+    /// Combination of the elements; absent where the operation does not reduce.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reduction: Option<Reduction>,
+    /// Root of a rooted operation; 0 otherwise.
+    pub root: u32,
+    /// True when results take the place of the inputs, where the backend has a choice.
+    pub in_place: bool,
+    /// Size that was asked for: bytes of a rank for all-reduce, reduce, broadcast and send-recv, the total for the
+    /// others, 0 for a barrier.
+    pub size_bytes: u64,
+    /// Elements of one block: what a rank gives to or gets from one other.
+    pub block_elements: u64,
+    /// Ranks of the run.
+    pub ranks: u32,
+    /// Algorithm of native backends; absent where the warm-up chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<Algorithm>,
+    /// Longest message of native backends; absent where the warm-up chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk_bytes: Option<u64>,
+    /// Alignment before each call.
+    pub align: Align,
+    /// Moment at which inputs are written anew.
+    pub refill: Refill,
+    /// Memory that the elements live in.
+    pub memory: String,
+    /// Sockets of ranks that exchange bytes, where they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<PairPlace>,
+    /// Seed of the data.
+    pub seed: u64,
+    /// Longest time of one call.
+    pub timeout_ns: u64,
+    /// True when the last iteration of each trial is checked.
+    pub verify: bool,
+    /// Combination of the ranks' times that tables show.
+    pub across: Across,
+    /// True when each rank is shown.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub per_rank: bool,
+    /// Upper bound of bus bandwidth.
+    pub limit: LimitChoice,
+    /// Length of the measurement.
+    pub length: PointLength,
+}
+
+impl CollectivePoint {
+    /// The call.
+    pub fn shape(&self) -> Shape {
+        Shape {
+            op: self.op,
+            ranks: self.ranks,
+            root: self.root,
+            dtype: self.dtype,
+            block: self.block_elements,
+        }
+    }
+}
+
+impl AnyPoint for CollectivePoint {
+    /// The engines of its native backends.
+    fn engines(&self) -> Vec<&str> {
+        let all = self.backends.iter();
+        all.filter_map(|backend| backend.strip_prefix(NATIVE))
+            .collect()
+    }
+
+    fn workers(&self) -> u32 {
+        1
+    }
+
+    fn place(&self) -> Option<PairPlace> {
+        self.place
+    }
+
+    fn name(&self) -> String {
+        let (op, dtype, size) = (self.op, self.dtype, self.size_bytes);
+        format!("{}, op {op}, {dtype}, size {size}", self.backends.join(","))
+    }
+
+    fn progress(&self) -> String {
+        let size = match self.op {
+            Collective::Barrier => String::new(),
+            _ => format!(" {}", Bytes(self.size_bytes)),
+        };
+        format!("{} {}{size}", self.backends.join(","), self.op)
+    }
+}

@@ -1,0 +1,297 @@
+//! Figures of experiments with collectives. A record has a row for each backend.
+
+use crate::collective::{BackendRecord, CollectiveBody, CollectiveSummary, CollectiveTrial};
+use crate::figures::common::{ASKED, FROM_PLAN, MEMORY, OPERATION, OUTCOME};
+use crate::figures::engine::ENGINE;
+use crate::figures::latency::LATENCY;
+use crate::figures::moved::{CI95, VERIFIED};
+use crate::figures::{
+    Better, Figure, Figures, GIGA, MICROSECONDS, OfTrials, PERCENT, Row, Style, Value,
+};
+use tonnage_collective::Collective;
+use tonnage_plan::collective::Across;
+
+/// All figures of a record of collectives.
+pub const FIGURES: Figures = &[
+    ASKED, ENGINE, MEMORY, OPERATION, CALL, TIMES, BANDWIDTH, LATENCY, VERIFIED, OUTCOME, BACKEND,
+];
+
+const BY_BACKEND: &str = "As it was asked for, or as the backend chose it in the warm-up.";
+const MEAN: &str = "Mean over iterations and trials.";
+
+const fn asked(
+    name: &'static str,
+    field: &'static str,
+    meaning: &'static str,
+    value: fn(&Row<'_>) -> Value,
+) -> Figure {
+    Figure {
+        name,
+        field,
+        meaning,
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value,
+        trials: None,
+    }
+}
+
+const CALL: &[Figure] = &[
+    asked(
+        "Size (B)",
+        "call_size_bytes",
+        "Bytes of each rank for all-reduce, reduce, broadcast and send-recv, of all ranks together for other collectives; \
+         whole elements of each rank.",
+        |row| {
+            let body = body(row).filter(|body| body.point.op != Collective::Barrier);
+            body.map(|body| body.point.shape().size_bytes()).into()
+        },
+    ),
+    asked(
+        "Rank gives (B)",
+        "call_input_bytes_max",
+        "Bytes that a rank gives to a collective: of the one that gives most.",
+        |row| amount(row, |body, rank| body.point.shape().input_bytes(rank)),
+    ),
+    asked(
+        "Rank gets (B)",
+        "call_output_bytes_max",
+        "Bytes that a rank gets from a collective: of the one that gets most.",
+        |row| amount(row, |body, rank| body.point.shape().output_bytes(rank)),
+    ),
+    asked(
+        "Dtype",
+        "dtype",
+        "Type of the elements of a collective.",
+        |row| {
+            let body = body(row).filter(|body| body.point.op != Collective::Barrier);
+            body.map(|body| body.point.dtype.name()).into()
+        },
+    ),
+    asked(
+        "Reduction",
+        "reduction",
+        "Combination of the elements, where a collective reduces.",
+        |row| {
+            let reduction = body(row).and_then(|body| body.point.reduction);
+            reduction.map(|reduction| reduction.name()).into()
+        },
+    ),
+    asked(
+        "Root",
+        "root",
+        "Root of a collective that has one.",
+        |row| {
+            let body = body(row).filter(|body| body.point.op.is_rooted());
+            body.map(|body| body.point.root).into()
+        },
+    ),
+    asked(
+        "Align",
+        "align",
+        "Alignment of the ranks before each call: by the library's barrier, or none.",
+        |row| body(row).map(|body| body.point.align.name()).into(),
+    ),
+    asked(
+        "Refill",
+        "refill",
+        "Moment at which inputs are written anew: before each iteration, or before each trial alone.",
+        |row| body(row).map(|body| body.point.refill.name()).into(),
+    ),
+    Figure {
+        computed: BY_BACKEND,
+        ..asked(
+            "In place",
+            "really_in_place",
+            "Results of a collective take the place of its inputs; some libraries always do it.",
+            |row| backend(row).map(|it| it.really_in_place).into(),
+        )
+    },
+    Figure {
+        computed: BY_BACKEND,
+        ..asked(
+            "Algorithm",
+            "chosen_algorithm",
+            "Algorithm of a collective; absent where a library does not say it.",
+            |row| {
+                let algorithm = backend(row).and_then(|it| it.chosen_algorithm);
+                algorithm.map(|algorithm| algorithm.name()).into()
+            },
+        )
+    },
+    Figure {
+        computed: BY_BACKEND,
+        ..asked(
+            "Message (B)",
+            "chosen_chunk_bytes",
+            "Longest message of a collective; absent where a library does not say it.",
+            |row| backend(row).and_then(|it| it.chosen_chunk_bytes).into(),
+        )
+    },
+];
+
+const TIMES: &[Figure] = &[
+    Figure {
+        name: "Iterations",
+        field: "iterations",
+        meaning: "Calls of a collective in all trials, each by all ranks.",
+        computed: "Counted.",
+        style: Style::Plain,
+        better: None,
+        value: |row| summary(row, |it| it.iterations),
+        trials: None,
+    },
+    Figure {
+        name: "Time (us)",
+        field: "call_ns_mean",
+        meaning: "Time of one call of a collective: of its slowest rank, unless --across says otherwise.",
+        computed: "Each rank's own begin to end; combined over ranks for each iteration, then the mean over iterations and \
+             trials. Where calls follow each other, all of a trial / their number.",
+        style: MICROSECONDS,
+        better: Some(Better::Low),
+        value: |row| summary(row, |it| it.call_ns.mean),
+        trials: Some(|row| of_trials(row, |_, ns| ns)),
+    },
+    Figure {
+        name: "Time CI95 (%)",
+        field: "call_ci95_fraction",
+        meaning: "Half width of the 95 % confidence interval of Time, as a part of it. Not available for a single trial.",
+        computed: CI95,
+        style: PERCENT,
+        better: None,
+        value: |row| summary(row, |it| it.call_ns.ci95_fraction()),
+        trials: None,
+    },
+    Figure {
+        name: "Slowest (us)",
+        field: "call_ns_rank_max",
+        meaning: "Time of a call on its slowest rank.",
+        computed: MEAN,
+        style: MICROSECONDS,
+        better: Some(Better::Low),
+        value: |row| summary(row, |it| it.call_ns_rank_max),
+        trials: None,
+    },
+    Figure {
+        name: "Ranks' mean (us)",
+        field: "call_ns_rank_mean",
+        meaning: "Time of a call, mean over the ranks.",
+        computed: MEAN,
+        style: MICROSECONDS,
+        better: Some(Better::Low),
+        value: |row| summary(row, |it| it.call_ns_rank_mean),
+        trials: None,
+    },
+    Figure {
+        name: "Fastest (us)",
+        field: "call_ns_rank_min",
+        meaning: "Time of a call on its fastest rank.",
+        computed: MEAN,
+        style: MICROSECONDS,
+        better: Some(Better::Low),
+        value: |row| summary(row, |it| it.call_ns_rank_min),
+        trials: None,
+    },
+];
+
+const BANDWIDTH: &[Figure] = &[
+    Figure {
+        name: "AlgBW (GB/s)",
+        field: "algbw_bytes_per_s_mean",
+        meaning: "Bandwidth of the algorithm: size / time of a call, GB of 1e9 bytes per second.",
+        computed: "Mean over the trials.",
+        style: GIGA,
+        better: Some(Better::High),
+        value: |row| summary(row, |it| Some(it.algbw_bytes_per_s?.mean)),
+        trials: None,
+    },
+    Figure {
+        name: "BusBW (GB/s)",
+        field: "busbw_bytes_per_s_mean",
+        meaning: "Bandwidth of the bus: what the busiest link must have carried, whoever carried it out. n/a for one rank.",
+        computed: "AlgBW × 2(n-1)/n for all-reduce, (n-1)/n for reduce-scatter, all-gather, all-to-all, gather and scatter, \
+             1 for broadcast, reduce and send-recv.",
+        style: GIGA,
+        better: Some(Better::High),
+        value: |row| summary(row, |it| Some(it.busbw_bytes_per_s?.mean)),
+        trials: None,
+    },
+    Figure {
+        name: "Bus util (%)",
+        field: "busbw_limit_fraction",
+        meaning: "Part of its limit that the bandwidth of the bus reaches.",
+        computed: "BusBW / the bandwidth that --limit states.",
+        style: PERCENT,
+        better: Some(Better::High),
+        value: |row| summary(row, |it| it.busbw_limit_fraction),
+        trials: None,
+    },
+];
+
+const BACKEND: &[Figure] = &[
+    Figure {
+        name: "Backend outcome",
+        field: "backend_outcome",
+        meaning: "End of a point on one backend: measured, skipped or failed.",
+        computed: "Decided when the point ends.",
+        style: Style::Plain,
+        better: None,
+        value: |row| backend(row).map(|it| it.backend_outcome.status()).into(),
+        trials: None,
+    },
+    Figure {
+        name: "Backend why",
+        field: "backend_why",
+        meaning: "Reason that a point was skipped or failed on one backend, and the next thing to do.",
+        computed: "Written by whatever stopped it.",
+        style: Style::Plain,
+        better: None,
+        value: |row| backend(row).and_then(|it| it.backend_outcome.why()).into(),
+        trials: None,
+    },
+];
+
+fn body<'a>(row: &Row<'a>) -> Option<&'a CollectiveBody> {
+    row.record.collective()
+}
+
+fn backend<'a>(row: &Row<'a>) -> Option<&'a BackendRecord> {
+    body(row)?.backend(row.part)
+}
+
+fn summary<T: Into<Value>>(row: &Row<'_>, of: fn(&CollectiveSummary) -> T) -> Value {
+    let summary = backend(row).and_then(|backend| backend.summary.as_ref());
+    summary.map(of).into()
+}
+
+/// The most that a rank gives or gets. Whoever differs from the others is the root or in the other half.
+fn amount(row: &Row<'_>, of: fn(&CollectiveBody, u32) -> u64) -> Value {
+    let body = body(row).filter(|body| body.point.op != Collective::Barrier);
+    let most = body.map(|body| {
+        let last = body.point.ranks.saturating_sub(1);
+        let all = [0, body.point.root, last].map(|rank| of(body, rank));
+        all.into_iter().max().unwrap_or(0)
+    });
+    most.into()
+}
+
+/// Values of the trials, from each and its time as the point combines those of the ranks.
+fn of_trials(row: &Row<'_>, of: fn(&CollectiveTrial, f64) -> f64) -> OfTrials {
+    let across = body(row).map_or(Across::Max, |body| body.point.across);
+    let trials = backend(row).into_iter().flat_map(|backend| &backend.trials);
+    trials
+        .map(|trial| Some(of(trial, trial.call_ns(across))))
+        .collect()
+}
+
+impl CollectiveTrial {
+    /// Time of an iteration, combined over the ranks.
+    pub fn call_ns(&self, across: Across) -> f64 {
+        match across {
+            Across::Max => self.call_ns_rank_max,
+            Across::Mean => self.call_ns_rank_mean,
+            Across::Min => self.call_ns_rank_min,
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! The body of an experiment with collectives: for each backend its trials, and what they add up to.
+//!
+//! The time of an iteration is made of those of all ranks, each by its own clock: that of the slowest rank, their mean
+//! and that of the fastest one. The parts of a record are its backends.
+
+pub(crate) mod figures;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use tonnage_collective::Algorithm;
+use tonnage_engine::EngineOptions;
+use tonnage_plan::Point;
+use tonnage_plan::collective::CollectivePoint;
+use tonnage_units::PairPlace;
+
+use crate::body::{KindBody, Part, PointOptions};
+use crate::histogram::{HistogramData, Latency};
+use crate::outcome::Outcome;
+use crate::spread::Spread;
+
+/// Ranks whose times are in a record, at most.
+pub const RANKS_KEPT_MAX: usize = 1024;
+
+/// An experiment with collectives as it was asked for, and what came out of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CollectiveBody {
+    /// The point that was asked for.
+    pub point: CollectivePoint,
+    /// The backends in the order in which they were asked for; empty unless it was begun.
+    pub backends: Vec<BackendRecord>,
+}
+
+impl CollectiveBody {
+    /// A point before anything was measured.
+    pub fn new(point: CollectivePoint) -> Self {
+        Self {
+            point,
+            backends: Vec::new(),
+        }
+    }
+
+    /// The backend that a part is.
+    pub fn backend(&self, part: Part) -> Option<&BackendRecord> {
+        match part {
+            Part::Nth(at) => self.backends.get(at),
+            Part::Whole | Part::Inside(..) => None,
+        }
+    }
+}
+
+/// One backend of a point.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BackendRecord {
+    /// Its name, as in `--backend`.
+    pub backend: String,
+    /// End of the point on it; others may have ended otherwise.
+    pub backend_outcome: Outcome,
+    /// True where results really took the place of the inputs.
+    pub really_in_place: bool,
+    /// Algorithm that it was asked for or chose; absent where it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen_algorithm: Option<Algorithm>,
+    /// Longest message that it was asked for or chose; absent where it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen_chunk_bytes: Option<u64>,
+    /// One entry for each timed repetition.
+    pub trials: Vec<CollectiveTrial>,
+    /// The trials taken together; absent unless measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<CollectiveSummary>,
+    /// Times of all iterations, of the slowest rank of each; absent where calls follow each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub histogram: Option<HistogramData>,
+}
+
+/// One timed repetition over all ranks. Where calls follow each other, a rank's time of an iteration is that of all of
+/// them / their number.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CollectiveTrial {
+    /// Iterations.
+    pub iterations: u64,
+    /// Time of an iteration on the slowest rank of each, mean over the iterations.
+    pub call_ns_rank_max: f64,
+    /// Time of an iteration, mean over ranks and iterations.
+    pub call_ns_rank_mean: f64,
+    /// Time of an iteration on the fastest rank of each, mean over the iterations.
+    pub call_ns_rank_min: f64,
+}
+
+/// The trials of a backend taken together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CollectiveSummary {
+    /// Number of trials.
+    pub trials: u32,
+    /// Iterations of all trials.
+    pub iterations: u64,
+    /// Time of an iteration over the trials, combined as `across` of the point says.
+    pub call_ns: Spread,
+    /// Of the slowest rank, mean over the trials.
+    pub call_ns_rank_max: f64,
+    /// Of all ranks, mean over the trials.
+    pub call_ns_rank_mean: f64,
+    /// Of the fastest rank, mean over the trials.
+    pub call_ns_rank_min: f64,
+    /// Size / `call_ns` over the trials; absent for a barrier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub algbw_bytes_per_s: Option<Spread>,
+    /// `algbw_bytes_per_s` multiplied by the operation's factor; absent for a barrier and for one rank.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busbw_bytes_per_s: Option<Spread>,
+    /// Mean of `busbw_bytes_per_s` / the limit; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busbw_limit_fraction: Option<f64>,
+    /// Times of the iterations, each of its slowest rank; absent where calls follow each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+    /// Bytes of results that were checked and right.
+    pub verified_bytes: u64,
+    /// Ranks in their order; of more than 1,024 those that began last most often.
+    pub rank_times: Vec<RankCalls>,
+}
+
+/// Times of one rank over all trials.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RankCalls {
+    /// The rank.
+    pub rank: u32,
+    /// Its time of an iteration, mean over the trials.
+    pub call_ns_mean: f64,
+    /// Iterations that it began after all others, by clocks that were followed.
+    pub began_last: u64,
+}
+
+impl PointOptions for CollectivePoint {
+    fn label(&self) -> Option<&str> {
+        self.label.as_deref()
+    }
+
+    fn engine(&self) -> &str {
+        self.backends.first().map_or("", String::as_str)
+    }
+
+    fn engine_options(&self) -> &EngineOptions {
+        &self.engine_options
+    }
+
+    fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    fn place(&self) -> Option<PairPlace> {
+        self.place
+    }
+
+    fn memory(&self) -> Option<&str> {
+        Some(&self.memory)
+    }
+}
+
+/// The parts of a record are its backends.
+impl KindBody for CollectiveBody {
+    fn point(&self) -> &dyn PointOptions {
+        &self.point
+    }
+
+    fn is_of(&self, point: &Point) -> bool {
+        matches!(point, Point::Collective(point) if *point == self.point)
+    }
+
+    fn engine(&self, part: Part) -> &str {
+        let backend = self.backend(part).map(|backend| backend.backend.as_str());
+        backend.unwrap_or_else(|| self.point.engine())
+    }
+
+    fn is_moved_by(&self, part: Part, engine: &str) -> bool {
+        let backend = self.engine(part).split_once(':');
+        backend.is_some_and(|(_, own)| own == engine)
+    }
+
+    fn operation(&self, _: Part) -> Option<&'static str> {
+        Some(self.point.op.name())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        match self.backends.len() {
+            0 => vec![Part::Whole],
+            backends => (0..backends).map(Part::Nth).collect(),
+        }
+    }
+
+    fn trials(&self, part: Part) -> Option<u32> {
+        let summary = self.backend(part)?.summary.as_ref()?;
+        Some(summary.trials)
+    }
+
+    fn latency(&self, part: Part) -> Option<&Latency> {
+        self.backend(part)?.summary.as_ref()?.latency.as_ref()
+    }
+
+    fn verified_bytes(&self, part: Part) -> Option<u64> {
+        let summary = self.backend(part)?.summary.as_ref()?;
+        Some(summary.verified_bytes).filter(|&bytes| bytes > 0)
+    }
+}

@@ -1,0 +1,22 @@
+//! Outcome of a point, or of a part of one.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Outcome of a point.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Outcome {
+    /// The trials are complete.
+    Measured,
+    /// It could not be tried here.
+    Skipped {
+        /// The thing that is missing, and the way to get it.
+        why: String,
+    },
+    /// It was tried and failed.
+    Failed {
+        /// The failed rank, its host, and the next thing to try.
+        why: String,
+    },
+}

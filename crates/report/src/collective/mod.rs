@@ -1,0 +1,278 @@
+//! Report of experiments with collectives: a table of backends and sizes for each operation, and one of ranks where
+//! that was asked for.
+
+use tonnage_collective::Collective;
+use tonnage_plan::collective::{Across, Align, CollectivePoint, Refill};
+use tonnage_plan::transfer::TrialLength;
+use tonnage_record::body::Part;
+use tonnage_record::collective::BackendRecord;
+use tonnage_record::figures::Row;
+use tonnage_record::figures::engine::means_of;
+use tonnage_record::{CollectiveBody, CollectiveRecord, Outcome, Spread};
+use tonnage_units::quantity::human::{exact_duration, exact_size, number};
+
+use crate::derived::TO_FIRST_BACKEND;
+use crate::drawer::Report;
+use crate::table::{Line, Sheet, draw};
+
+/// Collectives; a table for each operation and configuration.
+pub struct CollectiveReport;
+
+/// Figures of each line.
+const LINE: &[&str] = &["call_size_bytes", "engine"];
+
+/// Figures that stand in the title where they are the same in all lines.
+const ELEMENTS: &[&str] = &["dtype", "reduction"];
+
+/// Figures of what came out.
+const RESULTS: &[&str] = &[
+    "chosen_algorithm",
+    "chosen_chunk_bytes",
+    "call_ns_mean",
+    "call_ci95_fraction",
+    "latency_ns_p50",
+    "latency_ns_p99",
+    "algbw_bytes_per_s_mean",
+    "busbw_bytes_per_s_mean",
+    "busbw_limit_fraction",
+];
+
+impl Report for CollectiveReport {
+    type Body = CollectiveBody;
+
+    fn together(left: CollectiveRecord<'_>, right: CollectiveRecord<'_>) -> bool {
+        left.plan == right.plan && shared(&left.body.point) == shared(&right.body.point)
+    }
+
+    fn configuration(records: &[CollectiveRecord<'_>]) -> Vec<String> {
+        let Some(first) = records.first() else {
+            return Vec::new();
+        };
+        let point = &first.body.point;
+        let size = match (point.op, point.shape().size_bytes()) {
+            (Collective::Barrier, _) => None,
+            _ if tonnage_collective::Shape::is_total(point.op) => {
+                Some("size of all ranks together".to_owned())
+            }
+            _ => Some("size of each rank".to_owned()),
+        };
+        let parts = [
+            Some(match point.op.is_rooted() {
+                true => format!("{} with root {}", point.op, point.root),
+                false => point.op.to_string(),
+            }),
+            Some(ranks(point.ranks)),
+            elements(records),
+            size,
+            Some(format!("{} memory", point.memory)),
+            point.in_place.then(|| "in place".to_owned()),
+            Some(aligned(point)),
+            Some(length(point)),
+            Some(format!("time {}", across(point.across))),
+        ];
+        parts.into_iter().flatten().collect()
+    }
+
+    fn tables(records: &[CollectiveRecord<'_>]) -> Vec<String> {
+        let rows: Vec<Row<'_>> = records.iter().flat_map(|it| Row::of(it.record)).collect();
+        let to_first = records.iter().flat_map(to_first).collect();
+        let outcomes = rows.iter().map(outcome).collect();
+        let elements = if alike(records) { &[][..] } else { ELEMENTS };
+        let sheet = Sheet::new(rows.iter().copied().map(Line::from).collect(), "-");
+        let sheet = sheet.known(LINE).known(elements).known(RESULTS);
+        let sheet = sheet.words(TO_FIRST_BACKEND.name, to_first, true);
+        let whole = sheet.words("", outcomes, false).draw();
+        let ranks = records.iter().filter(|it| it.body.point.per_rank);
+        whole.into_iter().chain(ranks.flat_map(of_ranks)).collect()
+    }
+
+    fn footers(records: &[CollectiveRecord<'_>]) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        for line in records.iter().flat_map(below) {
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        lines
+    }
+}
+
+/// Reasons of what was not measured, and what each backend moved the bytes by.
+fn below(record: &CollectiveRecord<'_>) -> Vec<String> {
+    let backends = &record.body.backends;
+    if backends.is_empty() {
+        return ended(record.body.point.op.name(), &record.outcome)
+            .into_iter()
+            .collect();
+    }
+    let lines = Row::of(record.record).into_iter().zip(backends);
+    let lines = lines.flat_map(|(row, backend)| {
+        let means = means_of(&row);
+        let means = (!means.is_empty()).then(|| format!("{}: {means}", backend.backend));
+        [ended(&backend.backend, &backend.backend_outcome), means]
+    });
+    lines.flatten().collect()
+}
+
+/// Returns whether all records have elements of one type and one reduction.
+fn alike(records: &[CollectiveRecord<'_>]) -> bool {
+    let key = |record: &CollectiveRecord<'_>| {
+        let point = &record.body.point;
+        (point.dtype, point.reduction)
+    };
+    let mut keys = records.iter().map(key);
+    let first = keys.next();
+    keys.all(|key| Some(key) == first)
+}
+
+/// Type and reduction of all records, where they are alike.
+fn elements(records: &[CollectiveRecord<'_>]) -> Option<String> {
+    let point = &records.first()?.body.point;
+    if point.op == Collective::Barrier || !alike(records) {
+        return None;
+    }
+    let reduction = point.reduction.map(|reduction| format!("{reduction} of "));
+    Some(reduction.unwrap_or_default() + point.dtype.name())
+}
+
+/// The configuration without what varies from line to line.
+fn shared(point: &CollectivePoint) -> CollectivePoint {
+    CollectivePoint {
+        size_bytes: 0,
+        block_elements: 0,
+        dtype: tonnage_collective::Dtype::Float32,
+        reduction: None,
+        algorithm: None,
+        chunk_bytes: None,
+        ..point.clone()
+    }
+}
+
+fn ranks(ranks: u32) -> String {
+    let plural = if ranks == 1 { "" } else { "s" };
+    format!("{ranks} rank{plural}")
+}
+
+fn aligned(point: &CollectivePoint) -> String {
+    match (point.align, point.refill) {
+        (Align::None, _) => "calls follow each other".to_owned(),
+        (Align::Barrier, Refill::Iteration) => {
+            "inputs written anew and a barrier before each call".to_owned()
+        }
+        (Align::Barrier, Refill::Trial) => "a barrier before each call".to_owned(),
+    }
+}
+
+fn length(point: &CollectivePoint) -> String {
+    let trials = point.length.trials;
+    let plural = if trials == 1 { "" } else { "s" };
+    match point.length.trial {
+        TrialLength::Iterations(iterations) => {
+            let each = if iterations == 1 { "" } else { "s" };
+            format!("{trials} trial{plural} of {iterations} call{each}")
+        }
+        TrialLength::DurationNs(ns) => format!("{trials} trial{plural} of {}", exact_duration(ns)),
+    }
+}
+
+fn across(across: Across) -> &'static str {
+    match across {
+        Across::Max => "of the slowest rank",
+        Across::Mean => "as the mean of the ranks",
+        Across::Min => "of the fastest rank",
+    }
+}
+
+/// Time of each backend beside that of the first one: how many times as fast it is.
+fn to_first(record: &CollectiveRecord<'_>) -> Vec<String> {
+    let backends = &record.body.backends;
+    if backends.len() < 2 {
+        return vec![String::new(); backends.len().max(1)];
+    }
+    let time = |backend: &BackendRecord| Some(backend.summary.as_ref()?.call_ns);
+    let first = backends.first().and_then(time);
+    let cell = |(at, backend): (usize, &BackendRecord)| match (at, first, time(backend)) {
+        (0, Some(_), _) => "1".to_owned(),
+        (_, Some(first), Some(own)) => ratio(&first, &own),
+        _ => String::new(),
+    };
+    backends.iter().enumerate().map(cell).collect()
+}
+
+/// Ratio of two mean times, each with its interval; see [`crate::transfer`].
+fn ratio(first: &Spread, own: &Spread) -> String {
+    let ratio = first.mean / own.mean;
+    match first.ci95_fraction().zip(own.ci95_fraction()) {
+        Some((first, own)) => format!("{} ± {}", number(ratio), number(ratio * first.hypot(own))),
+        None => number(ratio),
+    }
+}
+
+/// Outcome of a row that was not measured.
+fn outcome(row: &Row<'_>) -> String {
+    let body = row.record.collective();
+    let backend = body.and_then(|body| body.backend(row.part));
+    let outcome = backend.map_or(&row.record.outcome, |it| &it.backend_outcome);
+    match outcome {
+        Outcome::Measured => String::new(),
+        Outcome::Skipped { .. } => "skipped".to_owned(),
+        Outcome::Failed { .. } => "FAILED".to_owned(),
+    }
+}
+
+fn ended(who: &str, outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Measured => None,
+        Outcome::Skipped { why } => Some(format!("{who}: skipped: {why}")),
+        Outcome::Failed { why } => Some(format!("{who}: FAILED: {why}")),
+    }
+}
+
+/// A table of the ranks of a record for each backend.
+fn of_ranks(record: &CollectiveRecord<'_>) -> Vec<String> {
+    let point = &record.body.point;
+    let table = |backend: &BackendRecord| {
+        let summary = backend.summary.as_ref()?;
+        let header = ["Rank", "Time\n(us)", "Began last"].map(str::to_owned);
+        let line = |times: &tonnage_record::collective::RankCalls| {
+            vec![
+                times.rank.to_string(),
+                number(times.call_ns_mean * 1e-3),
+                times.began_last.to_string(),
+            ]
+        };
+        let lines = summary.rank_times.iter().map(line);
+        let rows = std::iter::once(header.to_vec()).chain(lines).collect();
+        let size = exact_size(point.shape().size_bytes());
+        let title = format!("ranks of {} {size} by {}", point.op, backend.backend);
+        Some(format!("{title}\n{}", draw(rows, |_| true)))
+    };
+    let parts = (0..record.body.backends.len()).map(Part::Nth);
+    parts
+        .filter_map(|part| table(record.body.backend(part)?))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tonnage_record::figures::by_field;
+
+    use super::*;
+    use crate::samples::collective::collectives;
+    use crate::tests::table_of;
+    use crate::{Format, render};
+
+    #[test]
+    fn every_figure_of_a_table_exists() {
+        let all = LINE.iter().chain(ELEMENTS).chain(RESULTS);
+        assert!(all.copied().all(|field| by_field(field).is_some()));
+    }
+
+    #[test]
+    fn tables_look_as_agreed() {
+        let records = collectives();
+        insta::assert_snapshot!("collective", table_of(&records));
+        let csv = render(Format::Csv, &records).unwrap();
+        insta::assert_snapshot!("csv_collective", csv.replace("\r\n", "\n"));
+    }
+}

@@ -1,0 +1,161 @@
+//! Records of collectives.
+
+use tonnage_collective::{Algorithm, Collective, Dtype, Reduction};
+use tonnage_plan::collective::{Across, Align, CollectivePoint, Refill};
+use tonnage_plan::point::LimitChoice;
+use tonnage_plan::transfer::{Pacing, PointLength, TrialLength};
+use tonnage_record::collective::{BackendRecord, CollectiveSummary, CollectiveTrial, RankCalls};
+use tonnage_record::histogram::LatencyHistogram;
+use tonnage_record::spread::spread;
+use tonnage_record::{CollectiveBody, LatencyKind, Outcome, Record};
+use tonnage_units::PairPlace;
+
+use super::builder::sample;
+
+fn point(op: Collective, block_elements: u64) -> CollectivePoint {
+    CollectivePoint {
+        label: None,
+        backends: vec!["native:shm".to_owned(), "native:fabric:tcp".to_owned()],
+        engine_options: Default::default(),
+        op,
+        dtype: Dtype::Float32,
+        reduction: op.reduces().then_some(Reduction::Sum),
+        root: 0,
+        in_place: false,
+        size_bytes: block_elements * 4,
+        block_elements,
+        ranks: 2,
+        algorithm: None,
+        chunk_bytes: None,
+        align: Align::Barrier,
+        refill: Refill::Iteration,
+        memory: "host".to_owned(),
+        place: None,
+        seed: 1,
+        timeout_ns: 60_000_000_000,
+        verify: true,
+        across: Across::Max,
+        per_rank: false,
+        limit: LimitChoice::None,
+        length: PointLength {
+            trials: 3,
+            trial: TrialLength::DurationNs(200_000_000),
+            warmup_ns: 50_000_000,
+            until_ci: None,
+            max_duration_ns: None,
+            interval_ns: None,
+            checkpoint_ns: None,
+        },
+    }
+}
+
+/// A backend whose slowest rank takes about so long, in three trials of two calls.
+fn measured(backend: &str, point: &CollectivePoint, call_ns: f64) -> BackendRecord {
+    let times: Vec<f64> = [0.98, 1.0, 1.02].map(|part| part * call_ns).into();
+    let trial = |&ns: &f64| CollectiveTrial {
+        iterations: 2,
+        call_ns_rank_max: ns,
+        call_ns_rank_mean: ns * 0.95,
+        call_ns_rank_min: ns * 0.9,
+    };
+    let mut histogram = LatencyHistogram::default();
+    for ns in &times {
+        for part in [0.99, 1.01] {
+            histogram.record((ns * part) as u64);
+        }
+    }
+    let bytes = point.shape().size_bytes() as f64;
+    let rates: Vec<f64> = times.iter().map(|ns| bytes / (ns / 1e9)).collect();
+    let of_rank = |(rank, part): (u32, f64)| RankCalls {
+        rank,
+        call_ns_mean: call_ns * part,
+        began_last: 2 + 2 * u64::from(rank),
+    };
+    BackendRecord {
+        backend: backend.to_owned(),
+        backend_outcome: Outcome::Measured,
+        really_in_place: point.in_place,
+        chosen_algorithm: Some(Algorithm::Ring),
+        chosen_chunk_bytes: Some(65536),
+        trials: times.iter().map(trial).collect(),
+        summary: Some(CollectiveSummary {
+            trials: 3,
+            iterations: 6,
+            call_ns: spread(&times),
+            call_ns_rank_max: call_ns,
+            call_ns_rank_mean: call_ns * 0.95,
+            call_ns_rank_min: call_ns * 0.9,
+            // The factor of an all-reduce of two ranks is 1.
+            algbw_bytes_per_s: Some(spread(&rates)),
+            busbw_bytes_per_s: Some(spread(&rates)),
+            busbw_limit_fraction: None,
+            latency: histogram.summary(LatencyKind::Call),
+            verified_bytes: 3 * 2 * point.shape().size_bytes(),
+            rank_times: [(0, 1.0), (1, 0.9)].map(of_rank).into(),
+        }),
+        histogram: Some(histogram.to_data()),
+    }
+}
+
+fn record(point: CollectivePoint, backends: Vec<BackendRecord>, outcome: Outcome) -> Record {
+    sample(Pacing::PingPong, 8).record_with(|record| {
+        record.plan = "collective".to_owned();
+        (record.outcome, record.canary, record.placed) = (outcome, None, None);
+        record.body = CollectiveBody { point, backends }.into();
+    })
+}
+
+/// All-reduces of two sizes by two backends, with each rank; a broadcast that only one of them could carry out, whose
+/// bandwidth stands beside a limit; and a gather that failed before it began.
+pub fn collectives() -> Vec<Record> {
+    let small = point(Collective::AllReduce, 2);
+    let large = CollectivePoint {
+        per_rank: true,
+        ..point(Collective::AllReduce, 1 << 20)
+    };
+    let broadcast = CollectivePoint {
+        label: Some("broadcasts".to_owned()),
+        root: 1,
+        in_place: true,
+        algorithm: Some(Algorithm::Tree),
+        chunk_bytes: Some(4096),
+        place: Some(PairPlace::Near),
+        limit: LimitChoice::Stated {
+            bytes_per_s: 12.5e9,
+        },
+        ..point(Collective::Broadcast, 1 << 10)
+    };
+    let skipped = BackendRecord {
+        backend: "native:fabric:tcp".to_owned(),
+        backend_outcome: Outcome::Skipped {
+            why: "collectives over fabric:tcp cannot be used here".to_owned(),
+        },
+        really_in_place: false,
+        chosen_algorithm: None,
+        chosen_chunk_bytes: None,
+        trials: Vec::new(),
+        summary: None,
+        histogram: None,
+    };
+    let mut alone = measured("native:shm", &broadcast, 2_000.0);
+    if let Some(summary) = &mut alone.summary {
+        let busbw = summary.busbw_bytes_per_s;
+        summary.busbw_limit_fraction = busbw.map(|busbw| busbw.mean / 12.5e9);
+    }
+    let gather = point(Collective::Gather, 16);
+    let why = "rank 1 on node7: killed by signal 9".to_owned();
+    let two = |point: &CollectivePoint, ns: [f64; 2]| {
+        let [shm, tcp] = ns;
+        vec![
+            measured("native:shm", point, shm),
+            measured("native:fabric:tcp", point, tcp),
+        ]
+    };
+    let (of_small, of_large) = (two(&small, [900.0, 25_000.0]), two(&large, [1.1e6, 4.4e6]));
+    vec![
+        record(small, of_small, Outcome::Measured),
+        record(large, of_large, Outcome::Measured),
+        record(broadcast, vec![alone, skipped], Outcome::Measured),
+        record(gather, Vec::new(), Outcome::Failed { why }),
+    ]
+}

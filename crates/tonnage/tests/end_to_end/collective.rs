@@ -1,0 +1,110 @@
+//! Collectives from outside: records and tables of native backends in turn, bad requests, and a rank that is killed.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tempfile::tempdir;
+use tonnage_record::{Outcome, Record};
+
+use super::support::{records, tonnage, wait_until};
+
+fn read(path: &std::path::Path) -> Vec<Record> {
+    let text = fs::read_to_string(path).unwrap();
+    let record = |line: &str| {
+        records::allowed(line);
+        serde_json::from_str(line).unwrap()
+    };
+    text.lines().map(record).collect()
+}
+
+#[test]
+fn backends_take_turns_and_every_result_is_checked() {
+    let dir = tempdir().unwrap();
+    let line = "collective --backend native:shm,native:fabric:tcp --op all-reduce,barrier --sizes 8,64k --ranks 3 \
+                --trials 3 --iters 4 --verify --per-rank -o c.jsonl";
+    let run = tonnage(dir.path(), line).succeed();
+    let records = read(&dir.path().join("c.jsonl"));
+    assert_eq!(records.len(), 3);
+    for record in &records {
+        assert_eq!(record.outcome, Outcome::Measured);
+        let body = record.collective().unwrap();
+        let names: Vec<_> = body.backends.iter().map(|it| &*it.backend).collect();
+        assert_eq!(names, ["native:shm", "native:fabric:tcp"]);
+        for backend in &body.backends {
+            let summary = backend.summary.as_ref().unwrap();
+            assert_eq!((summary.trials, summary.iterations), (3, 12));
+            // The slowest rank of each iteration is no faster than the mean, and that no faster than the fastest.
+            assert!(summary.call_ns_rank_max >= summary.call_ns_rank_mean);
+            assert!(summary.call_ns_rank_mean >= summary.call_ns_rank_min);
+            let began: u64 = summary.rank_times.iter().map(|it| it.began_last).sum();
+            assert_eq!(began, 12, "in each iteration one rank begins last");
+            // The first call, and the last one of each trial, on three ranks.
+            let bytes = body.point.shape().output_bytes(0);
+            assert_eq!(summary.verified_bytes, bytes * 3 * 4);
+            let rates = summary.algbw_bytes_per_s.zip(summary.busbw_bytes_per_s);
+            if let Some((algbw, busbw)) = rates {
+                assert!((busbw.mean / algbw.mean - 4.0 / 3.0).abs() < 1e-9);
+            }
+        }
+    }
+    assert!(
+        run.stdout.contains("all-reduce; 3 ranks; sum of float32"),
+        "{}",
+        run.stdout
+    );
+    let shown = tonnage(dir.path(), "show c.jsonl").succeed();
+    assert_eq!(shown.stdout, run.stdout);
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_a_rank_starts() {
+    let dir = tempdir().unwrap();
+    for (options, reason) in [
+        (
+            "--backend native:shm --op all-gather --sizes 8 --ranks 4",
+            "the smallest is 16",
+        ),
+        ("--backend native:null --op barrier --ranks 2", "write-imm"),
+        ("--backend natve:shm --op barrier --ranks 2", "did you mean"),
+        (
+            "--backend native:shm --op all-reduse --sizes 8 --ranks 2",
+            "all-reduce",
+        ),
+        (
+            "--backend native:shm --op broadcast --root 2 --sizes 8 --ranks 2",
+            "root 1",
+        ),
+        (
+            "--backend native:shm --op barrier --algorithm ring --ranks 2",
+            "bruck",
+        ),
+    ] {
+        let line = format!("collective {options}");
+        tonnage(dir.path(), &line)
+            .run()
+            .with_code(2)
+            .saying(&[reason]);
+    }
+}
+
+#[test]
+fn a_rank_that_is_killed_in_a_call_is_named() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("messages");
+    let messages = fs::File::create(&path).unwrap();
+    let line = "collective --backend native:shm --op all-reduce --sizes 1M --ranks 3 --trial-time 20s --log-level debug";
+    let run = tonnage(dir.path(), line).stderr(messages.into()).start();
+    wait_until("a trial runs", || {
+        fs::read_to_string(&path).is_ok_and(|said| said.contains("trial"))
+            || run.processes().len() >= 3
+    });
+    std::thread::sleep(Duration::from_secs(1));
+    run.signal_rank(1, Signal::KILL);
+    let killed = Instant::now();
+    let ended = run.end();
+    assert_eq!(ended.code, Some(1), "{ended:#?}");
+    assert!(killed.elapsed() < Duration::from_secs(5));
+    let said = fs::read_to_string(&path).unwrap();
+    assert!(said.contains("rank 1"), "{said}");
+}
