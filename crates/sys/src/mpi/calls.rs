@@ -60,6 +60,7 @@ functions! {
         comm_set_errhandler = c"MPI_Comm_set_errhandler" (Handle, Handle);
         barrier = c"MPI_Barrier" (Handle);
         error_string = c"MPI_Error_string" (c_int, *mut c_char, *mut c_int);
+        error_class = c"MPI_Error_class" (c_int, *mut c_int);
         info_create = c"MPI_Info_create" (*mut Handle);
         info_set = c"MPI_Info_set" (Handle, *const c_char, *const c_char);
         info_free = c"MPI_Info_free" (*mut Handle);
@@ -83,5 +84,48 @@ functions! {
         write_at_all = c"MPI_File_write_at_all" (Handle, i64, *const c_void, c_int, Handle, *mut c_void);
         read_at = c"MPI_File_read_at" (Handle, i64, *mut c_void, c_int, Handle, *mut c_void);
         read_at_all = c"MPI_File_read_at_all" (Handle, i64, *mut c_void, c_int, Handle, *mut c_void);
+    }
+}
+
+functions! {
+    /// Those of communicators and types that only collectives need.
+    GroupFunctions {
+        comm_split = c"MPI_Comm_split" (Handle, c_int, c_int, *mut Handle);
+        comm_free = c"MPI_Comm_free" (*mut Handle);
+        type_get_name = c"MPI_Type_get_name" (Handle, *mut c_char, *mut c_int);
+        type_size = c"MPI_Type_size" (Handle, *mut c_int);
+    }
+}
+
+functions! {
+    /// Collectives and messages with counts of 32 bits, which every MPI has.
+    PlainFunctions {
+        all_reduce = c"MPI_Allreduce" (*const c_void, *mut c_void, c_int, Handle, Handle, Handle);
+        reduce_scatter_block = c"MPI_Reduce_scatter_block" (*const c_void, *mut c_void, c_int, Handle, Handle, Handle);
+        reduce = c"MPI_Reduce" (*const c_void, *mut c_void, c_int, Handle, Handle, c_int, Handle);
+        all_gather = c"MPI_Allgather" (*const c_void, c_int, Handle, *mut c_void, c_int, Handle, Handle);
+        all_to_all = c"MPI_Alltoall" (*const c_void, c_int, Handle, *mut c_void, c_int, Handle, Handle);
+        broadcast = c"MPI_Bcast" (*mut c_void, c_int, Handle, c_int, Handle);
+        gather = c"MPI_Gather" (*const c_void, c_int, Handle, *mut c_void, c_int, Handle, c_int, Handle);
+        scatter = c"MPI_Scatter" (*const c_void, c_int, Handle, *mut c_void, c_int, Handle, c_int, Handle);
+        send = c"MPI_Send" (*const c_void, c_int, Handle, c_int, c_int, Handle);
+        receive = c"MPI_Recv" (*mut c_void, c_int, Handle, c_int, c_int, Handle, *mut c_void);
+    }
+}
+
+functions! {
+    /// The like with counts of 64 bits (MPI_Count), which came with MPI 4.
+    LargeFunctions {
+        all_reduce = c"MPI_Allreduce_c" (*const c_void, *mut c_void, i64, Handle, Handle, Handle);
+        reduce_scatter_block = c"MPI_Reduce_scatter_block_c" (*const c_void, *mut c_void, i64, Handle, Handle, Handle);
+        reduce = c"MPI_Reduce_c" (*const c_void, *mut c_void, i64, Handle, Handle, c_int, Handle);
+        all_gather = c"MPI_Allgather_c" (*const c_void, i64, Handle, *mut c_void, i64, Handle, Handle);
+        all_to_all = c"MPI_Alltoall_c" (*const c_void, i64, Handle, *mut c_void, i64, Handle, Handle);
+        broadcast = c"MPI_Bcast_c" (*mut c_void, i64, Handle, c_int, Handle);
+        gather = c"MPI_Gather_c" (*const c_void, i64, Handle, *mut c_void, i64, Handle, c_int, Handle);
+        scatter = c"MPI_Scatter_c" (*const c_void, i64, Handle, *mut c_void, i64, Handle, c_int, Handle);
+        send = c"MPI_Send_c" (*const c_void, i64, Handle, c_int, c_int, Handle);
+        receive = c"MPI_Recv_c" (*mut c_void, i64, Handle, c_int, c_int, Handle, *mut c_void);
+        get_count = c"MPI_Get_count_c" (*const c_void, Handle, *mut i64);
     }
 }

@@ -35,9 +35,21 @@ impl Dialect {
 
 /// A constant handle: a number, or the address of an object that the library exports.
 #[derive(Debug, Clone, Copy)]
-enum Constant {
+pub(super) enum Constant {
     Number(Handle),
     Symbol(&'static CStr),
+}
+
+impl Constant {
+    /// The handle, in this library.
+    pub(super) fn handle(self, library: &SharedLibrary) -> Result<Handle, String> {
+        match self {
+            Self::Number(number) => Ok(number),
+            Self::Symbol(name) => library
+                .symbol_without_version(name)
+                .map(|address| address.as_ptr() as Handle),
+        }
+    }
 }
 
 /// Names and numbers that differ between dialects.
@@ -152,12 +164,7 @@ impl Dialect {
             Self::Mpich => &MPICH,
             Self::OpenMpi => &OPEN_MPI,
         };
-        let handle = |constant| match constant {
-            Constant::Number(number) => Ok(number),
-            Constant::Symbol(name) => library
-                .symbol_without_version(name)
-                .map(|address| address.as_ptr() as Handle),
-        };
+        let handle = |constant: Constant| constant.handle(library);
         Ok(Constants {
             comm_world: handle(table.comm_world)?,
             comm_self: handle(table.comm_self)?,

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 
 use super::World;
 use super::calls::{Handle, Status};
+use super::datatype::MadeType;
 use super::hints::{InfoObject, MpiHints};
 use crate::mapping::Arena;
 
@@ -147,21 +148,19 @@ impl File {
         let (unit_bytes, units) = counts
             .filter(|&(_, units)| units > 0)
             .ok_or_else(|| format!("a view of blocks of {block} bytes cannot be described"))?;
-        let unit = Type::new(world, "MPI_Type_contiguous", |made| {
+        let unit = MadeType::new(world, "MPI_Type_contiguous", |made| {
             // SAFETY: MPI runs and this is its thread, the type is this library's, and the result has a zeroed place.
             unsafe { (functions.type_contiguous)(unit_bytes, byte, made) }
         })?;
-        let whole = Type::new(world, "MPI_Type_contiguous", |made| {
+        let whole = MadeType::new(world, "MPI_Type_contiguous", |made| {
             // SAFETY: as above.
-            unsafe { (functions.type_contiguous)(units, unit.handle, made) }
+            unsafe { (functions.type_contiguous)(units, unit.handle(), made) }
         })?;
-        let mut spaced = Type::new(world, "MPI_Type_create_resized", |made| {
+        let spaced = MadeType::new(world, "MPI_Type_create_resized", |made| {
             // SAFETY: as above.
-            unsafe { (functions.type_create_resized)(whole.handle, 0, stride as isize, made) }
+            unsafe { (functions.type_create_resized)(whole.handle(), 0, stride as isize, made) }
         })?;
-        // SAFETY: the type was made above and not committed yet.
-        let code = unsafe { (functions.type_commit)(&raw mut spaced.handle) };
-        world.check("MPI_Type_commit", code)?;
+        let spaced = spaced.committed()?;
         let no_hints = world.loaded.constants.info_null;
         // SAFETY: file, types and hints are handles of this library, and the name is NUL-terminated. The library keeps
         // what it needs of the types.
@@ -170,7 +169,7 @@ impl File {
                 self.handle,
                 displacement,
                 byte,
-                spaced.handle,
+                spaced.handle(),
                 c"native".as_ptr(),
                 no_hints,
             )
@@ -366,33 +365,6 @@ impl Drop for File {
             // The others might not come.
             Scope::World => self.world.left_open.store(true, Ordering::Relaxed),
         }
-    }
-}
-
-/// A type that MPI has made for this process; given back when it is dropped.
-struct Type<'a> {
-    world: &'a World,
-    handle: Handle,
-}
-
-impl<'a> Type<'a> {
-    fn new(
-        world: &'a World,
-        call: &str,
-        make: impl FnOnce(*mut Handle) -> c_int,
-    ) -> Result<Self, String> {
-        let mut handle: Handle = 0;
-        let code = make(&raw mut handle);
-        world.check(call, code)?;
-        Ok(Self { world, handle })
-    }
-}
-
-impl Drop for Type<'_> {
-    fn drop(&mut self) {
-        // SAFETY: types live only within a call on MPI's thread while it runs, and this value owns the handle. That one
-        // cannot be given back is no reason to fail.
-        let _ = unsafe { (self.world.loaded.functions.type_free)(&raw mut self.handle) };
     }
 }
 

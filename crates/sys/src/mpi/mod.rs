@@ -1,14 +1,17 @@
 //! MPI, loaded at run time: one program for every library, without one when it is built.
 //!
-//! What lives here: starting and ending MPI ([`start`], [`finish`], [`World`]) and its files ([`File`]). What does not:
-//! who reads and writes what, and the comparison of MPI's ranks with those of the run; that is an engine's.
+//! What lives here: starting and ending MPI ([`start`], [`finish`], [`World`]), its files ([`File`]) and its
+//! collectives ([`Communicator`]). What does not: who reads and writes what, and the comparison of MPI's ranks with
+//! those of the run; that is the caller's.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | `choose` | choice of the library, by the launcher of this process |
 //! | `dialect` | the numbers of its handles and constants |
 //! | `calls` | its functions |
+//! | `datatype` | types that are put together of others |
 //! | `file`, `hints` | files and what may be said about them |
+//! | `collective` | groups of ranks, and what they do together |
 //!
 //! MPI can be started once in a process, and not again when it has ended; so it is the process that has it, from the
 //! first [`start`] to [`finish`], and not an engine. It is asked for MPI_THREAD_FUNNELED: all calls are refused but
@@ -16,6 +19,8 @@
 
 mod calls;
 mod choose;
+mod collective;
+mod datatype;
 mod dialect;
 mod file;
 mod hints;
@@ -29,10 +34,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::library::{SharedLibrary, file_of};
 use crate::process::Env;
-use calls::Functions;
+use calls::{Functions, Handle};
 use dialect::Constants;
 
 pub use choose::{Family, NoLibrary};
+pub use collective::{ArenaPlace, Communicator, MpiReduction, MpiType};
 pub use dialect::Dialect;
 pub use file::{AccessMode, CALL_BYTES_MAX, File, Scope, Together};
 pub use hints::MpiHints;
@@ -126,7 +132,7 @@ pub fn has_started() -> bool {
 /// A library that has been loaded and recognised.
 struct Loaded {
     // Held so that the functions below are never without their code, whatever becomes of the loader's policy.
-    _library: SharedLibrary,
+    library: SharedLibrary,
     functions: Functions,
     constants: Constants,
     dialect: Dialect,
@@ -171,7 +177,7 @@ impl Loaded {
         Ok(Self {
             functions,
             constants: dialect.constants(&library)?,
-            _library: library,
+            library,
             dialect,
             path,
             version,
@@ -245,19 +251,24 @@ impl World {
             let code = unsafe { (functions.comm_set_errhandler)(comm, constants.errors_return) };
             self.check("MPI_Comm_set_errhandler", code)?;
         }
+        (self.rank, self.size) = self.rank_in(constants.comm_world)?;
+        Ok(())
+    }
+
+    /// This process's number in a communicator of this library, and the number of processes there.
+    fn rank_in(&self, comm: Handle) -> Result<(u32, u32), String> {
+        let functions = self.loaded.functions;
         let (mut rank, mut size): (c_int, c_int) = (0, 0);
-        // SAFETY: the handle is the library's own, and the result has a valid place.
-        let code = unsafe { (functions.comm_rank)(constants.comm_world, &raw mut rank) };
+        // SAFETY: MPI runs and this is its thread, the handle is this library's, and the result has a valid place.
+        let code = unsafe { (functions.comm_rank)(comm, &raw mut rank) };
         self.check("MPI_Comm_rank", code)?;
         // SAFETY: as above.
-        let code = unsafe { (functions.comm_size)(constants.comm_world, &raw mut size) };
+        let code = unsafe { (functions.comm_size)(comm, &raw mut size) };
         self.check("MPI_Comm_size", code)?;
         let number = |value: c_int| {
             u32::try_from(value).map_err(|_| format!("{} says rank {rank} of {size}", self.path()))
         };
-        let (rank, size) = (number(rank)?, number(size)?);
-        (self.rank, self.size) = (rank, size);
-        Ok(())
+        Ok((number(rank)?, number(size)?))
     }
 
     /// This process's number.
@@ -317,16 +328,27 @@ impl World {
         Err(self.said(call, code))
     }
 
-    /// Returns the meaning of a code, in one line.
+    /// Returns the meaning of a code, in one line that opens with that of its class.
     #[cold]
     fn said(&self, call: &str, code: c_int) -> String {
+        let meaning = self.meaning(code).unwrap_or_else(|| format!("code {code}"));
+        let mut class: c_int = 0;
+        // SAFETY: any code may be asked for, and the result has a valid place.
+        let asked = unsafe { (self.loaded.functions.error_class)(code, &raw mut class) };
+        match self.meaning(class).filter(|_| asked == 0) {
+            Some(class) if !meaning.starts_with(&class) => format!("{call}: {class}: {meaning}"),
+            _ => format!("{call}: {meaning}"),
+        }
+    }
+
+    /// MPI's own words for a code or a class of codes, in one line.
+    fn meaning(&self, code: c_int) -> Option<String> {
         let meaning = text_of(|text, bytes| {
             // SAFETY: any number may be asked for, and the text has room for the longest meaning of any library.
             unsafe { (self.loaded.functions.error_string)(code, text, bytes) }
-        });
-        let meaning = meaning.unwrap_or_else(|| format!("code {code}"));
+        })?;
         let lines: Vec<_> = meaning.lines().map(str::trim).collect();
-        format!("{call}: {}", lines.join(" "))
+        Some(lines.join(" "))
     }
 
     fn finalize(&self) -> Result<(), String> {

@@ -1,0 +1,209 @@
+//! Functions and handles of the loaded library that collectives need.
+//!
+//! Sources of the numbers: `mpi_abi.h` of MPICH 5.0.2 (the standard's interface), `mpi.h` of MPICH 4.0.2 and 5.0.2, and
+//! `mpi.h` of Open MPI 4.1.4 and 5.0.11. The types of the standard and the reductions have the same numbers in all
+//! releases of a dialect.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use crate::library::SharedLibrary;
+
+use super::super::calls::{GroupFunctions, Handle, LargeFunctions, PlainFunctions};
+use super::super::dialect::{Constant, Dialect};
+use super::super::text_of;
+use super::element::{MpiReduction, MpiType};
+
+/// Handles of one dialect.
+struct Numbers {
+    float32: Constant,
+    float64: Constant,
+    int8: Constant,
+    uint8: Constant,
+    int32: Constant,
+    int64: Constant,
+    sum: Constant,
+    prod: Constant,
+    min: Constant,
+    max: Constant,
+    /// Address that MPI_IN_PLACE is.
+    in_place: usize,
+    /// A library's own type, and the name that it has where it can be used.
+    float16: Option<(Constant, &'static str)>,
+}
+
+const STANDARD: Numbers = Numbers {
+    float32: Constant::Number(0x210),
+    float64: Constant::Number(0x214),
+    int8: Constant::Number(0x240),
+    uint8: Constant::Number(0x241),
+    int32: Constant::Number(0x250),
+    int64: Constant::Number(0x258),
+    sum: Constant::Number(0x21),
+    prod: Constant::Number(0x24),
+    min: Constant::Number(0x22),
+    max: Constant::Number(0x23),
+    in_place: 1,
+    float16: None,
+};
+
+const MPICH: Numbers = Numbers {
+    float32: Constant::Number(0x4c00_040a),
+    float64: Constant::Number(0x4c00_080b),
+    int8: Constant::Number(0x4c00_0137),
+    uint8: Constant::Number(0x4c00_013b),
+    int32: Constant::Number(0x4c00_0439),
+    int64: Constant::Number(0x4c00_083a),
+    sum: Constant::Number(0x5800_0003),
+    prod: Constant::Number(0x5800_0004),
+    min: Constant::Number(0x5800_0002),
+    max: Constant::Number(0x5800_0001),
+    in_place: usize::MAX,
+    float16: Some((Constant::Number(0x4c00_0246), "MPIX_C_FLOAT16")),
+};
+
+const OPEN_MPI: Numbers = Numbers {
+    float32: Constant::Symbol(c"ompi_mpi_float"),
+    float64: Constant::Symbol(c"ompi_mpi_double"),
+    int8: Constant::Symbol(c"ompi_mpi_int8_t"),
+    uint8: Constant::Symbol(c"ompi_mpi_uint8_t"),
+    int32: Constant::Symbol(c"ompi_mpi_int32_t"),
+    int64: Constant::Symbol(c"ompi_mpi_int64_t"),
+    sum: Constant::Symbol(c"ompi_mpi_op_sum"),
+    prod: Constant::Symbol(c"ompi_mpi_op_prod"),
+    min: Constant::Symbol(c"ompi_mpi_op_min"),
+    max: Constant::Symbol(c"ompi_mpi_op_max"),
+    in_place: 1,
+    float16: Some((Constant::Symbol(c"ompi_mpi_short_float"), "MPI_SHORT_FLOAT")),
+};
+
+/// The first release of MPICH whose own type for float16 is known to work. Debian's 4.0.2 ends the process when it
+/// reduces it, and gives it no name; that of bfloat16 still does so in 5.0.2.
+const MPICH_WITH_FLOAT16: u32 = 5;
+
+/// Functions and handles, found once for a process.
+#[derive(Debug)]
+pub(super) struct CollectiveKit {
+    pub(super) groups: GroupFunctions,
+    pub(super) plain: PlainFunctions,
+    /// Absent before MPI 4.
+    pub(super) large: Option<LargeFunctions>,
+    pub(super) in_place: usize,
+    /// In the order of [`MpiType::ALL`].
+    types: [Option<Handle>; 8],
+    /// In the order of [`MpiReduction::MPI_HAS`].
+    reductions: [Handle; 4],
+}
+
+impl CollectiveKit {
+    /// `version` is the library's own text. MPI must be running, and give errors back.
+    pub(super) fn of(
+        library: &SharedLibrary,
+        dialect: Dialect,
+        version: &str,
+    ) -> Result<Self, String> {
+        let numbers = match dialect {
+            Dialect::Standard => &STANDARD,
+            Dialect::Mpich => &MPICH,
+            Dialect::OpenMpi => &OPEN_MPI,
+        };
+        let groups = GroupFunctions::of(library)?;
+        let handle = |constant: Constant| constant.handle(library);
+        let known = |constant: Constant| handle(constant).map(Some);
+        let float16 = numbers
+            .float16
+            .filter(|_| dialect != Dialect::Mpich || is_mpich_with_float16(version))
+            .and_then(|(constant, name)| Some((handle(constant).ok()?, name)))
+            .filter(|&(handle, name)| is_half(&groups, handle, name));
+        Ok(Self {
+            groups,
+            plain: PlainFunctions::of(library)?,
+            large: LargeFunctions::of(library).ok(),
+            in_place: numbers.in_place,
+            types: [
+                known(numbers.float32)?,
+                known(numbers.float64)?,
+                float16.map(|(handle, _)| handle),
+                None,
+                known(numbers.int8)?,
+                known(numbers.uint8)?,
+                known(numbers.int32)?,
+                known(numbers.int64)?,
+            ],
+            reductions: [
+                handle(numbers.sum)?,
+                handle(numbers.prod)?,
+                handle(numbers.min)?,
+                handle(numbers.max)?,
+            ],
+        })
+    }
+
+    /// The library's handle of a type; `None` where it has none.
+    #[inline]
+    pub(super) fn type_of(&self, element: MpiType) -> Option<Handle> {
+        self.types.get(element as usize).copied().flatten()
+    }
+
+    /// The library's handle of a reduction; `None` where MPI has none.
+    #[inline]
+    pub(super) fn reduction(&self, reduction: MpiReduction) -> Option<Handle> {
+        self.reductions.get(reduction as usize).copied()
+    }
+
+    /// MPI_IN_PLACE.
+    #[inline]
+    pub(super) fn in_place(&self) -> *mut c_void {
+        ptr::without_provenance_mut(self.in_place)
+    }
+}
+
+/// Returns whether a version text is that of an MPICH whose float16 works. Its relatives number releases otherwise.
+fn is_mpich_with_float16(version: &str) -> bool {
+    let number = version.strip_prefix("MPICH Version:").map(str::trim_start);
+    let major = number.and_then(|number| number.split('.').next()?.parse().ok());
+    major.is_some_and(|major: u32| major >= MPICH_WITH_FLOAT16)
+}
+
+/// Returns whether the handle is one of a type of two bytes with this name. Where a library was built without the type,
+/// its handle has no name or no size.
+fn is_half(groups: &GroupFunctions, handle: Handle, name: &str) -> bool {
+    let mut bytes: c_int = 0;
+    // SAFETY: MPI runs and gives errors back, the handle is one that this library's header declares, and the result has
+    // a valid place.
+    let code = unsafe { (groups.type_size)(handle, &raw mut bytes) };
+    let found = text_of(|text, length| {
+        // SAFETY: as above, and the text has room for the longest name of any library.
+        unsafe { (groups.type_get_name)(handle, text, length) }
+    });
+    code == 0 && bytes == 2 && found.is_some_and(|found| found == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn float16_is_believed_of_new_releases_of_mpich_alone() {
+        assert!(is_mpich_with_float16("MPICH Version:      5.0.2"));
+        assert!(is_mpich_with_float16("MPICH Version:\t11.0"));
+        for other in [
+            "MPICH Version:\t4.0.2",
+            "Intel(R) MPI Library 2021.11 for Linux* OS",
+            "MVAPICH Version: 5.0",
+            "MPICH Version:",
+        ] {
+            assert!(!is_mpich_with_float16(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn types_and_reductions_are_in_the_order_of_their_numbers() {
+        for (index, element) in MpiType::ALL.into_iter().enumerate() {
+            assert_eq!(element as usize, index);
+        }
+        for (index, reduction) in MpiReduction::MPI_HAS.into_iter().enumerate() {
+            assert_eq!(reduction as usize, index);
+        }
+    }
+}

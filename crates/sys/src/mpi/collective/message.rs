@@ -1,0 +1,101 @@
+//! Messages from one rank of a group to another.
+
+use std::ffi::{c_int, c_void};
+
+use super::super::calls::{Handle, LargeFunctions, Status};
+use super::sizes::either;
+use super::{ArenaPlace, Communicator, Memory, MpiType};
+
+/// All messages have the same tag: those from one rank to another arrive in their order.
+const TAG: c_int = 0;
+
+impl Communicator {
+    /// Sends elements to a rank, and returns when they may be changed again, which may be before they arrive.
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce`], or a rank that is not in the group.
+    #[inline]
+    pub fn send(
+        &self,
+        element: MpiType,
+        to: u32,
+        from: ArenaPlace<'_>,
+        elements: u64,
+    ) -> Result<(), String> {
+        self.world.here()?;
+        let (dtype, peer) = (self.type_of(element)?, self.member("rank", to)?);
+        let from = Memory::of(from, self.bytes_of(element, elements, 1)?)?;
+        self.in_parts(elements, |part| {
+            let from = from.after(part.first * element.bytes());
+            // SAFETY: MPI runs and this is its thread; type and group are handles of this library, and the peer is in
+            // the group; the memory is that of an arena that the caller's borrow keeps, was checked to have the
+            // elements of all parts, and no reference to it exists.
+            let code = either!(self, part, |table, count| unsafe {
+                (table.send)(from, count, dtype, peer, TAG, self.handle)
+            });
+            self.world.check("MPI_Send", code)
+        })
+    }
+
+    /// Receives so many elements from a rank.
+    ///
+    /// # Errors
+    /// As [`Communicator::send`], or a message of another length.
+    #[inline]
+    pub fn receive(
+        &self,
+        element: MpiType,
+        from: u32,
+        to: ArenaPlace<'_>,
+        elements: u64,
+    ) -> Result<(), String> {
+        self.world.here()?;
+        let (dtype, peer) = (self.type_of(element)?, self.member("rank", from)?);
+        let to = Memory::of(to, self.bytes_of(element, elements, 1)?)?;
+        self.in_parts(elements, |part| {
+            let to = to.after(part.first * element.bytes());
+            let mut status: Status = [0; 8];
+            let result = (&raw mut status).cast::<c_void>();
+            // SAFETY: as in `send`; the status has room for that of any dialect.
+            let code = either!(self, part, |table, count| unsafe {
+                (table.receive)(to, count, dtype, peer, TAG, self.handle, result)
+            });
+            self.world.check("MPI_Recv", code)?;
+            // MPI calls it a success when a message is shorter than its place.
+            let length = self.length_of(&status, dtype, part.large)?;
+            if u64::try_from(length) == Ok(part.count) {
+                return Ok(());
+            }
+            Err(format!(
+                "MPI_Recv: a message of {length} elements came from rank {from}, and one of {} was expected",
+                part.count
+            ))
+        })
+    }
+
+    /// Elements of the message that a status tells of.
+    #[inline]
+    fn length_of(
+        &self,
+        status: &Status,
+        dtype: Handle,
+        large: Option<&LargeFunctions>,
+    ) -> Result<i64, String> {
+        let status = (&raw const *status).cast::<c_void>();
+        let (mut length, mut short): (i64, c_int) = (0, 0);
+        let code = match large {
+            // SAFETY: the library has filled in the status, the type is its own, and the result has a valid place.
+            Some(large) => unsafe { (large.get_count)(status, dtype, &raw mut length) },
+            // SAFETY: as above.
+            None => unsafe {
+                (self.world.loaded.functions.get_count)(status, dtype, &raw mut short)
+            },
+        };
+        self.world.check("MPI_Get_count", code)?;
+        Ok(if large.is_some() {
+            length
+        } else {
+            short.into()
+        })
+    }
+}

@@ -1,0 +1,346 @@
+//! Every call with every type and reduction, compared with what it has to give.
+//!
+//! Memory that a call must leave as it is (around the result, and the elements given) is compared too.
+
+use tonnage_sys::mapping::{Arena, Pages, Sharing};
+use tonnage_sys::mpi::{ArenaPlace, Communicator, MpiReduction, MpiType};
+
+use super::elements::{bytes, given, reduced};
+
+/// Bytes before and after what a call writes.
+const GUARD: u64 = 64;
+const POISON: u8 = 0xa5;
+
+/// A rank of a group, with memory to give from and to get into.
+pub struct Group<'a> {
+    pub comm: &'a Communicator,
+    /// Elements of one block.
+    pub elements: u64,
+    /// False where this MPI has to refuse a reduce-scatter of so many elements.
+    pub scatters: bool,
+    input: Arena,
+    output: Arena,
+}
+
+/// One call: its name in a failure, and what the ranks give.
+#[derive(Clone, Copy)]
+struct Case {
+    element: MpiType,
+    reduction: Option<MpiReduction>,
+    in_place: bool,
+    root: u32,
+}
+
+impl<'a> Group<'a> {
+    pub fn new(comm: &'a Communicator, elements: u64) -> Self {
+        let bytes = (elements * u64::from(comm.size()) * 8 + 2 * GUARD) as usize;
+        let arena = || Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap();
+        Self {
+            comm,
+            elements,
+            scatters: true,
+            input: arena(),
+            output: arena(),
+        }
+    }
+
+    /// All calls with all reductions, with elements of these types.
+    pub fn every_call(&self, types: &[MpiType]) {
+        for &element in types {
+            for in_place in [false, true] {
+                for reduction in MpiReduction::MPI_HAS {
+                    self.reductions(element, reduction, in_place);
+                }
+                self.movements(element, in_place);
+            }
+            self.message(element);
+        }
+        self.comm.barrier().unwrap();
+    }
+
+    fn reductions(&self, element: MpiType, reduction: MpiReduction, in_place: bool) {
+        let mut case = Case {
+            element,
+            reduction: Some(reduction),
+            in_place,
+            root: 0,
+        };
+        self.all_reduce(case, reduction);
+        if self.scatters {
+            self.reduce_scatter(case, reduction);
+        }
+        for root in [0, self.comm.size() - 1] {
+            case.root = root;
+            self.reduce(case, reduction);
+        }
+    }
+
+    fn movements(&self, element: MpiType, in_place: bool) {
+        let mut case = Case {
+            element,
+            reduction: None,
+            in_place,
+            root: 0,
+        };
+        self.all_gather(case);
+        self.all_to_all(case);
+        for root in [0, self.comm.size() - 1] {
+            case.root = root;
+            self.gather(case);
+            self.scatter(case);
+            if !in_place {
+                self.broadcast(case);
+            }
+        }
+    }
+
+    fn all(&self) -> u64 {
+        self.elements * u64::from(self.comm.size())
+    }
+
+    fn ranks(&self) -> impl Iterator<Item = u32> {
+        0..self.comm.size()
+    }
+
+    /// Elements that a rank gives.
+    fn gift(&self, case: Case, rank: u32, range: std::ops::Range<u64>) -> Vec<u8> {
+        range
+            .flat_map(|index| {
+                bytes(
+                    case.element,
+                    given(case.element, case.reduction, rank, index),
+                )
+            })
+            .collect()
+    }
+
+    /// The reduction of what all ranks give.
+    fn sum(&self, case: Case, reduction: MpiReduction, range: std::ops::Range<u64>) -> Vec<u8> {
+        let one = |index| {
+            let all = self
+                .ranks()
+                .map(|rank| given(case.element, case.reduction, rank, index));
+            bytes(case.element, reduced(reduction, all))
+        };
+        range.flat_map(one).collect()
+    }
+
+    /// Block `index` of elements.
+    fn block(&self, index: u32) -> std::ops::Range<u64> {
+        let first = self.elements * u64::from(index);
+        first..first + self.elements
+    }
+
+    fn poisoned(&self) {
+        let poison = vec![POISON; self.output.len()];
+        self.output.write(0, &poison).unwrap();
+        self.input.write(0, &poison).unwrap();
+    }
+
+    fn input(&self, bytes: &[u8]) -> ArenaPlace<'_> {
+        self.input.write(GUARD, bytes).unwrap();
+        (&self.input, GUARD)
+    }
+
+    fn output(&self) -> ArenaPlace<'_> {
+        (&self.output, GUARD)
+    }
+
+    /// Puts elements where the result will be, so many bytes after its beginning, for a call in place.
+    fn put_output(&self, at: u64, bytes: &[u8]) {
+        self.output.write(GUARD + at, bytes).unwrap();
+    }
+
+    /// Compares the output with `expected`, and what is behind it with the poison, from `written` bytes on.
+    #[track_caller]
+    fn assert_output(&self, call: &str, case: Case, expected: &[u8], written: u64) {
+        let mut found = vec![0; self.output.len()];
+        self.output.read(0, &mut found).unwrap();
+        let (before, rest) = found.split_at(GUARD as usize);
+        let (result, after) = rest.split_at(expected.len());
+        let after = after.get(written as usize - expected.len()..).unwrap();
+        let (me, of) = (self.comm.rank(), self.comm.size());
+        let Case {
+            element, reduction, ..
+        } = case;
+        let what = format!(
+            "{call} {element:?} {reduction:?} in place: {}, root {}, rank {me} of {of}",
+            case.in_place, case.root
+        );
+        assert!(result == expected, "{what}: {result:?} for {expected:?}");
+        let clean = |bytes: &[u8]| bytes.iter().all(|&byte| byte == POISON);
+        assert!(clean(before) && clean(after), "{what}: wrote too much");
+    }
+
+    fn all_reduce(&self, case: Case, reduction: MpiReduction) {
+        self.poisoned();
+        let range = 0..self.elements;
+        let mine = self.gift(case, self.comm.rank(), range.clone());
+        let send = self.send(case.in_place, 0, &mine);
+        self.comm
+            .all_reduce(case.element, reduction, send, self.output(), self.elements)
+            .unwrap();
+        let expected = self.sum(case, reduction, range);
+        self.assert_output("all-reduce", case, &expected, expected.len() as u64);
+    }
+
+    /// The place of the elements given: the input, or the output for a call in place.
+    fn send(&self, in_place: bool, at: u64, bytes: &[u8]) -> Option<ArenaPlace<'_>> {
+        if in_place {
+            self.put_output(at, bytes);
+            return None;
+        }
+        Some(self.input(bytes))
+    }
+
+    fn reduce_scatter(&self, case: Case, reduction: MpiReduction) {
+        self.poisoned();
+        let mine = self.gift(case, self.comm.rank(), 0..self.all());
+        let send = self.send(case.in_place, 0, &mine);
+        self.comm
+            .reduce_scatter_block(case.element, reduction, send, self.output(), self.elements)
+            .unwrap();
+        let expected = self.sum(case, reduction, self.block(self.comm.rank()));
+        // In place the blocks behind the result have no meaning.
+        let written = if case.in_place {
+            mine.len()
+        } else {
+            expected.len()
+        };
+        self.assert_output("reduce-scatter", case, &expected, written as u64);
+    }
+
+    fn reduce(&self, case: Case, reduction: MpiReduction) {
+        self.poisoned();
+        let range = 0..self.elements;
+        let mine = self.gift(case, self.comm.rank(), range.clone());
+        let is_root = self.comm.rank() == case.root;
+        let send = self.send(case.in_place && is_root, 0, &mine);
+        let recv = is_root.then(|| self.output());
+        self.comm
+            .reduce(
+                case.element,
+                reduction,
+                case.root,
+                send,
+                recv,
+                self.elements,
+            )
+            .unwrap();
+        let expected = match is_root {
+            true => self.sum(case, reduction, range),
+            false => Vec::new(),
+        };
+        self.assert_output("reduce", case, &expected, expected.len() as u64);
+    }
+
+    fn gifts(&self, case: Case) -> Vec<u8> {
+        self.ranks()
+            .flat_map(|rank| self.gift(case, rank, 0..self.elements))
+            .collect()
+    }
+
+    fn all_gather(&self, case: Case) {
+        self.poisoned();
+        let mine = self.gift(case, self.comm.rank(), 0..self.elements);
+        let at = mine.len() as u64 * u64::from(self.comm.rank());
+        let send = self.send(case.in_place, at, &mine);
+        self.comm
+            .all_gather(case.element, send, self.output(), self.elements)
+            .unwrap();
+        let expected = self.gifts(case);
+        self.assert_output("all-gather", case, &expected, expected.len() as u64);
+    }
+
+    fn all_to_all(&self, case: Case) {
+        self.poisoned();
+        let me = self.comm.rank();
+        let mine = self.gift(case, me, 0..self.all());
+        let send = self.send(case.in_place, 0, &mine);
+        self.comm
+            .all_to_all(case.element, send, self.output(), self.elements)
+            .unwrap();
+        let expected: Vec<u8> = self
+            .ranks()
+            .flat_map(|rank| self.gift(case, rank, self.block(me)))
+            .collect();
+        self.assert_output("all-to-all", case, &expected, expected.len() as u64);
+    }
+
+    fn gather(&self, case: Case) {
+        self.poisoned();
+        let mine = self.gift(case, self.comm.rank(), 0..self.elements);
+        let is_root = self.comm.rank() == case.root;
+        let at = mine.len() as u64 * u64::from(case.root);
+        let send = self.send(case.in_place && is_root, at, &mine);
+        let recv = is_root.then(|| self.output());
+        self.comm
+            .gather(case.element, case.root, send, recv, self.elements)
+            .unwrap();
+        let expected = match is_root {
+            true => self.gifts(case),
+            false => Vec::new(),
+        };
+        self.assert_output("gather", case, &expected, expected.len() as u64);
+    }
+
+    fn scatter(&self, case: Case) {
+        self.poisoned();
+        let is_root = self.comm.rank() == case.root;
+        let all = self.gift(case, case.root, 0..self.all());
+        let send = is_root.then(|| self.input(&all));
+        let in_place = case.in_place && is_root;
+        let recv = (!in_place).then(|| self.output());
+        self.comm
+            .scatter(case.element, case.root, send, recv, self.elements)
+            .unwrap();
+        let expected = match in_place {
+            true => Vec::new(),
+            false => self.gift(case, case.root, self.block(self.comm.rank())),
+        };
+        self.assert_output("scatter", case, &expected, expected.len() as u64);
+    }
+
+    fn broadcast(&self, case: Case) {
+        self.poisoned();
+        let expected = self.gift(case, case.root, 0..self.elements);
+        if self.comm.rank() == case.root {
+            self.put_output(0, &expected);
+        }
+        self.comm
+            .broadcast(case.element, case.root, self.output(), self.elements)
+            .unwrap();
+        self.assert_output("broadcast", case, &expected, expected.len() as u64);
+    }
+
+    /// Passes elements around the ring of ranks, each rank's own ones to the next one.
+    fn message(&self, element: MpiType) {
+        let (me, size) = (self.comm.rank(), self.comm.size());
+        if size == 1 {
+            return;
+        }
+        self.poisoned();
+        let case = Case {
+            element,
+            reduction: None,
+            in_place: false,
+            root: 0,
+        };
+        let (next, last) = ((me + 1) % size, (me + size - 1) % size);
+        let mine = self.gift(case, me, 0..self.elements);
+        let from = self.input(&mine);
+        let send = || self.comm.send(element, next, from, self.elements).unwrap();
+        // One begins to receive, for MPI may wait for the receiver.
+        if me != 0 {
+            send();
+        }
+        self.comm
+            .receive(element, last, self.output(), self.elements)
+            .unwrap();
+        if me == 0 {
+            send();
+        }
+        let expected = self.gift(case, last, 0..self.elements);
+        self.assert_output("send-recv", case, &expected, expected.len() as u64);
+    }
+}

@@ -1,0 +1,261 @@
+//! Starting ranks, and the plays.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tonnage_sys::mapping::{Arena, Pages, Sharing};
+use tonnage_sys::mpi::{Communicator, MpiReduction, MpiType, World, finish, start};
+
+use super::every::Group;
+
+const PLAY: &str = "TONNAGE_TEST_PLAY";
+const RANKS: [u32; 3] = [2, 3, 5];
+/// Not divisible by any number of ranks.
+const ELEMENTS: u64 = 17;
+/// The type where another thing than types is tried: ranks outnumber the CPUs of a small machine and wait busily, so
+/// that each call takes its time.
+const SOME_TYPES: [MpiType; 1] = [MpiType::Float32];
+
+/// Launchers with the name of the dialect that their library has to be told by, and their packages.
+const LAUNCHERS: [(&str, &str, &str); 2] = [
+    (
+        "mpirun.openmpi --bind-to none --oversubscribe",
+        "Open MPI",
+        "openmpi-bin",
+    ),
+    ("mpiexec.mpich", "MPICH", "mpich"),
+];
+
+fn env(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn arena(bytes: usize) -> Arena {
+    Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap()
+}
+
+#[test]
+#[ignore = "it is a rank of other tests"]
+fn as_rank() {
+    let Some(play) = env(PLAY) else {
+        println!("skip: only another test starts this one");
+        return;
+    };
+    // Another library than that of the launcher, for whoever starts this rank by hand.
+    let path = env("TONNAGE_MPI").map(PathBuf::from);
+    let world = start(path.as_deref(), &env).unwrap();
+    let comm = world.communicator().unwrap();
+    let types = comm.types();
+    match play.as_str() {
+        "every" => {
+            Group::new(&comm, ELEMENTS).every_call(&types);
+            Group::new(&comm, 0).every_call(&SOME_TYPES);
+        }
+        "groups" => groups(&comm),
+        "parts" => parts(comm),
+        "wrong" => wrong(&world, &comm),
+        _ => panic!("no play {play}"),
+    }
+    finish().unwrap();
+    let (rank, size, dialect) = (world.rank(), world.size(), world.dialect().name());
+    println!("\nplayed {rank} of {size}: {dialect}, {:?}", types);
+    std::process::exit(0);
+}
+
+/// Even and odd ranks, each half in the opposite order, at once.
+fn groups(all: &Communicator) {
+    let (me, size) = (all.rank(), all.size());
+    let half = all.split(me % 2, size - me).unwrap();
+    let members = (size - me % 2).div_ceil(2);
+    assert_eq!(half.size(), members);
+    assert_eq!(half.rank(), members - 1 - me / 2);
+    Group::new(&half, ELEMENTS).every_call(&SOME_TYPES);
+    // A group of a group, of one rank, and one with the number of the half that it is in.
+    let alone = half.split(half.rank(), 0).unwrap();
+    assert_eq!((alone.rank(), alone.size()), (0, 1));
+    Group::new(&alone, ELEMENTS).every_call(&SOME_TYPES);
+    alone.free().unwrap();
+    half.free().unwrap();
+    all.barrier().unwrap();
+}
+
+/// Calls above the number of elements that one count may say, which is lowered for it.
+fn parts(mut comm: Communicator) {
+    // A block of 84 elements for each of five ranks is 7 units of 12 elements each.
+    let (elements, elements_max) = (84, 36);
+    comm.limit_calls(elements_max, false).unwrap();
+    assert!(!comm.has_large_calls());
+    let mut group = Group::new(&comm, elements);
+    group.scatters = false;
+    group.every_call(&SOME_TYPES);
+    let (input, output) = (arena(4096), arena(4096));
+    let why = comm
+        .reduce_scatter_block(
+            MpiType::Int8,
+            MpiReduction::Sum,
+            Some((&input, 0)),
+            (&output, 0),
+            elements,
+        )
+        .unwrap_err();
+    let fits = elements_max / u64::from(comm.size());
+    assert!(why.contains(&format!("; {fits} can")), "{why}");
+    // A prime number of elements cannot be put together of units.
+    let why = comm
+        .all_gather(MpiType::Int8, Some((&input, 0)), (&output, 0), 83)
+        .unwrap_err();
+    assert!(why.contains("83 elements") && why.contains("can"), "{why}");
+    comm.limit_calls(elements_max, true).unwrap();
+    if comm.has_large_calls() {
+        Group::new(&comm, elements).every_call(&SOME_TYPES);
+    }
+    assert!(comm.limit_calls(0, true).is_err());
+    assert!(comm.limit_calls(1 << 31, true).is_err());
+}
+
+/// Calls that cannot be made come back as errors, of which MPI's own is the last.
+fn wrong(world: &Arc<World>, comm: &Communicator) {
+    let (input, output) = (arena(4096), arena(4096));
+    let (from, to) = ((&input, 0), (&output, 0));
+    let end = input.len() as u64;
+    let (byte, sum) = (MpiType::Int8, MpiReduction::Sum);
+    let refused = |result: Result<(), String>, part: &str| {
+        let why = result.unwrap_err();
+        assert!(why.contains(part), "{why}");
+    };
+    let size = comm.size();
+    refused(
+        comm.broadcast(byte, size, to, 1),
+        &format!("root {size} is not in the group, which has ranks 0 to"),
+    );
+    refused(
+        comm.reduce(byte, sum, size, Some(from), Some(to), 1),
+        "root",
+    );
+    refused(comm.send(byte, size, from, 1), "rank");
+    refused(
+        comm.all_reduce(byte, sum, Some(from), (&output, end), 1),
+        "outside",
+    );
+    refused(comm.all_gather(byte, Some(from), to, end), "outside");
+    refused(
+        comm.all_gather(MpiType::Int64, Some(from), to, u64::MAX / 2),
+        "beyond",
+    );
+    refused(comm.broadcast(byte, 0, to, u64::MAX), "outside");
+    refused(
+        comm.all_reduce(byte, sum, Some((&output, 8)), to, 9),
+        "overlap",
+    );
+    let other = (comm.rank() + 1) % size;
+    refused(
+        comm.gather(byte, other, None, None, 1),
+        "only the root can call in place",
+    );
+    refused(
+        comm.scatter(byte, comm.rank(), None, Some(to), 1),
+        "the root has no place",
+    );
+    refused(
+        comm.check(byte, Some(MpiReduction::Avg)),
+        "MPI has no reduction avg; it has sum, prod, min, max",
+    );
+    refused(
+        comm.broadcast(MpiType::Bfloat16, 0, to, 1),
+        "has no type for bfloat16; it has float32, float64, ",
+    );
+    assert!(comm.check(MpiType::Float64, Some(sum)).is_ok());
+    assert!(comm.split(u32::MAX, 0).is_err());
+    std::thread::scope(|scope| {
+        let elsewhere = scope.spawn(|| comm.barrier());
+        refused(elsewhere.join().unwrap(), "another thread");
+        let elsewhere = scope.spawn(|| world.communicator().map(drop));
+        refused(elsewhere.join().unwrap(), "another thread");
+    });
+    let pair = comm.split(comm.rank() / 2, 0).unwrap();
+    for group in [comm, &pair] {
+        too_long_and_too_short(group);
+    }
+    pair.free().unwrap();
+}
+
+/// Messages of another length than is expected.
+fn too_long_and_too_short(comm: &Communicator) {
+    let arena = arena(4096);
+    let place = (&arena, 0);
+    if comm.size() > 1 && comm.rank() == 0 {
+        comm.send(MpiType::Int32, 1, place, 8).unwrap();
+        comm.send(MpiType::Int32, 1, place, 2).unwrap();
+    }
+    if comm.rank() == 1 {
+        let why = comm.receive(MpiType::Int32, 0, place, 4).unwrap_err();
+        assert!(why.starts_with("MPI_Recv: "), "{why}");
+        assert!(why.contains("truncated"), "{why}");
+        let why = comm.receive(MpiType::Int32, 0, place, 4).unwrap_err();
+        let expected = "MPI_Recv: a message of 2 elements came from rank 0, and one of 4";
+        assert!(why.starts_with(expected), "{why}");
+    }
+    comm.barrier().unwrap();
+}
+
+/// Held while ranks run, because those of two plays at once would be in each other's way.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Gives a play under each launcher that is installed, with each number of ranks.
+fn give(play: &str) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    for (launcher, dialect, package) in LAUNCHERS {
+        let mut words = launcher.split_whitespace();
+        let name = words.next().unwrap();
+        if !Path::new("/usr/bin").join(name).exists() {
+            println!("skip: {name} is not installed (run: apt-get install {package})");
+            continue;
+        }
+        for ranks in RANKS {
+            let folder = tempfile::tempdir().unwrap();
+            let output = Command::new("timeout")
+                .args(["--kill-after=5", "180", name, "-np", &ranks.to_string()])
+                .args(words.clone())
+                .arg(std::env::current_exe().unwrap())
+                .args(["--exact", "--ignored", "--nocapture", "plays::as_rank"])
+                .env_clear()
+                .env("PATH", "/usr/bin:/bin")
+                .env("HOME", folder.path())
+                .env("TMPDIR", folder.path())
+                .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+                .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+                .env(PLAY, play)
+                .stdin(Stdio::null())
+                .output()
+                .unwrap();
+            let stdout = String::from_utf8_lossy(&output.stdout);
+            let said = format!("{stdout}\n{}", String::from_utf8_lossy(&output.stderr));
+            assert!(output.status.success(), "{launcher}, {ranks} ranks: {said}");
+            for rank in 0..ranks {
+                let played = format!("played {rank} of {ranks}: {dialect}");
+                assert!(stdout.contains(&played), "{launcher}: {said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_call_gives_what_it_has_to() {
+    give("every");
+}
+
+#[test]
+fn groups_call_at_once_and_apart() {
+    give("groups");
+}
+
+#[test]
+fn calls_of_more_elements_than_a_count_are_made_in_parts() {
+    give("parts");
+}
+
+#[test]
+fn calls_that_cannot_be_made_are_errors() {
+    give("wrong");
+}
