@@ -13,6 +13,7 @@
 //! | `tree` | the control thread's side: collectives, clocks, missing ranks |
 //! | [`hosts`] | who shares a host, a network, CPUs |
 //! | `handle`, `agreement`, `start_lead` | [`Rank`], the main thread's side |
+//! | `rank_set` | sets of ranks |
 //! | `signals` | SIGINT and SIGTERM as something to wait for |
 //!
 //! The measurements of a run, and the messages of its ranks about them, are in `tonnage_bench`; the form of a place in
@@ -26,6 +27,7 @@ mod channel;
 mod handle;
 pub mod hosts;
 mod join;
+mod rank_set;
 mod signals;
 mod sleepers;
 pub mod spawn;
@@ -44,7 +46,7 @@ pub use bootstrap::rendezvous::{Met, meet};
 pub use bootstrap::secret::{Secret, plan_hash};
 pub use channel::pack::{pack, unpack};
 pub use channel::{frame, message};
-pub use handle::{Notes, Pending, Rank, RankFailure};
+pub use handle::{Circle, Notes, Pending, Rank, RankFailure};
 pub use hosts::Hosts;
 pub use sleepers::{Sleeper, Sleepers};
 pub use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};

@@ -3,29 +3,49 @@
 use crate::RankInfo;
 use crate::tree::shape::parent_of;
 
-/// Lead of a common start: once the longest way to a rank and back, what the nodes on that way need to tell their
-/// children one after the other, and what a host needs to wake all its ranks.
-pub(crate) fn lead_ns(longest_rtt_ns: u64, infos: &[RankInfo], fanout: u32) -> u64 {
-    const LEAD_NS_MIN: u64 = 500_000;
-    const TELL_NS: u64 = 20_000;
-    const WAKE_NS: u64 = 40_000;
-    let size = u32::try_from(infos.len()).unwrap_or(u32::MAX);
-    let mut depth = 0u64;
-    let mut rank = size.saturating_sub(1);
-    while rank > 0 {
-        rank = parent_of(rank, fanout);
-        depth += 1;
+/// Lead of common starts: once the longest way to a rank and back, what the nodes on that way need to tell their
+/// children one after the other, and what a host needs to wake its ranks that take part.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StartLead {
+    longest_rtt_ns: u64,
+    /// Levels of the tree below rank 0.
+    depth: u64,
+    fanout: u32,
+    /// The most ranks of a host.
+    together: u32,
+}
+
+impl StartLead {
+    pub(crate) fn new(longest_rtt_ns: u64, infos: &[RankInfo], fanout: u32) -> Self {
+        let mut depth = 0u64;
+        let mut rank = u32::try_from(infos.len())
+            .unwrap_or(u32::MAX)
+            .saturating_sub(1);
+        while rank > 0 {
+            rank = parent_of(rank, fanout);
+            depth += 1;
+        }
+        let together = infos.iter().filter_map(|info| info.local_size).max();
+        Self {
+            longest_rtt_ns,
+            depth,
+            fanout,
+            together: together.unwrap_or(1),
+        }
     }
-    let telling_ns = depth * TELL_NS * u64::from(fanout.min(size));
-    let together = infos
-        .iter()
-        .filter_map(|info| info.local_size)
-        .max()
-        .unwrap_or(1);
-    LEAD_NS_MIN
-        .max(longest_rtt_ns)
-        .saturating_add(telling_ns)
-        .saturating_add(u64::from(together.saturating_sub(1)) * WAKE_NS)
+
+    /// The lead of a start of so many ranks.
+    pub(crate) fn ns(&self, members: u32) -> u64 {
+        const LEAD_NS_MIN: u64 = 500_000;
+        const TELL_NS: u64 = 20_000;
+        const WAKE_NS: u64 = 40_000;
+        let telling_ns = self.depth * TELL_NS * u64::from(self.fanout.min(members));
+        let together = self.together.min(members);
+        LEAD_NS_MIN
+            .max(self.longest_rtt_ns)
+            .saturating_add(telling_ns)
+            .saturating_add(u64::from(together.saturating_sub(1)) * WAKE_NS)
+    }
 }
 
 #[cfg(test)]
@@ -46,13 +66,20 @@ mod tests {
     }
 
     #[test]
-    fn the_lead_grows_with_the_tree_and_the_way() {
-        let hosts = |size: u32, local| -> Vec<_> {
-            (0..size).map(|rank| info(rank, "", Some(local))).collect()
+    fn the_lead_grows_with_the_tree_the_way_and_those_who_take_part() {
+        let lead_ns = |longest_rtt_ns, size: u32, local| {
+            let infos: Vec<_> = (0..size).map(|rank| info(rank, "", Some(local))).collect();
+            let lead = StartLead::new(longest_rtt_ns, &infos, 32);
+            (lead.ns(size), lead.ns(2))
         };
-        assert_eq!(lead_ns(0, &hosts(1, 1), 32), 500_000);
-        assert!(lead_ns(0, &hosts(1000, 8), 32) > lead_ns(0, &hosts(33, 8), 32));
-        assert!(lead_ns(0, &hosts(8, 8), 32) > lead_ns(0, &hosts(8, 1), 32));
-        assert!(lead_ns(2_000_000, &hosts(2, 1), 32) >= 2_000_000);
+        assert_eq!(lead_ns(0, 1, 1).0, 500_000);
+        assert!(lead_ns(0, 1000, 8).0 > lead_ns(0, 33, 8).0);
+        assert!(lead_ns(0, 8, 8).0 > lead_ns(0, 8, 1).0);
+        assert!(lead_ns(2_000_000, 2, 1).0 >= 2_000_000);
+        let (all, two) = lead_ns(0, 64, 64);
+        assert!(
+            (500_000..700_000).contains(&two) && all > 3_000_000,
+            "{two} {all}"
+        );
     }
 }

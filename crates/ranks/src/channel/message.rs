@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pack::{pack, unpack_first};
 use crate::RankInfo;
+use crate::rank_set::RankSet;
 use tonnage_units::{Error, Result};
 
 /// Bound on the head of one message.
@@ -41,10 +42,12 @@ pub enum Head {
         /// The sender.
         info: Box<RankInfo>,
     },
-    /// All ranks below the sender have entered a collective; the payload is their contribution.
+    /// All members at and below the sender have entered a collective; the payload is their contribution.
     Up {
         /// Number of the collective.
-        seq: u64,
+        call: Call,
+        /// The ranks that enter it.
+        members: RankSet,
         /// Way to combine contributions.
         kind: CollectiveKind,
         /// The caller's name for it.
@@ -53,7 +56,7 @@ pub enum Head {
     /// The result of a collective, from the root downwards.
     Down {
         /// Number of the collective.
-        seq: u64,
+        call: Call,
     },
     /// A note of one rank to rank 0, which nobody waits for; the payload is the note.
     Note {
@@ -86,7 +89,11 @@ pub enum Head {
     /// A rank waited too long in a collective; goes to the root.
     Overdue {
         /// Number of the collective.
-        seq: u64,
+        call: Call,
+        /// The ranks that enter it.
+        members: RankSet,
+        /// Way to combine contributions.
+        kind: CollectiveKind,
         /// The caller's name for it.
         what: String,
         /// Time that it waited.
@@ -95,14 +102,14 @@ pub enum Head {
     /// The root asks every rank whether it has entered a collective.
     Who {
         /// Number of the collective.
-        seq: u64,
+        call: Call,
     },
     /// The answer of one rank; goes to the root.
     Answer {
         /// The rank that answers.
         rank: u32,
         /// Number of the collective.
-        seq: u64,
+        call: Call,
         /// True when its main thread has entered the collective.
         entered: bool,
         /// Phase that its main thread states.
@@ -142,6 +149,24 @@ pub struct Welcome {
     pub root_boot_id: String,
 }
 
+/// Number of a collective. Ranks that meet without the others count their meetings for themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Call {
+    /// Collectives of all ranks that were before it.
+    pub seq: u64,
+    /// 0 for one of all ranks; else a number that no other has between two of them.
+    pub turn: u64,
+}
+
+impl std::fmt::Display for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.turn {
+            0 => write!(f, "call {}", self.seq),
+            turn => write!(f, "call {}, turn {turn}", self.seq),
+        }
+    }
+}
+
 /// Way to combine the contributions of a collective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CollectiveKind {
@@ -155,7 +180,7 @@ pub enum CollectiveKind {
     Broadcast,
     /// Contributions are merged on the way.
     Reduce,
-    /// A barrier whose result is an instant of rank 0's clock a little in the future.
+    /// Contributions are merged on the way, and an instant of rank 0's clock a little in the future is before them.
     Start,
 }
 
@@ -367,7 +392,11 @@ mod tests {
         let heads = [
             Head::Hello(Box::new(hello)),
             Head::Up {
-                seq: u64::MAX,
+                call: Call {
+                    seq: u64::MAX,
+                    turn: 3,
+                },
+                members: RankSet::of([1, 2, 7]),
                 kind: CollectiveKind::Reduce,
                 what: "trial 1".into(),
             },

@@ -11,11 +11,13 @@ use serde::de::DeserializeOwned;
 
 use super::Rank;
 use crate::agreement::Verdict;
-use crate::channel::message::{CollectiveKind, short};
+use crate::channel::message::{Call, CollectiveKind, short};
 use crate::channel::pack::{pack, unpack};
-use crate::tree::collective::{gather_entries, gather_entry};
+use crate::rank_set::RankSet;
+use crate::tree::collective::{gather_entry, reduce_entries, reduce_entry};
 use crate::tree::exchange::{read_messages, write_messages};
 use crate::tree::shared::{CollectiveResult, ControlCommand, Enter, Merge, Slot};
+use crate::tree::terms::Terms;
 use tonnage_units::{Error, Reduce, Result};
 
 /// Time in which the verdict must come after a complaint about a missing rank.
@@ -24,8 +26,7 @@ const VERDICT: Duration = Duration::from_secs(3);
 /// An exchange that has been started and not finished.
 #[derive(Debug)]
 pub struct Pending {
-    seq: u64,
-    what: String,
+    terms: Terms,
     since: Instant,
     slot: Arc<Slot>,
 }
@@ -35,6 +36,28 @@ impl Pending {
     pub fn is_done(&self) -> bool {
         self.slot.is_done()
     }
+
+    pub(super) fn members(&self) -> &RankSet {
+        &self.terms.members
+    }
+}
+
+/// Merges contributions to a reduction, of which some may have been merged already.
+pub(super) fn fold<T: Reduce + DeserializeOwned>(entries: &[u8]) -> Result<T> {
+    let mut all: Option<T> = None;
+    for entry in reduce_entries(entries)? {
+        let entry = unpack(entry)?;
+        match &mut all {
+            Some(all) => all.merge(entry),
+            None => all = Some(entry),
+        }
+    }
+    all.ok_or_else(|| Error::Failed("a reduction came to nothing".into()))
+}
+
+/// Makes one contribution of several.
+pub(super) fn merging<T: Reduce + Serialize + DeserializeOwned>(entries: &[u8]) -> Result<Vec<u8>> {
+    reduce_entry(&pack(&fold::<T>(entries)?)?)
 }
 
 impl Rank {
@@ -72,15 +95,7 @@ impl Rank {
     /// # Errors
     /// When the run has ended, or this contribution is too long.
     pub fn start_all_gather(&mut self, what: &str, mine: &[u8]) -> Result<Pending> {
-        // Each rank checks its own share, so that the one that sends too much is the one that says so.
-        let share = self.message_bytes_max / self.size() as usize - 64;
-        if mine.len() > share {
-            return Err(Error::Failed(format!(
-                "{} bytes are too many for \"{what}\": each of {} ranks may give {share}",
-                mine.len(),
-                self.size()
-            )));
-        }
+        self.check_share(what, mine)?;
         let entry = gather_entry(self.id(), mine)?;
         self.enter(CollectiveKind::Gather, what, entry, None)
     }
@@ -94,7 +109,21 @@ impl Rank {
         pending: Pending,
         deadline: Duration,
     ) -> Result<Vec<Vec<u8>>> {
-        gather_entries(&self.wait(pending, deadline)?, self.size())
+        let entries = self.finish_gather(pending, deadline)?;
+        Ok(entries.into_iter().map(|(_, bytes)| bytes).collect())
+    }
+
+    /// Each rank checks its own share, so that the one that sends too much is the one that says so.
+    pub(super) fn check_share(&self, what: &str, mine: &[u8]) -> Result<()> {
+        let share = self.message_bytes_max / self.size() as usize - 64;
+        if mine.len() <= share {
+            return Ok(());
+        }
+        Err(Error::Failed(format!(
+            "{} bytes are too many for \"{what}\": each of {} ranks may give {share}",
+            mine.len(),
+            self.size()
+        )))
     }
 
     /// Every rank sends messages to single ranks, at most one to each, and gets those that are for it with their
@@ -196,15 +225,9 @@ impl Rank {
         mine: T,
         deadline: Duration,
     ) -> Result<T> {
-        let merge: Merge = |mine, parts| {
-            let mut all: T = unpack(&mine)?;
-            for part in parts {
-                all.merge(unpack(part)?);
-            }
-            pack(&all)
-        };
-        let pending = self.enter(CollectiveKind::Reduce, what, pack(&mine)?, Some(merge))?;
-        unpack(&self.wait(pending, deadline)?)
+        let mine = reduce_entry(&pack(&mine)?)?;
+        let pending = self.enter(CollectiveKind::Reduce, what, mine, Some(merging::<T>))?;
+        fold(&self.wait(pending, deadline)?)
     }
 
     /// A barrier after which all ranks know the same instant a little in the future (at least 500 µs from when rank 0
@@ -215,50 +238,68 @@ impl Rank {
     pub fn aligned_start(&mut self, what: &str, deadline: Duration) -> Result<u64> {
         let pending = self.enter(CollectiveKind::Start, what, Vec::new(), None)?;
         let start_ns: u64 = unpack(&self.wait(pending, deadline)?)?;
-        Ok(start_ns.saturating_add_signed(self.clock_offset().offset_ns))
+        Ok(self.local_ns(start_ns))
     }
 
-    fn enter(
+    /// An instant of rank 0's clock on this host's.
+    pub(super) fn local_ns(&self, root_ns: u64) -> u64 {
+        root_ns.saturating_add_signed(self.clock_offset().offset_ns)
+    }
+
+    pub(super) fn enter(
         &mut self,
         kind: CollectiveKind,
         what: &str,
         mine: Vec<u8>,
         merge: Option<Merge>,
     ) -> Result<Pending> {
+        let call = Call {
+            seq: self.next_seq,
+            turn: 0,
+        };
+        let members = RankSet::all(self.size());
+        let pending = self.enter_call(call, members, kind, what, (mine, merge))?;
+        self.next_seq += 1;
+        Ok(pending)
+    }
+
+    pub(super) fn enter_call(
+        &mut self,
+        call: Call,
+        members: RankSet,
+        kind: CollectiveKind,
+        what: &str,
+        (mine, merge): (Vec<u8>, Option<Merge>),
+    ) -> Result<Pending> {
         if self.shared.stopped.load(Ordering::Acquire) {
             return Err(self.shared.error());
         }
-        let seq = self.next_seq;
-        self.next_seq += 1;
         let slot = Slot::waking(Arc::clone(&self.shared.sleepers));
-        let what = short(what);
-        self.shared.command(ControlCommand::Enter(Enter {
-            seq,
+        let terms = Terms {
+            call,
             kind,
-            what: what.clone(),
+            what: short(what),
+            members,
+        };
+        self.shared.command(ControlCommand::Enter(Enter {
+            terms: terms.clone(),
             mine,
             merge,
             slot: slot.clone(),
         }));
         Ok(Pending {
-            seq,
-            what,
+            terms,
             since: Instant::now(),
             slot,
         })
     }
 
-    fn wait(&self, pending: Pending, deadline: Duration) -> Result<Vec<u8>> {
-        let Pending {
-            seq,
-            what,
-            since,
-            slot,
-        } = pending;
+    pub(super) fn wait(&self, pending: Pending, deadline: Duration) -> Result<Vec<u8>> {
+        let Pending { terms, since, slot } = pending;
+        let what = terms.what.clone();
         let outcome = slot.wait(Instant::now() + deadline).or_else(|| {
             let overdue = ControlCommand::Overdue {
-                seq,
-                what: what.clone(),
+                terms,
                 waited: since.elapsed(),
             };
             self.shared.command(overdue);

@@ -3,15 +3,17 @@
 //! How it comes to be, what it knows, and how it ends are here; what ranks do together is in `exchanges`. Nothing here
 //! touches a socket, so a main thread that is stuck in a library does not stop this rank from answering the others.
 
+mod circle;
 mod exchanges;
 mod notes;
 
+pub use circle::Circle;
 pub use exchanges::Pending;
 pub use notes::Notes;
 
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -22,7 +24,7 @@ use crate::hosts::{Hosts, count_local_ranks};
 use crate::join::{self, JoinFailure, MARGIN};
 use crate::signals::Signals;
 use crate::sleepers::Sleepers;
-use crate::start_lead::lead_ns;
+use crate::start_lead::StartLead;
 use crate::tree::clock::monotonic_ns;
 use crate::tree::control::{Control, speaks};
 use crate::tree::settings::ControlSettings;
@@ -93,7 +95,7 @@ impl Rank {
         };
         let tree = join::join(&identity, &me, &mut options, &mut signals)
             .map_err(|error| unjoined(error, &me))?;
-        let start_lead_ns = Arc::new(AtomicU64::new(0));
+        let start_lead = Arc::new(OnceLock::new());
         let settings = ControlSettings {
             me,
             size: identity.size,
@@ -105,7 +107,7 @@ impl Rank {
             end_process: options.end_process,
             launcher: options.launcher,
             supervised: matches!(identity.meeting, Meeting::Local { .. }),
-            start_lead_ns: start_lead_ns.clone(),
+            start_lead: Arc::clone(&start_lead),
         };
         let table = tree.table.clone();
         let local_ip = tree.local_ip();
@@ -133,7 +135,7 @@ impl Rank {
             network_timeout: options.network_timeout,
             parent_is_root,
         };
-        match rank.settle(table, &start_lead_ns, options.fanout, deadline) {
+        match rank.settle(table, &start_lead, options.fanout, deadline) {
             Ok(()) => Ok(rank),
             Err(error) => {
                 rank.fail(&error);
@@ -147,7 +149,7 @@ impl Rank {
     fn settle(
         &mut self,
         table: Vec<RankInfo>,
-        start_lead_ns: &AtomicU64,
+        start_lead: &OnceLock<StartLead>,
         fanout: u32,
         deadline: Instant,
     ) -> Result<()> {
@@ -187,7 +189,7 @@ impl Rank {
             Largest(path_rtt_ns),
             left(),
         )?;
-        start_lead_ns.store(lead_ns(longest_ns, &self.infos, fanout), Ordering::Relaxed);
+        start_lead.get_or_init(|| StartLead::new(longest_ns, &self.infos, fanout));
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+mod circles;
 mod failures;
 mod joining;
 mod processes;

@@ -9,11 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use super::exchange::{Delivery, Subtree};
 use super::shared::{CollectiveResult, Enter, Merge, Slot};
-use crate::channel::message::CollectiveKind;
+use super::terms::Terms;
+use crate::channel::message::{Call, CollectiveKind};
 use crate::channel::pack::{pack, unpack_first};
+use crate::rank_set::RankSet;
 use tonnage_units::{Error, Result};
 
-/// Collectives that one rank may have under way; more is a peer that does not follow the rules.
+/// Collectives that one rank may have under way; more is a peer that does not follow the rules. Those of a few ranks
+/// pass through nodes that have no part in them, so that a node may see some of each rank.
 const UNDER_WAY_MAX: usize = 64;
 /// Numbers of finished collectives that are remembered, to know a late complaint.
 const FINISHED_KEPT: usize = 256;
@@ -25,40 +28,50 @@ pub(crate) struct Member {
     pub(crate) host: String,
 }
 
+/// The contribution of a child's subtree.
+#[derive(PartialEq)]
+enum Part {
+    /// No member is there.
+    Absent,
+    Awaited,
+    Came(Vec<u8>),
+}
+
 struct Collective {
-    kind: CollectiveKind,
-    what: String,
+    terms: Terms,
     first: Member,
+    /// False at a node that only passes it on.
+    takes_part: bool,
     mine: Option<Vec<u8>>,
     merge: Option<Merge>,
     slot: Option<Arc<Slot>>,
-    /// Contributions of the subtrees, in the order of the children.
-    parts: Vec<Option<Vec<u8>>>,
+    /// In the order of the children.
+    parts: Vec<Part>,
     /// Messages of an exchange that do not leave this subtree.
     staying: Vec<u8>,
 }
 
 /// All collectives under way at this node.
 pub(crate) struct Collectives {
-    children: usize,
     routes: Subtree,
-    under_way: BTreeMap<u64, Collective>,
-    finished: VecDeque<u64>,
+    under_way: BTreeMap<Call, Collective>,
+    under_way_max: usize,
+    finished: VecDeque<Call>,
 }
 
-/// A subtree is complete: this goes to the parent, or at the root to everybody.
+/// The members of a subtree are complete: this goes to the parent, or where there are no others, to all of them.
 pub(crate) struct Combined {
-    pub(crate) kind: CollectiveKind,
-    pub(crate) what: String,
+    pub(crate) terms: Terms,
+    pub(crate) has_all: bool,
     pub(crate) payload: Vec<u8>,
 }
 
 impl Collectives {
-    pub(crate) fn new(children: usize, routes: Subtree) -> Self {
+    pub(crate) fn new(routes: Subtree, size: u32) -> Self {
         Self {
-            children,
             routes,
             under_way: BTreeMap::new(),
+            under_way_max: UNDER_WAY_MAX + 2 * size as usize,
             finished: VecDeque::new(),
         }
     }
@@ -68,12 +81,12 @@ impl Collectives {
     /// # Errors
     /// When another rank is somewhere else in the program.
     pub(crate) fn enter(&mut self, here: &Member, enter: Enter) -> Result<Option<Combined>> {
-        let seq = enter.seq;
-        let collective = self.at(seq, enter.kind, &enter.what, here)?;
+        let call = enter.terms.call;
+        let collective = self.at(enter.terms, here)?;
         collective.mine = Some(enter.mine);
         collective.merge = enter.merge;
         collective.slot = Some(enter.slot);
-        self.combine(seq)
+        self.combine(call)
     }
 
     /// A child's subtree is complete.
@@ -82,85 +95,94 @@ impl Collectives {
     /// When another rank is somewhere else in the program, or the child says it twice.
     pub(crate) fn child(
         &mut self,
-        seq: u64,
-        kind: CollectiveKind,
-        what: &str,
+        terms: Terms,
         from: (usize, &Member),
         payload: Vec<u8>,
     ) -> Result<Option<Combined>> {
-        let collective = self.at(seq, kind, what, from.1)?;
+        let call = terms.call;
+        let collective = self.at(terms, from.1)?;
         match collective.parts.get_mut(from.0) {
-            Some(part @ None) => *part = Some(payload),
+            Some(part) if *part == Part::Awaited => *part = Part::Came(payload),
+            Some(Part::Came(_)) => {
+                let what = &collective.terms.what;
+                return Err(Error::Failed(format!("entered \"{what}\" ({call}) twice")));
+            }
             _ => {
+                let what = &collective.terms.what;
                 return Err(Error::Failed(format!(
-                    "entered \"{what}\" (call {seq}) twice"
+                    "entered \"{what}\" ({call}), which is of other ranks"
                 )));
             }
         }
-        self.combine(seq)
+        self.combine(call)
     }
 
-    fn at(
-        &mut self,
-        seq: u64,
-        kind: CollectiveKind,
-        what: &str,
-        who: &Member,
-    ) -> Result<&mut Collective> {
-        if self.under_way.len() >= UNDER_WAY_MAX && !self.under_way.contains_key(&seq) {
+    fn at(&mut self, terms: Terms, who: &Member) -> Result<&mut Collective> {
+        let call = terms.call;
+        if self.under_way.len() >= self.under_way_max && !self.under_way.contains_key(&call) {
             return Err(Error::Failed(format!(
-                "more than {UNDER_WAY_MAX} exchanges are under way at once"
+                "more than {} exchanges are under way at once",
+                self.under_way_max
             )));
         }
-        let collective = self.under_way.entry(seq).or_insert_with(|| Collective {
-            kind,
-            what: what.to_owned(),
+        let routes = &self.routes;
+        let collective = self.under_way.entry(call).or_insert_with(|| Collective {
+            takes_part: routes.is_one_of(&terms.members),
+            parts: awaited(routes.below(&terms.members)),
+            terms: terms.clone(),
             first: who.clone(),
             mine: None,
             merge: None,
             slot: None,
-            parts: (0..self.children).map(|_| None).collect(),
             staying: Vec::new(),
         });
-        if collective.kind != kind || collective.what != what {
-            let other = &collective.first;
+        if collective.terms != terms {
+            let (other, known) = (&collective.first, &collective.terms);
             return Err(Error::Failed(format!(
-                "is at \"{what}\" ({kind:?}) where rank {} on {} is at \"{}\" ({:?}), both in call {seq}: the ranks do \
-                 not run the same plan",
-                other.rank, other.host, collective.what, collective.kind
+                "is at \"{}\" ({:?}) where rank {} on {} is at \"{}\" ({:?}), both in {call}: the ranks do not run the \
+                 same plan",
+                terms.what, terms.kind, other.rank, other.host, known.what, known.kind
             )));
         }
         Ok(collective)
     }
 
-    /// Combines the contributions into one when this rank and all children are there.
-    fn combine(&mut self, seq: u64) -> Result<Option<Combined>> {
-        let Some(collective) = self.under_way.get_mut(&seq) else {
+    /// Combines the contributions into one when all members at and below this node are there.
+    fn combine(&mut self, call: Call) -> Result<Option<Combined>> {
+        let Some(collective) = self.under_way.get_mut(&call) else {
             return Ok(None);
         };
-        if collective.mine.is_none() || collective.parts.iter().any(Option::is_none) {
+        let own_is_missing = collective.takes_part && collective.mine.is_none();
+        if own_is_missing || collective.parts.contains(&Part::Awaited) {
             return Ok(None);
         }
         let mut payload = collective.mine.take().unwrap_or_default();
         // A rank that has entered keeps that mark, because the parent may ask.
-        collective.mine = Some(Vec::new());
-        let parts = collective.parts.iter_mut().filter_map(Option::as_mut);
-        let parts: Vec<_> = parts.map(std::mem::take).collect();
-        match (collective.kind, collective.merge) {
-            (CollectiveKind::Gather, _) => parts
+        collective.mine = collective.takes_part.then(Vec::new);
+        let parts: Vec<_> = collective.parts.iter_mut().map(Part::take).collect();
+        match collective.terms.kind {
+            CollectiveKind::Gather => parts
                 .iter()
                 .for_each(|part| payload.extend_from_slice(part)),
-            (CollectiveKind::Reduce, Some(merge)) => payload = merge(payload, &parts)?,
-            (CollectiveKind::Exchange, _) => {
+            CollectiveKind::Reduce | CollectiveKind::Start => {
+                parts
+                    .iter()
+                    .for_each(|part| payload.extend_from_slice(part));
+                // Where this rank has no part in it, nobody here knows how: whoever is next on the way does it.
+                if let Some(merge) = collective.merge {
+                    payload = merge(&payload)?;
+                }
+            }
+            CollectiveKind::Exchange => {
                 let sorted = self.routes.sort(&payload, &parts)?;
                 collective.staying = sorted.staying;
                 payload = sorted.leaving;
             }
-            _ => {}
+            CollectiveKind::Barrier | CollectiveKind::Broadcast => {}
         }
         Ok(Some(Combined {
-            kind: collective.kind,
-            what: collective.what.clone(),
+            has_all: self.routes.has_all(&collective.terms.members),
+            terms: collective.terms.clone(),
             payload,
         }))
     }
@@ -169,9 +191,9 @@ impl Collectives {
     ///
     /// # Errors
     /// When what came cannot be read.
-    pub(crate) fn deliver(&mut self, seq: u64, from_above: &[u8]) -> Result<Option<Delivery>> {
-        match self.under_way.get_mut(&seq) {
-            Some(collective) if collective.kind == CollectiveKind::Exchange => {
+    pub(crate) fn deliver(&mut self, call: Call, from_above: &[u8]) -> Result<Option<Delivery>> {
+        match self.under_way.get_mut(&call) {
+            Some(collective) if collective.terms.kind == CollectiveKind::Exchange => {
                 let staying = std::mem::take(&mut collective.staying);
                 self.routes.deliver(&staying, from_above).map(Some)
             }
@@ -179,31 +201,38 @@ impl Collectives {
         }
     }
 
+    /// Returns for each child whether the result of a collective is for a rank at or below it.
+    pub(crate) fn are_below(&self, call: Call) -> Vec<bool> {
+        let collective = self.under_way.get(&call);
+        let parts = collective.map_or(&[][..], |collective| &collective.parts);
+        parts.iter().map(|part| *part != Part::Absent).collect()
+    }
+
     /// The result has come: hands it to the main thread.
-    pub(crate) fn finish(&mut self, seq: u64, result: Vec<u8>) {
-        let Some(collective) = self.under_way.remove(&seq) else {
+    pub(crate) fn finish(&mut self, call: Call, result: Vec<u8>) {
+        let Some(collective) = self.under_way.remove(&call) else {
             return;
         };
         if let Some(slot) = collective.slot {
             slot.set(CollectiveResult::Result(result));
         }
-        self.finished.push_back(seq);
+        self.finished.push_back(call);
         if self.finished.len() > FINISHED_KEPT {
             self.finished.pop_front();
         }
     }
 
     /// Returns whether this rank's main thread has entered.
-    pub(crate) fn entered(&self, seq: u64) -> bool {
-        self.has_finished(seq)
+    pub(crate) fn entered(&self, call: Call) -> bool {
+        self.has_finished(call)
             || self
                 .under_way
-                .get(&seq)
+                .get(&call)
                 .is_some_and(|collective| collective.mine.is_some())
     }
 
-    pub(crate) fn has_finished(&self, seq: u64) -> bool {
-        self.finished.contains(&seq)
+    pub(crate) fn has_finished(&self, call: Call) -> bool {
+        self.finished.contains(&call)
     }
 
     /// The run has ended: nobody waits any longer.
@@ -214,6 +243,43 @@ impl Collectives {
             }
         }
     }
+}
+
+impl Part {
+    /// Takes the contribution and leaves the mark that it came.
+    fn take(&mut self) -> Vec<u8> {
+        match self {
+            Self::Came(bytes) => std::mem::take(bytes),
+            Self::Absent | Self::Awaited => Vec::new(),
+        }
+    }
+}
+
+fn awaited(below: impl Iterator<Item = bool>) -> Vec<Part> {
+    let part = |is_below| match is_below {
+        true => Part::Awaited,
+        false => Part::Absent,
+    };
+    below.map(part).collect()
+}
+
+/// One contribution to a reduction. Those that nobody has merged yet are put one after the other.
+pub(crate) fn reduce_entry(mine: &[u8]) -> Result<Vec<u8>> {
+    pack(mine)
+}
+
+/// The contributions to a reduction that have not been merged.
+///
+/// # Errors
+/// When they cannot be read.
+pub(crate) fn reduce_entries(mut bytes: &[u8]) -> Result<Vec<&[u8]>> {
+    let mut entries = Vec::new();
+    while !bytes.is_empty() {
+        let (entry, rest) = unpack_first::<&[u8]>(bytes)?;
+        entries.push(entry);
+        bytes = rest;
+    }
+    Ok(entries)
 }
 
 /// One rank's entry of a gather. Entries are put one after the other.
@@ -229,25 +295,25 @@ pub(crate) fn gather_entry(rank: u32, mine: &[u8]) -> Result<Vec<u8>> {
     pack(&Entry { rank, mine })
 }
 
-/// The entries of all ranks in the order of the ranks.
+/// The entries of all members, in the order of the ranks.
 ///
 /// # Errors
-/// When one is missing or there twice.
-pub(crate) fn gather_entries(mut bytes: &[u8], size: u32) -> Result<Vec<Vec<u8>>> {
+/// When one is missing, there twice, or of another rank.
+pub(crate) fn gather_entries(mut bytes: &[u8], members: &RankSet) -> Result<Vec<(u32, Vec<u8>)>> {
     let wrong = || Error::Failed("the gathered contributions cannot be read".into());
-    let mut entries: Vec<Option<Vec<u8>>> = (0..size).map(|_| None).collect();
+    let mut entries = BTreeMap::new();
     while !bytes.is_empty() {
         let (entry, rest) = unpack_first::<Entry<'_>>(bytes).map_err(|_| wrong())?;
-        match entries.get_mut(entry.rank as usize) {
-            Some(place @ None) => *place = Some(entry.mine.to_vec()),
-            _ => return Err(wrong()),
+        let is_new = entries.insert(entry.rank, entry.mine.to_vec()).is_none();
+        if !is_new || !members.contains(entry.rank) {
+            return Err(wrong());
         }
         bytes = rest;
     }
-    entries
-        .into_iter()
-        .collect::<Option<Vec<_>>>()
-        .ok_or_else(wrong)
+    match entries.len() == members.count() as usize {
+        true => Ok(entries.into_iter().collect()),
+        false => Err(wrong()),
+    }
 }
 
 #[cfg(test)]
@@ -262,64 +328,102 @@ mod tests {
         }
     }
 
-    /// The root of a tree with so many other ranks.
+    /// The root of a tree with so many other ranks, all of them its children.
     fn of(children: u32) -> Collectives {
-        Collectives::new(children as usize, Subtree::new(0, children + 1, children))
+        let size = children + 1;
+        Collectives::new(Subtree::new(0, size, children), size)
     }
 
-    fn entering(seq: u64, what: &str, mine: &[u8]) -> Enter {
-        let merge: Merge = |mine, parts| Ok([&[mine][..], parts].concat().concat());
-        Enter {
-            seq,
+    fn terms(seq: u64, what: &str, members: RankSet) -> Terms {
+        Terms {
+            call: Call { seq, turn: 0 },
             kind: CollectiveKind::Reduce,
             what: what.into(),
-            mine: mine.to_vec(),
+            members,
+        }
+    }
+
+    fn entering(terms: Terms, mine: &[u8]) -> Enter {
+        let merge: Merge = |entries| reduce_entry(&reduce_entries(entries)?.concat());
+        Enter {
+            terms,
+            mine: reduce_entry(mine).unwrap(),
             merge: Some(merge),
             slot: Slot::waking(Arc::default()),
         }
     }
 
+    fn part(
+        all: &mut Collectives,
+        terms: &Terms,
+        child: usize,
+        text: &[u8],
+    ) -> Result<Option<Combined>> {
+        let from = (child, &place(child as u32 + 1));
+        all.child(terms.clone(), from, reduce_entry(text)?)
+    }
+
     #[test]
     fn a_node_waits_for_itself_and_all_children() {
-        let mut all = of(2);
-        let part = |all: &mut Collectives, child: usize, text: &[u8]| {
-            all.child(
-                0,
-                CollectiveKind::Reduce,
-                "sum",
-                (child, &place(child as u32 + 1)),
-                text.to_vec(),
-            )
-        };
-        assert!(part(&mut all, 1, b"c").unwrap().is_none());
-        assert!(!all.entered(0));
-        assert!(
-            all.enter(&place(0), entering(0, "sum", b"a"))
-                .unwrap()
-                .is_none()
+        let (mut all, sum) = (of(2), terms(0, "sum", RankSet::all(3)));
+        assert!(part(&mut all, &sum, 1, b"c").unwrap().is_none());
+        assert!(!all.entered(sum.call));
+        let entered = all.enter(&place(0), entering(sum.clone(), b"a")).unwrap();
+        assert!(entered.is_none() && all.entered(sum.call));
+        let twice = part(&mut all, &sum, 1, b"c").err().unwrap();
+        assert!(twice.to_string().contains("twice"), "{twice}");
+        let combined = part(&mut all, &sum, 0, b"b").unwrap().unwrap();
+        assert_eq!(reduce_entries(&combined.payload).unwrap(), [b"abc"]);
+        assert!(combined.has_all);
+        assert!(all.entered(sum.call) && !all.has_finished(sum.call));
+        all.finish(sum.call, b"abc".to_vec());
+        assert!(all.has_finished(sum.call));
+    }
+
+    /// The root of 1 and 2, below which are 3 and 4, and 5: those that meet there need not ask it.
+    #[test]
+    fn a_node_between_members_passes_on_what_they_say() {
+        let at = |me| Collectives::new(Subtree::new(me, 6, 2), 6);
+        let few = terms(4, "turn", RankSet::of([3, 5]));
+        let (mut root, mut one, mut two) = (at(0), at(1), at(2));
+        let says = |rank: u32| reduce_entry(&[rank as u8]).unwrap();
+        let from_one = one.child(few.clone(), (0, &place(3)), says(3)).unwrap();
+        let from_two = two.child(few.clone(), (0, &place(5)), says(5)).unwrap();
+        let (from_one, from_two) = (from_one.unwrap(), from_two.unwrap());
+        assert!(!from_one.has_all && !from_two.has_all);
+        assert!(!one.entered(few.call), "it has no part in it");
+        let first = root.child(few.clone(), (0, &place(1)), from_one.payload);
+        assert!(first.unwrap().is_none());
+        let all = root.child(few.clone(), (1, &place(2)), from_two.payload);
+        let all = all.unwrap().unwrap();
+        assert!(all.has_all);
+        assert_eq!(reduce_entries(&all.payload).unwrap(), [&[3], &[5]]);
+        assert_eq!(root.are_below(few.call), [true, true]);
+        assert_eq!(one.are_below(few.call), [true, false]);
+        let near = terms(5, "turn", RankSet::of([3, 4]));
+        let first = one.child(near.clone(), (0, &place(3)), says(3));
+        assert!(first.unwrap().is_none());
+        let both = one.child(near.clone(), (1, &place(4)), says(4)).unwrap();
+        assert!(both.unwrap().has_all);
+        let foreign = root.child(
+            terms(6, "turn", RankSet::of([1, 3])),
+            (1, &place(2)),
+            says(2),
         );
-        assert!(all.entered(0));
-        assert!(part(&mut all, 1, b"c").is_err(), "twice");
-        assert_eq!(part(&mut all, 0, b"b").unwrap().unwrap().payload, b"abc");
-        assert!(all.entered(0) && !all.has_finished(0));
-        all.finish(0, b"abc".to_vec());
-        assert!(all.has_finished(0));
+        let error = foreign.err().unwrap().to_string();
+        assert!(error.contains("of other ranks"), "{error}");
     }
 
     #[test]
     fn ranks_at_different_places_are_both_named() {
         let mut all = of(1);
-        all.enter(&place(0), entering(0, "trial 1", b"")).unwrap();
-        let error = all
-            .child(
-                0,
-                CollectiveKind::Reduce,
-                "trial 2",
-                (0, &place(1)),
-                Vec::new(),
-            )
-            .err()
-            .unwrap();
+        let here = terms(0, "trial 1", RankSet::all(2));
+        all.enter(&place(0), entering(here.clone(), b"")).unwrap();
+        let there = Terms {
+            what: "trial 2".into(),
+            ..here
+        };
+        let error = part(&mut all, &there, 0, b"").err().unwrap();
         for part in ["trial 1", "trial 2", "rank 0 on h0"] {
             assert!(error.to_string().contains(part), "{error}");
         }
@@ -328,42 +432,39 @@ mod tests {
     #[test]
     fn a_peer_cannot_open_any_number_of_collectives() {
         let mut all = of(1);
-        let mut open = |seq| {
-            all.child(
-                seq,
-                CollectiveKind::Barrier,
-                "x",
-                (0, &place(1)),
-                Vec::new(),
-            )
-        };
-        for seq in 0..UNDER_WAY_MAX as u64 {
+        let mut open = |seq| part(&mut all, &terms(seq, "x", RankSet::all(2)), 0, b"");
+        for seq in 0..UNDER_WAY_MAX as u64 + 4 {
             open(seq).unwrap();
         }
         assert!(open(1000).is_err());
     }
 
     #[test]
-    fn gathered_entries_need_every_rank_once() {
+    fn gathered_entries_need_every_member_once() {
         let bytes = |ranks: &[u32]| -> Vec<u8> {
             ranks
                 .iter()
                 .flat_map(|&rank| gather_entry(rank, &[7; 3]).unwrap())
                 .collect()
         };
+        let members = RankSet::of([0, 2]);
         assert_eq!(
-            gather_entries(&bytes(&[1, 0]), 2).unwrap(),
-            vec![vec![7; 3]; 2]
+            gather_entries(&bytes(&[2, 0]), &members).unwrap(),
+            [(0, vec![7; 3]), (2, vec![7; 3])]
         );
-        for wrong in [&[0][..], &[0, 0], &[0, 2], &[0, 1, 1]] {
-            assert!(gather_entries(&bytes(wrong), 2).is_err(), "{wrong:?}");
+        for wrong in [&[0][..], &[0, 0], &[0, 1], &[0, 2, 2], &[0, 1, 2]] {
+            assert!(
+                gather_entries(&bytes(wrong), &members).is_err(),
+                "{wrong:?}"
+            );
         }
     }
 
     proptest! {
         #[test]
         fn gathered_garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
-            let _ = gather_entries(&bytes, 3);
+            let _ = reduce_entries(&bytes);
+            let _ = gather_entries(&bytes, &RankSet::all(3));
         }
     }
 }

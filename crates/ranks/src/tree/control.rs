@@ -16,7 +16,7 @@ use super::settings::ControlSettings;
 use super::shape::{PeerConnection, TreePosition, children_of};
 use super::shared::{CollectiveResult, ControlCommand, Shared};
 use crate::RankInfo;
-use crate::channel::message::{Cause, Head};
+use crate::channel::message::{Call, Cause, Head};
 use crate::channel::{Channel, Interest, wait_for};
 use crate::hosts::is_one_boot;
 use crate::join::door::LateDoor;
@@ -99,7 +99,6 @@ impl Control {
         shared: Arc<Shared>,
         signals: Signals,
     ) -> Self {
-        let children = tree.children.len();
         let mut links: Vec<Link> = tree
             .parent
             .into_iter()
@@ -121,8 +120,8 @@ impl Control {
                 ClockSync::child(same_boot)
             },
             collectives: Collectives::new(
-                children,
                 Subtree::new(settings.me.rank, settings.size, settings.fanout),
+                settings.size,
             ),
             links,
             table: tree.table,
@@ -296,7 +295,7 @@ impl Control {
                 enter.slot.set(CollectiveResult::Stopped)
             }
             ControlCommand::Enter(enter) => self.enter(enter),
-            ControlCommand::Overdue { seq, what, waited } => self.overdue(seq, what, waited),
+            ControlCommand::Overdue { terms, waited } => self.overdue(terms, waited),
             ControlCommand::Note(note) => self.pass_note(self.settings.me.rank, note),
             ControlCommand::Abort(cause) => self.abort(cause),
             ControlCommand::CloseDoor => self.close_door(),
@@ -416,10 +415,10 @@ impl Control {
     }
 
     /// This rank's answer to an inquiry.
-    pub(crate) fn own_answer(&self, seq: u64) -> RankState {
+    pub(crate) fn own_answer(&self, call: Call) -> RankState {
         let phase = lock(&self.shared.phase);
         RankState {
-            entered: self.collectives.entered(seq),
+            entered: self.collectives.entered(call),
             phase: phase.0.clone(),
             phase_for: phase.1.elapsed(),
         }
@@ -429,14 +428,10 @@ impl Control {
         let Some(inquiry) = self.inquiry.take() else {
             return;
         };
-        if !self.collectives.has_finished(inquiry.seq) {
+        if !self.collectives.has_finished(inquiry.terms.call) {
             let cause = inquiry.verdict(&self.table);
             self.abort(cause);
         }
-    }
-
-    pub(crate) fn start_lead_ns(&self) -> u64 {
-        self.settings.start_lead_ns.load(Ordering::Relaxed)
     }
 
     /// Says goodbye, and gives the last words time to arrive: a connection that is closed while something unread waits

@@ -10,91 +10,11 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::shape::children_of;
+use crate::rank_set::RankSet;
 use tonnage_units::{Error, Result};
 
 /// Ranks and the bytes for them or from them.
 pub(crate) type Messages = Vec<(u32, Vec<u8>)>;
-
-/// A set of ranks: first and number of each stretch, in order and apart from each other.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RankSet(Vec<(u32, u32)>);
-
-impl RankSet {
-    /// The ranks of a sorted list.
-    fn of(ranks: impl IntoIterator<Item = u32>) -> Self {
-        let mut set = Self::default();
-        for rank in ranks {
-            set.add(rank, 1);
-        }
-        set
-    }
-
-    /// Adds a stretch that begins after all others.
-    fn add(&mut self, first: u32, count: u32) {
-        match self.0.last_mut() {
-            Some((start, len)) if *start + *len == first => *len += count,
-            _ => self.0.push((first, count)),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    fn contains(&self, rank: u32) -> bool {
-        let stretch = self.0.partition_point(|(first, _)| *first <= rank);
-        let before = stretch.checked_sub(1).and_then(|place| self.0.get(place));
-        before.is_some_and(|(first, count)| rank - first < *count)
-    }
-
-    /// Returns whether its stretches are in order, apart from each other, and below `size`.
-    fn is_sound(&self, size: u32) -> bool {
-        let mut after = None;
-        self.0.iter().all(|&(first, count)| {
-            let end = first.checked_add(count).filter(|&end| end <= size);
-            let apart = count > 0 && after.is_none_or(|after| first > after);
-            after = end;
-            apart && end.is_some()
-        })
-    }
-
-    /// The ranks that are in both.
-    fn and(&self, other: &Self) -> Self {
-        let mut both = Self::default();
-        let (mut mine, mut theirs) = (self.0.iter().peekable(), other.0.iter().peekable());
-        while let (Some(&&(a, a_count)), Some(&&(b, b_count))) = (mine.peek(), theirs.peek()) {
-            let (first, end) = (a.max(b), (a + a_count).min(b + b_count));
-            if first < end {
-                both.add(first, end - first);
-            }
-            if a + a_count <= b + b_count {
-                mine.next();
-            } else {
-                theirs.next();
-            }
-        }
-        both
-    }
-
-    /// The ranks of this set that are not in the other.
-    fn without(&self, other: &Self) -> Self {
-        let mut rest = Self::default();
-        for &(first, count) in &self.0 {
-            let (mut from, end) = (first, first + count);
-            let next = other.0.partition_point(|(b, b_count)| b + b_count <= from);
-            for &(b, b_count) in other.0.iter().skip(next).take_while(|(b, _)| *b < end) {
-                if b > from {
-                    rest.add(from, b - from);
-                }
-                from = from.max(b + b_count);
-            }
-            if from < end {
-                rest.add(from, end - from);
-            }
-        }
-        rest
-    }
-}
 
 /// One message on its way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -217,6 +137,22 @@ impl Subtree {
             subtree: subtree(me, size, fanout),
             children: children.map(|child| subtree(child, size, fanout)).collect(),
         }
+    }
+
+    /// Returns whether this node is one of them.
+    pub(crate) fn is_one_of(&self, members: &RankSet) -> bool {
+        members.contains(self.me)
+    }
+
+    /// Returns whether none of them is outside this subtree.
+    pub(crate) fn has_all(&self, members: &RankSet) -> bool {
+        members.without(&self.subtree).is_empty()
+    }
+
+    /// Returns for each child whether one of them is at or below it.
+    pub(crate) fn below(&self, members: &RankSet) -> impl Iterator<Item = bool> {
+        let below = |child: &RankSet| !child.and(members).is_empty();
+        self.children.iter().map(below)
     }
 
     /// Separates what leaves this subtree from what stays in it; `parts` are the children's.
@@ -372,18 +308,6 @@ mod tests {
         let foreign = write_messages(2, 3, vec![(0, vec![1])]).unwrap();
         let error = routes.sort(&[], &[foreign, none()]).unwrap_err();
         assert!(error.to_string().contains("speaks for rank 2"), "{error}");
-        for stretches in [
-            vec![(0, 0)],
-            vec![(0, 4)],
-            vec![(1, 1), (0, 1)],
-            vec![(u32::MAX, 2)],
-        ] {
-            assert!(!RankSet(stretches.clone()).is_sound(3), "{stretches:?}");
-        }
-    }
-
-    fn ranks() -> impl Strategy<Value = Vec<u32>> {
-        prop::collection::btree_set(0u32..40, 0..30).prop_map(|set| set.into_iter().collect())
     }
 
     proptest! {
@@ -406,19 +330,6 @@ mod tests {
             }
             let got: Vec<_> = through(fanout, messages).into_iter().map(|(got, _)| got).collect();
             prop_assert_eq!(got, wanted);
-        }
-
-        #[test]
-        fn sets_are_sets(a in ranks(), b in ranks()) {
-            let (one, other) = (RankSet::of(a.clone()), RankSet::of(b.clone()));
-            prop_assert!(one.is_sound(40));
-            let both = a.iter().copied().filter(|rank| b.contains(rank));
-            prop_assert_eq!(one.and(&other), RankSet::of(both));
-            let rest = a.iter().copied().filter(|rank| !b.contains(rank));
-            prop_assert_eq!(one.without(&other), RankSet::of(rest));
-            for rank in 0..40 {
-                prop_assert_eq!(one.contains(rank), a.contains(&rank));
-            }
         }
 
         #[test]

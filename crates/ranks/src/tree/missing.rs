@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::terms::Terms;
 use crate::RankInfo;
 use crate::channel::message::Cause;
 use tonnage_units::number_list;
@@ -21,18 +22,16 @@ pub(crate) struct RankState {
 
 /// The state of one question.
 pub(crate) struct Inquiry {
-    pub(crate) seq: u64,
-    what: String,
+    pub(crate) terms: Terms,
     waited: Duration,
     until: Instant,
     answers: BTreeMap<u32, RankState>,
 }
 
 impl Inquiry {
-    pub(crate) fn new(seq: u64, what: String, waited: Duration) -> Self {
+    pub(crate) fn new(terms: Terms, waited: Duration) -> Self {
         Self {
-            seq,
-            what,
+            terms,
             waited,
             until: Instant::now() + COLLECT,
             answers: BTreeMap::new(),
@@ -54,7 +53,10 @@ impl Inquiry {
 
     /// Returns the conclusion from the answers. `table` has all ranks.
     pub(crate) fn verdict(&self, table: &[RankInfo]) -> Cause {
-        let absent = |info: &&RankInfo| self.answers.get(&info.rank).is_none_or(|it| !it.entered);
+        let absent = |info: &&RankInfo| {
+            self.terms.members.contains(info.rank)
+                && self.answers.get(&info.rank).is_none_or(|it| !it.entered)
+        };
         let missing: Vec<&RankInfo> = table.iter().filter(absent).collect();
         let Some((first, rest)) = missing.split_first() else {
             let root = table.first();
@@ -64,13 +66,13 @@ impl Inquiry {
                 &format!(
                     "\"{}\" did not end within {:.1?} although all ranks have come to it: the network between the hosts is \
                      too slow for it, or the time too short",
-                    self.what, self.waited
+                    self.terms.what, self.waited
                 ),
             );
         };
         let mut message = format!(
             "it has not come to \"{}\" while others have waited {:.1?} for it: {}",
-            self.what,
+            self.terms.what,
             self.waited,
             self.doing(first.rank)
         );
@@ -104,6 +106,8 @@ impl Inquiry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channel::message::{Call, CollectiveKind};
+    use crate::rank_set::RankSet;
 
     fn info(rank: u32) -> RankInfo {
         RankInfo {
@@ -118,6 +122,33 @@ mod tests {
         }
     }
 
+    fn terms(what: &str, size: u32) -> Terms {
+        Terms {
+            call: Call { seq: 3, turn: 0 },
+            kind: CollectiveKind::Barrier,
+            what: what.into(),
+            members: RankSet::all(size),
+        }
+    }
+
+    /// Those who have no part in it need not come.
+    #[test]
+    fn only_members_are_missed() {
+        let table: Vec<_> = (0..4).map(info).collect();
+        let mut terms = terms("turn", 4);
+        terms.members = RankSet::of([1, 3]);
+        let mut inquiry = Inquiry::new(terms, Duration::from_secs(5));
+        inquiry.answer(0, answer(false));
+        inquiry.answer(1, answer(true));
+        inquiry.answer(2, answer(false));
+        inquiry.answer(3, answer(false));
+        let Cause::Rank { rank, message, .. } = inquiry.verdict(&table) else {
+            panic!()
+        };
+        assert_eq!(rank, 3);
+        assert!(!message.contains("missing too"), "{message}");
+    }
+
     fn answer(entered: bool) -> RankState {
         RankState {
             entered,
@@ -129,7 +160,7 @@ mod tests {
     #[test]
     fn the_missing_and_the_silent_are_named() {
         let table: Vec<_> = (0..4).map(info).collect();
-        let mut inquiry = Inquiry::new(3, "trial 1".into(), Duration::from_secs(5));
+        let mut inquiry = Inquiry::new(terms("trial 1", 4), Duration::from_secs(5));
         inquiry.answer(0, answer(true));
         inquiry.answer(1, answer(true));
         inquiry.answer(3, answer(false));
@@ -157,7 +188,7 @@ mod tests {
     #[test]
     fn when_all_are_there_nobody_is_blamed() {
         let table: Vec<_> = (0..2).map(info).collect();
-        let mut inquiry = Inquiry::new(0, "cards".into(), Duration::from_secs(5));
+        let mut inquiry = Inquiry::new(terms("cards", 2), Duration::from_secs(5));
         inquiry.answer(0, answer(true));
         inquiry.answer(1, answer(true));
         assert!(inquiry.complete(2));

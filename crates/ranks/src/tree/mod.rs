@@ -10,6 +10,7 @@
 //! | [`exchange`] | messages for single ranks, and which way they go |
 //! | [`clock`] | offset of this host's clock from rank 0's |
 //! | [`missing`] | ranks that have not come when others have waited too long |
+//! | [`terms`] | what all who enter a collective must agree on |
 //! | [`shared`] | commands, results, and why the run ended: what both threads see |
 //!
 //! The main thread's side is [`crate::handle`]; bytes on a connection are in [`crate::channel`].
@@ -23,3 +24,4 @@ mod protocol;
 pub(crate) mod settings;
 pub(crate) mod shape;
 pub(crate) mod shared;
+pub(crate) mod terms;

@@ -7,9 +7,11 @@ use super::collective::{Combined, Member};
 use super::control::{Control, Way};
 use super::missing::{Inquiry, RankState};
 use super::shared::{CollectiveResult, Enter};
+use super::terms::Terms;
 use crate::ClockOffset;
-use crate::channel::message::{Cause, CollectiveKind, Head, Message, clip};
+use crate::channel::message::{Call, Cause, CollectiveKind, Head, Message, clip};
 use crate::channel::pack::pack;
+use crate::rank_set::RankSet;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
@@ -51,7 +53,7 @@ impl Control {
 
     fn understand_parent(&mut self, head: Head, payload: Vec<u8>) -> Result<()> {
         match head {
-            Head::Down { seq } => self.complete(seq, payload)?,
+            Head::Down { call } => self.complete(call, payload)?,
             Head::ClockPong { sent_ns, at_ns } => {
                 self.clock.sample(sent_ns, at_ns, monotonic_ns());
                 self.ask_clock();
@@ -70,7 +72,7 @@ impl Control {
                 self.clock.parent_knows(base, monotonic_ns());
                 self.publish_clock();
             }
-            Head::Who { seq } => self.answer_inquiry(seq),
+            Head::Who { call } => self.answer_inquiry(call),
             _ => return Err(out_of_place()),
         }
         Ok(())
@@ -84,9 +86,20 @@ impl Control {
         payload: Vec<u8>,
     ) -> Result<()> {
         match head {
-            Head::Up { seq, kind, what } => {
-                let combined = self.collectives.child(seq, kind, &what, from, payload)?;
-                self.proceed(seq, combined);
+            Head::Up {
+                call,
+                members,
+                kind,
+                what,
+            } => {
+                let terms = Terms {
+                    call,
+                    kind,
+                    what,
+                    members: self.sound(members)?,
+                };
+                let combined = self.collectives.child(terms, from, payload)?;
+                self.proceed(combined);
             }
             Head::Note { rank } => self.pass_note(rank, payload),
             Head::ClockPing { sent_ns } => {
@@ -100,15 +113,23 @@ impl Control {
                 );
             }
             Head::Overdue {
-                seq,
+                call,
+                members,
+                kind,
                 what,
                 waited_ms,
             } => {
-                self.overdue(seq, what, Duration::from_millis(waited_ms));
+                let terms = Terms {
+                    call,
+                    kind,
+                    what,
+                    members: self.sound(members)?,
+                };
+                self.overdue(terms, Duration::from_millis(waited_ms));
             }
             Head::Answer {
                 rank,
-                seq,
+                call,
                 entered,
                 phase,
                 phase_ms,
@@ -116,7 +137,7 @@ impl Control {
                 let phase_for = Duration::from_millis(phase_ms);
                 self.pass_answer(
                     rank,
-                    seq,
+                    call,
                     RankState {
                         entered,
                         phase,
@@ -136,9 +157,9 @@ impl Control {
             rank: me.rank,
             host: me.host.clone(),
         };
-        let (seq, slot) = (enter.seq, enter.slot.clone());
+        let slot = enter.slot.clone();
         match self.collectives.enter(&here, enter) {
-            Ok(combined) => self.proceed(seq, combined),
+            Ok(combined) => self.proceed(combined),
             Err(error) => {
                 let cause = Cause::of(&error, here.rank, &here.host);
                 self.abort(cause);
@@ -148,11 +169,17 @@ impl Control {
         }
     }
 
-    /// This subtree is complete: tell the parent, or at the root everybody.
-    fn proceed(&mut self, seq: u64, combined: Option<Combined>) {
+    /// The members of this subtree are complete: tell the parent, or where there are no others, all of them.
+    fn proceed(&mut self, combined: Option<Combined>) {
         let Some(Combined {
-            kind,
-            what,
+            terms:
+                Terms {
+                    call,
+                    kind,
+                    what,
+                    members,
+                },
+            has_all,
             payload,
         }) = combined
         else {
@@ -169,35 +196,63 @@ impl Control {
             let cause = Cause::rank(me.rank, &me.host, &message);
             return self.abort(cause);
         }
-        if self.settings.me.rank != 0 {
+        if !has_all {
             // Only rank 0's contribution to a broadcast counts.
             let payload = if kind == CollectiveKind::Broadcast {
                 Vec::new()
             } else {
                 payload
             };
-            return self.tell_parent(&Head::Up { seq, kind, what }, &payload);
+            let head = Head::Up {
+                call,
+                members,
+                kind,
+                what,
+            };
+            return self.tell_parent(&head, &payload);
         }
         let payload = match kind {
-            CollectiveKind::Start => pack(&monotonic_ns().saturating_add(self.start_lead_ns())),
+            CollectiveKind::Start => pack(&self.start_ns(&members)).map(|mut start| {
+                start.extend_from_slice(&payload);
+                start
+            }),
             _ => Ok(payload),
         };
-        if let Err(error) = payload.and_then(|payload| self.complete(seq, payload)) {
+        if let Err(error) = payload.and_then(|payload| self.complete(call, payload)) {
             let me = &self.settings.me;
             let cause = Cause::of(&error, me.rank, &me.host);
             self.abort(cause);
         }
     }
 
+    /// An instant of rank 0's clock that all members of a collective will have heard of in time.
+    fn start_ns(&self, members: &RankSet) -> u64 {
+        let now_ns = monotonic_ns();
+        let lead = self.settings.start_lead.get();
+        let lead_ns = lead.map_or(0, |lead| lead.ns(members.count()));
+        let offset_ns = lock(&self.shared.clock).at(now_ns).offset_ns;
+        now_ns
+            .saturating_add_signed(offset_ns.saturating_neg())
+            .saturating_add(lead_ns)
+    }
+
     /// The result is known: pass it on, then hand it to the main thread.
     ///
     /// # Errors
     /// When messages of an exchange cannot be read, or are too much for one connection.
-    fn complete(&mut self, seq: u64, payload: Vec<u8>) -> Result<()> {
-        let head = Head::Down { seq };
-        let Some(delivery) = self.collectives.deliver(seq, &payload)? else {
-            self.tell_children(&head, &payload);
-            self.collectives.finish(seq, payload);
+    fn complete(&mut self, call: Call, payload: Vec<u8>) -> Result<()> {
+        let head = Head::Down { call };
+        let Some(delivery) = self.collectives.deliver(call, &payload)? else {
+            let are_below = self.collectives.are_below(call);
+            for index in 0..self.links.len() {
+                let way = self.links.get(index).map(|link| link.way);
+                if let Some(Way::Down(child)) = way
+                    && are_below.get(child) == Some(&true)
+                {
+                    self.send(index, &head, &payload);
+                }
+            }
+            self.collectives.finish(call, payload);
             return Ok(());
         };
         let bytes_max = self.settings.message_bytes_max - 1024;
@@ -216,8 +271,19 @@ impl Control {
                 self.send(index, &head, bytes);
             }
         }
-        self.collectives.finish(seq, delivery.mine);
+        self.collectives.finish(call, delivery.mine);
         Ok(())
+    }
+
+    /// The members of a collective as another rank names them.
+    ///
+    /// # Errors
+    /// When they are no set of ranks of this run.
+    fn sound(&self, members: RankSet) -> Result<RankSet> {
+        match members.is_sound(self.settings.size) {
+            true => Ok(members),
+            false => Err(Error::Failed("it named members that are no ranks".into())),
+        }
     }
 
     /// Asks the parent for its clock, if another answer is wanted.
@@ -255,26 +321,29 @@ impl Control {
     }
 
     /// Some rank has waited too long. The root asks everybody; others pass the complaint on.
-    pub(crate) fn overdue(&mut self, seq: u64, what: String, waited: Duration) {
+    pub(crate) fn overdue(&mut self, terms: Terms, waited: Duration) {
+        let call = terms.call;
         // A result that is on its way, or a question that is being asked, needs no further one.
-        if self.collectives.has_finished(seq) || self.inquiry.is_some() {
+        if self.collectives.has_finished(call) || self.inquiry.is_some() {
             return;
         }
         if self.settings.me.rank != 0 {
             let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
             return self.tell_parent(
                 &Head::Overdue {
-                    seq,
-                    what: clip(&what),
+                    call,
+                    members: terms.members,
+                    kind: terms.kind,
+                    what: clip(&terms.what),
                     waited_ms,
                 },
                 &[],
             );
         }
-        self.inquiry = Some(Inquiry::new(seq, what, waited));
-        self.tell_children(&Head::Who { seq }, &[]);
-        let answer = self.own_answer(seq);
-        self.pass_answer(0, seq, answer);
+        self.inquiry = Some(Inquiry::new(terms, waited));
+        self.tell_children(&Head::Who { call }, &[]);
+        let answer = self.own_answer(call);
+        self.pass_answer(0, call, answer);
     }
 
     /// A note goes to rank 0, which keeps it until it is taken.
@@ -285,17 +354,17 @@ impl Control {
         }
     }
 
-    fn answer_inquiry(&mut self, seq: u64) {
-        self.tell_children(&Head::Who { seq }, &[]);
-        let answer = self.own_answer(seq);
-        self.pass_answer(self.settings.me.rank, seq, answer);
+    fn answer_inquiry(&mut self, call: Call) {
+        self.tell_children(&Head::Who { call }, &[]);
+        let answer = self.own_answer(call);
+        self.pass_answer(self.settings.me.rank, call, answer);
     }
 
-    fn pass_answer(&mut self, rank: u32, seq: u64, answer: RankState) {
+    fn pass_answer(&mut self, rank: u32, call: Call, answer: RankState) {
         if self.settings.me.rank != 0 {
             let head = Head::Answer {
                 rank,
-                seq,
+                call,
                 entered: answer.entered,
                 phase: clip(&answer.phase),
                 phase_ms: u64::try_from(answer.phase_for.as_millis()).unwrap_or(u64::MAX),
@@ -303,7 +372,11 @@ impl Control {
             return self.tell_parent(&head, &[]);
         }
         let size = self.settings.size;
-        let Some(inquiry) = self.inquiry.as_mut().filter(|inquiry| inquiry.seq == seq) else {
+        let Some(inquiry) = self
+            .inquiry
+            .as_mut()
+            .filter(|inquiry| inquiry.terms.call == call)
+        else {
             return;
         };
         if rank < size {

@@ -1,11 +1,11 @@
 //! Settings of the control thread.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::RankInfo;
 use crate::bootstrap::launcher_process::LauncherProcess;
+use crate::start_lead::StartLead;
 
 /// Settings that the control thread gets at its start.
 pub(crate) struct ControlSettings {
@@ -21,8 +21,8 @@ pub(crate) struct ControlSettings {
     pub(crate) launcher: Option<LauncherProcess>,
     /// True when a supervisor reports the loss of rank 0.
     pub(crate) supervised: bool,
-    /// Lead of an aligned start; rank 0 learns it when all clocks are known.
-    pub(crate) start_lead_ns: Arc<AtomicU64>,
+    /// Lead of aligned starts, once all clocks are known.
+    pub(crate) start_lead: Arc<OnceLock<StartLead>>,
 }
 
 impl ControlSettings {

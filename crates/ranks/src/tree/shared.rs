@@ -9,13 +9,15 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::clock::KnownClock;
-use crate::channel::message::{Cause, CollectiveKind};
+use super::terms::Terms;
+use crate::channel::message::Cause;
 use crate::sleepers::Sleepers;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// Merges this rank's contribution, the first, with those of its children.
-pub(crate) type Merge = fn(Vec<u8>, &[Vec<u8>]) -> Result<Vec<u8>>;
+/// Merges contributions that are one after the other (`super::collective::reduce_entries`), this rank's first, into
+/// one.
+pub(crate) type Merge = fn(&[u8]) -> Result<Vec<u8>>;
 
 /// Command of the main thread to the control thread.
 #[derive(Debug)]
@@ -23,11 +25,7 @@ pub(crate) enum ControlCommand {
     /// This rank enters a collective.
     Enter(Enter),
     /// This rank has waited too long in a collective.
-    Overdue {
-        seq: u64,
-        what: String,
-        waited: Duration,
-    },
+    Overdue { terms: Terms, waited: Duration },
     /// This rank has a note for rank 0.
     Note(Vec<u8>),
     /// This rank ends the run.
@@ -41,9 +39,7 @@ pub(crate) enum ControlCommand {
 /// One rank's part in a collective.
 #[derive(Debug)]
 pub(crate) struct Enter {
-    pub(crate) seq: u64,
-    pub(crate) kind: CollectiveKind,
-    pub(crate) what: String,
+    pub(crate) terms: Terms,
     pub(crate) mine: Vec<u8>,
     pub(crate) merge: Option<Merge>,
     pub(crate) slot: Arc<Slot>,

@@ -1,0 +1,140 @@
+//! Sets of ranks, short where their numbers follow each other.
+
+use serde::{Deserialize, Serialize};
+
+/// A set of ranks: first and number of each stretch, in order and apart from each other.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankSet(Vec<(u32, u32)>);
+
+impl RankSet {
+    /// The ranks of a sorted list.
+    pub(crate) fn of(ranks: impl IntoIterator<Item = u32>) -> Self {
+        let mut set = Self::default();
+        for rank in ranks {
+            set.add(rank, 1);
+        }
+        set
+    }
+
+    /// Adds a stretch that begins after all others.
+    pub(crate) fn add(&mut self, first: u32, count: u32) {
+        match self.0.last_mut() {
+            Some((start, len)) if *start + *len == first => *len += count,
+            _ => self.0.push((first, count)),
+        }
+    }
+
+    /// All ranks of a run of so many.
+    pub(crate) fn all(size: u32) -> Self {
+        let mut set = Self::default();
+        set.add(0, size);
+        set
+    }
+
+    /// The number of ranks.
+    pub(crate) fn count(&self) -> u32 {
+        self.0.iter().map(|(_, count)| count).sum()
+    }
+
+    /// Returns whether there is no rank in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns whether a rank is in it.
+    pub(crate) fn contains(&self, rank: u32) -> bool {
+        let stretch = self.0.partition_point(|(first, _)| *first <= rank);
+        let before = stretch.checked_sub(1).and_then(|place| self.0.get(place));
+        before.is_some_and(|(first, count)| rank - first < *count)
+    }
+
+    /// Returns whether its stretches are in order, apart from each other, and below `size`.
+    pub(crate) fn is_sound(&self, size: u32) -> bool {
+        let mut after = None;
+        self.0.iter().all(|&(first, count)| {
+            let end = first.checked_add(count).filter(|&end| end <= size);
+            let apart = count > 0 && after.is_none_or(|after| first > after);
+            after = end;
+            apart && end.is_some()
+        })
+    }
+
+    /// The ranks that are in both.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        let mut both = Self::default();
+        let (mut mine, mut theirs) = (self.0.iter().peekable(), other.0.iter().peekable());
+        while let (Some(&&(a, a_count)), Some(&&(b, b_count))) = (mine.peek(), theirs.peek()) {
+            let (first, end) = (a.max(b), (a + a_count).min(b + b_count));
+            if first < end {
+                both.add(first, end - first);
+            }
+            if a + a_count <= b + b_count {
+                mine.next();
+            } else {
+                theirs.next();
+            }
+        }
+        both
+    }
+
+    /// The ranks of this set that are not in the other.
+    pub(crate) fn without(&self, other: &Self) -> Self {
+        let mut rest = Self::default();
+        for &(first, count) in &self.0 {
+            let (mut from, end) = (first, first + count);
+            let next = other.0.partition_point(|(b, b_count)| b + b_count <= from);
+            for &(b, b_count) in other.0.iter().skip(next).take_while(|(b, _)| *b < end) {
+                if b > from {
+                    rest.add(from, b - from);
+                }
+                from = from.max(b + b_count);
+            }
+            if from < end {
+                rest.add(from, end - from);
+            }
+        }
+        rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_no_set_is_known() {
+        for stretches in [
+            vec![(0, 0)],
+            vec![(0, 4)],
+            vec![(1, 1), (0, 1)],
+            vec![(u32::MAX, 2)],
+        ] {
+            assert!(!RankSet(stretches.clone()).is_sound(3), "{stretches:?}");
+        }
+        assert!(RankSet::all(3).is_sound(3) && RankSet::of([0, 2]).is_sound(3));
+        assert_eq!(
+            (RankSet::all(3).count(), RankSet::of([0, 2]).count()),
+            (3, 2)
+        );
+    }
+
+    fn ranks() -> impl Strategy<Value = Vec<u32>> {
+        prop::collection::btree_set(0u32..40, 0..30).prop_map(|set| set.into_iter().collect())
+    }
+
+    proptest! {
+        #[test]
+        fn sets_are_sets(a in ranks(), b in ranks()) {
+            let (one, other) = (RankSet::of(a.clone()), RankSet::of(b.clone()));
+            prop_assert!(one.is_sound(40));
+            let both = a.iter().copied().filter(|rank| b.contains(rank));
+            prop_assert_eq!(one.and(&other), RankSet::of(both));
+            let rest = a.iter().copied().filter(|rank| !b.contains(rank));
+            prop_assert_eq!(one.without(&other), RankSet::of(rest));
+            for rank in 0..40 {
+                prop_assert_eq!(one.contains(rank), a.contains(&rank));
+            }
+        }
+    }
+}

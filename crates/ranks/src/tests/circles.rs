@@ -1,0 +1,108 @@
+//! Meetings of a few ranks while the others have no part in them.
+
+use super::*;
+
+/// Each pair of neighbours meets in its turn, and those of one turn come to the next.
+#[test]
+fn a_few_meet_and_the_others_sleep() {
+    for size in [2u32, 5, 13] {
+        let starts = run(size, move |mut rank| {
+            let me = rank.id();
+            let mut starts = Vec::new();
+            for turn in 1..u64::from(size) {
+                let second = turn as u32;
+                let first = second - 1;
+                let before = first.checked_sub(1);
+                let together = Circle::new(2 * turn - 1, before.into_iter().chain([first, second]));
+                if !together.contains(me) {
+                    continue;
+                }
+                let (start_ns, Sum(sum)) = rank
+                    .start_together(&together, "start", &Sum(u64::from(me)), SOON)
+                    .unwrap();
+                let all = before.into_iter().chain([first, second]);
+                assert_eq!(sum, all.map(u64::from).sum::<u64>());
+                starts.push((turn, start_ns));
+                let pair = Circle::new(2 * turn, [first, second]);
+                if !pair.contains(me) {
+                    continue;
+                }
+                let pending = rank.start_gather(&pair, "end", &[me as u8]).unwrap();
+                let all = rank.finish_gather(pending, SOON).unwrap();
+                assert_eq!(
+                    all,
+                    [(first, vec![first as u8]), (second, vec![second as u8])]
+                );
+            }
+            rank.barrier("all", SOON).unwrap();
+            rank.close().unwrap();
+            starts
+        });
+        let mut known = std::collections::BTreeMap::new();
+        for (turn, start_ns) in starts.into_iter().flatten() {
+            assert_eq!(*known.entry(turn).or_insert(start_ns), start_ns, "{turn}");
+        }
+        assert!(known.values().is_sorted(), "{known:?}");
+        assert_eq!(known.len(), size as usize - 1);
+    }
+}
+
+/// A circle of all ranks is a collective like any other.
+#[test]
+fn a_circle_may_be_of_all() {
+    run(4, |mut rank| {
+        let all = Circle::new(1, 0..4);
+        let pending = rank.start_meeting(&all, "all").unwrap();
+        rank.finish(pending, SOON).unwrap();
+        let few = Circle::new(1, [1, 2]);
+        if few.contains(rank.id()) {
+            let pending = rank.start_meeting(&few, "few").unwrap();
+            rank.finish(pending, SOON).unwrap();
+        }
+        rank.close().unwrap();
+    });
+}
+
+/// Rank 5 does not come to rank 6; the others are asked too, and nobody else is blamed.
+#[test]
+fn who_does_not_come_to_a_few_is_named() {
+    for error in run(7, |mut rank| {
+        let few = Circle::new(3, [5, 6]);
+        rank.phase("asleep");
+        if rank.id() == 6 {
+            let pending = rank.start_meeting(&few, "turn").unwrap();
+            return rank
+                .finish(pending, Duration::from_millis(200))
+                .unwrap_err();
+        }
+        rank.barrier("all", SOON).unwrap_err()
+    }) {
+        assert_eq!(blamed(&error), (5, "h5".into()));
+        let text = error.to_string();
+        assert!(text.contains("turn") && text.contains("asleep"), "{text}");
+        assert!(!text.contains("missing too"), "{text}");
+    }
+}
+
+/// A rank that is lost while two others meet ends the wait of those who wait for their turns.
+#[test]
+fn who_waits_for_its_turn_hears_of_a_lost_rank() {
+    for error in run(7, |mut rank| {
+        if rank.id() == 3 {
+            let error = Error::Failed("gone".into());
+            rank.fail(&error);
+            return error;
+        }
+        let few = Circle::new(1 + u64::from(rank.id()), [3, rank.id().max(4)]);
+        match few.contains(rank.id()) {
+            true => {
+                let pending = rank.start_meeting(&few, "turn");
+                let met = pending.and_then(|pending| rank.finish(pending, SOON));
+                met.unwrap_err()
+            }
+            false => rank.barrier("all", SOON).unwrap_err(),
+        }
+    }) {
+        assert!(error.to_string().contains("gone"), "{error}");
+    }
+}
