@@ -1,9 +1,9 @@
 //! Ranks that initiate towards each other: a traffic pattern among so many ranks. What each of them does then is in the
-//! points of [`crate::kinds`]. The rounds of a matrix are in `matrix`, those beside the
-//! trials in `beside`, and those that stand for all in `sample`.
+//! points of [`crate::kinds`]. Rounds beside the trials are in `beside`, those that stand for all in `sample`.
 
 mod beside;
 mod matrix;
+mod members;
 mod sample;
 
 use std::ops::Range;

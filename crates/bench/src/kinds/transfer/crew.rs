@@ -30,7 +30,7 @@ pub enum CrewOrder {
     Prepare(u64, bool),
     /// Drive, serve until all ranks are done, and finish.
     Trial(Schedule),
-    /// Check the bytes of the last trial.
+    /// Check the bytes of all rounds of the last trial.
     Check,
     /// Forget the warm-up's latencies.
     Forget,
@@ -94,7 +94,7 @@ impl Deck {
         }
     }
 
-    /// Resets it before each trial.
+    /// Resets it before each round.
     pub fn reset(&self, workers: u32) {
         self.driving.store(workers, Ordering::Release);
         self.over.store(false, Ordering::Release);
@@ -138,9 +138,14 @@ impl Deck {
         lock(&self.issued).clone()
     }
 
+    /// Says what the workers should have seen.
+    pub fn expect(&self, expected: Vec<Expected>) {
+        *lock(&self.expected) = expected;
+    }
+
     /// Tells the workers that all ranks are done and what they should have seen.
     pub fn finish(&self, expected: Vec<Expected>) {
-        *lock(&self.expected) = expected;
+        self.expect(expected);
         self.over.store(true, Ordering::Release);
         self.sleepers.wake();
     }
@@ -189,6 +194,7 @@ impl Deck {
             CrewOrder::Stream(berths) => report.streamed = Some(work.stream(berths)?),
             CrewOrder::Prepare(number, checked) => work.prepare(*number, *checked)?,
             CrewOrder::Trial(schedule) => {
+                work.begin_round();
                 let driven = self.drive(index, work, schedule);
                 work.serve_peers(|| self.over.load(Ordering::Acquire))?;
                 let mut totals = driven?;

@@ -48,9 +48,7 @@ impl Work<'_> {
         let clock = self.port.clock;
         // A peer may begin a moment earlier by its clock, so peers are served while it waits.
         self.port.keep_awake(true);
-        if self.has_turn(schedule.round) {
-            self.serve_peers(|| clock.now_ns() >= schedule.start_ns)?;
-        }
+        self.serve_peers(|| clock.now_ns() >= schedule.start_ns)?;
         self.port.keep_awake(false);
         self.port.take_most_in_flight();
         self.cpu_began_ns = thread_cpu_ns();

@@ -3,7 +3,7 @@
 use super::crew::CrewOrder;
 use super::point::Lead;
 use super::totals::TrialTotals;
-use super::trial::{Schedule, Turn, WARM_UP};
+use super::trial::{Schedule, Stretch, WARM_UP};
 use super::work::Work;
 use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
@@ -42,18 +42,16 @@ impl Lead<'_, '_> {
         name: &str,
     ) -> Result<TrialTotals, StepFailure> {
         if trial == WARM_UP {
-            return self.one_round(Turn::trial(WARM_UP, 0), length, name);
+            return self.stretch(&Stretch::trial(WARM_UP, [0], length), name);
         }
         // Each half has data of its own.
-        let quiet = Turn {
-            number: 2 * trial - 1,
-            again: true,
+        let quiet = Stretch {
             is_loaded: false,
-            round: 0,
+            ..Stretch::beside(2 * trial - 1, [0], length)
         };
-        self.one_round(quiet, length, &format!("{name} without the background"))?;
+        self.stretch(&quiet, &format!("{name} without the background"))?;
         let idle = self.latencies_of_half()?;
-        let totals = self.one_round(Turn::trial(2 * trial, 0), length, name)?;
+        let totals = self.stretch(&Stretch::trial(2 * trial, [0], length), name)?;
         let loaded = self.latencies_of_half()?;
         let background = self.compared(&totals, &idle, &loaded)?;
         self.taken.backgrounds.push(background);

@@ -7,13 +7,13 @@
 //! | [`driven`] | the engine that a worker drives during a point |
 //! | [`effective`] | what was really done, and on which CPUs |
 //! | [`layout`] | division of a worker's memory among its flows |
-//! | [`point`], `gathering` | one point from warm-up to its figures |
+//! | [`point`], `rounds`, `gathering` | one point from warm-up to its figures; the rounds of a trial |
 //! | [`crew`], [`work`], `driving`, `flows` | the workers of a rank, the work of each in a trial, and the flows that it drives |
 //! | `background`, `background_totals`, `halves` | the load beside a latency, and trials without it and with it |
 //! | `intervals` | what moves in each interval of a trial, told while it runs |
 //! | `stalled` | words about operations that make no progress |
 //! | [`trial`], [`verify`] | orders and reports of a trial, and the expected state after it |
-//! | [`totals`], [`rails`], `rail_report`, `pairs`, `pair_turns`, `pair_times`, `per_rank`, [`directions`], [`direction_totals`], [`summary`] | sums of workers and ranks, of each rail and of each pair, and the
+//! | [`totals`], `stretch_totals`, [`rails`], `rail_report`, `pairs`, `pair_turns`, `pair_times`, `per_rank`, [`directions`], [`direction_totals`], [`summary`] | sums of workers and ranks, of each rail and of each pair, and the
 //! summary of trials |
 
 mod background;
@@ -39,8 +39,10 @@ mod per_rank;
 pub mod point;
 mod rail_report;
 pub mod rails;
+mod rounds;
 mod stalled;
 mod stations;
+mod stretch_totals;
 pub mod summary;
 mod telling;
 pub mod totals;

@@ -8,7 +8,7 @@ use super::pair_times::{self, FlowTime, are_few};
 use super::pairs::{self, PairSum};
 use super::point::Lead;
 use super::totals::TrialTotals;
-use super::trial::{Schedule, Turn, WARM_UP};
+use super::trial::{Schedule, Stretch, WARM_UP};
 use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
 use tonnage_engine::Verb;
@@ -76,18 +76,13 @@ impl Lead<'_, '_> {
             return Ok(());
         };
         let trials = self.taken.trials.len() as u64;
-        // Data of its own, like that of further trials.
-        let mut number = trials;
-        for _ in 0..trials {
-            for (pair, _) in loads.pairs() {
-                number += 1;
-                let round = roles.round_alone(pair);
-                self.one_round(
-                    Turn::beside(number, round),
-                    point.length.trial,
-                    "pair alone",
-                )?;
-            }
+        let rounds = loads.pairs().map(|(pair, _)| roles.round_alone(pair));
+        let rounds: Vec<u32> = rounds.collect();
+        for turn in 0..trials {
+            // Data of its own, like that of further trials.
+            let number = trials + 1 + turn;
+            let turns = Stretch::beside(number, rounds.clone(), point.length.trial);
+            self.stretch(&turns, "pair alone")?;
         }
         Ok(())
     }
@@ -106,15 +101,9 @@ impl Lead<'_, '_> {
                 break;
             }
             // Data of its own, like that of further trials.
-            let trial = self.taken.trials.len() as u64 + look;
-            for round in suspect {
-                let number = trial * u64::from(roles.rounds()) + u64::from(round) + 1;
-                self.one_round(
-                    Turn::beside(number, round),
-                    self.point.length.trial,
-                    "second look",
-                )?;
-            }
+            let number = self.taken.trials.len() as u64 + 1 + look;
+            let turns = Stretch::beside(number, suspect, self.point.length.trial);
+            self.stretch(&turns, "second look")?;
         }
         Ok(())
     }

@@ -11,30 +11,29 @@ use super::driven::Driven;
 use super::intervals::Intervals;
 use super::measured::{Kept, Measured};
 use super::pair_times::PairTimes;
-use super::pairs::{PairSum, PairSums};
+use super::pairs::PairSums;
 use super::per_rank::{RankSums, initiators};
 use super::stations::{serve, stations};
 use super::totals::TrialTotals;
-use super::trial::{Issued, Schedule, Station, Turn, WARM_UP};
-use super::waits::{deadline_of, left, look_rounds};
+use super::trial::{Station, Stretch, WARM_UP};
+use super::waits::{left, look_rounds};
 use super::work::Work;
 use crate::deadlines::DEADLINES;
 use crate::drive::recorder::PhaseHistograms;
-use crate::failure::{StepFailure, agree, await_first_cause};
+use crate::failure::{StepFailure, await_first_cause};
 use crate::json::Json;
 use crate::kinds::kind::{Course, Stage, Steps, When};
-use crate::kinds::transfer::verify::Expected;
 use crate::limit::{Bound, Measurement};
 use crate::opening::engine::OpenEngine;
 use crate::wire_proof::{Routes, Watch};
 use tonnage_engine::Facts;
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
-use tonnage_ranks::{Rank, pack, unpack};
+use tonnage_ranks::Rank;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::ci_narrow_enough;
 use tonnage_record::transfer::{InitiatorFigures, PairRate, Trial, TrialBackground};
 use tonnage_record::{Record, WireProof};
-use tonnage_units::{Error, Reduce, Result};
+use tonnage_units::{Error, Result};
 
 /// Rounds of warming up while an engine is still trying things out.
 const WARM_UP_ROUNDS_MAX: u32 = 20;
@@ -115,12 +114,12 @@ pub(super) struct Lead<'a, 'b> {
     pub(super) points: &'a WorkerPoints<'a>,
     pub(super) rank: &'a mut Rank,
     pub(super) own: Work<'b>,
-    deck: &'a Deck,
-    followers: Crew,
+    pub(super) deck: &'a Deck,
+    pub(super) followers: Crew,
     pub(super) moves_bytes: bool,
     bound: Bound<'a>,
     routes: &'a Routes,
-    intervals: Intervals,
+    pub(super) intervals: Intervals,
     pub(super) taken: Taken<'a>,
 }
 
@@ -142,7 +141,7 @@ pub(super) struct Taken<'a> {
     pub(super) rates: Vec<PairRate>,
     pub(super) backgrounds: Vec<TrialBackground>,
     pub(super) idle: Option<LatencyHistogram>,
-    own: RankSums,
+    pub(super) own: RankSums,
     initiators: Vec<InitiatorFigures>,
 }
 
@@ -199,7 +198,7 @@ impl Lead<'_, '_> {
         self.followers.collect()
     }
 
-    /// One trial on all ranks: its rounds, one after the other.
+    /// One trial on all ranks.
     fn one_trial(
         &mut self,
         trial: u64,
@@ -209,92 +208,8 @@ impl Lead<'_, '_> {
         if self.point.background.is_some() {
             return self.trial_of_halves(trial, length, name);
         }
-        let rounds = self.point.roles().rounds();
-        let mut all: Option<TrialTotals> = None;
-        for round in 0..rounds {
-            // Each round has data of its own.
-            let number = match trial {
-                WARM_UP => WARM_UP,
-                trial => (trial - 1) * u64::from(rounds) + u64::from(round) + 1,
-            };
-            let totals = self.one_round(Turn::trial(number, round), length, name)?;
-            match &mut all {
-                Some(before) => before.then(totals),
-                None => all = Some(totals),
-            }
-        }
-        Ok(all.unwrap_or(TrialTotals::NONE))
-    }
-
-    /// One round on all ranks: data in place, aligned start, drive, wait for all, count, check.
-    pub(super) fn one_round(
-        &mut self,
-        turn: Turn,
-        length: TrialLength,
-        name: &str,
-    ) -> Result<TrialTotals, StepFailure> {
-        let Turn {
-            number,
-            round,
-            again,
-            is_loaded,
-        } = turn;
-        self.rank.phase(&format!(
-            "{name} of {} {} B",
-            self.point.op.name(),
-            self.point.size_bytes
-        ));
-        self.deck.reset(self.point.workers);
-        // Turns of single pairs fill and check the memory of all, again and again, and move what trials have proven.
-        let checked = self.point.verify && !(again && self.point.loads.is_some());
-        self.followers
-            .order(|_| CrewOrder::Prepare(number, checked))?;
-        let prepared = self.own.prepare(number, checked);
-        self.followers.collect()?;
-        prepared?;
-        let start_ns = self
-            .rank
-            .aligned_start("start of a trial", DEADLINES.step)?;
-        let schedule = Schedule {
-            start_ns,
-            length,
-            number,
-            round,
-            again,
-            is_loaded,
-            lead_ns: match is_loaded && self.point.background.is_some() {
-                true => Schedule::lead_ns(length),
-                false => 0,
-            },
-        };
-        self.intervals
-            .begin(&schedule, self.own.port.clock, &self.taken.trials)?;
-        self.followers.order(|_| CrewOrder::Trial(schedule))?;
-        let driven = self.deck.drive(0, &mut self.own, &schedule);
-        self.serve_peers(Instant::now() + deadline_of(length), Deck::all_driven)?;
-        let mut totals = driven?;
-        self.intervals.driven();
-        let expected = self.exchange(length, self.own.has_turn(round))?;
-        let own_expected = expected.first().cloned().unwrap_or_default();
-        self.deck.finish(expected);
-        self.own.finish(&schedule, &own_expected, &mut totals)?;
-        let reports = self.followers.collect()?;
-        merge(&mut totals, &reports);
-        if number != WARM_UP && !again {
-            self.taken.own.add(&totals);
-        }
-        self.count_times(&schedule, &reports);
-        self.intervals
-            .tell_last(totals.operations, totals.window_ns)?;
-        if checked && self.moves_bytes {
-            self.verify(&mut totals)?;
-        }
-        let own = PairSum::of(&totals);
-        let all = self.rank.reduce("add up a trial", totals, DEADLINES.step)?;
-        if number != WARM_UP {
-            self.count_pair((round, again), own, &all);
-        }
-        Ok(all)
+        let rounds = 0..self.point.roles().rounds();
+        self.stretch(&Stretch::trial(trial, rounds, length), name)
     }
 
     /// Serves peers until `over`, a following worker's failure, or the deadline; the caller's own wait then names who
@@ -302,7 +217,11 @@ impl Lead<'_, '_> {
     ///
     /// # Errors
     /// A failure of this rank's engine or of a following worker, or that the run was stopped.
-    fn serve_peers(&mut self, deadline: Instant, over: impl Fn(&Deck) -> bool) -> Result<()> {
+    pub(super) fn serve_peers(
+        &mut self,
+        deadline: Instant,
+        over: impl Fn(&Deck) -> bool,
+    ) -> Result<()> {
         let (deck, mut rounds) = (self.deck, 0u32);
         // The clock is looked at now and then only: this loop answers peers. A sleeper has few rounds.
         let looks_each = look_rounds(self.point);
@@ -312,51 +231,6 @@ impl Lead<'_, '_> {
             late || deck.has_failed() || over(deck)
         })?;
         deck.check_failed()
-    }
-
-    /// Waits until all ranks have driven their flows, and returns what the local workers should have seen. A rank that
-    /// `serves` polls meanwhile; one that has nothing to do leaves the CPU to those that have.
-    fn exchange(&mut self, length: TrialLength, serves: bool) -> Result<Vec<Expected>> {
-        let deadline = Instant::now() + deadline_of(length);
-        let workers = self.point.workers as usize;
-        let points: Vec<_> = (0..workers).map(|worker| self.points.of(worker)).collect();
-        let is_needed = |point: &&TransferPoint| Expected::is_needed(point, self.moves_bytes);
-        if !points.iter().any(is_needed) {
-            let pending = self.rank.start_barrier("end of a trial")?;
-            self.serve_peers(deadline, |_| !serves || pending.is_done())?;
-            self.rank.finish(pending, left(deadline))?;
-            return Ok(vec![Expected::default(); workers]);
-        }
-        let mine = pack(&self.deck.issued())?;
-        let pending = self.rank.start_all_gather("end of a trial", &mine)?;
-        self.serve_peers(deadline, |_| !serves || pending.is_done())?;
-        let all = self.rank.finish_all_gather(pending, left(deadline))?;
-        let issued: Vec<Vec<Issued>> = all
-            .iter()
-            .map(|bytes| unpack(bytes))
-            .collect::<Result<_>>()?;
-        let expected = points.into_iter().enumerate();
-        expected
-            .map(|(worker, point)| Expected::new(point, self.rank.id(), worker, &issued))
-            .collect()
-    }
-
-    fn verify(&mut self, totals: &mut TrialTotals) -> Result<(), StepFailure> {
-        self.followers.order(|_| CrewOrder::Check)?;
-        let own = self.deck.check(0, &mut self.own);
-        let others = self.followers.collect();
-        let mine = own.and_then(|own| {
-            totals.merge(own);
-            merge(totals, &others?);
-            Ok(())
-        });
-        // A wrong byte ends the point, not the run: all ranks hear of it here and stay in step.
-        let agreed = agree(self.rank, "verify a trial", mine, DEADLINES.step);
-        if let Err(StepFailure::Point(_)) = agreed {
-            // Nobody asks by which way wrong bytes came.
-            self.taken.watch = None;
-        }
-        agreed
     }
 
     /// Leaves nothing posted behind for the next point.
@@ -469,11 +343,5 @@ impl Steps for Lead<'_, '_> {
             .gather("engine choices", &chosen, DEADLINES.step)?;
         self.taken.chosen = all.into_iter().map(|Json(chosen)| chosen).collect();
         Ok(())
-    }
-}
-
-fn merge(totals: &mut TrialTotals, reports: &[CrewReport]) {
-    for report in reports.iter().filter_map(|report| report.totals.as_ref()) {
-        totals.merge(report.clone());
     }
 }

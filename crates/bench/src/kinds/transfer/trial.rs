@@ -43,40 +43,43 @@ pub struct Station {
     pub part: WorkerPart,
 }
 
-/// One round of a trial, or one beside the trials.
-#[derive(Debug, Clone, Copy)]
-pub struct Turn {
+/// Rounds that follow each other, each flow in one of them at most: a trial, or turns beside the trials.
+#[derive(Debug, Clone)]
+pub struct Stretch {
     /// The number that keys its data; 0 is the warm-up.
     pub number: u64,
-    /// The round of the traffic.
-    pub round: u32,
+    /// The rounds of the traffic.
+    pub rounds: Vec<u32>,
+    /// Time or iterations of each round.
+    pub length: TrialLength,
     /// True beside the trials.
     pub again: bool,
     /// True where the background moves too, if there is one.
     pub is_loaded: bool,
 }
 
-impl Turn {
+impl Stretch {
     /// One that counts.
-    pub fn trial(number: u64, round: u32) -> Self {
+    pub fn trial(number: u64, rounds: impl IntoIterator<Item = u32>, length: TrialLength) -> Self {
         Self {
             number,
-            round,
+            rounds: rounds.into_iter().collect(),
+            length,
             again: false,
             is_loaded: true,
         }
     }
 
     /// One beside the trials.
-    pub fn beside(number: u64, round: u32) -> Self {
+    pub fn beside(number: u64, rounds: impl IntoIterator<Item = u32>, length: TrialLength) -> Self {
         Self {
             again: true,
-            ..Self::trial(number, round)
+            ..Self::trial(number, rounds, length)
         }
     }
 }
 
-/// Start and length of a trial.
+/// Start and length of a round.
 #[derive(Debug, Clone, Copy)]
 pub struct Schedule {
     /// The aligned start on this host's clock.

@@ -31,7 +31,18 @@ impl Expected {
         moves_bytes && (point.op.notifies_target() || point.verify)
     }
 
-    /// Computes what worker `worker` of `rank` should have seen, from what all ranks issued: `issued[rank][worker]`.
+    /// Adds what was to be seen in a later round. Of arrivals each round has its own.
+    pub fn add(&mut self, later: &Self) {
+        for (all, later) in [(&mut self.into, &later.into), (&mut self.out, &later.out)] {
+            all.resize(all.len().max(later.len()), 0);
+            all.iter_mut()
+                .zip(later)
+                .for_each(|(all, later)| *all += later);
+        }
+    }
+
+    /// Computes what worker `worker` of `rank` should have seen in a round, from what all ranks issued in it:
+    /// `issued[rank][worker]`, which is empty for a rank that took no part.
     ///
     /// # Errors
     /// When a rank's report does not match the layout, as from another plan.
@@ -56,9 +67,11 @@ impl Expected {
                 .out
                 .binary_search(&to)
                 .map_err(|_| wrong(from))?;
-            let report = issued
-                .get(from as usize)
-                .and_then(|workers| workers.get(worker));
+            let workers = issued.get(from as usize);
+            if workers.is_some_and(Vec::is_empty) {
+                return Ok((0, 0));
+            }
+            let report = workers.and_then(|workers| workers.get(worker));
             report
                 .and_then(|report| report.ranges.get(place))
                 .copied()

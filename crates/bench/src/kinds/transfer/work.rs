@@ -192,14 +192,6 @@ impl<'a> Work<'a> {
         !(self.layout.out.is_empty() && self.layout.into.is_empty())
     }
 
-    /// Returns whether this rank is at either end of a flow of a round. It may sleep through the turn of others.
-    pub(super) fn has_turn(&self, round: u32) -> bool {
-        let roles = self.point.roles();
-        !roles.has_pairs_in_rounds()
-            || !roles.in_round(self.rank, round).is_empty()
-            || !roles.initiators_in_round(self.rank, round).is_empty()
-    }
-
     /// Copy rates over this point's footprint.
     ///
     /// # Errors
@@ -221,17 +213,14 @@ impl<'a> Work<'a> {
         berths.carry(self.worker as usize, &self.port.clock)
     }
 
-    /// Makes ready for trial `number`, outside the clock; puts its data in place where its bytes are `checked`.
+    /// Makes ready for trial `number`, outside the clock; puts the data of all its rounds in place where its bytes are
+    /// `checked`.
     ///
     /// # Errors
     /// When a slice does not lie in the memory.
     pub fn prepare(&mut self, number: u64, checked: bool) -> Result<()> {
         self.number = number;
         self.part.is_resting = false;
-        if let Some(shared) = self.shared.as_ref().filter(|_| self.worker == 0) {
-            shared.reset();
-        }
-        self.port.clock.resync();
         self.port.engine.settle(number == WARM_UP);
         if checked {
             self.watch.fill(self.memory.as_ref(), number)?;
@@ -240,6 +229,14 @@ impl<'a> Work<'a> {
             table.rearm()?;
         }
         Ok(())
+    }
+
+    /// Makes ready for a round, before any worker of the rank drives it: rounds may be long after their trial began.
+    pub fn begin_round(&mut self) {
+        self.port.clock.resync();
+        if let Some(shared) = self.shared.as_ref().filter(|_| self.worker == 0) {
+            shared.reset();
+        }
     }
 
     /// Serves peers until `over`: answers under ping-pong, polls otherwise.
@@ -306,11 +303,7 @@ impl<'a> Work<'a> {
         }
         let arrivals = self.port.take_arrivals();
         self.window_end_ns = self.window_end_ns.max(arrivals.last_ns);
-        // In the turn of others a target only waits.
-        let serves = self.takes_part()
-            && self.in_round(schedule.round).is_empty()
-            && self.has_turn(schedule.round);
-        if serves {
+        if self.takes_part() && self.in_round(schedule.round).is_empty() {
             totals.target_cpu_ns = thread_cpu_ns() - self.cpu_began_ns;
         }
         totals.window_ns = self.window_end_ns.saturating_sub(schedule.start_ns);

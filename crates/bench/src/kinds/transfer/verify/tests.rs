@@ -78,7 +78,10 @@ fn every_ping_has_its_answer() {
 #[test]
 fn a_report_of_another_plan_is_refused() {
     let point = point(Addresses::Sequential, 4);
-    assert!(Expected::new(&point, 1, 0, &[Vec::new(), Vec::new()]).is_err());
+    assert!(Expected::new(&point, 1, 0, &[vec![Issued::default()], Vec::new()]).is_err());
+    // Whoever took no part issued nothing.
+    let none = Expected::new(&point, 1, 0, &[Vec::new(), Vec::new()]);
+    assert_eq!(none.unwrap().into, [0]);
 }
 
 #[test]

@@ -1,0 +1,94 @@
+//! Rounds that follow each other: whoever has the path for itself really has, and pairs of one round do not begin before
+//! those of the last one have ended.
+#![cfg(test)]
+
+mod runs;
+mod seen;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+
+use seen::Posted;
+use tonnage_machine::CpuChoice;
+use tonnage_plan::Plan;
+use tonnage_plan::point::{MatrixRounds, Traffic};
+use tonnage_plan::roles::Roles;
+use tonnage_record::Outcome;
+use tonnage_units::lock::lock;
+
+/// What engines saw is of one run at a time.
+static ONE_RUN: Mutex<()> = Mutex::new(());
+
+/// Trials of a run, whose rounds last long enough that two of them at once would be seen.
+const TRIALS: usize = 2;
+
+/// All operations of a run, in the order in which they were posted.
+fn posted(ranks: u32, lines: &str) -> Vec<Posted> {
+    let text = format!(
+        "name = 'alone'\n[[transfer]]\nengine = 'seen'\nop = 'write'\nsizes = 64\ntrials = {TRIALS}\nwarmup = '0s'\n\
+         limit = 'none'\ntrial-time = '3ms'\n{lines}"
+    );
+    let plan = Plan::from_toml(&text, "alone.toml").unwrap();
+    let planned = plan.points(ranks, &seen::LISTS).unwrap();
+    drop(seen::take());
+    let records = runs::records(ranks, planned, seen::LISTS, CpuChoice::None).unwrap();
+    assert_eq!(records[0].outcome, Outcome::Measured, "{records:#?}");
+    seen::take()
+}
+
+/// Rounds, each with the pairs that posted something in it, in the order of the first post. A round that comes back
+/// after another one has begun is there again.
+fn rounds(roles: Roles, posted: &[Posted]) -> Vec<(u32, BTreeSet<Posted>)> {
+    let of_pairs: BTreeMap<Posted, u32> = (0..roles.rounds())
+        .flat_map(|round| {
+            let pairs = roles.pairs_of_round(round).into_iter();
+            pairs.map(move |pair| (pair, round))
+        })
+        .collect();
+    let mut rounds: Vec<(u32, BTreeSet<Posted>)> = Vec::new();
+    for pair in posted {
+        let round = of_pairs[pair];
+        match rounds.last_mut().filter(|(last, _)| *last == round) {
+            Some((_, pairs)) => drop(pairs.insert(*pair)),
+            None => rounds.push((round, BTreeSet::from([*pair]))),
+        }
+    }
+    rounds
+}
+
+/// Every round of each trial was there once, and complete before the next one began.
+fn check(roles: Roles, lines: &str) {
+    let one = lock(&ONE_RUN);
+    let posted = posted(roles.ranks, lines);
+    drop(one);
+    let seen = rounds(roles, &posted);
+    let order: Vec<u32> = seen.iter().map(|(round, _)| *round).collect();
+    let expected: Vec<u32> = (0..TRIALS).flat_map(|_| 0..roles.rounds()).collect();
+    assert_eq!(order, expected, "{roles:?}");
+    for (round, pairs) in seen {
+        let all: BTreeSet<_> = roles.pairs_of_round(round).into_iter().collect();
+        assert_eq!(pairs, all, "{roles:?} {round}");
+    }
+}
+
+#[test]
+fn pairs_of_a_matrix_are_alone_and_disjoint_ones_share_a_round() {
+    for (ranks, matrix) in [
+        (2, MatrixRounds::Alone),
+        (5, MatrixRounds::Alone),
+        (4, MatrixRounds::Disjoint),
+        (5, MatrixRounds::Disjoint),
+    ] {
+        let roles = Roles {
+            matrix,
+            ..Roles::new(Traffic::Matrix, ranks)
+        };
+        let lines = format!("traffic = 'matrix'\nmatrix = '{}'", matrix.name());
+        check(roles, &lines);
+    }
+}
+
+#[test]
+fn the_targets_of_rank_0_have_their_turns_one_after_the_other() {
+    check(Roles::new(Traffic::InTurn, 5), "traffic = 'in-turn'");
+}
