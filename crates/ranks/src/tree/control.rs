@@ -9,15 +9,16 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::clock::{ClockSync, monotonic_ns};
-use super::collective::{Collectives, Member};
+use super::collective::Collectives;
 use super::exchange::Subtree;
+use super::link::{Link, Way};
 use super::missing::{Inquiry, RankState};
 use super::settings::ControlSettings;
-use super::shape::{PeerConnection, TreePosition, children_of};
-use super::shared::{CollectiveResult, ControlCommand, Shared};
+use super::shape::{TreePosition, children_of};
+use super::shared::{CollectiveResult, ControlCommand, Shared, speaks};
 use crate::RankInfo;
 use crate::channel::message::{Call, Cause, Head};
-use crate::channel::{Channel, Interest, wait_for};
+use crate::channel::{Interest, wait_for};
 use crate::hosts::is_one_boot;
 use crate::join::door::LateDoor;
 use crate::signals::Signals;
@@ -29,51 +30,11 @@ use tonnage_units::{Error, Result};
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_ABORT: Duration = Duration::from_millis(200);
 
-/// Direction that a connection leads in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    Up,
-    /// The index among the children.
-    Down(usize),
-}
-
-/// A connection and what is known of the rank behind it.
-pub(crate) struct Link {
-    pub(crate) channel: Channel,
-    pub(crate) info: RankInfo,
-    pub(crate) way: Way,
-    /// True when a network lies between.
-    is_remote: bool,
-    /// False until the peer's control thread has said something, where before that it may still wait for its children.
-    armed: bool,
-    heard: Instant,
-    said: Instant,
-    pub(crate) goodbye: bool,
-    open: bool,
-}
-
-impl Link {
-    fn new(peer: PeerConnection, way: Way) -> Self {
-        let now = Instant::now();
-        Self {
-            is_remote: peer.channel.is_remote(),
-            channel: peer.channel,
-            info: peer.info,
-            way,
-            armed: false,
-            heard: now,
-            said: now,
-            goodbye: false,
-            open: true,
-        }
-    }
-
-    pub(crate) fn place(&self) -> Member {
-        Member {
-            rank: self.info.rank,
-            host: self.info.host.clone(),
-        }
-    }
+/// What has ended the sleep of the control thread.
+struct Awake {
+    /// Links to listen to.
+    links: Vec<usize>,
+    launcher_ended: bool,
 }
 
 /// The state of the control thread.
@@ -155,17 +116,21 @@ impl Control {
     }
 
     fn start(&mut self) {
+        // What came right behind the words of joining has been read with them.
+        for index in 0..self.links.len() {
+            self.listen(index);
+        }
         self.ask_clock();
         self.publish_clock();
         self.tell_all(&Head::Beat, &[]);
     }
 
     fn turn(&mut self) -> Result<()> {
-        let launcher_ended = self.sleep()?;
+        let awake = self.sleep()?;
         self.shared.awake();
         // Links come first: when a rank is killed its launcher often ends the others by a signal, and the cause is the
         // better message.
-        for index in 0..self.links.len() {
+        for index in awake.links {
             self.listen(index);
         }
         if let Some(door) = &mut self.door {
@@ -180,7 +145,7 @@ impl Control {
             let cause = Cause::interrupted(signal, me.rank, &me.host);
             self.abort(cause);
         }
-        if launcher_ended {
+        if awake.launcher_ended {
             self.lose_launcher();
         }
         self.tick();
@@ -190,8 +155,8 @@ impl Control {
         Ok(())
     }
 
-    /// Sleeps until something happens; returns whether it is the end of the launcher.
-    fn sleep(&self) -> Result<bool> {
+    /// Sleeps until something happens.
+    fn sleep(&self) -> Result<Awake> {
         let now = Instant::now();
         let mut wake = now + Duration::from_secs(3600);
         for link in self.open_links() {
@@ -217,9 +182,19 @@ impl Control {
             interests.extend(door.interests());
             wake = door.expiry().map_or(wake, |expiry| expiry.min(wake));
         }
+        let others = interests.len();
         interests.extend(self.open_links().map(|link| link.channel.interest()));
         let ready = wait_for(&interests, wake.saturating_duration_since(now))?;
-        Ok(launcher.is_some() && ready.first() == Some(&true))
+        let (ready, of_links) = ready.split_at(others.min(ready.len()));
+        // Anything but links and the main thread is rare: then all links are looked at, for what came at the same time.
+        let own_wake = usize::from(launcher.is_some());
+        let is_rare = (0..).zip(ready).any(|(place, &is)| is && place != own_wake);
+        let open = (0..).zip(&self.links).filter(|(_, link)| link.open);
+        let heard = open.zip(of_links).filter(|&(_, &is)| is || is_rare);
+        Ok(Awake {
+            links: heard.map(|((index, _), _)| index).collect(),
+            launcher_ended: launcher.is_some() && ready.first() == Some(&true),
+        })
     }
 
     fn lose_launcher(&mut self) {
@@ -485,11 +460,4 @@ impl Control {
         }
         std::process::exit(i32::from(error.exit_code()));
     }
-}
-
-/// Returns whether this rank reports the end of the run: rank 0 does, and when it is the lost one its direct children
-/// do, unless a supervisor sees it end.
-pub(crate) fn speaks(rank: u32, parent_is_root: bool, supervised: bool, cause: &Cause) -> bool {
-    let root_lost = matches!(cause, Cause::Rank { rank: 0, .. });
-    rank == 0 || root_lost && parent_is_root && !supervised
 }

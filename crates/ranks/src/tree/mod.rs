@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`settings`] | what the thread is told at its start |
 //! | [`shape`] | parents and children; the open connections of one rank |
+//! | [`link`] | one connection, and the rank behind it |
 //! | [`control`] | the thread: it waits, sends, notices silence, ends the run |
 //! | [`protocol`] | its reaction to each message |
 //! | [`collective`] | contributions on their way up the tree and results on their way down |
@@ -19,6 +20,7 @@ pub(crate) mod clock;
 pub(crate) mod collective;
 pub(crate) mod control;
 pub(crate) mod exchange;
+mod link;
 mod missing;
 mod protocol;
 pub(crate) mod settings;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::clock::{Base, monotonic_ns};
 use super::collective::{Combined, Member};
-use super::control::{Control, Way};
+use super::control::Control;
+use super::link::Way;
 use super::missing::{Inquiry, RankState};
 use super::shared::{CollectiveResult, Enter};
 use super::terms::Terms;

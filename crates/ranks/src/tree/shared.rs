@@ -208,3 +208,10 @@ impl Shared {
         )
     }
 }
+
+/// Returns whether this rank reports the end of the run: rank 0 does, and when it is the lost one its direct children
+/// do, unless a supervisor sees it end.
+pub(crate) fn speaks(rank: u32, parent_is_root: bool, supervised: bool, cause: &Cause) -> bool {
+    let root_lost = matches!(cause, Cause::Rank { rank: 0, .. });
+    rank == 0 || root_lost && parent_is_root && !supervised
+}
