@@ -1,5 +1,5 @@
-//! Rounds that follow each other: whoever has the path for itself really has, and pairs of one round do not begin before
-//! those of the last one have ended.
+//! Rounds that follow each other: whoever has the path for itself really has, and pairs of one round do not begin
+//! before those of the last one have ended.
 #![cfg(test)]
 
 mod runs;
@@ -16,7 +16,7 @@ use tonnage_plan::roles::Roles;
 use tonnage_record::Outcome;
 use tonnage_units::lock::lock;
 
-/// What engines saw is of one run at a time.
+/// Sights of engines are of one run at a time.
 static ONE_RUN: Mutex<()> = Mutex::new(());
 
 /// Trials of a run, whose rounds last long enough that two of them at once would be seen.

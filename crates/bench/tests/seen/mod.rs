@@ -28,6 +28,7 @@ pub static LISTS: Lists = Lists {
     engines: &ENGINES,
     file_engines: &[],
     memories: &MEMORIES,
+    backends: &[],
 };
 
 /// Initiator and target of an operation.
@@ -35,7 +36,7 @@ pub type Posted = (Peer, Peer);
 
 static POSTED: Mutex<Vec<Posted>> = Mutex::new(Vec::new());
 
-/// What all ranks have posted since it was taken last. Posts of one pair that follow each other are there once.
+/// Posts of all ranks since they were taken last. Posts of one pair that follow each other are there once.
 pub fn take() -> Vec<Posted> {
     std::mem::take(&mut lock(&POSTED))
 }

@@ -45,7 +45,7 @@ pub enum Head {
     /// All members at and below the sender have entered a collective; the payload is their contribution.
     Up {
         /// Number of the collective.
-        call: Call,
+        call: CallNumber,
         /// The ranks that enter it.
         members: RankSet,
         /// Way to combine contributions.
@@ -56,7 +56,7 @@ pub enum Head {
     /// The result of a collective, from the root downwards.
     Down {
         /// Number of the collective.
-        call: Call,
+        call: CallNumber,
     },
     /// A note of one rank to rank 0, which nobody waits for; the payload is the note.
     Note {
@@ -89,7 +89,7 @@ pub enum Head {
     /// A rank waited too long in a collective; goes to the root.
     Overdue {
         /// Number of the collective.
-        call: Call,
+        call: CallNumber,
         /// The ranks that enter it.
         members: RankSet,
         /// Way to combine contributions.
@@ -102,14 +102,14 @@ pub enum Head {
     /// The root asks every rank whether it has entered a collective.
     Who {
         /// Number of the collective.
-        call: Call,
+        call: CallNumber,
     },
     /// The answer of one rank; goes to the root.
     Answer {
         /// The rank that answers.
         rank: u32,
         /// Number of the collective.
-        call: Call,
+        call: CallNumber,
         /// True when its main thread has entered the collective.
         entered: bool,
         /// Phase that its main thread states.
@@ -151,14 +151,14 @@ pub struct Welcome {
 
 /// Number of a collective. Ranks that meet without the others count their meetings for themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Call {
+pub struct CallNumber {
     /// Collectives of all ranks that were before it.
     pub seq: u64,
     /// 0 for one of all ranks; else a number that no other has between two of them.
     pub turn: u64,
 }
 
-impl std::fmt::Display for Call {
+impl std::fmt::Display for CallNumber {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.turn {
             0 => write!(f, "call {}", self.seq),
@@ -392,7 +392,7 @@ mod tests {
         let heads = [
             Head::Hello(Box::new(hello)),
             Head::Up {
-                call: Call {
+                call: CallNumber {
                     seq: u64::MAX,
                     turn: 3,
                 },

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::Rank;
 use super::exchanges::{Pending, fold, merging};
-use crate::channel::message::{Call, CollectiveKind};
+use crate::channel::message::{CallNumber, CollectiveKind};
 use crate::channel::pack::{pack, unpack_first};
 use crate::rank_set::RankSet;
 use crate::tree::collective::{gather_entries, gather_entry, reduce_entry};
@@ -103,7 +103,7 @@ impl Rank {
             return self.enter(kind, what, mine, merge);
         }
         // All ranks have met as often when these meet.
-        let call = Call {
+        let call = CallNumber {
             seq: self.next_seq,
             turn: *turn,
         };

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::Rank;
 use crate::agreement::Verdict;
-use crate::channel::message::{Call, CollectiveKind, short};
+use crate::channel::message::{CallNumber, CollectiveKind, short};
 use crate::channel::pack::{pack, unpack};
 use crate::rank_set::RankSet;
 use crate::tree::collective::{gather_entry, reduce_entries, reduce_entry};
@@ -253,7 +253,7 @@ impl Rank {
         mine: Vec<u8>,
         merge: Option<Merge>,
     ) -> Result<Pending> {
-        let call = Call {
+        let call = CallNumber {
             seq: self.next_seq,
             turn: 0,
         };
@@ -265,7 +265,7 @@ impl Rank {
 
     pub(super) fn enter_call(
         &mut self,
-        call: Call,
+        call: CallNumber,
         members: RankSet,
         kind: CollectiveKind,
         what: &str,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::exchange::{Delivery, Subtree};
 use super::shared::{CollectiveResult, Enter, Merge, Slot};
 use super::terms::Terms;
-use crate::channel::message::{Call, CollectiveKind};
+use crate::channel::message::{CallNumber, CollectiveKind};
 use crate::channel::pack::{pack, unpack_first};
 use crate::rank_set::RankSet;
 use tonnage_units::{Error, Result};
@@ -54,9 +54,9 @@ struct Collective {
 /// All collectives under way at this node.
 pub(crate) struct Collectives {
     routes: Subtree,
-    under_way: BTreeMap<Call, Collective>,
+    under_way: BTreeMap<CallNumber, Collective>,
     under_way_max: usize,
-    finished: VecDeque<Call>,
+    finished: VecDeque<CallNumber>,
 }
 
 /// The members of a subtree are complete: this goes to the parent, or where there are no others, to all of them.
@@ -148,7 +148,7 @@ impl Collectives {
     }
 
     /// Combines the contributions into one when all members at and below this node are there.
-    fn combine(&mut self, call: Call) -> Result<Option<Combined>> {
+    fn combine(&mut self, call: CallNumber) -> Result<Option<Combined>> {
         let Some(collective) = self.under_way.get_mut(&call) else {
             return Ok(None);
         };
@@ -191,7 +191,11 @@ impl Collectives {
     ///
     /// # Errors
     /// When what came cannot be read.
-    pub(crate) fn deliver(&mut self, call: Call, from_above: &[u8]) -> Result<Option<Delivery>> {
+    pub(crate) fn deliver(
+        &mut self,
+        call: CallNumber,
+        from_above: &[u8],
+    ) -> Result<Option<Delivery>> {
         match self.under_way.get_mut(&call) {
             Some(collective) if collective.terms.kind == CollectiveKind::Exchange => {
                 let staying = std::mem::take(&mut collective.staying);
@@ -202,14 +206,14 @@ impl Collectives {
     }
 
     /// Returns for each child whether the result of a collective is for a rank at or below it.
-    pub(crate) fn are_below(&self, call: Call) -> Vec<bool> {
+    pub(crate) fn are_below(&self, call: CallNumber) -> Vec<bool> {
         let collective = self.under_way.get(&call);
         let parts = collective.map_or(&[][..], |collective| &collective.parts);
         parts.iter().map(|part| *part != Part::Absent).collect()
     }
 
     /// The result has come: hands it to the main thread.
-    pub(crate) fn finish(&mut self, call: Call, result: Vec<u8>) {
+    pub(crate) fn finish(&mut self, call: CallNumber, result: Vec<u8>) {
         let Some(collective) = self.under_way.remove(&call) else {
             return;
         };
@@ -223,7 +227,7 @@ impl Collectives {
     }
 
     /// Returns whether this rank's main thread has entered.
-    pub(crate) fn entered(&self, call: Call) -> bool {
+    pub(crate) fn entered(&self, call: CallNumber) -> bool {
         self.has_finished(call)
             || self
                 .under_way
@@ -231,7 +235,7 @@ impl Collectives {
                 .is_some_and(|collective| collective.mine.is_some())
     }
 
-    pub(crate) fn has_finished(&self, call: Call) -> bool {
+    pub(crate) fn has_finished(&self, call: CallNumber) -> bool {
         self.finished.contains(&call)
     }
 
@@ -336,7 +340,7 @@ mod tests {
 
     fn terms(seq: u64, what: &str, members: RankSet) -> Terms {
         Terms {
-            call: Call { seq, turn: 0 },
+            call: CallNumber { seq, turn: 0 },
             kind: CollectiveKind::Reduce,
             what: what.into(),
             members,

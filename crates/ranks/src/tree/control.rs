@@ -17,7 +17,7 @@ use super::settings::ControlSettings;
 use super::shape::{TreePosition, children_of};
 use super::shared::{CollectiveResult, ControlCommand, Shared, speaks};
 use crate::RankInfo;
-use crate::channel::message::{Call, Cause, Head};
+use crate::channel::message::{CallNumber, Cause, Head};
 use crate::channel::{Interest, wait_for};
 use crate::hosts::is_one_boot;
 use crate::join::door::LateDoor;
@@ -30,7 +30,7 @@ use tonnage_units::{Error, Result};
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_ABORT: Duration = Duration::from_millis(200);
 
-/// What has ended the sleep of the control thread.
+/// Reason that the control thread woke.
 struct Awake {
     /// Links to listen to.
     links: Vec<usize>,
@@ -390,7 +390,7 @@ impl Control {
     }
 
     /// This rank's answer to an inquiry.
-    pub(crate) fn own_answer(&self, call: Call) -> RankState {
+    pub(crate) fn own_answer(&self, call: CallNumber) -> RankState {
         let phase = lock(&self.shared.phase);
         RankState {
             entered: self.collectives.entered(call),

@@ -106,7 +106,7 @@ impl Inquiry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channel::message::{Call, CollectiveKind};
+    use crate::channel::message::{CallNumber, CollectiveKind};
     use crate::rank_set::RankSet;
 
     fn info(rank: u32) -> RankInfo {
@@ -124,7 +124,7 @@ mod tests {
 
     fn terms(what: &str, size: u32) -> Terms {
         Terms {
-            call: Call { seq: 3, turn: 0 },
+            call: CallNumber { seq: 3, turn: 0 },
             kind: CollectiveKind::Barrier,
             what: what.into(),
             members: RankSet::all(size),

@@ -10,7 +10,7 @@ use super::missing::{Inquiry, RankState};
 use super::shared::{CollectiveResult, Enter};
 use super::terms::Terms;
 use crate::ClockOffset;
-use crate::channel::message::{Call, Cause, CollectiveKind, Head, Message, clip};
+use crate::channel::message::{CallNumber, Cause, CollectiveKind, Head, Message, clip};
 use crate::channel::pack::pack;
 use crate::rank_set::RankSet;
 use tonnage_units::lock::lock;
@@ -104,14 +104,8 @@ impl Control {
             }
             Head::Note { rank } => self.pass_note(rank, payload),
             Head::ClockPing { sent_ns } => {
-                self.send(
-                    index,
-                    &Head::ClockPong {
-                        sent_ns,
-                        at_ns: monotonic_ns(),
-                    },
-                    &[],
-                );
+                let at_ns = monotonic_ns();
+                self.send(index, &Head::ClockPong { sent_ns, at_ns }, &[]);
             }
             Head::Overdue {
                 call,
@@ -241,7 +235,7 @@ impl Control {
     ///
     /// # Errors
     /// When messages of an exchange cannot be read, or are too much for one connection.
-    fn complete(&mut self, call: Call, payload: Vec<u8>) -> Result<()> {
+    fn complete(&mut self, call: CallNumber, payload: Vec<u8>) -> Result<()> {
         let head = Head::Down { call };
         let Some(delivery) = self.collectives.deliver(call, &payload)? else {
             let are_below = self.collectives.are_below(call);
@@ -355,13 +349,13 @@ impl Control {
         }
     }
 
-    fn answer_inquiry(&mut self, call: Call) {
+    fn answer_inquiry(&mut self, call: CallNumber) {
         self.tell_children(&Head::Who { call }, &[]);
         let answer = self.own_answer(call);
         self.pass_answer(self.settings.me.rank, call, answer);
     }
 
-    fn pass_answer(&mut self, rank: u32, call: Call, answer: RankState) {
+    fn pass_answer(&mut self, rank: u32, call: CallNumber, answer: RankState) {
         if self.settings.me.rank != 0 {
             let head = Head::Answer {
                 rank,

@@ -3,7 +3,7 @@
 use super::crew::CrewOrder;
 use super::point::Lead;
 use super::totals::TrialTotals;
-use super::trial::{Schedule, Stretch, WARM_UP};
+use super::trial::{RoundStretch, Schedule, WARM_UP};
 use super::work::Work;
 use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
@@ -42,16 +42,16 @@ impl Lead<'_, '_> {
         name: &str,
     ) -> Result<TrialTotals, StepFailure> {
         if trial == WARM_UP {
-            return self.stretch(&Stretch::trial(WARM_UP, [0], length), name);
+            return self.stretch(&RoundStretch::trial(WARM_UP, [0], length), name);
         }
         // Each half has data of its own.
-        let quiet = Stretch {
+        let quiet = RoundStretch {
             is_loaded: false,
-            ..Stretch::beside(2 * trial - 1, [0], length)
+            ..RoundStretch::beside(2 * trial - 1, [0], length)
         };
         self.stretch(&quiet, &format!("{name} without the background"))?;
         let idle = self.latencies_of_half()?;
-        let totals = self.stretch(&Stretch::trial(2 * trial, [0], length), name)?;
+        let totals = self.stretch(&RoundStretch::trial(2 * trial, [0], length), name)?;
         let loaded = self.latencies_of_half()?;
         let background = self.compared(&totals, &idle, &loaded)?;
         self.taken.backgrounds.push(background);

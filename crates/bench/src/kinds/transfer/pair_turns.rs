@@ -8,7 +8,7 @@ use super::pair_times::{self, FlowTime, are_few};
 use super::pairs::{self, PairSum};
 use super::point::Lead;
 use super::totals::TrialTotals;
-use super::trial::{Schedule, Stretch, WARM_UP};
+use super::trial::{RoundStretch, Schedule, WARM_UP};
 use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
 use tonnage_engine::Verb;
@@ -81,7 +81,7 @@ impl Lead<'_, '_> {
         for turn in 0..trials {
             // Data of its own, like that of further trials.
             let number = trials + 1 + turn;
-            let turns = Stretch::beside(number, rounds.clone(), point.length.trial);
+            let turns = RoundStretch::beside(number, rounds.clone(), point.length.trial);
             self.stretch(&turns, "pair alone")?;
         }
         Ok(())
@@ -102,7 +102,7 @@ impl Lead<'_, '_> {
             }
             // Data of its own, like that of further trials.
             let number = self.taken.trials.len() as u64 + 1 + look;
-            let turns = Stretch::beside(number, suspect, self.point.length.trial);
+            let turns = RoundStretch::beside(number, suspect, self.point.length.trial);
             self.stretch(&turns, "second look")?;
         }
         Ok(())

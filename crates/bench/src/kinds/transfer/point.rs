@@ -15,7 +15,7 @@ use super::pairs::PairSums;
 use super::per_rank::{RankSums, initiators};
 use super::stations::{serve, stations};
 use super::totals::TrialTotals;
-use super::trial::{Station, Stretch, WARM_UP};
+use super::trial::{RoundStretch, Station, WARM_UP};
 use super::waits::{left, look_rounds};
 use super::work::Work;
 use crate::deadlines::DEADLINES;
@@ -209,7 +209,7 @@ impl Lead<'_, '_> {
             return self.trial_of_halves(trial, length, name);
         }
         let rounds = 0..self.point.roles().rounds();
-        self.stretch(&Stretch::trial(trial, rounds, length), name)
+        self.stretch(&RoundStretch::trial(trial, rounds, length), name)
     }
 
     /// Serves peers until `over`, a following worker's failure, or the deadline; the caller's own wait then names who

@@ -12,7 +12,7 @@ use super::pairs::PairSum;
 use super::point::Lead;
 use super::stretch_totals::StretchTotals;
 use super::totals::TrialTotals;
-use super::trial::{Issued, Schedule, Stretch, WARM_UP};
+use super::trial::{Issued, RoundStretch, Schedule, WARM_UP};
 use super::waits::{deadline_of, left};
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
@@ -37,7 +37,7 @@ struct Progress {
     missed: u32,
     /// Sum of the rounds whose first rank this one is.
     sum: Option<TrialTotals>,
-    /// What each worker should have seen in all rounds.
+    /// Expected sights of each worker in all rounds.
     expected: Vec<Expected>,
 }
 
@@ -45,7 +45,7 @@ impl Lead<'_, '_> {
     /// Rounds on all ranks, one after the other: data in place, each round, then count and check.
     pub(super) fn stretch(
         &mut self,
-        stretch: &Stretch,
+        stretch: &RoundStretch,
         name: &str,
     ) -> Result<TrialTotals, StepFailure> {
         let (op, size_bytes) = (self.point.op.name(), self.point.size_bytes);
@@ -93,7 +93,7 @@ impl Lead<'_, '_> {
     /// Takes part in the turn of a round as far as this rank has to: in the hand-over of the one before, in the round.
     fn turn(
         &mut self,
-        stretch: &Stretch,
+        stretch: &RoundStretch,
         (turn, round): (u64, u32),
         (before, members): (&[u32], &[u32]),
         progress: &mut Progress,
@@ -128,7 +128,7 @@ impl Lead<'_, '_> {
     /// start.
     fn hand_over(
         &mut self,
-        stretch: &Stretch,
+        stretch: &RoundStretch,
         (turn, before, members): (u64, &[u32], &[u32]),
         progress: &mut Progress,
         deadline: Duration,
@@ -158,7 +158,7 @@ impl Lead<'_, '_> {
     /// and what each of its workers should have seen.
     fn one_round(
         &mut self,
-        stretch: &Stretch,
+        stretch: &RoundStretch,
         round: u32,
         start_ns: u64,
         circle: &Circle,
@@ -201,7 +201,7 @@ impl Lead<'_, '_> {
     }
 
     /// Counts a round that has been added up by those who took part.
-    fn count_round(&mut self, stretch: &Stretch, driven: &Driven, all: &TrialTotals) {
+    fn count_round(&mut self, stretch: &RoundStretch, driven: &Driven, all: &TrialTotals) {
         if stretch.number != WARM_UP {
             let own = PairSum::of(&driven.totals);
             self.count_pair((driven.round, stretch.again), own, all);

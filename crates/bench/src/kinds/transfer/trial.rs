@@ -45,7 +45,7 @@ pub struct Station {
 
 /// Rounds that follow each other, each flow in one of them at most: a trial, or turns beside the trials.
 #[derive(Debug, Clone)]
-pub struct Stretch {
+pub struct RoundStretch {
     /// The number that keys its data; 0 is the warm-up.
     pub number: u64,
     /// The rounds of the traffic.
@@ -58,7 +58,7 @@ pub struct Stretch {
     pub is_loaded: bool,
 }
 
-impl Stretch {
+impl RoundStretch {
     /// One that counts.
     pub fn trial(number: u64, rounds: impl IntoIterator<Item = u32>, length: TrialLength) -> Self {
         Self {
