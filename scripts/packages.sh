@@ -40,7 +40,7 @@ packages() {
     need openmpi-bin "the tests that start ranks by Open MPI's mpirun skip themselves" has_program mpirun.openmpi
     need libpmix2 "ranks under Open MPI's mpirun or srun --mpi=pmix cannot find each other" has_library 'libpmix\.so\.2'
     need mpich "the tests that start ranks by MPICH's mpirun skip themselves" has_program mpirun.mpich
-    need python3-torch "the test that starts ranks by torchrun skips itself" has_program torchrun
+    need python3-torch "the tests of torch.distributed and of torchrun skip themselves" has_program torchrun
     need iproute2 "the tests on several hosts skip themselves" has_program tc
     need slurm-wlm "the tests under Slurm skip themselves" has_program slurmctld
     need libpmix-dev "the test under srun --mpi=pmix skips itself" has_libpmix_dev

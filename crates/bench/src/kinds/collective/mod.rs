@@ -8,6 +8,7 @@
 //! | [`data`] | inputs, results and what is wrong with them, in a backend's memory |
 //! | [`contest`] | the steps of a point: trials of its backends in turn |
 //! | [`contestant`] | one backend during a point: its trials, and what they add up to |
+//! | [`torch`] | processes of torch.distributed; no backend has them yet |
 //! | [`trial_times`] | times of iterations, combined over the ranks |
 //!
 //! Algorithms, shapes and data are those of `tonnage_collective`; the loop that times calls is in
@@ -19,6 +20,7 @@ pub mod contestant;
 pub mod data;
 pub mod native;
 pub mod opened;
+pub mod torch;
 pub mod trial_times;
 
 use crate::failure::StepFailure;

@@ -1,0 +1,190 @@
+//! Memory files that a rank and its worker have both mapped: inputs, output, time stamps.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tonnage_sys::clock::monotonic_ns;
+use tonnage_sys::mapping::{Arena, Pages, Sharing};
+use tonnage_units::{Error, Result};
+
+/// Inputs of a ring begin at multiples of this, for any type of elements and whole cache lines.
+const SLOT_ALIGNMENT_BYTES: u64 = 64;
+
+/// Words of one iteration's time stamps: begin, end, and the device's own duration.
+const STAMP_WORDS: u64 = 3;
+
+/// Memory of a rank's input and output.
+///
+/// There is a ring of inputs, so that iterations of one run can have data of their own: iteration i takes slot (first +
+/// i) mod slots. Two slots suffice for a result that cannot be that of the iteration before; one slot costs the memory
+/// of one input, and all iterations have the same data then.
+#[derive(Debug, Clone)]
+pub struct TorchBuffers {
+    /// The memory file: the inputs, one after the other, and the output behind them.
+    pub arena: Arc<Arena>,
+    /// Offset of the output.
+    pub output: u64,
+    /// Distance of two inputs.
+    pub slot_bytes: u64,
+    /// Number of inputs.
+    pub slots: u32,
+}
+
+impl TorchBuffers {
+    /// Memory for `slots` inputs and an output.
+    ///
+    /// # Errors
+    /// When the system has no such memory.
+    pub(super) fn new(input_bytes: u64, output_bytes: u64, slots: u32) -> Result<Self> {
+        let slots = slots.max(1);
+        let slot_bytes = input_bytes.next_multiple_of(SLOT_ALIGNMENT_BYTES);
+        let output = slot_bytes.saturating_mul(u64::from(slots));
+        let bytes = output.saturating_add(output_bytes);
+        Ok(Self {
+            arena: shared(bytes, "inputs and the output")?,
+            output,
+            slot_bytes,
+            slots,
+        })
+    }
+
+    /// Offset of an input in its memory.
+    pub fn input_offset(&self, slot: u32) -> u64 {
+        u64::from(slot % self.slots) * self.slot_bytes
+    }
+
+    pub(super) fn file(&self) -> Result<BorrowedFd<'_>> {
+        file(&self.arena)
+    }
+}
+
+/// Time of one iteration on this rank.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TorchSpan {
+    /// Begin in nanoseconds of this host's `CLOCK_MONOTONIC`.
+    pub begin_ns: u64,
+    /// End by the same clock.
+    pub end_ns: u64,
+    /// Time on the GPU, by events on its stream; `None` for host memory.
+    pub device_ns: Option<u64>,
+}
+
+/// Time stamps of a run, which the worker writes as it goes.
+#[derive(Debug)]
+pub(super) struct Stamps {
+    memory: Arc<Arena>,
+}
+
+impl Stamps {
+    pub(super) fn new(iterations: u64) -> Result<Self> {
+        let bytes = iterations.saturating_mul(STAMP_WORDS * 8);
+        Ok(Self {
+            memory: shared(bytes, "time stamps")?,
+        })
+    }
+
+    pub(super) fn holds(&self, iterations: u64) -> bool {
+        iterations.saturating_mul(STAMP_WORDS * 8) <= self.memory.len() as u64
+    }
+
+    pub(super) fn file(&self) -> Result<BorrowedFd<'_>> {
+        file(&self.memory)
+    }
+
+    /// Forgets the stamps of a run before.
+    pub(super) fn clear(&self, iterations: u64) {
+        for iteration in 0..iterations {
+            for word in 0..STAMP_WORDS {
+                self.store_zero(iteration, word);
+            }
+        }
+    }
+
+    fn word(&self, iteration: u64, word: u64) -> u64 {
+        let offset = (iteration * STAMP_WORDS + word) * 8;
+        let found = self.memory.word(offset);
+        found.map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
+    fn store_zero(&self, iteration: u64, word: u64) {
+        if let Some(word) = self.memory.word((iteration * STAMP_WORDS + word) * 8) {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Iterations that have ended, of so many from `known` on.
+    pub(super) fn ended(&self, known: u64, iterations: u64) -> u64 {
+        (known..iterations)
+            .find(|&iteration| self.word(iteration, 1) == 0)
+            .unwrap_or(iterations)
+    }
+
+    /// Time until the next iteration is overdue, from when the last of `ended` was over.
+    pub(super) fn left(&self, ended: u64, limit: Duration) -> Duration {
+        let last_ns = self.word(ended.saturating_sub(1), 1);
+        let since_ns = monotonic_ns().saturating_sub(last_ns);
+        limit.saturating_sub(Duration::from_nanos(since_ns))
+    }
+
+    pub(super) fn span(&self, iteration: u64, has_device: bool) -> TorchSpan {
+        TorchSpan {
+            begin_ns: self.word(iteration, 0),
+            end_ns: self.word(iteration, 1),
+            device_ns: has_device.then(|| self.word(iteration, 2)),
+        }
+    }
+}
+
+fn shared(bytes: u64, what: &str) -> Result<Arc<Arena>> {
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let made = Arena::allocate(bytes, Pages::Normal, Sharing::Shared, None);
+    made.map(Arc::new).map_err(|error| {
+        Error::io(
+            format!("cannot make a memory file of {bytes} bytes for {what} of torch's worker"),
+            error,
+        )
+    })
+}
+
+fn file(memory: &Arena) -> Result<BorrowedFd<'_>> {
+    let missing = || Error::Failed("a memory file of torch's worker has no descriptor".into());
+    memory.file().ok_or_else(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_of_a_ring_do_not_touch() {
+        let buffers = TorchBuffers::new(100, 8, 3).unwrap();
+        let offsets = [0, 1, 2, 3].map(|slot| buffers.input_offset(slot));
+        assert_eq!(offsets, [0, 128, 256, 0]);
+        assert_eq!(buffers.output, 384);
+        assert!(buffers.arena.len() >= 392);
+    }
+
+    #[test]
+    fn an_end_is_progress() {
+        let stamps = Stamps::new(4).unwrap();
+        assert!(stamps.holds(4) && !stamps.holds(1000));
+        let put = |word: u64, value| {
+            let word = stamps.memory.word(word * 8).unwrap();
+            word.store(value, Ordering::Relaxed);
+        };
+        put(0, 10);
+        assert_eq!(stamps.ended(0, 4), 0);
+        put(1, 30);
+        assert_eq!(stamps.ended(0, 4), 1);
+        let span = TorchSpan {
+            begin_ns: 10,
+            end_ns: 30,
+            device_ns: None,
+        };
+        assert_eq!(stamps.span(0, false), span);
+        stamps.clear(4);
+        assert_eq!(stamps.ended(0, 4), 0);
+    }
+}

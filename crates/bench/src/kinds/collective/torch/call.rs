@@ -1,0 +1,183 @@
+//! One collective call, as a worker is told of it.
+
+use serde::Serialize;
+use tonnage_collective::{Collective, Reduction, Shape};
+use tonnage_units::{Error, Result};
+
+/// Relation of a call's input and output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TorchInPlace {
+    /// Torch knows one tensor only, which is both.
+    Always,
+    /// The smaller one may be a part of the larger one.
+    Possible,
+    /// There is no such form.
+    Never,
+}
+
+impl TorchInPlace {
+    /// The relation that torch has for an operation.
+    pub fn of(op: Collective) -> Self {
+        match op {
+            Collective::AllReduce | Collective::Reduce | Collective::Broadcast => Self::Always,
+            Collective::AllGather
+            | Collective::ReduceScatter
+            | Collective::Gather
+            | Collective::Scatter => Self::Possible,
+            Collective::AllToAll | Collective::Barrier | Collective::SendRecv => Self::Never,
+        }
+    }
+
+    /// Returns whether a call is in place, given that it was asked for or not.
+    pub fn effective(self, asked: bool) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Possible => asked,
+            Self::Never => false,
+        }
+    }
+}
+
+/// One collective call of a group of ranks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TorchCall {
+    /// The call; its ranks and its root are numbers within the group.
+    pub shape: Shape,
+    /// Combination of the elements, where there is one.
+    pub reduction: Reduction,
+    /// Asks for the form in place where there is one.
+    pub in_place: bool,
+    /// All groups, each as its ranks in their order. Every rank is in one of them, and all ranks say the same. One
+    /// group of all ranks is the usual case.
+    pub groups: Vec<Vec<u32>>,
+}
+
+/// A call in the words of the worker.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct CallWords<'a> {
+    op: &'static str,
+    dtype: &'static str,
+    reduction: Option<&'static str>,
+    root: u32,
+    groups: &'a [Vec<u32>],
+    group: usize,
+    place: u32,
+    block: u64,
+    input: u64,
+    output: u64,
+    in_place: bool,
+}
+
+impl TorchCall {
+    /// The group of a rank, and the rank's place in it.
+    ///
+    /// # Errors
+    /// When no group has the rank, or the group is of another size than the call.
+    pub(super) fn place_of(&self, rank: u32) -> Result<(usize, u32)> {
+        let places = (0..).zip(&self.groups).filter_map(|(group, ranks)| {
+            let place = (0u32..).zip(ranks).find(|(_, each)| **each == rank)?.0;
+            Some((group, place, ranks.len()))
+        });
+        match places.collect::<Vec<_>>()[..] {
+            [(group, place, size)] if size == self.shape.ranks as usize => Ok((group, place)),
+            _ => Err(Error::Failed(format!(
+                "rank {rank} is not in one group of {} ranks: {:?}",
+                self.shape.ranks, self.groups
+            ))),
+        }
+    }
+
+    /// This call with no more than a few bytes.
+    pub(super) fn small(&self) -> Self {
+        let block = match self.shape.op {
+            Collective::Barrier => 0,
+            _ => (8 / self.shape.dtype.bytes()).max(1),
+        };
+        Self {
+            shape: Shape {
+                block,
+                ..self.shape
+            },
+            ..self.clone()
+        }
+    }
+
+    /// Bytes of this rank's input and output.
+    ///
+    /// # Errors
+    /// When no group has the rank.
+    pub fn bytes(&self, rank: u32) -> Result<(u64, u64)> {
+        let (_, place) = self.place_of(rank)?;
+        Ok((
+            self.shape.input_bytes(place),
+            self.shape.output_bytes(place),
+        ))
+    }
+
+    pub(super) fn order(&self, rank: u32) -> Result<CallWords<'_>> {
+        let (group, place) = self.place_of(rank)?;
+        let Shape {
+            op,
+            root,
+            dtype,
+            block,
+            ..
+        } = self.shape;
+        Ok(CallWords {
+            op: op.name(),
+            dtype: dtype.name(),
+            reduction: op.reduces().then(|| self.reduction.name()),
+            root,
+            groups: &self.groups,
+            group,
+            place,
+            block,
+            input: self.shape.input(place),
+            output: self.shape.output(place),
+            in_place: self.in_place,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonnage_collective::Dtype;
+
+    fn call(groups: &[&[u32]], op: Collective) -> TorchCall {
+        TorchCall {
+            shape: Shape::of_size((op, 0), 2, Dtype::Float32, 4096),
+            reduction: Reduction::Sum,
+            in_place: false,
+            groups: groups.iter().map(|ranks| ranks.to_vec()).collect(),
+        }
+    }
+
+    #[test]
+    fn each_rank_has_one_group_and_its_place_there() {
+        let call = |groups: &[&[u32]]| call(groups, Collective::AllGather);
+        assert_eq!(call(&[&[0, 2], &[1, 3]]).place_of(3).unwrap(), (1, 1));
+        assert_eq!(call(&[&[0, 1]]).bytes(1).unwrap(), (2048, 4096));
+        for wrong in [
+            &[&[0, 2][..]][..],
+            &[&[0, 1][..], &[1, 2][..]],
+            &[&[1, 2, 3][..]],
+        ] {
+            assert!(call(wrong).place_of(1).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_small_call_is_the_same_call() {
+        let all = call(&[&[0, 1]], Collective::AllToAll);
+        let small = all.small();
+        assert_eq!(small.bytes(0).unwrap(), (16, 16));
+        assert_eq!(
+            TorchCall {
+                shape: all.shape,
+                ..small
+            },
+            all
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! The socket between a rank and its worker. Lines go both ways, and memory files to the worker.
+
+use std::io::{IoSlice, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use tonnage_ranks::{Rank, Sleeper};
+use tonnage_units::{Error, Result};
+
+use super::messages::Said;
+
+/// Time in which a worker must take what is said to it. A thread of it does nothing else.
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Files that one message brings at most.
+const FILES_MAX: usize = 1;
+
+/// The rank's end of the socket.
+#[derive(Debug)]
+pub(super) struct WorkerSocket {
+    socket: UnixStream,
+    sleeper: Sleeper,
+    stopped: Arc<AtomicBool>,
+    /// Bytes that were read and not yet handed out.
+    unread: Vec<u8>,
+}
+
+/// Something that a wait ends with.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// The worker said something.
+    Said(Said),
+    /// The worker has closed its end.
+    Closed,
+    /// The run has been ended.
+    Stopped,
+    /// Nothing came in time.
+    Nothing,
+}
+
+impl WorkerSocket {
+    /// A socket, and the end that is the worker's.
+    pub(super) fn new(rank: &Rank) -> Result<(Self, OwnedFd)> {
+        let cannot = |error| Error::io("cannot make a socket for torch's worker", error);
+        let (socket, theirs) = UnixStream::pair().map_err(cannot)?;
+        socket
+            .set_write_timeout(Some(SEND_TIMEOUT))
+            .map_err(cannot)?;
+        socket.set_nonblocking(false).map_err(cannot)?;
+        let channel = Self {
+            socket,
+            sleeper: rank.sleepers().join()?,
+            stopped: rank.stopped(),
+            unread: Vec::new(),
+        };
+        Ok((channel, theirs.into()))
+    }
+
+    /// Says a line, or other bytes, and hands over files with its first byte.
+    pub(super) fn send(&mut self, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<()> {
+        let mut rest = bytes;
+        let mut files = files;
+        while !rest.is_empty() {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
+            let mut beside = SendAncillaryBuffer::new(&mut space);
+            if !files.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(files)) {
+                return Err(Error::Failed("too many files for torch's worker".into()));
+            }
+            let slices = [IoSlice::new(rest)];
+            match sendmsg(&self.socket, &slices, &mut beside, SendFlags::NOSIGNAL) {
+                Ok(sent) => {
+                    rest = rest.get(sent..).unwrap_or_default();
+                    files = &[];
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(Error::io("torch's worker does not listen", error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the next line, asleep.
+    pub(super) fn next(&mut self, until: Instant) -> Result<Heard> {
+        loop {
+            if let Some(line) = self.line()? {
+                return Ok(Heard::Said(line));
+            }
+            if self.stopped.load(Ordering::Acquire) {
+                return Ok(Heard::Stopped);
+            }
+            if self.is_readable()? {
+                if !self.receive()? {
+                    return Ok(Heard::Closed);
+                }
+                continue;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Heard::Nothing);
+            }
+            self.sleeper.sleep(self.socket.as_fd(), left)?;
+        }
+    }
+
+    fn is_readable(&self) -> Result<bool> {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut looked = [PollFd::new(&self.socket, PollFlags::IN)];
+        match poll(&mut looked, Some(&Timespec::default())) {
+            Ok(found) => Ok(found > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(Error::io("cannot look for torch's worker", error)),
+        }
+    }
+
+    /// Reads what is there; false at the end.
+    fn receive(&mut self) -> Result<bool> {
+        let mut part = [0; 16 << 10];
+        match self.socket.read(&mut part) {
+            Ok(0) => Ok(false),
+            Ok(count) => {
+                self.unread
+                    .extend_from_slice(part.get(..count).unwrap_or_default());
+                Ok(true)
+            }
+            // A process that is killed with something unread breaks the connection.
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(false),
+            Err(error) => Err(Error::io("cannot hear torch's worker", error)),
+        }
+    }
+
+    fn line(&mut self) -> Result<Option<Said>> {
+        let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') else {
+            return Ok(None);
+        };
+        let rest = self.unread.split_off(end + 1);
+        let line = std::mem::replace(&mut self.unread, rest);
+        let read = serde_json::from_slice(&line);
+        read.map(Some).map_err(|error| {
+            let text = String::from_utf8_lossy(&line);
+            Error::Failed(format!(
+                "torch's worker said something unreadable ({error}): {text}"
+            ))
+        })
+    }
+}

@@ -1,0 +1,273 @@
+//! The process of a worker: its start, its last lines, its stack, its end.
+//!
+//! It writes into a memory file instead of a pipe, so that nobody needs to read while calls are timed, and the last
+//! lines are there after it has ended, however it did.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{MemfdFlags, OFlags, fcntl_setfl, memfd_create};
+use rustix::process::{Pid, Signal, kill_process};
+use tonnage_units::{Error, Result};
+
+use super::failure::{Nearness, WorkerFailure};
+
+const BOOT: &str = include_str!("worker/boot.py");
+
+/// Lines of the worker that a message shows.
+const LINES: usize = 20;
+
+/// Characters of a line that a message shows.
+const LINE_CHARACTERS_MAX: usize = 160;
+
+/// Bytes that are looked at for the last lines.
+const TAIL_BYTES: u64 = 32 << 10;
+
+/// Bytes of output that are kept; a library that is asked for all its messages writes for as long as it runs.
+const OUTPUT_BYTES_MAX: u64 = 1 << 20;
+
+/// Time in which Python's stack must come. It is written by a signal handler, and needs no lock.
+const STACK_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The stack is complete when nothing has been added for so long.
+const STACK_QUIET: Duration = Duration::from_millis(60);
+
+/// A process of Python that is a worker.
+#[derive(Debug)]
+pub(super) struct WorkerProcess {
+    child: Child,
+    output: File,
+}
+
+impl WorkerProcess {
+    /// Starts Python, which waits for `source_bytes` of sources on its standard input.
+    pub(super) fn start(
+        python: &str,
+        source_bytes: usize,
+        input: OwnedFd,
+        environment: &[(String, String)],
+    ) -> Result<Self, WorkerFailure> {
+        let output = output_file()?;
+        let shared = || -> Result<Stdio> {
+            let copy = output.try_clone();
+            Ok(copy
+                .map_err(|error| Error::io("cannot share the worker's output", error))?
+                .into())
+        };
+        let mut command = Command::new(python);
+        command
+            .args(["-u", "-c", BOOT, &source_bytes.to_string()])
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::from(input))
+            .stdout(shared()?)
+            .stderr(shared()?);
+        match command.spawn() {
+            Ok(child) => Ok(Self { child, output }),
+            Err(error) if is_absent(&error) => Err(WorkerFailure::from(Error::Unavailable {
+                what: "torch.distributed".into(),
+                why: format!("the Python {python} cannot be started: {error}"),
+                how: "Install Python 3 and PyTorch, or name a Python that has it by --python"
+                    .into(),
+            })),
+            Err(error) => Err(WorkerFailure::from(Error::not_started(
+                format!("torch's worker ({python})"),
+                &error,
+            ))),
+        }
+    }
+
+    /// Its number.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The failure of a worker whose socket has come to its end: it has ended, or does so now.
+    pub(super) fn ended(&mut self, during: &str) -> WorkerFailure {
+        let how = match self.wait(STACK_TIMEOUT) {
+            Some(status) => match (status.code(), status.signal()) {
+                (Some(code), _) => format!("ended with code {code}"),
+                (None, Some(signal)) => format!("was killed by {}", signal_name(signal)),
+                (None, None) => "ended".into(),
+            },
+            None => "closed its socket".into(),
+        };
+        self.kill();
+        self.failure(Nearness::Ended, &format!("{how} while {during}"), "")
+    }
+
+    /// The failure of a worker that has not done its order in time. It is killed.
+    pub(super) fn overdue(&mut self, during: &str, limit: Duration) -> WorkerFailure {
+        let late = format!("within {limit:.1?} (--timeout) while {during}");
+        if matches!(self.state(), Some('T' | 't')) {
+            self.kill();
+            let how = format!("has been stopped by a signal, and did not go on {late}");
+            return self.failure(Nearness::Ended, &how, "");
+        }
+        let (before, stack) = self.stack();
+        self.kill();
+        let how = format!("did not answer {late}");
+        let stack = match stack.is_empty() {
+            true => "\nPython's stack could not be had: the process does not take signals".into(),
+            false => format!("\nPython's stack:\n{stack}"),
+        };
+        let lines = self.lines(before);
+        self.failure_with(Nearness::Overdue, &how, &stack, &lines)
+    }
+
+    /// A failure with the worker's last lines.
+    pub(super) fn failure(&self, nearness: Nearness, how: &str, more: &str) -> WorkerFailure {
+        let lines = self.lines(self.output_bytes());
+        self.failure_with(nearness, how, more, &lines)
+    }
+
+    fn failure_with(
+        &self,
+        nearness: Nearness,
+        how: &str,
+        more: &str,
+        lines: &str,
+    ) -> WorkerFailure {
+        let lines = match lines.is_empty() {
+            true => "\nIt wrote nothing".into(),
+            false => format!("\nIts last lines:\n{lines}"),
+        };
+        let text = format!(
+            "the worker of torch.distributed (process {}) {how}{more}{lines}",
+            self.id()
+        );
+        WorkerFailure::new(nearness, Error::Failed(text))
+    }
+
+    /// Shortens what it wrote to the last lines, once that is much.
+    pub(super) fn trim(&mut self) {
+        let bytes = self.output_bytes();
+        if bytes > OUTPUT_BYTES_MAX {
+            let lines = self.lines(bytes);
+            // Lines that come between the two are lost, which is better than a file that grows for ever.
+            let _ = self.output.set_len(0);
+            let _ = writeln!(self.output, "{lines}");
+        }
+    }
+
+    /// Python's stack, of all threads, and the length of the output before it.
+    fn stack(&mut self) -> (u64, String) {
+        let before = self.output_bytes();
+        self.signal(Signal::USR1);
+        let since = Instant::now();
+        let (mut seen, mut changed) = (before, since);
+        while since.elapsed() < STACK_TIMEOUT {
+            std::thread::sleep(Duration::from_millis(5));
+            let now = self.output_bytes();
+            if now != seen {
+                (seen, changed) = (now, Instant::now());
+            } else if now > before && changed.elapsed() > STACK_QUIET {
+                break;
+            }
+        }
+        (before, self.text(before, seen).trim_end().to_owned())
+    }
+
+    fn signal(&self, signal: Signal) {
+        // The child has not been waited for, so its number still means it.
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid
+            && let Err(error) = kill_process(pid, signal)
+        {
+            log::debug!("cannot send {signal:?} to process {}: {error}", self.id());
+        }
+    }
+
+    /// The letter that the system has for what it does now; `T` for one that is stopped.
+    fn state(&self) -> Option<char> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).ok()?;
+        // The name before it may have any characters in it.
+        stat.rsplit_once(") ")?.1.chars().next()
+    }
+
+    fn wait(&mut self, most: Duration) -> Option<std::process::ExitStatus> {
+        let since = Instant::now();
+        loop {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Some(status);
+            }
+            if since.elapsed() > most {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits for its end, and ends it when that takes too long.
+    pub(super) fn leave(&mut self, most: Duration) {
+        if self.wait(most).is_none() {
+            self.kill();
+        }
+    }
+
+    fn kill(&mut self) {
+        // Both fail only when the process is already gone, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    fn output_bytes(&self) -> u64 {
+        self.output.metadata().map_or(0, |about| about.len())
+    }
+
+    /// The last lines before an offset.
+    fn lines(&self, end: u64) -> String {
+        let text = self.text(end.saturating_sub(TAIL_BYTES), end);
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .collect();
+        let last = lines.get(lines.len().saturating_sub(LINES)..);
+        let short = |line: &&str| line.chars().take(LINE_CHARACTERS_MAX).collect::<String>();
+        let short: Vec<_> = last.unwrap_or_default().iter().map(short).collect();
+        short.join("\n")
+    }
+
+    fn text(&self, from: u64, to: u64) -> String {
+        let mut bytes = vec![0; usize::try_from(to.saturating_sub(from)).unwrap_or(0)];
+        match self.output.read_exact_at(&mut bytes, from) {
+            Ok(()) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(error) => format!("(its output cannot be read: {error})"),
+        }
+    }
+}
+
+impl Drop for WorkerProcess {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A memory file whose writers add to its end, whoever they are.
+fn output_file() -> Result<File> {
+    let made = memfd_create("tonnage-torch-output", MemfdFlags::CLOEXEC)
+        .and_then(|file| fcntl_setfl(&file, OFlags::APPEND).map(|()| file));
+    made.map(File::from)
+        .map_err(|error| Error::io("cannot make a memory file for the worker's output", error))
+}
+
+fn is_absent(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
+}
+
+fn signal_name(signal: i32) -> String {
+    let name = match Signal::from_named_raw(signal) {
+        Some(Signal::KILL) => " (SIGKILL: by somebody, or by the system for want of memory)",
+        Some(Signal::SEGV) => " (SIGSEGV)",
+        Some(Signal::ABORT) => " (SIGABRT)",
+        Some(Signal::BUS) => " (SIGBUS)",
+        Some(Signal::TERM) => " (SIGTERM)",
+        _ => "",
+    };
+    format!("signal {signal}{name}")
+}

@@ -1,0 +1,404 @@
+//! The worker of a rank, and its orders.
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tonnage_ranks::Rank;
+use tonnage_units::{Error, Result};
+
+use super::backend::TorchBackend;
+use super::buffers::{Stamps, TorchBuffers, TorchSpan};
+use super::call::{TorchCall, TorchInPlace};
+use super::conversation::Conversation;
+use super::failure::WorkerFailure;
+use super::messages::WorkerOrder;
+use super::rounds::together;
+use super::settings::WorkerSettings;
+
+/// Time for Python to start and torch to be loaded, which may lie on a disk that is far away.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(180);
+
+/// Time for a worker to take its process group down before it is killed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The clock of the ranks, in Python's words.
+const CLOCK: &str = "clock_gettime(CLOCK_MONOTONIC)";
+
+/// Libraries whose network interface is named, if the environment does not do it.
+const INTERFACE_VARIABLES: [&str; 2] = ["GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"];
+
+/// Everything that a worker has, as it says itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TorchFound {
+    /// Version of Python.
+    pub python: String,
+    /// Path of Python.
+    pub executable: String,
+    /// Version of torch.
+    pub torch: String,
+    /// Libraries that this torch was built with, by torch's names.
+    pub backends: Vec<String>,
+    /// Version of CUDA that this torch was built for.
+    pub cuda: Option<String>,
+    /// Number of GPUs.
+    pub devices: u32,
+    /// CPUs that the worker may use.
+    pub cpus: Vec<u32>,
+    /// Threads that torch uses for operations on tensors; gloo and NCCL have their own.
+    pub threads: u32,
+    clock: String,
+    no_torch: Option<String>,
+    torch_is_absent: bool,
+}
+
+/// Choice of what lies between two iterations, outside the clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TorchAlign {
+    /// A barrier of the call's group.
+    Group,
+    /// A barrier of all ranks.
+    World,
+    /// Nothing: back to back, after one barrier of all ranks before the first.
+    None,
+}
+
+/// Order to make calls.
+#[derive(Debug, Clone, Copy)]
+pub struct RunOrder {
+    /// Number of calls.
+    pub iterations: u64,
+    /// Barriers between them.
+    pub align: TorchAlign,
+    /// Copies an input into the call's own tensor before each iteration, outside the clock, the next of the ring each
+    /// time; else one input before the first iteration only.
+    pub refill_each: bool,
+    /// Slot of the first input.
+    pub slot: u32,
+    /// Copies the output's memory into the call's own tensor first, so that a call that does nothing is found.
+    pub poison: bool,
+}
+
+/// The worker of this rank. Dropping it kills it.
+#[derive(Debug)]
+pub struct TorchWorker {
+    talk: Conversation,
+    settings: WorkerSettings,
+    rank: u32,
+    size: u32,
+    found: TorchFound,
+    environment: Vec<(String, String)>,
+    /// Calls that have been probed, without their sizes, and the form that torch has for each.
+    probed: Vec<(TorchCall, String)>,
+    buffers: Option<TorchBuffers>,
+    stamps: Option<Stamps>,
+}
+
+impl TorchWorker {
+    /// Starts Python and loads torch. `env` is the environment, which names interfaces if it does. The worker ends with
+    /// the thread that calls this, as the kernel has it, however the rank ends.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where Python, torch, the backend or the GPU is missing.
+    pub fn start(
+        rank: &Rank,
+        settings: WorkerSettings,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, WorkerFailure> {
+        let environment = environment(&settings, env);
+        let mut talk = Conversation::start(rank, &settings.python, &environment)?;
+        let order = WorkerOrder::Hello {
+            cpus: &settings.cpus,
+        };
+        talk.order(&order, &[])?;
+        let answer = wait(&mut talk, LOAD_TIMEOUT.max(settings.timeout))?;
+        let found: TorchFound = serde_json::from_value(answer)
+            .map_err(|error| Error::Failed(format!("the first answer of the worker: {error}")))?;
+        check(&found, &settings)?;
+        Ok(Self {
+            talk,
+            rank: rank.id(),
+            size: rank.size(),
+            settings,
+            found,
+            environment,
+            probed: Vec::new(),
+            buffers: None,
+            stamps: None,
+        })
+    }
+
+    /// Versions and libraries.
+    pub fn found(&self) -> &TorchFound {
+        &self.found
+    }
+
+    /// Number of the process.
+    pub fn process_id(&mut self) -> u32 {
+        self.talk.process().id()
+    }
+
+    /// Variables that name the interfaces of gloo and NCCL, as the worker has them.
+    pub fn environment(&self) -> &[(String, String)] {
+        &self.environment
+    }
+
+    /// Meets the workers of all ranks, which all call this.
+    ///
+    /// # Errors
+    /// The failure that is nearest to the cause, the same on all ranks.
+    pub fn init(&mut self, rank: &mut Rank) -> Result<()> {
+        let limit = self.settings.timeout;
+        let order = WorkerOrder::Init {
+            backend: self.settings.backend.name(),
+            rank: self.rank,
+            size: self.size,
+            device: self.settings.gpu,
+            // Longer than the rank's own, which says more when it passes.
+            timeout_s: 2.0 * limit.as_secs_f64() + 60.0,
+        };
+        let given = self.talk.order(&order, &[]);
+        together(
+            &mut self.talk,
+            rank,
+            "workers of torch.distributed meet",
+            given,
+            limit,
+        )?;
+        Ok(())
+    }
+
+    /// Makes a call with a few bytes on all ranks, which all call this, so that the group is there, its connections
+    /// are, and all that the backend lacks is known. Returns the function of torch that makes it. A call that differs
+    /// from one before in its size only is not made again.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where the backend has no such operation, type or reduction, after which workers can go
+    /// on; else the failure that is nearest to the cause, the same on all ranks.
+    pub fn probe(&mut self, rank: &mut Rank, call: &TorchCall) -> Result<String> {
+        let small = call.small();
+        if let Some((_, form)) = self.probed.iter().find(|(known, _)| *known == small) {
+            return Ok(form.clone());
+        }
+        let order = small
+            .order(self.rank)
+            .map(|call| WorkerOrder::Probe { call });
+        let given = order
+            .map_err(WorkerFailure::from)
+            .and_then(|order| self.talk.order(&order, &[]));
+        let what = "a call of torch.distributed with a few bytes";
+        let answer = together(&mut self.talk, rank, what, given, self.settings.timeout)?;
+        let form = text(&answer, "form")?;
+        self.probed.push((small, form.clone()));
+        Ok(form)
+    }
+
+    /// Makes tensors and memory files of a call that has been probed. Returns the memory of its input, with so many
+    /// slots ([`TorchBuffers`] says what for), and of its output.
+    ///
+    /// # Errors
+    /// When there is not so much memory.
+    pub fn prepare(&mut self, call: &TorchCall, slots: u32) -> Result<TorchBuffers, WorkerFailure> {
+        let (input, output) = call.bytes(self.rank)?;
+        // The old memory first, so that both need not fit.
+        self.buffers = None;
+        let buffers = TorchBuffers::new(input, output, slots)?;
+        let order = WorkerOrder::Prepare {
+            call: call.order(self.rank)?,
+            slot_bytes: buffers.slot_bytes,
+            slots: buffers.slots,
+            output_offset: buffers.output,
+        };
+        self.talk.order(&order, &[buffers.file()?])?;
+        let answer = wait(&mut self.talk, self.settings.timeout)?;
+        let expected = TorchInPlace::of(call.shape.op).effective(call.in_place);
+        if answer.get("in_place").and_then(Value::as_bool) != Some(expected) {
+            return Err(WorkerFailure::from(Error::Failed(
+                "torch's worker and its rank differ about what is in place".into(),
+            )));
+        }
+        self.buffers = Some(buffers.clone());
+        Ok(buffers)
+    }
+
+    /// Makes calls. Their times are there afterwards ([`Self::span`]).
+    ///
+    /// # Errors
+    /// When a call raises an exception, when no iteration ends within the time for one call, when the worker ends.
+    pub fn run(&mut self, order: RunOrder) -> Result<(), WorkerFailure> {
+        let RunOrder {
+            iterations, slot, ..
+        } = order;
+        let known = self.stamps.take();
+        let new_stamps = known.as_ref().is_none_or(|known| !known.holds(iterations));
+        let stamps = match known {
+            Some(known) if !new_stamps => known,
+            _ => Stamps::new(iterations)?,
+        };
+        stamps.clear(iterations);
+        let line = WorkerOrder::Run {
+            iterations,
+            refill_each: order.refill_each,
+            align: match order.align {
+                TorchAlign::Group => "group",
+                TorchAlign::World => "world",
+                TorchAlign::None => "none",
+            },
+            slot,
+            poison: order.poison,
+            new_stamps,
+        };
+        let file = [stamps.file()?];
+        self.talk
+            .order(&line, if new_stamps { &file } else { &[] })?;
+        follow(&mut self.talk, &stamps, iterations, self.settings.timeout)?;
+        self.stamps = Some(stamps);
+        Ok(())
+    }
+
+    /// Begin and end of an iteration of the last run; zeros where there was none.
+    pub fn span(&self, iteration: u64) -> TorchSpan {
+        let has_device = self.settings.gpu.is_some();
+        let stamps = self.stamps.as_ref();
+        stamps.map_or_else(TorchSpan::default, |stamps| {
+            stamps.span(iteration, has_device)
+        })
+    }
+
+    /// Copies the result of the last call into the output's memory.
+    ///
+    /// # Errors
+    /// When the worker cannot.
+    pub fn fetch(&mut self) -> Result<(), WorkerFailure> {
+        self.talk.order(&WorkerOrder::Fetch, &[])?;
+        wait(&mut self.talk, self.settings.timeout)?;
+        Ok(())
+    }
+
+    /// Takes the process group down, and ends the process.
+    ///
+    /// # Errors
+    /// When that fails; the process is ended in any case.
+    pub fn close(mut self) -> Result<(), WorkerFailure> {
+        self.talk.order(&WorkerOrder::Close, &[])?;
+        wait(&mut self.talk, CLOSE_TIMEOUT)?;
+        self.talk.process().leave(CLOSE_TIMEOUT);
+        Ok(())
+    }
+}
+
+/// Waits for an answer. Nobody serves the store meanwhile; what libraries write into it goes out with the next order
+/// that all ranks carry out together.
+fn wait(talk: &mut Conversation, limit: Duration) -> Result<Value, WorkerFailure> {
+    let until = Instant::now() + limit;
+    loop {
+        if let Some(answer) = talk.answer(until)? {
+            return Ok(answer);
+        }
+        if Instant::now() >= until {
+            return Err(talk.overdue(limit, ""));
+        }
+    }
+}
+
+/// Waits for the end of a run. Its time stamps say how far it is, so the worker need not, and the rank sleeps: it looks
+/// at them only when the time for one call has passed.
+fn follow(
+    talk: &mut Conversation,
+    stamps: &Stamps,
+    iterations: u64,
+    limit: Duration,
+) -> Result<(), WorkerFailure> {
+    let mut ended = 0;
+    let mut until = Instant::now() + limit;
+    loop {
+        if talk.answer(until)?.is_some() {
+            return Ok(());
+        }
+        let now = Instant::now();
+        if now < until {
+            continue;
+        }
+        let before = ended;
+        ended = stamps.ended(before, iterations);
+        if ended == before {
+            let progress = format!(" (iteration {} of {iterations})", ended + 1);
+            return Err(talk.overdue(limit, &progress));
+        }
+        until = now + stamps.left(ended, limit);
+    }
+}
+
+fn text(answer: &Value, name: &str) -> Result<String> {
+    let found = answer.get(name).and_then(Value::as_str).map(str::to_owned);
+    found.ok_or_else(|| Error::Failed(format!("torch's worker did not say \"{name}\"")))
+}
+
+/// Interfaces for gloo and NCCL, where neither the environment nor the settings leave it to them.
+fn environment(
+    settings: &WorkerSettings,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Vec<(String, String)> {
+    let chosen = |name: &&str| env(name).or_else(|| settings.interface.clone());
+    let all = INTERFACE_VARIABLES
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), chosen(name)?)));
+    all.collect()
+}
+
+/// Finds what is missing.
+fn check(found: &TorchFound, settings: &WorkerSettings) -> Result<()> {
+    let TorchFound { executable, .. } = found;
+    let unavailable = |why: String, how: String| {
+        Err(Error::Unavailable {
+            what: format!("backend torch:{}", settings.backend.name()),
+            why,
+            how,
+        })
+    };
+    if found.clock != CLOCK {
+        return unavailable(
+            format!("the clock of {executable} is {}, not {CLOCK}", found.clock),
+            "Name another Python by --python".into(),
+        );
+    }
+    if let Some(why) = &found.no_torch {
+        let how = match found.torch_is_absent {
+            true => format!(
+                "Install PyTorch ({executable} -m pip install torch, or Debian's python3-torch), or name a Python that \
+                 has it by --python"
+            ),
+            false => format!(
+                "Mend this installation of PyTorch ({executable} -c 'import torch' shows it), or name another Python by \
+                 --python"
+            ),
+        };
+        return unavailable(format!("{executable} cannot import torch ({why})"), how);
+    }
+    let backend = settings.backend;
+    let has = |name| found.backends.iter().any(|each| each == name);
+    if backend != TorchBackend::Null && !has(backend.name()) {
+        return unavailable(
+            format!(
+                "PyTorch {} of {executable} was built without it (it has: {})",
+                found.torch,
+                found.backends.join(", ")
+            ),
+            backend.advice().into(),
+        );
+    }
+    let gpus_needed = settings.gpu.map(|gpu| gpu + 1);
+    let gpus_needed = gpus_needed.unwrap_or(u32::from(backend == TorchBackend::Nccl));
+    if found.devices < gpus_needed {
+        return unavailable(
+            format!(
+                "PyTorch {} of {executable} sees {} GPUs, and this rank needs {gpus_needed}",
+                found.torch, found.devices
+            ),
+            "Use fewer ranks on this host, a host with more GPUs (nvidia-smi lists them), or --memory host with torch:gloo"
+                .into(),
+        );
+    }
+    Ok(())
+}
