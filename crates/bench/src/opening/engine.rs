@@ -1,5 +1,5 @@
 //! An engine that is open on all ranks: memory allocated and registered, workers connected. What a kind of experiment
-//! needs of it is said in [`Need`]; which of its points can share one is for the kind to know.
+//! needs of it is said in `Need`; which of its points can share one is for the kind to know.
 
 use std::sync::Arc;
 

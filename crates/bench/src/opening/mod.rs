@@ -6,9 +6,9 @@
 //! | [`engine`] | an engine that is open on all ranks, its workers connected |
 //! | [`description`] | what ranks tell each other of their engines |
 //! | `credit_lanes` | memory and lanes of credits, for engines whose sends complete before they are taken |
-//! | [`introduction`] | what workers tell their peers, and what they were told |
-//! | [`memory`] | the check that the workers' memories fit together |
-//! | [`pairs`] | CPUs of workers that exchange bytes, and the sockets that they are really on |
+//! | `introduction` | what workers tell their peers, and what they were told |
+//! | `memory` | the check that the workers' memories fit together |
+//! | `pairs` | CPUs of workers that exchange bytes, and the sockets that they are really on |
 //!
 //! Demands of a kind on a device beyond its verbs are in [`crate::kinds`].
 

@@ -3,7 +3,7 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`open`] | the engine on all ranks, with the peers and the memory that the points of a stretch need |
-//! | [`candidates`] | algorithms and messages that compete in the warm-up |
+//! | [`mod@candidates`] | algorithms and messages that compete in the warm-up |
 //! | [`layout`] | division of a rank's memory |
 //! | [`script`] | steps with lanes and kernels resolved |
 //! | [`executor`], [`immediate`] | the steps carried out, and what immediates say |
