@@ -39,5 +39,5 @@ pub mod way_out;
 pub use cpu_choice::CpuChoice;
 pub use environment::{Environment, HostIdentity};
 pub use pair_placement::{MachineRank, place_by_itself, place_pairs};
-pub use placement::{Placement, pin_thread, place_workers, spread_thread};
+pub use placement::{Placement, Workers, pin_thread, place_workers, spread_thread};
 pub use topology::{Topology, allowed_cpus};

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::placement::{Placement, known_cpus, place_all};
+use super::placement::{Placement, Workers, known_cpus, place_all};
 use super::topology::{Cpu, Topology};
 use tonnage_units::number_list;
 use tonnage_units::{Error, PairPlace, Result};
@@ -34,9 +34,10 @@ pub struct MachineRank {
 pub fn place_pairs(
     topology: &Topology,
     ranks: &[MachineRank],
-    workers: u32,
+    workers: impl Into<Workers>,
     place: PairPlace,
 ) -> Result<Vec<Placement>> {
+    let workers = workers.into();
     let mut seats = Seats::new(topology, ranks);
     let groups = Group::all(ranks);
     if place == PairPlace::Far && groups.iter().any(|group| !group.is_two_sided) {
@@ -63,7 +64,7 @@ pub fn place_pairs(
         let why = why_not(topology, &seats.cpus, ranks, group, place);
         return Err(unavailable(why));
     }
-    let total = ranks.len() * workers as usize;
+    let total = ranks.len() * workers.each as usize;
     let shares = total > seats.cpus.len();
     let placed = seats.place(&groups, workers, |seats, group| {
         let own = seats.unshared(group, &regions);
@@ -81,8 +82,9 @@ pub fn place_pairs(
 pub fn place_by_itself(
     topology: &Topology,
     ranks: &[MachineRank],
-    workers: u32,
+    workers: impl Into<Workers>,
 ) -> Result<Vec<Placement>> {
+    let workers = workers.into();
     let plain = place_all(topology, ranks.len() as u32, workers)?;
     let mut seats = Seats::new(topology, ranks);
     let groups = Group::all(ranks);
@@ -225,23 +227,28 @@ impl<'a> Seats<'a> {
         sockets.iter().flat_map(|&one| with_others(one)).collect()
     }
 
-    /// Places worker after worker of group after group, where `choose` says; `None` where it cannot.
+    /// Places worker after worker of group after group, those that come first before the others of all groups, where
+    /// `choose` says; `None` where it cannot.
     fn place(
         &mut self,
         groups: &[Group],
-        workers: u32,
+        workers: Workers,
         choose: impl Fn(&Self, &Group) -> Option<Vec<usize>>,
     ) -> Option<Vec<Placement>> {
         let mut cpus = vec![Vec::new(); self.ranks.len()];
-        for group in groups {
-            for _ in 0..workers {
-                let chosen = choose(self, group)?;
-                for (member, at) in group.members.iter().zip(chosen) {
-                    let Cpu { id, core, .. } = self.cpus[at];
-                    self.workers[at] += 1;
-                    *self.workers_of_core.entry(core).or_default() += 1;
-                    cpus[member.rank].push(Some(id));
-                }
+        let passes = [workers.first, workers.each - workers.first];
+        let of_pass = |count| {
+            groups
+                .iter()
+                .flat_map(move |group| (0..count).map(move |_| group))
+        };
+        for group in passes.into_iter().flat_map(of_pass) {
+            let chosen = choose(self, group)?;
+            for (member, at) in group.members.iter().zip(chosen) {
+                let Cpu { id, core, .. } = self.cpus[at];
+                self.workers[at] += 1;
+                *self.workers_of_core.entry(core).or_default() += 1;
+                cpus[member.rank].push(Some(id));
             }
         }
         let yielding = self.workers.iter().any(|&workers| workers > 1);

@@ -20,12 +20,29 @@ pub struct Placement {
     pub yielding: bool,
 }
 
-/// Places the `workers` workers of local rank `local_rank` on a host where `local_size` ranks have as many each.
+/// Workers of each rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Workers {
+    /// All of them.
+    pub each: u32,
+    /// The first ones of each rank, which where there are not CPUs for all get theirs before the others of any rank;
+    /// the others share what is left, or where nothing is left the CPUs of the first ones.
+    pub first: u32,
+}
+
+impl From<u32> for Workers {
+    /// Workers of which none are before the others.
+    fn from(each: u32) -> Self {
+        Self { each, first: each }
+    }
+}
+
+/// Places the `workers` of local rank `local_rank` on a host where `local_size` ranks have as many each.
 ///
 /// [`CpuChoice::Auto`] gives every worker a CPU of its own among those that the process may use. Ranks take theirs in
 /// order, the first rank first. A rank takes whole cores while there are enough, and then second threads of cores; in
 /// both cases on the lowest NUMA node on which all its workers fit, else over several. When there are more workers than
-/// CPUs, worker after worker takes the next CPU, round and round, and they yield.
+/// CPUs, worker after worker takes the next CPU, round and round, and they yield; [`Workers::first`] come first then.
 ///
 /// # Errors
 /// [`Error::Usage`] when a listed CPU cannot be used, which names those that can; or when `local_rank` is not below
@@ -34,30 +51,32 @@ pub fn place_workers(
     topology: &Topology,
     local_rank: u32,
     local_size: u32,
-    workers: u32,
+    workers: impl Into<Workers>,
     choice: &CpuChoice,
 ) -> Result<Placement> {
+    let workers = workers.into();
     if local_rank >= local_size {
         return Err(Error::Usage(format!(
             "local rank {local_rank} of {local_size}: local ranks count from 0, so the last is {}",
             i64::from(local_size) - 1
         )));
     }
-    if workers > WORKERS_MAX {
+    if workers.each > WORKERS_MAX {
         return Err(Error::Usage(format!(
-            "{workers} workers in a rank are too many: at most {WORKERS_MAX}, and best no more than the host's {} CPUs",
+            "{} workers in a rank are too many: at most {WORKERS_MAX}, and best no more than the host's {} CPUs",
+            workers.each,
             topology.allowed.len()
         )));
     }
     let job = Job {
         local_rank,
+        local_size,
         workers,
-        total: u64::from(local_size) * u64::from(workers),
     };
     match choice {
         CpuChoice::None => Ok(Placement {
-            cpus: vec![None; workers as usize],
-            yielding: job.total > topology.allowed.len() as u64,
+            cpus: vec![None; workers.each as usize],
+            yielding: job.total() > topology.allowed.len() as u64,
         }),
         CpuChoice::List(list) => {
             check_list(topology, list)?;
@@ -98,9 +117,34 @@ pub fn spread_thread(cpus: &[u32]) -> Result<()> {
 /// The part of the host's workers that is asked for.
 struct Job {
     local_rank: u32,
-    workers: u32,
+    local_size: u32,
+    workers: Workers,
+}
+
+impl Job {
     /// Workers of all local ranks.
-    total: u64,
+    fn total(&self) -> u64 {
+        u64::from(self.local_size) * u64::from(self.workers.each)
+    }
+
+    /// The place of a worker in the order in which `length` CPUs are given out, round and round.
+    fn turn(&self, worker: u32, length: u64) -> u64 {
+        let (rank, worker) = (u64::from(self.local_rank), u64::from(worker));
+        let (each, first) = (u64::from(self.workers.each), u64::from(self.workers.first));
+        let firsts = u64::from(self.local_size) * first;
+        // Where there are enough, ranks take theirs in order.
+        if self.total() <= length || first >= each {
+            return (rank * each + worker) % length;
+        }
+        if worker < first {
+            return (rank * first + worker) % length;
+        }
+        let after = rank * (each - first) + worker - first;
+        match length.checked_sub(firsts) {
+            Some(left) if left > 0 => firsts + after % left,
+            _ => (firsts + after) % length,
+        }
+    }
 }
 
 fn check_list(topology: &Topology, list: &[u32]) -> Result<()> {
@@ -127,23 +171,19 @@ fn check_list(topology: &Topology, list: &[u32]) -> Result<()> {
 /// Worker after worker takes the next of `cpus`, which is not empty, round and round.
 fn round_robin(cpus: &[u32], job: &Job) -> Placement {
     let length = cpus.len() as u64;
-    let first = u64::from(job.local_rank) * u64::from(job.workers);
-    let mine = (first..first + u64::from(job.workers))
-        .map(|slot| {
-            usize::try_from(slot % length)
-                .ok()
-                .and_then(|at| cpus.get(at))
-                .copied()
-        })
-        .collect();
+    let cpu_of = |worker| {
+        let at = usize::try_from(job.turn(worker, length)).ok()?;
+        cpus.get(at).copied()
+    };
+    let mine = (0..job.workers.each).map(cpu_of).collect();
     // A list may name a CPU twice, so that workers share one even when there are enough.
-    let used = usize::try_from(job.total.min(length)).unwrap_or(cpus.len());
+    let used = usize::try_from(job.total().min(length)).unwrap_or(cpus.len());
     let mut distinct: Vec<u32> = cpus.iter().copied().take(used).collect();
     distinct.sort_unstable();
     distinct.dedup();
     Placement {
         cpus: mine,
-        yielding: job.total > distinct.len() as u64,
+        yielding: job.total() > distinct.len() as u64,
     }
 }
 
@@ -164,10 +204,10 @@ fn place_ranks(topology: &Topology, ranks: u32, job: &Job) -> Result<Vec<Placeme
         ));
     }
     let own = |local_rank| {
-        if job.total > all.len() as u64 {
+        if job.total() > all.len() as u64 {
             return round_robin(&all, &Job { local_rank, ..*job });
         }
-        let cpus = free.take(job.workers as usize);
+        let cpus = free.take(job.workers.each as usize);
         Placement {
             cpus: cpus.into_iter().map(Some).collect(),
             yielding: false,
@@ -180,12 +220,15 @@ fn place_ranks(topology: &Topology, ranks: u32, job: &Job) -> Result<Vec<Placeme
 ///
 /// # Errors
 /// As for [`place_workers`].
-pub(crate) fn place_all(topology: &Topology, ranks: u32, workers: u32) -> Result<Vec<Placement>> {
-    let total = u64::from(ranks) * u64::from(workers);
+pub(crate) fn place_all(
+    topology: &Topology,
+    ranks: u32,
+    workers: Workers,
+) -> Result<Vec<Placement>> {
     let job = Job {
         local_rank: 0,
+        local_size: ranks,
         workers,
-        total,
     };
     place_ranks(topology, ranks, &job)
 }
@@ -269,206 +312,4 @@ fn on_one_node(cpus: &[Cpu], count: usize) -> Option<Vec<Cpu>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use proptest::prelude::*;
-
-    use super::super::topology::Node;
-    use super::*;
-
-    /// Sockets × cores × threads as Linux numbers them on x86, one node per socket, everything allowed.
-    fn invented(sockets: u32, cores: u32, threads: u32) -> Topology {
-        let all_cores = sockets * cores;
-        let cpu = |id: u32| {
-            let core = id % all_cores;
-            Cpu {
-                id,
-                core,
-                package: Some(core / cores),
-                node: core / cores,
-            }
-        };
-        let cpus: Vec<Cpu> = (0..all_cores * threads).map(cpu).collect();
-        let of = |node: u32| {
-            cpus.iter()
-                .filter(|c| c.node == node)
-                .map(|c| c.id)
-                .collect()
-        };
-        let node = |id| Node {
-            id,
-            cpus: of(id),
-            memory_bytes: None,
-            memory_free_bytes: None,
-        };
-        let nodes = (0..sockets).map(node).collect();
-        let allowed = cpus.iter().map(|cpu| cpu.id).collect();
-        Topology {
-            cpus,
-            nodes,
-            allowed,
-        }
-    }
-
-    fn auto(topology: &Topology, size: u32, workers: u32) -> (Vec<Vec<u32>>, bool) {
-        let place = |rank| place_workers(topology, rank, size, workers, &CpuChoice::Auto).unwrap();
-        let all: Vec<Placement> = (0..size).map(place).collect();
-        assert!(
-            all.iter()
-                .all(|placement| placement.yielding == all[0].yielding)
-        );
-        let cpus = |p: &Placement| p.cpus.iter().map(|cpu| cpu.unwrap()).collect();
-        (all.iter().map(cpus).collect(), all[0].yielding)
-    }
-
-    #[test]
-    fn two_ranks_get_two_cores_of_one_node() {
-        assert_eq!(
-            auto(&invented(2, 4, 2), 2, 1),
-            (vec![vec![0], vec![1]], false)
-        );
-        assert_eq!(
-            auto(&invented(1, 2, 1), 2, 1),
-            (vec![vec![0], vec![1]], false)
-        );
-        // One core with two threads is all there is.
-        assert_eq!(
-            auto(&invented(1, 1, 2), 2, 1),
-            (vec![vec![0], vec![1]], false)
-        );
-    }
-
-    #[test]
-    fn a_rank_that_fits_nowhere_else_moves_to_the_next_node() {
-        let (cpus, yielding) = auto(&invented(2, 4, 2), 2, 3);
-        assert_eq!(cpus, [vec![0, 1, 2], vec![4, 5, 6]]);
-        assert!(!yielding);
-    }
-
-    #[test]
-    fn whole_cores_come_before_one_node_and_second_threads_last() {
-        let topology = invented(2, 4, 2);
-        assert_eq!(auto(&topology, 1, 6).0, [vec![0, 1, 2, 3, 4, 5]]);
-        // Cores are used up by the first two ranks; the others take second threads, each on one node.
-        let (cpus, _) = auto(&topology, 4, 4);
-        assert_eq!(
-            cpus,
-            [
-                vec![0, 1, 2, 3],
-                vec![4, 5, 6, 7],
-                vec![8, 9, 10, 11],
-                vec![12, 13, 14, 15]
-            ]
-        );
-        // Both threads of each core when a rank asks for more than there are cores.
-        assert_eq!(auto(&invented(1, 2, 2), 1, 4).0, [vec![0, 1, 2, 3]]);
-    }
-
-    #[test]
-    fn more_workers_than_cpus_wrap_around_and_yield() {
-        let (cpus, yielding) = auto(&invented(1, 2, 1), 3, 1);
-        assert_eq!(cpus, [vec![0], vec![1], vec![0]]);
-        assert!(yielding);
-        assert_eq!(auto(&invented(1, 2, 2), 1, 5).0, [vec![0, 1, 2, 3, 0]]);
-    }
-
-    #[test]
-    fn only_allowed_cpus_are_used() {
-        let mut topology = invented(2, 4, 2);
-        topology.allowed = vec![6, 7, 14];
-        assert_eq!(auto(&topology, 2, 1), (vec![vec![6], vec![7]], false));
-        assert_eq!(auto(&topology, 3, 1).0, [vec![6], vec![7], vec![14]]);
-        assert!(auto(&topology, 4, 1).1);
-    }
-
-    #[test]
-    fn a_list_is_followed_in_its_order() {
-        let topology = invented(1, 4, 1);
-        let list = CpuChoice::List(vec![3, 1]);
-        let placed = |rank, size| place_workers(&topology, rank, size, 1, &list).unwrap();
-        assert_eq!(
-            placed(0, 2),
-            Placement {
-                cpus: vec![Some(3)],
-                yielding: false
-            }
-        );
-        assert_eq!(
-            placed(1, 2),
-            Placement {
-                cpus: vec![Some(1)],
-                yielding: false
-            }
-        );
-        assert_eq!(
-            placed(2, 3),
-            Placement {
-                cpus: vec![Some(3)],
-                yielding: true
-            }
-        );
-        let twice = CpuChoice::List(vec![2, 2]);
-        assert!(place_workers(&topology, 0, 1, 2, &twice).unwrap().yielding);
-        assert!(!place_workers(&topology, 0, 1, 1, &twice).unwrap().yielding);
-    }
-
-    #[test]
-    fn a_cpu_that_cannot_be_used_is_named_with_those_that_can() {
-        let mut topology = invented(1, 4, 1);
-        topology.allowed = vec![1, 2, 3];
-        let place =
-            |list: &[u32]| place_workers(&topology, 0, 1, 1, &CpuChoice::List(list.to_vec()));
-        let error = place(&[0, 2, 9]).unwrap_err();
-        assert_eq!(error.exit_code(), 2);
-        assert_eq!(
-            error.to_string(),
-            "CPU 0,9 cannot be used: this process may use 1-3"
-        );
-        assert!(place(&[]).unwrap_err().to_string().contains("1-3"));
-    }
-
-    #[test]
-    fn nothing_is_pinned_when_that_is_the_choice() {
-        let topology = invented(1, 2, 1);
-        let placed = place_workers(&topology, 0, 2, 2, &CpuChoice::None).unwrap();
-        assert_eq!(
-            placed,
-            Placement {
-                cpus: vec![None, None],
-                yielding: true
-            }
-        );
-        assert!(
-            !place_workers(&topology, 0, 2, 1, &CpuChoice::None)
-                .unwrap()
-                .yielding
-        );
-    }
-
-    #[test]
-    fn a_rank_outside_of_its_host_is_refused() {
-        let error = place_workers(&invented(1, 2, 1), 2, 2, 1, &CpuChoice::Auto).unwrap_err();
-        assert!(matches!(error, Error::Usage(_)));
-    }
-
-    proptest! {
-        #[test]
-        fn no_cpu_is_used_twice_while_there_are_enough(
-            (sockets, cores, threads) in (1u32..4, 1u32..6, 1u32..3),
-            size in 1u32..8,
-            workers in 1u32..8,
-        ) {
-            let topology = invented(sockets, cores, threads);
-            let (cpus, yielding) = auto(&topology, size, workers);
-            let distinct: BTreeSet<u32> = cpus.iter().flatten().copied().collect();
-            let total = (size * workers) as usize;
-            prop_assert_eq!(yielding, total > topology.allowed.len());
-            prop_assert_eq!(distinct.len(), total.min(topology.allowed.len()));
-            let used_cores: BTreeSet<u32> = distinct.iter().map(|c| topology.cpu(*c).unwrap().core).collect();
-            if size == 1 {
-                prop_assert_eq!(used_cores.len(), total.min((sockets * cores) as usize));
-            }
-        }
-    }
-}
+mod tests;

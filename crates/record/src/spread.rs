@@ -78,6 +78,42 @@ pub fn ci_narrow_enough(values: &[f64], fraction: f64) -> bool {
         .is_some_and(|ci95| ci95 <= fraction * spread.mean.abs())
 }
 
+/// Geometric mean of a figure across trials, with the 95 % confidence interval of its logarithm.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GeometricSpread {
+    /// Geometric mean.
+    pub mean: f64,
+    /// Lower end of the 95 % confidence interval: Student's t over the logarithms, and back; absent for one trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// Upper end of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+}
+
+impl GeometricSpread {
+    /// Takes values above 0 together; `None` without any.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        if values.is_empty() {
+            return None;
+        }
+        let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
+        let Spread { mean, ci95, .. } = spread(&logs);
+        Some(Self {
+            mean: mean.exp(),
+            low: ci95.map(|half| (mean - half).exp()),
+            high: ci95.map(|half| (mean + half).exp()),
+        })
+    }
+
+    /// Returns whether the interval reaches at most `fraction` of the mean above it, and below it less still. Never
+    /// true of fewer than three `trials`.
+    pub fn is_narrow(&self, trials: usize, fraction: f64) -> bool {
+        let narrow = |high: f64| high <= self.mean * (1.0 + fraction);
+        trials >= CONFIDENCE_TRIALS_MIN && self.high.is_some_and(narrow)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,6 +179,25 @@ mod tests {
         };
         assert_eq!(of(8.0, Some(2.0)), Some(0.25));
         assert_eq!((of(8.0, None), of(0.0, Some(2.0))), (None, None));
+    }
+
+    #[test]
+    fn ratios_are_taken_together_by_their_logarithms() {
+        let of = |ratios: &[f64]| GeometricSpread::of(ratios).unwrap();
+        let found = of(&[2.0, 8.0]);
+        assert!((found.mean - 4.0).abs() < 1e-12);
+        // One outlier is no reason for an interval that reaches below nothing.
+        let found = of(&[1.2, 1.3, 1.25, 1.2, 30.0]);
+        assert!(found.mean < 3.0 && found.low.unwrap() > 0.0, "{found:?}");
+        // The reciprocals have the reciprocal interval.
+        let (one, other) = (of(&[1.0, 2.0, 4.0]), of(&[1.0, 0.5, 0.25]));
+        assert_close(one.high, 1.0 / other.low.unwrap());
+        assert_close(Some(one.mean), 1.0 / other.mean);
+        assert_eq!((of(&[3.0]).low, of(&[3.0]).high), (None, None));
+        assert_eq!(GeometricSpread::of(&[]), None);
+        assert!(of(&[2.0, 2.0, 2.0]).is_narrow(3, 0.0));
+        assert!(!of(&[2.0, 2.0]).is_narrow(2, 1.0));
+        assert!(!one.is_narrow(3, 0.5));
     }
 
     #[test]

@@ -14,6 +14,9 @@ pub struct Derived {
 }
 
 const TABLES: &str = "In tables, where any row has one.";
+const LOADED: &str = "In tables of latencies without a background and beside it.";
+const PAIRS: &str = "In tables of the pairs of a traffic file. The values of all pairs are in the record, as \
+     summary.pairs; CSV has a row for each point, not for each pair.";
 const FILES: &str = "In tables of file experiments, where a phase has several trials.";
 const TOUR: &str = "On the page of `tonnage tour`.";
 const PUBLISHED: &str =
@@ -42,6 +45,17 @@ derived! {
         widths are.";
     TO_FIRST_BACKEND = "As fast", TABLES, "Time of the first backend / that of this one, of the same collective and size in \
         the same run, with the half width of its 95 % confidence interval where there are several trials; see To first.";
+    P50_RATIO = "p50 / idle (95 %)", LOADED, "Median latency beside the background / without it, and the 95 % confidence \
+        interval: Student's t over the logarithms of the trials' ratios. In CSV they are latency_ratio_p50, \
+        latency_ratio_p50_low and latency_ratio_p50_high.";
+    P99_RATIO = "p99 / idle (95 %)", LOADED, "The same of the 99th percentiles. In CSV they are latency_ratio_p99, \
+        latency_ratio_p99_low and latency_ratio_p99_high.";
+    ALONE = "Alone (ms)", PAIRS, "Time of the pair's part of a traffic file while nobody else moves anything: the median of \
+        its turns.";
+    TOGETHER = "Together (ms)", PAIRS, "Time of the pair's part of a traffic file while all pairs move theirs: the median over \
+        the trials.";
+    SLOWDOWN = "Slowdown", PAIRS, "Together (ms) / Alone (ms): by how much the other pairs slow this one.";
+    TOGETHER_RATE = "Together (GB/s)", PAIRS, "Bytes of the pair / its time together, GB of 1e9 bytes.";
     THEIRS = "Theirs", PUBLISHED, "The published value of the column before it, in the unit that its header has.";
     RATIO = "Ratio", PUBLISHED, "Ours / theirs of the column before these two.";
     TRIAL = "Trial", FILES, "The repetition, counted from 0; mean in the row of all of them together.";

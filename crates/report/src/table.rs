@@ -131,10 +131,8 @@ impl<'a> Sheet<'a> {
 
 impl Column {
     fn header(&self) -> String {
-        match self {
-            Self::Figure(figure) => figure.name.replacen(" (", "\n(", 1),
-            Self::Words { name, .. } => (*name).to_owned(),
-        }
+        let (Self::Figure(Figure { name, .. }) | Self::Words { name, .. }) = self;
+        name.replacen(" (", "\n(", 1)
     }
 }
 

@@ -114,6 +114,11 @@ impl<'a> Port<'a> {
         self
     }
 
+    /// Makes it yield the CPU when idle, or not.
+    pub fn set_yielding(&mut self, yielding: bool) {
+        self.yielding = yielding;
+    }
+
     /// Keeps it awake, such as before a start that is near, or lets it sleep again.
     pub fn keep_awake(&mut self, wakeful: bool) {
         self.wakeful = wakeful;

@@ -32,7 +32,7 @@ use tonnage_engine::{
     DeviceRequest, Domain, EngineOptions, EngineReport, Entry, OpenRequest, Verb, WorkerConfig,
     fact_names, split_name,
 };
-use tonnage_machine::{Placement, Topology};
+use tonnage_machine::{Placement, Topology, Workers};
 use tonnage_ranks::Rank;
 use tonnage_units::{Error, Result};
 
@@ -56,6 +56,8 @@ pub(crate) struct Requirements<'a> {
     pub(crate) bytes_of: Box<dyn Fn(u32) -> u64 + 'a>,
     pub(crate) sized_by: SizedBy,
     pub(crate) workers: u32,
+    /// Those of them that measure, the first ones; they get CPUs of their own before the others.
+    pub(crate) measuring: u32,
     /// Paths of each worker towards each peer.
     pub(crate) division: Division,
     /// Places by which this rank's devices are turned.
@@ -211,7 +213,11 @@ impl Requirements<'_> {
         let turns = self.rail_shift as usize % devices.len();
         devices.rotate_left(turns);
         let domains = divided(devices.clone(), self.division);
-        let placement = self.pairs.placement(rank, self.workers, settings, host)?;
+        let workers = Workers {
+            each: self.workers,
+            first: self.measuring,
+        };
+        let placement = self.pairs.placement(rank, workers, settings, host)?;
         Ok(Devices {
             devices,
             domains,

@@ -3,7 +3,7 @@
 use crate::host::RankHost;
 use crate::settings::Settings;
 use tonnage_machine::{
-    CpuChoice, MachineRank, Placement, place_by_itself, place_pairs, place_workers,
+    CpuChoice, MachineRank, Placement, Workers, place_by_itself, place_pairs, place_workers,
 };
 use tonnage_plan::roles::Roles;
 use tonnage_ranks::{Hosts, Rank};
@@ -22,7 +22,7 @@ impl Pairs {
     pub(super) fn placement(
         &self,
         rank: &Rank,
-        workers: u32,
+        workers: Workers,
         settings: &Settings,
         host: &RankHost,
     ) -> Result<Placement> {

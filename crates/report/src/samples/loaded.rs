@@ -4,7 +4,9 @@ use super::builder::{sample, three_trials};
 use tonnage_engine::Verb;
 use tonnage_plan::transfer::{Background, Pacing};
 use tonnage_record::histogram::LatencyHistogram;
-use tonnage_record::transfer::{BackgroundSummary, Trial, TrialBackground, TrialLatency};
+use tonnage_record::transfer::{
+    BackgroundSummary, MeasuringCpus, Trial, TrialBackground, TrialLatency,
+};
 use tonnage_record::{LatencyKind, Record};
 
 /// A ping-pong beside backgrounds of three rates: a queue whose latency grows with its load.
@@ -35,7 +37,7 @@ pub fn loaded() -> Vec<Record> {
                     samples: trial.operations / 2,
                     latency_ns_mean: trial.latency_ns_mean.unwrap_or_default(),
                     latency_ns_p50,
-                    latency_ns_p99: latency_ns_p50 * 3 / 2,
+                    latency_ns_p99: latency_ns_p50 * 11 / 10,
                 },
             });
         };
@@ -47,8 +49,9 @@ pub fn loaded() -> Vec<Record> {
                 .filter_map(|trial| trial.background.as_ref());
             let backgrounds: Vec<_> = backgrounds.collect();
             let latency = latencies.summary(LatencyKind::OneWay).unwrap();
-            let summary = BackgroundSummary::of(&backgrounds, latency);
-            body.summary.as_mut().unwrap().background = Some(summary);
+            let summary = BackgroundSummary::of(&backgrounds, Some(latency));
+            body.measuring_cpus = Some(MeasuringCpus::Own);
+            body.summary.as_mut().unwrap().background = summary;
         });
         sample.record()
     };

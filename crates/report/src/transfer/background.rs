@@ -1,117 +1,112 @@
-//! Latency over the load of a background: the knee, and loads that were not reached.
+//! Latency without a background and beside it: the table, what its ratios are of, and loads that were not reached.
 
-use tonnage_plan::transfer::{Background, TransferPoint};
-use tonnage_record::TransferRecord;
-use tonnage_record::transfer::{BackgroundSummary, Summary};
+use tonnage_record::figures::Row;
+use tonnage_record::spread::GeometricSpread;
+use tonnage_record::transfer::{BackgroundSummary, LoadedLatency, MeasuringCpus};
+use tonnage_record::{Outcome, TransferRecord};
 use tonnage_units::quantity::human::{number, prefixed, whole_percent};
 
 use super::footers::row_name;
-
-/// Loads that a knee is looked for among, at least.
-const LOADS_MIN: usize = 3;
+use crate::derived::{P50_RATIO, P99_RATIO};
+use crate::table::{Line, Sheet};
 
 /// Part of the asked load that has to be reached.
 const REACHED_LEAST: f64 = 0.95;
 
-/// One row with its load.
-struct Loaded<'a> {
-    record: &'a TransferRecord<'a>,
-    summary: &'a Summary,
-    background: &'a BackgroundSummary,
+const LOAD: &[&str] = &["background_bandwidth_bytes_per_s_mean"];
+const P50: &[&str] = &["idle_latency_ns_p50", "loaded_latency_ns_p50"];
+const P99: &[&str] = &["idle_latency_ns_p99", "loaded_latency_ns_p99"];
+const RATIO_OF: &[&str] = &["latency_ratio_of"];
+
+/// Columns of the table, but for the ratios.
+#[cfg(test)]
+pub fn columns() -> impl Iterator<Item = &'static &'static str> {
+    [LOAD, P50, P99, RATIO_OF].into_iter().flatten()
 }
 
-impl Loaded<'_> {
-    fn bytes_per_s(&self) -> f64 {
-        self.background.bandwidth_bytes_per_s.mean
-    }
-
-    fn latency_ns(&self) -> f64 {
-        let latency = self.summary.latency.as_ref();
-        latency.map_or(f64::INFINITY, |latency| latency.latency_ns_mean)
-    }
-
-    /// Load for each unit of the latency that it costs. Its greatest value is at the knee (L. Kleinrock, "Power and
-    /// deterministic rules of thumb for probabilistic problems in computer communications", ICC 1979).
-    fn power(&self) -> f64 {
-        self.bytes_per_s() / self.latency_ns()
-    }
-}
-
-/// A line for each latency that was measured beside several loads: where its knee is.
-pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
-    let mut curves: Vec<(TransferPoint, Vec<Loaded<'_>>)> = Vec::new();
-    for record in records {
-        let point = without_rate(&record.body.point);
-        let Some(loaded) = loaded(record) else {
-            continue;
+/// The table of latencies without a background and beside it, where any trial had one; also of points that failed
+/// later.
+pub fn table(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<String> {
+    let loaded = records.iter().filter(|record| has_load(record));
+    let loaded: Vec<_> = loaded.copied().collect();
+    let rows = loaded.iter().flat_map(|record| Row::of(record.record));
+    let ratios = |latency: fn(&BackgroundSummary) -> LoadedLatency| {
+        let of_row = |record: &TransferRecord<'_>| {
+            let background = record.body.background();
+            background.map_or_else(String::new, |load| ratio(latency(&load).ratio))
         };
-        match curves.iter_mut().find(|(known, _)| *known == point) {
-            Some((_, curve)) => curve.push(loaded),
-            None => curves.push((point, vec![loaded])),
-        }
-    }
-    let knees = curves
-        .iter()
-        .map(|(_, curve)| knee(curve, records, distinguishing));
-    knees.flatten().collect()
-}
-
-fn loaded<'a>(record: &'a TransferRecord<'a>) -> Option<Loaded<'a>> {
-    let summary = record.body.summary.as_ref()?;
-    Some(Loaded {
-        record,
-        summary,
-        background: summary.background.as_ref()?,
-    })
-}
-
-fn without_rate(point: &TransferPoint) -> TransferPoint {
-    let background = point.background.map(|background| Background {
-        rate_per_s: None,
-        ..background
-    });
-    TransferPoint {
-        background,
-        ..point.clone()
-    }
-}
-
-fn knee(
-    curve: &[Loaded<'_>],
-    records: &[TransferRecord<'_>],
-    distinguishing: &[&str],
-) -> Option<String> {
-    if curve.len() < LOADS_MIN {
-        return None;
-    }
-    let by_power = |one: &&Loaded<'_>, other: &&Loaded<'_>| one.power().total_cmp(&other.power());
-    let by_load = |one: &&Loaded<'_>, other: &&Loaded<'_>| {
-        let loads = [one, other].map(|row| row.bytes_per_s());
-        loads[0].total_cmp(&loads[1])
+        loaded.iter().map(of_row).collect::<Vec<_>>()
     };
-    let knee = curve.iter().max_by(by_power)?;
-    let heaviest = curve.iter().max_by(by_load)?;
-    let row = row_name(knee.record, records, distinguishing);
-    let load = number(knee.bytes_per_s() * 1e-9);
-    if std::ptr::eq(knee, heaviest) {
-        return Some(format!(
-            "no knee up to {row}, {load} GB/s: latency grows by a smaller part than the load does"
-        ));
-    }
-    let p50 = knee.summary.latency.as_ref()?.latency_ns_p50 as f64;
+    let sheet = Sheet::new(rows.map(Line::from).collect(), "n/a")
+        .always(&["size_bytes"])
+        .always(varying)
+        .known(&["initiators"])
+        .known(LOAD)
+        .known(P50)
+        .words(P50_RATIO.name, ratios(|load| load.p50), true)
+        .known(P99)
+        .words(P99_RATIO.name, ratios(|load| load.p99), true)
+        .known(RATIO_OF);
+    let table = sheet.draw()?;
     Some(format!(
-        "knee at {row}: {load} GB/s beside a p50 of {} us, {} of that without load; above it latency grows by a greater \
-         part than the load does",
-        number(p50 * 1e-3),
-        number(knee.background.latency_ratio_p50.mean)
+        "latency without the background, and beside it:\n{table}"
     ))
+}
+
+fn has_load(record: &TransferRecord<'_>) -> bool {
+    record.body.background().is_some()
+}
+
+/// A ratio and its interval, where there is one.
+fn ratio(ratio: GeometricSpread) -> String {
+    let mean = number(ratio.mean);
+    match ratio.low.zip(ratio.high) {
+        None => mean,
+        Some((low, high)) => format!("{mean} ({}…{})", number(low), number(high)),
+    }
+}
+
+/// Lines about the table: what its ratios are of where they are not of the path, and rows of points that failed.
+pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
+    let loaded = || records.iter().filter(|record| has_load(record));
+    let on = |cpus: MeasuringCpus| loaded().any(|record| record.body.measuring_cpus == Some(cpus));
+    let shared = [MeasuringCpus::WithLoad, MeasuringCpus::Together];
+    let shared = shared.into_iter().filter(|&cpus| on(cpus));
+    let mut lines: Vec<String> = shared.filter_map(about).map(str::to_owned).collect();
+    let failed = loaded().filter(|record| matches!(record.outcome, Outcome::Failed { .. }));
+    lines.extend(failed.map(|record| {
+        format!(
+            "{} beside its background: {} that ended before it failed",
+            row_name(record, records, distinguishing),
+            match record.body.trials.len() {
+                1 => "the trial".to_owned(),
+                trials => format!("the {trials} trials"),
+            }
+        )
+    }));
+    lines
+}
+
+/// Words for ratios that are not of the path.
+fn about(cpus: MeasuringCpus) -> Option<&'static str> {
+    match cpus {
+        MeasuringCpus::Own => None,
+        MeasuringCpus::WithLoad => Some(
+            "workers that measure share CPUs with those of the background: beside it they wait for their turns, and that \
+             latency and the ratios are of the scheduler, not of the path; use a CPU for each worker",
+        ),
+        MeasuringCpus::Together => Some(
+            "workers that measure share CPUs with each other: both latencies and the ratios are of the scheduler, not of \
+             the path; use a CPU for each worker",
+        ),
+    }
 }
 
 /// Tells that a background did not reach the rate that was asked for.
 pub fn not_reached(record: TransferRecord<'_>) -> Option<String> {
     let point = &record.body.point;
     let asked_per_s = point.background?.rate_per_s?;
-    let background = record.body.summary.as_ref()?.background.as_ref()?;
+    let background = record.body.background()?;
     let initiators = f64::from(point.roles().initiating_at_once());
     let size_bytes = f64::from(point.background?.size_bytes);
     let per_s = background.bandwidth_bytes_per_s.mean / size_bytes / initiators.max(1.0);
@@ -129,59 +124,63 @@ pub fn not_reached(record: TransferRecord<'_>) -> Option<String> {
 mod tests {
     use super::*;
     use crate::samples;
-    use tonnage_record::{Body, Record};
+    use tonnage_record::{Body, Record, TransferBody};
 
-    /// Rows with these loads, in GB/s, and mean latencies, in microseconds.
-    fn curve(rows: &[(f64, f64)]) -> Vec<Record> {
-        let all = samples::loaded();
-        let row = |(at, &(gigabytes_per_s, latency_us)): (usize, &(f64, f64))| {
-            let mut record = all[0].clone();
-            let Body::Transfer(body) = &mut record.body else {
-                unreachable!("a sample of transfers");
-            };
-            body.point.background.as_mut().unwrap().rate_per_s = Some(1000.0 * (at + 1) as f64);
-            let summary = body.summary.as_mut().unwrap();
-            summary.latency.as_mut().unwrap().latency_ns_mean = latency_us * 1e3;
-            let background = summary.background.as_mut().unwrap();
-            background.bandwidth_bytes_per_s.mean = gigabytes_per_s * 1e9;
-            record
+    fn changed(change: impl Fn(&mut TransferBody)) -> Record {
+        let mut record = samples::loaded().remove(0);
+        let Body::Transfer(body) = &mut record.body else {
+            unreachable!("a sample of transfers");
         };
-        rows.iter().enumerate().map(row).collect()
-    }
-
-    fn said(rows: &[(f64, f64)]) -> Vec<String> {
-        let records = curve(rows);
-        let records: Vec<_> = records.iter().filter_map(Record::as_transfer).collect();
-        lines(&records, &["background_rate_per_s"])
-    }
-
-    /// An M/M/1 queue of 10 GB/s with an empty latency of 1 us has its knee at half of its load.
-    #[test]
-    fn the_knee_of_a_queue_is_at_half_of_its_load() {
-        let loads = [1.0, 3.0, 5.0, 7.0, 9.0];
-        let rows = loads.map(|load| (load, 1.0 / (1.0 - load / 10.0)));
-        let [line] = &said(&rows)[..] else {
-            panic!("one line");
-        };
-        assert!(line.starts_with("knee at 8 B (Load asked 3.00k"), "{line}");
-        assert!(line.contains(": 5.00 GB/s beside a p50"), "{line}");
-        assert!(said(&rows[..2]).is_empty());
-        let [none] = &said(&rows[..3])[..] else {
-            panic!("one line");
-        };
-        assert!(none.starts_with("no knee up to"), "{none}");
+        change(body);
+        record
     }
 
     #[test]
     fn a_load_that_was_not_reached_is_told() {
-        let record = |gigabytes_per_s| curve(&[(gigabytes_per_s, 1.0)]).remove(0);
+        let note = |gigabytes_per_s: f64| {
+            let record = changed(|body| {
+                let background = body.summary.as_mut().unwrap().background.as_mut();
+                background.unwrap().bandwidth_bytes_per_s.mean = gigabytes_per_s * 1e9;
+            });
+            not_reached(record.as_transfer().unwrap())
+        };
         // 1,000 operations of 1 MiB a second.
-        let note = |record: &Record| not_reached(record.as_transfer().unwrap());
-        assert_eq!(note(&record(1.04)), None);
-        let told = note(&record(0.524288)).unwrap();
+        assert_eq!(note(1.04), None);
+        let told = note(0.524288).unwrap();
         assert!(
             told.starts_with("the background reached 50 % of the 1.00k op/s"),
             "{told}"
         );
+    }
+
+    #[test]
+    fn a_ratio_that_is_the_scheduler_s_is_said_to_be() {
+        let said = |cpus| {
+            let record = changed(|body| body.measuring_cpus = Some(cpus));
+            let records = [record.as_transfer().unwrap()];
+            (
+                lines(&records, &[]).concat(),
+                table(&records, &[]).unwrap().contains("scheduler"),
+            )
+        };
+        assert_eq!(said(MeasuringCpus::Own), (String::new(), false));
+        for cpus in [MeasuringCpus::WithLoad, MeasuringCpus::Together] {
+            let (line, in_table) = said(cpus);
+            assert!(line.contains("of the scheduler, not of the path"), "{line}");
+            assert!(in_table);
+        }
+    }
+
+    #[test]
+    fn trials_that_ended_before_a_failure_are_shown() {
+        let mut record = changed(|body| body.summary = None);
+        record.outcome = Outcome::Failed {
+            why: "interrupted".to_owned(),
+        };
+        let records = [record.as_transfer().unwrap()];
+        let shown = table(&records, &[]).unwrap();
+        assert!(shown.contains("p50 / idle"), "{shown}");
+        let line = lines(&records, &[]).concat();
+        assert!(line.contains("the 3 trials that ended before"), "{line}");
     }
 }

@@ -113,8 +113,14 @@ pub(super) fn row_name(
         if others.all(|other| cell(other, figure).as_ref() == Some(&own)) {
             return None;
         }
+        // A word such as full has no unit.
+        let is_number = own.starts_with(|first: char| first.is_ascii_digit());
         let (name, unit) = figure.name.split_once(" (").unwrap_or((figure.name, ""));
-        let unit = unit.trim_end_matches(')');
+        let unit = if is_number {
+            unit.trim_end_matches(')')
+        } else {
+            ""
+        };
         Some(format!("{name} {own} {unit}").trim_end().to_owned())
     });
     let words: Vec<String> = words.collect();

@@ -6,6 +6,7 @@ use tonnage_record::transfer::PairRate;
 use tonnage_units::quantity::human::{number, size};
 
 use super::footers::row_name;
+use crate::derived::{ALONE, SLOWDOWN, TOGETHER, TOGETHER_RATE};
 use crate::table::draw;
 
 /// The most pairs that are all printed.
@@ -35,10 +36,10 @@ fn one(record: &TransferRecord<'_>, pairs: &[PairRate], name: &str) -> String {
         from,
         to,
         "Bytes",
-        "Alone (ms)",
-        "Together (ms)",
-        "Slowdown",
-        "Together (GB/s)",
+        ALONE.name,
+        TOGETHER.name,
+        SLOWDOWN.name,
+        TOGETHER_RATE.name,
     ];
     let all = pairs.len();
     let mut shown: Vec<&PairRate> = pairs.iter().collect();

@@ -82,15 +82,19 @@ impl Grid<'_> {
         lines.join("\n")
     }
 
-    /// Cells by sender and receiver; those that are slow by themselves or with their rank have a star.
+    /// Cells by sender and receiver; those that are slow by themselves or with their rank have a star, those that are
+    /// not judged a plus.
     fn cells(&self, text: impl Fn(&PairRate) -> String) -> Vec<Vec<String>> {
         let ranks = self.ranks as usize;
         let mut cells = vec![vec!["-".to_owned(); ranks]; ranks];
         for pair in self.pairs {
             let (sender, receiver) = pair.direction(self.reads);
-            let star = match self.verdict.is_slow(pair, self.reads) {
-                true => "*",
-                false => "",
+            let star = if pair.shares_cpu && self.verdict.on_one_cpu > 0 {
+                "+"
+            } else if self.verdict.is_slow(pair, self.reads) {
+                "*"
+            } else {
+                ""
             };
             let row = cells.get_mut(sender as usize);
             if let Some(cell) = row.and_then(|row| row.get_mut(receiver as usize)) {
@@ -149,6 +153,7 @@ fn words(verdict: &MatrixVerdict) -> String {
             }),
     );
     parts.extend(pairs(&verdict.slow_pairs));
+    parts.extend(on_one_cpu(verdict));
     parts.extend(unclear(verdict.unclear, found > 0).map(str::to_owned));
     parts.join("; ")
 }
@@ -186,6 +191,22 @@ fn unclear(why: Option<Unclear>, found: bool) -> Option<&'static str> {
         ),
         _ => (!found).then_some("nothing is slow"),
     }
+}
+
+/// Pairs that are not judged.
+fn on_one_cpu(verdict: &MatrixVerdict) -> Option<String> {
+    let pairs = match verdict.on_one_cpu {
+        0 => return None,
+        1 => {
+            "1 pair has both ends on one CPU, is slower than the others for that, and is".to_owned()
+        }
+        pairs => format!(
+            "{pairs} pairs have both ends on one CPU, are slower than the others for that, and are"
+        ),
+    };
+    Some(format!(
+        "{pairs} not judged (+ in the grid): use no more workers than CPUs"
+    ))
 }
 
 fn one_rank(slow: &SlowRank, how: &str) -> String {

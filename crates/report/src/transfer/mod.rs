@@ -4,6 +4,7 @@
 mod background;
 mod choosing;
 mod footers;
+mod knee;
 mod loads;
 mod matrix;
 mod notes;
@@ -63,7 +64,7 @@ impl Report for Transfers {
         let tables = sheet.draw().into_iter();
         let tables = tables
             .chain(phases(records, &rows_of_phases))
-            .chain(beside_load(records, &rows_of_phases));
+            .chain(background::table(records, &rows_of_phases));
         tables
             .chain(grids)
             .chain(loads)
@@ -78,6 +79,7 @@ impl Report for Transfers {
         let mut lines: Vec<String> = choosing::best(records, &distinguishing)
             .into_iter()
             .collect();
+        lines.extend(knee::lines(records, &distinguishing));
         lines.extend(background::lines(records, &distinguishing));
         lines.extend(matrix::verdicts(records, &distinguishing));
         lines.extend(series::lines(records, &distinguishing));
@@ -122,17 +124,6 @@ const MERGE: &str = "merge";
 const API: &str = "api";
 const SESSION: &str = "session";
 const LOAD: &str = "background_rate_per_s";
-const BACKGROUND: [&str; 9] = [
-    "background_bandwidth_bytes_per_s_mean",
-    "idle_latency_ns_p50",
-    "latency_ns_p50",
-    "latency_ratio_p50",
-    "latency_ratio_p50_ci95",
-    "idle_latency_ns_p99",
-    "latency_ns_p99",
-    "latency_ratio_p99",
-    "latency_ratio_p99_ci95",
-];
 const FORWARD: &str = "forward_bandwidth_bytes_per_s_mean";
 const BACK: &str = "back_bandwidth_bytes_per_s_mean";
 
@@ -156,25 +147,6 @@ fn phases(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<St
         .known(&PHASES);
     let table = sheet.draw()?;
     Some(format!("phases of a batch:\n{table}"))
-}
-
-/// The table of latencies without a background and beside it, where there was one.
-fn beside_load(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<String> {
-    let loaded = |record: &&TransferRecord<'_>| {
-        let summary = record.body.summary.as_ref();
-        summary.is_some_and(|summary| summary.background.is_some())
-    };
-    let loaded = records.iter().filter(loaded);
-    let rows = loaded.flat_map(|record| Row::of(record.record));
-    let sheet = Sheet::new(rows.map(Line::from).collect(), "n/a")
-        .always(&[SIZE])
-        .always(varying)
-        .known(&["initiators"])
-        .known(&BACKGROUND);
-    let table = sheet.draw()?;
-    Some(format!(
-        "latency without the background, and beside it:\n{table}"
-    ))
 }
 
 /// Columns that may differ from row to row in every table, beside the size.
@@ -378,7 +350,7 @@ mod tests {
                 ]
                 .into_iter()
                 .chain(&PHASES)
-                .chain(&BACKGROUND)
+                .chain(background::columns())
                 .chain(&AXES),
             ) {
                 assert!(by_field(field).is_some(), "{field}");

@@ -54,9 +54,12 @@ fn who(records: &[TransferRecord<'_>], point: &TransferPoint) -> String {
     let pattern = match &point.loads {
         Some(loads) => {
             let total = size(loads.total());
+            let pairs = match loads.pairs().count() {
+                1 => "1 pair".to_owned(),
+                pairs => format!("{pairs} pairs"),
+            };
             format!(
-                "{total} of {} pairs of a traffic file among {} ranks at once",
-                loads.pairs().count(),
+                "{total} of {pairs} of a traffic file among {} ranks at once",
                 point.ranks
             )
         }
@@ -245,8 +248,12 @@ fn length(point: &TransferPoint) -> String {
         .max_duration_ns
         .map(|bound_ns| format!(" or {} are over", exact_duration(bound_ns)));
     let percent = number(fraction * 100.0);
+    let what = match point.background {
+        None => "CI95 is",
+        Some(_) => "the interval of p50 / idle is within",
+    };
     format!(
-        "trials {one} until CI95 is {percent} %{}",
+        "trials {one} until {what} {percent} %{}",
         bound.unwrap_or_default()
     )
 }

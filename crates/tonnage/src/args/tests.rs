@@ -96,6 +96,24 @@ fn the_command_line_is_well_formed() {
     );
 }
 
+#[test]
+fn an_option_that_is_another_kind_is_refused_with_its_command() {
+    let message = refused("tonnage transfer --engine shm --op write --stress");
+    assert!(
+        message.contains("unexpected argument '--stress'"),
+        "{message}"
+    );
+    assert!(
+        message.contains("'tonnage stress --engine NAME"),
+        "{message}"
+    );
+    let stress = "stress --engine shm --ranks 2 --duration 2s";
+    let flag = parse(&format!("tonnage --{stress}")).unwrap();
+    assert_eq!(flag, parse(&format!("tonnage {stress}")).unwrap());
+    let message = refused("tonnage transfer --engine shm --op write --interval -1s");
+    assert!(message.contains("'-1s'"), "{message}");
+}
+
 /// The commands that are promised, and what each expands to.
 #[test]
 fn promised_commands_expand() {

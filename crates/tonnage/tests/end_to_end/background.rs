@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tempfile::tempdir;
 use tonnage_record::Record;
-use tonnage_record::transfer::{BackgroundSummary, Summary};
+use tonnage_record::transfer::{BackgroundSummary, MeasuringCpus, Summary};
 use tonnage_testbed::{Hosts, LinkRates, Rate};
 
 use super::hosts::{all_good, end, hosts, start, wait_for_a_record};
@@ -28,15 +28,11 @@ fn adds_up(record: &Record, line: &str) {
             .map(|trial| trial.background.as_ref().unwrap())
     };
     assert_eq!(trials.len(), 3, "{line}");
-    let size = record
-        .transfer()
-        .unwrap()
-        .point
-        .background
-        .unwrap()
-        .size_bytes;
+    let point = &record.transfer().unwrap().point;
+    let background = point.background.unwrap();
+    let size = u64::from(background.size_bytes);
     assert!(load.operations > 0, "{line}: {load:?}");
-    assert_eq!(load.payload_bytes, load.operations * u64::from(size));
+    assert_eq!(load.payload_bytes, load.operations * size);
     assert_eq!(
         each().map(|one| one.operations).sum::<u64>(),
         load.operations
@@ -46,14 +42,18 @@ fn adds_up(record: &Record, line: &str) {
     let latency = summary.latency.as_ref().unwrap();
     assert_eq!(
         (loaded, idle),
-        (latency.samples, load.idle.samples),
+        (latency.samples, load.idle.as_ref().unwrap().samples),
         "{line}"
     );
+    // Each slot that was used is checked once, at the end of a trial. Each flow has as many as its window.
+    let slots = u64::from(background.window);
+    let flows = point.roles().flows() * u64::from(background.workers);
     for one in each() {
-        assert!(
-            one.verified_bytes.is_some_and(|bytes| bytes > 0),
-            "{line}: {one:?}"
-        );
+        let checked = one.verified_bytes.unwrap() / size;
+        let least = one.operations.min(slots);
+        let most = one.operations.min(slots * flows);
+        assert!((least..=most).contains(&checked), "{line}: {one:?}");
+        assert_eq!(one.verified_bytes.unwrap() % size, 0, "{line}: {one:?}");
     }
 }
 
@@ -107,7 +107,7 @@ fn latency_over_load_has_a_row_for_each_rate() {
     assert_eq!(records.len(), 3);
     for (record, per_s) in records.iter().zip([200.0, 400.0]) {
         let trials = &record.transfer().unwrap().trials;
-        // Six sevenths of what is due at least: a trial of 36 ms has few operations.
+        // All but two of what is due, which are seven and fourteen: a trial of 36 ms has few operations.
         for trial in trials {
             let load = trial.background.as_ref().unwrap();
             let due = per_s * 0.036_f64;
@@ -167,7 +167,15 @@ const REFUSED: &[(&str, &str)] = &[
         "--ping-pong --background op=write --background-rate 1",
         "use trial-time 1s or more",
     ),
-    ("--ping-pong --background size=0", "it is from 1 to"),
+    ("--ping-pong --background size=0", "it is from 1 to 1G"),
+    (
+        "--ping-pong --background size=99T",
+        "size=99T of a background is out of range: it is from 1 to 1G",
+    ),
+    (
+        "--ping-pong --background size=1G,window=64 --trial-time 50ms",
+        "no path moves 64G in a trial of 50ms: use a smaller window or size, or trial-time 688ms or more",
+    ),
     ("--ping-pong --background window=x", "is no count"),
     (
         "--ping-pong --background colour=red",
@@ -256,7 +264,8 @@ fn a_queue_of_known_length_adds_the_time_that_it_takes_to_drain() {
     let records = records::read(&dir.path().join("r.jsonl"));
     let (summary, load) = figures(&records[0]);
     let latency = summary.latency.as_ref().unwrap();
-    let added_ns = latency.latency_ns_p50 as f64 - load.idle.latency_ns_p50 as f64;
+    let idle = load.idle.as_ref().unwrap();
+    let added_ns = latency.latency_ns_p50 as f64 - idle.latency_ns_p50 as f64;
     let expected_ns = waiting * 8e9 / rate.bits_per_s() as f64;
     let off = added_ns / expected_ns - 1.0;
     println!(
@@ -267,4 +276,62 @@ fn a_queue_of_known_length_adds_the_time_that_it_takes_to_drain() {
         "{waiting} {expected_ns} {added_ns} {load:#?}"
     );
     assert!(samples.len() > 50, "{samples:?}");
+}
+
+fn measuring(record: &Record) -> MeasuringCpus {
+    record.transfer().unwrap().measuring_cpus.unwrap()
+}
+
+/// Workers that measure come first: each has a CPU that no other of them has, and the others share what is left.
+#[test]
+fn workers_that_measure_have_cpus_of_their_own_where_there_are_enough() {
+    let cpus = tonnage_machine::Topology::read().allowed;
+    let dir = tempdir().unwrap();
+    let line = "transfer --engine shm --op write-imm --ping-pong --ranks 2 --sizes 8 --background op=write,size=64k \
+                --trials 2 --trial-time 20ms --warmup 2ms -o r.jsonl";
+    let run = tonnage(dir.path(), line).succeed();
+    let record = records::shown(dir.path(), "r.jsonl", &run, "table").remove(0);
+    let of_rank = |rank: &str| {
+        let effective = record.effective.iter().find(|ranks| ranks.ranks == rank);
+        effective.unwrap().cpus.clone()
+    };
+    let expected = match cpus.len() {
+        1 => MeasuringCpus::Together,
+        2 => MeasuringCpus::WithLoad,
+        _ => MeasuringCpus::Own,
+    };
+    assert_eq!(measuring(&record), expected);
+    let said = run.stdout.contains("of the scheduler, not of the path");
+    assert_eq!(said, expected != MeasuringCpus::Own, "{}", run.stdout);
+    if cpus.len() > 1 {
+        assert_ne!(of_rank("0")[0], of_rank("1")[0]);
+    }
+    let (_, load) = figures(&record);
+    let ratio = load.p50.loaded_latency_ns / load.p50.idle_latency_ns;
+    assert!((load.p50.ratio.mean / ratio - 1.0).abs() < 1e-9);
+
+    // A list that is too short, though the machine may have enough.
+    let line = format!("{line} --cpus {}", cpus[0]);
+    let run = tonnage(dir.path(), &line.replace("r.jsonl", "one.jsonl")).succeed();
+    let record = records::shown(dir.path(), "one.jsonl", &run, "table").remove(0);
+    assert_eq!(measuring(&record), MeasuringCpus::Together);
+    assert!(run.stdout.contains("scheduler"), "{}", run.stdout);
+}
+
+#[test]
+fn trials_that_ended_before_an_interrupt_are_shown() {
+    let dir = tempdir().unwrap();
+    let line = "transfer --engine shm --op write --ping-pong --ranks 2 --sizes 8 --background op=write,size=64k \
+                --trials 1000 --trial-time 30ms --warmup 2ms -o r.jsonl";
+    let run = tonnage(dir.path(), line).start();
+    std::thread::sleep(Duration::from_secs(3));
+    run.signal(Signal::INT);
+    let run = run.end();
+    assert!(run.stdout.contains("FAILED"), "{}", run.stdout);
+    assert!(run.stdout.contains("p50 / idle"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("that ended before it failed"),
+        "{}",
+        run.stdout
+    );
 }

@@ -183,6 +183,7 @@ fn requirements<'a>(
             bytes: point.register_bytes,
         },
         workers: point.workers,
+        measuring: point.workers,
         division: Division::NONE,
         rail_shift: 0,
         sleeps: false,

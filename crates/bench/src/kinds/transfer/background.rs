@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 
 use super::layout::SliceLayout;
+use crate::opening::SizedBy;
 use tonnage_engine::Peer;
 use tonnage_plan::transfer::TransferPoint;
+use tonnage_record::transfer::MeasuringCpus;
 
 /// The points that the workers of a rank drive.
 pub(super) struct WorkerPoints<'a> {
@@ -29,18 +31,19 @@ impl<'a> WorkerPoints<'a> {
         worker >= self.own.measuring_workers() as usize
     }
 
-    /// The part of a worker.
-    pub(super) fn part(&self, worker: u32) -> WorkerPart {
+    /// The part of a worker, where those that measure have such CPUs.
+    pub(super) fn part(&self, worker: u32, measuring_cpus: MeasuringCpus) -> WorkerPart {
         let measuring = self.own.measuring_workers();
         WorkerPart {
             is_background: self.is_background(worker as usize),
             is_resting: false,
             place: worker.checked_sub(measuring).unwrap_or(worker),
+            measuring_cpus: self.background.map(|_| measuring_cpus),
         }
     }
 }
 
-/// WorkerPart of a worker beside the others of its rank.
+/// Part of a worker beside the others of its rank.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkerPart {
     /// True for one that moves the background.
@@ -49,6 +52,8 @@ pub struct WorkerPart {
     pub is_resting: bool,
     /// Index among the workers of the rank that drive the same point.
     pub place: u32,
+    /// CPUs of the workers that measure beside a background; `None` without one.
+    pub measuring_cpus: Option<MeasuringCpus>,
 }
 
 /// A point and that of its background.
@@ -67,6 +72,24 @@ pub(super) fn peers(point: &TransferPoint, rank: u32) -> Vec<Peer> {
 pub(super) fn bytes(point: &TransferPoint, rank: u32) -> u64 {
     let layouts = each(point).map(|point| SliceLayout::new(&point, rank));
     layouts.map(|layout| layout.bytes()).max().unwrap_or(0)
+}
+
+/// The option that sizes the largest memory of these points: the footprint, or the background's window and size.
+pub(super) fn sized_by(points: &[&TransferPoint]) -> SizedBy {
+    let footprint = points.iter().map(|point| point.footprint_bytes).max();
+    let loads = points.iter().filter_map(|point| point.background_point());
+    let load = loads.map(|load| load.footprint_bytes).max();
+    let (footprint, load) = (footprint.unwrap_or(0), load.unwrap_or(0));
+    match load > footprint {
+        true => SizedBy {
+            option: "--background with window times size of",
+            bytes: load,
+        },
+        false => SizedBy {
+            option: "--footprint",
+            bytes: footprint,
+        },
+    }
 }
 
 /// Operations that a lane has in flight.
@@ -106,7 +129,8 @@ mod tests {
         let points = WorkerPoints::new(&point, Some(&load));
         let sizes: Vec<_> = (0..3).map(|at| points.of(at).size_bytes).collect();
         assert_eq!(sizes, [point.size_bytes, 4096, 4096]);
-        assert_eq!([0, 1, 2].map(|at| points.part(at).place), [0, 0, 1]);
+        let part = |at| points.part(at, MeasuringCpus::Own);
+        assert_eq!([0, 1, 2].map(|at| part(at).place), [0, 0, 1]);
         // Rank 0 measures towards rank 2 and loads the way to rank 3, at whom rank 1 measures.
         assert_eq!(load.roles().targets(0), [3]);
         assert_eq!(load.roles().targets(1), [2]);
@@ -117,6 +141,7 @@ mod tests {
             background: None,
             ..point
         };
-        assert!(!WorkerPoints::new(&alone, None).part(2).is_background);
+        let part = WorkerPoints::new(&alone, None).part(2, MeasuringCpus::Own);
+        assert_eq!((part.is_background, part.measuring_cpus), (false, None));
     }
 }

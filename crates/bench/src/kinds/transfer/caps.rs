@@ -126,7 +126,9 @@ pub(super) fn claims_arrival(point: &TransferPoint) -> bool {
     let writes = matches!(point.op, Verb::Write | Verb::WriteImm);
     writes
         && match point.pacing {
-            Pacing::Batch { .. } | Pacing::Paced { .. } => true,
+            Pacing::Batch { .. } => true,
+            // A background is paced without latencies: it is to be the same writes at any rate, or at none.
+            Pacing::Paced { .. } => point.latency,
             Pacing::Stream { .. } => point.releases_lanes(),
             Pacing::PingPong => false,
         }

@@ -45,6 +45,8 @@ impl Work<'_> {
         }
         self.port.take_arrivals();
         self.part.is_resting = self.rests(schedule);
+        let yields = self.part.yields(self.shares_cpus, schedule.is_loaded);
+        self.port.set_yielding(yields);
         let clock = self.port.clock;
         // A peer may begin a moment earlier by its clock, so peers are served while it waits.
         self.port.keep_awake(true);

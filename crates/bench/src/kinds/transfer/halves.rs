@@ -1,4 +1,5 @@
-//! Trials in two halves, without a background and with it. They follow each other, so that what drifts is in both.
+//! Trials in two halves, without a background and with it. They follow each other, in turns the one and the other
+//! first, so that what drifts is in both.
 
 use super::crew::CrewOrder;
 use super::point::Lead;
@@ -33,8 +34,26 @@ impl Work<'_> {
     }
 }
 
+/// One half of a trial.
+struct Half {
+    is_loaded: bool,
+    totals: TrialTotals,
+    latencies: LatencyHistogram,
+}
+
+/// Refuses a half without the load in which it moved something: the ratio would be of the load to itself.
+fn check_quiet(totals: &TrialTotals) -> Result<()> {
+    match totals.background.operations {
+        0 => Ok(()),
+        moved => Err(Error::Failed(format!(
+            "the background moved {moved} operations in the half of a trial that is without it"
+        ))),
+    }
+}
+
 impl Lead<'_, '_> {
-    /// One trial in two halves: without the load, then beside it. The totals are of the second one.
+    /// One trial in two halves, without the load and beside it; every second trial begins beside it, so that whatever
+    /// the first half does to the second is in both alike. The totals are of the half beside the load.
     pub(super) fn trial_of_halves(
         &mut self,
         trial: u64,
@@ -42,22 +61,70 @@ impl Lead<'_, '_> {
         name: &str,
     ) -> Result<TrialTotals, StepFailure> {
         if trial == WARM_UP {
-            return self.stretch(&RoundStretch::trial(WARM_UP, [0], length), name);
+            return self.warm_up_of_halves(length, name);
         }
         // Each half has data of its own.
-        let quiet = RoundStretch {
-            is_loaded: false,
-            ..RoundStretch::beside(2 * trial - 1, [0], length)
+        let quiet = RoundStretch::quiet(2 * trial - 1, length);
+        let loaded = RoundStretch::trial(2 * trial, [0], length);
+        let mut halves = [quiet, loaded];
+        if trial.is_multiple_of(2) {
+            halves.reverse();
+        }
+        let [first, second] = halves;
+        let first = self.half(&first, name)?;
+        let second = self.half(&second, name)?;
+        let elapsed_ns = second.totals.elapsed_ns;
+        let [idle, loaded] = match second.is_loaded {
+            true => [first, second],
+            false => [second, first],
         };
-        self.stretch(&quiet, &format!("{name} without the background"))?;
-        let idle = self.latencies_of_half()?;
-        let totals = self.stretch(&RoundStretch::trial(2 * trial, [0], length), name)?;
-        let loaded = self.latencies_of_half()?;
-        let background = self.compared(&totals, &idle, &loaded)?;
+        let background = self.compared(&loaded.totals, &idle.latencies, &loaded.latencies)?;
         self.taken.backgrounds.push(background);
         let all = &mut self.taken.idle;
-        all.get_or_insert_with(LatencyHistogram::new).merge(&idle);
-        Ok(totals)
+        let all = all.get_or_insert_with(LatencyHistogram::new);
+        all.merge(&idle.latencies);
+        Ok(TrialTotals {
+            elapsed_ns,
+            ..loaded.totals
+        })
+    }
+
+    /// Warms both halves up, each for half of the time.
+    fn warm_up_of_halves(
+        &mut self,
+        length: TrialLength,
+        name: &str,
+    ) -> Result<TrialTotals, StepFailure> {
+        let length = match length {
+            TrialLength::DurationNs(ns) => TrialLength::DurationNs(ns.div_ceil(2)),
+            length @ TrialLength::Iterations(_) => length,
+        };
+        let quiet = self
+            .half(&RoundStretch::quiet(WARM_UP, length), name)?
+            .totals;
+        let loaded = RoundStretch::trial(WARM_UP, [0], length);
+        let loaded = self.half(&loaded, name)?.totals;
+        Ok(TrialTotals {
+            unsettled: quiet.unsettled.max(loaded.unsettled),
+            ..loaded
+        })
+    }
+
+    fn half(&mut self, stretch: &RoundStretch, name: &str) -> Result<Half, StepFailure> {
+        let how = if stretch.is_loaded {
+            "beside"
+        } else {
+            "without"
+        };
+        let totals = self.stretch(stretch, &format!("{name} {how} the background"))?;
+        if !stretch.is_loaded {
+            check_quiet(&totals)?;
+        }
+        Ok(Half {
+            latencies: self.latencies_of_half()?,
+            is_loaded: stretch.is_loaded,
+            totals,
+        })
     }
 
     /// Latencies of all ranks in the half that just ended.
@@ -95,5 +162,25 @@ impl Lead<'_, '_> {
             idle: of(idle, "without")?,
             loaded: of(loaded, "with")?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::background_totals::BackgroundTotals;
+    use super::*;
+
+    #[test]
+    fn a_load_that_does_not_rest_is_an_error() {
+        assert!(check_quiet(&TrialTotals::NONE).is_ok());
+        let moved = TrialTotals {
+            background: BackgroundTotals {
+                operations: 3,
+                ..BackgroundTotals::NONE
+            },
+            ..TrialTotals::NONE
+        };
+        let error = check_quiet(&moved).unwrap_err().to_string();
+        assert!(error.contains("moved 3 operations"), "{error}");
     }
 }

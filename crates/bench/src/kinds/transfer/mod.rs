@@ -9,7 +9,7 @@
 //! | [`layout`] | division of a worker's memory among its flows |
 //! | [`point`], `rounds`, `gathering` | one point from warm-up to its figures; the rounds of a trial |
 //! | [`crew`], [`work`], `driving`, `flows` | the workers of a rank, the work of each in a trial, and the flows that it drives |
-//! | `background`, `background_totals`, `halves` | the load beside a latency, and trials without it and with it |
+//! | `background`, `background_totals`, `halves`, `measuring_cpus` | the load beside a latency, trials without it and with it, and who shares a CPU with it |
 //! | `intervals` | what moves in each interval of a trial, told while it runs |
 //! | `stalled` | words about operations that make no progress |
 //! | [`trial`], [`verify`] | orders and reports of a trial, and the expected state after it |
@@ -31,6 +31,7 @@ mod halves;
 mod intervals;
 pub mod layout;
 pub mod measured;
+mod measuring_cpus;
 pub mod open;
 mod pair_times;
 mod pair_turns;
@@ -115,15 +116,20 @@ impl Kind for Transfers {
         record.effective = effective::effective(open, &[]);
         record.placed = open.placed;
         let mut kept = Kept::default();
+        let measuring_cpus = point
+            .background
+            .map(|_| measuring_cpus::of_point(point, open, stage.rank));
         let measured = point::measure(point, open, stage, (Some(record), &mut kept), course);
         if measured.is_err() {
             record.body = Body::from(TransferBody {
                 trials: kept.trials,
                 broken_off: kept.broken_off,
+                measuring_cpus,
                 ..TransferBody::new(point.clone())
             });
         }
-        let measured = measured?;
+        let mut measured = measured?;
+        pairs::mark_shared(&mut measured.pairs, &open.opened, stage.rank.hosts());
         record.effective = effective::effective(open, &measured.chosen);
         let mut summary = summary::summarize(point, &measured);
         summary.rails = rail_report::summary(point, &open.opened, &measured.totals);
@@ -138,6 +144,7 @@ impl Kind for Transfers {
             summary: Some(summary),
             histogram: (histogram.count() > 0).then(|| histogram.to_data()),
             trials: measured.trials,
+            measuring_cpus,
             ..TransferBody::new(point.clone())
         });
         record.limit = measured.limit;

@@ -4,7 +4,7 @@ use super::background;
 use super::caps::check_caps;
 use crate::kinds::kind::Stage;
 use crate::opening::engine::{Need, OpenEngine};
-use crate::opening::{Pairs, Requirements, SizedBy};
+use crate::opening::{Pairs, Requirements};
 use tonnage_engine::paths::Division;
 use tonnage_engine::{Caps, EngineOptions, Entry, Peer, Verb};
 use tonnage_plan::roles::Roles;
@@ -108,7 +108,6 @@ fn need<'a>(
         let bytes = of_points.iter().map(|point| background::bytes(point, rank));
         bytes.max().unwrap_or(0)
     };
-    let largest = points.iter().map(|point| point.footprint_bytes).max();
     let load = first.background.as_ref().map(|load| load.op);
     let requirements = Requirements {
         entry,
@@ -121,11 +120,9 @@ fn need<'a>(
         memory_of: Box::new(|rank| first.memory_of(rank)),
         bytes: bytes_of(rank),
         bytes_of: Box::new(bytes_of),
-        sized_by: SizedBy {
-            option: "--footprint",
-            bytes: largest.unwrap_or(0),
-        },
+        sized_by: background::sized_by(points),
         workers: first.workers,
+        measuring: first.measuring_workers(),
         division: first.division(),
         rail_shift: match first.roles().is_behind(rank) {
             true => first.rail_shift,

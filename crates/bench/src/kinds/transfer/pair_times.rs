@@ -146,6 +146,7 @@ pub(super) fn rates(
                 initiator,
                 target,
                 within_host: host.is_some() && host == hosts.host(target),
+                shares_cpu: false,
                 payload_bytes: pair.operations * size_bytes,
                 bandwidth_bytes_per_s: per_second(pair.operations as f64, pair.together_ns),
                 bandwidth_bytes_per_s_max: per_second(trials as f64, pair.together_ns_min),

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::totals::TrialTotals;
+use crate::opening::description::OpenMessage;
 use tonnage_engine::Verb;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::roles::Roles;
@@ -45,6 +46,7 @@ impl PairSum {
             initiator,
             target,
             within_host: host.is_some() && host == hosts.host(target),
+            shares_cpu: false,
             payload_bytes: self.payload_bytes,
             bandwidth_bytes_per_s: per_second(self.payload_bytes, self.window_ns),
             bandwidth_bytes_per_s_max: self.best_bytes_per_s,
@@ -84,6 +86,19 @@ impl PairSums {
 
 /// The most pairs that a record has.
 const PAIRS_RECORDED_MAX: usize = 1024;
+
+/// Marks the pairs of which workers are on one CPU.
+pub(super) fn mark_shared(pairs: &mut [PairRate], opened: &[OpenMessage], hosts: &Hosts) {
+    for pair in pairs {
+        let (one, other) = (pair.initiator, pair.target);
+        let cpus = |rank: u32| opened.get(rank as usize).map(|opened| opened.cpus.iter());
+        let shared = cpus(one).zip(cpus(other)).is_some_and(|(one, other)| {
+            let mut both = one.zip(other);
+            both.any(|(one, other)| one.is_some() && one == other)
+        });
+        pair.shares_cpu = shared && hosts.share_machine(one, other);
+    }
+}
 
 /// Adds the pairs to a summary, and the verdict on those of a matrix.
 pub(super) fn add_to(summary: &mut Summary, point: &TransferPoint, rates: &[PairRate]) {

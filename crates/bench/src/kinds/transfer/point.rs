@@ -30,7 +30,7 @@ use tonnage_engine::Facts;
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
 use tonnage_ranks::Rank;
 use tonnage_record::histogram::LatencyHistogram;
-use tonnage_record::spread::ci_narrow_enough;
+use tonnage_record::spread::{GeometricSpread, ci_narrow_enough};
 use tonnage_record::transfer::{InitiatorFigures, PairRate, Trial, TrialBackground};
 use tonnage_record::{Record, WireProof};
 use tonnage_units::{Error, Result};
@@ -181,11 +181,7 @@ impl Lead<'_, '_> {
         let Some(fraction) = length.until_ci else {
             return Some(None);
         };
-        let means: Vec<f64> = trials
-            .iter()
-            .map(|trial| trial.message_rate_per_s)
-            .collect();
-        if ci_narrow_enough(&means, fraction) {
+        if narrow_enough(trials, fraction) {
             return Some(Some(true));
         }
         let elapsed_ns = self.taken.totals.last().map_or(0, |last| last.elapsed_ns);
@@ -344,4 +340,16 @@ impl Steps for Lead<'_, '_> {
         self.taken.chosen = all.into_iter().map(|Json(chosen)| chosen).collect();
         Ok(())
     }
+}
+
+/// Returns whether the interval of what the trials are about is narrow enough: the message rate, or beside a background
+/// the ratio of the medians, because the rate of the load is another matter and that of an open loop is given.
+fn narrow_enough(trials: &[Trial], fraction: f64) -> bool {
+    let loads = trials.iter().filter_map(|trial| trial.background.as_ref());
+    let ratios: Vec<f64> = loads.map(TrialBackground::ratio_p50).collect();
+    if let Some(ratio) = GeometricSpread::of(&ratios) {
+        return ratio.is_narrow(ratios.len(), fraction);
+    }
+    let rates = trials.iter().map(|trial| trial.message_rate_per_s);
+    ci_narrow_enough(&rates.collect::<Vec<_>>(), fraction)
 }

@@ -9,6 +9,7 @@ use super::crew::{CrewOrder, CrewReport, Deck, follow};
 use super::driven::Driven;
 use super::intervals::Intervals;
 use super::layout::SliceLayout;
+use super::measuring_cpus;
 use super::stalled::FlowNames;
 use super::trial::Station;
 use super::work::Work;
@@ -28,6 +29,7 @@ pub(super) fn stations(
     intervals: &Intervals,
 ) -> Vec<Station> {
     let shared = shared_batches(point, rank).map(Arc::new);
+    let cpus = measuring_cpus::of_point(point, open, rank);
     let station = |(index, worker): (u32, &EngineWorker)| Station {
         rank: rank.id(),
         worker: index,
@@ -40,7 +42,7 @@ pub(super) fn stations(
         sleepers: rank.sleepers(),
         shared: shared.clone(),
         pulse: intervals.pulse(index),
-        part: points.part(index),
+        part: points.part(index, cpus),
     };
     (0u32..).zip(&open.workers).map(station).collect()
 }

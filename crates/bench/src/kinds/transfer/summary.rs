@@ -61,12 +61,12 @@ pub fn summarize(point: &TransferPoint, measured: &Measured) -> Summary {
 
 /// The load beside a latency and the latency without it, where there was one.
 fn background(point: &TransferPoint, measured: &Measured) -> Option<BackgroundSummary> {
-    let idle = measured.idle.as_ref()?.summary(latency_kind(point))?;
+    let idle = measured.idle.as_ref()?.summary(latency_kind(point));
     let trials = measured.trials.iter();
     let loads: Vec<_> = trials
         .filter_map(|trial| trial.background.as_ref())
         .collect();
-    Some(BackgroundSummary::of(&loads, idle))
+    BackgroundSummary::of(&loads, idle)
 }
 
 /// Phases of batches, where there were any.

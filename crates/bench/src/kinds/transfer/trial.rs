@@ -29,7 +29,7 @@ pub struct Station {
     pub worker: u32,
     /// Names of its flows' ends.
     pub names: FlowNames,
-    /// True for one that shares its CPU.
+    /// True where workers of its rank share CPUs.
     pub yielding: bool,
     /// Time without progress of its operations that is forgiven.
     pub patience: Duration,
@@ -67,6 +67,14 @@ impl RoundStretch {
             length,
             again: false,
             is_loaded: true,
+        }
+    }
+
+    /// The half of a trial without the background.
+    pub fn quiet(number: u64, length: TrialLength) -> Self {
+        Self {
+            is_loaded: false,
+            ..Self::beside(number, [0], length)
         }
     }
 

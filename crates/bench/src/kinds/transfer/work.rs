@@ -83,6 +83,8 @@ pub struct Work<'a> {
     pub(super) worker: u32,
     /// Its part beside the rank's other workers.
     pub(super) part: WorkerPart,
+    /// True where workers of this rank share CPUs.
+    pub(super) shares_cpus: bool,
     /// False for an engine whose operations carry nothing.
     pub(super) moves_bytes: bool,
     pub(super) names: FlowNames,
@@ -156,6 +158,7 @@ impl<'a> Work<'a> {
             began_ns,
             worker: station.worker,
             part: station.part,
+            shares_cpus: station.yielding,
             moves_bytes: caps.moves_bytes,
             names: station.names,
         };

@@ -119,6 +119,11 @@ fn count(key: &str, value: &str) -> Result<u64> {
 fn bounded((key, value): (&str, u64), most: u32) -> Result<u32> {
     match u32::try_from(value) {
         Ok(narrow) if (1..=most).contains(&narrow) => Ok(narrow),
+        _ if key == "size" => usage(format!(
+            "size={} of a background is out of range: it is from 1 to {}",
+            Bytes(value),
+            Bytes(most.into())
+        )),
         _ => usage(format!(
             "{key}={value} of a background is out of range: it is from 1 to {most}"
         )),

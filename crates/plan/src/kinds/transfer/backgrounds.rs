@@ -13,7 +13,10 @@ use crate::point::Traffic;
 use crate::refuse::usage;
 use crate::roles::Roles;
 use tonnage_engine::Entry;
-use tonnage_units::{PerSecond, Result};
+use tonnage_units::{Bytes, Nanos, PerSecond, Result};
+
+/// Rate that no path between two ranks has, in bytes each nanosecond.
+const BYTES_PER_NS_MAX: u64 = 100;
 
 /// The loads to measure beside, each with its rate; one `None` where none is asked for.
 ///
@@ -36,6 +39,7 @@ pub(super) fn backgrounds(
         };
     };
     check_beside(transfer, length)?;
+    check_in_flight(background, length.trial)?;
     check_workers(background, workers)?;
     for roles in roles {
         check_pairs(background, *roles)?;
@@ -92,6 +96,28 @@ fn check_beside(transfer: &Transfer, length: PointLength) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Refuses a background of which more is in flight than a trial can move anywhere: the trial would not end in its time.
+fn check_in_flight(background: Background, trial: TrialLength) -> Result<()> {
+    let TrialLength::DurationNs(trial_ns) = trial else {
+        return Ok(());
+    };
+    let (size_bytes, window) = (background.size_bytes.into(), u64::from(background.window));
+    let in_flight: u64 = size_bytes * window;
+    let most = trial_ns.saturating_mul(BYTES_PER_NS_MAX);
+    if in_flight <= most {
+        return Ok(());
+    }
+    let enough_ms = in_flight.div_ceil(BYTES_PER_NS_MAX * 1_000_000);
+    usage(format!(
+        "background has window {window} of size {} in flight, and no path moves {} in a trial of {}: use a smaller window \
+         or size, or trial-time {} or more",
+        Bytes(size_bytes),
+        Bytes(in_flight),
+        Nanos(trial_ns),
+        Nanos(enough_ms * 1_000_000)
+    ))
 }
 
 fn check_workers(background: Background, workers: &[u32]) -> Result<()> {
@@ -158,19 +184,23 @@ pub(super) fn beside(sizes: &[u32], loads: &[Option<Background>]) -> Vec<LoadedS
     sizes.iter().flat_map(of_size).collect()
 }
 
-/// Refuses a background whose memory is more than a rank may be asked for.
+/// Refuses a background whose memory is more than a rank may be asked for, also where it is no point at all because its
+/// memory cannot be laid out.
 ///
 /// # Errors
 /// `Usage`, as for the point's own memory.
 pub(super) fn check_footprint(point: &TransferPoint) -> Result<()> {
-    let Some(load) = point.background_point() else {
+    let Some(background) = point.background else {
         return Ok(());
     };
-    let slots = SlotLayout {
-        footprint_bytes: load.footprint_bytes,
-        stride_bytes: load.stride_bytes,
-    };
-    check_memory(slots, load.target_footprint, load.roles(), load.workers)
+    let slots = slots(background)?;
+    let roles = point.towards(background.pair).roles();
+    check_memory(slots, TargetFootprint::Own, roles, background.workers)
+}
+
+fn slots(background: Background) -> Result<SlotLayout> {
+    let options = MemoryOptions::default();
+    layout(&options, background.size_bytes, background.window)
 }
 
 impl TransferPoint {
@@ -183,17 +213,16 @@ impl TransferPoint {
     /// The transfer that the workers of the background drive, as a point of its own.
     pub fn background_point(&self) -> Option<Self> {
         let background = self.background?;
-        let Background {
-            size_bytes, window, ..
-        } = background;
+        let window = background.window;
         let pacing = match background.rate_per_s {
             None => Pacing::Stream { window },
             Some(rate_per_s) => Pacing::Paced { window, rate_per_s },
         };
-        let slots = layout(&MemoryOptions::default(), size_bytes, window).ok()?;
+        // Where there is none, the plan was refused.
+        let slots = slots(background).ok()?;
         Some(Self {
             op: background.op,
-            size_bytes,
+            size_bytes: background.size_bytes,
             pacing,
             workers: background.workers,
             background: None,

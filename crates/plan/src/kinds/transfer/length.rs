@@ -48,7 +48,7 @@ pub struct LengthOptions {
 
     /// Cuts each trial into intervals of this length: prints what moves in each while it runs, and keeps the series.
     /// There is one trial then, unless --trials says more.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub interval: Option<Nanos>,
 
     /// With --interval: writes the series so far to the file of records each time that this much of a trial has passed,
@@ -60,7 +60,7 @@ pub struct LengthOptions {
     #[arg(long, value_name = "TIME")]
     pub warmup: Option<Nanos>,
 
-    /// Add trials until the 95 % confidence interval of the mean bandwidth is within this percentage of it.
+    /// Add trials until the 95 % interval of the mean bandwidth, or of p50 / idle, is within this percentage of it.
     #[arg(long, value_name = "PERCENT")]
     pub until_ci: Option<Fraction>,
 

@@ -4,7 +4,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::{Latency, LatencyHistogram};
-use crate::spread::{Spread, spread};
+use crate::spread::{GeometricSpread, Spread, spread};
+
+tonnage_units::names! {
+    /// CPUs of the workers that measure a latency beside a load.
+    pub enum MeasuringCpus: "CPUs of measuring workers" {
+        /// Each has one of its own.
+        Own = "own",
+        /// Some share theirs with workers of the load: the latency beside it is of the scheduler, not of the path.
+        WithLoad = "with-load",
+        /// Some share theirs with each other: also the latency without the load is of the scheduler.
+        Together = "together",
+    }
+}
 
 /// Latency of one half of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -45,7 +57,7 @@ pub struct TrialBackground {
     /// Bytes that were checked after the trial and found right; absent without `--verify`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_bytes: Option<u64>,
-    /// The latency before it, without the load.
+    /// The latency without the load, of the other half of the trial.
     pub idle: TrialLatency,
     /// The latency beside it.
     pub loaded: TrialLatency,
@@ -54,16 +66,49 @@ pub struct TrialBackground {
 impl TrialBackground {
     /// Median latency beside the load / without it.
     pub fn ratio_p50(&self) -> f64 {
-        self.loaded.latency_ns_p50 as f64 / self.idle.latency_ns_p50.max(1) as f64
+        let [idle_ns, loaded_ns] = self.halves(|half| half.latency_ns_p50);
+        loaded_ns / idle_ns
     }
 
     /// 99th percentile beside the load / without it.
     pub fn ratio_p99(&self) -> f64 {
-        self.loaded.latency_ns_p99 as f64 / self.idle.latency_ns_p99.max(1) as f64
+        let [idle_ns, loaded_ns] = self.halves(|half| half.latency_ns_p99);
+        loaded_ns / idle_ns
+    }
+
+    /// A latency without the load and beside it. What is less than a nanosecond counts as one.
+    fn halves(&self, of: fn(&TrialLatency) -> u64) -> [f64; 2] {
+        [&self.idle, &self.loaded].map(|half| of(half).max(1) as f64)
     }
 }
 
-/// Backgrounds of all trials taken together.
+/// A latency beside a load and without it, over the trials.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadedLatency {
+    /// Without the load: the geometric mean over the trials.
+    pub idle_latency_ns: f64,
+    /// Beside it: the geometric mean over the trials.
+    pub loaded_latency_ns: f64,
+    /// The second / the first, which is the geometric mean of the trials' own ratios, with its interval.
+    pub ratio: GeometricSpread,
+}
+
+impl LoadedLatency {
+    /// Takes a latency of the trials together; `None` without trials.
+    fn of(trials: &[&TrialBackground], latency: fn(&TrialLatency) -> u64) -> Option<Self> {
+        let over = |value: &dyn Fn([f64; 2]) -> f64| {
+            let halves = trials.iter().map(|trial| trial.halves(latency));
+            GeometricSpread::of(&halves.map(value).collect::<Vec<_>>())
+        };
+        Some(Self {
+            idle_latency_ns: over(&|[idle, _]| idle)?.mean,
+            loaded_latency_ns: over(&|[_, loaded]| loaded)?.mean,
+            ratio: over(&|[idle, loaded]| loaded / idle)?,
+        })
+    }
+}
+
+/// Backgrounds of trials taken together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BackgroundSummary {
     /// Operations of all trials.
@@ -72,51 +117,48 @@ pub struct BackgroundSummary {
     pub payload_bytes: u64,
     /// Bandwidth over the trials.
     pub bandwidth_bytes_per_s: Spread,
-    /// Latency without the load.
-    pub idle: Latency,
-    /// Mean latency beside the load / without it, of each trial.
-    pub latency_ratio_mean: Spread,
-    /// Median beside the load / without it, of each trial.
-    pub latency_ratio_p50: Spread,
-    /// 99th percentile beside the load / without it, of each trial.
-    pub latency_ratio_p99: Spread,
+    /// Latency without the load, of the halves of all trials together; absent of a point that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Latency>,
+    /// Median latency.
+    pub p50: LoadedLatency,
+    /// 99th percentile of the latency.
+    pub p99: LoadedLatency,
 }
 
 impl BackgroundSummary {
-    /// Takes the trials together; `idle` is the latency of all of them without the load.
-    pub fn of(trials: &[&TrialBackground], idle: Latency) -> Self {
-        let over = |value: fn(&TrialBackground) -> f64| {
-            let values: Vec<f64> = trials.iter().map(|trial| value(trial)).collect();
-            spread(&values)
-        };
-        Self {
+    /// Takes the trials together; `None` without any. `idle` is the latency of all of them without the load.
+    pub fn of(trials: &[&TrialBackground], idle: Option<Latency>) -> Option<Self> {
+        let bandwidths: Vec<f64> = trials
+            .iter()
+            .map(|trial| trial.bandwidth_bytes_per_s)
+            .collect();
+        Some(Self {
             operations: trials.iter().map(|trial| trial.operations).sum(),
             payload_bytes: trials.iter().map(|trial| trial.payload_bytes).sum(),
-            bandwidth_bytes_per_s: over(|trial| trial.bandwidth_bytes_per_s),
+            bandwidth_bytes_per_s: spread(&bandwidths),
             idle,
-            latency_ratio_mean: over(|trial| {
-                trial.loaded.latency_ns_mean / trial.idle.latency_ns_mean.max(1.0)
-            }),
-            latency_ratio_p50: over(TrialBackground::ratio_p50),
-            latency_ratio_p99: over(TrialBackground::ratio_p99),
-        }
+            p50: LoadedLatency::of(trials, |half| half.latency_ns_p50)?,
+            p99: LoadedLatency::of(trials, |half| half.latency_ns_p99)?,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::LatencyKind;
 
-    #[test]
-    fn ratios_are_of_the_halves_of_a_trial() {
-        let half = |latency_ns_p50| TrialLatency {
+    fn half(latency_ns_p50: u64) -> TrialLatency {
+        TrialLatency {
             samples: 10,
             latency_ns_mean: 2.0 * latency_ns_p50 as f64,
             latency_ns_p50,
             latency_ns_p99: 10 * latency_ns_p50,
-        };
-        let trial = |idle_ns, loaded_ns| TrialBackground {
+        }
+    }
+
+    fn trial(idle_ns: u64, loaded_ns: u64) -> TrialBackground {
+        TrialBackground {
             window_ns: 1000,
             operations: 4,
             payload_bytes: 4000,
@@ -124,22 +166,40 @@ mod tests {
             verified_bytes: None,
             idle: half(idle_ns),
             loaded: half(loaded_ns),
-        };
-        // A machine that is slow for a while is so in both halves of a trial.
-        let trials = [trial(100, 400), trial(200, 800), trial(100, 400)];
-        let mut histogram = LatencyHistogram::new();
-        histogram.record(100);
-        let idle = histogram.summary(LatencyKind::OneWay).unwrap();
-        let all = BackgroundSummary::of(&trials.each_ref(), idle);
-        assert_eq!((all.operations, all.payload_bytes), (12, 12_000));
-        for ratio in [
-            all.latency_ratio_mean,
-            all.latency_ratio_p50,
-            all.latency_ratio_p99,
-        ] {
-            assert_eq!((ratio.mean, ratio.ci95), (4.0, Some(0.0)));
         }
+    }
+
+    fn summary(trials: &[TrialBackground]) -> BackgroundSummary {
+        BackgroundSummary::of(&trials.iter().collect::<Vec<_>>(), None).unwrap()
+    }
+
+    #[test]
+    fn ratios_are_of_the_halves_of_a_trial() {
+        // A machine that is slow for a while is so in both halves of a trial.
+        let all = summary(&[trial(100, 400), trial(200, 800), trial(100, 400)]);
+        assert_eq!((all.operations, all.payload_bytes), (12, 12_000));
+        for LoadedLatency { ratio, .. } in [all.p50, all.p99] {
+            let [mean, low, high] = [Some(ratio.mean), ratio.low, ratio.high].map(Option::unwrap);
+            assert!((mean - 4.0).abs() < 1e-9 && (high - low).abs() < 1e-9);
+        }
+        assert_eq!(BackgroundSummary::of(&[], None), None);
         assert_eq!(TrialLatency::of(&LatencyHistogram::new()), None);
-        assert_eq!(TrialLatency::of(&histogram).unwrap().latency_ns_p99, 100);
+    }
+
+    /// Trials of a machine that is disturbed: a mean of their ratios is 6.6, where the latencies are as 1066 to 1336.
+    #[test]
+    fn a_ratio_is_that_of_the_latencies_beside_it() {
+        let all = summary(&[trial(1000, 1100), trial(50, 1250), trial(1300, 1350)]);
+        let LoadedLatency {
+            idle_latency_ns,
+            loaded_latency_ns,
+            ratio,
+        } = all.p50;
+        assert!((ratio.mean - loaded_latency_ns / idle_latency_ns).abs() < 1e-9);
+        let [low, high] = [ratio.low, ratio.high].map(Option::unwrap);
+        assert!(
+            0.0 < low && low < ratio.mean && ratio.mean < high,
+            "{ratio:?}"
+        );
     }
 }

@@ -1,11 +1,16 @@
 //! Figures of a latency with and without a background.
 
-use super::background::{BackgroundSummary, TrialBackground};
+use super::TransferBody;
+use super::background::{BackgroundSummary, MeasuringCpus, TrialBackground};
 use crate::figures::common::FROM_PLAN;
 use crate::figures::{Better, Figure, GIGA, MICROSECONDS, Row, Style, Value};
 
-const RATIO: &str = "Mean over the trials, each of which measures both, one after the other.";
-const RATIO_CI: &str = "Student's t over the ratios of the trials; absent for one trial.";
+const MEAN: &str =
+    "Geometric mean over the trials, each of which measures without the background and beside it.";
+const RATIO: &str = "Geometric mean over the trials of the ratio of their two halves, which is that of the two columns \
+     before it.";
+const INTERVAL: &str =
+    "Student's t over the logarithms of the trials' ratios; absent for one trial.";
 
 /// Figures of a latency beside a load.
 pub(super) const BACKGROUND: &[Figure] = &[
@@ -50,28 +55,28 @@ pub(super) const BACKGROUND: &[Figure] = &[
         computed: "Mean over the trials of its payload bytes / its window.",
         style: GIGA,
         better: None,
-        value: |row| loaded(row, |loaded| loaded.bandwidth_bytes_per_s.mean),
+        value: |row| loaded(row, |load| load.bandwidth_bytes_per_s.mean),
         trials: Some(|row| trials(row, |trial| trial.bandwidth_bytes_per_s)),
     },
     Figure {
         name: "Idle p50 (us)",
         field: "idle_latency_ns_p50",
-        meaning: "Median latency without the background, which is p50 beside it.",
-        computed: "From one histogram of the halves of all trials without the load.",
+        meaning: "Median latency without the background.",
+        computed: MEAN,
         style: MICROSECONDS,
         better: Some(Better::Low),
-        value: |row| loaded(row, |loaded| loaded.idle.latency_ns_p50),
+        value: |row| loaded(row, |load| load.p50.idle_latency_ns),
         trials: Some(|row| trials(row, |trial| trial.idle.latency_ns_p50 as f64)),
     },
     Figure {
-        name: "Idle p99 (us)",
-        field: "idle_latency_ns_p99",
-        meaning: "Latency without the background that 99 % of the samples do not exceed.",
-        computed: "From one histogram of the halves of all trials without the load.",
+        name: "Loaded p50 (us)",
+        field: "loaded_latency_ns_p50",
+        meaning: "Median latency beside the background.",
+        computed: MEAN,
         style: MICROSECONDS,
         better: Some(Better::Low),
-        value: |row| loaded(row, |loaded| loaded.idle.latency_ns_p99),
-        trials: Some(|row| trials(row, |trial| trial.idle.latency_ns_p99 as f64)),
+        value: |row| loaded(row, |load| load.p50.loaded_latency_ns),
+        trials: Some(|row| trials(row, |trial| trial.loaded.latency_ns_p50 as f64)),
     },
     Figure {
         name: "p50 / idle",
@@ -80,18 +85,48 @@ pub(super) const BACKGROUND: &[Figure] = &[
         computed: RATIO,
         style: Style::Plain,
         better: Some(Better::Low),
-        value: |row| loaded(row, |loaded| loaded.latency_ratio_p50.mean),
+        value: |row| loaded(row, |load| load.p50.ratio.mean),
         trials: Some(|row| trials(row, TrialBackground::ratio_p50)),
     },
     Figure {
-        name: "± p50",
-        field: "latency_ratio_p50_ci95",
-        meaning: "Half width of the 95 % confidence interval of p50 / idle.",
-        computed: RATIO_CI,
+        name: "p50 / idle, low",
+        field: "latency_ratio_p50_low",
+        meaning: "Lower end of the 95 % confidence interval of p50 / idle.",
+        computed: INTERVAL,
         style: Style::Plain,
         better: None,
-        value: |row| loaded(row, |loaded| loaded.latency_ratio_p50.ci95),
+        value: |row| loaded(row, |load| load.p50.ratio.low),
         trials: None,
+    },
+    Figure {
+        name: "p50 / idle, high",
+        field: "latency_ratio_p50_high",
+        meaning: "Upper end of the 95 % confidence interval of p50 / idle.",
+        computed: INTERVAL,
+        style: Style::Plain,
+        better: None,
+        value: |row| loaded(row, |load| load.p50.ratio.high),
+        trials: None,
+    },
+    Figure {
+        name: "Idle p99 (us)",
+        field: "idle_latency_ns_p99",
+        meaning: "99th percentile of the latency without the background.",
+        computed: MEAN,
+        style: MICROSECONDS,
+        better: Some(Better::Low),
+        value: |row| loaded(row, |load| load.p99.idle_latency_ns),
+        trials: Some(|row| trials(row, |trial| trial.idle.latency_ns_p99 as f64)),
+    },
+    Figure {
+        name: "Loaded p99 (us)",
+        field: "loaded_latency_ns_p99",
+        meaning: "99th percentile of the latency beside the background.",
+        computed: MEAN,
+        style: MICROSECONDS,
+        better: Some(Better::Low),
+        value: |row| loaded(row, |load| load.p99.loaded_latency_ns),
+        trials: Some(|row| trials(row, |trial| trial.loaded.latency_ns_p99 as f64)),
     },
     Figure {
         name: "p99 / idle",
@@ -100,25 +135,55 @@ pub(super) const BACKGROUND: &[Figure] = &[
         computed: RATIO,
         style: Style::Plain,
         better: Some(Better::Low),
-        value: |row| loaded(row, |loaded| loaded.latency_ratio_p99.mean),
+        value: |row| loaded(row, |load| load.p99.ratio.mean),
         trials: Some(|row| trials(row, TrialBackground::ratio_p99)),
     },
     Figure {
-        name: "± p99",
-        field: "latency_ratio_p99_ci95",
-        meaning: "Half width of the 95 % confidence interval of p99 / idle.",
-        computed: RATIO_CI,
+        name: "p99 / idle, low",
+        field: "latency_ratio_p99_low",
+        meaning: "Lower end of the 95 % confidence interval of p99 / idle.",
+        computed: INTERVAL,
         style: Style::Plain,
         better: None,
-        value: |row| loaded(row, |loaded| loaded.latency_ratio_p99.ci95),
+        value: |row| loaded(row, |load| load.p99.ratio.low),
+        trials: None,
+    },
+    Figure {
+        name: "p99 / idle, high",
+        field: "latency_ratio_p99_high",
+        meaning: "Upper end of the 95 % confidence interval of p99 / idle.",
+        computed: INTERVAL,
+        style: Style::Plain,
+        better: None,
+        value: |row| loaded(row, |load| load.p99.ratio.high),
+        trials: None,
+    },
+    Figure {
+        name: "Ratio of",
+        field: "latency_ratio_of",
+        meaning: "path: the workers that measure have CPUs of their own, and the ratio is that of the path. scheduler: \
+             they share CPUs with the load or with each other, and take turns with whoever is there.",
+        computed: "From the CPUs of all workers of a machine.",
+        style: Style::Plain,
+        better: None,
+        value: |row| {
+            let cpus = row.record.transfer().and_then(|body| body.measuring_cpus);
+            cpus.map(|cpus| {
+                if cpus == MeasuringCpus::Own {
+                    "path"
+                } else {
+                    "scheduler"
+                }
+            })
+            .into()
+        },
         trials: None,
     },
 ];
 
 fn loaded<T: Into<Value>>(row: &Row<'_>, of: fn(&BackgroundSummary) -> T) -> Value {
-    let summary = row.record.transfer().and_then(|body| body.summary.as_ref());
-    let background = summary.and_then(|summary| summary.background.as_ref());
-    background.map(of).into()
+    let background = row.record.transfer().and_then(TransferBody::background);
+    background.map(|background| of(&background)).into()
 }
 
 fn trials(row: &Row<'_>, of: fn(&TrialBackground) -> f64) -> Vec<Option<f64>> {

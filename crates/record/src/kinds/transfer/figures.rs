@@ -13,7 +13,7 @@ use crate::figures::moved::{AMOUNTS, BANDWIDTH, CPU, LIMIT, MESSAGE_RATE};
 use crate::figures::proof::PROOF;
 use crate::figures::{Better, Figure, Figures, GIGA, PERCENT, Row, Style, Value};
 use crate::transfer::direction_figures::DIRECTIONS;
-use crate::transfer::{Summary, TransferBody, Trial};
+use crate::transfer::{MeasuringCpus, Summary, TransferBody, Trial};
 
 /// All figures of a record of a transfer.
 pub const FIGURES: Figures = &[
@@ -474,12 +474,15 @@ fn offered_per_s(point: &TransferPoint) -> Option<f64> {
 
 impl Of<'_, TransferBody> {
     /// The part of the trials' time that the initiating workers had a CPU; they do not sleep, so what is missing was
-    /// taken by others. `None` where they do, where the workers share CPUs among themselves, and where nothing was
-    /// measured.
+    /// taken by others. `None` where they do, where they share CPUs with other workers, and where nothing was measured.
     pub fn cpu_share(&self) -> Option<f64> {
         let TransferBody { point, trials, .. } = self.body;
         let sleeps = point.cq == CqMode::Event;
-        if sleeps || trials.is_empty() || self.effective.iter().any(|ranks| ranks.yielding) {
+        let shares = match self.body.measuring_cpus {
+            Some(cpus) => cpus != MeasuringCpus::Own,
+            None => self.effective.iter().any(|ranks| ranks.yielding),
+        };
+        if sleeps || trials.is_empty() || shares {
             return None;
         }
         let initiators = point.roles().initiating_at_once();

@@ -5,7 +5,8 @@
 //! deviation where they are normal; neither moves while no more than half of the pairs are slow. Pairs within a host
 //! and pairs across hosts take different ways, so each kind has a middle of its own. Ranks are marked one after the
 //! other, the slowest first, and what belongs to one that is marked says nothing about the others any more. Of each
-//! pair its best turn counts: what slows a link is there in all of them, and what other programs do is not.
+//! pair its best turn counts: what slows a link is there in all of them, and what other programs do is not. Pairs whose
+//! ends take turns on one CPU and that are slow together say nothing about the ways between them, and are not judged.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,9 @@ pub struct MatrixVerdict {
     /// Pairs that are slower than their ranks are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slow_pairs: Vec<SlowPair>,
+    /// Number of the pairs that are not judged, because they are slow together and both ends are on one CPU.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub on_one_cpu: u32,
     /// The reason why it cannot be told what is slow, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unclear: Option<Unclear>,
@@ -99,6 +103,10 @@ impl MatrixVerdict {
             false => self.across_hosts,
         }
     }
+}
+
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 fn of_rank(slow: &[SlowRank], rank: u32, within_host: bool) -> Option<&SlowRank> {
@@ -152,11 +160,15 @@ impl LogRate {
 pub fn judge(ranks: u32, pairs: &[PairRate], reads: bool) -> Option<MatrixVerdict> {
     let mut rates = Vec::with_capacity(pairs.len());
     let mut unclear = (ranks < RANKS_MIN).then_some(Unclear::FewRanks);
+    let mut on_one_cpu = 0;
     let mut kind = |within_host| {
-        let of_kind: Vec<&PairRate> = pairs
-            .iter()
-            .filter(|pair| pair.within_host == within_host)
-            .collect();
+        let of_kind = pairs.iter().filter(|pair| pair.within_host == within_host);
+        let mut of_kind: Vec<&PairRate> = of_kind.collect();
+        if are_slowed_by_cpus(&of_kind) {
+            let all = of_kind.len();
+            of_kind.retain(|pair| !pair.shares_cpu);
+            on_one_cpu += (all - of_kind.len()) as u32;
+        }
         let middle = middle(&of_kind)?;
         let compared = compare(&of_kind, middle, reads);
         unclear = unclear.or_else(|| why_unclear(&compared, middle));
@@ -175,8 +187,19 @@ pub fn judge(ranks: u32, pairs: &[PairRate], reads: bool) -> Option<MatrixVerdic
         slow_pairs: slow_pairs(&rates, &slow_senders, &slow_receivers),
         slow_senders,
         slow_receivers,
+        on_one_cpu,
         unclear,
     })
+}
+
+/// Returns whether the pairs of one kind whose ends share a CPU are slow, taken together, beside the others.
+fn are_slowed_by_cpus(pairs: &[&PairRate]) -> bool {
+    let median = |shares_cpu| {
+        let pairs = pairs.iter().filter(|pair| pair.shares_cpu == shares_cpu);
+        upper_median(pairs.map(|pair| pair.bandwidth_bytes_per_s_max))
+    };
+    let medians = median(true).zip(median(false));
+    medians.is_some_and(|(shared, own)| SLOW_FACTOR * shared < own)
 }
 
 /// The middle of the pairs of one kind; `None` where they moved nothing.

@@ -12,7 +12,9 @@ mod pairs;
 mod rails;
 mod series;
 
-pub use background::{BackgroundSummary, TrialBackground, TrialLatency};
+pub use background::{
+    BackgroundSummary, LoadedLatency, MeasuringCpus, TrialBackground, TrialLatency,
+};
 pub use directions::{Directions, PairDirection, TrialDirection, TrialDirections};
 pub use initiators::InitiatorFigures;
 pub use matrix::{MatrixVerdict, PairMiddle, SlowPair, SlowRank, Unclear, judge};
@@ -22,6 +24,8 @@ pub use series::{
     BrokenOff, ClientSeries, IntervalExtremes, IntervalLatency, SERIES_CLIENTS_MAX, Standstill,
     TrialSeries,
 };
+
+use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -52,6 +56,9 @@ pub struct TransferBody {
     /// Intervals of the trial in which the point failed, where `--interval` asked for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken_off: Option<BrokenOff>,
+    /// CPUs of the workers that measure beside a background; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measuring_cpus: Option<MeasuringCpus>,
 }
 
 impl TransferBody {
@@ -63,7 +70,21 @@ impl TransferBody {
             summary: None,
             histogram: None,
             broken_off: None,
+            measuring_cpus: None,
         }
+    }
+
+    /// Backgrounds of the trials that ended, taken together, also of a point that failed later.
+    pub fn background(&self) -> Option<Cow<'_, BackgroundSummary>> {
+        let summary = self.summary.as_ref();
+        if let Some(summary) = summary.and_then(|summary| summary.background.as_ref()) {
+            return Some(Cow::Borrowed(summary));
+        }
+        let trials = self.trials.iter();
+        let loads: Vec<_> = trials
+            .filter_map(|trial| trial.background.as_ref())
+            .collect();
+        BackgroundSummary::of(&loads, None).map(Cow::Owned)
     }
 }
 

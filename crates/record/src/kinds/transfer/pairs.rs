@@ -14,6 +14,9 @@ pub struct PairRate {
     /// True where both are on one host.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub within_host: bool,
+    /// True where workers of both are on one CPU, so that they take turns on it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shares_cpu: bool,
     /// Payload bytes of all its turns.
     #[serde(default)]
     pub payload_bytes: u64,

@@ -206,6 +206,7 @@ fn requirements<'a>(
             bytes: point.size_bytes,
         },
         workers: 1,
+        measuring: 1,
         division: Division::NONE,
         rail_shift: 0,
         pairs: Pairs {

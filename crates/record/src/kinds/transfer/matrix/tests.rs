@@ -13,6 +13,7 @@ fn pairs(ranks: u32, rate: impl Fn(u32, u32) -> f64) -> Vec<PairRate> {
         target,
         payload_bytes: 1,
         within_host: false,
+        shares_cpu: false,
         bandwidth_bytes_per_s: 1.0,
         bandwidth_bytes_per_s_max: rate(initiator, target),
         time_ns_alone: None,
@@ -135,6 +136,31 @@ fn on_hosts(ranks: u32, rate: impl Fn(u32, u32) -> f64) -> Vec<PairRate> {
         }
     }
     pairs
+}
+
+/// Six ranks on two CPUs: those of a CPU take turns on it, and are slower for that reason alone.
+#[test]
+fn pairs_on_one_cpu_are_not_judged_beside_others() {
+    let share = |from: u32, to: u32| from % 2 == to % 2;
+    let mut pairs = pairs(6, |from, to| {
+        noisy(from, to) / if share(from, to) { 5.0 } else { 1.0 }
+    });
+    let told = judge(6, &pairs, false).unwrap();
+    assert_eq!(marked(&told).2.len(), 12, "{told:?}");
+    for pair in &mut pairs {
+        pair.shares_cpu = share(pair.initiator, pair.target);
+    }
+    let verdict = judge(6, &pairs, false).unwrap();
+    assert_eq!(marked(&verdict), (vec![], vec![], vec![]));
+    assert_eq!((verdict.on_one_cpu, verdict.unclear), (12, None));
+    // A link that is slower than the CPUs is so for all pairs alike; then one that is slow is so by itself.
+    for pair in &mut pairs {
+        let slow = (pair.initiator, pair.target) == (2, 0);
+        pair.bandwidth_bytes_per_s_max = if slow { 1e8 } else { 1e9 };
+    }
+    let verdict = judge(6, &pairs, false).unwrap();
+    assert_eq!(marked(&verdict), (vec![], vec![], vec![(2, 0)]));
+    assert_eq!(verdict.on_one_cpu, 0);
 }
 
 #[test]
