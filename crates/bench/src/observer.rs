@@ -59,7 +59,7 @@ pub struct IntervalReport {
 }
 
 /// Progress of a point that takes long.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Progress {
     /// Of a phase with files.
     Phase(PhaseProgress),
@@ -72,6 +72,23 @@ pub enum Progress {
         /// Time in which others are drawn.
         left: Duration,
     },
+    /// Of a search.
+    Race(RaceProgress),
+}
+
+/// Progress of one race of a search.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RaceProgress {
+    /// Pass over the options, from 1.
+    pub pass: u32,
+    /// The option whose values compete.
+    pub option: String,
+    /// Number of the round, from 1.
+    pub round: usize,
+    /// Values that take part in it.
+    pub left: usize,
+    /// All values of the option.
+    pub of: usize,
 }
 
 /// Progress of a phase, as rank 0 sees it from its own part.

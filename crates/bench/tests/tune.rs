@@ -1,23 +1,23 @@
-//! A search over an engine whose bandwidth and delay are known, with threads as ranks.
+//! Searches over engines whose bandwidth and delay are known, or that lie, with threads as ranks.
 #![cfg(test)]
 
+mod far;
 mod long;
 mod runs;
 
+use tonnage_engine::Lists;
 use tonnage_machine::CpuChoice;
-use tonnage_plan::{Plan, Planned};
+use tonnage_plan::Plan;
 use tonnage_record::tune::TuneOutcome;
-use tonnage_record::{Outcome, Record};
+use tonnage_record::{LatencyKind, Outcome, Record};
 
-fn points(text: &str) -> Vec<Planned> {
+fn searched(lists: Lists, text: &str) -> Record {
     let text = format!("name = 'tune'\n[[tune]]\n{text}");
     let plan = Plan::from_toml(&text, "tune.toml").unwrap();
-    plan.points(2, &long::LISTS).unwrap()
-}
-
-fn searched(text: &str) -> Record {
-    let records = runs::records(2, points(text), long::LISTS, CpuChoice::None);
-    records.unwrap().remove(0)
+    let points = plan.points(2, &lists).unwrap();
+    runs::records(2, points, lists, CpuChoice::None)
+        .unwrap()
+        .remove(0)
 }
 
 /// 1 Gb/s × 20 ms are 2.5 MB, 38 operations of 64 KiB: a window of 32 leaves a sixth of the link unused, and more than
@@ -25,7 +25,7 @@ fn searched(text: &str) -> Record {
 #[test]
 fn a_window_as_long_as_bandwidth_times_delay_is_found() {
     let text = "engine = 'long'\nop = 'write'\nsizes = '64k'\ngoal = 'rate'\nwindow = '8..256'\nqps = 1\ntrial-time = '250ms'";
-    let record = searched(text);
+    let record = searched(long::LISTS, text);
     assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
     let body = record.tune().unwrap();
     let winner = body.winner.as_ref().unwrap();
@@ -38,9 +38,55 @@ fn a_window_as_long_as_bandwidth_times_delay_is_found() {
         body.tried
     );
     // What the link carries, less the 20 ms before anything has arrived.
-    let of_link = winner.goal_mean.unwrap() * 65_536.0 / 125e6;
+    let summary = winner.run.summary.as_ref().unwrap();
+    let of_link = summary.message_rate_per_s.mean * 65536.0 / 125e6;
     assert!((0.8..1.0).contains(&of_link), "{of_link}");
     let of = |value: &str| body.tried.iter().find(|it| it.value == value).unwrap();
-    assert_eq!(of("--window 8").outcome, TuneOutcome::Dropped);
-    assert_eq!(of("--window 16").outcome, TuneOutcome::Dropped);
+    for worse in ["--window 8", "--window 16"] {
+        let worse = of(worse);
+        assert_eq!(worse.outcome, TuneOutcome::Worse, "{worse:#?}");
+        assert!(worse.gain.unwrap().high < 0.0, "{worse:#?}");
+    }
+    // What is found instead of the start meets it once more; a tie goes to the better one.
+    let again = body.tried.iter().find(|it| it.dimension == "together");
+    assert_eq!(again.is_some(), !command.contains("--window 64 "));
+}
+
+/// The delay is the same for every window that the link keeps up with: what is longer is not better.
+#[test]
+fn the_shortest_window_has_the_best_latency() {
+    let text = "engine = 'long'\nop = 'write'\nsizes = '64k'\ngoal = 'latency'\nwindow = [1, 16, 128]\nqps = 1\n\
+                trial-time = '100ms'";
+    let record = searched(long::LISTS, text);
+    let winner = record.tune().unwrap().winner.as_ref().unwrap();
+    assert!(winner.command.contains("--window 1 "), "{record:#?}");
+    let latency = winner.run.summary.as_ref().unwrap().latency.as_ref();
+    assert_eq!(latency.unwrap().kind, LatencyKind::Operation);
+}
+
+/// The races do not look at bytes, so that only the winner's last run can find a lie.
+#[test]
+fn a_lie_is_found_in_the_winner_s_last_run() {
+    for (lie, measured) in [("none", true), ("flip-all", false)] {
+        let text = format!(
+            "engine = 'far'\nop = 'write'\nsizes = '1k'\ngoal = 'rate'\nwindow = [1, 4]\nqps = 1\ntrial-time = '2ms'\n\
+             engine-options = {{ lie = '{lie}', at = '4' }}"
+        );
+        let record = searched(far::LISTS, &text);
+        let body = record.tune().unwrap();
+        assert_eq!(body.winner.is_some(), measured, "{record:#?}");
+        assert!(!body.tried.is_empty());
+        match &record.outcome {
+            Outcome::Measured => assert!(measured),
+            outcome => assert!(
+                format!("{outcome:?}").contains("bytes are wrong"),
+                "{outcome:?}"
+            ),
+        }
+        if let Some(winner) = &body.winner {
+            let moved = winner.run.trials.iter().map(|trial| trial.verified_bytes);
+            assert!(moved.into_iter().all(|bytes| bytes > Some(0)));
+            assert_eq!(winner.run.trials.len(), 5);
+        }
+    }
 }

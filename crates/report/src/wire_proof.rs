@@ -18,14 +18,21 @@ pub fn unproven(record: TransferRecord<'_>) -> Option<String> {
     Some(format!("path not proven: {}", path.why.join("; ")))
 }
 
+/// The transfer of a record, which for a search is the winner's last run.
+fn transfer(record: &Record) -> Option<TransferRecord<'_>> {
+    let run = || Some(&record.tune()?.winner.as_ref()?.run);
+    let body = record.transfer().or_else(run)?;
+    Some(TransferRecord { record, body })
+}
+
 /// Message that `--require-path` ends with: how many measured points are not proven, and why the first of them is not.
 /// `None` where all are. File experiments move no bytes between ranks, so they have nothing to prove.
 pub fn lacks_proof(records: &[Record]) -> Option<String> {
     let records = final_attempts(records);
     let measured = records
         .iter()
-        .filter_map(Record::as_transfer)
-        .filter(|record| record.outcome == Outcome::Measured);
+        .filter(|record| record.outcome == Outcome::Measured)
+        .filter_map(transfer);
     let is_unproven =
         |record: &TransferRecord<'_>| record.wire_proof.as_ref().is_none_or(|path| !path.crossed);
     let first = measured.clone().find(is_unproven)?;

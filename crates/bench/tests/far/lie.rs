@@ -7,6 +7,7 @@ pub const LIE: EngineOption = EngineOption {
     kind: OptionKind::Choice(&[
         "none",
         "flip",
+        "flip-all",
         "drop",
         "double",
         "swap",
@@ -34,6 +35,8 @@ pub const AT: EngineOption = EngineOption {
 pub enum Lie {
     /// One of its bytes is changed.
     Flip,
+    /// One of its bytes is changed, and one of each operation after it.
+    FlipAll,
     /// Its bytes stay where they are, and nobody is notified.
     Drop,
     /// It completes twice, or the target is notified twice.
@@ -53,6 +56,7 @@ impl Lie {
     pub fn of(name: &str) -> Option<Self> {
         Some(match name {
             "flip" => Self::Flip,
+            "flip-all" => Self::FlipAll,
             "drop" => Self::Drop,
             "double" => Self::Double,
             "swap" => Self::Swap,
@@ -61,5 +65,10 @@ impl Lie {
             "elsewhere" => Self::Elsewhere,
             _ => return None,
         })
+    }
+
+    /// Returns whether it is told about this operation, where it begins with that one.
+    pub fn is_of<T: PartialOrd>(self, this: T, first: T) -> bool {
+        this == first || (self == Self::FlipAll && this > first)
     }
 }

@@ -316,7 +316,7 @@ impl Worker {
             return Err(Error::Failed("a payload of zeros".into()));
         }
         match lie {
-            Some(Lie::Flip) => bytes[0] ^= 1,
+            Some(Lie::Flip | Lie::FlipAll) => bytes[0] ^= 1,
             Some(Lie::Truncate) => bytes.truncate(op.len as usize / 2),
             _ => {}
         }
@@ -436,7 +436,8 @@ impl Engine for Worker {
                 self.carry_out(op, None)?;
                 continue;
             };
-            let lie = self.lie.filter(|_| self.initiated == self.at);
+            let (this, at) = (self.initiated, self.at);
+            let lie = self.lie.filter(|lie| lie.is_of(this, at));
             match lie {
                 _ if self.done.len() >= DEPTH as usize => return Ok(taken),
                 Some(Lie::Drop) => {}

@@ -103,6 +103,8 @@ const STATISTICS: &[&str] = &[
     "p90",
     "p99",
     "p999",
+    "low",
+    "high",
     "max_batch",
     "rank_min",
     "rank_mean",

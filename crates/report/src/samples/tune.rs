@@ -3,23 +3,42 @@
 use tonnage_engine::Verb;
 use tonnage_plan::transfer::Pacing;
 use tonnage_plan::tune::{Goal, TuneDimension, TunePoint};
-use tonnage_record::tune::{TuneOutcome, TuneTry, TuneWinner};
-use tonnage_record::{Outcome, Record, TuneBody};
+use tonnage_record::tune::{TuneGain, TuneOutcome, TuneTry, TuneWinner};
+use tonnage_record::{Body, LatencyKind, Outcome, Record, TuneBody};
 
 use super::builder::sample;
 
-fn tried(value: &str, mean: Option<f64>, outcome: TuneOutcome) -> TuneTry {
+fn tried(value: &str, outcome: TuneOutcome) -> TuneTry {
     TuneTry {
         pass: 1,
         dimension: "pacing".to_owned(),
         value: value.to_owned(),
-        rounds: if mean.is_some() { 3 } else { 0 },
-        goal_mean: mean,
-        goal_ci95: mean.map(|mean| mean / 50.0),
+        rounds: 0,
+        goal_mean: None,
+        gain: None,
         outcome,
-        why: mean
-            .is_none()
-            .then(|| "the device has too few of them".to_owned()),
+        why: None,
+    }
+}
+
+/// Of 9 GB/s, so much more or less, with an interval of so much to either side.
+fn raced(value: &str, outcome: TuneOutcome, rounds: u32, (gain, half): (f64, f64)) -> TuneTry {
+    TuneTry {
+        rounds,
+        goal_mean: Some(9.0e9 * (1.0 + gain)),
+        gain: (outcome != TuneOutcome::Won).then_some(TuneGain {
+            mean: gain,
+            low: gain - half,
+            high: gain + half,
+        }),
+        ..tried(value, outcome)
+    }
+}
+
+fn lacks(value: &str) -> TuneTry {
+    TuneTry {
+        why: Some("the device has too few of them".to_owned()),
+        ..tried(value, TuneOutcome::Refused)
     }
 }
 
@@ -38,31 +57,70 @@ pub fn searches() -> Vec<Record> {
         goal: Goal::Bandwidth,
         trial_ns: 50_000_000,
         verify: true,
-        fixed: vec!["transfer".to_owned()],
+        fixed: [
+            "transfer",
+            "--engine",
+            "shm",
+            "--op",
+            "write",
+            "--traffic",
+            "all-to-all",
+        ]
+        .map(str::to_owned)
+        .into(),
         dimensions: vec![TuneDimension {
             name: "pacing".to_owned(),
-            values: vec![words("1"), words("16"), words("64"), words("256")],
+            values: vec![
+                words("1"),
+                words("16"),
+                words("64"),
+                words("128"),
+                words("256"),
+                words("512"),
+            ],
             start: 2,
         }],
     };
+    let run = sample(Pacing::Stream { window: 16 }, 65536)
+        .with(|point| point.verify = true)
+        .trial(&[7_000, 7_100])
+        .trial(&[7_050, 7_200])
+        .trial(&[7_100, 7_150])
+        .summarize(LatencyKind::Operation, None);
+    let transfer = run.record();
     let body = TuneBody {
         elapsed_ns: 700_000_000,
         tried: vec![
-            tried("--window 1", Some(1.5e9), TuneOutcome::Dropped),
-            tried("--window 16", Some(9.0e9), TuneOutcome::Won),
-            tried("--window 64", Some(9.1e9), TuneOutcome::Tied),
-            tried("--window 256", None, TuneOutcome::Refused),
+            raced("--window 1", TuneOutcome::Worse, 3, (-0.83, 0.02)),
+            raced("--window 16", TuneOutcome::Won, 8, (0.0, 0.0)),
+            raced("--window 64", TuneOutcome::AsGood, 8, (0.004, 0.011)),
+            raced("--window 128", TuneOutcome::Tied, 8, (-0.02, 0.063)),
+            lacks("--window 256"),
+            lacks("--window 512"),
         ],
-        winner: Some(TuneWinner {
-            goal_mean: Some(9.0e9),
+        winner: transfer.transfer().map(|run| TuneWinner {
             command: "tonnage transfer --engine shm --op write --sizes 65536 --window 16 --ranks 2"
                 .to_owned(),
+            run: run.clone(),
         }),
         ..TuneBody::new(point)
     };
-    vec![sample(Pacing::PingPong, 8).record_with(|record| {
+    vec![search(body, Outcome::Measured)]
+}
+
+/// One that could not begin.
+pub fn refused() -> Vec<Record> {
+    let Body::Tune(body) = searches().swap_remove(0).body else {
+        unreachable!("a sample of searches");
+    };
+    let why = "rails stripe cannot be used here: there is one device. Name another".to_owned();
+    vec![search(TuneBody::new(body.point), Outcome::Skipped { why })]
+}
+
+fn search(body: TuneBody, outcome: Outcome) -> Record {
+    sample(Pacing::PingPong, 8).record_with(|record| {
         record.plan = "tune".to_owned();
-        (record.outcome, record.canary) = (Outcome::Measured, None);
+        record.outcome = outcome;
         record.body = body.into();
-    })]
+    })
 }

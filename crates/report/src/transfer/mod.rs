@@ -23,6 +23,7 @@ use crate::table::{Line, Sheet};
 
 pub use notes::CPU_SHARE_LEAST;
 use notes::marks;
+pub use title::latency;
 
 /// Transfers; a table for each configuration.
 pub struct Transfers;
@@ -88,6 +89,14 @@ impl Report for Transfers {
         lines.extend(texts.map(|(at, text)| format!("[{}] {text}", at + 1)));
         lines
     }
+}
+
+/// Lines about one transfer that another report tells of: its engine, canary, bytes and path, and what gives doubt.
+pub fn about(record: TransferRecord<'_>) -> Vec<String> {
+    let (_, doubts) = marks(&[record]);
+    let mut lines = footers::lines(&[record], &[]);
+    lines.extend(doubts);
+    lines
 }
 
 /// Columns of a table.

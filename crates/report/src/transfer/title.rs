@@ -259,7 +259,7 @@ fn length(point: &TransferPoint) -> String {
 }
 
 /// Meaning of the latencies; `None` where nothing was measured.
-fn latency(records: &[TransferRecord<'_>]) -> Option<String> {
+pub fn latency(records: &[TransferRecord<'_>]) -> Option<String> {
     let summaries = records
         .iter()
         .filter_map(|record| record.body.summary.as_ref());

@@ -1,12 +1,16 @@
-//! Report of a search: a table of all candidates, and the winner's command line.
+//! Report of a search: a table of all candidates, how sure it is, and the winner with its command line.
 
+use tonnage_plan::tune::Goal;
 use tonnage_record::figures::Row;
-use tonnage_record::{Outcome, TuneBody, TuneRecord};
-use tonnage_units::quantity::human::{exact_duration, exact_size, seconds};
+use tonnage_record::tune::{TuneOutcome, TuneTry, TuneWinner};
+use tonnage_record::{Outcome, TransferRecord, TuneBody, TuneRecord};
+use tonnage_units::quantity::human::{
+    bandwidth, duration, exact_duration, exact_size, percent, rate, seconds,
+};
 
 use crate::drawer::Report;
-use crate::engine;
 use crate::table::{Line, Sheet};
+use crate::{engine, transfer};
 
 /// Options that competed.
 pub struct TuneReport;
@@ -22,7 +26,15 @@ const OF_GOAL: &[&str] = &[
 const WHO: &[&str] = &["tune_pass", "tune_option", "tune_value", "tune_rounds"];
 
 /// Figures after the goal's.
-const END: &[&str] = &["tuned_ci95_fraction", "tune_outcome"];
+const END: &[&str] = &[
+    "tune_gain_fraction",
+    "tune_gain_fraction_low",
+    "tune_gain_fraction_high",
+    "tune_outcome",
+];
+
+/// Times as long as a trial was one that tells more apart should be.
+const LONGER: u64 = 4;
 
 impl Report for TuneReport {
     type Body = TuneBody;
@@ -37,13 +49,21 @@ impl Report for TuneReport {
             return Vec::new();
         };
         let point = &first.body.point;
-        vec![
+        let mut parts = vec![
             format!("{} search for {}", engine::name(point), point.goal),
             format!("{} of {}", point.op, exact_size(point.size_bytes)),
             format!("{} ranks", point.ranks),
-            format!("{} memory", point.memory),
-            format!("trials of {}", exact_duration(point.trial_ns)),
-        ]
+        ];
+        let fixed = point.fixed_beside();
+        if !fixed.is_empty() {
+            parts.push(format!("always {}", fixed.join(" ")));
+        }
+        parts.push(format!("{} memory", point.memory));
+        parts.push(format!("trials of {}", exact_duration(point.trial_ns)));
+        if point.goal == Goal::Latency {
+            parts.extend(last_run(first).and_then(|run| transfer::latency(&[run])));
+        }
+        parts
     }
 
     fn tables(records: &[TuneRecord<'_>]) -> Vec<String> {
@@ -71,27 +91,123 @@ impl Report for TuneReport {
     }
 }
 
-/// Reasons of refusals, and the end of the search.
+/// The winner's last run, as a transfer.
+fn last_run<'a>(record: &TuneRecord<'a>) -> Option<TransferRecord<'a>> {
+    let body = &record.body.winner.as_ref()?.run;
+    Some(TransferRecord {
+        record: record.record,
+        body,
+    })
+}
+
+/// Reasons of refusals, how sure the search is, the winner's last run, and the end of the search.
 fn below(record: &TuneRecord<'_>) -> Vec<String> {
-    let refused = record.body.tried.iter().filter_map(|it| {
-        let why = it.why.as_ref()?;
-        Some(format!("refused: {}: {why}", it.value))
-    });
-    let mut lines: Vec<String> = refused.collect();
-    lines.push(match &record.outcome {
-        Outcome::Measured => format!(
-            "searched in {}; the winner is repeated by:",
-            seconds(record.body.elapsed_ns)
-        ),
-        Outcome::Skipped { why } => format!("{}: {why}", record.skipped()),
-        Outcome::Failed { why } => format!("FAILED: {why}"),
-    });
+    let body = record.body;
+    let mut lines = Vec::new();
+    if !body.is_refused() {
+        lines.extend(refusals(body));
+        lines.extend(doubts(body));
+    }
+    lines.extend(last_run(record).into_iter().flat_map(transfer::about));
+    match (&record.outcome, &body.winner) {
+        (Outcome::Measured, Some(winner)) => lines.push(format!(
+            "searched in {}; the winner has {} and is repeated by:",
+            seconds(body.elapsed_ns),
+            figure(body.point.goal, winner)
+        )),
+        (Outcome::Measured, None) => {}
+        (Outcome::Skipped { why }, _) => lines.push(format!("{}: {why}", record.skipped())),
+        (Outcome::Failed { why }, _) => lines.push(format!("FAILED: {why}")),
+    }
     lines
+}
+
+/// Reasons of refusals, each once.
+fn refusals(body: &TuneBody) -> Vec<String> {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (it, why) in body
+        .tried
+        .iter()
+        .filter_map(|it| Some((it, it.why.as_ref()?)))
+    {
+        match reasons.iter_mut().find(|(known, _)| known == why) {
+            Some((_, values)) if values.contains(&it.value.as_str()) => {}
+            Some((_, values)) => values.push(&it.value),
+            None => reasons.push((why, vec![&it.value])),
+        }
+    }
+    let said = reasons.iter();
+    said.map(|(why, values)| format!("refused: {}: {why}", values.join(", ")))
+        .collect()
+}
+
+/// Values that may be better than the winner of their last race, and how to find out.
+fn doubts(body: &TuneBody) -> Vec<String> {
+    let races = body
+        .tried
+        .chunk_by(|one, other| (one.pass, &one.dimension) == (other.pass, &other.dimension));
+    let races: Vec<&[TuneTry]> = races.collect();
+    let is_last = |at: usize| {
+        let mut later = races[at + 1..].iter();
+        later.all(|later| later[0].dimension != races[at][0].dimension)
+    };
+    let last = (0..races.len()).filter(|&at| is_last(at));
+    last.filter_map(|at| doubt(races[at], body.point.trial_ns))
+        .collect()
+}
+
+fn doubt(race: &[TuneTry], trial_ns: u64) -> Option<String> {
+    let winner = race.iter().find(|it| it.outcome == TuneOutcome::Won)?;
+    let tied = race.iter().filter(|it| it.outcome == TuneOutcome::Tied);
+    let names: Vec<&str> = tied.clone().map(|it| it.value.as_str()).collect();
+    if names.is_empty() {
+        return None;
+    }
+    // Without enough rounds in common nothing is known.
+    let most = tied.map(|it| it.gain.map_or(f64::INFINITY, |gain| gain.high));
+    let most = most.fold(0.0, f64::max);
+    let how = match most.is_finite() {
+        true => format!("and may be up to {} better", percent(most)),
+        false => "by the few trials that they had".to_owned(),
+    };
+    Some(format!(
+        "{}: {} not told apart from {}, {how}; --trial-time {} tells more",
+        winner.dimension,
+        names.join(", "),
+        winner.value,
+        exact_duration(trial_ns.saturating_mul(LONGER)).replace(' ', "")
+    ))
+}
+
+/// Figure of the goal in the winner's last run.
+fn figure(goal: Goal, winner: &TuneWinner) -> String {
+    let Some(summary) = &winner.run.summary else {
+        return "no figure".to_owned();
+    };
+    let (text, spread) = match goal {
+        Goal::Bandwidth => {
+            let spread = summary.bandwidth_bytes_per_s;
+            (bandwidth(spread.mean), Some(spread))
+        }
+        Goal::Rate => {
+            let spread = summary.message_rate_per_s;
+            (rate(spread.mean), Some(spread))
+        }
+        Goal::Latency => {
+            let latency = summary.latency.as_ref();
+            let p50 = latency.map_or(f64::NAN, |latency| latency.latency_ns_p50 as f64);
+            (format!("p50 {}", duration(p50)), None)
+        }
+    };
+    let ci95 = spread.and_then(|spread| spread.ci95_fraction());
+    let ci95 = ci95.map(|ci95| format!(" ± {}", percent(ci95)));
+    let trials = summary.trials;
+    format!("{text}{} over {trials} trials", ci95.unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::samples::tune::searches;
+    use crate::samples::tune::{refused, searches};
     use crate::tests::table_of;
     use crate::{Format, render};
 
@@ -101,5 +217,20 @@ mod tests {
         insta::assert_snapshot!("tune", table_of(&records));
         let csv = render(Format::Csv, &records).unwrap();
         insta::assert_snapshot!("csv_tune", csv.replace("\r\n", "\n"));
+        insta::assert_snapshot!("refused_tune", table_of(&refused()));
+    }
+
+    /// Whoever asks for proof of path gets that of the winner's last run.
+    #[test]
+    fn a_search_has_the_proof_of_its_winner() {
+        let mut records = searches();
+        records[0].wire_proof = None;
+        let why = crate::wire_proof::lacks_proof(&records).unwrap();
+        assert!(why.contains("1 of 1 measured points"), "{why}");
+        let all = crate::samples::proven_paths().into_iter();
+        let proof = all.flat_map(|it| it.wire_proof).find(|it| it.crossed);
+        assert!(proof.is_some());
+        records[0].wire_proof = proof;
+        assert_eq!(crate::wire_proof::lacks_proof(&records), None);
     }
 }

@@ -38,6 +38,9 @@ use crate::args::experiment::ExperimentArgs;
 use crate::args::run::RunArgs;
 use crate::args::verify::{RANKS_DEFAULT, VerifyArgs};
 
+/// Exit code of a wrong request, as that of `Error::Usage`.
+const WRONG_REQUEST: u8 = 2;
+
 /// Points to measure, expanded from the plan.
 fn points(plan: &Plan, ranks: u32) -> Result<Vec<Planned>> {
     let points = plan.points(ranks, &LISTS)?;
@@ -326,12 +329,12 @@ fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
     if let Some(why) = &unproven {
         say(&format!("error: {why}"));
     }
-    let complete = keeper.all_measured() && !keeper.lost_output() && unproven.is_none();
-    let good = rank.id() != 0 || complete;
-    Ok(if good {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    let is_kept = !keeper.lost_output() && unproven.is_none();
+    Ok(match () {
+        () if rank.id() != 0 || is_kept && keeper.all_measured() => ExitCode::SUCCESS,
+        // Such a request is as wrong as one that is refused before the ranks start.
+        () if is_kept && keeper.lacks_only_refused() => ExitCode::from(WRONG_REQUEST),
+        () => ExitCode::FAILURE,
     })
 }
 

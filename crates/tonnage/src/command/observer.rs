@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::termios::tcgetwinsize;
 use tonnage_bench::observer::{
-    CheckpointKeeper, IntervalListener, Observer, PhaseProgress, Progress,
+    CheckpointKeeper, IntervalListener, Observer, PhaseProgress, Progress, RaceProgress,
 };
 use tonnage_plan::Point;
-use tonnage_record::Record;
 use tonnage_record::read::final_attempts;
 use tonnage_record::writer::RecordWriter;
+use tonnage_record::{Record, TuneBody};
 use tonnage_report::Format;
 use tonnage_units::Result;
 use tonnage_units::lock::lock;
@@ -111,6 +111,13 @@ impl Keeper {
     /// may lack.
     pub fn all_measured(&self) -> bool {
         final_attempts(&self.records).iter().all(Record::is_fine)
+    }
+
+    /// Returns whether nothing is missing but searches of which every candidate was refused.
+    pub fn lacks_only_refused(&self) -> bool {
+        let all = final_attempts(&self.records);
+        let mut missing = all.iter().filter(|record| !record.is_fine());
+        missing.all(|record| record.tune().is_some_and(TuneBody::is_refused))
     }
 }
 
@@ -217,7 +224,17 @@ fn how_far(progress: &Progress) -> String {
             let left = left.as_secs_f64();
             format!("{draws} transfers, {failed} failed, {left:.0} s left")
         }
+        Progress::Race(race) => how_far_of(race),
     }
+}
+
+/// Describes a race, such as `pacing, round 4, 3 of 13 values`.
+fn how_far_of(race: &RaceProgress) -> String {
+    let again = if race.pass > 1 { " again" } else { "" };
+    format!(
+        "{}{again}, round {}, {} of {} values",
+        race.option, race.round, race.left, race.of
+    )
 }
 
 /// Describes the progress of a phase, such as `write, 45 % at 1.93 GB/s, 12 s left`. The rate is rank 0's own times the
@@ -281,6 +298,22 @@ mod tests {
         };
         assert_eq!(how_far_in(&begun), "write, 0 %");
     }
+
+    #[test]
+    fn the_progress_line_names_the_race() {
+        let race = |pass| {
+            how_far(&Progress::Race(RaceProgress {
+                pass,
+                option: "pacing".to_owned(),
+                round: 4,
+                left: 3,
+                of: 13,
+            }))
+        };
+        assert_eq!(race(1), "pacing, round 4, 3 of 13 values");
+        assert_eq!(race(2), "pacing again, round 4, 3 of 13 values");
+    }
+
     #[test]
     fn the_progress_line_counts_failures() {
         let far = |failures| {

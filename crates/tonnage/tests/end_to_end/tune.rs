@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tempfile::tempdir;
-use tonnage_record::tune::TuneOutcome;
+use tonnage_record::tune::{TuneOutcome, TuneTry};
 use tonnage_record::{Outcome, Record};
 
 use super::support::{records, tonnage, wait_until};
@@ -16,6 +16,29 @@ fn read(path: &std::path::Path) -> Record {
     let line = text.lines().next().unwrap();
     records::allowed(line);
     serde_json::from_str(line).unwrap()
+}
+
+/// Each race has one winner, and what is said of the others follows from their intervals.
+fn races_are_sound(tried: &[TuneTry]) {
+    for race in
+        tried.chunk_by(|one, other| (one.pass, &one.dimension) == (other.pass, &other.dimension))
+    {
+        let won = |it: &TuneTry| it.outcome == TuneOutcome::Won;
+        let winner = race.iter().position(won).unwrap();
+        assert_eq!(race.iter().filter(|it| won(it)).count(), 1, "{race:#?}");
+        for (at, it) in race.iter().enumerate() {
+            let high = it.gain.map(|gain| gain.high);
+            let is_right = match it.outcome {
+                TuneOutcome::Won => it.gain.is_none(),
+                TuneOutcome::Worse => high.is_some_and(|high| high < 0.0),
+                TuneOutcome::AsGood => at > winner && high.is_some_and(|high| high <= 0.03),
+                TuneOutcome::Tied => high.is_none_or(|high| high >= 0.0),
+                TuneOutcome::Refused => it.why.is_some(),
+                TuneOutcome::Unfinished => false,
+            };
+            assert!(is_right, "{it:#?} in {race:#?}");
+        }
+    }
 }
 
 #[test]
@@ -35,21 +58,14 @@ fn a_search_ends_with_a_command_line_that_runs() {
         assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
         let body = record.tune().unwrap();
         let winner = body.winner.as_ref().unwrap();
-        let won = body
-            .tried
-            .iter()
-            .filter(|it| it.outcome == TuneOutcome::Won);
-        assert!(won.count() >= 2, "{body:#?}");
-        for it in body
-            .tried
-            .iter()
-            .filter(|it| it.outcome != TuneOutcome::Refused)
-        {
-            assert!(
-                (1..=8).contains(&it.rounds) && it.goal_mean.is_some(),
-                "{it:#?}"
-            );
+        races_are_sound(&body.tried);
+        if engine == "fabric:tcp" {
+            // One operation at a time waits for each answer.
+            assert!(!winner.command.contains("--window 1 "), "{body:#?}");
+            assert!(record.wire_proof.is_some() && record.canary.is_some());
         }
+        let summary = winner.run.summary.as_ref().unwrap();
+        assert!(summary.operations > 0);
         assert!(
             run.stdout.ends_with(&format!("{}\n", winner.command)),
             "{}",
@@ -86,6 +102,110 @@ fn candidates_that_are_all_refused_are_named_with_their_reasons() {
     for value in ["--window 2000000", "--window 3000000"] {
         assert!(ended.stderr.contains(value), "{ended:#?}");
     }
+}
+
+#[test]
+fn options_that_decide_the_goal_or_contradict_each_other_are_refused() {
+    let dir = tempdir().unwrap();
+    for (options, reason) in [
+        (
+            "--ping-pong --window 4,8",
+            "ping-pong and window contradict",
+        ),
+        ("--ping-pong --batch 7", "ping-pong and batch contradict"),
+        (
+            "--goal bandwidth --rate 10k",
+            "decides the bandwidth itself",
+        ),
+        ("--goal latency --window 8 --batch 8", "cannot compete"),
+    ] {
+        let line = format!("tune --engine shm --op write --sizes 64k --ranks 2 {options}");
+        let ended = tonnage(dir.path(), &line).run();
+        ended.with_code(2).saying(&[reason]);
+    }
+}
+
+/// A refusal that only the machine can give is one reason, said once, and as wrong a request as what the plan refuses.
+#[test]
+fn what_no_candidate_can_have_is_said_once() {
+    let dir = tempdir().unwrap();
+    for options in ["--engine fabric:nope", "--engine fabric:tcp --rails stripe"] {
+        let line = format!("tune {options} --op write --sizes 64k --ranks 2");
+        let ended = tonnage(dir.path(), &line).run().with_code(2);
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        assert_eq!(said.matches("cannot be used here").count(), 1, "{said}");
+        assert!(said.lines().count() < 10, "{said}");
+    }
+}
+
+/// A value that is refused does not keep the other options from being searched, wherever it is in its list.
+#[test]
+fn a_refused_value_leaves_the_others() {
+    let dir = tempdir().unwrap();
+    for (options, won) in [
+        ("--engine shm --qps 0,1 --window 1,4", "--qps 1"),
+        (
+            "--engine fabric:tcp --rails round-robin,single --window 4 --qps 1 \
+             --engine-option completion=auto --engine-option inject=auto",
+            "--rails single",
+        ),
+    ] {
+        let line = format!(
+            "tune {options} --op write --sizes 4k --goal rate --ranks 2 --trial-time 2ms -o {}.jsonl",
+            won.trim_start_matches('-').replace(' ', "-")
+        );
+        let run = tonnage(dir.path(), &line).succeed();
+        let command = run.stdout.lines().last().unwrap_or_default();
+        assert!(command.contains(won), "{}", run.stdout);
+    }
+}
+
+/// Values whose latency ends with something else, such as arrival, do not compete.
+#[test]
+fn a_latency_is_compared_with_its_like() {
+    let dir = tempdir().unwrap();
+    let line = "tune --engine fabric:tcp --op write --sizes 4k --goal latency --ranks 2 --trial-time 2ms --qps 1 \
+                --rails single --engine-option inject=auto -o r.jsonl";
+    let run = tonnage(dir.path(), line).succeed();
+    let record = read(&dir.path().join("r.jsonl"));
+    let tried = &record.tune().unwrap().tried;
+    let delivery = tried
+        .iter()
+        .find(|it| it.value.contains("completion=delivery"));
+    assert_eq!(
+        delivery.unwrap().outcome,
+        TuneOutcome::Refused,
+        "{tried:#?}"
+    );
+    let words: Vec<_> = run.stdout.split_whitespace().collect();
+    let title = words.join(" ");
+    assert!(
+        title.contains("latency from post to local completion of one operation"),
+        "{title}"
+    );
+}
+
+#[test]
+fn a_search_that_is_interrupted_has_no_winner() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("messages");
+    let messages = fs::File::create(&path).unwrap();
+    let line = "tune --engine shm --op write --sizes 64k --ranks 2 --trial-time 200ms -o r.jsonl --log-level debug";
+    let run = tonnage(dir.path(), line).stderr(messages.into()).start();
+    let said = || fs::read_to_string(&path).unwrap();
+    wait_until("a race begins", || said().contains("race of pacing"));
+    run.signal(Signal::INT);
+    let ended = run.end();
+    assert_eq!(ended.code, Some(130), "{ended:#?}");
+    let record = read(&dir.path().join("r.jsonl"));
+    let body = record.tune().unwrap();
+    assert_eq!(body.winner, None);
+    let unfinished = |it: &TuneTry| it.outcome == TuneOutcome::Unfinished;
+    assert!(
+        !body.tried.is_empty() && body.tried.iter().all(unfinished),
+        "{body:#?}"
+    );
+    assert!(!ended.stdout.contains("won"), "{}", ended.stdout);
 }
 
 #[test]

@@ -1,215 +1,206 @@
-//! A race of values: rounds of trials in turn, in which the ones that are surely worse are dropped. Pure, so that all
-//! ranks that see the same figures decide alike.
+//! A race of values: rounds of trials in turn, from which values are left out that cannot win any more. Pure, so that
+//! all ranks that see the same figures decide alike.
+//!
+//! Two values are compared by the logarithms of their ratio in each round that both had, because what the machine does
+//! meanwhile strikes both. A dearer value has to be worth it: between it and a cheaper one it is decided once the
+//! interval of their ratio lies wholly on one side of that. Nothing is decided for ever: whoever was left out because
+//! of a value that is left out itself is back.
 
-use tonnage_record::spread::spread;
-use tonnage_record::tune::TuneOutcome;
+use tonnage_plan::tune::point::TRIALS_PER_VALUE;
+use tonnage_record::spread::{Trimmed, student, trimmed};
+use tonnage_record::tune::{TuneGain, TuneOutcome};
 
-/// Below this many trials an interval says more about Student's t than about the machine.
-const ROUNDS_MIN: usize = 3;
+/// Part by which a dearer value has to be better: whoever runs a transfer does not double its window for less.
+const WORTH: f64 = 0.03;
 
-/// Part of the best figure that a value may be behind and still be as good: whoever runs a transfer does not double its
-/// window for less.
-const AS_GOOD: f64 = 0.03;
+/// Rounds after which it is looked at what is decided. Few looks, because each is a chance for noise to decide.
+const LOOKS: [usize; 6] = [3, 5, 8, 12, 16, ROUNDS_MAX];
+const ROUNDS_MAX: usize = 24;
+
+/// Probability that noise decides between two values wrongly, in all looks and that at the end together.
+const WRONG: f64 = 0.05;
+
+/// Probability that the truth is beyond one end of an interval that is told.
+const BEYOND_TOLD: f64 = 0.025;
 
 /// One value that competes.
 #[derive(Debug, Clone, Default)]
-pub struct Runner {
-    /// Its figures so far.
-    pub figures: Vec<f64>,
-    /// Its end, if it is no longer in the race.
-    pub out: Option<TuneOutcome>,
-    /// Reason of a refusal.
-    pub why: Option<String>,
-}
-
-impl Runner {
-    /// Mean and half width of its interval, once there are enough figures.
-    fn interval(&self) -> Option<(f64, f64)> {
-        let spread = spread(&self.figures);
-        let known = spread.ci95.filter(|_| self.figures.len() >= ROUNDS_MIN);
-        known.map(|half| (spread.mean, half))
-    }
-
-    fn refused(&self) -> bool {
-        self.out == Some(TuneOutcome::Refused)
-    }
+struct Runner {
+    /// In each round the logarithm of its figure, negative where less is better; `None` where it had no part.
+    merits: Vec<Option<f64>>,
+    /// True for one that cannot be measured.
+    is_refused: bool,
 }
 
 /// The values of one option, the cheapest first.
 #[derive(Debug)]
 pub struct Race {
-    /// The values.
-    pub runners: Vec<Runner>,
+    runners: Vec<Runner>,
     less_is_better: bool,
+    rounds: usize,
+    trials: usize,
+    /// Places of the values between which nothing is decided.
+    open: Vec<usize>,
+    /// Errors that an interval of a look reaches to either side, by the degrees of freedom.
+    reach: Vec<f64>,
 }
 
 impl Race {
     /// A race of so many values.
-    pub fn new(runners: usize, less_is_better: bool) -> Self {
+    pub fn new(values: usize, less_is_better: bool) -> Self {
+        let wrong = WRONG / (LOOKS.len() + 1) as f64;
+        let freedoms = 0..ROUNDS_MAX as u32;
         Self {
-            runners: vec![Runner::default(); runners],
+            runners: vec![Runner::default(); values],
             less_is_better,
+            rounds: 0,
+            trials: 0,
+            open: (0..values).collect(),
+            reach: freedoms.map(|of| student(1.0 - wrong, of)).collect(),
+        }
+    }
+
+    /// Begins a round and returns its values in their order, which turns round, so that no value always comes first.
+    /// `None` once it is decided, or the trials are used up.
+    pub fn round(&mut self) -> Option<Vec<usize>> {
+        let runners = self.runners.iter().filter(|it| !it.is_refused).count();
+        let most = runners * TRIALS_PER_VALUE as usize;
+        let is_spent = self.rounds == ROUNDS_MAX || self.trials + self.open.len() > most;
+        if is_spent || LOOKS.contains(&self.rounds) {
+            self.look();
+        }
+        if is_spent || self.open.len() < 2 {
+            return None;
+        }
+        let is_back = self.rounds % 2 == 1;
+        self.rounds += 1;
+        for runner in &mut self.runners {
+            runner.merits.push(None);
+        }
+        let mut order = self.open.clone();
+        if is_back {
+            order.reverse();
+        }
+        Some(order)
+    }
+
+    /// Number of the round, from 1.
+    pub fn rounds(&self) -> usize {
+        self.rounds
+    }
+
+    /// Takes the figure of a value in this round, which is above 0.
+    pub fn take(&mut self, at: usize, figure: f64) {
+        let merit = if self.less_is_better {
+            -figure.ln()
+        } else {
+            figure.ln()
+        };
+        if let Some(last) = self.runners[at].merits.last_mut() {
+            *last = Some(merit);
+            self.trials += 1;
         }
     }
 
     /// Takes a value out that cannot be measured.
-    pub fn refuse(&mut self, at: usize, why: String) {
-        if let Some(runner) = self.runners.get_mut(at) {
-            (runner.out, runner.why) = (Some(TuneOutcome::Refused), Some(why));
+    pub fn refuse(&mut self, at: usize) {
+        self.runners[at].is_refused = true;
+        self.look();
+    }
+
+    /// The winner: the best of the values between which nothing is decided. `None` where all were refused.
+    pub fn winner(&self) -> Option<usize> {
+        let better = |one, other| {
+            let ratio = self.ratio(other, one);
+            if ratio.is_some_and(|ratio| ratio.mean > 0.0) {
+                other
+            } else {
+                one
+            }
+        };
+        self.open.iter().copied().reduce(better)
+    }
+
+    /// Trials of a value.
+    pub fn trials(&self, at: usize) -> u32 {
+        self.runners[at].merits.iter().flatten().count() as u32
+    }
+
+    /// Figure of a value; `None` without trials.
+    pub fn figure(&self, at: usize) -> Option<f64> {
+        let merits: Vec<f64> = self.runners[at].merits.iter().copied().flatten().collect();
+        let mean = trimmed(&merits)?.mean;
+        Some(if self.less_is_better { -mean } else { mean }.exp())
+    }
+
+    /// Part by which a value is better than the winner.
+    pub fn gain(&self, at: usize, winner: usize) -> Option<TuneGain> {
+        let ratio = self
+            .ratio(at, winner)
+            .filter(|ratio| ratio.error.is_finite())?;
+        let half = student(1.0 - BEYOND_TOLD, ratio.freedom) * ratio.error;
+        Some(TuneGain {
+            mean: ratio.mean.exp_m1(),
+            low: (ratio.mean - half).exp_m1(),
+            high: (ratio.mean + half).exp_m1(),
+        })
+    }
+
+    /// End of a value; without a winner the race did not come to one.
+    pub fn outcome(&self, at: usize, winner: Option<usize>) -> TuneOutcome {
+        let Some(winner) = winner.filter(|_| !self.runners[at].is_refused) else {
+            return match self.runners[at].is_refused {
+                true => TuneOutcome::Refused,
+                false => TuneOutcome::Unfinished,
+            };
+        };
+        match self.gain(at, winner) {
+            _ if at == winner => TuneOutcome::Won,
+            Some(gain) if gain.high < 0.0 => TuneOutcome::Worse,
+            Some(gain) if at > winner && gain.high <= WORTH => TuneOutcome::AsGood,
+            _ => TuneOutcome::Tied,
         }
     }
 
-    /// Values that are still in the race, the cheapest first.
-    pub fn left(&self) -> Vec<usize> {
-        let all = self.runners.iter().enumerate();
-        all.filter(|(_, it)| it.out.is_none())
-            .map(|(at, _)| at)
-            .collect()
-    }
-
-    /// Mean of a value where more is better.
-    fn merit(&self, mean: f64) -> f64 {
-        if self.less_is_better { -mean } else { mean }
-    }
-
-    /// Mean and half width of the best value that is left.
-    fn best(&self) -> Option<(f64, f64)> {
-        let left = self.runners.iter().filter(|it| it.out.is_none());
-        let known = left.filter_map(Runner::interval);
-        known.max_by(|one, other| self.merit(one.0).total_cmp(&self.merit(other.0)))
-    }
-
-    /// Drops every value whose interval lies wholly on the worse side of the best one's, if it is not as good all the
-    /// same.
-    pub fn drop_worse(&mut self) {
-        let Some((best, best_half)) = self.best() else {
-            return;
-        };
-        let floor = self.merit(best) - best_half;
-        let is_worse = |(mean, half): (f64, f64)| {
-            let surely = self.merit(mean) + half < floor;
-            surely && (best - mean).abs() > AS_GOOD * best.abs()
-        };
-        let left = self.left();
-        let known = left
-            .iter()
-            .filter_map(|&at| Some((at, self.runners[at].interval()?)));
-        let worse = known.filter(|&(_, interval)| is_worse(interval));
-        let worse: Vec<usize> = worse.map(|(at, _)| at).collect();
-        for at in worse {
-            self.runners[at].out = Some(TuneOutcome::Dropped);
+    /// Finds the values between which nothing is decided. The cheapest come first, because one that is left out leaves
+    /// nobody out; but one that is surely worth its price is better than what it is compared with, open or not.
+    fn look(&mut self) {
+        let runners = 0..self.runners.len();
+        let all: Vec<usize> = runners.filter(|&at| !self.runners[at].is_refused).collect();
+        self.open.clear();
+        for &at in &all {
+            let mut dearer = all.iter().filter(|&&other| other > at);
+            let is_passed = dearer.any(|&dearer| self.is_worth(dearer, at) == Some(true));
+            let mut cheaper = self.open.iter();
+            let is_idle = cheaper.any(|&cheaper| self.is_worth(at, cheaper) == Some(false));
+            if !is_passed && !is_idle {
+                self.open.push(at);
+            }
         }
     }
 
-    /// Returns whether more rounds would tell nothing: one value is left, or all that are left are surely as good as
-    /// the best.
-    pub fn is_settled(&self) -> bool {
-        let left = self.left();
-        let Some((best, _)) = self.best() else {
-            return left.len() <= 1;
-        };
-        let as_good = |at: &usize| {
-            let known = self.runners[*at].interval();
-            known.is_some_and(|(mean, half)| (best - mean).abs() + half <= AS_GOOD * best.abs())
-        };
-        left.len() <= 1 || left.iter().all(as_good)
-    }
-
-    /// Ends the race: the cheapest of those that are left wins. `None` where all were refused.
-    pub fn end(&mut self) -> Option<usize> {
-        let left = self.left();
-        for &at in &left {
-            self.runners[at].out = Some(TuneOutcome::Tied);
+    /// Returns whether a value is worth being dearer than another one; `None` while that cannot be told.
+    fn is_worth(&self, dearer: usize, cheaper: usize) -> Option<bool> {
+        let ratio = self.ratio(dearer, cheaper)?;
+        let reach = self.reach.get(ratio.freedom as usize)?;
+        let (half, worth) = (reach * ratio.error, WORTH.ln_1p());
+        match () {
+            () if ratio.mean - half > worth => Some(true),
+            () if ratio.mean + half < worth => Some(false),
+            () => None,
         }
-        let winner = *left.first()?;
-        self.runners[winner].out = Some(TuneOutcome::Won);
-        Some(winner)
     }
 
-    /// Returns whether every value was refused.
-    pub fn all_refused(&self) -> bool {
-        self.runners.iter().all(Runner::refused)
+    /// Logarithm of the ratio of two values in the rounds that both had.
+    fn ratio(&self, one: usize, other: usize) -> Option<Trimmed> {
+        let (one, other) = (&self.runners[one].merits, &self.runners[other].merits);
+        let both = one.iter().zip(other);
+        let ratios: Vec<f64> = both
+            .filter_map(|(one, other)| Some((*one)? - (*other)?))
+            .collect();
+        trimmed(&ratios)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-
-    fn raced(figures: &[&[f64]], less_is_better: bool) -> Race {
-        let mut race = Race::new(figures.len(), less_is_better);
-        for (runner, figures) in race.runners.iter_mut().zip(figures) {
-            runner.figures = figures.to_vec();
-        }
-        race.drop_worse();
-        race
-    }
-
-    #[test]
-    fn the_surely_worse_are_dropped_and_ties_go_to_the_cheapest() {
-        let figures: [&[f64]; 3] = [&[1.0, 1.1, 0.9], &[9.0, 10.0, 11.0], &[9.1, 10.1, 11.1]];
-        let mut race = raced(&figures, false);
-        assert_eq!(race.left(), [1, 2]);
-        assert_eq!(race.end(), Some(1));
-        assert_eq!(race.runners[0].out, Some(TuneOutcome::Dropped));
-        assert_eq!(race.runners[2].out, Some(TuneOutcome::Tied));
-        assert_eq!(raced(&figures, true).left(), [0]);
-    }
-
-    /// A value that is surely worse, but by little, is as good; and then no more rounds are needed.
-    #[test]
-    fn little_differences_end_the_race_for_the_cheapest() {
-        let figures: [&[f64]; 3] = [
-            &[98.0, 98.0, 98.01],
-            &[100.0, 100.0, 100.01],
-            &[90.0, 90.0, 90.01],
-        ];
-        let mut race = raced(&figures, false);
-        assert_eq!((race.left(), race.is_settled()), (vec![0, 1], true));
-        assert_eq!(race.end(), Some(0));
-        let wide: [&[f64]; 2] = [&[98.0, 90.0, 106.0], &[100.0, 95.0, 105.0]];
-        assert!(!raced(&wide, false).is_settled());
-        assert!(raced(&wide[..1], false).is_settled());
-    }
-
-    proptest! {
-        /// Noise never drops the one with the best mean, and whoever wins is in the race until the end.
-        #[test]
-        fn the_best_so_far_stays(
-            figures in vec(vec(1.0f64..1000.0, 3..9), 1..8),
-            less_is_better in any::<bool>(),
-        ) {
-            let all: Vec<&[f64]> = figures.iter().map(Vec::as_slice).collect();
-            let mut race = raced(&all, less_is_better);
-            let merit = |figures: &Vec<f64>| {
-                let mean = figures.iter().sum::<f64>() / figures.len() as f64;
-                if less_is_better { -mean } else { mean }
-            };
-            let best = (0..all.len()).max_by(|&one, &other| {
-                merit(&figures[one]).total_cmp(&merit(&figures[other]))
-            });
-            prop_assert!(race.left().contains(&best.unwrap()));
-            let first = race.left()[0];
-            prop_assert_eq!(race.end(), Some(first));
-        }
-    }
-
-    #[test]
-    fn two_trials_tell_nothing_apart() {
-        assert_eq!(raced(&[&[1.0, 1.0], &[9.0, 9.0]], false).left(), [0, 1]);
-    }
-
-    #[test]
-    fn who_was_refused_does_not_win() {
-        let mut race = Race::new(2, false);
-        race.refuse(0, "no".to_owned());
-        assert!(!race.all_refused());
-        assert_eq!(race.end(), Some(1));
-        let mut none = Race::new(1, false);
-        none.refuse(0, "no".to_owned());
-        assert!(none.all_refused());
-        assert_eq!(none.end(), None);
-    }
-}
+mod tests;

@@ -1,251 +1,225 @@
-//! The races of a point: one option after the other, the others as they stand.
+//! The races of a point: one option after the other, the others as they stand; then the values that won against those
+//! that the search began with, and the winner's last run.
 
 use std::time::Instant;
 
+use super::candidates::{Candidates, Foothold, check, opened};
 use super::race::Race;
-use crate::deadlines::DEADLINES;
-use crate::failure::{StepFailure, agree};
-use crate::kinds::kind::{Course, Stage};
+use crate::failure::StepFailure;
+use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
 use crate::kinds::repeat::command_line;
-use crate::kinds::transfer::effective::effective;
-use crate::kinds::transfer::measured::{Kept, Measured};
-use crate::kinds::transfer::open::{EngineKey, check, open_unchecked};
-use crate::kinds::transfer::point;
-use crate::opening::engine::OpenEngine;
-use tonnage_plan::transfer::TransferPoint;
-use tonnage_plan::tune::point::{PASSES_MAX, ROUNDS_MAX};
+use crate::kinds::transfer::Transfers;
+use crate::observer::{Progress, RaceProgress};
+use tonnage_plan::Reading;
+use tonnage_plan::tune::foothold::{all_refused, said};
+use tonnage_plan::tune::point::PASSES_MAX;
 use tonnage_plan::tune::{Goal, TunePoint};
-use tonnage_record::spread::spread;
 use tonnage_record::tune::{TuneTry, TuneWinner};
-use tonnage_record::{Body, Effective, LatencyKind, TuneBody};
+use tonnage_record::{Record, TuneBody};
+use tonnage_units::Error;
 use tonnage_units::message::bounded;
-use tonnage_units::{Error, Result};
+
+/// Trials of the winner's last run.
+const LAST_TRIALS: u32 = 5;
+
+/// Name of the race of all options together.
+const TOGETHER: &str = "together";
 
 /// A search on its way.
 pub struct Search<'a, 'b> {
     point: &'a TunePoint,
+    foothold: &'a Foothold,
     stage: &'a mut Stage<'b>,
     body: TuneBody,
-    effective: Vec<Effective>,
     /// Places of the values that hold now.
     values: Vec<usize>,
     begun: Instant,
 }
 
-/// An engine that is open for some candidates of a race.
-type Opened = Vec<(EngineKey, OpenEngine)>;
+/// Values that compete, the cheapest first: their names, and the places of all options of each.
+struct Contest {
+    pass: u32,
+    option: String,
+    names: Vec<String>,
+    values: Vec<Vec<usize>>,
+}
 
 impl<'a, 'b> Search<'a, 'b> {
-    /// It begins with the values that a transfer has where nothing is said.
-    pub fn new(point: &'a TunePoint, stage: &'a mut Stage<'b>) -> Self {
-        let starts = point.dimensions.iter().map(|it| it.start as usize);
+    /// It begins with the values of a foothold.
+    pub fn new(point: &'a TunePoint, foothold: &'a Foothold, stage: &'a mut Stage<'b>) -> Self {
         Self {
             body: TuneBody::new(point.clone()),
-            effective: Vec::new(),
-            values: starts.collect(),
+            values: foothold.values.clone(),
             begun: Instant::now(),
             point,
+            foothold,
             stage,
         }
     }
 
-    /// Choices of the engines, and everything that was tried.
-    pub fn into_parts(mut self) -> (Vec<Effective>, Body) {
+    /// Everything that was tried.
+    pub fn into_body(mut self) -> TuneBody {
         self.body.elapsed_ns = self.begun.elapsed().as_nanos() as u64;
-        (self.effective, self.body.into())
+        self.body
     }
 
-    /// Searches until a pass changes nothing that the pass before it could have known.
+    /// Searches until a pass changes nothing that what was searched before it could have known.
     ///
     /// # Errors
-    /// `Usage` with each reason where every candidate of a race was refused; else the failure of a rank.
-    pub fn run(&mut self, course: Course<'_>) -> Result<(), StepFailure> {
-        let mut last = None;
+    /// The reasons where every candidate of a race was refused; else the failure of a rank, or of the winner's run.
+    pub fn run(&mut self, record: &mut Record, course: Course<'_>) -> Result<(), StepFailure> {
+        let mut until = self.values.len();
         for pass in 1..=PASSES_MAX {
             let before = self.values.clone();
-            for dimension in 0..self.point.dimensions.len() {
-                if self.point.dimensions[dimension].values.len() > 1 || pass == 1 && dimension == 0
-                {
-                    last = self.race((pass, dimension), &mut *course)?;
+            for dimension in 0..until {
+                if self.point.dimensions[dimension].values.len() > 1 {
+                    let contest = self.of_option(pass, dimension);
+                    self.race(contest, &mut *course)?;
                 }
             }
-            // What was searched first was searched beside what came after it.
-            if self.values.iter().skip(1).eq(before.iter().skip(1)) {
-                break;
-            }
+            // What comes before the last option that changed was searched beside its old value.
+            let mut places = (0..self.values.len()).rev();
+            until = places
+                .find(|&at| self.values[at] != before[at])
+                .unwrap_or(0);
         }
-        if self.point.verify {
-            self.check_winner(course)?;
+        if self.values != self.foothold.values {
+            let contest = self.of_all();
+            self.race(contest, &mut *course)?;
         }
-        let arguments = self.point.arguments(&self.values);
-        let (engine, ranks) = (&self.point.engine, self.point.ranks);
-        let command = command_line(arguments, (engine, ranks), self.stage.settings)?;
-        self.body.winner = Some(TuneWinner {
-            goal_mean: last,
-            command,
-        });
-        Ok(())
+        self.last_run(record, course)
     }
 
-    /// Moves the winner's bytes once more, every one of them checked: the races have no time for that.
-    fn check_winner(&mut self, course: Course<'_>) -> Result<(), StepFailure> {
+    /// The values of one option, the others as they stand.
+    fn of_option(&self, pass: u32, dimension: usize) -> Contest {
+        let option = &self.point.dimensions[dimension];
+        let with = |at| {
+            let mut values = self.values.clone();
+            values[dimension] = at;
+            values
+        };
+        Contest {
+            pass,
+            option: option.name.clone(),
+            names: option.values.iter().map(|value| said(value)).collect(),
+            values: (0..option.values.len()).map(with).collect(),
+        }
+    }
+
+    /// The values that won against those at the start, which have to be better to win after all.
+    fn of_all(&self) -> Contest {
+        Contest {
+            pass: PASSES_MAX,
+            option: TOGETHER.to_owned(),
+            names: vec!["winners".to_owned(), "start".to_owned()],
+            values: vec![self.values.clone(), self.foothold.values.clone()],
+        }
+    }
+
+    /// Races values and keeps those of the winner.
+    fn race(&mut self, contest: Contest, course: Course<'_>) -> Result<(), StepFailure> {
         let lists = &self.stage.settings.lists;
-        let mut winner = self.point.candidate(&self.values, lists)?;
-        winner.verify = true;
-        let points = [Some(winner.clone())];
-        self.trial(&winner, &points, &mut Opened::new(), course)?;
-        Ok(())
-    }
-
-    /// Races the values of one dimension; returns the winner's figure.
-    fn race(
-        &mut self,
-        (pass, dimension): (u32, usize),
-        course: Course<'_>,
-    ) -> Result<Option<f64>, StepFailure> {
-        let values = &self.point.dimensions[dimension].values;
-        let mut race = Race::new(values.len(), self.point.goal == Goal::Latency);
-        let mut points = Vec::new();
-        for at in 0..values.len() {
-            let mut chosen = self.values.clone();
-            chosen[dimension] = at;
-            let candidate = self.point.candidate(&chosen, &self.stage.settings.lists);
-            if let Err(error) = &candidate {
-                race.refuse(at, bounded(&error.to_string()).into_owned());
-            }
-            points.push(candidate.ok());
-        }
-        let mut opened = Opened::new();
-        let mut ended = Ok(());
-        'rounds: for _ in 0..ROUNDS_MAX {
-            for at in race.left() {
-                let Some(Some(candidate)) = points.get(at) else {
-                    continue;
-                };
-                match self.trial(candidate, &points, &mut opened, &mut *course) {
-                    Ok(figure) => race.runners[at].figures.push(figure),
-                    Err(StepFailure::Point(error)) => {
-                        let key = EngineKey::of(candidate);
-                        opened.retain(|(known, _)| *known != key);
-                        race.refuse(at, bounded(&error.to_string()).into_owned());
-                    }
-                    Err(failure) => {
-                        ended = Err(failure);
-                        break 'rounds;
-                    }
-                }
-            }
-            race.drop_worse();
-            if race.is_settled() {
-                break;
+        let points = contest.values.iter();
+        let points = points.map(|values| self.point.candidate(values, lists));
+        let goal = self.point.goal;
+        let mut candidates = Candidates::new(goal, self.foothold.meaning, points.collect());
+        let mut race = Race::new(contest.values.len(), goal == Goal::Latency);
+        for at in 0..contest.values.len() {
+            if candidates.refused(at).is_some() {
+                race.refuse(at);
             }
         }
-        let winner = race.end();
-        self.keep((pass, dimension), &race);
+        log::debug!("race of {}", contest.option);
+        let ended = self.rounds(&contest, &mut race, &mut candidates, course);
+        let winner = race.winner().filter(|_| ended.is_ok());
+        self.keep(&contest, &race, &candidates, winner);
         ended?;
         let Some(winner) = winner else {
-            return Err(StepFailure::Point(self.all_refused(&race, dimension)));
+            let refused = candidates.all_refused();
+            let refused = refused.map(|(at, error)| (contest.names[at].clone(), error));
+            return Err(StepFailure::Point(all_refused(
+                &refused.collect::<Vec<_>>(),
+            )));
         };
-        self.values[dimension] = winner;
-        let figures = &race.runners[winner].figures;
-        Ok((!figures.is_empty()).then(|| spread(figures).mean))
+        log::debug!(
+            "{} won after {} rounds",
+            contest.names[winner],
+            race.rounds()
+        );
+        self.values.clone_from(&contest.values[winner]);
+        Ok(())
     }
 
-    /// One trial of a candidate, whose figure is the same on all ranks.
-    fn trial(
+    fn rounds(
         &mut self,
-        candidate: &TransferPoint,
-        points: &[Option<TransferPoint>],
-        opened: &mut Opened,
+        contest: &Contest,
+        race: &mut Race,
+        candidates: &mut Candidates,
         course: Course<'_>,
-    ) -> Result<f64, StepFailure> {
-        let key = EngineKey::of(candidate);
-        if !opened.iter().any(|(known, _)| *known == key) {
-            let engine = self.open(&key, points)?;
-            opened.push((key.clone(), engine));
+    ) -> Result<(), StepFailure> {
+        while let Some(order) = race.round() {
+            if self.stage.rank.id() == 0 {
+                self.stage.observer.progress(&Progress::Race(RaceProgress {
+                    pass: contest.pass,
+                    option: contest.option.clone(),
+                    round: race.rounds(),
+                    left: order.len(),
+                    of: contest.values.len(),
+                }));
+            }
+            for at in order {
+                match candidates.trial(at, self.stage, &mut *course)? {
+                    Some(figure) => race.take(at, figure),
+                    None => race.refuse(at),
+                }
+            }
         }
-        let engine = opened.iter_mut().find(|(known, _)| *known == key);
-        let (_, engine) = engine.ok_or_else(|| Error::Failed("no engine is open".into()))?;
-        let fits = check(engine, candidate);
-        agree(
-            self.stage.rank,
-            "what the devices can do",
-            fits,
-            DEADLINES.step,
-        )?;
-        let nothing = (None, &mut Kept::default());
-        let measured = point::measure(candidate, engine, self.stage, nothing, course)?;
-        Ok(figure(self.point.goal, &measured))
+        Ok(())
     }
 
-    /// Opens an engine for all candidates that can share it.
-    fn open(
+    fn keep(
         &mut self,
-        key: &EngineKey,
-        points: &[Option<TransferPoint>],
-    ) -> Result<OpenEngine, StepFailure> {
-        let all = points.iter().flatten();
-        let shared: Vec<_> = all.filter(|it| EngineKey::of(it) == *key).collect();
-        let stage = &mut *self.stage;
-        let opened = open_unchecked(&shared, stage);
-        let opened = opened.map_err(|error| StepFailure::known_to_all(stage.rank, error))?;
-        if self.effective.is_empty() {
-            self.effective.extend(effective(&opened, &[]));
-        }
-        Ok(opened)
-    }
-
-    fn keep(&mut self, (pass, dimension): (u32, usize), race: &Race) {
-        let dimension = &self.point.dimensions[dimension];
-        for (runner, value) in race.runners.iter().zip(&dimension.values) {
-            let Some(outcome) = runner.out else {
-                continue;
-            };
-            let spread = spread(&runner.figures);
+        contest: &Contest,
+        race: &Race,
+        candidates: &Candidates,
+        winner: Option<usize>,
+    ) {
+        for (at, name) in contest.names.iter().enumerate() {
+            let others = winner.filter(|&winner| winner != at);
             self.body.tried.push(TuneTry {
-                pass,
-                dimension: dimension.name.clone(),
-                value: said(value),
-                rounds: runner.figures.len() as u32,
-                goal_mean: (!runner.figures.is_empty()).then_some(spread.mean),
-                goal_ci95: spread.ci95,
-                outcome,
-                why: runner.why.clone(),
+                pass: contest.pass,
+                dimension: contest.option.clone(),
+                value: name.clone(),
+                rounds: race.trials(at),
+                goal_mean: race.figure(at),
+                gain: others.and_then(|winner| race.gain(at, winner)),
+                outcome: race.outcome(at, winner),
+                why: candidates
+                    .refused(at)
+                    .map(|error| bounded(&error.to_string()).into_owned()),
             });
         }
     }
 
-    fn all_refused(&self, race: &Race, dimension: usize) -> Error {
-        let mut reasons: Vec<String> = Vec::new();
-        let values = &self.point.dimensions[dimension].values;
-        for (runner, value) in race.runners.iter().zip(values) {
-            let why = runner.why.as_deref().unwrap_or_default();
-            reasons.push(format!("{}: {why}", said(value)));
-        }
-        Error::Unavailable {
-            what: "every candidate of the search".into(),
-            why: reasons.join("; "),
-            how: "Choose another engine or size, or give the options that it can do".into(),
-        }
-    }
-}
-
-fn said(value: &[String]) -> String {
-    match value {
-        [] => "default".to_owned(),
-        words => words.join(" "),
-    }
-}
-
-/// The goal's figure of one trial.
-fn figure(goal: Goal, measured: &Measured) -> f64 {
-    let trial = measured.trials.first();
-    match goal {
-        Goal::Bandwidth => trial.map_or(0.0, |trial| trial.bandwidth_bytes_per_s),
-        Goal::Rate => trial.map_or(0.0, |trial| trial.message_rate_per_s),
-        Goal::Latency => {
-            let latency = measured.histogram.summary(LatencyKind::Operation);
-            latency.map_or(f64::MAX, |latency| latency.latency_ns_p50 as f64)
-        }
+    /// Measures the winner as a transfer, with every byte checked and its path proven: the races have no time for that.
+    fn last_run(&mut self, record: &mut Record, course: Course<'_>) -> Result<(), StepFailure> {
+        let lists = &self.stage.settings.lists;
+        let mut winner = self.point.candidate(&self.values, lists)?;
+        (winner.verify, winner.length.trials) = (self.point.verify, LAST_TRIALS);
+        let mut engine = opened(&[&winner], self.stage)?;
+        check(&winner, &engine, self.stage)?;
+        let reading = Reading::default();
+        let asked = AnnotatedPoint {
+            point: &winner,
+            reading: &reading,
+        };
+        Transfers.measure(&mut engine, asked, self.stage, record, course)?;
+        let run = record.transfer().cloned();
+        let run = run.ok_or_else(|| Error::Failed("the last run left no figures".into()))?;
+        let arguments = self.point.arguments(&self.values);
+        let (engine, ranks) = (&self.point.engine, self.point.ranks);
+        let command = command_line(arguments, (engine, ranks), self.stage.settings)?;
+        self.body.winner = Some(TuneWinner { command, run });
+        Ok(())
     }
 }

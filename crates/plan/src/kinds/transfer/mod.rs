@@ -52,6 +52,7 @@ pub use library::LibraryOptions;
 pub(crate) use loads::tests::files as traffic_files;
 pub use loads::{PairLoads, TrafficFile};
 pub use options::{MeasureOptions, MemoryOptions, OperationOptions, Transfer};
+pub(crate) use pacing::contradictions;
 pub use pacing::{PacingOptions, WINDOW_DEFAULT};
 pub use point::{
     Addresses, CqMode, Pacing, SessionUse, TargetFootprint, TransferApi, TransferPoint,

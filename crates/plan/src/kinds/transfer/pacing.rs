@@ -125,7 +125,11 @@ pub(super) fn cq_modes(options: &PacingOptions, ops: &[Verb]) -> Result<Vec<CqMo
     Ok(modes)
 }
 
-fn contradictions(options: &PacingOptions, latency: Option<bool>) -> Result<()> {
+/// Refuses pacings that contradict each other.
+///
+/// # Errors
+/// `Usage` with the two.
+pub(crate) fn contradictions(options: &PacingOptions, latency: Option<bool>) -> Result<()> {
     let ping_pong = options.ping_pong;
     let (window, batch) = (options.window.is_some(), options.batch.is_some());
     let rate = options.rate.is_some();

@@ -22,7 +22,12 @@ pub(super) fn of(tune: &Tune, size_bytes: u64, goal: Goal, entry: &Entry) -> Vec
     let issuing = &tune.issuing;
     all.push(numbers("qps", issuing.qps.as_ref(), &QUEUE_PAIRS));
     all.push(match &issuing.chunk {
-        Some(chunk) => numbers("chunk", Some(chunk), &[]),
+        Some(chunk) => {
+            // The longer the parts, the fewer.
+            let mut asked = numbers("chunk", Some(chunk), &[]);
+            asked.values.reverse();
+            asked
+        }
         None => {
             let smaller = CHUNKS.iter().rev().filter(|&&chunk| chunk < size_bytes);
             let mut values = vec![Vec::new()];
@@ -103,7 +108,8 @@ fn rails(tune: &Tune, entry: &Entry) -> TuneDimension {
     dimension("rails", words.collect(), 0)
 }
 
-/// Options of the engine's own that are choices; the default is the first.
+/// Options of the engine's own that are choices; the default is the first. Those that change what a latency means are
+/// found out when the engine is open.
 fn own_options(tune: &Tune, entry: &Entry) -> Vec<TuneDimension> {
     let names = tune.what.engine.as_ref().map_or(&[][..], Many::values);
     let is_of = |variants: &[&str]| {

@@ -1,13 +1,14 @@
 //! The points of a search: one for each engine, operation and size.
 
 use super::dimensions;
+use super::foothold::{all_refused, foothold};
 use super::options::{GOAL_DEFAULT, TRIAL_TIME_DEFAULT, Tune};
 use super::point::{Goal, TunePoint};
 use crate::bounds::POINTS_MAX;
 use crate::options::{Many, command_line, pairs};
 use crate::refuse::usage;
 use crate::sweep::Sweep;
-use crate::transfer::Transfer;
+use crate::transfer::{self, Transfer};
 use tonnage_engine::{Lists, Verb, split_name};
 use tonnage_units::{Error, Nanos, Result};
 
@@ -61,6 +62,7 @@ fn one(
     let asked = pairs::map(&tune.what.engine_options);
     let engine_options = entry.check_options(&asked, split_name(engine).1)?;
     let goal = tune.search.goal.unwrap_or(GOAL_DEFAULT);
+    contradictions(tune, goal)?;
     if goal == Goal::Bandwidth && !entry.moves_bytes {
         return usage(format!(
             "engine {} moves no bytes, so that it has no bandwidth: write goal rate, or use another engine",
@@ -110,48 +112,38 @@ fn one(
     admitted(point, lists)
 }
 
-/// The point with what its first candidate that is not refused says of workers and memory.
-fn admitted(mut point: TunePoint, lists: &Lists) -> Result<TunePoint> {
-    let mut values: Vec<usize> = point
-        .dimensions
-        .iter()
-        .map(|it| it.start as usize)
-        .collect();
-    let of_first = point.dimensions.first().map_or(0, |it| it.values.len());
-    let mut reasons: Vec<String> = Vec::new();
-    for value in 0..of_first {
-        values[0] = value;
-        match point.candidate(&values, lists) {
-            Ok(candidate) => {
-                point.workers = candidate.workers;
-                point.memory = candidate.memory;
-                return Ok(point);
-            }
-            Err(error) => reasons.push(format!(
-                "{}: {error}",
-                point.dimensions[0].values[value].join(" ")
-            )),
-        }
+/// Refuses options that contradict each other, or the goal.
+fn contradictions(tune: &Tune, goal: Goal) -> Result<()> {
+    let pacing = &tune.pacing;
+    // Windows and batches compete where nothing else is said.
+    if pacing.ping_pong || pacing.rate.is_some() {
+        transfer::contradictions(pacing, None)?;
     }
-    Err(all_refused(&reasons))
+    if let Some(rate) = pacing.rate.filter(|_| goal != Goal::Latency) {
+        return usage(format!(
+            "rate {rate} decides the {goal} itself: leave it out, or write goal latency"
+        ));
+    }
+    if goal == Goal::Latency && pacing.window.is_some() && pacing.batch.is_some() {
+        return usage(
+            "a window has the latency of an operation and a batch that of all of its operations, which cannot \
+             compete: leave one of them out, or write goal bandwidth",
+        );
+    }
+    Ok(())
 }
 
-/// One error of all reasons, each of which is said once.
-fn all_refused(reasons: &[String]) -> Error {
-    let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
-    for reason in reasons {
-        let (who, why) = reason.split_once(": ").unwrap_or(("", reason));
-        match said.iter_mut().find(|(known, _)| *known == why) {
-            Some((_, all)) => all.push(who),
-            None => said.push((why, vec![who])),
-        }
+/// The point with values to begin with that are not refused, and with what these say of workers and memory.
+fn admitted(mut point: TunePoint, lists: &Lists) -> Result<TunePoint> {
+    let mut admits = |values: &[usize]| Ok::<_, Error>(point.candidate(values, lists).map(drop));
+    let starts = match foothold(&point, &mut admits)? {
+        Ok(starts) => starts,
+        Err(refused) => return Err(all_refused(&refused)),
+    };
+    for (dimension, &start) in point.dimensions.iter_mut().zip(&starts) {
+        dimension.start = start as u32;
     }
-    let each = said
-        .iter()
-        .map(|(why, who)| format!("{} ({why})", who.join(", ")));
-    let each: Vec<_> = each.collect();
-    Error::Usage(format!(
-        "every candidate of the search was refused: {}",
-        each.join("; ")
-    ))
+    let candidate = point.candidate(&starts, lists)?;
+    (point.workers, point.memory) = (candidate.workers, candidate.memory);
+    Ok(point)
 }

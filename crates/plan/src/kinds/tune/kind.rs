@@ -13,8 +13,9 @@ impl Kind for Tune {
 
     const ABOUT: &'static str = "Search the options of a transfer that serve a goal best";
     const AFTER_HELP: &'static str = "Window or batch, queue pairs, chunk, rails and the engine's own options compete, \
-    one after the other, in rounds of short trials. An option that is given is fixed; a list is what is searched. Of \
-    values that cannot be told apart the cheapest wins, and the last line is the winner's command line.\n\n\
+    one after the other, in rounds of short trials. An option that is given is fixed; a list is what is searched. The \
+    cheapest value wins that is surely as good as the best, within 3 %; where that cannot be told, the best one wins, and \
+    it is said how much better others may be. The last line is the winner's command line.\n\n\
     Examples:\n  \
     tonnage tune --engine fabric:tcp --op write --sizes 64k --goal bandwidth --ranks 2\n  \
     tonnage tune --engine shm --op read --sizes 8 --goal rate --window 1,16,256 --ranks 2";

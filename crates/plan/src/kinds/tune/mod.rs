@@ -5,6 +5,7 @@
 //! | `options` | the options of an experiment |
 //! | [`point`] | one search, and its candidates |
 //! | `expand` | the points of an experiment |
+//! | [`foothold`](mod@foothold) | values to begin with, and the error where there are none |
 //! | `dimensions` | values that compete, the cheapest first |
 //! | `kind` | what makes it a kind |
 //!
@@ -12,6 +13,7 @@
 
 mod dimensions;
 mod expand;
+pub mod foothold;
 mod kind;
 mod options;
 pub mod point;

@@ -11,8 +11,8 @@ use crate::transfer::{Transfer, TransferPoint};
 use tonnage_engine::{EngineOptions, Lists, Verb};
 use tonnage_units::{Bytes, Error, Nanos, Result};
 
-/// Rounds of a race, at most.
-pub const ROUNDS_MAX: u32 = 8;
+/// Trials of a race for each of its values, at most: what one that is left out does not need, the others get.
+pub const TRIALS_PER_VALUE: u32 = 10;
 /// Passes over all dimensions, at most.
 pub const PASSES_MAX: u32 = 2;
 
@@ -75,7 +75,13 @@ pub struct TunePoint {
 }
 
 impl TunePoint {
-    /// Arguments of the transfer that has these values of the dimensions.
+    /// Places of the values that the search begins with.
+    pub fn starts(&self) -> Vec<usize> {
+        let starts = self.dimensions.iter().map(|it| it.start as usize);
+        starts.collect()
+    }
+
+    /// Arguments of the transfer that has these values of the dimensions. A place behind the last says nothing.
     pub fn arguments(&self, values: &[usize]) -> Vec<String> {
         let mut words = self.fixed.clone();
         for (dimension, &value) in self.dimensions.iter().zip(values) {
@@ -118,10 +124,24 @@ impl TunePoint {
     /// Time that all trials take, at most, without what lies between them.
     pub fn trials_ns_max(&self) -> u64 {
         let values = self.dimensions.iter().map(|it| it.values.len() as u64);
-        let rounds = values.sum::<u64>() * u64::from(ROUNDS_MAX * PASSES_MAX);
+        let trials = values.sum::<u64>() * u64::from(TRIALS_PER_VALUE * PASSES_MAX);
         self.trial_ns
             .saturating_add(self.trial_ns / 5)
-            .saturating_mul(rounds)
+            .saturating_mul(trials)
+    }
+
+    /// Arguments that are fixed beside the engine, the operation and the size.
+    pub fn fixed_beside(&self) -> Vec<&str> {
+        const NAMED: [&str; 5] = ["--engine", "--engine-option", "--op", "--sizes", "--label"];
+        let mut words = self.fixed.iter().skip(1).map(String::as_str);
+        let mut beside = Vec::new();
+        while let Some(word) = words.next() {
+            match NAMED.contains(&word) {
+                true => drop(words.next()),
+                false => beside.push(word),
+            }
+        }
+        beside
     }
 }
 
@@ -140,6 +160,10 @@ impl AnyPoint for TunePoint {
             "engine {engine}, search for {}, op {op}, size {size}",
             self.goal
         )
+    }
+
+    fn crosses_devices(&self) -> bool {
+        true
     }
 
     fn progress(&self) -> String {

@@ -3,7 +3,7 @@
 use crate::figures::common::{ASKED, EXCHANGE, FROM_PLAN, OPERATION, OUTCOME};
 use crate::figures::engine::ENGINE;
 use crate::figures::{Figure, Figures, GIGA, MICROSECONDS, PERCENT, Row, Style, Value};
-use crate::tune::{TuneBody, TuneTry};
+use crate::tune::{TuneBody, TuneGain, TuneTry};
 use tonnage_plan::tune::Goal;
 
 /// All figures of a record of a search.
@@ -12,7 +12,9 @@ pub const FIGURES: Figures = &[
 ];
 
 const COUNTED: &str = "Counted.";
-const MEAN: &str = "Mean over the trials of the candidate.";
+const MEAN: &str =
+    "Geometric mean over the trials of the candidate without the fifth of them at either end.";
+const T: &str = "Student's t over the logarithms of those ratios.";
 
 const fn figure(
     (name, field): (&'static str, &'static str),
@@ -91,19 +93,31 @@ const CANDIDATE: &[Figure] = &[
         |row| of_goal(row, Goal::Latency),
     ),
     figure(
-        ("± 95 (%)", "tuned_ci95_fraction"),
+        ("vs winner (%)", "tune_gain_fraction"),
         (
-            "Half width of the 95 % confidence interval of the goal's figure / that figure.",
-            "Student's t over the trials of the candidate.",
+            "Part by which a candidate was better than the winner of its race; negative where it was worse.",
+            "Geometric mean of the ratios in the rounds that both had, without the fifth of them at either end.",
         ),
         PERCENT,
-        |row| part(row, |it| Some(it.goal_ci95? / it.goal_mean?)),
+        |row| gain(row, |it| it.mean),
+    ),
+    figure(
+        ("from (%)", "tune_gain_fraction_low"),
+        ("Lower end of the 95 % confidence interval of that part.", T),
+        PERCENT,
+        |row| gain(row, |it| it.low),
+    ),
+    figure(
+        ("to (%)", "tune_gain_fraction_high"),
+        ("Upper end of the 95 % confidence interval of that part.", T),
+        PERCENT,
+        |row| gain(row, |it| it.high),
     ),
     figure(
         ("Came out", "tune_outcome"),
         (
-            "End of a candidate: won, dropped, not told apart, or refused.",
-            "By the intervals of the candidates of one race.",
+            "End of a candidate: won, worse than the winner, as good but dearer, not told apart, refused, unfinished.",
+            "By the interval of its ratio to the winner.",
         ),
         Style::Plain,
         |row| text(row, |it| it.outcome.name()),
@@ -130,6 +144,11 @@ fn body<'a>(row: &Row<'a>) -> Option<&'a TuneBody> {
 fn part<T: Into<Value>>(row: &Row<'_>, of: fn(&TuneTry) -> T) -> Value {
     let candidate = body(row).and_then(|body| body.candidate(row.part));
     candidate.map(of).into()
+}
+
+fn gain(row: &Row<'_>, of: fn(TuneGain) -> f64) -> Value {
+    let candidate = body(row).and_then(|body| body.candidate(row.part));
+    candidate.and_then(|it| it.gain).map(of).into()
 }
 
 fn of_goal(row: &Row<'_>, goal: Goal) -> Value {

@@ -11,6 +11,7 @@ use tonnage_plan::tune::TunePoint;
 
 use crate::body::{KindBody, Part, PointOptions};
 use crate::histogram::Latency;
+use crate::transfer::TransferBody;
 
 /// A search as it was asked for, and what came out of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +38,12 @@ impl TuneBody {
         }
     }
 
+    /// Returns whether nothing of it could be measured: no candidate did more than be refused.
+    pub fn is_refused(&self) -> bool {
+        let mut tried = self.tried.iter();
+        self.winner.is_none() && tried.all(|it| it.outcome == TuneOutcome::Refused)
+    }
+
     /// The candidate that a part is.
     pub fn candidate(&self, part: Part) -> Option<&TuneTry> {
         match part {
@@ -57,12 +64,13 @@ pub struct TuneTry {
     pub value: String,
     /// Trials of it.
     pub rounds: u32,
-    /// Mean of the goal's figure over these: bytes per second, operations per second, or nanoseconds.
+    /// Figure of the goal in these: bytes per second, operations per second, or nanoseconds. Their geometric mean
+    /// without the fifth of them at either end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal_mean: Option<f64>,
-    /// Half width of the 95 % confidence interval of the mean (Student's t).
+    /// Comparison with the winner of the race; absent for the winner, and where they had too few rounds in common.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub goal_ci95: Option<f64>,
+    pub gain: Option<TuneGain>,
     /// End of the candidate.
     pub outcome: TuneOutcome,
     /// Reason of a refusal.
@@ -70,28 +78,44 @@ pub struct TuneTry {
     pub why: Option<String>,
 }
 
+/// Parts by which a candidate was better than the winner of its race in the rounds that both had; negative where it was
+/// worse.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TuneGain {
+    /// Geometric mean of the ratios without the fifth of them at either end, less 1.
+    pub mean: f64,
+    /// Lower end of the 95 % confidence interval.
+    pub low: f64,
+    /// Upper end of it.
+    pub high: f64,
+}
+
 tonnage_units::names! {
     /// End of a candidate.
     pub enum TuneOutcome: "end of a candidate" {
         /// It won its race.
         Won = "won",
-        /// Its interval lay wholly on the worse side of the best one's.
-        Dropped = "dropped",
-        /// It could not be told apart from the best, and another one was cheaper.
+        /// It is worse than the winner.
+        Worse = "worse",
+        /// It is dearer than the winner, and at most 3 % better.
+        AsGood = "as-good",
+        /// It may be better than the winner, or as good and cheaper.
         Tied = "not-told-apart",
         /// It could not be measured.
         Refused = "refused",
+        /// The search ended before the race did.
+        Unfinished = "unfinished",
     }
 }
 
 /// The end of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TuneWinner {
-    /// Mean of the goal's figure in its last race; absent where nothing competed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub goal_mean: Option<f64>,
     /// The command line that repeats it.
     pub command: String,
+    /// The winner's last run, after the races, with every byte checked.
+    #[schemars(extend("unevaluatedProperties" = false))]
+    pub run: TransferBody,
 }
 
 impl PointOptions for TunePoint {

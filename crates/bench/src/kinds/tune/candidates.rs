@@ -1,0 +1,225 @@
+//! Candidates of a race on open engines: opening them, and one trial of one of them.
+
+use super::unproven::Unproven;
+use crate::deadlines::DEADLINES;
+use crate::failure::{StepFailure, agree};
+use crate::kinds::kind::{Course, Stage, Steps};
+use crate::kinds::transfer::effective::{canary_cpus, effective};
+use crate::kinds::transfer::flows::delivered;
+use crate::kinds::transfer::measured::{Kept, Measured};
+use crate::kinds::transfer::open::{self, EngineKey};
+use crate::kinds::transfer::point;
+use crate::kinds::transfer::summary::latency_kind;
+use crate::opening::engine::OpenEngine;
+use tonnage_plan::transfer::TransferPoint;
+use tonnage_plan::tune::foothold::{all_refused, foothold};
+use tonnage_plan::tune::{Goal, TunePoint};
+use tonnage_record::{Effective, LatencyKind};
+use tonnage_units::{Error, Nanos, Result};
+
+/// Meaning of a latency sample: its kind, and whether the bytes written have arrived when it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Meaning(LatencyKind, Option<bool>);
+
+impl Meaning {
+    fn of(candidate: &TransferPoint, engine: &OpenEngine) -> Self {
+        Self(latency_kind(candidate), delivered(candidate, engine))
+    }
+}
+
+/// Values that a search begins with, which could be opened.
+pub struct Foothold {
+    /// Places of the values.
+    pub values: Vec<usize>,
+    /// Meaning of their latency.
+    pub meaning: Meaning,
+    /// CPUs of the first pair of workers.
+    pub cpus: Result<[u32; 2], String>,
+    /// Choices of the engines.
+    pub effective: Vec<Effective>,
+}
+
+impl Foothold {
+    /// Finds it, by opening the engine for one candidate after the other.
+    ///
+    /// # Errors
+    /// [`StepFailure::Point`] with the reasons, where every candidate is refused.
+    pub fn find(point: &TunePoint, stage: &mut Stage<'_>) -> Result<Self, StepFailure> {
+        let mut last = None;
+        let mut admits = |values: &[usize]| match look(point, values, stage) {
+            Ok(found) => {
+                // The last one that is admitted is the one that is found.
+                last = Some(found);
+                Ok(Ok(()))
+            }
+            Err(StepFailure::Point(error)) => Ok(Err(error)),
+            Err(failure) => Err(failure),
+        };
+        let found = foothold(point, &mut admits)?;
+        let values = found.map_err(|refused| StepFailure::Point(all_refused(&refused)))?;
+        let found = last.ok_or_else(|| Error::Failed("nothing was opened".into()))?;
+        Ok(Self { values, ..found })
+    }
+}
+
+/// Opens the engine for a candidate and closes it again.
+fn look(
+    point: &TunePoint,
+    values: &[usize],
+    stage: &mut Stage<'_>,
+) -> Result<Foothold, StepFailure> {
+    let lists = &stage.settings.lists;
+    let candidate = point.candidate(values, lists).map_err(StepFailure::Point)?;
+    let engine = opened(&[&candidate], stage)?;
+    check(&candidate, &engine, stage)?;
+    let allowed = &stage.host.topology.allowed;
+    Ok(Foothold {
+        values: values.to_vec(),
+        meaning: Meaning::of(&candidate, &engine),
+        cpus: canary_cpus(&candidate, &engine, stage.rank, allowed),
+        effective: effective(&engine, &[]),
+    })
+}
+
+/// Opens an engine for candidates that can share it.
+///
+/// # Errors
+/// [`StepFailure::Point`] where it cannot be had.
+pub fn opened(points: &[&TransferPoint], stage: &mut Stage<'_>) -> Result<OpenEngine, StepFailure> {
+    let opened = open::open_unchecked(points, stage);
+    opened.map_err(|error| StepFailure::known_to_all(stage.rank, error))
+}
+
+/// Refuses a candidate that the devices of a rank cannot do, on all ranks alike.
+///
+/// # Errors
+/// [`StepFailure::Point`] with the reason.
+pub fn check(
+    candidate: &TransferPoint,
+    engine: &OpenEngine,
+    stage: &mut Stage<'_>,
+) -> Result<(), StepFailure> {
+    let fits = open::check(engine, candidate);
+    agree(stage.rank, "what the devices can do", fits, DEADLINES.step)
+}
+
+/// Candidates of a race, and the engines that are open for them.
+pub struct Candidates {
+    goal: Goal,
+    meaning: Meaning,
+    points: Vec<Result<TransferPoint>>,
+    opened: Vec<(EngineKey, OpenEngine)>,
+}
+
+impl Candidates {
+    /// None of them is open.
+    pub fn new(goal: Goal, meaning: Meaning, points: Vec<Result<TransferPoint>>) -> Self {
+        Self {
+            goal,
+            meaning,
+            points,
+            opened: Vec::new(),
+        }
+    }
+
+    /// Reason of a refusal.
+    pub fn refused(&self, at: usize) -> Option<&Error> {
+        self.points.get(at)?.as_ref().err()
+    }
+
+    /// All reasons, with the places of the candidates.
+    pub fn all_refused(self) -> impl Iterator<Item = (usize, Error)> {
+        let points = self.points.into_iter().enumerate();
+        points.filter_map(|(at, point)| Some((at, point.err()?)))
+    }
+
+    /// One trial of a candidate; returns the goal's figure, the same on all ranks. `None` where it cannot be measured:
+    /// it is refused from then on.
+    ///
+    /// # Errors
+    /// [`StepFailure::Run`] for everything else.
+    pub fn trial(
+        &mut self,
+        at: usize,
+        stage: &mut Stage<'_>,
+        course: Course<'_>,
+    ) -> Result<Option<f64>, StepFailure> {
+        let Some(Ok(candidate)) = self.points.get(at) else {
+            return Ok(None);
+        };
+        let (candidate, key) = (candidate.clone(), EngineKey::of(candidate));
+        let measured = self.measured(&candidate, &key, stage, course);
+        match measured.and_then(|measured| figure(self.goal, &candidate, &measured)) {
+            Ok(figure) => Ok(Some(figure)),
+            Err(StepFailure::Point(error)) => {
+                // Nobody knows what state it is in.
+                self.opened.retain(|(known, _)| *known != key);
+                self.points[at] = Err(error);
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn measured(
+        &mut self,
+        candidate: &TransferPoint,
+        key: &EngineKey,
+        stage: &mut Stage<'_>,
+        course: Course<'_>,
+    ) -> Result<Measured, StepFailure> {
+        self.open(key, stage)?;
+        let engine = self.opened.iter_mut().find(|(known, _)| known == key);
+        let (_, engine) = engine.ok_or_else(|| Error::Failed("no engine is open".into()))?;
+        check(candidate, engine, stage)?;
+        if self.goal == Goal::Latency && Meaning::of(candidate, engine) != self.meaning {
+            return Err(StepFailure::Point(Error::Usage(
+                "its latency ends with something else than that of the other values, such as the arrival of the \
+                 bytes, so that they cannot be compared"
+                    .into(),
+            )));
+        }
+        let nothing = (None, &mut Kept::default());
+        let mut unproven = |steps: &mut dyn Steps| course(&mut Unproven(steps));
+        point::measure(candidate, engine, stage, nothing, &mut unproven)
+    }
+
+    /// Opens the engine of a candidate, for all that can share it. Where it cannot be had beside those that are open,
+    /// these are closed.
+    fn open(&mut self, key: &EngineKey, stage: &mut Stage<'_>) -> Result<(), StepFailure> {
+        if self.opened.iter().any(|(known, _)| known == key) {
+            return Ok(());
+        }
+        let all = self.points.iter().flatten();
+        let shared: Vec<_> = all.filter(|it| EngineKey::of(it) == *key).collect();
+        let engine = match opened(&shared, stage) {
+            Err(StepFailure::Point(_)) if !self.opened.is_empty() => {
+                self.opened.clear();
+                opened(&shared, stage)?
+            }
+            engine => engine?,
+        };
+        self.opened.push((key.clone(), engine));
+        Ok(())
+    }
+}
+
+/// The goal's figure of one trial.
+fn figure(goal: Goal, candidate: &TransferPoint, measured: &Measured) -> Result<f64, StepFailure> {
+    let trial = measured.trials.first();
+    let figure = match goal {
+        Goal::Bandwidth => trial.map(|trial| trial.bandwidth_bytes_per_s),
+        Goal::Rate => trial.map(|trial| trial.message_rate_per_s),
+        Goal::Latency => {
+            let latency = measured.histogram.summary(latency_kind(candidate));
+            latency.map(|latency| latency.latency_ns_p50 as f64)
+        }
+    };
+    let measured = figure.filter(|figure| figure.is_finite() && *figure > 0.0);
+    measured.ok_or_else(|| {
+        StepFailure::Point(Error::Failed(format!(
+            "a trial ended without a {goal}: use a trial-time longer than {}",
+            Nanos(trial.map_or(0, |trial| trial.window_ns))
+        )))
+    })
+}
