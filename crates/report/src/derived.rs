@@ -2,6 +2,9 @@
 //!
 //! Reports take the headers from here, so that `tonnage explain` knows them all.
 
+use tonnage_record::spread::GeometricSpread;
+use tonnage_units::quantity::human::number;
+
 /// A column that has no value in a record.
 #[derive(Debug)]
 pub struct Derived {
@@ -11,6 +14,15 @@ pub struct Derived {
     pub place: &'static str,
     /// Its meaning, and the way to compute it.
     pub meaning: &'static str,
+}
+
+/// A ratio and its interval, where there is one.
+pub fn with_interval(ratio: GeometricSpread) -> String {
+    let mean = number(ratio.mean);
+    match ratio.low.zip(ratio.high) {
+        None => mean,
+        Some((low, high)) => format!("{mean} ({}…{})", number(low), number(high)),
+    }
 }
 
 const TABLES: &str = "In tables, where any row has one.";
@@ -43,8 +55,8 @@ derived! {
         alone (rails, queue pairs, API and the like), with the half width of its 95 % confidence interval where both rows \
         have several trials: the ratio times √(a² + b²), a and b being the parts of the two means that their own half \
         widths are.";
-    TO_FIRST_BACKEND = "As fast", TABLES, "Time of the first backend / that of this one, of the same collective and size in \
-        the same run, with the half width of its 95 % confidence interval where there are several trials; see To first.";
+    TO_FIRST_BACKEND = "As fast (95 %)", TABLES, "Time of the first backend / that of this one in the same turn, geometric \
+        mean over the turns, and the 95 % confidence interval: Student's t over the logarithms.";
     P50_RATIO = "p50 / idle (95 %)", LOADED, "Median latency beside the background / without it, and the 95 % confidence \
         interval: Student's t over the logarithms of the trials' ratios. In CSV they are latency_ratio_p50, \
         latency_ratio_p50_low and latency_ratio_p50_high.";

@@ -8,10 +8,11 @@ use tonnage_record::body::Part;
 use tonnage_record::collective::BackendRecord;
 use tonnage_record::figures::Row;
 use tonnage_record::figures::engine::means_of;
-use tonnage_record::{CollectiveBody, CollectiveRecord, Outcome, Spread};
+use tonnage_record::spread::GeometricSpread;
+use tonnage_record::{CollectiveBody, CollectiveRecord, Outcome};
 use tonnage_units::quantity::human::{exact_duration, exact_size, number};
 
-use crate::derived::TO_FIRST_BACKEND;
+use crate::derived::{TO_FIRST_BACKEND, with_interval};
 use crate::drawer::Report;
 use crate::table::{Line, Sheet, draw};
 
@@ -183,29 +184,28 @@ fn across(across: Across) -> &'static str {
     }
 }
 
-/// Time of each backend beside that of the first one: how many times as fast it is.
+/// Time of each backend beside that of the first one: how many times as fast it is. Their trials took turns, so that
+/// those of one turn are compared.
 fn to_first(record: &CollectiveRecord<'_>) -> Vec<String> {
-    let backends = &record.body.backends;
+    let (backends, across) = (&record.body.backends, record.body.point.across);
     if backends.len() < 2 {
         return vec![String::new(); backends.len().max(1)];
     }
-    let time = |backend: &BackendRecord| Some(backend.summary.as_ref()?.call_ns);
-    let first = backends.first().and_then(time);
-    let cell = |(at, backend): (usize, &BackendRecord)| match (at, first, time(backend)) {
-        (0, Some(_), _) => "1".to_owned(),
-        (_, Some(first), Some(own)) => ratio(&first, &own),
-        _ => String::new(),
+    let times = |backend: &BackendRecord| -> Vec<f64> {
+        let trials = backend.summary.iter().flat_map(|_| &backend.trials);
+        trials.map(|trial| trial.call_ns(across)).collect()
+    };
+    let first = backends.first().map(times).unwrap_or_default();
+    let cell = |(at, backend): (usize, &BackendRecord)| {
+        let turns = first.iter().zip(times(backend));
+        let ratios: Vec<f64> = turns.map(|(first, own)| first / own).collect();
+        match GeometricSpread::of(&ratios) {
+            Some(_) if at == 0 => "1".to_owned(),
+            Some(ratio) => with_interval(ratio),
+            None => String::new(),
+        }
     };
     backends.iter().enumerate().map(cell).collect()
-}
-
-/// Ratio of two mean times, each with its interval; see [`crate::transfer`].
-fn ratio(first: &Spread, own: &Spread) -> String {
-    let ratio = first.mean / own.mean;
-    match first.ci95_fraction().zip(own.ci95_fraction()) {
-        Some((first, own)) => format!("{} ± {}", number(ratio), number(ratio * first.hypot(own))),
-        None => number(ratio),
-    }
 }
 
 /// Outcome of a row that was not measured.

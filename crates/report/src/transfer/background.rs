@@ -1,10 +1,10 @@
 //! Latency without a background and beside it: the table, what its ratios are of, and loads that were not reached.
 
+use crate::derived::with_interval;
 use tonnage_record::figures::Row;
-use tonnage_record::spread::GeometricSpread;
 use tonnage_record::transfer::{BackgroundSummary, LoadedLatency, MeasuringCpus};
 use tonnage_record::{Outcome, TransferRecord};
-use tonnage_units::quantity::human::{number, prefixed, whole_percent};
+use tonnage_units::quantity::human::{prefixed, whole_percent};
 
 use super::footers::row_name;
 use crate::derived::{P50_RATIO, P99_RATIO};
@@ -33,7 +33,7 @@ pub fn table(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option
     let ratios = |latency: fn(&BackgroundSummary) -> LoadedLatency| {
         let of_row = |record: &TransferRecord<'_>| {
             let background = record.body.background();
-            background.map_or_else(String::new, |load| ratio(latency(&load).ratio))
+            background.map_or_else(String::new, |load| with_interval(latency(&load).ratio))
         };
         loaded.iter().map(of_row).collect::<Vec<_>>()
     };
@@ -55,15 +55,6 @@ pub fn table(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option
 
 fn has_load(record: &TransferRecord<'_>) -> bool {
     record.body.background().is_some()
-}
-
-/// A ratio and its interval, where there is one.
-fn ratio(ratio: GeometricSpread) -> String {
-    let mean = number(ratio.mean);
-    match ratio.low.zip(ratio.high) {
-        None => mean,
-        Some((low, high)) => format!("{mean} ({}…{})", number(low), number(high)),
-    }
 }
 
 /// Lines about the table: what its ratios are of where they are not of the path, and rows of points that failed.

@@ -149,9 +149,8 @@ impl<'a> Contestant<'a> {
     fn summary(&self, point: &CollectivePoint) -> CollectiveSummary {
         let of = |across| spread(&self.times_ns(across));
         let bytes = point.shape().size_bytes() as f64;
-        let rates = self.times_ns(point.across);
-        let rates: Vec<f64> = rates.iter().map(|ns| bytes / (ns / 1e9)).collect();
-        let algbw = (bytes > 0.0).then(|| spread(&rates));
+        let call_ns = of(point.across);
+        let algbw = (bytes > 0.0).then(|| rate(bytes, &call_ns));
         let factor = bus_factor(point.op, point.ranks);
         let busbw = algbw
             .zip(factor)
@@ -163,7 +162,7 @@ impl<'a> Contestant<'a> {
         CollectiveSummary {
             trials: self.trials.len() as u32,
             iterations: self.trials.iter().map(|trial| trial.iterations).sum(),
-            call_ns: of(point.across),
+            call_ns,
             call_ns_rank_max: of(Across::Max).mean,
             call_ns_rank_mean: of(Across::Mean).mean,
             call_ns_rank_min: of(Across::Min).mean,
@@ -174,6 +173,20 @@ impl<'a> Contestant<'a> {
             verified_bytes: self.verified_bytes,
             rank_times: self.ranks.clone(),
         }
+    }
+}
+
+/// Bytes per second of calls that take so long: of the mean time, which is as well known.
+fn rate(bytes: f64, call_ns: &Spread) -> Spread {
+    let of = |ns: f64| bytes * 1e9 / ns;
+    let mean = of(call_ns.mean);
+    let part = |ns: Option<f64>| ns.map(|ns| ns / call_ns.mean * mean);
+    Spread {
+        mean,
+        min: of(call_ns.max),
+        max: of(call_ns.min),
+        stddev: part(call_ns.stddev),
+        ci95: part(call_ns.ci95),
     }
 }
 

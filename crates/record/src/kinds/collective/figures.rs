@@ -200,7 +200,7 @@ const BANDWIDTH: &[Figure] = &[
         name: "AlgBW (GB/s)",
         field: "algbw_bytes_per_s_mean",
         meaning: "Bandwidth of the algorithm: size / time of a call, GB of 1e9 bytes per second.",
-        computed: "Mean over the trials.",
+        computed: "Of the mean time over the trials.",
         style: GIGA,
         better: Some(Better::High),
         value: |row| summary(row, |it| Some(it.algbw_bytes_per_s?.mean)),

@@ -103,7 +103,8 @@ pub struct CollectiveSummary {
     pub call_ns_rank_mean: f64,
     /// Of the fastest rank, mean over the trials.
     pub call_ns_rank_min: f64,
-    /// Size / `call_ns` over the trials; absent for a barrier.
+    /// Size / `call_ns`: the mean is that of the mean time, and its interval has the same part of it; absent for a
+    /// barrier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algbw_bytes_per_s: Option<Spread>,
     /// `algbw_bytes_per_s` multiplied by the operation's factor; absent for a barrier and for one rank.
