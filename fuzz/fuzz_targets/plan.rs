@@ -13,7 +13,7 @@ static LISTS: Lists = Lists {
     engines: &ENGINES,
     file_engines: &FILE_ENGINES,
     memories: &MEMORIES,
-    backends: tonnage_collective::BACKENDS,
+    backends: &[tonnage_engine::backends::NATIVE],
 };
 
 const MEMORIES: [MemoryEntry; 1] = [MemoryEntry {

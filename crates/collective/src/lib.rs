@@ -8,16 +8,13 @@
 //! | [`shape`] | elements that each rank gives and gets, from a size |
 //! | [`data`] | inputs whose result is known exactly, and the comparison with it |
 //! | [`steps`] | algorithms as steps of each rank |
-//! | [`backend`], [`backends`] | those who carry operations out: a row for each, and the list of them |
 //! | [`bus`] | factors between the bandwidth of an algorithm and that of the bus |
 //!
-//! Carrying steps out over an engine, and timing them, is in `tonnage_bench`; ranks, plans and engines are not known
-//! here.
+//! Rows of those who carry operations out are in `tonnage_engine`; carrying steps out over an engine, and timing them,
+//! is in `tonnage_bench`. Ranks, plans and engines are not known here.
 
 #![forbid(unsafe_code)]
 
-pub mod backend;
-pub mod backends;
 pub mod bus;
 pub mod data;
 pub mod element;
@@ -25,8 +22,6 @@ pub mod op;
 pub mod shape;
 pub mod steps;
 
-pub use backend::{BackendEntry, BackendVariant};
-pub use backends::BACKENDS;
 pub use element::{Dtype, Reduction};
 pub use op::Collective;
 pub use shape::Shape;

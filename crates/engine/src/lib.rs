@@ -21,6 +21,7 @@
 //! | [`memory`] | where bytes live |
 //! | [`pattern`] | what is written to be verified |
 //! | [`calls`] | the same contract for files |
+//! | [`backend`], [`backends`] | that of collectives, and rows of those that need ranks and engines |
 //! | `lists` | the lists that a program hands down |
 //!
 //! A worker's life, in calls:
@@ -39,6 +40,8 @@
 //! instead.
 #![forbid(unsafe_code)]
 
+pub mod backend;
+pub mod backends;
 pub mod calls;
 mod domain;
 mod engine;

@@ -1,9 +1,9 @@
 //! The lists of what a program can measure with. The program hands them down; whoever gets them knows no row by name.
 
-use tonnage_collective::{BackendEntry, backend};
 use tonnage_units::names::{nearest, quote, unknown};
 use tonnage_units::{Error, Result};
 
+use crate::backend::{self, BackendEntry};
 use crate::calls::FileEntry;
 use crate::memory::MemoryEntry;
 use crate::name::{Variant, split_name};
@@ -87,14 +87,22 @@ impl Lists {
     pub fn lifecycles(&self) -> impl Iterator<Item = &'static Lifecycle> {
         let engines = self.engines.iter().map(|entry| &entry.lifecycle);
         let file_engines = self.file_engines.iter().map(|entry| &entry.lifecycle);
-        engines.chain(file_engines)
+        let backends = self.backends.iter().map(|entry| &entry.lifecycle);
+        engines.chain(file_engines).chain(backends)
     }
 
-    /// Libraries that `--library` can choose.
+    /// Libraries that `--library` can choose, each once.
     pub fn libraries(&self) -> impl Iterator<Item = &'static Library> {
         let engines = self.engines.iter().flat_map(|entry| entry.libraries);
         let file_engines = self.file_engines.iter().flat_map(|entry| entry.libraries);
-        engines.chain(file_engines)
+        let backends = self.backends.iter().flat_map(|entry| entry.libraries);
+        let mut names = Vec::new();
+        let all = engines.chain(file_engines).chain(backends);
+        all.filter(move |library| {
+            let is_new = !names.contains(&library.name);
+            names.push(library.name);
+            is_new
+        })
     }
 
     /// The environment variables that choose these libraries.

@@ -6,6 +6,8 @@
 //! | [`shm`] | between ranks of one host over a shared mapping |
 //! | [`fabric`] | by any provider of libfabric |
 //! | [`posix`], [`uring`], [`mpiio`] | engines for files |
+//! | [`mpi`] | a backend of collectives; others are in `tonnage_bench` |
+//! | [`mpi_world`] | the MPI library that both use |
 //! | [`memory`] | where bytes live |
 //! | `slots`, `host_file` | what several engines need: tables of lanes, files of this host |
 //!
@@ -16,6 +18,8 @@
 pub mod fabric;
 mod host_file;
 pub mod memory;
+pub mod mpi;
+pub mod mpi_world;
 pub mod mpiio;
 pub mod null;
 pub mod posix;
@@ -23,6 +27,8 @@ pub mod shm;
 mod slots;
 pub mod uring;
 
+use tonnage_engine::backend::BackendEntry;
+use tonnage_engine::backends::NATIVE;
 use tonnage_engine::calls::FileEntry;
 use tonnage_engine::{Entry, Lists};
 
@@ -32,12 +38,15 @@ pub static ENGINES: &[Entry] = &[null::ENTRY, shm::ENTRY, fabric::ENTRY];
 /// Every engine for files, in the same way.
 pub static FILE_ENGINES: &[FileEntry] = &[posix::ENTRY, uring::ENTRY, mpiio::ENTRY];
 
+/// Every backend of collectives, in the same way.
+pub static BACKENDS: &[BackendEntry] = &[NATIVE, mpi::BACKEND];
+
 /// All engines and memories, for the program to hand down.
 pub static LISTS: Lists = Lists {
     engines: ENGINES,
     file_engines: FILE_ENGINES,
     memories: memory::MEMORIES,
-    backends: tonnage_collective::BACKENDS,
+    backends: BACKENDS,
 };
 
 /// The example of docs/ADDING-AN-ENGINE.md is compiled with the tests, so that it stays true.

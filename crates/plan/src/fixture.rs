@@ -60,7 +60,7 @@ pub(super) static LISTS: Lists = Lists {
     engines: &ENGINES,
     file_engines: &FILE_ENGINES,
     memories: &MEMORIES,
-    backends: tonnage_collective::BACKENDS,
+    backends: &[tonnage_engine::backends::NATIVE],
 };
 
 /// Engines that the plans which ship name.

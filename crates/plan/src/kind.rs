@@ -140,7 +140,7 @@ pub struct EngineFacts {
 
 impl EngineFacts {
     /// Facts about an engine between memories.
-    fn of(lists: &Lists, engine: &str) -> Result<Self> {
+    pub fn of(lists: &Lists, engine: &str) -> Result<Self> {
         let entry = lists.engine(engine)?;
         Ok(Self {
             has_devices: entry.has_devices,

@@ -1,5 +1,8 @@
 //! The check that the memories of workers fit into a machine or a container together.
 
+use crate::settings::Settings;
+use tonnage_engine::split_name;
+use tonnage_ranks::Rank;
 use tonnage_units::{Bytes, Error, Result};
 
 /// Advice is in multiples of this, or of a page where it is less.
@@ -51,6 +54,36 @@ impl MemorySum {
             bytes: sum.saturating_mul(workers),
         }
     }
+}
+
+/// Refuses memories of all ranks of a machine, or of a container, where there is less; all have one of the same bytes.
+/// One rank of each looks, before anybody allocates.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn check_memory_alike(
+    rank: &Rank,
+    settings: &Settings,
+    memory: &str,
+    bytes: u64,
+    sized_by: SizedBy,
+) -> Result<()> {
+    let entry = settings.lists.memory_of_point(memory)?;
+    let Some(available) = (entry.available)(split_name(memory).1) else {
+        return Ok(());
+    };
+    let (hosts, me) = (rank.hosts(), rank.id());
+    let machine = (hosts.ranks_of_machine(me), Some(available.machine_bytes));
+    let container = (hosts.ranks_of_container(me), available.container_bytes);
+    for (place, (ranks, available_bytes)) in [("machine", machine), ("container", container)] {
+        if let (Some(available_bytes), Some(&first)) = (available_bytes, ranks.first())
+            && first == me
+        {
+            let needs = MemorySum::of(ranks.iter().map(|_| bytes), 1);
+            check(place, available_bytes, needs, sized_by)?;
+        }
+    }
+    Ok(())
 }
 
 /// Refuses the memories of workers where there is less.

@@ -19,7 +19,7 @@ pub(crate) mod introduction;
 mod memory;
 mod pairs;
 
-pub(crate) use memory::SizedBy;
+pub(crate) use memory::{SizedBy, check_memory_alike};
 pub(crate) use pairs::Pairs;
 
 use std::sync::Arc;

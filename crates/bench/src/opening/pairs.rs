@@ -19,7 +19,7 @@ pub(crate) struct Pairs {
 
 impl Pairs {
     /// CPUs of this rank's workers.
-    pub(super) fn placement(
+    pub(crate) fn placement(
         &self,
         rank: &Rank,
         workers: Workers,

@@ -74,7 +74,7 @@ pub static LISTS: Lists = Lists {
     engines: &ENGINES,
     file_engines: &[],
     memories: &MEMORIES,
-    backends: tonnage_collective::BACKENDS,
+    backends: &[tonnage_engine::backends::NATIVE],
 };
 
 /// The arena stands for the device's memory: nobody but this file reaches it.

@@ -59,6 +59,8 @@ mod clients;
 #[cfg(test)]
 mod collective;
 #[cfg(test)]
+mod collective_mpi;
+#[cfg(test)]
 mod connect;
 #[cfg(test)]
 mod cq;

@@ -5,6 +5,7 @@
 //! | [`backend`] | the contract of those who carry them out |
 //! | [`opened`] | backends that are open for a stretch of points |
 //! | [`native`] | this program's own, over any engine |
+//! | [`in_process`] | those of a library in this process |
 //! | [`data`] | inputs, results and what is wrong with them, in a backend's memory |
 //! | [`contest`] | the steps of a point: trials of its backends in turn |
 //! | [`contestant`] | one backend during a point: its trials, and what they add up to |
@@ -18,6 +19,7 @@ pub mod backend;
 pub mod contest;
 pub mod contestant;
 pub mod data;
+pub mod in_process;
 pub mod native;
 pub mod opened;
 pub mod torch;

@@ -1,11 +1,12 @@
 //! Backends that are open for a stretch of points: those that could be had, and why others could not.
 
 use super::backend::Backend;
+use super::in_process::InProcess;
 use super::native::Native;
 use super::native::open::OpenNative;
 use crate::failure::{StepFailure, outcome};
 use crate::kinds::kind::Stage;
-use tonnage_collective::{BackendVariant, backend};
+use tonnage_engine::backend::{self, BackendVariant};
 use tonnage_plan::collective::CollectivePoint;
 use tonnage_record::Outcome;
 use tonnage_units::{Error, Result};
@@ -49,6 +50,9 @@ fn open_one(
 ) -> Result<Box<dyn Backend>> {
     let (entry, variant) = backend::find(stage.settings.lists.backends, name)?;
     stage.rank.phase(&format!("opening {name}"));
+    if let Some(open) = entry.open {
+        return Ok(Box::new(InProcess::open((entry, open), points, stage)?));
+    }
     match entry.variant {
         BackendVariant::Engine => {
             let open = OpenNative::open(variant, points, stage)?;

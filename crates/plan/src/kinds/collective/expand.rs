@@ -14,9 +14,8 @@ use crate::skipping;
 use crate::sweep::Sweep;
 use crate::transfer::{PointLength, point_length};
 use tonnage_collective::steps::check;
-use tonnage_collective::{
-    Algorithm, BackendEntry, BackendVariant, Collective, Dtype, Reduction, Shape,
-};
+use tonnage_collective::{Algorithm, Collective, Dtype, Reduction, Shape};
+use tonnage_engine::backend::{BackendEntry, BackendVariant};
 use tonnage_engine::{EngineOptions, Lists, Verb, split_name};
 use tonnage_units::{Bytes, Count, Nanos, Result};
 

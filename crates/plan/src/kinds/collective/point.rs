@@ -3,12 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::kind::AnyPoint;
+use crate::kind::{AnyPoint, EngineFacts};
 use crate::point::LimitChoice;
 use crate::transfer::PointLength;
 use tonnage_collective::{Algorithm, Collective, Dtype, Reduction, Shape};
-use tonnage_engine::EngineOptions;
-use tonnage_units::{Bytes, PairPlace};
+use tonnage_engine::backend::BackendVariant;
+use tonnage_engine::{EngineOptions, Lists};
+use tonnage_units::{Bytes, PairPlace, Result};
 
 tonnage_units::names! {
     /// Alignment of the ranks before each call.
@@ -126,6 +127,21 @@ impl AnyPoint for CollectivePoint {
         let all = self.backends.iter();
         all.filter_map(|backend| backend.strip_prefix(NATIVE))
             .collect()
+    }
+
+    fn engine_facts(&self, lists: &Lists) -> Result<Vec<EngineFacts>> {
+        let facts = |name: &String| {
+            let (entry, variant) = lists.backend(name)?;
+            match entry.variant {
+                BackendVariant::Engine => EngineFacts::of(lists, variant),
+                BackendVariant::Nothing | BackendVariant::OneOf(_) => Ok(EngineFacts {
+                    has_devices: false,
+                    libraries: entry.libraries,
+                    lifecycle: &entry.lifecycle,
+                }),
+            }
+        };
+        self.backends.iter().map(facts).collect()
     }
 
     fn workers(&self) -> u32 {

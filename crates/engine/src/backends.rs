@@ -1,7 +1,9 @@
-//! The list of backends: a row for each. Whoever opens one is in `tonnage_bench`.
+//! Rows of backends that `tonnage_bench` opens itself: they need its engines, or processes of their own.
 
+use tonnage_collective::{Collective, Dtype, Reduction};
+
+use crate::Lifecycle;
 use crate::backend::{BackendEntry, BackendVariant};
-use crate::{Collective, Dtype, Reduction};
 
 /// Collectives of this program's own, over one of its engines.
 pub const NATIVE: BackendEntry = BackendEntry {
@@ -13,7 +15,7 @@ pub const NATIVE: BackendEntry = BackendEntry {
     reductions: &Reduction::ALL,
     in_place_always: &[],
     has_algorithms: true,
+    libraries: &[],
+    lifecycle: Lifecycle::NONE,
+    open: None,
 };
-
-/// Every backend, in the order in which help and messages list them.
-pub static BACKENDS: &[BackendEntry] = &[NATIVE];

@@ -1,10 +1,14 @@
-//! Rows of the list of backends: what can be known of one before it is opened, so that a wrong request is refused
-//! before a rank starts. Opening one is for whoever has ranks.
+//! The contract of backends of collectives: rows of their list, which say what can be known before one is opened, so
+//! that a wrong request is refused before a rank starts; and calls of those that live in this process.
 
+use std::sync::Arc;
+
+use tonnage_collective::{Collective, Dtype, Reduction, Shape};
+use tonnage_sys::mapping::Arena;
 use tonnage_units::names::unknown;
 use tonnage_units::{Error, Result};
 
-use crate::{Collective, Dtype, Reduction};
+use crate::{EngineReport, Libraries, Library, Lifecycle};
 
 /// One row of the list of backends.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +29,69 @@ pub struct BackendEntry {
     pub in_place_always: &'static [Collective],
     /// True when `--algorithm` and `--chunk` mean something to it.
     pub has_algorithms: bool,
+    /// Libraries that it loads at run time and that `--library NAME=PATH` can choose.
+    pub libraries: &'static [Library],
+    /// Start and end of a library that lives as long as its process.
+    pub lifecycle: Lifecycle,
+    /// Opens it on this rank, where its calls are made in this process by a library. Called by all ranks alike, on the
+    /// main thread. `None` for one that `tonnage_bench` opens, with ranks and engines.
+    pub open: Option<OpenGroupCalls>,
+}
+
+/// Opens a backend on one rank.
+pub type OpenGroupCalls = fn(&OpenGroup<'_>) -> Result<Box<dyn GroupCalls>>;
+
+/// Arguments for opening a backend on one rank.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenGroup<'a> {
+    /// This rank.
+    pub rank: u32,
+    /// Ranks of the run; all of them take part.
+    pub ranks: u32,
+    /// `--library`: files to load instead of those that the backend finds.
+    pub libraries: &'a Libraries,
+}
+
+/// A call that is to be made, over and over.
+#[derive(Debug, Clone)]
+pub struct GroupCall {
+    /// Elements of each rank.
+    pub shape: Shape,
+    /// The combination; `None` for an operation that has none.
+    pub reduction: Option<Reduction>,
+    /// True where the result takes the place of the input.
+    pub in_place: bool,
+    /// Memory of this rank.
+    pub memory: Arc<Arena>,
+    /// Offset of the input.
+    pub input: u64,
+    /// Offset of the output.
+    pub output: u64,
+}
+
+/// Calls of one rank by a library in this process. Whoever calls, times them.
+pub trait GroupCalls {
+    /// Makes ready for a call, and returns the offset where its result will be: that of the output, or, in place,
+    /// wherever the library puts it. All ranks do it alike, and then wait for each other.
+    ///
+    /// # Errors
+    /// What the library lacks for it.
+    fn prepare(&mut self, call: GroupCall) -> Result<u64>;
+
+    /// Waits until all ranks are here, by the library's own barrier.
+    ///
+    /// # Errors
+    /// The library's own words.
+    fn align(&mut self) -> Result<()>;
+
+    /// Makes the call.
+    ///
+    /// # Errors
+    /// The library's own words.
+    fn call(&mut self) -> Result<()>;
+
+    /// Choices and grants, for the record.
+    fn report(&self) -> EngineReport;
 }
 
 /// Text that follows the colon of a backend's name.
@@ -117,6 +184,9 @@ mod tests {
             reductions: &[Reduction::Sum, Reduction::Max],
             in_place_always: &[],
             has_algorithms: false,
+            libraries: &[],
+            lifecycle: Lifecycle::NONE,
+            open: None,
         }
     }
 

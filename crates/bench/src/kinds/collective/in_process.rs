@@ -1,0 +1,209 @@
+//! Backends whose calls are made in this process by a library: their memory and their CPU are this program's, and one
+//! loop times all of them.
+
+use std::sync::Arc;
+
+use super::backend::{Backend, Buffers, CallOrder, Prepared};
+use super::native::layout::{Layout, Needs};
+use crate::all_or_none::all_or_none;
+use crate::deadlines::DEADLINES;
+use crate::drive::calls::{Caller, aligned, back_to_back};
+use crate::failure::{StepFailure, agree};
+use crate::json::Json;
+use crate::kinds::kind::{Stage, together};
+use crate::opening::{Pairs, SizedBy, check_memory_alike};
+use crate::settings::Numa;
+use serde::{Deserialize, Serialize};
+use tonnage_engine::backend::{BackendEntry, GroupCall, GroupCalls, OpenGroup, OpenGroupCalls};
+use tonnage_engine::memory::{Memory, MemoryReport, Request};
+use tonnage_engine::{EngineReport, split_name};
+use tonnage_plan::collective::CollectivePoint;
+use tonnage_plan::point::Traffic;
+use tonnage_plan::roles::Roles;
+use tonnage_record::Effective;
+use tonnage_sys::clock::Clock;
+use tonnage_units::{Error, Result};
+
+/// A backend of a library, open on all ranks.
+pub struct InProcess {
+    calls: Box<dyn GroupCalls>,
+    in_place_always: &'static [tonnage_collective::Collective],
+    layout: Layout,
+    buffers: Buffers,
+    rank: u32,
+    clock: Clock,
+    effective: Vec<Effective>,
+    // The bytes of the buffers.
+    _memory: Arc<dyn Memory>,
+}
+
+/// A rank's message to the others once its backend is open.
+#[derive(Serialize, Deserialize)]
+struct GroupMessage {
+    engine: EngineReport,
+    memory: MemoryReport,
+    cpus: Vec<Option<u32>>,
+    sockets: Vec<Option<u32>>,
+    is_crowded: bool,
+}
+
+impl InProcess {
+    /// Opens a backend on all ranks for points that share one.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] on every rank when some rank lacks what is needed; what failed and where otherwise.
+    pub fn open(
+        (entry, open): (&BackendEntry, OpenGroupCalls),
+        points: &[&CollectivePoint],
+        stage: &mut Stage<'_>,
+    ) -> Result<Self> {
+        let none = || Error::Failed("no points to open a backend for".into());
+        let first = *points.first().ok_or_else(none)?;
+        let needs = points.iter().fold(Needs::default(), |needs, point| {
+            let in_place = is_in_place(entry.in_place_always, point);
+            needs.max(Needs::of_shape(&point.shape(), in_place))
+        });
+        let layout = Layout::new(needs);
+        let sized_by = SizedBy {
+            option: "--sizes",
+            bytes: first.size_bytes,
+        };
+        let (rank, settings) = (&mut *stage.rank, stage.settings);
+        let fits = check_memory_alike(rank, settings, &first.memory, layout.bytes, sized_by);
+        rank.agree("memory of the hosts", fits, DEADLINES.step)?;
+        let mine = open(&OpenGroup {
+            rank: rank.id(),
+            ranks: rank.size(),
+            libraries: &settings.libraries,
+        });
+        let calls = all_or_none(rank, "open the backend", mine)?;
+        let mine = seat(first, layout.bytes, stage);
+        let seated = all_or_none(stage.rank, "find memory", mine)?;
+        let message = GroupMessage {
+            engine: calls.report(),
+            memory: seated.memory.report(),
+            cpus: vec![seated.cpu],
+            sockets: vec![seated.socket],
+            is_crowded: seated.is_crowded,
+        };
+        let what = "describe the backends";
+        let all = stage.rank.gather(what, &Json(message), DEADLINES.step)?;
+        let arena = seated.memory.mapped(entry.name)?;
+        Ok(Self {
+            calls,
+            in_place_always: entry.in_place_always,
+            buffers: Buffers {
+                arena: Arc::clone(arena),
+                input: layout.input,
+                output: layout.output,
+            },
+            layout,
+            rank: stage.rank.id(),
+            clock: stage.settings.clock,
+            effective: together(all.into_iter().map(|Json(said)| Effective {
+                ranks: String::new(),
+                engine: said.engine,
+                memory: vec![said.memory].into(),
+                cpus: said.cpus,
+                sockets: said.sockets,
+                yielding: said.is_crowded,
+            })),
+            _memory: seated.memory,
+        })
+    }
+}
+
+/// Returns whether results of a point take the place of the inputs.
+fn is_in_place(always: &[tonnage_collective::Collective], point: &CollectivePoint) -> bool {
+    point.in_place || always.contains(&point.op)
+}
+
+/// CPU and memory of this rank's calls.
+struct Seated {
+    cpu: Option<u32>,
+    socket: Option<u32>,
+    is_crowded: bool,
+    memory: Arc<dyn Memory>,
+}
+
+/// Pins this thread where workers of engines would be, and allocates memory there.
+fn seat(point: &CollectivePoint, bytes: u64, stage: &Stage<'_>) -> Result<Seated> {
+    let (settings, host) = (stage.settings, stage.host);
+    let pairs = Pairs {
+        roles: Roles::new(Traffic::AllToAll, point.ranks),
+        asked: point.place,
+    };
+    let placement = pairs.placement(stage.rank, 1.into(), settings, host)?;
+    let cpu = placement.cpus.first().copied().flatten();
+    if let Some(cpu) = cpu {
+        tonnage_machine::pin_thread(cpu)?;
+    }
+    let allocate = settings.lists.memory_of_point(&point.memory)?.allocate;
+    let memory = allocate(&Request {
+        variant: split_name(&point.memory).1,
+        bytes,
+        shared: false,
+        node: settings.numa.node(&host.topology, cpu)?,
+        node_required: matches!(settings.numa, Numa::Node(_)),
+    })?;
+    Ok(Seated {
+        cpu,
+        socket: cpu.and_then(|cpu| host.topology.socket_of_cpu(cpu)),
+        is_crowded: placement.yielding,
+        memory,
+    })
+}
+
+/// The calls of a trial.
+struct Timed<'a>(&'a mut dyn GroupCalls);
+
+impl Caller for Timed<'_> {
+    fn align(&mut self) -> Result<()> {
+        self.0.align()
+    }
+
+    fn call(&mut self) -> Result<()> {
+        self.0.call()
+    }
+}
+
+impl Backend for InProcess {
+    fn prepare(
+        &mut self,
+        point: &CollectivePoint,
+        stage: &mut Stage<'_>,
+    ) -> Result<Prepared, StepFailure> {
+        let in_place = is_in_place(self.in_place_always, point);
+        let (shape, places) = (point.shape(), (self.layout.input, self.layout.output));
+        let arena = Arc::clone(&self.buffers.arena);
+        self.buffers = Buffers::new(&arena, places, &shape, self.rank, in_place);
+        let ready = self.calls.prepare(GroupCall {
+            shape,
+            reduction: point.reduction,
+            in_place,
+            memory: arena,
+            input: self.buffers.input,
+            output: self.buffers.output,
+        });
+        let ended = ready.map(|output| self.buffers.output = output);
+        agree(stage.rank, "a call of a library", ended, DEADLINES.step)?;
+        Ok(Prepared { in_place })
+    }
+
+    fn buffers(&self) -> &Buffers {
+        &self.buffers
+    }
+
+    fn run(&mut self, order: &mut CallOrder<'_>) -> Result<()> {
+        let mut calls = Timed(&mut *self.calls);
+        let (iterations, before) = (order.iterations, &mut *order.before);
+        match order.align {
+            true => aligned(&mut calls, &self.clock, iterations, before, order.spans),
+            false => back_to_back(&mut calls, &self.clock, iterations, before, order.spans),
+        }
+    }
+
+    fn effective(&self) -> Vec<Effective> {
+        self.effective.clone()
+    }
+}

@@ -1,0 +1,255 @@
+//! `mpi`: collectives by MPI's own calls, of whatever MPI library fits the launcher.
+//!
+//! Which library that is, and whether it knows the ranks of this run, is in [`crate::mpi_world`]; the calls themselves
+//! are in `tonnage_sys::mpi`.
+
+use tonnage_collective::{Collective, Dtype, Reduction};
+use tonnage_engine::backend::{BackendEntry, BackendVariant, GroupCall, GroupCalls, OpenGroup};
+use tonnage_engine::{EngineReport, Facts};
+use tonnage_sys::mpi::{ArenaPlace, Communicator, MpiReduction, MpiType};
+use tonnage_units::{Error, Result};
+
+use crate::mpi_world::{MPI_LIBRARY, MPI_LIFECYCLE, MpiUser, MpiWorld};
+
+/// The row of the list of backends.
+pub const BACKEND: BackendEntry = BackendEntry {
+    name: "mpi",
+    about: "MPI's own collectives, by the MPI library of the launcher that started the ranks",
+    variant: BackendVariant::Nothing,
+    ops: &Collective::ALL,
+    // MPI has no bfloat16; float16 some libraries have.
+    dtypes: &[
+        Dtype::Float32,
+        Dtype::Float64,
+        Dtype::Float16,
+        Dtype::Int8,
+        Dtype::Uint8,
+        Dtype::Int32,
+        Dtype::Int64,
+    ],
+    reductions: &[
+        Reduction::Sum,
+        Reduction::Prod,
+        Reduction::Min,
+        Reduction::Max,
+    ],
+    // MPI_Bcast has one place for what is given and what is got.
+    in_place_always: &[Collective::Broadcast],
+    has_algorithms: false,
+    libraries: &[MPI_LIBRARY],
+    lifecycle: MPI_LIFECYCLE,
+    open: Some(open),
+};
+
+fn open(request: &OpenGroup<'_>) -> Result<Box<dyn GroupCalls>> {
+    let user = MpiUser {
+        what: "backend mpi",
+        instead: "use backend native:shm",
+    };
+    let mpi = MpiWorld::of_ranks(user, request.libraries, (request.rank, request.ranks))?;
+    let group = mpi.world.communicator().map_err(lacking)?;
+    Ok(Box::new(MpiGroupCalls {
+        mpi,
+        group,
+        ready: None,
+    }))
+}
+
+fn lacking(why: String) -> Error {
+    Error::Unavailable {
+        what: "backend mpi".to_owned(),
+        why,
+        how: "Name another library with --mpi, that of the mpirun that starts the ranks, or choose another --backend"
+            .to_owned(),
+    }
+}
+
+/// Calls of one rank.
+struct MpiGroupCalls {
+    mpi: MpiWorld,
+    group: Communicator,
+    ready: Option<Ready>,
+}
+
+/// Refuses a call in which a library is known to end the process: <https://github.com/pmodels/mpich/issues/6540>,
+/// mended in MPICH 4.1.2. Short messages take another way there.
+fn refuse_broken(call: &GroupCall, version: &str) -> Result<()> {
+    const SHORT_BYTES: u64 = 2048;
+    let number = version.strip_prefix("MPICH Version:").map(str::trim);
+    let is_broken =
+        number.is_some_and(|it| it.starts_with("4.0") || ["4.1", "4.1.1"].contains(&it));
+    let shape = call.shape;
+    let is_struck = shape.op == Collective::Reduce && call.in_place && shape.root > 0;
+    match number.filter(|_| is_broken && is_struck && shape.block_bytes() > SHORT_BYTES) {
+        None => Ok(()),
+        Some(number) => Err(Error::Unavailable {
+            what: format!("reduce in place to root {} by MPICH {number}", shape.root),
+            why: "it reads from no address and ends the process (MPICH issue 6540)".to_owned(),
+            how: "Use --root 0, leave --in-place out, or take MPICH 4.1.2 or later".to_owned(),
+        }),
+    }
+}
+
+/// Everything that stays the same from one call to the next.
+struct Ready {
+    call: GroupCall,
+    element: MpiType,
+    reduction: MpiReduction,
+}
+
+impl GroupCalls for MpiGroupCalls {
+    fn prepare(&mut self, call: GroupCall) -> Result<u64> {
+        let element = element(call.shape.dtype);
+        let asked = call.reduction.map(reduction);
+        self.group.check(element, asked).map_err(lacking)?;
+        refuse_broken(&call, self.mpi.world.version())?;
+        // In place, MPI puts a rank's block where the blocks begin, and not where it was.
+        let output = match (call.shape.op, call.in_place) {
+            (Collective::ReduceScatter, true) => call.input,
+            _ => call.output,
+        };
+        self.ready = Some(Ready {
+            call: GroupCall { output, ..call },
+            element,
+            reduction: asked.unwrap_or(MpiReduction::Sum),
+        });
+        Ok(output)
+    }
+
+    fn align(&mut self) -> Result<()> {
+        self.group.barrier().map_err(Error::Failed)
+    }
+
+    fn call(&mut self) -> Result<()> {
+        let none = || Error::Failed("no call was made ready".into());
+        let ready = self.ready.as_ref().ok_or_else(none)?;
+        ready.call(&self.group).map_err(Error::Failed)
+    }
+
+    fn report(&self) -> EngineReport {
+        EngineReport {
+            name: BACKEND.name.to_owned(),
+            library: Some(self.mpi.library()),
+            facts: self.facts(),
+            ..EngineReport::default()
+        }
+    }
+}
+
+impl MpiGroupCalls {
+    fn facts(&self) -> Facts {
+        let facts = self.mpi.facts();
+        facts.with("counts_of_64_bits", self.group.has_large_calls())
+    }
+}
+
+impl Ready {
+    /// Makes the call. In place, MPI wants no place for what this rank gives where that lies in what it gets.
+    #[inline]
+    fn call(&self, group: &Communicator) -> Result<(), String> {
+        let GroupCall {
+            shape, in_place, ..
+        } = self.call;
+        let (element, reduction, block, root) =
+            (self.element, self.reduction, shape.block, shape.root);
+        let memory = &*self.call.memory;
+        let (input, output): (ArenaPlace<'_>, ArenaPlace<'_>) =
+            ((memory, self.call.input), (memory, self.call.output));
+        let is_root = group.rank() == root;
+        let given = (!in_place).then_some(input);
+        let given_to_root = (!(in_place && is_root)).then_some(input);
+        let got_by_root = is_root.then_some(output);
+        match shape.op {
+            Collective::AllReduce => group.all_reduce(element, reduction, given, output, block),
+            Collective::ReduceScatter => {
+                group.reduce_scatter_block(element, reduction, given, output, block)
+            }
+            Collective::AllGather => group.all_gather(element, given, output, block),
+            Collective::AllToAll => group.all_to_all(element, given, output, block),
+            Collective::Broadcast => group.broadcast(element, root, output, block),
+            Collective::Reduce => {
+                let (from, to) = (given_to_root, got_by_root);
+                group.reduce(element, reduction, root, from, to, block)
+            }
+            Collective::Gather => group.gather(element, root, given_to_root, got_by_root, block),
+            Collective::Scatter => {
+                let to = (!(in_place && is_root)).then_some(output);
+                group.scatter(element, root, is_root.then_some(input), to, block)
+            }
+            Collective::Barrier => group.barrier(),
+            Collective::SendRecv => {
+                if let Some(peer) = shape.sends_to(group.rank()) {
+                    group.send(element, peer, input, block)?;
+                }
+                match shape.receives_from(group.rank()) {
+                    Some(peer) => group.receive(element, peer, output, block),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+fn element(dtype: Dtype) -> MpiType {
+    match dtype {
+        Dtype::Float32 => MpiType::Float32,
+        Dtype::Float64 => MpiType::Float64,
+        Dtype::Float16 => MpiType::Float16,
+        Dtype::Bfloat16 => MpiType::Bfloat16,
+        Dtype::Int8 => MpiType::Int8,
+        Dtype::Uint8 => MpiType::Uint8,
+        Dtype::Int32 => MpiType::Int32,
+        Dtype::Int64 => MpiType::Int64,
+    }
+}
+
+fn reduction(reduction: Reduction) -> MpiReduction {
+    match reduction {
+        Reduction::Sum => MpiReduction::Sum,
+        Reduction::Prod => MpiReduction::Prod,
+        Reduction::Min => MpiReduction::Min,
+        Reduction::Max => MpiReduction::Max,
+        Reduction::Avg => MpiReduction::Avg,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use tonnage_collective::Shape;
+    use tonnage_sys::mapping::{Arena, Pages, Sharing};
+
+    #[test]
+    fn only_the_broken_call_of_the_broken_libraries_is_refused() {
+        let arena = Arena::allocate(1, Pages::Normal, Sharing::Private, None);
+        let memory = Arc::new(arena.unwrap());
+        let call = |op, root, in_place, bytes| GroupCall {
+            shape: Shape::of_size((op, root), 4, Dtype::Int8, bytes),
+            reduction: Some(Reduction::Sum),
+            in_place,
+            memory: Arc::clone(&memory),
+            input: 0,
+            output: 0,
+        };
+        let broken = "MPICH Version:\t4.0.2";
+        let refused = |call: &GroupCall, version| refuse_broken(call, version).is_err();
+        let struck = call(Collective::Reduce, 1, true, 4096);
+        assert!(refused(&struck, broken) && refused(&struck, "MPICH Version:      4.1.1"));
+        for sound in [
+            "MPICH Version: 4.1.2",
+            "MPICH Version: 3.4",
+            "Open MPI v4.0.2",
+        ] {
+            assert!(!refused(&struck, sound), "{sound}");
+        }
+        for other in [
+            call(Collective::Reduce, 0, true, 4096),
+            call(Collective::Reduce, 1, false, 4096),
+            call(Collective::Reduce, 1, true, 2048),
+            call(Collective::AllReduce, 0, true, 4096),
+        ] {
+            assert!(!refused(&other, broken));
+        }
+    }
+}
