@@ -19,3 +19,25 @@ pub const NATIVE: BackendEntry = BackendEntry {
     lifecycle: Lifecycle::NONE,
     open: None,
 };
+
+/// Libraries behind torch.distributed, and none at all.
+pub const TORCH_VARIANTS: &[&str] = &["gloo", "nccl", "mpi", "null"];
+
+/// Collectives of torch.distributed, by a process of Python for each rank.
+pub const TORCH: BackendEntry = BackendEntry {
+    name: "torch",
+    about: "torch.distributed's collectives (gloo, nccl, mpi), by a Python with PyTorch; null calls nothing",
+    variant: BackendVariant::OneOf(TORCH_VARIANTS),
+    ops: &Collective::ALL,
+    dtypes: &Dtype::ALL,
+    reductions: &Reduction::ALL,
+    in_place_always: &[
+        Collective::AllReduce,
+        Collective::Reduce,
+        Collective::Broadcast,
+    ],
+    has_algorithms: false,
+    libraries: &[],
+    lifecycle: Lifecycle::NONE,
+    open: None,
+};

@@ -28,7 +28,7 @@ mod slots;
 pub mod uring;
 
 use tonnage_engine::backend::BackendEntry;
-use tonnage_engine::backends::NATIVE;
+use tonnage_engine::backends::{NATIVE, TORCH};
 use tonnage_engine::calls::FileEntry;
 use tonnage_engine::{Entry, Lists};
 
@@ -39,7 +39,7 @@ pub static ENGINES: &[Entry] = &[null::ENTRY, shm::ENTRY, fabric::ENTRY];
 pub static FILE_ENGINES: &[FileEntry] = &[posix::ENTRY, uring::ENTRY, mpiio::ENTRY];
 
 /// Every backend of collectives, in the same way.
-pub static BACKENDS: &[BackendEntry] = &[NATIVE, mpi::BACKEND];
+pub static BACKENDS: &[BackendEntry] = &[NATIVE, mpi::BACKEND, TORCH];
 
 /// All engines and memories, for the program to hand down.
 pub static LISTS: Lists = Lists {

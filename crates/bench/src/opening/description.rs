@@ -95,7 +95,7 @@ impl Device {
 }
 
 /// The network interface that has an address; `None` when none has, or the system does not list them.
-fn interface_of(address: IpAddr) -> Option<String> {
+pub(crate) fn interface_of(address: IpAddr) -> Option<String> {
     let all = tonnage_sys::interfaces::addresses().ok()?;
     let found = all.into_iter().find(|entry| entry.address == address);
     found.map(|entry| entry.name)

@@ -191,8 +191,12 @@ fn to_first(record: &CollectiveRecord<'_>) -> Vec<String> {
     if backends.len() < 2 {
         return vec![String::new(); backends.len().max(1)];
     }
+    // What moved nothing where there was something to move is no faster: it only says what calling costs.
+    let moves = record.body.point.op != Collective::Barrier;
     let times = |backend: &BackendRecord| -> Vec<f64> {
-        let trials = backend.summary.iter().flat_map(|_| &backend.trials);
+        let summary = backend.summary.iter();
+        let measured = summary.filter(|it| !moves || it.algbw_bytes_per_s.is_some());
+        let trials = measured.flat_map(|_| &backend.trials);
         trials.map(|trial| trial.call_ns(across)).collect()
     };
     let first = backends.first().map(times).unwrap_or_default();

@@ -32,6 +32,7 @@ fn point(op: Collective, block_elements: u64) -> CollectivePoint {
         memory: "host".to_owned(),
         place: None,
         seed: 1,
+        python: "python3".to_owned(),
         timeout_ns: 60_000_000_000,
         verify: true,
         across: Across::Max,

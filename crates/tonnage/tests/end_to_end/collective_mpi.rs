@@ -39,9 +39,9 @@ fn every_result_of_every_operation_is_checked_beside_native_ones() {
                 "collective --backend mpi,native:shm --op {ALL} --sizes 4000 --root 0 --dtype float32,int8 {in_place} \
                  --trials 2 --iters 3 --warmup 0s --verify -o r.jsonl"
             );
-            under_mpirun(dir.path(), &launcher, &line)
-                .run()
-                .with_code(0);
+            let run = under_mpirun(dir.path(), &launcher, &line).run();
+            let run = run.with_code(0);
+            assert!(run.stdout.contains("mpi: "), "{}", run.stdout);
             let bodies = bodies(&dir.path().join("r.jsonl"));
             assert_eq!(bodies.len(), 9 * 2 + 1, "a barrier has no type");
             for body in &bodies {

@@ -61,6 +61,8 @@ mod collective;
 #[cfg(test)]
 mod collective_mpi;
 #[cfg(test)]
+mod collective_torch;
+#[cfg(test)]
 mod connect;
 #[cfg(test)]
 mod cq;

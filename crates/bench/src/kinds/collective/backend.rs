@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 
+use crate::deadlines::DEADLINES;
 use crate::drive::calls::CallSpan;
-use crate::failure::StepFailure;
+use crate::failure::{StepFailure, agree};
 use crate::kinds::kind::Stage;
 use tonnage_collective::steps::InPlace;
 use tonnage_collective::{Algorithm, Shape};
@@ -57,6 +58,14 @@ pub trait Backend {
     /// When a call fails.
     fn run(&mut self, order: &mut CallOrder<'_>) -> Result<()>;
 
+    /// Brings the ends of a run on all ranks together; all are in step afterwards.
+    ///
+    /// # Errors
+    /// The failure of the first rank that failed, the same on all ranks.
+    fn agree(&mut self, stage: &mut Stage<'_>, ended: Result<()>) -> Result<(), StepFailure> {
+        agree(stage.rank, "calls", ended, DEADLINES.operations)
+    }
+
     /// Real choices of all ranks, for the record.
     fn effective(&self) -> Vec<Effective>;
 }
@@ -66,6 +75,8 @@ pub trait Backend {
 pub struct Prepared {
     /// True when results take the place of the inputs.
     pub in_place: bool,
+    /// False for one that calls nothing, of which there is nothing to check.
+    pub has_results: bool,
 }
 
 /// A way that a backend was asked for or chose.
@@ -123,6 +134,8 @@ pub struct CallOrder<'a> {
     pub iterations: u64,
     /// True when the ranks are aligned before each of them, outside its time.
     pub align: bool,
+    /// True when the result of the last one is looked at afterwards.
+    pub is_checked: bool,
     /// Called before each iteration with its number, outside its time.
     pub before: &'a mut dyn FnMut(u64) -> Result<()>,
     /// Begin and end of each iteration are put here; it has room for all of them.

@@ -233,6 +233,8 @@ impl Turn<'_, '_, '_> {
     /// it took on the slowest rank, with everything that lies between two iterations.
     fn run(&mut self, iterations: u64, verify: bool) -> Result<u64, StepFailure> {
         let data = self.data()?;
+        let prepared = self.contestant.prepared;
+        let verify = verify && prepared.is_some_and(|it| it.has_results);
         let first_call = self.contestant.calls + 1;
         let refill = self.point.refill;
         let align = self.point.align == Align::Barrier;
@@ -261,6 +263,7 @@ impl Turn<'_, '_, '_> {
         let mut order = CallOrder {
             iterations,
             align,
+            is_checked: verify,
             before: &mut before,
             spans: &mut { spans },
         };
@@ -268,7 +271,10 @@ impl Turn<'_, '_, '_> {
         let spans = std::mem::take(order.spans);
         let took_ns = clock.now_ns().saturating_sub(begin_ns);
         *self.spans = spans;
-        agree(self.stage.rank, "calls", ended, DEADLINES.operations)?;
+        let stage = &mut *self.stage;
+        if let Some(backend) = &mut self.contestant.backend {
+            backend.agree(stage, ended)?;
+        }
         self.contestant.calls += iterations;
         if verify {
             let checked = data.check(first_call + last_fill, &buffers);

@@ -150,7 +150,9 @@ impl<'a> Contestant<'a> {
         let of = |across| spread(&self.times_ns(across));
         let bytes = point.shape().size_bytes() as f64;
         let call_ns = of(point.across);
-        let algbw = (bytes > 0.0).then(|| rate(bytes, &call_ns));
+        // Whoever calls nothing moves nothing.
+        let moves = bytes > 0.0 && self.prepared.is_some_and(|it| it.has_results);
+        let algbw = moves.then(|| rate(bytes, &call_ns));
         let factor = bus_factor(point.op, point.ranks);
         let busbw = algbw
             .zip(factor)

@@ -187,7 +187,10 @@ impl Backend for InProcess {
         });
         let ended = ready.map(|output| self.buffers.output = output);
         agree(stage.rank, "a call of a library", ended, DEADLINES.step)?;
-        Ok(Prepared { in_place })
+        Ok(Prepared {
+            in_place,
+            has_results: true,
+        })
     }
 
     fn buffers(&self) -> &Buffers {

@@ -9,7 +9,7 @@
 //! | [`data`] | inputs, results and what is wrong with them, in a backend's memory |
 //! | [`contest`] | the steps of a point: trials of its backends in turn |
 //! | [`contestant`] | one backend during a point: its trials, and what they add up to |
-//! | [`torch`] | processes of torch.distributed; no backend has them yet |
+//! | [`torch`] | those of torch.distributed, in processes of Python |
 //! | [`trial_times`] | times of iterations, combined over the ranks |
 //!
 //! Algorithms, shapes and data are those of `tonnage_collective`; the loop that times calls is in
@@ -52,7 +52,8 @@ impl Kind for CollectiveCalls {
         let key = |point: &CollectivePoint| {
             let options = point.engine_options.clone();
             let (backends, memory) = (point.backends.clone(), point.memory.clone());
-            (backends, options, memory, point.place, point.ranks)
+            let worker = (point.python.clone(), point.timeout_ns);
+            (backends, options, memory, point.place, point.ranks, worker)
         };
         key(first) == key(next)
     }

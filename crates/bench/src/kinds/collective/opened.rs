@@ -4,6 +4,7 @@ use super::backend::Backend;
 use super::in_process::InProcess;
 use super::native::Native;
 use super::native::open::OpenNative;
+use super::torch::{Torch, TorchBackend};
 use crate::failure::{StepFailure, outcome};
 use crate::kinds::kind::Stage;
 use tonnage_engine::backend::{self, BackendVariant};
@@ -58,7 +59,13 @@ fn open_one(
             let open = OpenNative::open(variant, points, stage)?;
             Ok(Box::new(Native::new(open, stage)))
         }
-        BackendVariant::Nothing | BackendVariant::OneOf(_) => Err(Error::Failed(format!(
+        BackendVariant::OneOf(variants) => {
+            let torch = TorchBackend::of(variants, variant)?;
+            let first = points.first().copied();
+            let first = first.ok_or_else(|| Error::Failed("no points to open it for".into()))?;
+            Ok(Box::new(Torch::open(torch, first, stage)?))
+        }
+        BackendVariant::Nothing => Err(Error::Failed(format!(
             "backend {name} is in the list, and nobody opens it"
         ))),
     }

@@ -5,7 +5,7 @@ use super::options::{
     ACROSS_DEFAULT, ALIGN_DEFAULT, CallOptions, CollectiveJob, LIMIT_DEFAULT, SEED_DEFAULT,
     TIMEOUT_DEFAULT,
 };
-use super::point::{Align, CollectivePoint, Refill};
+use super::point::{Align, CollectivePoint, PYTHON_DEFAULT, Refill};
 use crate::bounds::{MEMORY_BYTES_MAX, POINTS_MAX, RANKS_MAX};
 use crate::options::{Many, pairs};
 use crate::point::LimitChoice;
@@ -128,6 +128,7 @@ fn common(job: &CollectiveJob, ranks: u32, lists: &Lists) -> Result<Common> {
         memory,
         place: call.place,
         seed,
+        python: python(call, &backends)?,
         timeout_ns,
         verify: results.verify,
         across: results.across.unwrap_or(ACROSS_DEFAULT),
@@ -181,6 +182,17 @@ fn backends(
         );
     }
     Ok((entries, options))
+}
+
+/// Python of torch backends.
+fn python(call: &CallOptions, backends: &[&BackendEntry]) -> Result<String> {
+    let has_python = |entry: &&BackendEntry| matches!(entry.variant, BackendVariant::OneOf(_));
+    match &call.python {
+        Some(_) if !backends.iter().any(has_python) => usage(
+            "python has no effect without a torch backend: leave it out, or add backend torch:gloo",
+        ),
+        asked => Ok(asked.clone().unwrap_or_else(|| PYTHON_DEFAULT.to_owned())),
+    }
 }
 
 fn refill(asked: Option<Refill>, align: Align) -> Result<Refill> {

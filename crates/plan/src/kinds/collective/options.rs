@@ -123,6 +123,10 @@ pub struct CallOptions {
     #[arg(long, value_name = "N")]
     pub seed: Option<Count>,
 
+    /// Python of torch backends, which has PyTorch: a path, or a name that is looked up. [default: python3]
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<String>,
+
     /// Longest time of one call, before the run ends with where each rank is.
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<Nanos>,

@@ -43,6 +43,9 @@ tonnage_units::names! {
     }
 }
 
+/// Python that is taken where nobody names one.
+pub(super) const PYTHON_DEFAULT: &str = "python3";
+
 /// Beginning of the names of native backends.
 const NATIVE: &str = "native:";
 
@@ -93,6 +96,9 @@ pub struct CollectivePoint {
     pub place: Option<PairPlace>,
     /// Seed of the data.
     pub seed: u64,
+    /// Python of torch backends.
+    #[serde(default = "python_default", skip_serializing_if = "is_python_default")]
+    pub python: String,
     /// Longest time of one call.
     pub timeout_ns: u64,
     /// True when the last iteration of each trial is checked.
@@ -106,6 +112,14 @@ pub struct CollectivePoint {
     pub limit: LimitChoice,
     /// Length of the measurement.
     pub length: PointLength,
+}
+
+fn python_default() -> String {
+    PYTHON_DEFAULT.to_owned()
+}
+
+fn is_python_default(python: &String) -> bool {
+    python == PYTHON_DEFAULT
 }
 
 impl CollectivePoint {

@@ -1,5 +1,8 @@
 //! Libraries that torch.distributed can call.
 
+use tonnage_engine::backends::TORCH_VARIANTS as VARIANTS;
+use tonnage_units::Result;
+
 /// Library behind torch.distributed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TorchBackend {
@@ -43,6 +46,24 @@ impl TorchBackend {
             }
             Self::Null => "Name another Python by --python",
         }
+    }
+}
+
+impl TorchBackend {
+    /// The library that a variant of the list of backends names, whose order is that of [`Self::ALL`].
+    ///
+    /// # Errors
+    /// For a variant that is not in the list.
+    pub fn of(variants: &[&'static str], variant: &str) -> Result<Self> {
+        let place = variants.iter().position(|known| *known == variant);
+        let found = place.and_then(|place| Self::ALL.get(place).copied());
+        found.ok_or_else(|| tonnage_units::names::unknown("backend of torch", variant, variants))
+    }
+
+    /// The name that users know.
+    pub fn variant(self) -> &'static str {
+        let place = Self::ALL.iter().position(|it| *it == self).unwrap_or(0);
+        VARIANTS.get(place).copied().unwrap_or_default()
     }
 }
 

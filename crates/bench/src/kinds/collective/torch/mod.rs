@@ -6,6 +6,7 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
+//! | `contender` | [`Torch`], the backend: workers of all ranks |
 //! | [`backend`], [`call`] | the libraries of torch.distributed; one collective call, and what torch does in place |
 //! | [`settings`] | choices for a worker |
 //! | [`worker`] | [`TorchWorker`]: its orders, one method each |
@@ -26,6 +27,7 @@ pub mod backend;
 pub mod buffers;
 pub mod call;
 mod channel;
+mod contender;
 mod conversation;
 pub mod failure;
 mod messages;
@@ -39,6 +41,7 @@ pub mod worker;
 pub use backend::TorchBackend;
 pub use buffers::{TorchBuffers, TorchSpan};
 pub use call::{TorchCall, TorchInPlace};
+pub use contender::Torch;
 pub use failure::WorkerFailure;
 pub use settings::WorkerSettings;
 pub use worker::{RunOrder, TorchAlign, TorchFound, TorchWorker};

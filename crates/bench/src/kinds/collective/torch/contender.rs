@@ -1,0 +1,347 @@
+//! Torch's workers of all ranks as a backend: data for a whole trial beforehand, its times and its last result
+//! afterwards.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tonnage_collective::Reduction;
+use tonnage_engine::memory::MemoryReport;
+use tonnage_engine::{EngineReport, Facts, LibraryReport};
+use tonnage_plan::collective::{CollectivePoint, Refill};
+use tonnage_ranks::Rank;
+use tonnage_record::Effective;
+use tonnage_sys::mapping::{Arena, OutOfRange, Pages, Sharing};
+use tonnage_units::{Error, Result};
+
+use super::failure::{self, WorkerFailure};
+use super::{
+    RunOrder, TorchAlign, TorchBackend, TorchBuffers, TorchCall, TorchInPlace, TorchWorker,
+    WorkerSettings,
+};
+use crate::deadlines::DEADLINES;
+use crate::drive::calls::CallSpan;
+use crate::failure::StepFailure;
+use crate::json::Json;
+use crate::kinds::collective::backend::{Backend, Buffers, CallOrder, Prepared};
+use crate::kinds::kind::{Stage, together};
+use crate::opening::description::interface_of;
+
+/// Inputs of a ring, so that no iteration has the data of the one before.
+const SLOTS: u32 = 2;
+
+/// Bytes that are copied at a time between inputs of a ring.
+const COPY_BYTES: u64 = 1 << 20;
+
+/// The workers of torch.distributed, open on all ranks.
+pub struct Torch {
+    backend: TorchBackend,
+    /// `None` once a worker of any rank has failed: nobody knows where the others stand.
+    worker: Option<TorchWorker>,
+    timeout: Duration,
+    ring: Option<TorchBuffers>,
+    buffers: Buffers,
+    refills: bool,
+    /// A failure of this rank's worker in the last run, for all ranks to hear of.
+    failed: Option<WorkerFailure>,
+    effective: Vec<Effective>,
+}
+
+/// A rank's message to the others once its worker has met theirs.
+#[derive(Serialize, Deserialize)]
+struct WorkerMessage {
+    engine: EngineReport,
+    memory: MemoryReport,
+}
+
+impl Torch {
+    /// Starts the workers of all ranks, which meet.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] on every rank where one lacks Python, torch, the library or a GPU.
+    pub fn open(
+        backend: TorchBackend,
+        point: &CollectivePoint,
+        stage: &mut Stage<'_>,
+    ) -> Result<Self> {
+        let settings = settings(backend, point, stage);
+        let timeout = settings.timeout;
+        let rank = &mut *stage.rank;
+        let started = TorchWorker::start(rank, settings, &|name| std::env::var(name).ok());
+        // Loading torch may take minutes where it lies far away.
+        let most = timeout + DEADLINES.step * 4;
+        let mut worker = failure::agree(rank, "start torch's workers", started, most)?;
+        rank.phase("torch's workers meet");
+        worker.init(rank)?;
+        let message = WorkerMessage {
+            engine: report(backend, &worker),
+            memory: MemoryReport {
+                kind: memory_kind(backend).to_owned(),
+                ..MemoryReport::default()
+            },
+        };
+        let what = "describe torch's workers";
+        let all = rank.gather(what, &Json(message), DEADLINES.step)?;
+        let nothing = Arena::allocate(1, Pages::Normal, Sharing::Private, None);
+        let nothing = nothing.map_err(|error| Error::io("cannot allocate a byte", error))?;
+        Ok(Self {
+            backend,
+            worker: Some(worker),
+            timeout,
+            ring: None,
+            buffers: Buffers {
+                arena: Arc::new(nothing),
+                input: 0,
+                output: 0,
+            },
+            refills: false,
+            failed: None,
+            effective: together(all.into_iter().map(|Json(said)| Effective {
+                ranks: String::new(),
+                engine: said.engine,
+                memory: vec![said.memory].into(),
+                cpus: Vec::new(),
+                sockets: Vec::new(),
+                yielding: false,
+            })),
+        })
+    }
+
+    /// Time in which every rank knows how its worker did.
+    fn deadline(&self) -> Duration {
+        self.timeout + DEADLINES.step
+    }
+
+    /// Brings the ends of a step of all ranks together; after a failure all workers are dropped, but where something is
+    /// missing, which all of them have found out alike.
+    fn agree_on(
+        &mut self,
+        rank: &mut Rank,
+        what: &str,
+        mine: Result<(), WorkerFailure>,
+    ) -> Result<(), StepFailure> {
+        let agreed = failure::agree(rank, what, mine, self.deadline());
+        self.dropped_after(rank, agreed)
+    }
+
+    fn dropped_after<T>(&mut self, rank: &Rank, agreed: Result<T>) -> Result<T, StepFailure> {
+        agreed.map_err(|error| {
+            if !matches!(error, Error::Unavailable { .. }) {
+                self.worker = None;
+            }
+            StepFailure::known_to_all(rank, error)
+        })
+    }
+
+    fn worker(&mut self) -> Result<&mut TorchWorker> {
+        let gone =
+            || Error::Failed("torch's workers were ended after the failure of one of them".into());
+        self.worker.as_mut().ok_or_else(gone)
+    }
+
+    /// Fills the ring so that the last iteration has its own data: the inputs of the last iterations, each in its slot.
+    fn fill(&self, order: &mut CallOrder<'_>) -> Result<()> {
+        let ring = self.ring.as_ref().ok_or_else(not_prepared)?;
+        let used = if self.refills {
+            u64::from(ring.slots)
+        } else {
+            1
+        };
+        let last = order.iterations.min(used);
+        let first = if self.refills {
+            order.iterations - last
+        } else {
+            0
+        };
+        let slot_of = |iteration: u64| (iteration % u64::from(ring.slots)) as u32;
+        // Data are written into the first slot, which is therefore the last one to be filled.
+        let iterations = first..first + last;
+        let (own, others): (Vec<u64>, Vec<u64>) = iterations.partition(|&it| slot_of(it) == 0);
+        for iteration in others.into_iter().chain(own) {
+            (order.before)(iteration)?;
+            let to = ring.input_offset(slot_of(iteration));
+            copy(&ring.arena, to, ring.slot_bytes)?;
+        }
+        Ok(())
+    }
+
+    fn spans(&mut self, order: &mut CallOrder<'_>) -> Result<()> {
+        let iterations = order.iterations;
+        let align = order.align;
+        let worker = self.worker()?;
+        let span = |iteration| {
+            let span = worker.span(iteration);
+            CallSpan {
+                begin_ns: span.begin_ns,
+                end_ns: span.end_ns,
+            }
+        };
+        if align {
+            order.spans.extend((0..iterations).map(span));
+        } else {
+            order.spans.push(CallSpan {
+                begin_ns: span(0).begin_ns,
+                end_ns: span(iterations - 1).end_ns,
+            });
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, order: &mut CallOrder<'_>) -> Result<(), WorkerFailure> {
+        self.fill(order)?;
+        let refills = self.refills;
+        let (iterations, checked) = (order.iterations, order.is_checked);
+        let worker = self.worker()?;
+        worker.run(RunOrder {
+            iterations,
+            align: match order.align {
+                true => TorchAlign::World,
+                false => TorchAlign::None,
+            },
+            refill_each: refills,
+            slot: 0,
+            poison: checked,
+        })?;
+        if checked {
+            worker.fetch()?;
+        }
+        Ok(self.spans(order)?)
+    }
+}
+
+fn not_prepared() -> Error {
+    Error::Failed("no call of torch.distributed was made ready".into())
+}
+
+/// Choices for the worker of this rank.
+fn settings(backend: TorchBackend, point: &CollectivePoint, stage: &Stage<'_>) -> WorkerSettings {
+    let (rank, named) = (&*stage.rank, &stage.settings.devices.all_ranks);
+    let own = || rank.local_ip().and_then(interface_of);
+    let is_gpu = backend == TorchBackend::Nccl;
+    WorkerSettings {
+        python: point.python.clone(),
+        backend,
+        // Those that the rank was started with, before it was pinned.
+        cpus: stage.host.topology.allowed.clone(),
+        gpu: is_gpu.then(|| rank.identity().local_rank),
+        interface: named.first().cloned().or_else(own),
+        timeout: Duration::from_nanos(point.timeout_ns),
+    }
+}
+
+fn memory_kind(backend: TorchBackend) -> &'static str {
+    match backend {
+        TorchBackend::Nccl => "cuda",
+        _ => "host",
+    }
+}
+
+fn report(backend: TorchBackend, worker: &TorchWorker) -> EngineReport {
+    let found = worker.found();
+    let facts = Facts::default()
+        .with("python", found.python.clone())
+        .with("threads", found.threads)
+        .maybe("cuda", found.cuda.clone());
+    let interfaces = worker.environment().iter();
+    let facts = interfaces.fold(facts, |facts, (name, value)| {
+        facts.with(&name.to_lowercase(), value.clone())
+    });
+    EngineReport {
+        name: format!("torch:{}", backend.variant()),
+        library: Some(LibraryReport {
+            version: format!("PyTorch {}", found.torch),
+            library: found.executable.clone(),
+        }),
+        facts,
+        ..EngineReport::default()
+    }
+}
+
+/// Copies the first input of a ring to another place in it.
+fn copy(arena: &Arena, to: u64, bytes: u64) -> Result<()> {
+    let failed = |error: OutOfRange| Error::Failed(format!("inputs of torch's worker: {error}"));
+    let mut part = vec![0; bytes.min(COPY_BYTES) as usize];
+    let mut done = 0;
+    while to > 0 && done < bytes {
+        let part = &mut part[..(bytes - done).min(COPY_BYTES) as usize];
+        arena.read(done, part).map_err(failed)?;
+        arena.write(to + done, part).map_err(failed)?;
+        done += part.len() as u64;
+    }
+    Ok(())
+}
+
+impl Backend for Torch {
+    fn prepare(
+        &mut self,
+        point: &CollectivePoint,
+        stage: &mut Stage<'_>,
+    ) -> Result<Prepared, StepFailure> {
+        let rank = &mut *stage.rank;
+        self.worker().map_err(StepFailure::Point)?;
+        let call = TorchCall {
+            shape: point.shape(),
+            reduction: point.reduction.unwrap_or(Reduction::Sum),
+            in_place: point.in_place,
+            groups: vec![(0..point.ranks).collect()],
+        };
+        self.refills = point.refill == Refill::Iteration;
+        let slots = if self.refills { SLOTS } else { 1 };
+        let probed = self.worker()?.probe(rank, &call);
+        self.dropped_after(rank, probed)?;
+        let made = self.worker()?.prepare(&call, slots);
+        let made = made.map(|ring| {
+            self.buffers = Buffers {
+                arena: Arc::clone(&ring.arena),
+                input: ring.input_offset(0),
+                output: ring.output,
+            };
+            self.ring = Some(ring);
+        });
+        self.agree_on(rank, "memory of torch's workers", made)?;
+        Ok(Prepared {
+            in_place: TorchInPlace::of(point.op).effective(point.in_place),
+            has_results: self.backend != TorchBackend::Null,
+        })
+    }
+
+    fn buffers(&self) -> &Buffers {
+        &self.buffers
+    }
+
+    fn run(&mut self, order: &mut CallOrder<'_>) -> Result<()> {
+        self.call(order).map_err(|failure| {
+            let error = Error::Failed(failure.error.to_string());
+            self.failed = Some(failure);
+            error
+        })
+    }
+
+    fn agree(&mut self, stage: &mut Stage<'_>, ended: Result<()>) -> Result<(), StepFailure> {
+        let mine = match self.failed.take() {
+            Some(failure) => Err(failure),
+            None => ended.map_err(WorkerFailure::from),
+        };
+        self.agree_on(stage.rank, "calls of torch.distributed", mine)
+    }
+
+    fn effective(&self) -> Vec<Effective> {
+        self.effective.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_is_copied_whole() {
+        let bytes = COPY_BYTES + 7;
+        let arena = Arena::allocate(3 << 20, Pages::Normal, Sharing::Private, None).unwrap();
+        arena.write(COPY_BYTES, &[1, 2, 3, 4, 5, 6, 7]).unwrap();
+        copy(&arena, bytes, bytes).unwrap();
+        let mut found = [0; 7];
+        arena.read(bytes + COPY_BYTES, &mut found).unwrap();
+        assert_eq!(found, [1, 2, 3, 4, 5, 6, 7]);
+    }
+}

@@ -1,0 +1,164 @@
+//! Collectives of torch.distributed from outside: results, what is missing, and workers that are killed or hang.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tempfile::tempdir;
+use tonnage_record::{CollectiveBody, Outcome};
+
+use super::support::{records, tonnage, wait_until};
+
+const ALL: &str =
+    "all-reduce,all-gather,all-to-all,broadcast,reduce,gather,scatter,barrier,send-recv";
+
+/// A Python that has torch; says how to get one otherwise.
+fn python() -> Option<String> {
+    let named = std::env::var("TONNAGE_TORCH_PYTHON").ok();
+    let usual = ["/usr/bin/python3", "python3"].map(str::to_owned);
+    let look = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)";
+    let has_torch = |python: &String| {
+        let tried = Command::new(python).args(["-c", look]).output();
+        tried.is_ok_and(|done| done.status.success())
+    };
+    let found = named.into_iter().chain(usual).find(has_torch);
+    if found.is_none() {
+        println!("skip: no Python here has PyTorch (run: apt-get install python3-torch)");
+    }
+    found
+}
+
+fn bodies(path: &Path) -> Vec<CollectiveBody> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let body = |line: &str| {
+        records::allowed(line);
+        let record: tonnage_record::Record = serde_json::from_str(line).unwrap();
+        record.collective().unwrap().clone()
+    };
+    text.lines().map(body).collect()
+}
+
+#[test]
+fn every_result_of_every_operation_is_checked_beside_native_ones() {
+    let Some(python) = python() else { return };
+    for options in ["", "--in-place"] {
+        let dir = tempdir().unwrap();
+        let line = format!(
+            "collective --backend torch:gloo,native:shm --python {python} --op {ALL} --sizes 4000 --root 1 --dtype \
+             float32,int8 --ranks 4 {options} --trials 2 --iters 5 --warmup 0s --verify -o r.jsonl"
+        );
+        let run = tonnage(dir.path(), &line).succeed();
+        let bodies = bodies(&dir.path().join("r.jsonl"));
+        assert_eq!(bodies.len(), 8 * 2 + 1, "a barrier has no type");
+        for body in &bodies {
+            let shape = body.point.shape();
+            let bytes: u64 = (0..4).map(|rank| shape.output_bytes(rank)).sum();
+            for backend in &body.backends {
+                let summary = backend.summary.as_ref().unwrap();
+                // The first call, and the last one of both trials.
+                assert_eq!(summary.verified_bytes, bytes * 3, "{body:#?}");
+                // Small types in place stop before they overflow.
+                let few = options == "--align none" && backend.really_in_place;
+                assert!(summary.iterations == 10 || few && summary.iterations > 0);
+            }
+            let op = shape.op.to_string();
+            let always = ["all-reduce", "reduce", "broadcast"].contains(&&*op);
+            let never = ["all-to-all", "barrier", "send-recv"].contains(&&*op);
+            let asked = options == "--in-place";
+            let torch = &body.backends[0];
+            assert_eq!(torch.really_in_place, always || (asked && !never), "{op}");
+        }
+        assert!(run.stdout.contains("PyTorch "), "{}", run.stdout);
+        let shown = tonnage(dir.path(), "show r.jsonl").succeed();
+        assert_eq!(shown.stdout, run.stdout);
+    }
+}
+
+#[test]
+fn a_worker_that_calls_nothing_has_a_time_and_no_bandwidth() {
+    let Some(python) = python() else { return };
+    let dir = tempdir().unwrap();
+    let line = format!(
+        "collective --backend torch:null --python {python} --op all-reduce --sizes 1M --ranks 2 --iters 100 --verify \
+         -o r.jsonl"
+    );
+    tonnage(dir.path(), &line).succeed();
+    let body = bodies(&dir.path().join("r.jsonl")).remove(0);
+    let summary = body.backends[0].summary.as_ref().unwrap();
+    assert!(summary.call_ns.mean > 0.0 && summary.call_ns.min < 1e6);
+    let rates = (summary.algbw_bytes_per_s, summary.busbw_bytes_per_s);
+    assert_eq!((rates, summary.verified_bytes), ((None, None), 0));
+}
+
+#[test]
+fn what_is_missing_is_a_skip_that_says_how_to_get_it() {
+    let dir = tempdir().unwrap();
+    let line = |options: &str| {
+        format!("collective --op all-reduce --sizes 8 --ranks 2 --iters 2 --trials 1 {options}")
+    };
+    let absent = "--backend torch:gloo,native:shm --python /no/such/python -o r.jsonl";
+    let run = tonnage(dir.path(), &line(absent)).succeed();
+    let said = run.stdout.replace("\n    ", " ");
+    for part in ["skipped", "/no/such/python cannot be started", "--python"] {
+        assert!(said.contains(part), "{said}");
+    }
+    let body = bodies(&dir.path().join("r.jsonl")).remove(0);
+    let [torch, native] = &body.backends[..] else {
+        panic!("{body:#?}")
+    };
+    assert!(matches!(torch.backend_outcome, Outcome::Skipped { .. }));
+    assert_eq!(native.backend_outcome, Outcome::Measured);
+    for (options, reason) in [
+        ("--backend torch", "gloo, nccl, mpi, null"),
+        ("--backend torch:glo", "did you mean \"gloo\""),
+        ("--backend native:shm --python python3", "without a torch"),
+        (
+            "--backend torch:gloo --algorithm ring",
+            "without a native backend",
+        ),
+    ] {
+        let ended = tonnage(dir.path(), &line(options)).run();
+        ended.with_code(2).saying(&[reason]);
+    }
+    if let Some(python) = python() {
+        let nccl = format!("--backend torch:nccl --python {python}");
+        let run = tonnage(dir.path(), &line(&nccl)).run().with_code(1);
+        let said = run.stdout.replace("\n    ", " ");
+        let reasons = ["was built without it", "sees 0 GPUs"];
+        assert!(reasons.iter().any(|reason| said.contains(reason)), "{said}");
+    }
+}
+
+/// A worker that is killed, or stopped, ends the point in time, by the rank's name and with nothing left running.
+#[test]
+fn a_worker_that_ends_or_hangs_is_named() {
+    let Some(python) = python() else { return };
+    for (signal, words) in [
+        (Signal::KILL, "was killed by signal 9 (SIGKILL"),
+        (Signal::STOP, "has been stopped by a signal"),
+    ] {
+        let dir = tempdir().unwrap();
+        let line = format!(
+            "collective --backend torch:gloo --python {python} --op all-reduce --sizes 1M --ranks 2 --trials 1 \
+             --trial-time 60s --timeout 3s -o r.jsonl"
+        );
+        let run = tonnage(dir.path(), &line).start();
+        let worker = || {
+            let mut processes = run.processes().into_iter();
+            processes.find(|it| it.rank == Some(1) && it.command_line.starts_with(&python))
+        };
+        wait_until("rank 1 has a worker", || worker().is_some());
+        // It is loaded, has met the others, and calls.
+        std::thread::sleep(Duration::from_secs(6));
+        let since = Instant::now();
+        assert!(run.signal_process(&worker().unwrap(), signal));
+        let ended = run.end();
+        let took = since.elapsed();
+        assert!(took < Duration::from_secs(8), "{took:?}: {ended:#?}");
+        let said = format!("{}{}", ended.stdout, ended.stderr).replace("\n    ", " ");
+        assert_eq!(ended.code, Some(1), "{said}");
+        assert!(said.contains("rank 1 on"), "{said}");
+        assert!(said.contains(words), "{said}");
+    }
+}
