@@ -18,6 +18,27 @@ fn read(path: &std::path::Path) -> Vec<Record> {
     text.lines().map(record).collect()
 }
 
+/// Results in place are the inputs of the calls that follow: one more call is checked, whose input is its own.
+#[test]
+fn calls_in_place_that_follow_each_other_are_checked() {
+    for (options, checked) in [("--align none", 3), ("--refill trial", 3), ("", 3)] {
+        let dir = tempdir().unwrap();
+        let line = format!(
+            "collective --backend native:shm --in-place --op all-reduce,reduce-scatter,all-gather --sizes 4000 --ranks 2 \
+             --trials 2 --iters 5 --verify {options} -o c.jsonl"
+        );
+        tonnage(dir.path(), &line).succeed();
+        for record in read(&dir.path().join("c.jsonl")) {
+            let body = record.collective().unwrap();
+            let summary = body.backends[0].summary.as_ref().unwrap();
+            let shape = body.point.shape();
+            let bytes: u64 = (0..2).map(|rank| shape.output_bytes(rank)).sum();
+            assert_eq!(summary.verified_bytes, bytes * checked, "{options}");
+            assert_eq!(summary.iterations, 10, "{options}");
+        }
+    }
+}
+
 #[test]
 fn backends_take_turns_and_every_result_is_checked() {
     let dir = tempdir().unwrap();

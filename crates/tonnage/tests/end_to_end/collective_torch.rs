@@ -42,7 +42,7 @@ fn bodies(path: &Path) -> Vec<CollectiveBody> {
 #[test]
 fn every_result_of_every_operation_is_checked_beside_native_ones() {
     let Some(python) = python() else { return };
-    for options in ["", "--in-place"] {
+    for options in ["", "--in-place", "--align none"] {
         let dir = tempdir().unwrap();
         let line = format!(
             "collective --backend torch:gloo,native:shm --python {python} --op {ALL} --sizes 4000 --root 1 --dtype \
