@@ -60,7 +60,10 @@ pub(super) static LISTS: Lists = Lists {
     engines: &ENGINES,
     file_engines: &FILE_ENGINES,
     memories: &MEMORIES,
-    backends: &[tonnage_engine::backends::NATIVE],
+    backends: &[
+        tonnage_engine::backends::NATIVE,
+        tonnage_engine::backends::TORCH,
+    ],
 };
 
 /// Engines that the plans which ship name.

@@ -10,6 +10,7 @@ use tonnage_units::{Bytes, Error, Result};
 
 use crate::envelope::{PublishedRow, Record};
 use crate::figures::{Figure, Row, Style, Value};
+use crate::kinds::collective::figures as collective;
 use crate::kinds::transfer::figures::{FIGURES, FROM_POINT};
 
 /// A column of a published table.
@@ -47,7 +48,7 @@ impl Column {
     /// The column with this header.
     ///
     /// # Errors
-    /// `Usage` for one that no table of transfers has, with the nearest that there is.
+    /// `Usage` for one that no table of them has, with the nearest that there is.
     pub fn named(header: &str) -> Result<Self> {
         let mut all = columns();
         if let Some(column) = all.find(|column| column.figure.name == header) {
@@ -106,12 +107,14 @@ impl Column {
     }
 }
 
-/// Columns that a table of transfers can have.
+/// Columns that a table of transfers or of collectives can have.
 fn columns() -> impl Iterator<Item = Column> {
-    let asked = FROM_POINT.iter().copied().flatten();
-    let keys = asked.filter(|figure| figure.style == Style::Plain);
+    let asked = FROM_POINT.iter().chain(collective::FROM_POINT);
+    let keys = asked.copied().flatten();
+    let keys = keys.filter(|figure| figure.style == Style::Plain);
     let keys = keys.map(|figure| (figure, true));
-    let measured = FIGURES.iter().copied().flatten();
+    let measured = FIGURES.iter().chain(collective::FIGURES);
+    let measured = measured.copied().flatten();
     let measured = measured.filter(|figure| figure.better.is_some());
     let measured = measured.map(|figure| (figure, false));
     keys.chain(measured).map(|(figure, is_key)| Column {
@@ -147,7 +150,7 @@ fn unknown(header: &str) -> Error {
         None => String::new(),
     };
     Error::Usage(format!(
-        "unknown column {} of published: {hint}it has columns of transfers that are numbers, and options such as {:?}; \
+        "unknown column {} of published: {hint}it has columns of transfers and collectives that are numbers, and options such as {:?}; \
          `tonnage explain` lists them",
         quote(header),
         "MsgSize (B)"

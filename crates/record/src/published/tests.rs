@@ -32,7 +32,15 @@ fn a_column_may_have_another_unit_of_the_same_quantity() {
         let ours = value * column.factor;
         assert!((ours - expected).abs() < 1e-9, "{header}: {ours}");
     }
-    for header in ["MsgSize (B)", "BatchSize", "Count", "Rails", "Ranks", "Op"] {
+    for header in [
+        "MsgSize (B)",
+        "BatchSize",
+        "Count",
+        "Rails",
+        "Ranks",
+        "Op",
+        "Size (B)",
+    ] {
         assert!(Column::named(header).unwrap().is_key, "{header}");
     }
 }
@@ -45,8 +53,14 @@ fn the_nearest_column_is_named() {
         ("Avg BW (furlongs)", "units GB/s, MB/s, Gb/s"),
         ("Avg BW", "units GB/s, MB/s, Gb/s"),
         ("MsgSize (kB)", "write \"MsgSize (B)\""),
-        ("Library", "columns of transfers that are numbers"),
-        ("TotalSize (MB)", "columns of transfers that are numbers"),
+        (
+            "Library",
+            "columns of transfers and collectives that are numbers",
+        ),
+        (
+            "TotalSize (MB)",
+            "columns of transfers and collectives that are numbers",
+        ),
         ("", "`tonnage explain` lists them"),
     ] {
         let refused = check(&[table(&[header, "Avg Lat (us)"], &[])]).unwrap_err();

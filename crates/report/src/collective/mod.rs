@@ -14,6 +14,7 @@ use tonnage_units::quantity::human::{exact_duration, exact_size, number};
 
 use crate::derived::{TO_FIRST_BACKEND, with_interval};
 use crate::drawer::Report;
+use crate::published;
 use crate::table::{Line, Sheet, draw};
 
 /// Collectives; a table for each operation and configuration.
@@ -84,7 +85,9 @@ impl Report for CollectiveReport {
         let sheet = sheet.words(TO_FIRST_BACKEND.name, to_first, true);
         let whole = sheet.words("", outcomes, false).draw();
         let ranks = records.iter().filter(|it| it.body.point.per_rank);
-        whole.into_iter().chain(ranks.flat_map(of_ranks)).collect()
+        let beside = published::tables(records.iter().map(|it| it.record));
+        let others = ranks.flat_map(of_ranks).chain(beside);
+        whole.into_iter().chain(others).collect()
     }
 
     fn footers(records: &[CollectiveRecord<'_>]) -> Vec<String> {

@@ -91,6 +91,41 @@ fn a_worker_that_calls_nothing_has_a_time_and_no_bandwidth() {
     assert_eq!((rates, summary.verified_bytes), ((None, None), 0));
 }
 
+/// The plan of the published benchmark, whose rows are those of the same number of ranks.
+#[test]
+fn the_published_plan_runs_whether_torch_is_there_or_not() {
+    let dir = tempdir().unwrap();
+    let shipped = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../plans/torch-distributed.toml"
+    );
+    let text = std::fs::read_to_string(shipped).unwrap();
+    let named = python().unwrap_or_else(|| "/no/such/python".to_owned());
+    let named = format!("optional = true\npython = '{named}'");
+    std::fs::write(
+        dir.path().join("p.toml"),
+        text.replace("optional = true", &named),
+    )
+    .unwrap();
+    for (ranks, tables) in [(2, [4, 4]), (4, [4, 0])] {
+        let line = format!("run p.toml --ranks {ranks} --scale 0.02 -o {ranks}.jsonl");
+        let run = tonnage(dir.path(), &line).succeed();
+        let text = std::fs::read_to_string(dir.path().join(format!("{ranks}.jsonl"))).unwrap();
+        let rows: Vec<usize> = text
+            .lines()
+            .map(|line| {
+                records::allowed(line);
+                let record: tonnage_record::Record = serde_json::from_str(line).unwrap();
+                assert!(record.is_fine(), "{record:#?}");
+                record.published_rows.len()
+            })
+            .collect();
+        assert_eq!(rows, tables);
+        let beside = run.stdout.matches("beside torch.distributed").count();
+        assert_eq!(beside, tables.iter().sum::<usize>(), "{}", run.stdout);
+    }
+}
+
 #[test]
 fn what_is_missing_is_a_skip_that_says_how_to_get_it() {
     let dir = tempdir().unwrap();

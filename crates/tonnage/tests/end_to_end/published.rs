@@ -121,6 +121,7 @@ fn plans_that_ship_name_columns_that_there_are() {
         "mori-io-write",
         "efa-write",
         "one-sided-read",
+        "torch-distributed",
     ] {
         let run = tonnage(dir.path(), &format!("run {PLANS}/{name}.toml --print-plan")).succeed();
         assert!(run.stdout.contains("published = "), "{name}");

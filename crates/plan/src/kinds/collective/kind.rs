@@ -5,6 +5,7 @@ use super::options::CollectiveJob;
 use super::point::CollectivePoint;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::point::Reading;
+use crate::published;
 use crate::transfer::scale_length;
 use tonnage_engine::Lists;
 use tonnage_units::Result;
@@ -30,6 +31,7 @@ impl Kind for CollectiveJob {
     ) -> Result<(Vec<CollectivePoint>, Reading)> {
         let reading = Reading {
             optional: self.skipping.optional,
+            tables: published::shared(&self.check.published)?,
             ..Reading::default()
         };
         Ok((expand(self, ranks, lists, points_max)?, reading))

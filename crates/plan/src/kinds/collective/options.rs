@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::point::{Across, Align, Refill};
 use crate::options::{Group, Many, Pair, many_of, one_of, pairs, text, with_default};
 use crate::point::LimitChoice;
+use crate::published::{self, PublishedTable};
 use crate::skipping::SkippingOptions;
 use crate::sweep::Sweep;
 use crate::transfer::LengthOptions;
@@ -173,6 +174,11 @@ pub struct CheckOptions {
     #[arg(long, value_name = "LIMIT")]
     #[serde(with = "text")]
     pub limit: Option<LimitChoice>,
+
+    /// Figures that others measured with the same options; only plans say it.
+    #[arg(skip)]
+    #[serde(with = "published", skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<PublishedTable>,
 }
 
 pub(super) const ACROSS_DEFAULT: Across = Across::Max;

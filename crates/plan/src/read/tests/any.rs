@@ -338,7 +338,7 @@ prop_compose! {
         CollectiveJob {
             call: CallOptions { align, refill, ..call },
             length: transfer.length,
-            check: CheckOptions { verify, across, per_rank, limit: transfer.measure.limit },
+            check: CheckOptions { verify, across, per_rank, limit: transfer.measure.limit, published: transfer.measure.published },
             skipping: transfer.skipping,
         }
     }

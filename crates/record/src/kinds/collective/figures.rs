@@ -16,6 +16,9 @@ pub const FIGURES: Figures = &[
     ASKED, ENGINE, MEMORY, OPERATION, CALL, TIMES, BANDWIDTH, LATENCY, VERIFIED, OUTCOME, BACKEND,
 ];
 
+/// Figures that a point alone decides, measured or not.
+pub(crate) const FROM_POINT: Figures = &[CALL];
+
 const BY_BACKEND: &str = "As it was asked for, or as the backend chose it in the warm-up.";
 const MEAN: &str = "Mean over iterations and trials.";
 

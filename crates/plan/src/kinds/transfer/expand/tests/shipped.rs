@@ -30,6 +30,7 @@ fn plans_that_ship_expand() {
         "mori-io-write",
         "efa-write",
         "one-sided-read",
+        "torch-distributed",
     ] {
         assert!(
             names.iter().any(|name| name == expected),
