@@ -149,7 +149,7 @@ fn knee(
         others => format!(" (or {}, which is not told apart)", others.join(", ")),
     };
     Some(format!(
-        "knee at {}{or}: {} GB/s beside a p50 of {} us, {} of that without load; above it latency grows by a greater part \
+        "knee at {}{or}: {} GB/s beside a p50 of {} us, {} times that without load; above it latency grows by a greater part \
          than the load does",
         name(best),
         load(best),

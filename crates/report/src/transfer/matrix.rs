@@ -178,9 +178,12 @@ fn middles(verdict: &MatrixVerdict) -> Vec<String> {
 /// Words where it is not known what is slow, and where nothing is.
 fn unclear(why: Option<Unclear>, found: bool) -> Option<&'static str> {
     match why {
-        Some(Unclear::FewRanks) if found => Some(
-            "with fewer than 4 ranks nobody can tell whether a rank or the way between two is slow",
-        ),
+        Some(Unclear::FewRanks) => Some(match found {
+            true => {
+                "with fewer than 4 ranks nobody can tell whether a rank or the way between two is slow"
+            }
+            false => "with fewer than 4 ranks nobody can tell what is slow",
+        }),
         Some(Unclear::WideRates) => Some(
             "the rates differ so much among themselves that nobody can tell what is slow: take longer turns, on a \
              quieter system",

@@ -32,7 +32,7 @@ fn races_are_sound(tried: &[TuneTry]) {
                 TuneOutcome::Won => it.gain.is_none(),
                 TuneOutcome::Worse => high.is_some_and(|high| high < 0.0),
                 TuneOutcome::AsGood => at > winner && high.is_some_and(|high| high <= 0.03),
-                TuneOutcome::Tied => high.is_none_or(|high| high >= 0.0),
+                TuneOutcome::Tied | TuneOutcome::LeftOut => high.is_none_or(|high| high >= 0.0),
                 TuneOutcome::Refused => it.why.is_some(),
                 TuneOutcome::Unfinished => false,
             };

@@ -108,8 +108,19 @@ impl Race {
         self.look();
     }
 
-    /// The winner: the best of the values between which nothing is decided. `None` where all were refused.
+    /// The winner among the values between which nothing is decided: the cheapest whose mean is as good as the best
+    /// one's. `None` where all were refused.
     pub fn winner(&self) -> Option<usize> {
+        let best = self.best()?;
+        let is_as_good = |at: usize| {
+            let lost = self.ratio(best, at);
+            at == best || lost.is_some_and(|lost| lost.mean <= WORTH.ln_1p())
+        };
+        self.open.iter().copied().find(|&at| is_as_good(at))
+    }
+
+    /// The best mean of the values between which nothing is decided.
+    fn best(&self) -> Option<usize> {
         let better = |one, other| {
             let ratio = self.ratio(other, one);
             if ratio.is_some_and(|ratio| ratio.mean > 0.0) {
@@ -158,7 +169,8 @@ impl Race {
             _ if at == winner => TuneOutcome::Won,
             Some(gain) if gain.high < 0.0 => TuneOutcome::Worse,
             Some(gain) if at > winner && gain.high <= WORTH => TuneOutcome::AsGood,
-            _ => TuneOutcome::Tied,
+            _ if self.open.contains(&at) => TuneOutcome::Tied,
+            _ => TuneOutcome::LeftOut,
         }
     }
 

@@ -160,8 +160,14 @@ fn check_pairs(background: Background, roles: Roles) -> Result<()> {
     }
 }
 
-/// Refuses a background that the engine has no operation for.
+/// Refuses a background on an engine that has no such operation, or moves nothing.
 pub(super) fn check_op(background: Option<Background>, entry: &Entry) -> Result<()> {
+    if background.is_some() && !entry.moves_bytes {
+        return usage(format!(
+            "engine {} moves no bytes, so that a background on it is no load: use engine shm, or another one that does",
+            entry.name
+        ));
+    }
     let missing = background.filter(|background| !entry.verbs.contains(&background.op));
     let Some(Background { op, .. }) = missing else {
         return Ok(());

@@ -42,7 +42,7 @@ pub struct LengthOptions {
     #[arg(long, value_name = "N")]
     pub iters: Option<Count>,
 
-    /// Measured time of each point, split evenly over its trials.
+    /// Measured time of each point, split evenly over its trials; each round of a matrix takes as long as one trial.
     #[arg(long, value_name = "TIME")]
     pub duration: Option<Nanos>,
 

@@ -62,7 +62,8 @@ fn numbers(name: &str, asked: Option<&Sweep>, otherwise: &[u64]) -> TuneDimensio
     dimension(name, words.collect(), 0)
 }
 
-/// Windows and batches compete with each other. The latency of a single operation has none beside it.
+/// Windows and batches compete with each other. The latency of a single operation has none beside it, but where
+/// operations are issued at a rate the window bounds how many are under way.
 fn pacing(tune: &Tune, size_bytes: u64, goal: Goal) -> TuneDimension {
     let asked = &tune.pacing;
     if asked.ping_pong {
@@ -77,8 +78,8 @@ fn pacing(tune: &Tune, size_bytes: u64, goal: Goal) -> TuneDimension {
         .collect();
     let values = |asked: &Option<Sweep>| asked.as_ref().map(|sweep| sweep.values().to_vec());
     let (windows, batches) = match (values(&asked.window), values(&asked.batch)) {
-        (None, None) if goal == Goal::Latency => (vec![1], Vec::new()),
         (None, None) if asked.rate.is_some() => (ladder, Vec::new()),
+        (None, None) if goal == Goal::Latency => (vec![1], Vec::new()),
         (None, None) => (
             ladder.clone(),
             ladder.into_iter().skip(2).step_by(2).collect(),

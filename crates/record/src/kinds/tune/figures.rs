@@ -14,7 +14,8 @@ pub const FIGURES: Figures = &[
 const COUNTED: &str = "Counted.";
 const MEAN: &str =
     "Geometric mean over the trials of the candidate without the fifth of them at either end.";
-const T: &str = "Student's t over the logarithms of those ratios.";
+const T: &str =
+    "Student's t over the logarithms of those ratios, without the fifth of them at either end.";
 
 const fn figure(
     (name, field): (&'static str, &'static str),
@@ -102,13 +103,13 @@ const CANDIDATE: &[Figure] = &[
         |row| gain(row, |it| it.mean),
     ),
     figure(
-        ("from (%)", "tune_gain_fraction_low"),
+        ("Low (%)", "tune_gain_fraction_low"),
         ("Lower end of the 95 % confidence interval of that part.", T),
         PERCENT,
         |row| gain(row, |it| it.low),
     ),
     figure(
-        ("to (%)", "tune_gain_fraction_high"),
+        ("High (%)", "tune_gain_fraction_high"),
         ("Upper end of the 95 % confidence interval of that part.", T),
         PERCENT,
         |row| gain(row, |it| it.high),
@@ -116,7 +117,7 @@ const CANDIDATE: &[Figure] = &[
     figure(
         ("Came out", "tune_outcome"),
         (
-            "End of a candidate: won, worse than the winner, as good but dearer, not told apart, refused, unfinished.",
+            "End of a candidate: won, worse than the winner, as good but dearer, not told apart, left out early, refused, unfinished.",
             "By the interval of its ratio to the winner.",
         ),
         Style::Plain,

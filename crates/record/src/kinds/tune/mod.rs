@@ -101,6 +101,9 @@ tonnage_units::names! {
         AsGood = "as-good",
         /// It may be better than the winner, or as good and cheaper.
         Tied = "not-told-apart",
+        /// It was left out early, for it was worse than another value, or as good and dearer; beside the winner it had
+        /// too few rounds to tell.
+        LeftOut = "left-out",
         /// It could not be measured.
         Refused = "refused",
         /// The search ended before the race did.
