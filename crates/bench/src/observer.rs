@@ -24,6 +24,8 @@ pub trait Observer: Send {
     fn checkpoints(&self) -> Option<CheckpointKeeper> {
         None
     }
+    /// A trial of calls that all ranks make together has ended, where each of them is to be told.
+    fn calls(&mut self, _calls: &TrialCalls<'_>) {}
     /// A point ended, one way or another.
     ///
     /// # Errors
@@ -56,6 +58,17 @@ pub struct IntervalReport {
     pub silent: Vec<u32>,
     /// Latencies of the interval, where they are recorded and there are some.
     pub latency: Option<IntervalLatency>,
+}
+
+/// Times of the calls of a trial, all ranks' of some that follow each other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrialCalls<'a> {
+    /// Name of the backend, where there are several.
+    pub backend: Option<&'a str>,
+    /// Bytes of a call; `None` where nothing is moved.
+    pub size_bytes: Option<u64>,
+    /// Time of each call, for each rank.
+    pub took_ns: Vec<Vec<u64>>,
 }
 
 /// Progress of a point that takes long.

@@ -148,6 +148,7 @@ fn shared(point: &CollectivePoint) -> CollectivePoint {
         reduction: None,
         algorithm: None,
         chunk_bytes: None,
+        each: false,
         ..point.clone()
     }
 }

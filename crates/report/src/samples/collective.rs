@@ -37,6 +37,7 @@ fn point(op: Collective, block_elements: u64) -> CollectivePoint {
         verify: true,
         across: Across::Max,
         per_rank: false,
+        each: false,
         limit: LimitChoice::None,
         length: PointLength {
             trials: 3,

@@ -17,6 +17,7 @@
 
 mod block;
 mod checks;
+mod each_call;
 mod intervals;
 pub mod ior;
 mod job;

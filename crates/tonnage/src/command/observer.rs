@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::termios::tcgetwinsize;
 use tonnage_bench::observer::{
-    CheckpointKeeper, IntervalListener, Observer, PhaseProgress, Progress, RaceProgress,
+    CheckpointKeeper, IntervalListener, Observer, PhaseProgress, Progress, RaceProgress, TrialCalls,
 };
 use tonnage_plan::Point;
 use tonnage_record::read::final_attempts;
@@ -20,7 +20,7 @@ use tonnage_units::lock::lock;
 use tonnage_units::quantity::human;
 
 use super::spare::SpareWriter;
-use super::{intervals, print, screen};
+use super::{each_call, intervals, print, screen};
 
 /// Keeps records, writes them on, and shows how far the run is.
 pub struct Keeper {
@@ -136,6 +136,10 @@ impl Observer for Keeper {
 
     fn intervals(&self) -> Option<IntervalListener> {
         Some(intervals::printer())
+    }
+
+    fn calls(&mut self, calls: &TrialCalls<'_>) {
+        each_call::print_all(calls);
     }
 
     /// Checkpoints go to the file alone: in the end the point has a record of its own.

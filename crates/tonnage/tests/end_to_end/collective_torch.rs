@@ -126,6 +126,41 @@ fn the_published_plan_runs_whether_torch_is_there_or_not() {
     }
 }
 
+/// A line for each call and rank, in the words of the scripts that tables of torch.distributed come from.
+#[test]
+fn each_call_of_each_rank_has_a_line() {
+    let dir = tempdir().unwrap();
+    let line = |options: &str| {
+        format!(
+            "collective --sizes 100kB --ranks 2 --iters 3 --trials 2 --warmup 0s --each {options}"
+        )
+    };
+    let options = "--backend native:shm --op send-recv,barrier";
+    let said = tonnage(dir.path(), &line(options))
+        .run()
+        .with_code(0)
+        .stderr;
+    for rank in [0, 1] {
+        let begin = format!("Process {rank} transferred 0.1 MB in ");
+        let calls = said.lines().filter(|line| line.starts_with(&begin));
+        assert_eq!(calls.filter(|line| line.ends_with(" MB/sec)")).count(), 6);
+        let begin = format!("Process {rank} took ");
+        let calls = said.lines().filter(|line| line.starts_with(&begin));
+        assert_eq!(calls.filter(|line| line.ends_with(" ms")).count(), 6);
+    }
+    let Some(python) = python() else { return };
+    let options = format!("--backend torch:gloo,native:shm --op all-reduce --python {python}");
+    let said = tonnage(dir.path(), &line(&options))
+        .run()
+        .with_code(0)
+        .stderr;
+    for backend in ["torch:gloo", "native:shm"] {
+        let begin = format!("{backend}: Process ");
+        let calls = said.lines().filter(|line| line.starts_with(&begin));
+        assert_eq!(calls.count(), 2 * 2 * 3, "{said}");
+    }
+}
+
 #[test]
 fn what_is_missing_is_a_skip_that_says_how_to_get_it() {
     let dir = tempdir().unwrap();
@@ -148,6 +183,10 @@ fn what_is_missing_is_a_skip_that_says_how_to_get_it() {
         ("--backend torch", "gloo, nccl, mpi, null"),
         ("--backend torch:glo", "did you mean \"gloo\""),
         ("--backend native:shm --python python3", "without a torch"),
+        (
+            "--backend torch:gloo --each --align none",
+            "contradict each other",
+        ),
         (
             "--backend torch:gloo --algorithm ring",
             "without a native backend",

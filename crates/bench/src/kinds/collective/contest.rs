@@ -10,6 +10,7 @@ use crate::deadlines::DEADLINES;
 use crate::drive::calls::CallSpan;
 use crate::failure::{StepFailure, agree, outcome};
 use crate::kinds::kind::{Stage, Steps};
+use crate::observer::TrialCalls;
 use tonnage_plan::collective::{Align, CollectivePoint, Refill};
 use tonnage_plan::transfer::TrialLength;
 use tonnage_record::spread::spread;
@@ -18,6 +19,9 @@ use tonnage_units::{Error, Result};
 
 /// Iterations of a trial whose length is a time, at most: more tell nothing, and each leaves its time behind.
 const ITERATIONS_MAX: u64 = 20_000;
+
+/// Calls whose times are brought together at once, where each is told: the control channel carries 64 KiB of each rank.
+const TOLD_AT_ONCE: usize = 2048;
 
 /// The backends of a point.
 pub struct Contest<'a, 'b> {
@@ -227,11 +231,34 @@ impl Turn<'_, '_, '_> {
         let own_ns = own as f64 / iterations as f64;
         self.contestant
             .add(iterations, ranks, &times, own_ns, aligned);
+        if self.point.each {
+            self.tell_each(&spans)?;
+        }
         *self.spans = spans;
         match self.point.verify && repeats {
             true => self.run(1, true).map(drop),
             false => Ok(()),
         }
+    }
+
+    /// Tells the times of all calls of a trial on all ranks.
+    fn tell_each(&mut self, spans: &[CallSpan]) -> Result<()> {
+        let has_results = self.contestant.prepared.is_some_and(|it| it.has_results);
+        let size_bytes = self.point.shape().size_bytes();
+        for block in spans.chunks(TOLD_AT_ONCE) {
+            let mine: Vec<u64> = block.iter().map(CallSpan::took_ns).collect();
+            let rank = &mut *self.stage.rank;
+            let took_ns = rank.gather("times of each call", &mine, DEADLINES.step)?;
+            if rank.id() != 0 {
+                continue;
+            }
+            self.stage.observer.calls(&TrialCalls {
+                backend: (self.point.backends.len() > 1).then_some(self.contestant.name),
+                size_bytes: (has_results && size_bytes > 0).then_some(size_bytes),
+                took_ns,
+            });
+        }
+        Ok(())
     }
 
     /// Carries out iterations on all ranks, and checks the results of the last one if `verify`. Returns the time that

@@ -133,6 +133,7 @@ fn common(job: &CollectiveJob, ranks: u32, lists: &Lists) -> Result<Common> {
         verify: results.verify,
         across: results.across.unwrap_or(ACROSS_DEFAULT),
         per_rank: results.per_rank,
+        each: each(results.each, align)?,
         limit: limit(results.limit)?,
         length: length(job)?,
     };
@@ -204,6 +205,16 @@ fn refill(asked: Option<Refill>, align: Align) -> Result<Refill> {
         (Some(asked), _) => Ok(asked),
         (None, Align::None) => Ok(Refill::Trial),
         (None, Align::Barrier) => Ok(Refill::Iteration),
+    }
+}
+
+fn each(asked: bool, align: Align) -> Result<bool> {
+    match (asked, align) {
+        (true, Align::None) => usage(
+            "each and align none contradict each other, for calls that follow each other have no times of their own: use \
+             align barrier, or leave each out",
+        ),
+        _ => Ok(asked),
     }
 }
 

@@ -170,6 +170,11 @@ pub struct CheckOptions {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub per_rank: bool,
 
+    /// Print a line for each call of each rank when its trial has ended, as scripts of torch.distributed do.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub each: bool,
+
     /// Upper bound to compare bus bandwidth with: none, or a bandwidth such as 12.5GB/s or 100Gb/s.
     #[arg(long, value_name = "LIMIT")]
     #[serde(with = "text")]

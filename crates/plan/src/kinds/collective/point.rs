@@ -108,6 +108,9 @@ pub struct CollectivePoint {
     /// True when each rank is shown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub per_rank: bool,
+    /// True when a line tells of each call of each rank.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub each: bool,
     /// Upper bound of bus bandwidth.
     pub limit: LimitChoice,
     /// Length of the measurement.

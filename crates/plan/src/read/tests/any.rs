@@ -333,12 +333,14 @@ prop_compose! {
             option::of(proptest::sample::select(Refill::ALL.to_vec())),
         ),
         across in option::of(proptest::sample::select(Across::ALL.to_vec())),
-        (verify, per_rank) in any::<(bool, bool)>(),
+        (verify, per_rank, each) in any::<(bool, bool, bool)>(),
     ) -> CollectiveJob {
         CollectiveJob {
             call: CallOptions { align, refill, ..call },
             length: transfer.length,
-            check: CheckOptions { verify, across, per_rank, limit: transfer.measure.limit, published: transfer.measure.published },
+            check: CheckOptions {
+                verify, across, per_rank, each, limit: transfer.measure.limit, published: transfer.measure.published,
+            },
             skipping: transfer.skipping,
         }
     }

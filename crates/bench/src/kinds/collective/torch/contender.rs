@@ -64,6 +64,7 @@ impl Torch {
         point: &CollectivePoint,
         stage: &mut Stage<'_>,
     ) -> Result<Self> {
+        check_memory(&point.memory, stage.settings.lists.default_memory())?;
         let settings = settings(backend, point, stage);
         let timeout = settings.timeout;
         let rank = &mut *stage.rank;
@@ -229,6 +230,18 @@ fn settings(backend: TorchBackend, point: &CollectivePoint, stage: &Stage<'_>) -
     }
 }
 
+/// Refuses a memory other than torch's own, which its worker allocates.
+fn check_memory(asked: &str, own: &str) -> Result<()> {
+    if asked == own {
+        return Ok(());
+    }
+    Err(Error::Unavailable {
+        what: format!("memory {asked} for torch.distributed"),
+        why: "torch allocates its tensors itself".into(),
+        how: format!("Use --memory {own}, or other backends"),
+    })
+}
+
 fn memory_kind(backend: TorchBackend) -> &'static str {
     match backend {
         TorchBackend::Nccl => "cuda",
@@ -333,6 +346,14 @@ impl Backend for Torch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_torch_does_not_take_is_no_memory_of_its_tensors() {
+        assert!(check_memory("host", "host").is_ok());
+        let refused = check_memory("huge", "host").unwrap_err();
+        assert!(matches!(refused, Error::Unavailable { .. }));
+        assert!(refused.to_string().contains("--memory host"), "{refused}");
+    }
 
     #[test]
     fn an_input_is_copied_whole() {
