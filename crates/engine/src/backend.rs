@@ -75,7 +75,7 @@ pub trait GroupCalls {
     /// wherever the library puts it. All ranks do it alike, and then wait for each other.
     ///
     /// # Errors
-    /// What the library lacks for it.
+    /// [`Error::Unavailable`] for a call that the library does not have, with the way out.
     fn prepare(&mut self, call: GroupCall) -> Result<u64>;
 
     /// Waits until all ranks are here, by the library's own barrier.

@@ -1,7 +1,7 @@
 //! `mpi`: collectives by MPI's own calls, of whatever MPI library fits the launcher.
 //!
-//! Which library that is, and whether it knows the ranks of this run, is in [`crate::mpi_world`]; the calls themselves
-//! are in `tonnage_sys::mpi`.
+//! The choice of the library, and the check that it knows the ranks of this run, are in [`crate::mpi_world`]; the calls
+//! themselves are in `tonnage_sys::mpi`.
 
 use tonnage_collective::{Collective, Dtype, Reduction};
 use tonnage_engine::backend::{BackendEntry, BackendVariant, GroupCall, GroupCalls, OpenGroup};

@@ -84,7 +84,7 @@ impl MpiWorld {
 /// Starts MPI before the ranks meet by PMIx, for a run that will use it. Open MPI 5 takes its own name from
 /// PMIx only where it is the one that starts PMIx, and fails where somebody else has. Other ways to meet are no matter.
 ///
-/// What fails here fails again, and is reported, when it is opened.
+/// A failure comes again, and is reported, when MPI is opened.
 fn before_join(joining: &BeforeJoin<'_>) {
     if joining.identity.meeting != Meeting::Exchange(Exchange::Pmix) {
         return;
@@ -99,7 +99,7 @@ fn before_join(joining: &BeforeJoin<'_>) {
 /// Ends MPI, if this process has started it, together with all other ranks; for a run that ends in order.
 ///
 /// # Errors
-/// What MPI says.
+/// MPI's own words.
 fn finish() -> Result<()> {
     tonnage_sys::mpi::finish().map_err(Error::Failed)
 }

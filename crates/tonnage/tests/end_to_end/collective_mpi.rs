@@ -83,6 +83,7 @@ fn ranks_that_are_not_mpi_s_are_refused_and_others_go_on() {
         ("--reduce avg", "backend mpi has no reduce avg"),
         ("--algorithm ring", "without a native backend"),
         ("--engine-option a=b", "without a native backend"),
+        ("--timeout 5s", "timeout has no effect on backend mpi"),
     ] {
         let line =
             format!("collective --backend mpi --op all-reduce --sizes 8 --ranks 2 {options}");

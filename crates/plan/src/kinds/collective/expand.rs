@@ -83,6 +83,7 @@ fn common(job: &CollectiveJob, ranks: u32, lists: &Lists) -> Result<Common> {
         ));
     }
     let (backends, engine_options) = backends(call, lists)?;
+    refuse_without_effect(call, &backends)?;
     let align = call.align.unwrap_or(ALIGN_DEFAULT);
     let refill = refill(call.refill, align)?;
     let memory = match &call.memory {
@@ -183,6 +184,21 @@ fn backends(
         );
     }
     Ok((entries, options))
+}
+
+/// Refuses options that none of the backends looks at.
+fn refuse_without_effect(call: &CallOptions, backends: &[&BackendEntry]) -> Result<()> {
+    let in_workers = |entry: &&BackendEntry| matches!(entry.variant, BackendVariant::OneOf(_));
+    if call.place.is_some() && backends.iter().all(in_workers) {
+        return usage("place has no effect on torch's workers, which are not pinned: leave it out");
+    }
+    // Nobody can take a thread out of a library's call.
+    if call.timeout.is_some() && backends.iter().all(|entry| entry.open.is_some()) {
+        return usage(
+            "timeout has no effect on backend mpi, whose calls wait as long as MPI does: leave it out",
+        );
+    }
+    Ok(())
 }
 
 /// Python of torch backends.

@@ -116,7 +116,8 @@ pub struct CallOptions {
     #[arg(long, value_name = "NAME")]
     pub memory: Option<String>,
 
-    /// Sockets of ranks that exchange bytes, on one host. [default: near, unless that leaves cores unused]
+    /// Sockets of ranks that exchange bytes, on one host; torch's workers are not pinned. [default: near, unless that
+    /// leaves cores unused]
     #[arg(long, value_name = "NAME", value_parser = one_of::<PairPlace>())]
     pub place: Option<PairPlace>,
 
@@ -128,7 +129,7 @@ pub struct CallOptions {
     #[arg(long, value_name = "PATH")]
     pub python: Option<String>,
 
-    /// Longest time of one call, before the run ends with where each rank is.
+    /// Longest time of one call of native and torch backends, before they end with where each rank is.
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<Nanos>,
 }

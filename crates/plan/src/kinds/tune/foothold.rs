@@ -11,8 +11,8 @@ pub type RefusedValue = (String, Error);
 /// does not end the search of all other options.
 ///
 /// # Errors
-/// That of `admits`, when it cannot tell. The inner error has all values of a dimension that has no other, or why the
-/// values of several do not go together.
+/// The error of `admits`, when it cannot tell. The inner error has all values of a dimension that has no other, or why
+/// the values of several do not go together.
 pub fn foothold<E>(
     point: &TunePoint,
     admits: &mut impl FnMut(&[usize]) -> Result<Result<()>, E>,

@@ -73,7 +73,7 @@ impl Reduce for Told {
 /// afterwards. `deadline` has to be longer than what the slowest rank may take.
 ///
 /// # Errors
-/// That failure, or [`Rank::agree`]'s.
+/// The nearest failure, or [`Rank::agree`]'s.
 pub fn agree<T>(
     rank: &mut Rank,
     what: &str,

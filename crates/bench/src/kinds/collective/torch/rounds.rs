@@ -1,10 +1,10 @@
 //! Orders that all ranks give their workers at once, during which workers meet through a store.
 //!
-//! What a worker writes into the store has to reach all others (`worker/store.py` says why that is enough). While any
-//! worker is at such an order, the ranks take part in rounds: each gives what its worker wrote since the last one, gets
-//! what all wrote, and passes it on in the order of the ranks. So all workers apply the same entries in the same order,
-//! each entry travels once, and nothing travels but what changed. The last round is the one in which all are done and
-//! nobody has written anything; every rank sees the same rounds, so all leave together.
+//! Entries that a worker writes into the store have to reach all others (`worker/store.py` says why that is enough).
+//! While any worker is at such an order, the ranks take part in rounds: each gives what its worker wrote since the
+//! last one, gets what all wrote, and passes it on in the order of the ranks. So all workers apply the same entries in
+//! the same order, each entry travels once, and nothing travels but what changed. The last round is the one in which
+//! all are done and nobody has written anything; every rank sees the same rounds, so all leave together.
 
 use std::time::{Duration, Instant};
 

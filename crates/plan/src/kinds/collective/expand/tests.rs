@@ -21,6 +21,25 @@ fn refused(ranks: u32, lines: &str) -> String {
 }
 
 #[test]
+fn options_that_no_backend_looks_at_are_refused() {
+    let line = |backend: &str, more: &str| {
+        format!("backend = {backend}\nop = 'all-reduce'\nsizes = 8\n{more}")
+    };
+    let torch = refused(2, &line("'torch:gloo'", "place = 'near'"));
+    assert!(
+        torch.contains("place has no effect on torch's workers"),
+        "{torch}"
+    );
+    let native = refused(2, &line("'native:shm'", "python = 'python3'"));
+    assert!(native.contains("without a torch backend"), "{native}");
+    let both = line(
+        "['torch:gloo', 'native:shm']",
+        "place = 'near'\npython = 'p'\ntimeout = '5s'",
+    );
+    assert_eq!(expanded(2, &both).unwrap().len(), 1);
+}
+
+#[test]
 fn values_multiply_and_defaults_are_explicit() {
     let points = expanded(
         4,
