@@ -157,13 +157,43 @@ pub fn unknown(what: &str, text: &str, choices: &[&str]) -> Error {
         Some(near) => format!("did you mean {near:?}? "),
         None => String::new(),
     };
-    let all = match what.strip_suffix('y') {
-        Some(stem) => format!("{stem}ies"),
-        None => format!("{what}s"),
-    };
     Error::Usage(format!(
-        "unknown {what} {}: {hint}{all}: {}",
+        "unknown {what} {}: {hint}{}: {}",
         quote(text),
+        plural(what),
         choices.join(", ")
     ))
+}
+
+/// `ops`, `memories`, `rails`, `ways of waiting`: the plural of what is named.
+fn plural(what: &str) -> String {
+    if let Some((head, rest)) = what.split_once(" of ") {
+        return format!("{} of {rest}", plural(head));
+    }
+    match what.strip_suffix('y') {
+        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{stem}ies"),
+        _ if what.ends_with('s') => what.to_owned(),
+        _ => format!("{what}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unknown;
+
+    #[test]
+    fn choices_are_named_in_the_plural() {
+        let message = |what| unknown(what, "x", &["one", "two"]).to_string();
+        for (what, all) in [
+            ("op", "ops"),
+            ("memory", "memories"),
+            ("rails", "rails"),
+            ("way of waiting", "ways of waiting"),
+        ] {
+            assert_eq!(
+                message(what),
+                format!("unknown {what} \"x\": {all}: one, two")
+            );
+        }
+    }
 }

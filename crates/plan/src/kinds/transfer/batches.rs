@@ -15,7 +15,7 @@ tonnage_units::names! {
 
 tonnage_units::names! {
     /// Owner of a batch.
-    pub enum BatchOf: "batch-of" {
+    pub enum BatchOf: "owner of batches" {
         /// Each worker has batches of its own.
         Worker = "worker",
         /// The workers of a rank share each batch out.
