@@ -24,9 +24,68 @@ const LOOK_TURNS: u32 = 64;
 /// Turns between two looks at the clock while tasks are woken all the time.
 const BUSY_LOOK_TURNS: u32 = 1 << 10;
 
-/// One bit of a word: the task was woken. Wakers may be used by any thread, so it is atomic.
+thread_local! {
+    /// Something whose address no other living thread has.
+    static MARK: u8 = const { 0 };
+}
+
+/// A number that no other living thread has.
+#[inline]
+fn thread_mark() -> usize {
+    MARK.with(|mark| std::ptr::from_ref(mark).addr())
+}
+
+/// Bits of tasks that were woken. Any thread may use a waker; but nearly all are woken by the executor's own thread,
+/// which needs no locked instruction for a word that it alone writes.
+struct WokenTasks {
+    /// The executor's thread, which it never leaves.
+    owner: usize,
+    /// Woken by the owner, and written by nobody else.
+    own: AtomicU64,
+    /// Woken by other threads.
+    others: AtomicU64,
+}
+
+impl WokenTasks {
+    fn new() -> Self {
+        Self {
+            owner: thread_mark(),
+            own: AtomicU64::new(0),
+            others: AtomicU64::new(0),
+        }
+    }
+
+    #[inline]
+    fn set(&self, bits: u64) {
+        if self.owner == thread_mark() {
+            let own = self.own.load(Ordering::Relaxed);
+            self.own.store(own | bits, Ordering::Relaxed);
+        } else {
+            self.others.fetch_or(bits, Ordering::Release);
+        }
+    }
+
+    /// Takes all bits; most often there are none, and then nothing is written. For the owner only.
+    #[inline]
+    fn take(&self) -> u64 {
+        let mut bits = self.own.load(Ordering::Relaxed);
+        if bits != 0 {
+            self.own.store(0, Ordering::Relaxed);
+        }
+        if self.others.load(Ordering::Relaxed) != 0 {
+            bits |= self.others.swap(0, Ordering::Acquire);
+        }
+        bits
+    }
+
+    fn has_some(&self) -> bool {
+        self.own.load(Ordering::Relaxed) | self.others.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// One bit of a word: the task was woken.
 struct TaskWaker {
-    word: Arc<AtomicU64>,
+    word: Arc<WokenTasks>,
     bit: u64,
 }
 
@@ -38,7 +97,7 @@ impl Wake for TaskWaker {
 
     #[inline]
     fn wake_by_ref(self: &Arc<Self>) {
-        self.word.fetch_or(self.bit, Ordering::Release);
+        self.word.set(self.bit);
     }
 }
 
@@ -53,7 +112,7 @@ pub struct Executor<'a> {
     endpoints: Vec<EndpointCell>,
     tasks: Vec<Option<SpawnedTask<'a>>>,
     /// A bit for each task that was woken.
-    words: Vec<Arc<AtomicU64>>,
+    words: Vec<Arc<WokenTasks>>,
     /// Tasks that are not done.
     left: usize,
     /// Places of tasks that are done.
@@ -86,7 +145,7 @@ impl<'a> Executor<'a> {
     pub fn spawn(&mut self, future: impl Future<Output = ()> + 'a) {
         let index = self.free.pop().unwrap_or(self.tasks.len());
         if index == self.words.len() * WORD_TASKS {
-            self.words.push(Arc::default());
+            self.words.push(Arc::new(WokenTasks::new()));
         }
         let word = &self.words[index / WORD_TASKS];
         let waker = Arc::new(TaskWaker {
@@ -133,8 +192,7 @@ impl<'a> Executor<'a> {
 
     /// Returns whether a task was woken that no turn has polled since.
     pub fn has_woken(&self) -> bool {
-        let is_set = |word: &Arc<AtomicU64>| word.load(Ordering::Relaxed) != 0;
-        self.words.iter().any(is_set)
+        self.words.iter().any(|word| word.has_some())
     }
 
     /// Places of tasks, whether they are taken or not.
@@ -158,7 +216,7 @@ impl<'a> Executor<'a> {
         timeout: Duration,
     ) -> TransferResult<F::Output> {
         let mut future = pin!(future);
-        let word = Arc::<AtomicU64>::default();
+        let word = Arc::new(WokenTasks::new());
         let waker = Waker::from(Arc::new(TaskWaker {
             word: Arc::clone(&word),
             bit: 1,
@@ -168,7 +226,7 @@ impl<'a> Executor<'a> {
         let mut watch = Watch::new(timeout);
         loop {
             let mut polled = false;
-            if take(&word) != 0 {
+            if word.take() != 0 {
                 polled = true;
                 if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                     return Ok(output);
@@ -185,7 +243,7 @@ impl<'a> Executor<'a> {
     fn poll_woken(&mut self) -> bool {
         let mut polled = false;
         for (index, word) in self.words.iter().enumerate() {
-            let mut woken = take(word);
+            let mut woken = word.take();
             while woken != 0 {
                 let place = index * WORD_TASKS + woken.trailing_zeros() as usize;
                 woken &= woken - 1;
@@ -249,15 +307,6 @@ fn is_told_by_tasks(error: &TransferError) -> bool {
         error.kind(),
         TransferErrorKind::EndpointFailed | TransferErrorKind::ArrivalsFull
     )
-}
-
-/// Takes all bits of a word; most often there are none, and then nothing is written.
-#[inline]
-fn take(word: &AtomicU64) -> u64 {
-    match word.load(Ordering::Relaxed) {
-        0 => 0,
-        _ => word.swap(0, Ordering::Acquire),
-    }
 }
 
 /// The end of the time that running may take.

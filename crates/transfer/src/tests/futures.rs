@@ -1,7 +1,7 @@
 //! Operations as futures: posted when polled, woken by completions, dropped at any time.
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -225,4 +225,51 @@ fn wakers_may_use_the_endpoint() {
         (opened.endpoint.room(), opened.endpoint.in_flight()),
         (4, 0)
     );
+}
+
+#[test]
+fn a_task_is_woken_by_its_own_thread_and_by_others() {
+    let opened = opened(1);
+    let mut executor = Executor::new(&opened.endpoint);
+    let woken_by_itself = Cell::new(false);
+    executor.spawn(async {
+        let mut polls = 0;
+        poll_fn(|context| {
+            polls += 1;
+            context.waker().wake_by_ref();
+            if polls < 3 {
+                Poll::Pending
+            } else {
+                Poll::Ready(())
+            }
+        })
+        .await;
+        woken_by_itself.set(true);
+    });
+    let (to_thread, wakers) = std::sync::mpsc::channel::<Waker>();
+    let is_set = Arc::new(AtomicUsize::new(0));
+    let set = Arc::clone(&is_set);
+    let thread = std::thread::spawn(move || {
+        for waker in wakers {
+            set.store(1, Ordering::Release);
+            waker.wake();
+        }
+    });
+    executor.spawn(async move {
+        let mut sent = false;
+        poll_fn(move |context| {
+            if is_set.load(Ordering::Acquire) == 1 {
+                return Poll::Ready(());
+            }
+            if !std::mem::replace(&mut sent, true) {
+                to_thread.send(context.waker().clone()).unwrap();
+            }
+            Poll::Pending
+        })
+        .await;
+    });
+    executor.run(LONG).unwrap();
+    assert!(woken_by_itself.get());
+    drop(executor);
+    thread.join().unwrap();
 }
