@@ -109,7 +109,7 @@ impl Session {
     /// `OutOfRange` for offsets outside of a memory, or an immediate that is too wide; `Busy` when there is no room
     /// now; `Unavailable` for a verb that the engine lacks, `Usage` for one that needs no session; `PeerLost`,
     /// `OperationFailed` and `EndpointFailed` when it cannot be posted any more.
-    #[inline]
+    #[inline(always)]
     pub fn post(&self, verb: Verb, extent: &Extent) -> TransferResult<Ticket> {
         let slot = self.post_slot(verb, extent)?;
         Ok(Ticket::new(self.cell.clone(), slot))
@@ -155,7 +155,7 @@ impl Session {
         state.post_list(self.index, lane, &list[..right])
     }
 
-    #[inline]
+    #[inline(always)]
     fn post_slot(&self, verb: Verb, extent: &Extent) -> TransferResult<u32> {
         let resolved = self.resolved(verb)?;
         self.check(verb, extent)?;
