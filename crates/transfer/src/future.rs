@@ -54,44 +54,60 @@ impl AsyncSession {
     #[inline]
     pub fn post(&self, verb: Verb, extent: Extent) -> TransferFuture<'_> {
         TransferFuture {
-            session: &self.0,
-            stage: Stage::One(verb, extent),
+            extent,
+            ..TransferFuture::new(&self.0, Stage::One, verb)
         }
     }
 
     /// [`Session::batch`], done when the future is.
     pub fn batch<'a>(&'a self, verb: Verb, extents: &'a [Extent]) -> TransferFuture<'a> {
         TransferFuture {
-            session: &self.0,
-            stage: Stage::Many(verb, extents),
+            extents,
+            ..TransferFuture::new(&self.0, Stage::Many, verb)
         }
     }
 
     /// [`Session::flush`], done when the future is.
     pub fn flush(&self, verb: Verb) -> TransferFuture<'_> {
-        TransferFuture {
-            session: &self.0,
-            stage: Stage::Flush(verb),
-        }
+        TransferFuture::new(&self.0, Stage::Flush, verb)
     }
 }
 
 /// An operation of an [`AsyncSession`]. Dropped before it was polled, it posts nothing; dropped later, it is like a
 /// [`Ticket`] that was dropped.
+// All stages have the same fields, because a future is moved once it is made: an enum with fields would be copied by
+// loads that are wider than the stores before them, and wait for these.
 #[must_use = "a future does nothing unless it is polled"]
 #[derive(Debug)]
 pub struct TransferFuture<'a> {
     session: &'a Session,
-    stage: Stage<'a>,
+    stage: Stage,
+    verb: Verb,
+    extent: Extent,
+    extents: &'a [Extent],
+    ticket: Option<Ticket>,
 }
 
 /// Part of its life.
-#[derive(Debug)]
-enum Stage<'a> {
-    One(Verb, Extent),
-    Many(Verb, &'a [Extent]),
-    Flush(Verb),
-    Posted(Ticket),
+#[derive(Debug, Clone, Copy)]
+enum Stage {
+    One,
+    Many,
+    Flush,
+}
+
+impl<'a> TransferFuture<'a> {
+    #[inline]
+    fn new(session: &'a Session, stage: Stage, verb: Verb) -> Self {
+        Self {
+            session,
+            stage,
+            verb,
+            extent: Extent::default(),
+            extents: &[],
+            ticket: None,
+        }
+    }
 }
 
 impl Future for TransferFuture<'_> {
@@ -100,18 +116,16 @@ impl Future for TransferFuture<'_> {
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let posted = match &this.stage {
-            Stage::Posted(ticket) => return ticket.ended_or_wake(context.waker()),
-            Stage::One(verb, extent) => this.session.post(*verb, extent),
-            Stage::Many(verb, extents) => this.session.batch(*verb, extents),
-            Stage::Flush(verb) => this.session.flush(*verb),
+        if let Some(ticket) = &this.ticket {
+            return ticket.ended_or_wake(context.waker());
+        }
+        let posted = match this.stage {
+            Stage::One => this.session.post(this.verb, &this.extent),
+            Stage::Many => this.session.batch(this.verb, this.extents),
+            Stage::Flush => this.session.flush(this.verb),
         };
         match posted {
-            Ok(ticket) => {
-                let poll = ticket.ended_or_wake(context.waker());
-                this.stage = Stage::Posted(ticket);
-                poll
-            }
+            Ok(ticket) => this.ticket.insert(ticket).ended_or_wake(context.waker()),
             Err(error) if error.kind() == TransferErrorKind::Busy => {
                 let waker = context.waker().clone();
                 this.session.cell().borrow().waiting.push(waker);

@@ -133,7 +133,14 @@ impl Ticket {
         let mut state = self.cell.borrow();
         match state.flights.status(slot) {
             TransferStatus::InFlight => {}
-            TransferStatus::Done => return Poll::Ready(Ok(())),
+            TransferStatus::Done => {
+                // Given back here, where the state is borrowed already.
+                self.slot.set(NONE);
+                let waker = state.let_go(slot);
+                drop(state);
+                drop(waker);
+                return Poll::Ready(Ok(()));
+            }
             TransferStatus::Failed => return Poll::Ready(Err(state.error_of(slot))),
         }
         let before = state.flights.wake_by(slot, waker);

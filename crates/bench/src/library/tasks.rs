@@ -41,28 +41,53 @@ struct TaskLane {
     len: u32,
 }
 
-/// Work for a task.
+/// Kind of a task's next work.
+#[derive(Clone, Copy)]
 enum TaskWork {
-    Operation(Extent, u64),
-    Batch(Vec<Extent>, u64),
-    Flush(u64),
+    Operation,
+    Batch,
+    Flush,
     End,
 }
 
 /// Place where a task finds its next work.
+// Field by field, because an enum with fields would be moved by loads that are wider than the stores just before them,
+// and wait for these.
 #[derive(Default)]
 struct TaskMailbox {
     work: Cell<Option<TaskWork>>,
+    token: Cell<u64>,
+    local: Cell<u64>,
+    remote: Cell<u64>,
+    len: Cell<u32>,
+    imm: Cell<u32>,
+    /// The operations of a batch.
+    list: Cell<Vec<Extent>>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl TaskMailbox {
     #[inline]
-    fn put(&self, work: TaskWork) {
+    fn put(&self, work: TaskWork, token: u64) {
+        self.token.set(token);
         self.work.set(Some(work));
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
         }
+    }
+
+    #[inline]
+    fn put_operation(&self, op: &Op) {
+        self.local.set(op.local);
+        self.remote.set(op.remote);
+        self.len.set(op.len);
+        self.imm.set(op.imm);
+        self.put(TaskWork::Operation, token(op.lane, op.tag));
+    }
+
+    #[inline]
+    fn extent(&self) -> Extent {
+        Extent::new(self.local.get(), self.remote.get(), self.len.get()).with_imm(self.imm.get())
     }
 
     #[inline]
@@ -87,16 +112,18 @@ async fn carry_out(
     (outbox, spare): (Outbox, Spare),
 ) {
     loop {
-        let (result, token) = match poll_fn(|context| mailbox.take(context)).await {
-            TaskWork::Operation(extent, token) => (session.post(verb, extent).await, token),
-            TaskWork::Batch(extents, token) => {
+        let result = match poll_fn(|context| mailbox.take(context)).await {
+            TaskWork::Operation => session.post(verb, mailbox.extent()).await,
+            TaskWork::Batch => {
+                let extents = mailbox.list.take();
                 let result = session.batch(verb, &extents).await;
                 spare.borrow_mut().push(extents);
-                (result, token)
+                result
             }
-            TaskWork::Flush(token) => (session.flush(verb).await, token),
+            TaskWork::Flush => session.flush(verb).await,
             TaskWork::End => return,
         };
+        let token = mailbox.token.get();
         let error = result.err();
         outbox.borrow_mut().push_back(TicketEnd { token, error });
         idle.borrow_mut().push(number);
@@ -164,35 +191,32 @@ impl TaskCalls {
     pub(super) fn release(&mut self, lane: Lane) {
         let known = self.lanes.get_mut(lane.0 as usize).and_then(Option::take);
         for mailbox in known.into_iter().flat_map(|lane| lane.mailboxes) {
-            mailbox.put(TaskWork::End);
+            mailbox.put(TaskWork::End, 0);
         }
         // A failure is told by the next call that returns one.
         let _ = self.executor.turn();
     }
 
-    /// Gives a task of a lane its next work, unless all have some.
+    /// Takes a task of a lane that waits for work, unless all have some.
     #[inline]
-    fn put(&mut self, lane: Lane, len: u32, work: TaskWork) -> Result<bool> {
+    fn idle(&mut self, lane: Lane, len: u32) -> Result<Option<&TaskMailbox>> {
         let Some(Some(known)) = self.lanes.get_mut(lane.0 as usize) else {
             return Err(never_resolved(lane));
         };
         let Some(number) = known.idle.borrow_mut().pop() else {
-            return Ok(false);
+            return Ok(None);
         };
         known.len = len;
-        known.mailboxes[number as usize].put(work);
-        Ok(true)
+        Ok(known.mailboxes.get(number as usize).map(Rc::as_ref))
     }
 
     #[inline]
     pub(super) fn post(&mut self, ops: &[Op]) -> Result<usize> {
         for (taken, op) in ops.iter().enumerate() {
-            let extent = Extent::new(op.local, op.remote, op.len).with_imm(op.imm);
-            let work = TaskWork::Operation(extent, token(op.lane, op.tag));
-            match self.put(op.lane, op.len, work) {
-                Ok(true) => {}
+            match self.idle(op.lane, op.len) {
+                Ok(Some(mailbox)) => mailbox.put_operation(op),
                 Err(error) if taken == 0 => return Err(error),
-                Ok(false) | Err(_) => return Ok(taken),
+                Ok(None) | Err(_) => return Ok(taken),
             }
         }
         Ok(ops.len())
@@ -215,16 +239,22 @@ impl TaskCalls {
         list.clear();
         list.extend_from_slice(extents);
         let len = extents.first().map_or(0, |extent| extent.len);
-        self.put(lane, len, TaskWork::Batch(list, token))
+        let mailbox = self.idle(lane, len)?;
+        if let Some(mailbox) = mailbox {
+            mailbox.list.set(list);
+            mailbox.put(TaskWork::Batch, token);
+        }
+        Ok(mailbox.is_some())
     }
 
     pub(super) fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush> {
-        Ok(
-            match self.put(lane, 0, TaskWork::Flush(token(lane, tag)))? {
-                true => Flush::Posted,
-                false => Flush::Again,
-            },
-        )
+        Ok(match self.idle(lane, 0)? {
+            Some(mailbox) => {
+                mailbox.put(TaskWork::Flush, token(lane, tag));
+                Flush::Posted
+            }
+            None => Flush::Again,
+        })
     }
 
     /// Runs the tasks and takes what has ended; returns how many, and whether something may have arrived.
