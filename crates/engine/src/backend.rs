@@ -48,6 +48,10 @@ pub struct OpenGroup<'a> {
     pub rank: u32,
     /// Ranks of the run; all of them take part.
     pub ranks: u32,
+    /// The group of this rank, whose members call together, numbered in the order of their ranks.
+    pub group: u32,
+    /// Number of groups, each of as many ranks.
+    pub groups: u32,
     /// `--library`: files to load instead of those that the backend finds.
     pub libraries: &'a Libraries,
 }
@@ -55,7 +59,7 @@ pub struct OpenGroup<'a> {
 /// A call that is to be made, over and over.
 #[derive(Debug, Clone)]
 pub struct GroupCall {
-    /// Elements of each rank.
+    /// Elements of each rank of a group.
     pub shape: Shape,
     /// The combination; `None` for an operation that has none.
     pub reduction: Option<Reduction>,
@@ -78,7 +82,7 @@ pub trait GroupCalls {
     /// [`Error::Unavailable`] for a call that the library does not have, with the way out.
     fn prepare(&mut self, call: GroupCall) -> Result<u64>;
 
-    /// Waits until all ranks are here, by the library's own barrier.
+    /// Waits until all ranks of all groups are here, by the library's own barrier.
     ///
     /// # Errors
     /// The library's own words.

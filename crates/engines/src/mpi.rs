@@ -47,10 +47,13 @@ fn open(request: &OpenGroup<'_>) -> Result<Box<dyn GroupCalls>> {
         instead: "use backend native:shm",
     };
     let mpi = MpiWorld::of_ranks(user, request.libraries, (request.rank, request.ranks))?;
-    let group = mpi.world.communicator().map_err(lacking)?;
+    let everyone = mpi.world.communicator().map_err(lacking)?;
+    let own = (request.groups > 1).then(|| everyone.split(request.group, request.rank));
+    let own = own.transpose().map_err(Error::Failed)?;
     Ok(Box::new(MpiGroupCalls {
         mpi,
-        group,
+        everyone,
+        own,
         ready: None,
     }))
 }
@@ -67,7 +70,9 @@ fn lacking(why: String) -> Error {
 /// Calls of one rank.
 struct MpiGroupCalls {
     mpi: MpiWorld,
-    group: Communicator,
+    everyone: Communicator,
+    /// Group of this rank, where there are several.
+    own: Option<Communicator>,
     ready: Option<Ready>,
 }
 
@@ -101,7 +106,7 @@ impl GroupCalls for MpiGroupCalls {
     fn prepare(&mut self, call: GroupCall) -> Result<u64> {
         let element = element(call.shape.dtype);
         let asked = call.reduction.map(reduction);
-        self.group.check(element, asked).map_err(lacking)?;
+        self.group().check(element, asked).map_err(lacking)?;
         refuse_broken(&call, self.mpi.world.version())?;
         // In place, MPI puts a rank's block where the blocks begin, and not where it was.
         let output = match (call.shape.op, call.in_place) {
@@ -117,13 +122,13 @@ impl GroupCalls for MpiGroupCalls {
     }
 
     fn align(&mut self) -> Result<()> {
-        self.group.barrier().map_err(Error::Failed)
+        self.everyone.barrier().map_err(Error::Failed)
     }
 
     fn call(&mut self) -> Result<()> {
         let none = || Error::Failed("no call was made ready".into());
         let ready = self.ready.as_ref().ok_or_else(none)?;
-        ready.call(&self.group).map_err(Error::Failed)
+        ready.call(self.group()).map_err(Error::Failed)
     }
 
     fn report(&self) -> EngineReport {
@@ -137,9 +142,14 @@ impl GroupCalls for MpiGroupCalls {
 }
 
 impl MpiGroupCalls {
+    #[inline]
+    fn group(&self) -> &Communicator {
+        self.own.as_ref().unwrap_or(&self.everyone)
+    }
+
     fn facts(&self) -> Facts {
         let facts = self.mpi.facts();
-        facts.with("counts_of_64_bits", self.group.has_large_calls())
+        facts.with("counts_of_64_bits", self.group().has_large_calls())
     }
 }
 

@@ -1,8 +1,10 @@
 //! Report of experiments with collectives: a table of backends and sizes for each operation, and one of ranks where
-//! that was asked for.
+//! that was asked for. Groups have tables of their own in `groups`.
+
+mod groups;
 
 use tonnage_collective::Collective;
-use tonnage_plan::collective::{Across, Align, CollectivePoint, Refill};
+use tonnage_plan::collective::{Across, Align, CollectivePoint, Groups, Refill};
 use tonnage_plan::transfer::TrialLength;
 use tonnage_record::body::Part;
 use tonnage_record::collective::BackendRecord;
@@ -54,7 +56,7 @@ impl Report for CollectiveReport {
         let size = match (point.op, point.shape().size_bytes()) {
             (Collective::Barrier, _) => None,
             _ if tonnage_collective::Shape::is_total(point.op) => {
-                Some("size of all ranks together".to_owned())
+                Some(format!("size of all ranks{} together", of_group(point)))
             }
             _ => Some("size of each rank".to_owned()),
         };
@@ -63,7 +65,7 @@ impl Report for CollectiveReport {
                 true => format!("{} with root {}", point.op, point.root),
                 false => point.op.to_string(),
             }),
-            Some(ranks(point.ranks)),
+            Some(ranks(point)),
             elements(records),
             size,
             Some(format!("{} memory", point.memory)),
@@ -86,7 +88,8 @@ impl Report for CollectiveReport {
         let whole = sheet.words("", outcomes, false).draw();
         let ranks = records.iter().filter(|it| it.body.point.per_rank);
         let beside = published::tables(records.iter().map(|it| it.record));
-        let others = ranks.flat_map(of_ranks).chain(beside);
+        let groups = records.iter().flat_map(groups::tables);
+        let others = groups.chain(ranks.flat_map(of_ranks)).chain(beside);
         whole.into_iter().chain(others).collect()
     }
 
@@ -153,9 +156,26 @@ fn shared(point: &CollectivePoint) -> CollectivePoint {
     }
 }
 
-fn ranks(ranks: u32) -> String {
-    let plural = if ranks == 1 { "" } else { "s" };
-    format!("{ranks} rank{plural}")
+fn ranks(point: &CollectivePoint) -> String {
+    let grouping = point.grouping();
+    let plural = if point.ranks == 1 { "" } else { "s" };
+    let all = format!("{} rank{plural}", point.ranks);
+    match point.groups {
+        Groups::All => all,
+        groups => format!(
+            "{all} in {} groups of {} ({groups}) at once",
+            grouping.count(),
+            grouping.size()
+        ),
+    }
+}
+
+/// Words for what is counted in each group by itself.
+fn of_group(point: &CollectivePoint) -> &'static str {
+    match point.groups {
+        Groups::All => "",
+        Groups::Div(_) | Groups::Mod(_) => " of a group",
+    }
 }
 
 fn aligned(point: &CollectivePoint) -> String {

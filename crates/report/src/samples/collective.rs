@@ -1,13 +1,15 @@
 //! Records of collectives.
 
 use tonnage_collective::{Algorithm, Collective, Dtype, Reduction};
-use tonnage_plan::collective::{Across, Align, CollectivePoint, Refill};
+use tonnage_plan::collective::{Across, Align, CollectivePoint, Groups, Refill};
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::transfer::{Pacing, PointLength, TrialLength};
-use tonnage_record::collective::{BackendRecord, CollectiveSummary, CollectiveTrial, RankCalls};
+use tonnage_record::collective::{
+    BackendRecord, CollectiveSummary, CollectiveTrial, GroupTimes, RankCalls,
+};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
-use tonnage_record::{CollectiveBody, LatencyKind, Outcome, Record};
+use tonnage_record::{CollectiveBody, LatencyKind, Outcome, Record, Spread};
 use tonnage_units::PairPlace;
 
 use super::builder::sample;
@@ -25,6 +27,7 @@ fn point(op: Collective, block_elements: u64) -> CollectivePoint {
         size_bytes: block_elements * 4,
         block_elements,
         ranks: 2,
+        groups: Groups::All,
         algorithm: None,
         chunk_bytes: None,
         align: Align::Barrier,
@@ -94,6 +97,7 @@ fn measured(backend: &str, point: &CollectivePoint, call_ns: f64) -> BackendReco
             latency: histogram.summary(LatencyKind::Call),
             verified_bytes: 3 * 2 * point.shape().size_bytes(),
             rank_times: [(0, 1.0), (1, 0.9)].map(of_rank).into(),
+            group_times: Vec::new(),
         }),
         histogram: Some(histogram.to_data()),
     }
@@ -105,6 +109,32 @@ fn record(point: CollectivePoint, backends: Vec<BackendRecord>, outcome: Outcome
         (record.outcome, record.canary, record.placed) = (outcome, None, None);
         record.body = CollectiveBody { point, backends }.into();
     })
+}
+
+/// All-gathers of two groups at once, of which the second is the slower.
+fn in_groups() -> Record {
+    let point = CollectivePoint {
+        ranks: 4,
+        groups: Groups::Mod(2),
+        backends: vec!["native:shm".to_owned()],
+        ..point(Collective::AllGather, 512)
+    };
+    let mut backend = measured("native:shm", &point, 1_300.0);
+    if let Some(summary) = &mut backend.summary {
+        // The factor of an all-gather of two ranks is a half.
+        summary.busbw_bytes_per_s = summary.algbw_bytes_per_s.map(|it| Spread {
+            mean: it.mean / 2.0,
+            ..it
+        });
+        let of_group = |(group, ns): (u32, f64)| GroupTimes {
+            group,
+            group_call_ns_rank_max: ns,
+            group_call_ns_rank_mean: ns * 0.95,
+            group_call_ns_rank_min: ns * 0.9,
+        };
+        summary.group_times = [(0, 1_000.0), (1, 1_200.0)].map(of_group).into();
+    }
+    record(point, vec![backend], Outcome::Measured)
 }
 
 /// All-reduces of two sizes by two backends, with each rank; a broadcast that only one of them could carry out, whose
@@ -155,6 +185,7 @@ pub fn collectives() -> Vec<Record> {
     };
     let (of_small, of_large) = (two(&small, [900.0, 25_000.0]), two(&large, [1.1e6, 4.4e6]));
     vec![
+        in_groups(),
         record(small, of_small, Outcome::Measured),
         record(large, of_large, Outcome::Measured),
         record(broadcast, vec![alone, skipped], Outcome::Measured),

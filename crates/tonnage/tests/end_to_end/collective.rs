@@ -78,6 +78,57 @@ fn backends_take_turns_and_every_result_is_checked() {
     assert_eq!(shown.stdout, run.stdout);
 }
 
+/// Groups call at once: every result is that of its group, and the slowest group is no slower than the whole.
+#[test]
+fn groups_call_at_once_and_each_has_its_own_result() {
+    for groups in ["div:2", "mod:2"] {
+        let dir = tempdir().unwrap();
+        let ops = "all-reduce,reduce-scatter,all-gather,all-to-all,broadcast,reduce,gather,scatter,barrier,send-recv";
+        let line = format!(
+            "collective --backend native:shm --op {ops} --sizes 4000 --root 1 --groups {groups} --ranks 4 --trials 2 \
+             --iters 3 --verify --per-rank -o c.jsonl"
+        );
+        let run = tonnage(dir.path(), &line).succeed();
+        for record in read(&dir.path().join("c.jsonl")) {
+            let body = record.collective().unwrap();
+            let summary = body.backends[0].summary.as_ref().unwrap();
+            let shape = body.point.shape();
+            assert_eq!((shape.ranks, body.point.ranks), (2, 4));
+            // The first call, and the last of each trial, in two groups of two ranks.
+            let bytes: u64 = (0..2).map(|place| shape.output_bytes(place)).sum();
+            assert_eq!(summary.verified_bytes, 2 * bytes * 3, "{}", body.point.op);
+            let times: Vec<f64> = summary
+                .group_times
+                .iter()
+                .map(|it| it.group_call_ns_rank_max)
+                .collect();
+            assert_eq!(times.len(), 2);
+            assert!(
+                times
+                    .iter()
+                    .all(|&ns| ns > 0.0 && ns <= summary.call_ns_rank_max * 1.000_001)
+            );
+            let mean: f64 = summary
+                .group_times
+                .iter()
+                .map(|it| it.group_call_ns_rank_mean)
+                .sum();
+            assert!((mean / 2.0 / summary.call_ns_rank_mean - 1.0).abs() < 1e-6);
+        }
+        assert!(
+            run.stdout
+                .contains(&format!("4 ranks in 2 groups of 2 ({groups}) at once")),
+            "{}",
+            run.stdout
+        );
+        assert!(
+            run.stdout.contains("groups of all-reduce"),
+            "{}",
+            run.stdout
+        );
+    }
+}
+
 #[test]
 fn what_cannot_be_is_refused_before_a_rank_starts() {
     let dir = tempdir().unwrap();

@@ -33,10 +33,10 @@ fn bodies(path: &std::path::Path) -> Vec<CollectiveBody> {
 fn every_result_of_every_operation_is_checked_beside_native_ones() {
     for launcher in installed() {
         let launcher = launcher.replace("-np 2", "-np 4");
-        for in_place in ["", "--in-place"] {
+        for options in ["", "--in-place", "--groups mod:2"] {
             let dir = tempdir().unwrap();
             let line = format!(
-                "collective --backend mpi,native:shm --op {ALL} --sizes 4000 --root 0 --dtype float32,int8 {in_place} \
+                "collective --backend mpi,native:shm --op {ALL} --sizes 4000 --root 0 --dtype float32,int8 {options} \
                  --trials 2 --iters 3 --warmup 0s --verify -o r.jsonl"
             );
             let run = under_mpirun(dir.path(), &launcher, &line).run();
@@ -46,7 +46,8 @@ fn every_result_of_every_operation_is_checked_beside_native_ones() {
             assert_eq!(bodies.len(), 9 * 2 + 1, "a barrier has no type");
             for body in &bodies {
                 let shape = body.point.shape();
-                let bytes: u64 = (0..4).map(|rank| shape.output_bytes(rank)).sum();
+                let place = |rank| body.point.grouping().seat(rank).place;
+                let bytes: u64 = (0..4).map(|rank| shape.output_bytes(place(rank))).sum();
                 for backend in &body.backends {
                     let summary = backend.summary.as_ref().unwrap();
                     // The first call, and the last one of both trials.
@@ -57,7 +58,7 @@ fn every_result_of_every_operation_is_checked_beside_native_ones() {
                 let is_broadcast = shape.op.to_string() == "broadcast";
                 assert_eq!(
                     mpi.really_in_place,
-                    !in_place.is_empty() || is_broadcast,
+                    options == "--in-place" || is_broadcast,
                     "{body:#?}"
                 );
             }

@@ -42,7 +42,7 @@ fn bodies(path: &Path) -> Vec<CollectiveBody> {
 #[test]
 fn every_result_of_every_operation_is_checked_beside_native_ones() {
     let Some(python) = python() else { return };
-    for options in ["", "--in-place", "--align none"] {
+    for options in ["", "--in-place", "--align none", "--groups div:2"] {
         let dir = tempdir().unwrap();
         let line = format!(
             "collective --backend torch:gloo,native:shm --python {python} --op {ALL} --sizes 4000 --root 1 --dtype \
@@ -53,7 +53,8 @@ fn every_result_of_every_operation_is_checked_beside_native_ones() {
         assert_eq!(bodies.len(), 8 * 2 + 1, "a barrier has no type");
         for body in &bodies {
             let shape = body.point.shape();
-            let bytes: u64 = (0..4).map(|rank| shape.output_bytes(rank)).sum();
+            let place = |rank| body.point.grouping().seat(rank).place;
+            let bytes: u64 = (0..4).map(|rank| shape.output_bytes(place(rank))).sum();
             for backend in &body.backends {
                 let summary = backend.summary.as_ref().unwrap();
                 // The first call, and the last one of both trials.

@@ -13,6 +13,7 @@ use crate::kinds::kind::{Stage, Steps};
 use crate::observer::TrialCalls;
 use tonnage_plan::collective::{Align, CollectivePoint, Refill};
 use tonnage_plan::transfer::TrialLength;
+use tonnage_ranks::Circle;
 use tonnage_record::spread::spread;
 use tonnage_record::{CollectiveBody, Outcome};
 use tonnage_units::{Error, Result};
@@ -224,9 +225,10 @@ impl Turn<'_, '_, '_> {
         let repeats = self.in_place() && self.point.refill == Refill::Trial && iterations > 1;
         self.run(iterations, self.point.verify && !repeats)?;
         let aligned = self.point.align == Align::Barrier;
-        let ranks = self.stage.rank.size();
+        let ranks = (self.stage.rank.size(), self.point.shape().ranks);
         let spans = std::mem::take(self.spans);
-        let times = combine(&spans, self.stage.rank)?;
+        let group = self.circle();
+        let times = combine(&spans, group.as_ref(), self.stage.rank)?;
         let own: u64 = spans.iter().map(CallSpan::took_ns).sum();
         let own_ns = own as f64 / iterations as f64;
         self.contestant
@@ -239,6 +241,14 @@ impl Turn<'_, '_, '_> {
             true => self.run(1, true).map(drop),
             false => Ok(()),
         }
+    }
+
+    /// The ranks of this one's group, where there are several.
+    fn circle(&self) -> Option<Circle> {
+        let grouping = self.point.grouping();
+        let seat = grouping.seat(self.stage.rank.id());
+        let turn = u64::from(seat.group) + 1;
+        (grouping.count() > 1).then(|| Circle::new(turn, seat.members()))
     }
 
     /// Tells the times of all calls of a trial on all ranks.
@@ -369,7 +379,7 @@ impl Steps for Contest<'_, '_> {
             .gather("times of ranks", &own, DEADLINES.step)?;
         for (at, contestant) in self.contestants.iter_mut().enumerate() {
             let of: Vec<OwnTimes> = all.iter().filter_map(|own| own.get(at).copied()).collect();
-            contestant.gathered(&of);
+            contestant.gathered(&of, self.point.grouping());
         }
         Ok(())
     }

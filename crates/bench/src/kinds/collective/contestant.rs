@@ -2,11 +2,12 @@
 
 use super::backend::{Backend, Choice, Prepared};
 use super::trial_times::TrialTimes;
+use serde::{Deserialize, Serialize};
 use tonnage_collective::bus::bus_factor;
-use tonnage_plan::collective::{Across, CollectivePoint};
+use tonnage_plan::collective::{Across, CollectivePoint, Grouping};
 use tonnage_plan::point::LimitChoice;
 use tonnage_record::collective::{
-    BackendRecord, CollectiveSummary, CollectiveTrial, RANKS_KEPT_MAX, RankCalls,
+    BackendRecord, CollectiveSummary, CollectiveTrial, GroupTimes, RANKS_KEPT_MAX, RankCalls,
 };
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
@@ -35,12 +36,22 @@ pub struct Contestant<'a> {
     /// Sum of this rank's own times of an iteration, one for each trial, and how often it began last.
     own_ns: f64,
     began_last: u64,
-    /// All ranks, once gathered.
+    /// Sums of the times of an iteration in this rank's group, one for each trial, as [`OwnTimes`] has their means.
+    group_ns: [f64; 3],
+    /// All ranks and all groups, once gathered.
     ranks: Vec<RankCalls>,
+    groups: Vec<GroupTimes>,
 }
 
 /// This rank's own figures for all others.
-pub type OwnTimes = (f64, u64, u64);
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct OwnTimes {
+    call_ns_mean: f64,
+    began_last: u64,
+    verified_bytes: u64,
+    /// Of its group: of the slowest rank, the mean of the ranks, of the fastest rank; 0 without groups.
+    group_ns: [f64; 3],
+}
 
 impl<'a> Contestant<'a> {
     /// A backend before the point, or one that could not be opened.
@@ -62,15 +73,17 @@ impl<'a> Contestant<'a> {
             histogram: LatencyHistogram::default(),
             own_ns: 0.0,
             began_last: 0,
+            group_ns: [0.0; 3],
             ranks: Vec::new(),
+            groups: Vec::new(),
         }
     }
 
-    /// Adds a trial of so many iterations; `own_ns` is this rank's own mean.
+    /// Adds a trial of so many iterations by all ranks in groups of so many; `own_ns` is this rank's own mean.
     pub fn add(
         &mut self,
         iterations: u64,
-        ranks: u32,
+        (ranks, group_ranks): (u32, u32),
         times: &TrialTimes,
         own_ns: f64,
         aligned: bool,
@@ -91,6 +104,12 @@ impl<'a> Contestant<'a> {
             self.began_last += times.began_last;
         }
         self.own_ns += own_ns;
+        if let Some(sums) = times.group {
+            let mean_ns = sums.all_ns as f64 / f64::from(group_ranks.max(1));
+            let of_group = [sums.longest_ns as f64, mean_ns, sums.shortest_ns as f64];
+            let both = self.group_ns.iter_mut().zip(of_group);
+            both.for_each(|(all, own)| *all += own / count);
+        }
     }
 
     /// Trials so far.
@@ -109,16 +128,21 @@ impl<'a> Contestant<'a> {
     /// This rank's own mean time, how often it began last, and the bytes that it checked.
     pub fn own(&self) -> OwnTimes {
         let trials = self.trials.len().max(1) as f64;
-        (self.own_ns / trials, self.began_last, self.verified_bytes)
+        OwnTimes {
+            call_ns_mean: self.own_ns / trials,
+            began_last: self.began_last,
+            verified_bytes: self.verified_bytes,
+            group_ns: self.group_ns.map(|ns| ns / trials),
+        }
     }
 
     /// Takes the figures of all ranks, in their order.
-    pub fn gathered(&mut self, all: &[OwnTimes]) {
-        self.verified_bytes = all.iter().map(|(_, _, bytes)| bytes).sum();
-        let times = |(rank, &(call_ns_mean, began_last, _)): (u32, &OwnTimes)| RankCalls {
+    pub fn gathered(&mut self, all: &[OwnTimes], grouping: Grouping) {
+        self.verified_bytes = all.iter().map(|own| own.verified_bytes).sum();
+        let times = |(rank, own): (u32, &OwnTimes)| RankCalls {
             rank,
-            call_ns_mean,
-            began_last,
+            call_ns_mean: own.call_ns_mean,
+            began_last: own.began_last,
         };
         self.ranks = (0..).zip(all).map(times).collect();
         if self.ranks.len() > RANKS_KEPT_MAX {
@@ -126,6 +150,9 @@ impl<'a> Contestant<'a> {
                 .sort_by_key(|it| std::cmp::Reverse(it.began_last));
             self.ranks.truncate(RANKS_KEPT_MAX);
             self.ranks.sort_by_key(|it| it.rank);
+        }
+        if grouping.count() > 1 {
+            self.groups = of_groups(all, grouping);
         }
     }
 
@@ -153,7 +180,7 @@ impl<'a> Contestant<'a> {
         // Whoever calls nothing moves nothing.
         let moves = bytes > 0.0 && self.prepared.is_some_and(|it| it.has_results);
         let algbw = moves.then(|| rate(bytes, &call_ns));
-        let factor = bus_factor(point.op, point.ranks);
+        let factor = bus_factor(point.op, point.shape().ranks);
         let busbw = algbw
             .zip(factor)
             .map(|(algbw, factor)| scaled(algbw, factor));
@@ -174,8 +201,37 @@ impl<'a> Contestant<'a> {
             latency: self.histogram.summary(LatencyKind::Call),
             verified_bytes: self.verified_bytes,
             rank_times: self.ranks.clone(),
+            group_times: self.groups.clone(),
         }
     }
+}
+
+/// Times of the groups in their order, of more than are kept the slowest.
+fn of_groups(all: &[OwnTimes], grouping: Grouping) -> Vec<GroupTimes> {
+    let times = |group: u32| {
+        let first = all.get(grouping.rank(group, 0) as usize)?;
+        let [
+            group_call_ns_rank_max,
+            group_call_ns_rank_mean,
+            group_call_ns_rank_min,
+        ] = first.group_ns;
+        Some(GroupTimes {
+            group,
+            group_call_ns_rank_max,
+            group_call_ns_rank_mean,
+            group_call_ns_rank_min,
+        })
+    };
+    let mut groups: Vec<_> = (0..grouping.count()).filter_map(times).collect();
+    if groups.len() > RANKS_KEPT_MAX {
+        groups.sort_by(|one, other| {
+            let (one, other) = (one.group_call_ns_rank_max, other.group_call_ns_rank_max);
+            other.total_cmp(&one)
+        });
+        groups.truncate(RANKS_KEPT_MAX);
+        groups.sort_by_key(|it| it.group);
+    }
+    groups
 }
 
 /// Bytes per second of calls that take so long: of the mean time, which is as well known.

@@ -3,14 +3,17 @@
 use super::backend::Buffers;
 use tonnage_collective::data::{Data, WrongElements, memory};
 use tonnage_collective::{Dtype, Reduction, Shape};
-use tonnage_plan::collective::CollectivePoint;
+use tonnage_plan::collective::{CollectivePoint, Grouping};
 use tonnage_units::{Error, Result};
 
 /// Data of one rank in the calls of a point.
 #[derive(Debug, Clone, Copy)]
 pub struct RankData {
     data: Data,
-    rank: u32,
+    /// Number of the rank in its group.
+    place: u32,
+    /// The group, where there are several.
+    group: Option<(Grouping, u32)>,
     in_place: bool,
 }
 
@@ -21,9 +24,14 @@ impl RankData {
     /// `Usage` for a call that no data are exact for.
     pub fn new(point: &CollectivePoint, rank: u32, in_place: bool) -> Result<Self> {
         let reduction = point.reduction.unwrap_or(Reduction::Sum);
+        let grouping = point.grouping();
+        let seat = grouping.seat(rank);
+        // Bytes of another group are wrong ones.
+        let seed = point.seed ^ u64::from(seat.group) << 32;
         Ok(Self {
-            data: Data::new(&point.shape(), reduction, point.seed, 0)?,
-            rank,
+            data: Data::new(&point.shape(), reduction, seed, 0)?,
+            place: seat.place,
+            group: (grouping.count() > 1).then_some((grouping, seat.group)),
             in_place,
         })
     }
@@ -34,7 +42,7 @@ impl RankData {
     /// When it does not fit into the memory.
     pub fn fill(&self, call: u64, buffers: &Buffers) -> Result<()> {
         let data = self.data.of_call(call);
-        memory::write_input(&data, self.rank, &buffers.arena, buffers.input)
+        memory::write_input(&data, self.place, &buffers.arena, buffers.input)
     }
 
     /// Fills the output of a call with other bytes than its result. In place there is none beside the input.
@@ -46,7 +54,7 @@ impl RankData {
             return Ok(());
         }
         let data = self.data.of_call(call);
-        memory::write_poison(&data, self.rank, &buffers.arena, buffers.output)
+        memory::write_poison(&data, self.place, &buffers.arena, buffers.output)
     }
 
     /// Checks the result of a call. Returns the bytes that were right.
@@ -56,14 +64,30 @@ impl RankData {
     pub fn check(&self, call: u64, buffers: &Buffers) -> Result<u64> {
         let data = self.data.of_call(call);
         let mut found = WrongElements::default();
-        memory::compare_output(&data, self.rank, &buffers.arena, buffers.output, &mut found)?;
+        memory::compare_output(
+            &data,
+            self.place,
+            &buffers.arena,
+            buffers.output,
+            &mut found,
+        )?;
         match found.is_clean() {
             true => Ok(found.checked_elements * self.data.shape().dtype.bytes()),
             false => Err(Error::Failed(format!(
-                "wrong results: {}",
+                "wrong results{}: {}",
+                self.in_group(),
                 found.describe()
             ))),
         }
+    }
+
+    /// The group of a result, whose numbers of ranks are counted there.
+    fn in_group(&self) -> String {
+        let words = |(grouping, group): (Grouping, u32)| {
+            let ranks = grouping.members_in_words(group);
+            format!(" in group {group} of ranks {ranks}, which are counted there from 0")
+        };
+        self.group.map(words).unwrap_or_default()
     }
 
     /// The most calls in a row whose inputs are the results of the ones before, where these grow from call to call.

@@ -74,6 +74,8 @@ impl InProcess {
         let mine = open(&OpenGroup {
             rank: rank.id(),
             ranks: rank.size(),
+            group: first.grouping().seat(rank.id()).group,
+            groups: first.grouping().count(),
             libraries: &settings.libraries,
         });
         let calls = all_or_none(rank, "open the backend", mine)?;
@@ -176,7 +178,8 @@ impl Backend for InProcess {
         let in_place = is_in_place(self.in_place_always, point);
         let (shape, places) = (point.shape(), (self.layout.input, self.layout.output));
         let arena = Arc::clone(&self.buffers.arena);
-        self.buffers = Buffers::new(&arena, places, &shape, self.rank, in_place);
+        let place = point.grouping().seat(self.rank).place;
+        self.buffers = Buffers::new(&arena, places, &shape, place, in_place);
         let ready = self.calls.prepare(GroupCall {
             shape,
             reduction: point.reduction,

@@ -53,7 +53,8 @@ impl Kind for CollectiveCalls {
             let options = point.engine_options.clone();
             let (backends, memory) = (point.backends.clone(), point.memory.clone());
             let worker = (point.python.clone(), point.timeout_ns);
-            (backends, options, memory, point.place, point.ranks, worker)
+            let ranks = (point.ranks, point.groups);
+            (backends, options, memory, point.place, ranks, worker)
         };
         key(first) == key(next)
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::deadlines::DEADLINES;
 use crate::drive::calls::CallSpan;
-use tonnage_ranks::Rank;
+use tonnage_ranks::{Circle, Rank};
 use tonnage_units::{Reduce, Result};
 
 /// Iterations whose times travel at once, so that a message is of bounded size whatever the trial.
@@ -68,6 +68,27 @@ pub struct TrialTimes {
     pub shortest_sum_ns: u64,
     /// Iterations that this rank began last.
     pub began_last: u64,
+    /// Sums over the iterations within this rank's group, where there are several.
+    pub group: Option<GroupSums>,
+}
+
+/// Times of a trial over the ranks of one group.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct GroupSums {
+    /// Of the slowest rank of each iteration.
+    pub longest_ns: u64,
+    /// Of all ranks.
+    pub all_ns: u64,
+    /// Of the fastest rank of each iteration.
+    pub shortest_ns: u64,
+}
+
+impl GroupSums {
+    fn add(&mut self, times: &IterationTimes) {
+        self.longest_ns += times.longest_ns.iter().sum::<u64>();
+        self.all_ns += times.sum_ns.iter().sum::<u64>();
+        self.shortest_ns += times.shortest_ns.iter().sum::<u64>();
+    }
 }
 
 impl TrialTimes {
@@ -80,15 +101,20 @@ impl TrialTimes {
     }
 }
 
-/// Combines the spans of all ranks, which have as many.
+/// Combines the spans of all ranks, which have as many, and those of a group among its members.
 ///
 /// # Errors
 /// When a rank does not answer.
-pub fn combine(spans: &[CallSpan], rank: &mut Rank) -> Result<TrialTimes> {
+pub fn combine(spans: &[CallSpan], group: Option<&Circle>, rank: &mut Rank) -> Result<TrialTimes> {
     let mut all = TrialTimes::default();
     let (id, offset_ns) = (rank.id(), rank.clock_offset().offset_ns);
     for block in spans.chunks(BLOCK) {
         let mine = IterationTimes::of(block, id, offset_ns);
+        if let Some(circle) = group {
+            let what = "times of a group";
+            let (_, merged) = rank.start_together(circle, what, &mine, DEADLINES.step)?;
+            all.group.get_or_insert_default().add(&merged);
+        }
         let merged = rank.reduce("times of iterations", mine, DEADLINES.step)?;
         all.add(&merged, id);
     }
@@ -101,7 +127,7 @@ pub fn combine(spans: &[CallSpan], rank: &mut Rank) -> Result<TrialTimes> {
 /// When a rank does not answer.
 pub fn slowest(spans: &[CallSpan], rank: &mut Rank) -> Result<u64> {
     let first = &spans[..spans.len().min(1)];
-    let all = combine(first, rank)?;
+    let all = combine(first, None, rank)?;
     Ok(all.longest_ns.first().copied().unwrap_or(0))
 }
 

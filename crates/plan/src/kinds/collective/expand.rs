@@ -39,6 +39,7 @@ pub(super) fn expand(
         return usage("op is missing: write op all-reduce, or another one that --help lists");
     }
     let common = common(job, ranks, lists)?;
+    let group_ranks = common.point.grouping().size();
     let mut points = Vec::new();
     for &op in ops {
         for (dtype, reduction) in elements(call, op, &common.backends)? {
@@ -54,9 +55,9 @@ pub(super) fn expand(
                             op,
                             dtype,
                             reduction,
-                            root: root(call, op, ranks)?,
+                            root: root(call, op, group_ranks)?,
                             size_bytes,
-                            block_elements: block(op, ranks, dtype, size_bytes)?,
+                            block_elements: block(op, group_ranks, dtype, size_bytes)?,
                             algorithm,
                             chunk_bytes,
                             ..common.point.clone()
@@ -84,6 +85,8 @@ fn common(job: &CollectiveJob, ranks: u32, lists: &Lists) -> Result<Common> {
     }
     let (backends, engine_options) = backends(call, lists)?;
     refuse_without_effect(call, &backends)?;
+    let groups = call.groups.unwrap_or_default();
+    groups.of(ranks)?;
     let align = call.align.unwrap_or(ALIGN_DEFAULT);
     let refill = refill(call.refill, align)?;
     let memory = match &call.memory {
@@ -122,6 +125,7 @@ fn common(job: &CollectiveJob, ranks: u32, lists: &Lists) -> Result<Common> {
         size_bytes: 0,
         block_elements: 0,
         ranks,
+        groups,
         algorithm: None,
         chunk_bytes: None,
         align,
@@ -325,14 +329,14 @@ fn root(call: &CallOptions, op: Collective, ranks: u32) -> Result<u32> {
     }
 }
 
-/// Elements of one block, of which there is at least one.
+/// Elements of one block of so many ranks, of which there is at least one.
 fn block(op: Collective, ranks: u32, dtype: Dtype, size_bytes: u64) -> Result<u64> {
     if op == Collective::Barrier {
         return Ok(0);
     }
     if op == Collective::SendRecv && !ranks.is_multiple_of(2) {
         return usage(format!(
-            "send-recv needs an even number of ranks and there are {ranks}: use --ranks {}",
+            "send-recv needs an even number of ranks and there are {ranks}: use --ranks {}, or groups of an even number",
             ranks + 1
         ));
     }

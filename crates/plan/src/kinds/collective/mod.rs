@@ -3,6 +3,7 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `options` | the options of an experiment |
+//! | [`groups`] | groups of ranks that call at once |
 //! | [`point`] | one cell of a sweep, with everything fixed |
 //! | `expand` | the points of an experiment, and the checks of its options |
 //! | `kind` | what makes it a kind |
@@ -11,9 +12,11 @@
 //! see `tonnage_bench`.
 
 mod expand;
+pub mod groups;
 mod kind;
 mod options;
 pub mod point;
 
+pub use groups::{GroupSeat, Grouping, Groups};
 pub use options::{CallOptions, CheckOptions, CollectiveJob};
 pub use point::{Across, Align, CollectivePoint, Refill};

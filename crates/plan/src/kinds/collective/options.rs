@@ -3,6 +3,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::groups::Groups;
 use super::point::{Across, Align, Refill};
 use crate::options::{Group, Many, Pair, many_of, one_of, pairs, text, with_default};
 use crate::point::LimitChoice;
@@ -78,9 +79,15 @@ pub struct CallOptions {
     #[arg(long, value_name = "NAMES", value_parser = many_of::<Reduction>(), value_delimiter = ',')]
     pub reduce: Option<Many<Reduction>>,
 
-    /// Rank that broadcasts or scatters, or that a reduce or gather ends at.
+    /// Rank that broadcasts or scatters, or that a reduce or gather ends at; counted within a group.
     #[arg(long, value_name = "RANK")]
     pub root: Option<Count>,
+
+    /// Groups of ranks that call at once, each by itself: all, div:K (K ranks that follow each other) or mod:K (every
+    /// K-th rank). Sizes are those of a group, the time is that of the slowest.
+    #[arg(long, value_name = "GROUPS")]
+    #[serde(with = "text")]
+    pub groups: Option<Groups>,
 
     /// Results take the place of the inputs.
     #[arg(long)]
@@ -142,6 +149,7 @@ impl Group for CallOptions {
     fn defaults() -> Self {
         Self {
             root: Some(Count(0)),
+            groups: Some(Groups::All),
             align: Some(ALIGN_DEFAULT),
             seed: Some(SEED_DEFAULT),
             timeout: Some(TIMEOUT_DEFAULT),

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::groups::{Grouping, Groups};
 use crate::kind::{AnyPoint, EngineFacts};
 use crate::point::LimitChoice;
 use crate::transfer::PointLength;
@@ -68,7 +69,7 @@ pub struct CollectivePoint {
     /// Combination of the elements; absent where the operation does not reduce.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduction: Option<Reduction>,
-    /// Root of a rooted operation; 0 otherwise.
+    /// Root of a rooted operation, counted within its group; 0 otherwise.
     pub root: u32,
     /// True when results take the place of the inputs, where the backend has a choice.
     pub in_place: bool,
@@ -79,6 +80,9 @@ pub struct CollectivePoint {
     pub block_elements: u64,
     /// Ranks of the run.
     pub ranks: u32,
+    /// Groups of ranks that call at once.
+    #[serde(default, skip_serializing_if = "is_whole")]
+    pub groups: Groups,
     /// Algorithm of native backends; absent where the warm-up chooses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<Algorithm>,
@@ -121,16 +125,25 @@ fn python_default() -> String {
     PYTHON_DEFAULT.to_owned()
 }
 
+fn is_whole(groups: &Groups) -> bool {
+    *groups == Groups::All
+}
+
 fn is_python_default(python: &String) -> bool {
     python == PYTHON_DEFAULT
 }
 
 impl CollectivePoint {
-    /// The call.
+    /// The groups.
+    pub fn grouping(&self) -> Grouping {
+        Grouping::known(self.groups, self.ranks)
+    }
+
+    /// The call of a group.
     pub fn shape(&self) -> Shape {
         Shape {
             op: self.op,
-            ranks: self.ranks,
+            ranks: self.grouping().size(),
             root: self.root,
             dtype: self.dtype,
             block: self.block_elements,

@@ -1,7 +1,7 @@
 //! Plans, texts and values made at random: each reads back the same, or is refused as a wrong request.
 
 use super::*;
-use crate::collective::{Across, Align, CallOptions, CheckOptions, CollectiveJob, Refill};
+use crate::collective::{Across, Align, CallOptions, CheckOptions, CollectiveJob, Groups, Refill};
 use crate::connect;
 use crate::files::arbitrary::file_jobs;
 use crate::fixture::LISTS;
@@ -303,6 +303,7 @@ prop_compose! {
         chunk in option::of(sweeps()),
         (root, seed) in (option::of(any::<u64>().prop_map(Count)), option::of(any::<u64>().prop_map(Count))),
         timeout in option::of(any::<u64>().prop_map(Nanos)),
+        groups in option::of((any::<bool>(), 1..u32::MAX)),
         in_place in any::<bool>(),
     ) -> CallOptions {
         CallOptions {
@@ -317,6 +318,7 @@ prop_compose! {
             root,
             seed,
             timeout,
+            groups: groups.map(|(is_div, number)| if is_div { Groups::Div(number) } else { Groups::Mod(number) }),
             in_place,
             ..CallOptions::default()
         }

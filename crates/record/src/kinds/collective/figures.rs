@@ -272,7 +272,7 @@ fn summary<T: Into<Value>>(row: &Row<'_>, of: fn(&CollectiveSummary) -> T) -> Va
 fn amount(row: &Row<'_>, of: fn(&CollectiveBody, u32) -> u64) -> Value {
     let body = body(row).filter(|body| body.point.op != Collective::Barrier);
     let most = body.map(|body| {
-        let last = body.point.ranks.saturating_sub(1);
+        let last = body.point.shape().ranks.saturating_sub(1);
         let all = [0, body.point.root, last].map(|rank| of(body, rank));
         all.into_iter().max().unwrap_or(0)
     });

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_collective::Algorithm;
 use tonnage_engine::{EngineOptions, split_name};
 use tonnage_plan::Point;
-use tonnage_plan::collective::CollectivePoint;
+use tonnage_plan::collective::{Across, CollectivePoint};
 use tonnage_units::PairPlace;
 
 use crate::body::{KindBody, Part, PointOptions};
@@ -120,6 +120,33 @@ pub struct CollectiveSummary {
     pub verified_bytes: u64,
     /// Ranks in their order; of more than 1,024 those that began last most often.
     pub rank_times: Vec<RankCalls>,
+    /// Groups in their order; of more than 1,024 the slowest. Empty where all ranks are one group.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub group_times: Vec<GroupTimes>,
+}
+
+/// Times of one group of ranks, which called at the same time as the others: means over iterations and trials.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GroupTimes {
+    /// The group, counted from 0; its ranks follow from `groups` of the point.
+    pub group: u32,
+    /// Time of an iteration on the slowest rank of the group.
+    pub group_call_ns_rank_max: f64,
+    /// Time of an iteration, mean over the group's ranks.
+    pub group_call_ns_rank_mean: f64,
+    /// Time of an iteration on the fastest rank of the group.
+    pub group_call_ns_rank_min: f64,
+}
+
+impl GroupTimes {
+    /// Time of an iteration, combined over the group's ranks.
+    pub fn call_ns(&self, across: Across) -> f64 {
+        match across {
+            Across::Max => self.group_call_ns_rank_max,
+            Across::Mean => self.group_call_ns_rank_mean,
+            Across::Min => self.group_call_ns_rank_min,
+        }
+    }
 }
 
 /// Times of one rank over all trials.

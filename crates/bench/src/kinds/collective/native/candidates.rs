@@ -29,7 +29,7 @@ pub fn candidates(point: &CollectivePoint, message_bytes_max: u64) -> Vec<Candid
         let few_peers = !matches!(algorithm, Algorithm::Pairwise | Algorithm::Linear);
         let in_place =
             tonnage_collective::steps::check(point.op, **algorithm, point.in_place).is_ok();
-        in_place && (few_peers || point.ranks <= MANY_RANKS || own.len() == 1)
+        in_place && (few_peers || point.shape().ranks <= MANY_RANKS || own.len() == 1)
     };
     let algorithms: Vec<Algorithm> = match point.algorithm {
         Some(asked) => vec![asked],

@@ -81,19 +81,19 @@ impl Native {
         point: &CollectivePoint,
         way: Candidate,
     ) -> Result<Script> {
-        let rank = self.open.rank;
+        let seat = point.grouping().seat(self.open.rank);
         let program = program(
             &point.shape(),
             point.reduction.unwrap_or(Reduction::Sum),
             way.algorithm,
-            rank,
+            seat.place,
             way.chunk_bytes,
             point.in_place,
         )?;
         Script::new(
             &program,
             ScriptParts {
-                rank,
+                seat,
                 stream,
                 shape: point.shape(),
                 in_place: point.in_place,
@@ -115,7 +115,7 @@ impl Native {
                 arena,
                 (layout.input, layout.output),
                 &point.shape(),
-                self.open.rank,
+                point.grouping().seat(self.open.rank).place,
                 point.in_place,
             ),
             barrier: self.script(CallStream::Aligning, &barrier, way)?,
@@ -222,10 +222,10 @@ impl Backend for Native {
         let (_, way) = best.ok_or_else(not_ready)?;
         let script = self.script(CallStream::Measured, &point, way)?;
         self.ready.as_mut().ok_or_else(not_ready)?.call = script;
+        let is_divided = point.shape().ranks > 1;
         Ok(Choice {
-            algorithm: (point.ranks > 1).then_some(way.algorithm),
-            chunk_bytes: (point.ranks > 1 && point.op != Collective::Barrier)
-                .then_some(way.chunk_bytes),
+            algorithm: is_divided.then_some(way.algorithm),
+            chunk_bytes: (is_divided && point.op != Collective::Barrier).then_some(way.chunk_bytes),
             ..Choice::default()
         })
     }

@@ -16,7 +16,7 @@ use tonnage_collective::steps::{algorithms, program};
 use tonnage_collective::{Algorithm, Collective, Reduction};
 use tonnage_engine::paths::Division;
 use tonnage_engine::{Caps, Entry, Lane, LaneKind, LaneSpec, Peer, Verb};
-use tonnage_plan::collective::CollectivePoint;
+use tonnage_plan::collective::{CollectivePoint, Groups};
 use tonnage_plan::point::Traffic;
 use tonnage_plan::roles::Roles;
 use tonnage_record::Effective;
@@ -50,12 +50,13 @@ pub struct OpenNative {
     pub whole: Buffers,
 }
 
-/// The barrier by which the ranks of a point align.
+/// The barrier by which the ranks of a point align: all of them, so that groups call at once.
 pub fn barrier_of(point: &CollectivePoint) -> CollectivePoint {
     CollectivePoint {
         op: Collective::Barrier,
         reduction: None,
         root: 0,
+        groups: Groups::All,
         in_place: false,
         block_elements: 0,
         algorithm: None,
@@ -82,17 +83,18 @@ fn demands(points: &[&CollectivePoint], rank: u32) -> Result<(BTreeSet<Peer>, Ne
         let own = candidates(point, MESSAGE_BYTES_MAX);
         let ways = own.into_iter().map(|way| (*point, way));
         for (point, way) in ways.chain([(&barrier, barrier_way(&barrier))]) {
+            let seat = point.grouping().seat(rank);
             let program = program(
                 &point.shape(),
                 point.reduction.unwrap_or(Reduction::Sum),
                 way.algorithm,
-                rank,
+                seat.place,
                 way.chunk_bytes,
                 point.in_place,
             )?;
-            peers.extend(program.puts_to());
-            peers.extend(&program.gets_from);
             needs.scratch = needs.scratch.max(program.scratch_bytes);
+            let all = [program.puts_to(), program.gets_from];
+            peers.extend(all.into_iter().flatten().map(|place| seat.rank(place)));
         }
     }
     Ok((peers, needs))

@@ -6,6 +6,7 @@ use super::immediate::CallStream;
 use tonnage_collective::steps::{Buffer, InPlace, Place, Program, Step};
 use tonnage_collective::{Collective, Dtype, Reduction, Shape};
 use tonnage_engine::{Lane, Peer};
+use tonnage_plan::collective::GroupSeat;
 use tonnage_sys::fold::{Fold, Kernel, Number};
 use tonnage_units::{Error, Result};
 
@@ -108,8 +109,8 @@ pub enum LocalWork {
 /// Parts of a script beside its program.
 #[derive(Debug, Clone, Copy)]
 pub struct ScriptParts<'a> {
-    /// This rank.
-    pub rank: u32,
+    /// Seat of this rank in the group that calls; steps name ranks by their numbers there.
+    pub seat: GroupSeat,
     /// The stream of its calls.
     pub stream: CallStream,
     /// The call.
@@ -135,7 +136,7 @@ impl ScriptParts<'_> {
             } => Move::Put {
                 lane: self.lane(peer)?,
                 message,
-                from: self.settled(from, self.rank),
+                from: self.settled(from, self.seat.place),
                 to: self.settled(to, peer),
                 bytes: u32::try_from(bytes).map_err(|_| {
                     Error::Failed(format!("a message of {bytes} bytes is too long"))
@@ -147,14 +148,14 @@ impl ScriptParts<'_> {
             },
             Step::Claim { peer } => Move::Claim {
                 place: self.place(peer)? as u32,
-                peer,
+                peer: self.seat.rank(peer),
             },
             ref local => return self.work(local),
         })
     }
 
     fn work(&self, step: &Step) -> Result<Move> {
-        let own = |place| self.settled(place, self.rank);
+        let own = |place| self.settled(place, self.seat.place);
         Ok(Move::Work(match *step {
             Step::Fold { from, to, elements } => LocalWork::Fold {
                 from: own(from),
@@ -187,17 +188,19 @@ impl ScriptParts<'_> {
         }))
     }
 
-    /// Place of a peer among all peers.
-    fn place(&self, peer: Peer) -> Result<usize> {
+    /// Place among all peers of one that has a number in the group.
+    fn place(&self, number: u32) -> Result<usize> {
+        let peer: Peer = self.seat.rank(number);
         let known = self.lanes.binary_search_by_key(&peer, |(rank, _)| *rank);
         known.map_err(|_| Error::Failed(format!("there is no lane to rank {peer}")))
     }
 
-    fn lane(&self, peer: Peer) -> Result<Lane> {
-        Ok(self.lanes[self.place(peer)?].1)
+    fn lane(&self, number: u32) -> Result<Lane> {
+        Ok(self.lanes[self.place(number)?].1)
     }
 
-    /// The place in a rank's memory, where in place both buffers are parts of one stretch that begins with the output.
+    /// The place in the memory of the rank with a number, where in place both buffers are parts of one stretch that
+    /// begins with the output.
     fn settled(&self, place: Place, rank: u32) -> Place {
         let stretch = match self.in_place {
             true => InPlace::of(&self.shape, rank),
@@ -228,7 +231,7 @@ impl Script {
         let none = || Error::Failed("a call of no ranks".into());
         Ok(Self {
             moves: moves.collect::<Result<_>>()?,
-            rank: parts.rank,
+            rank: parts.seat.rank(parts.seat.place),
             ranks: NonZeroU32::new(ranks).ok_or_else(none)?,
             stream: parts.stream,
             op,

@@ -230,6 +230,13 @@ fn settings(backend: TorchBackend, point: &CollectivePoint, stage: &Stage<'_>) -
     }
 }
 
+/// Ranks of each group, of all groups.
+fn groups(point: &CollectivePoint) -> Vec<Vec<u32>> {
+    let grouping = point.grouping();
+    let members = |group| grouping.members(group).collect();
+    (0..grouping.count()).map(members).collect()
+}
+
 /// Refuses a memory other than torch's own, which its worker allocates.
 fn check_memory(asked: &str, own: &str) -> Result<()> {
     if asked == own {
@@ -296,7 +303,7 @@ impl Backend for Torch {
             shape: point.shape(),
             reduction: point.reduction.unwrap_or(Reduction::Sum),
             in_place: point.in_place,
-            groups: vec![(0..point.ranks).collect()],
+            groups: groups(point),
         };
         self.refills = point.refill == Refill::Iteration;
         let slots = if self.refills { SLOTS } else { 1 };

@@ -1,4 +1,5 @@
 use super::*;
+use crate::collective::Groups;
 use crate::fixture::LISTS;
 use crate::{Plan, Point};
 
@@ -104,4 +105,25 @@ fn what_cannot_be_is_refused_with_the_nearest_choice() {
     assert!(refused(4, "backend = 'native:shm'\nop = 'all-reduce'").contains("sizes 1M"));
     let in_place = "backend = 'native:shm'\nop = 'all-to-all'\nsizes = '1k'\nin-place = true\nalgorithm = 'pairwise'";
     assert!(refused(4, in_place).contains("bruck"));
+}
+
+#[test]
+fn groups_divide_ranks_sizes_and_roots() {
+    let of = |ranks: u32, op: &str, lines: &str| {
+        format!("backend = 'native:shm'\nop = '{op}'\nsizes = 24\n{lines}\n# {ranks}")
+    };
+    let point = |ranks, op, lines: &str| expanded(ranks, &of(ranks, op, lines)).unwrap()[0].clone();
+    let all = point(6, "all-gather", "");
+    assert_eq!((all.groups, all.block_elements), (Groups::All, 1));
+    for groups in ["div:2", "mod:3"] {
+        let line = format!("groups = '{groups}'");
+        let point = point(6, "all-gather", &line);
+        assert_eq!((point.shape().ranks, point.block_elements), (2, 3));
+        assert_eq!(point.grouping().count(), 3);
+    }
+    let refused = |op: &str, lines: &str| refused(6, &of(6, op, lines));
+    assert!(refused("broadcast", "groups = 'div:2'\nroot = 2").contains("root 1"));
+    assert!(refused("all-reduce", "groups = 'mod:4'").contains("use groups mod:3"));
+    assert!(refused("all-reduce", "groups = 'half'").contains("div:K"));
+    assert!(refused("send-recv", "groups = 'div:3'").contains("groups of an even number"));
 }

@@ -1,0 +1,269 @@
+//! Groups of ranks that call at once, each by itself, as nccl-tests' split has them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tonnage_units::names::quote;
+use tonnage_units::{Error, Result};
+
+/// Members of a group that are listed one by one.
+const LISTED_MAX: u32 = 4;
+
+/// Rule by which ranks are divided into groups of equal size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(into = "String", try_from = "String")]
+#[schemars(with = "String")]
+pub enum Groups {
+    /// One group of all ranks: all.
+    #[default]
+    All,
+    /// So many ranks that follow each other: div:K.
+    Div(u32),
+    /// Ranks whose numbers leave the same remainder after division by K: mod:K.
+    Mod(u32),
+}
+
+/// The groups of so many ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grouping {
+    groups: Groups,
+    ranks: u32,
+}
+
+/// Seat of a rank in its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupSeat {
+    grouping: Grouping,
+    /// The group, counted from 0.
+    pub group: u32,
+    /// The rank's number in it.
+    pub place: u32,
+}
+
+impl Groups {
+    /// The groups of so many ranks.
+    ///
+    /// # Errors
+    /// `Usage` where they would not be of equal size, with the nearest number that divides.
+    pub fn of(self, ranks: u32) -> Result<Grouping> {
+        let (name, number) = match self {
+            Self::All => ("all", 1),
+            Self::Div(number) => ("div", number),
+            Self::Mod(number) => ("mod", number),
+        };
+        if number > 0 && number <= ranks && ranks.is_multiple_of(number) {
+            return Ok(Grouping {
+                groups: self,
+                ranks,
+            });
+        }
+        let divides = |it: &u32| ranks.is_multiple_of(*it);
+        let nearest = (1..=ranks)
+            .filter(divides)
+            .min_by_key(|it| it.abs_diff(number));
+        Err(Error::Usage(format!(
+            "groups {self} does not divide {ranks} ranks into equal groups: use groups {name}:{}",
+            nearest.unwrap_or(1)
+        )))
+    }
+}
+
+impl Grouping {
+    /// One group of all ranks.
+    pub fn whole(ranks: u32) -> Self {
+        Self {
+            groups: Groups::All,
+            ranks,
+        }
+    }
+
+    /// The groups of ranks that were divided before, and found to be equal.
+    pub(super) fn known(groups: Groups, ranks: u32) -> Self {
+        groups.of(ranks).unwrap_or(Self::whole(ranks))
+    }
+
+    /// Ranks of each group.
+    pub fn size(&self) -> u32 {
+        match self.groups {
+            Groups::All => self.ranks,
+            Groups::Div(size) => size,
+            Groups::Mod(count) => self.ranks / count,
+        }
+    }
+
+    /// Number of groups.
+    pub fn count(&self) -> u32 {
+        self.ranks.checked_div(self.size()).unwrap_or(1)
+    }
+
+    /// Seat of a rank.
+    pub fn seat(&self, rank: u32) -> GroupSeat {
+        let (group, place) = match self.groups {
+            Groups::All => (0, rank),
+            Groups::Div(size) => (rank / size, rank % size),
+            Groups::Mod(count) => (rank % count, rank / count),
+        };
+        GroupSeat {
+            grouping: *self,
+            group,
+            place,
+        }
+    }
+
+    /// The rank of the run that has a number in a group.
+    pub fn rank(&self, group: u32, place: u32) -> u32 {
+        match self.groups {
+            Groups::All => place,
+            Groups::Div(size) => group * size + place,
+            Groups::Mod(count) => place * count + group,
+        }
+    }
+
+    /// Ranks of a group, in ascending order.
+    pub fn members(&self, group: u32) -> impl Iterator<Item = u32> {
+        let grouping = *self;
+        (0..self.size()).map(move |place| grouping.rank(group, place))
+    }
+
+    /// Ranks of a group in a few words: 4-7, or 1,3,…,31.
+    pub fn members_in_words(&self, group: u32) -> String {
+        let size = self.size();
+        let rank = |place| self.rank(group, place);
+        let last = rank(size.saturating_sub(1));
+        match self.groups {
+            Groups::Mod(1) | Groups::All | Groups::Div(_) if size > 1 => {
+                format!("{}-{last}", rank(0))
+            }
+            _ if size <= LISTED_MAX => {
+                let all: Vec<_> = self.members(group).map(|rank| rank.to_string()).collect();
+                all.join(",")
+            }
+            _ => format!("{},{},…,{last}", rank(0), rank(1)),
+        }
+    }
+}
+
+impl GroupSeat {
+    /// The rank of the run that has a number in this group.
+    pub fn rank(&self, place: u32) -> u32 {
+        self.grouping.rank(self.group, place)
+    }
+
+    /// Ranks of this group, in ascending order.
+    pub fn members(&self) -> impl Iterator<Item = u32> {
+        self.grouping.members(self.group)
+    }
+}
+
+impl FromStr for Groups {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let number = |text: &str| text.parse().ok().filter(|&number| number > 0);
+        let read = match text.split_once(':') {
+            Some(("div", size)) => number(size).map(Self::Div),
+            Some(("mod", count)) => number(count).map(Self::Mod),
+            _ => (text == "all").then_some(Self::All),
+        };
+        read.ok_or_else(|| {
+            Error::Usage(format!(
+                "{} is no division of ranks: write all, div:K (K ranks that follow each other) or mod:K (every K-th rank), \
+                 such as div:2",
+                quote(text)
+            ))
+        })
+    }
+}
+
+impl fmt::Display for Groups {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Div(size) => write!(f, "div:{size}"),
+            Self::Mod(count) => write!(f, "mod:{count}"),
+        }
+    }
+}
+
+impl From<Groups> for String {
+    fn from(groups: Groups) -> Self {
+        groups.to_string()
+    }
+}
+
+impl TryFrom<String> for Groups {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_rank_has_one_seat() {
+        for (groups, ranks) in [
+            (Groups::All, 6),
+            (Groups::Div(2), 6),
+            (Groups::Mod(2), 6),
+            (Groups::Div(6), 6),
+            (Groups::Mod(6), 6),
+        ] {
+            let grouping = groups.of(ranks).unwrap();
+            assert_eq!(grouping.size() * grouping.count(), ranks);
+            let mut all: Vec<u32> = (0..grouping.count())
+                .flat_map(|group| grouping.members(group))
+                .collect();
+            all.sort_unstable();
+            assert_eq!(all, (0..ranks).collect::<Vec<_>>());
+            for rank in 0..ranks {
+                let seat = grouping.seat(rank);
+                assert_eq!(seat.rank(seat.place), rank, "{groups}");
+                assert!(seat.members().any(|it| it == rank));
+            }
+        }
+    }
+
+    #[test]
+    fn neighbours_are_divided_and_remainders_gathered() {
+        let words =
+            |groups: Groups, ranks, group| groups.of(ranks).unwrap().members_in_words(group);
+        assert_eq!(words(Groups::Div(4), 8, 1), "4-7");
+        assert_eq!(words(Groups::Mod(2), 4, 1), "1,3");
+        assert_eq!(words(Groups::Mod(2), 32, 1), "1,3,…,31");
+        assert_eq!(words(Groups::Mod(1), 3, 0), "0-2");
+        assert_eq!(words(Groups::Div(1), 3, 2), "2");
+        assert_eq!(words(Groups::All, 2, 0), "0-1");
+    }
+
+    #[test]
+    fn unequal_groups_are_refused_with_the_nearest_ones() {
+        let refused = |groups: Groups, ranks| groups.of(ranks).unwrap_err().to_string();
+        assert!(refused(Groups::Div(3), 8).contains("use groups div:2"));
+        assert!(refused(Groups::Mod(9), 8).contains("use groups mod:8"));
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for text in ["all", "div:2", "mod:17"] {
+            assert_eq!(text.parse::<Groups>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "div",
+            "div:",
+            "div:0",
+            "mod:-1",
+            "halves",
+            "div:4294967296",
+        ] {
+            let refused = text.parse::<Groups>().unwrap_err();
+            assert!(refused.to_string().contains("div:K"), "{text}");
+        }
+    }
+}
