@@ -4,7 +4,7 @@
 mod groups;
 
 use tonnage_collective::Collective;
-use tonnage_plan::collective::{Across, Align, CollectivePoint, Groups, Refill};
+use tonnage_plan::collective::{Across, Align, CollectivePoint, Refill};
 use tonnage_plan::transfer::TrialLength;
 use tonnage_record::body::Part;
 use tonnage_record::collective::BackendRecord;
@@ -160,21 +160,21 @@ fn ranks(point: &CollectivePoint) -> String {
     let grouping = point.grouping();
     let plural = if point.ranks == 1 { "" } else { "s" };
     let all = format!("{} rank{plural}", point.ranks);
-    match point.groups {
-        Groups::All => all,
-        groups => format!(
-            "{all} in {} groups of {} ({groups}) at once",
-            grouping.count(),
-            grouping.size()
+    match grouping.count() {
+        1 => all,
+        count => format!(
+            "{all} in {count} groups of {} ({}) at once",
+            grouping.size(),
+            point.groups
         ),
     }
 }
 
 /// Words for what is counted in each group by itself.
 fn of_group(point: &CollectivePoint) -> &'static str {
-    match point.groups {
-        Groups::All => "",
-        Groups::Div(_) | Groups::Mod(_) => " of a group",
+    match point.grouping().count() {
+        1 => "",
+        _ => " of a group",
     }
 }
 

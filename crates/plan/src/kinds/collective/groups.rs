@@ -19,7 +19,7 @@ pub enum Groups {
     /// One group of all ranks: all.
     #[default]
     All,
-    /// So many ranks that follow each other: div:K.
+    /// Ranks that follow each other, so many to a group: div:K.
     Div(u32),
     /// Ranks whose numbers leave the same remainder after division by K: mod:K.
     Mod(u32),
@@ -48,17 +48,17 @@ impl Groups {
     /// # Errors
     /// `Usage` where they would not be of equal size, with the nearest number that divides.
     pub fn of(self, ranks: u32) -> Result<Grouping> {
-        let (name, number) = match self {
-            Self::All => ("all", 1),
-            Self::Div(number) => ("div", number),
-            Self::Mod(number) => ("mod", number),
-        };
-        if number > 0 && number <= ranks && ranks.is_multiple_of(number) {
+        if self.divides(ranks) {
             return Ok(Grouping {
                 groups: self,
                 ranks,
             });
         }
+        let (name, number) = match self {
+            Self::All => ("all", 1),
+            Self::Div(number) => ("div", number),
+            Self::Mod(number) => ("mod", number),
+        };
         let divides = |it: &u32| ranks.is_multiple_of(*it);
         let nearest = (1..=ranks)
             .filter(divides)
@@ -67,6 +67,18 @@ impl Groups {
             "groups {self} does not divide {ranks} ranks into equal groups: use groups {name}:{}",
             nearest.unwrap_or(1)
         )))
+    }
+}
+
+impl Groups {
+    /// Returns whether so many ranks come to equal groups.
+    fn divides(self, ranks: u32) -> bool {
+        match self {
+            Self::All => true,
+            Self::Div(number) | Self::Mod(number) => {
+                (1..=ranks).contains(&number) && ranks.is_multiple_of(number)
+            }
+        }
     }
 }
 
@@ -79,9 +91,13 @@ impl Grouping {
         }
     }
 
-    /// The groups of ranks that were divided before, and found to be equal.
+    /// The groups of ranks that were found to be equal when the plan was read. A record may say anything: there, one
+    /// group stands for those that cannot be.
     pub(super) fn known(groups: Groups, ranks: u32) -> Self {
-        groups.of(ranks).unwrap_or(Self::whole(ranks))
+        match groups.divides(ranks) {
+            true => Self { groups, ranks },
+            false => Self::whole(ranks),
+        }
     }
 
     /// Ranks of each group.
@@ -112,12 +128,12 @@ impl Grouping {
         }
     }
 
-    /// The rank of the run that has a number in a group.
+    /// The rank of the run that has a number in a group. Numbers of a record, which may be anything, do not overflow.
     pub fn rank(&self, group: u32, place: u32) -> u32 {
         match self.groups {
             Groups::All => place,
-            Groups::Div(size) => group * size + place,
-            Groups::Mod(count) => place * count + group,
+            Groups::Div(size) => group.saturating_mul(size).saturating_add(place),
+            Groups::Mod(count) => place.saturating_mul(count).saturating_add(group),
         }
     }
 
@@ -246,6 +262,15 @@ mod tests {
         let refused = |groups: Groups, ranks| groups.of(ranks).unwrap_err().to_string();
         assert!(refused(Groups::Div(3), 8).contains("use groups div:2"));
         assert!(refused(Groups::Mod(9), 8).contains("use groups mod:8"));
+    }
+
+    #[test]
+    fn numbers_that_no_plan_has_are_shown_and_no_more() {
+        let whole = Grouping::known(Groups::Div(7), u32::MAX - 1);
+        assert_eq!((whole.count(), whole.size()), (1, u32::MAX - 1));
+        let grouping = Grouping::known(Groups::Mod(2), 4);
+        assert!(grouping.members_in_words(u32::MAX).contains("4294967295"));
+        assert_eq!(Grouping::known(Groups::All, 0).count(), 1);
     }
 
     #[test]
