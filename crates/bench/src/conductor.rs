@@ -60,7 +60,7 @@ struct Conductor<'a> {
 }
 
 impl Stretches for Conductor<'_> {
-    /// After a failed point what was open is closed, because nobody knows what state it is in.
+    /// After a failed point what was open is closed where nobody knows what state it is in.
     fn stretch<K: Kind>(&mut self, kind: &mut K) -> Result<()> {
         let ahead = &self.points[self.next..];
         let mut stretch: Vec<AnnotatedPoint<'_, K::Point>> = Vec::new();
@@ -88,6 +88,9 @@ impl Stretches for Conductor<'_> {
             }
             match self.point(kind, &mut open, asked, &mut record) {
                 Ok(()) => self.emit(record, Outcome::Measured)?,
+                Err(StepFailure::Point(error)) if K::stays_open_after(&error) => {
+                    self.emit(record, outcome(&error))?;
+                }
                 Err(failure) => return self.failed(kind, record, failure),
             }
         }

@@ -19,6 +19,10 @@ pub struct BackendEntry {
     pub about: &'static str,
     /// Text that follows the colon.
     pub variant: BackendVariant,
+    /// Texts of these that are tried where nobody names a backend.
+    pub usual: &'static [&'static str],
+    /// True for a library that knows the ranks only where its own launcher has started them.
+    pub needs_launcher: bool,
     /// Operations that it can carry out.
     pub ops: &'static [Collective],
     /// Types of elements that it can move.
@@ -183,6 +187,8 @@ mod tests {
             name,
             about: "",
             variant,
+            usual: &[],
+            needs_launcher: false,
             ops: &[Collective::AllReduce, Collective::Barrier],
             dtypes: &[Dtype::Float32],
             reductions: &[Reduction::Sum, Reduction::Max],

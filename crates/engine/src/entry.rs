@@ -115,4 +115,20 @@ impl Entry {
     pub fn check_options(&self, asked: &EngineOptions, variant: &str) -> Result<EngineOptions> {
         check_options(self.name, self.options, asked, variant)
     }
+
+    /// Names of its variants that every machine has; just its own name where it has no variants.
+    pub fn names_everywhere(&self) -> Vec<String> {
+        match self.variant {
+            None => vec![self.name.to_owned()],
+            Some(variant) => {
+                let all = variant.everywhere.iter();
+                all.map(|text| format!("{}:{text}", self.name)).collect()
+            }
+        }
+    }
+
+    /// Returns whether native collectives can go over it: they move bytes by write-imm.
+    pub fn carries_collectives(&self) -> bool {
+        self.moves_bytes && self.verbs.contains(&Verb::WriteImm)
+    }
 }

@@ -3,7 +3,7 @@
 use tonnage_units::names::{nearest, quote, unknown};
 use tonnage_units::{Error, Result};
 
-use crate::backend::{self, BackendEntry};
+use crate::backend::{self, BackendEntry, BackendVariant};
 use crate::calls::FileEntry;
 use crate::memory::MemoryEntry;
 use crate::name::{Variant, split_name};
@@ -48,6 +48,32 @@ impl Lists {
     /// `Usage` for a name that is not in the list, or a variant that is missing, unknown or too much.
     pub fn backend<'a>(&self, name: &'a str) -> Result<(&'static BackendEntry, &'a str)> {
         backend::find(self.backends, name)
+    }
+
+    /// Backends that are tried where nobody names one: those over every engine that every machine has, those of a
+    /// library, and the usual ones of several libraries; those that need a launcher only where one `launched` the ranks
+    /// and tells each of them about the others. What this machine lacks of them is not known here.
+    pub fn usual_backends(&self, launched: bool) -> Vec<String> {
+        let engines = || {
+            let all = self.engines.iter();
+            all.filter(|engine| engine.carries_collectives())
+                .flat_map(Entry::names_everywhere)
+        };
+        let of = |entry: &BackendEntry| {
+            let behind = |text: String| format!("{}:{text}", entry.name);
+            match entry.variant {
+                BackendVariant::Nothing => vec![entry.name.to_owned()],
+                BackendVariant::Engine => engines().map(behind).collect(),
+                BackendVariant::OneOf(_) => {
+                    let usual = entry.usual.iter();
+                    usual.map(|text| behind((*text).to_owned())).collect()
+                }
+            }
+        };
+        let all = self.backends.iter();
+        all.filter(|entry| launched || !entry.needs_launcher)
+            .flat_map(of)
+            .collect()
     }
 
     /// The row of the memory that a plan names, with or without a variant.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct EngineReport {
-    /// The name in the list of engines.
+    /// The name in the list of engines; for collectives that of the backend, with what follows the colon.
     pub name: String,
     /// The library that was loaded; absent where there is none.
     #[serde(flatten)]

@@ -16,6 +16,8 @@ pub const BACKEND: BackendEntry = BackendEntry {
     name: "mpi",
     about: "MPI's own collectives, by the MPI library of the launcher that started the ranks",
     variant: BackendVariant::Nothing,
+    usual: &[],
+    needs_launcher: true,
     ops: &Collective::ALL,
     // MPI has no bfloat16; float16 some libraries have.
     dtypes: &[

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | [`drawer`] | the one way to draw records of any kind: title, tables, lines below |
 //! | [`transfer`], [`files`], [`connect`], [`stress`], [`tune`], [`collective`] | the reports of the kinds |
-//! | [`verify`] | the table of a run that checks bytes instead of timing them |
+//! | [`verify`] | tables of a run that checks bytes instead of timing them |
 //! | [`table`] | tables of figures |
 //! | [`csv`], [`jsonl`] | every figure for programs |
 //! | [`explain`], [`derived`] | meanings of columns, for `tonnage explain`, and the columns that are no figures |
@@ -91,7 +91,8 @@ pub fn render(format: Format, records: &[Record]) -> Result<String> {
 
 /// The reports. The first that takes a record draws it.
 const REPORTS: &[Drawer] = &[
-    Drawer::of::<verify::VerifyReport>(),
+    Drawer::of::<verify::VerifyTransfers>(),
+    Drawer::of::<verify::VerifyCollectives>(),
     Drawer::of::<transfer::Transfers>(),
     Drawer::of::<files::Files>(),
     Drawer::of::<connect::Connections>(),

@@ -11,7 +11,7 @@ use tonnage_plan::{Planned, Reading};
 use tonnage_ranks::Rank;
 use tonnage_record::grouping::by_answer;
 use tonnage_record::{Body, Effective, Record};
-use tonnage_units::{Result, number_list};
+use tonnage_units::{Error, Result, number_list};
 
 /// Everything that a kind has at hand on this rank.
 pub struct Stage<'a> {
@@ -92,6 +92,11 @@ pub trait Kind {
         record: &mut Record,
         course: Course<'_>,
     ) -> Result<(), StepFailure>;
+
+    /// Returns whether what is open can carry the next point after one has ended like this; all ranks say the same.
+    fn stays_open_after(_ended: &Error) -> bool {
+        false
+    }
 
     /// Removes what a point that failed has left behind outside this process.
     fn abandon(&mut self) {}

@@ -334,7 +334,7 @@ fn verify(line: &str) -> VerifyArgs {
 
 #[test]
 fn verify_moves_every_operation_once_at_many_sizes() {
-    let plan = verify("").to_plan(&ENGINES, 2).unwrap();
+    let plan = verify("").to_plan(&LISTS, Ranks::of(None, 2)).unwrap();
     let points = expand(&plan, 2);
     assert!(points.iter().all(|point| {
         point.engine == "shm"
@@ -357,7 +357,7 @@ fn verify_moves_every_operation_once_at_many_sizes() {
 #[test]
 fn verify_of_what_cannot_be_verified_says_so() {
     let message = |line: &str| {
-        let plan = verify(line).to_plan(&ENGINES, 2);
+        let plan = verify(line).to_plan(&LISTS, Ranks::of(None, 2));
         let points = plan.and_then(|plan| plan.points(2, &LISTS));
         points.unwrap_err().to_string()
     };
@@ -365,7 +365,7 @@ fn verify_of_what_cannot_be_verified_says_so() {
     assert!(message("--engine shn").contains("did you mean \"shm\"?"));
     assert!(message("--sizes 0").contains("the smallest size is 1"));
     let plan = verify("--op read --sizes 8..64 --traffic fan-out --ranks 3")
-        .to_plan(&ENGINES, 3)
+        .to_plan(&LISTS, Ranks::of(None, 3))
         .unwrap();
     assert_eq!(plan.ranks, Some(3));
     assert_eq!(expand(&plan, 3).len(), 4);
@@ -374,7 +374,7 @@ fn verify_of_what_cannot_be_verified_says_so() {
 #[test]
 fn verify_leaves_no_rank_out() {
     for (ranks, traffic) in [(2, Traffic::Pair), (3, Traffic::AllToAll)] {
-        let plan = verify("--sizes 8").to_plan(&ENGINES, ranks).unwrap();
+        let plan = verify("--sizes 8").to_plan(&LISTS, Ranks::of(None, ranks)).unwrap();
         let points = expand(&plan, ranks);
         assert!(
             points.iter().all(|point| point.traffic == traffic),

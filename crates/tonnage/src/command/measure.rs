@@ -36,7 +36,7 @@ use super::{env, print};
 use crate::args::common::{RankArgs, ResultArgs};
 use crate::args::experiment::ExperimentArgs;
 use crate::args::run::RunArgs;
-use crate::args::verify::{RANKS_DEFAULT, VerifyArgs};
+use crate::args::verify::{RANKS_DEFAULT, Ranks, VerifyArgs};
 
 /// Exit code of a wrong request, as that of `Error::Usage`.
 const WRONG_REQUEST: u8 = 2;
@@ -95,12 +95,10 @@ fn measured(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<ExitCo
 /// A wrong request, or what ended the run.
 pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
     let identity = tonnage_ranks::detect(&env, args.ranks.explicit())?;
-    let ranks = match &identity {
-        Some(identity) => identity.size,
-        None => args.ranks.ranks.unwrap_or(RANKS_DEFAULT),
-    };
+    let asked = args.ranks.ranks.unwrap_or(RANKS_DEFAULT);
+    let ranks = Ranks::of(identity.as_ref(), asked);
     let job = Job {
-        plan: args.to_plan(LISTS.engines, ranks)?,
+        plan: args.to_plan(&LISTS, ranks)?,
         ranks: args.ranks.clone(),
         output: args.output.clone().map(|path| (path, false)),
         format: Some(Format::Table),

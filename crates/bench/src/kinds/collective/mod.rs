@@ -32,6 +32,7 @@ use opened::OpenBackend;
 use tonnage_plan::collective::CollectivePoint;
 use tonnage_plan::{Planned, Point};
 use tonnage_record::{Body, CollectiveBody, Record};
+use tonnage_units::Error;
 
 /// The kind: points share backends that are open; they have a warm-up, and neither canary nor a measured limit.
 #[derive(Default)]
@@ -69,6 +70,11 @@ impl Kind for CollectiveCalls {
         stage: &mut Stage<'_>,
     ) -> Result<Vec<OpenBackend>, StepFailure> {
         opened::open(points, stage)
+    }
+
+    /// Backends say together that they lack a call, before they make it.
+    fn stays_open_after(ended: &Error) -> bool {
+        matches!(ended, Error::Unavailable { .. })
     }
 
     fn measure(

@@ -16,7 +16,7 @@ use crate::transfer::{PointLength, point_length};
 use tonnage_collective::steps::check;
 use tonnage_collective::{Algorithm, Collective, Dtype, Reduction, Shape};
 use tonnage_engine::backend::{BackendEntry, BackendVariant};
-use tonnage_engine::{EngineOptions, Lists, Verb, split_name};
+use tonnage_engine::{EngineOptions, Lists, split_name};
 use tonnage_units::{Bytes, Count, Nanos, Result};
 
 const TIMEOUT_NS_MIN: u64 = 1_000_000_000;
@@ -167,7 +167,7 @@ fn backends(
         let (entry, variant) = lists.backend(name)?;
         if entry.variant == BackendVariant::Engine {
             let engine = lists.engine(variant)?;
-            if !engine.moves_bytes || !engine.verbs.contains(&Verb::WriteImm) {
+            if !engine.carries_collectives() {
                 return usage(format!(
                     "backend {name} needs an engine that moves bytes by write-imm, and {} does not: use backend native:shm",
                     engine.name

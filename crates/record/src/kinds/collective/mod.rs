@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use tonnage_collective::Algorithm;
-use tonnage_engine::{EngineOptions, split_name};
+use tonnage_engine::EngineOptions;
 use tonnage_plan::Point;
 use tonnage_plan::collective::{Across, CollectivePoint};
 use tonnage_units::PairPlace;
@@ -202,10 +202,7 @@ impl KindBody for CollectiveBody {
     }
 
     fn is_moved_by(&self, part: Part, engine: &str) -> bool {
-        // A backend of a library reports under its own name, a native one under that of its engine.
-        let backend = self.engine(part);
-        let native = backend.split_once(':');
-        backend == engine || native.is_some_and(|(_, own)| split_name(own).0 == engine)
+        self.engine(part) == engine
     }
 
     fn operation(&self, _: Part) -> Option<&'static str> {

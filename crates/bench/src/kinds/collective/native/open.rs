@@ -14,8 +14,9 @@ use crate::opening::engine::{Need, OpenEngine};
 use crate::opening::{Pairs, Requirements, SizedBy};
 use tonnage_collective::steps::{algorithms, program};
 use tonnage_collective::{Algorithm, Collective, Reduction};
+use tonnage_engine::backends::NATIVE;
 use tonnage_engine::paths::Division;
-use tonnage_engine::{Caps, Entry, Lane, LaneKind, LaneSpec, Peer, Verb};
+use tonnage_engine::{Caps, EngineReport, Entry, Lane, LaneKind, LaneSpec, Peer, Verb};
 use tonnage_plan::collective::{CollectivePoint, Groups};
 use tonnage_plan::point::Traffic;
 use tonnage_plan::roles::Roles;
@@ -36,6 +37,8 @@ const MESSAGE_BYTES_MAX: u64 = 1 << 30;
 
 /// An engine for native collectives that is open on all ranks.
 pub struct OpenNative {
+    /// Name of the engine, as it stands behind the colon of the backend's.
+    name: String,
     /// The engine.
     pub engine: OpenEngine,
     /// This rank.
@@ -157,6 +160,7 @@ impl OpenNative {
             output: layout.output,
         };
         Ok(Self {
+            name: engine.to_owned(),
             engine: open,
             rank,
             peers,
@@ -174,11 +178,15 @@ impl OpenNative {
         })
     }
 
-    /// Choices of the engine on all ranks.
+    /// Choices of the engine on all ranks, under the backend's name: several may be of one engine.
     pub fn effective(&self) -> Vec<Effective> {
+        let name = format!("{}:{}", NATIVE.name, self.name);
         together(self.engine.opened.iter().map(|opened| Effective {
             ranks: String::new(),
-            engine: opened.engine.clone(),
+            engine: EngineReport {
+                name: name.clone(),
+                ..opened.engine.clone()
+            },
             memory: opened.memory.clone().into(),
             cpus: opened.cpus.clone(),
             sockets: opened.sockets.clone(),

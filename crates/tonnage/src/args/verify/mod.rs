@@ -1,10 +1,14 @@
-//! `tonnage verify`: a batch of four of every operation of every engine at many sizes, every byte checked.
+//! `tonnage verify`: a batch of four of every operation of every engine at many sizes, every byte checked; or every
+//! collective of every backend, every element checked, which is in `collectives`.
+
+mod collectives;
 
 use std::path::PathBuf;
 
 use clap::Args;
-use tonnage_engine::{Entry, Verb};
-use tonnage_plan::Plan;
+use tonnage_collective::Collective;
+use tonnage_engine::{Entry, Lists, Verb};
+use tonnage_plan::{Experiment, Plan};
 use tonnage_plan::options::one_of;
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::sweep::Sweep;
@@ -12,12 +16,33 @@ use tonnage_plan::transfer::{
     LengthOptions, MeasureOptions, OperationOptions, PacingOptions, Transfer,
 };
 
+use tonnage_units::identity::{Identity, Meeting};
 use tonnage_units::{Count, Error, Nanos, Result};
 
 use super::common::RankArgs;
 
 /// Ranks where nothing else is said.
 pub const RANKS_DEFAULT: u32 = 2;
+
+/// Ranks that a plan is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ranks {
+    /// Their number.
+    pub size: u32,
+    /// True where a launcher has started them that tells each of them about the others, as those of MPI do.
+    pub launched: bool,
+}
+
+impl Ranks {
+    /// The ranks that a launcher has started, else as many as are asked for.
+    pub fn of(identity: Option<&Identity>, asked: u32) -> Self {
+        Self {
+            size: identity.map_or(asked, |identity| identity.size),
+            launched: identity
+                .is_some_and(|identity| matches!(identity.meeting, Meeting::Exchange(_))),
+        }
+    }
+}
 
 /// `tonnage verify`.
 #[derive(Debug, Clone, PartialEq, Args)]
@@ -44,6 +69,28 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "PATTERN", value_parser = one_of::<Traffic>())]
     pub traffic: Option<Traffic>,
 
+    /// Check operations that all ranks call together instead: all, or these alone, as in
+    /// --collectives=all-reduce,gather. Each with every type of element, reduction and algorithm that a backend has.
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        num_args = 0..,
+        require_equals = true,
+        value_parser = one_of::<Collective>(),
+        conflicts_with_all = ["engine", "op", "traffic"]
+    )]
+    pub collectives: Option<Vec<Collective>>,
+
+    /// Backends of collectives to check, joined by commas. [default: native ones over every engine, torch:gloo, and mpi
+    /// where its launcher started the ranks]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "collectives")]
+    pub backend: Vec<String>,
+
+    /// Python of torch backends, which has PyTorch. [default: python3]
+    #[arg(long, value_name = "PATH", requires = "collectives")]
+    pub python: Option<String>,
+
     /// Append one JSON line for each point to this file.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -58,13 +105,26 @@ pub struct VerifyArgs {
 }
 
 impl VerifyArgs {
-    /// The plan: one operation of each kind and size, in four places, checked. A verb or engine that was named is in it
-    /// even if it cannot be done, so that expanding the plan says why. `ranks` decides who talks to whom where nothing
-    /// was said.
+    /// The plan. What was named is in it even if it cannot be done, so that expanding the plan says why. `ranks` decides
+    /// who talks to whom where nothing was said.
     ///
     /// # Errors
     /// `Usage`; none for the sizes that tonnage chooses itself.
-    pub fn to_plan(&self, engines: &[Entry], ranks: u32) -> Result<Plan> {
+    pub fn to_plan(&self, lists: &Lists, ranks: Ranks) -> Result<Plan> {
+        let experiments = match &self.collectives {
+            Some(ops) => self.collective_jobs(ops, lists, ranks)?,
+            None => self.transfers(lists.engines, ranks.size)?,
+        };
+        Ok(Plan {
+            name: "verify".to_owned(),
+            ranks: Some(ranks.size),
+            experiments,
+            ..Plan::default()
+        })
+    }
+
+    /// One batch of each operation and size, in four places, checked.
+    fn transfers(&self, engines: &[Entry], ranks: u32) -> Result<Vec<Experiment>> {
         let asked: Vec<u64> = self.sizes.iter().flat_map(Sweep::values).copied().collect();
         let sizes = match asked.is_empty() {
             false => Sweep::list(&asked)?,
@@ -74,7 +134,7 @@ impl VerifyArgs {
             true => engines
                 .iter()
                 .filter(|entry| entry.moves_bytes)
-                .flat_map(everywhere)
+                .flat_map(Entry::names_everywhere)
                 .collect(),
             false => self.engine.clone(),
         };
@@ -88,16 +148,10 @@ impl VerifyArgs {
             0 => Traffic::Pair,
             _ => Traffic::AllToAll,
         });
-        let experiments = names
+        Ok(names
             .into_iter()
             .map(|name| self.transfer(name, &sizes, engines, traffic).into())
-            .collect();
-        Ok(Plan {
-            name: "verify".to_owned(),
-            ranks: Some(ranks),
-            experiments,
-            ..Plan::default()
-        })
+            .collect())
     }
 
     fn transfer(
@@ -141,18 +195,6 @@ impl VerifyArgs {
             },
             ..Transfer::default()
         }
-    }
-}
-
-/// The names of an engine's variants that every machine has; just its name when it has no variants.
-fn everywhere(entry: &Entry) -> Vec<String> {
-    match entry.variant {
-        None => vec![entry.name.to_owned()],
-        Some(variant) => variant
-            .everywhere
-            .iter()
-            .map(|name| format!("{}:{name}", entry.name))
-            .collect(),
     }
 }
 

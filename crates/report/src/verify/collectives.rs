@@ -1,0 +1,85 @@
+//! The table of operations of backends of collectives.
+
+use tonnage_record::collective::BackendRecord;
+use tonnage_record::figures::Row;
+use tonnage_record::figures::engine::means_of;
+use tonnage_record::{CollectiveBody, CollectiveRecord, Record};
+
+use super::PLAN;
+use super::rows::{Checked, Rows};
+use crate::drawer::Report;
+
+/// Collectives of `tonnage verify`: one table for all records, and below it every wrong result and every reason to skip,
+/// each once.
+pub struct VerifyCollectives;
+
+impl Report for VerifyCollectives {
+    type Body = CollectiveBody;
+
+    fn takes(record: &Record) -> bool {
+        record.plan == PLAN && record.collective().is_some()
+    }
+
+    fn together(_: CollectiveRecord<'_>, _: CollectiveRecord<'_>) -> bool {
+        true
+    }
+
+    fn configuration(_: &[CollectiveRecord<'_>]) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn tables(records: &[CollectiveRecord<'_>]) -> Vec<String> {
+        vec![rows(records).table()]
+    }
+
+    fn footers(records: &[CollectiveRecord<'_>]) -> Vec<String> {
+        let rows = rows(records);
+        let mut lines = rows.reasons();
+        for line in records.iter().flat_map(means) {
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        lines.push(rows.verdict("of results is right"));
+        lines
+    }
+}
+
+/// What each backend moved the bytes by.
+fn means(record: &CollectiveRecord<'_>) -> Vec<String> {
+    let parts = Row::of(record.record)
+        .into_iter()
+        .zip(&record.body.backends);
+    let line = |(row, backend): (Row<'_>, &BackendRecord)| {
+        let means = means_of(&row);
+        (!means.is_empty()).then(|| format!("{}: {means}", backend.backend))
+    };
+    parts.filter_map(line).collect()
+}
+
+fn rows(records: &[CollectiveRecord<'_>]) -> Rows {
+    records.iter().flat_map(points).collect()
+}
+
+/// A point counts once for each backend; one that failed before any was opened, for each that was asked for.
+fn points<'a>(record: &CollectiveRecord<'a>) -> Vec<Checked<'a>> {
+    let point = &record.body.point;
+    let of = |backend: &str, outcome, checked_bytes| Checked {
+        engine: backend.to_owned(),
+        op: point.op.name(),
+        size_bytes: point.shape().size_bytes(),
+        checked_bytes,
+        outcome,
+    };
+    let opened = record.body.backends.iter().map(|it| {
+        let summary = it.summary.as_ref();
+        let checked = summary.map_or(0, |summary| summary.verified_bytes);
+        of(&it.backend, &it.backend_outcome, checked)
+    });
+    if record.body.backends.is_empty() {
+        let asked = point.backends.iter();
+        let all = asked.map(|backend| of(backend, &record.record.outcome, 0));
+        return all.collect();
+    }
+    opened.collect()
+}

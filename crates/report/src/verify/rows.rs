@@ -1,0 +1,225 @@
+//! Rows of a run that checks bytes instead of timing them, whatever moved them.
+
+use std::collections::BTreeSet;
+
+use tonnage_record::Outcome;
+use tonnage_record::grouping::by_answer;
+use tonnage_record::figures::by_field;
+use tonnage_units::quantity::human::size;
+
+use crate::derived::{CHECKED, RANGE, RESULT, RIGHT, SIZES};
+use crate::table::draw;
+
+/// A point, as its row counts it.
+pub struct Checked<'a> {
+    /// Engine with its options, or backend.
+    pub engine: String,
+    /// Operation.
+    pub op: &'static str,
+    /// Size of the point.
+    pub size_bytes: u64,
+    /// Bytes that were looked at.
+    pub checked_bytes: u64,
+    /// Outcome of the point.
+    pub outcome: &'a Outcome,
+}
+
+/// Outcome of one engine's operation.
+#[derive(Default)]
+struct Row {
+    engine: String,
+    op: &'static str,
+    sizes: BTreeSet<u64>,
+    checked_bytes: u64,
+    right: usize,
+    unchecked: usize,
+    skipped: Vec<String>,
+    /// Failures, and the sizes at which each was met.
+    failed: Vec<(String, Vec<u64>)>,
+}
+
+/// Rows in the order in which they come first.
+#[derive(Default)]
+pub struct Rows(Vec<Row>);
+
+impl<'a> FromIterator<Checked<'a>> for Rows {
+    fn from_iter<I: IntoIterator<Item = Checked<'a>>>(points: I) -> Self {
+        let mut rows = Self::default();
+        for point in points {
+            rows.add(point);
+        }
+        rows
+    }
+}
+
+impl Rows {
+    fn add(&mut self, point: Checked<'_>) {
+        let rows = &mut self.0;
+        let is_its = |row: &Row| (&row.engine, row.op) == (&point.engine, point.op);
+        let at = rows.iter().position(is_its).unwrap_or_else(|| {
+            rows.push(Row {
+                engine: point.engine.clone(),
+                op: point.op,
+                ..Row::default()
+            });
+            rows.len() - 1
+        });
+        rows[at].add(&point);
+    }
+
+    /// The table.
+    pub fn table(&self) -> String {
+        let of_figure = |field| by_field(field).map_or(field, |figure| figure.name);
+        let header = [
+            of_figure("engine"),
+            of_figure("op"),
+            SIZES.name,
+            RANGE.name,
+            RIGHT.name,
+            CHECKED.name,
+            RESULT.name,
+        ];
+        let header = header.map(str::to_owned).to_vec();
+        let cells = std::iter::once(header).chain(self.0.iter().map(Row::cells));
+        draw(cells.collect(), |at| matches!(at, 2 | 4 | 5))
+    }
+
+    /// Every mismatch and every reason to skip, each once for all operations of an engine.
+    pub fn reasons(&self) -> Vec<String> {
+        let engines = self.0.chunk_by(|one, next| one.engine == next.engine);
+        engines.flat_map(of_engine).collect()
+    }
+
+    /// The sum of it in one line; `right` says what is true of all bytes where nothing is wrong.
+    pub fn verdict(&self, right: &str) -> String {
+        let rows = &self.0;
+        let checked = size(rows.iter().map(|row| row.checked_bytes).sum());
+        let of = |result: &str| rows.iter().filter(|row| row.result() == result).count();
+        let (failed, unchecked) = (of("FAILED"), of("NOT CHECKED"));
+        if failed > 0 {
+            return format!(
+                "verify: {failed} of {} operations moved wrong bytes or failed",
+                rows.len()
+            );
+        }
+        if of("ok") + of("ok in part") == 0 {
+            return "verify: nothing was checked".to_owned();
+        }
+        if unchecked > 0 {
+            return format!(
+                "verify: {unchecked} of {} operations were not checked",
+                rows.len()
+            );
+        }
+        format!("verify: every one of {checked} {right}")
+    }
+}
+
+impl Row {
+    fn add(&mut self, point: &Checked<'_>) {
+        match point.outcome {
+            Outcome::Measured if point.checked_bytes == 0 => self.unchecked += 1,
+            Outcome::Measured => {
+                self.right += 1;
+                self.sizes.insert(point.size_bytes);
+                self.checked_bytes += point.checked_bytes;
+            }
+            Outcome::Skipped { why } if self.skipped.contains(why) => {}
+            Outcome::Skipped { why } => self.skipped.push(why.clone()),
+            Outcome::Failed { why } => {
+                let known = self.failed.iter_mut().find(|(known, _)| known == why);
+                match known {
+                    Some((_, sizes)) => sizes.push(point.size_bytes),
+                    None => self.failed.push((why.clone(), vec![point.size_bytes])),
+                }
+            }
+        }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let range = match (self.sizes.first(), self.sizes.last()) {
+            (Some(first), Some(last)) if first != last => format!("{first} B to {last} B"),
+            (Some(only), _) => format!("{only} B"),
+            _ => "-".to_owned(),
+        };
+        let sizes = self.sizes.len().to_string();
+        let right = self.right.to_string();
+        let checked = size(self.checked_bytes);
+        vec![
+            self.engine.clone(),
+            self.op.to_owned(),
+            sizes,
+            range,
+            right,
+            checked,
+            self.result().to_owned(),
+        ]
+    }
+
+    /// Word for the result: nothing is right that was not checked.
+    fn result(&self) -> &'static str {
+        match self {
+            Row { failed, .. } if !failed.is_empty() => "FAILED",
+            Row {
+                right: 0, skipped, ..
+            } if !skipped.is_empty() => "skipped",
+            Row { right: 0, .. } => "NOT CHECKED",
+            Row {
+                unchecked: 0,
+                skipped,
+                ..
+            } if skipped.is_empty() => "ok",
+            _ => "ok in part",
+        }
+    }
+}
+
+/// Reasons of an engine's rows.
+fn of_engine(rows: &[Row]) -> Vec<String> {
+    let failed = rows.iter().flat_map(|row| {
+        let all = row.failed.iter();
+        all.map(|(why, sizes)| (row.op, format!("{}: {why}", at_sizes(sizes))))
+    });
+    let skipped = rows.iter().flat_map(|row| {
+        let all = row.skipped.iter();
+        all.map(|why| (row.op, format!(": {why}")))
+    });
+    let unchecked = rows.iter().filter(|row| row.unchecked > 0).map(|row| {
+        let count = row.unchecked;
+        let why = format!(": nothing looked at the bytes of {count} measured points");
+        (row.op, why)
+    });
+    let lines = [
+        said_once(rows, "FAILED at ", failed),
+        said_once(rows, "skipped", skipped),
+        said_once(rows, "not checked", unchecked),
+    ];
+    lines.concat()
+}
+
+/// A line for each reason, with the operations that have it; without them where all have.
+fn said_once<'a>(
+    rows: &[Row],
+    what: &str,
+    reasons: impl Iterator<Item = (&'a str, String)>,
+) -> Vec<String> {
+    let engine = rows.first().map_or("", |row| row.engine.as_str());
+    let line = |(why, ops): (String, Vec<&str>)| {
+        let ops = match ops.len() == rows.len() && rows.len() > 1 {
+            true => String::new(),
+            false => format!(" {}", ops.join(", ")),
+        };
+        format!("{engine}{ops} {what}{why}")
+    };
+    let grouped = by_answer(reasons);
+    grouped.into_iter().map(line).collect()
+}
+
+fn at_sizes(sizes: &[u64]) -> String {
+    let (least, most) = (sizes.iter().min(), sizes.iter().max());
+    match (least, most) {
+        (Some(least), Some(most)) if least != most => format!("{least} B to {most} B"),
+        (Some(only), _) => format!("{only} B"),
+        _ => String::new(),
+    }
+}

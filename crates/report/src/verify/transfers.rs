@@ -1,0 +1,62 @@
+//! The table of operations of engines.
+
+use tonnage_record::{Record, TransferBody, TransferRecord};
+
+use super::PLAN;
+use super::rows::{Checked, Rows};
+use crate::drawer::Report;
+use crate::{engine, wire_proof};
+
+/// Transfers of `tonnage verify`: one table for all records, and below it every mismatch and every reason to skip, each
+/// once.
+pub struct VerifyTransfers;
+
+impl Report for VerifyTransfers {
+    type Body = TransferBody;
+
+    fn takes(record: &Record) -> bool {
+        record.plan == PLAN && record.transfer().is_some()
+    }
+
+    fn together(_: TransferRecord<'_>, _: TransferRecord<'_>) -> bool {
+        true
+    }
+
+    fn configuration(_: &[TransferRecord<'_>]) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn tables(records: &[TransferRecord<'_>]) -> Vec<String> {
+        vec![rows(records).table()]
+    }
+
+    fn footers(records: &[TransferRecord<'_>]) -> Vec<String> {
+        let rows = rows(records);
+        let mut lines = rows.reasons();
+        lines.extend(engine::lines(records.iter().map(|record| record.record)));
+        lines.extend(wire_proof::lines(records.iter().copied()));
+        let unproven = records.iter();
+        let mut unproven: Vec<String> = unproven
+            .filter_map(|record| wire_proof::unproven(*record))
+            .collect();
+        unproven.dedup();
+        lines.extend(unproven);
+        lines.push(rows.verdict("arrived as it was sent"));
+        lines
+    }
+}
+
+fn rows<'a>(records: &[TransferRecord<'a>]) -> Rows {
+    let checked = |record: &TransferRecord<'_>| {
+        let trials = record.body.trials.iter();
+        trials.filter_map(|trial| trial.verified_bytes).sum()
+    };
+    let row = |record: &TransferRecord<'a>| Checked {
+        engine: engine::name(&record.body.point),
+        op: record.body.point.op.name(),
+        size_bytes: record.body.point.size_bytes.into(),
+        checked_bytes: checked(record),
+        outcome: &record.record.outcome,
+    };
+    records.iter().map(row).collect()
+}
