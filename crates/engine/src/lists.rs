@@ -50,6 +50,14 @@ impl Lists {
         backend::find(self.backends, name)
     }
 
+    /// Names of the backends that stand on an engine, which may be one that is not in the list.
+    pub fn native(&self, engine: &str) -> Vec<String> {
+        let all = self.backends.iter();
+        all.filter(|entry| entry.variant == BackendVariant::Engine)
+            .map(|entry| format!("{}:{engine}", entry.name))
+            .collect()
+    }
+
     /// Backends that are tried where nobody names one: those over every engine that every machine has, those of a
     /// library, and the usual ones of several libraries; those that need a launcher only where one `launched` the ranks
     /// and tells each of them about the others. What this machine lacks of them is not known here.

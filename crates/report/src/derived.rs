@@ -33,6 +33,7 @@ const FILES: &str = "In tables of file experiments, where a phase has several tr
 const TOUR: &str = "On the page of `tonnage tour`.";
 const PUBLISHED: &str =
     "In tables of figures that others measured, below those of a plan that has them.";
+const LAYERS: &str = "In the table of `tonnage layers`.";
 const VERIFY: &str = "In the table of `tonnage verify`.";
 
 macro_rules! derived {
@@ -89,6 +90,15 @@ derived! {
         CI95 (%).";
     OF_LIMIT = "Of limit", TOUR, "Part of its limit that the bandwidth reaches; see Util (%). The lines under the table \
         name the limits.";
+    LAYER = "Layer", LAYERS, "Engine, library or limit that stands on those before it.";
+    LAYER_OPERATION = "Moves by", LAYERS, "Operation by which it moves the bytes: writes of one rank of each pair to the other, \
+        one at a time; send-recv between the same ranks; all-reduce among all of them.";
+    EACH_SENDS = "Each sends (GB/s)", LAYERS, "Bandwidth at which a rank that sends does, median over the rounds, GB of 1e9 bytes: \
+        of writes Avg BW / the ranks that write at once, of send-recv AlgBW, of all-reduce BusBW.";
+    KEEPS = "Keeps (range)", LAYERS, "Bandwidth / that of the layer which the next column names, of the same round: median of the \
+        rounds, and the least and the largest.";
+    KEEPS_OF = "Of", LAYERS, "Layer that it is set beside: of writes the limit of their path; of native send-recv the writes of \
+        its engine, and of native all-reduce its send-recv; of a library the fastest native backend at the same operation.";
     SIZES = "Sizes", VERIFY, "Number of different message sizes at which every byte was checked and right.";
     RANGE = "Range", VERIFY, "The smallest and the largest of these sizes.";
     RIGHT = "Points right", VERIFY, "Number of points (a size, a pattern of traffic, a window) whose bytes were all right.";

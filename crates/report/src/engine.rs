@@ -1,8 +1,10 @@
 //! An engine's name with its options, and the library, provider and device that it used.
 
-use tonnage_record::Record;
 use tonnage_record::body::PointOptions;
-use tonnage_record::figures::engine::means;
+use tonnage_record::collective::BackendRecord;
+use tonnage_record::figures::Row;
+use tonnage_record::figures::engine::{means, means_of};
+use tonnage_record::{CollectiveRecord, Record};
 
 /// The engine's name, and its options if any differ from their defaults.
 pub fn name(point: &dyn PointOptions) -> String {
@@ -22,6 +24,17 @@ pub fn lines<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Below a table of collectives: what each backend of a record moved the bytes by.
+pub fn of_backends(record: &CollectiveRecord<'_>) -> Vec<String> {
+    let rows = Row::of(record.record).into_iter();
+    let line = |(row, backend): (Row<'_>, &BackendRecord)| {
+        let means = means_of(&row);
+        (!means.is_empty()).then(|| format!("{}: {means}", backend.backend))
+    };
+    let parts = rows.zip(&record.body.backends);
+    parts.filter_map(line).collect()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! | [`drawer`] | the one way to draw records of any kind: title, tables, lines below |
 //! | [`transfer`], [`files`], [`connect`], [`stress`], [`tune`], [`collective`] | the reports of the kinds |
 //! | [`verify`] | tables of a run that checks bytes instead of timing them |
+//! | [`layers`] | the table of what each layer keeps of the one that it stands on |
 //! | [`table`] | tables of figures |
 //! | [`csv`], [`jsonl`] | every figure for programs |
 //! | [`explain`], [`derived`] | meanings of columns, for `tonnage explain`, and the columns that are no figures |
@@ -32,6 +33,7 @@ pub mod engine;
 pub mod explain;
 pub mod files;
 pub mod jsonl;
+pub mod layers;
 pub mod place;
 pub mod published;
 pub mod stress;
@@ -91,6 +93,7 @@ pub fn render(format: Format, records: &[Record]) -> Result<String> {
 
 /// The reports. The first that takes a record draws it.
 const REPORTS: &[Drawer] = &[
+    layers::LAYERS,
     Drawer::of::<verify::VerifyTransfers>(),
     Drawer::of::<verify::VerifyCollectives>(),
     Drawer::of::<transfer::Transfers>(),

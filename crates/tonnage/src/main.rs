@@ -52,6 +52,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Ior(args) => command::ior::ior(&args),
         Command::Run(args) => command::measure::run(&args),
         Command::Verify(args) => command::measure::verify(&args),
+        Command::Layers(args) => command::measure::layers(&args),
         Command::Show(args) => command::show::show(&args),
         Command::Explain(args) => command::show::explain(&args),
         Command::Devices(args) => command::show::devices(args.json),

@@ -9,13 +9,13 @@ use tonnage_plan::transfer::TrialLength;
 use tonnage_record::body::Part;
 use tonnage_record::collective::BackendRecord;
 use tonnage_record::figures::Row;
-use tonnage_record::figures::engine::means_of;
 use tonnage_record::spread::GeometricSpread;
 use tonnage_record::{CollectiveBody, CollectiveRecord, Outcome};
 use tonnage_units::quantity::human::{exact_duration, exact_size, number};
 
 use crate::derived::{TO_FIRST_BACKEND, with_interval};
 use crate::drawer::Report;
+use crate::engine;
 use crate::published;
 use crate::table::{Line, Sheet, draw};
 
@@ -112,13 +112,10 @@ fn below(record: &CollectiveRecord<'_>) -> Vec<String> {
             .into_iter()
             .collect();
     }
-    let lines = Row::of(record.record).into_iter().zip(backends);
-    let lines = lines.flat_map(|(row, backend)| {
-        let means = means_of(&row);
-        let means = (!means.is_empty()).then(|| format!("{}: {means}", backend.backend));
-        [ended(&backend.backend, &backend.backend_outcome), means]
-    });
-    lines.flatten().collect()
+    let ended = backends
+        .iter()
+        .filter_map(|it| ended(&it.backend, &it.backend_outcome));
+    ended.chain(engine::of_backends(record)).collect()
 }
 
 /// Returns whether all records have elements of one type and one reduction.

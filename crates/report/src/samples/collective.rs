@@ -157,18 +157,10 @@ pub fn collectives() -> Vec<Record> {
         },
         ..point(Collective::Broadcast, 1 << 10)
     };
-    let skipped = BackendRecord {
-        backend: "native:fabric:tcp".to_owned(),
-        backend_outcome: Outcome::Skipped {
-            why: "collectives over fabric:tcp cannot be used here".to_owned(),
-        },
-        really_in_place: false,
-        chosen_algorithm: None,
-        chosen_chunk_bytes: None,
-        trials: Vec::new(),
-        summary: None,
-        histogram: None,
-    };
+    let skipped = lacking(
+        "native:fabric:tcp",
+        "collectives over fabric:tcp cannot be used here",
+    );
     let mut alone = measured("native:shm", &broadcast, 2_000.0);
     if let Some(summary) = &mut alone.summary {
         let busbw = summary.busbw_bytes_per_s;
@@ -191,4 +183,121 @@ pub fn collectives() -> Vec<Record> {
         record(broadcast, vec![alone, skipped], Outcome::Measured),
         record(gather, Vec::new(), Outcome::Failed { why }),
     ]
+}
+
+/// Two rounds of layers: writes over shm and over TCP beside their limits, and what stands on them; MPI is missing.
+pub fn layers() -> Vec<Record> {
+    [(1, 1.0), (2, 1.1)]
+        .into_iter()
+        .flat_map(of_round)
+        .collect()
+}
+
+fn of_round((round, slower): (u32, f64)) -> Vec<Record> {
+    const SIZE: u32 = 1 << 20;
+    let label = Some(format!("round {round} of 2"));
+    let mut records = Vec::new();
+    for (engine, ns, limit) in [
+        (
+            "shm",
+            100_000.0,
+            ("memory copy by rep movsb, 1 copier", 12e9),
+        ),
+        (
+            "fabric:tcp",
+            400_000.0,
+            ("socket stream, 1 TCP connection", 3e9),
+        ),
+    ] {
+        let ns = (ns * slower) as u64;
+        let written = sample(Pacing::Stream { window: 1 }, SIZE);
+        let written = written.with(|point| {
+            (point.engine, point.label) = (engine.to_owned(), label.clone());
+        });
+        let written = written.trial(&[ns, ns]);
+        records.push(written.summarize(LatencyKind::OneWay, Some(limit)).record());
+    }
+    let backends = ["native:shm", "native:fabric:tcp", "mpi", "torch:gloo"];
+    for (op, times) in [
+        (Collective::SendRecv, [110_000.0, 420_000.0, 0.0, 900_000.0]),
+        (
+            Collective::AllReduce,
+            [300_000.0, 700_000.0, 0.0, 2_000_000.0],
+        ),
+    ] {
+        let point = CollectivePoint {
+            label: label.clone(),
+            backends: backends.map(str::to_owned).into(),
+            ..point(op, u64::from(SIZE) / 4)
+        };
+        let of = |(backend, ns): (&str, f64)| match ns {
+            0.0 => lacking(backend, "no mpirun has started the ranks"),
+            ns => measured(backend, &point, ns * slower),
+        };
+        let all = backends.into_iter().zip(times).map(of).collect();
+        records.push(record(point, all, Outcome::Measured));
+    }
+    for record in &mut records {
+        record.plan = crate::layers::PLAN.to_owned();
+    }
+    records
+}
+
+/// Collectives of `tonnage verify`: one backend was right, one wrong at two sizes, one lacks an operation, and one
+/// everything.
+pub fn verified() -> Vec<Record> {
+    let of_size = |op, elements| {
+        let point = CollectivePoint {
+            backends: vec!["native:shm".to_owned()],
+            ..point(op, elements)
+        };
+        let right = measured("native:shm", &point, 1_000.0);
+        record(point, vec![right], Outcome::Measured)
+    };
+    let ended = |backend: &str, op, elements, outcome: Outcome| {
+        let point = CollectivePoint {
+            backends: vec![backend.to_owned()],
+            ..point(op, elements)
+        };
+        let backend = BackendRecord {
+            backend_outcome: outcome.clone(),
+            ..lacking(backend, "")
+        };
+        record(point, vec![backend], outcome)
+    };
+    let wrong = || Outcome::Failed {
+        why: "wrong results: rank 1, element 7: expected 3, found 1".to_owned(),
+    };
+    let missing = |why: &str| Outcome::Skipped {
+        why: why.to_owned(),
+    };
+    let (reduce, gather) = (Collective::AllReduce, Collective::AllGather);
+    let mut records = vec![
+        of_size(reduce, 1),
+        of_size(reduce, 1025),
+        of_size(gather, 17),
+        ended("mpi", reduce, 1, wrong()),
+        ended("mpi", reduce, 1025, wrong()),
+        ended("torch:gloo", reduce, 1, missing("Invalid scalar type")),
+        ended("torch:gloo", gather, 17, missing("Invalid scalar type")),
+    ];
+    for record in &mut records {
+        record.plan = crate::verify::PLAN.to_owned();
+    }
+    records
+}
+
+fn lacking(backend: &str, why: &str) -> BackendRecord {
+    BackendRecord {
+        backend: backend.to_owned(),
+        backend_outcome: Outcome::Skipped {
+            why: why.to_owned(),
+        },
+        really_in_place: false,
+        chosen_algorithm: None,
+        chosen_chunk_bytes: None,
+        trials: Vec::new(),
+        summary: None,
+        histogram: None,
+    }
 }

@@ -1,16 +1,14 @@
 //! The table of operations of backends of collectives.
 
-use tonnage_record::collective::BackendRecord;
-use tonnage_record::figures::Row;
-use tonnage_record::figures::engine::means_of;
 use tonnage_record::{CollectiveBody, CollectiveRecord, Record};
 
 use super::PLAN;
 use super::rows::{Checked, Rows};
 use crate::drawer::Report;
+use crate::engine;
 
-/// Collectives of `tonnage verify`: one table for all records, and below it every wrong result and every reason to skip,
-/// each once.
+/// Collectives of `tonnage verify`: one table for all records, and below it every wrong result and every reason to
+/// skip, each once.
 pub struct VerifyCollectives;
 
 impl Report for VerifyCollectives {
@@ -35,7 +33,7 @@ impl Report for VerifyCollectives {
     fn footers(records: &[CollectiveRecord<'_>]) -> Vec<String> {
         let rows = rows(records);
         let mut lines = rows.reasons();
-        for line in records.iter().flat_map(means) {
+        for line in records.iter().flat_map(engine::of_backends) {
             if !lines.contains(&line) {
                 lines.push(line);
             }
@@ -43,18 +41,6 @@ impl Report for VerifyCollectives {
         lines.push(rows.verdict("of results is right"));
         lines
     }
-}
-
-/// What each backend moved the bytes by.
-fn means(record: &CollectiveRecord<'_>) -> Vec<String> {
-    let parts = Row::of(record.record)
-        .into_iter()
-        .zip(&record.body.backends);
-    let line = |(row, backend): (Row<'_>, &BackendRecord)| {
-        let means = means_of(&row);
-        (!means.is_empty()).then(|| format!("{}: {means}", backend.backend))
-    };
-    parts.filter_map(line).collect()
 }
 
 fn rows(records: &[CollectiveRecord<'_>]) -> Rows {
@@ -82,4 +68,16 @@ fn points<'a>(record: &CollectiveRecord<'a>) -> Vec<Checked<'a>> {
         return all.collect();
     }
     opened.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::samples::collective::verified;
+    use crate::tests::table_of;
+
+    #[test]
+    fn a_reason_is_said_once_for_all_sizes_and_operations_of_a_backend() {
+        insta::assert_snapshot!("collectives", table_of(&verified()));
+        insta::assert_snapshot!("collectives_right", table_of(&verified()[..3]));
+    }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use tonnage_record::Outcome;
-use tonnage_record::grouping::by_answer;
 use tonnage_record::figures::by_field;
+use tonnage_record::grouping::by_answer;
 use tonnage_units::quantity::human::size;
 
 use crate::derived::{CHECKED, RANGE, RESULT, RIGHT, SIZES};

@@ -10,6 +10,7 @@
 pub mod common;
 pub mod experiment;
 pub mod ior;
+pub mod layers;
 pub mod manual;
 pub mod run;
 pub mod values;
@@ -24,6 +25,7 @@ use tonnage_report::Format;
 use common::LogLevel;
 use experiment::ExperimentArgs;
 use ior::IorArgs;
+use layers::LayersArgs;
 use manual::{CompletionsArgs, ManArgs};
 use run::{RunArgs, TourArgs};
 use verify::VerifyArgs;
@@ -79,6 +81,9 @@ pub enum Command {
     Devices(DevicesArgs),
     /// Move a batch of four at each of many sizes and check every byte.
     Verify(VerifyArgs),
+    /// Move the same bytes by engines, by collectives over them and by libraries, and say how much each keeps of the
+    /// layer below.
+    Layers(Box<LayersArgs>),
     /// Print what makes a shell complete commands and options.
     Completions(CompletionsArgs),
     /// Print a man page, or write all of them.

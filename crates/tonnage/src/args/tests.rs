@@ -11,10 +11,12 @@ use tonnage_units::Error;
 
 use super::*;
 
+mod collectives;
 mod file;
 mod repeated;
 
 use crate::args::common::Destination;
+use crate::args::verify::Ranks;
 use tonnage_bench::settings::Numa;
 use tonnage_machine::CpuChoice;
 
@@ -374,7 +376,9 @@ fn verify_of_what_cannot_be_verified_says_so() {
 #[test]
 fn verify_leaves_no_rank_out() {
     for (ranks, traffic) in [(2, Traffic::Pair), (3, Traffic::AllToAll)] {
-        let plan = verify("--sizes 8").to_plan(&LISTS, Ranks::of(None, ranks)).unwrap();
+        let plan = verify("--sizes 8")
+            .to_plan(&LISTS, Ranks::of(None, ranks))
+            .unwrap();
         let points = expand(&plan, ranks);
         assert!(
             points.iter().all(|point| point.traffic == traffic),

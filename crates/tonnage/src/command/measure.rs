@@ -1,4 +1,4 @@
-//! The commands of kinds, `run` and `verify`: a plan goes to ranks, and records come back.
+//! The commands of kinds, `run`, `layers` and `verify`: a plan goes to ranks, and records come back.
 //!
 //! Without a launcher this process starts the ranks and looks after them ([`supervise`]); started by one, it is a rank
 //! ([`be_a_rank`]). Everything that can be known to be wrong is refused before a rank starts, here or in
@@ -35,6 +35,7 @@ use super::spare::{Spare, SpareWriter};
 use super::{env, print};
 use crate::args::common::{RankArgs, ResultArgs};
 use crate::args::experiment::ExperimentArgs;
+use crate::args::layers::LayersArgs;
 use crate::args::run::RunArgs;
 use crate::args::verify::{RANKS_DEFAULT, Ranks, VerifyArgs};
 
@@ -106,6 +107,17 @@ pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
         block: None,
     };
     start(&job, args.print_plan)
+}
+
+/// `tonnage layers`.
+///
+/// # Errors
+/// A wrong request, or what ended the run.
+pub fn layers(args: &LayersArgs) -> Result<ExitCode> {
+    let identity = tonnage_ranks::detect(&env, args.ranks.explicit())?;
+    let asked = args.ranks.ranks.unwrap_or(RANKS_DEFAULT);
+    let plan = args.to_plan(&LISTS, Ranks::of(identity.as_ref(), asked))?;
+    measured(plan, &args.ranks, &args.results)
 }
 
 /// Checks a job, then starts its ranks or becomes one.

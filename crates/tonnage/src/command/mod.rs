@@ -2,7 +2,7 @@
 //!
 //! | file | command |
 //! | --- | --- |
-//! | [`measure`] | the commands of kinds, `run` and `verify`: a plan, ranks, records, a table |
+//! | [`measure`] | the commands of kinds, `run`, `layers` and `verify`: a plan, ranks, records, a table |
 //! | `job` | a plan with everything that a command needs to run it |
 //! | `observer` | records as they come |
 //! | [`screen`] | messages above the rows of a run |

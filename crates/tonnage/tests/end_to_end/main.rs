@@ -97,6 +97,8 @@ mod known_answers;
 #[cfg(test)]
 mod launchers;
 #[cfg(test)]
+mod layers;
+#[cfg(test)]
 mod library;
 #[cfg(test)]
 mod matrix;

@@ -28,6 +28,7 @@ pub mod trial_times;
 use crate::failure::StepFailure;
 use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
 use contest::Contest;
+use native::candidates::KnownWays;
 use opened::OpenBackend;
 use tonnage_plan::collective::CollectivePoint;
 use tonnage_plan::{Planned, Point};
@@ -36,7 +37,10 @@ use tonnage_units::Error;
 
 /// The kind: points share backends that are open; they have a warm-up, and neither canary nor a measured limit.
 #[derive(Default)]
-pub struct CollectiveCalls;
+pub struct CollectiveCalls {
+    /// Choices of native backends so far.
+    ways: KnownWays,
+}
 
 impl Kind for CollectiveCalls {
     type Point = CollectivePoint;
@@ -69,7 +73,7 @@ impl Kind for CollectiveCalls {
         points: &[&CollectivePoint],
         stage: &mut Stage<'_>,
     ) -> Result<Vec<OpenBackend>, StepFailure> {
-        opened::open(points, stage)
+        opened::open(points, &self.ways, stage)
     }
 
     /// Backends say together that they lack a call, before they make it.

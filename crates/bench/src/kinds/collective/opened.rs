@@ -3,6 +3,7 @@
 use super::backend::Backend;
 use super::in_process::InProcess;
 use super::native::Native;
+use super::native::candidates::KnownWays;
 use super::native::open::OpenNative;
 use super::torch::{Torch, TorchBackend};
 use crate::failure::{StepFailure, outcome};
@@ -20,18 +21,20 @@ pub struct OpenBackend {
     pub backend: Result<Box<dyn Backend>, Outcome>,
 }
 
-/// Opens the backends of these points, which have the same, on all ranks.
+/// Opens the backends of these points, which have the same, on all ranks; native ones know the `ways` that were chosen
+/// before.
 ///
 /// # Errors
 /// A failure that ends the run. What cannot be had is kept with its reason.
 pub fn open(
     points: &[&CollectivePoint],
+    ways: &KnownWays,
     stage: &mut Stage<'_>,
 ) -> Result<Vec<OpenBackend>, StepFailure> {
     let names = points.first().map_or(&[][..], |first| &first.backends);
     let mut all = Vec::with_capacity(names.len());
     for name in names {
-        let backend = match open_one(name, points, stage) {
+        let backend = match open_one(name, points, ways, stage) {
             Ok(backend) => Ok(backend),
             Err(error) => match StepFailure::known_to_all(stage.rank, error) {
                 StepFailure::Point(error) => Err(outcome(&error)),
@@ -47,6 +50,7 @@ pub fn open(
 fn open_one(
     name: &str,
     points: &[&CollectivePoint],
+    ways: &KnownWays,
     stage: &mut Stage<'_>,
 ) -> Result<Box<dyn Backend>> {
     let (entry, variant) = backend::find(stage.settings.lists.backends, name)?;
@@ -57,7 +61,7 @@ fn open_one(
     match entry.variant {
         BackendVariant::Engine => {
             let open = OpenNative::open(variant, points, stage)?;
-            Ok(Box::new(Native::new(open, stage)))
+            Ok(Box::new(Native::new(open, ways, stage)))
         }
         BackendVariant::OneOf(variants) => {
             let torch = TorchBackend::of(variants, variant)?;

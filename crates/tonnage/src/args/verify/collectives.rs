@@ -7,6 +7,8 @@ use tonnage_engine::backend::{BackendEntry, BackendVariant};
 use tonnage_plan::Experiment;
 use tonnage_plan::collective::{CallOptions, CheckOptions, CollectiveJob};
 use tonnage_plan::options::Many;
+use tonnage_plan::point::LimitChoice;
+use tonnage_plan::skipping::SkippingOptions;
 use tonnage_plan::sweep::Sweep;
 use tonnage_plan::transfer::LengthOptions;
 use tonnage_units::{Count, Error, Nanos, Result};
@@ -20,15 +22,18 @@ const CALLS: Count = Count(2);
 const CHUNK_BYTES: u64 = 4096;
 
 impl VerifyArgs {
-    /// Experiments for each backend: every operation at many sizes, with every type and reduction that it has, in place,
-    /// and from another root; native ones also with every algorithm, calls cut into many messages.
+    /// Experiments for each backend: every operation at many sizes, with every type and reduction that it has, in
+    /// place, and from another root; native ones also with every algorithm, calls cut into many messages.
     pub(super) fn collective_jobs(
         &self,
         ops: &[Collective],
         lists: &Lists,
         ranks: Ranks,
     ) -> Result<Vec<Experiment>> {
-        let Ranks { size: ranks, launched } = ranks;
+        let Ranks {
+            size: ranks,
+            launched,
+        } = ranks;
         let sizes = match self.sizes.is_empty() {
             false => self.sizes.iter().flat_map(Sweep::values).copied().collect(),
             true => default_sizes(ranks),
@@ -47,6 +52,7 @@ impl VerifyArgs {
                 entry,
                 python: self.python.as_ref().filter(|_| is_in_workers(entry)),
                 sizes: &sizes,
+                is_optional: self.backend.is_empty(),
             };
             let is_native = entry.has_algorithms;
             // The same code reduces whatever engine carries the messages.
@@ -90,21 +96,18 @@ fn default_sizes(ranks: u32) -> Vec<u64> {
     sizes
 }
 
-/// What is tried with one backend.
+/// A backend, and the bytes that it is tried with.
 struct OneBackend<'a> {
     name: &'a str,
     entry: &'a BackendEntry,
     python: Option<&'a String>,
     sizes: &'a [u64],
+    /// True where nobody named it, so that what a machine lacks of it is no failure.
+    is_optional: bool,
 }
 
 impl OneBackend<'_> {
-    fn jobs(
-        &self,
-        ops: &[Collective],
-        ranks: u32,
-        with_types: bool,
-    ) -> Result<Vec<CollectiveJob>> {
+    fn jobs(&self, ops: &[Collective], ranks: u32, with_types: bool) -> Result<Vec<CollectiveJob>> {
         let all = Sweep::list(self.sizes)?;
         let middle = Sweep::one(self.sizes[self.sizes.len() / 2].max(u64::from(ranks) * 8));
         let mut jobs = vec![self.job("sizes", ops, &all)];
@@ -168,6 +171,7 @@ impl OneBackend<'_> {
             },
             check: CheckOptions {
                 verify: true,
+                limit: Some(LimitChoice::None),
                 ..CheckOptions::default()
             },
             length: LengthOptions {
@@ -176,7 +180,9 @@ impl OneBackend<'_> {
                 warmup: Some(Nanos(0)),
                 ..LengthOptions::default()
             },
-            ..CollectiveJob::default()
+            skipping: SkippingOptions {
+                optional: self.is_optional,
+            },
         }
     }
 }

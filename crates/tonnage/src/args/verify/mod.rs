@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use clap::Args;
 use tonnage_collective::Collective;
 use tonnage_engine::{Entry, Lists, Verb};
-use tonnage_plan::{Experiment, Plan};
 use tonnage_plan::options::one_of;
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::sweep::Sweep;
 use tonnage_plan::transfer::{
     LengthOptions, MeasureOptions, OperationOptions, PacingOptions, Transfer,
 };
+use tonnage_plan::{Experiment, Plan};
 
 use tonnage_units::identity::{Identity, Meeting};
 use tonnage_units::{Count, Error, Nanos, Result};
@@ -84,7 +84,12 @@ pub struct VerifyArgs {
 
     /// Backends of collectives to check, joined by commas. [default: native ones over every engine, torch:gloo, and mpi
     /// where its launcher started the ranks]
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "collectives")]
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        requires = "collectives"
+    )]
     pub backend: Vec<String>,
 
     /// Python of torch backends, which has PyTorch. [default: python3]
@@ -105,8 +110,8 @@ pub struct VerifyArgs {
 }
 
 impl VerifyArgs {
-    /// The plan. What was named is in it even if it cannot be done, so that expanding the plan says why. `ranks` decides
-    /// who talks to whom where nothing was said.
+    /// The plan. What was named is in it even if it cannot be done, so that expanding the plan says why. `ranks`
+    /// decides who talks to whom where nothing was said.
     ///
     /// # Errors
     /// `Usage`; none for the sizes that tonnage chooses itself.

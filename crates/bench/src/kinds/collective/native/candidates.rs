@@ -1,5 +1,8 @@
 //! Ways of carrying out a call that compete in the warm-up: algorithms and longest messages.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use tonnage_collective::Algorithm;
 use tonnage_collective::steps::algorithms;
 use tonnage_plan::collective::CollectivePoint;
@@ -20,6 +23,34 @@ pub struct Candidate {
     pub algorithm: Algorithm,
     /// The longest message.
     pub chunk_bytes: u64,
+}
+
+/// Ways that competitions of this run have chosen, so that the same calls under another label need none.
+#[derive(Clone, Default)]
+pub struct KnownWays(Rc<RefCell<Vec<(String, CollectivePoint, Candidate)>>>);
+
+impl KnownWays {
+    /// The way that was chosen for the calls of a point over an engine.
+    pub fn of(&self, engine: &str, point: &CollectivePoint) -> Option<Candidate> {
+        let point = without_label(point);
+        let known = self.0.borrow();
+        let mut known = known.iter();
+        let found = known.find(|(name, other, _)| name == engine && *other == point);
+        found.map(|(_, _, way)| *way)
+    }
+
+    /// Keeps the way that was chosen.
+    pub fn add(&self, engine: &str, point: &CollectivePoint, way: Candidate) {
+        let known = (engine.to_owned(), without_label(point), way);
+        self.0.borrow_mut().push(known);
+    }
+}
+
+fn without_label(point: &CollectivePoint) -> CollectivePoint {
+    CollectivePoint {
+        label: None,
+        ..point.clone()
+    }
 }
 
 /// Ways of carrying out the calls of a point, the same on all ranks; one where nothing was left to choose.

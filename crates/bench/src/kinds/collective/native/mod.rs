@@ -26,7 +26,7 @@ use crate::deadlines::DEADLINES;
 use crate::drive::calls::{Caller, aligned, back_to_back};
 use crate::failure::{StepFailure, agree};
 use crate::kinds::kind::Stage;
-use candidates::{Candidate, candidates};
+use candidates::{Candidate, KnownWays, candidates};
 use executor::{CallState, StepExecutor, WorkerView};
 use immediate::CallStream;
 use open::OpenNative;
@@ -44,12 +44,16 @@ const TRIES: u64 = 4;
 /// Time after which a candidate is not tried again.
 const TRY_NS_MAX: u64 = 200_000_000;
 
+/// A way that takes so many times as long as the best one before it is not tried further.
+const HOPELESS: u64 = 2;
+
 /// Native collectives over one engine.
 pub struct Native {
     open: OpenNative,
     state: CallState,
     stop: Arc<AtomicBool>,
     clock: Clock,
+    ways: KnownWays,
     /// The point that it is ready for.
     ready: Option<Ready>,
 }
@@ -65,12 +69,13 @@ struct Ready {
 
 impl Native {
     /// Native collectives over an engine that is open.
-    pub fn new(open: OpenNative, stage: &Stage<'_>) -> Self {
+    pub fn new(open: OpenNative, ways: &KnownWays, stage: &Stage<'_>) -> Self {
         Self {
             state: CallState::new(&open.peers),
             open,
             stop: stage.rank.stopped(),
             clock: stage.settings.clock,
+            ways: ways.clone(),
             ready: None,
         }
     }
@@ -104,7 +109,10 @@ impl Native {
     }
 
     fn ready_for(&self, point: &CollectivePoint) -> Result<Ready> {
-        let candidates = candidates(point, self.open.message_bytes_max());
+        let candidates = match self.ways.of(&self.open.name, point) {
+            Some(known) => vec![known],
+            None => candidates(point, self.open.message_bytes_max()),
+        };
         let none = || Error::Failed(format!("no algorithm is left for {}", point.op));
         let first = *candidates.first().ok_or_else(none)?;
         let barrier = open::barrier_of(point);
@@ -125,10 +133,12 @@ impl Native {
         })
     }
 
-    /// Slowest rank's mean time of some calls of the way that is ready.
+    /// Shortest of some calls of the way that is ready, each as long as the slowest rank took; beside `best_ns`, that of
+    /// the best way before it.
     fn try_out(
         &mut self,
         fill: &mut dyn FnMut(&Buffers) -> Result<()>,
+        best_ns: u64,
         stage: &mut Stage<'_>,
     ) -> Result<u64, StepFailure> {
         self.forget()?;
@@ -141,7 +151,11 @@ impl Native {
                 iterations: 1,
                 align: true,
                 is_checked: false,
-                before: &mut |_| fill(&buffers),
+                // Writing long inputs anew takes longer than calling; that values grow does not matter for so few.
+                before: &mut |_| match tried {
+                    0 => fill(&buffers),
+                    _ => Ok(()),
+                },
                 spans: &mut spans,
             });
             agree(stage.rank, "a call that is tried", ended, DEADLINES.step)?;
@@ -149,7 +163,8 @@ impl Native {
             if tried > 0 || slowest_ns > TRY_NS_MAX {
                 taken_ns = taken_ns.min(slowest_ns);
             }
-            if slowest_ns > TRY_NS_MAX {
+            let is_beaten = taken_ns / HOPELESS >= best_ns;
+            if slowest_ns > TRY_NS_MAX || tried > 0 && is_beaten {
                 break;
             }
         }
@@ -213,13 +228,16 @@ impl Backend for Native {
             self.ready.as_mut().ok_or_else(not_ready)?.call = script;
             let taken_ns = match all.len() {
                 1 => 0,
-                _ => self.try_out(fill, stage)?,
+                _ => self.try_out(fill, best.map_or(u64::MAX, |(ns, _)| ns), stage)?,
             };
             if best.is_none_or(|(least_ns, _)| taken_ns < least_ns) {
                 best = Some((taken_ns, way));
             }
         }
         let (_, way) = best.ok_or_else(not_ready)?;
+        if all.len() > 1 {
+            self.ways.add(&self.open.name, &point, way);
+        }
         let script = self.script(CallStream::Measured, &point, way)?;
         self.ready.as_mut().ok_or_else(not_ready)?.call = script;
         let is_divided = point.shape().ranks > 1;

@@ -38,7 +38,7 @@ const MESSAGE_BYTES_MAX: u64 = 1 << 30;
 /// An engine for native collectives that is open on all ranks.
 pub struct OpenNative {
     /// Name of the engine, as it stands behind the colon of the backend's.
-    name: String,
+    pub name: String,
     /// The engine.
     pub engine: OpenEngine,
     /// This rank.

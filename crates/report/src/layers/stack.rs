@@ -1,0 +1,237 @@
+//! Layers from records: who moved bytes by what, how fast in each round, and what it stands on.
+
+use tonnage_collective::Collective;
+use tonnage_engine::Verb;
+use tonnage_engine::backends::NATIVE;
+use tonnage_record::collective::CollectiveSummary;
+use tonnage_record::{CollectiveBody, Outcome, Record, Spread, TransferBody};
+
+/// A layer that was measured in some round.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layer {
+    /// Limit of an engine in words, engine, or backend.
+    pub who: String,
+    /// Floor of its building.
+    pub floor: Floor,
+    /// The engine that it stands on; `None` for a library.
+    engine: Option<String>,
+    /// Bytes per second that each rank sends, with the label of the round.
+    rates: Vec<(String, f64)>,
+}
+
+/// Place of a layer above the hardware, by whatever moves its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Floor {
+    /// Nothing: it is an upper bound.
+    Limit,
+    /// Writes of an engine.
+    Writes,
+    /// Send-recv of a backend.
+    SendRecv,
+    /// All-reduce of a backend.
+    AllReduce,
+}
+
+/// The layers of one size.
+#[derive(Default)]
+pub struct Stack {
+    /// Ranks of the run.
+    pub ranks: u32,
+    layers: Vec<Layer>,
+}
+
+/// Bytes that a record of this plan moved at a time; `None` for a kind that is no layer.
+pub fn size(record: &Record) -> Option<u64> {
+    match (record.transfer(), record.collective()) {
+        (Some(body), _) => Some(body.point.size_bytes.into()),
+        (_, Some(body)) => Some(body.point.size_bytes),
+        _ => None,
+    }
+}
+
+/// Reasons why layers of a record were not measured.
+pub fn ended(record: &Record) -> Vec<String> {
+    let said = |who: &str, outcome: &Outcome| match outcome {
+        Outcome::Measured => None,
+        Outcome::Skipped { why } => Some(format!("{who}: skipped: {why}")),
+        Outcome::Failed { why } => Some(format!("{who}: FAILED: {why}")),
+    };
+    if let Some(body) = record.transfer() {
+        let who = format!("{} {}", body.point.engine, body.point.op);
+        return said(&who, &record.outcome).into_iter().collect();
+    }
+    let Some(body) = record.collective() else {
+        return Vec::new();
+    };
+    let op = body.point.op;
+    let each = body.backends.iter();
+    let mut lines: Vec<_> = each
+        .filter_map(|it| said(&format!("{} {op}", it.backend), &it.backend_outcome))
+        .collect();
+    if body.backends.is_empty() {
+        lines.extend(said(op.name(), &record.outcome));
+    }
+    lines
+}
+
+impl Stack {
+    /// The layers of records of one size.
+    pub fn of<'a>(records: impl Iterator<Item = &'a Record>) -> Self {
+        let mut stack = Self::default();
+        for record in records {
+            if let Some(body) = record.transfer() {
+                stack.ranks = body.point.ranks;
+                stack.add_writes(record, body);
+            } else if let Some(body) = record.collective() {
+                stack.ranks = body.point.ranks;
+                stack.add_calls(body);
+            }
+        }
+        stack.sort();
+        stack
+    }
+
+    /// Puts the layers of an engine together, and libraries last, each from the bottom up.
+    fn sort(&mut self) {
+        let mut order: Vec<(bool, String)> = Vec::new();
+        for layer in &self.layers {
+            let building = layer.building();
+            if !order.contains(&building) {
+                order.push(building);
+            }
+        }
+        let place = |layer: &Layer| order.iter().position(|it| *it == layer.building());
+        self.layers
+            .sort_by_key(|layer| (layer.engine.is_none(), place(layer), layer.floor));
+    }
+
+    /// The layers, those of an engine together, libraries last.
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// Rounds in which something was measured.
+    pub fn rounds(&self) -> usize {
+        let each = self.layers.iter().map(|layer| layer.rates.len());
+        each.max().unwrap_or(0)
+    }
+
+    /// The layer that one is set beside: the one below it on its engine; for a library the fastest native backend at
+    /// the same operation.
+    pub fn below(&self, layer: &Layer) -> Option<&Layer> {
+        let all = self.layers.iter();
+        match &layer.engine {
+            Some(_) => all
+                .filter(|it| it.engine == layer.engine && it.floor < layer.floor)
+                .max_by_key(|it| it.floor),
+            None => all
+                .filter(|it| it.engine.is_some() && it.floor == layer.floor)
+                .max_by(|one, other| one.median().total_cmp(&other.median())),
+        }
+    }
+
+    fn add_writes(&mut self, record: &Record, body: &TransferBody) {
+        let Some(summary) = body
+            .summary
+            .as_ref()
+            .filter(|_| record.outcome == Outcome::Measured)
+        else {
+            return;
+        };
+        let engine = body.point.engine.clone();
+        let round = body.point.label.clone().unwrap_or_default();
+        // Of one pair, as collectives have it.
+        let senders = f64::from(body.point.roles().initiating_at_once().max(1));
+        if let Some(limit) = &record.limit {
+            let rate = limit.bytes_per_s / senders;
+            self.add(&limit.what, Some(&engine), Floor::Limit, (&round, rate));
+        }
+        let rate = summary.bandwidth_bytes_per_s.mean / senders;
+        self.add(&engine, Some(&engine), Floor::Writes, (&round, rate));
+    }
+
+    fn add_calls(&mut self, body: &CollectiveBody) {
+        let op = body.point.op;
+        let round = body.point.label.clone().unwrap_or_default();
+        let (floor, rate): (_, fn(&CollectiveSummary) -> Option<Spread>) = match op {
+            Collective::SendRecv => (Floor::SendRecv, |summary| summary.algbw_bytes_per_s),
+            _ => (Floor::AllReduce, |summary| summary.busbw_bytes_per_s),
+        };
+        for backend in &body.backends {
+            let who = &backend.backend;
+            if let Some(rate) = backend.summary.as_ref().and_then(rate) {
+                self.add(who, engine_of(who), floor, (&round, rate.mean));
+            }
+        }
+    }
+
+    fn add(&mut self, who: &str, engine: Option<&str>, floor: Floor, (round, rate): (&str, f64)) {
+        // The words of a limit name the fastest way, which may be another one in each round.
+        let is_same = |layer: &&mut Layer| {
+            layer.floor == floor
+                && layer.engine.as_deref() == engine
+                && (engine.is_some() || layer.who == who)
+        };
+        let rate = (round.to_owned(), rate);
+        match self.layers.iter_mut().find(is_same) {
+            Some(layer) => layer.rates.push(rate),
+            None => self.layers.push(Layer {
+                who: who.to_owned(),
+                floor,
+                engine: engine.map(str::to_owned),
+                rates: vec![rate],
+            }),
+        }
+    }
+}
+
+impl Layer {
+    /// The engine that it stands on, or the library, and which of the two.
+    fn building(&self) -> (bool, String) {
+        let name = self.engine.as_ref().unwrap_or(&self.who);
+        (self.engine.is_none(), name.clone())
+    }
+
+    /// The engine that it stands on; empty for a library.
+    pub fn engine(&self) -> &str {
+        self.engine.as_deref().unwrap_or_default()
+    }
+
+    /// Name of the operation by which it moves bytes.
+    pub fn operation(&self) -> &'static str {
+        match self.floor {
+            Floor::Limit => "",
+            Floor::Writes => Verb::Write.name(),
+            Floor::SendRecv => Collective::SendRecv.name(),
+            Floor::AllReduce => Collective::AllReduce.name(),
+        }
+    }
+
+    /// Median of the rounds.
+    pub fn median(&self) -> f64 {
+        let rates: Vec<f64> = self.rates.iter().map(|(_, rate)| *rate).collect();
+        median(&rates).unwrap_or(0.0)
+    }
+
+    /// Rates / those of another layer, of the rounds in which both were measured.
+    pub fn ratios(&self, of: &Self) -> Vec<f64> {
+        let beside = |(round, rate): &(String, f64)| {
+            let (_, other) = of.rates.iter().find(|(other, _)| other == round)?;
+            Some(rate / other)
+        };
+        self.rates.iter().filter_map(beside).collect()
+    }
+}
+
+/// Median of some values, the mean of the two in the middle where there are two; `None` without any.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values.len().saturating_sub(1) / 2, values.len() / 2);
+    Some((values.get(low)? + values.get(high)?) / 2.0)
+}
+
+/// The engine of a native backend; `None` for a library.
+fn engine_of(backend: &str) -> Option<&str> {
+    backend.strip_prefix(NATIVE.name)?.strip_prefix(':')
+}

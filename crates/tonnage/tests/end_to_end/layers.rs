@@ -1,0 +1,104 @@
+//! `tonnage layers` and `tonnage verify --collectives` from outside.
+
+use std::fs;
+
+use tempfile::tempdir;
+use tonnage_record::{Outcome, Record};
+
+use super::support::{records, tonnage};
+
+fn read(path: &std::path::Path) -> Vec<Record> {
+    let text = fs::read_to_string(path).unwrap();
+    let record = |line: &str| {
+        records::allowed(line);
+        serde_json::from_str(line).unwrap()
+    };
+    text.lines().map(record).collect()
+}
+
+#[test]
+fn each_layer_is_set_beside_the_one_that_it_stands_on() {
+    let dir = tempdir().unwrap();
+    let line = "layers --sizes 64k --ranks 2 --rounds 2 --trial-time 10ms --engine shm,fabric:tcp --python no-such-python \
+                -o l.jsonl";
+    let run = tonnage(dir.path(), line).succeed();
+    let lines: Vec<&str> = run.stdout.lines().collect();
+    let cells = |begin: &[&str]| {
+        let mut words = lines
+            .iter()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let found = words.find(|words| words.starts_with(begin));
+        found.unwrap_or_else(|| panic!("no line {begin:?} in {}", run.stdout))
+    };
+    for (layer, below) in [
+        (&["shm", "write"][..], &["limit", "of", "shm"][..]),
+        (&["native:shm", "send-recv"], &["shm", "write"]),
+        (&["native:shm", "all-reduce"], &["native:shm", "send-recv"]),
+        (&["fabric:tcp", "write"], &["limit", "of", "fabric:tcp"]),
+        (
+            &["native:fabric:tcp", "send-recv"],
+            &["fabric:tcp", "write"],
+        ),
+    ] {
+        let words = cells(layer);
+        // Without a CPU for each rank there is no limit to be measured.
+        if words.len() == 3 && below[0] == "limit" {
+            println!("skip: the ranks share a CPU, so that {layer:?} has no limit");
+            continue;
+        }
+        assert!(words.ends_with(below), "{words:?}");
+    }
+    let missing = "torch:gloo send-recv: skipped: torch.distributed cannot be used here";
+    assert!(run.stdout.contains(missing), "{}", run.stdout);
+    // Each round has a write of each engine and two collectives; all of one kind of call were chosen a way once.
+    let records = read(&dir.path().join("l.jsonl"));
+    assert_eq!(records.len(), 2 * 4);
+    let ways = |round: usize| {
+        let body = records[round * 4 + 3].collective().unwrap();
+        let native = body.backends.iter().filter(|it| it.summary.is_some());
+        let ways = native.map(|it| (it.chosen_algorithm, it.chosen_chunk_bytes));
+        ways.collect::<Vec<_>>()
+    };
+    assert_eq!(ways(0).len(), 2);
+    assert_eq!(ways(0), ways(1));
+    // The same table again, from the file.
+    let shown = tonnage(dir.path(), "show l.jsonl").succeed();
+    assert_eq!(shown.stdout, run.stdout);
+}
+
+#[test]
+fn collectives_are_verified_and_counted() {
+    let dir = tempdir().unwrap();
+    let line = "verify --collectives=all-reduce,gather --ranks 5 --sizes 20,4100 --python no-such-python -o v.jsonl";
+    let run = tonnage(dir.path(), line).succeed();
+    let records = read(&dir.path().join("v.jsonl"));
+    let native = |record: &&Record| record.collective().unwrap().point.backends == ["native:shm"];
+    let measured: Vec<_> = records.iter().filter(native).collect();
+    assert!(measured.iter().all(|it| it.outcome == Outcome::Measured));
+    let checked: u64 = measured
+        .iter()
+        .filter_map(|it| it.collective()?.backends[0].summary.as_ref())
+        .map(|summary| summary.verified_bytes)
+        .sum();
+    // The first call of each point and the last one of its trial, all ranks together.
+    let expected: u64 = measured
+        .iter()
+        .map(|it| it.collective().unwrap().point.shape())
+        .map(|shape| 2 * (0..5).map(|rank| shape.output_bytes(rank)).sum::<u64>())
+        .sum();
+    assert_eq!(checked, expected);
+    assert!(run.stdout.contains("of results is right"), "{}", run.stdout);
+    let skipped = run
+        .stdout
+        .lines()
+        .filter(|line| line.starts_with("torch:gloo skipped"));
+    assert_eq!(skipped.count(), 1, "{}", run.stdout);
+    // What was named is missed.
+    let named = "verify --collectives=gather --backend torch:gloo --ranks 2 --sizes 8 --python no-such-python";
+    let run = tonnage(dir.path(), named).run().with_code(1);
+    assert!(
+        run.stdout.contains("verify: nothing was checked"),
+        "{}",
+        run.stdout
+    );
+}
