@@ -15,8 +15,10 @@ use crate::{EngineReport, Libraries, Library, Lifecycle};
 pub struct BackendEntry {
     /// The name that `--backend` takes, up to a colon.
     pub name: &'static str,
-    /// One line for help and `tonnage devices`.
+    /// One line for `tonnage devices`.
     pub about: &'static str,
+    /// Requirements on the machine and the run, for `tonnage devices`.
+    pub needs: &'static str,
     /// Text that follows the colon.
     pub variant: BackendVariant,
     /// Texts of these that are tried where nobody names a backend.
@@ -110,7 +112,18 @@ pub enum BackendVariant {
     /// An engine of this program, with its own variant.
     Engine,
     /// One of these must.
-    OneOf(&'static [&'static str]),
+    OneOf(&'static [BackendPart]),
+}
+
+/// A text that may follow the colon of a backend's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BackendPart {
+    /// The text.
+    pub name: &'static str,
+    /// The library behind it, for `tonnage devices`.
+    pub about: &'static str,
+    /// End of the sentence that [`BackendEntry::needs`] begins; may be empty.
+    pub needs: &'static str,
 }
 
 /// Finds the row of a backend that a plan names, and the text behind its colon.
@@ -132,8 +145,9 @@ pub fn find<'a, 'b>(
         BackendVariant::Engine if variant.is_empty() => Err(Error::Usage(format!(
             "backend {name} needs an engine: write backend {name}:shm, or another engine that `tonnage devices` lists"
         ))),
-        BackendVariant::OneOf(variants) if !variants.contains(&variant) => {
-            Err(unknown(&format!("variant of {name}"), variant, variants))
+        BackendVariant::OneOf(parts) if parts.iter().all(|part| part.name != variant) => {
+            let known: Vec<_> = parts.iter().map(|part| part.name).collect();
+            Err(unknown(&format!("variant of {name}"), variant, &known))
         }
         _ => Ok((entry, variant)),
     }
@@ -179,13 +193,22 @@ mod tests {
     const BACKENDS: [BackendEntry; 3] = [
         backend("own", BackendVariant::Engine),
         backend("whole", BackendVariant::Nothing),
-        backend("other", BackendVariant::OneOf(&["a", "b"])),
+        backend("other", BackendVariant::OneOf(&[part("a"), part("b")])),
     ];
+
+    const fn part(name: &'static str) -> BackendPart {
+        BackendPart {
+            name,
+            about: "",
+            needs: "",
+        }
+    }
 
     const fn backend(name: &'static str, variant: BackendVariant) -> BackendEntry {
         BackendEntry {
             name,
             about: "",
+            needs: "",
             variant,
             usual: &[],
             needs_launcher: false,

@@ -3,12 +3,13 @@
 use tonnage_collective::{Collective, Dtype, Reduction};
 
 use crate::Lifecycle;
-use crate::backend::{BackendEntry, BackendVariant};
+use crate::backend::{BackendEntry, BackendPart, BackendVariant};
 
 /// Collectives of this program's own, over one of its engines.
 pub const NATIVE: BackendEntry = BackendEntry {
     name: "native",
     about: "collectives of this program's own over one of its engines: what the path can do",
+    needs: "an engine above that has write-imm, such as native:shm or native:fabric:tcp",
     variant: BackendVariant::Engine,
     usual: &[],
     needs_launcher: false,
@@ -23,12 +24,34 @@ pub const NATIVE: BackendEntry = BackendEntry {
 };
 
 /// Libraries behind torch.distributed, and none at all.
-pub const TORCH_VARIANTS: &[&str] = &["gloo", "nccl", "mpi", "null"];
+pub const TORCH_VARIANTS: &[BackendPart] = &[
+    BackendPart {
+        name: "gloo",
+        about: "by Gloo, over TCP",
+        needs: "",
+    },
+    BackendPart {
+        name: "nccl",
+        about: "by NCCL, between GPUs",
+        needs: " built for CUDA, and a GPU for each rank",
+    },
+    BackendPart {
+        name: "mpi",
+        about: "by an MPI",
+        needs: " built from its source with an MPI, for no packaged one has it",
+    },
+    BackendPart {
+        name: "null",
+        about: "calls nothing, so that the worker's own time is left",
+        needs: "",
+    },
+];
 
 /// Collectives of torch.distributed, by a process of Python for each rank.
 pub const TORCH: BackendEntry = BackendEntry {
     name: "torch",
-    about: "torch.distributed's collectives (gloo, nccl, mpi), by a Python with PyTorch; null calls nothing",
+    about: "torch.distributed",
+    needs: "a Python (--python) with PyTorch",
     variant: BackendVariant::OneOf(TORCH_VARIANTS),
     usual: &["gloo"],
     needs_launcher: false,

@@ -15,6 +15,7 @@ use crate::mpi_world::{MPI_LIBRARY, MPI_LIFECYCLE, MpiUser, MpiWorld};
 pub const BACKEND: BackendEntry = BackendEntry {
     name: "mpi",
     about: "MPI's own collectives, by the MPI library of the launcher that started the ranks",
+    needs: "ranks that an mpirun or srun has started, and its MPI library",
     variant: BackendVariant::Nothing,
     usual: &[],
     needs_launcher: true,

@@ -1,14 +1,14 @@
 //! The page that `tonnage devices` prints, drawn from what [`tonnage_machine::devices`] found.
 //!
-//! What lives here: words and columns, also for the list of engines that ends it. What does not: looking at the
-//! machine.
+//! What lives here: words and columns, also for the lists of engines, memories and backends that end it. What does not:
+//! looking at the machine.
 
 mod engines;
 mod fabric;
 mod rows;
 mod summary;
 
-pub use engines::{engines, file_engines, memories};
+pub use engines::{backends, engines, file_engines, memories};
 pub use summary::summary;
 use tonnage_machine::devices::{
     Absent, Gpu, Inventory, MemoryFound, MountedFileSystem, NetworkInterface, NumaNode,

@@ -1,5 +1,7 @@
-//! The engines of this program, which end the page: how each is asked for, its options and its libraries.
+//! The engines, memories and backends of this program, which end the page: how each is asked for, its options and its
+//! libraries.
 
+use tonnage_engine::backend::{BackendEntry, BackendPart, BackendVariant};
 use tonnage_engine::calls::FileEntry;
 use tonnage_engine::memory::MemoryEntry;
 use tonnage_engine::{EngineOption, Entry, Library, Variant};
@@ -62,6 +64,42 @@ pub fn memories(entries: &[MemoryEntry]) -> String {
     page
 }
 
+/// Lists the backends of collectives.
+pub fn backends(entries: &[BackendEntry]) -> String {
+    let rows: Vec<(String, String)> = entries.iter().flat_map(backend_rows).collect();
+    let width = rows.iter().map(|(name, _)| name.chars().count()).max();
+    let width = INDENT + width.unwrap_or(0) + GAP;
+    let mut page = "\nBackends of collectives\n".to_owned();
+    for one in entries {
+        for (name, about) in backend_rows(one) {
+            page += &entry(&format!("{:INDENT$}{name}", ""), width, &about);
+        }
+        for library in one.libraries {
+            page += &library_lines(library, width);
+        }
+    }
+    page
+}
+
+/// Names of a backend as `--backend` takes them, each with its meaning and its needs.
+fn backend_rows(entry: &BackendEntry) -> Vec<(String, String)> {
+    let BackendEntry {
+        name, about, needs, ..
+    } = entry;
+    let whole = format!("{about}. Needs {needs}");
+    match entry.variant {
+        BackendVariant::Nothing => vec![(name.to_string(), whole)],
+        BackendVariant::Engine => vec![(format!("{name}:ENGINE"), whole)],
+        BackendVariant::OneOf(parts) => {
+            let row = |part: &BackendPart| {
+                let body = format!("{about}: {}. Needs {needs}{}", part.about, part.needs);
+                (format!("{name}:{}", part.name), body)
+            };
+            parts.iter().map(row).collect()
+        }
+    }
+}
+
 /// Name as `--engine` takes it.
 fn name(entry: &Entry) -> String {
     with_variant(entry.name, entry.variant)
@@ -111,7 +149,7 @@ fn library_lines(library: &Library, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use tonnage_engines::memory::MEMORIES;
-    use tonnage_engines::{ENGINES, FILE_ENGINES};
+    use tonnage_engines::{BACKENDS, ENGINES, FILE_ENGINES};
 
     use super::*;
     use crate::text::WIDTH;
@@ -134,6 +172,14 @@ mod tests {
                 assert!(page.contains(&asked), "no {asked} in {page}");
             }
         }
+        insta::assert_snapshot!(page);
+    }
+
+    #[test]
+    fn every_backend_is_listed_within_the_width() {
+        let page = backends(BACKENDS);
+        let fits = |line: &str| line.chars().count() <= WIDTH;
+        assert!(page.lines().all(fits), "{page}");
         insta::assert_snapshot!(page);
     }
 

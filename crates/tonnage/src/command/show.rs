@@ -42,7 +42,7 @@ pub fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists what this host has, and the engines of this program.
+/// Lists what this host has, and the engines, memories and backends of this program.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -55,6 +55,7 @@ pub fn devices(json: bool) -> Result<ExitCode> {
             + &devices::engines(LISTS.engines)
             + &devices::file_engines(LISTS.file_engines)
             + &devices::memories(LISTS.memories)
+            + &devices::backends(LISTS.backends)
     };
     print(&text)?;
     Ok(ExitCode::SUCCESS)

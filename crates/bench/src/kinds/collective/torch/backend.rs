@@ -1,5 +1,6 @@
 //! Libraries that torch.distributed can call.
 
+use tonnage_engine::backend::BackendPart;
 use tonnage_engine::backends::TORCH_VARIANTS as VARIANTS;
 use tonnage_units::Result;
 
@@ -54,16 +55,19 @@ impl TorchBackend {
     ///
     /// # Errors
     /// For a variant that is not in the list.
-    pub fn of(variants: &[&'static str], variant: &str) -> Result<Self> {
-        let place = variants.iter().position(|known| *known == variant);
+    pub fn of(variants: &[BackendPart], variant: &str) -> Result<Self> {
+        let place = variants.iter().position(|known| known.name == variant);
         let found = place.and_then(|place| Self::ALL.get(place).copied());
-        found.ok_or_else(|| tonnage_units::names::unknown("backend of torch", variant, variants))
+        found.ok_or_else(|| {
+            let names: Vec<_> = variants.iter().map(|known| known.name).collect();
+            tonnage_units::names::unknown("backend of torch", variant, &names)
+        })
     }
 
     /// The name that users know.
     pub fn variant(self) -> &'static str {
         let place = Self::ALL.iter().position(|it| *it == self).unwrap_or(0);
-        VARIANTS.get(place).copied().unwrap_or_default()
+        VARIANTS.get(place).map_or("", |known| known.name)
     }
 }
 
