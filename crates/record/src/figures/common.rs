@@ -1,5 +1,6 @@
 //! Figures that records of every kind have, and options that several have.
 
+use super::engine::memory_of;
 use super::{Figure, Style, pairs};
 use crate::Outcome;
 
@@ -116,7 +117,10 @@ const MEMORY_OF: Figure = Figure {
     computed: FROM_PLAN,
     style: Style::Plain,
     better: None,
-    value: |row| row.options().memory().into(),
+    value: |row| {
+        let had = row.record.collective().and_then(|_| memory_of(row));
+        had.or_else(|| row.options().memory()).into()
+    },
     trials: None,
 };
 

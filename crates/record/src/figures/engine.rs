@@ -54,6 +54,15 @@ pub fn means_of(row: &Row<'_>) -> String {
     of_row(row, by_what)
 }
 
+/// Kind of the memory that the ranks of a row had; `None` where no rank or several kinds are known.
+pub fn memory_of<'a>(row: &Row<'a>) -> Option<&'a str> {
+    let own = row.record.effective.iter();
+    let own = own.filter(|one| row.body().is_moved_by(row.part, &one.engine.name));
+    let mut kinds = own.flat_map(|one| one.memory.all()).map(|it| &*it.kind);
+    let first = kinds.next()?;
+    kinds.all(|kind| kind == first).then_some(first)
+}
+
 /// Library, provider and device in one text; empty where there is no library.
 pub fn means(record: &Record) -> String {
     by_ranks(record, by_what)
@@ -95,11 +104,13 @@ pub fn by_ranks(record: &Record, of: impl Fn(&EngineReport) -> Option<String>) -
     let texts = by_answer(answers);
     match texts.as_slice() {
         [(text, _)] => text.clone(),
-        texts => {
-            let all = texts
-                .iter()
-                .map(|(text, ranks)| format!("ranks {}: {text}", ranks.join(",")));
-            all.collect::<Vec<_>>().join("; ")
-        }
+        texts => with_ranks(texts),
     }
+}
+
+fn with_ranks(texts: &[(String, Vec<&str>)]) -> String {
+    let all = texts
+        .iter()
+        .map(|(text, ranks)| format!("ranks {}: {text}", ranks.join(",")));
+    all.collect::<Vec<_>>().join("; ")
 }

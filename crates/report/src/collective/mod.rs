@@ -9,6 +9,8 @@ use tonnage_plan::transfer::TrialLength;
 use tonnage_record::body::Part;
 use tonnage_record::collective::BackendRecord;
 use tonnage_record::figures::Row;
+use tonnage_record::figures::engine::memory_of;
+use tonnage_record::grouping::by_answer;
 use tonnage_record::spread::GeometricSpread;
 use tonnage_record::{CollectiveBody, CollectiveRecord, Outcome};
 use tonnage_units::quantity::human::{exact_duration, exact_size, number};
@@ -68,7 +70,7 @@ impl Report for CollectiveReport {
             Some(ranks(point)),
             elements(records),
             size,
-            Some(format!("{} memory", point.memory)),
+            Some(memory(records, &point.memory)),
             point.in_place.then(|| "in place".to_owned()),
             Some(aligned(point)),
             Some(length(point)),
@@ -172,6 +174,32 @@ fn of_group(point: &CollectivePoint) -> &'static str {
     match point.grouping().count() {
         1 => "",
         _ => " of a group",
+    }
+}
+
+/// Memory of the elements, as the ranks had it: a library that allocates its tensors itself has them elsewhere than the
+/// plan says. Of backends that differ in it, each is named.
+fn memory(records: &[CollectiveRecord<'_>], asked: &str) -> String {
+    let rows = records.iter().flat_map(|it| Row::of(it.record));
+    let mut of_backends: Vec<(&str, &str)> = Vec::new();
+    for row in rows {
+        let backend = row.record.collective().and_then(|it| it.backend(row.part));
+        if let Some((backend, kind)) = backend.zip(memory_of(&row))
+            && !of_backends.iter().any(|(name, _)| *name == backend.backend)
+        {
+            of_backends.push((&backend.backend, kind));
+        }
+    }
+    let kinds = by_answer(of_backends.into_iter());
+    match kinds.as_slice() {
+        [] => format!("{asked} memory"),
+        [(kind, _)] => format!("{kind} memory"),
+        kinds => {
+            let named = kinds
+                .iter()
+                .map(|(kind, of)| format!("{kind} memory of {}", of.join(", ")));
+            named.collect::<Vec<_>>().join(", ")
+        }
     }
 }
 
@@ -283,7 +311,7 @@ mod tests {
     use tonnage_record::figures::by_field;
 
     use super::*;
-    use crate::samples::collective::collectives;
+    use crate::samples::collective::{collectives, torch_on_unlike_hosts};
     use crate::tests::table_of;
     use crate::{Format, render};
 
@@ -299,5 +327,15 @@ mod tests {
         insta::assert_snapshot!("collective", table_of(&records));
         let csv = render(Format::Csv, &records).unwrap();
         insta::assert_snapshot!("csv_collective", csv.replace("\r\n", "\n"));
+    }
+
+    #[test]
+    fn memory_is_that_which_the_ranks_had() {
+        let records = [torch_on_unlike_hosts()];
+        let table = table_of(&records).replace("\n  ", " ");
+        let part = "size of each rank; cuda memory of torch:nccl, host memory of native:shm; inputs";
+        assert!(table.contains(part), "{table}");
+        let csv = render(Format::Csv, &records).unwrap();
+        assert!(csv.contains(",cuda,") && csv.contains(",host,"), "{csv}");
     }
 }

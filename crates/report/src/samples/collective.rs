@@ -1,5 +1,6 @@
 //! Records of collectives.
 
+use serde_json::json;
 use tonnage_collective::{Algorithm, Collective, Dtype, Reduction};
 use tonnage_plan::collective::{Across, Align, CollectivePoint, Groups, Refill};
 use tonnage_plan::point::LimitChoice;
@@ -9,10 +10,10 @@ use tonnage_record::collective::{
 };
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
-use tonnage_record::{CollectiveBody, LatencyKind, Outcome, Record, Spread};
+use tonnage_record::{CollectiveBody, Effective, LatencyKind, Outcome, Record, Spread};
 use tonnage_units::PairPlace;
 
-use super::builder::sample;
+use super::builder::{account, sample};
 
 fn point(op: Collective, block_elements: u64) -> CollectivePoint {
     CollectivePoint {
@@ -135,6 +136,33 @@ fn in_groups() -> Record {
         summary.group_times = [(0, 1_000.0), (1, 1_200.0)].map(of_group).into();
     }
     record(point, vec![backend], Outcome::Measured)
+}
+
+/// An all-reduce by tensors of GPUs, of two Pythons, and by memory of the host.
+pub fn torch_on_unlike_hosts() -> Record {
+    let backends = ["torch:nccl", "native:shm"];
+    let point = CollectivePoint {
+        backends: backends.map(str::to_owned).into(),
+        ..point(Collective::AllReduce, 2)
+    };
+    let measured = backends.map(|backend| measured(backend, &point, 900.0));
+    let mut record = record(point, measured.into(), Outcome::Measured);
+    let python = |(ranks, python): (&str, &str)| Effective {
+        ranks: ranks.to_owned(),
+        engine: account(json!({
+            "name": "torch:nccl", "version": "PyTorch 2.4.0", "library": "/usr/bin/python3", "python": python,
+        })),
+        memory: serde_json::from_value(json!({"kind": "cuda"})).unwrap(),
+        cpus: Vec::new(),
+        sockets: Vec::new(),
+        yielding: false,
+    };
+    let torch = [("0", "3.11.2"), ("1", "3.12.1")].map(python);
+    for own in &mut record.effective {
+        "native:shm".clone_into(&mut own.engine.name);
+    }
+    record.effective.splice(0..0, torch);
+    record
 }
 
 /// All-reduces of two sizes by two backends, with each rank; a broadcast that only one of them could carry out, whose
