@@ -58,6 +58,8 @@ pub mod fact_names {
     pub const DEVICES_LEFT_OUT: &str = "devices_left_out";
     /// Hints that had no effect, each with its reason.
     pub const HINTS_NOT_TAKEN: &str = "hints_not_taken";
+    /// Version of the Python that a worker runs in.
+    pub const PYTHON: &str = "python";
     /// Consequence of the hints that had no effect.
     pub const HINTS_NOT_TAKEN_EFFECT: &str = "hints_not_taken_effect";
 }

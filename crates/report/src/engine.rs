@@ -3,7 +3,7 @@
 use tonnage_record::body::PointOptions;
 use tonnage_record::collective::BackendRecord;
 use tonnage_record::figures::Row;
-use tonnage_record::figures::engine::{means, means_of};
+use tonnage_record::figures::engine::{different_versions, means, means_of};
 use tonnage_record::{CollectiveRecord, Record};
 
 /// The engine's name, and its options if any differ from their defaults.
@@ -26,15 +26,19 @@ pub fn lines<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<String> {
     lines
 }
 
-/// Below a table of collectives: what each backend of a record moved the bytes by.
+/// Below a table of collectives: what each backend of a record moved the bytes by, and where its ranks have different
+/// versions of that.
 pub fn of_backends(record: &CollectiveRecord<'_>) -> Vec<String> {
     let rows = Row::of(record.record).into_iter();
-    let line = |(row, backend): (Row<'_>, &BackendRecord)| {
-        let means = means_of(&row);
-        (!means.is_empty()).then(|| format!("{}: {means}", backend.backend))
+    let lines = |(row, backend): (Row<'_>, &BackendRecord)| {
+        let (who, means) = (&backend.backend, means_of(&row));
+        let means = (!means.is_empty()).then(|| format!("{who}: {means}"));
+        let differ = different_versions(&row);
+        let differ = differ.map(|them| format!("{who}: different versions: {them}"));
+        [means, differ]
     };
     let parts = rows.zip(&record.body.backends);
-    parts.filter_map(line).collect()
+    parts.flat_map(lines).flatten().collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Figures of an engine's own account of itself. Any engine that states one of them gets its column.
 
-use tonnage_engine::EngineReport;
+use tonnage_engine::{EngineReport, Fact, fact_names};
 
 use super::{Figure, Row, Style};
 use crate::Record;
@@ -52,6 +52,24 @@ fn of_row(row: &Row<'_>, of: impl Fn(&EngineReport) -> Option<String>) -> String
 /// Library, provider and device of a row in one text; empty where there is no library.
 pub fn means_of(row: &Row<'_>) -> String {
     of_row(row, by_what)
+}
+
+/// Versions of a row's library, and of the Python that called it, with their ranks; `None` where all have the same.
+pub fn different_versions(row: &Row<'_>) -> Option<String> {
+    let own = row.record.effective.iter();
+    let own = own.filter(|one| row.body().is_moved_by(row.part, &one.engine.name));
+    let answers = own.filter_map(|one| Some((one.ranks.as_str(), versions(&one.engine)?)));
+    let texts = by_answer(answers);
+    (texts.len() > 1).then(|| with_ranks(&texts))
+}
+
+fn versions(engine: &EngineReport) -> Option<String> {
+    let library = engine.library.as_ref()?.version.clone();
+    let python = engine.facts.get(fact_names::PYTHON).and_then(Fact::text);
+    Some(match python {
+        Some(python) => format!("{library} in Python {python}"),
+        None => library,
+    })
 }
 
 /// Kind of the memory that the ranks of a row had; `None` where no rank or several kinds are known.

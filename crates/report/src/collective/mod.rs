@@ -330,11 +330,17 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_that_which_the_ranks_had() {
+    fn memory_and_versions_are_those_that_the_ranks_had() {
         let records = [torch_on_unlike_hosts()];
         let table = table_of(&records).replace("\n  ", " ");
-        let part = "size of each rank; cuda memory of torch:nccl, host memory of native:shm; inputs";
-        assert!(table.contains(part), "{table}");
+        for part in [
+            "size of each rank; cuda memory of torch:nccl, host memory of native:shm; inputs",
+            "torch:nccl: different versions: ranks 0: PyTorch 2.4.0 in Python 3.11.2; ranks 1: PyTorch 2.4.0 in Python \
+             3.12.1",
+        ] {
+            assert!(table.contains(part), "{table}");
+        }
+        assert!(!table.contains("native:shm: different"), "{table}");
         let csv = render(Format::Csv, &records).unwrap();
         assert!(csv.contains(",cuda,") && csv.contains(",host,"), "{csv}");
     }

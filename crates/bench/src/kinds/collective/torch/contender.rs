@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tonnage_collective::Reduction;
 use tonnage_engine::memory::MemoryReport;
-use tonnage_engine::{EngineReport, Facts, LibraryReport};
+use tonnage_engine::{EngineReport, Facts, LibraryReport, fact_names};
 use tonnage_plan::collective::{CollectivePoint, Refill};
 use tonnage_ranks::Rank;
 use tonnage_record::Effective;
@@ -259,7 +259,7 @@ fn memory_kind(backend: TorchBackend) -> &'static str {
 fn report(backend: TorchBackend, worker: &TorchWorker) -> EngineReport {
     let found = worker.found();
     let facts = Facts::default()
-        .with("python", found.python.clone())
+        .with(fact_names::PYTHON, found.python.clone())
         .with("threads", found.threads)
         .maybe("cuda", found.cuda.clone());
     let interfaces = worker.environment().iter();
