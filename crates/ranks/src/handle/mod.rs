@@ -3,10 +3,12 @@
 //! How it comes to be, what it knows, and how it ends are here; what ranks do together is in `exchanges`. Nothing here
 //! touches a socket, so a main thread that is stuck in a library does not stop this rank from answering the others.
 
+mod alarm;
 mod circle;
 mod exchanges;
 mod notes;
 
+pub use alarm::Alarm;
 pub use circle::Circle;
 pub use exchanges::Pending;
 pub use notes::Notes;
@@ -18,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::bootstrap::options::JoinOptions;
-use crate::channel::message::{Cause, short};
+use crate::channel::message::short;
 use crate::channel::pack::{pack, unpack};
 use crate::hosts::{Hosts, count_local_ranks};
 use crate::join::{self, JoinFailure, MARGIN};
@@ -273,11 +275,12 @@ impl Rank {
 
     /// Ends the run for all ranks because of an error of this one. Only the first cause counts.
     pub fn fail(&self, error: &Error) {
-        self.shared.command(ControlCommand::Abort(Cause::of(
-            error,
-            self.id(),
-            &self.host(),
-        )));
+        self.alarm().raise(error);
+    }
+
+    /// The end of the run for a thread beside this rank's main one.
+    pub fn alarm(&self) -> Alarm {
+        Alarm::new(Arc::clone(&self.shared), self.id(), self.host())
     }
 
     /// Returns whether this rank is the one that reports why the run ended early.

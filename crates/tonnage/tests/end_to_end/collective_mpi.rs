@@ -1,5 +1,7 @@
 //! MPI's collectives from outside, under the mpirun of each MPI that is installed, and without any.
 
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -16,7 +18,7 @@ fn installed() -> impl Iterator<Item = &'static str> {
     all.filter(|launcher| is_there(launcher))
 }
 
-fn bodies(path: &std::path::Path) -> Vec<CollectiveBody> {
+fn bodies(path: &Path) -> Vec<CollectiveBody> {
     let of = |record: tonnage_record::Record| {
         assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
         record.collective().unwrap().clone()
@@ -84,7 +86,7 @@ fn ranks_that_are_not_mpi_s_are_refused_and_others_go_on() {
         ("--reduce avg", "backend mpi has no reduce avg"),
         ("--algorithm ring", "without a native backend"),
         ("--engine-option a=b", "without a native backend"),
-        ("--timeout 5s", "timeout has no effect on backend mpi"),
+        ("--timeout 5ms", "timeout 1s to timeout"),
     ] {
         let line =
             format!("collective --backend mpi --op all-reduce --sizes 8 --ranks 2 {options}");
@@ -114,5 +116,63 @@ fn a_rank_that_is_killed_ends_the_others() {
         let said = format!("{}{}", ended.stdout, ended.stderr);
         let of = ["rank 1 on", "signal 9 (Killed)", "Killed (signal 9)"];
         assert!(of.iter().any(|of| said.contains(of)), "{ended:#?}");
+    }
+}
+
+/// An MPI whose all-reduce never comes back: everything but this is of the library with this name.
+fn hanging_mpi(dir: &Path, library: &str) -> Option<String> {
+    let source = "unsigned sleep(unsigned);\n\
+                  int MPI_Allreduce(void) { for (;;) sleep(1); }\n\
+                  int MPI_Allreduce_c(void) { for (;;) sleep(1); }\n";
+    std::fs::write(dir.join("hang.c"), source).unwrap();
+    let mut compiler = Command::new("gcc");
+    compiler.args([
+        "-shared",
+        "-fPIC",
+        "-Wl,--no-as-needed",
+        "-o",
+        "libhang.so",
+        "hang.c",
+    ]);
+    let linked = compiler
+        .arg(format!("-l:{library}"))
+        .current_dir(dir)
+        .output();
+    match linked {
+        Ok(done) if done.status.success() => Some(dir.join("libhang.so").display().to_string()),
+        failed => {
+            println!("skip: gcc cannot link with {library} (run: apt-get install gcc): {failed:?}");
+            None
+        }
+    }
+}
+
+/// All ranks live, and their control threads answer; only the library's call does not come back.
+#[test]
+fn a_call_that_hangs_ends_the_run_with_its_name() {
+    for (launcher, library) in [(OPEN_MPI, "libmpi.so.40"), (MPICH, "libmpich.so.12")] {
+        let dir = tempdir().unwrap();
+        if !is_there(launcher) {
+            continue;
+        }
+        let Some(mpi) = hanging_mpi(dir.path(), library) else {
+            continue;
+        };
+        let line = format!(
+            "collective --backend mpi --mpi {mpi} --op all-reduce --sizes 64k --timeout 2s -o r.jsonl"
+        );
+        let run = under_mpirun(dir.path(), launcher, &line).start();
+        let since = Instant::now();
+        let ended = run.end();
+        let took = since.elapsed();
+        assert!(ended.code != Some(0), "{ended:#?}");
+        assert!(took < Duration::from_secs(15), "{took:?}: {ended:#?}");
+        let said = format!("{}{}", ended.stdout, ended.stderr).replace("\n    ", " ");
+        let words = "call 1 of all-reduce of 64 KiB by mpi has not come back for ";
+        assert!(said.contains(words), "{said}");
+        assert!(
+            said.contains(&format!(" on {}: ", tonnage_sys::host::name())),
+            "{said}"
+        );
     }
 }

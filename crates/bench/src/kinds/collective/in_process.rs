@@ -2,9 +2,11 @@
 //! loop times all of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::backend::{Backend, Buffers, CallOrder, Prepared};
 use super::native::layout::{Layout, Needs};
+use super::watchdog::{CallProgress, Watchdog};
 use crate::all_or_none::all_or_none;
 use crate::deadlines::DEADLINES;
 use crate::drive::calls::{Caller, aligned, back_to_back};
@@ -22,17 +24,22 @@ use tonnage_plan::point::Traffic;
 use tonnage_plan::roles::Roles;
 use tonnage_record::Effective;
 use tonnage_sys::clock::Clock;
+use tonnage_units::quantity::human::exact_size;
 use tonnage_units::{Error, Result};
 
 /// A backend of a library, open on all ranks.
 pub struct InProcess {
     calls: Box<dyn GroupCalls>,
+    name: &'static str,
     in_place_always: &'static [tonnage_collective::Collective],
     layout: Layout,
     buffers: Buffers,
     rank: u32,
     clock: Clock,
     effective: Vec<Effective>,
+    watchdog: Watchdog,
+    /// The call that is ready, in words.
+    ready: String,
     // The bytes of the buffers.
     _memory: Arc<dyn Memory>,
 }
@@ -79,8 +86,11 @@ impl InProcess {
             libraries: &settings.libraries,
         });
         let calls = all_or_none(rank, "open the backend", mine)?;
-        let mine = seat(first, layout.bytes, stage);
-        let seated = all_or_none(stage.rank, "find memory", mine)?;
+        let limit = Duration::from_nanos(first.timeout_ns);
+        let cpus = stage.host.topology.allowed.clone();
+        let watchdog = Watchdog::start(stage.rank.alarm(), limit, cpus);
+        let mine = watchdog.and_then(|it| Ok((it, seat(first, layout.bytes, stage)?)));
+        let (watchdog, seated) = all_or_none(stage.rank, "find memory", mine)?;
         let message = GroupMessage {
             engine: calls.report(),
             memory: seated.memory.report(),
@@ -93,6 +103,7 @@ impl InProcess {
         let arena = seated.memory.mapped(entry.name)?;
         Ok(Self {
             calls,
+            name: entry.name,
             in_place_always: entry.in_place_always,
             buffers: Buffers {
                 arena: Arc::clone(arena),
@@ -110,6 +121,8 @@ impl InProcess {
                 sockets: said.sockets,
                 yielding: said.is_crowded,
             })),
+            watchdog,
+            ready: String::new(),
             _memory: seated.memory,
         })
     }
@@ -156,16 +169,38 @@ fn seat(point: &CollectivePoint, bytes: u64, stage: &Stage<'_>) -> Result<Seated
     })
 }
 
-/// The calls of a trial.
-struct Timed<'a>(&'a mut dyn GroupCalls);
+/// The calls of a trial that are aligned. The watchdog is told at the barrier, outside the clock.
+struct AlignedCalls<'a> {
+    calls: &'a mut dyn GroupCalls,
+    progress: &'a CallProgress,
+    begun: u64,
+}
 
-impl Caller for Timed<'_> {
+impl Caller for AlignedCalls<'_> {
     fn align(&mut self) -> Result<()> {
-        self.0.align()
+        self.begun += 1;
+        self.progress.enter(self.begun);
+        self.calls.align()
     }
 
     fn call(&mut self) -> Result<()> {
-        self.0.call()
+        self.calls.call()
+    }
+}
+
+/// The calls of a trial that follow each other.
+struct FollowingCalls<'a>(AlignedCalls<'a>);
+
+impl Caller for FollowingCalls<'_> {
+    fn align(&mut self) -> Result<()> {
+        self.0.progress.enter(1);
+        self.0.calls.align()
+    }
+
+    fn call(&mut self) -> Result<()> {
+        self.0.begun += 1;
+        self.0.progress.enter(self.0.begun);
+        self.0.calls.call()
     }
 }
 
@@ -189,6 +224,10 @@ impl Backend for InProcess {
             output: self.buffers.output,
         });
         let ended = ready.map(|output| self.buffers.output = output);
+        self.ready = match shape.size_bytes() {
+            0 => format!("{} by {}", point.op, self.name),
+            bytes => format!("{} of {} by {}", point.op, exact_size(bytes), self.name),
+        };
         agree(stage.rank, "a call of a library", ended, DEADLINES.step)?;
         Ok(Prepared {
             in_place,
@@ -201,12 +240,28 @@ impl Backend for InProcess {
     }
 
     fn run(&mut self, order: &mut CallOrder<'_>) -> Result<()> {
-        let mut calls = Timed(&mut *self.calls);
-        let (iterations, before) = (order.iterations, &mut *order.before);
-        match order.align {
-            true => aligned(&mut calls, &self.clock, iterations, before, order.spans),
-            false => back_to_back(&mut calls, &self.clock, iterations, before, order.spans),
-        }
+        self.watchdog.watch(Some(self.ready.clone()));
+        let progress = self.watchdog.progress();
+        let mut calls = AlignedCalls {
+            calls: &mut *self.calls,
+            progress,
+            begun: 0,
+        };
+        let (iterations, clock) = (order.iterations, &self.clock);
+        // Writing the inputs is no call, however long it takes.
+        let mut before = |iteration| {
+            progress.leave();
+            (order.before)(iteration)
+        };
+        let ended = match order.align {
+            true => aligned(&mut calls, clock, iterations, &mut before, order.spans),
+            false => {
+                let calls = &mut FollowingCalls(calls);
+                back_to_back(calls, clock, iterations, &mut before, order.spans)
+            }
+        };
+        self.watchdog.watch(None);
+        ended
     }
 
     fn effective(&self) -> Vec<Effective> {

@@ -6,6 +6,7 @@
 //! | [`opened`] | backends that are open for a stretch of points |
 //! | [`native`] | this program's own, over any engine |
 //! | [`in_process`] | those of a library in this process |
+//! | [`watchdog`] | the end of a call of theirs that does not come back |
 //! | [`data`] | inputs, results and what is wrong with them, in a backend's memory |
 //! | [`contest`] | the steps of a point: trials of its backends in turn |
 //! | [`contestant`] | one backend during a point: its trials, and what they add up to |
@@ -24,6 +25,7 @@ pub mod native;
 pub mod opened;
 pub mod torch;
 pub mod trial_times;
+pub mod watchdog;
 
 use crate::failure::StepFailure;
 use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};

@@ -196,12 +196,6 @@ fn refuse_without_effect(call: &CallOptions, backends: &[&BackendEntry]) -> Resu
     if call.place.is_some() && backends.iter().all(in_workers) {
         return usage("place has no effect on torch's workers, which are not pinned: leave it out");
     }
-    // Nobody can take a thread out of a library's call.
-    if call.timeout.is_some() && backends.iter().all(|entry| entry.open.is_some()) {
-        return usage(
-            "timeout has no effect on backend mpi, whose calls wait as long as MPI does: leave it out",
-        );
-    }
     Ok(())
 }
 

@@ -136,7 +136,7 @@ pub struct CallOptions {
     #[arg(long, value_name = "PATH")]
     pub python: Option<String>,
 
-    /// Longest time of one call of native and torch backends, before they end with where each rank is.
+    /// Longest time of one call, before the backend ends with where each rank is; one of mpi ends the run.
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<Nanos>,
 }
