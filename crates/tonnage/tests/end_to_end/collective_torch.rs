@@ -237,3 +237,50 @@ fn a_worker_that_ends_or_hangs_is_named() {
         assert!(said.contains(words), "{said}");
     }
 }
+
+/// Workers that were ended after a failure are started anew for the next point.
+#[test]
+fn points_after_a_killed_worker_are_measured() {
+    let Some(python) = python() else { return };
+    let dir = tempdir().unwrap();
+    let experiment = |size: &str, length: &str| {
+        format!(
+            "[[collective]]\nbackend = 'torch:gloo'\npython = '{python}'\nop = 'all-reduce'\nsizes = '{size}'\n\
+             trials = 1\n{length}\n"
+        )
+    };
+    let experiments = [
+        experiment("1M", "trial-time = '60s'"),
+        experiment("8", "iters = 5"),
+        experiment("1k", "iters = 5"),
+    ];
+    let plan = format!("name = 'three'\n{}", experiments.concat());
+    std::fs::write(dir.path().join("p.toml"), plan).unwrap();
+    let run = tonnage(dir.path(), "run p.toml --ranks 2 -o r.jsonl").start();
+    let worker = || {
+        let mut processes = run.processes().into_iter();
+        processes.find(|it| it.rank == Some(1) && it.command_line.starts_with(&python))
+    };
+    wait_until("rank 1 has a worker", || worker().is_some());
+    // It is loaded, has met the others, and calls.
+    std::thread::sleep(Duration::from_secs(6));
+    assert!(run.signal_process(&worker().unwrap(), Signal::KILL));
+    let ended = run.end();
+    assert_eq!(ended.code, Some(1), "{ended:#?}");
+    let text = std::fs::read_to_string(dir.path().join("r.jsonl")).unwrap();
+    let end = |line: &str| {
+        records::allowed(line);
+        let record: tonnage_record::Record = serde_json::from_str(line).unwrap();
+        record.outcome
+    };
+    let ends: Vec<Outcome> = text.lines().map(end).collect();
+    let [
+        Outcome::Failed { why },
+        Outcome::Measured,
+        Outcome::Measured,
+    ] = &ends[..]
+    else {
+        panic!("{ends:?}")
+    };
+    assert!(why.contains("was killed by signal 9"), "{why}");
+}

@@ -30,6 +30,9 @@ use crate::opening::description::interface_of;
 /// Inputs of a ring, so that no iteration has the data of the one before.
 const SLOTS: u32 = 2;
 
+/// Points that may fail one after the other before workers are not started anew.
+const LOST_MAX: u32 = 2;
+
 /// Bytes that are copied at a time between inputs of a ring.
 const COPY_BYTES: u64 = 1 << 20;
 
@@ -38,6 +41,8 @@ pub struct Torch {
     backend: TorchBackend,
     /// `None` once a worker of any rank has failed: nobody knows where the others stand.
     worker: Option<TorchWorker>,
+    /// Points without a break in which workers failed, the same on all ranks.
+    lost: u32,
     timeout: Duration,
     ring: Option<TorchBuffers>,
     buffers: Buffers,
@@ -65,30 +70,14 @@ impl Torch {
         stage: &mut Stage<'_>,
     ) -> Result<Self> {
         check_memory(&point.memory, stage.settings.lists.default_memory())?;
-        let settings = settings(backend, point, stage);
-        let timeout = settings.timeout;
-        let rank = &mut *stage.rank;
-        let started = TorchWorker::start(rank, settings, &|name| std::env::var(name).ok());
-        // Loading torch may take minutes where it lies far away.
-        let most = timeout + DEADLINES.step * 4;
-        let mut worker = failure::agree(rank, "start torch's workers", started, most)?;
-        rank.phase("torch's workers meet");
-        worker.init(rank)?;
-        let message = WorkerMessage {
-            engine: report(backend, &worker),
-            memory: MemoryReport {
-                kind: memory_kind(backend).to_owned(),
-                ..MemoryReport::default()
-            },
-        };
-        let what = "describe torch's workers";
-        let all = rank.gather(what, &Json(message), DEADLINES.step)?;
+        let (worker, effective) = start(backend, point, stage)?;
         let nothing = Arena::allocate(1, Pages::Normal, Sharing::Private, None);
         let nothing = nothing.map_err(|error| Error::io("cannot allocate a byte", error))?;
         Ok(Self {
             backend,
             worker: Some(worker),
-            timeout,
+            lost: 0,
+            timeout: Duration::from_nanos(point.timeout_ns),
             ring: None,
             buffers: Buffers {
                 arena: Arc::new(nothing),
@@ -97,15 +86,37 @@ impl Torch {
             },
             refills: false,
             failed: None,
-            effective: together(all.into_iter().map(|Json(said)| Effective {
-                ranks: String::new(),
-                engine: said.engine,
-                memory: vec![said.memory].into(),
-                cpus: Vec::new(),
-                sockets: Vec::new(),
-                yielding: false,
-            })),
+            effective,
         })
+    }
+
+    /// Makes sure that there are workers: those that were ended after a failure are started anew, unless they fail in
+    /// one point after the other, each of which may take its whole timeout.
+    fn revive(
+        &mut self,
+        point: &CollectivePoint,
+        stage: &mut Stage<'_>,
+    ) -> Result<(), StepFailure> {
+        if self.worker.is_some() {
+            self.lost = 0;
+            return Ok(());
+        }
+        if self.lost >= LOST_MAX {
+            let backend = self.backend.variant();
+            return Err(StepFailure::Point(Error::Unavailable {
+                what: format!("backend torch:{backend}"),
+                why: format!("its workers failed in {LOST_MAX} points before, one after the other"),
+                how: "See why they failed there".into(),
+            }));
+        }
+        let started = start(self.backend, point, stage);
+        let (worker, effective) = started.map_err(|error| {
+            // It counts as well, or workers that cannot start would be tried for each point.
+            self.lost += 1;
+            StepFailure::known_to_all(stage.rank, error)
+        })?;
+        (self.worker, self.effective) = (Some(worker), effective);
+        Ok(())
     }
 
     /// Time in which every rank knows how its worker did.
@@ -129,6 +140,7 @@ impl Torch {
         agreed.map_err(|error| {
             if !matches!(error, Error::Unavailable { .. }) {
                 self.worker = None;
+                self.lost += 1;
             }
             StepFailure::known_to_all(rank, error)
         })
@@ -208,6 +220,41 @@ impl Torch {
         }
         Ok(self.spans(order)?)
     }
+}
+
+/// Starts the workers of all ranks, which meet; returns this rank's, and what all of them are.
+fn start(
+    backend: TorchBackend,
+    point: &CollectivePoint,
+    stage: &mut Stage<'_>,
+) -> Result<(TorchWorker, Vec<Effective>)> {
+    let settings = settings(backend, point, stage);
+    let timeout = settings.timeout;
+    let rank = &mut *stage.rank;
+    let started = TorchWorker::start(rank, settings, &|name| std::env::var(name).ok());
+    // Loading torch may take minutes where it lies far away.
+    let most = timeout + DEADLINES.step * 4;
+    let mut worker = failure::agree(rank, "start torch's workers", started, most)?;
+    rank.phase("torch's workers meet");
+    worker.init(rank)?;
+    let message = WorkerMessage {
+        engine: report(backend, &worker),
+        memory: MemoryReport {
+            kind: memory_kind(backend).to_owned(),
+            ..MemoryReport::default()
+        },
+    };
+    let what = "describe torch's workers";
+    let all = rank.gather(what, &Json(message), DEADLINES.step)?;
+    let effective = together(all.into_iter().map(|Json(said)| Effective {
+        ranks: String::new(),
+        engine: said.engine,
+        memory: vec![said.memory].into(),
+        cpus: Vec::new(),
+        sockets: Vec::new(),
+        yielding: false,
+    }));
+    Ok((worker, effective))
 }
 
 fn not_prepared() -> Error {
@@ -297,8 +344,8 @@ impl Backend for Torch {
         point: &CollectivePoint,
         stage: &mut Stage<'_>,
     ) -> Result<Prepared, StepFailure> {
+        self.revive(point, stage)?;
         let rank = &mut *stage.rank;
-        self.worker().map_err(StepFailure::Point)?;
         let call = TorchCall {
             shape: point.shape(),
             reduction: point.reduction.unwrap_or(Reduction::Sum),
