@@ -26,29 +26,31 @@ fn figures(records: &[Record]) -> Vec<(u32, u64, u64, Option<u64>)> {
 /// Two trials of 40 batches, by every engine and way of calling, and every byte of each is right.
 #[test]
 fn every_byte_of_every_kind_of_batch_arrives() {
+    let operations = 80 * 33;
     for engine in ["shm", "fabric:shm", "fabric:tcp"] {
-        for op in ["write", "write-imm", "read", "send"] {
-            let line = format!("--engine {engine} --op {op} --ranks 2 --sizes 100 --batch 33");
-            for call in ["one", "many"] {
-                let line = format!("{line} --batches-in-flight 1,3 --batch-call {call} --verify");
-                let (records, _) = measured(&line);
-                let found = figures(&records);
-                let numbers: Vec<_> = found.iter().map(|row| (row.0, row.1, row.3)).collect();
-                let operations = 80 * 33;
+        for call in ["one", "many"] {
+            let line = format!(
+                "--engine {engine} --ranks 2 --sizes 100 --batch 33 --batches-in-flight 1,3 --batch-call {call} --verify"
+            );
+            let all = format!("{line} --op write,write-imm,read,send");
+            let (records, _) = measured(&all);
+            let found = figures(&records);
+            assert_eq!(found.len(), 4 * 2, "{all}");
+            for (at, row) in found.iter().enumerate() {
+                let in_flight = [1, 3][at % 2];
                 assert_eq!(
-                    numbers,
-                    [(1, operations, None), (3, operations, None)],
-                    "{line}"
+                    (row.0, row.1, row.3),
+                    (in_flight, operations, None),
+                    "{all}"
                 );
-                assert!(found[0].2 <= 33 && found[1].2 <= 99, "{line}: {found:?}");
-                if op == "send" {
-                    continue;
-                }
-                for way in ["--session on,off,fresh", "--api async"] {
-                    let (records, _) = measured(&format!("{line} {way}"));
-                    for row in figures(&records) {
-                        assert_eq!(row.1, operations, "{line} {way}");
-                    }
+                assert!(row.2 <= 33 * u64::from(in_flight), "{all}: {found:?}");
+            }
+            for (way, ways) in [("--session on,off,fresh", 3), ("--api async", 1)] {
+                let line = format!("{line} --op write,write-imm,read {way}");
+                let (records, _) = measured(&line);
+                assert_eq!(records.len(), 3 * 2 * ways, "{line}");
+                for row in figures(&records) {
+                    assert_eq!(row.1, operations, "{line}");
                 }
             }
         }
@@ -80,27 +82,26 @@ fn neighbours_become_one_operation_with_the_same_bytes() {
 #[test]
 fn workers_of_a_rank_share_batches_out() {
     for engine in ["shm", "fabric:shm", "fabric:tcp"] {
-        for op in ["write", "write-imm", "read", "send"] {
-            let line = format!("--engine {engine} --op {op} --ranks 2 --sizes 100 --workers 3");
-            let line =
-                format!("{line} --batch 3,32 --batch-of rank --batches-in-flight 1,3 --verify");
-            let (records, table) = measured(&line);
-            assert_eq!(records.len(), 4, "{line}");
-            for record in &records {
-                let body = record.transfer().unwrap();
-                let summary = body.summary.as_ref().unwrap();
-                let Pacing::Batch { batch } = body.point.pacing else {
-                    panic!("{body:?}");
-                };
-                assert_eq!(summary.operations, 80 * u64::from(batch), "{line}");
-                let samples = summary.latency.as_ref().unwrap().samples;
-                assert_eq!(samples, 80, "{line}");
-            }
-            assert!(
-                table.contains("each batch shared by the workers of a rank"),
-                "{table}"
-            );
+        let line = format!(
+            "--engine {engine} --op write,write-imm,read,send --ranks 2 --sizes 100 --workers 3 --batch 3,32 --batch-of \
+             rank --batches-in-flight 1,3 --verify"
+        );
+        let (records, table) = measured(&line);
+        assert_eq!(records.len(), 4 * 4, "{line}");
+        for record in &records {
+            let body = record.transfer().unwrap();
+            let summary = body.summary.as_ref().unwrap();
+            let Pacing::Batch { batch } = body.point.pacing else {
+                panic!("{body:?}");
+            };
+            assert_eq!(summary.operations, 80 * u64::from(batch), "{line}");
+            let samples = summary.latency.as_ref().unwrap().samples;
+            assert_eq!(samples, 80, "{line}");
         }
+        assert!(
+            table.contains("each batch shared by the workers of a rank"),
+            "{table}"
+        );
     }
     let tcp =
         "--engine fabric:tcp --op write --ranks 4 --traffic all-to-all --sizes 4k --workers 2";
