@@ -38,8 +38,14 @@ use tonnage_units::{Error, Result};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Operations of a stream or timetable; batches and round trips are an eighth of it.
+/// Operations of a stream or timetable; round trips are an eighth of it.
 const OPERATIONS: u64 = 16_000;
+
+/// Batches of a loop, which are nearly as many operations in batches of [`BATCH`].
+const BATCHES: u64 = 150;
+
+/// Operations of a batch: more than what is handed over at a time, and not a multiple of it.
+const BATCH: u32 = 100;
 
 /// A size that is always copied the same way, and one for which `shm` tries the methods out while the loop runs.
 const SIZES: [u32; 2] = [8, 4096];
@@ -219,7 +225,7 @@ fn drive<R: Recorder>(
 ) -> Result<()> {
     match (point.pacing, table) {
         (Pacing::Batch { batch: size }, _) => {
-            let mut until = Until::operations(OPERATIONS / 8);
+            let mut until = Until::operations(BATCHES);
             let batching = BatchLoop {
                 size,
                 in_flight: point.batching.in_flight,
@@ -389,7 +395,7 @@ fn the_library_allocates_nothing() {
     ];
     let pacings = [
         (Pacing::Stream { window: 16 }, OPERATIONS),
-        (Pacing::Batch { batch: 100 }, OPERATIONS / 8),
+        (Pacing::Batch { batch: BATCH }, BATCHES),
         (Pacing::PingPong, OPERATIONS / 8),
     ];
     for (api, session) in ways {
@@ -423,8 +429,7 @@ fn the_library_allocates_nothing() {
 
 #[test]
 fn batches_allocate_nothing() {
-    // Larger than what is handed over at a time, and not a multiple of it.
-    nothing_is_allocated(Pacing::Batch { batch: 100 }, |_| OPERATIONS / 8).unwrap();
+    nothing_is_allocated(Pacing::Batch { batch: BATCH }, |_| BATCHES).unwrap();
     for in_flight in [1, 3] {
         let batching = Batching {
             of: BatchOf::Rank,
@@ -433,10 +438,10 @@ fn batches_allocate_nothing() {
         };
         let point = TransferPoint {
             batching,
-            ..point("shm", Verb::Write, 64, Pacing::Batch { batch: 100 })
+            ..point("shm", Verb::Write, 64, Pacing::Batch { batch: BATCH })
         };
         let outcome = run(&point, Extra::Nothing).unwrap();
-        assert_eq!(outcome.samples, OPERATIONS / 8);
+        assert_eq!(outcome.samples, BATCHES);
         assert_eq!((outcome.initiator, outcome.target), (NOTHING, NOTHING));
     }
 }
