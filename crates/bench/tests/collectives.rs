@@ -1,8 +1,9 @@
 //! Native collectives of whole runs, with threads as ranks: every operation and algorithm gives exact results, and one
-//! wrong byte fails the point by name.
+//! wrong byte fails the point by name. And a rank that is late in a backend of this test's own is told as such.
 #![cfg(test)]
 
 mod far;
+mod late;
 mod runs;
 
 use tonnage_collective::steps::{algorithms, check};
@@ -135,4 +136,24 @@ fn a_flipped_byte_fails_the_point_and_names_rank_and_element() {
             "{why}"
         );
     }
+}
+
+/// Whoever is late begins last in every call, and the others wait for it: theirs is the time of the call.
+#[test]
+fn a_rank_that_is_late_to_each_call_began_last_in_all_of_them() {
+    let tables =
+        "[[collective]]\nbackend = 'late'\nop = 'barrier'\ntrials = 2\niters = 50\nwarmup = '0s'\n";
+    let planned = points(3, tables, &late::LISTS);
+    let records = runs::records(3, planned, late::LISTS, CpuChoice::None).unwrap();
+    let summary = body(&records[0]).backends[0].summary.as_ref().unwrap();
+    assert_eq!(summary.iterations, 100);
+    let late_by_ns = late::LATE_BY.as_nanos() as f64;
+    for times in &summary.rank_times {
+        let is_late = times.rank == late::LATE_RANK;
+        let expected = if is_late { 100 } else { 0 };
+        assert_eq!(times.began_last, expected, "{summary:#?}");
+        assert_eq!(times.call_ns_mean < late_by_ns, is_late, "{summary:#?}");
+    }
+    assert!(summary.call_ns_rank_max >= late_by_ns, "{summary:#?}");
+    assert!(summary.call_ns_rank_min < late_by_ns, "{summary:#?}");
 }
