@@ -1,8 +1,9 @@
 //! The timed loops allocate nothing and free nothing, neither at the initiator nor at the target: each loop runs for
 //! thousands of operations over the real engines, with every latency recorded, and handed over in between as at the end
-//! of an interval, under an allocator that counts.
+//! of an interval, under an allocator that counts. Loops that time collectives are in [`native_calls`].
 
 mod asking;
+mod native_calls;
 mod sides;
 
 use asking::{Asking, Extra};

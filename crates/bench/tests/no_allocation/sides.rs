@@ -4,22 +4,26 @@ use std::sync::Arc;
 
 use tonnage_bench::drive::flow::{Flow, Receives};
 use tonnage_bench::drive::ping_pong::{Signal, Table};
+use tonnage_bench::kinds::collective::native::executor::WorkerView;
+use tonnage_bench::kinds::collective::native::layout::Layout;
 use tonnage_bench::kinds::transfer::layout::{SliceLayout, answers};
 use tonnage_bench::library::{GatheredRoom, LibraryCalls, LibraryEngine, TakenOver};
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::paths::divided;
 use tonnage_engine::{
-    Caps, Card, Descriptor, Engine, LaneKind, LaneSpec, Libraries, Neighbor, OpenRequest, Region,
-    Verb, WorkerConfig, find, split_name,
+    Caps, Card, Descriptor, Engine, Lane, LaneKind, LaneSpec, Libraries, Neighbor, OpenRequest,
+    Region, Verb, WorkerConfig, find, split_name,
 };
 use tonnage_engines::ENGINES;
 use tonnage_engines::memory::HOST;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
+use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
 /// One rank of the two.
 pub struct Side {
-    rank: u32,
+    /// Its number.
+    pub rank: u32,
     memory: Arc<dyn Memory>,
     engine: Option<Box<dyn Engine + Send>>,
     region: Region,
@@ -94,6 +98,33 @@ impl Side {
     }
 }
 
+/// Parts of a side that collectives need.
+impl Side {
+    /// A lane over which this side initiates towards the other one.
+    pub fn lane_to_the_other(&self, engine: &mut dyn Engine, verb: Verb) -> Result<Lane> {
+        engine.lane(&LaneSpec {
+            kind: LaneKind::Initiate(verb),
+            peer: 1 - self.rank,
+            local: self.region.id,
+            remote: &self.far,
+            ordered: false,
+            in_order: false,
+            delivered: false,
+        })
+    }
+
+    /// This side as the steps of collectives see it.
+    pub fn view(&self, engine: &str, layout: Layout) -> Result<WorkerView> {
+        Ok(WorkerView {
+            arena: Arc::clone(self.memory.mapped(engine)?),
+            layout,
+            clock: Clock::new(),
+            yielding: true,
+            arrives_by_polling: self.caps.arrives_by_polling,
+        })
+    }
+}
+
 fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
     let entry = find(ENGINES, &point.engine)?;
     // Debian's libfabric 1.17 can crash when an endpoint closes that has messages waiting.
@@ -117,7 +148,7 @@ fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
         peers_max: 1,
         sleeps: false,
         depth: point.depth(),
-        clock: tonnage_sys::clock::Clock::new(),
+        clock: Clock::new(),
     };
     let mut engine = domain.worker(&config)?;
     Ok(Side {

@@ -1,0 +1,220 @@
+//! Calls of native collectives: the loops that time them allocate nothing, nor does writing their inputs anew.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tonnage_bench::drive::calls::{CallSpan, Caller, aligned, back_to_back};
+use tonnage_bench::kinds::collective::backend::Buffers;
+use tonnage_bench::kinds::collective::data::RankData;
+use tonnage_bench::kinds::collective::native::candidates::Candidate;
+use tonnage_bench::kinds::collective::native::executor::{CallState, StepExecutor};
+use tonnage_bench::kinds::collective::native::immediate::CallStream;
+use tonnage_bench::kinds::collective::native::layout::{Layout, Needs};
+use tonnage_bench::kinds::collective::native::open::{barrier_of, barrier_way};
+use tonnage_bench::kinds::collective::native::script::{Script, ScriptParts};
+use tonnage_collective::Reduction;
+use tonnage_collective::steps::{Program, program};
+use tonnage_engine::{Lane, Verb};
+use tonnage_engines::LISTS;
+use tonnage_plan::collective::{Align, CollectivePoint};
+use tonnage_plan::transfer::{Pacing, TransferPoint};
+use tonnage_plan::{Plan, Point};
+use tonnage_sys::clock::Clock;
+use tonnage_sys::counting_alloc::{Counts, counts};
+use tonnage_units::{Error, Result};
+
+use super::NOTHING;
+use super::sides::{Side, sides};
+
+/// Calls of a loop: more than there are marks of calls, so that these come again.
+const CALLS: u64 = 3000;
+
+/// Longest time of a call.
+const TIMEOUT_NS: u64 = 10_000_000_000;
+
+/// A loop that times calls.
+type TimedLoop = fn(
+    &mut dyn Caller,
+    &Clock,
+    u64,
+    &mut dyn FnMut(u64) -> Result<()>,
+    &mut Vec<CallSpan>,
+) -> Result<()>;
+
+/// Points of one call each, as a plan asks for them, aligned and not.
+fn points(engine: &str) -> Result<Vec<CollectivePoint>> {
+    let mut all = Vec::new();
+    for align in ["barrier", "none"] {
+        let text = format!(
+            "name = 'calls'\n[[collective]]\nbackend = 'native:{engine}'\nop = ['all-reduce', 'all-to-all', 'barrier']\n\
+             sizes = [8, 6000]\nchunk = 1024\nalign = '{align}'\n"
+        );
+        let planned = Plan::from_toml(&text, "calls.toml")?.points(2, &LISTS)?;
+        for asked in planned {
+            match asked.point {
+                Point::Collective(point) => all.push(point),
+                other => return Err(Error::Failed(format!("another kind: {other:?}"))),
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The way that every point is called.
+fn way_of(point: &CollectivePoint) -> Candidate {
+    let barrier = barrier_way(point);
+    Candidate {
+        chunk_bytes: point.chunk_bytes.unwrap_or(barrier.chunk_bytes),
+        ..barrier
+    }
+}
+
+fn steps(point: &CollectivePoint, way: Candidate, rank: u32) -> Result<Program> {
+    let (shape, reduction) = (point.shape(), point.reduction.unwrap_or(Reduction::Sum));
+    program(
+        &shape,
+        reduction,
+        way.algorithm,
+        rank,
+        way.chunk_bytes,
+        false,
+    )
+}
+
+/// Calls as the program makes them.
+struct Calls<'a> {
+    executor: StepExecutor<'a>,
+    barrier: Script,
+    call: Script,
+}
+
+impl Caller for Calls<'_> {
+    fn align(&mut self) -> Result<()> {
+        self.executor.call(&self.barrier)
+    }
+
+    fn call(&mut self) -> Result<()> {
+        self.executor.call(&self.call)
+    }
+}
+
+/// Division of both ranks' memories.
+fn layout_of(point: &CollectivePoint) -> Result<Layout> {
+    let mut needs = Needs::of_shape(&point.shape(), false);
+    let barrier = barrier_of(point);
+    for rank in [0, 1] {
+        for (point, way) in [(point, way_of(point)), (&barrier, barrier_way(&barrier))] {
+            needs.scratch = needs.scratch.max(steps(point, way, rank)?.scratch_bytes);
+        }
+    }
+    Ok(Layout::new(needs))
+}
+
+/// The steps of the barrier and of the call, with this rank's lane in them.
+fn scripts(point: &CollectivePoint, rank: u32, lane: Lane) -> Result<[Script; 2]> {
+    let barrier = barrier_of(point);
+    let script = |stream, point: &CollectivePoint, way| {
+        let parts = ScriptParts {
+            seat: point.grouping().seat(rank),
+            stream,
+            shape: point.shape(),
+            in_place: false,
+            reduction: point.reduction,
+            lanes: &[(1 - rank, lane)],
+        };
+        Script::new(&steps(point, way, rank)?, parts)
+    };
+    Ok([
+        script(CallStream::Aligning, &barrier, barrier_way(&barrier))?,
+        script(CallStream::Measured, point, way_of(point))?,
+    ])
+}
+
+/// Times the calls of one rank, and counts meanwhile; with `extra` one allocation before each call.
+fn rank_of_calls(
+    point: &CollectivePoint,
+    (mut side, transfer): (Side, &TransferPoint),
+    stop: &AtomicBool,
+    extra: bool,
+) -> Result<Counts> {
+    let (rank, layout) = (side.rank, layout_of(point)?);
+    let mut engine = side.driven(transfer)?;
+    let lane = side.lane_to_the_other(&mut *engine, Verb::WriteImm)?;
+    let [barrier, call] = scripts(point, rank, lane)?;
+    let mut state = CallState::new(&[1 - rank]);
+    state.make_room(&call, &barrier);
+    let view = side.view(&transfer.engine, layout)?;
+    let buffers = Buffers {
+        arena: Arc::clone(&view.arena),
+        input: layout.input,
+        output: layout.output,
+    };
+    let data = RankData::new(point, rank, false)?;
+    let mut before = |call: u64| {
+        if extra {
+            drop(std::hint::black_box(Box::new(call)));
+        }
+        data.fill(call + 1, &buffers)
+    };
+    let mut calls = Calls {
+        executor: StepExecutor::new(&mut *engine, &view, &mut state, stop, TIMEOUT_NS),
+        barrier,
+        call,
+    };
+    // Both are ready once each has heard of the other, by a barrier that nobody counts.
+    calls.align()?;
+    let (timed, last_input): (TimedLoop, u64) = match point.align {
+        Align::Barrier => (aligned, CALLS),
+        Align::None => (back_to_back, 1),
+    };
+    let (clock, mut spans) = (Clock::new(), Vec::with_capacity(CALLS as usize));
+    let begin = counts();
+    timed(&mut calls, &clock, CALLS, &mut before, &mut spans)?;
+    let counted = counts().since(begin);
+    // Neither closes while the other one is in a call.
+    calls.align()?;
+    data.check(last_input, &buffers)?;
+    Ok(counted)
+}
+
+/// Counts of both ranks of a point.
+fn both(engine: &str, point: &CollectivePoint, extra: bool) -> Result<[Counts; 2]> {
+    // A transfer of as many bytes has engines that are connected, and memories.
+    let bytes = layout_of(point)?.bytes;
+    let transfer = super::point(engine, Verb::WriteImm, 4096, Pacing::Stream { window: 64 });
+    assert!(bytes <= transfer.footprint_bytes, "{bytes}");
+    let (transfer, stop) = (&transfer, &AtomicBool::new(false));
+    let [one, other] = sides(transfer)?;
+    std::thread::scope(|scope| {
+        let other = scope.spawn(move || rank_of_calls(point, (other, transfer), stop, extra));
+        let one = rank_of_calls(point, (one, transfer), stop, extra);
+        let dead = |_| Error::Failed("the other rank's thread died".into());
+        Ok([one?, other.join().map_err(dead)??])
+    })
+}
+
+#[test]
+fn calls_of_native_collectives_allocate_nothing() {
+    for engine in ["shm", "fabric:tcp"] {
+        for point in points(engine).unwrap() {
+            let what = format!(
+                "{engine} {} of {} B, align {}",
+                point.op,
+                point.size_bytes,
+                point.align.name()
+            );
+            let counted = both(engine, &point, false);
+            assert_eq!(counted.unwrap(), [NOTHING; 2], "{what}");
+        }
+    }
+}
+
+/// Shows that allocations inside the loop are counted.
+#[test]
+fn an_allocation_before_each_call_is_counted() {
+    let point = points("shm").unwrap().remove(0);
+    assert_eq!(point.align, Align::Barrier);
+    for counted in both("shm", &point, true).unwrap() {
+        assert_eq!((counted.allocations, counted.frees), (CALLS, CALLS));
+    }
+}
