@@ -14,7 +14,7 @@ const ALL: &str =
     "all-reduce,all-gather,all-to-all,broadcast,reduce,gather,scatter,barrier,send-recv";
 
 /// A Python that has torch; says how to get one otherwise.
-fn python() -> Option<String> {
+pub(super) fn python() -> Option<String> {
     let named = std::env::var("TONNAGE_TORCH_PYTHON").ok();
     let usual = ["/usr/bin/python3", "python3"].map(str::to_owned);
     let look = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)";

@@ -12,6 +12,7 @@
 //! | [`fabric`] | the engine fabric: its commands, records, libraries, devices, and what is refused |
 //! | [`ior`] | IOR's command lines and its result block |
 //! | [`known_answers`] | links of known speed, links that are cut, and a real Slurm, on hosts of this machine |
+//! | [`collective_known_answers`] | collectives over links of known speed |
 //! | [`wire_proof`] | proof that the payload crossed the devices that it should have |
 //! | [`connect`] | connections set up over every engine, and refused |
 //! | [`background`] | latency beside a load |
@@ -58,6 +59,8 @@ mod both_ways;
 mod clients;
 #[cfg(test)]
 mod collective;
+#[cfg(test)]
+mod collective_known_answers;
 #[cfg(test)]
 mod collective_mpi;
 #[cfg(test)]

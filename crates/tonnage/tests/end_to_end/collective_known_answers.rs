@@ -1,0 +1,201 @@
+//! Collectives whose answer is known before anything is measured: over links of known speed, on hosts of this machine.
+
+use tempfile::tempdir;
+use tonnage_record::collective::{BackendRecord, CollectiveSummary};
+use tonnage_record::{Outcome, Record};
+use tonnage_testbed::{Hosts, Rate};
+
+use super::collective_torch::python;
+use super::hosts::{all_good, end, hosts, start};
+use super::support::cpu_share::taken_by_others;
+use super::support::records;
+
+/// Greatest distance of a bandwidth of two ranks from theory.
+const TOLERANCE: f64 = 0.03;
+
+/// Greatest distance below theory where ranks wait for each other many times in a call, and above it.
+const RING_TOLERANCE: (f64, f64) = (0.05, 0.02);
+
+/// Greatest distance between the times of a sender and its receiver.
+const BOTH_ENDS: f64 = 0.02;
+
+/// Others that take more of the CPUs than this can make any call slow.
+const TAKEN_MAX: f64 = 0.08;
+
+/// As few calls as have a first one, a warm-up and two trials.
+const SHORT: &str = "--warmup 0s --trials 2 --iters 1 --timeout 20s -o c.jsonl";
+
+/// A point over hosts, and how busy others kept the CPUs meanwhile.
+struct Known {
+    record: Record,
+    taken: f64,
+}
+
+impl Known {
+    /// Runs a rank on each host; all must go well.
+    fn measure(hosts: &Hosts, arguments: &str) -> Self {
+        let dir = tempdir().unwrap();
+        let line = format!("collective {arguments} {SHORT}");
+        let mut runs = start(hosts, 1, dir.path(), &line, |rank| rank);
+        let taken = taken_by_others(&mut runs);
+        all_good(&end(runs));
+        let text = std::fs::read_to_string(dir.path().join("c.jsonl")).unwrap();
+        records::allowed(text.trim_end());
+        let record: Record = serde_json::from_str(&text).unwrap();
+        assert_eq!(record.outcome, Outcome::Measured);
+        Self { record, taken }
+    }
+
+    fn summaries(&self) -> impl Iterator<Item = (&BackendRecord, &CollectiveSummary)> {
+        let backends = self.record.collective().unwrap().backends.iter();
+        backends.map(|it| (it, it.summary.as_ref().unwrap()))
+    }
+
+    /// Holds something to be true, unless others took the CPUs; then it is only said.
+    fn hold(&self, is_true: bool, said: &str) {
+        if is_true {
+            return;
+        }
+        let taken = 100.0 * self.taken;
+        assert!(
+            self.taken > TAKEN_MAX,
+            "{said}, and others took only {taken:.0} % of the CPUs: {:#?}",
+            self.summaries().collect::<Vec<_>>()
+        );
+        println!("skip: {said}, where others took {taken:.0} % of the CPUs");
+    }
+
+    /// No trial moves more than the link carries, and the faster one as much.
+    fn reads_the_link(&self, link_bytes_per_s: f64, (below, above): (f64, f64)) {
+        for (backend, summary) in self.summaries() {
+            let busbw = summary.busbw_bytes_per_s.unwrap();
+            let said = format!(
+                "{} reads {:.2} to {:.2} MB/s where the link carries {:.2}",
+                backend.backend,
+                busbw.min / 1e6,
+                busbw.max / 1e6,
+                link_bytes_per_s / 1e6
+            );
+            assert!(busbw.max < link_bytes_per_s * (1.0 + above), "{said}");
+            self.hold(busbw.max > link_bytes_per_s * (1.0 - below), &said);
+        }
+    }
+
+    /// The sender's call takes as long as the receiver's.
+    fn both_ends_agree(&self) {
+        for (backend, summary) in self.summaries() {
+            let [sender, receiver] = &summary.rank_times[..] else {
+                panic!("{summary:#?}")
+            };
+            let (sent_ns, received_ns) = (sender.call_ns_mean, receiver.call_ns_mean);
+            let said = format!(
+                "{}: the sender's calls take {:.2} ms, the receiver's {:.2}",
+                backend.backend,
+                sent_ns / 1e6,
+                received_ns / 1e6
+            );
+            let off = sent_ns / received_ns - 1.0;
+            self.hold(off.abs() < BOTH_ENDS, &said);
+        }
+    }
+}
+
+/// Lets sockets of a host hold no more than this. A sender is done when its socket has taken the last bytes: usually
+/// these are up to 4 MB, which are 4 % of a call.
+fn bound_sockets(hosts: &Hosts, host: usize) {
+    let write = || std::fs::write("/proc/sys/net/ipv4/tcp_wmem", "4096 65536 1048576");
+    hosts.within(host, write).unwrap().unwrap();
+}
+
+/// Sends 100 MB from one host to the other, by torch where it is there, and by this program.
+fn send_recv(rate: Rate) -> Option<Known> {
+    let hosts = hosts(2, Some(rate))?;
+    bound_sockets(&hosts, 0);
+    let backends = match python() {
+        Some(python) => format!("--backend torch:gloo,native:fabric:tcp --python {python}"),
+        None => "--backend native:fabric:tcp".to_owned(),
+    };
+    Some(Known::measure(
+        &hosts,
+        &format!("{backends} --op send-recv --sizes 100MB --chunk 1M"),
+    ))
+}
+
+#[test]
+fn send_recv_over_1_gigabit_takes_836_milliseconds() {
+    let Some(known) = send_recv(Rate::GBIT_1) else {
+        return;
+    };
+    known.reads_the_link(
+        Rate::GBIT_1.tcp_payload_bytes_per_s(),
+        (TOLERANCE, TOLERANCE),
+    );
+    known.both_ends_agree();
+}
+
+#[test]
+fn send_recv_over_2_5_gigabits_takes_335_milliseconds() {
+    let rate: Rate = "2500mbit".parse().unwrap();
+    let Some(known) = send_recv(rate) else {
+        return;
+    };
+    known.reads_the_link(rate.tcp_payload_bytes_per_s(), (TOLERANCE, TOLERANCE));
+    known.both_ends_agree();
+}
+
+/// Two CPUs carry two ranks and the shapers of such a link only when they are fast; never more than the link.
+#[test]
+fn send_recv_over_10_gigabits_takes_no_less_than_83_6_milliseconds() {
+    let Some(known) = send_recv(Rate::GBIT_10) else {
+        return;
+    };
+    let link = Rate::GBIT_10.tcp_payload_bytes_per_s();
+    for (backend, summary) in known.summaries() {
+        let best = summary.busbw_bytes_per_s.unwrap().max;
+        let said = format!(
+            "{} reads {:.0} MB/s of {:.0}",
+            backend.backend,
+            best / 1e6,
+            link / 1e6
+        );
+        assert!(best < link * (1.0 + TOLERANCE), "{said}");
+        if best < link * (1.0 - TOLERANCE) {
+            println!("skip: {said}: the CPUs do not carry such a link");
+        }
+    }
+}
+
+/// All-reduce over four hosts by a ring, each rank of which sends 2 (4 - 1) / 4 of the size to the next one.
+fn all_reduce(hosts: &Hosts, size: &str) -> Known {
+    let way = "--backend native:fabric:tcp --algorithm ring --chunk 256k";
+    let known = Known::measure(hosts, &format!("{way} --op all-reduce --sizes {size}"));
+    for (_, summary) in known.summaries() {
+        let rates = summary.algbw_bytes_per_s.zip(summary.busbw_bytes_per_s);
+        let (algbw, busbw) = rates.unwrap();
+        assert!((busbw.mean / algbw.mean - 1.5).abs() < 1e-9);
+        let size_bytes = known.record.collective().unwrap().point.size_bytes;
+        let by_time = size_bytes as f64 * 1e9 / summary.call_ns_rank_max;
+        assert!((algbw.mean / by_time - 1.0).abs() < 1e-6, "{summary:#?}");
+    }
+    known
+}
+
+#[test]
+fn all_reduce_of_four_hosts_reads_their_links() {
+    let Some(hosts) = hosts(4, Some(Rate::GBIT_1)) else {
+        return;
+    };
+    let link = Rate::GBIT_1.tcp_payload_bytes_per_s();
+    all_reduce(&hosts, "64MB").reads_the_link(link, RING_TOLERANCE);
+}
+
+#[test]
+fn all_reduce_reads_the_slowest_link() {
+    let Some(hosts) = hosts(4, Some(Rate::GBIT_1)) else {
+        return;
+    };
+    let slow: Rate = "100mbit".parse().unwrap();
+    hosts.link(2, 0).set_rates(slow.into()).unwrap();
+    let link = slow.tcp_payload_bytes_per_s();
+    all_reduce(&hosts, "8MB").reads_the_link(link, RING_TOLERANCE);
+}
