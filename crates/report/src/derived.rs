@@ -56,8 +56,9 @@ derived! {
         alone (rails, queue pairs, API and the like), with the half width of its 95 % confidence interval where both rows \
         have several trials: the ratio times √(a² + b²), a and b being the parts of the two means that their own half \
         widths are.";
-    TO_FIRST_BACKEND = "As fast (95 %)", TABLES, "Time of the first backend / that of this one in the same turn, geometric \
-        mean over the turns, and the 95 % confidence interval: Student's t over the logarithms.";
+    TO_FIRST_BACKEND = "As fast (± 95 %)", TABLES, "Time of the first backend / that of this one in the same turn, geometric \
+        mean over the turns, and by how much the upper end of its 95 % confidence interval is above it: Student's t over the \
+        logarithms.";
     P50_RATIO = "p50 / idle (95 %)", LOADED, "Median latency beside the background / without it, and the 95 % confidence \
         interval: Student's t over the logarithms of the trials' ratios. In CSV they are latency_ratio_p50, \
         latency_ratio_p50_low and latency_ratio_p50_high.";

@@ -189,7 +189,7 @@ fn carried(measurement: Option<Measurement>) -> Option<Carried> {
 }
 
 /// The kind that the engines of all ranks agree on. Where only some know the speed of their link, sockets tell for all.
-fn common_kind(opened: &[OpenMessage]) -> LimitKind {
+pub fn common_kind(opened: &[OpenMessage]) -> LimitKind {
     let is_link = |kind: LimitKind| matches!(kind, LimitKind::Link { .. });
     let kinds = || {
         let devices = opened.iter().flat_map(OpenMessage::used_devices);
@@ -223,8 +223,7 @@ fn copies(
         let others = followers.collect()?;
         let others = others.into_iter().filter_map(|report| report.rates);
         for rates in others.chain([own?]) {
-            let rates = with_fastest(rates);
-            sum.merge(Copies { rates, copiers: 1 });
+            sum.add(with_fastest(rates));
         }
     }
     let Copies { rates, copiers } = rank.reduce("add up the copy limit", sum, DEADLINES.step)?;
@@ -233,9 +232,18 @@ fn copies(
 
 /// Summed rates of each way, and how many copied.
 #[derive(Default, Serialize, Deserialize)]
-struct Copies {
-    rates: Vec<CopyRate>,
-    copiers: u64,
+pub struct Copies {
+    /// Rates of each way.
+    pub rates: Vec<CopyRate>,
+    /// Number of copiers.
+    pub copiers: u64,
+}
+
+impl Copies {
+    /// Adds one copier's rates.
+    pub fn add(&mut self, rates: Vec<CopyRate>) {
+        self.merge(Self { rates, copiers: 1 });
+    }
 }
 
 impl Reduce for Copies {

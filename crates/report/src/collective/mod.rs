@@ -13,9 +13,11 @@ use tonnage_record::figures::engine::memory_of;
 use tonnage_record::grouping::by_answer;
 use tonnage_record::spread::GeometricSpread;
 use tonnage_record::{CollectiveBody, CollectiveRecord, Outcome};
-use tonnage_units::quantity::human::{exact_duration, exact_size, number};
+use tonnage_units::quantity::human::{
+    exact_duration, exact_size, gigabytes_per_s, number, whole_percent,
+};
 
-use crate::derived::{TO_FIRST_BACKEND, with_interval};
+use crate::derived::TO_FIRST_BACKEND;
 use crate::drawer::Report;
 use crate::engine;
 use crate::published;
@@ -30,12 +32,14 @@ const LINE: &[&str] = &["call_size_bytes", "engine"];
 /// Figures that stand in the title where they are the same in all lines.
 const ELEMENTS: &[&str] = &["dtype", "reduction"];
 
+/// The interval of a time, where no ratio to another backend has one.
+const ALONE: &[&str] = &["call_ci95_fraction"];
+
+/// The way that was taken, and the time that it took.
+const WAY: &[&str] = &["chosen_algorithm", "chosen_chunk_bytes", "call_ns_mean"];
+
 /// Figures of what came out.
 const RESULTS: &[&str] = &[
-    "chosen_algorithm",
-    "chosen_chunk_bytes",
-    "call_ns_mean",
-    "call_ci95_fraction",
     "latency_ns_p50",
     "latency_ns_p99",
     "algbw_bytes_per_s_mean",
@@ -85,7 +89,10 @@ impl Report for CollectiveReport {
         let outcomes = rows.iter().map(outcome).collect();
         let elements = if alike(records) { &[][..] } else { ELEMENTS };
         let sheet = Sheet::new(rows.iter().copied().map(Line::from).collect(), "-");
-        let sheet = sheet.known(LINE).known(elements).known(RESULTS);
+        let is_alone = records.iter().all(|it| it.body.backends.len() < 2);
+        let interval = if is_alone { ALONE } else { &[][..] };
+        let sheet = sheet.known(LINE).known(elements).known(WAY);
+        let sheet = sheet.known(interval).known(RESULTS);
         let sheet = sheet.words(TO_FIRST_BACKEND.name, to_first, true);
         let whole = sheet.words("", outcomes, false).draw();
         let ranks = records.iter().filter(|it| it.body.point.per_rank);
@@ -96,7 +103,7 @@ impl Report for CollectiveReport {
     }
 
     fn footers(records: &[CollectiveRecord<'_>]) -> Vec<String> {
-        let mut lines: Vec<String> = Vec::new();
+        let mut lines: Vec<String> = limits(records);
         for line in records.iter().flat_map(below) {
             if !lines.contains(&line) {
                 lines.push(line);
@@ -118,6 +125,25 @@ fn below(record: &CollectiveRecord<'_>) -> Vec<String> {
         .iter()
         .filter_map(|it| ended(&it.backend, &it.backend_outcome));
     ended.chain(engine::of_backends(record)).collect()
+}
+
+/// Upper bounds that were measured, of what each rank sends: each kind once for a backend.
+fn limits(records: &[CollectiveRecord<'_>]) -> Vec<String> {
+    let backends = records.iter().flat_map(|record| &record.body.backends);
+    let limits = backends.filter_map(|backend| {
+        let limit = backend.bus_limit.as_ref()?;
+        Some((limit.bytes_per_s, (&backend.backend, &limit.what)))
+    });
+    let line = |((who, what), values): ((&String, &String), Vec<f64>)| {
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = values.iter().copied().fold(0.0, f64::max);
+        let range = match values.len() {
+            1 => gigabytes_per_s(most),
+            _ => format!("{} to {}", number(least * 1e-9), gigabytes_per_s(most)),
+        };
+        format!("limit of {who}: {range} from each rank that sends, {what}")
+    };
+    by_answer(limits).into_iter().map(line).collect()
 }
 
 /// Returns whether all records have elements of one type and one reduction.
@@ -254,11 +280,23 @@ fn to_first(record: &CollectiveRecord<'_>) -> Vec<String> {
         let ratios: Vec<f64> = turns.map(|(first, own)| first / own).collect();
         match GeometricSpread::of(&ratios) {
             Some(_) if at == 0 => "1".to_owned(),
-            Some(ratio) => with_interval(ratio),
+            Some(ratio) => with_half_width(ratio),
             None => String::new(),
         }
     };
     backends.iter().enumerate().map(cell).collect()
+}
+
+/// A ratio and how much its interval adds to it, where there is one: half as wide as both ends.
+fn with_half_width(ratio: GeometricSpread) -> String {
+    let mean = number(ratio.mean);
+    match ratio.high {
+        None => mean,
+        Some(high) => {
+            let half = whole_percent(high / ratio.mean - 1.0);
+            format!("{mean} ±{}", half.trim_start_matches("< "))
+        }
+    }
 }
 
 /// Outcome of a row that was not measured.
@@ -317,7 +355,8 @@ mod tests {
 
     #[test]
     fn every_figure_of_a_table_exists() {
-        let all = LINE.iter().chain(ELEMENTS).chain(RESULTS);
+        let all = LINE.iter().chain(ELEMENTS).chain(WAY);
+        let all = all.chain(ALONE).chain(RESULTS);
         assert!(all.copied().all(|field| by_field(field).is_some()));
     }
 

@@ -10,7 +10,7 @@ use tonnage_record::collective::{
 };
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
-use tonnage_record::{CollectiveBody, Effective, LatencyKind, Outcome, Record, Spread};
+use tonnage_record::{CollectiveBody, Effective, LatencyKind, Limit, Outcome, Record, Spread};
 use tonnage_units::PairPlace;
 
 use super::builder::{account, sample};
@@ -83,6 +83,7 @@ fn measured(backend: &str, point: &CollectivePoint, call_ns: f64) -> BackendReco
         really_in_place: point.in_place,
         chosen_algorithm: Some(Algorithm::Ring),
         chosen_chunk_bytes: Some(65536),
+        bus_limit: None,
         trials: times.iter().map(trial).collect(),
         summary: Some(CollectiveSummary {
             trials: 3,
@@ -171,6 +172,7 @@ pub fn collectives() -> Vec<Record> {
     let small = point(Collective::AllReduce, 2);
     let large = CollectivePoint {
         per_rank: true,
+        limit: LimitChoice::Auto,
         ..point(Collective::AllReduce, 1 << 20)
     };
     let broadcast = CollectivePoint {
@@ -203,7 +205,18 @@ pub fn collectives() -> Vec<Record> {
             measured("native:fabric:tcp", point, tcp),
         ]
     };
-    let (of_small, of_large) = (two(&small, [900.0, 25_000.0]), two(&large, [1.1e6, 4.4e6]));
+    let (of_small, mut of_large) = (two(&small, [900.0, 25_000.0]), two(&large, [1.1e6, 4.4e6]));
+    let limit = 9.6e9;
+    of_large[0].bus_limit = Some(Limit {
+        what: "memory copy by 2 of them at once".to_owned(),
+        bytes_per_s: limit,
+        ci95_bytes_per_s: None,
+        links: None,
+    });
+    if let Some(summary) = &mut of_large[0].summary {
+        let busbw = summary.busbw_bytes_per_s;
+        summary.busbw_limit_fraction = busbw.map(|busbw| busbw.mean / limit);
+    }
     vec![
         in_groups(),
         record(small, of_small, Outcome::Measured),
@@ -324,6 +337,7 @@ fn lacking(backend: &str, why: &str) -> BackendRecord {
         really_in_place: false,
         chosen_algorithm: None,
         chosen_chunk_bytes: None,
+        bus_limit: None,
         trials: Vec::new(),
         summary: None,
         histogram: None,

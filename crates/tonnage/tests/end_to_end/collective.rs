@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tempfile::tempdir;
+use tonnage_collective::Collective;
 use tonnage_record::{Outcome, Record};
 
 use super::support::{records, tonnage, wait_until};
@@ -179,4 +180,46 @@ fn a_rank_that_is_killed_in_a_call_is_named() {
     assert!(killed.elapsed() < Duration::from_secs(5));
     let said = fs::read_to_string(&path).unwrap();
     assert!(said.contains("rank 1"), "{said}");
+}
+
+/// Copies by all senders at once bound what goes by copies; a root's algorithm decides how many send.
+#[test]
+fn shared_memory_has_a_limit_that_nothing_passes() {
+    let dir = tempdir().unwrap();
+    let line = "collective --backend native:shm --op all-reduce,send-recv,gather --sizes 4k,1M --ranks 2 --trials 3 \
+                --trial-time 20ms -o c.jsonl";
+    let run = tonnage(dir.path(), line).succeed();
+    let records = read(&dir.path().join("c.jsonl"));
+    if records
+        .iter()
+        .any(|record| record.effective.iter().any(|it| it.yielding))
+    {
+        println!("skip: ranks share a CPU, so that nothing is measured beside a limit");
+        return;
+    }
+    for record in &records {
+        let body = record.collective().unwrap();
+        let (op, backend) = (body.point.op, &body.backends[0]);
+        let is_limited = op != Collective::Gather && body.point.size_bytes > 4096;
+        assert_eq!(backend.bus_limit.is_some(), is_limited, "{op}");
+        let summary = backend.summary.as_ref().unwrap();
+        let Some(limit) = &backend.bus_limit else {
+            assert_eq!(summary.busbw_limit_fraction, None);
+            continue;
+        };
+        let busbw = summary.busbw_bytes_per_s.unwrap().mean;
+        let fraction = summary.busbw_limit_fraction.unwrap();
+        assert!((fraction * limit.bytes_per_s / busbw - 1.0).abs() < 1e-9);
+        // The machine may become faster in between.
+        assert!((0.001..1.5).contains(&fraction), "{op}: {fraction}");
+    }
+    assert!(
+        run.stdout.contains("from each rank that sends"),
+        "{}",
+        run.stdout
+    );
+    // Whoever wants none has none.
+    let line = "collective --backend native:shm --op all-reduce --sizes 1M --ranks 2 --trials 2 --trial-time 5ms --limit none";
+    let run = tonnage(dir.path(), line).succeed();
+    assert!(!run.stdout.contains("limit of"), "{}", run.stdout);
 }

@@ -12,7 +12,7 @@ use tonnage_collective::steps::InPlace;
 use tonnage_collective::{Algorithm, Shape};
 use tonnage_engine::Facts;
 use tonnage_plan::collective::CollectivePoint;
-use tonnage_record::Effective;
+use tonnage_record::{Effective, Limit};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::Result;
 
@@ -47,6 +47,19 @@ pub trait Backend {
     /// When it is not ready for a point.
     fn settle(&mut self) -> Result<()> {
         Ok(())
+    }
+
+    /// Measures the upper bound of what each rank sends in a point, before its first call and after its last; `None`
+    /// where there is none. All ranks do it together, and its memory may hold other data afterwards.
+    ///
+    /// # Errors
+    /// When memory fails.
+    fn limit(
+        &mut self,
+        _point: &CollectivePoint,
+        _stage: &mut Stage<'_>,
+    ) -> Result<Option<Limit>, StepFailure> {
+        Ok(None)
     }
 
     /// Memory of the inputs and outputs of this rank.

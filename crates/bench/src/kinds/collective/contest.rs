@@ -9,9 +9,10 @@ use super::trial_times::{combine, slowest};
 use crate::deadlines::DEADLINES;
 use crate::drive::calls::CallSpan;
 use crate::failure::{StepFailure, agree, outcome};
-use crate::kinds::kind::{Stage, Steps};
+use crate::kinds::kind::{Stage, Steps, When};
 use crate::observer::TrialCalls;
 use tonnage_plan::collective::{Align, CollectivePoint, Refill};
+use tonnage_plan::point::LimitChoice;
 use tonnage_plan::transfer::TrialLength;
 use tonnage_ranks::Circle;
 use tonnage_record::spread::spread;
@@ -162,6 +163,19 @@ impl Turn<'_, '_, '_> {
 
     fn data(&self) -> Result<RankData> {
         RankData::new(self.point, self.stage.rank.id(), self.in_place())
+    }
+
+    /// Takes the better of the limits before and after the trials.
+    fn limit(&mut self) -> Result<(), StepFailure> {
+        let (point, stage) = (self.point, &mut *self.stage);
+        let Some(backend) = &mut self.contestant.backend else {
+            return Ok(());
+        };
+        let measured = backend.limit(point, stage)?;
+        let all = self.contestant.limit.take().into_iter().chain(measured);
+        self.contestant.limit =
+            all.max_by(|one, other| one.bytes_per_s.total_cmp(&other.bytes_per_s));
+        Ok(())
     }
 
     /// Makes ready for the point, and checks the result of a first call.
@@ -332,6 +346,13 @@ impl Turn<'_, '_, '_> {
 }
 
 impl Steps for Contest<'_, '_> {
+    fn limit(&mut self, _: When) -> Result<(), StepFailure> {
+        match self.point.limit {
+            LimitChoice::Auto => self.each("the limit", |turn| turn.limit()),
+            LimitChoice::None | LimitChoice::Stated { .. } => Ok(()),
+        }
+    }
+
     fn prepare(&mut self) -> Result<(), StepFailure> {
         self.each("a first call", |turn| turn.prepare())
     }

@@ -11,7 +11,7 @@ use tonnage_record::collective::{
 };
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
-use tonnage_record::{LatencyKind, Outcome, Spread};
+use tonnage_record::{LatencyKind, Limit, Outcome, Spread};
 
 /// One backend during a point.
 pub struct Contestant<'a> {
@@ -31,6 +31,8 @@ pub struct Contestant<'a> {
     pub turn_ns: u64,
     /// Bytes that this rank checked.
     pub verified_bytes: u64,
+    /// Upper bound of what each rank sends, where it was measured.
+    pub limit: Option<Limit>,
     trials: Vec<CollectiveTrial>,
     histogram: LatencyHistogram,
     /// Sum of this rank's own times of an iteration, one for each trial, and how often it began last.
@@ -69,6 +71,7 @@ impl<'a> Contestant<'a> {
             calls: 0,
             turn_ns: 0,
             verified_bytes: 0,
+            limit: None,
             trials: Vec::new(),
             histogram: LatencyHistogram::default(),
             own_ns: 0.0,
@@ -167,6 +170,7 @@ impl<'a> Contestant<'a> {
             really_in_place: self.prepared.is_some_and(|prepared| prepared.in_place),
             chosen_algorithm: self.choice.algorithm,
             chosen_chunk_bytes: self.choice.chunk_bytes,
+            bus_limit: self.limit.filter(|_| summary.is_some()),
             trials: self.trials,
             summary,
             histogram: samples.then(|| self.histogram.to_data()),
@@ -186,7 +190,8 @@ impl<'a> Contestant<'a> {
             .map(|(algbw, factor)| scaled(algbw, factor));
         let limit = match point.limit {
             LimitChoice::Stated { bytes_per_s } => Some(bytes_per_s),
-            LimitChoice::Auto | LimitChoice::None => None,
+            LimitChoice::Auto => self.limit.as_ref().map(|limit| limit.bytes_per_s),
+            LimitChoice::None => None,
         };
         CollectiveSummary {
             trials: self.trials.len() as u32,

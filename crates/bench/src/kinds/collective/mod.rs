@@ -37,7 +37,7 @@ use tonnage_plan::{Planned, Point};
 use tonnage_record::{Body, CollectiveBody, Record};
 use tonnage_units::Error;
 
-/// The kind: points share backends that are open; they have a warm-up, and neither canary nor a measured limit.
+/// The kind: points share backends that are open; they have a warm-up and no canary.
 #[derive(Default)]
 pub struct CollectiveCalls {
     /// Choices of native backends so far.

@@ -8,7 +8,6 @@ use super::options::{
 use super::point::{Align, CollectivePoint, PYTHON_DEFAULT, Refill};
 use crate::bounds::{MEMORY_BYTES_MAX, POINTS_MAX, RANKS_MAX};
 use crate::options::{Many, pairs};
-use crate::point::LimitChoice;
 use crate::refuse::usage;
 use crate::skipping;
 use crate::sweep::Sweep;
@@ -139,7 +138,7 @@ fn common(job: &CollectiveJob, ranks: u32, lists: &Lists) -> Result<Common> {
         across: results.across.unwrap_or(ACROSS_DEFAULT),
         per_rank: results.per_rank,
         each: each(results.each, align)?,
-        limit: limit(results.limit)?,
+        limit: results.limit.unwrap_or(LIMIT_DEFAULT),
         length: length(job)?,
     };
     Ok(Common { backends, point })
@@ -229,15 +228,6 @@ fn each(asked: bool, align: Align) -> Result<bool> {
              align barrier, or leave each out",
         ),
         _ => Ok(asked),
-    }
-}
-
-fn limit(asked: Option<LimitChoice>) -> Result<LimitChoice> {
-    match asked.unwrap_or(LIMIT_DEFAULT) {
-        LimitChoice::Auto => usage(
-            "limit auto is measured for transfers only: write the bandwidth, such as limit 12.5GB/s, or limit none",
-        ),
-        stated => Ok(stated),
     }
 }
 

@@ -184,7 +184,8 @@ pub struct CheckOptions {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub each: bool,
 
-    /// Upper bound to compare bus bandwidth with: none, or a bandwidth such as 12.5GB/s or 100Gb/s.
+    /// Upper bound to compare bus bandwidth with: auto (native backends: copies by all ranks that send at once, or the
+    /// speed of the links), none, or a bandwidth such as 12.5GB/s or 100Gb/s.
     #[arg(long, value_name = "LIMIT")]
     #[serde(with = "text")]
     pub limit: Option<LimitChoice>,
@@ -196,7 +197,7 @@ pub struct CheckOptions {
 }
 
 pub(super) const ACROSS_DEFAULT: Across = Across::Max;
-pub(super) const LIMIT_DEFAULT: LimitChoice = LimitChoice::None;
+pub(super) const LIMIT_DEFAULT: LimitChoice = LimitChoice::Auto;
 
 impl Group for CheckOptions {
     fn defaults() -> Self {

@@ -16,6 +16,7 @@ use tonnage_units::PairPlace;
 
 use crate::body::{KindBody, Part, PointOptions};
 use crate::histogram::{HistogramData, Latency};
+use crate::limit::Limit;
 use crate::outcome::Outcome;
 use crate::spread::Spread;
 
@@ -64,6 +65,9 @@ pub struct BackendRecord {
     /// Longest message that it was asked for or chose; absent where it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen_chunk_bytes: Option<u64>,
+    /// Upper bound of the bus's bandwidth over its path, where one was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus_limit: Option<Limit>,
     /// One entry for each timed repetition.
     pub trials: Vec<CollectiveTrial>,
     /// The trials taken together; absent unless measured.

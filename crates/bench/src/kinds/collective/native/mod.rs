@@ -14,6 +14,7 @@ pub mod candidates;
 pub mod executor;
 pub mod immediate;
 pub mod layout;
+mod limit;
 pub mod open;
 pub mod script;
 
@@ -34,7 +35,7 @@ use script::{Script, ScriptParts};
 use tonnage_collective::steps::program;
 use tonnage_collective::{Collective, Reduction};
 use tonnage_plan::collective::CollectivePoint;
-use tonnage_record::Effective;
+use tonnage_record::{Effective, Limit};
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
@@ -133,8 +134,8 @@ impl Native {
         })
     }
 
-    /// Shortest of some calls of the way that is ready, each as long as the slowest rank took; beside `best_ns`, that of
-    /// the best way before it.
+    /// Shortest of some calls of the way that is ready, each as long as the slowest rank took. It is given up where it
+    /// falls far behind `best_ns`, that of the best way before it.
     fn try_out(
         &mut self,
         fill: &mut dyn FnMut(&Buffers) -> Result<()>,
@@ -246,6 +247,15 @@ impl Backend for Native {
             chunk_bytes: (is_divided && point.op != Collective::Barrier).then_some(way.chunk_bytes),
             ..Choice::default()
         })
+    }
+
+    fn limit(
+        &mut self,
+        point: &CollectivePoint,
+        stage: &mut Stage<'_>,
+    ) -> Result<Option<Limit>, StepFailure> {
+        let measured = limit::measure(&self.open, point, stage);
+        measured.map_err(|error| StepFailure::known_to_all(stage.rank, error))
     }
 
     fn settle(&mut self) -> Result<()> {

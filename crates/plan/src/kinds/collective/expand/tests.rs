@@ -80,7 +80,6 @@ fn what_cannot_be_is_refused_with_the_nearest_choice() {
     assert!(with("algorithm = 'linear'").contains("ring, halving-doubling"));
     assert!(with("align = 'none'\nrefill = 'iteration'").contains("use refill trial"));
     assert!(with("memory = 'far'").contains("use memory host"));
-    assert!(with("limit = 'auto'").contains("limit none"));
     assert!(with("interval = '1s'").contains("leave them out"));
     assert!(with("timeout = '1ms'").contains("timeout 1s"));
     let backend = |name: &str| {

@@ -1,0 +1,170 @@
+//! The upper bound of the bus's bandwidth over an engine: copies of this very memory by all ranks that send at once, or
+//! the nominal speed of the links. For operations in which every rank that sends does so at that bandwidth; how many
+//! send at once in a rooted one is the algorithm's choice. What sockets carry is measured for transfers alone.
+
+use super::open::OpenNative;
+use crate::kinds::kind::Stage;
+use crate::limit::memory_copy::{describe, with_fastest};
+use crate::limit::{Copies, common_kind};
+use tonnage_collective::Collective;
+use tonnage_engine::LimitKind;
+use tonnage_engine::memory::{CopyRate, Stretch};
+use tonnage_plan::collective::CollectivePoint;
+use tonnage_record::Limit;
+use tonnage_units::Result;
+
+use crate::deadlines::DEADLINES;
+
+/// Calls of fewer bytes have no limit by copies: what each costs by itself is not the memory's.
+const BYTES_MIN: u64 = 64 << 10;
+
+/// Bytes of one copy.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// Measures the upper bound of what each rank sends, on all ranks at once; `None` where there is none.
+///
+/// # Errors
+/// When memory fails.
+pub fn measure(
+    open: &OpenNative,
+    point: &CollectivePoint,
+    stage: &mut Stage<'_>,
+) -> Result<Option<Limit>> {
+    let share = Share::of(point, open.rank);
+    let Some(share) = share.filter(|_| !open.engine.yielding) else {
+        return Ok(None);
+    };
+    match common_kind(&open.engine.opened) {
+        LimitKind::MemoryCopy if point.shape().size_bytes() >= BYTES_MIN => {
+            copies(open, point, share, stage)
+        }
+        LimitKind::Link { .. } => Ok(link(open, stage)),
+        LimitKind::MemoryCopy | LimitKind::SocketStream | LimitKind::None => Ok(None),
+    }
+}
+
+/// The part of a rank in an operation in which all that send do so at the bandwidth of the bus.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Share {
+    sends: bool,
+}
+
+impl Share {
+    fn of(point: &CollectivePoint, rank: u32) -> Option<Self> {
+        let grouping = point.grouping();
+        let (place, ranks) = (grouping.seat(rank).place, grouping.size());
+        match point.op {
+            _ if ranks < 2 => None,
+            Collective::AllReduce
+            | Collective::ReduceScatter
+            | Collective::AllGather
+            | Collective::AllToAll => Some(Self { sends: true }),
+            Collective::SendRecv => Some(Self {
+                sends: place < ranks / 2,
+            }),
+            Collective::Broadcast
+            | Collective::Reduce
+            | Collective::Gather
+            | Collective::Scatter
+            | Collective::Barrier => None,
+        }
+    }
+}
+
+/// Copies from one half of each sender's memory to the other, as much as a call has.
+fn copies(
+    open: &OpenNative,
+    point: &CollectivePoint,
+    share: Share,
+    stage: &mut Stage<'_>,
+) -> Result<Option<Limit>> {
+    stage.rank.barrier("copy limit", DEADLINES.step)?;
+    let mut own = Copies::default();
+    if share.sends {
+        let half = open.layout.token().local / 2;
+        let stretch = stretch(point.shape().size_bytes().min(half), half);
+        let rates = rates(open, &stretch, stage)?;
+        own.add(with_fastest(rates));
+    }
+    let sum = stage
+        .rank
+        .reduce("add up the copy limit", own, DEADLINES.step)?;
+    let copiers = sum.copiers.max(1);
+    let limit = describe(&sum.rates, copiers, None);
+    Ok(limit.map(|limit| Limit {
+        // The fastest way may be another one at each size, and is not what a reader looks for here.
+        what: match copiers {
+            1 => "memory copy by it alone".to_owned(),
+            copiers => format!("memory copy by {copiers} of them at once"),
+        },
+        bytes_per_s: limit.bytes_per_s / copiers as f64,
+        ..limit
+    }))
+}
+
+fn stretch(bytes: u64, to: u64) -> Stretch {
+    let piece_bytes = bytes.min(PIECE_BYTES);
+    Stretch {
+        from: 0,
+        to,
+        piece_bytes,
+        last_piece_bytes: piece_bytes,
+        stride_bytes: piece_bytes,
+        pieces: bytes / piece_bytes,
+        slices: 1,
+        slice_bytes: bytes,
+    }
+}
+
+fn rates(open: &OpenNative, stretch: &Stretch, stage: &Stage<'_>) -> Result<Vec<CopyRate>> {
+    let mut next = 0;
+    let mut slots = || {
+        let slot = next % stretch.pieces;
+        next += 1;
+        (slot, slot)
+    };
+    let memory = &open.engine.workers[0].memory;
+    memory.copy_rates(stretch, &mut slots, &stage.settings.clock)
+}
+
+/// The slowest of the ranks' links, where no two ranks share one.
+fn link(open: &OpenNative, stage: &Stage<'_>) -> Option<Limit> {
+    let hosts = stage.rank.hosts();
+    let ranks = stage.rank.size();
+    let alone = |rank: u32| !(0..rank).any(|other| hosts.share_machine(rank, other));
+    if !(0..ranks).all(alone) {
+        return None;
+    }
+    let devices = open.engine.opened.iter().flat_map(|it| it.used_devices());
+    let speeds = devices.filter_map(|device| match device.limit {
+        LimitKind::Link { bytes_per_s } => Some((bytes_per_s, device)),
+        _ => None,
+    });
+    let (bytes_per_s, device) = speeds.min_by_key(|(bytes_per_s, _)| *bytes_per_s)?;
+    let stated = if device.link_stated { "stated " } else { "" };
+    let name = device.interface.as_deref().unwrap_or("1 device");
+    Some(Limit {
+        what: format!("{stated}link speed of {name}"),
+        bytes_per_s: bytes_per_s as f64,
+        ci95_bytes_per_s: None,
+        links: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_has_as_many_bytes_as_a_call() {
+        for (bytes, piece, pieces) in [
+            (BYTES_MIN, BYTES_MIN, 1),
+            (PIECE_BYTES, PIECE_BYTES, 1),
+            (100_000_000, PIECE_BYTES, 95),
+        ] {
+            let stretch = stretch(bytes, bytes);
+            assert_eq!((stretch.piece_bytes, stretch.pieces), (piece, pieces));
+            assert!(stretch.pieces * stretch.stride_bytes <= bytes);
+        }
+    }
+}
