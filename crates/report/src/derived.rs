@@ -96,8 +96,8 @@ derived! {
         one at a time; send-recv between the same ranks; all-reduce among all of them.";
     EACH_SENDS = "Each sends (GB/s)", LAYERS, "Bandwidth at which a rank that sends does, median over the rounds, GB of 1e9 bytes: \
         of writes Avg BW / the ranks that write at once, of send-recv AlgBW, of all-reduce BusBW.";
-    KEEPS = "Keeps (range)", LAYERS, "Bandwidth / that of the layer which the next column names, of the same round: median of the \
-        rounds, and the least and the largest.";
+    KEEPS = "Keeps (range)", LAYERS, "Bandwidth / that of the layer which the next column names; behind it the least and the largest of \
+        the rounds' own ratios.";
     KEEPS_OF = "Of", LAYERS, "Layer that it is set beside: of writes the limit of their path; of native send-recv the writes of \
         its engine, and of native all-reduce its send-recv; of a library the fastest native backend at the same operation.";
     SIZES = "Sizes", VERIFY, "Number of different message sizes at which every byte was checked and right.";

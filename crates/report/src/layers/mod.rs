@@ -28,13 +28,20 @@ pub const LAYERS: Drawer = Drawer {
     draw: tables,
 };
 
+/// The tables of each run, for a file may hold several.
 fn tables(records: &[Record]) -> String {
+    let runs = stack::runs(records).into_iter().map(of_run);
+    runs.collect::<Vec<_>>().join("\n")
+}
+
+fn of_run(records: &[Record]) -> String {
     let sizes: BTreeSet<u64> = records.iter().filter_map(stack::size).collect();
     let of_size = |size: u64| {
         let of_size = |record: &&Record| stack::size(record) == Some(size);
-        table(size, &Stack::of(records.iter().filter(of_size)))
+        let stack = Stack::of(records.iter().filter(of_size));
+        (!stack.layers().is_empty()).then(|| table(size, &stack))
     };
-    let mut parts: Vec<String> = sizes.into_iter().map(of_size).collect();
+    let mut parts: Vec<String> = sizes.into_iter().filter_map(of_size).collect();
     let calls = records.iter().filter_map(Record::of_kind);
     let means = calls.flat_map(|record| engine::of_backends(&record));
     let mut below: Vec<String> = Vec::new();
@@ -63,32 +70,30 @@ fn table(size: u64, stack: &Stack) -> String {
         "{}\n{}{}",
         wrap(&title, WIDTH, 2),
         draw(rows, |at| matches!(at, 2 | 3)),
-        limits(stack)
+        below_table(stack)
     )
 }
 
 fn cells(layer: &Layer, stack: &Stack) -> Vec<String> {
     let below = stack.below(layer);
-    let ratios = below.map_or_else(Vec::new, |below| layer.ratios(below));
     vec![
         who(layer),
         layer.operation().to_owned(),
         number(layer.median() / 1e9),
-        kept(&ratios),
+        below.map_or_else(String::new, |below| kept(layer, below)),
         below.map_or_else(String::new, name),
     ]
 }
 
-/// Median of some ratios, and their range where there are several.
-fn kept(ratios: &[f64]) -> String {
-    let Some(median) = stack::median(ratios) else {
-        return String::new();
-    };
+/// Ratio of the bandwidths, and the range of the rounds' own ratios where there are several.
+fn kept(layer: &Layer, below: &Layer) -> String {
+    let ratio = number(layer.median() / below.median());
+    let ratios = layer.ratios(below);
     let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let most = ratios.iter().copied().fold(0.0, f64::max);
     match ratios.len() {
-        1 => number(median),
-        _ => format!("{} ({}…{})", number(median), number(least), number(most)),
+        0 | 1 => ratio,
+        _ => format!("{ratio} ({}…{})", number(least), number(most)),
     }
 }
 
@@ -104,12 +109,17 @@ fn name(layer: &Layer) -> String {
     name.trim_end().to_owned()
 }
 
-/// Lines that say how the limits were found.
-fn limits(stack: &Stack) -> String {
-    let all = stack.layers().iter();
-    let limits = all.filter(|layer| layer.floor == Floor::Limit);
-    let lines = limits.map(|layer| format!("\n{}: {}", who(layer), layer.who));
-    lines.collect()
+/// Lines that say how limits were found, and by which ways native calls went.
+fn below_table(stack: &Stack) -> String {
+    let line = |layer: &Layer| match (layer.floor, layer.ways.as_slice()) {
+        (Floor::Limit, _) => Some(format!("\n{}: {}", who(layer), layer.who)),
+        (_, []) => None,
+        (_, ways) => {
+            let line = format!("{} by {}", name(layer), ways.join(", or "));
+            Some("\n".to_owned() + &wrap(&line, WIDTH, 4))
+        }
+    };
+    stack.layers().iter().filter_map(line).collect()
 }
 
 fn counted(number: u32, what: &str) -> String {

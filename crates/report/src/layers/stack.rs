@@ -1,10 +1,13 @@
 //! Layers from records: who moved bytes by what, how fast in each round, and what it stands on.
 
+use std::collections::BTreeSet;
+
 use tonnage_collective::Collective;
 use tonnage_engine::Verb;
 use tonnage_engine::backends::NATIVE;
-use tonnage_record::collective::CollectiveSummary;
+use tonnage_record::collective::{BackendRecord, CollectiveSummary};
 use tonnage_record::{CollectiveBody, Outcome, Record, Spread, TransferBody};
+use tonnage_units::quantity::human::exact_size;
 
 /// A layer that was measured in some round.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +20,8 @@ pub struct Layer {
     engine: Option<String>,
     /// Bytes per second that each rank sends, with the label of the round.
     rates: Vec<(String, f64)>,
+    /// Ways that its calls went in some round, where it says so.
+    pub ways: Vec<String>,
 }
 
 /// Place of a layer above the hardware, by whatever moves its bytes.
@@ -46,6 +51,41 @@ pub fn size(record: &Record) -> Option<u64> {
         (Some(body), _) => Some(body.point.size_bytes.into()),
         (_, Some(body)) => Some(body.point.size_bytes),
         _ => None,
+    }
+}
+
+/// The records of each run: another one begins where a layer has the same round again, or the ranks are others.
+pub fn runs(records: &[Record]) -> Vec<&[Record]> {
+    let mut runs = Vec::new();
+    let mut seen = BTreeSet::new();
+    let (mut begin, mut ranks) = (0, None);
+    for (at, record) in records.iter().enumerate() {
+        let (own_ranks, layer) = turn(record);
+        if ranks.is_some_and(|ranks| ranks != own_ranks) || seen.contains(&layer) {
+            runs.push(&records[begin..at]);
+            begin = at;
+            seen.clear();
+        }
+        ranks = Some(own_ranks);
+        seen.insert(layer);
+    }
+    runs.push(&records[begin..]);
+    runs
+}
+
+/// Ranks of a record; and its layer, size and round.
+fn turn(record: &Record) -> (u32, (String, u64, Option<String>)) {
+    let size = size(record).unwrap_or(0);
+    match (record.transfer(), record.collective()) {
+        (Some(body), _) => {
+            let layer = body.point.engine.clone();
+            (body.point.ranks, (layer, size, body.point.label.clone()))
+        }
+        (_, Some(body)) => {
+            let layer = body.point.op.name().to_owned();
+            (body.point.ranks, (layer, size, body.point.label.clone()))
+        }
+        _ => (0, (String::new(), size, None)),
     }
 }
 
@@ -161,6 +201,7 @@ impl Stack {
             let who = &backend.backend;
             if let Some(rate) = backend.summary.as_ref().and_then(rate) {
                 self.add(who, engine_of(who), floor, (&round, rate.mean));
+                self.add_way(backend, floor);
             }
         }
     }
@@ -180,7 +221,21 @@ impl Stack {
                 floor,
                 engine: engine.map(str::to_owned),
                 rates: vec![rate],
+                ways: Vec::new(),
             }),
+        }
+    }
+
+    /// Notes the way of a backend's calls, once for all rounds.
+    fn add_way(&mut self, backend: &BackendRecord, floor: Floor) {
+        let ways = backend.chosen_algorithm.zip(backend.chosen_chunk_bytes);
+        let way = ways.map(|(way, bytes)| format!("{way} in messages of {}", exact_size(bytes)));
+        let mut layers = self.layers.iter_mut();
+        let own = layers.find(|it| it.who == backend.backend && it.floor == floor);
+        if let Some((layer, way)) = own.zip(way)
+            && !layer.ways.contains(&way)
+        {
+            layer.ways.push(way);
         }
     }
 }

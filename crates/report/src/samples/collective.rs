@@ -236,7 +236,7 @@ pub fn layers() -> Vec<Record> {
 
 fn of_round((round, slower): (u32, f64)) -> Vec<Record> {
     const SIZE: u32 = 1 << 20;
-    let label = Some(format!("round {round} of 2"));
+    let label = Some(format!("round {round}"));
     let mut records = Vec::new();
     for (engine, ns, limit) in [
         (

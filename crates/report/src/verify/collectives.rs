@@ -18,12 +18,16 @@ impl Report for VerifyCollectives {
         record.plan == PLAN && record.collective().is_some()
     }
 
-    fn together(_: CollectiveRecord<'_>, _: CollectiveRecord<'_>) -> bool {
-        true
+    fn together(left: CollectiveRecord<'_>, right: CollectiveRecord<'_>) -> bool {
+        left.body.point.ranks == right.body.point.ranks
     }
 
-    fn configuration(_: &[CollectiveRecord<'_>]) -> Vec<String> {
-        Vec::new()
+    fn configuration(records: &[CollectiveRecord<'_>]) -> Vec<String> {
+        let ranks = records.iter().map(|record| record.body.point.ranks);
+        let ranks = ranks.take(1);
+        ranks
+            .map(|ranks| format!("collectives among {ranks} ranks"))
+            .collect()
     }
 
     fn tables(records: &[CollectiveRecord<'_>]) -> Vec<String> {
@@ -50,10 +54,13 @@ fn rows(records: &[CollectiveRecord<'_>]) -> Rows {
 /// A point counts once for each backend; one that failed before any was opened, for each that was asked for.
 fn points<'a>(record: &CollectiveRecord<'a>) -> Vec<Checked<'a>> {
     let point = &record.body.point;
+    let reduction = point.reduction.map(|reduction| format!("{reduction} of "));
+    let elements = reduction.unwrap_or_default() + point.dtype.name();
     let of = |backend: &str, outcome, checked_bytes| Checked {
         engine: backend.to_owned(),
         op: point.op.name(),
         size_bytes: point.shape().size_bytes(),
+        elements: elements.clone(),
         checked_bytes,
         outcome,
     };

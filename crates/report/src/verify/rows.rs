@@ -20,8 +20,20 @@ pub struct Checked<'a> {
     pub size_bytes: u64,
     /// Bytes that were looked at.
     pub checked_bytes: u64,
+    /// Type and reduction of elements; empty for bytes.
+    pub elements: String,
     /// Outcome of the point.
     pub outcome: &'a Outcome,
+}
+
+/// The most types and reductions that are listed: more are as good as all.
+const ELEMENTS_LISTED: usize = 4;
+
+/// Sizes and elements at which something was met.
+#[derive(Default)]
+struct Where {
+    sizes: BTreeSet<u64>,
+    elements: BTreeSet<String>,
 }
 
 /// Outcome of one engine's operation.
@@ -33,9 +45,10 @@ struct Row {
     checked_bytes: u64,
     right: usize,
     unchecked: usize,
-    skipped: Vec<String>,
-    /// Failures, and the sizes at which each was met.
-    failed: Vec<(String, Vec<u64>)>,
+    /// Reasons to skip.
+    skipped: Vec<(String, Where)>,
+    /// Failures.
+    failed: Vec<(String, Where)>,
 }
 
 /// Rows in the order in which they come first.
@@ -111,7 +124,15 @@ impl Rows {
                 rows.len()
             );
         }
-        format!("verify: every one of {checked} {right}")
+        let partly = rows.len() - of("ok");
+        let partly = match partly {
+            0 => String::new(),
+            _ => format!(
+                "; of {partly} of {} operations not everything could be tried",
+                rows.len()
+            ),
+        };
+        format!("verify: every one of {checked} {right}{partly}")
     }
 }
 
@@ -124,15 +145,8 @@ impl Row {
                 self.sizes.insert(point.size_bytes);
                 self.checked_bytes += point.checked_bytes;
             }
-            Outcome::Skipped { why } if self.skipped.contains(why) => {}
-            Outcome::Skipped { why } => self.skipped.push(why.clone()),
-            Outcome::Failed { why } => {
-                let known = self.failed.iter_mut().find(|(known, _)| known == why);
-                match known {
-                    Some((_, sizes)) => sizes.push(point.size_bytes),
-                    None => self.failed.push((why.clone(), vec![point.size_bytes])),
-                }
-            }
+            Outcome::Skipped { why } => note(&mut self.skipped, why, point),
+            Outcome::Failed { why } => note(&mut self.failed, why, point),
         }
     }
 
@@ -174,15 +188,43 @@ impl Row {
     }
 }
 
+/// Notes where something was met.
+fn note(all: &mut Vec<(String, Where)>, why: &str, point: &Checked<'_>) {
+    let at = all.iter().position(|(known, _)| known == why);
+    let at = at.unwrap_or_else(|| {
+        all.push((why.to_owned(), Where::default()));
+        all.len() - 1
+    });
+    all[at].1.sizes.insert(point.size_bytes);
+    if !point.elements.is_empty() {
+        all[at].1.elements.insert(point.elements.clone());
+    }
+}
+
+impl Where {
+    /// The elements behind a space, where they are not as good as all.
+    fn elements(&self) -> String {
+        let listed: Vec<&str> = self.elements.iter().map(String::as_str).collect();
+        match listed.len() {
+            0 => String::new(),
+            1..=ELEMENTS_LISTED => format!(" ({})", listed.join(", ")),
+            _ => String::new(),
+        }
+    }
+}
+
 /// Reasons of an engine's rows.
 fn of_engine(rows: &[Row]) -> Vec<String> {
     let failed = rows.iter().flat_map(|row| {
         let all = row.failed.iter();
-        all.map(|(why, sizes)| (row.op, format!("{}: {why}", at_sizes(sizes))))
+        all.map(|(why, at)| {
+            let (sizes, elements) = (at_sizes(&at.sizes), at.elements());
+            (row.op, format!("{sizes}{elements}: {why}"))
+        })
     });
     let skipped = rows.iter().flat_map(|row| {
         let all = row.skipped.iter();
-        all.map(|why| (row.op, format!(": {why}")))
+        all.map(|(why, at)| (row.op, format!("{}: {why}", at.elements())))
     });
     let unchecked = rows.iter().filter(|row| row.unchecked > 0).map(|row| {
         let count = row.unchecked;
@@ -215,9 +257,8 @@ fn said_once<'a>(
     grouped.into_iter().map(line).collect()
 }
 
-fn at_sizes(sizes: &[u64]) -> String {
-    let (least, most) = (sizes.iter().min(), sizes.iter().max());
-    match (least, most) {
+fn at_sizes(sizes: &BTreeSet<u64>) -> String {
+    match (sizes.first(), sizes.last()) {
         (Some(least), Some(most)) if least != most => format!("{least} B to {most} B"),
         (Some(only), _) => format!("{only} B"),
         _ => String::new(),

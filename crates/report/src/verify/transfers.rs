@@ -56,6 +56,7 @@ fn rows<'a>(records: &[TransferRecord<'a>]) -> Rows {
         op: record.body.point.op.name(),
         size_bytes: record.body.point.size_bytes.into(),
         checked_bytes: checked(record),
+        elements: String::new(),
         outcome: &record.record.outcome,
     };
     records.iter().map(row).collect()

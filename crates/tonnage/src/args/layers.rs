@@ -73,7 +73,7 @@ impl LayersArgs {
     pub fn to_plan(&self, lists: &Lists, ranks: Ranks) -> Result<Plan> {
         if !ranks.size.is_multiple_of(2) {
             return Err(Error::Usage(format!(
-                "layers need pairs and there are {} ranks: use --ranks {}",
+                "layers need pairs of ranks, and {} is odd: use --ranks {}",
                 ranks.size,
                 ranks.size + 1
             )));
@@ -86,7 +86,7 @@ impl LayersArgs {
         let engines = self.engines(lists);
         let backends = self.backends(lists, ranks, &engines)?;
         let of_round = |round: u32| -> [Experiment; 2] {
-            let label = Some(format!("round {round} of {}", self.rounds));
+            let label = Some(format!("round {round}"));
             [
                 self.writes(label.clone(), &engines, &sizes).into(),
                 self.calls(label, &backends, &sizes).into(),

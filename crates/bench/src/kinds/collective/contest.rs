@@ -188,7 +188,7 @@ impl Turn<'_, '_, '_> {
         self.run(1, true).map(drop)
     }
 
-    /// Lets the backend choose its way, and calls until the warm-up is over.
+    /// Lets the backend choose its way, checks a result by it, and calls until the warm-up is over.
     fn warm_up(&mut self) -> Result<(), StepFailure> {
         let data = self.data()?;
         let (stage, contestant) = (&mut *self.stage, &mut *self.contestant);
@@ -206,7 +206,11 @@ impl Turn<'_, '_, '_> {
         let mut warmed_ns = 0;
         let mut iterations = 1;
         loop {
-            let turns_ns = self.run(iterations, false)?;
+            // The way that was chosen may be another one than that of the first call, which was checked.
+            // Its bytes are not counted, so that counts do not depend on whether there was a choice.
+            let counted = self.contestant.verified_bytes;
+            let turns_ns = self.run(iterations, warmed_ns == 0)?;
+            self.contestant.verified_bytes = counted;
             self.contestant.turn_ns = (turns_ns / iterations).max(1);
             warmed_ns += turns_ns;
             if warmed_ns >= self.point.length.warmup_ns {

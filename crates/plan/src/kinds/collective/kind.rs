@@ -21,7 +21,9 @@ impl Kind for CollectiveJob {
     what the busiest link carried if the best algorithm did it, as nccl-tests has both.\n\n\
     Examples:\n  \
     tonnage collective --backend native:shm --op all-reduce --sizes 8..64M*8 --ranks 2 --verify\n  \
-    tonnage collective --backend native:shm,native:fabric:tcp --op all-to-all,all-gather --sizes 64k..16M*4 --ranks 4";
+    tonnage collective --backend native:shm,native:fabric:tcp --op all-to-all,all-gather --sizes 64k..16M*4 --ranks 4\n  \
+    tonnage collective --backend native:shm,torch:gloo --op all-reduce --sizes 100MB --ranks 2\n  \
+    mpirun -np 4 tonnage collective --backend mpi,native:fabric:tcp --op all-gather --sizes 64k..16M*4";
 
     fn expand(
         &self,

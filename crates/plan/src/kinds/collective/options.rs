@@ -46,8 +46,9 @@ pub struct CallOptions {
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
 
-    /// Library that carries the calls out: native:ENGINE (this program's own, over one of its engines). The trials of
-    /// several, joined by commas, take turns.
+    /// Library that carries the calls out: native:ENGINE (this program's own, over one of its engines), mpi (that of
+    /// the launcher), torch:gloo, torch:nccl, torch:mpi (torch.distributed) or torch:null (calls nothing). The trials
+    /// of several, joined by commas, take turns.
     #[arg(long, value_name = "NAMES", required = true, value_delimiter = ',')]
     pub backend: Option<Many<String>>,
 

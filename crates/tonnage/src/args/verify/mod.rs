@@ -69,7 +69,7 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "PATTERN", value_parser = one_of::<Traffic>())]
     pub traffic: Option<Traffic>,
 
-    /// Check operations that all ranks call together instead: all, or these alone, as in
+    /// Check operations that all ranks call together instead: all where none is named, or these alone, as in
     /// --collectives=all-reduce,gather. Each with every type of element, reduction and algorithm that a backend has.
     #[arg(
         long,

@@ -25,23 +25,34 @@ pub struct Candidate {
     pub chunk_bytes: u64,
 }
 
-/// Ways that competitions of this run have chosen, so that the same calls under another label need none.
+/// Ways that are kept of a competition: whoever was a little slower may be faster a minute later.
+const KEPT: usize = 3;
+
+/// The best ways of the competitions of this run, so that only these compete for the same calls under another label.
 #[derive(Clone, Default)]
-pub struct KnownWays(Rc<RefCell<Vec<(String, CollectivePoint, Candidate)>>>);
+pub struct KnownWays(Rc<RefCell<Vec<BestWays>>>);
+
+/// Engine, calls, and their best ways.
+type BestWays = (String, CollectivePoint, Vec<Candidate>);
 
 impl KnownWays {
-    /// The way that was chosen for the calls of a point over an engine.
-    pub fn of(&self, engine: &str, point: &CollectivePoint) -> Option<Candidate> {
+    /// The best ways for the calls of a point over an engine; `None` where there was no competition.
+    pub fn of(&self, engine: &str, point: &CollectivePoint) -> Option<Vec<Candidate>> {
         let point = without_label(point);
         let known = self.0.borrow();
         let mut known = known.iter();
         let found = known.find(|(name, other, _)| name == engine && *other == point);
-        found.map(|(_, _, way)| *way)
+        found.map(|(_, _, ways)| ways.clone())
     }
 
-    /// Keeps the way that was chosen.
-    pub fn add(&self, engine: &str, point: &CollectivePoint, way: Candidate) {
-        let known = (engine.to_owned(), without_label(point), way);
+    /// Keeps the best of all ways that competed, by their times; of a second competition nothing.
+    pub fn add(&self, engine: &str, point: &CollectivePoint, mut tried: Vec<(u64, Candidate)>) {
+        if self.of(engine, point).is_some() {
+            return;
+        }
+        tried.sort_by_key(|(taken_ns, _)| *taken_ns);
+        let best = tried.into_iter().take(KEPT).map(|(_, way)| way).collect();
+        let known = (engine.to_owned(), without_label(point), best);
         self.0.borrow_mut().push(known);
     }
 }

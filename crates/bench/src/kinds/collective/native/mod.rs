@@ -111,7 +111,7 @@ impl Native {
 
     fn ready_for(&self, point: &CollectivePoint) -> Result<Ready> {
         let candidates = match self.ways.of(&self.open.name, point) {
-            Some(known) => vec![known],
+            Some(known) => known,
             None => candidates(point, self.open.message_bytes_max()),
         };
         let none = || Error::Failed(format!("no algorithm is left for {}", point.op));
@@ -223,21 +223,22 @@ impl Backend for Native {
     ) -> Result<Choice, StepFailure> {
         let ready = self.ready.as_ref().ok_or_else(not_ready)?;
         let (point, all) = (ready.point.clone(), ready.candidates.clone());
-        let mut best: Option<(u64, Candidate)> = None;
+        let mut tried: Vec<(u64, Candidate)> = Vec::with_capacity(all.len());
         for &way in &all {
             let script = self.script(CallStream::Measured, &point, way)?;
             self.ready.as_mut().ok_or_else(not_ready)?.call = script;
+            let times = tried.iter().map(|(taken_ns, _)| *taken_ns);
+            let best_ns = times.min().unwrap_or(u64::MAX);
             let taken_ns = match all.len() {
                 1 => 0,
-                _ => self.try_out(fill, best.map_or(u64::MAX, |(ns, _)| ns), stage)?,
+                _ => self.try_out(fill, best_ns, stage)?,
             };
-            if best.is_none_or(|(least_ns, _)| taken_ns < least_ns) {
-                best = Some((taken_ns, way));
-            }
+            tried.push((taken_ns, way));
         }
-        let (_, way) = best.ok_or_else(not_ready)?;
+        let best = tried.iter().min_by_key(|(taken_ns, _)| *taken_ns);
+        let (_, way) = *best.ok_or_else(not_ready)?;
         if all.len() > 1 {
-            self.ways.add(&self.open.name, &point, way);
+            self.ways.add(&self.open.name, &point, tried);
         }
         let script = self.script(CallStream::Measured, &point, way)?;
         self.ready.as_mut().ok_or_else(not_ready)?.call = script;
