@@ -1,7 +1,7 @@
 //! The page that `tonnage devices` prints, drawn from what [`tonnage_machine::devices`] found.
 //!
-//! What lives here: words and columns, also for the lists of engines, memories and backends that end it. What does not:
-//! looking at the machine.
+//! Words and columns live here, also those of the lists of engines, memories and backends that end it; looking at the
+//! machine does not.
 
 mod engines;
 mod fabric;

@@ -26,7 +26,7 @@ pub struct Checked<'a> {
     pub outcome: &'a Outcome,
 }
 
-/// The most types and reductions that are listed: more are as good as all.
+/// The most types and reductions that are listed.
 const ELEMENTS_LISTED: usize = 4;
 
 /// Sizes and elements at which something was met.
@@ -202,13 +202,14 @@ fn note(all: &mut Vec<(String, Where)>, why: &str, point: &Checked<'_>) {
 }
 
 impl Where {
-    /// The elements behind a space, where they are not as good as all.
+    /// The elements behind a space: the first of them, and how many others there are.
     fn elements(&self) -> String {
-        let listed: Vec<&str> = self.elements.iter().map(String::as_str).collect();
-        match listed.len() {
-            0 => String::new(),
-            1..=ELEMENTS_LISTED => format!(" ({})", listed.join(", ")),
-            _ => String::new(),
+        let all = self.elements.iter().map(String::as_str);
+        let listed: Vec<&str> = all.take(ELEMENTS_LISTED).collect();
+        match self.elements.len().saturating_sub(listed.len()) {
+            _ if listed.is_empty() => String::new(),
+            0 => format!(" ({})", listed.join(", ")),
+            others => format!(" ({} and {others} more)", listed.join(", ")),
         }
     }
 }
@@ -223,8 +224,15 @@ fn of_engine(rows: &[Row]) -> Vec<String> {
         })
     });
     let skipped = rows.iter().flat_map(|row| {
-        let all = row.skipped.iter();
-        all.map(|(why, at)| (row.op, format!("{}: {why}", at.elements())))
+        let is_whole = row.right + row.unchecked == 0 && row.skipped.len() == 1;
+        row.skipped.iter().map(move |(why, at)| {
+            let elements = if is_whole {
+                String::new()
+            } else {
+                at.elements()
+            };
+            (row.op, format!("{elements}: {why}"))
+        })
     });
     let unchecked = rows.iter().filter(|row| row.unchecked > 0).map(|row| {
         let count = row.unchecked;

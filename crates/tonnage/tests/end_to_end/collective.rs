@@ -6,18 +6,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tempfile::tempdir;
 use tonnage_collective::Collective;
-use tonnage_record::{Outcome, Record};
+use tonnage_record::Outcome;
 
 use super::support::{records, tonnage, wait_until};
-
-fn read(path: &std::path::Path) -> Vec<Record> {
-    let text = fs::read_to_string(path).unwrap();
-    let record = |line: &str| {
-        records::allowed(line);
-        serde_json::from_str(line).unwrap()
-    };
-    text.lines().map(record).collect()
-}
 
 /// Results in place are the inputs of the calls that follow: one more call is checked, whose input is its own.
 #[test]
@@ -29,7 +20,7 @@ fn calls_in_place_that_follow_each_other_are_checked() {
              --trials 2 --iters 5 --verify {options} -o c.jsonl"
         );
         tonnage(dir.path(), &line).succeed();
-        for record in read(&dir.path().join("c.jsonl")) {
+        for record in records::of_any_kind(&dir.path().join("c.jsonl")) {
             let body = record.collective().unwrap();
             let summary = body.backends[0].summary.as_ref().unwrap();
             let shape = body.point.shape();
@@ -46,7 +37,7 @@ fn backends_take_turns_and_every_result_is_checked() {
     let line = "collective --backend native:shm,native:fabric:tcp --op all-reduce,barrier --sizes 8,64k --ranks 3 \
                 --trials 3 --iters 4 --verify --per-rank -o c.jsonl";
     let run = tonnage(dir.path(), line).succeed();
-    let records = read(&dir.path().join("c.jsonl"));
+    let records = records::of_any_kind(&dir.path().join("c.jsonl"));
     assert_eq!(records.len(), 3);
     for record in &records {
         assert_eq!(record.outcome, Outcome::Measured);
@@ -90,7 +81,7 @@ fn groups_call_at_once_and_each_has_its_own_result() {
              --iters 3 --verify --per-rank -o c.jsonl"
         );
         let run = tonnage(dir.path(), &line).succeed();
-        for record in read(&dir.path().join("c.jsonl")) {
+        for record in records::of_any_kind(&dir.path().join("c.jsonl")) {
             let body = record.collective().unwrap();
             let summary = body.backends[0].summary.as_ref().unwrap();
             let shape = body.point.shape();
@@ -189,7 +180,7 @@ fn shared_memory_has_a_limit_that_nothing_passes() {
     let line = "collective --backend native:shm --op all-reduce,send-recv,gather --sizes 4k,1M --ranks 2 --trials 3 \
                 --trial-time 20ms -o c.jsonl";
     let run = tonnage(dir.path(), line).succeed();
-    let records = read(&dir.path().join("c.jsonl"));
+    let records = records::of_any_kind(&dir.path().join("c.jsonl"));
     if records
         .iter()
         .any(|record| record.effective.iter().any(|it| it.yielding))

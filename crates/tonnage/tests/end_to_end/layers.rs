@@ -1,20 +1,9 @@
 //! `tonnage layers` and `tonnage verify --collectives` from outside.
 
-use std::fs;
-
 use tempfile::tempdir;
 use tonnage_record::{Outcome, Record};
 
 use super::support::{records, tonnage};
-
-fn read(path: &std::path::Path) -> Vec<Record> {
-    let text = fs::read_to_string(path).unwrap();
-    let record = |line: &str| {
-        records::allowed(line);
-        serde_json::from_str(line).unwrap()
-    };
-    text.lines().map(record).collect()
-}
 
 #[test]
 fn each_layer_is_set_beside_the_one_that_it_stands_on() {
@@ -51,7 +40,7 @@ fn each_layer_is_set_beside_the_one_that_it_stands_on() {
     let missing = "torch:gloo send-recv: skipped: torch.distributed cannot be used here";
     assert!(run.stdout.contains(missing), "{}", run.stdout);
     // Each round has a write of each engine and two collectives; native calls compete in each.
-    let records = read(&dir.path().join("l.jsonl"));
+    let records = records::of_any_kind(&dir.path().join("l.jsonl"));
     assert_eq!(records.len(), 2 * 4);
     let ways = |round: usize| {
         let body = records[round * 4 + 3].collective().unwrap();
@@ -76,7 +65,7 @@ fn collectives_are_verified_and_counted() {
     let dir = tempdir().unwrap();
     let line = "verify --collectives=all-reduce,gather --ranks 5 --sizes 20,4100 --python no-such-python -o v.jsonl";
     let run = tonnage(dir.path(), line).succeed();
-    let records = read(&dir.path().join("v.jsonl"));
+    let records = records::of_any_kind(&dir.path().join("v.jsonl"));
     let native = |record: &&Record| record.collective().unwrap().point.backends == ["native:shm"];
     let measured: Vec<_> = records.iter().filter(native).collect();
     assert!(measured.iter().all(|it| it.outcome == Outcome::Measured));

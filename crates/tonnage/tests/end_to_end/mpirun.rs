@@ -99,7 +99,9 @@ fn fabric_runs_under_every_launcher() {
 fn ranks_of_one_host_meet_on_loopback_and_nothing_says_the_secret() {
     for (launcher, _) in MPIRUNS.into_iter().filter(|(name, _)| is_there(name)) {
         let dir = tempdir().unwrap();
-        let arguments = format!("{POINT} {BRIEF} --log-level debug -o r.jsonl");
+        // Long enough to be looked at where each look takes a while.
+        let slower = BRIEF.replace("5ms", "500ms");
+        let arguments = format!("{POINT} {slower} --log-level debug -o r.jsonl");
         let port = free_port();
         let run = under_mpirun(dir.path(), launcher, &arguments)
             .env("TONNAGE_PORT", port.to_string())

@@ -188,10 +188,12 @@ impl Turn<'_, '_, '_> {
         self.run(1, true).map(drop)
     }
 
-    /// Lets the backend choose its way, checks a result by it, and calls until the warm-up is over.
+    /// Lets the backend choose its way, checks a result by it where it had a choice, and calls until the warm-up is
+    /// over.
     fn warm_up(&mut self) -> Result<(), StepFailure> {
         let data = self.data()?;
         let (stage, contestant) = (&mut *self.stage, &mut *self.contestant);
+        let tried = contestant.calls;
         if let Some(backend) = &mut contestant.backend {
             let first = contestant.calls;
             let mut calls = first;
@@ -203,14 +205,17 @@ impl Turn<'_, '_, '_> {
             // All ranks tried as often.
             contestant.calls = calls;
         }
+        if self.contestant.calls > tried {
+            // The first call, which was checked, may have gone another way. Its bytes were counted then, so that counts
+            // do not depend on whether there was a choice.
+            let counted = self.contestant.verified_bytes;
+            self.run(1, true)?;
+            self.contestant.verified_bytes = counted;
+        }
         let mut warmed_ns = 0;
         let mut iterations = 1;
         loop {
-            // The way that was chosen may be another one than that of the first call, which was checked.
-            // Its bytes are not counted, so that counts do not depend on whether there was a choice.
-            let counted = self.contestant.verified_bytes;
-            let turns_ns = self.run(iterations, warmed_ns == 0)?;
-            self.contestant.verified_bytes = counted;
+            let turns_ns = self.run(iterations, false)?;
             self.contestant.turn_ns = (turns_ns / iterations).max(1);
             warmed_ns += turns_ns;
             if warmed_ns >= self.point.length.warmup_ns {

@@ -17,8 +17,8 @@ const LOOK_MAX: Duration = Duration::from_secs(1);
 /// Value of [`CallProgress`] while this rank is outside the library.
 const OUTSIDE: u64 = 0;
 
-/// Number of the call that this rank is in, from 1; 0 between calls. One plain store is all that the timed
-/// thread does for the watchdog.
+/// Number of the call that this rank is in, from 1; 0 between calls. One plain store is all that the timed thread does
+/// for the watchdog.
 #[derive(Debug, Default)]
 pub struct CallProgress(AtomicU64);
 
@@ -56,6 +56,8 @@ struct Duty {
     is_over: bool,
     /// The calls in words, while there are any.
     calls: Option<String>,
+    /// Number of times that calls were told: their numbers begin anew with each.
+    turn: u64,
 }
 
 impl Watchdog {
@@ -91,8 +93,15 @@ impl Watchdog {
     /// Watches from now on, calls in these words; `None` for none.
     pub fn watch(&self, calls: Option<String>) {
         self.progress().leave();
-        lock(&self.watched.duty).calls = calls;
+        lock(&self.watched.duty).watch(calls);
         self.watched.changed.notify_all();
+    }
+}
+
+impl Duty {
+    fn watch(&mut self, calls: Option<String>) {
+        self.calls = calls;
+        self.turn += 1;
     }
 }
 
@@ -112,12 +121,13 @@ impl Watched {
     /// Looks until it is over; returns why the run has to end, if it has. It sleeps while there are no calls.
     fn watch(&self, limit: Duration) -> Option<Error> {
         let look = (limit / 4).min(LOOK_MAX);
-        let mut seen = (OUTSIDE, Instant::now());
+        let mut seen = ((0, OUTSIDE), Instant::now());
         let mut duty = lock(&self.duty);
         while !duty.is_over {
             let call = self.progress.0.load(Ordering::Relaxed);
-            if call == OUTSIDE || call != seen.0 || duty.calls.is_none() {
-                seen = (call, Instant::now());
+            let in_turn = (duty.turn, call);
+            if call == OUTSIDE || in_turn != seen.0 || duty.calls.is_none() {
+                seen = (in_turn, Instant::now());
             }
             let stuck = seen.1.elapsed();
             if let Some(calls) = duty.calls.as_ref().filter(|_| stuck > limit) {
@@ -174,6 +184,21 @@ mod tests {
         let begin = "call 3 of all-reduce of 8 B by mpi has not come back for 0.";
         assert!(said.starts_with(begin), "{said}");
         assert!(said.contains("--timeout 0.2 s"), "{said}");
+    }
+
+    /// Trials of one call each, in which the thread never looks while the rank is outside.
+    #[test]
+    fn the_first_calls_of_several_trials_are_several() {
+        let watched = watched(Some("calls"));
+        watched.progress.enter(1);
+        let thread = watch(&watched);
+        for _ in 0..8 {
+            std::thread::sleep(LIMIT / 4);
+            lock(&watched.duty).watch(Some("calls".into()));
+        }
+        lock(&watched.duty).is_over = true;
+        watched.changed.notify_all();
+        assert!(thread.join().unwrap().is_none());
     }
 
     #[test]

@@ -68,9 +68,7 @@ impl Groups {
             nearest.unwrap_or(1)
         )))
     }
-}
 
-impl Groups {
     /// Returns whether so many ranks come to equal groups.
     fn divides(self, ranks: u32) -> bool {
         match self {

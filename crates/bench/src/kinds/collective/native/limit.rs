@@ -3,6 +3,7 @@
 //! send at once in a rooted one is the algorithm's choice. What sockets carry is measured for transfers alone.
 
 use super::open::OpenNative;
+use crate::deadlines::DEADLINES;
 use crate::kinds::kind::Stage;
 use crate::limit::memory_copy::{describe, with_fastest};
 use crate::limit::{Copies, common_kind};
@@ -12,8 +13,6 @@ use tonnage_engine::memory::{CopyRate, Stretch};
 use tonnage_plan::collective::CollectivePoint;
 use tonnage_record::Limit;
 use tonnage_units::Result;
-
-use crate::deadlines::DEADLINES;
 
 /// Calls of fewer bytes have no limit by copies: what each costs by itself is not the memory's.
 const BYTES_MIN: u64 = 64 << 10;
@@ -30,44 +29,34 @@ pub fn measure(
     point: &CollectivePoint,
     stage: &mut Stage<'_>,
 ) -> Result<Option<Limit>> {
-    let share = Share::of(point, open.rank);
-    let Some(share) = share.filter(|_| !open.engine.yielding) else {
+    let Some(sends) = sends(point, open.rank).filter(|_| !open.engine.yielding) else {
         return Ok(None);
     };
     match common_kind(&open.engine.opened) {
         LimitKind::MemoryCopy if point.shape().size_bytes() >= BYTES_MIN => {
-            copies(open, point, share, stage)
+            copies(open, point, sends, stage)
         }
         LimitKind::Link { .. } => Ok(link(open, stage)),
         LimitKind::MemoryCopy | LimitKind::SocketStream | LimitKind::None => Ok(None),
     }
 }
 
-/// The part of a rank in an operation in which all that send do so at the bandwidth of the bus.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Share {
-    sends: bool,
-}
-
-impl Share {
-    fn of(point: &CollectivePoint, rank: u32) -> Option<Self> {
-        let grouping = point.grouping();
-        let (place, ranks) = (grouping.seat(rank).place, grouping.size());
-        match point.op {
-            _ if ranks < 2 => None,
-            Collective::AllReduce
-            | Collective::ReduceScatter
-            | Collective::AllGather
-            | Collective::AllToAll => Some(Self { sends: true }),
-            Collective::SendRecv => Some(Self {
-                sends: place < ranks / 2,
-            }),
-            Collective::Broadcast
-            | Collective::Reduce
-            | Collective::Gather
-            | Collective::Scatter
-            | Collective::Barrier => None,
-        }
+/// Returns whether a rank sends; `None` for an operation in which not all that send do so at the bandwidth of the bus.
+fn sends(point: &CollectivePoint, rank: u32) -> Option<bool> {
+    let grouping = point.grouping();
+    let (place, ranks) = (grouping.seat(rank).place, grouping.size());
+    match point.op {
+        _ if ranks < 2 => None,
+        Collective::AllReduce
+        | Collective::ReduceScatter
+        | Collective::AllGather
+        | Collective::AllToAll => Some(true),
+        Collective::SendRecv => Some(place < ranks / 2),
+        Collective::Broadcast
+        | Collective::Reduce
+        | Collective::Gather
+        | Collective::Scatter
+        | Collective::Barrier => None,
     }
 }
 
@@ -75,12 +64,12 @@ impl Share {
 fn copies(
     open: &OpenNative,
     point: &CollectivePoint,
-    share: Share,
+    sends: bool,
     stage: &mut Stage<'_>,
 ) -> Result<Option<Limit>> {
     stage.rank.barrier("copy limit", DEADLINES.step)?;
     let mut own = Copies::default();
-    if share.sends {
+    if sends {
         let half = open.layout.token().local / 2;
         let stretch = stretch(point.shape().size_bytes().min(half), half);
         let rates = rates(open, &stretch, stage)?;
