@@ -35,6 +35,17 @@ pub enum OptionKind {
         /// The most.
         max: u64,
     },
+    /// A whole number within bounds, both included, or one of some words.
+    NumberOr {
+        /// The words.
+        words: &'static [&'static str],
+        /// Value where nothing is said: a number, or the first word.
+        default: Option<u64>,
+        /// The least.
+        min: u64,
+        /// The most.
+        max: u64,
+    },
 }
 
 impl EngineOption {
@@ -42,7 +53,14 @@ impl EngineOption {
     pub fn default(&self) -> String {
         match self.kind {
             OptionKind::Choice(values) => values.first().copied().unwrap_or_default().to_owned(),
-            OptionKind::Number { default, .. } => default.to_string(),
+            OptionKind::Number { default, .. }
+            | OptionKind::NumberOr {
+                default: Some(default),
+                ..
+            } => default.to_string(),
+            OptionKind::NumberOr { words, .. } => {
+                words.first().copied().unwrap_or_default().to_owned()
+            }
         }
     }
 
@@ -64,6 +82,9 @@ impl EngineOption {
         match self.kind {
             OptionKind::Choice(values) => values.join("|"),
             OptionKind::Number { min, max, .. } => format!("{min} to {max}"),
+            OptionKind::NumberOr {
+                words, min, max, ..
+            } => format!("{}|{min} to {max}", words.join("|")),
         }
     }
 
@@ -71,7 +92,8 @@ impl EngineOption {
     fn checked(&self, value: &str) -> Option<String> {
         match self.kind {
             OptionKind::Choice(values) => values.contains(&value).then(|| value.to_owned()),
-            OptionKind::Number { min, max, .. } => {
+            OptionKind::NumberOr { words, .. } if words.contains(&value) => Some(value.to_owned()),
+            OptionKind::Number { min, max, .. } | OptionKind::NumberOr { min, max, .. } => {
                 let number: u64 = value.parse().ok()?;
                 (min..=max).contains(&number).then(|| number.to_string())
             }
@@ -172,6 +194,37 @@ mod tests {
         assert!(wrong.contains("slow|fast"), "{wrong}");
         let wrong = asked("pat", "fast").unwrap_err().to_string();
         assert!(wrong.contains("did you mean path"), "{wrong}");
+    }
+
+    #[test]
+    fn a_number_may_be_a_word() {
+        let option = |default| EngineOption {
+            name: "times",
+            kind: OptionKind::NumberOr {
+                words: &["forever", "never"],
+                default,
+                min: 1,
+                max: 6,
+            },
+            variants: &[],
+            about: "",
+        };
+        assert_eq!(option(None).default(), "forever");
+        assert_eq!(option(Some(3)).default(), "3");
+        assert_eq!(option(None).values(), "forever|never|1 to 6");
+        let known = [option(Some(3))];
+        let asked = |value: &str| {
+            let options = EngineOptions::from([("times".to_owned(), value.to_owned())]);
+            check_options("many", &known, &options, "")
+        };
+        assert_eq!(asked("never").unwrap()["times"], "never");
+        assert_eq!(asked("05").unwrap()["times"], "5");
+        assert!(asked("3").unwrap().is_empty());
+        let wrong = asked("7").unwrap_err().to_string();
+        assert!(
+            wrong.contains("takes times=forever|never|1 to 6"),
+            "{wrong}"
+        );
     }
 
     #[test]
