@@ -12,7 +12,7 @@ pub use engines::{backends, engines, file_engines, memories};
 pub use summary::summary;
 use tonnage_machine::devices::{
     Absent, Gpu, Inventory, MemoryFound, MountedFileSystem, NetworkInterface, NumaNode,
-    PciFunction, PcieLink, RdmaDevice,
+    PciFunction, PcieLink, RdmaDevice, RdmaPort,
 };
 use tonnage_machine::environment::Processors;
 use tonnage_units::Result;
@@ -191,9 +191,10 @@ fn rdma(devices: &[RdmaDevice]) -> Vec<DeviceRow> {
             .as_ref()
             .map_or_else(String::new, |f| format!("firmware {f}"));
         let [numa, pcie] = place(device.pci.as_ref());
-        let one = |port: &tonnage_machine::devices::RdmaPort| {
+        let one = |port: &RdmaPort| {
             let name = format!("{} port {}", device.name, port.port);
             let network = port.network.as_deref().unwrap_or_default();
+            let address = address(port);
             row([
                 &name,
                 &driver,
@@ -201,6 +202,7 @@ fn rdma(devices: &[RdmaDevice]) -> Vec<DeviceRow> {
                 &port.rate,
                 &port.link_layer,
                 network,
+                &address,
                 &numa,
                 &pcie,
                 &firmware,
@@ -209,6 +211,18 @@ fn rdma(devices: &[RdmaDevice]) -> Vec<DeviceRow> {
         device.ports.iter().map(one).collect::<Vec<DeviceRow>>()
     };
     devices.iter().flat_map(ports).collect()
+}
+
+/// The address that engine verbs takes by itself, and how many others there are.
+fn address(port: &RdmaPort) -> String {
+    let Some(gid) = port.usual_gid() else {
+        return String::new();
+    };
+    let others = match port.gids.len() {
+        0 | 1 => String::new(),
+        all => format!(" of {all}"),
+    };
+    format!("GID {}{others} {} ({})", gid.index, gid.ip(), gid.kind)
 }
 
 fn gpus(gpus: &[Gpu]) -> Vec<DeviceRow> {

@@ -24,7 +24,7 @@ pub use gpu::Gpu;
 pub use memory::{MemoryFound, NumaNode};
 pub use network::NetworkInterface;
 pub use pci::{PciFunction, PcieLink};
-pub use rdma::{RdmaDevice, RdmaPort};
+pub use rdma::{RdmaDevice, RdmaGid, RdmaPort};
 
 use super::environment::{HostIdentity, Processors};
 use super::kernel_files::Tree;

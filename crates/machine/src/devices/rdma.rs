@@ -1,5 +1,7 @@
 //! RDMA devices and their ports, and which driver or module is missing when there are none.
 
+use std::net::{IpAddr, Ipv6Addr};
+
 use serde::{Deserialize, Serialize};
 
 use super::super::kernel_files::Tree;
@@ -64,6 +66,51 @@ pub struct RdmaPort {
     /// The network interface of the same port; absent where the kernel does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
+    /// Its addresses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gids: Vec<RdmaGid>,
+}
+
+/// One address of a port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RdmaGid {
+    /// Its index in the port's table.
+    pub index: u32,
+    /// The protocol that it is used with, in the kernel's words: "IB/RoCE v1" or "RoCE v2".
+    pub kind: String,
+    /// The address.
+    pub address: Ipv6Addr,
+}
+
+impl RdmaDevice {
+    /// All RDMA devices of a host, in the kernel's order.
+    pub fn all(tree: &Tree) -> Vec<Self> {
+        let names = tree.names("sys/class/infiniband");
+        names.iter().map(|name| device(tree, name)).collect()
+    }
+}
+
+impl RdmaPort {
+    /// The address that packets usually carry: that of RoCE v2 and IPv4, then any of RoCE v2, then any.
+    pub fn usual_gid(&self) -> Option<&RdmaGid> {
+        let gids = self.gids.iter();
+        gids.min_by_key(|gid| (!gid.is_roce_2(), !gid.ip().is_ipv4(), gid.index))
+    }
+}
+
+impl RdmaGid {
+    /// The address that a person knows it by: of IPv4 where it holds one.
+    pub fn ip(&self) -> IpAddr {
+        match self.address.to_ipv4_mapped() {
+            Some(address) => address.into(),
+            None => self.address.into(),
+        }
+    }
+
+    /// True for the second version of RoCE, whose packets are routed.
+    pub fn is_roce_2(&self) -> bool {
+        self.kind == "RoCE v2"
+    }
 }
 
 pub(super) fn find(
@@ -71,8 +118,7 @@ pub(super) fn find(
     networks: &[NetworkInterface],
     absent: &mut Vec<Absent>,
 ) -> Vec<RdmaDevice> {
-    let names = tree.names("sys/class/infiniband");
-    let found: Vec<RdmaDevice> = names.iter().map(|name| device(tree, name)).collect();
+    let found = RdmaDevice::all(tree);
     if found.is_empty() {
         absent.push(why_none(tree, networks));
     } else if !tree
@@ -122,7 +168,22 @@ fn port(tree: &Tree, device: &str, number: &str) -> Option<RdmaPort> {
         network: tree
             .text(format!("{path}/gid_attrs/ndevs/0"))
             .or_else(|| tree.text(format!("{device}/parent"))),
+        gids: gids(tree, &path),
     })
+}
+
+/// Addresses of a port. The kernel gives a place of the table that is free no kind.
+fn gids(tree: &Tree, port: &str) -> Vec<RdmaGid> {
+    let indices = tree.names(format!("{port}/gids"));
+    let gid = |index: &String| {
+        let address: Ipv6Addr = tree.text(format!("{port}/gids/{index}"))?.parse().ok()?;
+        Some(RdmaGid {
+            index: index.parse().ok()?,
+            kind: tree.text(format!("{port}/gid_attrs/types/{index}"))?,
+            address,
+        })
+    };
+    indices.iter().filter_map(gid).collect()
 }
 
 /// The kernel writes states as "4: ACTIVE".
@@ -257,6 +318,20 @@ mod tests {
             .file(&format!("{device}/ports/1/rate"), "400 Gb/sec (4X NDR)")
             .file(&format!("{device}/ports/1/link_layer"), "InfiniBand")
             .file(&format!("{device}/ports/2/rate"), "2.5 Gb/sec (1X SDR)")
+            .file(
+                &format!("{device}/ports/1/gids/0"),
+                "fe80:0000:0000:0000:9a03:9bff:fe00:e4e2",
+            )
+            .file(&format!("{device}/ports/1/gid_attrs/types/0"), "IB/RoCE v1")
+            .file(
+                &format!("{device}/ports/1/gids/3"),
+                "0000:0000:0000:0000:0000:ffff:0a01:0001",
+            )
+            .file(&format!("{device}/ports/1/gid_attrs/types/3"), "RoCE v2")
+            .file(
+                &format!("{device}/ports/1/gids/4"),
+                "0000:0000:0000:0000:0000:0000:0000:0000",
+            )
             .file("dev/infiniband/uverbs0", "");
         let (found, absent) = look(&machine);
         assert!(absent.is_empty(), "{absent:?}");
@@ -270,6 +345,14 @@ mod tests {
             ("ACTIVE", "LinkUp")
         );
         assert_eq!(one.link_bits_per_s, Some(400_000_000_000));
+        let gids: Vec<_> = one
+            .gids
+            .iter()
+            .map(|gid| (gid.index, gid.ip().to_string()))
+            .collect();
+        let expected = [(0, "fe80::9a03:9bff:fe00:e4e2"), (3, "10.1.0.1")];
+        assert_eq!(gids, expected.map(|(index, ip)| (index, ip.to_owned())));
+        assert!(one.gids[1].is_roce_2() && !one.gids[0].is_roce_2());
         assert_eq!(
             (two.link_bits_per_s, two.state.as_str()),
             (Some(2_500_000_000), "unknown")
