@@ -157,10 +157,12 @@ fn not_offered(library: &Libfabric, provider: &str, why_embedded: Option<&str>) 
 
 /// Returns the device to use when the user names none: on one host its loopback, which is the way that packets go
 /// anyway; between hosts the device that the control channel reaches the others by, because that one is known to, else
-/// the provider's first that is not the loopback.
+/// the provider's first that is not the loopback. What the provider offers without an address that can be read is the
+/// last of what it offers: a device of verbs is offered by each of its kinds of address, and only those of IP connect
+/// over RoCE.
 fn preferred(mut offered: Vec<Info>, request: &OpenRequest<'_>) -> Info {
     let rank = |info: &Info| match info.attributes().address {
-        None => 0,
+        None => 5,
         Some(address) if !request.one_network && request.address == Some(address) => 0,
         Some(address) => {
             let loopback_fits = address.is_loopback() == request.one_network;
