@@ -188,11 +188,7 @@ fn named<'a, E>(
         (Some(kind), "") if kind.required => Err(Error::Usage(format!(
             "{what} {name} needs a {} after a colon, such as {}; `tonnage devices` lists those of this machine",
             kind.what.to_lowercase(),
-            kind.everywhere
-                .iter()
-                .map(|example| format!("{name}:{example}"))
-                .collect::<Vec<_>>()
-                .join(" or ")
+            kind.examples(name).join(" or ")
         ))),
         (Some(_), _) => Ok(entry),
     }
@@ -234,12 +230,14 @@ mod tests {
     const MANY: Variant = Variant {
         what: "KIND",
         everywhere: &["a", "b;c"],
+        with_device: &[],
         required: true,
     };
 
     const DEVICE: Variant = Variant {
         what: "DEVICE",
         everywhere: &[],
+        with_device: &[],
         required: false,
     };
 

@@ -9,8 +9,18 @@ pub struct Variant {
     pub what: &'static str,
     /// Values that every machine has.
     pub everywhere: &'static [&'static str],
+    /// Values that a machine with the right device has.
+    pub with_device: &'static [&'static str],
     /// True when the name means nothing without one.
     pub required: bool,
+}
+
+impl Variant {
+    /// Names of an engine or a memory with each of these values, which are examples.
+    pub fn examples(&self, name: &str) -> Vec<String> {
+        let all = self.everywhere.iter().chain(self.with_device);
+        all.map(|value| format!("{name}:{value}")).collect()
+    }
 }
 
 /// Splits what `--engine` or `--memory` was given into name and variant; the variant of "shm" is empty.

@@ -5,6 +5,7 @@
 //! | [`null`] | moves nothing: the harness's own floor, and the shortest engine to read first |
 //! | [`shm`] | between ranks of one host over a shared mapping |
 //! | [`fabric`] | by any provider of libfabric |
+//! | [`verbs`] | by RDMA devices, straight through libibverbs |
 //! | [`posix`], [`uring`], [`mpiio`] | engines for files |
 //! | [`mpi`] | a backend of collectives; others are in `tonnage_bench` |
 //! | [`mpi_world`] | the MPI library that both use |
@@ -26,6 +27,7 @@ pub mod posix;
 pub mod shm;
 mod slots;
 pub mod uring;
+pub mod verbs;
 
 use tonnage_engine::backend::BackendEntry;
 use tonnage_engine::backends::{NATIVE, TORCH};
@@ -33,7 +35,7 @@ use tonnage_engine::calls::FileEntry;
 use tonnage_engine::{Entry, Lists};
 
 /// Every engine, in the order in which help texts and reports list them.
-pub static ENGINES: &[Entry] = &[null::ENTRY, shm::ENTRY, fabric::ENTRY];
+pub static ENGINES: &[Entry] = &[null::ENTRY, shm::ENTRY, fabric::ENTRY, verbs::ENTRY];
 
 /// Every engine for files, in the same way.
 pub static FILE_ENGINES: &[FileEntry] = &[posix::ENTRY, uring::ENTRY, mpiio::ENTRY];

@@ -91,6 +91,7 @@ const SHIPPED_ENGINES: [Entry; 3] = [
         variant: Some(Variant {
             what: "PROVIDER",
             everywhere: &["shm", "tcp"],
+            with_device: &[],
             required: true,
         }),
         has_devices: true,

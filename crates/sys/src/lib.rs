@@ -6,7 +6,7 @@
 //! | [`copy`], [`fold`] | the CPU's ways to copy memory, and to reduce elements in it |
 //! | [`wide`] | loops over plain numbers in the CPU's widest instructions |
 //! | [`clock`] | the clock of the timed loops |
-//! | [`libfabric`], [`mpi`], [`pmix`] | C libraries that are loaded at run time, one each |
+//! | [`libfabric`], [`mpi`], [`pmix`], [`verbs`] | C libraries that are loaded at run time, one each |
 //! | [`library`], `signal_actions` | loading a C library and looking symbols up; signals that it takes |
 //! | [`files`], [`uring`] | system calls on files, and io_uring |
 //! | [`host`], [`interfaces`] | names of this host and container, and its network interfaces |
@@ -36,4 +36,5 @@ pub mod process;
 mod signal_actions;
 mod smaps;
 pub mod uring;
+pub mod verbs;
 pub mod wide;

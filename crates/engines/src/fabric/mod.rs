@@ -53,6 +53,7 @@ pub const ENTRY: Entry = Entry {
     variant: Some(Variant {
         what: "PROVIDER",
         everywhere: &["shm", "tcp"],
+        with_device: &[],
         required: true,
     }),
     options: &OPTIONS,

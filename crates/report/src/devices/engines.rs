@@ -117,15 +117,19 @@ fn about(entry: &Entry) -> String {
     let Some(variant) = entry.variant else {
         return entry.about.to_owned();
     };
-    let everywhere = variant
-        .everywhere
-        .iter()
-        .map(|variant| format!("{}:{variant}", entry.name));
-    format!(
-        "{}. Everywhere: {}",
-        entry.about,
-        everywhere.collect::<Vec<_>>().join(", ")
-    )
+    let list = |where_, values: &[&str]| {
+        let names: Vec<String> = values
+            .iter()
+            .map(|value| format!("{}:{value}", entry.name))
+            .collect();
+        match names.as_slice() {
+            [] => String::new(),
+            names => format!(". {where_}: {}", names.join(", ")),
+        }
+    };
+    let everywhere = list("Everywhere", variant.everywhere);
+    let with_device = list("With a device for it", variant.with_device);
+    format!("{}{everywhere}{with_device}", entry.about)
 }
 
 /// An option below its engine, the default first among its values.

@@ -1,0 +1,63 @@
+//! States in which work requests fail: their names, what usually causes them, and the one that was told last.
+
+use tonnage_engine::Lane;
+use tonnage_sys::verbs::status_name;
+
+/// The failed operation that was told last.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ToldFailure {
+    pub(super) lane: Lane,
+    /// Place of its queue pair.
+    pub(super) pair: usize,
+    /// Its state, and the device's code.
+    pub(super) failure: (u32, u32),
+}
+
+/// The library's name of a state.
+pub(super) fn state_name(state: u32) -> &'static str {
+    status_name(state).unwrap_or("unknown")
+}
+
+/// Advice for a state, by the library's name; `None` for what has no usual cause.
+pub(super) fn usual_cause(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "RETRY_EXC_ERR" => {
+            "the peer or its device is gone, its link is down, packets are lost for longer than they are sent again \
+             (engine-options retry and timeout), or they are too long for a switch on the way (mtu)"
+        }
+        "RNR_RETRY_EXC_ERR" => {
+            "the peer posted no receives for longer than the message is sent again (engine-option rnr-retry)"
+        }
+        "REM_ACCESS_ERR" => "the peer's registration does not allow it, or is gone",
+        "REM_INV_REQ_ERR" => {
+            "a message longer than the receive that it met, or more reads than the peer takes (engine-option rd-atomic)"
+        }
+        "REM_OP_ERR" => {
+            "the peer's device could not finish what it was asked for: see its kernel's log"
+        }
+        "LOC_LEN_ERR" => "a message longer than the receive that it met, or than the port carries",
+        "LOC_PROT_ERR" | "LOC_ACCESS_ERR" => {
+            "this side's registration does not allow it, or is gone"
+        }
+        "WR_FLUSH_ERR" => "an operation before it has failed on the same queue pair",
+        "LOC_QP_OP_ERR" => "the device cannot carry out such a work request",
+        "FATAL_ERR" => "the device has failed, or is gone",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_is_of_a_state_that_there_is() {
+        let names: Vec<_> = (0..64).filter_map(status_name).collect();
+        let known = names.iter().filter(|name| usual_cause(name).is_some());
+        assert_eq!(known.count(), 11);
+        assert_eq!(status_name(12), Some("RETRY_EXC_ERR"));
+        assert_eq!(status_name(10), Some("REM_ACCESS_ERR"));
+        assert_eq!(status_name(5), Some("WR_FLUSH_ERR"));
+        assert_eq!(status_name(24), None);
+    }
+}

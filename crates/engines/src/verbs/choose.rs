@@ -1,0 +1,346 @@
+//! Choice of the library, and of devices, ports and addresses; one clear error for each thing that is not there.
+
+use std::sync::Arc;
+
+use tonnage_engine::{DeviceRequest, OpenRequest};
+use tonnage_machine::devices::{RdmaDevice, RdmaGid, RdmaPort};
+use tonnage_machine::kernel_files::Tree;
+use tonnage_machine::{Topology, allowed_cpus};
+use tonnage_sys::verbs::{Context, Libibverbs, LinkLayer, PortState};
+use tonnage_units::{Error, Result};
+
+use super::options::{Asked, LIBIBVERBS_VARIABLE, LIBRARY};
+
+/// The one transport.
+const TRANSPORT: &str = "rc";
+
+/// A port, its device open.
+pub(super) struct ChosenPort {
+    pub(super) context: Arc<Context>,
+    pub(super) device: RdmaDevice,
+    pub(super) state: RdmaPort,
+    pub(super) port: PortState,
+    /// The address that packets carry; `None` where they need none.
+    pub(super) gid: Option<RdmaGid>,
+    /// The reason for this port where nobody named one.
+    pub(super) why: Option<String>,
+}
+
+pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Vec<ChosenPort>> {
+    check_transport(request.variant)?;
+    let library = Arc::new(library(request)?);
+    let devices = RdmaDevice::all(&Tree::host());
+    let named = named_by(request.devices, &devices)?;
+    let open = |(device, port, why): (&RdmaDevice, &RdmaPort, Option<String>)| {
+        open_port(&library, (device, port), &Asked::of(request), why)
+    };
+    named.into_iter().map(open).collect()
+}
+
+fn check_transport(variant: &str) -> Result<()> {
+    if variant == TRANSPORT {
+        return Ok(());
+    }
+    Err(Error::Unavailable {
+        what: format!("verbs:{variant}"),
+        why: format!("this version of tonnage has no transport {variant:?} of verbs"),
+        how: "It has verbs:rc, reliable connections; what libfabric makes of a device is fabric:verbs;ofi_rxm".into(),
+    })
+}
+
+pub(super) fn unavailable(why: String, how: &str) -> Error {
+    Error::Unavailable {
+        what: "verbs:rc".into(),
+        why,
+        how: how.to_owned(),
+    }
+}
+
+fn library(request: &OpenRequest<'_>) -> Result<Libibverbs> {
+    let named = request
+        .library(LIBRARY)
+        .map(|path| path.as_os_str().to_owned())
+        .or_else(|| std::env::var_os(LIBIBVERBS_VARIABLE).filter(|path| !path.is_empty()));
+    let named = named
+        .map(|path| path.into_string())
+        .transpose()
+        .map_err(|path| Error::Usage(format!("{}: {} is not UTF-8", LIBRARY, path.display())))?;
+    Libibverbs::load(named.as_deref()).map_err(|why| {
+        let how = "Install libibverbs1 and ibverbs-providers (Debian, Ubuntu) or libibverbs (others), or name a file with \
+                   --library libibverbs=PATH";
+        unavailable(why, how)
+    })
+}
+
+/// A port, and the reason for it where nobody named one.
+type Wanted<'a> = (&'a RdmaDevice, &'a RdmaPort, Option<String>);
+
+/// The ports that were asked for.
+fn named_by<'a>(asked: DeviceRequest<'_>, devices: &'a [RdmaDevice]) -> Result<Vec<Wanted<'a>>> {
+    let active: Vec<(&RdmaDevice, &RdmaPort)> = all_ports(devices)
+        .filter(|(_, port)| port.state == "ACTIVE")
+        .collect();
+    let none = || {
+        let how = "Run `tonnage devices`: it says what is missing, and how to get it";
+        let why = match names(devices).as_str() {
+            "" => "this host has no RDMA device".to_owned(),
+            names => format!("no port of {names} is active"),
+        };
+        unavailable(why, how)
+    };
+    match asked {
+        DeviceRequest::Named(wanted) => wanted.iter().map(|name| by_name(devices, name)).collect(),
+        _ if active.is_empty() => Err(none()),
+        DeviceRequest::All => Ok(active.into_iter().map(|(d, p)| (d, p, None)).collect()),
+        DeviceRequest::Own => {
+            let topology = Topology::read();
+            let cpu = allowed_cpus().first().copied();
+            let here = cpu.and_then(|cpu| topology.memory_node_of_cpu(cpu));
+            nearest(&active, here)
+                .map(|port| vec![port])
+                .ok_or_else(none)
+        }
+    }
+}
+
+fn all_ports<'a>(
+    devices: &'a [RdmaDevice],
+) -> impl Iterator<Item = (&'a RdmaDevice, &'a RdmaPort)> {
+    let ports = |device: &'a RdmaDevice| device.ports.iter().map(move |port| (device, port));
+    devices.iter().flat_map(ports)
+}
+
+fn names(devices: &[RdmaDevice]) -> String {
+    let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
+    names.join(", ")
+}
+
+/// The first of the ports at the node of this process's memory, else the first.
+fn nearest<'a>(active: &[(&'a RdmaDevice, &'a RdmaPort)], here: Option<u32>) -> Option<Wanted<'a>> {
+    let node = |device: &RdmaDevice| device.pci.as_ref().and_then(|pci| pci.numa_node);
+    let near = active
+        .iter()
+        .find(|(device, _)| here.is_some() && node(device) == here);
+    let (device, port) = near.or(active.first())?;
+    let why = match (near, node(device), active.len()) {
+        (_, _, 1) => "the only active port".to_owned(),
+        (Some(_), Some(node), _) => {
+            format!("the first active port at NUMA node {node}, where this rank's memory is")
+        }
+        _ => "the first active port: none is known to be nearer to this rank's memory".to_owned(),
+    };
+    Some((device, port, Some(why)))
+}
+
+/// A port by the name of its device, and a number behind a colon: the first active one where there is none.
+fn by_name<'a>(devices: &'a [RdmaDevice], name: &str) -> Result<Wanted<'a>> {
+    let (device_name, number) = match name.split_once(':') {
+        Some((device, number)) => (device, Some(number)),
+        None => (name, None),
+    };
+    let Some(device) = devices.iter().find(|device| device.name == device_name) else {
+        let why = format!("this host has no RDMA device {device_name}");
+        let how = match names(devices).as_str() {
+            "" => "Run `tonnage devices`: it says what is missing, and how to get it".to_owned(),
+            names => format!("Choose --devices among {names}"),
+        };
+        return Err(unavailable(why, &how));
+    };
+    let wanted = |port: &&RdmaPort| match number {
+        Some(number) => port.port.to_string() == number,
+        None => port.state == "ACTIVE",
+    };
+    let found = device.ports.iter().find(wanted);
+    match found.or(device.ports.first().filter(|_| number.is_none())) {
+        Some(port) if port.state == "ACTIVE" => Ok((device, port, None)),
+        Some(port) => {
+            let why = format!("port {} of {device_name} is {}", port.port, port.state);
+            let how = "See that its cable or interface is up (ip link, ibstat), or choose another by --devices";
+            Err(unavailable(why, how))
+        }
+        None => {
+            let ports: Vec<String> = device.ports.iter().map(|it| it.port.to_string()).collect();
+            let why = format!("{device_name} has no port {}", number.unwrap_or_default());
+            let how = format!("It has port {}", ports.join(" and "));
+            Err(unavailable(why, &how))
+        }
+    }
+}
+
+fn open_port(
+    library: &Arc<Libibverbs>,
+    (device, state): (&RdmaDevice, &RdmaPort),
+    asked: &Asked,
+    why: Option<String>,
+) -> Result<ChosenPort> {
+    let name = &device.name;
+    let context = Context::open(library, name).map_err(|why| {
+        let how = "Load ib_uverbs, see that this user may open /dev/infiniband/uverbs* (in a container: --device \
+                   /dev/infiniband), and install the driver of the card (ibverbs-providers)";
+        unavailable(format!("{name} cannot be opened: {why}"), how)
+    })?;
+    let number = u8::try_from(state.port).unwrap_or(u8::MAX);
+    let port = context
+        .port(number)
+        .map_err(|why| Error::Failed(format!("port {number} of {name}: {why}")))?;
+    check_port(name, &port, asked)?;
+    Ok(ChosenPort {
+        gid: gid(state, port.link_layer, asked)?,
+        context: Arc::new(context),
+        device: device.clone(),
+        state: state.clone(),
+        port,
+        why,
+    })
+}
+
+/// Refuses what the port does not have.
+fn check_port(name: &str, port: &PortState, asked: &Asked) -> Result<()> {
+    let refused = |what: String, fits: String| Err(unavailable(what, &fits));
+    match asked.mtu {
+        Some(mtu) if mtu > port.mtu => refused(
+            format!(
+                "mtu={mtu}, and port {} of {name} carries {} bytes",
+                port.number, port.mtu
+            ),
+            format!(
+                "Choose mtu=auto or at most {}, or give the network a larger MTU",
+                port.mtu
+            ),
+        ),
+        _ if asked.pkey_index >= port.pkeys.max(1) => refused(
+            format!(
+                "pkey={}, and {name} has {} partition keys",
+                asked.pkey_index, port.pkeys
+            ),
+            format!("Choose pkey=0 to {}", port.pkeys.saturating_sub(1)),
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// The address that packets carry: that of RoCE v2 and IPv4, then any of RoCE v2, then any. InfiniBand carries one only
+/// where it was asked for.
+fn gid(state: &RdmaPort, layer: LinkLayer, asked: &Asked) -> Result<Option<RdmaGid>> {
+    let gids = || state.gids.iter();
+    let list = || {
+        let all: Vec<String> = gids()
+            .map(|gid| format!("{} ({}, {})", gid.index, gid.kind, gid.ip()))
+            .collect();
+        all.join(", ")
+    };
+    if let Some(index) = asked.gid {
+        let found = gids().find(|gid| gid.index == u32::from(index));
+        let why = format!("port {} has no address with index {index}", state.port);
+        let how = format!("Choose gid=auto, or one of {}", list());
+        return found
+            .cloned()
+            .map(Some)
+            .ok_or_else(|| unavailable(why, &how));
+    }
+    if layer == LinkLayer::InfiniBand {
+        return Ok(None);
+    }
+    let why = format!("port {} has no address (GID)", state.port);
+    let how = "Give its network interface an address: ip addr add";
+    let best = state.usual_gid().cloned();
+    best.map(Some).ok_or_else(|| unavailable(why, how))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonnage_machine::kernel_files::invented::Machine;
+
+    fn two_devices() -> Vec<RdmaDevice> {
+        let machine = Machine::new();
+        for (name, state) in [("mlx5_0", "4: ACTIVE"), ("mlx5_1", "1: DOWN")] {
+            let port = format!("sys/class/infiniband/{name}/ports/1");
+            machine.file(&format!("{port}/state"), state);
+            for (index, kind, gid) in [
+                (0, "IB/RoCE v1", "fe80::1"),
+                (1, "RoCE v2", "fe80::1"),
+                (2, "IB/RoCE v1", "::ffff:10.1.0.1"),
+                (3, "RoCE v2", "::ffff:10.1.0.1"),
+            ] {
+                machine.file(&format!("{port}/gids/{index}"), gid);
+                machine.file(&format!("{port}/gid_attrs/types/{index}"), kind);
+            }
+        }
+        machine.file("sys/class/infiniband/mlx5_0/ports/2/state", "4: ACTIVE");
+        RdmaDevice::all(&machine.tree())
+    }
+
+    fn refusal(asked: &str) -> String {
+        let names = [asked.to_owned()];
+        let devices = two_devices();
+        let refused = named_by(DeviceRequest::Named(&names), &devices);
+        refused.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn ports_are_named_by_device_and_number() {
+        let devices = two_devices();
+        let port = |name: &str| by_name(&devices, name).unwrap().1.port;
+        assert_eq!((port("mlx5_0"), port("mlx5_0:2")), (1, 2));
+        let all = named_by(DeviceRequest::All, &devices).unwrap();
+        assert_eq!(all.len(), 2);
+        let (device, port, why) = &named_by(DeviceRequest::Own, &devices).unwrap()[0];
+        assert_eq!((device.name.as_str(), port.port), ("mlx5_0", 1));
+        assert!(
+            why.as_ref().unwrap().contains("first active port"),
+            "{why:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_is_said_with_what_is() {
+        assert!(refusal("mlx5_7").contains("mlx5_0, mlx5_1"));
+        assert!(refusal("mlx5_0:3").contains("port 1 and 2"));
+        assert!(refusal("mlx5_1").contains("port 1 of mlx5_1 is DOWN"));
+        assert!(
+            named_by(DeviceRequest::Own, &[])
+                .unwrap_err()
+                .to_string()
+                .contains("no RDMA device")
+        );
+        let dc = check_transport("dc").unwrap_err().to_string();
+        assert!(dc.contains("verbs:rc"), "{dc}");
+    }
+
+    #[test]
+    fn the_nearest_port_is_the_one_at_the_same_node() {
+        let mut devices = two_devices();
+        devices[1].ports[0].state = "ACTIVE".into();
+        for (node, device) in devices.iter_mut().enumerate() {
+            device.pci = Some(tonnage_machine::devices::PciFunction {
+                address: String::new(),
+                numa_node: Some(node as u32),
+                link: None,
+            });
+        }
+        let active: Vec<_> = all_ports(&devices).collect();
+        for (here, expected) in [(Some(0), "mlx5_0"), (Some(1), "mlx5_1"), (None, "mlx5_0")] {
+            let (device, _, why) = nearest(&active, here).unwrap();
+            assert_eq!(device.name, expected);
+            assert_eq!(here.is_some(), why.unwrap().contains("NUMA node"));
+        }
+    }
+
+    #[test]
+    fn packets_carry_the_address_of_roce_2_and_ipv4() {
+        let devices = two_devices();
+        let port = &devices[0].ports[0];
+        let mut asked = Asked::of(&OpenRequest::default());
+        let chosen = |asked: &Asked, layer| gid(port, layer, asked).unwrap().map(|gid| gid.index);
+        assert_eq!(chosen(&asked, LinkLayer::Ethernet), Some(3));
+        assert_eq!(chosen(&asked, LinkLayer::InfiniBand), None);
+        asked.gid = Some(1);
+        assert_eq!(chosen(&asked, LinkLayer::InfiniBand), Some(1));
+        asked.gid = Some(9);
+        let refused = gid(port, LinkLayer::Ethernet, &asked)
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains("3 (RoCE v2, 10.1.0.1)"), "{refused}");
+    }
+}

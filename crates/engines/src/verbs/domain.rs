@@ -1,0 +1,234 @@
+//! One port of a device: what it can do, what was granted, and its workers.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tonnage_engine::{
+    Caps, Domain, Engine, EngineReport, Facts, LibraryReport, LimitKind, OpenRequest, Verb,
+    WorkerConfig,
+};
+use tonnage_machine::devices::{RdmaDevice, RdmaPort};
+use tonnage_sys::verbs::DeviceLimits;
+use tonnage_units::{Error, Result, WireDevice, WireKind};
+
+use super::choose::{ChosenPort, unavailable};
+use super::options::{Asked, times};
+use super::port::OpenPort;
+use super::worker::VerbsWorker;
+
+/// Operations in flight on one lane, at most: more only fill queues.
+const DEPTH_MAX: u32 = 4096;
+
+/// Receives of one lane for each operation of its peer, and operations for which there are at least receives, as the
+/// loops post them (`tonnage_bench::kinds::transfer::work`).
+const RECEIVES_PER_OPERATION: u32 = 2;
+const OPERATIONS_MIN: u32 = 8;
+
+/// One port of a device.
+pub(super) struct PortDomain {
+    port: Arc<OpenPort>,
+    caps: Caps,
+}
+
+/// Queue pairs to a peer, each with whether it needs receives; and whether the first is for writes with an immediate.
+fn queue_pairs(verbs: &[Verb]) -> (Vec<bool>, bool) {
+    let has = |verb| verbs.contains(&verb);
+    match (has(Verb::WriteImm), has(Verb::Send)) {
+        (true, true) => (vec![true, true], true),
+        (immediates, sends) => (vec![immediates || sends], immediates),
+    }
+}
+
+impl PortDomain {
+    pub(super) fn new(request: &OpenRequest<'_>, chosen: ChosenPort) -> Result<Self> {
+        let asked = Asked::of(request);
+        let name = chosen.context.name();
+        let limits = chosen
+            .context
+            .limits()
+            .map_err(|why| Error::Failed(format!("{name}: {why}")))?;
+        check_limits(name, &asked, &limits)?;
+        let (receives, immediates) = queue_pairs(request.verbs);
+        let depth = asked.send_depth.unwrap_or(limits.work_requests);
+        let caps = Caps {
+            verbs: &Verb::ALL,
+            immediate_bits: 32,
+            depth: depth.saturating_sub(1).clamp(1, DEPTH_MAX),
+            message_bytes_max: chosen.port.message_bytes_max.into(),
+            moves_bytes: true,
+            delivered: false,
+            delivery_on_request: false,
+            // A send is acknowledged by the device that put it into a receive.
+            sends_taken: true,
+            arrivals_named: true,
+            arrives_by_polling: false,
+            ordered_writes: !asked.relaxed,
+            shared_memory: false,
+            limit: limit(&chosen.device, &chosen.state),
+        };
+        Ok(Self {
+            port: Arc::new(OpenPort {
+                chosen,
+                asked,
+                limits,
+                receives,
+                immediates,
+            }),
+            caps,
+        })
+    }
+}
+
+/// Refuses what the device cannot grant.
+fn check_limits(name: &str, asked: &Asked, limits: &DeviceLimits) -> Result<()> {
+    if let Some(depth) = asked
+        .send_depth
+        .filter(|&depth| depth > limits.work_requests)
+    {
+        let why = format!(
+            "sq-depth={depth}, and {name} takes {}",
+            limits.work_requests
+        );
+        return Err(unavailable(
+            why,
+            &format!("Choose at most sq-depth={}", limits.work_requests),
+        ));
+    }
+    if let Some(reads) = asked
+        .reads
+        .filter(|&reads| reads > limits.reads_as_initiator)
+    {
+        let why = format!(
+            "rd-atomic={reads}, and {name} takes {}",
+            limits.reads_as_initiator
+        );
+        let how = format!(
+            "Choose rd-atomic=max or at most {}",
+            limits.reads_as_initiator
+        );
+        return Err(unavailable(why, &how));
+    }
+    if let (Some(depth), list) = (asked.send_depth, asked.list)
+        && list != usize::MAX
+        && list > depth as usize
+    {
+        let why = format!("post-list={list} does not fit sq-depth={depth}");
+        return Err(unavailable(
+            why,
+            &format!("Choose at most post-list={depth}"),
+        ));
+    }
+    Ok(())
+}
+
+/// The link's speed on hardware; a device in software has none of its own.
+fn limit(device: &RdmaDevice, port: &RdmaPort) -> LimitKind {
+    let is_hardware = device.driver.is_some() || device.pci.is_some();
+    match port.link_bits_per_s.filter(|_| is_hardware) {
+        Some(bits_per_s) => LimitKind::Link {
+            bytes_per_s: bits_per_s / 8,
+        },
+        None => LimitKind::None,
+    }
+}
+
+impl Domain for PortDomain {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn report(&self) -> EngineReport {
+        let (chosen, asked, limits) = (&self.port.chosen, &self.port.asked, &self.port.limits);
+        let path = chosen.context.library().path();
+        let gid = chosen.gid.as_ref();
+        let firmware = Some(limits.firmware.clone()).filter(|text| !text.is_empty());
+        let driver = chosen.device.driver.clone();
+        EngineReport {
+            name: "verbs".to_owned(),
+            library: Some(LibraryReport {
+                version: format!("libibverbs{}", release(path)),
+                library: path.to_owned(),
+            }),
+            provider: Some(driver.unwrap_or_else(|| "in software".to_owned())),
+            provider_version: firmware,
+            device: Some(format!("{}:{}", chosen.context.name(), self.port.number())),
+            devices: Vec::new(),
+            facts: Facts::default()
+                .with("transport", "rc")
+                .maybe("device_chosen_because", chosen.why.clone())
+                .maybe("gid_index", gid.map(|gid| gid.index))
+                .maybe("gid", gid.map(|gid| gid.ip().to_string()))
+                .maybe("gid_kind", gid.map(|gid| gid.kind.clone()))
+                .with("mtu_bytes_max", self.port.mtu())
+                .with("service_level", u32::from(asked.service_level))
+                .with("traffic_class", u32::from(asked.traffic_class))
+                .with("pkey_index", u32::from(asked.pkey_index))
+                .with("flow_label", format!("{:?}", asked.flow_label).to_lowercase())
+                .with("retry", times(asked.patience.retry))
+                .with("rnr_retry", times(asked.patience.rnr_retry))
+                .with("timeout", u32::from(asked.patience.timeout))
+                .maybe("gives_up_after_ms", asked.gives_up_after_ms().map(|it| it.ceil() as u64))
+                .with("signal", asked.signal)
+                .with("latency_is_coarse", asked.signal > 1)
+                .with("post_list_max", asked.list.min(64) as u64)
+                .with("relaxed_ordering", asked.relaxed)
+                .with("queue_pairs_to_a_peer", self.port.receives.len() as u64)
+                .with("depth", self.caps.depth)
+                .with("completion", "acknowledged by the peer's device; trials of writes end with a read behind them"),
+        }
+    }
+
+    fn stream_address(&self) -> Option<IpAddr> {
+        self.port.chosen.gid.as_ref().map(|gid| gid.ip())
+    }
+
+    fn wire_devices(&self) -> Vec<WireDevice> {
+        vec![WireDevice {
+            kind: WireKind::RdmaPort,
+            name: self.port.chosen.context.name().to_owned(),
+            port: u32::from(self.port.number()),
+        }]
+    }
+
+    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
+        let (name, limits) = (self.port.chosen.context.name(), &self.port.limits);
+        let window = config.depth.min(self.caps.depth);
+        let send_depth = self.port.send_depth(window);
+        let receive_depth = RECEIVES_PER_OPERATION
+            .saturating_mul(window.max(OPERATIONS_MIN))
+            .min(limits.work_requests.max(1));
+        let each = self.port.receives.len() as u32;
+        let pairs = config.peers_max.max(1).saturating_mul(each);
+        let receives = if self.port.receives.contains(&true) {
+            receive_depth
+        } else {
+            1
+        };
+        let of_one = send_depth.saturating_add(receives);
+        let fits = (limits.completions / of_one).min(limits.queue_pairs) / each;
+        if pairs / each > fits {
+            let why = format!(
+                "{} peers need {pairs} queue pairs and {} completions of a worker, and {name} has {} and {}",
+                config.peers_max,
+                u64::from(pairs) * u64::from(of_one),
+                limits.queue_pairs,
+                limits.completions
+            );
+            let how = format!(
+                "Choose a smaller --window, or at most {fits} peers of each rank (--traffic)"
+            );
+            return Err(unavailable(why, &how));
+        }
+        let completions = pairs.saturating_mul(of_one);
+        let depths = [send_depth, receive_depth, completions];
+        Ok(Box::new(VerbsWorker::open(&self.port, config, depths)?))
+    }
+}
+
+/// The release that a library's file is named for, behind a space.
+fn release(path: &str) -> String {
+    let real = std::fs::canonicalize(path).ok();
+    let name = real.as_ref().and_then(|path| path.file_name()?.to_str());
+    let release = name.and_then(|name| name.split_once(".so."));
+    release.map_or_else(String::new, |(_, release)| format!(" {release}"))
+}

@@ -1,0 +1,72 @@
+//! `verbs:rc`: reliable connections of RDMA devices, straight by libibverbs.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `options` | names that a user may give, and the values that were asked for |
+//! | `choose`, `port` | the library, devices, ports and addresses; the errors of those that are not there |
+//! | `domain` | one port of a device |
+//! | `worker`, `send_queue`, `endings` | posting; what a queue pair was given and has not completed; completions |
+//! | `lanes`, `resolve` | what a lane stands for |
+//! | `pairs`, `peers` | the queue pairs to each peer: making, cards, connecting |
+//! | `page`, `contact` | first contact |
+//! | `causes` | what usually causes a failure |
+//!
+//! Each worker has a completion queue of its own, and for each peer one queue pair; a second one for messages where
+//! both sends and write-imms are asked for, since both use up receives. More queue pairs to a peer are more engines
+//! like this one, which `tonnage_engine::paths` makes. Calls into the library are in `tonnage_sys::verbs`.
+
+mod causes;
+mod choose;
+mod contact;
+mod domain;
+mod endings;
+mod lanes;
+mod options;
+mod page;
+mod pairs;
+mod peers;
+mod port;
+mod resolve;
+mod send_queue;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::sync::Arc;
+
+use tonnage_engine::{Domain, Domains, Entry, Library, Lifecycle, OpenRequest, Variant, Verb};
+use tonnage_units::Result;
+
+use domain::PortDomain;
+use options::{LIBIBVERBS_VARIABLE, LIBRARY, OPTIONS};
+
+/// The row of the list of engines.
+pub const ENTRY: Entry = Entry {
+    name: "verbs",
+    about: "one-sided transfers and messages by RDMA devices: reliable connections (verbs:rc) of libibverbs",
+    variant: Some(Variant {
+        what: "TRANSPORT",
+        everywhere: &[],
+        with_device: &["rc"],
+        required: true,
+    }),
+    options: &OPTIONS,
+    has_devices: true,
+    libraries: &[Library {
+        name: LIBRARY,
+        variable: LIBIBVERBS_VARIABLE,
+        about: "the libibverbs of an OFED installation, else the system's",
+    }],
+    lifecycle: Lifecycle::NONE,
+    verbs: &Verb::ALL,
+    ordered_writes: true,
+    moves_bytes: true,
+    open,
+};
+
+fn open(request: &OpenRequest<'_>) -> Result<Domains> {
+    let ports = choose::choose(request)?;
+    let domain =
+        |port| -> Result<Arc<dyn Domain>> { Ok(Arc::new(PortDomain::new(request, port)?)) };
+    ports.into_iter().map(domain).collect()
+}

@@ -1,0 +1,238 @@
+//! Names that a user may give: the library's and the engine's own options; and the values that were asked for.
+
+use tonnage_engine::{EngineOption, OpenRequest, OptionKind};
+use tonnage_sys::verbs::Patience;
+
+/// The environment variable that names the library.
+pub(super) const LIBIBVERBS_VARIABLE: &str = "TONNAGE_LIBIBVERBS";
+
+/// The name by which the library is chosen.
+pub(super) const LIBRARY: &str = "libibverbs";
+
+const GID: &str = "gid";
+const MTU: &str = "mtu";
+const SERVICE_LEVEL: &str = "sl";
+const TRAFFIC_CLASS: &str = "traffic-class";
+const PKEY: &str = "pkey";
+const FLOW_LABEL: &str = "flow-label";
+const RETRY: &str = "retry";
+const RNR_RETRY: &str = "rnr-retry";
+const TIMEOUT: &str = "timeout";
+const READS: &str = "rd-atomic";
+const INLINE: &str = "inline";
+const SEND_DEPTH: &str = "sq-depth";
+const POST_LIST: &str = "post-list";
+const SIGNAL: &str = "signal";
+const ORDERING: &str = "ordering";
+
+/// Times that are without end.
+const FOREVER: &str = "forever";
+/// The number that means so to a queue pair.
+const WITHOUT_END: u8 = 7;
+
+/// A peer is asked to wait 0.64 ms for a receive, as by other tools: 12 in the table of the specification.
+const RNR_TIMER: u8 = 12;
+
+/// Payloads that are asked to fit into a work request, where nobody says how many bytes.
+const INLINE_USUAL: u32 = 220;
+
+/// All of them, for the row of the list.
+pub(super) static OPTIONS: [EngineOption; 15] = [
+    or_number(
+        GID,
+        (&["auto"], None),
+        [0, 255],
+        "index of the port's address: auto takes that of RoCE v2 with an IPv4 address, then any of RoCE v2",
+    ),
+    EngineOption {
+        name: MTU,
+        kind: OptionKind::Choice(&["auto", "256", "512", "1024", "2048", "4096"]),
+        variants: &[],
+        about: "payload of a packet: auto is the lesser of both ports'",
+    },
+    number(SERVICE_LEVEL, 0, [0, 15], "service level"),
+    number(
+        TRAFFIC_CLASS,
+        0,
+        [0, 255],
+        "traffic class of packets that carry addresses: six bits of DSCP, two of ECN",
+    ),
+    number(PKEY, 0, [0, 65_535], "index of the partition key"),
+    or_number(
+        FLOW_LABEL,
+        (&["auto", "spread"], None),
+        [1, 0xf_ffff],
+        "flow label of packets that carry addresses: auto leaves it to the driver, spread gives each queue pair another, so that \
+         switches spread them over paths of equal cost",
+    ),
+    or_number(
+        RETRY,
+        (&[FOREVER], Some(3)),
+        [0, 6],
+        "times that a packet without an answer is sent again; forever is 7 on the wire, and some devices then never give up",
+    ),
+    or_number(
+        RNR_RETRY,
+        (&[FOREVER], None),
+        [0, 6],
+        "times that a message is sent again because its receiver had no receive ready, each after 0.64 ms",
+    ),
+    number(
+        TIMEOUT,
+        14,
+        [1, 31],
+        "time until a packet is sent again: 4.096 us times two to this power; devices may take four times as long",
+    ),
+    or_number(
+        READS,
+        (&["max"], None),
+        [1, 128],
+        "reads in flight on a queue pair: max is the lesser of what both devices can do",
+    ),
+    or_number(
+        INLINE,
+        (&["auto"], None),
+        [0, 4096],
+        "writes and sends up to so many bytes lie in the work request itself: auto asks for 220, and takes what is granted",
+    ),
+    or_number(
+        SEND_DEPTH,
+        (&["auto"], None),
+        [2, 32_768],
+        "work requests of a send queue: auto has room for the window; a window above it is handed over as room appears",
+    ),
+    or_number(
+        POST_LIST,
+        (&["all"], None),
+        [1, 64],
+        "operations that are handed over with one doorbell: all that a loop posts at once, 64 at most",
+    ),
+    or_number(
+        SIGNAL,
+        (&["auto"], None),
+        [1, 1024],
+        "every Nth operation of a queue pair is signalled, and the others complete with it, so that latencies are coarse: \
+         auto signals each",
+    ),
+    EngineOption {
+        name: ORDERING,
+        kind: OptionKind::Choice(&["strict", "relaxed"]),
+        variants: &[],
+        about: "relaxed lets the device write the bytes of memory in another order (PCIe relaxed ordering)",
+    },
+];
+
+const fn number(
+    name: &'static str,
+    default: u64,
+    [min, max]: [u64; 2],
+    about: &'static str,
+) -> EngineOption {
+    EngineOption {
+        name,
+        kind: OptionKind::Number { default, min, max },
+        variants: &[],
+        about,
+    }
+}
+
+const fn or_number(
+    name: &'static str,
+    (words, default): (&'static [&'static str], Option<u64>),
+    [min, max]: [u64; 2],
+    about: &'static str,
+) -> EngineOption {
+    EngineOption {
+        name,
+        kind: OptionKind::NumberOr {
+            words,
+            default,
+            min,
+            max,
+        },
+        variants: &[],
+        about,
+    }
+}
+
+/// Flow labels of queue pairs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FlowLabel {
+    /// The driver's affair.
+    Auto,
+    /// Another one for each.
+    Spread,
+    /// One for all.
+    Fixed(u32),
+}
+
+/// The values that were asked for; `None` for what the engine decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) gid: Option<u8>,
+    pub(super) mtu: Option<u32>,
+    pub(super) service_level: u8,
+    pub(super) traffic_class: u8,
+    pub(super) pkey_index: u16,
+    pub(super) flow_label: FlowLabel,
+    pub(super) patience: Patience,
+    pub(super) reads: Option<u8>,
+    pub(super) inline_bytes: u32,
+    pub(super) send_depth: Option<u32>,
+    /// Work requests with one doorbell.
+    pub(super) list: usize,
+    /// Every so many operations one is signalled.
+    pub(super) signal: u32,
+    pub(super) relaxed: bool,
+}
+
+impl Asked {
+    pub(super) fn of(request: &OpenRequest<'_>) -> Self {
+        let text = |name| request.option(&OPTIONS, name);
+        let number = |name| text(name).parse::<u32>().ok();
+        // All are checked against their bounds before, so that nothing is cut here.
+        let byte = |name| number(name).and_then(|value| u8::try_from(value).ok());
+        let times = |name| byte(name).unwrap_or(WITHOUT_END);
+        Self {
+            gid: byte(GID),
+            mtu: number(MTU),
+            service_level: byte(SERVICE_LEVEL).unwrap_or(0),
+            traffic_class: byte(TRAFFIC_CLASS).unwrap_or(0),
+            pkey_index: number(PKEY)
+                .and_then(|it| u16::try_from(it).ok())
+                .unwrap_or(0),
+            flow_label: match (text(FLOW_LABEL).as_str(), number(FLOW_LABEL)) {
+                (_, Some(label)) => FlowLabel::Fixed(label),
+                ("spread", None) => FlowLabel::Spread,
+                _ => FlowLabel::Auto,
+            },
+            patience: Patience {
+                timeout: byte(TIMEOUT).unwrap_or(0),
+                retry: times(RETRY),
+                rnr_retry: times(RNR_RETRY),
+                rnr_timer: RNR_TIMER,
+            },
+            reads: byte(READS),
+            inline_bytes: number(INLINE).unwrap_or(INLINE_USUAL),
+            send_depth: number(SEND_DEPTH),
+            list: number(POST_LIST).map_or(usize::MAX, |it| it as usize),
+            signal: number(SIGNAL).unwrap_or(1),
+            relaxed: text(ORDERING) == "relaxed",
+        }
+    }
+
+    /// The least time until a packet without an answer is a failure, in milliseconds; `None` for never.
+    pub(super) fn gives_up_after_ms(&self) -> Option<f64> {
+        let once_us = 4.096 * f64::from(self.patience.timeout).exp2();
+        let times = f64::from(self.patience.retry) + 1.0;
+        (self.patience.retry != WITHOUT_END).then_some(once_us * times / 1000.0)
+    }
+}
+
+/// Times in words.
+pub(super) fn times(number: u8) -> String {
+    match number {
+        WITHOUT_END => FOREVER.to_owned(),
+        number => number.to_string(),
+    }
+}

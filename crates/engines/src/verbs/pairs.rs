@@ -1,0 +1,103 @@
+//! The queue pairs of a worker, and what it tells of them to its peers.
+
+use serde::{Deserialize, Serialize};
+use tonnage_engine::Descriptor;
+use tonnage_sys::verbs::{KeyedRegion, PairHandle};
+use tonnage_units::{Error, Result};
+
+use super::send_queue::SendQueue;
+
+/// A queue pair of this worker.
+pub(super) struct WorkerPair {
+    pub(super) handle: PairHandle,
+    pub(super) number: u32,
+    pub(super) peer: u32,
+    pub(super) sends: SendQueue,
+    pub(super) inline_bytes: u32,
+    /// Receives that writes with an immediate have used up since some were posted.
+    pub(super) used_up: u32,
+    /// State in which its first operation failed, with the device's code.
+    pub(super) broken: Option<(u32, u32)>,
+}
+
+/// The queue pairs of a peer, by their places in the worker's list.
+pub(super) struct PeerPairs {
+    pub(super) rank: u32,
+    /// Its device and port, in words; known once it is connected.
+    pub(super) device: String,
+    pub(super) one_sided: usize,
+    /// Equal to that of the one-sided verbs where messages need no other.
+    pub(super) messages: usize,
+    /// Number of the first packet that this side sends.
+    pub(super) first_packet: u32,
+    /// Bytes of the peer that first contact reads; known once it is connected.
+    pub(super) mailbox: Option<KeyedRegion>,
+    pub(super) is_connected: bool,
+}
+
+/// Registered memory of a peer, as a descriptor says it.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct FarBytes {
+    base: u64,
+    key: u32,
+    len: u64,
+}
+
+impl From<KeyedRegion> for FarBytes {
+    fn from(region: KeyedRegion) -> Self {
+        let KeyedRegion { base, key, len } = region;
+        Self { base, key, len }
+    }
+}
+
+impl From<FarBytes> for KeyedRegion {
+    fn from(bytes: FarBytes) -> Self {
+        let FarBytes { base, key, len } = bytes;
+        Self { base, key, len }
+    }
+}
+
+impl FarBytes {
+    /// No bytes at all.
+    pub(super) fn nothing() -> Self {
+        Self {
+            base: 0,
+            key: 0,
+            len: 0,
+        }
+    }
+
+    pub(super) fn descriptor(self) -> Descriptor {
+        // Three numbers: writing them as JSON cannot fail.
+        Descriptor(serde_json::to_vec(&self).unwrap_or_default())
+    }
+
+    pub(super) fn parse(descriptor: &Descriptor, rank: u32) -> Result<Self> {
+        serde_json::from_slice(&descriptor.0).map_err(|error| {
+            Error::Failed(format!(
+                "the region of rank {rank} cannot be read ({error})"
+            ))
+        })
+    }
+}
+
+/// Card of a worker for one peer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct PairCard {
+    /// Device and port, in words.
+    pub(super) device: String,
+    /// Numbers of the queue pairs: that of the one-sided verbs, and that of messages where it is another.
+    pub(super) numbers: Vec<u32>,
+    pub(super) first_packet: u32,
+    pub(super) mtu: u32,
+    pub(super) gid: Option<[u8; 16]>,
+    pub(super) lid: u16,
+    pub(super) over_ethernet: bool,
+    /// Reads that it can serve at once, and that it would have in flight.
+    pub(super) reads_as_target: u8,
+    pub(super) reads_as_initiator: u8,
+    /// Bytes that first contact reads.
+    pub(super) mailbox: (u64, u32, u64),
+    /// The rank that it is for.
+    pub(super) peer: u32,
+}

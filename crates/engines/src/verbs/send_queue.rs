@@ -1,0 +1,194 @@
+//! Work requests that a queue pair was given and that have not completed: a ring in the order in which they complete.
+//!
+//! A completion of a signalled work request tells that all before it on its queue pair have ended too.
+
+/// Purpose of a work request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PendingWork {
+    /// The lane; [`SILENT`] where nobody is told of its end.
+    pub(super) lane: u32,
+    pub(super) tag: u32,
+    pub(super) len: u32,
+}
+
+/// The lane of what the engine does by itself.
+pub(super) const SILENT: u32 = u32::MAX;
+
+/// Marks the number of a receive.
+pub(super) const RECEIVE: u64 = 1 << 63;
+/// Marks that of a receive which writes with an immediate use up: it has a queue pair for a lane.
+pub(super) const IMMEDIATE: u64 = 1 << 62;
+
+/// The number of a work request of a send queue.
+#[inline]
+pub(super) fn send_id(pair: usize, number: u32) -> u64 {
+    (pair as u64) << 32 | u64::from(number)
+}
+
+/// Work requests that one completion has ended, the last of them included.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EndedWork {
+    /// Place of the queue pair.
+    pub(super) pair: usize,
+    /// Number of the last one.
+    pub(super) last: u32,
+    /// State of the last one, and the device's code; `None` where it succeeded.
+    pub(super) failure: Option<(u32, u32)>,
+}
+
+/// The ring of one queue pair.
+#[derive(Debug)]
+pub(super) struct SendQueue {
+    ring: Box<[PendingWork]>,
+    depth: u32,
+    oldest: u32,
+    next: u32,
+    /// Work requests behind the last signalled one.
+    unsignalled: u32,
+    /// Count of those before the newest was taken.
+    unsignalled_before: u32,
+}
+
+impl SendQueue {
+    /// A ring for `depth` work requests, at least two.
+    pub(super) fn new(depth: u32) -> Self {
+        let nothing = PendingWork {
+            lane: SILENT,
+            tag: 0,
+            len: 0,
+        };
+        let depth = depth.clamp(2, 1 << 20);
+        let places = depth.next_power_of_two() as usize;
+        Self {
+            ring: vec![nothing; places].into_boxed_slice(),
+            depth,
+            oldest: 0,
+            next: 0,
+            unsignalled: 0,
+            unsignalled_before: 0,
+        }
+    }
+
+    /// True when an operation can be taken. One place is kept for [`Self::must_close`].
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        self.in_flight() + 1 < self.depth
+    }
+
+    /// Work requests in flight.
+    #[inline]
+    pub(super) fn in_flight(&self) -> u32 {
+        self.next.wrapping_sub(self.oldest)
+    }
+
+    /// Takes one, and returns its number and whether it has to be signalled: where `every` work requests one is.
+    #[inline]
+    pub(super) fn push(&mut self, lane: u32, tag: u32, len: u32, every: u32) -> (u32, bool) {
+        let number = self.next;
+        let signalled = self.unsignalled + 1 >= every;
+        self.unsignalled_before = self.unsignalled;
+        self.unsignalled = if signalled { 0 } else { self.unsignalled + 1 };
+        let place = self.place(number);
+        self.ring[place] = PendingWork { lane, tag, len };
+        self.next = number.wrapping_add(1);
+        (number, signalled)
+    }
+
+    /// Takes the newest back, which was not handed over.
+    pub(super) fn take_back(&mut self) {
+        self.next = self.next.wrapping_sub(1);
+        self.unsignalled = self.unsignalled_before;
+    }
+
+    /// True when nothing that is in flight will tell of its end.
+    pub(super) fn must_close(&self) -> bool {
+        self.unsignalled > 0 && self.unsignalled >= self.in_flight()
+    }
+
+    /// Takes out the oldest, if it is not newer than number `last`; says whether it is the last one.
+    #[inline]
+    pub(super) fn pop(&mut self, last: u32) -> Option<(PendingWork, bool)> {
+        let left = last.wrapping_sub(self.oldest).wrapping_add(1);
+        if self.in_flight() == 0 || left == 0 || left > self.in_flight() {
+            return None;
+        }
+        let oldest = self.ring[self.place(self.oldest)];
+        self.oldest = self.oldest.wrapping_add(1);
+        Some((oldest, left == 1))
+    }
+
+    #[inline]
+    fn place(&self, number: u32) -> usize {
+        number as usize & (self.ring.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pushed(queue: &mut SendQueue, count: u32, every: u32) -> Vec<(u32, bool)> {
+        (0..count).map(|tag| queue.push(3, tag, 8, every)).collect()
+    }
+
+    #[test]
+    fn the_nth_is_signalled_and_the_others_end_with_it() {
+        let mut queue = SendQueue::new(16);
+        let numbers = pushed(&mut queue, 7, 3);
+        let signalled: Vec<u32> = numbers.iter().filter(|it| it.1).map(|it| it.0).collect();
+        assert_eq!(signalled, [2, 5]);
+        assert!(!queue.must_close());
+        let ended: Vec<_> = std::iter::from_fn(|| queue.pop(5)).collect();
+        assert_eq!(ended.len(), 6);
+        assert!(ended[5].1 && !ended[4].1);
+        assert_eq!(ended[5].0.tag, 5);
+        assert!(queue.must_close(), "the seventh tells nothing");
+        let (last, signalled) = queue.push(SILENT, 0, 0, 1);
+        assert!(signalled && !queue.must_close());
+        assert_eq!(std::iter::from_fn(|| queue.pop(last)).count(), 2);
+        assert_eq!((queue.in_flight(), queue.must_close()), (0, false));
+    }
+
+    #[test]
+    fn numbers_go_on_beyond_32_bits() {
+        let mut queue = SendQueue::new(5);
+        (queue.oldest, queue.next) = (u32::MAX - 1, u32::MAX - 1);
+        let mut tag = 0;
+        for _ in 0..4 {
+            let mut last = 0;
+            while queue.has_room() {
+                last = queue.push(1, tag, 0, 1).0;
+                tag += 1;
+            }
+            assert_eq!(queue.in_flight(), 4);
+            assert_eq!(std::iter::from_fn(|| queue.pop(last)).count(), 4);
+            assert_eq!(queue.pop(last), None);
+        }
+        assert_eq!(tag, 16);
+    }
+
+    #[test]
+    fn what_was_not_handed_over_is_taken_back() {
+        let mut queue = SendQueue::new(8);
+        pushed(&mut queue, 2, 3);
+        let (third, signalled) = queue.push(1, 9, 0, 3);
+        assert!(signalled);
+        queue.take_back();
+        assert_eq!(queue.in_flight(), 2);
+        let (again, signalled) = queue.push(1, 10, 0, 3);
+        assert_eq!((again, signalled), (third, true));
+        queue.push(1, 11, 0, 3);
+        queue.take_back();
+        assert_eq!(queue.in_flight(), 3);
+        assert!(!queue.must_close());
+    }
+
+    #[test]
+    fn a_number_that_was_never_given_takes_nothing_out() {
+        let mut queue = SendQueue::new(8);
+        pushed(&mut queue, 2, 1);
+        assert_eq!(queue.pop(2), None);
+        assert_eq!(queue.pop(u32::MAX), None);
+        assert_eq!(queue.in_flight(), 2);
+    }
+}

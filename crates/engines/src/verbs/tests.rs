@@ -1,0 +1,115 @@
+//! Tests of the engine without a device. Those that move bytes need one, and are scripts/rdma-guest's.
+
+use tonnage_engine::{DeviceRequest, EngineOptions, OpenRequest, Verb};
+use tonnage_units::Error;
+
+use super::ENTRY;
+use super::options::{Asked, FlowLabel, times};
+
+fn asked(options: &[(&str, &str)]) -> Asked {
+    let options: EngineOptions = options
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
+    let checked = ENTRY.check_options(&options, "rc").unwrap();
+    Asked::of(&OpenRequest {
+        variant: "rc",
+        options: &checked,
+        ..OpenRequest::default()
+    })
+}
+
+#[test]
+fn options_are_what_was_asked_for() {
+    let usual = asked(&[]);
+    assert_eq!(
+        (usual.gid, usual.mtu, usual.reads, usual.send_depth),
+        (None, None, None, None)
+    );
+    assert_eq!(
+        (usual.list, usual.signal, usual.inline_bytes),
+        (usize::MAX, 1, 220)
+    );
+    assert_eq!(
+        (
+            usual.patience.retry,
+            usual.patience.rnr_retry,
+            usual.patience.timeout
+        ),
+        (3, 7, 14)
+    );
+    assert_eq!((usual.flow_label, usual.relaxed), (FlowLabel::Auto, false));
+    // 4.096 us times 2^14, four times.
+    let promised = usual.gives_up_after_ms().unwrap();
+    assert!((promised - 268.435_456).abs() < 1e-9, "{promised}");
+    let all = asked(&[
+        ("gid", "3"),
+        ("mtu", "1024"),
+        ("sl", "5"),
+        ("traffic-class", "104"),
+        ("pkey", "2"),
+        ("flow-label", "77"),
+        ("retry", "forever"),
+        ("rnr-retry", "0"),
+        ("rd-atomic", "1"),
+        ("inline", "0"),
+        ("sq-depth", "64"),
+        ("post-list", "16"),
+        ("signal", "8"),
+        ("ordering", "relaxed"),
+    ]);
+    assert_eq!(
+        (all.gid, all.mtu, all.service_level, all.traffic_class),
+        (Some(3), Some(1024), 5, 104)
+    );
+    assert_eq!((all.pkey_index, all.flow_label), (2, FlowLabel::Fixed(77)));
+    assert_eq!(
+        (times(all.patience.retry).as_str(), all.patience.rnr_retry),
+        ("forever", 0)
+    );
+    assert_eq!(all.gives_up_after_ms(), None);
+    assert_eq!(
+        (all.reads, all.inline_bytes, all.send_depth),
+        (Some(1), 0, Some(64))
+    );
+    assert_eq!((all.list, all.signal, all.relaxed), (16, 8, true));
+    assert_eq!(
+        asked(&[("flow-label", "spread")]).flow_label,
+        FlowLabel::Spread
+    );
+}
+
+#[test]
+fn seven_is_refused_with_the_word_for_it() {
+    let options = EngineOptions::from([("retry".to_owned(), "7".to_owned())]);
+    let refused = ENTRY.check_options(&options, "rc").unwrap_err().to_string();
+    assert!(refused.contains("retry=forever|0 to 6"), "{refused}");
+}
+
+#[test]
+fn what_is_not_here_is_said_with_how_to_get_it() {
+    let devices = ["mlx5_99".to_owned()];
+    let request = OpenRequest {
+        variant: "rc",
+        devices: DeviceRequest::Named(&devices),
+        verbs: &[Verb::Write],
+        ..OpenRequest::default()
+    };
+    match (ENTRY.open)(&request) {
+        Err(Error::Unavailable { what, why, how }) => {
+            assert_eq!(what, "verbs:rc");
+            assert!(
+                why.contains("mlx5_99") || why.contains("libibverbs"),
+                "{why}"
+            );
+            assert!(!how.is_empty());
+        }
+        other => panic!("{:?}", other.err()),
+    }
+    let request = OpenRequest {
+        variant: "ud",
+        ..request
+    };
+    let refused = (ENTRY.open)(&request).err().unwrap().to_string();
+    assert!(refused.contains("verbs:rc"), "{refused}");
+}

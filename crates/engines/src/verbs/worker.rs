@@ -1,0 +1,419 @@
+//! One worker: posting and polling.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tonnage_engine::memory::Memory;
+use tonnage_engine::{
+    Arm, Card, Completion, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec, Neighbor, Op,
+    Region, RegionId, WorkerConfig,
+};
+use tonnage_sys::verbs::{
+    Queues, RegistrationHandle, WorkAction, WorkEvent, WorkRequest, WorkTarget,
+};
+use tonnage_units::{Error, Result};
+
+use super::causes::{ToldFailure, state_name, usual_cause};
+use super::lanes::VerbsLane;
+use super::page::{SCRATCH, page};
+use super::pairs::{FarBytes, PeerPairs, WorkerPair};
+use super::port::OpenPort;
+use super::send_queue::{EndedWork, IMMEDIATE, RECEIVE, SILENT, send_id};
+use crate::slots;
+
+/// Completions that are taken from the library at once.
+const EVENTS: usize = 64;
+
+/// A worker's queues.
+pub(super) struct VerbsWorker {
+    pub(super) config: WorkerConfig,
+    pub(super) port: Arc<OpenPort>,
+    pub(super) queues: Queues,
+    pub(super) send_depth: u32,
+    pub(super) receive_depth: u32,
+    pub(super) regions: BTreeMap<u32, RegistrationHandle>,
+    region_next: u32,
+    pub(super) pairs: Vec<WorkerPair>,
+    pub(super) peers: Vec<PeerPairs>,
+    /// Number of the peers that have answered.
+    pub(super) met: usize,
+    pub(super) lanes: Vec<Option<VerbsLane>>,
+    /// Registered bytes of first contact, and where flushes land.
+    pub(super) contact_region: RegistrationHandle,
+    /// The least that was agreed upon with any peer.
+    pub(super) mtu: Option<u32>,
+    pub(super) reads: Option<u8>,
+    events: Box<[WorkEvent; EVENTS]>,
+    /// Events that were taken and not looked at: from the first of these up to the second.
+    unread: [usize; 2],
+    pub(super) ended: Option<EndedWork>,
+    pub(super) told: Option<ToldFailure>,
+    /// Writes without a byte that only told of others' end.
+    closing_writes: u64,
+}
+
+impl VerbsWorker {
+    /// Opens the queues: work requests of each send and receive queue, and completions of all.
+    pub(super) fn open(
+        port: &Arc<OpenPort>,
+        config: &WorkerConfig,
+        [send_depth, receive_depth, completions]: [u32; 3],
+    ) -> Result<Self> {
+        let about = |why: String| Error::Failed(format!("verbs:rc on {}: {why}", port.in_words()));
+        let context = &port.chosen.context;
+        let mut queues = Queues::open(context, completions, config.sleeps).map_err(about)?;
+        let page = page()?;
+        let bytes = page.len();
+        let contact_region = queues.register(page, false);
+        Ok(Self {
+            contact_region: contact_region.map_err(|why| about(not_registered(bytes, &why)))?,
+            config: config.clone(),
+            port: Arc::clone(port),
+            queues,
+            send_depth,
+            receive_depth,
+            regions: BTreeMap::new(),
+            region_next: 0,
+            pairs: Vec::new(),
+            peers: Vec::with_capacity(config.peers_max as usize),
+            met: 0,
+            lanes: Vec::new(),
+            mtu: None,
+            reads: None,
+            events: Box::new([WorkEvent::EMPTY; EVENTS]),
+            unread: [0, 0],
+            ended: None,
+            told: None,
+            closing_writes: 0,
+        })
+    }
+
+    #[cold]
+    pub(super) fn about_device(&self, why: String) -> Error {
+        Error::Failed(format!("verbs:rc on {}: {why}", self.port.in_words()))
+    }
+
+    /// Posts receives that writes with an immediate use up, to a queue pair that is for them.
+    pub(super) fn fill_with_receives(&mut self, place: usize) -> Result<(), String> {
+        let is_one_sided = self.peers.iter().any(|peer| peer.one_sided == place);
+        if !self.port.immediates || !is_one_sided {
+            return Ok(());
+        }
+        let (handle, count) = (self.pairs[place].handle, self.receive_depth as usize);
+        self.queues
+            .receive_immediates(handle, count, RECEIVE | IMMEDIATE | place as u64)
+    }
+
+    /// Takes one operation; false when there is no room for it now.
+    #[inline]
+    fn take(&mut self, op: &Op) -> Result<bool> {
+        let Some(Some(lane)) = self.lanes.get_mut(op.lane.0 as usize) else {
+            return Err(never_resolved(op.lane));
+        };
+        if lane.asked.kind == LaneKind::Receive {
+            let id = RECEIVE | u64::from(op.lane.0) << 32 | u64::from(op.tag);
+            let at = (lane.target.local, op.local);
+            let posted = self.queues.receive(lane.target.pair, at, op.len, id);
+            return posted.map(|()| true).map_err(|why| self.about_device(why));
+        }
+        let sends = &mut self.pairs[lane.pair].sends;
+        if !sends.has_room() {
+            return Ok(false);
+        }
+        let every = self.port.asked.signal;
+        let (number, signalled) = sends.push(op.lane.0, op.tag, op.len, every);
+        let request = WorkRequest {
+            id: send_id(lane.pair, number),
+            local: op.local,
+            remote: op.remote,
+            len: op.len,
+            imm: op.imm,
+            signalled,
+        };
+        match self.queues.stage(&lane.target, &request) {
+            Ok(()) => {
+                lane.last_byte = Some(op.remote + u64::from(op.len.saturating_sub(1)));
+                Ok(true)
+            }
+            Err(why) => {
+                sends.take_back();
+                Err(self.about_device(why))
+            }
+        }
+    }
+
+    /// Hands over what was staged.
+    #[inline]
+    fn ring(&mut self) -> Result<()> {
+        self.queues.ring().map_err(|why| self.about_device(why))
+    }
+
+    /// Makes what nothing in flight would tell the end of tell it, by a write without a byte.
+    #[cold]
+    fn close_silent_queues(&mut self) -> Result<()> {
+        for place in 0..self.pairs.len() {
+            let pair = &mut self.pairs[place];
+            if !pair.sends.must_close() {
+                continue;
+            }
+            let Some(peer) = self.peers.iter().find(|peer| peer.rank == pair.peer) else {
+                continue;
+            };
+            let (number, _) = pair.sends.push(SILENT, 0, 0, 1);
+            let target = WorkTarget {
+                action: WorkAction::Write,
+                pair: pair.handle,
+                local: self.contact_region,
+                remote: peer.mailbox.unwrap_or_else(|| FarBytes::nothing().into()),
+                inline_bytes_max: 0,
+            };
+            let request = WorkRequest {
+                id: send_id(place, number),
+                local: 0,
+                remote: 0,
+                len: 0,
+                imm: 0,
+                signalled: true,
+            };
+            self.closing_writes += 1;
+            let staged = self.queues.stage(&target, &request);
+            staged.map_err(|why| self.about_device(why))?;
+        }
+        self.ring()
+    }
+
+    /// Takes completions of what the engine does by itself, before any lane has something in flight.
+    pub(super) fn take_silently(&mut self) -> Result<()> {
+        let mut done = [Completion::EMPTY; 8];
+        self.poll(&mut done).map(drop)
+    }
+}
+
+/// A refusal for want of memory is most often the limit on locked pages.
+fn not_registered(bytes: usize, why: &str) -> String {
+    let advice = match tonnage_sys::process::locked_memory_limit() {
+        Some(limit) if limit < bytes as u64 => format!(
+            ": this process may lock {limit} bytes of memory; raise it with `ulimit -l unlimited`, or LimitMEMLOCK of the \
+             service that starts it"
+        ),
+        _ => String::new(),
+    };
+    format!("{bytes} bytes cannot be registered: {why}{advice}")
+}
+
+#[cold]
+fn never_resolved(lane: Lane) -> Error {
+    Error::Failed(format!("lane {} was never resolved", lane.0))
+}
+
+impl Engine for VerbsWorker {
+    fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
+        let arena = Arc::clone(memory.mapped("verbs")?);
+        let bytes = arena.len();
+        let registered = self.queues.register(arena, self.port.asked.relaxed);
+        let handle = registered.map_err(|why| self.about_device(not_registered(bytes, &why)))?;
+        let remote = self.queues.remote(handle);
+        let remote = remote.ok_or_else(|| Error::Failed("a region has no address".into()))?;
+        let number = self.region_next;
+        self.region_next += 1;
+        self.regions.insert(number, handle);
+        Ok(Region {
+            id: RegionId(number),
+            descriptor: FarBytes::from(remote).descriptor(),
+        })
+    }
+
+    fn deregister(&mut self, region: RegionId) -> Result<()> {
+        let mut lanes = self.lanes.iter().flatten();
+        if lanes.any(|lane| lane.asked.local == region) {
+            let text = format!("region {} has lanes that were not released", region.0);
+            return Err(Error::Failed(text));
+        }
+        let handle = self.region(region)?;
+        self.regions.remove(&region.0);
+        let closed = self.queues.deregister(handle);
+        closed.map_err(|why| self.about_device(why))
+    }
+
+    fn cards(&mut self, peers: &[u32]) -> Result<Vec<Card>> {
+        peers.iter().map(|&peer| self.card(peer)).collect()
+    }
+
+    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
+        peers.iter().try_for_each(|peer| self.connect_one(peer))
+    }
+
+    fn meet(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
+        self.first_contact(stopped)
+    }
+
+    fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
+        self.resolve(spec)
+    }
+
+    fn release(&mut self, lane: Lane) {
+        slots::take(&mut self.lanes, lane);
+    }
+
+    #[inline]
+    fn post(&mut self, ops: &[Op]) -> Result<usize> {
+        let list = self.port.asked.list;
+        let mut taken = 0;
+        let mut waiting = 0;
+        for op in ops {
+            match self.take(op) {
+                Ok(true) => taken += 1,
+                Ok(false) => break,
+                Err(error) if taken == 0 => return Err(error),
+                // The next call tells it.
+                Err(_) => break,
+            }
+            waiting += 1;
+            if waiting >= list {
+                self.ring()?;
+                waiting = 0;
+            }
+        }
+        self.ring()?;
+        Ok(taken)
+    }
+
+    fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush> {
+        let Some(Some(state)) = self.lanes.get(lane.0 as usize) else {
+            return Err(never_resolved(lane));
+        };
+        let writes = matches!(
+            state.target.action,
+            WorkAction::Write | WorkAction::WriteImm
+        );
+        let Some(last_byte) = state.last_byte.filter(|_| writes) else {
+            return Ok(Flush::Delivered);
+        };
+        let sends = &mut self.pairs[state.pair].sends;
+        if !sends.has_room() {
+            return Ok(Flush::Again);
+        }
+        let (number, _) = sends.push(lane.0, tag, 1, 1);
+        let target = WorkTarget {
+            action: WorkAction::Read,
+            local: self.contact_region,
+            ..state.target
+        };
+        let request = WorkRequest {
+            id: send_id(state.pair, number),
+            local: SCRATCH,
+            remote: last_byte,
+            len: 1,
+            imm: 0,
+            signalled: true,
+        };
+        let staged = self.queues.stage(&target, &request);
+        staged.map_err(|why| self.about_device(why))?;
+        self.ring()?;
+        Ok(Flush::Posted)
+    }
+
+    fn failure(&self, done: &Completion) -> Failure {
+        let told = self.told.filter(|told| told.lane == done.lane);
+        let Some(told) = told else {
+            return Failure {
+                name: "unknown".to_owned(),
+                engine: "verbs:rc".to_owned(),
+                ..Failure::default()
+            };
+        };
+        let lane = self
+            .lanes
+            .get(told.lane.0 as usize)
+            .and_then(Option::as_ref);
+        let pair = &self.pairs[told.pair];
+        let peer = self.peers.iter().find(|peer| peer.rank == pair.peer);
+        let name = state_name(told.failure.0);
+        let cause = usual_cause(name).map(|cause| match peer {
+            Some(peer) => format!("{cause}; rank {} is at {}", peer.rank, peer.device),
+            None => cause.to_owned(),
+        });
+        Failure {
+            name: name.to_owned(),
+            code: told.failure.0 as i32,
+            engine: "verbs:rc".to_owned(),
+            operation: lane.map(|lane| lane.asked.kind),
+            peer: Some(pair.peer),
+            device: Some(self.port.in_words()),
+            queue_pair: Some(pair.number),
+            vendor_code: Some(told.failure.1),
+            usual_cause: cause,
+        }
+    }
+
+    fn arm(&mut self) -> Result<Arm<'_>> {
+        if self.ended.is_some() || self.unread[0] < self.unread[1] {
+            return Ok(Arm::Ready);
+        }
+        if self.port.asked.signal > 1 {
+            self.close_silent_queues()?;
+        }
+        match self.queues.arm() {
+            Ok(None) => Ok(Arm::Ready),
+            Ok(Some(descriptor)) => Ok(Arm::Sleep(descriptor)),
+            Err(why) => Err(Error::Failed(format!("verbs:rc cannot sleep: {why}"))),
+        }
+    }
+
+    fn chosen(&self) -> Facts {
+        let inline = self.pairs.iter().map(|pair| pair.inline_bytes).min();
+        Facts::default()
+            .maybe("mtu_bytes", self.mtu)
+            .maybe("rd_atomic", self.reads.map(u32::from))
+            .maybe("inline_bytes_max", inline)
+            .with("sq_depth", self.send_depth)
+            .with("rq_depth", self.receive_depth)
+            .maybe(
+                "closing_writes",
+                (self.closing_writes > 0).then_some(self.closing_writes),
+            )
+    }
+
+    #[inline]
+    fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
+        let mut count = 0;
+        let mut asked = false;
+        while count < done.len() {
+            if let Some(ended) = self.ended {
+                count += self.tell(ended, &mut done[count..])?;
+                continue;
+            }
+            if self.unread[0] == self.unread[1] {
+                if asked {
+                    break;
+                }
+                asked = true;
+                let room = (done.len() - count).min(EVENTS);
+                let polled = self.queues.poll(&mut self.events[..room]);
+                let polled = polled.map_err(|why| self.about_device(why))?;
+                self.unread = [0, polled];
+                if polled == 0 {
+                    break;
+                }
+            }
+            let event = self.events[self.unread[0]];
+            self.unread[0] += 1;
+            let id = event.id();
+            if id & RECEIVE == 0 {
+                let failure = event.failure();
+                self.ended = Some(EndedWork {
+                    pair: (id >> 32) as usize,
+                    last: id as u32,
+                    failure: failure.map(|state| (state, event.vendor_code())),
+                });
+            } else if let Some(completion) = self.arrived(event)? {
+                done[count] = completion;
+                count += 1;
+            }
+        }
+        if count == 0 && self.port.asked.signal > 1 {
+            self.close_silent_queues()?;
+        }
+        Ok(count)
+    }
+}

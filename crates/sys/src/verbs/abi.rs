@@ -1,0 +1,370 @@
+//! Declarations of `infiniband/verbs.h`, release 44 of rdma-core, as far as they are used. The first release of the
+//! same interface (IBVERBS_1.1) is of 2007, and it has only grown at the end since.
+//!
+//! What lives here: the layout and the numbers, checked in the tests below against those that a C compiler gave for
+//! the header. What does not: calling anything.
+#![allow(
+    non_camel_case_types,
+    reason = "the names are those of the header, so that both can be read side by side"
+)]
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+/// A function pointer that is not called here.
+type Unused = Option<unsafe extern "C" fn()>;
+
+/// Calls that are not exported: each device's own, which the inline functions of the header go through.
+#[repr(C)]
+pub struct ibv_context_ops {
+    _before: [Unused; 11],
+    pub poll_cq: unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int,
+    pub req_notify_cq: unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int,
+    _between: [Unused; 12],
+    pub post_send:
+        unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int,
+    pub post_recv:
+        unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int,
+    _behind: [Unused; 5],
+}
+
+/// The leading part of an open device.
+#[repr(C)]
+pub struct ibv_context {
+    pub device: *mut ibv_device,
+    pub ops: ibv_context_ops,
+    pub cmd_fd: c_int,
+    pub async_fd: c_int,
+}
+
+pub enum ibv_device {}
+pub enum ibv_pd {}
+pub enum ibv_cq {}
+
+/// The leading part of a queue pair.
+#[repr(C)]
+pub struct ibv_qp {
+    pub context: *mut ibv_context,
+    pub qp_context: *mut c_void,
+    pub pd: *mut ibv_pd,
+    pub send_cq: *mut ibv_cq,
+    pub recv_cq: *mut ibv_cq,
+    pub srq: *mut c_void,
+    pub handle: u32,
+    pub qp_num: u32,
+}
+
+/// A registration.
+#[repr(C)]
+pub struct ibv_mr {
+    pub context: *mut ibv_context,
+    pub pd: *mut ibv_pd,
+    pub addr: *mut c_void,
+    pub length: usize,
+    pub handle: u32,
+    pub lkey: u32,
+    pub rkey: u32,
+}
+
+/// A channel on which a queue says that it has something.
+#[repr(C)]
+pub struct ibv_comp_channel {
+    pub context: *mut ibv_context,
+    pub fd: c_int,
+    pub refcnt: c_int,
+}
+
+/// A stretch of local memory.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ibv_sge {
+    pub addr: u64,
+    pub length: u32,
+    pub lkey: u32,
+}
+
+/// A work request of the send queue, with the remote address of the one-sided verbs.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ibv_send_wr {
+    pub wr_id: u64,
+    pub next: *mut ibv_send_wr,
+    pub sg_list: *mut ibv_sge,
+    pub num_sge: c_int,
+    pub opcode: c_uint,
+    pub send_flags: c_uint,
+    /// In the byte order of the network.
+    pub imm_data: u32,
+    pub remote_addr: u64,
+    pub rkey: u32,
+    /// Room for the fields of other kinds of work request.
+    pub _rest: [u64; 9],
+}
+
+/// A work request of the receive queue.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ibv_recv_wr {
+    pub wr_id: u64,
+    pub next: *mut ibv_recv_wr,
+    pub sg_list: *mut ibv_sge,
+    pub num_sge: c_int,
+}
+
+/// A completion. Where `status` is not success only `wr_id`, `status`, `vendor_err` and `qp_num` mean something.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ibv_wc {
+    pub wr_id: u64,
+    pub status: c_uint,
+    pub opcode: c_uint,
+    pub vendor_err: u32,
+    pub byte_len: u32,
+    /// In the byte order of the network.
+    pub imm_data: u32,
+    pub qp_num: u32,
+    pub src_qp: u32,
+    pub wc_flags: c_uint,
+    pub pkey_index: u16,
+    pub slid: u16,
+    pub sl: u8,
+    pub dlid_path_bits: u8,
+}
+
+/// Sizes of a queue pair.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct ibv_qp_cap {
+    pub max_send_wr: u32,
+    pub max_recv_wr: u32,
+    pub max_send_sge: u32,
+    pub max_recv_sge: u32,
+    pub max_inline_data: u32,
+}
+
+/// Request for a queue pair.
+#[repr(C)]
+pub struct ibv_qp_init_attr {
+    pub qp_context: *mut c_void,
+    pub send_cq: *mut ibv_cq,
+    pub recv_cq: *mut ibv_cq,
+    pub srq: *mut c_void,
+    pub cap: ibv_qp_cap,
+    pub qp_type: c_uint,
+    pub sq_sig_all: c_int,
+}
+
+/// A route between subnets, or of RoCE.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct ibv_global_route {
+    pub dgid: [u64; 2],
+    pub flow_label: u32,
+    pub sgid_index: u8,
+    pub hop_limit: u8,
+    pub traffic_class: u8,
+}
+
+/// The way to a peer's port.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct ibv_ah_attr {
+    pub grh: ibv_global_route,
+    pub dlid: u16,
+    pub sl: u8,
+    pub src_path_bits: u8,
+    pub static_rate: u8,
+    pub is_global: u8,
+    pub port_num: u8,
+}
+
+/// Attributes that a queue pair is told on its way to a state.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct ibv_qp_attr {
+    pub qp_state: c_uint,
+    pub cur_qp_state: c_uint,
+    pub path_mtu: c_uint,
+    pub path_mig_state: c_uint,
+    pub qkey: u32,
+    pub rq_psn: u32,
+    pub sq_psn: u32,
+    pub dest_qp_num: u32,
+    pub qp_access_flags: c_uint,
+    pub cap: ibv_qp_cap,
+    pub ah_attr: ibv_ah_attr,
+    pub alt_ah_attr: ibv_ah_attr,
+    pub pkey_index: u16,
+    pub alt_pkey_index: u16,
+    pub en_sqd_async_notify: u8,
+    pub sq_draining: u8,
+    pub max_rd_atomic: u8,
+    pub max_dest_rd_atomic: u8,
+    pub min_rnr_timer: u8,
+    pub port_num: u8,
+    pub timeout: u8,
+    pub retry_cnt: u8,
+    pub rnr_retry: u8,
+    pub alt_port_num: u8,
+    pub alt_timeout: u8,
+    pub rate_limit: u32,
+}
+
+/// A port, as the exported call fills it in.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct ibv_port_attr {
+    pub state: c_uint,
+    pub max_mtu: c_uint,
+    pub active_mtu: c_uint,
+    pub gid_tbl_len: c_int,
+    pub port_cap_flags: u32,
+    pub max_msg_sz: u32,
+    pub bad_pkey_cntr: u32,
+    pub qkey_viol_cntr: u32,
+    pub pkey_tbl_len: u16,
+    pub lid: u16,
+    pub sm_lid: u16,
+    pub lmc: u8,
+    pub max_vl_num: u8,
+    pub sm_sl: u8,
+    pub subnet_timeout: u8,
+    pub init_type_reply: u8,
+    pub active_width: u8,
+    pub active_speed: u8,
+    pub phys_state: u8,
+    pub link_layer: u8,
+    pub flags: u8,
+    pub port_cap_flags2: u16,
+}
+
+/// DeviceLimits of a device.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ibv_device_attr {
+    pub fw_ver: [c_char; 64],
+    pub node_guid: u64,
+    pub sys_image_guid: u64,
+    pub max_mr_size: u64,
+    pub page_size_cap: u64,
+    pub vendor_id: u32,
+    pub vendor_part_id: u32,
+    pub hw_ver: u32,
+    pub max_qp: c_int,
+    pub max_qp_wr: c_int,
+    pub device_cap_flags: c_uint,
+    pub max_sge: c_int,
+    pub max_sge_rd: c_int,
+    pub max_cq: c_int,
+    pub max_cqe: c_int,
+    pub max_mr: c_int,
+    pub max_pd: c_int,
+    pub max_qp_rd_atom: c_int,
+    pub max_ee_rd_atom: c_int,
+    pub max_res_rd_atom: c_int,
+    pub max_qp_init_rd_atom: c_int,
+    /// Fields that are not used, to the end of the struct.
+    pub _rest: [u32; 18],
+}
+
+pub const IBV_WR_RDMA_WRITE: c_uint = 0;
+pub const IBV_WR_RDMA_WRITE_WITH_IMM: c_uint = 1;
+pub const IBV_WR_SEND: c_uint = 2;
+pub const IBV_WR_RDMA_READ: c_uint = 4;
+
+pub const IBV_SEND_SIGNALED: c_uint = 2;
+pub const IBV_SEND_INLINE: c_uint = 8;
+
+pub const IBV_QPT_RC: c_uint = 2;
+
+pub const IBV_QPS_INIT: c_uint = 1;
+pub const IBV_QPS_RTR: c_uint = 2;
+pub const IBV_QPS_RTS: c_uint = 3;
+
+pub const IBV_QP_STATE: c_int = 1;
+pub const IBV_QP_ACCESS_FLAGS: c_int = 8;
+pub const IBV_QP_PKEY_INDEX: c_int = 16;
+pub const IBV_QP_PORT: c_int = 32;
+pub const IBV_QP_AV: c_int = 128;
+pub const IBV_QP_PATH_MTU: c_int = 256;
+pub const IBV_QP_TIMEOUT: c_int = 512;
+pub const IBV_QP_RETRY_CNT: c_int = 1024;
+pub const IBV_QP_RNR_RETRY: c_int = 2048;
+pub const IBV_QP_RQ_PSN: c_int = 4096;
+pub const IBV_QP_MAX_QP_RD_ATOMIC: c_int = 8192;
+pub const IBV_QP_MIN_RNR_TIMER: c_int = 32768;
+pub const IBV_QP_SQ_PSN: c_int = 65536;
+pub const IBV_QP_MAX_DEST_RD_ATOMIC: c_int = 131_072;
+pub const IBV_QP_DEST_QPN: c_int = 1_048_576;
+
+pub const IBV_ACCESS_LOCAL_WRITE: c_int = 1;
+pub const IBV_ACCESS_REMOTE_WRITE: c_int = 2;
+pub const IBV_ACCESS_REMOTE_READ: c_int = 4;
+pub const IBV_ACCESS_RELAXED_ORDERING: c_int = 1 << 20;
+
+pub const IBV_WC_SUCCESS: c_uint = 0;
+pub const IBV_WC_RECV_RDMA_WITH_IMM: c_uint = 129;
+
+pub const IBV_LINK_LAYER_ETHERNET: u8 = 2;
+pub const IBV_PORT_ACTIVE: c_uint = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    /// Offset by this file, and by the header of rdma-core 44 on a 64-bit machine.
+    macro_rules! offsets {
+        ($($kind:ident: $($field:ident $offset:literal),* $(,)?;)*) => {
+            [$($((
+                concat!(stringify!($kind), ".", stringify!($field)),
+                offset_of!($kind, $field),
+                $offset,
+            ),)*)*]
+        };
+    }
+
+    #[test]
+    fn fields_lie_where_the_header_has_them() {
+        let all = offsets! {
+            ibv_context: ops 8, cmd_fd 264, async_fd 268;
+            ibv_context_ops: poll_cq 88, req_notify_cq 96, post_send 200, post_recv 208;
+            ibv_qp: context 0, handle 48, qp_num 52;
+            ibv_mr: addr 16, lkey 36, rkey 40;
+            ibv_comp_channel: fd 8;
+            ibv_sge: length 8, lkey 12;
+            ibv_send_wr: next 8, sg_list 16, num_sge 24, opcode 28, send_flags 32, imm_data 36, remote_addr 40, rkey 48;
+            ibv_recv_wr: next 8, sg_list 16, num_sge 24;
+            ibv_wc: status 8, opcode 12, vendor_err 16, byte_len 20, imm_data 24, qp_num 28, wc_flags 36;
+            ibv_qp_init_attr: send_cq 8, recv_cq 16, srq 24, cap 32, qp_type 52, sq_sig_all 56;
+            ibv_global_route: flow_label 16, sgid_index 20, hop_limit 21, traffic_class 22;
+            ibv_ah_attr: dlid 24, sl 26, src_path_bits 27, static_rate 28, is_global 29, port_num 30;
+            ibv_qp_attr: path_mtu 8, rq_psn 20, sq_psn 24, dest_qp_num 28, qp_access_flags 32, ah_attr 56, pkey_index 120,
+                max_rd_atomic 126, max_dest_rd_atomic 127, min_rnr_timer 128, port_num 129, timeout 130, retry_cnt 131,
+                rnr_retry 132;
+            ibv_port_attr: active_mtu 8, gid_tbl_len 12, max_msg_sz 20, pkey_tbl_len 32, lid 34, link_layer 46, flags 47;
+            ibv_device_attr: max_mr_size 80, vendor_id 96, max_qp 108, max_qp_wr 112, max_cqe 132, max_qp_rd_atom 144,
+                max_res_rd_atom 152, max_qp_init_rd_atom 156;
+        };
+        for (field, ours, theirs) in all {
+            assert_eq!(ours, theirs, "{field}");
+        }
+    }
+
+    #[test]
+    fn what_is_allocated_here_is_as_large_as_in_the_header() {
+        let all = [
+            ("ibv_send_wr", size_of::<ibv_send_wr>(), 128),
+            ("ibv_recv_wr", size_of::<ibv_recv_wr>(), 32),
+            ("ibv_sge", size_of::<ibv_sge>(), 16),
+            ("ibv_wc", size_of::<ibv_wc>(), 48),
+            ("ibv_qp_init_attr", size_of::<ibv_qp_init_attr>(), 64),
+            ("ibv_qp_attr", size_of::<ibv_qp_attr>(), 144),
+            ("ibv_ah_attr", size_of::<ibv_ah_attr>(), 32),
+            ("ibv_port_attr", size_of::<ibv_port_attr>(), 52),
+            ("ibv_device_attr", size_of::<ibv_device_attr>(), 232),
+        ];
+        for (kind, ours, theirs) in all {
+            assert_eq!(ours, theirs, "{kind}");
+        }
+    }
+}

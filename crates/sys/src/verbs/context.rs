@@ -1,0 +1,190 @@
+//! An open device: its limits, its ports and their addresses.
+
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::abi::{
+    IBV_LINK_LAYER_ETHERNET, IBV_PORT_ACTIVE, ibv_context, ibv_device_attr, ibv_port_attr,
+};
+use super::loaded::Libibverbs;
+use super::{check, last_reason};
+use crate::library::text;
+
+/// An address of a port, 16 bytes in the order of the network.
+pub type Gid = [u8; 16];
+
+/// An open device. It is closed with this value.
+pub struct Context {
+    pub(super) library: Arc<Libibverbs>,
+    pub(super) raw: NonNull<ibv_context>,
+    name: String,
+}
+
+// SAFETY: the library's calls on a device may be made from any thread.
+unsafe impl Send for Context {}
+// SAFETY: as above: a device is the library's to lock.
+unsafe impl Sync for Context {}
+
+/// DeviceLimits of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceLimits {
+    /// Firmware version; empty where there is none.
+    pub firmware: String,
+    /// Queue pairs, of all processes together.
+    pub queue_pairs: u32,
+    /// Work requests of one queue.
+    pub work_requests: u32,
+    /// Entries of one completion queue.
+    pub completions: u32,
+    /// Bytes of one registration.
+    pub region_bytes: u64,
+    /// Reads in flight on a queue pair, as their initiator.
+    pub reads_as_initiator: u8,
+    /// Reads in flight on a queue pair, as their target.
+    pub reads_as_target: u8,
+}
+
+/// Protocol below a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkLayer {
+    /// InfiniBand.
+    InfiniBand,
+    /// RoCE, or iWARP.
+    Ethernet,
+}
+
+/// State of a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortState {
+    /// Number, from 1.
+    pub number: u8,
+    /// True when it can carry data.
+    pub active: bool,
+    /// Largest payload of a packet.
+    pub mtu: u32,
+    /// Addresses that it has room for.
+    pub gids: u32,
+    /// Largest message.
+    pub message_bytes_max: u32,
+    /// Keys that it has room for.
+    pub pkeys: u16,
+    /// Local identifier of InfiniBand; 0 elsewhere.
+    pub lid: u16,
+    /// Protocol below it.
+    pub link_layer: LinkLayer,
+}
+
+impl Context {
+    /// Opens a device by its name.
+    ///
+    /// # Errors
+    /// When there is none of that name, with those that there are; or the library's reason, of which a missing
+    /// permission for /dev/infiniband is the most common.
+    pub fn open(library: &Arc<Libibverbs>, name: &str) -> Result<Self, String> {
+        let list = library.list()?;
+        let Some((_, device)) = list.iter().find(|(other, _)| other == name) else {
+            let names: Vec<String> = list.iter().map(|(name, _)| name).collect();
+            return Err(match names.as_slice() {
+                [] => "libibverbs finds no device".to_owned(),
+                names => format!("libibverbs finds only {}", names.join(", ")),
+            });
+        };
+        // SAFETY: the device is of a live list.
+        let raw = unsafe { (library.calls.open_device)(device.as_ptr()) };
+        Ok(Self {
+            library: Arc::clone(library),
+            raw: NonNull::new(raw).ok_or_else(|| last_reason("ibv_open_device"))?,
+            name: name.to_owned(),
+        })
+    }
+
+    /// The device's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The library that opened it.
+    pub fn library(&self) -> &Libibverbs {
+        &self.library
+    }
+
+    /// DeviceLimits of the device.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn limits(&self) -> Result<DeviceLimits, String> {
+        let mut attributes = MaybeUninit::<ibv_device_attr>::zeroed();
+        // SAFETY: the device is open; the struct is valid for writes.
+        let code = unsafe {
+            (self.library.calls.query_device)(self.raw.as_ptr(), attributes.as_mut_ptr())
+        };
+        check("ibv_query_device", code)?;
+        // SAFETY: it was zeroed, and every bit pattern is a value of its numbers.
+        let attributes = unsafe { attributes.assume_init() };
+        let count = |value: i32| u32::try_from(value).unwrap_or(0);
+        let few = |value: i32| u8::try_from(value).unwrap_or(if value < 0 { 0 } else { u8::MAX });
+        let last = attributes.fw_ver.last().copied();
+        // SAFETY: the text lies in the struct, and a zero ends it: looked at here, since the library promises it only
+        // of itself.
+        let firmware = (last == Some(0)).then(|| unsafe { text(attributes.fw_ver.as_ptr()) });
+        Ok(DeviceLimits {
+            firmware: firmware.flatten().unwrap_or_default(),
+            queue_pairs: count(attributes.max_qp),
+            work_requests: count(attributes.max_qp_wr),
+            completions: count(attributes.max_cqe),
+            region_bytes: attributes.max_mr_size,
+            reads_as_initiator: few(attributes.max_qp_init_rd_atom),
+            reads_as_target: few(attributes.max_qp_rd_atom),
+        })
+    }
+
+    /// State of a port.
+    ///
+    /// # Errors
+    /// The library's reason, also for a number that the device does not have.
+    pub fn port(&self, number: u8) -> Result<PortState, String> {
+        let mut port = ibv_port_attr::default();
+        // SAFETY: the device is open; the struct is valid for writes and as large as the call knows it.
+        let code =
+            unsafe { (self.library.calls.query_port)(self.raw.as_ptr(), number, &raw mut port) };
+        check("ibv_query_port", code)?;
+        Ok(PortState {
+            number,
+            active: port.state == IBV_PORT_ACTIVE,
+            mtu: 128 << port.active_mtu.clamp(1, 5),
+            gids: u32::try_from(port.gid_tbl_len).unwrap_or(0),
+            message_bytes_max: port.max_msg_sz,
+            pkeys: port.pkey_tbl_len,
+            lid: port.lid,
+            link_layer: match port.link_layer {
+                IBV_LINK_LAYER_ETHERNET => LinkLayer::Ethernet,
+                _ => LinkLayer::InfiniBand,
+            },
+        })
+    }
+
+    /// An address of a port, by its index.
+    ///
+    /// # Errors
+    /// The library's reason, also for an index that the port does not have.
+    pub fn gid(&self, port: u8, index: u8) -> Result<Gid, String> {
+        let mut gid = [0u64; 2];
+        // SAFETY: the device is open; the address is valid for the write of 16 bytes.
+        let code = unsafe {
+            (self.library.calls.query_gid)(self.raw.as_ptr(), port, i32::from(index), &raw mut gid)
+        };
+        check("ibv_query_gid", code)?;
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&gid[0].to_ne_bytes());
+        bytes[8..].copy_from_slice(&gid[1].to_ne_bytes());
+        Ok(bytes)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: the device is open, and everything on it holds this value and was closed before it.
+        unsafe { (self.library.calls.close_device)(self.raw.as_ptr()) };
+    }
+}

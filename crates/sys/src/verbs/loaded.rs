@@ -1,0 +1,180 @@
+//! libibverbs as it was loaded: the calls that it exports, looked up once, and the names of its devices.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ptr::NonNull;
+
+use super::abi::{
+    ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_mr, ibv_pd,
+    ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
+};
+use super::last_reason;
+use crate::library::{SharedLibrary, file_of, text};
+
+/// The file that the loader searches for.
+const NAME: &str = "libibverbs.so.1";
+
+macro_rules! functions {
+    ($($name:ident = $symbol:literal @ $version:literal ($($argument:ty),*) -> $result:ty;)*) => {
+        /// The exported calls.
+        #[derive(Debug, Clone, Copy)]
+        pub(super) struct Calls {
+            $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> $result,)*
+        }
+
+        impl Calls {
+            fn of(library: &SharedLibrary) -> Result<Self, String> {
+                Ok(Self {
+                    $($name: {
+                        let address = library.symbol($symbol, $version)?;
+                        // SAFETY: the symbol of this version has the signature that the header declares for it, which
+                        // is the one that stands here.
+                        unsafe {
+                            std::mem::transmute::<
+                                NonNull<c_void>,
+                                unsafe extern "C" fn($($argument),*) -> $result,
+                            >(address)
+                        }
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    get_device_list = c"ibv_get_device_list" @ c"IBVERBS_1.1" (*mut c_int) -> *mut *mut ibv_device;
+    free_device_list = c"ibv_free_device_list" @ c"IBVERBS_1.1" (*mut *mut ibv_device) -> ();
+    get_device_name = c"ibv_get_device_name" @ c"IBVERBS_1.1" (*mut ibv_device) -> *const c_char;
+    open_device = c"ibv_open_device" @ c"IBVERBS_1.1" (*mut ibv_device) -> *mut ibv_context;
+    close_device = c"ibv_close_device" @ c"IBVERBS_1.1" (*mut ibv_context) -> c_int;
+    query_device = c"ibv_query_device" @ c"IBVERBS_1.1" (*mut ibv_context, *mut ibv_device_attr) -> c_int;
+    query_port = c"ibv_query_port" @ c"IBVERBS_1.1" (*mut ibv_context, u8, *mut ibv_port_attr) -> c_int;
+    query_gid = c"ibv_query_gid" @ c"IBVERBS_1.1" (*mut ibv_context, u8, c_int, *mut [u64; 2]) -> c_int;
+    alloc_pd = c"ibv_alloc_pd" @ c"IBVERBS_1.1" (*mut ibv_context) -> *mut ibv_pd;
+    dealloc_pd = c"ibv_dealloc_pd" @ c"IBVERBS_1.1" (*mut ibv_pd) -> c_int;
+    reg_mr = c"ibv_reg_mr" @ c"IBVERBS_1.1" (*mut ibv_pd, *mut c_void, usize, c_int) -> *mut ibv_mr;
+    dereg_mr = c"ibv_dereg_mr" @ c"IBVERBS_1.1" (*mut ibv_mr) -> c_int;
+    create_comp_channel = c"ibv_create_comp_channel" @ c"IBVERBS_1.0" (*mut ibv_context) -> *mut ibv_comp_channel;
+    destroy_comp_channel = c"ibv_destroy_comp_channel" @ c"IBVERBS_1.0" (*mut ibv_comp_channel) -> c_int;
+    create_cq = c"ibv_create_cq" @ c"IBVERBS_1.1" (*mut ibv_context, c_int, *mut c_void, *mut ibv_comp_channel, c_int) -> *mut ibv_cq;
+    destroy_cq = c"ibv_destroy_cq" @ c"IBVERBS_1.1" (*mut ibv_cq) -> c_int;
+    get_cq_event = c"ibv_get_cq_event" @ c"IBVERBS_1.1" (*mut ibv_comp_channel, *mut *mut ibv_cq, *mut *mut c_void) -> c_int;
+    ack_cq_events = c"ibv_ack_cq_events" @ c"IBVERBS_1.1" (*mut ibv_cq, c_uint) -> ();
+    create_qp = c"ibv_create_qp" @ c"IBVERBS_1.1" (*mut ibv_pd, *mut ibv_qp_init_attr) -> *mut ibv_qp;
+    modify_qp = c"ibv_modify_qp" @ c"IBVERBS_1.1" (*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_int;
+    destroy_qp = c"ibv_destroy_qp" @ c"IBVERBS_1.1" (*mut ibv_qp) -> c_int;
+}
+
+/// The library.
+#[derive(Debug)]
+pub struct Libibverbs {
+    pub(super) calls: Calls,
+    path: String,
+    // Dropping the handle does not unload the library; it is here because the calls are its.
+    _library: SharedLibrary,
+}
+
+/// The devices of a list, which is given back with this value.
+pub(super) struct DeviceList<'a> {
+    calls: &'a Calls,
+    list: NonNull<*mut ibv_device>,
+    count: usize,
+}
+
+impl Libibverbs {
+    /// Loads a file, or the library that the loader finds.
+    ///
+    /// # Errors
+    /// The loader's reason, or which call the file lacks.
+    pub fn load(file: Option<&str>) -> Result<Self, String> {
+        let name = file.unwrap_or(NAME);
+        let library = SharedLibrary::open(name)?;
+        let calls = Calls::of(&library)?;
+        let address = NonNull::new(calls.open_device as *mut c_void);
+        let path = address.and_then(file_of);
+        Ok(Self {
+            calls,
+            path: path.unwrap_or_else(|| name.to_owned()),
+            _library: library,
+        })
+    }
+
+    /// The file that it was loaded from.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Names of the devices that it can open, in its own order.
+    ///
+    /// # Errors
+    /// The library's reason; without RDMA in the kernel that is "Function not implemented".
+    pub fn devices(&self) -> Result<Vec<String>, String> {
+        let list = self.list()?;
+        Ok(list.iter().map(|(name, _)| name).collect())
+    }
+
+    pub(super) fn list(&self) -> Result<DeviceList<'_>, String> {
+        let mut count = 0;
+        // SAFETY: `count` is valid for the write of an int.
+        let list = unsafe { (self.calls.get_device_list)(&raw mut count) };
+        Ok(DeviceList {
+            calls: &self.calls,
+            list: NonNull::new(list).ok_or_else(|| last_reason("ibv_get_device_list"))?,
+            count: usize::try_from(count).unwrap_or(0),
+        })
+    }
+}
+
+impl DeviceList<'_> {
+    /// Names and devices.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (String, NonNull<ibv_device>)> {
+        (0..self.count).filter_map(|index| {
+            // SAFETY: the list has as many entries as the library said, and lives as long as this value.
+            let device = NonNull::new(unsafe { *self.list.as_ptr().add(index) })?;
+            // SAFETY: the device is of a live list; its name is a NUL-terminated string in it, copied at once.
+            let name = unsafe { text((self.calls.get_device_name)(device.as_ptr())) }?;
+            Some((name, device))
+        })
+    }
+}
+
+impl Drop for DeviceList<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the list came from the library and is given back once. What was opened of it stays open.
+        unsafe { (self.calls.free_device_list)(self.list.as_ptr()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_no_such_library_is_refused_by_name() {
+        let missing = Libibverbs::load(Some("/nonexistent/libibverbs.so.1")).unwrap_err();
+        assert!(
+            missing.contains("/nonexistent/libibverbs.so.1"),
+            "{missing}"
+        );
+        #[cfg(target_env = "gnu")]
+        {
+            let other = Libibverbs::load(Some("libc.so.6")).unwrap_err();
+            assert!(other.contains("ibv_get_device_list"), "{other}");
+        }
+    }
+
+    #[test]
+    fn without_devices_the_list_is_empty_or_says_why() {
+        let library = match Libibverbs::load(None) {
+            Ok(library) => library,
+            Err(why) => {
+                println!("skip: libibverbs is not here: {why}");
+                return;
+            }
+        };
+        assert!(library.path().contains("libibverbs"), "{}", library.path());
+        if let Err(why) = library.devices() {
+            assert!(why.starts_with("ibv_get_device_list: "), "{why}");
+        }
+    }
+}

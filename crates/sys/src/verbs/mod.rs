@@ -1,0 +1,92 @@
+//! libibverbs, loaded at run time: devices, queue pairs, posting and polling.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `abi` | declarations of the library's header |
+//! | `loaded` | the library and the calls that it exports |
+//! | `context` | an open device, its limits and its ports |
+//! | `queues` | what one worker owns on a device: completion queue, registrations, queue pairs |
+//! | `queue_pair` | making a queue pair and taking it to its states |
+//! | `handles` | handles of those, and sizes of queue pairs |
+//! | `chain` | work requests that wait for one doorbell |
+//! | `post` | handing over work requests and taking completions: the part inside the timed loops |
+//!
+//! What a queue pair is for, what is done about a failure and the names of options are `tonnage_engines::verbs`'.
+
+mod abi;
+mod chain;
+mod context;
+mod handles;
+mod loaded;
+mod post;
+mod queue_pair;
+mod queues;
+
+pub use context::{Context, DeviceLimits, Gid, LinkLayer, PortState};
+pub use handles::{KeyedRegion, PairHandle, PairLimits, QueueDepths, RegistrationHandle};
+pub use loaded::Libibverbs;
+pub use post::{WorkEvent, WorkRequest, WorkTarget};
+pub use queue_pair::{PathTo, Patience};
+pub use queues::Queues;
+
+/// The action of a work request of the send queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkAction {
+    /// RDMA write.
+    Write,
+    /// RDMA write with an immediate.
+    WriteImm,
+    /// RDMA read.
+    Read,
+    /// Send.
+    Send,
+}
+
+/// The library's short name for the state that a work request ended with, such as "RETRY_EXC_ERR"; `None` for numbers
+/// that the header does not have.
+pub fn status_name(status: u32) -> Option<&'static str> {
+    const NAMES: [&str; 24] = [
+        "SUCCESS",
+        "LOC_LEN_ERR",
+        "LOC_QP_OP_ERR",
+        "LOC_EEC_OP_ERR",
+        "LOC_PROT_ERR",
+        "WR_FLUSH_ERR",
+        "MW_BIND_ERR",
+        "BAD_RESP_ERR",
+        "LOC_ACCESS_ERR",
+        "REM_INV_REQ_ERR",
+        "REM_ACCESS_ERR",
+        "REM_OP_ERR",
+        "RETRY_EXC_ERR",
+        "RNR_RETRY_EXC_ERR",
+        "LOC_RDD_VIOL_ERR",
+        "REM_INV_RD_REQ_ERR",
+        "REM_ABORT_ERR",
+        "INV_EECN_ERR",
+        "INV_EEC_STATE_ERR",
+        "FATAL_ERR",
+        "RESP_TIMEOUT_ERR",
+        "GENERAL_ERR",
+        "TM_ERR",
+        "TM_RNDV_INCOMPLETE",
+    ];
+    NAMES.get(status as usize).copied()
+}
+
+/// The reason of a failed call, from errno.
+fn last_reason(call: &str) -> String {
+    format!("{call}: {}", std::io::Error::last_os_error())
+}
+
+/// The reason of a call that returns an error number.
+fn check(call: &str, code: i32) -> Result<(), String> {
+    match code {
+        0 => Ok(()),
+        // Some drivers give it negative.
+        _ => Err(format!(
+            "{call}: {}",
+            std::io::Error::from_raw_os_error(code.saturating_abs())
+        )),
+    }
+}

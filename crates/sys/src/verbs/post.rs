@@ -1,0 +1,295 @@
+//! Handing over work requests and taking completions: the part that runs inside the timed loops.
+//!
+//! What lives here: bounds checks, lists of work requests with one doorbell, and completions. Nothing here allocates,
+//! except to describe a failure.
+
+use super::abi::{
+    IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS,
+    IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, ibv_recv_wr,
+    ibv_sge, ibv_wc,
+};
+use super::chain::LIST_MAX;
+use super::handles::{KeyedRegion, PairHandle, RegistrationHandle};
+use super::queues::Queues;
+use super::{WorkAction, check};
+
+/// Everything that stays the same from one work request to the next.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkTarget {
+    /// Kind of the work request.
+    pub action: WorkAction,
+    /// The queue pair that carries it.
+    pub pair: PairHandle,
+    /// The region that local offsets are in.
+    pub local: RegistrationHandle,
+    /// The peer's region; of no account to sends.
+    pub remote: KeyedRegion,
+    /// Payloads up to this lie in the work request itself.
+    pub inline_bytes_max: u32,
+}
+
+/// One work request.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkRequest {
+    /// Given back by its completion.
+    pub id: u64,
+    /// Offset of the local bytes.
+    pub local: u64,
+    /// Offset of the remote bytes.
+    pub remote: u64,
+    /// Payload bytes.
+    pub len: u32,
+    /// Immediate of a write-imm.
+    pub imm: u32,
+    /// True when its end is to be told. All before it on the same queue pair have ended then too.
+    pub signalled: bool,
+}
+
+/// A completion.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct WorkEvent(ibv_wc);
+
+impl WorkEvent {
+    /// Value that a buffer is filled with before it is used.
+    pub const EMPTY: Self = Self(ibv_wc {
+        wr_id: 0,
+        status: 0,
+        opcode: 0,
+        vendor_err: 0,
+        byte_len: 0,
+        imm_data: 0,
+        qp_num: 0,
+        src_qp: 0,
+        wc_flags: 0,
+        pkey_index: 0,
+        slid: 0,
+        sl: 0,
+        dlid_path_bits: 0,
+    });
+
+    /// The work request that ended.
+    #[inline]
+    pub fn id(&self) -> u64 {
+        self.0.wr_id
+    }
+
+    /// State in which it ended, where it failed; [`super::status_name`] names it.
+    #[inline]
+    pub fn failure(&self) -> Option<u32> {
+        (self.0.status != IBV_WC_SUCCESS).then_some(self.0.status)
+    }
+
+    /// The device's own code of a failure.
+    pub fn vendor_code(&self) -> u32 {
+        self.0.vendor_err
+    }
+
+    /// Bytes that arrived; only of receives.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.0.byte_len
+    }
+
+    /// True when nothing arrived.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The immediate, where a receive was used up by a write that has one.
+    #[inline]
+    pub fn immediate(&self) -> Option<u32> {
+        (self.0.opcode == IBV_WC_RECV_RDMA_WITH_IMM).then(|| u32::from_be(self.0.imm_data))
+    }
+}
+
+impl Queues {
+    /// Puts a work request behind those that wait for the doorbell, which rings first where they are of another queue
+    /// pair or as many as a list may have.
+    ///
+    /// # Errors
+    /// When a range lies outside of its memory, or the device refuses what waited.
+    #[inline]
+    pub fn stage(&mut self, target: &WorkTarget, request: &WorkRequest) -> Result<(), String> {
+        if self.chain.len == LIST_MAX || self.chain.len > 0 && self.chain.pair != target.pair.0 {
+            self.ring()?;
+        }
+        let address = self.local_address(target.local, request.local, request.len)?;
+        let (opcode, is_one_sided) = match target.action {
+            WorkAction::Write => (IBV_WR_RDMA_WRITE, true),
+            WorkAction::WriteImm => (IBV_WR_RDMA_WRITE_WITH_IMM, true),
+            WorkAction::Read => (IBV_WR_RDMA_READ, true),
+            WorkAction::Send => (IBV_WR_SEND, false),
+        };
+        let end = request.remote.checked_add(u64::from(request.len));
+        if is_one_sided && end.is_none_or(|end| end > target.remote.len) {
+            return Err(outside(request.len, request.remote, target.remote.len));
+        }
+        let signalled = if request.signalled {
+            IBV_SEND_SIGNALED
+        } else {
+            0
+        };
+        let is_inline = request.len <= target.inline_bytes_max && target.action != WorkAction::Read;
+        let place = self.chain.len;
+        self.chain.stretches[place] = ibv_sge {
+            addr: address.0,
+            length: request.len,
+            lkey: address.1,
+        };
+        let staged = &mut self.chain.requests[place];
+        staged.wr_id = request.id;
+        staged.next = std::ptr::null_mut();
+        staged.sg_list = &raw mut self.chain.stretches[place];
+        staged.num_sge = i32::from(request.len > 0);
+        staged.opcode = opcode;
+        staged.send_flags = signalled | if is_inline { IBV_SEND_INLINE } else { 0 };
+        staged.imm_data = request.imm.to_be();
+        staged.remote_addr = target.remote.base.wrapping_add(request.remote);
+        staged.rkey = target.remote.key;
+        if place > 0 {
+            let next = &raw mut self.chain.requests[place];
+            self.chain.requests[place - 1].next = next;
+        }
+        self.chain.pair = target.pair.0;
+        self.chain.len += 1;
+        Ok(())
+    }
+
+    /// Hands over what was staged.
+    ///
+    /// # Errors
+    /// The device's reason.
+    #[inline]
+    pub fn ring(&mut self) -> Result<(), String> {
+        if self.chain.len == 0 {
+            return Ok(());
+        }
+        self.chain.len = 0;
+        let Some(pair) = self.pairs.get(self.chain.pair) else {
+            return Err("there is no such queue pair".to_owned());
+        };
+        let mut refused = std::ptr::null_mut();
+        // SAFETY: the queue pair is open. Each request of the list points to the next, the last to none, and each to
+        // one stretch that lies inside of registered memory, which stays mapped until the queue pair is closed.
+        let code = unsafe {
+            let first = self.chain.requests.as_mut_ptr();
+            (self.calls.post_send)(pair.raw.as_ptr(), first, &raw mut refused)
+        };
+        match code {
+            0 => Ok(()),
+            _ => check("ibv_post_send", code),
+        }
+    }
+
+    /// Posts a receive of `len` bytes at an offset of a region.
+    ///
+    /// # Errors
+    /// When the range lies outside of the region, or the device refuses it.
+    #[inline]
+    pub fn receive(
+        &mut self,
+        pair: PairHandle,
+        (region, offset): (RegistrationHandle, u64),
+        len: u32,
+        id: u64,
+    ) -> Result<(), String> {
+        let (addr, lkey) = self.local_address(region, offset, len)?;
+        let mut stretch = ibv_sge {
+            addr,
+            length: len,
+            lkey,
+        };
+        let mut request = ibv_recv_wr {
+            wr_id: id,
+            next: std::ptr::null_mut(),
+            sg_list: &raw mut stretch,
+            num_sge: i32::from(len > 0),
+        };
+        self.post_receives(pair, &raw mut request)
+    }
+
+    /// Posts receives without memory, which writes with an immediate use up.
+    ///
+    /// # Errors
+    /// When the device refuses them.
+    pub fn receive_immediates(
+        &mut self,
+        pair: PairHandle,
+        count: usize,
+        id: u64,
+    ) -> Result<(), String> {
+        let mut left = count;
+        while left > 0 {
+            let some = left.min(LIST_MAX);
+            let mut requests = [ibv_recv_wr {
+                wr_id: id,
+                next: std::ptr::null_mut(),
+                sg_list: std::ptr::null_mut(),
+                num_sge: 0,
+            }; LIST_MAX];
+            for index in 1..some {
+                let next = &raw mut requests[index];
+                requests[index - 1].next = next;
+            }
+            self.post_receives(pair, requests.as_mut_ptr())?;
+            left -= some;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn post_receives(&mut self, pair: PairHandle, first: *mut ibv_recv_wr) -> Result<(), String> {
+        let pair = self
+            .pairs
+            .get(pair.0)
+            .ok_or("there is no such queue pair")?;
+        let mut refused = std::ptr::null_mut();
+        // SAFETY: the queue pair is open; the list is the caller's, whose requests each point to the next and the last
+        // to none, and which is copied during the call. Memory is as in `ring`.
+        let code = unsafe { (self.calls.post_receive)(pair.raw.as_ptr(), first, &raw mut refused) };
+        match code {
+            0 => Ok(()),
+            _ => check("ibv_post_recv", code),
+        }
+    }
+
+    /// Takes completions, as many as there are and fit.
+    ///
+    /// # Errors
+    /// When the device is gone.
+    #[inline]
+    pub fn poll(&mut self, events: &mut [WorkEvent]) -> Result<usize, String> {
+        let room = i32::try_from(events.len()).unwrap_or(i32::MAX);
+        // SAFETY: the queue is open; an event is a completion of the library's in memory, and there are as many places.
+        let count = unsafe {
+            (self.calls.poll)(self.completions.as_ptr(), room, events.as_mut_ptr().cast())
+        };
+        match usize::try_from(count) {
+            Ok(count) => Ok(count.min(events.len())),
+            Err(_) => Err(super::last_reason("ibv_poll_cq")),
+        }
+    }
+
+    /// Address and key of local bytes.
+    #[inline]
+    fn local_address(
+        &self,
+        region: RegistrationHandle,
+        offset: u64,
+        len: u32,
+    ) -> Result<(u64, u32), String> {
+        let Some(Some(registered)) = self.regions.get(region.0) else {
+            return Err("the region is not registered".to_owned());
+        };
+        match registered.arena.pointer(offset, len.into()) {
+            Ok(pointer) => Ok((pointer as u64, registered.local_key)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+#[cold]
+fn outside(len: u32, offset: u64, size: u64) -> String {
+    format!("{len} bytes at offset {offset} lie outside a memory of {size} bytes")
+}

@@ -1,0 +1,249 @@
+//! Queue pairs of a reliable connection: making one, and taking it to the states in which it receives and sends.
+
+use std::ptr::NonNull;
+
+use super::abi::{
+    IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_QP_ACCESS_FLAGS, IBV_QP_AV,
+    IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER,
+    IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY,
+    IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT, IBV_QPS_INIT, IBV_QPS_RTR,
+    IBV_QPS_RTS, IBV_QPT_RC, ibv_ah_attr, ibv_global_route, ibv_qp_attr, ibv_qp_cap,
+    ibv_qp_init_attr,
+};
+use super::context::Gid;
+use super::handles::{PairHandle, PairLimits, QueueDepths, QueuePair};
+use super::queues::Queues;
+use super::{check, last_reason};
+
+/// Hops that a packet between subnets may take.
+const HOPS: u8 = 64;
+
+/// Patience of a queue pair with its peer, in the numbers of the InfiniBand specification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// Time until a packet is sent again: 4.096 µs times two to this power; 0 for never.
+    pub timeout: u8,
+    /// Times that it is sent again; 7 is without end on some devices.
+    pub retry: u8,
+    /// Times that it is sent again because the peer had no receive ready; 7 is without end.
+    pub rnr_retry: u8,
+    /// Time that a peer is asked to wait for a receive, by the specification's table.
+    pub rnr_timer: u8,
+}
+
+/// The way to a queue pair of a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathTo {
+    /// This side's port.
+    pub port: u8,
+    /// Index of the partition key in its table.
+    pub pkey_index: u16,
+    /// The peer's queue pair.
+    pub number: u32,
+    /// Number of the first packet that this side sends.
+    pub first_packet_out: u32,
+    /// Number of the first packet that the peer sends.
+    pub first_packet_in: u32,
+    /// Largest payload of a packet, a power of two from 256 to 4096.
+    pub mtu: u32,
+    /// Index of this side's address, and the peer's address, where packets carry them: always over Ethernet.
+    pub gids: Option<(u8, Gid)>,
+    /// The peer's local identifier; of no account over Ethernet.
+    pub lid: u16,
+    /// Service level.
+    pub service_level: u8,
+    /// Traffic class.
+    pub traffic_class: u8,
+    /// Flow label, 20 bits.
+    pub flow_label: u32,
+    /// Reads that this side may have in flight.
+    pub reads_out: u8,
+    /// Reads that the peer may have in flight.
+    pub reads_in: u8,
+}
+
+impl Queues {
+    /// Makes a queue pair of a reliable connection that asks for these sizes, and for room for `inline_bytes` in a work
+    /// request; where the device has less room, for less of it.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn make_pair(
+        &mut self,
+        depths: QueueDepths,
+        inline_bytes: u32,
+    ) -> Result<PairHandle, String> {
+        let mut inline_bytes = inline_bytes;
+        loop {
+            match self.try_to_make_pair(depths, inline_bytes) {
+                Ok(pair) => {
+                    self.pairs.push(pair);
+                    return Ok(PairHandle(self.pairs.len() - 1));
+                }
+                Err(_) if inline_bytes > 0 => inline_bytes /= 2,
+                Err(why) => return Err(why),
+            }
+        }
+    }
+
+    fn try_to_make_pair(
+        &self,
+        depths: QueueDepths,
+        inline_bytes: u32,
+    ) -> Result<QueuePair, String> {
+        let mut attributes = ibv_qp_init_attr {
+            qp_context: std::ptr::null_mut(),
+            send_cq: self.completions.as_ptr(),
+            recv_cq: self.completions.as_ptr(),
+            srq: std::ptr::null_mut(),
+            cap: ibv_qp_cap {
+                max_send_wr: depths.send,
+                max_recv_wr: depths.receive,
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: inline_bytes,
+            },
+            qp_type: IBV_QPT_RC,
+            sq_sig_all: 0,
+        };
+        let create = self.context.library.calls.create_qp;
+        // SAFETY: protection domain and completion queue are open; the struct is valid for reads and writes.
+        let raw = unsafe { (create)(self.protection.as_ptr(), &raw mut attributes) };
+        let raw = NonNull::new(raw).ok_or_else(|| last_reason("ibv_create_qp"))?;
+        Ok(QueuePair {
+            raw,
+            // SAFETY: the queue pair is open.
+            number: unsafe { (*raw.as_ptr()).qp_num },
+            limits: PairLimits {
+                depths: QueueDepths {
+                    send: attributes.cap.max_send_wr,
+                    receive: attributes.cap.max_recv_wr,
+                },
+                inline_bytes: attributes.cap.max_inline_data,
+            },
+        })
+    }
+
+    /// The number by which peers and messages name a queue pair; 0 for one that is not there.
+    pub fn number(&self, pair: PairHandle) -> u32 {
+        self.pairs.get(pair.0).map_or(0, |pair| pair.number)
+    }
+
+    /// Sizes that a queue pair was granted; `None` for one that is not there.
+    pub fn limits(&self, pair: PairHandle) -> Option<PairLimits> {
+        self.pairs.get(pair.0).map(|pair| pair.limits)
+    }
+
+    /// Takes a new queue pair to the state in which receives can be posted.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn initialize(
+        &mut self,
+        pair: PairHandle,
+        port: u8,
+        pkey_index: u16,
+    ) -> Result<(), String> {
+        let attributes = ibv_qp_attr {
+            qp_state: IBV_QPS_INIT,
+            pkey_index,
+            port_num: port,
+            qp_access_flags: (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ) as u32,
+            ..ibv_qp_attr::default()
+        };
+        let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+        self.modify("to INIT", pair, attributes, mask)
+    }
+
+    /// Takes a queue pair to the states in which it receives from its peer, and sends.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn connect(
+        &mut self,
+        pair: PairHandle,
+        path: &PathTo,
+        patience: Patience,
+    ) -> Result<(), String> {
+        let receives = ibv_qp_attr {
+            qp_state: IBV_QPS_RTR,
+            // 256 is 1, and each double is one more.
+            path_mtu: path.mtu.max(256).ilog2() - 7,
+            dest_qp_num: path.number,
+            rq_psn: path.first_packet_in & 0xff_ffff,
+            max_dest_rd_atomic: path.reads_in,
+            min_rnr_timer: patience.rnr_timer,
+            ah_attr: address(path),
+            ..ibv_qp_attr::default()
+        };
+        let mask = IBV_QP_STATE
+            | IBV_QP_AV
+            | IBV_QP_PATH_MTU
+            | IBV_QP_DEST_QPN
+            | IBV_QP_RQ_PSN
+            | IBV_QP_MAX_DEST_RD_ATOMIC
+            | IBV_QP_MIN_RNR_TIMER;
+        self.modify("to RTR", pair, receives, mask)?;
+        let sends = ibv_qp_attr {
+            qp_state: IBV_QPS_RTS,
+            sq_psn: path.first_packet_out & 0xff_ffff,
+            timeout: patience.timeout,
+            retry_cnt: patience.retry,
+            rnr_retry: patience.rnr_retry,
+            max_rd_atomic: path.reads_out,
+            ..ibv_qp_attr::default()
+        };
+        let mask = IBV_QP_STATE
+            | IBV_QP_TIMEOUT
+            | IBV_QP_RETRY_CNT
+            | IBV_QP_RNR_RETRY
+            | IBV_QP_SQ_PSN
+            | IBV_QP_MAX_QP_RD_ATOMIC;
+        self.modify("to RTS", pair, sends, mask)
+    }
+
+    fn modify(
+        &mut self,
+        what: &str,
+        pair: PairHandle,
+        mut attributes: ibv_qp_attr,
+        mask: i32,
+    ) -> Result<(), String> {
+        let pair = self
+            .pairs
+            .get(pair.0)
+            .ok_or("there is no such queue pair")?;
+        let modify = self.context.library.calls.modify_qp;
+        // SAFETY: the queue pair is open; the struct is valid for reads.
+        let code = unsafe { (modify)(pair.raw.as_ptr(), &raw mut attributes, mask) };
+        check(&format!("ibv_modify_qp {what}"), code)
+    }
+}
+
+fn address(path: &PathTo) -> ibv_ah_attr {
+    let without = ibv_ah_attr {
+        dlid: path.lid,
+        sl: path.service_level,
+        port_num: path.port,
+        ..ibv_ah_attr::default()
+    };
+    let Some((own, gid)) = path.gids else {
+        return without;
+    };
+    let half = |at: usize| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&gid[at..at + 8]);
+        u64::from_ne_bytes(bytes)
+    };
+    ibv_ah_attr {
+        is_global: 1,
+        grh: ibv_global_route {
+            dgid: [half(0), half(8)],
+            flow_label: path.flow_label & 0xf_ffff,
+            sgid_index: own,
+            hop_limit: HOPS,
+            traffic_class: path.traffic_class,
+        },
+        ..without
+    }
+}

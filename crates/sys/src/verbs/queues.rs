@@ -1,0 +1,286 @@
+//! Queues of one worker on a device: protection domain, completion queue, registrations and queue pairs.
+//!
+//! What lives here: opening and closing in the right order, registering, sleeping. What does not: the states of queue
+//! pairs, in [`super::queue_pair`], and posting and polling, in [`super::post`].
+
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+use super::abi::{
+    IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_RELAXED_ORDERING, IBV_ACCESS_REMOTE_READ,
+    IBV_ACCESS_REMOTE_WRITE, ibv_comp_channel, ibv_context_ops, ibv_cq, ibv_mr, ibv_pd,
+};
+use super::chain::Chain;
+use super::context::Context;
+use super::handles::{KeyedRegion, QueuePair, RegistrationHandle};
+use super::{check, last_reason};
+use crate::mapping::Arena;
+
+pub(super) struct Registration {
+    mr: NonNull<ibv_mr>,
+    pub(super) local_key: u32,
+    remote_key: u32,
+    pub(super) arena: Arc<Arena>,
+}
+
+/// Calls of the device itself, which are not exported.
+#[derive(Clone, Copy)]
+pub(super) struct DeviceCalls {
+    pub(super) poll: unsafe extern "C" fn(*mut ibv_cq, i32, *mut super::abi::ibv_wc) -> i32,
+    notify: unsafe extern "C" fn(*mut ibv_cq, i32) -> i32,
+    pub(super) post_send: unsafe extern "C" fn(
+        *mut super::abi::ibv_qp,
+        *mut super::abi::ibv_send_wr,
+        *mut *mut super::abi::ibv_send_wr,
+    ) -> i32,
+    pub(super) post_receive: unsafe extern "C" fn(
+        *mut super::abi::ibv_qp,
+        *mut super::abi::ibv_recv_wr,
+        *mut *mut super::abi::ibv_recv_wr,
+    ) -> i32,
+}
+
+/// The queues of one worker. They belong to one thread at a time.
+pub struct Queues {
+    pub(super) calls: DeviceCalls,
+    pub(super) chain: Chain,
+    pub(super) pairs: Vec<QueuePair>,
+    /// Regions; one that was taken back leaves its place to the next.
+    pub(super) regions: Vec<Option<Registration>>,
+    /// Memory whose registration was taken back: operations on it may still be in flight.
+    retired: Vec<Arc<Arena>>,
+    channel: Option<NonNull<ibv_comp_channel>>,
+    /// True when the channel will say so once something completes.
+    armed: bool,
+    pub(super) completions: NonNull<ibv_cq>,
+    pub(super) protection: NonNull<ibv_pd>,
+    pub(super) context: Arc<Context>,
+}
+
+// SAFETY: what the pointers lead to belongs to this value alone, the device excepted, which is shared and locks itself;
+// nothing belongs to a thread.
+unsafe impl Send for Queues {}
+
+impl Queues {
+    /// Opens a protection domain and a completion queue with room for `completions`. `sleeps` asks for a channel that
+    /// [`Self::arm`] gives the descriptor of.
+    ///
+    /// # Errors
+    /// Which call failed, with the library's reason.
+    pub fn open(context: &Arc<Context>, completions: u32, sleeps: bool) -> Result<Self, String> {
+        let library = &context.library.calls;
+        // SAFETY: the device is open.
+        let protection = unsafe { (library.alloc_pd)(context.raw.as_ptr()) };
+        let protection = NonNull::new(protection).ok_or_else(|| last_reason("ibv_alloc_pd"))?;
+        let channel = match sleeps.then(|| channel(context)).transpose() {
+            Ok(channel) => channel,
+            Err(why) => {
+                // SAFETY: nothing uses the protection domain yet.
+                unsafe { (library.dealloc_pd)(protection.as_ptr()) };
+                return Err(why);
+            }
+        };
+        let raw_channel = channel.map_or(std::ptr::null_mut(), NonNull::as_ptr);
+        let entries = i32::try_from(completions.max(1)).unwrap_or(i32::MAX);
+        // SAFETY: the device is open, and the channel is null or its own.
+        let queue = unsafe {
+            let none = std::ptr::null_mut();
+            (library.create_cq)(context.raw.as_ptr(), entries, none, raw_channel, 0)
+        };
+        let Some(completions) = NonNull::new(queue) else {
+            let why = last_reason(&format!("ibv_create_cq for {entries} completions"));
+            // SAFETY: nothing uses channel and protection domain yet.
+            unsafe {
+                channel.map(|channel| (library.destroy_comp_channel)(channel.as_ptr()));
+                (library.dealloc_pd)(protection.as_ptr());
+            }
+            return Err(why);
+        };
+        // SAFETY: an open device has its table of calls, which is never changed after opening.
+        let ops: &ibv_context_ops = unsafe { &(*context.raw.as_ptr()).ops };
+        Ok(Self {
+            calls: DeviceCalls {
+                poll: ops.poll_cq,
+                notify: ops.req_notify_cq,
+                post_send: ops.post_send,
+                post_receive: ops.post_recv,
+            },
+            chain: Chain::new(),
+            pairs: Vec::new(),
+            regions: Vec::new(),
+            retired: Vec::new(),
+            channel,
+            armed: false,
+            completions,
+            protection,
+            context: Arc::clone(context),
+        })
+    }
+
+    /// Registers an arena for everything, local and remote. `relaxed` lets the device write bytes in another order.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn register(
+        &mut self,
+        arena: Arc<Arena>,
+        relaxed: bool,
+    ) -> Result<RegistrationHandle, String> {
+        let len = arena.len();
+        let base = arena
+            .pointer(0, len as u64)
+            .map_err(|error| error.to_string())?;
+        let ordering = if relaxed {
+            IBV_ACCESS_RELAXED_ORDERING
+        } else {
+            0
+        };
+        let access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+        // SAFETY: the protection domain is open; the memory is mapped for as long as the arena, which is kept until
+        // after the registration is gone.
+        let mr = unsafe {
+            let reg_mr = self.context.library.calls.reg_mr;
+            (reg_mr)(
+                self.protection.as_ptr(),
+                base.cast(),
+                len,
+                access | ordering,
+            )
+        };
+        let mr = NonNull::new(mr).ok_or_else(|| last_reason("ibv_reg_mr"))?;
+        // SAFETY: the registration is open.
+        let (local_key, remote_key) = unsafe { ((*mr.as_ptr()).lkey, (*mr.as_ptr()).rkey) };
+        let registered = Some(Registration {
+            mr,
+            local_key,
+            remote_key,
+            arena,
+        });
+        let free = self.regions.iter().position(Option::is_none);
+        let index = free.unwrap_or(self.regions.len());
+        match self.regions.get_mut(index) {
+            Some(place) => *place = registered,
+            None => self.regions.push(registered),
+        }
+        Ok(RegistrationHandle(index))
+    }
+
+    /// Takes a registration back. Its memory stays mapped until the queues are closed.
+    ///
+    /// # Errors
+    /// When it is not registered, or the library does not let go of it.
+    pub fn deregister(&mut self, region: RegistrationHandle) -> Result<(), String> {
+        let taken = self.regions.get_mut(region.0).and_then(Option::take);
+        let registered = taken.ok_or("the region is not registered")?;
+        let is_kept = |arena: &Arc<Arena>| Arc::ptr_eq(arena, &registered.arena);
+        if !self.retired.iter().any(is_kept) {
+            self.retired.push(Arc::clone(&registered.arena));
+        }
+        // SAFETY: the registration is open, and nobody has it any more.
+        let code = unsafe { (self.context.library.calls.dereg_mr)(registered.mr.as_ptr()) };
+        check("ibv_dereg_mr", code)
+    }
+
+    /// Returns a region as a peer reaches it.
+    pub fn remote(&self, region: RegistrationHandle) -> Option<KeyedRegion> {
+        let registered = self.regions.get(region.0)?.as_ref()?;
+        Some(KeyedRegion {
+            base: registered.arena.address(),
+            key: registered.remote_key,
+            len: registered.arena.len() as u64,
+        })
+    }
+
+    /// Makes ready for sleeping: `None` when there may be something to poll first. The descriptor becomes readable
+    /// once something completes.
+    ///
+    /// # Errors
+    /// The library's reason; and when the queues were not opened for sleeping.
+    pub fn arm(&mut self) -> Result<Option<BorrowedFd<'_>>, String> {
+        let channel = self
+            .channel
+            .ok_or("the queues were not opened for sleeping")?;
+        if self.armed && self.take_notice(channel) {
+            self.armed = false;
+        }
+        if !self.armed {
+            // SAFETY: the queue is open.
+            let code = unsafe { (self.calls.notify)(self.completions.as_ptr(), 0) };
+            check("ibv_req_notify_cq", code)?;
+            self.armed = true;
+            // What completed before this is not told.
+            return Ok(None);
+        }
+        // SAFETY: the descriptor is the channel's, which is open as long as the queues are borrowed.
+        Ok(Some(unsafe {
+            BorrowedFd::borrow_raw((*channel.as_ptr()).fd)
+        }))
+    }
+
+    /// Takes the channel's notice, if there is one.
+    fn take_notice(&self, channel: NonNull<ibv_comp_channel>) -> bool {
+        let library = &self.context.library.calls;
+        let (mut queue, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: the channel is open, and its descriptor does not block; the places are valid for a pointer each. What
+        // was taken is acknowledged at once, so that the queue can be closed.
+        unsafe {
+            let code = (library.get_cq_event)(channel.as_ptr(), &raw mut queue, &raw mut context);
+            if code == 0 {
+                (library.ack_cq_events)(queue, 1);
+            }
+            code == 0
+        }
+    }
+}
+
+/// A channel whose descriptor does not block.
+fn channel(context: &Context) -> Result<NonNull<ibv_comp_channel>, String> {
+    let library = &context.library.calls;
+    // SAFETY: the device is open.
+    let channel = unsafe { (library.create_comp_channel)(context.raw.as_ptr()) };
+    let channel = NonNull::new(channel).ok_or_else(|| last_reason("ibv_create_comp_channel"))?;
+    // SAFETY: the channel is open, and so is its descriptor.
+    let descriptor = unsafe { BorrowedFd::borrow_raw((*channel.as_ptr()).fd) };
+    let unblocked =
+        fcntl_getfl(descriptor).and_then(|flags| fcntl_setfl(descriptor, flags | OFlags::NONBLOCK));
+    if let Err(error) = unblocked {
+        // SAFETY: nothing uses the channel yet.
+        unsafe { (library.destroy_comp_channel)(channel.as_ptr()) };
+        return Err(format!("fcntl of the completion channel: {error}"));
+    }
+    Ok(channel)
+}
+
+impl Drop for Queues {
+    fn drop(&mut self) {
+        let library = &self.context.library.calls;
+        let mut closed = true;
+        // SAFETY: each object is open and closed once, those that use others first: after its queue pairs are gone the
+        // device touches no memory of theirs.
+        unsafe {
+            for pair in self.pairs.drain(..) {
+                closed &= (library.destroy_qp)(pair.raw.as_ptr()) == 0;
+            }
+            closed &= (library.destroy_cq)(self.completions.as_ptr()) == 0;
+            if let Some(channel) = self.channel {
+                (library.destroy_comp_channel)(channel.as_ptr());
+            }
+            for region in self.regions.iter().flatten() {
+                closed &= (library.dereg_mr)(region.mr.as_ptr()) == 0;
+            }
+            (library.dealloc_pd)(self.protection.as_ptr());
+        }
+        if !closed {
+            // The device may still write into what an object that is in use refers to.
+            for region in self.regions.drain(..).flatten() {
+                std::mem::forget(region.arena);
+            }
+            std::mem::forget(std::mem::take(&mut self.retired));
+            // Its context would be freed under the objects that are left.
+            std::mem::forget(Arc::clone(&self.context));
+        }
+    }
+}
