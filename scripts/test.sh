@@ -6,6 +6,7 @@
 #     unit      tests beside the code, and those in the documentation     tests.sh
 #     system    the program from outside, hosts on this machine, whole crates, fuzz targets for some seconds
 #                                                                             tests.sh, fuzz.sh
+#     rdma      the program on RDMA devices, in a virtual machine     rdma.sh, rdma-guest.sh
 #     fuzz      fuzz targets for as long as FUZZ_SECONDS says     fuzz.sh
 #     corpus    what is committed of their inputs, made anew     fuzz.sh
 #     mutants   changes that no unit test notices     mutants.sh
@@ -14,12 +15,12 @@
 # Tests that could not run are never silent: every skip is printed where it happens and again at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-for part in lib packages check tests fuzz mutants; do
+for part in lib packages check tests rdma fuzz mutants; do
     # shellcheck source=/dev/null
     source "scripts/$part.sh"
 done
 
-[ $# != 0 ] || { echo "usage: scripts/test.sh [check] [unit] [system] [fuzz] [corpus] [mutants]" >&2; exit 2; }
+[ $# != 0 ] || { echo "usage: scripts/test.sh [check] [unit] [system] [rdma] [fuzz] [corpus] [mutants]" >&2; exit 2; }
 trap report EXIT
 [[ " $* " != *" unit "* && " $* " != *" system "* ]] || packages
 for part in "$@"; do
@@ -27,9 +28,10 @@ for part in "$@"; do
         check) check ;;
         unit) unit_tests ;;
         system) system_tests; fuzz_briefly ;;
+        rdma) rdma_tests ;;
         fuzz) fuzz ;;
         corpus) fuzz_corpus ;;
         mutants) mutants ;;
-        *) echo "scripts/test.sh: no part $part: check, unit, system, fuzz, corpus or mutants" >&2; exit 2 ;;
+        *) echo "scripts/test.sh: no part $part: check, unit, system, rdma, fuzz, corpus or mutants" >&2; exit 2 ;;
     esac
 done

@@ -1,0 +1,24 @@
+# For test.sh: the program on RDMA devices, in a guest that needs no RDMA card.
+
+# For a guest that hangs; a machine that is busy takes some times the usual half minute.
+RDMA_GUEST_S_MAX=300
+
+rdma_tests() {
+    local status=0 program=${CARGO_TARGET_DIR:-target}/release/tonnage
+    say "a guest with Soft-RoCE devices"
+    bash scripts/rdma-guest.sh setup 2>&1 | tee "$LOGS/rdma-setup.txt" || status=${PIPESTATUS[0]}
+    case $status in
+        0) ;;
+        126)
+            skip "$(sed -n 's/^rdma-guest: //p' "$LOGS/rdma-setup.txt"): nothing runs on RDMA devices"
+            return
+            ;;
+        *)
+            FAILED+=("the guest with Soft-RoCE devices")
+            return
+            ;;
+    esac
+    cargo build --quiet --release --locked
+    bash scripts/rdma-guest.sh run --timeout "$RDMA_GUEST_S_MAX" --file "$program" --file scripts/rdma-guest/cases.sh \
+        -- sh cases.sh 2>&1 | tee "$LOGS/rdma.log" || FAILED+=("the cases on RDMA devices")
+}
