@@ -143,6 +143,18 @@ fn what_cannot_be_is_refused_before_a_rank_starts() {
             "--backend native:shm --op barrier --algorithm ring --ranks 2",
             "bruck",
         ),
+        (
+            "--backend native:shm --op all-reduce --sizes 8 --root 1 --ranks 2",
+            "root has no effect on all-reduce",
+        ),
+        (
+            "--backend native:shm --op barrier --in-place --ranks 2",
+            "in-place has no effect on barrier",
+        ),
+        (
+            "--backend native:shm --op barrier --sizes 64 --ranks 2",
+            "sizes has no effect on barrier",
+        ),
     ] {
         let line = format!("collective {options}");
         tonnage(dir.path(), &line)

@@ -1,6 +1,8 @@
 //! The points of an experiment with collectives. Everything that can be known to be wrong is refused here, before a
 //! rank starts, in one sentence that names the nearest valid choice.
 
+mod without_effect;
+
 use super::options::{
     ACROSS_DEFAULT, ALIGN_DEFAULT, CallOptions, CollectiveJob, LIMIT_DEFAULT, SEED_DEFAULT,
     TIMEOUT_DEFAULT,
@@ -37,6 +39,7 @@ pub(super) fn expand(
     if ops.is_empty() {
         return usage("op is missing: write op all-reduce, or another one that --help lists");
     }
+    without_effect::refuse(call, ops)?;
     let common = common(job, ranks, lists)?;
     let group_ranks = common.point.grouping().size();
     let mut points = Vec::new();
@@ -83,7 +86,7 @@ fn common(job: &CollectiveJob, ranks: u32, lists: &Lists) -> Result<Common> {
         ));
     }
     let (backends, engine_options) = backends(call, lists)?;
-    refuse_without_effect(call, &backends)?;
+    without_effect::refuse_for_backends(call, &backends)?;
     let groups = call.groups.unwrap_or_default();
     groups.of(ranks)?;
     let align = call.align.unwrap_or(ALIGN_DEFAULT);
@@ -187,15 +190,6 @@ fn backends(
         );
     }
     Ok((entries, options))
-}
-
-/// Refuses options that none of the backends looks at.
-fn refuse_without_effect(call: &CallOptions, backends: &[&BackendEntry]) -> Result<()> {
-    let in_workers = |entry: &&BackendEntry| matches!(entry.variant, BackendVariant::OneOf(_));
-    if call.place.is_some() && backends.iter().all(in_workers) {
-        return usage("place has no effect on torch's workers, which are not pinned: leave it out");
-    }
-    Ok(())
 }
 
 /// Python of torch backends.

@@ -76,13 +76,18 @@ fn odd_ranks_leave_out_pairs_alone() {
 fn some_collectives_of_some_backend_are_verified() {
     let points = verified("--backend native:shm --sizes 4000", 2);
     assert!(points.iter().all(|point| point.backends == ["native:shm"]));
-    let args = verify("--collectives=gather,reduce --backend native:shm");
-    let plan = args.to_plan(&LISTS, Ranks::of(None, 2)).unwrap();
-    let ops: BTreeSet<_> = calls(&plan, 2)
-        .iter()
-        .map(|point| point.op.name())
-        .collect();
+    let of = |line: &str| {
+        let plan = verify(line).to_plan(&LISTS, Ranks::of(None, 2)).unwrap();
+        calls(&plan, 2)
+    };
+    let points = of("--collectives=gather,reduce --backend native:shm");
+    let ops: BTreeSet<_> = points.iter().map(|point| point.op.name()).collect();
     assert_eq!(Vec::from_iter(ops), ["gather", "reduce"]);
+    // Without an operation that reduces, there are no reductions to ask for.
+    let moved = of("--collectives=gather --backend native:shm");
+    assert!(moved.iter().all(|point| point.reduction.is_none()));
+    let types: BTreeSet<_> = moved.iter().map(|point| point.dtype.name()).collect();
+    assert_eq!(types.len(), Dtype::ALL.len());
 }
 
 #[test]

@@ -114,7 +114,9 @@ impl OneBackend<'_> {
         if with_types {
             let mut job = self.job("types", ops, &middle);
             job.call.dtype = Some(self.entry.dtypes.to_vec().into());
-            job.call.reduce = Some(self.entry.reductions.to_vec().into());
+            if ops.iter().any(|op| op.reduces()) {
+                job.call.reduce = Some(self.entry.reductions.to_vec().into());
+            }
             // A library may lack some of them, whoever named it.
             job.skipping.optional = true;
             jobs.push(job);

@@ -41,6 +41,72 @@ fn options_that_no_backend_looks_at_are_refused() {
 }
 
 #[test]
+fn options_that_no_operation_has_are_refused() {
+    let line =
+        |op: &str, more: &str| format!("backend = 'native:shm'\nop = {op}\nalign = 'none'\n{more}");
+    for (op, option, advice) in [
+        (
+            "'all-reduce'",
+            "root = 1",
+            "broadcast, reduce, gather, scatter",
+        ),
+        (
+            "['all-reduce', 'barrier']",
+            "root = 0",
+            "on all-reduce, barrier, which has no root",
+        ),
+        (
+            "['all-gather', 'gather']",
+            "reduce = 'max'",
+            "all-reduce, reduce-scatter, reduce",
+        ),
+        (
+            "'barrier'",
+            "in-place = true",
+            "barrier, which has no bytes that it moves",
+        ),
+        (
+            "'barrier'",
+            "dtype = 'int8'",
+            "barrier, which has no bytes that it moves",
+        ),
+        (
+            "'barrier'",
+            "chunk = 64",
+            "barrier, which has no bytes that it moves",
+        ),
+        (
+            "'barrier'",
+            "sizes = 64",
+            "leave it out, or add one of op all-reduce",
+        ),
+    ] {
+        let sizes = if op == "'barrier'" {
+            ""
+        } else {
+            "sizes = 64\n"
+        };
+        let said = refused(4, &line(op, &format!("{sizes}{option}")));
+        let name = option.split(' ').next().unwrap();
+        assert!(
+            said.contains(&format!("{name} has no effect on ")),
+            "{said}"
+        );
+        assert!(said.contains(advice), "{said}");
+    }
+    // One operation that has it is enough, and what nobody gave is no option.
+    let both = "sizes = 64\nroot = 1\nin-place = true\nreduce = 'max'\ndtype = 'int8'\nchunk = 64";
+    let ops = "['all-reduce', 'broadcast', 'barrier']";
+    assert_eq!(expanded(4, &line(ops, both)).unwrap().len(), 3);
+    assert_eq!(
+        expanded(4, &line("'barrier'", "in-place = false"))
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+#[test]
 fn values_multiply_and_defaults_are_explicit() {
     let points = expanded(
         4,
@@ -75,7 +141,6 @@ fn totals_are_divided_among_the_ranks() {
 #[test]
 fn what_cannot_be_is_refused_with_the_nearest_choice() {
     let with = |line: &str| refused(4, &format!("{TABLE}\n{line}"));
-    assert!(with("root = 4").contains("the last one is root 3"));
     assert!(with("chunk = 2").contains("the smallest is chunk 4"));
     assert!(with("algorithm = 'linear'").contains("ring, halving-doubling"));
     assert!(with("align = 'none'\nrefill = 'iteration'").contains("use refill trial"));
@@ -99,6 +164,7 @@ fn what_cannot_be_is_refused_with_the_nearest_choice() {
         )
     };
     assert!(op("send-recv", "64", 3).contains("--ranks 4"));
+    assert!(op("reduce", "64\nroot = 4", 4).contains("the last one is root 3"));
     assert!(op("all-gather", "8", 4).contains("the smallest is 16"));
     assert!(op("all-reduce", "0", 4).contains("smallest"));
     assert!(refused(4, "backend = 'native:shm'\nop = 'all-reduce'").contains("sizes 1M"));
