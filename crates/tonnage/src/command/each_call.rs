@@ -1,6 +1,7 @@
 //! Lines about the calls of a trial, one for each call and rank, on standard error: standard output is the report's.
 //!
-//! Their words are those that scripts of torch.distributed print, so that what reads these reads ours.
+//! Their words are those that scripts of torch.distributed print, so that what reads these reads ours. Such a script
+//! has one operation: which point of a run the lines are of is said by a line of its own before them.
 
 use std::io::Write;
 
@@ -8,10 +9,21 @@ use tonnage_bench::observer::TrialCalls;
 
 use super::screen::MessageWriter;
 
-/// Prints all of them.
-pub fn print_all(calls: &TrialCalls<'_>) {
+/// Prints all of them, below a heading where they are the first ones of a point.
+pub fn print_all(heading: Option<&str>, calls: &TrialCalls<'_>) {
+    let text = headed(heading, calls);
     // A reader that has gone away loses these lines and nothing else.
-    let _ = MessageWriter.write_all(lines(calls).as_bytes());
+    let _ = MessageWriter.write_all(text.as_bytes());
+}
+
+/// Heading of a point's lines: its number among all, which tells apart what has the same words, and those words.
+pub fn heading(index: usize, of: usize, words: &str) -> String {
+    format!("point {} of {of}: {words}", index + 1)
+}
+
+fn headed(heading: Option<&str>, calls: &TrialCalls<'_>) -> String {
+    let heading = heading.map(|heading| format!("{heading}\n"));
+    heading.unwrap_or_default() + &lines(calls)
 }
 
 /// The lines: call by call, each in the order of the ranks.
@@ -72,6 +84,21 @@ mod tests {
              Process 0 transferred 100 MB in 854.4 ms (117.0 MB/sec)\n\
              Process 1 transferred 100 MB in 9.877 ms (10125.0 MB/sec)\n"
         );
+    }
+
+    #[test]
+    fn the_first_lines_of_a_point_say_whose_they_are() {
+        let calls = TrialCalls {
+            backend: None,
+            size_bytes: None,
+            took_ns: vec![vec![10_000_000]],
+        };
+        let heading = heading(1, 3, "native:shm all-reduce 64k");
+        assert_eq!(
+            headed(Some(&heading), &calls),
+            "point 2 of 3: native:shm all-reduce 64k\nProcess 0 took 10.0 ms\n"
+        );
+        assert_eq!(headed(None, &calls), "Process 0 took 10.0 ms\n");
     }
 
     #[test]

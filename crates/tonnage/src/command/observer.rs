@@ -35,6 +35,8 @@ pub struct Keeper {
     shows_rows: bool,
     /// Words for the point that is measured.
     point: String,
+    /// Heading of the lines about its calls, until the first of them are printed.
+    calls_heading: Option<String>,
 }
 
 /// The file of records.
@@ -81,6 +83,7 @@ impl Keeper {
             shows_rows: format == Format::Table && !progress.is_hidden(),
             progress,
             point: String::new(),
+            calls_heading: None,
         }
     }
 
@@ -126,6 +129,7 @@ impl Observer for Keeper {
         self.progress.set_length(of as u64);
         self.progress.set_position(index as u64);
         self.point = point.any().progress();
+        self.calls_heading = Some(each_call::heading(index, of, &self.point));
         self.progress.set_message(self.point.clone());
     }
 
@@ -139,7 +143,7 @@ impl Observer for Keeper {
     }
 
     fn calls(&mut self, calls: &TrialCalls<'_>) {
-        each_call::print_all(calls);
+        each_call::print_all(self.calls_heading.take().as_deref(), calls);
     }
 
     /// Checkpoints go to the file alone: in the end the point has a record of its own.

@@ -156,6 +156,20 @@ fn each_call_of_each_rank_has_a_line() {
         let calls = said.lines().filter(|line| line.starts_with(&begin));
         assert_eq!(calls.filter(|line| line.ends_with(" ms")).count(), 6);
     }
+    let is_call = |line: &&str| line.starts_with("Process ");
+    let (before, moved) = said
+        .split_once("point 1 of 2: native:shm send-recv 100000\n")
+        .unwrap();
+    let (moved, took) = moved
+        .split_once("point 2 of 2: native:shm barrier\n")
+        .unwrap();
+    let of = |lines: &str, part: &str| {
+        let calls = lines.lines().filter(is_call);
+        calls.map(|line| line.contains(part)).collect::<Vec<_>>()
+    };
+    assert!(before.lines().filter(is_call).count() == 0, "{said}");
+    assert_eq!(of(moved, " transferred "), [true; 12], "{said}");
+    assert_eq!(of(took, " took "), [true; 12], "{said}");
     let Some(python) = python() else { return };
     let options = format!("--backend torch:gloo,native:shm --op all-reduce --python {python}");
     let said = tonnage(dir.path(), &line(&options))
