@@ -31,6 +31,10 @@ const PAIRS: &str = "In tables of the pairs of a traffic file. The values of all
      summary.pairs; CSV has a row for each point, not for each pair.";
 const FILES: &str = "In tables of file experiments, where a phase has several trials.";
 const TOUR: &str = "On the page of `tonnage tour`.";
+const GROUPS: &str = "In tables of groups of ranks that called at once, below those of collectives. CSV has a row for each \
+     point, not for each group.";
+const RANKS: &str = "In tables of the ranks of collectives, where --per-rank was asked for. CSV has a row for each point, not \
+     for each rank.";
 const PUBLISHED: &str =
     "In tables of figures that others measured, below those of a plan that has them.";
 const LAYERS: &str = "In the table of `tonnage layers`.";
@@ -59,6 +63,13 @@ derived! {
     TO_FIRST_BACKEND = "As fast (± 95 %)", TABLES, "Time of the first backend / that of this one in the same turn, geometric \
         mean over the turns, and by how much the upper end of its 95 % confidence interval is above it: Student's t over the \
         logarithms.";
+    GROUP = "Group", GROUPS, "Number of the group, counted from 0; the column after it has its ranks, by their numbers in the \
+        run. Time, AlgBW and BusBW are those of the group by itself, and the slowest one is marked.";
+    RANK = "Rank", RANKS, "Number of the rank in the run. Time is the mean of its own times of an iteration, from its call to \
+        its return.";
+    BEGAN_LAST = "Began last", RANKS, "Number of iterations, of all trials together, that the rank began after all others, by \
+        clocks that are followed: below their uncertainty it is chance. A rank that often begins last and has the \
+        shortest time keeps the others waiting.";
     P50_RATIO = "p50 / idle (95 %)", LOADED, "Median latency beside the background / without it, and the 95 % confidence \
         interval: Student's t over the logarithms of the trials' ratios. In CSV they are latency_ratio_p50, \
         latency_ratio_p50_low and latency_ratio_p50_high.";

@@ -202,6 +202,18 @@ mod tests {
     }
 
     #[test]
+    fn columns_of_the_tables_below_collectives_are_explained() {
+        for (name, part) in [
+            ("group", "tables of groups"),
+            ("rank", "--per-rank"),
+            ("began last", "after all others"),
+        ] {
+            let text = explain(Some(name)).unwrap().replace("\n            ", " ");
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
     fn an_unknown_name_gets_the_nearest() {
         let error = explain(Some("msgrate")).unwrap_err();
         assert!(matches!(error, Error::Usage(_)));

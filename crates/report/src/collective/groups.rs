@@ -6,6 +6,7 @@ use tonnage_record::body::Part;
 use tonnage_record::collective::{BackendRecord, GroupTimes};
 use tonnage_units::quantity::human::{exact_size, number};
 
+use crate::derived::GROUP;
 use crate::table::draw;
 
 /// A table of the groups of a record for each backend, the slowest of them marked.
@@ -47,7 +48,7 @@ fn table(record: &CollectiveRecord<'_>, backend: &BackendRecord) -> Option<Strin
         ]
     };
     let header = [
-        "Group",
+        GROUP.name,
         "Ranks",
         "Time\n(us)",
         "AlgBW\n(GB/s)",

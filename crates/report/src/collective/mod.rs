@@ -17,7 +17,7 @@ use tonnage_units::quantity::human::{
     exact_duration, exact_size, gigabytes_per_s, number, whole_percent,
 };
 
-use crate::derived::TO_FIRST_BACKEND;
+use crate::derived::{BEGAN_LAST, RANK, TO_FIRST_BACKEND};
 use crate::drawer::Report;
 use crate::engine;
 use crate::published;
@@ -324,7 +324,7 @@ fn of_ranks(record: &CollectiveRecord<'_>) -> Vec<String> {
     let point = &record.body.point;
     let table = |backend: &BackendRecord| {
         let summary = backend.summary.as_ref()?;
-        let header = ["Rank", "Time\n(us)", "Began last"].map(str::to_owned);
+        let header = [RANK.name, "Time\n(us)", BEGAN_LAST.name].map(str::to_owned);
         let line = |times: &tonnage_record::collective::RankCalls| {
             vec![
                 times.rank.to_string(),
