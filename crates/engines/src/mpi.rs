@@ -98,6 +98,29 @@ fn refuse_broken(call: &GroupCall, version: &str) -> Result<()> {
     }
 }
 
+/// Refuses a call whose result a library is known to get wrong: MPICH 4.0.2 compares unsigned bytes as signed ones. It
+/// is `tried` rather than known by its version, for distributions mend what they ship, and relatives inherit it.
+fn refuse_signed(
+    call: &GroupCall,
+    version: &str,
+    tried: impl FnOnce(MpiReduction) -> Result<bool, String>,
+) -> Result<()> {
+    let asked = call.reduction.filter(|_| call.shape.dtype == Dtype::Uint8);
+    let compares = |it: &Reduction| matches!(it, Reduction::Min | Reduction::Max);
+    let Some(asked) = asked.filter(compares) else {
+        return Ok(());
+    };
+    match tried(reduction(asked)).map_err(Error::Failed)? {
+        true => Ok(()),
+        false => Err(Error::Unavailable {
+            what: format!("{asked} of uint8 by {}", version.replace('\t', " ")),
+            why: "it compares unsigned bytes as signed ones, so that 200 is less than 100 to it".to_owned(),
+            how: "Choose another --dtype, or name another library with --mpi, that of the mpirun that starts the ranks"
+                .to_owned(),
+        }),
+    }
+}
+
 /// Everything that stays the same from one call to the next.
 struct Ready {
     call: GroupCall,
@@ -110,7 +133,9 @@ impl GroupCalls for MpiGroupCalls {
         let element = element(call.shape.dtype);
         let asked = call.reduction.map(reduction);
         self.group().check(element, asked).map_err(lacking)?;
-        refuse_broken(&call, self.mpi.world.version())?;
+        let version = self.mpi.world.version();
+        refuse_broken(&call, version)?;
+        refuse_signed(&call, version, |it| self.group().orders_unsigned_bytes(it))?;
         // In place, MPI puts a rank's block where the blocks begin, and not where it was.
         let output = match (call.shape.op, call.in_place) {
             (Collective::ReduceScatter, true) => call.input,
@@ -263,6 +288,41 @@ mod tests {
             call(Collective::AllReduce, 0, true, 4096),
         ] {
             assert!(!refused(&other, broken));
+        }
+    }
+
+    #[test]
+    fn a_library_that_compares_bytes_as_signed_is_refused_where_it_compares_them() {
+        let arena = Arena::allocate(1, Pages::Normal, Sharing::Private, None);
+        let memory = Arc::new(arena.unwrap());
+        let call = |dtype, reduction| GroupCall {
+            shape: Shape::of_size((Collective::AllReduce, 0), 2, dtype, 64),
+            reduction,
+            in_place: false,
+            memory: Arc::clone(&memory),
+            input: 0,
+            output: 0,
+        };
+        let struck = call(Dtype::Uint8, Some(Reduction::Max));
+        let said = refuse_signed(&struck, "MPICH Version:\t4.0.2", |_| Ok(false)).unwrap_err();
+        assert!(matches!(said, Error::Unavailable { .. }), "{said}");
+        let said = said.to_string();
+        for part in [
+            "max of uint8 by MPICH Version: 4.0.2",
+            "as signed",
+            "--dtype",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+        assert!(refuse_signed(&struck, "", |_| Ok(true)).is_ok());
+        // Other calls are not even tried.
+        for (dtype, reduction) in [
+            (Dtype::Uint8, Some(Reduction::Sum)),
+            (Dtype::Uint8, None),
+            (Dtype::Int8, Some(Reduction::Max)),
+        ] {
+            let never = |_| panic!("{dtype} was tried");
+            assert!(refuse_signed(&call(dtype, reduction), "", never).is_ok());
         }
     }
 }

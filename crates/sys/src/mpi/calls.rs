@@ -94,6 +94,7 @@ functions! {
         comm_free = c"MPI_Comm_free" (*mut Handle);
         type_get_name = c"MPI_Type_get_name" (Handle, *mut c_char, *mut c_int);
         type_size = c"MPI_Type_size" (Handle, *mut c_int);
+        reduce_local = c"MPI_Reduce_local" (*const c_void, *mut c_void, c_int, Handle, Handle);
     }
 }
 

@@ -51,6 +51,7 @@ fn as_rank() {
         "every" => {
             Group::new(&comm, ELEMENTS).every_call(&types);
             Group::new(&comm, 0).every_call(&SOME_TYPES);
+            orders(&comm);
         }
         "groups" => groups(&comm),
         "parts" => parts(comm),
@@ -61,6 +62,27 @@ fn as_rank() {
     let (rank, size, dialect) = (world.rank(), world.size(), world.dialect().name());
     println!("\nplayed {rank} of {size}: {dialect}, {:?}", types);
     std::process::exit(0);
+}
+
+/// Two unsigned bytes in this process alone tell what all ranks get of such bytes.
+fn orders(comm: &Communicator) {
+    let (input, output) = (arena(4096), arena(4096));
+    let byte = if comm.rank() == 0 { 200 } else { 100 };
+    for (reduction, right) in [(MpiReduction::Min, 100), (MpiReduction::Max, 200)] {
+        input.write(0, &[byte; 17]).unwrap();
+        comm.all_reduce(
+            MpiType::Uint8,
+            reduction,
+            Some((&input, 0)),
+            (&output, 0),
+            17,
+        )
+        .unwrap();
+        let mut got = [0; 17];
+        output.read(0, &mut got).unwrap();
+        let told = comm.orders_unsigned_bytes(reduction).unwrap();
+        assert_eq!(got == [right; 17], told, "{reduction:?}: {got:?}");
+    }
 }
 
 /// Even and odd ranks, each half in the opposite order, at once.

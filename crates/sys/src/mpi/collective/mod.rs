@@ -6,6 +6,7 @@
 //! | `element` | types of elements and reductions |
 //! | `kit` | functions and handles of the loaded library |
 //! | `limit`, `sizes` | calls for more elements than one can count |
+//! | `order` | order in which the library sees bytes |
 //! | `rootless`, `rooted`, `message` | the calls |
 //!
 //! Bytes are those of an [`Arena`], named by offsets, and every range is checked against it before MPI sees it. All
@@ -16,6 +17,7 @@ mod element;
 mod kit;
 mod limit;
 mod message;
+mod order;
 mod rooted;
 mod rootless;
 mod sizes;
