@@ -114,6 +114,11 @@ pub trait KindBody: Debug {
     fn verified_bytes(&self, _: Part) -> Option<u64> {
         None
     }
+
+    /// Returns whether a part was skipped while others were measured, so that something is missing.
+    fn lacks_a_part(&self) -> bool {
+        false
+    }
 }
 
 /// Bytes that a part of a record moved, its trials taken together.

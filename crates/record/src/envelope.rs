@@ -153,10 +153,11 @@ pub type TuneRecord<'a> = Of<'a, TuneBody>;
 pub type CollectiveRecord<'a> = Of<'a, CollectiveBody>;
 
 impl Record {
-    /// Returns whether nothing went wrong: it was measured, or is optional and was skipped.
+    /// Returns whether nothing went wrong: it was measured with all its parts, or is optional and was skipped, whole or
+    /// in part.
     pub fn is_fine(&self) -> bool {
         match self.outcome {
-            Outcome::Measured => true,
+            Outcome::Measured => self.optional || !self.body.any().lacks_a_part(),
             Outcome::Skipped { .. } => self.optional,
             Outcome::Failed { .. } => false,
         }

@@ -150,7 +150,7 @@ impl LayersArgs {
                 latency: Some(false),
                 ..MeasureOptions::default()
             },
-            skipping: self.skipping(),
+            skipping: optional_if(self.engine.is_empty()),
             length: self.length(),
             ..Transfer::default()
         }
@@ -171,15 +171,9 @@ impl LayersArgs {
                 limit: Some(LimitChoice::None),
                 ..CheckOptions::default()
             },
-            skipping: self.skipping(),
+            // An engine that was named and is missing is missed at its writes.
+            skipping: optional_if(self.backend.is_empty()),
             length: self.length(),
-        }
-    }
-
-    /// Consequence of a missing engine or library: none where nobody named any.
-    fn skipping(&self) -> SkippingOptions {
-        SkippingOptions {
-            optional: self.engine.is_empty() && self.backend.is_empty(),
         }
     }
 
@@ -191,4 +185,9 @@ impl LayersArgs {
             ..LengthOptions::default()
         }
     }
+}
+
+/// Consequence of a missing engine or library: none where nobody named any.
+fn optional_if(unnamed: bool) -> SkippingOptions {
+    SkippingOptions { optional: unnamed }
 }

@@ -233,4 +233,9 @@ impl KindBody for CollectiveBody {
         let summary = self.backend(part)?.summary.as_ref()?;
         Some(summary.verified_bytes).filter(|&bytes| bytes > 0)
     }
+
+    fn lacks_a_part(&self) -> bool {
+        let mut outcomes = self.backends.iter().map(|it| &it.backend_outcome);
+        outcomes.any(|outcome| matches!(outcome, Outcome::Skipped { .. }))
+    }
 }
