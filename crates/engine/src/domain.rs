@@ -47,6 +47,9 @@ pub struct Caps {
     /// True when a completed send has filled a receive of the peer's. False: it may only have left, so that somebody
     /// has to keep senders from running away from their receivers.
     pub sends_taken: bool,
+    /// True when the device carries out what peers ask for without this side's CPU: then a target of write and read
+    /// rests, and does not poll.
+    pub passive_target: bool,
     /// True when an arrived write-imm says which peer it came from. Of no account for a worker with one peer.
     pub arrivals_named: bool,
     /// True when what a peer writes can become visible only while this side polls, as with sockets. Then a loop that

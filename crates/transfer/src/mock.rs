@@ -267,6 +267,7 @@ pub(crate) static CAPS: Caps = Caps {
     delivered: false,
     delivery_on_request: false,
     sends_taken: false,
+    passive_target: false,
     arrivals_named: true,
     arrives_by_polling: false,
     ordered_writes: false,

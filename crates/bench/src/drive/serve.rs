@@ -1,5 +1,6 @@
-//! The target of one-sided operations. It always polls: several transports move nothing while the target does not,
-//! even for operations that need no help of its in principle. A worker that takes no part rests.
+//! The target of one-sided operations. It polls: several transports move nothing while the target does not, even for
+//! operations that need no help of its in principle. A worker that takes no part rests, and so does the target of a
+//! device that is known to need none.
 
 use std::time::Duration;
 

@@ -37,6 +37,7 @@ static CAPS: Caps = Caps {
     arrives_by_polling: false,
     ordered_writes: true,
     sends_taken: true,
+    passive_target: false,
     shared_memory: false,
     limit: LimitKind::MemoryCopy,
 };

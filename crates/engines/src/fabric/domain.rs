@@ -90,6 +90,7 @@ fn caps(attributes: &Attributes, arrival: Option<ArrivalProof>, shm_writes: Opti
         arrives_by_polling: true,
         ordered_writes: writes_in_address_order(&attributes.provider, shm_writes),
         sends_taken: false,
+        passive_target: false,
         shared_memory: false,
         limit: limit(attributes),
     }

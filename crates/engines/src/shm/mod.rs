@@ -46,6 +46,7 @@ static CAPS: Caps = Caps {
     arrives_by_polling: false,
     ordered_writes: true,
     sends_taken: true,
+    passive_target: false,
     shared_memory: true,
     limit: LimitKind::MemoryCopy,
 };

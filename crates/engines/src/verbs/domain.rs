@@ -60,6 +60,7 @@ impl PortDomain {
             delivery_on_request: false,
             // A send is acknowledged by the device that put it into a receive.
             sends_taken: true,
+            passive_target: true,
             arrivals_named: true,
             arrives_by_polling: false,
             ordered_writes: !asked.relaxed,
@@ -174,6 +175,7 @@ impl Domain for PortDomain {
                 .with("relaxed_ordering", asked.relaxed)
                 .with("queue_pairs_to_a_peer", self.port.receives.len() as u64)
                 .with("depth", self.caps.depth)
+                .with("progress", "the device's own: targets of write and read rest")
                 .with("completion", "acknowledged by the peer's device; trials of writes end with a read behind them"),
         }
     }

@@ -16,6 +16,7 @@ const CAPS: Caps = Caps {
     delivered: true,
     delivery_on_request: false,
     sends_taken: true,
+    passive_target: false,
     arrivals_named: true,
     arrives_by_polling: false,
     ordered_writes: true,

@@ -83,6 +83,8 @@ pub struct Work<'a> {
     pub(super) worker: u32,
     /// Its part beside the rank's other workers.
     pub(super) part: WorkerPart,
+    /// True where the device serves the peers, so that nothing has to be polled for them.
+    rests_as_target: bool,
     /// True where workers of this rank share CPUs.
     pub(super) shares_cpus: bool,
     /// False for an engine whose operations carry nothing.
@@ -133,6 +135,7 @@ impl<'a> Work<'a> {
         );
         let work = Self {
             watch: SliceWalks::new(point, (rank, station.worker), &layout),
+            rests_as_target: is_served(point, &caps, &layout),
             point,
             rank,
             layout,
@@ -256,14 +259,15 @@ impl<'a> Work<'a> {
         self.poll_until(over)
     }
 
-    /// Polls until `over` and answers nothing; rests where this worker takes no part.
+    /// Polls until `over` and answers nothing; rests where this worker takes no part, or the device does it all.
     ///
     /// # Errors
     /// When the engine fails or the run is stopped.
     pub fn poll_until(&mut self, over: impl FnMut() -> bool) -> Result<()> {
-        let waited = match self.takes_part() && !self.part.is_resting {
-            true => serve(&mut self.port, over),
-            false => rest(&mut self.port, over),
+        let rests = !self.takes_part() || self.part.is_resting || self.rests_as_target;
+        let waited = match rests {
+            true => rest(&mut self.port, over),
+            false => serve(&mut self.port, over),
         };
         waited.map_err(|error| self.with_stalled(error))
     }
@@ -429,6 +433,12 @@ impl<'a> Work<'a> {
     pub fn chosen(&self) -> Facts {
         self.port.engine.chosen()
     }
+}
+
+/// Returns whether the device does everything that peers ask of a worker, which has nothing to do itself.
+fn is_served(point: &TransferPoint, caps: &Caps, layout: &SliceLayout) -> bool {
+    let is_silent = caps.passive_target && !point.op.notifies_target();
+    is_silent && layout.out.is_empty() && point.cq == CqMode::Busy
 }
 
 /// A port that waits as the point asks and the device allows, and watches over so many flows.

@@ -38,6 +38,7 @@ static CAPS: Caps = Caps {
     arrives_by_polling: false,
     ordered_writes: false,
     sends_taken: true,
+    passive_target: false,
     shared_memory: false,
     limit: LimitKind::None,
 };

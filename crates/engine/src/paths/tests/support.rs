@@ -163,6 +163,7 @@ pub(super) fn caps() -> Caps {
         delivered: true,
         delivery_on_request: true,
         sends_taken: true,
+        passive_target: false,
         arrivals_named: true,
         arrives_by_polling: false,
         ordered_writes: true,
