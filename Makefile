@@ -33,8 +33,8 @@ fuzz-corpus: ## Fewest inputs that reach what any has reached, for fuzz/corpus: 
 mutants: ## Changes that no unit test notices: make mutants FILES='crates/bench/src/drive/*.rs' DIFF= SECONDS=1800
 	@MUTANT_FILES="$(FILES)" MUTANT_DIFF=$(DIFF) MUTANT_SECONDS=$(SECONDS) bash scripts/test.sh mutants
 
-test: ## All three: everything that must pass.
-	@bash scripts/test.sh check unit system
+test: ## All of them: everything that must pass.
+	@bash scripts/test.sh check unit system rdma
 
 fmt: ## Format the source.
 	cargo fmt

@@ -4,7 +4,7 @@
 RDMA_GUEST_S_MAX=300
 
 rdma_tests() {
-    local status=0 program=${CARGO_TARGET_DIR:-target}/release/tonnage
+    local status=0 program=${CARGO_TARGET_DIR:-target}/debug/tonnage
     say "a guest with Soft-RoCE devices"
     bash scripts/rdma-guest.sh setup 2>&1 | tee "$LOGS/rdma-setup.txt" || status=${PIPESTATUS[0]}
     case $status in
@@ -18,7 +18,8 @@ rdma_tests() {
             return
             ;;
     esac
-    cargo build --quiet --release --locked
+    # The program of the other system tests, which may be there already.
+    cargo test --quiet --workspace --locked --no-run --test '*'
     bash scripts/rdma-guest.sh run --timeout "$RDMA_GUEST_S_MAX" --file "$program" --file scripts/rdma-guest/cases.sh \
         -- sh cases.sh 2>&1 | tee "$LOGS/rdma.log" || FAILED+=("the cases on RDMA devices")
 }

@@ -7,6 +7,9 @@ PATH=$PWD:$PATH
 export FI_UNIVERSE_SIZE=8
 # Some ten seconds each, and more on a busy machine.
 CASE_S_MAX=120
+# Two ranks, a device each, so that what they move crosses the cable between them.
+PAIR="--ranks 2 --devices-of 0=rxeA --devices-of 1=rxeB"
+BRIEF="--trials 2 --trial-time 50ms --warmup 20ms"
 failed=0
 
 # expect NAME EXIT_CODE PATTERN COMMAND...: a line of what the command prints has the pattern, which is an extended
@@ -25,14 +28,126 @@ expect() {
     failed=1
 }
 
-# moves NAME ENGINE: writes and reads by it, from one device to the other, with every byte compared and the devices'
-# counters for a proof that the bytes went through them.
-moves() {
-    expect "$1" 0 '^verified: .* checked and right' tonnage transfer --engine "$2" --devices rxeA,rxeB --require-path \
-        --op write,read --ranks 2 --sizes 64,64k --trials 2 --trial-time 200ms --warmup 50ms --verify
+# transfer NAME EXIT_CODE PATTERN ARGUMENT...: the same of a transfer by verbs:rc.
+transfer() {
+    name=$1 code=$2 pattern=$3
+    shift 3
+    # shellcheck disable=SC2086
+    expect "$name" "$code" "$pattern" tonnage transfer --engine verbs:rc $PAIR "$@"
 }
 
-expect "devices" 0 '^ *rxeA port 1 .* ACTIVE ' tonnage devices
-moves "fabric:verbs;ofi_rxm" 'fabric:verbs;ofi_rxm'
+# within NAME COLUMN LOW HIGH ARGUMENT...: a column of the first point of a transfer lies between both.
+within() {
+    name=$1 column=$2 low=$3 high=$4
+    shift 4
+    # shellcheck disable=SC2086
+    timeout "$CASE_S_MAX" tonnage transfer --engine verbs:rc $PAIR --format csv "$@" >/tmp/case 2>&1
+    value=$(awk -F, -v column="$column" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == column) at = i }
+        NR == 2 { print $at }' /tmp/case)
+    if awk -v value="$value" -v low="$low" -v high="$high" \
+        'BEGIN { exit !(value + 0 >= low && value + 0 <= high) }'; then
+        echo "ok $name ($column $value)"
+        return
+    fi
+    echo "FAILED $name: $column is $value, expected $low to $high"
+    sed 's/^/    /' /tmp/case
+    failed=1
+}
+
+# over NETEM COMMAND...: the command while rxeA's packets suffer that.
+over() {
+    netem=$1
+    shift
+    # shellcheck disable=SC2086
+    tc qdisc add dev ve0 root netem $netem
+    "$@"
+    tc qdisc del dev ve0 root
+}
+
+# cut_for SECONDS: no packet of rxeA arrives any more, from two seconds on for so many.
+cut_for() {
+    (
+        sleep 2
+        tc qdisc add dev ve0 root netem loss 100%
+        sleep "$1"
+        tc qdisc del dev ve0 root
+    ) &
+}
+
+# Kills rank 1 without a warning, once it is there for two seconds.
+kill_rank_1() {
+    (
+        sleep 2
+        for process in /proc/[0-9]*; do
+            if tr '\0' '\n' 2>/dev/null <"$process/environ" | grep -qx TONNAGE_RANK=1; then
+                kill -9 "${process#/proc/}"
+                break
+            fi
+        done
+    ) &
+}
+
+expect "devices" 0 '^ *rxeA port 1 .* ACTIVE .*GID 1 of 2 10\.1\.0\.1 \(RoCE v2\)' tonnage devices
+expect "libfabric takes an address that connects" 0 '^ +64 ' tonnage transfer --engine 'fabric:verbs;ofi_rxm' --op write \
+    --ranks 2 --sizes 64 --limit none --trials 2 --trial-time 50ms --warmup 20ms
+
+SIZES="--sizes 1,64,4097,65536"
+# shellcheck disable=SC2086
+expect "every verb" 0 '^verify: every one' tonnage verify --engine verbs:rc $PAIR $SIZES
+# shellcheck disable=SC2086
+over "loss 1%" expect "every verb where packets are lost" 0 'counted.* (completer_retry_err|duplicate_request|rcvd_seq_err)' \
+    tonnage verify --engine verbs:rc $PAIR $SIZES
+
+# shellcheck disable=SC2086
+transfer "queue pairs, and sleeping" 0 '^path: the payload crossed rxeA port 1' --op write,read --sizes 64 --qps 1,4 \
+    --cq busy,event --require-path --verify $BRIEF
+# shellcheck disable=SC2086
+transfer "lists, and every sixteenth signalled" 0 '^verified: .* checked and right' --op write,write-imm --sizes 64 \
+    --window 64 --engine-option post-list=16 --engine-option signal=16 --verify $BRIEF
+# shellcheck disable=SC2086
+transfer "a window above the send queue" 0 '^verified: .* checked and right' --op write --sizes 64 --window 64 \
+    --engine-option sq-depth=4 --engine-option signal=4 --verify $BRIEF
+# shellcheck disable=SC2086
+expect "all to all of three" 0 '^verified: .* checked and right' tonnage transfer --engine verbs:rc --op send --sizes 4k \
+    --traffic all-to-all --ranks 3 --devices-of 0=rxeA --devices-of 1=rxeB --devices-of 2=rxeA --verify --trials 2 \
+    --trial-time 50ms
+expect "connections" 0 'first_byte' tonnage connect --engine verbs:rc --ranks 2 --devices-of 0=rxeA --devices-of 1=rxeB \
+    --duration 500ms
+
+# A round trip takes 5 ms; a read waits for the one before it where one may be in flight, and twelve are twelve times
+# as many where they may. The CPUs are few, so that some of it is lost.
+DELAY="delay 5ms limit 100000"
+LONGER="--trials 2 --trial-time 400ms --warmup 50ms --cq event"
+# shellcheck disable=SC2086
+over "$DELAY" within "a delay is read as it is" latency_ns_p50 5e6 7e6 --op read --sizes 64 --window 1 --trials 2 \
+    --trial-time 400ms --warmup 50ms
+# shellcheck disable=SC2086
+over "$DELAY" within "one read in flight" message_rate_per_s_mean 160 201 --op read --sizes 64 --window 12 \
+    --engine-option rd-atomic=1 $LONGER
+# shellcheck disable=SC2086
+over "$DELAY" within "twelve reads in flight" message_rate_per_s_mean 1500 2900 --op read --sizes 64 --window 12 \
+    --engine-option rd-atomic=12 $LONGER
+
+cut_for 6
+transfer "a path that is cut" 1 'RETRY_EXC_ERR \(12\), queue pair [0-9]+' --op write --sizes 64 --window 8 --duration 8s
+wait
+cut_for 1
+transfer "a path that is cut for a while" 0 '^ +64 ' --op write --sizes 64 --window 8 --duration 4s \
+    --engine-option retry=6 --engine-option timeout=18
+wait
+kill_rank_1
+transfer "a rank that is killed" 1 '^\[1\] failed: rank 1 on' --op write --sizes 64 --window 8 --duration 8s
+wait
+
+transfer "seven is a word" 2 'retry=forever\|0 to 6' --op write --sizes 64 --engine-option retry=7
+transfer "an address that is not there" 1 'no address with index 9.*' --op write --sizes 64 --engine-option gid=9
+transfer "a list longer than its queue" 1 'Choose at most post-list=8' --op write --sizes 64 --engine-option sq-depth=8 \
+    --engine-option post-list=16
+expect "a port that is not there" 1 'rxeA has no port 2' tonnage transfer --engine verbs:rc --op write --ranks 2 \
+    --devices rxeA:2 --sizes 64
+expect "a transport that is not there" 1 'It has verbs:rc' tonnage transfer --engine verbs:dc --op write --ranks 2 --sizes 64
+# What a run leaves behind would show here: queue pairs of programs, and files.
+expect "nothing is left" 0 'nothing' sh -c 'left=$(rdma resource show qp | grep -v "type GSI"; ls /dev/shm)
+    echo "${left:-nothing}"'
 
 exit $failed

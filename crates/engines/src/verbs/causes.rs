@@ -40,7 +40,10 @@ pub(super) fn usual_cause(name: &str) -> Option<&'static str> {
             "this side's registration does not allow it, or is gone"
         }
         "WR_FLUSH_ERR" => "an operation before it has failed on the same queue pair",
-        "LOC_QP_OP_ERR" => "the device cannot carry out such a work request",
+        "LOC_QP_OP_ERR" => {
+            "the device cannot carry out such a work request; one in software says so, too, when its interface is down or has \
+             no route to the peer"
+        }
         "FATAL_ERR" => "the device has failed, or is gone",
         _ => return None,
     })
