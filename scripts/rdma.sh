@@ -4,7 +4,7 @@
 RDMA_GUEST_S_MAX=300
 
 rdma_tests() {
-    local status=0 program=${CARGO_TARGET_DIR:-target}/debug/tonnage
+    local status=0 allocations program=${CARGO_TARGET_DIR:-target}/debug/tonnage
     say "a guest with Soft-RoCE devices"
     bash scripts/rdma-guest.sh setup 2>&1 | tee "$LOGS/rdma-setup.txt" || status=${PIPESTATUS[0]}
     case $status in
@@ -18,8 +18,11 @@ rdma_tests() {
             return
             ;;
     esac
-    # The program of the other system tests, which may be there already.
-    cargo test --quiet --workspace --locked --no-run --test '*'
-    bash scripts/rdma-guest.sh run --timeout "$RDMA_GUEST_S_MAX" --file "$program" --file scripts/rdma-guest/cases.sh \
-        -- sh cases.sh 2>&1 | tee "$LOGS/rdma.log" || FAILED+=("the cases on RDMA devices")
+    # The programs of the other system tests, which may be there already.
+    allocations=$(cargo test --workspace --locked --no-run --test '*' 2>&1 | tee "$LOGS/rdma-build.txt" |
+        sed -n 's|^ *Executable tests/no_allocation/main.rs (\(.*\))$|\1|p') || true
+    [ -n "$allocations" ] || { cat "$LOGS/rdma-build.txt" >&2; FAILED+=("the build for RDMA devices"); return; }
+    cp "$allocations" "$LOGS/no_allocation"
+    bash scripts/rdma-guest.sh run --timeout "$RDMA_GUEST_S_MAX" --file "$program" --file "$LOGS/no_allocation" \
+        --file scripts/rdma-guest/cases.sh -- sh cases.sh 2>&1 | tee "$LOGS/rdma.log" || FAILED+=("the cases on RDMA devices")
 }

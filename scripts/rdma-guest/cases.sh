@@ -74,6 +74,17 @@ cut_for() {
     ) &
 }
 
+# Takes rxeA's interface down for a while, two seconds from now. Its routes are gone with it.
+take_down() {
+    (
+        sleep 2
+        ip link set ve0 down
+        sleep 3
+        ip link set ve0 up
+        ip route add 10.1.0.2 dev ve0 src 10.1.0.1 table 101
+    ) &
+}
+
 # Kills rank 1 without a warning, once it is there for two seconds.
 kill_rank_1() {
     (
@@ -146,6 +157,14 @@ transfer "a list longer than its queue" 1 'Choose at most post-list=8' --op writ
 expect "a port that is not there" 1 'rxeA has no port 2' tonnage transfer --engine verbs:rc --op write --ranks 2 \
     --devices rxeA:2 --sizes 64
 expect "a transport that is not there" 1 'It has verbs:rc' tonnage transfer --engine verbs:dc --op write --ranks 2 --sizes 64
+expect "nothing is allocated in the loop" 0 '^test verbs::a_stream_over_verbs_allocates_nothing \.\.\. ok' \
+    no_allocation a_stream_over_verbs_allocates_nothing
+
+# The last one that needs the path: what else its interface had is not made again.
+take_down
+transfer "an interface that goes down" 1 'the device reports: .*port' --op write --sizes 64 --window 8 --duration 8s
+wait
+
 # What a run leaves behind would show here: queue pairs of programs, and files.
 expect "nothing is left" 0 'nothing' sh -c 'left=$(rdma resource show qp | grep -v "type GSI"; ls /dev/shm)
     echo "${left:-nothing}"'

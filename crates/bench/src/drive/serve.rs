@@ -23,7 +23,7 @@ pub fn serve(port: &mut Port, mut over: impl FnMut() -> bool) -> Result<()> {
 }
 
 /// Time between two looks of a worker that takes no part.
-const REST: Duration = Duration::from_micros(200);
+const REST: Duration = Duration::from_millis(1);
 
 /// Rests until `over` says that everybody is done: a worker without peers would only take CPU time from the others.
 ///

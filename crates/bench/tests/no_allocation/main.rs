@@ -5,6 +5,7 @@
 mod asking;
 mod native_calls;
 mod sides;
+mod verbs;
 
 use asking::{Asking, Extra};
 use sides::{Side, flows, receives, sides, table};
@@ -319,20 +320,29 @@ fn run(point: &TransferPoint, extra: Extra) -> Result<Outcome> {
 
 /// All engines, operations and sizes under one pacing: `samples` each, and nothing counted.
 fn nothing_is_allocated(pacing: Pacing, samples: impl Fn(Verb) -> u64) -> Result<()> {
-    for (entry, engine) in engines() {
-        for &op in entry.verbs {
-            if pacing == Pacing::PingPong && op == Verb::Write && !entry.ordered_writes {
-                continue;
-            }
-            for size_bytes in SIZES {
-                let point = point(&engine, op, size_bytes, pacing);
-                let what = format!("{engine} {} of {size_bytes} B", op.name());
-                let outcome = run(&point, Extra::Nothing)
-                    .map_err(|error| Error::Failed(format!("{what}: {error}")))?;
-                assert_eq!(outcome.samples, samples(op), "{what}");
-                assert_eq!(outcome.initiator, NOTHING, "{what}, initiator");
-                assert_eq!(outcome.target, NOTHING, "{what}, target");
-            }
+    let mut all = engines().into_iter();
+    all.try_for_each(|(entry, engine)| nothing_by(entry, &engine, pacing, &samples))
+}
+
+/// All operations and sizes of one engine.
+fn nothing_by(
+    entry: &Entry,
+    engine: &str,
+    pacing: Pacing,
+    samples: &impl Fn(Verb) -> u64,
+) -> Result<()> {
+    for &op in entry.verbs {
+        if pacing == Pacing::PingPong && op == Verb::Write && !entry.ordered_writes {
+            continue;
+        }
+        for size_bytes in SIZES {
+            let point = point(engine, op, size_bytes, pacing);
+            let what = format!("{engine} {} of {size_bytes} B", op.name());
+            let outcome = run(&point, Extra::Nothing)
+                .map_err(|error| Error::Failed(format!("{what}: {error}")))?;
+            assert_eq!(outcome.samples, samples(op), "{what}");
+            assert_eq!(outcome.initiator, NOTHING, "{what}, initiator");
+            assert_eq!(outcome.target, NOTHING, "{what}, target");
         }
     }
     Ok(())

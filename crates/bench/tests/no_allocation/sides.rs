@@ -11,8 +11,8 @@ use tonnage_bench::library::{GatheredRoom, LibraryCalls, LibraryEngine, TakenOve
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::paths::divided;
 use tonnage_engine::{
-    Caps, Card, Descriptor, Engine, Lane, LaneKind, LaneSpec, Libraries, Neighbor, OpenRequest,
-    Region, Verb, WorkerConfig, find, split_name,
+    Caps, Card, Descriptor, DeviceRequest, Engine, Lane, LaneKind, LaneSpec, Libraries, Neighbor,
+    OpenRequest, Region, Verb, WorkerConfig, find, split_name,
 };
 use tonnage_engines::ENGINES;
 use tonnage_engines::memory::HOST;
@@ -129,13 +129,19 @@ fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
     let entry = find(ENGINES, &point.engine)?;
     // Debian's libfabric 1.17 can crash when an endpoint closes that has messages waiting.
     let libraries = Libraries::from([("libfabric".to_owned(), "embedded".into())]);
+    // Where there are devices, each side has another.
+    let devices = match entry.has_devices && entry.names_everywhere().is_empty() {
+        true => DeviceRequest::All,
+        false => DeviceRequest::Own,
+    };
     let domains = (entry.open)(&OpenRequest {
         variant: split_name(&point.engine).1,
+        devices,
         libraries: &libraries,
         ..OpenRequest::default()
     })?;
     let domains = divided(domains, point.division());
-    let domain = &domains[0];
+    let domain = &domains[rank as usize % domains.len()];
     let bytes = SliceLayout::new(point, rank).bytes();
     let memory = (HOST.allocate)(&Request {
         bytes,

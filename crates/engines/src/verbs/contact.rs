@@ -120,11 +120,12 @@ impl VerbsWorker {
         let device = peer.map_or("an unknown device", |peer| peer.device.as_str());
         let cause = cause.map_or_else(String::new, |cause| format!("; usual cause: {cause}"));
         Error::Failed(format!(
-            "verbs:rc: {what} of rank {} at {} with rank {} at {device}, queue pair {}: {why}{cause}",
+            "verbs:rc: {what} of rank {} at {} with rank {} at {device}, queue pair {}: {why}{cause}{}",
             self.config.rank,
             self.port.in_words(),
             pair.peer,
-            pair.number
+            pair.number,
+            self.port.events()
         ))
     }
 }

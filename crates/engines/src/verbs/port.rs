@@ -30,6 +30,14 @@ impl OpenPort {
         }
     }
 
+    /// Trouble that the device has told of since it was asked last, in words that go behind others; empty without any.
+    pub(super) fn events(&self) -> String {
+        match self.chosen.context.take_events().as_slice() {
+            [] => String::new(),
+            events => format!("; the device reports: {}", events.join(", ")),
+        }
+    }
+
     pub(super) fn mtu(&self) -> u32 {
         self.asked.mtu.unwrap_or(self.chosen.port.mtu)
     }

@@ -90,7 +90,8 @@ impl VerbsWorker {
 
     #[cold]
     pub(super) fn about_device(&self, why: String) -> Error {
-        Error::Failed(format!("verbs:rc on {}: {why}", self.port.in_words()))
+        let (at, events) = (self.port.in_words(), self.port.events());
+        Error::Failed(format!("verbs:rc on {at}: {why}{events}"))
     }
 
     /// Posts receives that writes with an immediate use up, to a queue pair that is for them.
@@ -329,10 +330,11 @@ impl Engine for VerbsWorker {
         let pair = &self.pairs[told.pair];
         let peer = self.peers.iter().find(|peer| peer.rank == pair.peer);
         let name = state_name(told.failure.0);
-        let cause = usual_cause(name).map(|cause| match peer {
-            Some(peer) => format!("{cause}; rank {} is at {}", peer.rank, peer.device),
-            None => cause.to_owned(),
+        let cause = usual_cause(name).unwrap_or("none is known");
+        let at = peer.map_or_else(String::new, |peer| {
+            format!("; rank {} is at {}", peer.rank, peer.device)
         });
+        let cause = format!("{cause}{at}{}", self.port.events());
         Failure {
             name: name.to_owned(),
             code: told.failure.0 as i32,
@@ -342,7 +344,7 @@ impl Engine for VerbsWorker {
             device: Some(self.port.in_words()),
             queue_pair: Some(pair.number),
             vendor_code: Some(told.failure.1),
-            usual_cause: cause,
+            usual_cause: Some(cause),
         }
     }
 

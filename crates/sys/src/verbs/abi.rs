@@ -266,6 +266,15 @@ pub struct ibv_device_attr {
     pub _rest: [u32; 18],
 }
 
+/// Something that happened to a device, or to what belongs to it.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct ibv_async_event {
+    /// Pointer to what it happened to, or in its lower half the number of a port.
+    pub element: u64,
+    pub event_type: c_uint,
+}
+
 pub const IBV_WR_RDMA_WRITE: c_uint = 0;
 pub const IBV_WR_RDMA_WRITE_WITH_IMM: c_uint = 1;
 pub const IBV_WR_SEND: c_uint = 2;
@@ -342,6 +351,7 @@ mod tests {
                 max_rd_atomic 126, max_dest_rd_atomic 127, min_rnr_timer 128, port_num 129, timeout 130, retry_cnt 131,
                 rnr_retry 132;
             ibv_port_attr: active_mtu 8, gid_tbl_len 12, max_msg_sz 20, pkey_tbl_len 32, lid 34, link_layer 46, flags 47;
+            ibv_async_event: event_type 8;
             ibv_device_attr: max_mr_size 80, vendor_id 96, max_qp 108, max_qp_wr 112, max_cqe 132, max_qp_rd_atom 144,
                 max_res_rd_atom 152, max_qp_init_rd_atom 156;
         };
@@ -361,6 +371,7 @@ mod tests {
             ("ibv_qp_attr", size_of::<ibv_qp_attr>(), 144),
             ("ibv_ah_attr", size_of::<ibv_ah_attr>(), 32),
             ("ibv_port_attr", size_of::<ibv_port_attr>(), 52),
+            ("ibv_async_event", size_of::<ibv_async_event>(), 16),
             ("ibv_device_attr", size_of::<ibv_device_attr>(), 232),
         ];
         for (kind, ours, theirs) in all {

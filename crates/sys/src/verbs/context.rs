@@ -1,15 +1,29 @@
 //! An open device: its limits, its ports and their addresses.
 
 use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
 use super::abi::{
-    IBV_LINK_LAYER_ETHERNET, IBV_PORT_ACTIVE, ibv_context, ibv_device_attr, ibv_port_attr,
+    IBV_LINK_LAYER_ETHERNET, IBV_PORT_ACTIVE, ibv_async_event, ibv_context, ibv_device_attr,
+    ibv_port_attr,
 };
 use super::loaded::Libibverbs;
 use super::{check, last_reason};
 use crate::library::text;
+
+/// Events that are taken at once.
+const EVENTS_MAX: usize = 64;
+
+/// Numbers of events that come without any trouble: a connection, a drained queue, a path that moved, an active port, a
+/// limit that was reached, and a subnet that wants to be asked again.
+const HARMLESS: [u32; 7] = [4, 5, 6, 9, 15, 16, 17];
+
+/// Numbers of events of ports.
+const OF_PORTS: [u32; 5] = [10, 11, 12, 13, 18];
 
 /// An address of a port, 16 bytes in the order of the network.
 pub type Gid = [u8; 16];
@@ -92,11 +106,43 @@ impl Context {
         };
         // SAFETY: the device is of a live list.
         let raw = unsafe { (library.calls.open_device)(device.as_ptr()) };
-        Ok(Self {
+        let context = Self {
             library: Arc::clone(library),
             raw: NonNull::new(raw).ok_or_else(|| last_reason("ibv_open_device"))?,
             name: name.to_owned(),
-        })
+        };
+        // SAFETY: the device is open, and so is the descriptor of its events.
+        let events = unsafe { BorrowedFd::borrow_raw((*context.raw.as_ptr()).async_fd) };
+        unblock(events)?;
+        Ok(context)
+    }
+
+    /// Events of the device and of what belongs to it since this was asked last, in the library's words: a port that
+    /// went down, a queue pair that failed. What is no trouble is left out.
+    pub fn take_events(&self) -> Vec<String> {
+        let calls = &self.library.calls;
+        let mut words = Vec::new();
+        let mut event = ibv_async_event::default();
+        for _ in 0..EVENTS_MAX {
+            // SAFETY: the device is open, and its descriptor does not block; the struct is valid for writes.
+            let code = unsafe { (calls.get_async_event)(self.raw.as_ptr(), &raw mut event) };
+            if code != 0 {
+                break;
+            }
+            // SAFETY: the call takes any number and returns a constant NUL-terminated string, which is copied at once.
+            let name = unsafe { text((calls.event_type_str)(event.event_type)) };
+            let name = name.unwrap_or_else(|| format!("event {}", event.event_type));
+            match event.event_type {
+                number if HARMLESS.contains(&number) => {}
+                number if OF_PORTS.contains(&number) => {
+                    words.push(format!("{name} (port {})", event.element as u32));
+                }
+                _ => words.push(name),
+            }
+            // SAFETY: the event came from the library and is acknowledged once.
+            unsafe { (calls.ack_async_event)(&raw mut event) };
+        }
+        words
     }
 
     /// The device's name.
@@ -180,6 +226,13 @@ impl Context {
         bytes[8..].copy_from_slice(&gid[1].to_ne_bytes());
         Ok(bytes)
     }
+}
+
+/// Makes reading from a descriptor of the library's return at once.
+pub(super) fn unblock(descriptor: BorrowedFd<'_>) -> Result<(), String> {
+    fcntl_getfl(descriptor)
+        .and_then(|flags| fcntl_setfl(descriptor, flags | OFlags::NONBLOCK))
+        .map_err(|error| format!("fcntl of a descriptor of libibverbs: {error}"))
 }
 
 impl Drop for Context {

@@ -4,8 +4,8 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr::NonNull;
 
 use super::abi::{
-    ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_mr, ibv_pd,
-    ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
+    ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_mr,
+    ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
 };
 use super::last_reason;
 use crate::library::{SharedLibrary, file_of, text};
@@ -50,6 +50,9 @@ functions! {
     query_device = c"ibv_query_device" @ c"IBVERBS_1.1" (*mut ibv_context, *mut ibv_device_attr) -> c_int;
     query_port = c"ibv_query_port" @ c"IBVERBS_1.1" (*mut ibv_context, u8, *mut ibv_port_attr) -> c_int;
     query_gid = c"ibv_query_gid" @ c"IBVERBS_1.1" (*mut ibv_context, u8, c_int, *mut [u64; 2]) -> c_int;
+    get_async_event = c"ibv_get_async_event" @ c"IBVERBS_1.1" (*mut ibv_context, *mut ibv_async_event) -> c_int;
+    ack_async_event = c"ibv_ack_async_event" @ c"IBVERBS_1.1" (*mut ibv_async_event) -> ();
+    event_type_str = c"ibv_event_type_str" @ c"IBVERBS_1.1" (c_uint) -> *const c_char;
     alloc_pd = c"ibv_alloc_pd" @ c"IBVERBS_1.1" (*mut ibv_context) -> *mut ibv_pd;
     dealloc_pd = c"ibv_dealloc_pd" @ c"IBVERBS_1.1" (*mut ibv_pd) -> c_int;
     reg_mr = c"ibv_reg_mr" @ c"IBVERBS_1.1" (*mut ibv_pd, *mut c_void, usize, c_int) -> *mut ibv_mr;

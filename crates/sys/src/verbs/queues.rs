@@ -7,14 +7,12 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-
 use super::abi::{
     IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_RELAXED_ORDERING, IBV_ACCESS_REMOTE_READ,
     IBV_ACCESS_REMOTE_WRITE, ibv_comp_channel, ibv_context_ops, ibv_cq, ibv_mr, ibv_pd,
 };
 use super::chain::Chain;
-use super::context::Context;
+use super::context::{Context, unblock};
 use super::handles::{KeyedRegion, QueuePair, RegistrationHandle};
 use super::{check, last_reason};
 use crate::mapping::Arena;
@@ -244,12 +242,10 @@ fn channel(context: &Context) -> Result<NonNull<ibv_comp_channel>, String> {
     let channel = NonNull::new(channel).ok_or_else(|| last_reason("ibv_create_comp_channel"))?;
     // SAFETY: the channel is open, and so is its descriptor.
     let descriptor = unsafe { BorrowedFd::borrow_raw((*channel.as_ptr()).fd) };
-    let unblocked =
-        fcntl_getfl(descriptor).and_then(|flags| fcntl_setfl(descriptor, flags | OFlags::NONBLOCK));
-    if let Err(error) = unblocked {
+    if let Err(why) = unblock(descriptor) {
         // SAFETY: nothing uses the channel yet.
         unsafe { (library.destroy_comp_channel)(channel.as_ptr()) };
-        return Err(format!("fcntl of the completion channel: {error}"));
+        return Err(why);
     }
     Ok(channel)
 }
