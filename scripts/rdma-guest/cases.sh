@@ -105,9 +105,8 @@ expect "libfabric takes an address that connects" 0 '^ +64 ' tonnage transfer --
 SIZES="--sizes 1,64,4097,65536"
 # shellcheck disable=SC2086
 expect "every verb" 0 '^verify: every one' tonnage verify --engine verbs:rc $PAIR $SIZES
-# shellcheck disable=SC2086
-over "loss 1%" expect "every verb where packets are lost" 0 'counted.* (completer_retry_err|duplicate_request|rcvd_seq_err)' \
-    tonnage verify --engine verbs:rc $PAIR $SIZES
+over "loss 1%" transfer "every verb where packets are lost" 0 '(completer_retry_err|duplicate_request|rcvd_seq_err)' \
+    --op write,write-imm,read,send --sizes 4k --window 16 --trials 2 --trial-time 200ms --verify --engine-option retry=6
 
 # shellcheck disable=SC2086
 transfer "queue pairs, and sleeping" 0 '^path: the payload crossed rxeA port 1' --op write,read --sizes 64 --qps 1,4 \
@@ -139,7 +138,7 @@ over "$DELAY" within "one read in flight" message_rate_per_s_mean 160 201 --op r
 over "$DELAY" within "twelve reads in flight" message_rate_per_s_mean 1500 2900 --op read --sizes 64 --window 12 \
     --engine-option rd-atomic=12 $LONGER
 
-cut_for 6
+cut_for 2
 transfer "a path that is cut" 1 'RETRY_EXC_ERR \(12\), queue pair [0-9]+' --op write --sizes 64 --window 8 --duration 8s
 wait
 cut_for 1

@@ -213,7 +213,7 @@ fn rdma(devices: &[RdmaDevice]) -> Vec<DeviceRow> {
     devices.iter().flat_map(ports).collect()
 }
 
-/// The address that engine verbs takes by itself, and how many others there are.
+/// The address that packets of RoCE usually carry, and how many there are.
 fn address(port: &RdmaPort) -> String {
     let Some(gid) = port.usual_gid() else {
         return String::new();

@@ -1,17 +1,6 @@
-//! States in which work requests fail: their names, what usually causes them, and the one that was told last.
+//! States in which work requests fail: their names, and what usually causes them.
 
-use tonnage_engine::Lane;
 use tonnage_sys::verbs::status_name;
-
-/// The failed operation that was told last.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ToldFailure {
-    pub(super) lane: Lane,
-    /// Place of its queue pair.
-    pub(super) pair: usize,
-    /// Its state, and the device's code.
-    pub(super) failure: (u32, u32),
-}
 
 /// The library's name of a state.
 pub(super) fn state_name(state: u32) -> &'static str {

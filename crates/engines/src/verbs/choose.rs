@@ -9,7 +9,7 @@ use tonnage_machine::{Topology, allowed_cpus};
 use tonnage_sys::verbs::{Context, Libibverbs, LinkLayer, PortState};
 use tonnage_units::{Error, Result};
 
-use super::options::{Asked, LIBIBVERBS_VARIABLE, LIBRARY};
+use super::options::{Asked, FlowLabel, LIBIBVERBS_VARIABLE, LIBRARY};
 
 /// The one transport.
 const TRANSPORT: &str = "rc";
@@ -174,6 +174,11 @@ fn open_port(
     why: Option<String>,
 ) -> Result<ChosenPort> {
     let name = &device.name;
+    let node = Tree::host().text(format!("sys/class/infiniband/{name}/node_type"));
+    if node.is_some_and(|node| node.ends_with("RNIC")) {
+        let how = "Use fabric:verbs;ofi_rxm, which connects by rdma_cm, as iWARP demands";
+        return Err(unavailable(format!("{name} speaks iWARP"), how));
+    }
     let context = Context::open(library, name).map_err(|why| {
         let how = "Load ib_uverbs, see that this user may open /dev/infiniband/uverbs* (in a container: --device \
                    /dev/infiniband), and install the driver of the card (ibverbs-providers)";
@@ -184,8 +189,10 @@ fn open_port(
         .port(number)
         .map_err(|why| Error::Failed(format!("port {number} of {name}: {why}")))?;
     check_port(name, &port, asked)?;
+    let gid = gid(state, port.link_layer, asked)?;
+    check_address(name, gid.as_ref(), asked)?;
     Ok(ChosenPort {
-        gid: gid(state, port.link_layer, asked)?,
+        gid,
         context: Arc::new(context),
         device: device.clone(),
         state: state.clone(),
@@ -217,6 +224,20 @@ fn check_port(name: &str, port: &PortState, asked: &Asked) -> Result<()> {
         ),
         _ => Ok(()),
     }
+}
+
+/// Refuses options of addresses where packets carry none.
+fn check_address(name: &str, gid: Option<&RdmaGid>, asked: &Asked) -> Result<()> {
+    if gid.is_some() || (asked.traffic_class == 0 && asked.flow_label == FlowLabel::Auto) {
+        return Ok(());
+    }
+    let why = format!(
+        "traffic-class and flow-label are for packets that carry addresses, and those of {name} carry none"
+    );
+    Err(unavailable(
+        why,
+        "Add the engine-option gid=0, or leave them out",
+    ))
 }
 
 /// The address that packets carry: that of RoCE v2 and IPv4, then any of RoCE v2, then any. InfiniBand carries one only

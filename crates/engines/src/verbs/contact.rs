@@ -74,7 +74,7 @@ impl VerbsWorker {
             remote,
             inline_bytes_max: 0,
         };
-        let packet = self.mtu.unwrap_or(256).min(PAGE as u32);
+        let packet = self.peers[peer].mtu.clamp(1, PAGE as u32);
         for (tag, len) in [(BYTE, 1), (PACKET, packet)] {
             let (number, _) = self.pairs[place].sends.push(SILENT, tag, len, 1);
             let request = WorkRequest {
@@ -94,12 +94,13 @@ impl VerbsWorker {
     /// The failure of what the engine did by itself: first contact, or closing a queue.
     #[cold]
     pub(super) fn silent_failure(&self, place: usize, tag: u32, failure: (u32, u32)) -> Error {
-        // What fails behind another failure of its queue pair says nothing new.
-        let (state, vendor) = self.pairs[place].broken.unwrap_or(failure);
+        let (state, vendor) = failure;
         let name = state_name(state);
         let vendor = format!("{name} ({state}), vendor code {vendor:#x}");
         if tag == PACKET && name == "RETRY_EXC_ERR" {
-            let mtu = self.mtu.unwrap_or(0);
+            let rank = self.pairs[place].peer;
+            let peer = self.peers.iter().find(|peer| peer.rank == rank);
+            let mtu = peer.map_or(0, |peer| peer.mtu);
             let why = format!(
                 "a read of 1 B came back, and one of {mtu} B did not ({vendor}): the path does not carry packets of that \
                  size; choose engine-option mtu={} or give every switch and interface on it a larger MTU",

@@ -164,7 +164,7 @@ impl Domain for PortDomain {
                 .with("service_level", u32::from(asked.service_level))
                 .with("traffic_class", u32::from(asked.traffic_class))
                 .with("pkey_index", u32::from(asked.pkey_index))
-                .with("flow_label", format!("{:?}", asked.flow_label).to_lowercase())
+                .with("flow_label", asked.flow_label.to_string())
                 .with("retry", times(asked.patience.retry))
                 .with("rnr_retry", times(asked.patience.rnr_retry))
                 .with("timeout", u32::from(asked.patience.timeout))
@@ -210,7 +210,7 @@ impl Domain for PortDomain {
         let fits = (limits.completions / of_one).min(limits.queue_pairs) / each;
         if pairs / each > fits {
             let why = format!(
-                "{} peers need {pairs} queue pairs and {} completions of a worker, and {name} has {} and {}",
+                "{} peers need {pairs} queue pairs and {} completions of one worker and path, and {name} has {} and {}",
                 config.peers_max,
                 u64::from(pairs) * u64::from(of_one),
                 limits.queue_pairs,

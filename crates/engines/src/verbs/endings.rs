@@ -1,10 +1,11 @@
 //! Completions of the library as those of the engine: work requests that have ended, and what has arrived.
 
-use tonnage_engine::{Completion, Ending, Lane};
+use tonnage_engine::{Completion, Ending, Lane, LaneKind};
 use tonnage_sys::verbs::WorkEvent;
 use tonnage_units::Result;
 
-use super::causes::{ToldFailure, state_name};
+use super::causes::state_name;
+use super::lanes::VerbsLane;
 use super::send_queue::{EndedWork, IMMEDIATE, SILENT};
 use super::worker::VerbsWorker;
 
@@ -14,27 +15,30 @@ const POSTED_AGAIN: u32 = 16;
 impl VerbsWorker {
     /// Tells of work requests that have ended, as many as fit.
     #[inline]
-    pub(super) fn tell(&mut self, ended: EndedWork, done: &mut [Completion]) -> Result<usize> {
+    pub(super) fn tell(&mut self, ended: EndedWork, done: &mut [Completion]) -> usize {
         let mut count = 0;
         while count < done.len() {
             let pair = &mut self.pairs[ended.pair];
             let Some((pending, is_last)) = pair.sends.pop(ended.last) else {
                 self.ended = None;
-                return Ok(count);
+                return count;
             };
             let failure = ended.failure.filter(|_| is_last);
             if pending.lane == SILENT {
-                match failure {
-                    Some(failure) => {
-                        return Err(self.silent_failure(ended.pair, pending.tag, failure));
-                    }
-                    None => continue,
+                if let Some(failure) = failure
+                    && self.pairs[ended.pair].broken.is_none()
+                {
+                    // Told by the next poll: what this one has found is not lost.
+                    let error = self.silent_failure(ended.pair, pending.tag, failure);
+                    self.pairs[ended.pair].broken = Some(failure);
+                    self.dead = Some(error.to_string());
                 }
+                continue;
             }
             let lane = Lane(pending.lane);
             let ending = match failure {
                 None => Ending::Done,
-                Some(failure) => self.note_failure(lane, ended.pair, failure),
+                Some(failure) => self.note_failure(ended.pair, failure),
             };
             done[count] = Completion {
                 tag: pending.tag,
@@ -46,20 +50,16 @@ impl VerbsWorker {
             count += 1;
             if is_last {
                 self.ended = None;
-                return Ok(count);
+                return count;
             }
         }
-        Ok(count)
+        count
     }
 
     #[cold]
-    fn note_failure(&mut self, lane: Lane, pair: usize, failure: (u32, u32)) -> Ending {
+    fn note_failure(&mut self, pair: usize, failure: (u32, u32)) -> Ending {
+        // What fails behind another operation of its queue pair fails for the same reason.
         let first = *self.pairs[pair].broken.get_or_insert(failure);
-        self.told = Some(ToldFailure {
-            lane,
-            pair,
-            failure: first,
-        });
         Ending::Failed(first.0 as i32)
     }
 
@@ -88,12 +88,11 @@ impl VerbsWorker {
                 ending: Ending::Arrived,
             }));
         }
+        let pair = &mut self.pairs[place_of(id)];
+        pair.receives_posted = pair.receives_posted.saturating_sub(1);
         Ok(Some(Completion {
             tag: id as u32,
-            lane: match self.lanes.get(lane_of(id).0 as usize) {
-                Some(Some(lane)) => Lane(lane.asked.peer),
-                _ => Lane::UNNAMED,
-            },
+            lane: Lane(pair.peer),
             len: event.len(),
             imm: 0,
             ending: Ending::Arrived,
@@ -111,13 +110,16 @@ impl VerbsWorker {
             let why = format!("a receive for a write-imm failed: {name} ({})", failure.0);
             return Err(self.about_device(why));
         }
-        let lane = lane_of(id);
-        let pair = self.lanes.get(lane.0 as usize).and_then(Option::as_ref);
-        let pair = pair.map_or(0, |lane| lane.pair);
-        let ending = self.note_failure(lane, pair, failure);
+        let place = place_of(id);
+        let ending = self.note_failure(place, failure);
+        let of_pair = |lane: &Option<VerbsLane>| {
+            lane.as_ref()
+                .is_some_and(|lane| lane.pair == place && lane.asked.kind == LaneKind::Receive)
+        };
+        let lane = self.lanes.iter().position(of_pair);
         Ok(Some(Completion {
             tag: id as u32,
-            lane,
+            lane: lane.map_or(Lane::UNNAMED, |lane| Lane(lane as u32)),
             len: 0,
             imm: 0,
             ending,
@@ -125,7 +127,8 @@ impl VerbsWorker {
     }
 }
 
+/// Place of the queue pair of a receive.
 #[inline]
-fn lane_of(id: u64) -> Lane {
-    Lane((id >> 32) as u32 & 0x3fff_ffff)
+fn place_of(id: u64) -> usize {
+    (id >> 32) as usize & 0x3fff_ffff
 }

@@ -34,7 +34,7 @@ const WITHOUT_END: u8 = 7;
 const RNR_TIMER: u8 = 12;
 
 /// Payloads that are asked to fit into a work request, where nobody says how many bytes.
-const INLINE_USUAL: u32 = 220;
+pub(super) const INLINE_USUAL: u32 = 220;
 
 /// All of them, for the row of the list.
 pub(super) static OPTIONS: [EngineOption; 15] = [
@@ -111,8 +111,8 @@ pub(super) static OPTIONS: [EngineOption; 15] = [
         SIGNAL,
         (&["auto"], None),
         [1, 1024],
-        "every Nth operation of a queue pair is signalled, and the others complete with it, so that latencies are coarse: \
-         auto signals each",
+        "every Nth operation of a queue pair is signalled, and the others complete with it, so that latencies are coarse, \
+         at least two in a window; auto signals each",
     ),
     EngineOption {
         name: ORDERING,
@@ -166,6 +166,16 @@ pub(super) enum FlowLabel {
     Fixed(u32),
 }
 
+impl std::fmt::Display for FlowLabel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Spread => f.write_str("spread"),
+            Self::Fixed(label) => write!(f, "{label}"),
+        }
+    }
+}
+
 /// The values that were asked for; `None` for what the engine decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asked {
@@ -177,7 +187,7 @@ pub(super) struct Asked {
     pub(super) flow_label: FlowLabel,
     pub(super) patience: Patience,
     pub(super) reads: Option<u8>,
-    pub(super) inline_bytes: u32,
+    pub(super) inline_bytes: Option<u32>,
     pub(super) send_depth: Option<u32>,
     /// Work requests with one doorbell.
     pub(super) list: usize,
@@ -213,7 +223,7 @@ impl Asked {
                 rnr_timer: RNR_TIMER,
             },
             reads: byte(READS),
-            inline_bytes: number(INLINE).unwrap_or(INLINE_USUAL),
+            inline_bytes: number(INLINE),
             send_depth: number(SEND_DEPTH),
             list: number(POST_LIST).map_or(usize::MAX, |it| it as usize),
             signal: number(SIGNAL).unwrap_or(1),

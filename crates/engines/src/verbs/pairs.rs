@@ -14,6 +14,8 @@ pub(super) struct WorkerPair {
     pub(super) peer: u32,
     pub(super) sends: SendQueue,
     pub(super) inline_bytes: u32,
+    /// Receives of messages that are posted.
+    pub(super) receives_posted: u32,
     /// Receives that writes with an immediate have used up since some were posted.
     pub(super) used_up: u32,
     /// State in which its first operation failed, with the device's code.
@@ -32,6 +34,8 @@ pub(super) struct PeerPairs {
     pub(super) first_packet: u32,
     /// Bytes of the peer that first contact reads; known once it is connected.
     pub(super) mailbox: Option<KeyedRegion>,
+    /// Payload of a packet to it; known once it is connected.
+    pub(super) mtu: u32,
     pub(super) is_connected: bool,
 }
 

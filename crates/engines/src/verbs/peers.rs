@@ -7,6 +7,7 @@ use tonnage_engine::{Card, Neighbor};
 use tonnage_sys::verbs::{KeyedRegion, LinkLayer, PathTo, QueueDepths};
 use tonnage_units::{Error, Result};
 
+use super::choose::unavailable;
 use super::options::FlowLabel;
 use super::pairs::{PairCard, PeerPairs, WorkerPair};
 use super::send_queue::SendQueue;
@@ -28,13 +29,20 @@ impl VerbsWorker {
                 send: self.send_depth,
                 receive: if receives { self.receive_depth } else { 1 },
             };
-            let made = self.queues.make_pair(depths, port.asked.inline_bytes);
+            let made = self.queues.make_pair(depths, port.inline_bytes());
             let handle = made.map_err(about)?;
             let key = port.asked.pkey_index;
             let ready = self.queues.initialize(handle, port.number(), key);
             ready.map_err(about)?;
             let limits = self.queues.limits(handle);
             let inline = limits.map_or(0, |limits| limits.inline_bytes);
+            if let Some(asked) = port.asked.inline_bytes.filter(|&asked| asked > inline) {
+                let why = format!("inline={asked}, and {} grants {inline}", port.in_words());
+                return Err(unavailable(
+                    why,
+                    &format!("Choose inline=auto or at most {inline}"),
+                ));
+            }
             places.push(self.pairs.len());
             self.pairs.push(WorkerPair {
                 handle,
@@ -42,7 +50,8 @@ impl VerbsWorker {
                 peer: rank,
                 sends: SendQueue::new(self.send_depth),
                 // What was not asked for is not taken, so that the option has its effect.
-                inline_bytes: inline.min(self.port.asked.inline_bytes),
+                inline_bytes: inline.min(port.inline_bytes()),
+                receives_posted: 0,
                 used_up: 0,
                 broken: None,
             });
@@ -56,6 +65,7 @@ impl VerbsWorker {
             // Packets of an earlier run between queue pairs of the same numbers must not be taken for this one's.
             first_packet: RandomState::new().hash_one(rank) as u32 & 0xff_ffff,
             mailbox: None,
+            mtu: 0,
             is_connected: false,
         };
         let card = self.card_of(&pairs, &places)?;
@@ -132,6 +142,7 @@ impl VerbsWorker {
         let peer = &mut self.peers[at];
         peer.device = card.device;
         peer.mailbox = Some(KeyedRegion { base, key, len });
+        peer.mtu = path.mtu;
         peer.is_connected = true;
         self.mtu = Some(self.mtu.map_or(path.mtu, |mtu| mtu.min(path.mtu)));
         self.reads = Some(

@@ -3,7 +3,7 @@
 use tonnage_sys::verbs::DeviceLimits;
 
 use super::choose::ChosenPort;
-use super::options::Asked;
+use super::options::{Asked, INLINE_USUAL};
 
 /// An open port, which its workers share.
 pub(super) struct OpenPort {
@@ -50,6 +50,18 @@ impl OpenPort {
     pub(super) fn reads(&self) -> u8 {
         let device = self.limits.reads_as_initiator;
         self.asked.reads.map_or(device, |asked| asked.min(device))
+    }
+
+    /// Payloads that are asked to fit into a work request.
+    pub(super) fn inline_bytes(&self) -> u32 {
+        self.asked.inline_bytes.unwrap_or(INLINE_USUAL)
+    }
+
+    /// Every so many operations of a queue pair one is signalled: at least two in a window, so that there is always one
+    /// that tells of the others' end.
+    pub(super) fn signal(&self, window: u32, send_depth: u32) -> u32 {
+        let most = window.min(send_depth).div_ceil(2).max(1);
+        self.asked.signal.min(most)
     }
 
     /// Work requests of a send queue for a window.

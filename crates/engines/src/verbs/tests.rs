@@ -28,7 +28,7 @@ fn options_are_what_was_asked_for() {
     );
     assert_eq!(
         (usual.list, usual.signal, usual.inline_bytes),
-        (usize::MAX, 1, 220)
+        (usize::MAX, 1, None)
     );
     assert_eq!(
         (
@@ -70,7 +70,7 @@ fn options_are_what_was_asked_for() {
     assert_eq!(all.gives_up_after_ms(), None);
     assert_eq!(
         (all.reads, all.inline_bytes, all.send_depth),
-        (Some(1), 0, Some(64))
+        (Some(1), Some(0), Some(64))
     );
     assert_eq!((all.list, all.signal, all.relaxed), (16, 8, true));
     assert_eq!(

@@ -13,7 +13,7 @@ use tonnage_sys::verbs::{
 };
 use tonnage_units::{Error, Result};
 
-use super::causes::{ToldFailure, state_name, usual_cause};
+use super::causes::{state_name, usual_cause};
 use super::lanes::VerbsLane;
 use super::page::{SCRATCH, page};
 use super::pairs::{FarBytes, PeerPairs, WorkerPair};
@@ -47,7 +47,10 @@ pub(super) struct VerbsWorker {
     /// Events that were taken and not looked at: from the first of these up to the second.
     unread: [usize; 2],
     pub(super) ended: Option<EndedWork>,
-    pub(super) told: Option<ToldFailure>,
+    /// Reason why the queues cannot be relied on any more, for whoever calls next.
+    pub(super) dead: Option<String>,
+    /// Every so many operations of a queue pair one is signalled.
+    signal: u32,
     /// Writes without a byte that only told of others' end.
     closing_writes: u64,
 }
@@ -83,7 +86,8 @@ impl VerbsWorker {
             events: Box::new([WorkEvent::EMPTY; EVENTS]),
             unread: [0, 0],
             ended: None,
-            told: None,
+            dead: None,
+            signal: port.signal(config.depth, send_depth),
             closing_writes: 0,
         })
     }
@@ -112,17 +116,18 @@ impl VerbsWorker {
             return Err(never_resolved(op.lane));
         };
         if lane.asked.kind == LaneKind::Receive {
-            let id = RECEIVE | u64::from(op.lane.0) << 32 | u64::from(op.tag);
-            let at = (lane.target.local, op.local);
-            let posted = self.queues.receive(lane.target.pair, at, op.len, id);
-            return posted.map(|()| true).map_err(|why| self.about_device(why));
+            let (pair, target) = (lane.pair, lane.target);
+            return self.take_receive(pair, &target, op);
+        }
+        if self.queues.must_ring(lane.target.pair) {
+            self.ring()?;
+            return self.take(op);
         }
         let sends = &mut self.pairs[lane.pair].sends;
         if !sends.has_room() {
             return Ok(false);
         }
-        let every = self.port.asked.signal;
-        let (number, signalled) = sends.push(op.lane.0, op.tag, op.len, every);
+        let (number, signalled) = sends.push(op.lane.0, op.tag, op.len, self.signal);
         let request = WorkRequest {
             id: send_id(lane.pair, number),
             local: op.local,
@@ -133,7 +138,9 @@ impl VerbsWorker {
         };
         match self.queues.stage(&lane.target, &request) {
             Ok(()) => {
-                lane.last_byte = Some(op.remote + u64::from(op.len.saturating_sub(1)));
+                if op.len > 0 {
+                    lane.last_byte = Some(op.remote.saturating_add(u64::from(op.len) - 1));
+                }
                 Ok(true)
             }
             Err(why) => {
@@ -143,10 +150,39 @@ impl VerbsWorker {
         }
     }
 
-    /// Hands over what was staged.
+    /// Takes a receive, of which a queue pair has room for so many.
+    #[inline]
+    fn take_receive(&mut self, place: usize, target: &WorkTarget, op: &Op) -> Result<bool> {
+        let pair = &mut self.pairs[place];
+        if pair.receives_posted >= self.receive_depth {
+            return Ok(false);
+        }
+        pair.receives_posted += 1;
+        let id = RECEIVE | (place as u64) << 32 | u64::from(op.tag);
+        let posted = self
+            .queues
+            .receive(target.pair, (target.local, op.local), op.len, id);
+        posted.map(|()| true).map_err(|why| self.about_device(why))
+    }
+
+    /// Hands over what was staged. A device that does not take it is not asked again.
     #[inline]
     fn ring(&mut self) -> Result<()> {
-        self.queues.ring().map_err(|why| self.about_device(why))
+        let Err(why) = self.queues.ring() else {
+            return Ok(());
+        };
+        let error = self.about_device(why);
+        self.dead = Some(error.to_string());
+        Err(error)
+    }
+
+    /// Tells what an earlier call could not.
+    #[inline]
+    fn alive(&self) -> Result<()> {
+        match &self.dead {
+            None => Ok(()),
+            Some(why) => Err(Error::Failed(why.clone())),
+        }
     }
 
     /// Makes what nothing in flight would tell the end of tell it, by a write without a byte.
@@ -258,6 +294,7 @@ impl Engine for VerbsWorker {
 
     #[inline]
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
+        self.alive()?;
         let list = self.port.asked.list;
         let mut taken = 0;
         let mut waiting = 0;
@@ -315,21 +352,20 @@ impl Engine for VerbsWorker {
     }
 
     fn failure(&self, done: &Completion) -> Failure {
-        let told = self.told.filter(|told| told.lane == done.lane);
-        let Some(told) = told else {
+        let lane = self
+            .lanes
+            .get(done.lane.0 as usize)
+            .and_then(Option::as_ref);
+        let pair = lane.map(|lane| &self.pairs[lane.pair]);
+        let Some((pair, failure)) = pair.and_then(|pair| Some((pair, pair.broken?))) else {
             return Failure {
                 name: "unknown".to_owned(),
                 engine: "verbs:rc".to_owned(),
                 ..Failure::default()
             };
         };
-        let lane = self
-            .lanes
-            .get(told.lane.0 as usize)
-            .and_then(Option::as_ref);
-        let pair = &self.pairs[told.pair];
         let peer = self.peers.iter().find(|peer| peer.rank == pair.peer);
-        let name = state_name(told.failure.0);
+        let name = state_name(failure.0);
         let cause = usual_cause(name).unwrap_or("none is known");
         let at = peer.map_or_else(String::new, |peer| {
             format!("; rank {} is at {}", peer.rank, peer.device)
@@ -337,13 +373,13 @@ impl Engine for VerbsWorker {
         let cause = format!("{cause}{at}{}", self.port.events());
         Failure {
             name: name.to_owned(),
-            code: told.failure.0 as i32,
+            code: failure.0 as i32,
             engine: "verbs:rc".to_owned(),
             operation: lane.map(|lane| lane.asked.kind),
             peer: Some(pair.peer),
             device: Some(self.port.in_words()),
             queue_pair: Some(pair.number),
-            vendor_code: Some(told.failure.1),
+            vendor_code: Some(failure.1),
             usual_cause: Some(cause),
         }
     }
@@ -352,7 +388,7 @@ impl Engine for VerbsWorker {
         if self.ended.is_some() || self.unread[0] < self.unread[1] {
             return Ok(Arm::Ready);
         }
-        if self.port.asked.signal > 1 {
+        if self.signal > 1 {
             self.close_silent_queues()?;
         }
         match self.queues.arm() {
@@ -368,6 +404,7 @@ impl Engine for VerbsWorker {
             .maybe("mtu_bytes", self.mtu)
             .maybe("rd_atomic", self.reads.map(u32::from))
             .maybe("inline_bytes_max", inline)
+            .with("signal", self.signal)
             .with("sq_depth", self.send_depth)
             .with("rq_depth", self.receive_depth)
             .maybe(
@@ -378,15 +415,17 @@ impl Engine for VerbsWorker {
 
     #[inline]
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
-        let mut count = 0;
-        let mut asked = false;
+        self.alive()?;
+        let (mut count, mut asked, mut ended_some) = (0, false, false);
         while count < done.len() {
             if let Some(ended) = self.ended {
-                count += self.tell(ended, &mut done[count..])?;
+                count += self.tell(ended, &mut done[count..]);
+                ended_some = true;
                 continue;
             }
             if self.unread[0] == self.unread[1] {
-                if asked {
+                // Whoever is told of nothing may sleep, so that nothing may be left then.
+                if asked && count > 0 {
                     break;
                 }
                 asked = true;
@@ -413,9 +452,12 @@ impl Engine for VerbsWorker {
                 count += 1;
             }
         }
-        if count == 0 && self.port.asked.signal > 1 {
+        if !ended_some && self.signal > 1 {
             self.close_silent_queues()?;
         }
-        Ok(count)
+        match count {
+            0 => self.alive().map(|()| 0),
+            _ => Ok(count),
+        }
     }
 }

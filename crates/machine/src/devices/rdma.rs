@@ -94,7 +94,10 @@ impl RdmaPort {
     /// The address that packets usually carry: that of RoCE v2 and IPv4, then any of RoCE v2, then any.
     pub fn usual_gid(&self) -> Option<&RdmaGid> {
         let gids = self.gids.iter();
-        gids.min_by_key(|gid| (!gid.is_roce_2(), !gid.ip().is_ipv4(), gid.index))
+        gids.min_by_key(|gid| {
+            let is_local = gid.address.is_unicast_link_local();
+            (!gid.is_roce_2(), !gid.ip().is_ipv4(), is_local, gid.index)
+        })
     }
 }
 

@@ -237,7 +237,7 @@ pub struct ibv_port_attr {
     pub port_cap_flags2: u16,
 }
 
-/// DeviceLimits of a device.
+/// Limits of a device.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ibv_device_attr {

@@ -19,7 +19,7 @@ use crate::library::text;
 const EVENTS_MAX: usize = 64;
 
 /// Numbers of events that come without any trouble: a connection, a drained queue, a path that moved, an active port, a
-/// limit that was reached, and a subnet that wants to be asked again.
+/// limit that was reached, the last work request of a queue pair, and a subnet that wants to be asked again.
 const HARMLESS: [u32; 7] = [4, 5, 6, 9, 15, 16, 17];
 
 /// Numbers of events of ports.
@@ -40,7 +40,7 @@ unsafe impl Send for Context {}
 // SAFETY: as above: a device is the library's to lock.
 unsafe impl Sync for Context {}
 
-/// DeviceLimits of a device.
+/// Limits of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceLimits {
     /// Firmware version; empty where there is none.
@@ -155,7 +155,7 @@ impl Context {
         &self.library
     }
 
-    /// DeviceLimits of the device.
+    /// Limits of the device.
     ///
     /// # Errors
     /// The library's reason.

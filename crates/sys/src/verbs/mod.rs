@@ -83,6 +83,7 @@ fn last_reason(call: &str) -> String {
 fn check(call: &str, code: i32) -> Result<(), String> {
     match code {
         0 => Ok(()),
+        -1 => Err(last_reason(call)),
         // Some drivers give it negative.
         _ => Err(format!(
             "{call}: {}",

@@ -104,6 +104,12 @@ impl WorkEvent {
 }
 
 impl Queues {
+    /// Returns whether the doorbell has to ring before a work request of this queue pair can be staged.
+    #[inline]
+    pub fn must_ring(&self, pair: PairHandle) -> bool {
+        self.chain.len == LIST_MAX || self.chain.len > 0 && self.chain.pair != pair.0
+    }
+
     /// Puts a work request behind those that wait for the doorbell, which rings first where they are of another queue
     /// pair or as many as a list may have.
     ///
@@ -111,7 +117,7 @@ impl Queues {
     /// When a range lies outside of its memory, or the device refuses what waited.
     #[inline]
     pub fn stage(&mut self, target: &WorkTarget, request: &WorkRequest) -> Result<(), String> {
-        if self.chain.len == LIST_MAX || self.chain.len > 0 && self.chain.pair != target.pair.0 {
+        if self.must_ring(target.pair) {
             self.ring()?;
         }
         let address = self.local_address(target.local, request.local, request.len)?;
@@ -130,7 +136,8 @@ impl Queues {
         } else {
             0
         };
-        let is_inline = request.len <= target.inline_bytes_max && target.action != WorkAction::Read;
+        let is_inline = (1..=target.inline_bytes_max).contains(&request.len)
+            && target.action != WorkAction::Read;
         let place = self.chain.len;
         self.chain.stretches[place] = ibv_sge {
             addr: address.0,

@@ -36,8 +36,8 @@ const TRANSFERS: &[(&str, &[&str])] = &[
         &["unknown engine \"shmm\"", "did you mean \"shm\"?"],
     ),
     (
-        "--engine verbs --op write --sizes 8",
-        &["unknown engine \"verbs\"", "null, shm"],
+        "--engine sockets --op write --sizes 8",
+        &["unknown engine \"sockets\"", "null, shm"],
     ),
     (
         "--engine shm --op wirte --sizes 8",

@@ -55,10 +55,14 @@ impl Work<'_> {
         self.port.take_most_in_flight();
         self.cpu_began_ns = thread_cpu_ns();
         let began_ns = clock.now_ns();
-        // Whoever takes no part may be late.
+        // Whoever takes no part, or rests, may be late.
         let skew_ns = began_ns.saturating_sub(schedule.start_ns);
         let mut totals = TrialTotals {
-            start_skew_ns: if self.takes_part() { skew_ns } else { 0 },
+            start_skew_ns: if self.takes_part() && !self.rests_as_target {
+                skew_ns
+            } else {
+                0
+            },
             ..TrialTotals::NONE
         };
         self.active = match self.begins() && !self.part.is_resting {

@@ -16,7 +16,7 @@ use super::per_rank::{RankSums, initiators};
 use super::stations::{serve, stations};
 use super::totals::TrialTotals;
 use super::trial::{RoundStretch, Station, WARM_UP};
-use super::waits::{left, look_rounds};
+use super::waits::left;
 use super::work::Work;
 use crate::deadlines::DEADLINES;
 use crate::drive::recorder::PhaseHistograms;
@@ -220,7 +220,7 @@ impl Lead<'_, '_> {
     ) -> Result<()> {
         let (deck, mut rounds) = (self.deck, 0u32);
         // The clock is looked at now and then only: this loop answers peers. A sleeper has few rounds.
-        let looks_each = look_rounds(self.point);
+        let looks_each = self.own.look_rounds();
         self.own.serve_peers(|| {
             rounds = rounds.wrapping_add(1);
             let late = rounds.is_multiple_of(looks_each) && Instant::now() > deadline;
@@ -243,7 +243,7 @@ impl Lead<'_, '_> {
         closed?;
         let pending = self.rank.start_barrier("point closed")?;
         let deadline = Instant::now() + DEADLINES.step;
-        let (mut rounds, looks_each) = (0u32, look_rounds(self.point));
+        let (mut rounds, looks_each) = (0u32, self.own.look_rounds());
         self.own.poll_until(|| {
             rounds = rounds.wrapping_add(1);
             let late = rounds.is_multiple_of(looks_each) && Instant::now() > deadline;

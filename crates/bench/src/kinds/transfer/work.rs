@@ -84,7 +84,7 @@ pub struct Work<'a> {
     /// Its part beside the rank's other workers.
     pub(super) part: WorkerPart,
     /// True where the device serves the peers, so that nothing has to be polled for them.
-    rests_as_target: bool,
+    pub(super) rests_as_target: bool,
     /// True where workers of this rank share CPUs.
     pub(super) shares_cpus: bool,
     /// False for an engine whose operations carry nothing.
@@ -186,6 +186,15 @@ impl<'a> Work<'a> {
     /// Returns whether this worker issues operations of its own accord.
     pub fn begins(&self) -> bool {
         begins(self.point, self.rank)
+    }
+
+    /// Rounds of a serving loop between two looks at the clock: few where each is a rest, or a sleep.
+    pub(super) fn look_rounds(&self) -> u32 {
+        let rests = !self.takes_part() || self.rests_as_target;
+        match self.point.cq {
+            CqMode::Busy if !rests => 1 << 16,
+            _ => 1,
+        }
     }
 
     /// The flows of a round.
