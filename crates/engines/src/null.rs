@@ -13,7 +13,9 @@ use tonnage_engine::{
     Failure, Flush, Lane, LaneKind, LaneSpec, Lifecycle, LimitKind, Neighbor, Op, Peer, Region,
     RegionId, Verb, WorkerConfig,
 };
-use tonnage_units::{Error, Result};
+use tonnage_units::Result;
+
+use crate::slots::never_resolved;
 
 /// Completions that wait to be polled; a posted operation takes one or two.
 const DEPTH: u32 = 1024;
@@ -171,11 +173,6 @@ impl Engine for Null {
         // Nothing fails here.
         Failure::default()
     }
-}
-
-#[cold]
-fn never_resolved(lane: Lane) -> Error {
-    Error::Failed(format!("lane {} was never resolved", lane.0))
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use tonnage_engine::Op;
 use tonnage_sys::libfabric::{Posted, Route};
 use tonnage_units::{Error, Result};
 
-use super::worker::{FabricWorker, never_resolved};
+use super::worker::FabricWorker;
+use crate::slots::never_resolved;
 
 impl FabricWorker {
     /// Posts a write that is too long for a read after it to prove its arrival, so that it asks for delivery itself.

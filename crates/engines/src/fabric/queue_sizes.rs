@@ -4,6 +4,8 @@ use tonnage_engine::WorkerConfig;
 use tonnage_sys::libfabric::QueueSizes;
 use tonnage_units::Error;
 
+use crate::locked_memory;
+
 /// Operations in flight over all lanes, at most.
 const OPERATIONS: std::ops::RangeInclusive<usize> = 256..=32_768;
 
@@ -29,15 +31,8 @@ pub(super) fn sizes(config: &WorkerConfig) -> QueueSizes {
     }
 }
 
-/// A refusal for want of memory is most often the limit on locked pages.
 pub(super) fn not_registered(name: &str, bytes: usize, why: &str) -> Error {
-    let advice = match tonnage_sys::process::locked_memory_limit() {
-        Some(limit) if limit < bytes as u64 => format!(
-            ": this process may lock {limit} bytes of memory; raise it with `ulimit -l unlimited`, or LimitMEMLOCK of the \
-             service that starts it"
-        ),
-        _ => String::new(),
-    };
+    let advice = locked_memory::advice(bytes);
     Error::Failed(format!(
         "{name} cannot register {bytes} bytes: {why}{advice}"
     ))

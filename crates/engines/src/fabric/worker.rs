@@ -19,7 +19,7 @@ use super::files::{self, remove_own};
 use super::lanes::LaneState;
 use super::mail::{Greeted, Mail};
 use super::queue_sizes::sizes;
-use crate::slots;
+use crate::slots::{self, never_resolved};
 
 /// Completions that are taken from the library at once.
 const EVENTS: usize = 64;
@@ -491,9 +491,4 @@ impl Engine for FabricWorker {
 #[inline]
 fn user_of(lane: Lane, tag: u32) -> u64 {
     u64::from(lane.0) << 32 | u64::from(tag)
-}
-
-#[cold]
-pub(super) fn never_resolved(lane: Lane) -> Error {
-    Error::Failed(format!("lane {} was never resolved", lane.0))
 }

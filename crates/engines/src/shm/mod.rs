@@ -26,6 +26,8 @@ use tonnage_sys::copy::Method;
 use tonnage_sys::mapping::{Arena, OutOfRange};
 use tonnage_units::{Error, Result};
 
+use crate::slots::never_resolved;
+
 use ends::{Ends, MESSAGE_TOO_LONG, OTHER_REGION};
 use mailbox::PeerRings;
 use setup::{Contacts, FarRegion};
@@ -169,11 +171,6 @@ impl Shm {
         }
         Ok(taken)
     }
-}
-
-#[cold]
-fn never_resolved(lane: Lane) -> Error {
-    Error::Failed(format!("lane {} was never resolved", lane.0))
 }
 
 impl Engine for Shm {

@@ -19,7 +19,8 @@ use super::page::{SCRATCH, page};
 use super::pairs::{FarBytes, PeerPairs, WorkerPair};
 use super::port::OpenPort;
 use super::send_queue::{EndedWork, IMMEDIATE, RECEIVE, SILENT, send_id};
-use crate::slots;
+use crate::locked_memory;
+use crate::slots::{self, never_resolved};
 
 /// Completions that are taken from the library at once.
 const EVENTS: usize = 64;
@@ -226,21 +227,9 @@ impl VerbsWorker {
     }
 }
 
-/// A refusal for want of memory is most often the limit on locked pages.
 fn not_registered(bytes: usize, why: &str) -> String {
-    let advice = match tonnage_sys::process::locked_memory_limit() {
-        Some(limit) if limit < bytes as u64 => format!(
-            ": this process may lock {limit} bytes of memory; raise it with `ulimit -l unlimited`, or LimitMEMLOCK of the \
-             service that starts it"
-        ),
-        _ => String::new(),
-    };
+    let advice = locked_memory::advice(bytes);
     format!("{bytes} bytes cannot be registered: {why}{advice}")
-}
-
-#[cold]
-fn never_resolved(lane: Lane) -> Error {
-    Error::Failed(format!("lane {} was never resolved", lane.0))
 }
 
 impl Engine for VerbsWorker {

@@ -314,7 +314,6 @@ pub const IBV_WC_SUCCESS: c_uint = 0;
 pub const IBV_WC_RECV_RDMA_WITH_IMM: c_uint = 129;
 
 pub const IBV_LINK_LAYER_ETHERNET: u8 = 2;
-pub const IBV_PORT_ACTIVE: c_uint = 4;
 
 #[cfg(test)]
 mod tests {

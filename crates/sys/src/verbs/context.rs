@@ -8,8 +8,7 @@ use std::sync::Arc;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::abi::{
-    IBV_LINK_LAYER_ETHERNET, IBV_PORT_ACTIVE, ibv_async_event, ibv_context, ibv_device_attr,
-    ibv_port_attr,
+    IBV_LINK_LAYER_ETHERNET, ibv_async_event, ibv_context, ibv_device_attr, ibv_port_attr,
 };
 use super::loaded::Libibverbs;
 use super::{check, last_reason};
@@ -51,8 +50,6 @@ pub struct DeviceLimits {
     pub work_requests: u32,
     /// Entries of one completion queue.
     pub completions: u32,
-    /// Bytes of one registration.
-    pub region_bytes: u64,
     /// Reads in flight on a queue pair, as their initiator.
     pub reads_as_initiator: u8,
     /// Reads in flight on a queue pair, as their target.
@@ -73,12 +70,8 @@ pub enum LinkLayer {
 pub struct PortState {
     /// Number, from 1.
     pub number: u8,
-    /// True when it can carry data.
-    pub active: bool,
     /// Largest payload of a packet.
     pub mtu: u32,
-    /// Addresses that it has room for.
-    pub gids: u32,
     /// Largest message.
     pub message_bytes_max: u32,
     /// Keys that it has room for.
@@ -179,7 +172,6 @@ impl Context {
             queue_pairs: count(attributes.max_qp),
             work_requests: count(attributes.max_qp_wr),
             completions: count(attributes.max_cqe),
-            region_bytes: attributes.max_mr_size,
             reads_as_initiator: few(attributes.max_qp_init_rd_atom),
             reads_as_target: few(attributes.max_qp_rd_atom),
         })
@@ -197,9 +189,7 @@ impl Context {
         check("ibv_query_port", code)?;
         Ok(PortState {
             number,
-            active: port.state == IBV_PORT_ACTIVE,
             mtu: 128 << port.active_mtu.clamp(1, 5),
-            gids: u32::try_from(port.gid_tbl_len).unwrap_or(0),
             message_bytes_max: port.max_msg_sz,
             pkeys: port.pkey_tbl_len,
             lid: port.lid,
@@ -208,23 +198,6 @@ impl Context {
                 _ => LinkLayer::InfiniBand,
             },
         })
-    }
-
-    /// An address of a port, by its index.
-    ///
-    /// # Errors
-    /// The library's reason, also for an index that the port does not have.
-    pub fn gid(&self, port: u8, index: u8) -> Result<Gid, String> {
-        let mut gid = [0u64; 2];
-        // SAFETY: the device is open; the address is valid for the write of 16 bytes.
-        let code = unsafe {
-            (self.library.calls.query_gid)(self.raw.as_ptr(), port, i32::from(index), &raw mut gid)
-        };
-        check("ibv_query_gid", code)?;
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&gid[0].to_ne_bytes());
-        bytes[8..].copy_from_slice(&gid[1].to_ne_bytes());
-        Ok(bytes)
     }
 }
 

@@ -49,7 +49,6 @@ functions! {
     close_device = c"ibv_close_device" @ c"IBVERBS_1.1" (*mut ibv_context) -> c_int;
     query_device = c"ibv_query_device" @ c"IBVERBS_1.1" (*mut ibv_context, *mut ibv_device_attr) -> c_int;
     query_port = c"ibv_query_port" @ c"IBVERBS_1.1" (*mut ibv_context, u8, *mut ibv_port_attr) -> c_int;
-    query_gid = c"ibv_query_gid" @ c"IBVERBS_1.1" (*mut ibv_context, u8, c_int, *mut [u64; 2]) -> c_int;
     get_async_event = c"ibv_get_async_event" @ c"IBVERBS_1.1" (*mut ibv_context, *mut ibv_async_event) -> c_int;
     ack_async_event = c"ibv_ack_async_event" @ c"IBVERBS_1.1" (*mut ibv_async_event) -> ();
     event_type_str = c"ibv_event_type_str" @ c"IBVERBS_1.1" (c_uint) -> *const c_char;

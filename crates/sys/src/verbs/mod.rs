@@ -11,7 +11,7 @@
 //! | `chain` | work requests that wait for one doorbell |
 //! | `post` | handing over work requests and taking completions: the part inside the timed loops |
 //!
-//! What a queue pair is for, what is done about a failure and the names of options are `tonnage_engines::verbs`'.
+//! Purposes of queue pairs, advice about failures and names of options are `tonnage_engines::verbs`'.
 
 mod abi;
 mod chain;

@@ -67,7 +67,7 @@ impl Queues {
     /// [`Self::arm`] gives the descriptor of.
     ///
     /// # Errors
-    /// Which call failed, with the library's reason.
+    /// The library's reason, with the call that failed.
     pub fn open(context: &Arc<Context>, completions: u32, sleeps: bool) -> Result<Self, String> {
         let library = &context.library.calls;
         // SAFETY: the device is open.
