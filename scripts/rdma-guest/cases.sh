@@ -118,6 +118,13 @@ transfer "lists, and every sixteenth signalled" 0 '^verified: .* checked and rig
 transfer "a window above the send queue" 0 '^verified: .* checked and right' --op write --sizes 64 --window 64 \
     --engine-option sq-depth=4 --engine-option signal=4 --verify $BRIEF
 # shellcheck disable=SC2086
+transfer "words, and queue pairs that change them at once" 0 '^verified: .* checked and right' \
+    --op fetch-add,compare-swap --sizes 8 --window 1,16 --qps 1,2 --footprint 16 --verify $BRIEF
+# shellcheck disable=SC2086
+expect "words that two others change" 0 ' (4[0-9]|5[0-9]|6[0-9]|7[0-9]|8[0-9])\.[0-9]+ ' tonnage transfer --engine verbs:rc \
+    --op compare-swap --ranks 3 --traffic fan-in --target-footprint shared --footprint 8 --sizes 8 --window 4 --verify \
+    --devices-of 0=rxeB --devices-of 1=rxeA --devices-of 2=rxeA $BRIEF
+# shellcheck disable=SC2086
 expect "all to all of three" 0 '^verified: .* checked and right' tonnage transfer --engine verbs:rc --op send --sizes 4k \
     --traffic all-to-all --ranks 3 --devices-of 0=rxeA --devices-of 1=rxeB --devices-of 2=rxeA --verify --trials 2 \
     --trial-time 50ms

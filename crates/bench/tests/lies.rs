@@ -26,8 +26,10 @@ fn outcome(ranks: u32, lines: &str) -> Result<String> {
     } else {
         "iters = 8"
     };
+    let is_atomic = lines.contains("fetch-add") || lines.contains("compare-swap");
+    let size = if is_atomic { 8 } else { 64 };
     let text = format!(
-        "name = 'lies'\n[[transfer]]\nengine = 'far'\nsizes = 64\nfootprint = 512\nstride = 64\ntrials = 1\n\
+        "name = 'lies'\n[[transfer]]\nengine = 'far'\nsizes = {size}\nfootprint = 512\nstride = 64\ntrials = 1\n\
          warmup = '0s'\nlimit = 'none'\n{length}\n{lines}"
     );
     let planned = Plan::from_toml(&text, "lies.toml")?.points(ranks, &LISTS)?;
@@ -106,6 +108,33 @@ fn bytes_that_stay_behind_are_missed() {
                     told.contains("bytes are wrong; at offset "),
                     "{lie} {verb} {pacing}: {told}"
                 );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_lie_about_words_fails_the_point_and_says_which() {
+    let lies = [
+        ("flip", "an old value came to them twice"),
+        ("truncate", "the old value did not come"),
+        ("elsewhere", "an old value came to them twice"),
+        ("flip-all", "and their initiators were told of"),
+        ("drop", "the old value did not come"),
+    ];
+    for verb in ["fetch-add", "compare-swap"] {
+        for pacing in PACINGS {
+            let lines = |lie| lines(lie, verb, pacing, true);
+            let told = outcome(2, &lines("none")).unwrap();
+            assert_eq!(told, "measured", "{verb} {pacing}");
+            for (lie, expected) in lies {
+                let told = outcome(2, &lines(lie)).unwrap();
+                let expected = match (verb, lie) {
+                    // What is not what was expected is no success.
+                    ("compare-swap", "flip") => "and their initiators were told of",
+                    _ => expected,
+                };
+                assert!(told.contains(expected), "{lie} {verb} {pacing}: {told}");
             }
         }
     }

@@ -15,13 +15,42 @@ tonnage_units::names! {
         Read = "read",
         /// Copy local bytes into the next receive that the peer posted.
         Send = "send",
+        /// Add the immediate to a word of the peer's memory, and bring its old value here.
+        FetchAdd = "fetch-add",
+        /// Replace a word of the peer's memory where it holds an expected value, and bring its old value here.
+        CompareSwap = "compare-swap",
     }
 }
+
+/// Bytes of the word that an atomic operation changes.
+pub const WORD_BYTES: u32 = 8;
 
 impl Verb {
     /// Returns whether the target sees a completion of its own for every operation.
     pub fn notifies_target(self) -> bool {
         matches!(self, Self::WriteImm | Self::Send)
+    }
+
+    /// Verbs that copy bytes, which every engine between memories has.
+    pub const COPYING: [Self; 4] = [Self::Write, Self::WriteImm, Self::Read, Self::Send];
+
+    /// Returns whether it changes a word of the peer's memory in one step that no other operation divides.
+    pub fn is_atomic(self) -> bool {
+        matches!(self, Self::FetchAdd | Self::CompareSwap)
+    }
+
+    /// Returns whether bytes of the peer come here, so that a completion is an answer by itself.
+    pub fn fetches(self) -> bool {
+        self == Self::Read || self.is_atomic()
+    }
+
+    /// Bytes at [`Op::local`] that an atomic operation uses: what [`Self::CompareSwap`] expects and what it puts there,
+    /// and behind them, or alone, the old value.
+    pub fn local_words_bytes(self) -> u32 {
+        match self {
+            Self::CompareSwap => 3 * WORD_BYTES,
+            _ => WORD_BYTES,
+        }
     }
 }
 
@@ -103,13 +132,14 @@ pub struct Op {
     pub lane: Lane,
     /// Given back in the completion.
     pub tag: u32,
-    /// Offset of the local bytes in the lane's own region.
+    /// Offset of the local bytes in the lane's own region; of an atomic operation, of its words
+    /// ([`Verb::local_words_bytes`]).
     pub local: u64,
     /// Offset of the remote bytes in the lane's remote region; ignored by sends and receives.
     pub remote: u64,
-    /// Payload bytes.
+    /// Payload bytes; of an atomic operation [`WORD_BYTES`].
     pub len: u32,
-    /// Immediate value of a write-imm.
+    /// Immediate value of a write-imm, and what a fetch-add adds.
     pub imm: u32,
 }
 

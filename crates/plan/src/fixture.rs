@@ -95,7 +95,7 @@ const SHIPPED_ENGINES: [Entry; 3] = [
             required: true,
         }),
         has_devices: true,
-        ..entry("fabric", &Verb::ALL, true, true)
+        ..entry("fabric", &Verb::COPYING, true, true)
     },
 ];
 

@@ -75,7 +75,7 @@ mod tests {
     fn an_unknown_name_gets_the_nearest_one() {
         assert_eq!(
             message::<Verb>("wirte"),
-            "unknown op \"wirte\": did you mean \"write\"? ops: write, write-imm, read, send"
+            "unknown op \"wirte\": did you mean \"write\"? ops: write, write-imm, read, send, fetch-add, compare-swap"
         );
         assert!(message::<Verb>("write_imm").contains("did you mean \"write-imm\"?"));
         assert!(message::<Verb>("READ").contains("did you mean \"read\"?"));

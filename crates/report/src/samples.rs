@@ -1,5 +1,6 @@
 //! Records for tests, made by one builder whose figures follow from each other as those of a real run do.
 
+mod atomics;
 mod builder;
 pub mod collective;
 pub mod connect;
@@ -22,6 +23,7 @@ use tonnage_record::transfer::{
 };
 use tonnage_record::{Canary, LatencyKind, Outcome, PublishedRow, Record, TransferBody};
 
+pub use atomics::atomics;
 pub use loaded::loaded;
 pub use network::{fabric, paths, proven_paths, side_by_side};
 

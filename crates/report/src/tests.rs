@@ -39,6 +39,7 @@ fn tables_look_as_agreed() {
     insta::assert_snapshot!("table_stream", table(&samples::streams()));
     insta::assert_snapshot!("table_ping_pong", table(&samples::ping_pongs()));
     insta::assert_snapshot!("table_clients", table(&samples::clients()));
+    insta::assert_snapshot!("table_atomics", table(&samples::atomics()));
     for (at, record) in (0..).zip(samples::intervals()) {
         insta::assert_snapshot!(format!("table_intervals_{at}"), table(&[record]));
     }

@@ -213,10 +213,10 @@ impl TransferEndpoint {
             ));
         }
         let far = (remote.owner, &remote.descriptor);
-        let opened = self
-            .cell
-            .borrow()
-            .open_session(local.id().place, far, options, &Verb::ALL);
+        let opened =
+            self.cell
+                .borrow()
+                .open_session(local.id().place, far, options, &Verb::COPYING);
         Ok(Session::new(
             self.cell.clone(),
             opened?,

@@ -65,6 +65,8 @@ impl OperationName {
             Self::Batch(Verb::Read) => "batch of reads",
             Self::Batch(Verb::WriteImm) => "batch of write-imms",
             Self::Batch(Verb::Send) => "batch of sends",
+            Self::Batch(Verb::FetchAdd) => "batch of fetch-adds",
+            Self::Batch(Verb::CompareSwap) => "batch of compare-swaps",
             Self::Flush => "flush",
         }
     }

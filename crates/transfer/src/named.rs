@@ -65,7 +65,7 @@ impl EndpointState {
             return Ok(session);
         }
         let place = self.place_of(verb, local, remote)?;
-        let session = self.open_named(verb, place, remote, &Verb::ALL)?;
+        let session = self.open_named(verb, place, remote, &Verb::COPYING)?;
         self.looked_up.insert((local, remote), session);
         Ok(session)
     }

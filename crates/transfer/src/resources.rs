@@ -20,8 +20,8 @@ pub(crate) fn lane_index(verb: Verb) -> Option<usize> {
         Verb::Write => Some(0),
         Verb::WriteImm => Some(1),
         Verb::Read => Some(2),
-        // A send names no remote bytes.
-        Verb::Send => None,
+        // A send names no remote bytes, and an extent no words.
+        Verb::Send | Verb::FetchAdd | Verb::CompareSwap => None,
     }
 }
 

@@ -43,7 +43,7 @@ impl Session {
             None => (0, [None; SESSION_VERBS]),
         };
         let mut verbs = [const { None }; SESSION_VERBS];
-        for verb in Verb::ALL {
+        for verb in Verb::COPYING {
             let Some(index) = lane_index(verb) else {
                 continue;
             };

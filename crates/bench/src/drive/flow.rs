@@ -1,7 +1,7 @@
 //! A flow: the operations of one worker towards one peer, and the receives that a peer's sends land in.
 
 use crate::drive::flow_walk::FlowWalk;
-use tonnage_engine::{Lane, Op};
+use tonnage_engine::{Lane, Op, Verb};
 use tonnage_plan::transfer::TransferPoint;
 
 /// The operations of one worker towards one peer.
@@ -18,8 +18,11 @@ pub struct Flow {
     /// Operations issued since the flow exists. The low 32 bits are the immediate of the next one.
     pub issued: u64,
     walk: FlowWalk,
+    local_stride_bytes: u64,
     stride_bytes: u64,
     size_bytes: u32,
+    /// Number that each fetch-add adds; other operations have their number for an immediate.
+    addend: Option<u32>,
 }
 
 impl Flow {
@@ -39,8 +42,13 @@ impl Flow {
             remote_origin,
             issued: 0,
             walk: FlowWalk::new(point, initiator, target),
+            local_stride_bytes: match point.op.is_atomic() {
+                true => point.op.local_words_bytes().into(),
+                false => point.stride_bytes,
+            },
             stride_bytes: point.stride_bytes,
             size_bytes: point.size_bytes,
+            addend: (point.op == Verb::FetchAdd).then_some(1),
         }
     }
 
@@ -48,12 +56,12 @@ impl Flow {
     #[inline]
     pub fn next_op(&mut self, tag: u32) -> Op {
         let (local, remote) = self.walk.next_slots();
-        let imm = self.issued as u32;
+        let imm = self.addend.unwrap_or(self.issued as u32);
         self.issued += 1;
         Op {
             lane: self.lane,
             tag,
-            local: self.local_origin + local * self.stride_bytes,
+            local: self.local_origin + local * self.local_stride_bytes,
             remote: self.remote_origin + remote * self.stride_bytes,
             len: self.size_bytes,
             imm,

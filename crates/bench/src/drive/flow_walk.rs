@@ -60,6 +60,12 @@ impl FlowWalk {
         let flow = u64::from(initiator) << 32 | u64::from(target);
         // An odd constant spreads neighbouring flows over the seeds.
         let seed = point.seed ^ flow.wrapping_mul(0xd129_0b26_6821_4d87);
+        if point.op.is_atomic() {
+            return Self {
+                local: Walk::over(Addresses::Sequential, point.word_places(), seed),
+                remote: RemoteWalk::Own(Walk::over(point.addresses, point.slots(), seed)),
+            };
+        }
         Self::over(point.orders(), point.slots(), seed)
     }
 

@@ -10,11 +10,13 @@ const CHECK_EVERY_NS: u64 = 50_000;
 #[derive(Debug)]
 pub struct Until {
     end: End,
+    /// Operations that are left.
+    left: u64,
 }
 
 #[derive(Debug)]
 enum End {
-    Operations { left: u64 },
+    Operations,
     Time { clock: Clock, countdown: Countdown },
 }
 
@@ -65,7 +67,8 @@ impl Until {
     /// Stops after `count` operations (or batches, or round trips).
     pub fn operations(count: u64) -> Self {
         Self {
-            end: End::Operations { left: count },
+            end: End::Operations,
+            left: count,
         }
     }
 
@@ -75,25 +78,30 @@ impl Until {
         let countdown = Countdown::new(clock.now_ns(), end_ns);
         Self {
             end: End::Time { clock, countdown },
+            left: u64::MAX,
         }
+    }
+
+    /// Stops after `count` operations, if it does not stop before.
+    #[must_use]
+    pub fn at_most(mut self, count: u64) -> Self {
+        self.left = self.left.min(count);
+        self
     }
 
     /// Number of the `want` operations that may be issued now.
     #[inline]
     pub fn grant(&mut self, want: usize) -> usize {
-        match &mut self.end {
-            End::Operations { left } => {
-                let granted = (want as u64).min(*left);
-                *left -= granted;
-                granted as usize
-            }
-            End::Time { clock, countdown } => {
-                match countdown.grants(want as u64, || clock.now_ns()) {
-                    true => want,
-                    false => 0,
-                }
-            }
-        }
+        let want = (want as u64).min(self.left);
+        let granted = match &mut self.end {
+            End::Operations => want,
+            End::Time { clock, countdown } => match countdown.grants(want, || clock.now_ns()) {
+                true => want,
+                false => 0,
+            },
+        };
+        self.left -= granted;
+        granted as usize
     }
 }
 
@@ -112,8 +120,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_bound_ends_it_before_its_time() {
+        let clock = Clock::new();
+        let mut until = Until::time(clock, clock.now_ns() + 60_000_000_000).at_most(5);
+        let granted: Vec<usize> = [3, 3, 1].map(|want| until.grant(want)).to_vec();
+        assert_eq!(granted, [3, 2, 0]);
+    }
+
+    #[test]
     fn operations_are_counted_exactly() {
-        let mut until = Until::operations(100);
+        let mut until = Until::operations(100).at_most(200);
         let total: usize = (0..10).map(|_| until.grant(16)).sum();
         assert_eq!(total, 100);
     }

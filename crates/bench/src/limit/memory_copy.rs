@@ -2,7 +2,6 @@
 //! use, footprint, stride and the address orders of both ends alike, measured by all initiators at once. The copying
 //! itself is the memory's ([`Memory::copy_rates`]).
 
-use tonnage_engine::Verb;
 use tonnage_engine::memory::{CopyRate, Memory, Stretch};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_sys::clock::Clock;
@@ -28,7 +27,7 @@ pub fn copy_rates(
     let stretch = stretch(layout, point);
     let mut walk = FlowWalk::over(point.orders(), stretch.slots(), point.seed);
     let mut slots = || match (walk.next_slots(), point.op) {
-        ((local, remote), Verb::Read) => (remote, local),
+        ((local, remote), op) if op.fetches() => (remote, local),
         (slots, _) => slots,
     };
     memory.copy_rates(&stretch, &mut slots, clock)

@@ -96,7 +96,7 @@ impl<'a> Watch<'a> {
         for &(peer, count) in operations {
             let bytes = count.saturating_mul(u64::from(point.size_bytes));
             let (from, to) = match point.op {
-                Verb::Read => (peer, self.rank),
+                Verb::Read | Verb::FetchAdd | Verb::CompareSwap => (peer, self.rank),
                 Verb::Write | Verb::WriteImm | Verb::Send => (self.rank, peer),
             };
             if let Some(group) = self.routes.group_of(from) {

@@ -1,6 +1,8 @@
 //! A memory and an engine of tests: bytes behind a lock that only their owner opens, moved within one process.
 
+mod copy;
 mod lie;
+mod words;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
@@ -9,6 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use copy::carry;
 use lie::{AT, LIE, Lie};
 use tonnage_engine::memory::{
     CopyRate, DeviceMemory, Memory, MemoryEntry, MemoryReport, Request, Stretch,
@@ -297,34 +300,6 @@ impl Worker {
         lane.ok_or_else(|| unknown("a lane"))
     }
 
-    /// Moves bytes from one memory to another as their owners do it.
-    fn carry(
-        op: &Op,
-        lie: Option<Lie>,
-        from: (&dyn Memory, u64),
-        to: (&dyn Memory, u64),
-    ) -> Result<()> {
-        let len = u64::from(op.len);
-        let source = match lie {
-            // Slots are next to each other.
-            Some(Lie::Swap) if (from.1 / len).is_multiple_of(2) => from.1 + len,
-            Some(Lie::Swap) => from.1 - len,
-            _ => from.1,
-        };
-        let mut bytes = vec![0; op.len as usize];
-        from.0.read(source, &mut bytes)?;
-        if bytes.len() >= 8 && bytes.iter().all(|&byte| byte == 0) {
-            return Err(Error::Failed("a payload of zeros".into()));
-        }
-        match lie {
-            Some(Lie::Flip | Lie::FlipAll) => bytes[0] ^= 1,
-            Some(Lie::Truncate) => bytes.truncate(op.len as usize / 2),
-            _ => {}
-        }
-        let further = if lie == Some(Lie::Elsewhere) { len } else { 0 };
-        to.0.write(to.1 + further, &bytes)
-    }
-
     /// One operation; false when the peer has no receive for it yet.
     fn carry_out(&self, op: &Op, lie: Option<Lie>) -> Result<bool> {
         let lane = self.lane_of(op.lane)?;
@@ -343,12 +318,15 @@ impl Worker {
         let far = memory_of(peer, lane.remote)?;
         match lane.kind {
             LaneKind::Initiate(Verb::Read) => {
-                Self::carry(op, lie, (&*far, op.remote), (&*own, op.local))?
+                carry(op, lie, (&*far, op.remote), (&*own, op.local))?
             }
             LaneKind::Initiate(Verb::Write | Verb::WriteImm) => {
-                Self::carry(op, lie, (&*own, op.local), (&*far, op.remote))?;
+                carry(op, lie, (&*own, op.local), (&*far, op.remote))?;
             }
-            LaneKind::Initiate(Verb::Send) => {
+            LaneKind::Initiate(verb) if verb.is_atomic() => {
+                words::change(op, verb, lie, &*far, &*own)?;
+            }
+            LaneKind::Initiate(_) => {
                 let receive = lock(&peer.receives)
                     .entry(self.rank)
                     .or_default()
@@ -359,7 +337,7 @@ impl Worker {
                 if receive.len < op.len {
                     return Err(Error::Failed("a receive that is too short".into()));
                 }
-                Self::carry(op, lie, (&*own, op.local), (&*far, receive.local))?;
+                carry(op, lie, (&*own, op.local), (&*far, receive.local))?;
                 arrived.tag = receive.tag;
             }
             LaneKind::Receive => {

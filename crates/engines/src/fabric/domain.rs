@@ -76,7 +76,7 @@ impl FabricDomain {
 fn caps(attributes: &Attributes, arrival: Option<ArrivalProof>, shm_writes: Option<&str>) -> Caps {
     let depth = attributes.tx_depth.min(attributes.rx_depth);
     Caps {
-        verbs: &Verb::ALL,
+        verbs: &Verb::COPYING,
         immediate_bits: 8 * attributes.immediate_bytes.min(4) as u32,
         depth: u32::try_from(depth).unwrap_or(u32::MAX).clamp(1, DEPTH_MAX),
         message_bytes_max: attributes.message_bytes_max as u64,

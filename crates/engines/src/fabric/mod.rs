@@ -67,7 +67,7 @@ pub const ENTRY: Entry = Entry {
         clean_up: files::clean_up_after,
         ..Lifecycle::NONE
     },
-    verbs: &Verb::ALL,
+    verbs: &Verb::COPYING,
     ordered_writes: true,
     moves_bytes: true,
     open,

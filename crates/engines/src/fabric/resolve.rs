@@ -22,7 +22,7 @@ impl FabricWorker {
         let local = self.regions.get(&spec.local.0).copied();
         let local = local
             .ok_or_else(|| Error::Failed(format!("region {} is not registered", spec.local.0)))?;
-        let action = self.action(spec.kind, peer);
+        let action = self.action(spec.kind, peer)?;
         let remote = match action {
             Action::Write | Action::WriteData | Action::Read => {
                 FarMemory::parse(spec.remote, spec.peer)?.into()
@@ -51,9 +51,9 @@ impl FabricWorker {
     }
 
     /// Kind of operation of a lane.
-    fn action(&self, kind: LaneKind, peer: &PeerState) -> Action {
+    fn action(&self, kind: LaneKind, peer: &PeerState) -> Result<Action> {
         let own_tag = u64::from(self.config.rank);
-        match kind {
+        Ok(match kind {
             LaneKind::Initiate(Verb::Write) => Action::Write,
             LaneKind::Initiate(Verb::WriteImm) => Action::WriteData,
             LaneKind::Initiate(Verb::Read) => Action::Read,
@@ -61,7 +61,11 @@ impl FabricWorker {
             LaneKind::Initiate(Verb::Send) => Action::Send,
             LaneKind::Receive if self.tags() => Action::ReceiveTagged(u64::from(peer.rank)),
             LaneKind::Receive => Action::Receive,
-        }
+            LaneKind::Initiate(Verb::FetchAdd | Verb::CompareSwap) => {
+                let text = format!("{} is not among the verbs of fabric", kind.name());
+                return Err(Error::Failed(text));
+            }
+        })
     }
 
     fn state(

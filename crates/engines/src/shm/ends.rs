@@ -1,6 +1,8 @@
 //! The two memories of a lane, and how the bytes of one operation go from one to the other.
 
-use tonnage_engine::{Ending, Op};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tonnage_engine::{Ending, Op, WORD_BYTES};
 use tonnage_sys::mapping::{Arena, OutOfRange};
 
 use super::mailbox::{Arrival, PeerRings};
@@ -63,6 +65,27 @@ impl Ends<'_> {
         Ok(true)
     }
 
+    #[inline]
+    pub(super) fn fetch_add(&self, op: &Op) -> Result<(), OutOfRange> {
+        let (old, far) = (word(self.own, op.local)?, word(self.far, op.remote)?);
+        old.store(
+            far.fetch_add(op.imm.into(), Ordering::AcqRel),
+            Ordering::Release,
+        );
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn compare_swap(&self, op: &Op) -> Result<(), OutOfRange> {
+        let own = |index: u64| word(self.own, op.local + index * u64::from(WORD_BYTES));
+        let [expected, new, old] = [own(0)?, own(1)?, own(2)?];
+        let [expected, new] = [expected, new].map(|word| word.load(Ordering::Acquire));
+        let far = word(self.far, op.remote)?;
+        let found = far.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Acquire);
+        old.store(found.unwrap_or_else(|found| found), Ordering::Release);
+        Ok(())
+    }
+
     /// A send that is longer than the receive it meets fails and leaves the receive where it is.
     #[inline]
     pub(super) fn send(
@@ -96,4 +119,14 @@ impl Ends<'_> {
         })?;
         Ok(true)
     }
+}
+
+/// The aligned word at an offset.
+fn word(arena: &Arena, offset: u64) -> Result<&AtomicU64, OutOfRange> {
+    let outside = || OutOfRange {
+        offset,
+        len: WORD_BYTES.into(),
+        size: arena.len() as u64,
+    };
+    arena.word(offset).ok_or_else(outside)
 }

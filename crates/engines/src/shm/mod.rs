@@ -149,6 +149,8 @@ impl Shm {
                     Verb::Read => ends.read(op, tuner).map(|()| true),
                     Verb::WriteImm => ends.write_imm(op, peer, tuner),
                     Verb::Send => ends.send(op, peer, *region, tuner, &mut ending),
+                    Verb::FetchAdd => ends.fetch_add(op).map(|()| true),
+                    Verb::CompareSwap => ends.compare_swap(op).map(|()| true),
                 }
             }
             _ => {

@@ -349,3 +349,65 @@ fn peers_that_come_later_are_connected_too() {
     assert_eq!((arrived.lane, arrived.imm), (Lane(2), 5));
     assert_eq!(bytes(&pair.memory[0], 0, 4), b"late");
 }
+
+fn word(memory: &Arc<dyn Memory>, offset: u64) -> u64 {
+    u64::from_ne_bytes(bytes(memory, offset, 8).try_into().unwrap())
+}
+
+#[test]
+fn atomics_change_a_word_and_bring_its_old_value() {
+    let mut pair = pair();
+    let wide = u64::from(u32::MAX) + 5;
+    pair.memory[1].write(16, &wide.to_ne_bytes()).unwrap();
+    let lane = pair.lane(0, LaneKind::Initiate(Verb::FetchAdd));
+    let op = Op {
+        lane,
+        tag: 3,
+        local: 8,
+        remote: 16,
+        len: 8,
+        imm: 7,
+    };
+    assert_eq!(pair.engine[0].post(&[op, op]).unwrap(), 2);
+    assert_eq!(poll_one(&mut pair.engine[0]).unwrap().ending, Ending::Done);
+    let words = [word(&pair.memory[0], 8), word(&pair.memory[1], 16)];
+    assert_eq!(words, [wide + 7, wide + 14]);
+
+    let swap = |expected: u64, new: u64| [expected, new, 0].map(u64::to_ne_bytes).concat();
+    let lane = pair.lane(0, LaneKind::Initiate(Verb::CompareSwap));
+    for (expected, found, then) in [(wide, wide + 14, wide + 14), (wide + 14, wide + 14, 1)] {
+        pair.memory[0].write(64, &swap(expected, 1)).unwrap();
+        let op = Op {
+            lane,
+            local: 64,
+            ..op
+        };
+        assert_eq!(pair.engine[0].post(&[op]).unwrap(), 1);
+        assert_eq!(
+            (word(&pair.memory[0], 80), word(&pair.memory[1], 16)),
+            (found, then)
+        );
+    }
+}
+
+#[test]
+fn atomics_on_what_is_no_word_are_refused() {
+    let mut pair = pair();
+    for verb in [Verb::FetchAdd, Verb::CompareSwap] {
+        let lane = pair.lane(0, LaneKind::Initiate(verb));
+        for (local, remote) in [(0, 4), (0, BYTES - 4), (4, 0), (BYTES - 4, 0)] {
+            let op = Op {
+                lane,
+                tag: 0,
+                local,
+                remote,
+                len: 8,
+                imm: 1,
+            };
+            assert!(
+                pair.engine[0].post(&[op]).is_err(),
+                "{verb:?} {local} {remote}"
+            );
+        }
+    }
+}

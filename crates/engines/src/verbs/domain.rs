@@ -49,9 +49,13 @@ impl PortDomain {
             .map_err(|why| Error::Failed(format!("{name}: {why}")))?;
         check_limits(name, &asked, &limits)?;
         let (receives, immediates) = queue_pairs(request.verbs);
+        let atomics = limits.atomics && request.verbs.iter().any(|verb| verb.is_atomic());
         let depth = asked.send_depth.unwrap_or(limits.work_requests);
         let caps = Caps {
-            verbs: &Verb::ALL,
+            verbs: match limits.atomics {
+                true => &Verb::ALL,
+                false => &Verb::COPYING,
+            },
             immediate_bits: 32,
             depth: depth.saturating_sub(1).clamp(1, DEPTH_MAX),
             message_bytes_max: chosen.port.message_bytes_max.into(),
@@ -74,6 +78,7 @@ impl PortDomain {
                 limits,
                 receives,
                 immediates,
+                atomics,
             }),
             caps,
         })

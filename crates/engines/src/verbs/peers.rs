@@ -32,7 +32,9 @@ impl VerbsWorker {
             let made = self.queues.make_pair(depths, port.inline_bytes());
             let handle = made.map_err(about)?;
             let key = port.asked.pkey_index;
-            let ready = self.queues.initialize(handle, port.number(), key);
+            let ready = self
+                .queues
+                .initialize(handle, port.number(), key, port.atomics);
             ready.map_err(about)?;
             let limits = self.queues.limits(handle);
             let inline = limits.map_or(0, |limits| limits.inline_bytes);

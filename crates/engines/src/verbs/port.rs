@@ -14,6 +14,8 @@ pub(super) struct OpenPort {
     pub(super) receives: Vec<bool>,
     /// True when the first of them uses up receives by writes with an immediate.
     pub(super) immediates: bool,
+    /// True where peers may change words in one step.
+    pub(super) atomics: bool,
 }
 
 impl OpenPort {

@@ -64,6 +64,8 @@ fn action(kind: LaneKind, peer: &PeerPairs) -> (WorkAction, usize) {
         LaneKind::Initiate(Verb::Write) => (WorkAction::Write, peer.one_sided),
         LaneKind::Initiate(Verb::WriteImm) => (WorkAction::WriteImm, peer.one_sided),
         LaneKind::Initiate(Verb::Read) => (WorkAction::Read, peer.one_sided),
+        LaneKind::Initiate(Verb::FetchAdd) => (WorkAction::FetchAdd, peer.one_sided),
+        LaneKind::Initiate(Verb::CompareSwap) => (WorkAction::CompareSwap, peer.one_sided),
         LaneKind::Initiate(Verb::Send) | LaneKind::Receive => (WorkAction::Send, peer.messages),
     }
 }

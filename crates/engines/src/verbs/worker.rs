@@ -9,7 +9,7 @@ use tonnage_engine::{
     Region, RegionId, WorkerConfig,
 };
 use tonnage_sys::verbs::{
-    Queues, RegistrationHandle, WorkAction, WorkEvent, WorkRequest, WorkTarget,
+    Queues, RegionAccess, RegistrationHandle, WorkAction, WorkEvent, WorkRequest, WorkTarget,
 };
 use tonnage_units::{Error, Result};
 
@@ -68,7 +68,7 @@ impl VerbsWorker {
         let mut queues = Queues::open(context, completions, config.sleeps).map_err(about)?;
         let page = page()?;
         let bytes = page.len();
-        let contact_region = queues.register(page, false);
+        let contact_region = queues.register(page, RegionAccess::default());
         Ok(Self {
             contact_region: contact_region.map_err(|why| about(not_registered(bytes, &why)))?,
             config: config.clone(),
@@ -236,7 +236,11 @@ impl Engine for VerbsWorker {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
         let arena = Arc::clone(memory.mapped("verbs")?);
         let bytes = arena.len();
-        let registered = self.queues.register(arena, self.port.asked.relaxed);
+        let access = RegionAccess {
+            relaxed: self.port.asked.relaxed,
+            atomics: self.port.atomics,
+        };
+        let registered = self.queues.register(arena, access);
         let handle = registered.map_err(|why| self.about_device(not_registered(bytes, &why)))?;
         let remote = self.queues.remote(handle);
         let remote = remote.ok_or_else(|| Error::Failed("a region has no address".into()))?;

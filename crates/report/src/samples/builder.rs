@@ -227,6 +227,7 @@ impl Sample {
         let is_batch = matches!(self.body.point.pacing, Pacing::Batch { .. });
         let batch_phases = latency.as_ref().filter(|_| is_batch).map(phases);
         self.body.summary = Some(Summary {
+            swapped_fraction: None,
             background: None,
             batch_phases,
             merged_operations: None,

@@ -276,6 +276,27 @@ const STREAM: ModeTable = ModeTable {
     ],
 };
 
+/// Of words, streams and batches: their bandwidth says nothing, and is in the other forms of output.
+const WORDS: ModeTable = ModeTable {
+    always: &["size_bytes"],
+    known: &[
+        "window",
+        "batch",
+        "initiators",
+        "message_rate_per_s_mean",
+        "bandwidth_ci95_fraction",
+        FORWARD,
+        BACK,
+        "swapped_fraction",
+        "latency_ns_min",
+        "latency_ns_p50",
+        "latency_ns_p99",
+        "latency_ns_p999",
+        "latency_ns_max",
+        "cpu_ns_per_operation",
+    ],
+};
+
 const PING_PONG: ModeTable = ModeTable {
     always: &["size_bytes"],
     known: &[
@@ -288,6 +309,7 @@ const PING_PONG: ModeTable = ModeTable {
         "latency_ns_p999",
         "latency_ns_max",
         "message_rate_per_s_mean",
+        "swapped_fraction",
     ],
 };
 
@@ -298,6 +320,7 @@ const PACED: ModeTable = ModeTable {
         "offered_per_s",
         "reached_per_s",
         "late_fraction",
+        "swapped_fraction",
         FORWARD,
         BACK,
         "latency_ns_p50",
@@ -310,7 +333,10 @@ const PACED: ModeTable = ModeTable {
 };
 
 fn layout(records: &[TransferRecord<'_>]) -> ModeTable {
-    match records.first().map(|record| record.body.point.pacing) {
+    let point = records.first().map(|record| &record.body.point);
+    let is_atomic = point.is_some_and(|point| point.op.is_atomic());
+    match point.map(|point| point.pacing) {
+        Some(Pacing::Batch { .. } | Pacing::Stream { .. }) if is_atomic => WORDS,
         Some(Pacing::Batch { .. }) => BATCH,
         Some(Pacing::PingPong) => PING_PONG,
         Some(Pacing::Paced { .. }) => PACED,
@@ -336,7 +362,7 @@ mod tests {
 
     #[test]
     fn every_layout_names_figures_that_exist() {
-        for ModeTable { always, known } in [BATCH, STREAM, PING_PONG, PACED] {
+        for ModeTable { always, known } in [BATCH, STREAM, WORDS, PING_PONG, PACED] {
             for field in always.iter().chain(known).chain(
                 [
                     &FOOTPRINT,

@@ -236,7 +236,13 @@ fn length(point: &TransferPoint) -> String {
     let length = &point.length;
     let one = match length.trial {
         TrialLength::Iterations(1) if point.loads.is_some() => "of one execution".to_owned(),
-        TrialLength::DurationNs(length_ns) => format!("of at least {}", exact_duration(length_ns)),
+        TrialLength::DurationNs(length_ns) => match point.iterations_max() {
+            Some(most) => format!(
+                "of {} or {most} operations of a worker",
+                exact_duration(length_ns)
+            ),
+            None => format!("of at least {}", exact_duration(length_ns)),
+        },
         TrialLength::Iterations(1) => "of 1 iteration".to_owned(),
         TrialLength::Iterations(count) => format!("of {count} iterations"),
     };

@@ -82,7 +82,35 @@ pub struct ibv_sge {
     pub lkey: u32,
 }
 
-/// A work request of the send queue, with the remote address of the one-sided verbs.
+/// Far end of the verbs that copy.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ibv_wr_rdma {
+    pub remote_addr: u64,
+    pub rkey: u32,
+}
+
+/// Far end of an atomic operation, and what it is carried out with.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ibv_wr_atomic {
+    pub remote_addr: u64,
+    pub compare_add: u64,
+    pub swap: u64,
+    pub rkey: u32,
+}
+
+/// Fields that depend on the kind of a work request.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union ibv_wr_kind {
+    pub rdma: ibv_wr_rdma,
+    pub atomic: ibv_wr_atomic,
+    /// Room for the other kinds, to the end of the work request.
+    pub _rest: [u64; 11],
+}
+
+/// A work request of the send queue.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ibv_send_wr {
@@ -94,10 +122,7 @@ pub struct ibv_send_wr {
     pub send_flags: c_uint,
     /// In the byte order of the network.
     pub imm_data: u32,
-    pub remote_addr: u64,
-    pub rkey: u32,
-    /// Room for the fields of other kinds of work request.
-    pub _rest: [u64; 9],
+    pub wr: ibv_wr_kind,
 }
 
 /// A work request of the receive queue.
@@ -262,8 +287,10 @@ pub struct ibv_device_attr {
     pub max_ee_rd_atom: c_int,
     pub max_res_rd_atom: c_int,
     pub max_qp_init_rd_atom: c_int,
+    pub max_ee_init_rd_atom: c_int,
+    pub atomic_cap: c_uint,
     /// Fields that are not used, to the end of the struct.
-    pub _rest: [u32; 18],
+    pub _rest: [u32; 16],
 }
 
 /// Something that happened to a device, or to what belongs to it.
@@ -279,6 +306,8 @@ pub const IBV_WR_RDMA_WRITE: c_uint = 0;
 pub const IBV_WR_RDMA_WRITE_WITH_IMM: c_uint = 1;
 pub const IBV_WR_SEND: c_uint = 2;
 pub const IBV_WR_RDMA_READ: c_uint = 4;
+pub const IBV_WR_ATOMIC_CMP_AND_SWP: c_uint = 5;
+pub const IBV_WR_ATOMIC_FETCH_AND_ADD: c_uint = 6;
 
 pub const IBV_SEND_SIGNALED: c_uint = 2;
 pub const IBV_SEND_INLINE: c_uint = 8;
@@ -308,10 +337,13 @@ pub const IBV_QP_DEST_QPN: c_int = 1_048_576;
 pub const IBV_ACCESS_LOCAL_WRITE: c_int = 1;
 pub const IBV_ACCESS_REMOTE_WRITE: c_int = 2;
 pub const IBV_ACCESS_REMOTE_READ: c_int = 4;
+pub const IBV_ACCESS_REMOTE_ATOMIC: c_int = 8;
 pub const IBV_ACCESS_RELAXED_ORDERING: c_int = 1 << 20;
 
 pub const IBV_WC_SUCCESS: c_uint = 0;
 pub const IBV_WC_RECV_RDMA_WITH_IMM: c_uint = 129;
+
+pub const IBV_ATOMIC_NONE: c_uint = 0;
 
 pub const IBV_LINK_LAYER_ETHERNET: u8 = 2;
 
@@ -340,7 +372,9 @@ mod tests {
             ibv_mr: addr 16, lkey 36, rkey 40;
             ibv_comp_channel: fd 8;
             ibv_sge: length 8, lkey 12;
-            ibv_send_wr: next 8, sg_list 16, num_sge 24, opcode 28, send_flags 32, imm_data 36, remote_addr 40, rkey 48;
+            ibv_send_wr: next 8, sg_list 16, num_sge 24, opcode 28, send_flags 32, imm_data 36, wr 40;
+            ibv_wr_rdma: remote_addr 0, rkey 8;
+            ibv_wr_atomic: remote_addr 0, compare_add 8, swap 16, rkey 24;
             ibv_recv_wr: next 8, sg_list 16, num_sge 24;
             ibv_wc: status 8, opcode 12, vendor_err 16, byte_len 20, imm_data 24, qp_num 28, wc_flags 36;
             ibv_qp_init_attr: send_cq 8, recv_cq 16, srq 24, cap 32, qp_type 52, sq_sig_all 56;
@@ -352,7 +386,7 @@ mod tests {
             ibv_port_attr: active_mtu 8, gid_tbl_len 12, max_msg_sz 20, pkey_tbl_len 32, lid 34, link_layer 46, flags 47;
             ibv_async_event: event_type 8;
             ibv_device_attr: max_mr_size 80, vendor_id 96, max_qp 108, max_qp_wr 112, max_cqe 132, max_qp_rd_atom 144,
-                max_res_rd_atom 152, max_qp_init_rd_atom 156;
+                max_res_rd_atom 152, max_qp_init_rd_atom 156, atomic_cap 164;
         };
         for (field, ours, theirs) in all {
             assert_eq!(ours, theirs, "{field}");

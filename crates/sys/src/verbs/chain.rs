@@ -1,6 +1,6 @@
 //! A list of work requests that are handed over with one doorbell.
 
-use super::abi::{ibv_send_wr, ibv_sge};
+use super::abi::{ibv_send_wr, ibv_sge, ibv_wr_kind};
 
 /// Work requests that are handed over with one doorbell, at most.
 pub(super) const LIST_MAX: usize = 64;
@@ -24,9 +24,7 @@ impl Chain {
             opcode: 0,
             send_flags: 0,
             imm_data: 0,
-            remote_addr: 0,
-            rkey: 0,
-            _rest: [0; 9],
+            wr: ibv_wr_kind { _rest: [0; 11] },
         };
         let stretch = ibv_sge {
             addr: 0,

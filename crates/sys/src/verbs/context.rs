@@ -8,7 +8,8 @@ use std::sync::Arc;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::abi::{
-    IBV_LINK_LAYER_ETHERNET, ibv_async_event, ibv_context, ibv_device_attr, ibv_port_attr,
+    IBV_ATOMIC_NONE, IBV_LINK_LAYER_ETHERNET, ibv_async_event, ibv_context, ibv_device_attr,
+    ibv_port_attr,
 };
 use super::loaded::Libibverbs;
 use super::{check, last_reason};
@@ -54,6 +55,8 @@ pub struct DeviceLimits {
     pub reads_as_initiator: u8,
     /// Reads in flight on a queue pair, as their target.
     pub reads_as_target: u8,
+    /// True where it changes words of its memory in one step.
+    pub atomics: bool,
 }
 
 /// Protocol below a port.
@@ -174,6 +177,7 @@ impl Context {
             completions: count(attributes.max_cqe),
             reads_as_initiator: few(attributes.max_qp_init_rd_atom),
             reads_as_target: few(attributes.max_qp_rd_atom),
+            atomics: attributes.atomic_cap != IBV_ATOMIC_NONE,
         })
     }
 

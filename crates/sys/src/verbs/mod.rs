@@ -27,7 +27,7 @@ pub use handles::{KeyedRegion, PairHandle, PairLimits, QueueDepths, Registration
 pub use loaded::Libibverbs;
 pub use post::{WorkEvent, WorkRequest, WorkTarget};
 pub use queue_pair::{PathTo, Patience};
-pub use queues::Queues;
+pub use queues::{Queues, RegionAccess};
 
 /// The action of a work request of the send queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +40,10 @@ pub enum WorkAction {
     Read,
     /// Send.
     Send,
+    /// Fetch and add.
+    FetchAdd,
+    /// Compare and swap.
+    CompareSwap,
 }
 
 /// The library's short name for the state that a work request ended with, such as "RETRY_EXC_ERR"; `None` for numbers

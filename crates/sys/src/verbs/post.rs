@@ -3,15 +3,21 @@
 //! What lives here: bounds checks, lists of work requests with one doorbell, and completions. Nothing here allocates,
 //! except to describe a failure.
 
+use std::sync::atomic::Ordering;
+
 use super::abi::{
     IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS,
-    IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, ibv_recv_wr,
-    ibv_sge, ibv_wc,
+    IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
+    IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, ibv_recv_wr, ibv_sge, ibv_wc, ibv_wr_atomic,
+    ibv_wr_rdma,
 };
 use super::chain::LIST_MAX;
 use super::handles::{KeyedRegion, PairHandle, RegistrationHandle};
 use super::queues::Queues;
 use super::{WorkAction, check};
+
+/// Bytes of the words that atomic operations change.
+const WORD_BYTES: u64 = 8;
 
 /// Everything that stays the same from one work request to the next.
 #[derive(Debug, Clone, Copy)]
@@ -33,13 +39,13 @@ pub struct WorkTarget {
 pub struct WorkRequest {
     /// Given back by its completion.
     pub id: u64,
-    /// Offset of the local bytes.
+    /// Offset of the local bytes: those of a compare-swap are the expected word, the new one, and the old one's place.
     pub local: u64,
     /// Offset of the remote bytes.
     pub remote: u64,
     /// Payload bytes.
     pub len: u32,
-    /// Immediate of a write-imm.
+    /// Immediate of a write-imm, and what a fetch-add adds.
     pub imm: u32,
     /// True when its end is to be told. All before it on the same queue pair have ended then too.
     pub signalled: bool,
@@ -120,8 +126,10 @@ impl Queues {
         if self.must_ring(target.pair) {
             self.ring()?;
         }
-        let address = self.local_address(target.local, request.local, request.len)?;
         let (opcode, is_one_sided) = match target.action {
+            WorkAction::FetchAdd | WorkAction::CompareSwap => {
+                return self.stage_atomic(target, request);
+            }
             WorkAction::Write => (IBV_WR_RDMA_WRITE, true),
             WorkAction::WriteImm => (IBV_WR_RDMA_WRITE_WITH_IMM, true),
             WorkAction::Read => (IBV_WR_RDMA_READ, true),
@@ -131,36 +139,77 @@ impl Queues {
         if is_one_sided && end.is_none_or(|end| end > target.remote.len) {
             return Err(outside(request.len, request.remote, target.remote.len));
         }
-        let signalled = if request.signalled {
-            IBV_SEND_SIGNALED
-        } else {
-            0
-        };
+        let address = self.local_address(target.local, request.local, request.len)?;
         let is_inline = (1..=target.inline_bytes_max).contains(&request.len)
             && target.action != WorkAction::Read;
         let place = self.chain.len;
+        let staged = &mut self.chain.requests[place];
+        staged.num_sge = i32::from(request.len > 0);
+        staged.opcode = opcode;
+        staged.send_flags = if is_inline { IBV_SEND_INLINE } else { 0 };
+        staged.imm_data = request.imm.to_be();
+        staged.wr.rdma = ibv_wr_rdma {
+            remote_addr: target.remote.base.wrapping_add(request.remote),
+            rkey: target.remote.key,
+        };
+        self.link(target.pair, request, address);
+        Ok(())
+    }
+
+    /// Stages an atomic operation: a compare-swap's two numbers are read here, and the old value lands behind them.
+    fn stage_atomic(&mut self, target: &WorkTarget, request: &WorkRequest) -> Result<(), String> {
+        let (region, swaps) = (target.local, target.action == WorkAction::CompareSwap);
+        let landing = request.local + if swaps { 2 * WORD_BYTES } else { 0 };
+        let address = self.local_address(region, landing, request.len)?;
+        if u64::from(request.len) != WORD_BYTES {
+            return Err(format!(
+                "an atomic operation of {} bytes: it has {WORD_BYTES}",
+                request.len
+            ));
+        }
+        if request.remote.saturating_add(WORD_BYTES) > target.remote.len {
+            return Err(outside(request.len, request.remote, target.remote.len));
+        }
+        let (opcode, compare_add, swap) = if swaps {
+            let number = |index| self.local_word(region, request.local + index * WORD_BYTES);
+            (IBV_WR_ATOMIC_CMP_AND_SWP, number(0)?, number(1)?)
+        } else {
+            (IBV_WR_ATOMIC_FETCH_AND_ADD, request.imm.into(), 0)
+        };
+        let staged = &mut self.chain.requests[self.chain.len];
+        (staged.num_sge, staged.opcode, staged.send_flags) = (1, opcode, 0);
+        staged.wr.atomic = ibv_wr_atomic {
+            remote_addr: target.remote.base.wrapping_add(request.remote),
+            compare_add,
+            swap,
+            rkey: target.remote.key,
+        };
+        self.link(target.pair, request, address);
+        Ok(())
+    }
+
+    /// Puts a request that is filled in behind the others, with its local bytes.
+    #[inline]
+    fn link(&mut self, pair: PairHandle, request: &WorkRequest, (addr, lkey): (u64, u32)) {
+        let place = self.chain.len;
         self.chain.stretches[place] = ibv_sge {
-            addr: address.0,
+            addr,
             length: request.len,
-            lkey: address.1,
+            lkey,
         };
         let staged = &mut self.chain.requests[place];
         staged.wr_id = request.id;
         staged.next = std::ptr::null_mut();
         staged.sg_list = &raw mut self.chain.stretches[place];
-        staged.num_sge = i32::from(request.len > 0);
-        staged.opcode = opcode;
-        staged.send_flags = signalled | if is_inline { IBV_SEND_INLINE } else { 0 };
-        staged.imm_data = request.imm.to_be();
-        staged.remote_addr = target.remote.base.wrapping_add(request.remote);
-        staged.rkey = target.remote.key;
+        if request.signalled {
+            staged.send_flags |= IBV_SEND_SIGNALED;
+        }
         if place > 0 {
             let next = &raw mut self.chain.requests[place];
             self.chain.requests[place - 1].next = next;
         }
-        self.chain.pair = target.pair.0;
+        self.chain.pair = pair.0;
         self.chain.len += 1;
-        Ok(())
     }
 
     /// Hands over what was staged.
@@ -276,6 +325,16 @@ impl Queues {
             Ok(count) => Ok(count.min(events.len())),
             Err(_) => Err(super::last_reason("ibv_poll_cq")),
         }
+    }
+
+    /// The word at an offset of a region.
+    fn local_word(&self, region: RegistrationHandle, offset: u64) -> Result<u64, String> {
+        let Some(Some(registered)) = self.regions.get(region.0) else {
+            return Err("the region is not registered".to_owned());
+        };
+        let word = registered.arena.word(offset);
+        let word = word.ok_or_else(|| format!("there is no aligned word at offset {offset}"))?;
+        Ok(word.load(Ordering::Acquire))
     }
 
     /// Address and key of local bytes.

@@ -3,11 +3,11 @@
 use std::ptr::NonNull;
 
 use super::abi::{
-    IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_QP_ACCESS_FLAGS, IBV_QP_AV,
-    IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER,
-    IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY,
-    IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT, IBV_QPS_INIT, IBV_QPS_RTR,
-    IBV_QPS_RTS, IBV_QPT_RC, ibv_ah_attr, ibv_global_route, ibv_qp_attr, ibv_qp_cap,
+    IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_QP_ACCESS_FLAGS,
+    IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC,
+    IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_RETRY_CNT,
+    IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT, IBV_QPS_INIT,
+    IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_RC, ibv_ah_attr, ibv_global_route, ibv_qp_attr, ibv_qp_cap,
     ibv_qp_init_attr,
 };
 use super::context::Gid;
@@ -134,7 +134,8 @@ impl Queues {
         self.pairs.get(pair.0).map(|pair| pair.limits)
     }
 
-    /// Takes a new queue pair to the state in which receives can be posted.
+    /// Takes a new queue pair to the state in which receives can be posted. Its peer may write and read, and where that
+    /// is asked for carry out `atomics`.
     ///
     /// # Errors
     /// The library's reason.
@@ -143,12 +144,15 @@ impl Queues {
         pair: PairHandle,
         port: u8,
         pkey_index: u16,
+        atomics: bool,
     ) -> Result<(), String> {
+        let access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+        let more = if atomics { IBV_ACCESS_REMOTE_ATOMIC } else { 0 };
         let attributes = ibv_qp_attr {
             qp_state: IBV_QPS_INIT,
             pkey_index,
             port_num: port,
-            qp_access_flags: (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ) as u32,
+            qp_access_flags: (access | more) as u32,
             ..ibv_qp_attr::default()
         };
         let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;

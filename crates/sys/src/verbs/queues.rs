@@ -8,14 +8,24 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::abi::{
-    IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_RELAXED_ORDERING, IBV_ACCESS_REMOTE_READ,
-    IBV_ACCESS_REMOTE_WRITE, ibv_comp_channel, ibv_context_ops, ibv_cq, ibv_mr, ibv_pd,
+    IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_RELAXED_ORDERING, IBV_ACCESS_REMOTE_ATOMIC,
+    IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, ibv_comp_channel, ibv_context_ops, ibv_cq,
+    ibv_mr, ibv_pd,
 };
 use super::chain::Chain;
 use super::context::{Context, unblock};
 use super::handles::{KeyedRegion, QueuePair, RegistrationHandle};
 use super::{check, last_reason};
 use crate::mapping::Arena;
+
+/// Rights of peers to a region, beside writing and reading it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RegionAccess {
+    /// Their writes may become visible in another order.
+    pub relaxed: bool,
+    /// They may change its words in one step.
+    pub atomics: bool,
+}
 
 pub(super) struct Registration {
     mr: NonNull<ibv_mr>,
@@ -125,28 +135,24 @@ impl Queues {
     pub fn register(
         &mut self,
         arena: Arc<Arena>,
-        relaxed: bool,
+        granted: RegionAccess,
     ) -> Result<RegistrationHandle, String> {
         let len = arena.len();
         let base = arena
             .pointer(0, len as u64)
             .map_err(|error| error.to_string())?;
-        let ordering = if relaxed {
-            IBV_ACCESS_RELAXED_ORDERING
-        } else {
-            0
-        };
-        let access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+        let mut access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+        if granted.relaxed {
+            access |= IBV_ACCESS_RELAXED_ORDERING;
+        }
+        if granted.atomics {
+            access |= IBV_ACCESS_REMOTE_ATOMIC;
+        }
         // SAFETY: the protection domain is open; the memory is mapped for as long as the arena, which is kept until
         // after the registration is gone.
         let mr = unsafe {
             let reg_mr = self.context.library.calls.reg_mr;
-            (reg_mr)(
-                self.protection.as_ptr(),
-                base.cast(),
-                len,
-                access | ordering,
-            )
+            (reg_mr)(self.protection.as_ptr(), base.cast(), len, access)
         };
         let mr = NonNull::new(mr).ok_or_else(|| last_reason("ibv_reg_mr"))?;
         // SAFETY: the registration is open.

@@ -78,6 +78,45 @@ fn four_ranks() {
     }
 }
 
+/// Words that ranks change in one step, alone and against each other: every step is there once.
+#[test]
+fn words() {
+    let dir = tempdir().unwrap();
+    for (number, (traffic, pacing)) in (0..).zip([
+        ("--ranks 2", "--window 1,16"),
+        (
+            "--ranks 3 --traffic fan-in --target-footprint shared --footprint 16",
+            "--window 16 --qps 2",
+        ),
+        (
+            "--ranks 3 --traffic all-to-all",
+            "--batch 8 --workers 2 --addresses random",
+        ),
+        ("--ranks 2 --bidirectional", "--ping-pong --stride 64"),
+    ]) {
+        let file = format!("r{number}.jsonl");
+        let arguments = format!(
+            "transfer --engine shm --op fetch-add,compare-swap {traffic} --sizes 8 {pacing} --verify {BRIEF} -o {file}"
+        );
+        let run = tonnage(dir.path(), &arguments).run();
+        assert_eq!(run.code, Some(0), "{arguments}: {run:#?}");
+        for record in records::shown(dir.path(), &file, &run, "table") {
+            let body = record.transfer().unwrap();
+            let summary = body.summary.as_ref().unwrap();
+            let swapped = summary.swapped_fraction;
+            assert_eq!(swapped.is_some(), body.point.op.name() == "compare-swap");
+            match number {
+                // Two that share words share the successes.
+                1 => assert!(
+                    swapped.is_none_or(|part| part > 0.3 && part < 0.95),
+                    "{swapped:?}"
+                ),
+                _ => assert!(swapped.is_none_or(|part| part == 1.0), "{swapped:?}"),
+            }
+        }
+    }
+}
+
 #[test]
 fn no_bytes_at_all() {
     every_pacing("null", "pair", 2);

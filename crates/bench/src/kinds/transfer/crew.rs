@@ -160,11 +160,13 @@ impl Deck {
     /// A worker's own part: drive, tell what was issued. The caller serves its peers until the trial is over.
     pub fn drive(&self, index: usize, work: &mut Work, schedule: &Schedule) -> Result<TrialTotals> {
         let result = work.drive(schedule);
-        if let Some(place) = lock(&self.issued).get_mut(index) {
-            *place = work.issued();
-        }
+        let told = work.issued().map(|issued| {
+            if let Some(place) = lock(&self.issued).get_mut(index) {
+                *place = issued;
+            }
+        });
         self.has_driven();
-        result
+        result.and_then(|totals| told.map(|()| totals))
     }
 
     /// The end of a worker's trial, when all ranks are done.

@@ -227,6 +227,18 @@ impl Work<'_> {
         }
     }
 
+    /// End of the round's operations.
+    fn until(&self, schedule: &Schedule) -> Until {
+        let until = match (schedule.length, &self.loads) {
+            (TrialLength::DurationNs(ns), _) => {
+                Until::time(self.port.clock, schedule.start_ns + ns)
+            }
+            (TrialLength::Iterations(_), Some(loads)) => Until::operations(loads.operations()),
+            (TrialLength::Iterations(count), None) => Until::operations(count),
+        };
+        until.at_most(self.point.iterations_max().unwrap_or(u64::MAX))
+    }
+
     fn drive_with<R: Recorder>(
         &mut self,
         schedule: &Schedule,
@@ -234,13 +246,7 @@ impl Work<'_> {
         recorder: &mut R,
     ) -> Result<()> {
         self.set_loads(schedule);
-        let mut until = match (schedule.length, &self.loads) {
-            (TrialLength::DurationNs(ns), _) => {
-                Until::time(self.port.clock, schedule.start_ns + ns)
-            }
-            (TrialLength::Iterations(_), Some(loads)) => Until::operations(loads.operations()),
-            (TrialLength::Iterations(count), None) => Until::operations(count),
-        };
+        let mut until = self.until(schedule);
         let (port, scratch) = (&mut self.port, &mut self.scratch);
         let flows = match &mut self.table {
             Some(table) => {
@@ -275,12 +281,15 @@ impl Work<'_> {
                 batched.completed
             }
             Pacing::Paced { rate_per_s, .. } => {
-                let timetable = timetable(
+                let mut timetable = timetable(
                     schedule,
                     rate_per_s,
                     self.part.place,
                     self.point.measuring_workers(),
                 );
+                if let Some(most) = self.point.iterations_max() {
+                    timetable.operations = timetable.operations.min(most);
+                }
                 let punctuality = paced(port, flows, &timetable, scratch, recorder)?;
                 (totals.due, totals.late) = (timetable.operations, punctuality.late);
                 punctuality.completed

@@ -129,7 +129,7 @@ pub(crate) fn delivered(point: &TransferPoint, open: &OpenEngine) -> Option<bool
 fn delivered_by(point: &TransferPoint, delivers: [bool; 2], sends_taken: bool) -> Option<bool> {
     let [always, _] = delivers;
     match (point.op, point.pacing) {
-        (Verb::Read, _) | (_, Pacing::PingPong) => None,
+        (Verb::Read | Verb::FetchAdd | Verb::CompareSwap, _) | (_, Pacing::PingPong) => None,
         (Verb::Write | Verb::WriteImm, _) => Some(always || asks_delivery(point, delivers)),
         (Verb::Send, _) => Some(sends_taken),
     }

@@ -8,7 +8,6 @@
 
 use std::ops::Range;
 
-use tonnage_engine::Verb;
 use tonnage_plan::transfer::{Pacing, TargetFootprint, TransferPoint};
 
 /// Slices start on multiples of this, so that flows never share a page.
@@ -48,7 +47,7 @@ impl SliceLayout {
             out.sort_unstable();
             into.clone_from(&out);
         }
-        let slice_bytes = (point.footprint_bytes + GUARD_BYTES)
+        let slice_bytes = (point.footprint_bytes.max(point.local_bytes()) + GUARD_BYTES)
             .next_multiple_of(SLICE_ALIGNMENT)
             .max(SLICE_BYTES_MIN);
         Self {
@@ -127,13 +126,14 @@ impl SliceLayout {
 
 /// Returns whether the target answers every operation by one of its own, so that flows exist in both directions.
 pub fn answers(point: &TransferPoint) -> bool {
-    point.pacing == Pacing::PingPong && point.op != Verb::Read
+    point.pacing == Pacing::PingPong && !point.op.fetches()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::drive::walk::tests::point;
+    use tonnage_engine::Verb;
     use tonnage_plan::point::Traffic;
     use tonnage_plan::transfer::Addresses;
 

@@ -55,6 +55,8 @@ pub fn summarize(point: &TransferPoint, measured: &Measured) -> Summary {
         matrix: None,
         slow_rail: None,
         pace: pace(point, measured, message_rate.mean),
+        swapped_fraction: (point.op == Verb::CompareSwap && point.verify)
+            .then(|| sum(|totals| totals.swapped) as f64 / operations.max(1) as f64),
         converged: measured.converged,
     }
 }
@@ -88,7 +90,7 @@ fn batch_phases(phases: &PhaseHistograms) -> Option<BatchPhases> {
 /// Kind of a latency sample of a point.
 pub fn latency_kind(point: &TransferPoint) -> LatencyKind {
     match point.pacing {
-        Pacing::PingPong if point.op == Verb::Read => LatencyKind::Operation,
+        Pacing::PingPong if point.op.fetches() => LatencyKind::Operation,
         Pacing::PingPong => LatencyKind::OneWay,
         Pacing::Stream { .. } => LatencyKind::Operation,
         Pacing::Batch { .. } => LatencyKind::Batch,

@@ -40,6 +40,8 @@ pub struct TrialTotals {
     pub handed_over: u64,
     /// Bytes that moved, were checked and found right.
     pub verified_bytes: u64,
+    /// Compare-swaps that found what they expected, of a trial that was verified.
+    pub swapped: u64,
     /// Time since the point began, checks and pauses included; the longest.
     pub elapsed_ns: u64,
     /// The most operations that a worker had in flight.
@@ -73,6 +75,7 @@ impl TrialTotals {
         late: 0,
         handed_over: 0,
         verified_bytes: 0,
+        swapped: 0,
         elapsed_ns: 0,
         in_flight_max: 0,
         unsettled: 0,
@@ -169,6 +172,7 @@ impl Reduce for TrialTotals {
         self.late += other.late;
         self.handed_over += other.handed_over;
         self.verified_bytes += other.verified_bytes;
+        self.swapped += other.swapped;
         self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
         self.in_flight_max = self.in_flight_max.max(other.in_flight_max);
         self.unsettled += other.unsettled;
@@ -200,6 +204,7 @@ mod tests {
             late: 50 * n,
             handed_over: 55 * n,
             verified_bytes: 60 * n,
+            swapped: 65 * n,
             elapsed_ns: 70 * n,
             in_flight_max: n,
             unsettled: n,

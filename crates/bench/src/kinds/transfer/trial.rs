@@ -9,6 +9,7 @@ use tonnage_ranks::Sleepers;
 
 use super::background::WorkerPart;
 use super::stalled::FlowNames;
+use super::verify::Ascents;
 use crate::drive::batch::SharedBatches;
 use crate::drive::pulse::Pulse;
 
@@ -138,6 +139,8 @@ impl Schedule {
 pub struct Issued {
     /// For each rank of `SliceLayout::out`: first and one past the last operation of this trial.
     pub ranges: Vec<(u64, u64)>,
+    /// For each of them what its atomic operations changed, where that is going to be checked.
+    pub ascents: Vec<Ascents>,
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ pub struct Expected {
     pub into: Vec<u64>,
     /// Operations of this worker towards each rank of `SliceLayout::out`.
     pub out: Vec<u64>,
+    /// Steps of words of which each rank of `SliceLayout::into` was told; empty without atomic operations.
+    pub ascents: Vec<Ascents>,
 }
 
 impl Expected {
@@ -39,6 +41,10 @@ impl Expected {
                 .zip(later)
                 .for_each(|(all, later)| *all += later);
         }
+        let longest = self.ascents.len().max(later.ascents.len());
+        self.ascents.resize(longest, Ascents::default());
+        let ascents = self.ascents.iter_mut().zip(&later.ascents);
+        ascents.for_each(|(all, &later)| all.add(later));
     }
 
     /// Computes what worker `worker` of `rank` should have seen in a round, from what all ranks issued in it:
@@ -85,6 +91,11 @@ impl Expected {
             arrivals += end - first;
             let sum = immediates_below(end).wrapping_sub(immediates_below(first));
             expected.immediates = expected.immediates.wrapping_add(sum);
+            if point.op.is_atomic() {
+                expected
+                    .ascents
+                    .push(ascents(point, (initiator, rank), worker, issued));
+            }
         }
         for &target in &layout.out {
             let (first, end) = range(rank, target)?;
@@ -93,6 +104,22 @@ impl Expected {
         expected.arrivals = point.op.notifies_target().then_some(arrivals);
         Ok(expected)
     }
+}
+
+/// Steps of words at a target, as worker `worker` of an initiator tells of them.
+fn ascents(
+    point: &TransferPoint,
+    (initiator, target): (u32, u32),
+    worker: usize,
+    issued: &[Vec<Issued>],
+) -> Ascents {
+    let place = SliceLayout::new(point, initiator)
+        .out
+        .binary_search(&target);
+    let workers = issued.get(initiator as usize);
+    let report = workers.and_then(|workers| workers.get(worker));
+    let told = place.ok().and_then(|place| report?.ascents.get(place));
+    told.copied().unwrap_or_default()
 }
 
 /// Wrapping sum of the immediates of operations 0 to `end` − 1, which are the low 32 bits of their numbers.
@@ -300,5 +327,12 @@ fn count(slice: &Slice, expected: &Expected) -> u64 {
     counts.get(slice.index).copied().unwrap_or(0)
 }
 
+mod ascents;
 #[cfg(test)]
 mod tests;
+mod watch;
+mod words;
+
+pub use ascents::Ascents;
+pub use watch::MemoryWatch;
+pub use words::WordWalks;

@@ -28,7 +28,7 @@ use crate::drive::serve::{rest, serve};
 use crate::drive::stall::StallWatch;
 use crate::kinds::transfer::layout::{SliceLayout, answers};
 use crate::kinds::transfer::stalled::FlowNames;
-use crate::kinds::transfer::verify::{Expected, SliceWalks, check_immediates};
+use crate::kinds::transfer::verify::{Expected, MemoryWatch, check_immediates};
 use crate::limit::memory_copy::copy_rates;
 use crate::limit::socket_stream::{Berths, Streamed};
 use crate::opening::engine::EngineWorker;
@@ -73,7 +73,7 @@ pub struct Work<'a> {
     pub(super) pulse: Option<FeltPulse>,
     /// Those of the phases of batches, where the point has batches.
     pub(super) phases: Option<PhaseHistograms>,
-    pub(super) watch: SliceWalks,
+    pub(super) watch: MemoryWatch,
     pub(super) number: u64,
     pub(super) window_end_ns: u64,
     pub(super) cpu_began_ns: u64,
@@ -134,7 +134,7 @@ impl<'a> Work<'a> {
             flows.len().min(point.roles().targets_at_once() as usize),
         );
         let work = Self {
-            watch: SliceWalks::new(point, (rank, station.worker), &layout),
+            watch: MemoryWatch::new(point, (rank, station.worker), &layout),
             rests_as_target: is_served(point, &caps, &layout),
             point,
             rank,
@@ -282,11 +282,12 @@ impl<'a> Work<'a> {
     }
 
     /// Operations that this worker's flows issued in the trial that was just driven.
-    pub fn issued(&mut self) -> Issued {
+    ///
+    /// # Errors
+    /// When places of old values do not lie in the memory.
+    pub fn issued(&mut self) -> Result<Issued> {
         let flows = flows_of(&self.table, &self.flows);
-        Issued {
-            ranges: self.watch.issued(flows),
-        }
+        self.watch.issued(self.memory.as_ref(), flows)
     }
 
     /// Flows of the execution that was just driven, in the order of their targets, where a file says their loads.
@@ -345,6 +346,9 @@ impl<'a> Work<'a> {
             &mut untouched,
         )?;
         totals.verified_bytes = moved.checked_bytes - moved.wrong_bytes;
+        if self.point.op == Verb::CompareSwap {
+            totals.swapped = expected.ascents.iter().map(|told| told.count).sum();
+        }
         if !moved.is_clean() {
             return Err(Error::Failed(format!(
                 "of what was moved, {}",

@@ -12,7 +12,6 @@ use super::pump::{Stream, StreamDirection, is_pause};
 use crate::all_or_none::all_or_none;
 use crate::deadlines::DEADLINES;
 use crate::threads::start;
-use tonnage_engine::Verb;
 use tonnage_engine::paths::Rails;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Rank;
@@ -90,7 +89,7 @@ pub(super) fn connect_all(
         me,
         lanes: &berths,
         names: &names,
-        initiators_send: point.op != Verb::Read,
+        initiators_send: !point.op.fetches(),
     };
     let deadline = Instant::now() + CONNECT_TIMEOUT;
     let targets = &point.roles().targets(me)[point.roles().in_round(me, round)];

@@ -91,13 +91,19 @@ fn engines(what: &Drawn, lists: &Lists) -> Result<Chosen> {
 fn ops(what: &Drawn, entries: &[&Entry]) -> Result<Vec<Verb>> {
     let Some(asked) = what.op.as_ref().map(Many::values) else {
         let can = |verb: &Verb| entries.iter().any(|entry| entry.verbs.contains(verb));
-        return Ok(Verb::ALL.into_iter().filter(can).collect());
+        return Ok(Verb::COPYING.into_iter().filter(can).collect());
     };
     if asked.is_empty() {
         return usage("op is empty: leave it out, or write op write");
     }
     let mut ops = Vec::new();
     for &op in asked {
+        if op.is_atomic() {
+            return usage(format!(
+                "op {op} is not drawn, for draws are of bytes and sizes: use op write, or `tonnage transfer --op {op} \
+                 --verify`"
+            ));
+        }
         if let Some(entry) = entries.iter().find(|entry| !entry.verbs.contains(&op)) {
             let verbs: Vec<_> = entry.verbs.iter().map(|verb| verb.name()).collect();
             return usage(format!(
@@ -207,7 +213,7 @@ mod tests {
             engine: "shm".to_owned(),
             engine_options: EngineOptions::default(),
             ranks: 3,
-            ops: Verb::ALL.to_vec(),
+            ops: Verb::COPYING.to_vec(),
             size_bytes_max: 1 << 20,
             workers: vec![1],
             memory: "host".to_owned(),

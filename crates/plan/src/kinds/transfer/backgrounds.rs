@@ -168,6 +168,12 @@ pub(super) fn check_op(background: Option<Background>, entry: &Entry) -> Result<
             entry.name
         ));
     }
+    if let Some(background) = background.filter(|background| background.op.is_atomic()) {
+        return usage(format!(
+            "background op={} is no load, for it moves single words: use op=write",
+            background.op.name()
+        ));
+    }
     let missing = background.filter(|background| !entry.verbs.contains(&background.op));
     let Some(Background { op, .. }) = missing else {
         return Ok(());

@@ -131,6 +131,10 @@ fn check_merge(point: &TransferPoint) -> Result<()> {
             "merge on and op send contradict each other, for each takes a receive of its own: use op write, or leave merge \
              out",
         ),
+        Verb::FetchAdd | Verb::CompareSwap => usage(
+            "merge on and atomic operations contradict each other, for each changes one word: use op write, or leave merge \
+             out",
+        ),
         Verb::Write | Verb::Read if point.slots() == 1 || point.batch_share_max() == 1 => usage(
             "merge on finds no neighbours, for a worker's part of a batch or its footprint has one operation: write \
                  batch 64, or leave merge out",

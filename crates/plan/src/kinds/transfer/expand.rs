@@ -1,6 +1,7 @@
 //! The points of one transfer. Everything that can be known to be wrong is refused here, before a rank starts, in one
 //! sentence that names the nearest valid choice.
 
+use super::atomics::check_atomics;
 use super::background_options::workers_default;
 use super::backgrounds::{LoadedSize, backgrounds, beside, check_footprint, check_op};
 use super::batches::Batching;
@@ -10,7 +11,7 @@ use super::executions::{execution_length, execution_sizes, loads};
 use super::interval::check_rounds;
 use super::issuing::{check_devices, check_order, divisions, rail_shift};
 use super::landings::check_landings;
-use super::layout::{check_memory, check_shared, layout, sizes};
+use super::layout::{SlotLayout, check_memory, check_shared, layout, sizes};
 use super::length::length;
 use super::library::{Calling, callings, check_call};
 use super::loads::PairLoads;
@@ -29,7 +30,7 @@ use crate::place::places;
 use crate::refuse::usage;
 use crate::roles::Roles;
 use tonnage_engine::paths::Division;
-use tonnage_engine::{EngineOptions, Entry, Lists, Verb};
+use tonnage_engine::{EngineOptions, Entry, Lists, Verb, WORD_BYTES};
 use tonnage_units::{Count, PairPlace, Result};
 
 /// The points of one transfer, in each engine, op, memory, place, number of initiators, number of workers, division
@@ -57,7 +58,7 @@ pub(super) fn expand(
     let places = places(&what.place, &roles)?;
     let workers = workers(transfer)?;
     let pacings = paced(transfer, length)?;
-    let sizes = sizes_of(what, loads)?;
+    let sizes = sizes_of(what, ops, loads)?;
     let loaded = beside(&sizes, &backgrounds(transfer, (&roles, &workers), length)?);
     check_ping_pong(transfer)?;
     let cq_modes = cq_modes(&transfer.pacing, ops)?;
@@ -106,12 +107,13 @@ pub(super) fn expand(
     Ok(points)
 }
 
-/// The sizes of operations.
-fn sizes_of(what: &OperationOptions, loads: Option<&PairLoads>) -> Result<Vec<u32>> {
+/// The sizes of operations. Atomic ones have but one.
+fn sizes_of(what: &OperationOptions, ops: &[Verb], loads: Option<&PairLoads>) -> Result<Vec<u32>> {
     let asked = what.sizes.as_ref().map(sizes).transpose()?;
     match (loads, asked) {
         (Some(loads), asked) => execution_sizes(loads, asked),
         (None, Some(asked)) => Ok(asked),
+        (None, None) if ops.iter().all(|op| op.is_atomic()) => Ok(vec![WORD_BYTES]),
         (None, None) => usage("sizes is missing: write sizes 8..1M, or traffic-file FILE"),
     }
 }
@@ -242,6 +244,7 @@ fn point(
     };
     check_seed(&transfer.memory, &point)?;
     with_slots(&mut point, &transfer.memory)?;
+    check_atomics(&point)?;
     check_batching(&point)?;
     check_landings(&point)?;
     Ok(point)
@@ -250,8 +253,12 @@ fn point(
 /// Gives a point its slots, which a rank must have memory for.
 fn with_slots(point: &mut TransferPoint, memory: &MemoryOptions) -> Result<()> {
     let slots = layout(memory, point.size_bytes, point.used_depth())?;
-    check_memory(slots, point.target_footprint, point.roles(), point.workers)?;
     (point.footprint_bytes, point.stride_bytes) = (slots.footprint_bytes, slots.stride_bytes);
+    let widest = SlotLayout {
+        footprint_bytes: slots.footprint_bytes.max(point.local_bytes()),
+        ..slots
+    };
+    check_memory(widest, point.target_footprint, point.roles(), point.workers)?;
     check_footprint(point)
 }
 

@@ -16,7 +16,7 @@ impl TransferPoint {
     fn landing_and_source(&self) -> (Addresses, Addresses) {
         let (local, remote) = self.orders();
         match self.op {
-            Verb::Read => (local, remote),
+            Verb::Read | Verb::FetchAdd | Verb::CompareSwap => (local, remote),
             Verb::Write | Verb::WriteImm | Verb::Send => (remote, local),
         }
     }
@@ -25,7 +25,8 @@ impl TransferPoint {
     pub fn lands_anew(&self) -> bool {
         let (landing, source) = self.landing_and_source();
         // Ends of one order use slots in fixed pairs, also permuted ones, and a fixed source always sends the same.
-        self.slots() > 1 && landing != source && source != Addresses::Fixed
+        // Old values have places of their own.
+        !self.op.is_atomic() && self.slots() > 1 && landing != source && source != Addresses::Fixed
     }
 
     /// Returns whether operations that are in flight together may bring different data to one slot.

@@ -129,7 +129,7 @@ pub(super) fn check_shared(options: &MemoryOptions, roles: &[Roles], op: Verb) -
     if options.target_footprint != Some(TargetFootprint::Shared) {
         return Ok(());
     }
-    if op != Verb::Read {
+    if !op.fetches() {
         return usage(format!(
             "target-footprint shared and op {} contradict each other, for what one initiator moves there another would \
              move over: use op read, or target-footprint own",
@@ -330,6 +330,7 @@ mod tests {
         let check = |traffic, op| check_shared(&options, &[Roles::new(traffic, 4)], op);
         assert!(check(Traffic::FanIn, Verb::Read).is_ok());
         assert!(check(Traffic::AllToAll, Verb::Read).is_ok());
+        assert!(check(Traffic::FanIn, Verb::CompareSwap).is_ok());
         for op in [Verb::Write, Verb::WriteImm, Verb::Send] {
             let message = check(Traffic::FanIn, op).unwrap_err().to_string();
             assert!(

@@ -104,6 +104,13 @@ pub(super) fn check_call(callings: &[Calling], op: Verb) -> Result<()> {
             calling.api
         ));
     }
+    if op.is_atomic() {
+        return usage(format!(
+            "api {} has no op {}, for its calls are for copies: leave api out, or use op write",
+            calling.api,
+            op.name()
+        ));
+    }
     Ok(())
 }
 

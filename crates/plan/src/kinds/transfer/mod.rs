@@ -16,6 +16,7 @@
 //!
 //! Measuring a point is not known here; see `tonnage_bench`.
 
+mod atomics;
 mod background;
 mod background_options;
 mod backgrounds;

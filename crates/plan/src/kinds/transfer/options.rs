@@ -122,12 +122,11 @@ pub struct OperationOptions {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub bidirectional: bool,
 
-    /// Payload bytes of one operation: a value or a sweep. [default: none, but with --traffic-file the largest up to 1M
-    /// that divides all its loads]
+    /// Payload bytes of one operation: a value or a sweep. [default: none, but 8 for atomic operations, and with
+    /// --traffic-file the largest up to 1M that divides all its loads]
     #[arg(
         long,
         value_name = "SWEEP",
-        required_unless_present = "traffic_file",
         allow_hyphen_values = true,
         value_delimiter = ','
     )]

@@ -31,7 +31,8 @@ pub struct PointLength {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TrialLength {
-    /// At least this long; what is in flight then is finished and counted.
+    /// At least this long; what is in flight then is finished and counted. Verified trials of atomic operations end
+    /// before, when there is no place for another old value.
     DurationNs(u64),
     /// This many operations of each worker (batches under `batch`, round trips under `ping-pong`).
     Iterations(u64),

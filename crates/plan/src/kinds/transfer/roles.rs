@@ -212,7 +212,7 @@ fn turned(what: &OperationOptions, roles: Roles) -> Result<Roles> {
 pub(super) fn check_sides(transfer: &Transfer, roles: &[Roles], op: Verb) -> Result<()> {
     let mut both = roles.iter().filter(|roles| roles.all_initiate());
     if transfer.pacing.ping_pong
-        && op != Verb::Read
+        && !op.fetches()
         && let Some(roles) = both.next()
     {
         return usage(format!(

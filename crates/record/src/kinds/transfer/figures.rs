@@ -2,6 +2,7 @@
 
 use tonnage_plan::transfer::{CqMode, Pacing, SessionUse, TransferPoint, TrialLength};
 
+use super::atomic_figures::ATOMICS;
 use super::background_figures::BACKGROUND;
 use super::batches::{BATCHES, MERGED, PHASES, batch, batch_bytes, fastest_batch_bytes_per_s};
 use crate::Links;
@@ -28,6 +29,7 @@ pub const FIGURES: Figures = &[
     MESSAGE_RATE,
     BANDWIDTH,
     DIRECTIONS,
+    ATOMICS,
     LATENCY,
     BACKGROUND,
     PHASES,

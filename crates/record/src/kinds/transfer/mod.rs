@@ -1,5 +1,6 @@
 //! The body of a transfer: bytes between the memories of ranks.
 
+mod atomic_figures;
 mod background;
 mod background_figures;
 mod batches;
@@ -286,6 +287,9 @@ pub struct Summary {
     /// Verdict on the pairs of a matrix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matrix: Option<MatrixVerdict>,
+    /// Part of the compare-swaps that found what they expected, of trials that were verified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swapped_fraction: Option<f64>,
     /// Paced runs: what was asked for and what was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,

@@ -1,5 +1,6 @@
-//! `tonnage verify`: a batch of four of every operation of every engine at many sizes, every byte checked; or every
-//! collective of every backend, every element checked, which is in `collectives`.
+//! `tonnage verify`: a batch of four of every operation of every engine at many sizes, every byte checked, and every
+//! word that atomic operations change; or every collective of every backend, every element checked, which is in
+//! `collectives`.
 
 mod collectives;
 
@@ -7,8 +8,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tonnage_collective::Collective;
-use tonnage_engine::{Entry, Lists, Verb};
+use tonnage_engine::{Entry, Lists, Verb, WORD_BYTES};
 use tonnage_plan::options::one_of;
+use tonnage_plan::options::pairs::{self, Pair};
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::sweep::Sweep;
 use tonnage_plan::transfer::{
@@ -17,9 +19,12 @@ use tonnage_plan::transfer::{
 use tonnage_plan::{Experiment, Plan};
 
 use tonnage_units::identity::{Identity, Meeting};
-use tonnage_units::{Count, Error, Nanos, Result};
+use tonnage_units::{Bytes, Count, Error, Nanos, Result};
 
 use super::common::RankArgs;
+
+/// Batches of four atomic operations in a trial.
+const ATOMIC_BATCHES: u64 = 256;
 
 /// Ranks where nothing else is said.
 pub const RANKS_DEFAULT: u32 = 2;
@@ -51,12 +56,16 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub engine: Vec<String>,
 
+    /// An option of the engine's own, such as retry=6 for verbs:rc; may be repeated.
+    #[arg(long = "engine-option", value_name = "NAME=VALUE", value_parser = pairs::engine_option)]
+    pub engine_options: Vec<Pair>,
+
     /// Operations to check, joined by commas. [default: all that the engine can do]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = one_of::<Verb>())]
     pub op: Vec<Verb>,
 
     /// Payload bytes of one operation: a value or a sweep. [default: 1 B, odd sizes, and around words, cache lines,
-    /// pages, 64k and 1M]
+    /// pages, 64k and 1M; atomic operations have words of 8 B]
     #[arg(
         long,
         value_name = "SWEEP",
@@ -78,7 +87,7 @@ pub struct VerifyArgs {
         num_args = 0..,
         require_equals = true,
         value_parser = one_of::<Collective>(),
-        conflicts_with_all = ["engine", "op", "traffic"]
+        conflicts_with_all = ["engine", "engine_options", "op", "traffic"]
     )]
     pub collectives: Option<Vec<Collective>>,
 
@@ -155,27 +164,52 @@ impl VerifyArgs {
         });
         Ok(names
             .into_iter()
-            .map(|name| self.transfer(name, &sizes, engines, traffic).into())
+            .flat_map(|name| self.transfers_of(&name, &sizes, engines, traffic))
+            .map(Experiment::from)
             .collect())
     }
 
-    fn transfer(
+    /// Transfers of what copies, and of what changes words: those have a size of their own, unless nothing else is
+    /// asked for.
+    fn transfers_of(
         &self,
-        engine: String,
+        engine: &str,
         sizes: &Sweep,
         engines: &[Entry],
         traffic: Traffic,
-    ) -> Transfer {
-        let known = tonnage_engine::find(engines, &engine).ok();
-        let op = match known {
+    ) -> Vec<Transfer> {
+        let known = tonnage_engine::find(engines, engine).ok();
+        let ops = match known {
             // An unknown engine is refused when the plan is expanded, whatever the verb.
             _ if !self.op.is_empty() => self.op.clone(),
             Some(entry) => entry.verbs.to_vec(),
             None => vec![Verb::Write],
         };
+        let (atomics, copies): (Vec<Verb>, Vec<Verb>) =
+            ops.into_iter().partition(|verb| verb.is_atomic());
+        let words = match copies.is_empty() && !self.sizes.is_empty() {
+            true => sizes.clone(),
+            false => Sweep::one(WORD_BYTES.into()),
+        };
+        let mut transfers = Vec::new();
+        if !copies.is_empty() {
+            transfers.push(self.transfer(engine, copies, sizes, traffic));
+        }
+        if !atomics.is_empty() {
+            let mut transfer = self.transfer(engine, atomics, &words, traffic);
+            // Fewer words than operations in flight, again and again: a step that is divided shows.
+            transfer.length.iters = Some(Count(ATOMIC_BATCHES));
+            transfer.memory.footprint = Some(Bytes((2 * WORD_BYTES).into()));
+            transfers.push(transfer);
+        }
+        transfers
+    }
+
+    fn transfer(&self, engine: &str, op: Vec<Verb>, sizes: &Sweep, traffic: Traffic) -> Transfer {
         Transfer {
             what: OperationOptions {
-                engine: Some(vec![engine].into()),
+                engine: Some(vec![engine.to_owned()].into()),
+                engine_options: self.engine_options.clone(),
                 op: Some(op.into()),
                 sizes: Some(sizes.clone()),
                 traffic: Some(traffic),

@@ -28,6 +28,7 @@ fn lost_doubled_and_changed_arrivals_are_told() {
     let issued = vec![
         vec![Issued {
             ranges: vec![(10, 14)],
+            ascents: Vec::new(),
         }],
         vec![Issued::default()],
     ];
@@ -60,9 +61,11 @@ fn every_ping_has_its_answer() {
     let issued = vec![
         vec![Issued {
             ranges: vec![(10, 14)],
+            ascents: Vec::new(),
         }],
         vec![Issued {
             ranges: vec![(10, 10)],
+            ascents: Vec::new(),
         }],
     ];
     for rank in [0, 1] {
@@ -170,7 +173,13 @@ impl Pair {
         }
         let ranges = self.walks[0].issued(std::slice::from_ref(&self.flow));
         assert_eq!(ranges, [(self.flow.issued - operations, self.flow.issued)]);
-        let issued = vec![vec![Issued { ranges }], vec![Issued::default()]];
+        let issued = vec![
+            vec![Issued {
+                ranges,
+                ascents: Vec::new(),
+            }],
+            vec![Issued::default()],
+        ];
         Expected::new(&self.point, self.target() as u32, 0, &issued).unwrap()
     }
 

@@ -14,7 +14,7 @@ fn stress(ranks: u32, seed: u64) -> StressPoint {
         engine: "shm,loose".to_owned(),
         engine_options: Default::default(),
         ranks,
-        ops: Verb::ALL.to_vec(),
+        ops: Verb::COPYING.to_vec(),
         size_bytes_max: 1 << 20,
         workers: vec![1, 2],
         memory: "host,far".to_owned(),

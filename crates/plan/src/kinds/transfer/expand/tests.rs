@@ -234,13 +234,13 @@ fn ranks_must_fit_the_traffic() {
 fn no_rank_both_begins_and_answers() {
     for op in Verb::ALL {
         let lines = format!(
-            "engine = \"shm\"\nop = \"{}\"\nsizes = 64\ntraffic = \"all-to-all\"\n",
+            "engine = \"shm\"\nop = \"{}\"\nsizes = 8\ntraffic = \"all-to-all\"\n",
             op.name()
         );
         assert!(plan(&lines).transfer_points(3).is_ok(), "{op:?}");
         let ping_pong = plan(&format!("{lines}ping-pong = true")).transfer_points(3);
         let Err(error) = ping_pong else {
-            assert_eq!(op, Verb::Read, "only a read needs no answer");
+            assert!(op.fetches(), "only what fetches needs no answer");
             continue;
         };
         let message = error.to_string();

@@ -1,0 +1,310 @@
+//! Words that atomic operations change: what they hold before a trial, and how it is told afterwards that each went up
+//! by exactly what the initiators were told.
+//!
+//! Words begin a trial with 0 and only go up: a fetch-add adds 1, and a compare-swap replaces the number of operations
+//! of its flow that came to the word before by the next one. Each operation has a place of its own at the initiator, so
+//! that all old values are there at the end. A word that holds `n` must have gone up from each of 0 to `n` − 1 once,
+//! whoever did it: the initiators tell for how many steps they were answered, and a sum over the steps that does not
+//! depend on their order (of 64 bits, so that another set of steps has the same one by chance in 2^64).
+
+use tonnage_engine::memory::Memory;
+use tonnage_engine::pattern::{Key, Mismatches};
+use tonnage_engine::{Verb, WORD_BYTES};
+use tonnage_plan::transfer::TransferPoint;
+use tonnage_units::{Error, Result};
+
+use super::ascents::Ascents;
+use super::{Expected, WORKER_SEED, data_of};
+use crate::drive::flow::Flow;
+use crate::drive::flow_walk::FlowWalk;
+use crate::kinds::transfer::layout::{GUARD_BYTES, SliceLayout};
+use crate::kinds::transfer::trial::Issued;
+
+const WORD: u64 = WORD_BYTES as u64;
+
+/// Content of a place into which no old value has come: no word gets as high.
+const UNANSWERED: u64 = u64::MAX;
+
+/// The places of one flow of this worker.
+struct OutWords {
+    target: u32,
+    origin: u64,
+    walk: FlowWalk,
+    /// Operations of the trials that are over.
+    issued: u64,
+    /// First operation of the last trial whose old value did not come.
+    unanswered: Option<u64>,
+}
+
+/// The words that some of the others change.
+struct IntoWords {
+    initiator: u32,
+    origin: u64,
+}
+
+/// The words of one worker: those that it changes elsewhere, and those that others change here.
+pub struct WordWalks {
+    out: Vec<OutWords>,
+    into: Vec<IntoWords>,
+    op: Verb,
+    verify: bool,
+    rank: u32,
+    seed: u64,
+    slots: u64,
+    stride_bytes: u64,
+    footprint_bytes: u64,
+    places: u64,
+    place_bytes: u64,
+}
+
+impl WordWalks {
+    /// Watches the words of a worker, by its index in `rank`.
+    pub fn new(point: &TransferPoint, (rank, worker): (u32, u32), layout: &SliceLayout) -> Self {
+        let out = layout.out.iter().enumerate();
+        let into = layout.into.iter().enumerate();
+        let mut into: Vec<IntoWords> = into
+            .map(|(index, &from)| IntoWords {
+                initiator: data_of(point, from, rank).0,
+                origin: layout.into_origin(index),
+            })
+            .collect();
+        into.dedup_by_key(|words| words.origin);
+        Self {
+            out: out
+                .map(|(index, &target)| OutWords {
+                    target,
+                    origin: layout.out_origin(index),
+                    walk: FlowWalk::new(point, rank, target),
+                    issued: 0,
+                    unanswered: None,
+                })
+                .collect(),
+            into,
+            op: point.op,
+            verify: point.verify,
+            rank,
+            seed: point.seed ^ u64::from(worker).wrapping_mul(WORKER_SEED),
+            slots: point.slots(),
+            stride_bytes: point.stride_bytes,
+            footprint_bytes: point.footprint_bytes,
+            places: point.word_places(),
+            place_bytes: point.op.local_words_bytes().into(),
+        }
+    }
+
+    /// Sets the words to 0, and the places to what the next operations need.
+    ///
+    /// # Errors
+    /// When they do not lie in the memory.
+    pub fn fill(&self, memory: &dyn Memory, number: u64) -> Result<()> {
+        for out in &self.out {
+            memory.write(out.origin, &self.places(out))?;
+            let guard = out.origin + self.places * self.place_bytes;
+            let key = Key::new(self.seed, number, self.rank, out.target);
+            memory.fill(out.origin, guard, GUARD_BYTES, key)?;
+        }
+        for into in &self.into {
+            let key = Key::new(self.seed, number, into.initiator, self.rank);
+            memory.fill(
+                into.origin,
+                into.origin,
+                self.footprint_bytes + GUARD_BYTES,
+                key,
+            )?;
+            for slot in 0..self.slots {
+                memory.write(into.origin + slot * self.stride_bytes, &[0; WORD as usize])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Content of the places of a flow. Where nothing is verified they are used again and again, and each compare-swap
+    /// puts 0 in the place of 0, so that all of them succeed.
+    fn places(&self, out: &OutWords) -> Vec<u8> {
+        let swaps = self.op == Verb::CompareSwap;
+        let mut bytes = vec![0; (self.places * self.place_bytes) as usize];
+        if !self.verify {
+            return bytes;
+        }
+        let mut walk = out.walk.clone();
+        let mut visits = vec![0u64; if swaps { self.slots as usize } else { 0 }];
+        for _ in 0..self.places {
+            let (place, slot) = walk.next_slots();
+            let at = (place * self.place_bytes) as usize;
+            let words = if swaps {
+                let before = visits[slot as usize];
+                visits[slot as usize] += 1;
+                vec![before, before + 1, UNANSWERED]
+            } else {
+                vec![UNANSWERED]
+            };
+            for (word, bytes) in words
+                .iter()
+                .zip(bytes[at..].chunks_exact_mut(WORD as usize))
+            {
+                bytes.copy_from_slice(&word.to_ne_bytes());
+            }
+        }
+        bytes
+    }
+
+    /// Operations that the flows issued since the last call, and their answers if these are verified.
+    ///
+    /// # Errors
+    /// When places do not lie in the memory, or there were more operations than places.
+    pub fn issued(&mut self, memory: &dyn Memory, flows: &[Flow]) -> Result<Issued> {
+        let mut told = Issued::default();
+        let (places, place_bytes, swaps) =
+            (self.places, self.place_bytes, self.op == Verb::CompareSwap);
+        for (out, flow) in self.out.iter_mut().zip(flows) {
+            let before = std::mem::replace(&mut out.issued, flow.issued);
+            told.ranges.push((before, flow.issued));
+            let count = flow.issued - before;
+            if !self.verify {
+                out.walk.skip(count);
+                continue;
+            }
+            if count > places {
+                return Err(Error::Failed(format!(
+                    "{count} operations towards rank {} had {places} places",
+                    out.target
+                )));
+            }
+            let mut bytes = vec![0; (places * place_bytes) as usize];
+            memory.read(out.origin, &mut bytes)?;
+            let mut ascents = Ascents::default();
+            out.unanswered = None;
+            for number in 0..count {
+                let (place, slot) = out.walk.next_slots();
+                let word = |index: u64| word_at(&bytes, place * place_bytes + index * WORD);
+                let old = if swaps { word(2) } else { word(0) };
+                if old == UNANSWERED {
+                    out.unanswered.get_or_insert(number);
+                } else if !swaps || old == word(0) {
+                    ascents.step(slot, old);
+                }
+            }
+            told.ascents.push(ascents);
+        }
+        Ok(told)
+    }
+
+    /// Checks that every operation was answered, that the words of this worker went up by what their initiators were
+    /// told, and that the bytes around them are as they were.
+    ///
+    /// # Errors
+    /// What is wrong with the words, or when they do not lie in the memory.
+    pub fn check(
+        &self,
+        memory: &dyn Memory,
+        number: u64,
+        expected: &Expected,
+        moved: &mut Mismatches,
+        untouched: &mut Mismatches,
+    ) -> Result<()> {
+        for (index, out) in self.out.iter().enumerate() {
+            if let Some(missing) = out.unanswered {
+                return Err(Error::Failed(format!(
+                    "operation {missing} towards rank {} completed, and the old value did not come",
+                    out.target
+                )));
+            }
+            moved.checked_bytes += WORD * expected.out.get(index).copied().unwrap_or(0);
+            let guard = out.origin + self.places * self.place_bytes;
+            let key = Key::new(self.seed, number, self.rank, out.target);
+            memory.verify(out.origin, guard, GUARD_BYTES, key, untouched)?;
+        }
+        let shared = self.into.len() < expected.ascents.len();
+        for (index, into) in self.into.iter().enumerate() {
+            let of = if shared {
+                0..expected.ascents.len()
+            } else {
+                index..index + 1
+            };
+            self.check_words(memory, into, expected, of)?;
+            self.check_gaps(memory, number, into, untouched)?;
+        }
+        Ok(())
+    }
+
+    fn check_words(
+        &self,
+        memory: &dyn Memory,
+        into: &IntoWords,
+        expected: &Expected,
+        of: std::ops::Range<usize>,
+    ) -> Result<()> {
+        let mut told = Ascents::default();
+        let mut operations = 0;
+        for index in of {
+            told.add(expected.ascents.get(index).copied().unwrap_or_default());
+            operations += expected.into.get(index).copied().unwrap_or(0);
+        }
+        if self.op == Verb::FetchAdd && told.count != operations {
+            return Err(Error::Failed(format!(
+                "{} of {operations} operations were answered: of the others the old value did not come",
+                told.count
+            )));
+        }
+        let mut words = Vec::with_capacity(self.slots as usize);
+        for slot in 0..self.slots {
+            let mut bytes = [0; WORD as usize];
+            memory.read(into.origin + slot * self.stride_bytes, &mut bytes)?;
+            words.push(u64::from_ne_bytes(bytes));
+        }
+        let sum = words
+            .iter()
+            .try_fold(0u64, |sum, &word| sum.checked_add(word));
+        if sum != Some(told.count) {
+            let sum = sum.map_or_else(
+                || "more than 64 bits hold".to_owned(),
+                |sum| sum.to_string(),
+            );
+            return Err(Error::Failed(format!(
+                "the words of a slice went up by {sum}, and their initiators were told of {}",
+                told.count
+            )));
+        }
+        let mut gone = Ascents::default();
+        for (slot, &word) in (0..).zip(&words) {
+            (0..word).for_each(|from| gone.step(slot, from));
+        }
+        if gone != told {
+            return Err(Error::Failed(format!(
+                "the words of a slice went up by {}, as their initiators were told, but an old value came to them twice, \
+                 and another one never",
+                told.count
+            )));
+        }
+        Ok(())
+    }
+
+    /// Checks the bytes between the words and behind the last.
+    fn check_gaps(
+        &self,
+        memory: &dyn Memory,
+        number: u64,
+        into: &IntoWords,
+        untouched: &mut Mismatches,
+    ) -> Result<()> {
+        let key = Key::new(self.seed, number, into.initiator, self.rank);
+        let gap_bytes = self.stride_bytes - WORD;
+        if gap_bytes > 0 {
+            for slot in 0..self.slots {
+                let gap = into.origin + slot * self.stride_bytes + WORD;
+                memory.verify(into.origin, gap, gap_bytes, key, untouched)?;
+            }
+        }
+        let guard = into.origin + self.footprint_bytes;
+        memory.verify(into.origin, guard, GUARD_BYTES, key, untouched)
+    }
+}
+
+fn word_at(bytes: &[u8], at: u64) -> u64 {
+    let mut word = [0; WORD as usize];
+    word.copy_from_slice(&bytes[at as usize..][..WORD as usize]);
+    u64::from_ne_bytes(word)
+}
+
+#[cfg(test)]
+mod tests;

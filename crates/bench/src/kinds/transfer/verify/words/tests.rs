@@ -1,0 +1,199 @@
+//! Three ranks in one process: both others change the words of rank 0.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::drive::walk::tests::point;
+use tonnage_engine::memory::Request;
+use tonnage_engine::{Lane, Op};
+use tonnage_engines::memory::HOST;
+use tonnage_plan::point::Traffic;
+use tonnage_plan::transfer::{Addresses, TargetFootprint};
+
+/// Rank 0, whose words ranks 1 and 2 change.
+struct Contention {
+    point: TransferPoint,
+    layouts: Vec<SliceLayout>,
+    memories: Vec<Arc<dyn Memory>>,
+    walks: Vec<WordWalks>,
+    flows: Vec<Flow>,
+}
+
+impl Contention {
+    fn new(op: Verb, addresses: Addresses, target_footprint: TargetFootprint) -> Self {
+        let mut point = point(addresses, 6);
+        (point.op, point.ranks, point.traffic) = (op, 3, Traffic::FanIn);
+        (point.stride_bytes, point.verify, point.target_footprint) = (16, true, target_footprint);
+        let layouts: Vec<_> = (0..3).map(|rank| SliceLayout::new(&point, rank)).collect();
+        let memory = |layout: &SliceLayout| {
+            let request = Request {
+                bytes: layout.bytes(),
+                ..Request::default()
+            };
+            (HOST.allocate)(&request).unwrap()
+        };
+        let flow = |rank: u32| {
+            let far = layouts[0].into_origin_of(rank).unwrap();
+            let near = layouts[rank as usize].out_origin(0);
+            Flow::new(&point, rank, 0, Lane(0), near, far)
+        };
+        let walks = |rank: u32| WordWalks::new(&point, (rank, 0), &layouts[rank as usize]);
+        Self {
+            memories: layouts.iter().map(memory).collect(),
+            walks: (0..3).map(walks).collect(),
+            flows: vec![flow(1), flow(2)],
+            layouts,
+            point,
+        }
+    }
+
+    fn word(&self, rank: usize, offset: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.memories[rank].read(offset, &mut bytes).unwrap();
+        u64::from_ne_bytes(bytes)
+    }
+
+    fn set(&self, rank: usize, offset: u64, word: u64) {
+        let bytes = word.to_ne_bytes();
+        self.memories[rank].write(offset, &bytes).unwrap();
+    }
+
+    fn fill(&self, number: u64) {
+        for (walks, memory) in self.walks.iter().zip(&self.memories) {
+            walks.fill(&**memory, number).unwrap();
+        }
+    }
+
+    /// Carries out one operation of rank 1 or 2, and returns it.
+    fn carry_out(&mut self, rank: usize) -> Op {
+        let op = self.flows[rank - 1].next_op(0);
+        let old = self.word(0, op.remote);
+        if self.point.op == Verb::FetchAdd {
+            self.set(0, op.remote, old + u64::from(op.imm));
+            self.set(rank, op.local, old);
+        } else {
+            if old == self.word(rank, op.local) {
+                self.set(0, op.remote, self.word(rank, op.local + 8));
+            }
+            self.set(rank, op.local + 16, old);
+        }
+        op
+    }
+
+    /// Place of the old value of an operation.
+    fn landing(&self, op: Op) -> u64 {
+        match self.point.op {
+            Verb::FetchAdd => op.local,
+            _ => op.local + 16,
+        }
+    }
+
+    fn expected(&mut self) -> Vec<Expected> {
+        let mut issued = vec![vec![Issued::default()]];
+        for rank in 1..3 {
+            let flow = std::slice::from_ref(&self.flows[rank - 1]);
+            let told = self.walks[rank].issued(&*self.memories[rank], flow);
+            issued.push(vec![told.unwrap()]);
+        }
+        let expected = |rank| Expected::new(&self.point, rank, 0, &issued).unwrap();
+        (0..3).map(expected).collect()
+    }
+
+    /// Bytes that were right, or what was wrong first.
+    fn check(&mut self, number: u64) -> Result<u64, String> {
+        let expected = self.expected();
+        let (mut moved, mut untouched) = (Mismatches::default(), Mismatches::default());
+        // Initiators know more than their target.
+        for (rank, expected) in expected.iter().enumerate().rev() {
+            let memory = &*self.memories[rank];
+            self.walks[rank]
+                .check(memory, number, expected, &mut moved, &mut untouched)
+                .map_err(|error| error.to_string())?;
+        }
+        match untouched.is_clean() {
+            true => Ok(moved.checked_bytes),
+            false => Err(untouched.describe()),
+        }
+    }
+
+    /// Text that is told of a trial after which something was changed.
+    fn wrong(&mut self, change: &dyn Fn(&Self, Op)) -> String {
+        self.fill(7);
+        for _ in 0..5 {
+            self.carry_out(2);
+        }
+        let op = self.carry_out(1);
+        change(self, op);
+        self.check(7).unwrap_err()
+    }
+}
+
+fn all() -> impl Iterator<Item = Contention> {
+    let footprints = [TargetFootprint::Own, TargetFootprint::Shared];
+    let ops = [Verb::FetchAdd, Verb::CompareSwap].into_iter();
+    ops.flat_map(move |op| {
+        let addresses = Addresses::ALL.into_iter();
+        addresses.flat_map(move |order| footprints.map(|it| Contention::new(op, order, it)))
+    })
+}
+
+#[test]
+fn whoever_changes_words_in_whatever_order_they_are_right() {
+    for mut ranks in all() {
+        for number in 1..4 {
+            ranks.fill(number);
+            for turn in 0..40 {
+                ranks.carry_out(1 + usize::from(turn % 3 == number % 3));
+            }
+            assert_eq!(ranks.check(number), Ok(8 * 40), "{:?}", ranks.point);
+        }
+    }
+}
+
+#[test]
+fn alone_every_swap_succeeds_and_two_share_the_successes() {
+    let told = |addresses, who: fn(usize) -> usize| {
+        let mut ranks = Contention::new(Verb::CompareSwap, addresses, TargetFootprint::Shared);
+        ranks.fill(1);
+        for turn in 0..50 {
+            ranks.carry_out(who(turn));
+        }
+        let expected = ranks.expected();
+        expected[0].ascents.iter().map(|it| it.count).sum::<u64>()
+    };
+    assert_eq!(told(Addresses::Random, |_| 2), 50);
+    assert_eq!(told(Addresses::Fixed, |turn| 1 + turn % 2), 25);
+}
+
+#[test]
+fn what_is_wrong_is_told() {
+    for mut ranks in all() {
+        let lost = ranks.wrong(&|ranks, op| ranks.set(0, op.remote, ranks.word(0, op.remote) + 1));
+        assert!(lost.contains("and their initiators were told of"), "{lost}");
+        let huge = ranks.wrong(&|ranks, op| ranks.set(0, op.remote, u64::MAX));
+        assert!(huge.contains("and their initiators were told of"), "{huge}");
+        let silent = ranks.wrong(&|ranks, op| ranks.set(1, ranks.landing(op), UNANSWERED));
+        assert!(silent.contains("the old value did not come"), "{silent}");
+        let gap = ranks.wrong(&|ranks, op| ranks.set(0, op.remote + 8, 0));
+        assert!(gap.contains("bytes are wrong"), "{gap}");
+        let guard = ranks.wrong(&|ranks, _| {
+            let guard = ranks.layouts[0].into_origin(0) + ranks.point.footprint_bytes;
+            ranks.set(0, guard, 0);
+        });
+        assert!(guard.contains("bytes are wrong"), "{guard}");
+        let behind = ranks.wrong(&|ranks, _| ranks.set(1, ranks.point.local_bytes(), 0));
+        assert!(behind.contains("bytes are wrong"), "{behind}");
+    }
+}
+
+#[test]
+fn an_old_value_that_came_twice_is_told() {
+    let mut ranks = Contention::new(Verb::FetchAdd, Addresses::Fixed, TargetFootprint::Shared);
+    ranks.fill(1);
+    ranks.carry_out(1);
+    let second = ranks.carry_out(2);
+    assert_eq!(ranks.word(2, second.local), 1);
+    ranks.set(2, second.local, 0);
+    let told = ranks.check(1).unwrap_err();
+    assert!(told.contains("an old value came to them twice"), "{told}");
+}

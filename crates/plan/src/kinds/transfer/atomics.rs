@@ -1,0 +1,169 @@
+//! Operations that change a word of the peer in one step: what they go with, and the places at the initiator's end.
+//!
+//! At the target's end an atomic operation has a slot as any other, of one word. At the initiator's end it has a place
+//! for its own words ([`local_words_bytes`](tonnage_engine::Verb::local_words_bytes)), and the places are used in the
+//! order of posting: one for each operation in flight, and in trials that are verified one for each operation, so that
+//! no old value is lost.
+
+use super::point::TransferPoint;
+use super::point_length::TrialLength;
+use crate::point::Traffic;
+use crate::refuse::usage;
+use tonnage_units::Result;
+
+/// Operations of a worker in a verified trial by time, after which it ends: each has a place of its own.
+const VERIFIED_OPERATIONS_MAX: u64 = 1 << 16;
+
+impl TransferPoint {
+    /// Places for the words of atomic operations at the initiator's end of a flow.
+    pub fn word_places(&self) -> u64 {
+        let in_flight = u64::from(self.used_depth().max(1));
+        match (self.verify, self.length.trial) {
+            (false, _) => in_flight,
+            (true, TrialLength::DurationNs(_)) => VERIFIED_OPERATIONS_MAX.max(in_flight),
+            (true, TrialLength::Iterations(count)) => {
+                let each = u64::from(self.batch_share_max().max(1));
+                count.saturating_mul(each).max(in_flight)
+            }
+        }
+    }
+
+    /// The number of iterations after which a worker ends a trial by time.
+    pub fn iterations_max(&self) -> Option<u64> {
+        let each = u64::from(self.batch_share_max().max(1));
+        let bounded = self.op.is_atomic() && self.verify;
+        bounded.then(|| (self.word_places() / each).max(1))
+    }
+
+    /// Bytes of a flow at the initiator's end.
+    pub fn local_bytes(&self) -> u64 {
+        match self.op.is_atomic() {
+            true => self
+                .word_places()
+                .saturating_mul(self.op.local_words_bytes().into()),
+            false => self.footprint_bytes,
+        }
+    }
+}
+
+/// Refuses what atomic operations do not go with.
+///
+/// # Errors
+/// `Usage`, with what they do.
+pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
+    if !point.op.is_atomic() {
+        return Ok(());
+    }
+    let name = point.op.name();
+    let word = tonnage_engine::WORD_BYTES;
+    if point.size_bytes != word {
+        return usage(format!(
+            "op {name} changes one word of {word} bytes, and size is {}: write sizes {word}",
+            point.size_bytes
+        ));
+    }
+    if !point.stride_bytes.is_multiple_of(word.into()) {
+        return usage(format!(
+            "op {name} needs words at multiples of {word} bytes, and slots are {} bytes apart: write stride {word}, or \
+             leave stride and gap out",
+            point.stride_bytes
+        ));
+    }
+    let refused = match () {
+        () if point.local_addresses.is_some() => {
+            Some(("local-addresses", "old values land in the order of posting"))
+        }
+        () if point.api != super::TransferApi::Engine => {
+            Some(("api", "the library's calls are for copies"))
+        }
+        () if !point.rails.is_single() => Some((
+            "rails",
+            "a word is changed in one step only among operations of one device",
+        )),
+        () if point.cut.is_some() => Some(("chunk", "a word is not cut")),
+        () if point.background.is_some() => Some((
+            "background",
+            "its places at the initiator's end are for one trial",
+        )),
+        () if matches!(point.traffic, Traffic::Matrix | Traffic::File) => {
+            Some(("traffic", "pairs that take turns have no contention"))
+        }
+        () => None,
+    };
+    match refused {
+        Some(("traffic", why)) => usage(format!(
+            "op {name} and traffic {} do not go together, for {why}: use traffic fan-in or all-to-all",
+            point.traffic.name()
+        )),
+        Some((option, why)) => usage(format!(
+            "op {name} and {option} do not go together, for {why}: leave {option} out"
+        )),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Plan;
+    use crate::fixture::Expand;
+
+    fn points(lines: &str) -> Result<Vec<TransferPoint>> {
+        let text = format!("name = 'test'\n[[transfer]]\nengine = 'shm'\n{lines}");
+        Plan::from_toml(&text, "test.toml")?.transfer_points(4)
+    }
+
+    #[test]
+    fn words_are_8_bytes_and_are_not_cut_copied_or_moved_about() {
+        let refused = |lines: &str| {
+            let lines = format!("op = 'compare-swap'\n{lines}");
+            points(&lines).unwrap_err().to_string()
+        };
+        for (lines, expected) in [
+            ("sizes = 4", "size is 4: write sizes 8"),
+            ("sizes = '8,16'", "size is 16: write sizes 8"),
+            ("stride = 12", "12 bytes apart"),
+            ("local-addresses = 'random'", "leave local-addresses out"),
+            ("api = 'poll'", "leave api out"),
+            ("traffic = 'matrix'", "use traffic fan-in or all-to-all"),
+            ("batch = 8\nmerge = 'on'", "merge on"),
+        ] {
+            let message = refused(lines);
+            assert!(message.contains(expected), "{lines}: {message}");
+        }
+    }
+
+    #[test]
+    fn without_sizes_it_is_a_word_and_places_are_one_for_each_that_must_be_told_apart() {
+        let one = |lines: &str| points(lines).unwrap().remove(0);
+        let plain = one("op = 'compare-swap'\nwindow = 4");
+        assert_eq!(
+            (plain.size_bytes, plain.stride_bytes, plain.slots()),
+            (8, 8, 4)
+        );
+        assert_eq!((plain.word_places(), plain.local_bytes()), (4, 96));
+        assert_eq!(plain.iterations_max(), None);
+        let verified = one("op = 'fetch-add'\nwindow = 4\nverify = true");
+        assert_eq!(verified.word_places(), VERIFIED_OPERATIONS_MAX);
+        assert_eq!(verified.iterations_max(), Some(VERIFIED_OPERATIONS_MAX));
+        let batches = one("op = 'fetch-add'\nbatch = 8\nverify = true\niters = 100");
+        assert_eq!(batches.word_places(), 800);
+        let shared = one("op = 'fetch-add'\ntraffic = 'fan-in'\ntarget-footprint = 'shared'");
+        assert_eq!(
+            shared.target_footprint,
+            super::super::point::TargetFootprint::Shared
+        );
+        let copied = one("op = 'read'\nsizes = 8\nverify = true");
+        assert_eq!(
+            (copied.local_bytes(), copied.iterations_max()),
+            (copied.footprint_bytes, None)
+        );
+    }
+
+    #[test]
+    fn more_places_than_a_rank_has_memory_for_are_refused() {
+        let message = points("op = 'fetch-add'\nverify = true\niters = 1000000000000");
+        let message = message.unwrap_err().to_string();
+        assert!(message.contains("needs more than"), "{message}");
+    }
+}
