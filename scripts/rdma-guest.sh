@@ -16,7 +16,7 @@ set -euo pipefail
 
 HERE=$(cd "$(dirname "$0")" && pwd)/rdma-guest
 CPUS=2
-MEMORY_MIB=1024
+MEMORY_MIB=3072
 
 give_up() {
     local status=$1

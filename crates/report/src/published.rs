@@ -4,7 +4,7 @@
 //! their own, which the report of files makes.
 
 use tonnage_plan::published::Cell;
-use tonnage_record::figures::{Row, Style};
+use tonnage_record::figures::{Figure, Row, Style, by_field};
 use tonnage_record::published::Column;
 use tonnage_record::{Outcome, PublishedRow, Record};
 use tonnage_units::quantity::human::{number, prefixed};
@@ -46,6 +46,8 @@ fn one<'a>(
         Some((header.as_str(), column))
     });
     let columns: Vec<_> = columns.collect::<Option<_>>()?;
+    let rows: Vec<_> = rows.collect();
+    let engine = engine_column(&columns, &rows);
     let head = columns.iter().flat_map(|(header, column)| {
         let ours = header.replacen(" (", "\n(", 1);
         match column.is_key {
@@ -53,15 +55,42 @@ fn one<'a>(
             false => vec![ours, THEIRS.name.to_owned(), RATIO.name.to_owned()],
         }
     });
-    let lines = rows.map(|(record, row)| {
+    let head = engine
+        .iter()
+        .map(|column| column.name.to_owned())
+        .chain(head);
+    let lines = rows.iter().map(|(record, row)| {
+        let of_engine = engine.iter().flat_map(|column| {
+            let rows = Row::of(record);
+            rows.first()
+                .map(|row| shown((column.value)(row), column.style, "-"))
+        });
         let cells = columns.iter().zip(&row.row);
-        cells
-            .flat_map(|(column, theirs)| cells_of(record, column, theirs))
-            .collect()
+        let cells = cells.flat_map(|(column, theirs)| cells_of(record, column, theirs));
+        of_engine.chain(cells).collect()
     });
     let all = std::iter::once(head.collect()).chain(lines).collect();
     let what = wrap(&format!("beside {}:", table.what), WIDTH, 2);
     Some(format!("{what}\n{}", draw(all, |_| true)))
+}
+
+/// The column of engines, where rows of several would look alike.
+fn engine_column(
+    columns: &[(&str, Column)],
+    rows: &[(&Record, &PublishedRow)],
+) -> Option<&'static Figure> {
+    let engine = by_field("engine")?;
+    let is_there = columns
+        .iter()
+        .any(|(_, column)| column.figure.field == engine.field);
+    let name = |record: &Record| {
+        let rows = Row::of(record);
+        rows.first()
+            .map(|row| shown((engine.value)(row), engine.style, ""))
+    };
+    let mut names = rows.iter().map(|(record, _)| name(record));
+    let first = names.next()?;
+    (!is_there && names.any(|other| other != first)).then_some(engine)
 }
 
 /// Our value of an option, or ours of a measured figure, theirs, and the ratio of both.
