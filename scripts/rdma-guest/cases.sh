@@ -98,6 +98,57 @@ kill_rank_1() {
     ) &
 }
 
+# in_the_dark COMMAND...: the command while rxeA still knows rxeB's address, and no packet of it arrives.
+in_the_dark() {
+    ip neigh replace 10.1.0.2 lladdr "$(cat /sys/class/net/ve1/address)" dev ve0 nud permanent
+    over "loss 100%" "$@"
+    ip neigh del 10.1.0.2 dev ve0
+}
+
+# unknown COMMAND...: the command while rxeA neither knows rxeB's address nor learns it.
+unknown() {
+    ip neigh flush dev ve0
+    over "loss 100%" "$@"
+}
+
+# wait_for COUNT PATTERN: until rdma_cm has so many identifiers with that.
+wait_for() {
+    for _ in $(seq 100); do
+        [ "$(rdma resource show cm_id | grep -c "$2")" -lt "$1" ] || return 0
+        sleep 0.1
+    done
+}
+
+# stranger COMMAND...: while the command runs, asks rank 1 to connect, which listens and whose peer's requests do not
+# arrive yet; then they do. /tmp/told has what both say.
+stranger() {
+    ip neigh replace 10.1.0.2 lladdr "$(cat /sys/class/net/ve1/address)" dev ve0 nud permanent
+    tc qdisc add dev ve0 root netem loss 100%
+    timeout "$CASE_S_MAX" "$@" >/tmp/run 2>&1 &
+    wait_for 1 "LISTEN.*10.1.0.2:"
+    wait_for 1 "CONNECT.*10.1.0.2:"
+    port=$(rdma resource show cm_id | sed -n 's/.*LISTEN.*src-addr 10.1.0.2:\([0-9]*\) .*/\1/p')
+    timeout 10 rping -c -a 10.1.0.2 -I 10.1.0.2 -p "$port" -C 1 >/tmp/told 2>&1
+    tc qdisc del dev ve0 root
+    wait
+    ip neigh del 10.1.0.2 dev ve0
+    cat /tmp/run >>/tmp/told
+    tr '\n' ' ' </tmp/told >/tmp/told.line
+    mv /tmp/told.line /tmp/told
+}
+
+# held COMMAND...: /tmp/told has what rdma_cm has while the command runs.
+held() {
+    timeout "$CASE_S_MAX" "$@" >/tmp/run 2>&1 &
+    wait_for 4 "state CONNECT"
+    # Who listens ends it once the last of them is confirmed.
+    sleep 0.5
+    echo "$(rdma resource show cm_id | grep -c "state CONNECT .*tonnage") connections," \
+        "$(rdma resource show cm_id | grep -c LISTEN) listeners" >/tmp/told
+    wait
+    cat /tmp/run >>/tmp/told
+}
+
 expect "devices" 0 '^ *rxeA port 1 .* ACTIVE .*GID 1 of 2 10\.1\.0\.1 \(RoCE v2\)' tonnage devices
 expect "libfabric takes an address that connects" 0 '^ +64 ' tonnage transfer --engine 'fabric:verbs;ofi_rxm' --op write \
     --ranks 2 --sizes 64 --limit none --trials 2 --trial-time 50ms --warmup 20ms
@@ -131,6 +182,33 @@ expect "all to all of three" 0 '^verified: .* checked and right' tonnage transfe
 expect "connections" 0 'first_byte' tonnage connect --engine verbs:rc --ranks 2 --devices-of 0=rxeA --devices-of 1=rxeB \
     --duration 500ms
 
+CM="--engine-option connect=cm"
+# shellcheck disable=SC2086
+transfer "every verb over rdma_cm" 0 '^verified: .* checked and right' --op write-imm,read,send --sizes 64 --verify --engine-option rd-atomic=2 --engine-option traffic-class=104 $CM $BRIEF
+# shellcheck disable=SC2086
+held tonnage transfer --engine verbs:rc $PAIR $CM --op read,write --sizes 64 --qps 2 --verify --duration 3s
+expect "rdma_cm holds the connections" 0 '^4 connections, 0 listeners' cat /tmp/told
+expect "what moves over them is right" 0 '^verified: .* checked and right' cat /tmp/told
+# shellcheck disable=SC2086
+expect "connections by rdma_cm" 0 'first_byte' tonnage connect --engine verbs:rc $PAIR $CM --duration 500ms
+# shellcheck disable=SC2086
+expect "rdma_cm among three, two of them on one device" 0 '^verified: .* checked and right' tonnage transfer --engine \
+    verbs:rc --op send --sizes 4k --traffic all-to-all --ranks 3 --devices-of 0=rxeA --devices-of 1=rxeB \
+    --devices-of 2=rxeA --verify --trials 2 --trial-time 50ms $CM
+# shellcheck disable=SC2086
+unknown transfer "an address that nobody answers for" 1 'RDMA_CM_EVENT_ADDR_ERROR' --op write --sizes 64 $CM
+# shellcheck disable=SC2086
+in_the_dark transfer "a request that gets no answer" 1 'did not answer the request to connect' --op write --sizes 64 $CM
+# shellcheck disable=SC2086
+stranger tonnage transfer --engine verbs:rc $PAIR $CM --op write --sizes 64 --verify $BRIEF
+expect "a stranger is refused, and the run goes on" 0 'REJECTED, error 28.* verified: .* checked and right' cat /tmp/told
+# shellcheck disable=SC2086
+transfer "a GID without a route" 1 'connect=cm needs an address that routes' --op write --sizes 64 $CM \
+    --engine-option gid=0
+# shellcheck disable=SC2086
+transfer "a librdmacm that is not there" 1 'connect=cm: /none: cannot open' --op write --sizes 64 $CM \
+    --library librdmacm=/none
+
 # A round trip takes 5 ms; a read waits for the one before it where one may be in flight, and twelve are twelve times
 # as many where they may. The CPUs are few, so that some of it is lost.
 DELAY="delay 5ms limit 100000"
@@ -155,6 +233,11 @@ wait
 kill_rank_1
 transfer "a rank that is killed" 1 '^\[1\] failed: rank 1 on' --op write --sizes 64 --window 8 --duration 8s
 wait
+kill_rank_1
+# shellcheck disable=SC2086
+transfer "a rank that is killed, over rdma_cm" 1 '^\[1\] failed: rank 1 on' --op write --sizes 64 --window 8 \
+    --duration 8s $CM
+wait
 
 transfer "seven is a word" 2 'retry=forever\|0 to 6' --op write --sizes 64 --engine-option retry=7
 transfer "an address that is not there" 1 'no address with index 9.*' --op write --sizes 64 --engine-option gid=9
@@ -171,8 +254,8 @@ take_down
 transfer "an interface that goes down" 1 'the device reports: .*port' --op write --sizes 64 --window 8 --duration 8s
 wait
 
-# What a run leaves behind would show here: queue pairs of programs, and files.
-expect "nothing is left" 0 'nothing' sh -c 'left=$(rdma resource show qp | grep -v "type GSI"; ls /dev/shm)
+# What a run leaves behind would show here: queue pairs and rdma_cm's identifiers of programs, and files.
+expect "nothing is left" 0 'nothing' sh -c 'left=$(rdma resource show qp | grep -v "type GSI"; rdma resource show cm_id; ls /dev/shm)
     echo "${left:-nothing}"'
 
 exit $failed

@@ -12,6 +12,7 @@ use tonnage_sys::verbs::DeviceLimits;
 use tonnage_units::{Error, Result, WireDevice, WireKind};
 
 use super::choose::{ChosenPort, unavailable};
+use super::cm_port::cm_port;
 use super::options::{Asked, times};
 use super::port::OpenPort;
 use super::worker::VerbsWorker;
@@ -48,6 +49,7 @@ impl PortDomain {
             .limits()
             .map_err(|why| Error::Failed(format!("{name}: {why}")))?;
         check_limits(name, &asked, &limits)?;
+        let cm = cm_port(request, &asked, &chosen)?;
         let (receives, immediates) = queue_pairs(request.verbs);
         let atomics = limits.atomics && request.verbs.iter().any(|verb| verb.is_atomic());
         let depth = asked.send_depth.unwrap_or(limits.work_requests);
@@ -76,6 +78,7 @@ impl PortDomain {
                 chosen,
                 asked,
                 limits,
+                cm,
                 receives,
                 immediates,
                 atomics,
@@ -161,13 +164,16 @@ impl Domain for PortDomain {
             devices: Vec::new(),
             facts: Facts::default()
                 .with("transport", "rc")
+                .with("connect", if asked.by_cm { "cm" } else { "exchange" })
+                .maybe("librdmacm", self.port.cm.as_ref().map(|cm| cm.library.path().to_owned()))
                 .maybe("device_chosen_because", chosen.why.clone())
                 .maybe("gid_index", gid.map(|gid| gid.index))
                 .maybe("gid", gid.map(|gid| gid.ip().to_string()))
                 .maybe("gid_kind", gid.map(|gid| gid.kind.clone()))
                 .with("mtu_bytes_max", self.port.mtu())
-                .with("service_level", u32::from(asked.service_level))
-                .with("traffic_class", u32::from(asked.traffic_class))
+                // By rdma_cm they are known once it has connected.
+                .maybe("service_level", (!asked.by_cm).then_some(u32::from(asked.service_level)))
+                .maybe("traffic_class", (!asked.by_cm).then_some(u32::from(asked.traffic_class)))
                 .with("pkey_index", u32::from(asked.pkey_index))
                 .with("flow_label", asked.flow_label.to_string())
                 .with("retry", times(asked.patience.retry))

@@ -8,6 +8,8 @@
 //! | `worker`, `send_queue`, `endings` | posting; what a queue pair was given and has not completed; completions |
 //! | `lanes`, `resolve` | what a lane stands for |
 //! | `pairs`, `peers` | the queue pairs to each peer: making, cards, connecting |
+//! | `cm`, `cm_ways`, `cm_terms` | connecting by rdma_cm: its steps, what each queue pair waits for, what is granted |
+//! | `cm_port`, `cm_private` | what that needs of a port; what the sides prove to each other |
 //! | `page`, `contact` | first contact |
 //! | `causes` | what usually causes a failure |
 //!
@@ -17,6 +19,11 @@
 
 mod causes;
 mod choose;
+mod cm;
+mod cm_port;
+mod cm_private;
+mod cm_terms;
+mod cm_ways;
 mod contact;
 mod domain;
 mod endings;
@@ -38,7 +45,7 @@ use tonnage_engine::{Domain, Domains, Entry, Library, Lifecycle, OpenRequest, Va
 use tonnage_units::Result;
 
 use domain::PortDomain;
-use options::{LIBIBVERBS_VARIABLE, LIBRARY, OPTIONS};
+use options::{LIBIBVERBS_VARIABLE, LIBRARY, LIBRDMACM, LIBRDMACM_VARIABLE, OPTIONS};
 
 /// The row of the list of engines.
 pub const ENTRY: Entry = Entry {
@@ -52,11 +59,18 @@ pub const ENTRY: Entry = Entry {
     }),
     options: &OPTIONS,
     has_devices: true,
-    libraries: &[Library {
-        name: LIBRARY,
-        variable: LIBIBVERBS_VARIABLE,
-        about: "the libibverbs of an OFED installation, else the system's",
-    }],
+    libraries: &[
+        Library {
+            name: LIBRARY,
+            variable: LIBIBVERBS_VARIABLE,
+            about: "the libibverbs of an OFED installation, else the system's",
+        },
+        Library {
+            name: LIBRDMACM,
+            variable: LIBRDMACM_VARIABLE,
+            about: "the librdmacm of an OFED installation, else the system's; only for connect=cm",
+        },
+    ],
     lifecycle: Lifecycle::NONE,
     verbs: &Verb::ALL,
     ordered_writes: true,

@@ -9,6 +9,13 @@ pub(super) const LIBIBVERBS_VARIABLE: &str = "TONNAGE_LIBIBVERBS";
 /// The name by which the library is chosen.
 pub(super) const LIBRARY: &str = "libibverbs";
 
+/// The environment variable that names the library that connects.
+pub(super) const LIBRDMACM_VARIABLE: &str = "TONNAGE_LIBRDMACM";
+
+/// The name by which that library is chosen.
+pub(super) const LIBRDMACM: &str = "librdmacm";
+
+const CONNECT: &str = "connect";
 const GID: &str = "gid";
 const MTU: &str = "mtu";
 const SERVICE_LEVEL: &str = "sl";
@@ -37,7 +44,13 @@ const RNR_TIMER: u8 = 12;
 pub(super) const INLINE_USUAL: u32 = 220;
 
 /// All of them, for the row of the list.
-pub(super) static OPTIONS: [EngineOption; 15] = [
+pub(super) static OPTIONS: [EngineOption; 16] = [
+    EngineOption {
+        name: CONNECT,
+        kind: OptionKind::Choice(&["exchange", "cm"]),
+        variants: &["rc"],
+        about: "exchange: peers are told addresses over the control channel; cm: librdmacm connects the queue pairs, along routes of IP",
+    },
     or_number(
         GID,
         (&["auto"], None),
@@ -179,6 +192,8 @@ impl std::fmt::Display for FlowLabel {
 /// The values that were asked for; `None` for what the engine decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asked {
+    /// True for connecting by rdma_cm.
+    pub(super) by_cm: bool,
     pub(super) gid: Option<u8>,
     pub(super) mtu: Option<u32>,
     pub(super) service_level: u8,
@@ -204,6 +219,7 @@ impl Asked {
         let byte = |name| number(name).and_then(|value| u8::try_from(value).ok());
         let times = |name| byte(name).unwrap_or(WITHOUT_END);
         Self {
+            by_cm: text(CONNECT) == "cm",
             gid: byte(GID),
             mtu: number(MTU),
             service_level: byte(SERVICE_LEVEL).unwrap_or(0),

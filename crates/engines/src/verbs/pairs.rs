@@ -5,6 +5,7 @@ use tonnage_engine::Descriptor;
 use tonnage_sys::verbs::{KeyedRegion, PairHandle};
 use tonnage_units::{Error, Result};
 
+use super::cm_private::CmCard;
 use super::send_queue::SendQueue;
 
 /// A queue pair of this worker.
@@ -104,4 +105,7 @@ pub(super) struct PairCard {
     pub(super) mailbox: (u64, u32, u64),
     /// The rank that it is for.
     pub(super) peer: u32,
+    /// The part for rdma_cm; `None` where it does not connect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cm: Option<CmCard>,
 }

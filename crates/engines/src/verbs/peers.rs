@@ -70,7 +70,8 @@ impl VerbsWorker {
             mtu: 0,
             is_connected: false,
         };
-        let card = self.card_of(&pairs, &places)?;
+        let mut card = self.card_of(&pairs, &places)?;
+        card.cm = self.card_by_cm(rank)?;
         self.peers.push(pairs);
         // Numbers and texts: writing them as JSON cannot fail.
         Ok(Card(serde_json::to_vec(&card).unwrap_or_default()))
@@ -96,6 +97,7 @@ impl VerbsWorker {
             reads_as_initiator: port.reads(),
             mailbox: (mailbox.base, mailbox.key, mailbox.len),
             peer: pairs.rank,
+            cm: None,
         })
     }
 
@@ -137,7 +139,10 @@ impl VerbsWorker {
                 ..path
             };
             let handle = self.pairs[place].handle;
-            let connected = self.queues.connect(handle, &path, self.port.asked.patience);
+            let connected = match self.cm.is_some() {
+                true => self.begin_by_cm(at, place, path, &card),
+                false => self.queues.connect(handle, &path, self.port.asked.patience),
+            };
             connected.map_err(|why| failed(format!("{why}; {}", self.both_ends(&card))))?;
         }
         let (base, key, len) = card.mailbox;

@@ -3,6 +3,7 @@
 use tonnage_sys::verbs::DeviceLimits;
 
 use super::choose::ChosenPort;
+use super::cm_port::CmPort;
 use super::options::{Asked, INLINE_USUAL};
 
 /// An open port, which its workers share.
@@ -10,6 +11,8 @@ pub(super) struct OpenPort {
     pub(super) chosen: ChosenPort,
     pub(super) asked: Asked,
     pub(super) limits: DeviceLimits,
+    /// Library and address of rdma_cm; `None` where it does not connect.
+    pub(super) cm: Option<CmPort>,
     /// Queue pairs to each peer: whether each has to have receives ready.
     pub(super) receives: Vec<bool>,
     /// True when the first of them uses up receives by writes with an immediate.

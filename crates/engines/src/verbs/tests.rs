@@ -39,10 +39,12 @@ fn options_are_what_was_asked_for() {
         (3, 7, 14)
     );
     assert_eq!((usual.flow_label, usual.relaxed), (FlowLabel::Auto, false));
+    assert!(!usual.by_cm && !asked(&[("connect", "exchange")]).by_cm);
     // 4.096 us times 2^14, four times.
     let promised = usual.gives_up_after_ms().unwrap();
     assert!((promised - 268.435_456).abs() < 1e-9, "{promised}");
     let all = asked(&[
+        ("connect", "cm"),
         ("gid", "3"),
         ("mtu", "1024"),
         ("sl", "5"),
@@ -73,6 +75,7 @@ fn options_are_what_was_asked_for() {
         (Some(1), Some(0), Some(64))
     );
     assert_eq!((all.list, all.signal, all.relaxed), (16, 8, true));
+    assert!(all.by_cm);
     assert_eq!(
         asked(&[("flow-label", "spread")]).flow_label,
         FlowLabel::Spread

@@ -14,6 +14,7 @@ use tonnage_sys::verbs::{
 use tonnage_units::{Error, Result};
 
 use super::causes::{state_name, usual_cause};
+use super::cm_ways::CmSide;
 use super::lanes::VerbsLane;
 use super::page::{SCRATCH, page};
 use super::pairs::{FarBytes, PeerPairs, WorkerPair};
@@ -30,6 +31,8 @@ pub(super) struct VerbsWorker {
     pub(super) config: WorkerConfig,
     pub(super) port: Arc<OpenPort>,
     pub(super) queues: Queues,
+    /// Connecting by rdma_cm. What it connected stays so until this is gone, behind the queue pairs.
+    pub(super) cm: Option<CmSide>,
     pub(super) send_depth: u32,
     pub(super) receive_depth: u32,
     pub(super) regions: BTreeMap<u32, RegistrationHandle>,
@@ -74,6 +77,12 @@ impl VerbsWorker {
             config: config.clone(),
             port: Arc::clone(port),
             queues,
+            cm: port
+                .cm
+                .as_ref()
+                .map(CmSide::open)
+                .transpose()
+                .map_err(about)?,
             send_depth,
             receive_depth,
             regions: BTreeMap::new(),
@@ -274,6 +283,7 @@ impl Engine for VerbsWorker {
     }
 
     fn meet(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
+        self.meet_by_cm(stopped)?;
         self.first_contact(stopped)
     }
 
@@ -393,7 +403,12 @@ impl Engine for VerbsWorker {
 
     fn chosen(&self) -> Facts {
         let inline = self.pairs.iter().map(|pair| pair.inline_bytes).min();
-        Facts::default()
+        let facts = Facts::default();
+        let facts = match &self.cm {
+            Some(side) => side.add_granted(facts),
+            None => facts,
+        };
+        facts
             .maybe("mtu_bytes", self.mtu)
             .maybe("rd_atomic", self.reads.map(u32::from))
             .maybe("inline_bytes_max", inline)

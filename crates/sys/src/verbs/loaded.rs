@@ -22,7 +22,7 @@ macro_rules! functions {
         }
 
         impl Calls {
-            fn of(library: &SharedLibrary) -> Result<Self, String> {
+            pub(super) fn of(library: &SharedLibrary) -> Result<Self, String> {
                 Ok(Self {
                     $($name: {
                         let address = library.symbol($symbol, $version)?;
@@ -40,6 +40,8 @@ macro_rules! functions {
         }
     };
 }
+
+pub(super) use functions;
 
 functions! {
     get_device_list = c"ibv_get_device_list" @ c"IBVERBS_1.1" (*mut c_int) -> *mut *mut ibv_device;

@@ -1,4 +1,4 @@
-//! libibverbs, loaded at run time: devices, queue pairs, posting and polling.
+//! libibverbs, loaded at run time: devices, queue pairs, posting and polling; librdmacm, which connects queue pairs.
 //!
 //! | file | what lives there |
 //! | --- | --- |
@@ -9,12 +9,18 @@
 //! | `queue_pair` | making a queue pair and taking it to its states |
 //! | `handles` | handles of those, and sizes of queue pairs |
 //! | `chain` | work requests that wait for one doorbell |
+//! | `cm_abi`, `cm_loaded` | declarations of librdmacm's header; that library and the calls that it exports |
+//! | `cm`, `cm_event` | its event channel with its identifiers; what it tells |
 //! | `post` | handing over work requests and taking completions: the part inside the timed loops |
 //!
 //! Purposes of queue pairs, advice about failures and names of options are `tonnage_engines::verbs`'.
 
 mod abi;
 mod chain;
+mod cm;
+mod cm_abi;
+mod cm_event;
+mod cm_loaded;
 mod context;
 mod handles;
 mod loaded;
@@ -22,6 +28,9 @@ mod post;
 mod queue_pair;
 mod queues;
 
+pub use cm::{CmChannel, CmTerms};
+pub use cm_event::{CmEvent, CmEventKind, CmHandle};
+pub use cm_loaded::Librdmacm;
 pub use context::{Context, DeviceLimits, Gid, LinkLayer, PortState};
 pub use handles::{KeyedRegion, PairHandle, PairLimits, QueueDepths, RegistrationHandle};
 pub use loaded::Libibverbs;

@@ -1,0 +1,110 @@
+//! Needs of connecting by rdma_cm: the library, and an address of IP that the port has.
+//!
+//! What lives here: finding both, and the errors where they are not there. What does not: connecting, in `cm`.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tonnage_engine::OpenRequest;
+use tonnage_sys::interfaces;
+use tonnage_sys::verbs::{CmChannel, Librdmacm, LinkLayer};
+use tonnage_units::{Error, Result};
+
+use super::choose::{ChosenPort, unavailable};
+use super::options::{Asked, LIBRDMACM, LIBRDMACM_VARIABLE};
+
+/// The library, and the address of a port that its queue pairs are connected from.
+pub(super) struct CmPort {
+    pub(super) library: Arc<Librdmacm>,
+    pub(super) address: IpAddr,
+}
+
+/// Finds both where they were asked for.
+pub(super) fn cm_port(
+    request: &OpenRequest<'_>,
+    asked: &Asked,
+    chosen: &ChosenPort,
+) -> Result<Option<CmPort>> {
+    if !asked.by_cm {
+        return Ok(None);
+    }
+    let library = Arc::new(load(request)?);
+    // Asked for here, so that what is missing is found before any rank connects.
+    CmChannel::open(&library).map_err(|why| {
+        let how = "Load rdma_ucm, and see that this user may open /dev/infiniband/rdma_cm (in a container: --device \
+                   /dev/infiniband); or leave out connect=cm";
+        unavailable(format!("connect=cm: {why}"), how)
+    })?;
+    let address = address(chosen)?;
+    Ok(Some(CmPort { library, address }))
+}
+
+fn load(request: &OpenRequest<'_>) -> Result<Librdmacm> {
+    let named = request
+        .library(LIBRDMACM)
+        .map(|path| path.as_os_str().to_owned())
+        .or_else(|| std::env::var_os(LIBRDMACM_VARIABLE).filter(|path| !path.is_empty()));
+    let named = named
+        .map(|path| path.into_string())
+        .transpose()
+        .map_err(|path| Error::Usage(format!("{LIBRDMACM}: {} is not UTF-8", path.display())))?;
+    Librdmacm::load(named.as_deref()).map_err(|why| {
+        let how = "Install librdmacm1 (Debian, Ubuntu) or librdmacm (others), name a file with --library librdmacm=PATH, \
+                   or leave out connect=cm";
+        unavailable(format!("connect=cm: {why}"), how)
+    })
+}
+
+/// The port's address of IP: that of its packets over Ethernet, and its interface's (IPoIB) over InfiniBand.
+fn address(chosen: &ChosenPort) -> Result<IpAddr> {
+    let at = || format!("{}:{}", chosen.context.name(), chosen.port.number);
+    let how = "Give its network interface an address of IPv4 (ip addr add), choose another by the engine-option gid, or \
+               leave out connect=cm";
+    if chosen.port.link_layer == LinkLayer::Ethernet {
+        let address = chosen.gid.as_ref().map(|gid| gid.ip());
+        return address.filter(|&ip| is_routed(ip)).ok_or_else(|| {
+            let address = address.map_or("none".to_owned(), |ip| ip.to_string());
+            let why = format!(
+                "connect=cm needs an address that routes lead to, and that of {} is {address}",
+                at()
+            );
+            unavailable(why, how)
+        });
+    }
+    let network = chosen.state.network.as_deref();
+    let all = interfaces::addresses().unwrap_or_default();
+    let mut of_port = all
+        .into_iter()
+        .filter(|it| Some(it.name.as_str()) == network && is_routed(it.address));
+    let found = of_port.next().map(|it| it.address);
+    found.ok_or_else(|| {
+        let interface = network.unwrap_or("none that the kernel names");
+        let why = format!(
+            "connect=cm needs an address of IP, and the network interface (IPoIB) of {}, {interface}, has none",
+            at()
+        );
+        unavailable(why, how)
+    })
+}
+
+/// False for addresses that say nothing without the interface of a link.
+fn is_routed(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => !address.is_unspecified(),
+        IpAddr::V6(address) => !address.is_unicast_link_local() && !address.is_unspecified(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_need_an_interface_are_not_connected_to() {
+        let routed = |text: &str| is_routed(text.parse().unwrap());
+        assert!(routed("10.1.0.1") && routed("169.254.3.4") && routed("fd00::1"));
+        for text in ["fe80::1", "0.0.0.0", "::"] {
+            assert!(!routed(text), "{text}");
+        }
+    }
+}

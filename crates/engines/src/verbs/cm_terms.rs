@@ -1,0 +1,231 @@
+//! Terms of a connection by rdma_cm: what is granted against what was asked for; and advice about what is not.
+//!
+//! What lives here: decisions and texts. What does not: calling anything.
+
+use std::net::IpAddr;
+
+use tonnage_sys::verbs::{CmEvent, CmEventKind, PathTo};
+
+use super::cm_ways::CmStep;
+
+/// The path that a queue pair takes: rdma_cm's, with what was asked for set over it. Zero is what was not asked for.
+///
+/// # Errors
+/// The option that asked for something else, or the card that says so, with what rdma_cm has instead.
+pub(super) fn agreed(wanted: &PathTo, granted: &PathTo) -> Result<PathTo, String> {
+    let (number, promised) = (granted.number, wanted.number);
+    if number != promised {
+        return Err(format!(
+            "its queue pair is {number}, and its card says {promised}"
+        ));
+    }
+    if granted.port != wanted.port {
+        return Err(format!(
+            "its address leads to port {}, and not to port {}",
+            granted.port, wanted.port
+        ));
+    }
+    if granted.pkey_index != wanted.pkey_index {
+        return Err(format!(
+            "the partition key of this address has the index {}, and pkey={} was asked for: choose engine-option pkey={0}, \
+             or an address of another interface",
+            granted.pkey_index, wanted.pkey_index
+        ));
+    }
+    // Where packets were not asked to carry addresses they may.
+    if let Some((own, _)) = wanted.gids {
+        let index = granted.gids.map(|(index, _)| index);
+        if index != Some(own) {
+            let index = index.map_or("none".to_owned(), |index| index.to_string());
+            return Err(format!(
+                "of the GIDs with this address it takes index {index}, and not {own}: choose engine-option gid={index}, or \
+                 the RoCE version of rdma_cm (cma_roce_mode)"
+            ));
+        }
+    }
+    let asked_or = |asked: u8, otherwise| if asked == 0 { otherwise } else { asked };
+    Ok(PathTo {
+        mtu: wanted.mtu.min(granted.mtu),
+        service_level: asked_or(wanted.service_level, granted.service_level),
+        traffic_class: asked_or(wanted.traffic_class, granted.traffic_class),
+        flow_label: match wanted.flow_label {
+            0 => granted.flow_label,
+            asked => asked,
+        },
+        reads_out: wanted.reads_out,
+        reads_in: wanted.reads_in,
+        ..*granted
+    })
+}
+
+/// Advice about an event that ends the way to a connection.
+pub(super) fn advice(event: &CmEvent, own: IpAddr, other: IpAddr) -> String {
+    match (event.kind, event.status) {
+        (CmEventKind::AddressError | CmEventKind::RouteError, _) => no_route(own, other),
+        (CmEventKind::Unreachable, _) => no_answer(own, other),
+        (CmEventKind::Rejected, 8) => {
+            "nobody listens there any more: the peer has ended, or this address is another host's, too".to_owned()
+        }
+        (CmEventKind::Rejected, 10) => {
+            "a device still has a connection of the same queue pair in its time wait: try again in some seconds".to_owned()
+        }
+        (CmEventKind::Rejected, 28) => format!(
+            "who listens there refuses: it is not the peer of this run, or it refused what it was asked for and says why; \
+             see that {other} is the address of one host only"
+        ),
+        (CmEventKind::Disconnected, _) => "the peer has ended: it says why".to_owned(),
+        _ => "the kernel's log (dmesg) may say more".to_owned(),
+    }
+}
+
+/// Advice about a step that did not end.
+pub(super) fn advice_late(step: CmStep, own: IpAddr, other: IpAddr, strangers: u64) -> String {
+    match (step, strangers) {
+        (CmStep::Unasked | CmStep::Resolving | CmStep::Routing, _) => no_route(own, other),
+        (CmStep::Awaiting, 1..) => format!(
+            "requests that came and did not show the secret of a card: {strangers}; see that {own} is the address of one \
+             host only"
+        ),
+        _ => no_answer(own, other),
+    }
+}
+
+fn no_route(own: IpAddr, other: IpAddr) -> String {
+    format!(
+        "see that a route leads there (ip route get {other} from {own}) and that its interface answers (ping -I {own} \
+         {other})"
+    )
+}
+
+fn no_answer(own: IpAddr, other: IpAddr) -> String {
+    format!(
+        "see that packets of RDMA pass from {own} to {other} and back (RoCE v2: UDP port 4791 in firewalls and switches); \
+         rping connects in the same way"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path() -> PathTo {
+        PathTo {
+            port: 1,
+            pkey_index: 0,
+            number: 17,
+            first_packet_out: 0,
+            first_packet_in: 0,
+            mtu: 4096,
+            gids: Some((1, [9; 16])),
+            lid: 0,
+            service_level: 0,
+            traffic_class: 0,
+            flow_label: 0,
+            reads_out: 16,
+            reads_in: 16,
+        }
+    }
+
+    #[test]
+    fn what_was_asked_for_is_set_over_what_is_granted() {
+        let granted = PathTo {
+            first_packet_out: 5,
+            first_packet_in: 6,
+            mtu: 1024,
+            gids: Some((1, [8; 16])),
+            lid: 7,
+            service_level: 3,
+            traffic_class: 104,
+            flow_label: 77,
+            reads_out: 1,
+            reads_in: 2,
+            ..path()
+        };
+        let taken = agreed(&path(), &granted).unwrap();
+        let expected = PathTo {
+            reads_out: 16,
+            reads_in: 16,
+            ..granted
+        };
+        assert_eq!(taken, expected);
+        let asked = PathTo {
+            mtu: 512,
+            service_level: 4,
+            traffic_class: 96,
+            flow_label: 9,
+            reads_out: 3,
+            ..path()
+        };
+        let expected = PathTo {
+            mtu: 512,
+            service_level: 4,
+            traffic_class: 96,
+            flow_label: 9,
+            reads_out: 3,
+            reads_in: 16,
+            ..granted
+        };
+        assert_eq!(agreed(&asked, &granted).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_is_not_granted_is_refused_with_its_option() {
+        let refused = |granted| agreed(&path(), &granted).unwrap_err();
+        let other = refused(PathTo {
+            number: 18,
+            ..path()
+        });
+        assert!(
+            other.contains("queue pair is 18, and its card says 17"),
+            "{other}"
+        );
+        let other = refused(PathTo { port: 2, ..path() });
+        assert!(other.contains("port 2"), "{other}");
+        let other = refused(PathTo {
+            pkey_index: 3,
+            ..path()
+        });
+        assert!(other.contains("choose engine-option pkey=3"), "{other}");
+        let other = refused(PathTo {
+            gids: Some((0, [9; 16])),
+            ..path()
+        });
+        assert!(other.contains("choose engine-option gid=0"), "{other}");
+        let other = refused(PathTo {
+            gids: None,
+            ..path()
+        });
+        assert!(other.contains("index none"), "{other}");
+        // Over InfiniBand none is asked for.
+        let unasked = PathTo {
+            gids: None,
+            ..path()
+        };
+        assert_eq!(agreed(&unasked, &path()).unwrap(), path());
+    }
+
+    #[test]
+    fn advice_names_the_addresses_and_the_strangers() {
+        let [own, other] = ["10.1.0.1", "10.1.0.2"].map(|text| text.parse().unwrap());
+        let event = |kind, status| CmEvent {
+            kind,
+            name: String::new(),
+            status,
+            about: None,
+            private: Vec::new(),
+        };
+        let advice = |kind, status| advice(&event(kind, status), own, other);
+        let route = advice(CmEventKind::AddressError, -113);
+        assert!(
+            route.contains("ip route get 10.1.0.2 from 10.1.0.1"),
+            "{route}"
+        );
+        assert!(advice(CmEventKind::Rejected, 10).contains("time wait"));
+        assert!(advice(CmEventKind::Rejected, 28).contains("10.1.0.2"));
+        assert!(advice(CmEventKind::Unreachable, -110).contains("4791"));
+        let late = |step, strangers| advice_late(step, own, other, strangers);
+        assert!(late(CmStep::Awaiting, 3).contains("card: 3;"));
+        assert!(!late(CmStep::Awaiting, 0).contains("secret"));
+        assert!(late(CmStep::Asking, 0).contains("4791"));
+    }
+}

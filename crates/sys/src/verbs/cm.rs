@@ -1,0 +1,453 @@
+//! A channel of librdmacm with its identifiers: listening, resolving, asking and accepting, each of which is told of by
+//! an event later; none of them waits.
+//!
+//! What lives here: the calls, and whose an identifier is. What does not: queue pairs, which [`super::queues`] makes
+//! and which this library knows by their numbers only; and the order of the steps, which is `tonnage_engines::verbs`'.
+
+use std::ffi::{c_int, c_void};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::abi::{IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, ibv_qp_attr};
+use super::check;
+use super::cm_abi::{
+    RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, RDMA_PS_TCP, rdma_cm_event, rdma_cm_id, rdma_conn_param,
+    rdma_event_channel,
+};
+use super::cm_event::{CmEvent, CmEventKind, CmHandle};
+use super::cm_loaded::Librdmacm;
+use super::context::{Context, unblock};
+use super::last_reason;
+use super::queue_pair::PathTo;
+use crate::library::text;
+
+/// Requests that may wait for an answer: as many as the kernel keeps by itself.
+const BACKLOG: c_int = 1024;
+
+/// A channel of events, with its identifiers. What is left of those is closed with it.
+pub struct CmChannel {
+    /// Identifiers; one that was closed leaves its place empty.
+    ids: Vec<Option<NonNull<rdma_cm_id>>>,
+    raw: NonNull<rdma_event_channel>,
+    library: Arc<Librdmacm>,
+}
+
+// SAFETY: what the pointers lead to belongs to this value alone; nothing belongs to a thread.
+unsafe impl Send for CmChannel {}
+
+/// Terms of a connection, of the side that states them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CmTerms<'a> {
+    /// Its queue pair.
+    pub number: u32,
+    /// Reads that it may have in flight.
+    pub reads_out: u8,
+    /// Reads that the other side may have in flight.
+    pub reads_in: u8,
+    /// Times that a packet is sent again.
+    pub retry: u8,
+    /// Times that a message is sent again because there was no receive for it.
+    pub rnr_retry: u8,
+    /// Bytes for the other side: 56 at most of who asks, 196 of who accepts.
+    pub private: &'a [u8],
+}
+
+impl CmTerms<'_> {
+    fn parameters(&self) -> Result<rdma_conn_param, String> {
+        let long = || format!("{} bytes of private data are too many", self.private.len());
+        Ok(rdma_conn_param {
+            private_data: self.private.as_ptr().cast(),
+            private_data_len: u8::try_from(self.private.len()).map_err(|_| long())?,
+            responder_resources: self.reads_in,
+            initiator_depth: self.reads_out,
+            flow_control: 1,
+            retry_count: self.retry,
+            rnr_retry_count: self.rnr_retry,
+            srq: 0,
+            qp_num: self.number,
+        })
+    }
+}
+
+impl CmChannel {
+    /// Opens a channel.
+    ///
+    /// # Errors
+    /// The library's reason, of which a missing /dev/infiniband/rdma_cm is the most common.
+    pub fn open(library: &Arc<Librdmacm>) -> Result<Self, String> {
+        // SAFETY: the call takes nothing.
+        let raw = unsafe { (library.calls.create_event_channel)() };
+        let raw = NonNull::new(raw).ok_or_else(|| last_reason("rdma_create_event_channel"))?;
+        let channel = Self {
+            ids: Vec::new(),
+            raw,
+            library: Arc::clone(library),
+        };
+        unblock(channel.as_fd())?;
+        Ok(channel)
+    }
+
+    /// Makes an identifier.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn create(&mut self) -> Result<CmHandle, String> {
+        let mut id = std::ptr::null_mut();
+        // SAFETY: the channel is open, and the place is valid for a pointer.
+        let code = unsafe {
+            let none = std::ptr::null_mut();
+            (self.library.calls.create_id)(self.raw.as_ptr(), &raw mut id, none, RDMA_PS_TCP)
+        };
+        check("rdma_create_id", code)?;
+        let id = NonNull::new(id).ok_or("rdma_create_id: no identifier")?;
+        Ok(self.adopt(id))
+    }
+
+    fn adopt(&mut self, id: NonNull<rdma_cm_id>) -> CmHandle {
+        let free = self.ids.iter().position(Option::is_none);
+        let index = free.unwrap_or(self.ids.len());
+        match self.ids.get_mut(index) {
+            Some(place) => *place = Some(id),
+            None => self.ids.push(Some(id)),
+        }
+        CmHandle(index)
+    }
+
+    fn id(&self, handle: CmHandle) -> Result<*mut rdma_cm_id, String> {
+        let id = self.ids.get(handle.0).copied().flatten();
+        id.map(NonNull::as_ptr)
+            .ok_or_else(|| "there is no such identifier".to_owned())
+    }
+
+    /// Closes an identifier, and ends its connection.
+    pub fn close(&mut self, handle: CmHandle) {
+        let id = self.ids.get_mut(handle.0).and_then(Option::take);
+        if let Some(id) = id {
+            // SAFETY: the identifier is open, nobody has it any more, and every event of it was acknowledged.
+            unsafe { (self.library.calls.destroy_id)(id.as_ptr()) };
+        }
+    }
+
+    /// Makes an identifier listen at an address, and returns the port that the kernel chose.
+    ///
+    /// # Errors
+    /// The library's reason, such as an address that no RDMA device has.
+    pub fn listen(&mut self, handle: CmHandle, at: IpAddr) -> Result<u16, String> {
+        let (id, calls) = (self.id(handle)?, &self.library.calls);
+        let mut address = RawAddress::of(SocketAddr::new(at, 0));
+        // SAFETY: the identifier is open; the address is valid for reads, and as long as its family says.
+        let code = unsafe { (calls.bind_addr)(id, address.pointer()) };
+        check(&format!("rdma_bind_addr to {at}"), code)?;
+        // SAFETY: the identifier is open.
+        let code = unsafe { (calls.listen)(id, BACKLOG) };
+        check(&format!("rdma_listen at {at}"), code)?;
+        // SAFETY: the identifier is open.
+        Ok(u16::from_be(unsafe { (calls.get_src_port)(id) }))
+    }
+
+    /// Sets the traffic class of an identifier's packets, and of the path that it resolves.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn set_traffic_class(&mut self, handle: CmHandle, class: u8) -> Result<(), String> {
+        let (id, mut class) = (self.id(handle)?, class);
+        // SAFETY: the identifier is open; the option is one byte, which is valid for reads.
+        let code = unsafe {
+            let place: *mut c_void = (&raw mut class).cast();
+            (self.library.calls.set_option)(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, place, 1)
+        };
+        check("rdma_set_option RDMA_OPTION_ID_TOS", code)
+    }
+
+    /// Begins to resolve an address, from one of this host's: [`CmEventKind::AddressResolved`] tells of the end.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn resolve_address(
+        &mut self,
+        handle: CmHandle,
+        (from, to): (IpAddr, SocketAddr),
+        within: Duration,
+    ) -> Result<(), String> {
+        let id = self.id(handle)?;
+        let mut source = RawAddress::of(SocketAddr::new(from, 0));
+        let mut target = RawAddress::of(to);
+        // SAFETY: the identifier is open; both addresses are valid for reads, and as long as their family says.
+        let code = unsafe {
+            let resolve = self.library.calls.resolve_addr;
+            (resolve)(id, source.pointer(), target.pointer(), milliseconds(within))
+        };
+        check("rdma_resolve_addr", code)
+    }
+
+    /// Begins to resolve the path to an address that was resolved: [`CmEventKind::RouteResolved`] tells of the end.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn resolve_route(&mut self, handle: CmHandle, within: Duration) -> Result<(), String> {
+        let id = self.id(handle)?;
+        // SAFETY: the identifier is open.
+        let code = unsafe { (self.library.calls.resolve_route)(id, milliseconds(within)) };
+        check("rdma_resolve_route", code)
+    }
+
+    /// Asks the other side to connect: [`CmEventKind::Response`] tells of its answer.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn connect(&mut self, handle: CmHandle, terms: &CmTerms<'_>) -> Result<(), String> {
+        let (id, mut parameters) = (self.id(handle)?, terms.parameters()?);
+        // SAFETY: the identifier is open; the terms are valid for reads, and so are the bytes that they point to.
+        let code = unsafe { (self.library.calls.connect)(id, &raw mut parameters) };
+        check("rdma_connect", code)
+    }
+
+    /// Accepts a request: [`CmEventKind::Established`] tells that the other side is ready.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn accept(&mut self, handle: CmHandle, terms: &CmTerms<'_>) -> Result<(), String> {
+        let (id, mut parameters) = (self.id(handle)?, terms.parameters()?);
+        // SAFETY: as for `connect`.
+        let code = unsafe { (self.library.calls.accept)(id, &raw mut parameters) };
+        check("rdma_accept", code)
+    }
+
+    /// Refuses a request, and closes its identifier.
+    pub fn reject(&mut self, handle: CmHandle) {
+        if let Ok(id) = self.id(handle) {
+            // SAFETY: the identifier is open, and no bytes are sent along.
+            unsafe { (self.library.calls.reject)(id, std::ptr::null(), 0) };
+        }
+        self.close(handle);
+    }
+
+    /// Tells the other side, which has accepted, that this one is ready.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn establish(&mut self, handle: CmHandle) -> Result<(), String> {
+        let id = self.id(handle)?;
+        // SAFETY: the identifier is open.
+        let code = unsafe { (self.library.calls.establish)(id) };
+        check("rdma_establish", code)
+    }
+
+    /// Name of the device that an identifier is bound to, in the words of the library that opened `context`.
+    pub fn device(&self, handle: CmHandle, context: &Context) -> Option<String> {
+        let id = self.id(handle).ok()?;
+        // SAFETY: the identifier is open.
+        let verbs = NonNull::new(unsafe { (*id).verbs })?;
+        // SAFETY: the device stays open for as long as the library is loaded; its name is a NUL-terminated string in
+        // it, copied at once.
+        unsafe {
+            text((context.library.calls.get_device_name)(
+                (*verbs.as_ptr()).device,
+            ))
+        }
+    }
+
+    /// The way to the other side as this library knows it: once it has asked, or has answered.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn path(&self, handle: CmHandle) -> Result<PathTo, String> {
+        let beginning = self.attributes(handle, IBV_QPS_INIT, "INIT")?;
+        let receiving = self.attributes(handle, IBV_QPS_RTR, "RTR")?;
+        let sending = self.attributes(handle, IBV_QPS_RTS, "RTS")?;
+        let (to, route) = (&receiving.ah_attr, &receiving.ah_attr.grh);
+        let gid = || {
+            let mut gid = [0; 16];
+            gid[..8].copy_from_slice(&route.dgid[0].to_ne_bytes());
+            gid[8..].copy_from_slice(&route.dgid[1].to_ne_bytes());
+            (route.sgid_index, gid)
+        };
+        Ok(PathTo {
+            port: beginning.port_num,
+            pkey_index: beginning.pkey_index,
+            number: receiving.dest_qp_num,
+            first_packet_out: sending.sq_psn,
+            first_packet_in: receiving.rq_psn,
+            mtu: 128 << receiving.path_mtu.clamp(1, 5),
+            gids: (to.is_global != 0).then(gid),
+            lid: to.dlid,
+            service_level: to.sl,
+            traffic_class: route.traffic_class,
+            flow_label: route.flow_label,
+            reads_out: sending.max_rd_atomic,
+            reads_in: receiving.max_dest_rd_atomic,
+        })
+    }
+
+    fn attributes(&self, handle: CmHandle, state: u32, name: &str) -> Result<ibv_qp_attr, String> {
+        let (id, mut mask) = (self.id(handle)?, 0);
+        let mut attributes = ibv_qp_attr {
+            qp_state: state,
+            ..ibv_qp_attr::default()
+        };
+        // SAFETY: the identifier is open; both places are valid for writes.
+        let code =
+            unsafe { (self.library.calls.init_qp_attr)(id, &raw mut attributes, &raw mut mask) };
+        check(&format!("rdma_init_qp_attr for {name}"), code)?;
+        Ok(attributes)
+    }
+
+    /// Takes the next event; `None` where there is none now.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn next_event(&mut self) -> Result<Option<CmEvent>, String> {
+        let mut event = std::ptr::null_mut();
+        // SAFETY: the channel is open, and its descriptor does not block; the place is valid for a pointer.
+        let code = unsafe { (self.library.calls.get_cm_event)(self.raw.as_ptr(), &raw mut event) };
+        if code != 0 && std::io::Error::last_os_error().kind() == std::io::ErrorKind::WouldBlock {
+            return Ok(None);
+        }
+        check("rdma_get_cm_event", code)?;
+        let event = NonNull::new(event).ok_or("rdma_get_cm_event: no event")?;
+        // SAFETY: the event came from the library, and lives until it is acknowledged.
+        let copied = self.copied(unsafe { event.as_ref() });
+        // SAFETY: the event came from the library and is acknowledged once; nothing points to it any more.
+        unsafe { (self.library.calls.ack_cm_event)(event.as_ptr()) };
+        Ok(Some(copied))
+    }
+
+    /// Copies an event, and takes over the identifier that a request brings.
+    fn copied(&mut self, event: &rdma_cm_event) -> CmEvent {
+        let kind = CmEventKind::of(event.event);
+        // SAFETY: the call takes any number and returns a constant NUL-terminated string, which is copied at once.
+        let name = unsafe { text((self.library.calls.event_str)(event.event)) };
+        let about = NonNull::new(event.id).and_then(|id| {
+            let known = self.ids.iter().position(|other| *other == Some(id));
+            match known {
+                Some(index) => Some(CmHandle(index)),
+                None if kind == CmEventKind::Request => Some(self.adopt(id)),
+                None => None,
+            }
+        });
+        let (data, len) = (event.conn.private_data, event.conn.private_data_len);
+        let has_data = matches!(
+            kind,
+            CmEventKind::Request | CmEventKind::Response | CmEventKind::Rejected
+        );
+        let mut private = Vec::new();
+        if has_data && !data.is_null() {
+            // SAFETY: in these kinds the library points to as many bytes as it says, which live as long as the event.
+            let bytes = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len.into()) };
+            private.extend_from_slice(bytes);
+        }
+        CmEvent {
+            kind,
+            name: name.unwrap_or_else(|| format!("event {}", event.event)),
+            status: event.status,
+            about,
+            private,
+        }
+    }
+}
+
+impl AsFd for CmChannel {
+    /// The descriptor that is readable while there are events.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the channel is open for as long as it is borrowed, and so is its descriptor.
+        unsafe { BorrowedFd::borrow_raw((*self.raw.as_ptr()).fd) }
+    }
+}
+
+impl Drop for CmChannel {
+    fn drop(&mut self) {
+        for index in 0..self.ids.len() {
+            self.close(CmHandle(index));
+        }
+        // SAFETY: the channel is open, and has no identifiers any more. Events that nobody took go with it: the library
+        // gives out those of requests only with their identifiers, and the kernel closes what it still has.
+        unsafe { (self.library.calls.destroy_event_channel)(self.raw.as_ptr()) };
+    }
+}
+
+fn milliseconds(time: Duration) -> c_int {
+    c_int::try_from(time.as_millis()).unwrap_or(c_int::MAX)
+}
+
+/// An address as the kernel has it.
+enum RawAddress {
+    V4(libc::sockaddr_in),
+    V6(libc::sockaddr_in6),
+}
+
+impl RawAddress {
+    fn of(address: SocketAddr) -> Self {
+        match address {
+            SocketAddr::V4(address) => Self::V4(libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: address.port().to_be(),
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from_ne_bytes(address.ip().octets()),
+                },
+                sin_zero: [0; 8],
+            }),
+            SocketAddr::V6(address) => Self::V6(libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: address.port().to_be(),
+                sin6_flowinfo: 0,
+                sin6_addr: libc::in6_addr {
+                    s6_addr: address.ip().octets(),
+                },
+                sin6_scope_id: address.scope_id(),
+            }),
+        }
+    }
+
+    fn pointer(&mut self) -> *mut libc::sockaddr {
+        match self {
+            Self::V4(address) => (&raw mut *address).cast(),
+            Self::V6(address) => (&raw mut *address).cast(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_as_the_kernel_has_them() {
+        let RawAddress::V4(four) = RawAddress::of("10.1.0.2:258".parse().unwrap()) else {
+            panic!("not of IPv4");
+        };
+        assert_eq!(four.sin_addr.s_addr.to_ne_bytes(), [10, 1, 0, 2]);
+        assert_eq!(four.sin_port.to_ne_bytes(), [1, 2]);
+        let RawAddress::V6(six) = RawAddress::of("[fd00::5]:258".parse().unwrap()) else {
+            panic!("not of IPv6");
+        };
+        assert_eq!(
+            (six.sin6_addr.s6_addr[0], six.sin6_addr.s6_addr[15]),
+            (0xfd, 5)
+        );
+        assert_eq!(six.sin6_port.to_ne_bytes(), [1, 2]);
+    }
+
+    #[test]
+    fn terms_are_this_sides_and_fit() {
+        let terms = CmTerms {
+            number: 0x1234,
+            reads_out: 3,
+            reads_in: 5,
+            retry: 6,
+            rnr_retry: 7,
+            private: &[9; 32],
+        };
+        let given = terms.parameters().unwrap();
+        assert_eq!((given.initiator_depth, given.responder_resources), (3, 5));
+        assert_eq!((given.retry_count, given.rnr_retry_count), (6, 7));
+        assert_eq!((given.qp_num, given.private_data_len), (0x1234, 32));
+        let long = CmTerms {
+            private: &[0; 256],
+            ..terms
+        };
+        assert!(long.parameters().unwrap_err().contains("256 bytes"));
+    }
+}

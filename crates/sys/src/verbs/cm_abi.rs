@@ -1,0 +1,107 @@
+//! Declarations of `rdma/rdma_cma.h`, release 44 of rdma-core, as far as they are used.
+//!
+//! What lives here: the layout and the numbers, checked in the tests below against those that a C compiler gave for
+//! the header. What does not: calling anything.
+#![allow(
+    non_camel_case_types,
+    reason = "the names are those of the header, so that both can be read side by side"
+)]
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use super::abi::ibv_context;
+
+/// A channel of events.
+#[repr(C)]
+pub struct rdma_event_channel {
+    pub fd: c_int,
+}
+
+/// The leading part of an identifier, which is to a connection what a socket is to TCP.
+#[repr(C)]
+pub struct rdma_cm_id {
+    /// The library's own opening of the device; null while the identifier is bound to none.
+    pub verbs: *mut ibv_context,
+    pub channel: *mut rdma_event_channel,
+    pub context: *mut c_void,
+    pub qp: *mut c_void,
+    /// Addresses and paths.
+    _route: [u64; 39],
+    pub ps: c_uint,
+    pub port_num: u8,
+}
+
+/// Terms of a connection.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rdma_conn_param {
+    pub private_data: *const c_void,
+    pub private_data_len: u8,
+    pub responder_resources: u8,
+    pub initiator_depth: u8,
+    pub flow_control: u8,
+    pub retry_count: u8,
+    pub rnr_retry_count: u8,
+    pub srq: u8,
+    pub qp_num: u32,
+}
+
+/// The leading part of an event, with the terms of those that are about connections.
+#[repr(C)]
+pub struct rdma_cm_event {
+    pub id: *mut rdma_cm_id,
+    pub listen_id: *mut rdma_cm_id,
+    pub event: c_uint,
+    pub status: c_int,
+    pub conn: rdma_conn_param,
+}
+
+pub const RDMA_PS_TCP: c_uint = 0x0106;
+
+pub const RDMA_OPTION_ID: c_int = 0;
+pub const RDMA_OPTION_ID_TOS: c_int = 0;
+
+pub const RDMA_CM_EVENT_ADDR_RESOLVED: c_uint = 0;
+pub const RDMA_CM_EVENT_ADDR_ERROR: c_uint = 1;
+pub const RDMA_CM_EVENT_ROUTE_RESOLVED: c_uint = 2;
+pub const RDMA_CM_EVENT_ROUTE_ERROR: c_uint = 3;
+pub const RDMA_CM_EVENT_CONNECT_REQUEST: c_uint = 4;
+pub const RDMA_CM_EVENT_CONNECT_RESPONSE: c_uint = 5;
+pub const RDMA_CM_EVENT_CONNECT_ERROR: c_uint = 6;
+pub const RDMA_CM_EVENT_UNREACHABLE: c_uint = 7;
+pub const RDMA_CM_EVENT_REJECTED: c_uint = 8;
+pub const RDMA_CM_EVENT_ESTABLISHED: c_uint = 9;
+pub const RDMA_CM_EVENT_DISCONNECTED: c_uint = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    /// Offset by this file, and by the header of rdma-core 44 on a 64-bit machine.
+    macro_rules! offsets {
+        ($($kind:ident: $($field:ident $offset:literal),* $(,)?;)*) => {
+            [$($((
+                concat!(stringify!($kind), ".", stringify!($field)),
+                offset_of!($kind, $field),
+                $offset,
+            ),)*)*]
+        };
+    }
+
+    #[test]
+    fn fields_lie_where_the_header_has_them() {
+        let all = offsets! {
+            rdma_event_channel: fd 0;
+            rdma_cm_id: verbs 0, channel 8, context 16, qp 24, _route 32, ps 344, port_num 348;
+            rdma_conn_param: private_data 0, private_data_len 8, responder_resources 9, initiator_depth 10,
+                flow_control 11, retry_count 12, rnr_retry_count 13, srq 14, qp_num 16;
+            rdma_cm_event: id 0, listen_id 8, event 16, status 20, conn 24;
+        };
+        for (field, ours, theirs) in all {
+            assert_eq!(ours, theirs, "{field}");
+        }
+        // The one that is allocated here.
+        assert_eq!(size_of::<rdma_conn_param>(), 24);
+    }
+}

@@ -1,0 +1,148 @@
+//! Events of librdmacm: what it tells of an identifier.
+//!
+//! What lives here: an event's parts, copied, and its status in words. What does not: taking it from the channel, in
+//! [`super::cm`].
+
+use std::ffi::c_uint;
+use std::io;
+
+use super::cm_abi::{
+    RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_ERROR,
+    RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_CONNECT_RESPONSE, RDMA_CM_EVENT_DISCONNECTED,
+    RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_ROUTE_ERROR,
+    RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_UNREACHABLE,
+};
+
+/// Handle of an identifier, unique within its channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CmHandle(pub(super) usize);
+
+/// Kind of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CmEventKind {
+    /// The address is one of a neighbour, and the identifier is bound to a device.
+    AddressResolved,
+    /// The address has no route, or nobody answers for it.
+    AddressError,
+    /// The path is known.
+    RouteResolved,
+    /// No path is.
+    RouteError,
+    /// A request arrived at a listener, and has an identifier of its own now.
+    Request,
+    /// The other side has accepted.
+    Response,
+    /// The connection failed on the way.
+    ConnectError,
+    /// Requests get no answer.
+    Unreachable,
+    /// The other side, or its device, refuses.
+    Rejected,
+    /// The other side knows that this one is ready.
+    Established,
+    /// The other side is gone.
+    Disconnected,
+    /// Anything else.
+    Other,
+}
+
+impl CmEventKind {
+    pub(super) fn of(number: c_uint) -> Self {
+        match number {
+            RDMA_CM_EVENT_ADDR_RESOLVED => Self::AddressResolved,
+            RDMA_CM_EVENT_ADDR_ERROR => Self::AddressError,
+            RDMA_CM_EVENT_ROUTE_RESOLVED => Self::RouteResolved,
+            RDMA_CM_EVENT_ROUTE_ERROR => Self::RouteError,
+            RDMA_CM_EVENT_CONNECT_REQUEST => Self::Request,
+            RDMA_CM_EVENT_CONNECT_RESPONSE => Self::Response,
+            RDMA_CM_EVENT_CONNECT_ERROR => Self::ConnectError,
+            RDMA_CM_EVENT_UNREACHABLE => Self::Unreachable,
+            RDMA_CM_EVENT_REJECTED => Self::Rejected,
+            RDMA_CM_EVENT_ESTABLISHED => Self::Established,
+            RDMA_CM_EVENT_DISCONNECTED => Self::Disconnected,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// An event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CmEvent {
+    /// Its kind.
+    pub kind: CmEventKind,
+    /// The library's name for it.
+    pub name: String,
+    /// An error number below zero, or the reason of a refusal; 0 for neither.
+    pub status: i32,
+    /// The identifier that it is about; `None` for one that is gone.
+    pub about: Option<CmHandle>,
+    /// Bytes that the other side has sent with it, with what pads them.
+    pub private: Vec<u8>,
+}
+
+impl CmEvent {
+    /// Name and status in words, as in "RDMA_CM_EVENT_REJECTED (STALE_CONN)".
+    pub fn in_words(&self) -> String {
+        let status = match (self.kind, self.status) {
+            (_, 0) => return self.name.clone(),
+            (CmEventKind::Rejected, reason) if reason > 0 => {
+                refusal_name(reason).map_or_else(|| format!("reason {reason}"), ToOwned::to_owned)
+            }
+            (_, error) if error < 0 => {
+                io::Error::from_raw_os_error(error.saturating_neg()).to_string()
+            }
+            (_, status) => format!("status {status}"),
+        };
+        format!("{} ({status})", self.name)
+    }
+}
+
+/// The specification's name for the reason of a refusal.
+fn refusal_name(reason: i32) -> Option<&'static str> {
+    Some(match reason {
+        1 => "NO_QP",
+        3 => "NO_RESOURCES",
+        4 => "TIMEOUT",
+        5 => "UNSUPPORTED",
+        6 => "INVALID_COMM_ID",
+        8 => "INVALID_SERVICE_ID",
+        10 => "STALE_CONN",
+        12 => "INVALID_GID",
+        13 => "INVALID_LID",
+        14 => "INVALID_SL",
+        15 => "INVALID_TRAFFIC_CLASS",
+        26 => "INVALID_MTU",
+        28 => "CONSUMER_DEFINED",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(kind: CmEventKind, status: i32) -> String {
+        let name = "RDMA_CM_EVENT_X".to_owned();
+        let event = CmEvent {
+            kind,
+            name,
+            status,
+            about: None,
+            private: Vec::new(),
+        };
+        event.in_words()
+    }
+
+    #[test]
+    fn a_status_is_an_error_number_or_the_reason_of_a_refusal() {
+        use CmEventKind::{AddressError, Rejected, Response, Unreachable};
+        assert_eq!(words(Response, 0), "RDMA_CM_EVENT_X");
+        assert_eq!(words(Rejected, 10), "RDMA_CM_EVENT_X (STALE_CONN)");
+        assert_eq!(words(Rejected, 99), "RDMA_CM_EVENT_X (reason 99)");
+        assert!(words(AddressError, -libc::EHOSTUNREACH).contains("No route to host"));
+        assert!(words(Unreachable, -libc::ETIMEDOUT).contains("timed out"));
+        assert!(words(Unreachable, i32::MIN).starts_with("RDMA_CM_EVENT_X ("));
+        // Ten is no reason of a refusal where nobody refused.
+        assert_eq!(words(Unreachable, 10), "RDMA_CM_EVENT_X (status 10)");
+    }
+}
