@@ -245,7 +245,10 @@ transfer "a list longer than its queue" 1 'Choose at most post-list=8' --op writ
     --engine-option post-list=16
 expect "a port that is not there" 1 'rxeA has no port 2' tonnage transfer --engine verbs:rc --op write --ranks 2 \
     --devices rxeA:2 --sizes 64
-expect "a transport that is not there" 1 'It has verbs:rc' tonnage transfer --engine verbs:dc --op write --ranks 2 --sizes 64
+expect "a transport that is not there" 1 'UD carries datagrams' tonnage transfer --engine verbs:ud --op write \
+    --ranks 2 --sizes 64
+expect "a transport of other cards" 1 "rxeA is not an mlx5 device; DC is mlx5's own" tonnage transfer --engine verbs:dc \
+    --op read --ranks 2 --devices rxeA --sizes 64
 expect "nothing is allocated in the loop" 0 '^test verbs::a_stream_over_verbs_allocates_nothing \.\.\. ok' \
     no_allocation a_stream_over_verbs_allocates_nothing
 

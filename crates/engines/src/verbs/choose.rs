@@ -11,9 +11,6 @@ use tonnage_units::{Error, Result};
 
 use super::options::{Asked, FlowLabel, LIBIBVERBS_VARIABLE, LIBRARY};
 
-/// The one transport.
-const TRANSPORT: &str = "rc";
-
 /// A port, its device open.
 pub(super) struct ChosenPort {
     pub(super) context: Arc<Context>,
@@ -27,7 +24,6 @@ pub(super) struct ChosenPort {
 }
 
 pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Vec<ChosenPort>> {
-    check_transport(request.variant)?;
     let library = Arc::new(library(request)?);
     let devices = RdmaDevice::all(&Tree::host());
     let named = named_by(request.devices, &devices)?;
@@ -37,20 +33,10 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Vec<ChosenPort>> {
     named.into_iter().map(open).collect()
 }
 
-fn check_transport(variant: &str) -> Result<()> {
-    if variant == TRANSPORT {
-        return Ok(());
-    }
-    Err(Error::Unavailable {
-        what: format!("verbs:{variant}"),
-        why: format!("this version of tonnage has no transport {variant:?} of verbs"),
-        how: "It has verbs:rc, reliable connections; what libfabric makes of a device is fabric:verbs;ofi_rxm".into(),
-    })
-}
-
+/// An error of something that is not there. Its caller names the transport.
 pub(super) fn unavailable(why: String, how: &str) -> Error {
     Error::Unavailable {
-        what: "verbs:rc".into(),
+        what: "verbs".into(),
         why,
         how: how.to_owned(),
     }
@@ -325,8 +311,6 @@ mod tests {
                 .to_string()
                 .contains("no RDMA device")
         );
-        let dc = check_transport("dc").unwrap_err().to_string();
-        assert!(dc.contains("verbs:rc"), "{dc}");
     }
 
     #[test]

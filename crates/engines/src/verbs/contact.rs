@@ -15,10 +15,25 @@ use super::worker::VerbsWorker;
 /// forever.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Tag of the read of a byte.
+/// Kind of the read of a byte, in its tag.
 const BYTE: u32 = 1;
-/// Tag of the read of a packet.
+/// Kind of the read of a packet.
 const PACKET: u32 = 2;
+
+/// Tag of an operation of first contact: its kind, and the place of the peer, since initiators of DC have several.
+fn tag(kind: u32, peer: usize) -> u32 {
+    kind | (peer as u32) << 2
+}
+
+/// Kind and place of the peer of such a tag; 0 is the kind of a write that closes a queue.
+fn of_tag(tag: u32) -> (u32, usize) {
+    (tag & 3, (tag >> 2) as usize)
+}
+
+/// Tag of a write that closes a queue, to a peer.
+pub(super) fn closing_tag(peer: usize) -> u32 {
+    tag(0, peer)
+}
 
 /// First contact in words.
 const CONTACT: &str = "first contact";
@@ -29,29 +44,35 @@ impl VerbsWorker {
         let mut fresh = Vec::new();
         for at in self.met..self.peers.len() {
             for place in self.places_of(at) {
+                // Peers that share an initiator of DC wait for each other.
+                self.wait_for(place, self.send_depth.saturating_sub(2), stopped)?;
                 self.read_page(at, place)?;
                 fresh.push(place);
             }
         }
+        for place in fresh {
+            self.wait_for(place, 0, stopped)?;
+        }
+        self.met = self.peers.len();
+        Ok(())
+    }
+
+    /// Waits until no more than so many work requests of a queue pair are in flight.
+    fn wait_for(&mut self, place: usize, left: u32, stopped: &dyn Fn() -> bool) -> Result<()> {
         let began = Instant::now();
-        loop {
-            let silent = fresh
-                .iter()
-                .find(|&&place| self.pairs[place].sends.in_flight() > 0);
-            let Some(&place) = silent else {
-                self.met = self.peers.len();
-                return Ok(());
-            };
+        while self.pairs[place].sends.in_flight() > left {
             if stopped() {
                 return Err(Error::Failed("the run was stopped".into()));
             }
             if began.elapsed() > DEADLINE {
-                let seconds = DEADLINE.as_secs();
-                let why = format!("no answer within {seconds} s");
-                return Err(self.own_failure(CONTACT, place, &why, None));
+                let why = format!("no answer within {} s", DEADLINE.as_secs());
+                let oldest = self.pairs[place].sends.oldest();
+                let (_, peer) = of_tag(oldest.map_or(0, |oldest| oldest.tag));
+                return Err(self.own_failure(CONTACT, (place, peer), &why, None));
             }
             self.take_silently()?;
         }
+        Ok(())
     }
 
     fn places_of(&self, peer: usize) -> Vec<usize> {
@@ -73,9 +94,11 @@ impl VerbsWorker {
             local: self.contact_region,
             remote,
             inline_bytes_max: 0,
+            address: self.peers[peer].address,
         };
         let packet = self.peers[peer].mtu.clamp(1, PAGE as u32);
-        for (tag, len) in [(BYTE, 1), (PACKET, packet)] {
+        for (kind, len) in [(BYTE, 1), (PACKET, packet)] {
+            let tag = tag(kind, peer);
             let (number, _) = self.pairs[place].sends.push(SILENT, tag, len, 1);
             let request = WorkRequest {
                 id: send_id(place, number),
@@ -96,37 +119,57 @@ impl VerbsWorker {
     pub(super) fn silent_failure(&self, place: usize, tag: u32, failure: (u32, u32)) -> Error {
         let (state, vendor) = failure;
         let name = state_name(state);
+        let (kind, peer) = of_tag(tag);
+        let at = (place, peer);
         let vendor = format!("{name} ({state}), vendor code {vendor:#x}");
-        if tag == PACKET && name == "RETRY_EXC_ERR" {
-            let rank = self.pairs[place].peer;
-            let peer = self.peers.iter().find(|peer| peer.rank == rank);
-            let mtu = peer.map_or(0, |peer| peer.mtu);
+        if kind == PACKET && name == "RETRY_EXC_ERR" {
+            let mtu = self.peers.get(peer).map_or(0, |peer| peer.mtu);
             let why = format!(
                 "a read of 1 B came back, and one of {mtu} B did not ({vendor}): the path does not carry packets of that \
                  size; choose engine-option mtu={} or give every switch and interface on it a larger MTU",
                 (mtu / 2).max(256)
             );
-            return self.own_failure(CONTACT, place, &why, None);
+            return self.own_failure(CONTACT, at, &why, None);
         }
-        let what = match tag {
+        let what = match kind {
             BYTE | PACKET => CONTACT,
             _ => "a write without a byte, which ends unsignalled operations,",
         };
-        self.own_failure(what, place, &vendor, usual_cause(name))
+        self.own_failure(what, at, &vendor, usual_cause(name))
     }
 
-    fn own_failure(&self, what: &str, place: usize, why: &str, cause: Option<&str>) -> Error {
+    fn own_failure(
+        &self,
+        what: &str,
+        (place, peer): (usize, usize),
+        why: &str,
+        cause: Option<&str>,
+    ) -> Error {
         let pair = &self.pairs[place];
-        let peer = self.peers.iter().find(|peer| peer.rank == pair.peer);
+        let peer = self.peers.get(peer);
         let device = peer.map_or("an unknown device", |peer| peer.device.as_str());
+        let rank = peer.map_or(pair.peer, |peer| peer.rank);
         let cause = cause.map_or_else(String::new, |cause| format!("; usual cause: {cause}"));
         Error::Failed(format!(
-            "verbs:rc: {what} of rank {} at {} with rank {} at {device}, queue pair {}: {why}{cause}{}",
+            "{}: {what} of rank {} at {} with rank {rank} at {device}, queue pair {}: {why}{cause}{}",
+            self.port.engine(),
             self.config.rank,
             self.port.in_words(),
-            pair.peer,
             pair.number,
             self.port.events()
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_names_what_was_read_and_of_whom() {
+        for (kind, peer) in [(BYTE, 0), (PACKET, 77), (BYTE, 1 << 20)] {
+            assert_eq!(of_tag(tag(kind, peer)), (kind, peer));
+        }
+        assert_eq!(of_tag(closing_tag(5)), (0, 5));
     }
 }

@@ -13,8 +13,10 @@ use tonnage_units::{Error, Result, WireDevice, WireKind};
 
 use super::choose::{ChosenPort, unavailable};
 use super::cm_port::cm_port;
+use super::dc_device::dc_device;
 use super::options::{Asked, times};
 use super::port::OpenPort;
+use super::transport::VerbsTransport;
 use super::worker::VerbsWorker;
 
 /// Operations in flight on one lane, at most: more only fill queues.
@@ -24,6 +26,9 @@ const DEPTH_MAX: u32 = 4096;
 /// loops post them (`tonnage_bench::kinds::transfer::work`).
 const RECEIVES_PER_OPERATION: u32 = 2;
 const OPERATIONS_MIN: u32 = 8;
+
+/// Verbs over DC: messages would need receives that all peers share.
+static ONE_SIDED: [Verb; 2] = [Verb::Write, Verb::Read];
 
 /// One port of a device.
 pub(super) struct PortDomain {
@@ -50,15 +55,18 @@ impl PortDomain {
             .map_err(|why| Error::Failed(format!("{name}: {why}")))?;
         check_limits(name, &asked, &limits)?;
         let cm = cm_port(request, &asked, &chosen)?;
-        let (receives, immediates) = queue_pairs(request.verbs);
-        let atomics = limits.atomics && request.verbs.iter().any(|verb| verb.is_atomic());
+        let dc = dc_device(asked.transport, &chosen)?;
+        let is_dc = dc.is_some();
+        let (receives, immediates) = queue_pairs(if is_dc { &ONE_SIDED } else { request.verbs });
+        let atomics = !is_dc && limits.atomics && request.verbs.iter().any(|verb| verb.is_atomic());
         let depth = asked.send_depth.unwrap_or(limits.work_requests);
         let caps = Caps {
             verbs: match limits.atomics {
+                _ if is_dc => &ONE_SIDED,
                 true => &Verb::ALL,
                 false => &Verb::COPYING,
             },
-            immediate_bits: 32,
+            immediate_bits: if is_dc { 0 } else { 32 },
             depth: depth.saturating_sub(1).clamp(1, DEPTH_MAX),
             message_bytes_max: chosen.port.message_bytes_max.into(),
             moves_bytes: true,
@@ -79,6 +87,7 @@ impl PortDomain {
                 asked,
                 limits,
                 cm,
+                dc,
                 receives,
                 immediates,
                 atomics,
@@ -152,6 +161,7 @@ impl Domain for PortDomain {
         let gid = chosen.gid.as_ref();
         let firmware = Some(limits.firmware.clone()).filter(|text| !text.is_empty());
         let driver = chosen.device.driver.clone();
+        let dc_reads = self.port.dc.as_ref().and_then(|dc| dc.reads);
         EngineReport {
             name: "verbs".to_owned(),
             library: Some(LibraryReport {
@@ -163,9 +173,11 @@ impl Domain for PortDomain {
             device: Some(format!("{}:{}", chosen.context.name(), self.port.number())),
             devices: Vec::new(),
             facts: Facts::default()
-                .with("transport", "rc")
+                .with("transport", asked.transport.name())
                 .with("connect", if asked.by_cm { "cm" } else { "exchange" })
                 .maybe("librdmacm", self.port.cm.as_ref().map(|cm| cm.library.path().to_owned()))
+                .maybe("libmlx5", self.port.dc.as_ref().map(|dc| dc.library.path().to_owned()))
+                .maybe("reads_in_flight_of_dc_max", dc_reads.map(|reads| u32::from(reads.as_initiator)))
                 .maybe("device_chosen_because", chosen.why.clone())
                 .maybe("gid_index", gid.map(|gid| gid.index))
                 .maybe("gid", gid.map(|gid| gid.ip().to_string()))
@@ -184,7 +196,7 @@ impl Domain for PortDomain {
                 .with("latency_is_coarse", asked.signal > 1)
                 .with("post_list_max", asked.list.min(64) as u64)
                 .with("relaxed_ordering", asked.relaxed)
-                .with("queue_pairs_to_a_peer", self.port.receives.len() as u64)
+                .maybe("queue_pairs_to_a_peer", self.port.dc.is_none().then_some(self.port.receives.len() as u64))
                 .with("depth", self.caps.depth)
                 .with("progress", "the device's own: targets of write and read rest")
                 .with("completion", "acknowledged by the peer's device; trials of writes end with a read behind them"),
@@ -204,6 +216,19 @@ impl Domain for PortDomain {
     }
 
     fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
+        let opened = match self.port.asked.transport {
+            VerbsTransport::Rc => self.connected_depths(config),
+            VerbsTransport::Dc => self.shared_depths(config),
+        };
+        let opened = opened.and_then(|depths| VerbsWorker::open(&self.port, config, depths));
+        let worker = opened.map_err(|error| self.port.asked.transport.named(error))?;
+        Ok(Box::new(worker))
+    }
+}
+
+impl PortDomain {
+    /// Work requests of a send and a receive queue, and completions of all, where each peer has queue pairs of its own.
+    fn connected_depths(&self, config: &WorkerConfig) -> Result<[u32; 3]> {
         let (name, limits) = (self.port.chosen.context.name(), &self.port.limits);
         let window = config.depth.min(self.caps.depth);
         let send_depth = self.port.send_depth(window);
@@ -233,8 +258,28 @@ impl Domain for PortDomain {
             return Err(unavailable(why, &how));
         }
         let completions = pairs.saturating_mul(of_one);
-        let depths = [send_depth, receive_depth, completions];
-        Ok(Box::new(VerbsWorker::open(&self.port, config, depths)?))
+        Ok([send_depth, receive_depth, completions])
+    }
+
+    /// Work requests of an initiator, and completions of all, where the peers share the initiators.
+    fn shared_depths(&self, config: &WorkerConfig) -> Result<[u32; 3]> {
+        let (name, limits) = (self.port.chosen.context.name(), &self.port.limits);
+        let window = config.depth.min(self.caps.depth);
+        let depth = self.port.initiator_depth(window, config.peers_max);
+        let initiators = self.port.asked.initiators;
+        let fits = (limits.completions / depth).min(limits.queue_pairs.saturating_sub(1));
+        if initiators > fits {
+            let why = format!(
+                "dci={initiators} needs {initiators} queue pairs and {} completions of one worker and path, and {name} \
+                 has {} and {}",
+                u64::from(initiators) * u64::from(depth),
+                limits.queue_pairs,
+                limits.completions
+            );
+            let how = format!("Choose at most dci={fits}, or a smaller sq-depth");
+            return Err(unavailable(why, &how));
+        }
+        Ok([depth, 0, initiators.saturating_mul(depth)])
     }
 }
 

@@ -38,7 +38,7 @@ impl VerbsWorker {
             let lane = Lane(pending.lane);
             let ending = match failure {
                 None => Ending::Done,
-                Some(failure) => self.note_failure(ended.pair, failure),
+                Some(failure) => self.note_failure(ended.pair, lane, failure),
             };
             done[count] = Completion {
                 tag: pending.tag,
@@ -57,7 +57,12 @@ impl VerbsWorker {
     }
 
     #[cold]
-    fn note_failure(&mut self, pair: usize, failure: (u32, u32)) -> Ending {
+    fn note_failure(&mut self, pair: usize, lane: Lane, failure: (u32, u32)) -> Ending {
+        if self.pairs[pair].broken.is_none()
+            && let Some(Some(lane)) = self.lanes.get(lane.0 as usize)
+        {
+            self.pairs[pair].peer = lane.asked.peer;
+        }
         // What fails behind another operation of its queue pair fails for the same reason.
         let first = *self.pairs[pair].broken.get_or_insert(failure);
         Ending::Failed(first.0 as i32)
@@ -111,15 +116,16 @@ impl VerbsWorker {
             return Err(self.about_device(why));
         }
         let place = place_of(id);
-        let ending = self.note_failure(place, failure);
         let of_pair = |lane: &Option<VerbsLane>| {
             lane.as_ref()
                 .is_some_and(|lane| lane.pair == place && lane.asked.kind == LaneKind::Receive)
         };
         let lane = self.lanes.iter().position(of_pair);
+        let lane = lane.map_or(Lane::UNNAMED, |lane| Lane(lane as u32));
+        let ending = self.note_failure(place, lane, failure);
         Ok(Some(Completion {
             tag: id as u32,
-            lane: lane.map_or(Lane::UNNAMED, |lane| Lane(lane as u32)),
+            lane,
             len: 0,
             imm: 0,
             ending,

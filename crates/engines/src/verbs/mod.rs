@@ -1,4 +1,5 @@
-//! `verbs:rc`: reliable connections of RDMA devices, straight by libibverbs.
+//! `verbs`: RDMA devices, straight by libibverbs: reliable connections (`verbs:rc`), and dynamically connected ones
+//! of mlx5 cards (`verbs:dc`).
 //!
 //! | file | what lives there |
 //! | --- | --- |
@@ -6,25 +7,32 @@
 //! | `choose`, `port` | the library, devices, ports and addresses; the errors of those that are not there |
 //! | `domain` | one port of a device |
 //! | `worker`, `send_queue`, `endings` | posting; what a queue pair was given and has not completed; completions |
+//! | `closing` | the end of what was not signalled |
 //! | `lanes`, `resolve` | what a lane stands for |
 //! | `pairs`, `peers` | the queue pairs to each peer: making, cards, connecting |
 //! | `cm`, `cm_ways`, `cm_terms` | connecting by rdma_cm: its steps, what each queue pair waits for, what is granted |
 //! | `cm_port`, `cm_private` | what that needs of a port; what the sides prove to each other |
+//! | `transport` | the transports, and the refusals of others |
+//! | `dc_device`, `dc_ends`, `target_card` | DC: the device, a worker's initiators and its target, what peers are told |
 //! | `page`, `contact` | first contact |
 //! | `causes` | what usually causes a failure |
 //!
 //! Each worker has a completion queue of its own, and for each peer one queue pair; a second one for messages where
 //! both sends and write-imms are asked for, since both use up receives. More queue pairs to a peer are more engines
-//! like this one, which `tonnage_engine::paths` makes. Calls into the library are in `tonnage_sys::verbs`.
+//! like this one, which `tonnage_engine::paths` makes. Over DC it has a few initiators for all peers, and one target.
+//! Calls into the library are in `tonnage_sys::verbs`.
 
 mod causes;
 mod choose;
+mod closing;
 mod cm;
 mod cm_port;
 mod cm_private;
 mod cm_terms;
 mod cm_ways;
 mod contact;
+mod dc_device;
+mod dc_ends;
 mod domain;
 mod endings;
 mod lanes;
@@ -35,8 +43,10 @@ mod peers;
 mod port;
 mod resolve;
 mod send_queue;
+mod target_card;
 #[cfg(test)]
 mod tests;
+mod transport;
 mod worker;
 
 use std::sync::Arc;
@@ -46,15 +56,17 @@ use tonnage_units::Result;
 
 use domain::PortDomain;
 use options::{LIBIBVERBS_VARIABLE, LIBRARY, LIBRDMACM, LIBRDMACM_VARIABLE, OPTIONS};
+use transport::{DC, RC, VerbsTransport, check_transport};
 
 /// The row of the list of engines.
 pub const ENTRY: Entry = Entry {
     name: "verbs",
-    about: "one-sided transfers and messages by RDMA devices: reliable connections (verbs:rc) of libibverbs",
+    about: "one-sided transfers and messages by RDMA devices: reliable connections (verbs:rc) of libibverbs, and \
+            dynamically connected (verbs:dc), without messages, of mlx5 cards",
     variant: Some(Variant {
         what: "TRANSPORT",
         everywhere: &[],
-        with_device: &["rc"],
+        with_device: &[RC, DC],
         required: true,
     }),
     options: &OPTIONS,
@@ -79,8 +91,10 @@ pub const ENTRY: Entry = Entry {
 };
 
 fn open(request: &OpenRequest<'_>) -> Result<Domains> {
-    let ports = choose::choose(request)?;
+    check_transport(request.variant)?;
     let domain =
         |port| -> Result<Arc<dyn Domain>> { Ok(Arc::new(PortDomain::new(request, port)?)) };
-    ports.into_iter().map(domain).collect()
+    let ports = choose::choose(request);
+    let domains = ports.and_then(|ports| ports.into_iter().map(domain).collect());
+    domains.map_err(|error| VerbsTransport::of(request.variant).named(error))
 }

@@ -3,6 +3,8 @@
 use tonnage_engine::{EngineOption, OpenRequest, OptionKind};
 use tonnage_sys::verbs::Patience;
 
+use super::transport::{DC, VerbsTransport};
+
 /// The environment variable that names the library.
 pub(super) const LIBIBVERBS_VARIABLE: &str = "TONNAGE_LIBIBVERBS";
 
@@ -31,6 +33,7 @@ const SEND_DEPTH: &str = "sq-depth";
 const POST_LIST: &str = "post-list";
 const SIGNAL: &str = "signal";
 const ORDERING: &str = "ordering";
+const INITIATORS: &str = "dci";
 
 /// Times that are without end.
 const FOREVER: &str = "forever";
@@ -44,7 +47,7 @@ const RNR_TIMER: u8 = 12;
 pub(super) const INLINE_USUAL: u32 = 220;
 
 /// All of them, for the row of the list.
-pub(super) static OPTIONS: [EngineOption; 16] = [
+pub(super) static OPTIONS: [EngineOption; 17] = [
     EngineOption {
         name: CONNECT,
         kind: OptionKind::Choice(&["exchange", "cm"]),
@@ -133,6 +136,16 @@ pub(super) static OPTIONS: [EngineOption; 16] = [
         variants: &[],
         about: "relaxed lets the device write the bytes of memory in another order (PCIe relaxed ordering)",
     },
+    EngineOption {
+        name: INITIATORS,
+        kind: OptionKind::Number {
+            default: 1,
+            min: 1,
+            max: 1024,
+        },
+        variants: &[DC],
+        about: "initiators of a worker over verbs:dc: peers have them in turn, each always the same",
+    },
 ];
 
 const fn number(
@@ -194,6 +207,9 @@ impl std::fmt::Display for FlowLabel {
 pub(super) struct Asked {
     /// True for connecting by rdma_cm.
     pub(super) by_cm: bool,
+    pub(super) transport: VerbsTransport,
+    /// Initiators of a worker over DC.
+    pub(super) initiators: u32,
     pub(super) gid: Option<u8>,
     pub(super) mtu: Option<u32>,
     pub(super) service_level: u8,
@@ -220,6 +236,8 @@ impl Asked {
         let times = |name| byte(name).unwrap_or(WITHOUT_END);
         Self {
             by_cm: text(CONNECT) == "cm",
+            transport: VerbsTransport::of(request.variant),
+            initiators: number(INITIATORS).unwrap_or(1).max(1),
             gid: byte(GID),
             mtu: number(MTU),
             service_level: byte(SERVICE_LEVEL).unwrap_or(0),

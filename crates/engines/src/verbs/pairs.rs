@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use tonnage_engine::Descriptor;
-use tonnage_sys::verbs::{KeyedRegion, PairHandle};
+use tonnage_sys::verbs::{AddressHandle, KeyedRegion, PairHandle};
 use tonnage_units::{Error, Result};
 
 use super::cm_private::CmCard;
@@ -12,6 +12,7 @@ use super::send_queue::SendQueue;
 pub(super) struct WorkerPair {
     pub(super) handle: PairHandle,
     pub(super) number: u32,
+    /// The rank that it leads to; of an initiator of DC, that of the operation that failed first.
     pub(super) peer: u32,
     pub(super) sends: SendQueue,
     pub(super) inline_bytes: u32,
@@ -38,6 +39,8 @@ pub(super) struct PeerPairs {
     /// Payload of a packet to it; known once it is connected.
     pub(super) mtu: u32,
     pub(super) is_connected: bool,
+    /// Its target, over DC; known once it is connected.
+    pub(super) address: Option<AddressHandle>,
 }
 
 /// Registered memory of a peer, as a descriptor says it.

@@ -7,7 +7,6 @@ use tonnage_engine::{Card, Neighbor};
 use tonnage_sys::verbs::{KeyedRegion, LinkLayer, PathTo, QueueDepths};
 use tonnage_units::{Error, Result};
 
-use super::choose::unavailable;
 use super::options::FlowLabel;
 use super::pairs::{PairCard, PeerPairs, WorkerPair};
 use super::send_queue::SendQueue;
@@ -38,13 +37,7 @@ impl VerbsWorker {
             ready.map_err(about)?;
             let limits = self.queues.limits(handle);
             let inline = limits.map_or(0, |limits| limits.inline_bytes);
-            if let Some(asked) = port.asked.inline_bytes.filter(|&asked| asked > inline) {
-                let why = format!("inline={asked}, and {} grants {inline}", port.in_words());
-                return Err(unavailable(
-                    why,
-                    &format!("Choose inline=auto or at most {inline}"),
-                ));
-            }
+            port.check_inline(inline)?;
             places.push(self.pairs.len());
             self.pairs.push(WorkerPair {
                 handle,
@@ -69,6 +62,7 @@ impl VerbsWorker {
             mailbox: None,
             mtu: 0,
             is_connected: false,
+            address: None,
         };
         let mut card = self.card_of(&pairs, &places)?;
         card.cm = self.card_by_cm(rank)?;
@@ -160,32 +154,13 @@ impl VerbsWorker {
     }
 
     fn both_ends(&self, card: &PairCard) -> String {
-        format!(
-            "this side is at {}, the other at {}",
-            self.port.in_words(),
-            card.device
-        )
+        self.port.both_ends(&card.device)
     }
 
     /// The way to a peer; the queue pair's number and the flow label are the caller's to fill in.
     fn path(&self, card: &PairCard, first_packet: u32) -> Result<PathTo, String> {
         let port = &self.port;
-        if (port.chosen.port.link_layer == LinkLayer::Ethernet) != card.over_ethernet {
-            return Err(format!(
-                "one device speaks InfiniBand and the other RoCE; {}",
-                self.both_ends(card)
-            ));
-        }
-        let gids = match (&port.chosen.gid, card.gid) {
-            (Some(own), Some(other)) => Some((u8::try_from(own.index).unwrap_or(u8::MAX), other)),
-            (None, None) => None,
-            _ => {
-                return Err(format!(
-                    "only one side's packets carry addresses: give both the engine-option gid; {}",
-                    self.both_ends(card)
-                ));
-            }
-        };
+        let gids = port.gids_with(card.over_ethernet, card.gid, &card.device)?;
         Ok(PathTo {
             port: port.number(),
             pkey_index: port.asked.pkey_index,
@@ -209,7 +184,7 @@ impl VerbsWorker {
 }
 
 /// A flow label of 20 bits, alike on both sides and another for other queue pairs.
-fn spread(one: u32, other: u32) -> u32 {
+pub(super) fn spread(one: u32, other: u32) -> u32 {
     let product = u64::from(one).wrapping_mul(u64::from(other));
     let label = (product ^ product >> 20 ^ product >> 40) as u32 & 0xf_ffff;
     label.max(1)

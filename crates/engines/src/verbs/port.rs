@@ -1,10 +1,16 @@
 //! One open port of a device, which its workers share.
 
-use tonnage_sys::verbs::DeviceLimits;
+use tonnage_sys::verbs::{DeviceLimits, Gid, LinkLayer};
+use tonnage_units::Result;
 
-use super::choose::ChosenPort;
+use super::choose::{ChosenPort, unavailable};
 use super::cm_port::CmPort;
+use super::dc_device::DcDevice;
 use super::options::{Asked, INLINE_USUAL};
+
+/// Work requests of an initiator that many peers share, where nobody says how many: each takes several places of what
+/// the device has.
+const INITIATOR_DEPTH_MAX: u32 = 1024;
 
 /// An open port, which its workers share.
 pub(super) struct OpenPort {
@@ -13,6 +19,8 @@ pub(super) struct OpenPort {
     pub(super) limits: DeviceLimits,
     /// Library and address of rdma_cm; `None` where it does not connect.
     pub(super) cm: Option<CmPort>,
+    /// The device as DC needs it; only there.
+    pub(super) dc: Option<DcDevice>,
     /// Queue pairs to each peer: whether each has to have receives ready.
     pub(super) receives: Vec<bool>,
     /// True when the first of them uses up receives by writes with an immediate.
@@ -22,6 +30,11 @@ pub(super) struct OpenPort {
 }
 
 impl OpenPort {
+    /// The engine's name with its transport.
+    pub(super) fn engine(&self) -> &'static str {
+        self.asked.transport.engine()
+    }
+
     pub(super) fn number(&self) -> u8 {
         self.chosen.port.number
     }
@@ -51,6 +64,56 @@ impl OpenPort {
         self.chosen.gid.as_ref().map(|gid| gid.address.octets())
     }
 
+    /// Index of this side's address, and the address; `None` where packets carry none.
+    pub(super) fn own_gids(&self) -> Option<(u8, Gid)> {
+        Some((self.gid_index()?, self.gid()?))
+    }
+
+    fn gid_index(&self) -> Option<u8> {
+        let index = self.chosen.gid.as_ref()?.index;
+        Some(u8::try_from(index).unwrap_or(u8::MAX))
+    }
+
+    /// Index of this side's address, and the address of a peer; `None` where packets carry none.
+    pub(super) fn gids_with(
+        &self,
+        over_ethernet: bool,
+        gid: Option<Gid>,
+        device: &str,
+    ) -> Result<Option<(u8, Gid)>, String> {
+        if (self.chosen.port.link_layer == LinkLayer::Ethernet) != over_ethernet {
+            return Err(format!(
+                "one device speaks InfiniBand and the other RoCE; {}",
+                self.both_ends(device)
+            ));
+        }
+        match (self.gid_index(), gid) {
+            (Some(own), Some(other)) => Ok(Some((own, other))),
+            (None, None) => Ok(None),
+            _ => Err(format!(
+                "only one side's packets carry addresses: give both the engine-option gid; {}",
+                self.both_ends(device)
+            )),
+        }
+    }
+
+    /// This port and a peer's, in words.
+    pub(super) fn both_ends(&self, device: &str) -> String {
+        format!("this side is at {}, the other at {device}", self.in_words())
+    }
+
+    /// Refuses room in a work request that was asked for and not granted.
+    pub(super) fn check_inline(&self, granted: u32) -> Result<()> {
+        match self.asked.inline_bytes.filter(|&asked| asked > granted) {
+            None => Ok(()),
+            Some(asked) => {
+                let why = format!("inline={asked}, and {} grants {granted}", self.in_words());
+                let how = format!("Choose inline=auto or at most {granted}");
+                Err(unavailable(why, &how))
+            }
+        }
+    }
+
     /// Reads that this side would have in flight.
     pub(super) fn reads(&self) -> u8 {
         let device = self.limits.reads_as_initiator;
@@ -69,11 +132,40 @@ impl OpenPort {
         self.asked.signal.min(most)
     }
 
+    /// Work requests of the send queue of an initiator of DC, which so many peers share.
+    pub(super) fn initiator_depth(&self, window: u32, peers: u32) -> u32 {
+        let of_one = self.send_depth(window);
+        match self.asked.send_depth {
+            Some(_) => of_one,
+            None => shared_depth(of_one, peers.div_ceil(self.asked.initiators))
+                .min(self.limits.work_requests.max(2)),
+        }
+    }
+
     /// Work requests of a send queue for a window.
     pub(super) fn send_depth(&self, window: u32) -> u32 {
         // Operations of several lanes, and what the engine does by itself.
         let wanted = window.saturating_mul(2).saturating_add(8).max(32);
         let depth = self.asked.send_depth.unwrap_or(wanted);
         depth.clamp(2, self.limits.work_requests.max(2))
+    }
+}
+
+/// Work requests of a queue that several peers share, where one peer needs so many.
+fn shared_depth(of_one: u32, peers: u32) -> u32 {
+    let all = of_one.saturating_mul(peers.max(1));
+    all.min(INITIATOR_DEPTH_MAX.max(of_one))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_that_share_a_queue_have_room_in_it_for_all_of_them_up_to_a_limit() {
+        assert_eq!(shared_depth(32, 0), 32);
+        assert_eq!(shared_depth(32, 8), 256);
+        assert_eq!(shared_depth(32, 1 << 30), INITIATOR_DEPTH_MAX);
+        assert_eq!(shared_depth(8200, 8), 8200);
     }
 }

@@ -44,6 +44,7 @@ impl VerbsWorker {
                 local,
                 remote: asked.remote,
                 inline_bytes_max: self.pairs[pair].inline_bytes,
+                address: peer.address,
             },
             asked,
             pair,

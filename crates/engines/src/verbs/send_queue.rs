@@ -94,6 +94,11 @@ impl SendQueue {
         (number, signalled)
     }
 
+    /// The oldest that is in flight.
+    pub(super) fn oldest(&self) -> Option<PendingWork> {
+        (self.in_flight() > 0).then(|| self.ring[self.place(self.oldest)])
+    }
+
     /// Takes the newest back, which was not handed over.
     pub(super) fn take_back(&mut self) {
         self.next = self.next.wrapping_sub(1);

@@ -5,6 +5,7 @@ use tonnage_units::Error;
 
 use super::ENTRY;
 use super::options::{Asked, FlowLabel, times};
+use super::transport::VerbsTransport;
 
 fn asked(options: &[(&str, &str)]) -> Asked {
     let options: EngineOptions = options
@@ -114,5 +115,37 @@ fn what_is_not_here_is_said_with_how_to_get_it() {
         ..request
     };
     let refused = (ENTRY.open)(&request).err().unwrap().to_string();
-    assert!(refused.contains("verbs:rc"), "{refused}");
+    assert!(
+        refused.contains("verbs:ud") && refused.contains("verbs:rc"),
+        "{refused}"
+    );
+    let request = OpenRequest {
+        variant: "dc",
+        ..request
+    };
+    match (ENTRY.open)(&request) {
+        Err(Error::Unavailable { what, .. }) => assert_eq!(what, "verbs:dc"),
+        other => panic!("{:?}", other.err()),
+    }
+}
+
+#[test]
+fn initiators_are_for_dc_alone() {
+    let options = EngineOptions::from([("dci".to_owned(), "4".to_owned())]);
+    let refused = ENTRY.check_options(&options, "rc").unwrap_err().to_string();
+    assert!(refused.contains("dci=4 is for verbs:dc"), "{refused}");
+    let checked = ENTRY.check_options(&options, "dc").unwrap();
+    let asked = |variant, options| {
+        Asked::of(&OpenRequest {
+            variant,
+            options,
+            ..OpenRequest::default()
+        })
+    };
+    let dc = asked("dc", &checked);
+    assert_eq!((dc.transport, dc.initiators), (VerbsTransport::Dc, 4));
+    let none = EngineOptions::new();
+    let usual = asked("dc", &none);
+    assert_eq!((usual.transport, usual.initiators), (VerbsTransport::Dc, 1));
+    assert_eq!(asked("rc", &none).transport, VerbsTransport::Rc);
 }

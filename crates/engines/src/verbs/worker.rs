@@ -19,7 +19,9 @@ use super::lanes::VerbsLane;
 use super::page::{SCRATCH, page};
 use super::pairs::{FarBytes, PeerPairs, WorkerPair};
 use super::port::OpenPort;
-use super::send_queue::{EndedWork, IMMEDIATE, RECEIVE, SILENT, send_id};
+use super::send_queue::{EndedWork, IMMEDIATE, RECEIVE, send_id};
+use super::target_card::OwnTarget;
+use super::transport::VerbsTransport;
 use crate::locked_memory;
 use crate::slots::{self, never_resolved};
 
@@ -39,6 +41,8 @@ pub(super) struct VerbsWorker {
     region_next: u32,
     pub(super) pairs: Vec<WorkerPair>,
     pub(super) peers: Vec<PeerPairs>,
+    /// The target of this worker, over DC.
+    pub(super) target: Option<OwnTarget>,
     /// Number of the peers that have answered.
     pub(super) met: usize,
     pub(super) lanes: Vec<Option<VerbsLane>>,
@@ -56,7 +60,7 @@ pub(super) struct VerbsWorker {
     /// Every so many operations of a queue pair one is signalled.
     signal: u32,
     /// Writes without a byte that only told of others' end.
-    closing_writes: u64,
+    pub(super) closing_writes: u64,
 }
 
 impl VerbsWorker {
@@ -66,13 +70,16 @@ impl VerbsWorker {
         config: &WorkerConfig,
         [send_depth, receive_depth, completions]: [u32; 3],
     ) -> Result<Self> {
-        let about = |why: String| Error::Failed(format!("verbs:rc on {}: {why}", port.in_words()));
+        let about = |why: String| {
+            let (engine, at) = (port.engine(), port.in_words());
+            Error::Failed(format!("{engine} on {at}: {why}"))
+        };
         let context = &port.chosen.context;
         let mut queues = Queues::open(context, completions, config.sleeps).map_err(about)?;
         let page = page()?;
         let bytes = page.len();
         let contact_region = queues.register(page, RegionAccess::default());
-        Ok(Self {
+        let mut worker = Self {
             contact_region: contact_region.map_err(|why| about(not_registered(bytes, &why)))?,
             config: config.clone(),
             port: Arc::clone(port),
@@ -89,6 +96,7 @@ impl VerbsWorker {
             region_next: 0,
             pairs: Vec::new(),
             peers: Vec::with_capacity(config.peers_max as usize),
+            target: None,
             met: 0,
             lanes: Vec::new(),
             mtu: None,
@@ -99,13 +107,16 @@ impl VerbsWorker {
             dead: None,
             signal: port.signal(config.depth, send_depth),
             closing_writes: 0,
-        })
+        };
+        worker.open_dc()?;
+        Ok(worker)
     }
 
     #[cold]
     pub(super) fn about_device(&self, why: String) -> Error {
         let (at, events) = (self.port.in_words(), self.port.events());
-        Error::Failed(format!("verbs:rc on {at}: {why}{events}"))
+        let engine = self.port.engine();
+        Error::Failed(format!("{engine} on {at}: {why}{events}"))
     }
 
     /// Posts receives that writes with an immediate use up, to a queue pair that is for them.
@@ -177,7 +188,7 @@ impl VerbsWorker {
 
     /// Hands over what was staged. A device that does not take it is not asked again.
     #[inline]
-    fn ring(&mut self) -> Result<()> {
+    pub(super) fn ring(&mut self) -> Result<()> {
         let Err(why) = self.queues.ring() else {
             return Ok(());
         };
@@ -193,40 +204,6 @@ impl VerbsWorker {
             None => Ok(()),
             Some(why) => Err(Error::Failed(why.clone())),
         }
-    }
-
-    /// Makes what nothing in flight would tell the end of tell it, by a write without a byte.
-    #[cold]
-    fn close_silent_queues(&mut self) -> Result<()> {
-        for place in 0..self.pairs.len() {
-            let pair = &mut self.pairs[place];
-            if !pair.sends.must_close() {
-                continue;
-            }
-            let Some(peer) = self.peers.iter().find(|peer| peer.rank == pair.peer) else {
-                continue;
-            };
-            let (number, _) = pair.sends.push(SILENT, 0, 0, 1);
-            let target = WorkTarget {
-                action: WorkAction::Write,
-                pair: pair.handle,
-                local: self.contact_region,
-                remote: peer.mailbox.unwrap_or_else(|| FarBytes::nothing().into()),
-                inline_bytes_max: 0,
-            };
-            let request = WorkRequest {
-                id: send_id(place, number),
-                local: 0,
-                remote: 0,
-                len: 0,
-                imm: 0,
-                signalled: true,
-            };
-            self.closing_writes += 1;
-            let staged = self.queues.stage(&target, &request);
-            staged.map_err(|why| self.about_device(why))?;
-        }
-        self.ring()
     }
 
     /// Takes completions of what the engine does by itself, before any lane has something in flight.
@@ -275,11 +252,20 @@ impl Engine for VerbsWorker {
     }
 
     fn cards(&mut self, peers: &[u32]) -> Result<Vec<Card>> {
-        peers.iter().map(|&peer| self.card(peer)).collect()
+        let card = |&peer: &u32| match self.port.asked.transport {
+            VerbsTransport::Rc => self.card(peer),
+            VerbsTransport::Dc => self.target_card(peer),
+        };
+        peers.iter().map(card).collect()
     }
 
     fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
-        peers.iter().try_for_each(|peer| self.connect_one(peer))
+        peers
+            .iter()
+            .try_for_each(|peer| match self.port.asked.transport {
+                VerbsTransport::Rc => self.connect_one(peer),
+                VerbsTransport::Dc => self.address_one(peer),
+            })
     }
 
     fn meet(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
@@ -363,7 +349,7 @@ impl Engine for VerbsWorker {
         let Some((pair, failure)) = pair.and_then(|pair| Some((pair, pair.broken?))) else {
             return Failure {
                 name: "unknown".to_owned(),
-                engine: "verbs:rc".to_owned(),
+                engine: self.port.engine().to_owned(),
                 ..Failure::default()
             };
         };
@@ -377,7 +363,7 @@ impl Engine for VerbsWorker {
         Failure {
             name: name.to_owned(),
             code: failure.0 as i32,
-            engine: "verbs:rc".to_owned(),
+            engine: self.port.engine().to_owned(),
             operation: lane.map(|lane| lane.asked.kind),
             peer: Some(pair.peer),
             device: Some(self.port.in_words()),
@@ -394,10 +380,11 @@ impl Engine for VerbsWorker {
         if self.signal > 1 {
             self.close_silent_queues()?;
         }
+        let engine = self.port.engine();
         match self.queues.arm() {
             Ok(None) => Ok(Arm::Ready),
             Ok(Some(descriptor)) => Ok(Arm::Sleep(descriptor)),
-            Err(why) => Err(Error::Failed(format!("verbs:rc cannot sleep: {why}"))),
+            Err(why) => Err(Error::Failed(format!("{engine} cannot sleep: {why}"))),
         }
     }
 
@@ -414,7 +401,11 @@ impl Engine for VerbsWorker {
             .maybe("inline_bytes_max", inline)
             .with("signal", self.signal)
             .with("sq_depth", self.send_depth)
-            .with("rq_depth", self.receive_depth)
+            .maybe(
+                "rq_depth",
+                self.target.is_none().then_some(self.receive_depth),
+            )
+            .maybe("initiators", self.target.map(|_| self.pairs.len() as u64))
             .maybe(
                 "closing_writes",
                 (self.closing_writes > 0).then_some(self.closing_writes),

@@ -3,6 +3,7 @@
 use std::ptr::NonNull;
 
 use super::abi::ibv_qp;
+use super::mlx5_abi::{ibv_qp_ex, mlx5dv_qp_ex};
 
 /// Handle of a registration, unique within its queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +12,10 @@ pub struct RegistrationHandle(pub(super) usize);
 /// Handle of a queue pair, unique within its queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PairHandle(pub(super) usize);
+
+/// Handle of the address of a target of DC, unique within its queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddressHandle(pub(super) usize);
 
 /// Registered memory as a peer reaches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +42,15 @@ pub(super) struct QueuePair {
     pub(super) raw: NonNull<ibv_qp>,
     pub(super) number: u32,
     pub(super) limits: PairLimits,
+    /// The interface that takes its work requests, where it is an initiator of DC.
+    pub(super) initiator: Option<Initiator>,
+}
+
+/// The work-request interface of an initiator of DC, and what mlx5 adds to it. Both are parts of the queue pair.
+#[derive(Clone, Copy)]
+pub(super) struct Initiator {
+    pub(super) interface: NonNull<ibv_qp_ex>,
+    pub(super) own_interface: NonNull<mlx5dv_qp_ex>,
 }
 
 /// Sizes that a queue pair was granted.

@@ -75,7 +75,7 @@ pub struct Libibverbs {
     pub(super) calls: Calls,
     path: String,
     // Dropping the handle does not unload the library; it is here because the calls are its.
-    _library: SharedLibrary,
+    pub(super) library: SharedLibrary,
 }
 
 /// The devices of a list, which is given back with this value.
@@ -99,7 +99,7 @@ impl Libibverbs {
         Ok(Self {
             calls,
             path: path.unwrap_or_else(|| name.to_owned()),
-            _library: library,
+            library,
         })
     }
 

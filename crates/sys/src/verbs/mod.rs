@@ -1,4 +1,5 @@
-//! libibverbs, loaded at run time: devices, queue pairs, posting and polling; librdmacm, which connects queue pairs.
+//! libibverbs and libmlx5, loaded at run time: devices, queue pairs, posting and polling; and librdmacm, which connects
+//! queue pairs.
 //!
 //! | file | what lives there |
 //! | --- | --- |
@@ -12,6 +13,9 @@
 //! | `cm_abi`, `cm_loaded` | declarations of librdmacm's header; that library and the calls that it exports |
 //! | `cm`, `cm_event` | its event channel with its identifiers; what it tells |
 //! | `post` | handing over work requests and taking completions: the part inside the timed loops |
+//! | `mlx5_abi`, `mlx5` | declarations of libmlx5's header; that library, and what it says of a device |
+//! | `extended` | the calls of libibverbs that only queue pairs of DC need |
+//! | `dc_pair`, `dc_post` | queue pairs of DC and addresses of their targets; handing over work requests to them |
 //!
 //! Purposes of queue pairs, advice about failures and names of options are `tonnage_engines::verbs`'.
 
@@ -22,8 +26,13 @@ mod cm_abi;
 mod cm_event;
 mod cm_loaded;
 mod context;
+mod dc_pair;
+mod dc_post;
+mod extended;
 mod handles;
 mod loaded;
+mod mlx5;
+mod mlx5_abi;
 mod post;
 mod queue_pair;
 mod queues;
@@ -32,8 +41,12 @@ pub use cm::{CmChannel, CmTerms};
 pub use cm_event::{CmEvent, CmEventKind, CmHandle};
 pub use cm_loaded::Librdmacm;
 pub use context::{Context, DeviceLimits, Gid, LinkLayer, PortState};
-pub use handles::{KeyedRegion, PairHandle, PairLimits, QueueDepths, RegistrationHandle};
+pub use dc_pair::probe_dc;
+pub use handles::{
+    AddressHandle, KeyedRegion, PairHandle, PairLimits, QueueDepths, RegistrationHandle,
+};
 pub use loaded::Libibverbs;
+pub use mlx5::{DcReads, Libmlx5};
 pub use post::{WorkEvent, WorkRequest, WorkTarget};
 pub use queue_pair::{PathTo, Patience};
 pub use queues::{Queues, RegionAccess};

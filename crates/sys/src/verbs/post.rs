@@ -11,8 +11,9 @@ use super::abi::{
     IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, ibv_recv_wr, ibv_sge, ibv_wc, ibv_wr_atomic,
     ibv_wr_rdma,
 };
-use super::chain::LIST_MAX;
-use super::handles::{KeyedRegion, PairHandle, RegistrationHandle};
+use super::chain::{LIST_MAX, NO_TARGET};
+use super::dc_post;
+use super::handles::{AddressHandle, KeyedRegion, PairHandle, RegistrationHandle};
 use super::queues::Queues;
 use super::{WorkAction, check};
 
@@ -32,6 +33,8 @@ pub struct WorkTarget {
     pub remote: KeyedRegion,
     /// Payloads up to this lie in the work request itself.
     pub inline_bytes_max: u32,
+    /// The target of an initiator of DC; `None` for queue pairs that are connected.
+    pub address: Option<AddressHandle>,
 }
 
 /// One work request.
@@ -152,7 +155,7 @@ impl Queues {
             remote_addr: target.remote.base.wrapping_add(request.remote),
             rkey: target.remote.key,
         };
-        self.link(target.pair, request, address);
+        self.link(target, request, address);
         Ok(())
     }
 
@@ -184,13 +187,13 @@ impl Queues {
             swap,
             rkey: target.remote.key,
         };
-        self.link(target.pair, request, address);
+        self.link(target, request, address);
         Ok(())
     }
 
     /// Puts a request that is filled in behind the others, with its local bytes.
     #[inline]
-    fn link(&mut self, pair: PairHandle, request: &WorkRequest, (addr, lkey): (u64, u32)) {
+    fn link(&mut self, target: &WorkTarget, request: &WorkRequest, (addr, lkey): (u64, u32)) {
         let place = self.chain.len;
         self.chain.stretches[place] = ibv_sge {
             addr,
@@ -208,7 +211,10 @@ impl Queues {
             let next = &raw mut self.chain.requests[place];
             self.chain.requests[place - 1].next = next;
         }
-        self.chain.pair = pair.0;
+        if let Some(address) = target.address {
+            self.chain.targets[place] = address.0;
+        }
+        self.chain.pair = target.pair.0;
         self.chain.len += 1;
     }
 
@@ -221,10 +227,16 @@ impl Queues {
         if self.chain.len == 0 {
             return Ok(());
         }
-        self.chain.len = 0;
+        let count = std::mem::take(&mut self.chain.len);
         let Some(pair) = self.pairs.get(self.chain.pair) else {
             return Err("there is no such queue pair".to_owned());
         };
+        if let Some(initiator) = &pair.initiator {
+            let addresses = self.dc.as_ref().map_or(&[][..], |parts| &parts.addresses);
+            let taken = dc_post::hand_over(initiator, &self.chain, count, addresses);
+            self.chain.targets[..count].fill(NO_TARGET);
+            return taken;
+        }
         let mut refused = std::ptr::null_mut();
         // SAFETY: the queue pair is open. Each request of the list points to the next, the last to none, and each to
         // one stretch that lies inside of registered memory, which stays mapped until the queue pair is closed.

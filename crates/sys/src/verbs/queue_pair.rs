@@ -121,6 +121,7 @@ impl Queues {
                 },
                 inline_bytes: attributes.cap.max_inline_data,
             },
+            initiator: None,
         })
     }
 
@@ -171,8 +172,7 @@ impl Queues {
     ) -> Result<(), String> {
         let receives = ibv_qp_attr {
             qp_state: IBV_QPS_RTR,
-            // 256 is 1, and each double is one more.
-            path_mtu: path.mtu.max(256).ilog2() - 7,
+            path_mtu: mtu_number(path.mtu),
             dest_qp_num: path.number,
             rq_psn: path.first_packet_in & 0xff_ffff,
             max_dest_rd_atomic: path.reads_in,
@@ -206,7 +206,7 @@ impl Queues {
         self.modify("to RTS", pair, sends, mask)
     }
 
-    fn modify(
+    pub(super) fn modify(
         &mut self,
         what: &str,
         pair: PairHandle,
@@ -224,7 +224,13 @@ impl Queues {
     }
 }
 
-fn address(path: &PathTo) -> ibv_ah_attr {
+/// The number of a payload of a packet: that of 256 is 1, and each double is one more.
+pub(super) fn mtu_number(bytes: u32) -> u32 {
+    bytes.max(256).ilog2() - 7
+}
+
+/// The way to a peer's port.
+pub(super) fn address(path: &PathTo) -> ibv_ah_attr {
     let without = ibv_ah_attr {
         dlid: path.lid,
         sl: path.service_level,

@@ -14,6 +14,7 @@ use super::abi::{
 };
 use super::chain::Chain;
 use super::context::{Context, unblock};
+use super::dc_post::DcParts;
 use super::handles::{KeyedRegion, QueuePair, RegistrationHandle};
 use super::{check, last_reason};
 use crate::mapping::Arena;
@@ -56,6 +57,8 @@ pub struct Queues {
     pub(super) calls: DeviceCalls,
     pub(super) chain: Chain,
     pub(super) pairs: Vec<QueuePair>,
+    /// Parts that only queue pairs of DC need.
+    pub(super) dc: Option<DcParts>,
     /// Regions; one that was taken back leaves its place to the next.
     pub(super) regions: Vec<Option<Registration>>,
     /// Memory whose registration was taken back: operations on it may still be in flight.
@@ -118,6 +121,7 @@ impl Queues {
             },
             chain: Chain::new(),
             pairs: Vec::new(),
+            dc: None,
             regions: Vec::new(),
             retired: Vec::new(),
             channel,
@@ -266,6 +270,7 @@ impl Drop for Queues {
             for pair in self.pairs.drain(..) {
                 closed &= (library.destroy_qp)(pair.raw.as_ptr()) == 0;
             }
+            closed &= self.dc.take().is_none_or(|parts| parts.close());
             closed &= (library.destroy_cq)(self.completions.as_ptr()) == 0;
             if let Some(channel) = self.channel {
                 (library.destroy_comp_channel)(channel.as_ptr());

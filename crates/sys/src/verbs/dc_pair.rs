@@ -1,0 +1,456 @@
+//! Queue pairs of DC (Dynamically Connected transport of mlx5 cards): initiators, each of which reaches any target by
+//! an address that goes with a work request; the one target of a worker; and addresses of other workers' targets.
+//!
+//! What lives here: making them, and the attributes of each of their states. What does not: posting, in
+//! [`super::dc_post`]; and whether a device has DC at all is only known once it has made one: [`probe_dc`].
+
+use std::ffi::{c_int, c_uint};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::abi::{
+    IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_QP_ACCESS_FLAGS, IBV_QP_AV,
+    IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
+    IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT, IBV_QPS_INIT,
+    IBV_QPS_RTR, IBV_QPS_RTS, ibv_qp, ibv_qp_attr, ibv_qp_cap,
+};
+use super::context::Context;
+use super::dc_post::{DcAddress, DcParts};
+use super::handles::{AddressHandle, Initiator, PairHandle, PairLimits, QueueDepths, QueuePair};
+use super::last_reason;
+use super::mlx5::Libmlx5;
+use super::mlx5_abi::{
+    IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_INIT_ATTR_PD,
+    IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QPT_DRIVER, MLX5DV_DCTYPE_DCI, MLX5DV_DCTYPE_DCT,
+    MLX5DV_QP_INIT_ATTR_MASK_DC, ibv_qp_init_attr_ex, ibv_srq, ibv_srq_init_attr,
+    mlx5dv_dc_init_attr, mlx5dv_qp_init_attr,
+};
+use super::queue_pair::{PathTo, Patience, address, mtu_number};
+use super::queues::Queues;
+
+/// Work requests of the queue that the target's receives would be in.
+const RECEIVES: u32 = 1;
+
+/// One step of a queue pair to its next state: the attributes, and the mask of those that count.
+struct PairStep {
+    what: &'static str,
+    attributes: ibv_qp_attr,
+    mask: c_int,
+}
+
+/// The way of an initiator to the state in which it receives answers. It leads to no target: each work request does.
+fn initiator_begins(path: &PathTo) -> [PairStep; 2] {
+    [
+        PairStep {
+            what: "of a DC initiator to INIT",
+            attributes: ibv_qp_attr {
+                qp_state: IBV_QPS_INIT,
+                pkey_index: path.pkey_index,
+                port_num: path.port,
+                ..ibv_qp_attr::default()
+            },
+            mask: IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT,
+        },
+        PairStep {
+            what: "of a DC initiator to RTR",
+            attributes: ibv_qp_attr {
+                qp_state: IBV_QPS_RTR,
+                path_mtu: mtu_number(path.mtu),
+                ..ibv_qp_attr::default()
+            },
+            mask: IBV_QP_STATE | IBV_QP_PATH_MTU,
+        },
+    ]
+}
+
+/// The step of an initiator to the state in which it sends.
+fn initiator_sends(path: &PathTo, patience: Patience, reads: u8) -> PairStep {
+    PairStep {
+        what: "of a DC initiator to RTS",
+        attributes: ibv_qp_attr {
+            qp_state: IBV_QPS_RTS,
+            sq_psn: path.first_packet_out & 0xff_ffff,
+            timeout: patience.timeout,
+            retry_cnt: patience.retry,
+            rnr_retry: patience.rnr_retry,
+            max_rd_atomic: reads,
+            ..ibv_qp_attr::default()
+        },
+        mask: IBV_QP_STATE
+            | IBV_QP_TIMEOUT
+            | IBV_QP_RETRY_CNT
+            | IBV_QP_RNR_RETRY
+            | IBV_QP_SQ_PSN
+            | IBV_QP_MAX_QP_RD_ATOMIC,
+    }
+}
+
+/// The way of a target to the state in which it answers, which is its last. The path is that of its own port: of it
+/// count the index of the address and what else answers carry.
+fn target_steps(path: &PathTo, patience: Patience) -> [PairStep; 2] {
+    [
+        PairStep {
+            what: "of a DC target to INIT",
+            attributes: ibv_qp_attr {
+                qp_state: IBV_QPS_INIT,
+                pkey_index: path.pkey_index,
+                port_num: path.port,
+                qp_access_flags: (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ) as u32,
+                ..ibv_qp_attr::default()
+            },
+            mask: IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+        },
+        PairStep {
+            what: "of a DC target to RTR",
+            attributes: ibv_qp_attr {
+                qp_state: IBV_QPS_RTR,
+                path_mtu: mtu_number(path.mtu),
+                min_rnr_timer: patience.rnr_timer,
+                ah_attr: address(path),
+                ..ibv_qp_attr::default()
+            },
+            mask: IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER,
+        },
+    ]
+}
+
+/// The two requests for a queue pair of DC: that of the extended interface, and mlx5's own.
+struct DcRequest {
+    common: ibv_qp_init_attr_ex,
+    own: mlx5dv_qp_init_attr,
+}
+
+impl DcRequest {
+    fn initiator(queues: &Queues, depth: u32, inline_bytes: u32) -> Self {
+        let mut request = Self::of(queues, MLX5DV_DCTYPE_DCI);
+        request.common.cap.max_send_wr = depth;
+        request.common.cap.max_send_sge = 1;
+        request.common.cap.max_inline_data = inline_bytes;
+        request.common.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+        request.common.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ;
+        request
+    }
+
+    fn target(queues: &Queues, receives: NonNull<ibv_srq>, key: u64) -> Self {
+        let mut request = Self::of(queues, MLX5DV_DCTYPE_DCT);
+        request.common.srq = receives.as_ptr();
+        request.own.dc_init_attr.dct_access_key = key;
+        request
+    }
+
+    fn of(queues: &Queues, dc_type: c_uint) -> Self {
+        Self {
+            common: ibv_qp_init_attr_ex {
+                qp_context: std::ptr::null_mut(),
+                // A target has no sends, but the library wants a queue for their completions all the same.
+                send_cq: queues.completions.as_ptr(),
+                recv_cq: queues.completions.as_ptr(),
+                srq: std::ptr::null_mut(),
+                cap: ibv_qp_cap::default(),
+                qp_type: IBV_QPT_DRIVER,
+                sq_sig_all: 0,
+                comp_mask: IBV_QP_INIT_ATTR_PD,
+                pd: queues.protection.as_ptr(),
+                xrcd: std::ptr::null_mut(),
+                create_flags: 0,
+                max_tso_header: 0,
+                rwq_ind_tbl: std::ptr::null_mut(),
+                rx_hash_conf: [0; 3],
+                source_qpn: 0,
+                send_ops_flags: 0,
+            },
+            own: mlx5dv_qp_init_attr {
+                comp_mask: MLX5DV_QP_INIT_ATTR_MASK_DC,
+                dc_init_attr: mlx5dv_dc_init_attr {
+                    dc_type,
+                    dct_access_key: 0,
+                },
+                ..mlx5dv_qp_init_attr::default()
+            },
+        }
+    }
+}
+
+impl Queues {
+    /// Makes ready for queue pairs of DC; needed once, and before any of them.
+    ///
+    /// # Errors
+    /// The library's reason; and when the device is not one of this library's.
+    pub fn open_dc(&mut self, library: &Arc<Libmlx5>) -> Result<(), String> {
+        if !library.drives(&self.context) {
+            return Err("libmlx5 does not drive this device".into());
+        }
+        if self.dc.is_some() {
+            return Err("the queues were opened for DC before".into());
+        }
+        let mut attributes = ibv_srq_init_attr {
+            srq_context: std::ptr::null_mut(),
+            max_wr: RECEIVES,
+            max_sge: 1,
+            srq_limit: 0,
+        };
+        // SAFETY: the protection domain is open; the struct is valid for reads and writes.
+        let receives =
+            unsafe { (library.verbs.create_srq)(self.protection.as_ptr(), &raw mut attributes) };
+        let receives = NonNull::new(receives).ok_or_else(|| last_reason("ibv_create_srq"))?;
+        self.dc = Some(DcParts {
+            library: Arc::clone(library),
+            receives,
+            addresses: Vec::new(),
+        });
+        Ok(())
+    }
+
+    /// Makes the target that other workers' initiators reach with this key; it answers nothing yet.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn make_target(&mut self, key: u64) -> Result<PairHandle, String> {
+        let parts = self.dc.as_ref().ok_or(NOT_OPEN)?;
+        let mut request = DcRequest::target(self, parts.receives, key);
+        let raw = self.make("a DC target", &mut request)?;
+        Ok(self.keep(raw, &request, None))
+    }
+
+    /// Takes a target to the state in which it answers, and returns the number by which initiators name it: it has none
+    /// before. The path is that of its own port.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn start_target(
+        &mut self,
+        target: PairHandle,
+        path: &PathTo,
+        patience: Patience,
+    ) -> Result<u32, String> {
+        for step in target_steps(path, patience) {
+            self.modify(step.what, target, step.attributes, step.mask)?;
+        }
+        let pair = self.pairs.get_mut(target.0).ok_or(NO_SUCH_PAIR)?;
+        // SAFETY: the queue pair is open.
+        pair.number = unsafe { (*pair.raw.as_ptr()).qp_num };
+        Ok(pair.number)
+    }
+
+    /// Makes an initiator with room for so many work requests, and for `inline_bytes` in one of them; where the device
+    /// has less room, for less of it.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn make_initiator(&mut self, depth: u32, inline_bytes: u32) -> Result<PairHandle, String> {
+        let mut inline_bytes = inline_bytes;
+        loop {
+            let mut request = DcRequest::initiator(self, depth, inline_bytes);
+            match self.make("a DC initiator", &mut request) {
+                Ok(raw) => {
+                    let initiator = self.interfaces(raw);
+                    let pair = self.keep(raw, &request, initiator);
+                    // It is kept in any case, so that it is closed.
+                    return match initiator {
+                        Some(_) => Ok(pair),
+                        None => Err("libmlx5 gave the initiator no extended interface".into()),
+                    };
+                }
+                Err(_) if inline_bytes > 0 => inline_bytes /= 2,
+                Err(why) => return Err(why),
+            }
+        }
+    }
+
+    /// Takes an initiator to the states in which it receives answers, and sends. Of the path count port, partition key,
+    /// MTU, first packet and reads. Returns the reads that it may have in flight: as many as the path has, or half of
+    /// them, a quarter, and so on, where the device refuses more.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn start_initiator(
+        &mut self,
+        pair: PairHandle,
+        path: &PathTo,
+        patience: Patience,
+    ) -> Result<u8, String> {
+        for step in initiator_begins(path) {
+            self.modify(step.what, pair, step.attributes, step.mask)?;
+        }
+        let mut reads = path.reads_out.max(1);
+        loop {
+            let step = initiator_sends(path, patience, reads);
+            match self.modify(step.what, pair, step.attributes, step.mask) {
+                Ok(()) => return Ok(reads),
+                Err(_) if reads > 1 => reads /= 2,
+                Err(why) => return Err(why),
+            }
+        }
+    }
+
+    /// Makes the address of a target: the way to its port, its number, and the key that it was made with.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn make_address(&mut self, path: &PathTo, key: u64) -> Result<AddressHandle, String> {
+        let parts = self.dc.as_mut().ok_or(NOT_OPEN)?;
+        let mut attributes = address(path);
+        // SAFETY: the protection domain is open; the struct is valid for reads.
+        let port = unsafe {
+            (parts.library.verbs.create_ah)(self.protection.as_ptr(), &raw mut attributes)
+        };
+        parts.addresses.push(DcAddress {
+            port: NonNull::new(port).ok_or_else(|| last_reason("ibv_create_ah"))?,
+            number: path.number,
+            key,
+        });
+        Ok(AddressHandle(parts.addresses.len() - 1))
+    }
+
+    fn make(&self, what: &str, request: &mut DcRequest) -> Result<NonNull<ibv_qp>, String> {
+        let library = &self.dc.as_ref().ok_or(NOT_OPEN)?.library;
+        // SAFETY: the device is open, and one of this library's, which `open_dc` has asked; the structs are valid for
+        // reads and writes, and name what is open.
+        let raw = unsafe {
+            (library.calls.create_qp)(
+                self.context.raw.as_ptr(),
+                &raw mut request.common,
+                &raw mut request.own,
+            )
+        };
+        NonNull::new(raw).ok_or_else(|| last_reason(&format!("mlx5dv_create_qp of {what}")))
+    }
+
+    /// The interfaces of an initiator.
+    fn interfaces(&self, raw: NonNull<ibv_qp>) -> Option<Initiator> {
+        let library = &self.dc.as_ref()?.library;
+        // SAFETY: the queue pair is open and was made by this library with an extended interface; both calls return
+        // pointers into it.
+        unsafe {
+            let interface = NonNull::new((library.verbs.interface)(raw.as_ptr()))?;
+            let own_interface = (library.calls.own_interface)(interface.as_ptr());
+            Some(Initiator {
+                interface,
+                own_interface: NonNull::new(own_interface)?,
+            })
+        }
+    }
+
+    fn keep(
+        &mut self,
+        raw: NonNull<ibv_qp>,
+        request: &DcRequest,
+        initiator: Option<Initiator>,
+    ) -> PairHandle {
+        let cap = &request.common.cap;
+        self.pairs.push(QueuePair {
+            raw,
+            // SAFETY: the queue pair is open.
+            number: unsafe { (*raw.as_ptr()).qp_num },
+            limits: PairLimits {
+                depths: QueueDepths {
+                    send: cap.max_send_wr,
+                    receive: cap.max_recv_wr,
+                },
+                inline_bytes: cap.max_inline_data,
+            },
+            initiator,
+        });
+        PairHandle(self.pairs.len() - 1)
+    }
+}
+
+const NOT_OPEN: &str = "the queues were not opened for DC";
+const NO_SUCH_PAIR: &str = "there is no such queue pair";
+
+/// Makes an initiator and a target of DC and closes them again, to see whether a device has it.
+///
+/// # Errors
+/// The library's reason; without DC that is "Operation not supported" or "Invalid argument".
+pub fn probe_dc(context: &Arc<Context>, library: &Arc<Libmlx5>) -> Result<(), String> {
+    let mut queues = Queues::open(context, 1, false)?;
+    queues.open_dc(library)?;
+    queues.make_initiator(1, 0)?;
+    queues.make_target(0).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Patience = Patience {
+        timeout: 14,
+        retry: 3,
+        rnr_retry: 7,
+        rnr_timer: 12,
+    };
+
+    fn path(gids: Option<(u8, [u8; 16])>) -> PathTo {
+        PathTo {
+            port: 2,
+            pkey_index: 5,
+            number: 0x1234,
+            first_packet_out: 0x0100_0007,
+            first_packet_in: 0,
+            mtu: 4096,
+            gids,
+            lid: 17,
+            service_level: 3,
+            traffic_class: 104,
+            flow_label: 9,
+            reads_out: 16,
+            reads_in: 0,
+        }
+    }
+
+    #[test]
+    fn an_initiator_is_told_of_no_target_and_lets_nobody_in() {
+        let [init, receives] = initiator_begins(&path(None));
+        assert_eq!((init.attributes.qp_state, init.mask), (1, 1 | 16 | 32));
+        assert_eq!(
+            (init.attributes.pkey_index, init.attributes.port_num),
+            (5, 2)
+        );
+        assert_eq!(init.attributes.qp_access_flags, 0);
+        assert_eq!((receives.attributes.qp_state, receives.mask), (2, 1 | 256));
+        assert_eq!(receives.attributes.path_mtu, 5);
+        let sends = initiator_sends(&path(None), PATIENCE, 16);
+        let mask = 1 | 512 | 1024 | 2048 | 8192 | 65536;
+        assert_eq!((sends.attributes.qp_state, sends.mask), (3, mask));
+        let told = &sends.attributes;
+        assert_eq!((told.timeout, told.retry_cnt, told.rnr_retry), (14, 3, 7));
+        assert_eq!((told.max_rd_atomic, told.sq_psn), (16, 7));
+    }
+
+    #[test]
+    fn a_target_lets_reads_and_writes_in_and_answers_over_its_port() {
+        let own: [u8; 16] = std::array::from_fn(|place| place as u8);
+        let [init, answers] = target_steps(&path(Some((3, own))), PATIENCE);
+        assert_eq!((init.attributes.qp_state, init.mask), (1, 1 | 8 | 16 | 32));
+        assert_eq!(init.attributes.qp_access_flags, 2 | 4);
+        assert_eq!(
+            (init.attributes.pkey_index, init.attributes.port_num),
+            (5, 2)
+        );
+        let mask = 1 | 128 | 256 | 32768;
+        assert_eq!((answers.attributes.qp_state, answers.mask), (2, mask));
+        assert_eq!(
+            (
+                answers.attributes.path_mtu,
+                answers.attributes.min_rnr_timer
+            ),
+            (5, 12)
+        );
+        let way = &answers.attributes.ah_attr;
+        assert_eq!(
+            (way.is_global, way.port_num, way.dlid, way.sl),
+            (1, 2, 17, 3)
+        );
+        let route = &way.grh;
+        assert_eq!((route.sgid_index, route.hop_limit), (3, 64));
+        assert_eq!((route.traffic_class, route.flow_label), (104, 9));
+        let bytes: Vec<u8> = route
+            .dgid
+            .iter()
+            .flat_map(|half| half.to_ne_bytes())
+            .collect();
+        assert_eq!(bytes, own);
+        let [_, without] = target_steps(&path(None), PATIENCE);
+        assert_eq!(without.attributes.ah_attr.is_global, 0);
+    }
+}

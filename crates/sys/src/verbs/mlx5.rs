@@ -1,0 +1,140 @@
+//! libmlx5, the part of rdma-core for mlx5 cards: the calls of its direct verbs, looked up once, and what it says of a
+//! device.
+//!
+//! What lives here: loading, and asking. What does not: queue pairs of DC, in [`super::dc_pair`].
+
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+
+use super::abi::{ibv_context, ibv_device, ibv_qp};
+use super::check;
+use super::context::Context;
+use super::extended;
+use super::loaded::{Libibverbs, functions};
+use super::mlx5_abi::{
+    MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM, ibv_qp_ex, ibv_qp_init_attr_ex, mlx5dv_context,
+    mlx5dv_qp_ex, mlx5dv_qp_init_attr,
+};
+use crate::library::{SharedLibrary, file_of};
+
+/// The file that the loader searches for. Where libibverbs has loaded one of this name as its driver, that one is
+/// meant.
+const NAME: &str = "libmlx5.so.1";
+
+functions! {
+    is_supported = c"mlx5dv_is_supported" @ c"MLX5_1.8" (*mut ibv_device) -> bool;
+    query_device = c"mlx5dv_query_device" @ c"MLX5_1.0" (*mut ibv_context, *mut mlx5dv_context) -> c_int;
+    create_qp = c"mlx5dv_create_qp" @ c"MLX5_1.3" (*mut ibv_context, *mut ibv_qp_init_attr_ex, *mut mlx5dv_qp_init_attr) -> *mut ibv_qp;
+    own_interface = c"mlx5dv_qp_ex_from_ibv_qp_ex" @ c"MLX5_1.10" (*mut ibv_qp_ex) -> *mut mlx5dv_qp_ex;
+}
+
+/// The library, and the calls of libibverbs that only its queue pairs need.
+#[derive(Debug)]
+pub struct Libmlx5 {
+    pub(super) calls: Calls,
+    pub(super) verbs: extended::Calls,
+    path: String,
+    // Dropping the handle does not unload the library; it is here because the calls are its.
+    _library: SharedLibrary,
+}
+
+/// Reads in flight of DC that a device can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DcReads {
+    /// As their initiator.
+    pub as_initiator: u8,
+    /// As their target.
+    pub as_target: u8,
+}
+
+impl Libmlx5 {
+    /// Loads the library that belongs to a libibverbs. The device has to be open already, so that libibverbs has loaded
+    /// its driver, which is this library.
+    ///
+    /// # Errors
+    /// The loader's reason, or which call one of the two lacks.
+    pub fn load(libibverbs: &Libibverbs) -> Result<Self, String> {
+        let library = SharedLibrary::open(NAME)?;
+        let calls = Calls::of(&library)?;
+        let verbs = extended::Calls::of(&libibverbs.library)?;
+        let address = NonNull::new(calls.create_qp as *mut c_void);
+        let path = address.and_then(file_of);
+        Ok(Self {
+            calls,
+            verbs,
+            path: path.unwrap_or_else(|| NAME.to_owned()),
+            _library: library,
+        })
+    }
+
+    /// The file that it was loaded from.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// True when a device is one of this library's.
+    pub fn drives(&self, context: &Context) -> bool {
+        // SAFETY: the device is open and names what it was opened from; the call compares pointers.
+        unsafe { (self.calls.is_supported)((*context.raw.as_ptr()).device) }
+    }
+
+    /// Reads in flight of DC on one of its devices; `None` where the library is too old to say.
+    ///
+    /// # Errors
+    /// The library's reason; and when the device is not one of its own.
+    pub fn dc_reads(&self, context: &Context) -> Result<Option<DcReads>, String> {
+        if !self.drives(context) {
+            return Err("libmlx5 does not drive this device".into());
+        }
+        let mut answer = mlx5dv_context::asking(MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM);
+        // SAFETY: the device is open; the struct is valid for writes and longer than any release's.
+        let code = unsafe { (self.calls.query_device)(context.raw.as_ptr(), &raw mut answer) };
+        check("mlx5dv_query_device", code)?;
+        Ok(reads(&answer))
+    }
+}
+
+/// Reads of an answer that has them.
+fn reads(answer: &mlx5dv_context) -> Option<DcReads> {
+    let few = |number: u64| u8::try_from(number).unwrap_or(u8::MAX);
+    let known = answer.comp_mask & MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM != 0;
+    known.then(|| DcReads {
+        as_initiator: few(answer.max_dc_init_rd_atom),
+        as_target: few(answer.max_dc_rd_atom),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_calls_of_both_libraries_are_found() {
+        let libibverbs = match Libibverbs::load(None) {
+            Ok(library) => library,
+            Err(why) => {
+                println!("skip: libibverbs is not here: {why}");
+                return;
+            }
+        };
+        match Libmlx5::load(&libibverbs) {
+            Ok(library) => assert!(library.path().contains("libmlx5"), "{}", library.path()),
+            // A machine without the file says so; one with it has all of the calls.
+            Err(why) if why.contains("cannot open shared object") => println!("skip: {why}"),
+            Err(why) => panic!("{why}"),
+        }
+    }
+
+    #[test]
+    fn a_library_that_does_not_know_the_reads_of_dc_is_not_believed() {
+        let mut answer = mlx5dv_context::asking(0);
+        (answer.max_dc_rd_atom, answer.max_dc_init_rd_atom) = (64, 1 << 20);
+        assert_eq!(reads(&answer), None);
+        answer.comp_mask = MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM;
+        let expected = DcReads {
+            as_initiator: 255,
+            as_target: 64,
+        };
+        assert_eq!(reads(&answer), Some(expected));
+    }
+}

@@ -1,0 +1,211 @@
+//! Declarations of `infiniband/mlx5dv.h`, and of the parts of `infiniband/verbs.h` that queue pairs of DC need: the
+//! extended work-request interface, address handles and shared receive queues. They are those of release 44 of
+//! rdma-core, as far as they are used, and one field of a later release.
+//!
+//! What lives here: the layout and the numbers, checked in the tests below against those that a C compiler gave for
+//! the headers. What does not: calling anything.
+#![allow(
+    non_camel_case_types,
+    reason = "the names are those of the headers, so that both can be read side by side"
+)]
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use super::abi::{ibv_cq, ibv_pd, ibv_qp, ibv_qp_cap};
+
+/// A function pointer that is not called here.
+type Uncalled = Option<unsafe extern "C" fn()>;
+
+pub enum ibv_ah {}
+pub enum ibv_srq {}
+
+/// Request for a shared receive queue.
+#[repr(C)]
+pub struct ibv_srq_init_attr {
+    pub srq_context: *mut c_void,
+    pub max_wr: u32,
+    pub max_sge: u32,
+    pub srq_limit: u32,
+}
+
+/// Request for a queue pair of the extended interface.
+#[repr(C)]
+pub struct ibv_qp_init_attr_ex {
+    pub qp_context: *mut c_void,
+    pub send_cq: *mut ibv_cq,
+    pub recv_cq: *mut ibv_cq,
+    pub srq: *mut ibv_srq,
+    pub cap: ibv_qp_cap,
+    pub qp_type: c_uint,
+    pub sq_sig_all: c_int,
+    pub comp_mask: u32,
+    pub pd: *mut ibv_pd,
+    pub xrcd: *mut c_void,
+    pub create_flags: u32,
+    pub max_tso_header: u16,
+    pub rwq_ind_tbl: *mut c_void,
+    /// Settings of receive-side scaling, which are not used.
+    pub rx_hash_conf: [u64; 3],
+    pub source_qpn: u32,
+    pub send_ops_flags: u64,
+}
+
+/// A whole queue pair, which the extended interface begins with.
+#[repr(C)]
+pub struct ibv_qp_whole {
+    pub leading: ibv_qp,
+    pub state: c_uint,
+    pub qp_type: c_uint,
+    _mutex: libc::pthread_mutex_t,
+    _cond: libc::pthread_cond_t,
+    _events_completed: u32,
+}
+
+/// The extended work-request interface of a queue pair. The library changes calls with the state of the queue pair.
+#[repr(C)]
+pub struct ibv_qp_ex {
+    pub qp_base: ibv_qp_whole,
+    pub comp_mask: u64,
+    pub wr_id: u64,
+    pub wr_flags: c_uint,
+    _before: [Uncalled; 4],
+    pub wr_rdma_read: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
+    pub wr_rdma_write: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
+    _between: [Uncalled; 7],
+    pub wr_set_inline_data: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut c_void, usize)>,
+    _lists_of_data: Uncalled,
+    pub wr_set_sge: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u32)>,
+    _lists_of_stretches: Uncalled,
+    pub wr_start: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
+    pub wr_complete: Option<unsafe extern "C" fn(*mut ibv_qp_ex) -> c_int>,
+    pub wr_abort: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
+}
+
+/// The leading part of what mlx5 adds to that interface.
+#[repr(C)]
+pub struct mlx5dv_qp_ex {
+    pub comp_mask: u64,
+    pub wr_set_dc_addr: Option<unsafe extern "C" fn(*mut mlx5dv_qp_ex, *mut ibv_ah, u32, u64)>,
+}
+
+/// Kind of a queue pair of DC, and the access key of a target.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct mlx5dv_dc_init_attr {
+    pub dc_type: c_uint,
+    pub dct_access_key: u64,
+}
+
+/// The part of a request for a queue pair that is mlx5's own.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct mlx5dv_qp_init_attr {
+    pub comp_mask: u64,
+    pub create_flags: u32,
+    pub dc_init_attr: mlx5dv_dc_init_attr,
+    pub send_ops_flags: u64,
+}
+
+/// Abilities of a device. A library fills in those that `comp_mask` asks for and that it knows, and says which.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct mlx5dv_context {
+    pub version: u8,
+    pub flags: u64,
+    pub comp_mask: u64,
+    _between: [u64; 16],
+    pub max_dc_rd_atom: u64,
+    pub max_dc_init_rd_atom: u64,
+    /// Room for what later releases add.
+    _behind: [u64; 16],
+}
+
+impl mlx5dv_context {
+    /// A question for some abilities.
+    pub fn asking(comp_mask: u64) -> Self {
+        Self {
+            version: 0,
+            flags: 0,
+            comp_mask,
+            _between: [0; 16],
+            max_dc_rd_atom: 0,
+            max_dc_init_rd_atom: 0,
+            _behind: [0; 16],
+        }
+    }
+}
+
+pub const IBV_QPT_DRIVER: c_uint = 0xff;
+
+pub const IBV_QP_INIT_ATTR_PD: u32 = 1;
+pub const IBV_QP_INIT_ATTR_SEND_OPS_FLAGS: u32 = 64;
+
+pub const IBV_QP_EX_WITH_RDMA_WRITE: u64 = 1;
+pub const IBV_QP_EX_WITH_RDMA_READ: u64 = 16;
+
+pub const MLX5DV_QP_INIT_ATTR_MASK_DC: u64 = 2;
+
+pub const MLX5DV_DCTYPE_DCT: c_uint = 1;
+pub const MLX5DV_DCTYPE_DCI: c_uint = 2;
+
+/// Reads in flight of DC; known to libraries since 2023.
+pub const MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM: u64 = 1 << 14;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    /// Offset by this file, and by the headers on a 64-bit machine.
+    macro_rules! offsets {
+        ($($kind:ident: $($field:ident $offset:expr),* $(,)?;)*) => {
+            [$($((
+                concat!(stringify!($kind), ".", stringify!($field)),
+                offset_of!($kind, $field),
+                $offset,
+            ),)*)*]
+        };
+    }
+
+    #[test]
+    fn fields_lie_where_the_headers_have_them() {
+        // Sizes of the C library's locks differ between architectures; the header's numbers are of x86-64.
+        let locks = size_of::<libc::pthread_mutex_t>() + size_of::<libc::pthread_cond_t>();
+        let whole = size_of::<ibv_qp_whole>();
+        assert_eq!(whole, 72 + locks);
+        #[cfg(target_arch = "x86_64")]
+        assert_eq!(whole, 160);
+        let all = offsets! {
+            ibv_srq_init_attr: max_wr 8, max_sge 12, srq_limit 16;
+            ibv_qp_init_attr_ex: send_cq 8, recv_cq 16, srq 24, cap 32, qp_type 52, sq_sig_all 56, comp_mask 60, pd 64,
+                xrcd 72, create_flags 80, max_tso_header 84, rwq_ind_tbl 88, rx_hash_conf 96, source_qpn 120,
+                send_ops_flags 128;
+            ibv_qp_whole: state 56, qp_type 60, _mutex 64, _events_completed 64 + locks;
+            ibv_qp_ex: comp_mask whole, wr_id whole + 8, wr_flags whole + 16, wr_rdma_read whole + 56,
+                wr_rdma_write whole + 64, wr_set_inline_data whole + 128, wr_set_sge whole + 144, wr_start whole + 160,
+                wr_complete whole + 168, wr_abort whole + 176;
+            mlx5dv_qp_ex: comp_mask 0, wr_set_dc_addr 8;
+            mlx5dv_dc_init_attr: dc_type 0, dct_access_key 8;
+            mlx5dv_qp_init_attr: comp_mask 0, create_flags 8, dc_init_attr 16, send_ops_flags 32;
+            mlx5dv_context: flags 8, comp_mask 16, max_dc_rd_atom 152, max_dc_init_rd_atom 160;
+        };
+        for (field, ours, theirs) in all {
+            assert_eq!(ours, theirs, "{field}");
+        }
+    }
+
+    #[test]
+    fn requests_are_as_large_as_in_the_headers() {
+        let all = [
+            ("ibv_srq_init_attr", size_of::<ibv_srq_init_attr>(), 24),
+            ("ibv_qp_init_attr_ex", size_of::<ibv_qp_init_attr_ex>(), 136),
+            ("mlx5dv_dc_init_attr", size_of::<mlx5dv_dc_init_attr>(), 16),
+            ("mlx5dv_qp_init_attr", size_of::<mlx5dv_qp_init_attr>(), 40),
+        ];
+        for (kind, ours, theirs) in all {
+            assert_eq!(ours, theirs, "{kind}");
+        }
+        // The library writes no further than its own release's: 152 bytes in 44, 200 in those of 2026.
+        assert!(size_of::<mlx5dv_context>() >= 200);
+    }
+}
