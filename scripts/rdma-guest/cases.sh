@@ -223,6 +223,11 @@ over "$DELAY" within "one read in flight" message_rate_per_s_mean 160 201 --op r
 over "$DELAY" within "twelve reads in flight" message_rate_per_s_mean 1500 2900 --op read --sizes 64 --window 12 \
     --engine-option rd-atomic=12 $LONGER
 
+# Of 50 ms that a message takes, a receiver that sleeps works less than 2.5.
+# shellcheck disable=SC2086
+over "delay 50ms limit 10000" within "a target that sleeps" target_cpu_ns_per_operation 0 2.5e6 --op send --sizes 64 \
+    --window 1 --cq event --trials 2 --trial-time 500ms --warmup 50ms
+
 cut_for 2
 transfer "a path that is cut" 1 'RETRY_EXC_ERR \(12\), queue pair [0-9]+' --op write --sizes 64 --window 8 --duration 8s
 wait
@@ -243,6 +248,13 @@ transfer "seven is a word" 2 'retry=forever\|0 to 6' --op write --sizes 64 --eng
 transfer "an address that is not there" 1 'no address with index 9.*' --op write --sizes 64 --engine-option gid=9
 transfer "a list longer than its queue" 1 'Choose at most post-list=8' --op write --sizes 64 --engine-option sq-depth=8 \
     --engine-option post-list=16
+echo "nobody:x:65534:65534::/:/bin/sh" >>/etc/passwd
+chmod 600 /dev/infiniband/uverbs*
+expect "a user who may not open the device" 1 'see that this user may open /dev/infiniband/uverbs' su nobody -c \
+    "$PWD/tonnage transfer --engine verbs:rc --op write $PAIR --sizes 64"
+chmod 666 /dev/infiniband/uverbs*
+expect "too little locked memory" 1 'ulimit -l' sh -c "ulimit -l 64; exec su nobody -c \
+    '$PWD/tonnage transfer --engine verbs:rc --op write $PAIR --sizes 1M'"
 expect "a port that is not there" 1 'rxeA has no port 2' tonnage transfer --engine verbs:rc --op write --ranks 2 \
     --devices rxeA:2 --sizes 64
 expect "a transport that is not there" 1 'UD carries datagrams' tonnage transfer --engine verbs:ud --op write \
