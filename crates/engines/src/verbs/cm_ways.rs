@@ -15,7 +15,7 @@ use super::cm_port::CmPort;
 use super::cm_private::{CardSecret, CmCard, PairIntroduction};
 
 /// Time that the kernel has for resolving an address, or a path.
-pub(super) const RESOLVING: Duration = Duration::from_secs(5);
+pub(super) const RESOLVING: Duration = Duration::from_secs(2);
 
 /// Time that a wait for events lasts, at most: then others than the channel are asked whether to go on.
 const NAP: Timespec = Timespec {

@@ -56,6 +56,15 @@ fn check_driver(device: &RdmaDevice, drives: std::result::Result<bool, &str>) ->
                        card's OFED";
             Err(unavailable(format!("libmlx5 cannot be loaded: {why}"), how))
         }
+        Ok(false) if device.driver.as_ref().is_some_and(is_its_driver) => {
+            let why = format!(
+                "{} is an mlx5 device, but libmlx5 is not the one that libibverbs has loaded for it",
+                device.name
+            );
+            let how = "Set LD_LIBRARY_PATH to the folder of that installation's libmlx5.so.1, or name the system's libibverbs \
+                       by --library libibverbs=PATH";
+            Err(unavailable(why, how))
+        }
         Ok(false) | Err(_) => {
             let why = format!("{} is not an mlx5 device; DC is mlx5's own", device.name);
             let how =
@@ -99,6 +108,11 @@ mod tests {
         let missing = missing.to_string();
         assert!(missing.contains("libmlx5.so.1: cannot open"), "{missing}");
         assert!(missing.contains("ibverbs-providers"), "{missing}");
+        let other = check_driver(&card, Ok(false)).unwrap_err().to_string();
+        assert!(
+            other.contains("not the one that libibverbs has loaded"),
+            "{other}"
+        );
         check_driver(&card, Ok(true)).unwrap();
         // A name that the kernel has not told is no reason to refuse what the library drives.
         check_driver(&device(None), Ok(true)).unwrap();

@@ -15,7 +15,7 @@ use super::pairs::{PeerPairs, WorkerPair};
 use super::peers::spread;
 use super::port::OpenPort;
 use super::send_queue::SendQueue;
-use super::target_card::{OwnTarget, TargetCard};
+use super::target_card::{AccessKey, OwnTarget, TargetCard};
 use super::worker::VerbsWorker;
 
 /// The peer of an initiator before an operation of it has failed.
@@ -34,8 +34,11 @@ impl VerbsWorker {
             self.add_initiator(&port, device)?;
         }
         // Only who was given the key is let in, whatever else is on the network.
-        let access_key = RandomState::new().hash_one(self.config.rank);
-        let target = self.queues.make_target(access_key).map_err(about)?;
+        let access_key = AccessKey::fresh()?;
+        let target = self
+            .queues
+            .make_target(access_key.number())
+            .map_err(about)?;
         let path = PathTo {
             gids: port.own_gids(),
             lid: port.chosen.port.lid,
@@ -159,7 +162,7 @@ impl VerbsWorker {
             },
             ..own_path(&self.port)
         };
-        let made = self.queues.make_address(&path, card.access_key);
+        let made = self.queues.make_address(&path, card.access_key.number());
         let address = made.map_err(|why| {
             let ends = self.port.both_ends(&card.device);
             failed(format!("{why}; {ends}"))

@@ -2,15 +2,42 @@
 
 use serde::{Deserialize, Serialize};
 use tonnage_engine::Card;
+use tonnage_units::{Error, Result};
 
 /// The largest number of a queue pair.
 const NUMBER_MAX: u32 = 0xff_ffff;
+
+/// Key that lets initiators in to a target.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct AccessKey(u64);
+
+impl AccessKey {
+    /// One that nobody knows yet.
+    pub(super) fn fresh() -> Result<Self> {
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes)
+            .map_err(|error| Error::Failed(format!("no random bytes from the system: {error}")))?;
+        Ok(Self(u64::from_ne_bytes(bytes)))
+    }
+
+    /// The number that devices are told.
+    pub(super) fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// Not for logs.
+impl std::fmt::Debug for AccessKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AccessKey(…)")
+    }
+}
 
 /// The target of a worker, as initiators reach it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OwnTarget {
     pub(super) number: u32,
-    pub(super) access_key: u64,
+    pub(super) access_key: AccessKey,
 }
 
 /// Card of a worker for one peer. It holds the key that lets initiators in: cards travel over a channel that nobody
@@ -22,7 +49,7 @@ pub(super) struct TargetCard {
     /// Number of the target.
     pub(super) target: u32,
     /// Its access key.
-    pub(super) access_key: u64,
+    pub(super) access_key: AccessKey,
     /// Payload of a packet.
     pub(super) mtu: u32,
     pub(super) gid: Option<[u8; 16]>,
@@ -70,7 +97,7 @@ mod tests {
         TargetCard {
             device: "mlx5_0:1".into(),
             target: 0x1234,
-            access_key: u64::MAX - 1,
+            access_key: AccessKey(u64::MAX - 1),
             mtu: 4096,
             gid: Some([7; 16]),
             lid: 9,
