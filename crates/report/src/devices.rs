@@ -195,12 +195,16 @@ fn rdma(devices: &[RdmaDevice]) -> Vec<DeviceRow> {
             let name = format!("{} port {}", device.name, port.port);
             let network = port.network.as_deref().unwrap_or_default();
             let address = address(port);
+            let mtu = port
+                .mtu_bytes
+                .map_or_else(String::new, |mtu| format!("MTU {mtu}"));
             row([
                 &name,
                 &driver,
                 &port.state,
                 &port.rate,
                 &port.link_layer,
+                &mtu,
                 network,
                 &address,
                 &numa,

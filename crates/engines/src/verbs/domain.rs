@@ -126,6 +126,14 @@ fn check_limits(name: &str, asked: &Asked, limits: &DeviceLimits) -> Result<()> 
         );
         return Err(unavailable(why, &how));
     }
+    if asked.stretches > limits.stretches.max(1) {
+        let why = format!(
+            "max-sge={}, and {name} takes {}",
+            asked.stretches, limits.stretches
+        );
+        let how = format!("Choose at most max-sge={}", limits.stretches);
+        return Err(unavailable(why, &how));
+    }
     if let (Some(depth), list) = (asked.send_depth, asked.list)
         && list != usize::MAX
         && list > depth as usize
@@ -193,7 +201,8 @@ impl Domain for PortDomain {
                 .with("timeout", u32::from(asked.patience.timeout))
                 .maybe("gives_up_after_ms", asked.gives_up_after_ms().map(|it| it.ceil() as u64))
                 .with("signal", asked.signal)
-                .with("latency_is_coarse", asked.signal > 1)
+                .with("latency_is_coarse", asked.signal > 1 || asked.stretches > 1)
+                .with("max_sge", asked.stretches)
                 .with("post_list_max", asked.list.min(64) as u64)
                 .with("relaxed_ordering", asked.relaxed)
                 .maybe("queue_pairs_to_a_peer", self.port.dc.is_none().then_some(self.port.receives.len() as u64))

@@ -17,13 +17,15 @@ impl VerbsWorker {
     #[inline]
     pub(super) fn tell(&mut self, ended: EndedWork, done: &mut [Completion]) -> usize {
         let mut count = 0;
+        // What shared a work request has failed with it, and nothing tells what else ended with it and did not.
+        let all_failed = self.port.asked.stretches > 1;
         while count < done.len() {
             let pair = &mut self.pairs[ended.pair];
             let Some((pending, is_last)) = pair.sends.pop(ended.last) else {
                 self.ended = None;
                 return count;
             };
-            let failure = ended.failure.filter(|_| is_last);
+            let failure = ended.failure.filter(|_| is_last || all_failed);
             if pending.lane == SILENT {
                 if let Some(failure) = failure
                     && self.pairs[ended.pair].broken.is_none()

@@ -32,6 +32,8 @@ const INLINE: &str = "inline";
 const SEND_DEPTH: &str = "sq-depth";
 const POST_LIST: &str = "post-list";
 const SIGNAL: &str = "signal";
+const STRETCHES: &str = "max-sge";
+const LOCKS: &str = "locks";
 const ORDERING: &str = "ordering";
 const INITIATORS: &str = "dci";
 
@@ -47,7 +49,7 @@ const RNR_TIMER: u8 = 12;
 pub(super) const INLINE_USUAL: u32 = 220;
 
 /// All of them, for the row of the list.
-pub(super) static OPTIONS: [EngineOption; 17] = [
+pub(super) static OPTIONS: [EngineOption; 19] = [
     EngineOption {
         name: CONNECT,
         kind: OptionKind::Choice(&["exchange", "cm"]),
@@ -87,12 +89,15 @@ pub(super) static OPTIONS: [EngineOption; 17] = [
         [0, 6],
         "times that a packet without an answer is sent again; forever is 7 on the wire, and some devices then never give up",
     ),
-    or_number(
-        RNR_RETRY,
-        (&[FOREVER], None),
-        [0, 6],
-        "times that a message is sent again because its receiver had no receive ready, each after 0.64 ms",
-    ),
+    EngineOption {
+        variants: &["rc"],
+        ..or_number(
+            RNR_RETRY,
+            (&[FOREVER], None),
+            [0, 6],
+            "times that a message is sent again because its receiver had no receive ready, each after 0.64 ms",
+        )
+    },
     number(
         TIMEOUT,
         14,
@@ -123,6 +128,23 @@ pub(super) static OPTIONS: [EngineOption; 17] = [
         [1, 64],
         "operations that are handed over with one doorbell: all that a loop posts at once, 64 at most",
     ),
+    EngineOption {
+        variants: &["rc"],
+        ..number(
+            STRETCHES,
+            1,
+            [1, 64],
+            "writes and reads that are handed over together and are neighbours at the peer share a work request of up to so \
+             many stretches of local memory, and complete together",
+        )
+    },
+    EngineOption {
+        name: LOCKS,
+        kind: OptionKind::Choice(&["auto", "on"]),
+        variants: &["rc"],
+        about: "auto: queue pairs of a thread domain, which are handed work without a lock, where the driver has them; on: the \
+                driver's locks stay",
+    },
     or_number(
         SIGNAL,
         (&["auto"], None),
@@ -222,6 +244,10 @@ pub(super) struct Asked {
     pub(super) send_depth: Option<u32>,
     /// Work requests with one doorbell.
     pub(super) list: usize,
+    /// True where the driver's locks stay.
+    pub(super) locks: bool,
+    /// Stretches of local memory of a work request.
+    pub(super) stretches: u32,
     /// Every so many operations one is signalled.
     pub(super) signal: u32,
     pub(super) relaxed: bool,
@@ -260,6 +286,8 @@ impl Asked {
             inline_bytes: number(INLINE),
             send_depth: number(SEND_DEPTH),
             list: number(POST_LIST).map_or(usize::MAX, |it| it as usize),
+            locks: text(LOCKS) == "on",
+            stretches: number(STRETCHES).unwrap_or(1),
             signal: number(SIGNAL).unwrap_or(1),
             relaxed: text(ORDERING) == "relaxed",
         }

@@ -61,6 +61,8 @@ pub(super) struct VerbsWorker {
     signal: u32,
     /// Writes without a byte that only told of others' end.
     pub(super) closing_writes: u64,
+    /// True where queue pairs are handed work without a lock.
+    thread_domain: bool,
 }
 
 impl VerbsWorker {
@@ -76,6 +78,8 @@ impl VerbsWorker {
         };
         let context = &port.chosen.context;
         let mut queues = Queues::open(context, completions, config.sleeps).map_err(about)?;
+        queues.gather_up_to(port.asked.stretches);
+        let thread_domain = !port.asked.locks && port.dc.is_none() && queues.without_locks();
         let page = page()?;
         let bytes = page.len();
         let contact_region = queues.register(page, RegionAccess::default());
@@ -107,6 +111,7 @@ impl VerbsWorker {
             dead: None,
             signal: port.signal(config.depth, send_depth),
             closing_writes: 0,
+            thread_domain,
         };
         worker.open_dc()?;
         Ok(worker)
@@ -390,6 +395,7 @@ impl Engine for VerbsWorker {
 
     fn chosen(&self) -> Facts {
         let inline = self.pairs.iter().map(|pair| pair.inline_bytes).min();
+        let gathered = Some(self.queues.gathered()).filter(|&count| count > 0);
         let facts = Facts::default();
         let facts = match &self.cm {
             Some(side) => side.add_granted(facts),
@@ -401,15 +407,17 @@ impl Engine for VerbsWorker {
             .maybe("inline_bytes_max", inline)
             .with("signal", self.signal)
             .with("sq_depth", self.send_depth)
+            .with("thread_domain", self.thread_domain)
             .maybe(
                 "rq_depth",
                 self.target.is_none().then_some(self.receive_depth),
             )
-            .maybe("initiators", self.target.map(|_| self.pairs.len() as u64))
+            .maybe("dci", self.target.map(|_| self.pairs.len() as u64))
             .maybe(
                 "closing_writes",
                 (self.closing_writes > 0).then_some(self.closing_writes),
             )
+            .maybe("gathered_operations", gathered)
     }
 
     #[inline]

@@ -62,7 +62,9 @@ impl Inventory {
     /// libfabric does not answer.
     pub fn read() -> Self {
         let libfabric = super::fabric::load_libfabric();
-        Self::read_from(&Tree::host(), &Topology::read(), libfabric)
+        let mut found = Self::read_from(&Tree::host(), &Topology::read(), libfabric);
+        rdma::ask_mtu(&mut found.rdma);
+        found
     }
 
     /// Looks at the machine laid out in `tree`, with the library that could be loaded or why none could.

@@ -1,8 +1,10 @@
 //! RDMA devices and their ports, and which driver or module is missing when there are none.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use tonnage_sys::verbs::{Context, Libibverbs};
 
 use super::super::kernel_files::Tree;
 use super::absent::Absent;
@@ -63,6 +65,9 @@ pub struct RdmaPort {
     pub link_bits_per_s: Option<u64>,
     /// "InfiniBand" or "Ethernet".
     pub link_layer: String,
+    /// Payload of a packet at most, as it is now; absent where libibverbs cannot be asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu_bytes: Option<u32>,
     /// The network interface of the same port; absent where the kernel does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
@@ -138,6 +143,28 @@ pub(super) fn find(
     found
 }
 
+/// Asks libibverbs of the MTU of each port, which the kernel tells only by it. Where the library or the right to open a
+/// device is missing, the ports have none.
+pub(super) fn ask_mtu(devices: &mut [RdmaDevice]) {
+    if devices.is_empty() {
+        return;
+    }
+    let Ok(library) = Libibverbs::load(None) else {
+        return;
+    };
+    let library = Arc::new(library);
+    for device in devices {
+        let Ok(context) = Context::open(&library, &device.name) else {
+            continue;
+        };
+        for port in &mut device.ports {
+            let number = u8::try_from(port.port).ok();
+            let state = number.and_then(|number| context.port(number).ok());
+            port.mtu_bytes = state.map(|state| state.mtu);
+        }
+    }
+}
+
 fn device(tree: &Tree, name: &str) -> RdmaDevice {
     let path = format!("sys/class/infiniband/{name}");
     let ports = tree.names(format!("{path}/ports"));
@@ -168,6 +195,7 @@ fn port(tree: &Tree, device: &str, number: &str) -> Option<RdmaPort> {
         link_bits_per_s: rate_bits_per_s(&rate),
         rate,
         link_layer: text("link_layer"),
+        mtu_bytes: None,
         network: tree
             .text(format!("{path}/gid_attrs/ndevs/0"))
             .or_else(|| tree.text(format!("{device}/parent"))),

@@ -27,13 +27,17 @@ pub struct ibv_context_ops {
     _behind: [Unused; 5],
 }
 
-/// The leading part of an open device.
+/// An open device.
 #[repr(C)]
 pub struct ibv_context {
     pub device: *mut ibv_device,
     pub ops: ibv_context_ops,
     pub cmd_fd: c_int,
     pub async_fd: c_int,
+    /// A number of vectors and a lock of 40 bytes.
+    _rest: [u64; 6],
+    /// Says whether a table of more calls lies before this.
+    pub abi_compat: *mut c_void,
 }
 
 pub enum ibv_device {}

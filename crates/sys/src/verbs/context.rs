@@ -49,6 +49,8 @@ pub struct DeviceLimits {
     pub queue_pairs: u32,
     /// Work requests of one queue.
     pub work_requests: u32,
+    /// Stretches of local bytes of a work request.
+    pub stretches: u32,
     /// Entries of one completion queue.
     pub completions: u32,
     /// Reads in flight on a queue pair, as their initiator.
@@ -174,6 +176,7 @@ impl Context {
             firmware: firmware.flatten().unwrap_or_default(),
             queue_pairs: count(attributes.max_qp),
             work_requests: count(attributes.max_qp_wr),
+            stretches: count(attributes.max_sge),
             completions: count(attributes.max_cqe),
             reads_as_initiator: few(attributes.max_qp_init_rd_atom),
             reads_as_target: few(attributes.max_qp_rd_atom),

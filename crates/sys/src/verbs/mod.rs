@@ -8,6 +8,7 @@
 //! | `context` | an open device, its limits and its ports |
 //! | `queues` | what one worker owns on a device: completion queue, registrations, queue pairs |
 //! | `queue_pair` | making a queue pair and taking it to its states |
+//! | `thread_domain` | queue pairs that are handed work without a lock |
 //! | `handles` | handles of those, and sizes of queue pairs |
 //! | `chain` | work requests that wait for one doorbell |
 //! | `cm_abi`, `cm_loaded` | declarations of librdmacm's header; that library and the calls that it exports |
@@ -36,6 +37,7 @@ mod mlx5_abi;
 mod post;
 mod queue_pair;
 mod queues;
+mod thread_domain;
 
 pub use cm::{CmChannel, CmTerms};
 pub use cm_event::{CmEvent, CmEventKind, CmHandle};

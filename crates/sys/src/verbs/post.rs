@@ -116,7 +116,8 @@ impl Queues {
     /// Returns whether the doorbell has to ring before a work request of this queue pair can be staged.
     #[inline]
     pub fn must_ring(&self, pair: PairHandle) -> bool {
-        self.chain.len == LIST_MAX || self.chain.len > 0 && self.chain.pair != pair.0
+        let chain = &self.chain;
+        chain.stretches_len == LIST_MAX || chain.len > 0 && chain.pair != pair.0
     }
 
     /// Puts a work request behind those that wait for the doorbell, which rings first where they are of another queue
@@ -143,6 +144,12 @@ impl Queues {
             return Err(outside(request.len, request.remote, target.remote.len));
         }
         let address = self.local_address(target.local, request.local, request.len)?;
+        if self.stretches_max > 1
+            && matches!(target.action, WorkAction::Write | WorkAction::Read)
+            && self.gather(opcode, target, request, address)
+        {
+            return Ok(());
+        }
         let is_inline = (1..=target.inline_bytes_max).contains(&request.len)
             && target.action != WorkAction::Read;
         let place = self.chain.len;
@@ -159,10 +166,41 @@ impl Queues {
         Ok(())
     }
 
+    /// Adds a work request to the one before it, where it continues that at the peer.
+    #[inline]
+    fn gather(
+        &mut self,
+        opcode: u32,
+        target: &WorkTarget,
+        request: &WorkRequest,
+        (addr, lkey): (u64, u32),
+    ) -> bool {
+        let far = ibv_wr_rdma {
+            remote_addr: target.remote.base.wrapping_add(request.remote),
+            rkey: target.remote.key,
+        };
+        let stretch = ibv_sge {
+            addr,
+            length: request.len,
+            lkey,
+        };
+        let limits = (self.stretches_max, target.inline_bytes_max);
+        let Some(last) = self.chain.gather((opcode, far), stretch, limits) else {
+            return false;
+        };
+        last.wr_id = request.id;
+        if request.signalled {
+            last.send_flags |= IBV_SEND_SIGNALED;
+        }
+        self.gathered += 1;
+        true
+    }
+
     /// Stages an atomic operation: a compare-swap's two numbers are read here, and the old value lands behind them.
     fn stage_atomic(&mut self, target: &WorkTarget, request: &WorkRequest) -> Result<(), String> {
         let (region, swaps) = (target.local, target.action == WorkAction::CompareSwap);
-        let landing = request.local + if swaps { 2 * WORD_BYTES } else { 0 };
+        let before = if swaps { 2 * WORD_BYTES } else { 0 };
+        let landing = request.local.saturating_add(before);
         let address = self.local_address(region, landing, request.len)?;
         if u64::from(request.len) != WORD_BYTES {
             return Err(format!(
@@ -194,16 +232,18 @@ impl Queues {
     /// Puts a request that is filled in behind the others, with its local bytes.
     #[inline]
     fn link(&mut self, target: &WorkTarget, request: &WorkRequest, (addr, lkey): (u64, u32)) {
-        let place = self.chain.len;
-        self.chain.stretches[place] = ibv_sge {
+        let (place, first) = (self.chain.len, self.chain.stretches_len);
+        self.chain.stretches[first] = ibv_sge {
             addr,
             length: request.len,
             lkey,
         };
+        self.chain.stretches_len += 1;
+        self.chain.last_bytes = request.len;
         let staged = &mut self.chain.requests[place];
         staged.wr_id = request.id;
         staged.next = std::ptr::null_mut();
-        staged.sg_list = &raw mut self.chain.stretches[place];
+        staged.sg_list = &raw mut self.chain.stretches[first];
         if request.signalled {
             staged.send_flags |= IBV_SEND_SIGNALED;
         }
@@ -228,6 +268,7 @@ impl Queues {
             return Ok(());
         }
         let count = std::mem::take(&mut self.chain.len);
+        self.chain.stretches_len = 0;
         let Some(pair) = self.pairs.get(self.chain.pair) else {
             return Err("there is no such queue pair".to_owned());
         };
@@ -237,9 +278,12 @@ impl Queues {
             self.chain.targets[..count].fill(NO_TARGET);
             return taken;
         }
+        if pair.limits.depths.send == 0 {
+            return Err("a target of DC sends nothing".to_owned());
+        }
         let mut refused = std::ptr::null_mut();
         // SAFETY: the queue pair is open. Each request of the list points to the next, the last to none, and each to
-        // one stretch that lies inside of registered memory, which stays mapped until the queue pair is closed.
+        // stretches that lie inside of registered memory, which stays mapped until the queue pair is closed.
         let code = unsafe {
             let first = self.chain.requests.as_mut_ptr();
             (self.calls.post_send)(pair.raw.as_ptr(), first, &raw mut refused)

@@ -99,7 +99,7 @@ impl Queues {
             cap: ibv_qp_cap {
                 max_send_wr: depths.send,
                 max_recv_wr: depths.receive,
-                max_send_sge: 1,
+                max_send_sge: self.stretches_max,
                 max_recv_sge: 1,
                 max_inline_data: inline_bytes,
             },
@@ -107,8 +107,9 @@ impl Queues {
             sq_sig_all: 0,
         };
         let create = self.context.library.calls.create_qp;
+        let domain = self.thread.as_ref().map_or(self.protection, |it| it.parent);
         // SAFETY: protection domain and completion queue are open; the struct is valid for reads and writes.
-        let raw = unsafe { (create)(self.protection.as_ptr(), &raw mut attributes) };
+        let raw = unsafe { (create)(domain.as_ptr(), &raw mut attributes) };
         let raw = NonNull::new(raw).ok_or_else(|| last_reason("ibv_create_qp"))?;
         Ok(QueuePair {
             raw,

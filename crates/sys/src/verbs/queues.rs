@@ -12,10 +12,11 @@ use super::abi::{
     IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, ibv_comp_channel, ibv_context_ops, ibv_cq,
     ibv_mr, ibv_pd,
 };
-use super::chain::Chain;
+use super::chain::{Chain, LIST_MAX};
 use super::context::{Context, unblock};
 use super::dc_post::DcParts;
 use super::handles::{KeyedRegion, QueuePair, RegistrationHandle};
+use super::thread_domain::ThreadDomain;
 use super::{check, last_reason};
 use crate::mapping::Arena;
 
@@ -57,6 +58,12 @@ pub struct Queues {
     pub(super) calls: DeviceCalls,
     pub(super) chain: Chain,
     pub(super) pairs: Vec<QueuePair>,
+    /// Stretches of local bytes that a work request may have.
+    pub(super) stretches_max: u32,
+    /// Operations that became a part of the work request before them.
+    pub(super) gathered: u64,
+    /// The domain of its queue pairs, where locks were not asked for and the driver has one.
+    pub(super) thread: Option<ThreadDomain>,
     /// Parts that only queue pairs of DC need.
     pub(super) dc: Option<DcParts>,
     /// Regions; one that was taken back leaves its place to the next.
@@ -121,6 +128,9 @@ impl Queues {
             },
             chain: Chain::new(),
             pairs: Vec::new(),
+            stretches_max: 1,
+            gathered: 0,
+            thread: None,
             dc: None,
             regions: Vec::new(),
             retired: Vec::new(),
@@ -130,6 +140,26 @@ impl Queues {
             protection,
             context: Arc::clone(context),
         })
+    }
+
+    /// Asks for queue pairs, of those that are made from now on, which are handed work without a lock; says whether the
+    /// driver has them. This value is used by one thread at a time, as that needs.
+    pub fn without_locks(&mut self) -> bool {
+        if self.thread.is_none() {
+            self.thread = ThreadDomain::open(&self.context, self.protection);
+        }
+        self.thread.is_some()
+    }
+
+    /// Lets work requests of queue pairs that are made from now on have so many stretches of local bytes: writes and
+    /// reads that continue the one before them at the peer are added to it.
+    pub fn gather_up_to(&mut self, stretches: u32) {
+        self.stretches_max = stretches.clamp(1, LIST_MAX as u32);
+    }
+
+    /// Operations that became a part of the work request before them.
+    pub fn gathered(&self) -> u64 {
+        self.gathered
     }
 
     /// Registers an arena for everything, local and remote. `relaxed` lets the device write bytes in another order.
@@ -271,6 +301,8 @@ impl Drop for Queues {
                 closed &= (library.destroy_qp)(pair.raw.as_ptr()) == 0;
             }
             closed &= self.dc.take().is_none_or(|parts| parts.close());
+            let thread = self.thread.take();
+            closed &= thread.is_none_or(|thread| thread.close(library.dealloc_pd));
             closed &= (library.destroy_cq)(self.completions.as_ptr()) == 0;
             if let Some(channel) = self.channel {
                 (library.destroy_comp_channel)(channel.as_ptr());

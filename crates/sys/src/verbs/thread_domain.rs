@@ -1,0 +1,147 @@
+//! Thread domains: a promise to the driver that the queue pairs of one belong to one thread at a time, so that it takes
+//! no lock when work requests are handed over.
+//!
+//! What lives here: asking for one, and the part of the library's table of calls that leads to it, which the header's
+//! inline functions reach by an offset from the open device. Where a driver has none, its locks stay.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+
+use super::abi::{ibv_context, ibv_pd};
+use super::context::Context;
+
+#[allow(
+    non_camel_case_types,
+    reason = "the names are those of the header, so that both can be read side by side"
+)]
+mod header {
+    use super::{c_int, c_void, ibv_context, ibv_pd};
+
+    pub enum ibv_td {}
+
+    #[repr(C)]
+    pub struct ibv_td_init_attr {
+        pub comp_mask: u32,
+    }
+
+    #[repr(C)]
+    pub struct ibv_parent_domain_init_attr {
+        pub pd: *mut ibv_pd,
+        pub td: *mut ibv_td,
+        pub comp_mask: u32,
+        pub alloc: Option<unsafe extern "C" fn()>,
+        pub free: Option<unsafe extern "C" fn()>,
+        pub pd_context: *mut c_void,
+    }
+
+    /// The end of `verbs_context`, behind which the open device lies. It only grows at its beginning.
+    #[repr(C)]
+    pub struct verbs_context {
+        pub alloc_parent_domain: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut ibv_parent_domain_init_attr) -> *mut ibv_pd,
+        >,
+        pub dealloc_td: Option<unsafe extern "C" fn(*mut ibv_td) -> c_int>,
+        pub alloc_td:
+            Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_td_init_attr) -> *mut ibv_td>,
+        _between: [Option<unsafe extern "C" fn()>; 22],
+        /// Bytes of the whole, the open device included.
+        pub sz: usize,
+    }
+}
+
+use header::{ibv_parent_domain_init_attr, ibv_td, ibv_td_init_attr, verbs_context};
+
+/// Value by which an open device says that its table lies before it.
+const EXTENDED: usize = usize::MAX;
+
+/// A thread domain, and the protection domain for its queue pairs.
+pub(super) struct ThreadDomain {
+    pub(super) parent: NonNull<ibv_pd>,
+    domain: NonNull<ibv_td>,
+    end: unsafe extern "C" fn(*mut ibv_td) -> c_int,
+}
+
+impl ThreadDomain {
+    /// Asks for one on a protection domain that is open on this device; `None` where the library or the driver has
+    /// none.
+    pub(super) fn open(context: &Context, protection: NonNull<ibv_pd>) -> Option<Self> {
+        let device = context.raw.as_ptr();
+        // SAFETY: the device is open.
+        if unsafe { (*device).abi_compat } as usize != EXTENDED {
+            return None;
+        }
+        let table = device.cast::<verbs_context>().wrapping_sub(1);
+        // SAFETY: a device that is extended lies at the end of a table, of which it says the size; that is read first,
+        // right before the device, and the rest only where the table reaches so far.
+        let (begin, end, join) = unsafe {
+            let bytes = (&raw const (*table).sz).read();
+            if bytes < size_of::<verbs_context>() + size_of::<ibv_context>() {
+                return None;
+            }
+            (
+                (*table).alloc_td?,
+                (*table).dealloc_td?,
+                (*table).alloc_parent_domain?,
+            )
+        };
+        let mut nothing = ibv_td_init_attr { comp_mask: 0 };
+        // SAFETY: the device is open, the struct valid for reads.
+        let domain = NonNull::new(unsafe { begin(device, &raw mut nothing) })?;
+        let mut both = ibv_parent_domain_init_attr {
+            pd: protection.as_ptr(),
+            td: domain.as_ptr(),
+            comp_mask: 0,
+            alloc: None,
+            free: None,
+            pd_context: std::ptr::null_mut(),
+        };
+        // SAFETY: the device and both domains are open, the struct valid for reads.
+        let Some(parent) = NonNull::new(unsafe { join(device, &raw mut both) }) else {
+            // SAFETY: nothing uses the domain yet.
+            unsafe { end(domain.as_ptr()) };
+            return None;
+        };
+        Some(Self {
+            parent,
+            domain,
+            end,
+        })
+    }
+
+    /// Closes it, and says whether it could be.
+    ///
+    /// # Safety
+    /// No queue pair uses it any more, and `end_parent` is the library's `ibv_dealloc_pd`.
+    pub(super) unsafe fn close(
+        self,
+        end_parent: unsafe extern "C" fn(*mut ibv_pd) -> c_int,
+    ) -> bool {
+        // SAFETY: both came from the library, the parent uses the domain and is closed first, as the caller promises
+        // nothing uses it.
+        unsafe { (end_parent)(self.parent.as_ptr()) == 0 && (self.end)(self.domain.as_ptr()) == 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+
+    /// Distances from the open device, which lies at offset 0 of the table's end, as the header of rdma-core 44 has
+    /// them.
+    #[test]
+    fn calls_lie_where_the_header_has_them() {
+        let before = |offset: usize| size_of::<verbs_context>() - offset;
+        assert_eq!(before(offset_of!(verbs_context, alloc_parent_domain)), 208);
+        assert_eq!(before(offset_of!(verbs_context, dealloc_td)), 200);
+        assert_eq!(before(offset_of!(verbs_context, alloc_td)), 192);
+        assert_eq!(before(offset_of!(verbs_context, sz)), 8);
+        assert_eq!(size_of::<ibv_context>(), 328);
+        assert_eq!(offset_of!(ibv_context, abi_compat), 320);
+        assert_eq!(size_of::<ibv_td_init_attr>(), 4);
+        assert_eq!(size_of::<ibv_parent_domain_init_attr>(), 48);
+        assert_eq!(offset_of!(ibv_parent_domain_init_attr, td), 8);
+        assert_eq!(offset_of!(ibv_parent_domain_init_attr, comp_mask), 16);
+    }
+}
