@@ -41,15 +41,17 @@ within() {
     name=$1 column=$2 low=$3 high=$4
     shift 4
     # shellcheck disable=SC2086
-    timeout "$CASE_S_MAX" tonnage transfer --engine verbs:rc $PAIR --format csv "$@" >/tmp/case 2>&1
-    value=$(awk -F, -v column="$column" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == column) at = i }
-        NR == 2 { print $at }' /tmp/case)
-    if awk -v value="$value" -v low="$low" -v high="$high" \
+    status=0
+    timeout "$CASE_S_MAX" tonnage transfer --engine verbs:rc $PAIR --format csv "$@" >/tmp/case 2>&1 || status=$?
+    # Texts with commas are quoted, and no column that is looked at is one.
+    value=$(sed 's/"[^"]*"//g' /tmp/case | awk -F, -v column="$column" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == column) at = i }
+        NR == 2 { print $at }')
+    if [ "$status" = 0 ] && [ -n "$value" ] && awk -v value="$value" -v low="$low" -v high="$high" \
         'BEGIN { exit !(value + 0 >= low && value + 0 <= high) }'; then
         echo "ok $name ($column $value)"
         return
     fi
-    echo "FAILED $name: $column is $value, expected $low to $high"
+    echo "FAILED $name: exit code $status, $column is $value, expected $low to $high"
     sed 's/^/    /' /tmp/case
     failed=1
 }
@@ -149,7 +151,7 @@ held() {
     cat /tmp/run >>/tmp/told
 }
 
-expect "devices" 0 '^ *rxeA port 1 .* ACTIVE .*GID 1 of 2 10\.1\.0\.1 \(RoCE v2\)' tonnage devices
+expect "devices" 0 '^ *rxeA port 1 .* ACTIVE .* MTU [124][0-9]+ .*GID 1 of 2 10\.1\.0\.1 \(RoCE v2\)' tonnage devices
 expect "libfabric takes an address that connects" 0 '^ +64 ' tonnage transfer --engine 'fabric:verbs;ofi_rxm' --op write \
     --ranks 2 --sizes 64 --limit none --trials 2 --trial-time 50ms --warmup 20ms
 
@@ -166,15 +168,22 @@ transfer "queue pairs, and sleeping" 0 '^path: the payload crossed rxeA port 1' 
 transfer "lists, and every sixteenth signalled" 0 '^verified: .* checked and right' --op write,write-imm --sizes 64 \
     --window 64 --engine-option post-list=16 --engine-option signal=16 --verify $BRIEF
 # shellcheck disable=SC2086
+transfer "neighbours at the peer are gathered" 0 '^verified: .* checked and right' --op write,read --sizes 64,1000 --gap 0 \
+    --batch 64 --engine-option max-sge=8 --engine-option signal=5 --verify $BRIEF -o /tmp/gathered
+expect "they are counted" 0 '"gathered_operations"' cat /tmp/gathered
+# shellcheck disable=SC2086
+transfer "wherever they lie here" 0 '^verified: .* checked and right' --op read --sizes 1000 --gap 0 --batch 64 \
+    --local-addresses permuted --engine-option max-sge=8 --verify $BRIEF
+# shellcheck disable=SC2086
 transfer "a window above the send queue" 0 '^verified: .* checked and right' --op write --sizes 64 --window 64 \
     --engine-option sq-depth=4 --engine-option signal=4 --verify $BRIEF
 # shellcheck disable=SC2086
 transfer "words, and queue pairs that change them at once" 0 '^verified: .* checked and right' \
-    --op fetch-add,compare-swap --sizes 8 --window 1,16 --qps 1,2 --footprint 16 --verify $BRIEF
+    --op fetch-add --sizes 8 --window 1,16 --qps 1,2 --footprint 8 --verify $BRIEF
 # shellcheck disable=SC2086
-expect "words that two others change" 0 ' (4[0-9]|5[0-9]|6[0-9]|7[0-9]|8[0-9])\.[0-9]+ ' tonnage transfer --engine verbs:rc \
-    --op compare-swap --ranks 3 --traffic fan-in --target-footprint shared --footprint 8 --sizes 8 --window 4 --verify \
-    --devices-of 0=rxeB --devices-of 1=rxeA --devices-of 2=rxeA $BRIEF
+PAIR="--ranks 3 --traffic fan-in --devices-of 0=rxeB --devices-of 1=rxeA --devices-of 2=rxeA" \
+    within "words that two others change" swapped_fraction 0.4 0.95 --op compare-swap --target-footprint shared \
+    --footprint 8 --sizes 8 --window 4 --verify $BRIEF
 # shellcheck disable=SC2086
 expect "all to all of three" 0 '^verified: .* checked and right' tonnage transfer --engine verbs:rc --op send --sizes 4k \
     --traffic all-to-all --ranks 3 --devices-of 0=rxeA --devices-of 1=rxeB --devices-of 2=rxeA --verify --trials 2 \
@@ -223,9 +232,10 @@ over "$DELAY" within "one read in flight" message_rate_per_s_mean 160 201 --op r
 over "$DELAY" within "twelve reads in flight" message_rate_per_s_mean 1500 2900 --op read --sizes 64 --window 12 \
     --engine-option rd-atomic=12 $LONGER
 
-# Of 50 ms that a message takes, a receiver that sleeps works less than 2.5.
+# Of the 50 ms that a message takes, a receiver that sleeps works less than 4 on an emulated CPU, most of them to look
+# every 10 ms whether the run has ended.
 # shellcheck disable=SC2086
-over "delay 50ms limit 10000" within "a target that sleeps" target_cpu_ns_per_operation 0 2.5e6 --op send --sizes 64 \
+over "delay 50ms limit 10000" within "a target that sleeps" target_cpu_ns_per_operation 0 4e6 --op send --sizes 64 \
     --window 1 --cq event --trials 2 --trial-time 500ms --warmup 50ms
 
 cut_for 2

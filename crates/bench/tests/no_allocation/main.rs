@@ -25,7 +25,7 @@ use tonnage_bench::drive::stream::{stream, stream_extents};
 use tonnage_bench::drive::until::Until;
 use tonnage_bench::kinds::transfer::layout::answers;
 use tonnage_engine::paths::Cut;
-use tonnage_engine::{Engine, Entry, Verb};
+use tonnage_engine::{Engine, Entry, Verb, WORD_BYTES};
 use tonnage_engines::ENGINES;
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::{
@@ -336,6 +336,9 @@ fn nothing_by(
             continue;
         }
         for size_bytes in SIZES {
+            if op.is_atomic() && size_bytes != WORD_BYTES {
+                continue;
+            }
             let point = point(engine, op, size_bytes, pacing);
             let what = format!("{engine} {} of {size_bytes} B", op.name());
             let outcome = run(&point, Extra::Nothing)
@@ -469,7 +472,7 @@ fn a_timetable_allocates_nothing() {
 #[test]
 fn a_ping_pong_allocates_nothing() {
     nothing_is_allocated(Pacing::PingPong, |op| match op {
-        Verb::Read => OPERATIONS,
+        Verb::Read | Verb::FetchAdd | Verb::CompareSwap => OPERATIONS,
         _ => OPERATIONS / 8,
     })
     .unwrap();

@@ -66,7 +66,7 @@ impl Ends<'_> {
     }
 
     #[inline]
-    pub(super) fn fetch_add(&self, op: &Op) -> Result<(), OutOfRange> {
+    pub(super) fn fetch_add(&self, op: &Op) -> Result<(), NoWord> {
         let (old, far) = (word(self.own, op.local)?, word(self.far, op.remote)?);
         old.store(
             far.fetch_add(op.imm.into(), Ordering::AcqRel),
@@ -76,7 +76,7 @@ impl Ends<'_> {
     }
 
     #[inline]
-    pub(super) fn compare_swap(&self, op: &Op) -> Result<(), OutOfRange> {
+    pub(super) fn compare_swap(&self, op: &Op) -> Result<(), NoWord> {
         let own = |index: u64| word(self.own, op.local + index * u64::from(WORD_BYTES));
         let [expected, new, old] = [own(0)?, own(1)?, own(2)?];
         let [expected, new] = [expected, new].map(|word| word.load(Ordering::Acquire));
@@ -121,12 +121,25 @@ impl Ends<'_> {
     }
 }
 
+/// Error of an atomic operation without a word.
+#[derive(Debug)]
+pub(super) struct NoWord {
+    offset: u64,
+    size: u64,
+}
+
+impl std::fmt::Display for NoWord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { offset, size } = self;
+        write!(
+            f,
+            "there is no aligned word of {WORD_BYTES} bytes at offset {offset} of {size}"
+        )
+    }
+}
+
 /// The aligned word at an offset.
-fn word(arena: &Arena, offset: u64) -> Result<&AtomicU64, OutOfRange> {
-    let outside = || OutOfRange {
-        offset,
-        len: WORD_BYTES.into(),
-        size: arena.len() as u64,
-    };
-    arena.word(offset).ok_or_else(outside)
+fn word(arena: &Arena, offset: u64) -> Result<&AtomicU64, NoWord> {
+    let size = arena.len() as u64;
+    arena.word(offset).ok_or(NoWord { offset, size })
 }

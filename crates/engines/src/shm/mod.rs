@@ -145,12 +145,17 @@ impl Shm {
                     far,
                 };
                 match verb {
-                    Verb::Write => ends.write(op, lane.ordered, tuner).map(|()| true),
-                    Verb::Read => ends.read(op, tuner).map(|()| true),
-                    Verb::WriteImm => ends.write_imm(op, peer, tuner),
-                    Verb::Send => ends.send(op, peer, *region, tuner, &mut ending),
-                    Verb::FetchAdd => ends.fetch_add(op).map(|()| true),
-                    Verb::CompareSwap => ends.compare_swap(op).map(|()| true),
+                    Verb::Write => ends
+                        .write(op, lane.ordered, tuner)
+                        .map(|()| true)
+                        .map_err(text),
+                    Verb::Read => ends.read(op, tuner).map(|()| true).map_err(text),
+                    Verb::WriteImm => ends.write_imm(op, peer, tuner).map_err(text),
+                    Verb::Send => ends
+                        .send(op, peer, *region, tuner, &mut ending)
+                        .map_err(text),
+                    Verb::FetchAdd => ends.fetch_add(op).map(|()| true).map_err(text),
+                    Verb::CompareSwap => ends.compare_swap(op).map(|()| true).map_err(text),
                 }
             }
             _ => {
@@ -364,6 +369,10 @@ impl Engine for Shm {
             .map(|_| self.tuner.choice().unwrap_or(Method::Memcpy).name());
         Facts::default().maybe("copy_method", method)
     }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }
 
 fn ring(error: OutOfRange) -> Error {

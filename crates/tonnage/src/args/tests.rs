@@ -343,9 +343,16 @@ fn verify_moves_every_operation_once_at_many_sizes() {
             && point.verify
             && point.pacing == Pacing::Batch { batch: 4 }
             && point.length.trials == 1
-            && point.length.trial == TrialLength::Iterations(1)
     }));
-    for verb in Verb::ALL {
+    let of = |verb: Verb| points.iter().filter(move |point| point.op == verb);
+    for verb in [Verb::FetchAdd, Verb::CompareSwap] {
+        let atomics: Vec<_> = of(verb).collect();
+        assert_eq!(atomics.len(), 1);
+        assert_eq!((atomics[0].size_bytes, atomics[0].slots()), (8, 2));
+        assert_eq!(atomics[0].length.trial, TrialLength::Iterations(256));
+    }
+    for verb in Verb::COPYING {
+        assert!(of(verb).all(|point| point.length.trial == TrialLength::Iterations(1)));
         for size in [1, 3, 7, 63, 64, 65, 4095, 4096, 4097, 65535, 1_048_577] {
             let found = points
                 .iter()
@@ -353,6 +360,24 @@ fn verify_moves_every_operation_once_at_many_sizes() {
             // Pages are larger on some machines; then the sizes around 4096 are others.
             assert!(found || size.abs_diff(4096) <= 1, "{verb:?} of {size}");
         }
+    }
+}
+
+/// Traffic in which pairs take turns has no contention, and whoever asks for no operation gets what there is.
+#[test]
+fn verify_takes_every_traffic() {
+    for traffic in Traffic::ALL.into_iter().filter(|&it| it != Traffic::File) {
+        let line = format!("--traffic {} --engine shm", traffic.name());
+        let plan = verify(&line).to_plan(&LISTS, Ranks::of(None, 4)).unwrap();
+        let ops = expand(&plan, 4)
+            .iter()
+            .filter(|it| it.op.is_atomic())
+            .count();
+        assert_eq!(
+            ops,
+            if traffic == Traffic::Matrix { 0 } else { 2 },
+            "{line}"
+        );
     }
 }
 

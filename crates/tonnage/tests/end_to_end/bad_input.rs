@@ -189,7 +189,7 @@ const TRANSFERS: &[(&str, &[&str])] = &[
     ),
     ("--engine shm --op write --sizes 8,8", &["8,8"]),
     ("--engine shm --op write --sizes 8 --windw 8", &["--window"]),
-    ("--engine shm --op write", &["--sizes"]),
+    ("--engine shm --op write", &["sizes is missing"]),
     ("--op write --sizes 8", &["--engine"]),
 ];
 

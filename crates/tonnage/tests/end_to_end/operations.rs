@@ -86,13 +86,14 @@ fn words() {
         ("--ranks 2", "--window 1,16"),
         (
             "--ranks 3 --traffic fan-in --target-footprint shared --footprint 16",
-            "--window 16 --qps 2",
+            "--window 16",
         ),
         (
             "--ranks 3 --traffic all-to-all",
             "--batch 8 --workers 2 --addresses random",
         ),
-        ("--ranks 2 --bidirectional", "--ping-pong --stride 64"),
+        ("--ranks 2 --bidirectional", "--window 4 --stride 64"),
+        ("--ranks 3 --traffic in-turn", "--ping-pong"),
     ]) {
         let file = format!("r{number}.jsonl");
         let arguments = format!(

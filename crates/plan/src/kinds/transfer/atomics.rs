@@ -9,7 +9,11 @@ use super::point::TransferPoint;
 use super::point_length::TrialLength;
 use crate::point::Traffic;
 use crate::refuse::usage;
+use tonnage_engine::Verb;
 use tonnage_units::Result;
+
+/// Places of a flow, at most.
+const PLACES_MAX: u64 = 1 << 24;
 
 /// Operations of a worker in a verified trial by time, after which it ends: each has a place of its own.
 const VERIFIED_OPERATIONS_MAX: u64 = 1 << 16;
@@ -46,6 +50,22 @@ impl TransferPoint {
     }
 }
 
+/// Refuses more places than are held.
+///
+/// # Errors
+/// `Usage`, with the most iterations.
+pub(super) fn check_places(point: &TransferPoint) -> Result<()> {
+    if !point.op.is_atomic() || point.word_places() <= PLACES_MAX {
+        return Ok(());
+    }
+    let most = PLACES_MAX / u64::from(point.batch_share_max().max(1));
+    usage(format!(
+        "op {} with verify has a place for the old value of each operation of a trial, {PLACES_MAX} at most: write iters \
+         {most} or less",
+        point.op.name()
+    ))
+}
+
 /// Refuses what atomic operations do not go with.
 ///
 /// # Errors
@@ -73,12 +93,13 @@ pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
         () if point.local_addresses.is_some() => {
             Some(("local-addresses", "old values land in the order of posting"))
         }
-        () if point.api != super::TransferApi::Engine => {
-            Some(("api", "the library's calls are for copies"))
-        }
         () if !point.rails.is_single() => Some((
             "rails",
             "a word is changed in one step only among operations of one device",
+        )),
+        () if point.verify && point.length.interval_ns.is_some() => Some((
+            "interval",
+            "a verified trial ends when there is no place for another old value",
         )),
         () if point.cut.is_some() => Some(("chunk", "a word is not cut")),
         () if point.background.is_some() => Some((
@@ -90,6 +111,15 @@ pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
         }
         () => None,
     };
+    // Expected numbers are put in place ahead. Where a later one is tried before an earlier one, both fail, and with
+    // them all that follow.
+    if point.op == Verb::CompareSwap && point.verify && point.queue_pairs > 1 {
+        return usage(format!(
+            "op {name} with verify and qps {} do not go together, for queue pairs keep no order among each other, and each \
+             operation expects what the one before it left: leave qps or verify out, or use op fetch-add",
+            point.queue_pairs
+        ));
+    }
     match refused {
         Some(("traffic", why)) => usage(format!(
             "op {name} and traffic {} do not go together, for {why}: use traffic fan-in or all-to-all",
@@ -127,6 +157,11 @@ mod tests {
             ("api = 'poll'", "leave api out"),
             ("traffic = 'matrix'", "use traffic fan-in or all-to-all"),
             ("batch = 8\nmerge = 'on'", "merge on"),
+            ("verify = true\nqps = 2", "leave qps or verify out"),
+            (
+                "verify = true\ninterval = '50ms'\ntrial-time = '1s'",
+                "leave interval out",
+            ),
         ] {
             let message = refused(lines);
             assert!(message.contains(expected), "{lines}: {message}");
@@ -164,6 +199,15 @@ mod tests {
     fn more_places_than_a_rank_has_memory_for_are_refused() {
         let message = points("op = 'fetch-add'\nverify = true\niters = 1000000000000");
         let message = message.unwrap_err().to_string();
-        assert!(message.contains("needs more than"), "{message}");
+        assert!(
+            message.ends_with("write iters 16777216 or less"),
+            "{message}"
+        );
+        let message = points("op = 'fetch-add'\nverify = true\nbatch = 16\niters = 10000000");
+        let message = message.unwrap_err().to_string();
+        assert!(
+            message.ends_with("write iters 1048576 or less"),
+            "{message}"
+        );
     }
 }

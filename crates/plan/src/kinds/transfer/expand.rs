@@ -1,7 +1,7 @@
 //! The points of one transfer. Everything that can be known to be wrong is refused here, before a rank starts, in one
 //! sentence that names the nearest valid choice.
 
-use super::atomics::check_atomics;
+use super::atomics::{check_atomics, check_places};
 use super::background_options::workers_default;
 use super::backgrounds::{LoadedSize, backgrounds, beside, check_footprint, check_op};
 use super::batches::Batching;
@@ -254,6 +254,7 @@ fn point(
 fn with_slots(point: &mut TransferPoint, memory: &MemoryOptions) -> Result<()> {
     let slots = layout(memory, point.size_bytes, point.used_depth())?;
     (point.footprint_bytes, point.stride_bytes) = (slots.footprint_bytes, slots.stride_bytes);
+    check_places(point)?;
     let widest = SlotLayout {
         footprint_bytes: slots.footprint_bytes.max(point.local_bytes()),
         ..slots

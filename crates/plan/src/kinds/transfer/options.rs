@@ -187,7 +187,7 @@ pub struct MemoryOptions {
     #[arg(long, value_name = "BYTES")]
     pub footprint: Option<Bytes>,
 
-    /// Footprints at a target: each initiator has its own, or all of them read the same one.
+    /// Footprints at a target: each initiator has its own, or all of them read or change the same one.
     #[arg(long, value_name = "WHOSE", value_parser = one_of::<TargetFootprint>())]
     pub target_footprint: Option<TargetFootprint>,
 

@@ -419,7 +419,7 @@ tonnage_units::names! {
     pub enum TargetFootprint: "target footprint" {
         /// Each initiator has one of its own.
         Own = "own",
-        /// All initiators read one; each of the target's workers has one.
+        /// All initiators read one, or change its words; each of the target's workers has one.
         Shared = "shared",
     }
 }

@@ -195,7 +195,9 @@ impl VerifyArgs {
         if !copies.is_empty() {
             transfers.push(self.transfer(engine, copies, sizes, traffic));
         }
-        if !atomics.is_empty() {
+        // Pairs that take turns do not contend; who names such an operation is told so.
+        let fits = traffic != Traffic::Matrix || !self.op.is_empty();
+        if !atomics.is_empty() && fits {
             let mut transfer = self.transfer(engine, atomics, &words, traffic);
             // Fewer words than operations in flight, again and again: a step that is divided shows.
             transfer.length.iters = Some(Count(ATOMIC_BATCHES));

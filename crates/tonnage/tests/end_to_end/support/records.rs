@@ -5,7 +5,6 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 use tempfile::tempdir;
-use tonnage_engine::Verb;
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::{BatchOf, Pacing, TransferPoint, TrialLength};
 use tonnage_record::histogram::LatencyHistogram;
@@ -201,6 +200,11 @@ fn check_trial(point: &TransferPoint, trial: &Trial) {
             let bytes = point.loads.as_ref().unwrap().total();
             assert_eq!(trial.operations, bytes / size, "{trial:?}");
         }
+        TrialLength::DurationNs(_) if point.iterations_max().is_some() => {
+            let most = point.iterations_max().unwrap() * operations_per_iteration(point);
+            let most = most * initiators(point) * u64::from(point.workers) * rounds(point);
+            assert!((1..=most).contains(&trial.operations), "{trial:?}");
+        }
         TrialLength::DurationNs(ns) => {
             assert!(trial.window_ns >= ns * rounds(point), "{trial:?}");
         }
@@ -274,7 +278,7 @@ fn lanes(point: &TransferPoint) -> u64 {
 
 fn operations_per_iteration(point: &TransferPoint) -> u64 {
     match point.pacing {
-        Pacing::PingPong if point.op != Verb::Read => 2,
+        Pacing::PingPong if !point.op.fetches() => 2,
         Pacing::Batch { batch } => u64::from(batch) * lanes(point),
         _ => 1,
     }

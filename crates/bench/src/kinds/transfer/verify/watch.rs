@@ -32,7 +32,7 @@ impl MemoryWatch {
     ///
     /// # Errors
     /// When a slice does not lie in the memory.
-    pub fn fill(&self, memory: &dyn Memory, number: u64) -> Result<()> {
+    pub fn fill(&mut self, memory: &dyn Memory, number: u64) -> Result<()> {
         match self {
             Self::Slices(slices) => slices.fill(memory, number),
             Self::Words(words) => words.fill(memory, number),

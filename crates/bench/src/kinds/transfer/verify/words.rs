@@ -22,6 +22,9 @@ use crate::kinds::transfer::trial::Issued;
 
 const WORD: u64 = WORD_BYTES as u64;
 
+/// Places that are written or read at a time.
+const PLACES_AT_ONCE: u64 = 4096;
+
 /// Content of a place into which no old value has come: no word gets as high.
 const UNANSWERED: u64 = u64::MAX;
 
@@ -32,7 +35,7 @@ struct OutWords {
     walk: FlowWalk,
     /// Operations of the trials that are over.
     issued: u64,
-    /// First operation of the last trial whose old value did not come.
+    /// First operation since the words were set whose old value did not come.
     unanswered: Option<u64>,
 }
 
@@ -96,9 +99,12 @@ impl WordWalks {
     ///
     /// # Errors
     /// When they do not lie in the memory.
-    pub fn fill(&self, memory: &dyn Memory, number: u64) -> Result<()> {
+    pub fn fill(&mut self, memory: &dyn Memory, number: u64) -> Result<()> {
+        for out in &mut self.out {
+            out.unanswered = None;
+        }
         for out in &self.out {
-            memory.write(out.origin, &self.places(out))?;
+            self.fill_places(memory, out)?;
             let guard = out.origin + self.places * self.place_bytes;
             let key = Key::new(self.seed, number, self.rank, out.target);
             memory.fill(out.origin, guard, GUARD_BYTES, key)?;
@@ -118,34 +124,39 @@ impl WordWalks {
         Ok(())
     }
 
-    /// Content of the places of a flow. Where nothing is verified they are used again and again, and each compare-swap
+    /// Fills the places of a flow. Where nothing is verified they are used again and again, and each compare-swap
     /// puts 0 in the place of 0, so that all of them succeed.
-    fn places(&self, out: &OutWords) -> Vec<u8> {
+    fn fill_places(&self, memory: &dyn Memory, out: &OutWords) -> Result<()> {
         let swaps = self.op == Verb::CompareSwap;
-        let mut bytes = vec![0; (self.places * self.place_bytes) as usize];
-        if !self.verify {
-            return bytes;
-        }
         let mut walk = out.walk.clone();
         let mut visits = vec![0u64; if swaps { self.slots as usize } else { 0 }];
+        let mut bytes = Vec::with_capacity((PLACES_AT_ONCE * self.place_bytes) as usize);
+        let mut first = None;
         for _ in 0..self.places {
             let (place, slot) = walk.next_slots();
-            let at = (place * self.place_bytes) as usize;
-            let words = if swaps {
-                let before = visits[slot as usize];
-                visits[slot as usize] += 1;
-                vec![before, before + 1, UNANSWERED]
-            } else {
-                vec![UNANSWERED]
+            first.get_or_insert(place);
+            let before = match visits.get_mut(slot as usize) {
+                Some(count) => std::mem::replace(count, *count + 1),
+                None => 0,
             };
-            for (word, bytes) in words
-                .iter()
-                .zip(bytes[at..].chunks_exact_mut(WORD as usize))
-            {
-                bytes.copy_from_slice(&word.to_ne_bytes());
+            let words = match (swaps, self.verify) {
+                (true, true) => [before, before + 1, UNANSWERED],
+                (false, true) => [UNANSWERED; 3],
+                (_, false) => [0; 3],
+            };
+            let words = words.iter().take((self.place_bytes / WORD) as usize);
+            bytes.extend(words.flat_map(|word| word.to_ne_bytes()));
+            let is_last = place + 1 == self.places;
+            if is_last || bytes.len() == bytes.capacity() {
+                let at = first.take().unwrap_or(0) * self.place_bytes;
+                memory.write(out.origin + at, &bytes)?;
+                bytes.clear();
             }
         }
-        bytes
+        if let Some(first) = first {
+            memory.write(out.origin + first * self.place_bytes, &bytes)?;
+        }
+        Ok(())
     }
 
     /// Operations that the flows issued since the last call, and their answers if these are verified.
@@ -170,17 +181,20 @@ impl WordWalks {
                     out.target
                 )));
             }
-            let mut bytes = vec![0; (places * place_bytes) as usize];
-            memory.read(out.origin, &mut bytes)?;
+            if count == 0 {
+                // Another round's: what it was not told is still known.
+                told.ascents.push(Ascents::default());
+                continue;
+            }
             let mut ascents = Ascents::default();
-            out.unanswered = None;
+            let mut held = HeldPlaces::new(out.origin, places, place_bytes);
             for number in 0..count {
                 let (place, slot) = out.walk.next_slots();
-                let word = |index: u64| word_at(&bytes, place * place_bytes + index * WORD);
-                let old = if swaps { word(2) } else { word(0) };
+                let words = held.words(memory, place)?;
+                let old = words[if swaps { 2 } else { 0 }];
                 if old == UNANSWERED {
                     out.unanswered.get_or_insert(number);
-                } else if !swaps || old == word(0) {
+                } else if !swaps || old == words[0] {
                     ascents.step(slot, old);
                 }
             }
@@ -300,10 +314,45 @@ impl WordWalks {
     }
 }
 
-fn word_at(bytes: &[u8], at: u64) -> u64 {
-    let mut word = [0; WORD as usize];
-    word.copy_from_slice(&bytes[at as usize..][..WORD as usize]);
-    u64::from_ne_bytes(word)
+/// A part of the places of a flow, as they are read one behind the other.
+struct HeldPlaces {
+    origin: u64,
+    places: u64,
+    place_bytes: u64,
+    first: u64,
+    bytes: Vec<u8>,
+}
+
+impl HeldPlaces {
+    fn new(origin: u64, places: u64, place_bytes: u64) -> Self {
+        Self {
+            origin,
+            places,
+            place_bytes,
+            first: 0,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// The words of a place, as many as it has.
+    fn words(&mut self, memory: &dyn Memory, place: u64) -> Result<[u64; 3]> {
+        let held = self.bytes.len() as u64 / self.place_bytes;
+        if place < self.first || place >= self.first + held {
+            let count = PLACES_AT_ONCE.min(self.places - place);
+            self.bytes.resize((count * self.place_bytes) as usize, 0);
+            self.first = place;
+            memory.read(self.origin + place * self.place_bytes, &mut self.bytes)?;
+        }
+        let at = ((place - self.first) * self.place_bytes) as usize;
+        let own = &self.bytes[at..at + self.place_bytes as usize];
+        let mut words = [0; 3];
+        for (word, bytes) in words.iter_mut().zip(own.chunks_exact(WORD as usize)) {
+            let mut word_bytes = [0; WORD as usize];
+            word_bytes.copy_from_slice(bytes);
+            *word = u64::from_ne_bytes(word_bytes);
+        }
+        Ok(words)
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use tonnage_engine::memory::Request;
 use tonnage_engine::{Lane, Op};
 use tonnage_engines::memory::HOST;
 use tonnage_plan::point::Traffic;
-use tonnage_plan::transfer::{Addresses, TargetFootprint};
+use tonnage_plan::transfer::{Addresses, TargetFootprint, TrialLength};
 
 /// Rank 0, whose words ranks 1 and 2 change.
 struct Contention {
@@ -22,8 +22,13 @@ struct Contention {
 impl Contention {
     fn new(op: Verb, addresses: Addresses, target_footprint: TargetFootprint) -> Self {
         let mut point = point(addresses, 6);
-        (point.op, point.ranks, point.traffic) = (op, 3, Traffic::FanIn);
-        (point.stride_bytes, point.verify, point.target_footprint) = (16, true, target_footprint);
+        (point.op, point.target_footprint) = (op, target_footprint);
+        Self::of(point)
+    }
+
+    fn of(mut point: TransferPoint) -> Self {
+        (point.ranks, point.traffic) = (3, Traffic::FanIn);
+        (point.stride_bytes, point.verify) = (16, true);
         let layouts: Vec<_> = (0..3).map(|rank| SliceLayout::new(&point, rank)).collect();
         let memory = |layout: &SliceLayout| {
             let request = Request {
@@ -58,8 +63,8 @@ impl Contention {
         self.memories[rank].write(offset, &bytes).unwrap();
     }
 
-    fn fill(&self, number: u64) {
-        for (walks, memory) in self.walks.iter().zip(&self.memories) {
+    fn fill(&mut self, number: u64) {
+        for (walks, memory) in self.walks.iter_mut().zip(&self.memories) {
             walks.fill(&**memory, number).unwrap();
         }
     }
@@ -196,4 +201,37 @@ fn an_old_value_that_came_twice_is_told() {
     ranks.set(2, second.local, 0);
     let told = ranks.check(1).unwrap_err();
     assert!(told.contains("an old value came to them twice"), "{told}");
+}
+
+/// A swap that failed changes no word, so that only its initiator knows of it, in whichever round of a trial it was.
+#[test]
+fn an_answer_that_is_missing_in_an_earlier_round_is_told() {
+    let mut ranks = Contention::new(Verb::CompareSwap, Addresses::Fixed, TargetFootprint::Shared);
+    ranks.fill(1);
+    ranks.carry_out(2);
+    let failed = ranks.carry_out(1);
+    ranks.set(1, ranks.landing(failed), UNANSWERED);
+    let (mut all, later) = (ranks.expected(), ranks.expected());
+    all[1].add(&later[1]);
+    let (mut moved, mut untouched) = (Mismatches::default(), Mismatches::default());
+    let (walks, memory) = (&ranks.walks[1], &*ranks.memories[1]);
+    let told = walks.check(memory, 1, &all[1], &mut moved, &mut untouched);
+    let told = told.unwrap_err().to_string();
+    assert!(told.contains("the old value did not come"), "{told}");
+}
+
+/// Places are written and read in parts, whose edges the number of operations does not know.
+#[test]
+fn more_operations_than_places_are_held_at_a_time_are_right() {
+    let mut point = point(Addresses::Sequential, 6);
+    point.op = Verb::CompareSwap;
+    point.length.trial = TrialLength::Iterations(10_000);
+    let mut ranks = Contention::of(point);
+    for number in 1..3 {
+        ranks.fill(number);
+        for _ in 0..7001 {
+            ranks.carry_out(1);
+        }
+        assert_eq!(ranks.check(number), Ok(8 * 7001));
+    }
 }
