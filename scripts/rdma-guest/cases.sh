@@ -265,6 +265,8 @@ expect "a user who may not open the device" 1 'see that this user may open /dev/
 chmod 666 /dev/infiniband/uverbs*
 expect "too little locked memory" 1 'ulimit -l' sh -c "ulimit -l 64; exec su nobody -c \
     '$PWD/tonnage transfer --engine verbs:rc --op write $PAIR --sizes 1M'"
+transfer "a list shorter than what is gathered" 1 'Choose post-list=all or at least 8' --op write --sizes 64 \
+    --engine-option post-list=4 --engine-option max-sge=8
 expect "a port that is not there" 1 'rxeA has no port 2' tonnage transfer --engine verbs:rc --op write --ranks 2 \
     --devices rxeA:2 --sizes 64
 expect "a transport that is not there" 1 'UD carries datagrams' tonnage transfer --engine verbs:ud --op write \

@@ -134,6 +134,14 @@ fn check_limits(name: &str, asked: &Asked, limits: &DeviceLimits) -> Result<()> 
         let how = format!("Choose at most max-sge={}", limits.stretches);
         return Err(unavailable(why, &how));
     }
+    if asked.list < asked.stretches as usize {
+        let (list, stretches) = (asked.list, asked.stretches);
+        let why = format!(
+            "max-sge={stretches} gathers what is handed over with one doorbell, and post-list={list}"
+        );
+        let how = format!("Choose post-list=all or at least {stretches}, or max-sge={list}");
+        return Err(unavailable(why, &how));
+    }
     if let (Some(depth), list) = (asked.send_depth, asked.list)
         && list != usize::MAX
         && list > depth as usize

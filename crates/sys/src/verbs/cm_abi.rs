@@ -75,19 +75,8 @@ pub const RDMA_CM_EVENT_DISCONNECTED: c_uint = 10;
 
 #[cfg(test)]
 mod tests {
+    use super::super::offsets::offsets;
     use super::*;
-    use std::mem::offset_of;
-
-    /// Offset by this file, and by the header of rdma-core 44 on a 64-bit machine.
-    macro_rules! offsets {
-        ($($kind:ident: $($field:ident $offset:literal),* $(,)?;)*) => {
-            [$($((
-                concat!(stringify!($kind), ".", stringify!($field)),
-                offset_of!($kind, $field),
-                $offset,
-            ),)*)*]
-        };
-    }
 
     #[test]
     fn fields_lie_where_the_header_has_them() {

@@ -153,19 +153,8 @@ pub const MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM: u64 = 1 << 14;
 
 #[cfg(test)]
 mod tests {
+    use super::super::offsets::offsets;
     use super::*;
-    use std::mem::offset_of;
-
-    /// Offset by this file, and by the headers on a 64-bit machine.
-    macro_rules! offsets {
-        ($($kind:ident: $($field:ident $offset:expr),* $(,)?;)*) => {
-            [$($((
-                concat!(stringify!($kind), ".", stringify!($field)),
-                offset_of!($kind, $field),
-                $offset,
-            ),)*)*]
-        };
-    }
 
     #[test]
     fn fields_lie_where_the_headers_have_them() {

@@ -34,6 +34,8 @@ mod handles;
 mod loaded;
 mod mlx5;
 mod mlx5_abi;
+#[cfg(test)]
+mod offsets;
 mod post;
 mod queue_pair;
 mod queues;

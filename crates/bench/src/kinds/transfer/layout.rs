@@ -1,10 +1,11 @@
 //! Division of a worker's memory among its flows. Both ends compute the same layout from the point alone, so no offsets
 //! need to be exchanged.
 //!
-//! A worker's memory is a row of slices of one footprint each, starting on pages: first one for every rank that it
-//! initiates to (`out`: the source of writes and sends, the landing place of reads), then one for every rank that
-//! initiates to it (`into`: what that peer writes or reads, and where its sends land). Initiators that only read may
-//! share one slice of their target.
+//! A worker's memory is a row of slices of one length, starting on pages: first one for every rank that it initiates
+//! to (`out`: the source of writes and sends, the landing place of reads, the places of atomic operations), then one
+//! for every rank that initiates to it (`into`: what that peer writes, reads or changes, and where its sends land). A
+//! slice holds a footprint, or the places where they are longer. Initiators that read, or change words, may share one
+//! slice of their target.
 
 use std::ops::Range;
 

@@ -56,7 +56,7 @@ impl MemoryWatch {
     /// Checks what landed, and what should be as it was.
     ///
     /// # Errors
-    /// What is wrong with words, or when a slice does not lie in the memory.
+    /// Text of what is wrong with words, or when a slice does not lie in the memory.
     pub fn check(
         &self,
         memory: &dyn Memory,

@@ -207,7 +207,7 @@ impl WordWalks {
     /// told, and that the bytes around them are as they were.
     ///
     /// # Errors
-    /// What is wrong with the words, or when they do not lie in the memory.
+    /// Text of what is wrong with the words, or when they do not lie in the memory.
     pub fn check(
         &self,
         memory: &dyn Memory,
