@@ -96,7 +96,7 @@ run() {
     # the shell runs no trap while it waits for a program before it.
     timeout --kill-after=5 "$seconds" qemu-system-x86_64 -M pc "${accelerator[@]}" -smp "$CPUS" -m "$MEMORY_MIB" \
         -kernel "$IMAGE/vmlinux" -initrd "$WORK/root.cpio" \
-        -append "console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off share=${share:+yes}" \
+        -append "tsc=reliable console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off share=${share:+yes}" \
         -nodefaults -display none -no-reboot -serial stdio -serial "file:$WORK/status" \
         ${devices[@]+"${devices[@]}"} </dev/null &
     GUEST=$!

@@ -3,8 +3,11 @@
 # For a guest that hangs; a machine that is busy takes some times the usual half minute.
 RDMA_GUEST_S_MAX=480
 
+# test_program FOLDER: the path of the test program whose main.rs is in that folder of tests.
+test_program() { sed -n "s|^ *Executable tests/$1/main.rs (\(.*\))\$|\1|p" "$LOGS/rdma-build.txt"; }
+
 rdma_tests() {
-    local status=0 allocations program=${CARGO_TARGET_DIR:-target}/debug/tonnage
+    local status=0 allocations sessions program=${CARGO_TARGET_DIR:-target}/debug/tonnage
     say "a guest with Soft-RoCE devices"
     bash scripts/rdma-guest.sh setup 2>&1 | tee "$LOGS/rdma-setup.txt" || status=${PIPESTATUS[0]}
     case $status in
@@ -19,10 +22,16 @@ rdma_tests() {
             ;;
     esac
     # The programs of the other system tests, which may be there already.
-    allocations=$(cargo test --workspace --locked --no-run --test '*' 2>&1 | tee "$LOGS/rdma-build.txt" |
-        sed -n 's|^ *Executable tests/no_allocation/main.rs (\(.*\))$|\1|p') || true
-    [ -n "$allocations" ] || { cat "$LOGS/rdma-build.txt" >&2; FAILED+=("the build for RDMA devices"); return; }
+    cargo test --workspace --locked --no-run --test '*' >"$LOGS/rdma-build.txt" 2>&1 || true
+    allocations=$(test_program no_allocation) sessions=$(test_program processes)
+    if [ -z "$allocations" ] || [ -z "$sessions" ]; then
+        cat "$LOGS/rdma-build.txt" >&2
+        FAILED+=("the build for RDMA devices")
+        return
+    fi
     cp "$allocations" "$LOGS/no_allocation"
+    cp "$sessions" "$LOGS/sessions"
     bash scripts/rdma-guest.sh run --timeout "$RDMA_GUEST_S_MAX" --file "$program" --file "$LOGS/no_allocation" \
-        --file scripts/rdma-guest/cases.sh -- sh cases.sh 2>&1 | tee "$LOGS/rdma.log" || FAILED+=("the cases on RDMA devices")
+        --file "$LOGS/sessions" --file scripts/rdma-guest/cases.sh -- sh cases.sh 2>&1 | tee "$LOGS/rdma.log" ||
+        FAILED+=("the cases on RDMA devices")
 }

@@ -107,6 +107,15 @@ in_the_dark() {
     ip neigh del 10.1.0.2 dev ve0
 }
 
+# narrow COMMAND...: the command while packets of rxeA above some 500 bytes are lost, as at a switch with a smaller MTU:
+# behind a queue that takes them, since Soft-RoCE is told of what the first one drops.
+narrow() {
+    tc qdisc add dev ve0 root handle 1: netem limit 100000
+    tc qdisc add dev ve0 parent 1:1 tbf rate 1gbit burst 600 limit 1000000
+    "$@"
+    tc qdisc del dev ve0 root
+}
+
 # unknown COMMAND...: the command while rxeA neither knows rxeB's address nor learns it.
 unknown() {
     ip neigh flush dev ve0
@@ -175,6 +184,13 @@ expect "they are counted" 0 '"gathered_operations"' cat /tmp/gathered
 transfer "wherever they lie here" 0 '^verified: .* checked and right' --op read --sizes 1000 --gap 0 --batch 64 \
     --local-addresses permuted --engine-option max-sge=8 --verify $BRIEF
 # shellcheck disable=SC2086
+transfer "memory in pieces with a key each" 0 '^verified: .* checked and right' --op write,write-imm,read,send \
+    --sizes 64,20000 --footprint 200k --addresses random --engine-option mr-size=40960 --verify $BRIEF -o /tmp/pieces
+expect "they are counted too" 0 '"registrations":1[0-9]' cat /tmp/pieces
+# shellcheck disable=SC2086
+transfer "an operation longer than what surely lies in a piece" 1 'device takes at most 20480' --op write --sizes 20481 \
+    --engine-option mr-size=40960 $BRIEF
+# shellcheck disable=SC2086
 transfer "a window above the send queue" 0 '^verified: .* checked and right' --op write --sizes 64 --window 64 \
     --engine-option sq-depth=4 --engine-option signal=4 --verify $BRIEF
 # shellcheck disable=SC2086
@@ -238,6 +254,13 @@ over "$DELAY" within "twelve reads in flight" message_rate_per_s_mean 1500 2900 
 over "delay 50ms limit 10000" within "a target that sleeps" target_cpu_ns_per_operation 0 4e6 --op send --sizes 64 \
     --window 1 --cq event --trials 2 --trial-time 500ms --warmup 50ms
 
+# shellcheck disable=SC2086
+narrow transfer "a path that does not carry the MTU" 1 'carry packets of that size; choose engine-option mtu=2048' \
+    --op write --sizes 64 $BRIEF
+# shellcheck disable=SC2086
+narrow transfer "and with packets that it carries" 0 '^verified: .* checked and right' --op write,read --sizes 4096 \
+    --engine-option mtu=256 --verify $BRIEF
+
 cut_for 2
 transfer "a path that is cut" 1 'RETRY_EXC_ERR \(12\), queue pair [0-9]+' --op write --sizes 64 --window 8 --duration 8s
 wait
@@ -273,6 +296,10 @@ expect "a transport that is not there" 1 'UD carries datagrams' tonnage transfer
     --ranks 2 --sizes 64
 expect "a transport of other cards" 1 "rxeA is not an mlx5 device; DC is mlx5's own" tonnage transfer --engine verbs:dc \
     --op read --ranks 2 --devices rxeA --sizes 64
+expect "a peer that takes its memory back" 0 '^verbs:rc: read with peer 1 .*REM_ACCESS_ERR \(10\)' \
+    env TONNAGE_TEST_ENGINES=verbs:rc sessions keys --nocapture
+expect "sessions of the library, and a peer that is killed" 0 '^test result: ok\. 9 passed' \
+    env TONNAGE_TEST_ENGINES=verbs:rc sessions alive killed
 expect "nothing is allocated in the loop" 0 '^test verbs::a_stream_over_verbs_allocates_nothing \.\.\. ok' \
     no_allocation a_stream_over_verbs_allocates_nothing
 

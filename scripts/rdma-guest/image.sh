@@ -7,7 +7,7 @@ PACKAGES=(busybox-static dash libgcc-s1 iproute2 ibverbs-utils ibverbs-providers
     libatomic1 libbpf1 libbsd0 libcap2 libdb5.3 libelf1 libibumad3 libmd0 libmnl0 libnl-3-200 libnl-route-3-200 libnuma1
     libpci3 libpsm-infinipath1 libpsm2-2 libtirpc3 libxtables12)
 # Beside what the kernel has built in. Without crc32_generic an rxe device cannot be added, and nothing says why.
-MODULES=(rdma_rxe ib_uverbs rdma_ucm crc32_generic veth sch_netem virtio_pci 9p 9pnet_virtio)
+MODULES=(rdma_rxe ib_uverbs rdma_ucm crc32_generic veth sch_netem sch_tbf virtio_pci 9p 9pnet_virtio)
 PROGRAMS=(bin/{dash,ip} sbin/tc usr/bin/{rdma,rping} usr/bin/{ib_,ibv_,fi_}'*')
 # Found while a program runs, not by what it names.
 PLUGINS=(libfabric.so.1 libibverbs.so.1 librdmacm.so.1 libgcc_s.so.1 libibverbs/librxe-'*')

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use tonnage_engine::{Card, Neighbor};
-use tonnage_sys::libfabric::{self, Action, Posted, RemoteRegion, Route};
+use tonnage_sys::libfabric::{self, Action, Event, Posted, RemoteRegion, Route};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
-use super::contact::Address;
+use super::contact::{Address, Awaited, Contact, device};
+use super::files::remove_own;
 use super::mail::{Greeted, Mail};
 use super::queue_sizes::not_registered;
-use super::worker::{FabricWorker, GREETING, PeerState};
+use super::worker::{EVENTS, FabricWorker, GREETING, PeerState};
 
 impl FabricWorker {
     /// Registers bytes under a key of their own.
@@ -109,6 +110,48 @@ impl FabricWorker {
             greeted,
             tags: address.tags,
         })
+    }
+
+    /// Greets every peer that is new, and waits until all have greeted this worker.
+    pub(super) fn first_contact(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
+        let fresh = &self.peers[self.met..];
+        let awaited = |peer: &PeerState| Awaited {
+            rank: peer.rank,
+            device: peer.device.clone(),
+            mailbox: Arc::clone(&self.mails[peer.greeted.mail].arena),
+            place: peer.greeted.place,
+        };
+        let own = device(&self.attributes);
+        let contact = Contact::new(own, fresh.iter().map(awaited).collect());
+        let all = fresh.len();
+        let mut left: Vec<u32> = fresh.iter().map(|peer| peer.rank).collect();
+        let mut completed = 0;
+        loop {
+            // An earlier call that was stopped may have left greetings, which complete in this one.
+            let in_flight = all.saturating_sub(left.len() + completed);
+            if contact.is_complete(self.config.rank, &left, in_flight)? {
+                // Who has greeted this worker has mapped it. Its name goes once nobody else is to come.
+                self.met = self.peers.len();
+                if self.met == self.config.peers_max as usize {
+                    remove_own(self.endpoint.name());
+                }
+                return Ok(());
+            }
+            if stopped() {
+                return Err(Error::Failed("the run was stopped".into()));
+            }
+            left = self.greet(&left)?;
+            let mut events = [Event::EMPTY; EVENTS];
+            let polled = self.endpoint.poll(&mut events);
+            let polled = polled.map_err(|failure| self.dead(&failure, None))?;
+            for event in &events[..polled] {
+                match event.user {
+                    GREETING => completed += 1,
+                    // A peer that has met all of its own writes at once.
+                    _ => self.done.push_back(self.completion(event)),
+                }
+            }
+        }
     }
 
     /// Greets the peers that have not been greeted, each that takes it now; returns those that are left. A peer that is

@@ -1,6 +1,7 @@
 //! Two workers of one process over the embedded library, connected through their cards as two ranks are.
 
 mod choices;
+mod early;
 mod sleeping;
 mod support;
 

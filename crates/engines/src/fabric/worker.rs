@@ -14,15 +14,15 @@ use tonnage_sys::libfabric::{
 use tonnage_units::{Error, Result};
 
 use super::causes::usual_cause;
-use super::contact::{Awaited, Contact, FarMemory, device};
-use super::files::{self, remove_own};
+use super::contact::FarMemory;
+use super::files;
 use super::lanes::LaneState;
 use super::mail::{Greeted, Mail};
 use super::queue_sizes::sizes;
 use crate::slots::{self, never_resolved};
 
 /// Completions that are taken from the library at once.
-const EVENTS: usize = 64;
+pub(super) const EVENTS: usize = 64;
 
 /// Tag of the greeting, which is posted before any lane exists.
 pub(super) const GREETING: u64 = u64::MAX;
@@ -86,10 +86,10 @@ pub(super) struct FabricWorker {
     pub(super) mails: Vec<Mail>,
     pub(super) peers: Vec<PeerState>,
     /// Number of the peers that have met this worker.
-    met: usize,
+    pub(super) met: usize,
     pub(super) lanes: Vec<Option<LaneState>>,
-    /// Injected operations, which are done but not yet reported.
-    done: VecDeque<Completion>,
+    /// Injected operations and early arrivals, which are not yet reported.
+    pub(super) done: VecDeque<Completion>,
     /// Receives for which the library had no room. Those of other peers must not wait for them: it may be their
     /// messages that fill the room.
     held: VecDeque<Op>,
@@ -279,7 +279,7 @@ impl FabricWorker {
     }
 
     #[inline]
-    fn completion(&self, event: &Event) -> Completion {
+    pub(super) fn completion(&self, event: &Event) -> Completion {
         let lane = (event.user >> 32) as u32;
         match event.kind {
             EventKind::Done => Completion {
@@ -358,37 +358,7 @@ impl Engine for FabricWorker {
     }
 
     fn meet(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
-        let fresh = &self.peers[self.met..];
-        let awaited = |peer: &PeerState| Awaited {
-            rank: peer.rank,
-            device: peer.device.clone(),
-            mailbox: Arc::clone(&self.mails[peer.greeted.mail].arena),
-            place: peer.greeted.place,
-        };
-        let own = device(&self.attributes);
-        let contact = Contact::new(own, fresh.iter().map(awaited).collect());
-        let all = fresh.len();
-        let mut left: Vec<u32> = fresh.iter().map(|peer| peer.rank).collect();
-        let mut completed = 0;
-        loop {
-            // An earlier call that was stopped may have left greetings, which complete in this one.
-            let in_flight = all.saturating_sub(left.len() + completed);
-            if contact.is_complete(self.config.rank, &left, in_flight)? {
-                // Who has greeted this worker has mapped it. Its name goes once nobody else is to come.
-                self.met = self.peers.len();
-                if self.met == self.config.peers_max as usize {
-                    remove_own(self.endpoint.name());
-                }
-                return Ok(());
-            }
-            if stopped() {
-                return Err(Error::Failed("the run was stopped".into()));
-            }
-            left = self.greet(&left)?;
-            let mut events = [Event::EMPTY; EVENTS];
-            let polled = self.endpoint.poll(&mut events);
-            completed += polled.map_err(|failure| self.dead(&failure, None))?;
-        }
+        self.first_contact(stopped)
     }
 
     fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {

@@ -5,7 +5,7 @@ use tonnage_sys::verbs::{WorkAction, WorkRequest, WorkTarget};
 use tonnage_units::Result;
 
 use super::contact::closing_tag;
-use super::pairs::{FarBytes, PeerPairs};
+use super::pairs::{PeerPairs, no_bytes};
 use super::send_queue::{SILENT, send_id};
 use super::worker::VerbsWorker;
 
@@ -31,7 +31,7 @@ impl VerbsWorker {
                 action: WorkAction::Write,
                 pair: pair.handle,
                 local: self.contact_region,
-                remote: peer.mailbox.unwrap_or_else(|| FarBytes::nothing().into()),
+                remote: peer.mailbox.clone().unwrap_or_else(no_bytes),
                 inline_bytes_max: 0,
                 address: peer.address,
             };

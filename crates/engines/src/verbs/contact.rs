@@ -82,7 +82,7 @@ impl VerbsWorker {
     }
 
     fn read_page(&mut self, peer: usize, place: usize) -> Result<()> {
-        let Some(remote) = self.peers[peer].mailbox else {
+        let Some(remote) = self.peers[peer].mailbox.clone() else {
             let rank = self.peers[peer].rank;
             return Err(Error::Failed(format!(
                 "rank {rank} was not connected before first contact"

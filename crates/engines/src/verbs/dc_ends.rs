@@ -5,13 +5,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use tonnage_engine::{Card, Neighbor};
-use tonnage_sys::verbs::{KeyedRegion, LinkLayer, PathTo};
+use tonnage_sys::verbs::{LinkLayer, PathTo};
 use tonnage_units::{Error, Result};
 
 use super::choose::unavailable;
 use super::dc_device::DcDevice;
 use super::options::FlowLabel;
-use super::pairs::{PeerPairs, WorkerPair};
+use super::pairs::{FarBytes, PeerPairs, WorkerPair};
 use super::peers::spread;
 use super::port::OpenPort;
 use super::send_queue::SendQueue;
@@ -128,7 +128,7 @@ impl VerbsWorker {
             gid: port.gid(),
             lid: port.chosen.port.lid,
             over_ethernet: port.chosen.port.link_layer == LinkLayer::Ethernet,
-            mailbox: (mailbox.base, mailbox.key, mailbox.len),
+            mailbox: FarBytes::from(&mailbox),
             peer: rank,
         };
         Ok(card.card())
@@ -163,14 +163,14 @@ impl VerbsWorker {
             ..own_path(&self.port)
         };
         let made = self.queues.make_address(&path, card.access_key.number());
+        let mailbox = card.mailbox.keyed().map_err(failed)?;
         let address = made.map_err(|why| {
             let ends = self.port.both_ends(&card.device);
             failed(format!("{why}; {ends}"))
         })?;
-        let (base, key, len) = card.mailbox;
         let peer = &mut self.peers[at];
         peer.device = card.device;
-        peer.mailbox = Some(KeyedRegion { base, key, len });
+        peer.mailbox = Some(mailbox);
         peer.mtu = mtu;
         peer.address = Some(address);
         peer.is_connected = true;

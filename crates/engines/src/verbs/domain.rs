@@ -8,7 +8,7 @@ use tonnage_engine::{
     WorkerConfig,
 };
 use tonnage_machine::devices::{RdmaDevice, RdmaPort};
-use tonnage_sys::verbs::DeviceLimits;
+use tonnage_sys::verbs::{DeviceLimits, piece_stride};
 use tonnage_units::{Error, Result, WireDevice, WireKind};
 
 use super::choose::{ChosenPort, unavailable};
@@ -26,6 +26,9 @@ const DEPTH_MAX: u32 = 4096;
 /// loops post them (`tonnage_bench::kinds::transfer::work`).
 const RECEIVES_PER_OPERATION: u32 = 2;
 const OPERATIONS_MIN: u32 = 8;
+
+/// Bytes of a registration that no memory has: devices without a limit of their own name such numbers.
+const UNLIMITED_BYTES: u64 = 1 << 40;
 
 /// Verbs over DC: messages would need receives that all peers share.
 static ONE_SIDED: [Verb; 2] = [Verb::Write, Verb::Read];
@@ -60,6 +63,7 @@ impl PortDomain {
         let (receives, immediates) = queue_pairs(if is_dc { &ONE_SIDED } else { request.verbs });
         let atomics = !is_dc && limits.atomics && request.verbs.iter().any(|verb| verb.is_atomic());
         let depth = asked.send_depth.unwrap_or(limits.work_requests);
+        let region_bytes = asked.region_bytes.unwrap_or(limits.region_bytes);
         let caps = Caps {
             verbs: match limits.atomics {
                 _ if is_dc => &ONE_SIDED,
@@ -68,7 +72,8 @@ impl PortDomain {
             },
             immediate_bits: if is_dc { 0 } else { 32 },
             depth: depth.saturating_sub(1).clamp(1, DEPTH_MAX),
-            message_bytes_max: chosen.port.message_bytes_max.into(),
+            message_bytes_max: u64::from(chosen.port.message_bytes_max)
+                .min(piece_stride(region_bytes)),
             moves_bytes: true,
             delivered: false,
             delivery_on_request: false,
@@ -126,6 +131,17 @@ fn check_limits(name: &str, asked: &Asked, limits: &DeviceLimits) -> Result<()> 
         );
         return Err(unavailable(why, &how));
     }
+    if let Some(bytes) = asked
+        .region_bytes
+        .filter(|&bytes| bytes > limits.region_bytes)
+    {
+        let why = format!(
+            "mr-size={bytes}, and {name} registers {} at once",
+            limits.region_bytes
+        );
+        let how = format!("Choose mr-size=auto or at most {}", limits.region_bytes);
+        return Err(unavailable(why, &how));
+    }
     if asked.stretches > limits.stretches.max(1) {
         let why = format!(
             "max-sge={}, and {name} takes {}",
@@ -177,6 +193,7 @@ impl Domain for PortDomain {
         let gid = chosen.gid.as_ref();
         let firmware = Some(limits.firmware.clone()).filter(|text| !text.is_empty());
         let driver = chosen.device.driver.clone();
+        let limited = Some(limits.region_bytes).filter(|&bytes| bytes < UNLIMITED_BYTES);
         let dc_reads = self.port.dc.as_ref().and_then(|dc| dc.reads);
         EngineReport {
             name: "verbs".to_owned(),
@@ -213,6 +230,7 @@ impl Domain for PortDomain {
                 .with("max_sge", asked.stretches)
                 .with("post_list_max", asked.list.min(64) as u64)
                 .with("relaxed_ordering", asked.relaxed)
+                .maybe("registration_bytes_max", asked.region_bytes.or(limited))
                 .maybe("queue_pairs_to_a_peer", self.port.dc.is_none().then_some(self.port.receives.len() as u64))
                 .with("depth", self.caps.depth)
                 .with("progress", "the device's own: targets of write and read rest")

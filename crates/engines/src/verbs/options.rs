@@ -35,6 +35,7 @@ const SIGNAL: &str = "signal";
 const STRETCHES: &str = "max-sge";
 const LOCKS: &str = "locks";
 const ORDERING: &str = "ordering";
+const REGION_BYTES: &str = "mr-size";
 const INITIATORS: &str = "dci";
 
 /// Times that are without end.
@@ -49,7 +50,7 @@ const RNR_TIMER: u8 = 12;
 pub(super) const INLINE_USUAL: u32 = 220;
 
 /// All of them, for the row of the list.
-pub(super) static OPTIONS: [EngineOption; 19] = [
+pub(super) static OPTIONS: [EngineOption; 20] = [
     EngineOption {
         name: CONNECT,
         kind: OptionKind::Choice(&["exchange", "cm"]),
@@ -158,6 +159,13 @@ pub(super) static OPTIONS: [EngineOption; 19] = [
         variants: &[],
         about: "relaxed lets the device write the bytes of memory in another order (PCIe relaxed ordering)",
     },
+    or_number(
+        REGION_BYTES,
+        (&["auto"], None),
+        [8192, 1 << 40],
+        "bytes of one registration: auto is what the device can; longer memory is registered in pieces that overlap, each with a \
+         key of its own, and an operation may have half of it",
+    ),
     EngineOption {
         name: INITIATORS,
         kind: OptionKind::Number {
@@ -251,6 +259,8 @@ pub(super) struct Asked {
     /// Every so many operations one is signalled.
     pub(super) signal: u32,
     pub(super) relaxed: bool,
+    /// Bytes of one registration.
+    pub(super) region_bytes: Option<u64>,
 }
 
 impl Asked {
@@ -290,6 +300,7 @@ impl Asked {
             stretches: number(STRETCHES).unwrap_or(1),
             signal: number(SIGNAL).unwrap_or(1),
             relaxed: text(ORDERING) == "relaxed",
+            region_bytes: text(REGION_BYTES).parse().ok(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use tonnage_engine::Descriptor;
-use tonnage_sys::verbs::{AddressHandle, KeyedRegion, PairHandle};
+use tonnage_sys::verbs::{AddressHandle, KeyedRegion, PairHandle, RegionKeys};
 use tonnage_units::{Error, Result};
 
 use super::cm_private::CmCard;
@@ -44,47 +44,56 @@ pub(super) struct PeerPairs {
 }
 
 /// Registered memory of a peer, as a descriptor says it.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FarBytes {
     base: u64,
-    key: u32,
     len: u64,
+    /// Bytes between the beginnings of two pieces that have a key each; 0 where there is one key.
+    stride: u64,
+    keys: Vec<u32>,
 }
 
-impl From<KeyedRegion> for FarBytes {
-    fn from(region: KeyedRegion) -> Self {
-        let KeyedRegion { base, key, len } = region;
-        Self { base, key, len }
+impl From<&KeyedRegion> for FarBytes {
+    fn from(region: &KeyedRegion) -> Self {
+        let (stride, keys) = region.keys.parts();
+        Self {
+            base: region.base,
+            len: region.len,
+            stride,
+            keys,
+        }
     }
 }
 
-impl From<FarBytes> for KeyedRegion {
-    fn from(bytes: FarBytes) -> Self {
-        let FarBytes { base, key, len } = bytes;
-        Self { base, key, len }
+/// No bytes at all.
+pub(super) fn no_bytes() -> KeyedRegion {
+    KeyedRegion {
+        base: 0,
+        keys: RegionKeys::one(0),
+        len: 0,
     }
 }
 
 impl FarBytes {
-    /// No bytes at all.
-    pub(super) fn nothing() -> Self {
-        Self {
-            base: 0,
-            key: 0,
-            len: 0,
-        }
-    }
-
     pub(super) fn descriptor(self) -> Descriptor {
-        // Three numbers: writing them as JSON cannot fail.
+        // Numbers: writing them as JSON cannot fail.
         Descriptor(serde_json::to_vec(&self).unwrap_or_default())
     }
 
-    pub(super) fn parse(descriptor: &Descriptor, rank: u32) -> Result<Self> {
-        serde_json::from_slice(&descriptor.0).map_err(|error| {
-            Error::Failed(format!(
-                "the region of rank {rank} cannot be read ({error})"
-            ))
+    pub(super) fn parse(descriptor: &Descriptor, rank: u32) -> Result<KeyedRegion> {
+        let bytes = serde_json::from_slice(&descriptor.0).map_err(|error| error.to_string());
+        bytes.and_then(Self::keyed).map_err(|why| {
+            Error::Failed(format!("the region of rank {rank} cannot be read ({why})"))
+        })
+    }
+
+    /// The memory that this describes.
+    pub(super) fn keyed(self) -> Result<KeyedRegion, String> {
+        let keys = RegionKeys::of_pieces(self.len, self.stride, &self.keys);
+        Ok(KeyedRegion {
+            base: self.base,
+            keys: keys.ok_or("its keys are not as many as its pieces")?,
+            len: self.len,
         })
     }
 }
@@ -105,7 +114,7 @@ pub(super) struct PairCard {
     pub(super) reads_as_target: u8,
     pub(super) reads_as_initiator: u8,
     /// Bytes that first contact reads.
-    pub(super) mailbox: (u64, u32, u64),
+    pub(super) mailbox: FarBytes,
     /// The rank that it is for.
     pub(super) peer: u32,
     /// The part for rdma_cm; `None` where it does not connect.

@@ -4,11 +4,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use tonnage_engine::{Card, Neighbor};
-use tonnage_sys::verbs::{KeyedRegion, LinkLayer, PathTo, QueueDepths};
+use tonnage_sys::verbs::{LinkLayer, PathTo, QueueDepths};
 use tonnage_units::{Error, Result};
 
 use super::options::FlowLabel;
-use super::pairs::{PairCard, PeerPairs, WorkerPair};
+use super::pairs::{FarBytes, PairCard, PeerPairs, WorkerPair};
 use super::send_queue::SendQueue;
 use super::worker::VerbsWorker;
 
@@ -89,7 +89,7 @@ impl VerbsWorker {
             over_ethernet: port.chosen.port.link_layer == LinkLayer::Ethernet,
             reads_as_target: port.limits.reads_as_target,
             reads_as_initiator: port.reads(),
-            mailbox: (mailbox.base, mailbox.key, mailbox.len),
+            mailbox: FarBytes::from(&mailbox),
             peer: pairs.rank,
             cm: None,
         })
@@ -139,10 +139,10 @@ impl VerbsWorker {
             };
             connected.map_err(|why| failed(format!("{why}; {}", self.both_ends(&card))))?;
         }
-        let (base, key, len) = card.mailbox;
+        let mailbox = card.mailbox.keyed().map_err(failed)?;
         let peer = &mut self.peers[at];
         peer.device = card.device;
-        peer.mailbox = Some(KeyedRegion { base, key, len });
+        peer.mailbox = Some(mailbox);
         peer.mtu = path.mtu;
         peer.is_connected = true;
         self.mtu = Some(self.mtu.map_or(path.mtu, |mtu| mtu.min(path.mtu)));

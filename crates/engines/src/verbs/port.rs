@@ -114,6 +114,14 @@ impl OpenPort {
         }
     }
 
+    /// Bytes of one registration, at most.
+    pub(super) fn region_bytes(&self) -> u64 {
+        let device = self.limits.region_bytes;
+        self.asked
+            .region_bytes
+            .map_or(device, |asked| asked.min(device))
+    }
+
     /// Reads that this side would have in flight.
     pub(super) fn reads(&self) -> u8 {
         let device = self.limits.reads_as_initiator;

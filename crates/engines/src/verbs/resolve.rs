@@ -5,7 +5,7 @@ use tonnage_sys::verbs::{RegistrationHandle, WorkAction, WorkTarget};
 use tonnage_units::{Error, Result};
 
 use super::lanes::{Asking, VerbsLane};
-use super::pairs::{FarBytes, PeerPairs};
+use super::pairs::{FarBytes, PeerPairs, no_bytes};
 use super::worker::VerbsWorker;
 use crate::slots;
 
@@ -28,9 +28,9 @@ impl VerbsWorker {
             peer: spec.peer,
             local: spec.local,
             remote: match is_one_sided && spec.kind != LaneKind::Receive {
-                true => FarBytes::parse(spec.remote, spec.peer)?.into(),
+                true => FarBytes::parse(spec.remote, spec.peer)?,
                 // Where a message lands is said by its receive.
-                false => FarBytes::nothing().into(),
+                false => no_bytes(),
             },
         };
         let same = |lane: &Option<VerbsLane>| matches!(lane, Some(lane) if lane.asked == asked);
@@ -42,7 +42,7 @@ impl VerbsWorker {
                 action,
                 pair: self.pairs[pair].handle,
                 local,
-                remote: asked.remote,
+                remote: asked.remote.clone(),
                 inline_bytes_max: self.pairs[pair].inline_bytes,
                 address: peer.address,
             },

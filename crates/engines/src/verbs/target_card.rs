@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use tonnage_engine::Card;
 use tonnage_units::{Error, Result};
 
+use super::pairs::FarBytes;
+
 /// The largest number of a queue pair.
 const NUMBER_MAX: u32 = 0xff_ffff;
 
@@ -56,7 +58,7 @@ pub(super) struct TargetCard {
     pub(super) lid: u16,
     pub(super) over_ethernet: bool,
     /// Bytes that first contact reads.
-    pub(super) mailbox: (u64, u32, u64),
+    pub(super) mailbox: FarBytes,
     /// The rank that it is for.
     pub(super) peer: u32,
 }
@@ -91,6 +93,8 @@ impl TargetCard {
 
 #[cfg(test)]
 mod tests {
+    use tonnage_sys::verbs::{KeyedRegion, RegionKeys};
+
     use super::*;
 
     fn card() -> TargetCard {
@@ -102,7 +106,11 @@ mod tests {
             gid: Some([7; 16]),
             lid: 9,
             over_ethernet: true,
-            mailbox: (1 << 40, 77, 8192),
+            mailbox: FarBytes::from(&KeyedRegion {
+                base: 1 << 40,
+                keys: RegionKeys::one(77),
+                len: 8192,
+            }),
             peer: 3,
         }
     }

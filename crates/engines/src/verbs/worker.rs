@@ -1,6 +1,6 @@
 //! One worker: posting and polling.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use tonnage_engine::memory::Memory;
@@ -9,7 +9,8 @@ use tonnage_engine::{
     Region, RegionId, WorkerConfig,
 };
 use tonnage_sys::verbs::{
-    Queues, RegionAccess, RegistrationHandle, WorkAction, WorkEvent, WorkRequest, WorkTarget,
+    PairHandle, Queues, RegionAccess, RegistrationHandle, WorkAction, WorkEvent, WorkRequest,
+    WorkTarget,
 };
 use tonnage_units::{Error, Result};
 
@@ -55,6 +56,8 @@ pub(super) struct VerbsWorker {
     /// Events that were taken and not looked at: from the first of these up to the second.
     unread: [usize; 2],
     pub(super) ended: Option<EndedWork>,
+    /// Arrivals from peers that had met this worker before it had met all of its own.
+    early: VecDeque<Completion>,
     /// Reason why the queues cannot be relied on any more, for whoever calls next.
     pub(super) dead: Option<String>,
     /// Every so many operations of a queue pair one is signalled.
@@ -79,6 +82,7 @@ impl VerbsWorker {
         let context = &port.chosen.context;
         let mut queues = Queues::open(context, completions, config.sleeps).map_err(about)?;
         queues.gather_up_to(port.asked.stretches);
+        queues.register_up_to(port.region_bytes());
         let thread_domain = !port.asked.locks && port.dc.is_none() && queues.without_locks();
         let page = page()?;
         let bytes = page.len();
@@ -108,6 +112,7 @@ impl VerbsWorker {
             events: Box::new([WorkEvent::EMPTY; EVENTS]),
             unread: [0, 0],
             ended: None,
+            early: VecDeque::new(),
             dead: None,
             signal: port.signal(config.depth, send_depth),
             closing_writes: 0,
@@ -142,8 +147,8 @@ impl VerbsWorker {
             return Err(never_resolved(op.lane));
         };
         if lane.asked.kind == LaneKind::Receive {
-            let (pair, target) = (lane.pair, lane.target);
-            return self.take_receive(pair, &target, op);
+            let (place, pair, region) = (lane.pair, lane.target.pair, lane.target.local);
+            return self.take_receive(place, (pair, region), op);
         }
         if self.queues.must_ring(lane.target.pair) {
             self.ring()?;
@@ -178,16 +183,19 @@ impl VerbsWorker {
 
     /// Takes a receive, of which a queue pair has room for so many.
     #[inline]
-    fn take_receive(&mut self, place: usize, target: &WorkTarget, op: &Op) -> Result<bool> {
+    fn take_receive(
+        &mut self,
+        place: usize,
+        (handle, region): (PairHandle, RegistrationHandle),
+        op: &Op,
+    ) -> Result<bool> {
         let pair = &mut self.pairs[place];
         if pair.receives_posted >= self.receive_depth {
             return Ok(false);
         }
         pair.receives_posted += 1;
         let id = RECEIVE | (place as u64) << 32 | u64::from(op.tag);
-        let posted = self
-            .queues
-            .receive(target.pair, (target.local, op.local), op.len, id);
+        let posted = self.queues.receive(handle, (region, op.local), op.len, id);
         posted.map(|()| true).map_err(|why| self.about_device(why))
     }
 
@@ -211,10 +219,58 @@ impl VerbsWorker {
         }
     }
 
-    /// Takes completions of what the engine does by itself, before any lane has something in flight.
+    /// Takes completions of what the engine does by itself. What comes for others meanwhile is kept for them: a peer
+    /// that has met all of its own may write at once.
     pub(super) fn take_silently(&mut self) -> Result<()> {
         let mut done = [Completion::EMPTY; 8];
-        self.poll(&mut done).map(drop)
+        let count = self.take_completions(&mut done)?;
+        self.early.extend(&done[..count]);
+        self.alive()
+    }
+
+    /// Takes completions that the device has, of lanes and of what the engine does by itself.
+    #[inline]
+    fn take_completions(&mut self, done: &mut [Completion]) -> Result<usize> {
+        let (mut count, mut asked, mut ended_some) = (0, false, false);
+        while count < done.len() {
+            if let Some(ended) = self.ended {
+                count += self.tell(ended, &mut done[count..]);
+                ended_some = true;
+                continue;
+            }
+            if self.unread[0] == self.unread[1] {
+                // Whoever is told of nothing may sleep, so that nothing may be left then.
+                if asked && count > 0 {
+                    break;
+                }
+                asked = true;
+                let room = (done.len() - count).min(EVENTS);
+                let polled = self.queues.poll(&mut self.events[..room]);
+                let polled = polled.map_err(|why| self.about_device(why))?;
+                self.unread = [0, polled];
+                if polled == 0 {
+                    break;
+                }
+            }
+            let event = self.events[self.unread[0]];
+            self.unread[0] += 1;
+            let id = event.id();
+            if id & RECEIVE == 0 {
+                let failure = event.failure();
+                self.ended = Some(EndedWork {
+                    pair: (id >> 32) as usize,
+                    last: id as u32,
+                    failure: failure.map(|state| (state, event.vendor_code())),
+                });
+            } else if let Some(completion) = self.arrived(event)? {
+                done[count] = completion;
+                count += 1;
+            }
+        }
+        if !ended_some && self.signal > 1 {
+            self.close_silent_queues()?;
+        }
+        Ok(count)
     }
 }
 
@@ -240,7 +296,7 @@ impl Engine for VerbsWorker {
         self.regions.insert(number, handle);
         Ok(Region {
             id: RegionId(number),
-            descriptor: FarBytes::from(remote).descriptor(),
+            descriptor: FarBytes::from(&remote).descriptor(),
         })
     }
 
@@ -329,7 +385,7 @@ impl Engine for VerbsWorker {
         let target = WorkTarget {
             action: WorkAction::Read,
             local: self.contact_region,
-            ..state.target
+            ..state.target.clone()
         };
         let request = WorkRequest {
             id: send_id(state.pair, number),
@@ -379,7 +435,8 @@ impl Engine for VerbsWorker {
     }
 
     fn arm(&mut self) -> Result<Arm<'_>> {
-        if self.ended.is_some() || self.unread[0] < self.unread[1] {
+        let is_left = self.ended.is_some() || self.unread[0] < self.unread[1];
+        if is_left || !self.early.is_empty() {
             return Ok(Arm::Ready);
         }
         if self.signal > 1 {
@@ -396,6 +453,9 @@ impl Engine for VerbsWorker {
     fn chosen(&self) -> Facts {
         let inline = self.pairs.iter().map(|pair| pair.inline_bytes).min();
         let gathered = Some(self.queues.gathered()).filter(|&count| count > 0);
+        let registrations = self.queues.registrations();
+        // Beside the memories, the bytes of first contact have one.
+        let in_pieces = registrations > self.regions.len() + 1;
         let facts = Facts::default();
         let facts = match &self.cm {
             Some(side) => side.add_granted(facts),
@@ -418,53 +478,22 @@ impl Engine for VerbsWorker {
                 (self.closing_writes > 0).then_some(self.closing_writes),
             )
             .maybe("gathered_operations", gathered)
+            .maybe("registrations", in_pieces.then_some(registrations as u64))
     }
 
     #[inline]
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
         self.alive()?;
-        let (mut count, mut asked, mut ended_some) = (0, false, false);
-        while count < done.len() {
-            if let Some(ended) = self.ended {
-                count += self.tell(ended, &mut done[count..]);
-                ended_some = true;
-                continue;
+        if !self.early.is_empty() {
+            let count = self.early.len().min(done.len());
+            for (place, completion) in done.iter_mut().zip(self.early.drain(..count)) {
+                *place = completion;
             }
-            if self.unread[0] == self.unread[1] {
-                // Whoever is told of nothing may sleep, so that nothing may be left then.
-                if asked && count > 0 {
-                    break;
-                }
-                asked = true;
-                let room = (done.len() - count).min(EVENTS);
-                let polled = self.queues.poll(&mut self.events[..room]);
-                let polled = polled.map_err(|why| self.about_device(why))?;
-                self.unread = [0, polled];
-                if polled == 0 {
-                    break;
-                }
-            }
-            let event = self.events[self.unread[0]];
-            self.unread[0] += 1;
-            let id = event.id();
-            if id & RECEIVE == 0 {
-                let failure = event.failure();
-                self.ended = Some(EndedWork {
-                    pair: (id >> 32) as usize,
-                    last: id as u32,
-                    failure: failure.map(|state| (state, event.vendor_code())),
-                });
-            } else if let Some(completion) = self.arrived(event)? {
-                done[count] = completion;
-                count += 1;
-            }
+            return Ok(count);
         }
-        if !ended_some && self.signal > 1 {
-            self.close_silent_queues()?;
-        }
-        match count {
+        match self.take_completions(done)? {
             0 => self.alive().map(|()| 0),
-            _ => Ok(count),
+            count => Ok(count),
         }
     }
 }

@@ -45,6 +45,8 @@ unsafe impl Sync for Context {}
 pub struct DeviceLimits {
     /// Firmware version; empty where there is none.
     pub firmware: String,
+    /// Bytes of one registration, at most.
+    pub region_bytes: u64,
     /// Queue pairs, of all processes together.
     pub queue_pairs: u32,
     /// Work requests of one queue.
@@ -174,6 +176,11 @@ impl Context {
         let firmware = (last == Some(0)).then(|| unsafe { text(attributes.fw_ver.as_ptr()) });
         Ok(DeviceLimits {
             firmware: firmware.flatten().unwrap_or_default(),
+            // No driver registers nothing: one that does not say has no limit of its own.
+            region_bytes: match attributes.max_mr_size {
+                0 => u64::MAX,
+                bytes => bytes,
+            },
             queue_pairs: count(attributes.max_qp),
             work_requests: count(attributes.max_qp_wr),
             stretches: count(attributes.max_sge),

@@ -4,6 +4,7 @@ use std::ptr::NonNull;
 
 use super::abi::ibv_qp;
 use super::mlx5_abi::{ibv_qp_ex, mlx5dv_qp_ex};
+use super::pieces::RegionKeys;
 
 /// Handle of a registration, unique within its queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,12 +19,12 @@ pub struct PairHandle(pub(super) usize);
 pub struct AddressHandle(pub(super) usize);
 
 /// Registered memory as a peer reaches it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyedRegion {
     /// Address of its first byte, in the peer.
     pub base: u64,
-    /// Key that the peer's device knows it by.
-    pub key: u32,
+    /// Keys that the peer's device knows it by.
+    pub keys: RegionKeys,
     /// Its bytes.
     pub len: u64,
 }

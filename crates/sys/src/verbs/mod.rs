@@ -36,6 +36,7 @@ mod mlx5;
 mod mlx5_abi;
 #[cfg(test)]
 mod offsets;
+mod pieces;
 mod post;
 mod queue_pair;
 mod queues;
@@ -51,6 +52,7 @@ pub use handles::{
 };
 pub use loaded::Libibverbs;
 pub use mlx5::{DcReads, Libmlx5};
+pub use pieces::{RegionKeys, piece_stride};
 pub use post::{WorkEvent, WorkRequest, WorkTarget};
 pub use queue_pair::{PathTo, Patience};
 pub use queues::{Queues, RegionAccess};

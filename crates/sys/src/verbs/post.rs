@@ -21,7 +21,7 @@ use super::{WorkAction, check};
 const WORD_BYTES: u64 = 8;
 
 /// Everything that stays the same from one work request to the next.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct WorkTarget {
     /// Kind of the work request.
     pub action: WorkAction,
@@ -144,9 +144,10 @@ impl Queues {
             return Err(outside(request.len, request.remote, target.remote.len));
         }
         let address = self.local_address(target.local, request.local, request.len)?;
+        let far = far_bytes(target, request)?;
         if self.stretches_max > 1
             && matches!(target.action, WorkAction::Write | WorkAction::Read)
-            && self.gather(opcode, target, request, address)
+            && self.gather((opcode, far), target, request, address)
         {
             return Ok(());
         }
@@ -158,10 +159,7 @@ impl Queues {
         staged.opcode = opcode;
         staged.send_flags = if is_inline { IBV_SEND_INLINE } else { 0 };
         staged.imm_data = request.imm.to_be();
-        staged.wr.rdma = ibv_wr_rdma {
-            remote_addr: target.remote.base.wrapping_add(request.remote),
-            rkey: target.remote.key,
-        };
+        staged.wr.rdma = far;
         self.link(target, request, address);
         Ok(())
     }
@@ -170,22 +168,18 @@ impl Queues {
     #[inline]
     fn gather(
         &mut self,
-        opcode: u32,
+        far: (u32, ibv_wr_rdma),
         target: &WorkTarget,
         request: &WorkRequest,
         (addr, lkey): (u64, u32),
     ) -> bool {
-        let far = ibv_wr_rdma {
-            remote_addr: target.remote.base.wrapping_add(request.remote),
-            rkey: target.remote.key,
-        };
         let stretch = ibv_sge {
             addr,
             length: request.len,
             lkey,
         };
         let limits = (self.stretches_max, target.inline_bytes_max);
-        let Some(last) = self.chain.gather((opcode, far), stretch, limits) else {
+        let Some(last) = self.chain.gather(far, stretch, limits) else {
             return false;
         };
         last.wr_id = request.id;
@@ -217,13 +211,14 @@ impl Queues {
         } else {
             (IBV_WR_ATOMIC_FETCH_AND_ADD, request.imm.into(), 0)
         };
+        let ibv_wr_rdma { remote_addr, rkey } = far_bytes(target, request)?;
         let staged = &mut self.chain.requests[self.chain.len];
         (staged.num_sge, staged.opcode, staged.send_flags) = (1, opcode, 0);
         staged.wr.atomic = ibv_wr_atomic {
-            remote_addr: target.remote.base.wrapping_add(request.remote),
+            remote_addr,
             compare_add,
             swap,
-            rkey: target.remote.key,
+            rkey,
         };
         self.link(target, request, address);
         Ok(())
@@ -404,11 +399,27 @@ impl Queues {
         let Some(Some(registered)) = self.regions.get(region.0) else {
             return Err("the region is not registered".to_owned());
         };
+        let key = registered.local_keys.key(offset, len);
         match registered.arena.pointer(offset, len.into()) {
-            Ok(pointer) => Ok((pointer as u64, registered.local_key)),
+            Ok(pointer) => Ok((pointer as u64, key.ok_or_else(|| too_long(len))?)),
             Err(error) => Err(error.to_string()),
         }
     }
+}
+
+/// Bytes of the peer's that a request is about.
+#[inline]
+fn far_bytes(target: &WorkTarget, request: &WorkRequest) -> Result<ibv_wr_rdma, String> {
+    let key = target.remote.keys.key(request.remote, request.len);
+    Ok(ibv_wr_rdma {
+        remote_addr: target.remote.base.wrapping_add(request.remote),
+        rkey: key.ok_or_else(|| too_long(request.len))?,
+    })
+}
+
+#[cold]
+fn too_long(len: u32) -> String {
+    format!("{len} bytes are longer than half of what one registration may have")
 }
 
 #[cold]

@@ -16,6 +16,7 @@ use super::chain::{Chain, LIST_MAX};
 use super::context::{Context, unblock};
 use super::dc_post::DcParts;
 use super::handles::{KeyedRegion, QueuePair, RegistrationHandle};
+use super::pieces::{RegionKeys, piece_stride, ranges};
 use super::thread_domain::ThreadDomain;
 use super::{check, last_reason};
 use crate::mapping::Arena;
@@ -30,9 +31,10 @@ pub struct RegionAccess {
 }
 
 pub(super) struct Registration {
-    mr: NonNull<ibv_mr>,
-    pub(super) local_key: u32,
-    remote_key: u32,
+    /// One for each piece.
+    pieces: Vec<NonNull<ibv_mr>>,
+    pub(super) local_keys: RegionKeys,
+    remote_keys: RegionKeys,
     pub(super) arena: Arc<Arena>,
 }
 
@@ -62,6 +64,8 @@ pub struct Queues {
     pub(super) stretches_max: u32,
     /// Operations that became a part of the work request before them.
     pub(super) gathered: u64,
+    /// Bytes of one registration, at most.
+    region_bytes_max: u64,
     /// The domain of its queue pairs, where locks were not asked for and the driver has one.
     pub(super) thread: Option<ThreadDomain>,
     /// Parts that only queue pairs of DC need.
@@ -130,6 +134,7 @@ impl Queues {
             pairs: Vec::new(),
             stretches_max: 1,
             gathered: 0,
+            region_bytes_max: u64::MAX,
             thread: None,
             dc: None,
             regions: Vec::new(),
@@ -162,6 +167,18 @@ impl Queues {
         self.gathered
     }
 
+    /// Lets a registration have so many bytes: memory that is longer is registered in pieces from now on, each with a
+    /// key of its own, and an operation on it may have [`piece_stride`] bytes.
+    pub fn register_up_to(&mut self, bytes: u64) {
+        self.region_bytes_max = bytes;
+    }
+
+    /// Registrations that the device has of this memory.
+    pub fn registrations(&self) -> usize {
+        let regions = self.regions.iter().flatten();
+        regions.map(|region| region.pieces.len()).sum()
+    }
+
     /// Registers an arena for everything, local and remote. `relaxed` lets the device write bytes in another order.
     ///
     /// # Errors
@@ -171,10 +188,7 @@ impl Queues {
         arena: Arc<Arena>,
         granted: RegionAccess,
     ) -> Result<RegistrationHandle, String> {
-        let len = arena.len();
-        let base = arena
-            .pointer(0, len as u64)
-            .map_err(|error| error.to_string())?;
+        let len = arena.len() as u64;
         let mut access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
         if granted.relaxed {
             access |= IBV_ACCESS_RELAXED_ORDERING;
@@ -182,19 +196,31 @@ impl Queues {
         if granted.atomics {
             access |= IBV_ACCESS_REMOTE_ATOMIC;
         }
-        // SAFETY: the protection domain is open; the memory is mapped for as long as the arena, which is kept until
-        // after the registration is gone.
-        let mr = unsafe {
-            let reg_mr = self.context.library.calls.reg_mr;
-            (reg_mr)(self.protection.as_ptr(), base.cast(), len, access)
+        let mut pieces = Vec::new();
+        for range in ranges(len, self.region_bytes_max) {
+            match self.register_piece(&arena, range, access) {
+                Ok(piece) => pieces.push(piece),
+                Err(why) => {
+                    self.deregister_pieces(&pieces);
+                    return Err(why);
+                }
+            }
+        }
+        // SAFETY: the registrations are open.
+        let (local, remote): (Vec<u32>, Vec<u32>) = pieces
+            .iter()
+            .map(|mr| unsafe { ((*mr.as_ptr()).lkey, (*mr.as_ptr()).rkey) })
+            .unzip();
+        let stride = piece_stride(self.region_bytes_max);
+        let keys = |keys: &[u32]| RegionKeys::of_pieces(len, stride, keys);
+        let (Some(local_keys), Some(remote_keys)) = (keys(&local), keys(&remote)) else {
+            self.deregister_pieces(&pieces);
+            return Err(format!("{len} bytes cannot be divided into registrations"));
         };
-        let mr = NonNull::new(mr).ok_or_else(|| last_reason("ibv_reg_mr"))?;
-        // SAFETY: the registration is open.
-        let (local_key, remote_key) = unsafe { ((*mr.as_ptr()).lkey, (*mr.as_ptr()).rkey) };
         let registered = Some(Registration {
-            mr,
-            local_key,
-            remote_key,
+            pieces,
+            local_keys,
+            remote_keys,
             arena,
         });
         let free = self.regions.iter().position(Option::is_none);
@@ -204,6 +230,32 @@ impl Queues {
             None => self.regions.push(registered),
         }
         Ok(RegistrationHandle(index))
+    }
+
+    /// Registers a range of an arena.
+    fn register_piece(
+        &self,
+        arena: &Arena,
+        (from, bytes): (u64, u64),
+        access: i32,
+    ) -> Result<NonNull<ibv_mr>, String> {
+        let start = arena.pointer(from, bytes);
+        let start = start.map_err(|error| error.to_string())?;
+        let reg_mr = self.context.library.calls.reg_mr;
+        let protection = self.protection.as_ptr();
+        // SAFETY: the protection domain is open; the memory is mapped for as long as the arena, which is kept until
+        // after the registration is gone. Its bytes were counted in a `usize`.
+        let mr = unsafe { (reg_mr)(protection, start.cast(), bytes as usize, access) };
+        NonNull::new(mr).ok_or_else(|| last_reason("ibv_reg_mr"))
+    }
+
+    /// Takes registrations of pieces back; returns the first code that is not 0.
+    fn deregister_pieces(&self, pieces: &[NonNull<ibv_mr>]) -> i32 {
+        let dereg_mr = self.context.library.calls.dereg_mr;
+        // SAFETY: each registration is open, and nobody has it any more.
+        let close = |piece: &NonNull<ibv_mr>| unsafe { (dereg_mr)(piece.as_ptr()) };
+        let codes: Vec<_> = pieces.iter().map(close).collect();
+        codes.into_iter().find(|&code| code != 0).unwrap_or(0)
     }
 
     /// Takes a registration back. Its memory stays mapped until the queues are closed.
@@ -217,9 +269,7 @@ impl Queues {
         if !self.retired.iter().any(is_kept) {
             self.retired.push(Arc::clone(&registered.arena));
         }
-        // SAFETY: the registration is open, and nobody has it any more.
-        let code = unsafe { (self.context.library.calls.dereg_mr)(registered.mr.as_ptr()) };
-        check("ibv_dereg_mr", code)
+        check("ibv_dereg_mr", self.deregister_pieces(&registered.pieces))
     }
 
     /// Returns a region as a peer reaches it.
@@ -227,7 +277,7 @@ impl Queues {
         let registered = self.regions.get(region.0)?.as_ref()?;
         Some(KeyedRegion {
             base: registered.arena.address(),
-            key: registered.remote_key,
+            keys: registered.remote_keys.clone(),
             len: registered.arena.len() as u64,
         })
     }
@@ -308,7 +358,7 @@ impl Drop for Queues {
                 (library.destroy_comp_channel)(channel.as_ptr());
             }
             for region in self.regions.iter().flatten() {
-                closed &= (library.dereg_mr)(region.mr.as_ptr()) == 0;
+                closed &= self.deregister_pieces(&region.pieces) == 0;
             }
             (library.dealloc_pd)(self.protection.as_ptr());
         }

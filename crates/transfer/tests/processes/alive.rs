@@ -49,6 +49,15 @@ fn there(side: &Side, offset: u64) -> Vec<u8> {
     bytes(&side.memory, ANSWER, LEN as usize)
 }
 
+/// Writes as soon as it has met its peer, which may not have met it yet.
+pub fn write_at_once() {
+    let side = second();
+    let session = side.endpoint.session(&side.memory, &side.remote).unwrap();
+    let write = session.write_imm(0, 0, 0, 7).unwrap();
+    write.wait(TIMEOUT).unwrap();
+    assert_eq!(side.endpoint.wait_arrival(TIMEOUT).unwrap().imm, END);
+}
+
 fn end(side: &Side, second: super::pair::Second) {
     let session = side.endpoint.session(&side.memory, &side.remote).unwrap();
     session
@@ -109,23 +118,48 @@ fn every_verb_moves_its_bytes() {
             data(2),
             "{engine} reads"
         );
-        // A write that is done when it is there.
-        let options = SessionOptions {
-            delivered: true,
-            ordered: false,
-        };
-        let delivered = side
-            .endpoint
-            .session_with(&side.memory, &side.remote, options)
-            .unwrap();
-        side.memory.write(0, &data(3)).unwrap();
-        delivered
-            .write(0, 40_000, LEN)
-            .unwrap()
-            .wait(TIMEOUT)
-            .unwrap();
-        assert_eq!(there(&side, 40_000), data(3), "{engine} delivered");
+        deliver(engine, &side);
         end(&side, second);
+    });
+}
+
+/// Checks a write that is done when it is there, or that the engine has none.
+fn deliver(engine: &str, side: &Side) {
+    let options = SessionOptions {
+        delivered: true,
+        ordered: false,
+    };
+    let delivered = side
+        .endpoint
+        .session_with(&side.memory, &side.remote, options);
+    if engine.starts_with("verbs") {
+        // Its completed writes have arrived at the peer's device, and nothing says that they are in memory.
+        let refused = delivered.unwrap_err();
+        assert_eq!(refused.kind(), TransferErrorKind::Unavailable, "{engine}");
+        return;
+    }
+    let delivered = delivered.unwrap();
+    side.memory.write(0, &data(3)).unwrap();
+    delivered
+        .write(0, 40_000, LEN)
+        .unwrap()
+        .wait(TIMEOUT)
+        .unwrap();
+    assert_eq!(there(side, 40_000), data(3), "{engine} delivered");
+}
+
+#[test]
+fn what_a_peer_writes_at_once_is_not_lost() {
+    for_each_engine(|engine| {
+        for _ in 0..5 {
+            let (side, second) = first(engine, "write at once");
+            assert_eq!(
+                side.endpoint.wait_arrival(TIMEOUT).unwrap().imm,
+                7,
+                "{engine}"
+            );
+            end(&side, second);
+        }
     });
 }
 

@@ -1,9 +1,11 @@
-//! Sessions between two processes, over each engine that every machine has: all verbs, all ways to find a lane, memory
-//! of the caller, and a peer that is killed.
+//! Sessions between two processes, over each engine that this machine has: all verbs, all ways to find a lane, memory
+//! of the caller, a peer that is killed, and one that takes its memory back.
 
 // Marked as tests, as lints see it.
 #[cfg(test)]
 mod alive;
+#[cfg(test)]
+mod keys;
 #[cfg(test)]
 mod killed;
 #[cfg(test)]
@@ -19,7 +21,9 @@ fn second_process() {
     };
     match role.as_str() {
         "serve" => alive::serve(),
+        "write at once" => alive::write_at_once(),
         "to be killed" => killed::serve(),
+        "take the memory back" => keys::serve(),
         other => panic!("no role {other}"),
     }
 }

@@ -12,7 +12,10 @@ use tonnage_transfer::{
     TransportOptions,
 };
 
-const ENGINES: [&str; 2] = ["shm", "fabric:tcp"];
+/// Engines that every machine has.
+const EVERYWHERE: [&str; 2] = ["shm", "fabric:tcp"];
+/// A variable that names others instead, with commas between.
+const CHOSEN: &str = "TONNAGE_TEST_ENGINES";
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 pub const BYTES: u64 = 1 << 20;
 
@@ -115,10 +118,16 @@ pub fn bytes(memory: &LocalMemory, offset: u64, count: usize) -> Vec<u8> {
     bytes
 }
 
+/// Engines that are tested here.
+pub fn engines() -> Vec<String> {
+    let chosen = std::env::var(CHOSEN).unwrap_or_else(|_| EVERYWHERE.join(","));
+    chosen.split(',').map(str::to_owned).collect()
+}
+
 /// Runs a test over each engine.
 pub fn for_each_engine(test: impl Fn(&str)) {
-    for engine in ENGINES {
+    for engine in engines() {
         println!("engine {engine}");
-        test(engine);
+        test(&engine);
     }
 }

@@ -1,0 +1,139 @@
+//! Keys of registered memory. A device may register no more than so many bytes at once; what is longer has a
+//! registration for each of several pieces, and a key for each.
+//!
+//! Pieces overlap: each is two strides long, and begins a stride behind the one before it. So whatever is no longer
+//! than a stride lies in one piece, and an operation has one key.
+
+use std::sync::Arc;
+
+/// Pieces begin where a page does.
+const PAGE_BYTES: u64 = 4096;
+
+/// Keys of a memory, by offsets in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegionKeys {
+    first: u32,
+    pieces: Option<Pieces>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Pieces {
+    stride: u64,
+    keys: Arc<[u32]>,
+}
+
+/// Bytes between the beginnings of two pieces that have at most so many bytes.
+pub fn piece_stride(piece_bytes_max: u64) -> u64 {
+    (piece_bytes_max / 2 / PAGE_BYTES).max(1) * PAGE_BYTES
+}
+
+/// Ranges that a memory is registered in, where a registration has at most so many bytes: one where it fits.
+pub(super) fn ranges(len: u64, piece_bytes_max: u64) -> impl Iterator<Item = (u64, u64)> {
+    let stride = piece_stride(piece_bytes_max);
+    let (count, bytes) = match len <= piece_bytes_max {
+        true => (1, len),
+        false => (count(len, stride), 2 * stride),
+    };
+    (0..count).map(move |index| (index * stride, bytes.min(len - index * stride)))
+}
+
+/// Pieces of a memory.
+fn count(len: u64, stride: u64) -> u64 {
+    len.div_ceil(stride).saturating_sub(1).max(1)
+}
+
+impl RegionKeys {
+    /// One key for all of a memory.
+    pub fn one(key: u32) -> Self {
+        Self {
+            first: key,
+            pieces: None,
+        }
+    }
+
+    /// Keys of the pieces of a memory of `len` bytes, which begin `stride` bytes apart; `None` where their number is
+    /// not that of its pieces.
+    pub fn of_pieces(len: u64, stride: u64, keys: &[u32]) -> Option<Self> {
+        let &first = keys.first()?;
+        if keys.len() == 1 {
+            return Some(Self::one(first));
+        }
+        let fits = stride > 0 && count(len, stride) == keys.len() as u64;
+        let keys = keys.into();
+        fits.then_some(Self {
+            first,
+            pieces: Some(Pieces { stride, keys }),
+        })
+    }
+
+    /// Bytes between the beginnings of two pieces, and all keys: no bytes where there is one key.
+    pub fn parts(&self) -> (u64, Vec<u32>) {
+        match &self.pieces {
+            None => (0, vec![self.first]),
+            Some(pieces) => (pieces.stride, pieces.keys.to_vec()),
+        }
+    }
+
+    /// The key of `len` bytes at an offset of the memory; `None` where they are longer than what surely lies in one
+    /// piece.
+    #[inline]
+    pub(super) fn key(&self, offset: u64, len: u32) -> Option<u32> {
+        match &self.pieces {
+            None => Some(self.first),
+            Some(pieces) if u64::from(len) <= pieces.stride => {
+                let last = pieces.keys.len() - 1;
+                let index = usize::try_from(offset / pieces.stride).unwrap_or(last);
+                Some(pieces.keys[index.min(last)])
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_has_one_registration_and_one_key() {
+        for (len, most) in [(1, 8192), (8192, 8192), (1 << 40, u64::MAX)] {
+            assert_eq!(ranges(len, most).collect::<Vec<_>>(), [(0, len)]);
+        }
+        let keys = RegionKeys::of_pieces(1 << 40, 0, &[7]).unwrap();
+        assert_eq!(keys, RegionKeys::one(7));
+        assert_eq!(keys.key(1 << 39, u32::MAX), Some(7));
+    }
+
+    #[test]
+    fn every_range_up_to_a_stride_lies_inside_of_the_piece_that_its_key_is_of() {
+        for most in [8192, 12_288, 65_536] {
+            let stride = piece_stride(most);
+            for len in [most + 1, most + 4096, 3 * most - 1, 5 * most + 77] {
+                let pieces: Vec<_> = ranges(len, most).collect();
+                let numbers: Vec<u32> = (0..pieces.len() as u32).collect();
+                assert!(pieces.iter().all(|&(_, bytes)| bytes <= most));
+                let keys = RegionKeys::of_pieces(len, stride, &numbers).unwrap();
+                for offset in (0..len).step_by(509).chain([len - 1]) {
+                    for wanted in [1, 4096, stride] {
+                        let wanted = wanted.min(len - offset);
+                        let key = keys.key(offset, wanted as u32).unwrap();
+                        let (from, bytes) = pieces[key as usize];
+                        let inside = from <= offset && offset + wanted <= from + bytes;
+                        assert!(inside, "{wanted} at {offset} of {len} in {from}+{bytes}");
+                    }
+                }
+                assert_eq!(keys.key(0, stride as u32 + 1), None);
+            }
+        }
+    }
+
+    #[test]
+    fn keys_that_are_not_as_many_as_the_pieces_are_refused() {
+        let made = |len, stride, keys: &[u32]| RegionKeys::of_pieces(len, stride, keys).is_some();
+        assert!(made(16_384, 4096, &[1, 2, 3]));
+        assert!(!made(16_384, 4096, &[1, 2]));
+        assert!(!made(16_384, 4096, &[1, 2, 3, 4]));
+        assert!(!made(16_384, 0, &[1, 2, 3]));
+        assert!(!made(16_384, 4096, &[]));
+    }
+}

@@ -1,0 +1,55 @@
+//! A key that its owner has taken back: the device refuses it, and the error says so by type and by name.
+
+use tonnage_transfer::{Extent, TransferErrorKind, Verb};
+
+use super::pair::{BYTES, TIMEOUT, engines, first, second};
+
+/// Takes its memory back, tells the first process, and ends once that has seen what follows.
+pub fn serve() {
+    let side = second();
+    let other = side.endpoint.allocate("host", BYTES).unwrap();
+    let session = side.endpoint.session(&other, &side.remote).unwrap();
+    drop(side.memory);
+    session
+        .write_imm(0, 0, 0, 1)
+        .unwrap()
+        .wait(TIMEOUT)
+        .unwrap();
+    // The device has refused what came for this side by then, and its queue pair is of no use any more.
+    let _ = side.endpoint.wait_arrival(TIMEOUT);
+}
+
+#[test]
+fn a_key_that_was_taken_back_is_refused_by_name() {
+    if !engines().iter().any(|engine| engine == "verbs:rc") {
+        println!(
+            "skip: nobody names verbs:rc in TONNAGE_TEST_ENGINES; `make test-rdma` does, in a guest with RDMA devices"
+        );
+        return;
+    }
+    for verb in [Verb::Write, Verb::Read] {
+        let (side, mut process) = first("verbs:rc", "take the memory back");
+        assert_eq!(side.endpoint.wait_arrival(TIMEOUT).unwrap().imm, 1);
+        let session = side.endpoint.session(&side.memory, &side.remote).unwrap();
+        let ticket = session.post(verb, &Extent::new(0, 0, 4096)).unwrap();
+        let error = ticket.wait(TIMEOUT).unwrap_err();
+        assert_eq!(error.kind(), TransferErrorKind::OperationFailed);
+        assert_eq!(
+            (error.operation(), error.peer()),
+            (Some(verb.name()), Some(1))
+        );
+        let failure = error.failure().unwrap();
+        assert_eq!(failure.name, "REM_ACCESS_ERR", "{error}");
+        assert!(failure.queue_pair.is_some(), "{error}");
+        assert!(
+            failure
+                .device
+                .as_deref()
+                .is_some_and(|device| device.starts_with("rxe")),
+            "{error}"
+        );
+        assert!(failure.usual_cause.is_some(), "{error}");
+        println!("{error}");
+        process.kill();
+    }
+}
