@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::io::Errno;
-use tonnage_engine::{Caps, Domain, Engine, EngineReport, Entry, Lists, OpenRequest, WorkerConfig};
+use tonnage_engine::{
+    Caps, Domain, Engine, EngineReport, Entry, Lists, OpenRequest, Verb, WorkerConfig,
+};
 use tonnage_engines::LISTS;
 use tonnage_machine::CpuChoice;
 use tonnage_plan::connect::ConnectPoint;
@@ -96,6 +98,71 @@ fn pairs_connect_over_every_engine() {
     for engine in ["null", "shm", "fabric:tcp", "fabric:shm"] {
         check(&point(engine, Traffic::Pair, 2, 2));
     }
+}
+
+/// Verbs of a device without messages.
+static ONE_SIDED: [Verb; 2] = [Verb::Write, Verb::Read];
+static WRITES_ONLY: [Verb; 1] = [Verb::Write];
+
+#[test]
+fn a_device_without_messages_is_read_from() {
+    static FEW: [Entry; 1] = [Entry {
+        open: |request| offering(request, &ONE_SIDED),
+        ..tonnage_engines::shm::ENTRY
+    }];
+    let (record, body) = measured_by(&point("shm", Traffic::FanIn, 3, 2), only(&FEW));
+    assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
+    assert!(body.summary.unwrap().connections > 0);
+    let verbs = |record: &Record| record.effective[0].engine.facts.get("first_byte").cloned();
+    assert_eq!(verbs(&record), Some("read".into()));
+    let (record, _) = measured(&point("shm", Traffic::Pair, 2, 1));
+    assert_eq!(verbs(&record), Some("write-imm".into()));
+}
+
+#[test]
+fn a_device_without_a_verb_for_the_first_byte_is_skipped() {
+    static NONE: [Entry; 1] = [Entry {
+        open: |request| offering(request, &WRITES_ONLY),
+        ..tonnage_engines::shm::ENTRY
+    }];
+    let (record, _) = measured_by(&point("shm", Traffic::Pair, 2, 1), only(&NONE));
+    let Outcome::Skipped { why } = &record.outcome else {
+        panic!("{record:#?}");
+    };
+    assert!(why.contains("write-imm or read on shm"), "{why}");
+}
+
+/// A device that is another but for the verbs that it offers.
+struct Offering {
+    domain: Arc<dyn Domain>,
+    caps: Caps,
+}
+
+impl Domain for Offering {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn report(&self) -> EngineReport {
+        self.domain.report()
+    }
+
+    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
+        self.domain.worker(config)
+    }
+}
+
+/// Opens engine shm with these verbs only.
+fn offering(request: &OpenRequest<'_>, verbs: &'static [Verb]) -> Result<Vec<Arc<dyn Domain>>> {
+    let opened = (tonnage_engines::shm::ENTRY.open)(request)?;
+    let offers = |domain: Arc<dyn Domain>| {
+        let caps = Caps {
+            verbs,
+            ..*domain.caps()
+        };
+        Arc::new(Offering { domain, caps }) as Arc<dyn Domain>
+    };
+    Ok(opened.into_iter().map(offers).collect())
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::capacity::Capacity;
 use super::descriptors::Descriptors;
-use super::worker::{FIRST_BYTE, Refusal, Worker};
+use super::worker::{FIRST_BYTES, Refusal, Worker, first_byte};
 use crate::all_or_none::all_or_none;
 use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
@@ -15,7 +15,7 @@ use crate::kinds::kind::{Stage, together};
 use crate::opening::{Devices, Pairs, Requirements, Seat, SizedBy, reports};
 use crate::settings::Settings;
 use tonnage_engine::paths::Division;
-use tonnage_engine::{Caps, Peer};
+use tonnage_engine::{Caps, Peer, Verb};
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_record::{Effective, Placed};
 use tonnage_units::{Error, Result};
@@ -120,10 +120,14 @@ impl Opened {
         point: &ConnectPoint,
         stage: &mut Stage<'_>,
     ) -> Result<(Vec<Effective>, Option<Placed>), StepFailure> {
+        let first_device = self.devices.domains.first();
+        let verb = first_device.and_then(|domain| first_byte(domain.caps()));
+        let mut engine = self.devices.report();
+        engine.facts = std::mem::take(&mut engine.facts).maybe("first_byte", verb.map(Verb::name));
         let memories = self.seats.iter().map(|(seat, _)| &seat.memory);
         let mine = Effective {
             ranks: String::new(),
-            engine: self.devices.report(),
+            engine,
             memory: reports(memories).into(),
             cpus: self.devices.placement.cpus.clone(),
             sockets: self.devices.sockets(&stage.host.topology),
@@ -172,7 +176,7 @@ fn requirements<'a>(
         entry: settings.lists.engine(&point.engine)?,
         engine: &point.engine,
         options: &point.engine_options,
-        verbs: vec![FIRST_BYTE],
+        verbs: FIRST_BYTES.to_vec(),
         memory: &point.memory,
         memory_option: "--memory",
         memory_of: Box::new(|_| &point.memory),
@@ -202,11 +206,12 @@ fn pairs(point: &ConnectPoint) -> Pairs {
 
 /// Refuses a device that cannot move the first byte.
 fn check_caps(caps: &Caps, name: &str) -> Result<()> {
-    if caps.verbs.contains(&FIRST_BYTE) {
+    if first_byte(caps).is_some() {
         return Ok(());
     }
+    let verbs = FIRST_BYTES.map(Verb::name).join(" or ");
     Err(Error::Unavailable {
-        what: format!("{} on {name}", FIRST_BYTE.name()),
+        what: format!("{verbs} on {name}"),
         why: "the first byte moves by it, and a device that was opened does not offer it".into(),
         how: "Choose another --engine or another device".into(),
     })

@@ -10,14 +10,21 @@ use crate::deadlines::DEADLINES;
 use crate::opening::introduction::{Introduced, Introduction, Introductions};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Completion, Descriptor, Domain, Ending, Engine, LaneKind, LaneSpec, Op, Peer, RegionId, Verb,
-    WorkerConfig,
+    Caps, Completion, Descriptor, Domain, Ending, Engine, LaneKind, LaneSpec, Op, Peer, RegionId,
+    Verb, WorkerConfig,
 };
 use tonnage_record::connect::Step;
 use tonnage_units::{Error, Result};
 
-/// The operation by which the first byte moves: the peer sees its completion, so that no side waits in vain.
-pub const FIRST_BYTE: Verb = Verb::WriteImm;
+/// Verbs by which the first byte can move, the first that a device offers: a peer sees the completion of a write with
+/// an immediate, so that no side waits in vain; a read shows its own side that the byte has moved.
+pub const FIRST_BYTES: [Verb; 2] = [Verb::WriteImm, Verb::Read];
+
+/// The verb by which the first byte moves over a device; `None` where it offers none of them.
+pub fn first_byte(caps: &Caps) -> Option<Verb> {
+    let offered = |verb: &Verb| caps.verbs.contains(verb);
+    FIRST_BYTES.into_iter().find(offered)
+}
 
 /// A step that a worker is told to take.
 #[derive(Debug, Clone)]
@@ -93,8 +100,10 @@ pub struct Worker {
     targets: Vec<Peer>,
     /// Ranks that connect to it.
     initiators: Vec<Peer>,
-    /// True when bytes really move, so that there is something to wait for at the other end.
-    moves_bytes: bool,
+    /// True when there is something to wait for at the other end.
+    is_told: bool,
+    /// The verb of the first byte.
+    verb: Verb,
     /// Its memory, while that is registered, and its peers'.
     region: Option<RegionId>,
     remote: Vec<(Peer, Descriptor)>,
@@ -120,6 +129,7 @@ impl Worker {
         moves_bytes: bool,
         stopped: Arc<AtomicBool>,
     ) -> Self {
+        let verb = first_byte(domain.caps()).unwrap_or(FIRST_BYTES[0]);
         Self {
             engine: None,
             memory,
@@ -127,7 +137,8 @@ impl Worker {
             config,
             targets,
             initiators,
-            moves_bytes,
+            is_told: moves_bytes && verb.notifies_target(),
+            verb,
             region: None,
             remote: Vec::new(),
             stopped,
@@ -266,26 +277,29 @@ impl Worker {
         self.engine.as_mut().ok_or_else(none)
     }
 
-    /// One byte to each target, and one back from it. Who is connected to answers when all have come.
+    /// One byte to each target, and one back from it. Who is connected to answers when all have come, or reads at once.
     fn first_byte(&mut self) -> Result<()> {
         let (targets, initiators) = (self.targets.clone(), self.initiators.clone());
-        self.send_to(&targets)?;
-        if self.moves_bytes {
+        self.move_with(&targets)?;
+        if self.is_told {
             self.await_arrivals(initiators.len())?;
-            self.send_to(&initiators)?;
+            self.move_with(&initiators)?;
             self.await_arrivals(initiators.len() + targets.len())?;
+        } else if self.verb == Verb::Read {
+            self.move_with(&initiators)?;
         }
         Ok(())
     }
 
-    fn send_to(&mut self, peers: &[Peer]) -> Result<()> {
-        let until = self.done + peers.len();
+    /// One byte to each of these peers, or from it.
+    fn move_with(&mut self, peers: &[Peer]) -> Result<()> {
+        let (until, verb) = (self.done + peers.len(), self.verb);
         for (tag, &peer) in (0u32..).zip(peers) {
             let (Some(local), Some(remote)) = (self.region, self.remote_of(peer)) else {
                 return Err(Error::Failed(format!("rank {peer} is not connected")));
             };
             let lane = self.engine()?.lane(&LaneSpec {
-                kind: LaneKind::Initiate(FIRST_BYTE),
+                kind: LaneKind::Initiate(verb),
                 peer,
                 local,
                 remote: &remote,
@@ -305,7 +319,7 @@ impl Worker {
                 Ok(worker.engine()?.post(&[op])? == 1)
             })?;
         }
-        self.wait("the first byte to be away", |worker| {
+        self.wait("the first byte to have moved", |worker| {
             Ok(worker.done >= until)
         })
     }
