@@ -67,6 +67,7 @@ impl Ends<'_> {
 
     #[inline]
     pub(super) fn fetch_add(&self, op: &Op) -> Result<(), NoWord> {
+        check_word(op)?;
         let (old, far) = (word(self.own, op.local)?, word(self.far, op.remote)?);
         old.store(
             far.fetch_add(op.imm.into(), Ordering::AcqRel),
@@ -77,6 +78,7 @@ impl Ends<'_> {
 
     #[inline]
     pub(super) fn compare_swap(&self, op: &Op) -> Result<(), NoWord> {
+        check_word(op)?;
         let own = |index: u64| word(self.own, op.local + index * u64::from(WORD_BYTES));
         let [expected, new, old] = [own(0)?, own(1)?, own(2)?];
         let [expected, new] = [expected, new].map(|word| word.load(Ordering::Acquire));
@@ -123,23 +125,40 @@ impl Ends<'_> {
 
 /// Error of an atomic operation without a word.
 #[derive(Debug)]
-pub(super) struct NoWord {
-    offset: u64,
-    size: u64,
+pub(super) enum NoWord {
+    /// Nothing aligned lies there, in a memory of so many bytes.
+    At { offset: u64, size: u64 },
+    /// It has another length.
+    Long(u32),
 }
 
 impl std::fmt::Display for NoWord {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { offset, size } = self;
-        write!(
-            f,
-            "there is no aligned word of {WORD_BYTES} bytes at offset {offset} of {size}"
-        )
+        match self {
+            Self::At { offset, size } => write!(
+                f,
+                "there is no aligned word of {WORD_BYTES} bytes at offset {offset} of {size}"
+            ),
+            Self::Long(len) => {
+                write!(
+                    f,
+                    "an atomic operation has {WORD_BYTES} bytes, and not {len}"
+                )
+            }
+        }
     }
 }
 
 /// The aligned word at an offset.
 fn word(arena: &Arena, offset: u64) -> Result<&AtomicU64, NoWord> {
     let size = arena.len() as u64;
-    arena.word(offset).ok_or(NoWord { offset, size })
+    arena.word(offset).ok_or(NoWord::At { offset, size })
+}
+
+#[inline]
+fn check_word(op: &Op) -> Result<(), NoWord> {
+    match op.len {
+        WORD_BYTES => Ok(()),
+        len => Err(NoWord::Long(len)),
+    }
 }

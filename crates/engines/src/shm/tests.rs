@@ -409,5 +409,15 @@ fn atomics_on_what_is_no_word_are_refused() {
                 "{verb:?} {local} {remote}"
             );
         }
+        let long = Op {
+            lane,
+            tag: 0,
+            local: 0,
+            remote: 0,
+            len: 16,
+            imm: 1,
+        };
+        let error = pair.engine[0].post(&[long]).unwrap_err().to_string();
+        assert!(error.contains("8 bytes, and not 16"), "{error}");
     }
 }

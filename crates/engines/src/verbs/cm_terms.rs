@@ -73,6 +73,9 @@ pub(super) fn advice(event: &CmEvent, own: IpAddr, other: IpAddr) -> String {
             "who listens there refuses: it is not the peer of this run, or it refused what it was asked for and says why; \
              see that {other} is the address of one host only"
         ),
+        (CmEventKind::DeviceRemoved, _) => format!(
+            "the device of {own} was taken away while it connected (dmesg says by whom): choose another by --devices"
+        ),
         (CmEventKind::Disconnected, _) => "the peer has ended: it says why".to_owned(),
         _ => "the kernel's log (dmesg) may say more".to_owned(),
     }
@@ -223,6 +226,7 @@ mod tests {
         assert!(advice(CmEventKind::Rejected, 10).contains("time wait"));
         assert!(advice(CmEventKind::Rejected, 28).contains("10.1.0.2"));
         assert!(advice(CmEventKind::Unreachable, -110).contains("4791"));
+        assert!(advice(CmEventKind::DeviceRemoved, 0).contains("taken away"));
         let late = |step, strangers| advice_late(step, own, other, strangers);
         assert!(late(CmStep::Awaiting, 3).contains("card: 3;"));
         assert!(!late(CmStep::Awaiting, 0).contains("secret"));

@@ -8,9 +8,9 @@ use std::io;
 
 use super::cm_abi::{
     RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_ERROR,
-    RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_CONNECT_RESPONSE, RDMA_CM_EVENT_DISCONNECTED,
-    RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_ROUTE_ERROR,
-    RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_UNREACHABLE,
+    RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_CONNECT_RESPONSE, RDMA_CM_EVENT_DEVICE_REMOVAL,
+    RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
+    RDMA_CM_EVENT_ROUTE_ERROR, RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_UNREACHABLE,
 };
 
 /// Handle of an identifier, unique within its channel.
@@ -42,6 +42,8 @@ pub enum CmEventKind {
     Established,
     /// The other side is gone.
     Disconnected,
+    /// The device is taken away.
+    DeviceRemoved,
     /// Anything else.
     Other,
 }
@@ -60,6 +62,7 @@ impl CmEventKind {
             RDMA_CM_EVENT_REJECTED => Self::Rejected,
             RDMA_CM_EVENT_ESTABLISHED => Self::Established,
             RDMA_CM_EVENT_DISCONNECTED => Self::Disconnected,
+            RDMA_CM_EVENT_DEVICE_REMOVAL => Self::DeviceRemoved,
             _ => Self::Other,
         }
     }
