@@ -42,6 +42,7 @@ packages() {
     need mpich "the tests that start ranks by MPICH's mpirun skip themselves" has_program mpirun.mpich
     need python3-torch "the tests of torch.distributed and of torchrun skip themselves" has_program torchrun
     need iproute2 "the tests on several hosts skip themselves" has_program tc
+    need openssh-server "the tests that start ranks by ssh skip themselves" has_program sshd
     need slurm-wlm "the tests under Slurm skip themselves" has_program slurmctld
     need libpmix-dev "the test under srun --mpi=pmix skips itself" has_libpmix_dev
     need mandoc "man pages are not checked" has_program mandoc

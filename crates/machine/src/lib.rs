@@ -27,6 +27,7 @@ pub mod devices;
 pub mod direct;
 pub mod environment;
 pub mod fabric;
+pub mod host_facts;
 pub mod kernel_files;
 pub mod mounts;
 pub mod pages;
@@ -38,6 +39,8 @@ pub mod way_out;
 
 pub use cpu_choice::CpuChoice;
 pub use environment::{Environment, HostIdentity};
+pub use host_facts::HostFacts;
+pub use pages::HugePool;
 pub use pair_placement::{MachineRank, place_by_itself, place_pairs};
 pub use placement::{Placement, Workers, pin_thread, place_workers, spread_thread};
 pub use topology::{Topology, allowed_cpus};

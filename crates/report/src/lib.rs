@@ -32,6 +32,7 @@ pub mod drawer;
 pub mod engine;
 pub mod explain;
 pub mod files;
+pub mod hosts;
 pub mod jsonl;
 pub mod layers;
 pub mod place;

@@ -16,6 +16,7 @@
 //! | `space.rs` | work of this process in a network namespace |
 //! | `rate.rs` | [`Rate`], [`LinkRates`]: how fast a link is, either way |
 //! | `slurm.rs` | [`Slurm`]: a real Slurm whose nodes are these hosts |
+//! | `ssh.rs` | [`Ssh`]: a real sshd in each host, and a client that knows them |
 //! | `tool.rs` | running the system's programs, and what their failures mean |
 //! | `main.rs` | `make hosts`: the same for a person with a shell |
 //!
@@ -30,12 +31,14 @@ mod rate;
 mod slot;
 mod slurm;
 mod space;
+mod ssh;
 mod tool;
 
 pub use hosts::{Hosts, HostsSpec};
 pub use link::{Link, LinkCounters};
 pub use rate::{LinkRates, Rate};
 pub use slurm::Slurm;
+pub use ssh::Ssh;
 
 /// The reason why there are no hosts, or why something could not be done with them.
 #[derive(Debug, thiserror::Error)]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Parser;
-use tonnage_testbed::{Error, Hosts, HostsSpec, LinkRates, Rate, Result, Slurm};
+use tonnage_testbed::{Error, Hosts, HostsSpec, LinkRates, Rate, Result, Slurm, Ssh};
 
 /// Slurm's programs that are run at the switch, so that they are typed as on a cluster.
 const SLURM_PROGRAMS: [&str; 7] = [
@@ -73,6 +73,14 @@ fn run(arguments: &Arguments) -> Result<u8> {
         true => Some(Slurm::start(&hosts)?),
         false => None,
     };
+    let ssh = match Ssh::start(&hosts) {
+        Ok(ssh) => Some(ssh),
+        Err(Error::Unavailable(why)) => {
+            eprintln!("There is no ssh to these hosts: {why}");
+            None
+        }
+        Err(error) => return Err(error),
+    };
     let mut command = command_of(arguments);
     command.env("PATH", path_of(&hosts)?);
     // Of a step that this was started in; programs in the hosts would take them for their own.
@@ -93,13 +101,13 @@ fn run(arguments: &Arguments) -> Result<u8> {
         command.env("SLURM_CONF", slurm.configuration());
     }
     if arguments.command.is_empty() {
-        introduce(arguments, &hosts);
+        introduce(arguments, &hosts, ssh.is_some());
     }
     let status = command.status().map_err(|error| {
         let program = command.get_program().display();
         Error::Failed(format!("cannot run {program}: {error}"))
     })?;
-    drop(slurm);
+    drop((slurm, ssh));
     hosts.close()?;
     let code = status.code().unwrap_or(128 + status.signal().unwrap_or(0));
     Ok(u8::try_from(code).unwrap_or(1))
@@ -144,7 +152,7 @@ fn write_slurm_programs(hosts: &Hosts) -> Result<()> {
     Ok(())
 }
 
-fn introduce(arguments: &Arguments, hosts: &Hosts) {
+fn introduce(arguments: &Arguments, hosts: &Hosts, has_ssh: bool) {
     let LinkRates { send, receive } = rates_of(arguments);
     let (send, receive) = (rate_in_words(send), rate_in_words(receive));
     println!("Hosts on this machine; each link sends {send} and receives {receive}.");
@@ -163,6 +171,11 @@ fn introduce(arguments: &Arguments, hosts: &Hosts) {
         println!("  $HOST0_RAIL1...    addresses of further links; inside the hosts h0-rail1...");
     }
     println!("  on switch ip link set h0 down   cuts the link of this name; `up` mends it");
+    if has_ssh {
+        println!(
+            "  ssh h0 CMD...      does the same by a real sshd, and so does tonnage ... --hosts h0,h1"
+        );
+    }
     if arguments.slurm {
         println!("  srun, sbatch...    a Slurm with these hosts as nodes");
     } else {

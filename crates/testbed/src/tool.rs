@@ -81,6 +81,8 @@ fn package_hint(program: &OsStr) -> String {
         Some("ip" | "tc") => "iproute2",
         Some("nsenter" | "unshare") => "util-linux",
         Some("munged") => "munge",
+        Some("sshd") => "openssh-server",
+        Some("ssh" | "ssh-keygen") => "openssh-client",
         Some("slurmctld" | "slurmd" | "sinfo" | "srun" | "scancel") => "slurm-wlm",
         _ => return String::new(),
     };

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tonnage_sys::out_of_memory;
 use tonnage_units::message::say;
 
-use crate::command::{env, measure};
+use crate::command::{env, program};
 
 /// The thread that answers for this rank. Without it nobody would notice that the main thread waits in vain.
 const CONTROL: &str = "control";
@@ -46,7 +46,7 @@ fn describe(who: &str, panic: &PanicHookInfo<'_>) -> String {
     let what = what.unwrap_or("a panic without words");
     // A message is one line.
     let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
-    let program = measure::program();
+    let program = program();
     let place = panic.location().map_or_else(String::new, |place| {
         format!(" at {}:{}", place.file(), place.line())
     });

@@ -19,6 +19,7 @@ use tonnage_units::message::{bounded, say};
 use args::common::LogLevel;
 use args::run::TourArgs;
 use args::{Cli, Command};
+use command::remote_rank;
 use command::screen::MessageWriter;
 
 #[global_allocator]
@@ -34,8 +35,17 @@ fn program() -> ExitCode {
         Ok(cli) => cli,
         Err(answer) => return command::answer(&answer),
     };
-    start_log(cli.log_level());
-    match run(cli) {
+    let outcome = match cli.command {
+        Some(Command::HostRank) => remote_rank::read().and_then(|(log_level, job)| {
+            start_log(log_level);
+            remote_rank::be_a_rank(&job)
+        }),
+        _ => {
+            start_log(cli.log_level());
+            run(cli)
+        }
+    };
+    match outcome {
         Ok(code) => code,
         Err(error) => {
             say(&format!("error: {error}"));
@@ -58,6 +68,9 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Devices(args) => command::show::devices(args.json),
         Command::Completions(args) => command::manual::completions(&args),
         Command::Man(args) => command::manual::man(&args),
+        Command::Hosts(args) => command::hosts::hosts(&args),
+        Command::HostAgent(args) => command::there::agent(&args),
+        Command::HostRank => remote_rank::be_a_rank(&remote_rank::read()?.1),
     }
 }
 

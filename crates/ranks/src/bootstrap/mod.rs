@@ -22,6 +22,6 @@ mod pmi1;
 pub mod rendezvous;
 pub mod secret;
 mod slurm;
-mod variables;
+pub(crate) mod variables;
 
 pub use variables::Env;

@@ -46,6 +46,19 @@ pub struct Met {
     pub leave: Leave,
 }
 
+impl Met {
+    /// A place that was agreed on before the ranks started.
+    pub fn of(mut identity: Identity, secret: Secret, listener: Option<TcpListener>) -> Self {
+        identity.source.push_str(", ssh");
+        Self {
+            identity,
+            secret,
+            listener,
+            leave: Leave { _store: None },
+        }
+    }
+}
+
 /// Takes leave of the launcher when it is dropped. To do so at the end lets the launcher notice a rank that dies, and
 /// is what an MPI that is loaded in between needs.
 #[derive(Debug)]

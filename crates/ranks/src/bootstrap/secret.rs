@@ -19,6 +19,9 @@ const TEXT_BYTES_MIN: usize = 16;
 /// Most bytes of a secret; more is some other file.
 const TEXT_BYTES_MAX: u64 = 4096;
 
+/// Bytes of a file's hash; enough that no two files have the same by chance.
+const HASH_BYTES: usize = 16;
+
 /// The key of the control channel: 32 bytes, which nothing prints.
 #[derive(Clone)]
 pub struct Secret {
@@ -112,6 +115,32 @@ pub fn generate_text() -> Result<String> {
 /// When the hash function is not available, which does not happen in a build of ours.
 pub fn plan_hash(plan_text: &str) -> Result<String> {
     hex(&blake2s(&[b"tonnage plan\0", plan_text.as_bytes()])?)
+}
+
+/// Hash and length of a file.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn content_hash(path: &Path) -> Result<(String, u64)> {
+    let failed = |error| Error::io(format!("cannot read {}", path.display()), error);
+    let mut file = File::open(path).map_err(failed)?;
+    let mut hash = DefaultResolver
+        .resolve_hash(&HashChoice::Blake2b)
+        .ok_or_else(|| Error::Failed("this build has no BLAKE2b".into()))?;
+    hash.reset();
+    let (mut bytes, mut block) = (0, vec![0; 1 << 20]);
+    loop {
+        let count = file.read(&mut block).map_err(failed)?;
+        let Some(read) = block.get(..count).filter(|read| !read.is_empty()) else {
+            break;
+        };
+        hash.input(read);
+        bytes += count as u64;
+    }
+    let mut whole = [0u8; 64];
+    hash.result(&mut whole);
+    let (short, _) = whole.split_at(HASH_BYTES);
+    Ok((hex(short)?, bytes))
 }
 
 fn hex(bytes: &[u8]) -> Result<String> {

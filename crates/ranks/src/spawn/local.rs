@@ -16,7 +16,7 @@ use rustix::process::{
 };
 
 use super::supervisor::Supervisor;
-use super::{RankExit, Spawn, Start};
+use super::{RankExit, Running, Spawn, Start};
 use crate::bootstrap::Env;
 use crate::bootstrap::options::heartbeat_timeout;
 use crate::bootstrap::secret;
@@ -54,7 +54,9 @@ impl Spawn for Local {
         self.children.push(child);
         Ok(())
     }
+}
 
+impl Running for Local {
     fn ended(&mut self, rank: u32) -> Result<Option<RankExit>> {
         let status = self
             .child(rank)?
@@ -153,14 +155,22 @@ pub fn start_local(
 /// # Errors
 /// When the system refuses, or the supervisor has ended already.
 pub fn end_with_supervisor(env: Env<'_>) -> Result<()> {
-    let Some(parent) = env("TONNAGE_PARENT").filter(|_| env("TONNAGE_RANK").is_some()) else {
-        return Ok(());
-    };
+    match env("TONNAGE_PARENT").filter(|_| env("TONNAGE_RANK").is_some()) {
+        Some(parent) => end_with_parent(&parent),
+        None => Ok(()),
+    }
+}
+
+/// Ends this process with the one that started it, which has this number.
+///
+/// # Errors
+/// When the system refuses, or that process has ended already.
+pub fn end_with_parent(parent: &str) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))
         .map_err(|error| Error::io("cannot ask to end with the supervisor", error))?;
     // It may have ended before the request; then nobody would tell us.
     let seen = getppid().map(|pid| pid.as_raw_nonzero().to_string());
-    if seen.as_deref() != Some(parent.as_str()) {
+    if seen.as_deref() != Some(parent) {
         return Err(Error::Failed(format!(
             "the supervisor of this rank (process {parent}) has ended"
         )));

@@ -4,26 +4,36 @@
 //! | --- | --- |
 //! | [`supervisor`] | passing signals on, waiting, killing what is left, the exit code of the run: once, for all ways to start |
 //! | [`local`] | starting ranks on this host |
+//! | [`remote`] | starting ranks on other hosts, by ssh |
 //!
-//! Another way to start ranks is a file beside `local` with its [`Spawn`]. A supervisor measures nothing and is no
+//! Another way to start ranks is a file beside `local` with its [`Running`]. A supervisor measures nothing and is no
 //! rank; how the ranks find each other is told to them by variables, which `bootstrap` reads.
 
 pub mod local;
+pub mod remote;
 pub mod supervisor;
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
 use tonnage_units::Result;
 
 /// A way to start ranks. Ranks are called by their numbers, in the order in which they are started.
-pub trait Spawn {
+pub trait Spawn: Running {
     /// Starts the next rank.
     ///
     /// # Errors
     /// When it cannot be started; the message names it.
     fn start(&mut self, rank: u32, start: Start) -> Result<()>;
+}
+
+/// Ranks that were started, in whatever way.
+pub trait Running {
+    /// Hears what is new of all ranks, before they are asked for one by one.
+    fn refresh(&mut self) {}
 
     /// Returns how a rank has ended, or `None` while it has not.
     ///
@@ -45,6 +55,11 @@ pub trait Spawn {
 
     /// The process of a rank on its host, where it is known.
     fn process(&self, rank: u32) -> Option<u32>;
+
+    /// A socket that is readable when something may have changed of which no signal tells.
+    fn news(&self) -> Option<&UnixStream> {
+        None
+    }
 }
 
 /// Program, arguments and environment of a rank to start.
@@ -61,10 +76,12 @@ pub struct Start {
 }
 
 /// End of a rank.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RankExit {
     /// By itself, with this exit code.
     Code(i32),
     /// By this signal.
     Signal(i32),
+    /// Unknown: nothing is heard of its host any more, which was said.
+    Lost,
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGKILL, SIGSTOP, SIGTERM};
 
-use super::{RankExit, Spawn, Start};
-use crate::channel::wait_for;
+use super::{RankExit, Running, Spawn, Start};
+use crate::channel::{Interest, wait_for};
 use crate::signals::Signals;
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Ranks that were started here.
 #[derive(Debug)]
-pub struct Supervisor<S: Spawn> {
+pub struct Supervisor<S: Running> {
     spawn: S,
     ranks: Vec<Watched>,
     signals: Signals,
@@ -84,17 +84,8 @@ impl<S: Spawn> Supervisor<S> {
         starts: impl IntoIterator<Item = Start>,
         heartbeat_timeout: Duration,
     ) -> Result<Self> {
-        let mut supervisor = Self {
-            spawn,
-            ranks: Vec::new(),
-            // Before any child exists, so that no end of one is missed.
-            signals: Signals::of(&[SIGINT, SIGTERM, SIGCHLD])?,
-            heartbeat_timeout,
-            interrupted: None,
-            ending_since: None,
-            killed_rest: false,
-            looked: Instant::now(),
-        };
+        // Before any child exists, so that no end of one is missed.
+        let mut supervisor = Self::of(spawn, 0, heartbeat_timeout)?;
         for (rank, start) in (0u32..).zip(starts) {
             supervisor.spawn.start(rank, start)?;
             supervisor.ranks.push(Watched::default());
@@ -103,6 +94,25 @@ impl<S: Spawn> Supervisor<S> {
             return Err(Error::Usage("a run needs at least one rank".into()));
         }
         Ok(supervisor)
+    }
+}
+
+impl<S: Running> Supervisor<S> {
+    /// Looks after this many ranks that were started already.
+    ///
+    /// # Errors
+    /// When the system does not let this process wait for signals.
+    pub fn of(spawn: S, ranks: u32, heartbeat_timeout: Duration) -> Result<Self> {
+        Ok(Self {
+            spawn,
+            ranks: (0..ranks).map(|_| Watched::default()).collect(),
+            signals: Signals::of(&[SIGINT, SIGTERM, SIGCHLD])?,
+            heartbeat_timeout,
+            interrupted: None,
+            ending_since: None,
+            killed_rest: false,
+            looked: Instant::now(),
+        })
     }
 
     /// Process ids of the ranks, in the order of the ranks; of those only that are known.
@@ -126,7 +136,8 @@ impl<S: Spawn> Supervisor<S> {
             }
             self.look_for_stopped();
             self.hurry();
-            let interests: Vec<_> = self.signals.interests().collect();
+            let news = self.spawn.news().map(Interest::read);
+            let interests: Vec<_> = self.signals.interests().chain(news).collect();
             wait_for(&interests, self.next_look())?;
             drop(interests);
             if let Some(signal) = self.take_interruption() {
@@ -152,6 +163,7 @@ impl<S: Spawn> Supervisor<S> {
     }
 
     fn reap(&mut self) -> Result<()> {
+        self.spawn.refresh();
         for (number, rank) in (0u32..).zip(&mut self.ranks) {
             if rank.ended.is_some() {
                 continue;
@@ -289,6 +301,14 @@ impl<S: Spawn> Supervisor<S> {
         if let Some(signal) = self.interrupted {
             return Error::Interrupted { signal, rank: None }.exit_code();
         }
+        // Ranks behind a lost host end by a signal of their own side, which is no interruption of the run.
+        if self
+            .ranks
+            .iter()
+            .any(|rank| rank.ended == Some(RankExit::Lost))
+        {
+            return 1;
+        }
         let codes: Vec<Option<i32>> = self.ranks.iter().map(Watched::code).collect();
         if codes.iter().all(|code| *code == Some(0)) {
             return 0;
@@ -329,7 +349,7 @@ fn stopped_text(stopped: Stopped, put_down: Instant) -> String {
     )
 }
 
-impl<S: Spawn> Drop for Supervisor<S> {
+impl<S: Running> Drop for Supervisor<S> {
     /// Ranks that are still there, because starting another one failed, must not stay behind.
     fn drop(&mut self) {
         for (number, rank) in (0u32..).zip(&self.ranks) {

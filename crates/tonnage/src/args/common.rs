@@ -9,12 +9,14 @@ use tonnage_machine::CpuChoice;
 use tonnage_plan::Plan;
 use tonnage_plan::options::one_of;
 use tonnage_ranks::Explicit;
+use tonnage_ranks::spawn::remote::list::HostPlacement;
 use tonnage_report::Format;
 use tonnage_units::{Error, Result};
 
+use super::hosts::HostArgs;
 use super::values::{Master, devices_of, library, link_speed, ranks, scale};
 
-/// Placement and meeting of ranks.
+/// HostPlacement and meeting of ranks.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 #[command(next_help_heading = "Ranks")]
 pub struct RankArgs {
@@ -80,6 +82,10 @@ pub struct RankArgs {
     /// Network interface of the control channel, such as eth0; it binds only there.
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
+
+    /// Ranks on several hosts.
+    #[command(flatten)]
+    pub hosts: HostArgs,
 }
 
 impl RankArgs {
@@ -136,6 +142,23 @@ impl RankArgs {
             ));
         }
         Ok(names)
+    }
+
+    /// The hosts with the ranks of each, where hosts are named.
+    ///
+    /// # Errors
+    /// As for [`HostArgs::placement`].
+    pub fn placement(&self) -> Result<Option<HostPlacement>> {
+        self.hosts.placement(self.ranks)
+    }
+
+    /// Number of ranks that the command line asks for, as such or by its hosts.
+    ///
+    /// # Errors
+    /// As for [`HostArgs::placement`].
+    pub fn asked(&self) -> Result<Option<u32>> {
+        let placement = self.placement()?;
+        Ok(placement.map(|placement| placement.size()).or(self.ranks))
     }
 
     /// The place in the run that the command line states, if it does; the parser has seen to it that it is whole.

@@ -74,6 +74,14 @@ impl IorArgs {
         Ok(IorRequest::Run(Box::new((divided.ior, ours))))
     }
 
+    /// The words that are options of tonnage.
+    ///
+    /// # Errors
+    /// `Usage` with the option that is wrong.
+    pub fn own_words(&self) -> Result<Vec<String>> {
+        Ok(words::read(&self.words, &own(&own_command()))?.own)
+    }
+
     /// Level of logging, if the words say it; what is wrong with them is said when they are read.
     pub fn log_level(&self) -> Option<LogLevel> {
         let Ok(IorRequest::Run(asked)) = self.read() else {

@@ -9,9 +9,11 @@
 
 pub mod common;
 pub mod experiment;
+pub mod hosts;
 pub mod ior;
 pub mod layers;
 pub mod manual;
+pub mod passed_on;
 pub mod run;
 pub mod values;
 pub mod verify;
@@ -24,6 +26,7 @@ use tonnage_report::Format;
 
 use common::LogLevel;
 use experiment::ExperimentArgs;
+use hosts::HostsArgs;
 use ior::IorArgs;
 use layers::LayersArgs;
 use manual::{CompletionsArgs, ManArgs};
@@ -84,10 +87,26 @@ pub enum Command {
     /// Move the same bytes by engines, by collectives over them and by libraries, and say how much each keeps of the
     /// layer below.
     Layers(Box<LayersArgs>),
+    /// Reach other hosts by ssh as --hosts does, and say what each is and where ranks would meet.
+    Hosts(HostsArgs),
     /// Print what makes a shell complete commands and options.
     Completions(CompletionsArgs),
     /// Print a man page, or write all of them.
     Man(ManArgs),
+    /// Agent of a host, which --hosts and `tonnage hosts` start by ssh.
+    #[command(hide = true)]
+    HostAgent(AgentArgs),
+    /// A rank that such an agent starts.
+    #[command(hide = true)]
+    HostRank,
+}
+
+/// The agent of a host.
+#[derive(Debug, Clone, PartialEq, Args)]
+pub struct AgentArgs {
+    /// Print the hash of this program instead.
+    #[arg(long)]
+    pub build: bool,
 }
 
 /// `tonnage show`.

@@ -64,6 +64,19 @@ pub fn ranks(text: &str) -> Result<u32> {
     })
 }
 
+/// Reads a value as text.
+///
+/// # Errors
+/// `Usage` for what is not Unicode.
+pub fn unicode(value: &std::ffi::OsStr) -> Result<&str> {
+    value.to_str().ok_or_else(|| {
+        Error::Usage(format!(
+            "{} is not Unicode, which --hosts cannot pass on: write it otherwise",
+            value.to_string_lossy()
+        ))
+    })
+}
+
 /// Reads the factor of `--scale`. Its range is checked where it is applied.
 ///
 /// # Errors

@@ -102,8 +102,9 @@ fn check_checkpoints(job: &Job, points: &[Planned]) -> Result<()> {
         Point::Transfer(point) => point.length.checkpoint_ns,
         _ => None,
     });
+    // The file of a rank with a letter is where that came from, and was looked at there.
     match (asked, &job.output) {
-        (Some(ns), None) => Err(Error::Usage(format!(
+        (Some(ns), None) if job.letter.is_none() => Err(Error::Usage(format!(
             "checkpoint {} is written to the file of records, and there is none: add -o FILE",
             Nanos(ns)
         ))),

@@ -11,8 +11,8 @@ use tonnage_units::{Error, Result};
 
 use super::block::{Block, check_summary};
 use super::job::Job;
-use super::measure::{how_many, start};
-use super::{env, print};
+use super::measure::{how_many, identity_of, start};
+use super::print;
 use crate::args::common::RankArgs;
 use crate::args::ior::{IorArgs, IorRequest};
 use tonnage_ior::options::{Api, IorOptions, SummaryFormat};
@@ -27,7 +27,7 @@ pub fn ior(args: &IorArgs) -> Result<ExitCode> {
         IorRequest::Help(text) => return print(&text).map(|()| ExitCode::SUCCESS),
         IorRequest::Run(asked) => *asked,
     };
-    let identity = tonnage_ranks::detect(&env, own.ranks.explicit())?;
+    let identity = identity_of(&own.ranks)?;
     let ranks = with_tasks(&options, &own.ranks, identity.as_ref())?;
     let count = how_many(&ranks, &Plan::default(), identity.as_ref())?;
     let hints = match options.api {
@@ -36,7 +36,7 @@ pub fn ior(args: &IorArgs) -> Result<ExitCode> {
     };
     let placement = translate::RankPlacement {
         ranks: count,
-        one_host: identity.is_none(),
+        one_host: identity.is_none() && ranks.placement()?.is_none(),
     };
     let plan = translate::plan(&options, hints, &placement)?;
     let format = format(&options, own.results.format)?;
@@ -55,6 +55,7 @@ pub fn ior(args: &IorArgs) -> Result<ExitCode> {
         format,
         require_path: own.results.require_path,
         block: Some(Block::new(&options, &own)),
+        letter: None,
     };
     start(&job, own.results.print_plan || options.dry_run)
 }
@@ -88,14 +89,20 @@ fn with_tasks(
             "-N {tasks} are far too many: write a number like 2"
         ))
     })?;
-    match (identity, asked.ranks) {
+    match (identity, asked.asked()?) {
         (Some(identity), _) if identity.size != tasks => Err(Error::Usage(format!(
             "-N {tasks} does not fit the {} ranks that {} gives: all ranks take part, so start {tasks}, or leave -N out",
             identity.size, identity.source
         ))),
-        (None, Some(asked)) if asked != tasks => Err(Error::Usage(format!(
-            "-N {tasks} and --ranks {asked} contradict each other: leave one of them out"
-        ))),
+        (None, Some(count)) if count != tasks => {
+            let asked = match asked.ranks {
+                Some(asked) => format!("--ranks {asked}"),
+                None => format!("the {count} ranks of the hosts"),
+            };
+            Err(Error::Usage(format!(
+                "-N {tasks} and {asked} contradict each other: leave one of them out"
+            )))
+        }
         _ => {
             ranks.ranks = Some(tasks);
             Ok(ranks)

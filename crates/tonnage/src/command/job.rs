@@ -8,6 +8,7 @@ use tonnage_plan::Plan;
 use tonnage_report::Format;
 
 use super::block::Block;
+use super::letter::RankLetter;
 use crate::args::common::RankArgs;
 
 /// A plan with everything that a command needs to run it.
@@ -24,6 +25,8 @@ pub struct Job {
     pub require_path: bool,
     /// IOR's result block, where it is asked for; it stands before everything else.
     pub block: Option<Block>,
+    /// Letter to this rank, where the agent of a host has started it.
+    pub letter: Option<RankLetter>,
 }
 
 impl Job {

@@ -51,7 +51,7 @@ fn pages() -> Vec<Command> {
     program.build();
     let commands = program.get_subcommands().cloned();
     let commands: Vec<_> = commands
-        .filter(|command| command.get_name() != "help")
+        .filter(|command| command.get_name() != "help" && !command.is_hide_set())
         .map(|command| match command.get_name() {
             "ior" => ior::own_command().display_name("tonnage-ior"),
             _ => command,

@@ -4,7 +4,6 @@
 //! ([`be_a_rank`]). Everything that can be known to be wrong is refused before a rank starts, here or in
 //! [`super::checks`].
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +17,7 @@ use tonnage_plan::{Plan, Planned};
 use tonnage_ranks::spawn::local::start_local;
 use tonnage_ranks::{Identity, JoinOptions, Rank};
 use tonnage_record::read::already_measured;
-use tonnage_record::writer::{RecordWriter, resume};
-use tonnage_record::{Program, Record, published};
+use tonnage_record::{Record, published};
 use tonnage_report::Format;
 use tonnage_sys::clock::Clock;
 use tonnage_units::message::say;
@@ -30,9 +28,11 @@ use super::checks::{
     facts,
 };
 use super::job::Job;
+use super::letter::RankLetter;
 use super::observer::Keeper;
+use super::output::{open_output, show};
 use super::spare::{Spare, SpareWriter};
-use super::{env, print};
+use super::{env, print, program, remote};
 use crate::args::common::{RankArgs, ResultArgs};
 use crate::args::experiment::ExperimentArgs;
 use crate::args::layers::LayersArgs;
@@ -73,7 +73,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
 }
 
 fn measured(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<ExitCode> {
-    let identity = tonnage_ranks::detect(&env, ranks.explicit())?;
+    let identity = identity_of(ranks)?;
     let count = how_many(ranks, &plan, identity.as_ref())?;
     let plan = results.scaled(plan, count)?;
     let output = results
@@ -86,6 +86,7 @@ fn measured(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<ExitCo
         format: Some(results.format),
         require_path: results.require_path,
         block: None,
+        letter: None,
     };
     start(&job, results.print_plan)
 }
@@ -95,8 +96,8 @@ fn measured(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<ExitCo
 /// # Errors
 /// A wrong request, or what ended the run.
 pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
-    let identity = tonnage_ranks::detect(&env, args.ranks.explicit())?;
-    let asked = args.ranks.ranks.unwrap_or(RANKS_DEFAULT);
+    let identity = identity_of(&args.ranks)?;
+    let asked = args.ranks.asked()?.unwrap_or(RANKS_DEFAULT);
     let ranks = Ranks::of(identity.as_ref(), asked);
     let job = Job {
         plan: args.to_plan(&LISTS, ranks)?,
@@ -105,6 +106,7 @@ pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
         format: Some(Format::Table),
         require_path: false,
         block: None,
+        letter: None,
     };
     start(&job, args.print_plan)
 }
@@ -114,8 +116,8 @@ pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
 /// # Errors
 /// A wrong request, or what ended the run.
 pub fn layers(args: &LayersArgs) -> Result<ExitCode> {
-    let identity = tonnage_ranks::detect(&env, args.ranks.explicit())?;
-    let asked = args.ranks.ranks.unwrap_or(RANKS_DEFAULT);
+    let identity = identity_of(&args.ranks)?;
+    let asked = args.ranks.asked()?.unwrap_or(RANKS_DEFAULT);
     let plan = args.to_plan(&LISTS, Ranks::of(identity.as_ref(), asked))?;
     measured(plan, &args.ranks, &args.results)
 }
@@ -125,22 +127,31 @@ pub fn layers(args: &LayersArgs) -> Result<ExitCode> {
 /// # Errors
 /// A wrong request, or what ended the run.
 pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
-    let identity = tonnage_ranks::detect(&env, job.ranks.explicit())?;
+    let identity = identity_of(&job.ranks)?;
+    let placement = job.ranks.placement()?;
     let ranks = how_many(&job.ranks, &job.plan, identity.as_ref())?;
     let points = points(&job.plan, ranks)?;
     if print_plan {
         return print(&job.plan.to_toml()?).map(|()| ExitCode::SUCCESS);
     }
-    check_places(job, &points)?;
-    check_placement(job, &points)?;
-    check_effects(job, &points)?;
-    let here = identity
-        .as_ref()
-        .map_or(Some(ranks), |identity| identity.local_size);
-    check_devices(&job.ranks.device_names()?, &points, (ranks, here))?;
-    match identity {
-        Some(identity) => be_a_rank(job, &points, identity),
-        None => {
+    let here = match (&identity, &placement) {
+        (Some(identity), _) => identity.local_size,
+        (None, Some(_)) => None,
+        (None, None) => Some(ranks),
+    };
+    check_points(job, &points, (ranks, here))?;
+    if placement.is_none() {
+        check_placement(job, &points)?;
+    }
+    match (identity, placement) {
+        (Some(identity), _) => be_a_rank(job, &points, identity),
+        (None, Some(placement)) => {
+            if let Some((path, resume)) = &job.output {
+                check_output(path, *resume)?;
+            }
+            remote::supervise(job, &points, &placement)
+        }
+        (None, None) => {
             check_interface(&job.ranks)?;
             if let Some((path, resume)) = &job.output {
                 check_output(path, *resume)?;
@@ -151,9 +162,45 @@ pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
     }
 }
 
+/// Takes part as a rank that the agent of a host has started.
+///
+/// # Errors
+/// A wrong request, or what ended the run.
+pub fn be_a_remote_rank(job: &Job, identity: Identity) -> Result<ExitCode> {
+    let points = points(&job.plan, identity.size)?;
+    check_points(job, &points, (identity.size, identity.local_size))?;
+    check_placement(job, &points)?;
+    be_a_rank(job, &points, identity)
+}
+
+/// Checks that need no look at a host, for `ranks` of which these many are `here`.
+fn check_points(job: &Job, points: &[Planned], (ranks, here): (u32, Option<u32>)) -> Result<()> {
+    check_places(job, points)?;
+    check_effects(job, points)?;
+    check_devices(&job.ranks.device_names()?, points, (ranks, here))
+}
+
+/// This process's place in the run; `None` where it has to start the ranks.
+///
+/// # Errors
+/// As for [`tonnage_ranks::detect`], and for hosts to start ranks on where a launcher has started some.
+pub(super) fn identity_of(ranks: &RankArgs) -> Result<Option<Identity>> {
+    let identity = tonnage_ranks::detect(&env, ranks.explicit())?;
+    match (&identity, ranks.placement()?) {
+        (Some(identity), Some(placement)) => {
+            let host = placement.hosts.first().map_or("", |host| &host.name);
+            Err(Error::Usage(format!(
+                "--hosts {host}, … starts ranks itself, and {} says that this process is rank {} of {}: leave --hosts out, or                  start tonnage outside of the launcher",
+                identity.source, identity.rank, identity.size
+            )))
+        }
+        _ => Ok(identity),
+    }
+}
+
 /// The launcher's number of ranks, else the command line's, else the plan's, else one.
 pub(super) fn how_many(ranks: &RankArgs, plan: &Plan, identity: Option<&Identity>) -> Result<u32> {
-    let asked = ranks.ranks.or(plan.ranks);
+    let asked = ranks.asked()?.or(plan.ranks);
     match (identity, ranks.ranks) {
         (Some(identity), Some(asked)) if asked != identity.size => Err(Error::Usage(format!(
             "--ranks {asked} does not fit the {} ranks that {} gives: leave --ranks out",
@@ -196,21 +243,13 @@ pub fn supervise(
     Ok(ExitCode::from(code))
 }
 
-/// Shows records as the job asks for it.
-fn show(job: &Job, records: &[Record]) -> Result<()> {
-    if let Some(block) = &job.block {
-        block.write(records)?;
-    }
-    match job.format {
-        Some(format) if format != Format::Jsonl => print(&tonnage_report::render(format, records)?),
-        _ => Ok(()),
-    }
-}
-
 /// Joins the run, measures, and on rank 0 keeps and shows the records.
 fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCode> {
     before_join(job, points, &identity)?;
-    let met = tonnage_ranks::meet(&env, identity, job.ranks.interface.as_deref())?;
+    let met = match &job.letter {
+        Some(letter) => letter.met(identity)?,
+        None => tonnage_ranks::meet(&env, identity, job.ranks.interface.as_deref())?,
+    };
     // Until the end of this function, so that the launcher sees this rank go only when the run is over.
     let _leave = met.leave;
     let identity = met.identity;
@@ -318,11 +357,17 @@ fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
         Ok((Vec::new(), None))
     };
     let (before, writer) = prepared?;
+    let checkpoints = job
+        .letter
+        .as_ref()
+        .map(RankLetter::checkpoints)
+        .transpose()?;
     let settings = settings(job, &points)?;
     let left = points_left(points, rank, &before)?;
     let format = job.format.unwrap_or_default();
     let spare = SpareWriter::inherited(rank.identity(), &before);
     let mut keeper = Keeper::new(before, writer, spare, format);
+    keeper.write_checkpoints_to(checkpoints.flatten());
     let result = conductor::run(&left, rank, &settings, &mut keeper);
     let stored = keeper.finish();
     if rank.id() == 0 {
@@ -346,27 +391,6 @@ fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
         () if is_kept && keeper.lacks_only_refused() => ExitCode::from(WRONG_REQUEST),
         () => ExitCode::FAILURE,
     })
-}
-
-/// The records that are there already, and the writer for new ones.
-fn open_output(job: &Job) -> Result<(Vec<Record>, Option<RecordWriter>)> {
-    match &job.output {
-        None => Ok((Vec::new(), None)),
-        Some((path, true)) if path.exists() => {
-            let (records, writer) = resume(path)?;
-            Ok((records, Some(writer)))
-        }
-        Some((path, _)) => Ok((Vec::new(), Some(open_new(path)?))),
-    }
-}
-
-/// A file that holds records already is appended to, so that a run never destroys another one's results.
-fn open_new(path: &Path) -> Result<RecordWriter> {
-    if path.exists() {
-        RecordWriter::append(path)
-    } else {
-        RecordWriter::create(path)
-    }
 }
 
 /// The points that a resumed file does not hold. Rank 0 knows, and tells the others.
@@ -414,12 +438,4 @@ fn settings(job: &Job, points: &[Planned]) -> Result<Settings> {
         clock: Clock::new(),
         program: program(),
     })
-}
-
-/// This program, for the records.
-pub fn program() -> Program {
-    Program {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        git_revision: env!("TONNAGE_GIT_REVISION").to_owned(),
-    }
 }

@@ -5,6 +5,7 @@
 //! | [`measure`] | the commands of kinds, `run`, `layers` and `verify`: a plan, ranks, records, a table |
 //! | `job` | a plan with everything that a command needs to run it |
 //! | `observer` | records as they come |
+//! | `output` | the file of records, and showing what was measured |
 //! | [`screen`] | messages above the rows of a run |
 //! | `spare` | a copy of them, for the case that rank 0 is lost |
 //! | `checks` | checks before a rank starts |
@@ -13,26 +14,38 @@
 //! | [`tour`] | `tour`: limits of this host, then a plan, then one page |
 //! | [`limits`] | upper bounds of this host, for the tour |
 //! | [`show`] | `show`, `explain`, `devices` |
+//! | `remote` | the supervisor of ranks on other hosts |
+//! | `letter` | letters to ranks on other hosts |
+//! | [`remote_rank`] | a rank that the agent of a host has started |
+//! | [`there`] | the agent of a host |
+//! | [`hosts`] | `hosts` |
 //! | [`manual`] | `completions`, `man` |
 
 mod block;
 mod checks;
 mod each_call;
+pub mod hosts;
 mod intervals;
 pub mod ior;
 mod job;
+mod letter;
 pub mod limits;
 pub mod manual;
 pub mod measure;
 mod observer;
+mod output;
+mod remote;
+pub mod remote_rank;
 pub mod screen;
 pub mod show;
 mod spare;
+pub mod there;
 pub mod tour;
 
 use std::io::Write;
 use std::process::ExitCode;
 
+use tonnage_record::Program;
 use tonnage_units::message::{bounded, say};
 use tonnage_units::{Error, Result};
 
@@ -72,4 +85,12 @@ pub fn print(text: &str) -> Result<()> {
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
         .map_err(|error| Error::io("cannot write to standard output", error))
+}
+
+/// This program, for the records.
+pub fn program() -> Program {
+    Program {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        git_revision: env!("TONNAGE_GIT_REVISION").to_owned(),
+    }
 }

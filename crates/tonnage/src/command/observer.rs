@@ -42,11 +42,24 @@ pub struct Keeper {
 /// The file of records.
 struct Output {
     writer: Option<RecordWriter>,
+    /// Another place for checkpoints.
+    checkpoints: Option<RecordWriter>,
     /// It could not be written; the run goes on for the table's sake and ends with an error.
     is_lost: bool,
 }
 
 impl Output {
+    fn write_checkpoint(&mut self, record: &Record) {
+        match &mut self.checkpoints {
+            Some(writer) => {
+                if let Err(error) = writer.write(record) {
+                    log::debug!("{error}");
+                }
+            }
+            None => self.write(record),
+        }
+    }
+
     fn write(&mut self, record: &Record) {
         if let Some(writer) = &mut self.writer
             && let Err(error) = writer.write(record)
@@ -76,6 +89,7 @@ impl Keeper {
             records,
             output: Arc::new(Mutex::new(Output {
                 writer,
+                checkpoints: None,
                 is_lost: false,
             })),
             spare,
@@ -85,6 +99,16 @@ impl Keeper {
             point: String::new(),
             calls_heading: None,
         }
+    }
+
+    /// Writes checkpoints there rather than among the records.
+    pub fn write_checkpoints_to(&self, writer: Option<RecordWriter>) {
+        lock(&self.output).checkpoints = writer;
+    }
+
+    /// Writes a checkpoint of another process to the file.
+    pub fn checkpoint(&self, record: &Record) {
+        lock(&self.output).write_checkpoint(record);
     }
 
     /// Takes the progress line away and puts the file on stable storage.
@@ -149,7 +173,9 @@ impl Observer for Keeper {
     /// Checkpoints go to the file alone: in the end the point has a record of its own.
     fn checkpoints(&self) -> Option<CheckpointKeeper> {
         let output = Arc::clone(&self.output);
-        Some(Box::new(move |record| lock(&output).write(record)))
+        Some(Box::new(move |record| {
+            lock(&output).write_checkpoint(record)
+        }))
     }
 
     fn record(&mut self, record: Record) -> Result<()> {

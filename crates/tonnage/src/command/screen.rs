@@ -15,6 +15,15 @@ pub fn stands(bar: Option<ProgressBar>) {
     *BAR.lock().unwrap_or_else(PoisonError::into_inner) = bar;
 }
 
+/// Does something on the screen while nothing stands there.
+pub fn above(write: impl FnOnce()) {
+    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match bar {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
+}
+
 /// Standard error for messages.
 pub struct MessageWriter;
 

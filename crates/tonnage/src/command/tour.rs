@@ -45,6 +45,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
         format: None,
         require_path: false,
         block: None,
+        letter: None,
     };
     // Printing the plan and being a rank are the same as for any plan; only a person's own start makes a page.
     if args.print_plan || identity.is_some() {

@@ -24,6 +24,8 @@
 //! | [`mpirun`] | real launchers: Open MPI's and MPICH's mpirun, torchrun; and what looks like one |
 //! | [`mpiio`] | file experiments by MPI, under the launchers of the MPIs that are installed |
 //! | [`hosts`] | ranks on several hosts, which are network namespaces of this machine |
+//! | [`ssh`] | ranks that ssh starts on hosts with a real sshd each |
+//! | [`ssh_stand_in`] | faults of hosts, by a script in place of ssh |
 //! | [`strangers`] | strangers at the control port |
 //! | [`killing`] | ranks that are killed at any phase |
 //! | [`signals`] | ranks that are interrupted, stopped or never come |
@@ -135,6 +137,10 @@ mod resuming;
 mod roles;
 #[cfg(test)]
 mod signals;
+#[cfg(test)]
+mod ssh;
+#[cfg(test)]
+mod ssh_stand_in;
 #[cfg(test)]
 mod strangers;
 #[cfg(test)]

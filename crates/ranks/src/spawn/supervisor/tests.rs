@@ -35,7 +35,9 @@ impl Spawn for Fake {
         self.note(format!("start {rank} {:?}", start.arguments));
         Ok(())
     }
+}
 
+impl Running for Fake {
     fn ended(&mut self, rank: u32) -> Result<Option<RankExit>> {
         Ok(match self.plays[rank as usize] {
             Play::Ends(ending) => Some(ending),
@@ -94,7 +96,7 @@ fn code(endings: &[RankExit]) -> u8 {
 
 #[test]
 fn the_worst_end_wins() {
-    use RankExit::{Code, Signal};
+    use RankExit::{Code, Lost, Signal};
     assert_eq!(code(&[Code(0), Code(0)]), 0);
     assert_eq!(code(&[Code(0), Code(1), Code(2)]), 2);
     assert_eq!(code(&[Code(143), Code(143)]), 143);
@@ -106,6 +108,8 @@ fn the_worst_end_wins() {
     // A rank that was interrupted before it looked at signals, and what the others make of its absence.
     assert_eq!(code(&[Code(1), Signal(2)]), 130);
     assert_eq!(code(&[Signal(15), Code(1)]), 143);
+    // Those behind a lost host end by the signal that its agent sends.
+    assert_eq!(code(&[Code(143), Lost]), 1);
     assert_eq!(started(&[]).0.unwrap_err().exit_code(), 2);
 }
 

@@ -1,0 +1,412 @@
+//! The agent of a host: it obeys the orders that come through ssh, and ends its ranks and itself when they stop coming.
+//!
+//! Orders stop when ssh's standard input closes, however that comes about, or when nothing was heard for some seconds,
+//! as behind a cable that was pulled. Nobody else would end the ranks then.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, Read};
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::process::Signal;
+
+use super::children::Children;
+use super::trial::{Trials, reach};
+use super::words::{
+    AgentHello, AgentOrder, AgentReport, Build, HostAddress, Letter, StartOrder, read, send,
+};
+use crate::bootstrap::secret::Secret;
+use crate::join::address::interface_addresses;
+use tonnage_units::identity::{AddressSource, Identity, Meeting};
+use tonnage_units::lock::lock;
+use tonnage_units::{Error, Result};
+
+/// Time between two signs of life.
+pub(super) const PULSE: Duration = Duration::from_secs(1);
+/// Silence after which the other end is gone. With [`END_TIMEOUT`] nothing is left running after ten seconds.
+pub(super) const SILENCE: Duration = Duration::from_millis(6500);
+/// Time for ranks to end by themselves. Their grace is 1.8 seconds.
+const END_TIMEOUT: Duration = Duration::from_millis(2500);
+/// Longest time for the last reports.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Reports that wait for ssh; whoever prints more waits.
+const WAITING_MAX: usize = 1024;
+/// No letter to a rank is longer: it holds the records of a resumed file.
+const LETTER_BYTES_MAX: u64 = 1 << 32;
+
+/// Parts of the program that an agent needs.
+#[derive(Debug, Clone)]
+pub struct AgentProgram {
+    /// Its build.
+    pub build: Build,
+    /// Its file.
+    pub path: PathBuf,
+    /// Its command that is a rank.
+    pub rank_command: &'static str,
+    /// Describes this host.
+    pub describe: fn() -> Result<String>,
+    /// Removes what a rank that was killed has left; it gets the rank's process.
+    pub clean_up: fn(u32),
+}
+
+/// Something that happens to an agent.
+enum Event {
+    Order(AgentOrder),
+    /// No more orders come.
+    Closed,
+}
+
+/// The way to the other end of ssh.
+struct Voice {
+    sender: SyncSender<AgentReport>,
+    /// Reports that did not fit.
+    waiting: Mutex<VecDeque<AgentReport>>,
+}
+
+impl Voice {
+    /// Says it, and waits while too much is unsaid.
+    fn say(&self, report: AgentReport) {
+        // Nobody listens any more when the other end is gone, and then the agent ends.
+        let _ = self.sender.send(report);
+    }
+
+    /// Says it now or with the next sign of life, without waiting.
+    fn say_soon(&self, report: AgentReport) {
+        let mut waiting = lock(&self.waiting);
+        waiting.push_back(report);
+        while let Some(next) = waiting.pop_front() {
+            if let Err(TrySendError::Full(back)) = self.sender.try_send(next) {
+                waiting.push_front(back);
+                break;
+            }
+        }
+        // A sign of life says no more the second time.
+        if waiting.len() > WAITING_MAX {
+            waiting.retain(|report| *report != AgentReport::Alive);
+        }
+    }
+}
+
+/// An agent at work.
+struct Agent {
+    program: AgentProgram,
+    voice: Arc<Voice>,
+    trials: Option<Trials>,
+    children: Children,
+}
+
+/// Serves as the agent of this host until the end. Call it from the main thread: the ranks end when that does.
+///
+/// # Errors
+/// When it cannot begin.
+pub fn serve(program: AgentProgram) -> Result<()> {
+    let (sender, said) = mpsc::sync_channel(WAITING_MAX);
+    let voice = Arc::new(Voice {
+        sender,
+        waiting: Mutex::new(VecDeque::new()),
+    });
+    let (events, inbox) = mpsc::channel();
+    let (told_all, all_told) = mpsc::channel::<()>();
+    let not_started = |error| Error::not_started("a thread", &error);
+    let on_error = events.clone();
+    std::thread::Builder::new()
+        .spawn(move || {
+            let mut out = std::io::stdout().lock();
+            while let Ok(report) = said.recv() {
+                if send(&mut out, &report).is_err() {
+                    // Without anybody who hears there is nobody to obey.
+                    let _ = on_error.send(Event::Closed);
+                    break;
+                }
+            }
+            drop(told_all);
+        })
+        .map_err(not_started)?;
+    std::thread::Builder::new()
+        .spawn(move || {
+            for line in std::io::stdin()
+                .lock()
+                .lines()
+                .map_while(std::result::Result::ok)
+            {
+                if let Ok(Some(order)) = read::<AgentOrder>(&line)
+                    && events.send(Event::Order(order)).is_err()
+                {
+                    return;
+                }
+            }
+            let _ = events.send(Event::Closed);
+        })
+        .map_err(not_started)?;
+    let telling = Arc::clone(&voice);
+    let mut agent = Agent {
+        children: Children::new(Arc::new(move |report| telling.say(report))),
+        program,
+        voice,
+        trials: None,
+    };
+    agent
+        .voice
+        .say(AgentReport::Hello(Box::new(agent.hello()?)));
+    agent.obey_all(&inbox);
+    agent.end_all();
+    let _ = all_told.recv_timeout(LAST_WORDS);
+    Ok(())
+}
+
+impl Agent {
+    fn hello(&self) -> Result<AgentHello> {
+        let listed = tonnage_sys::interfaces::addresses()
+            .map_err(|error| Error::io("cannot list the network interfaces", error))?;
+        Ok(AgentHello {
+            build: self.program.build.clone(),
+            program: self.program.path.display().to_string(),
+            name: tonnage_sys::host::name(),
+            boot_id: tonnage_sys::host::boot_id(),
+            network_namespace: tonnage_sys::host::network_namespace(),
+            pid_namespace: tonnage_sys::host::pid_namespace(),
+            ssh_address: ssh_address(std::env::var("SSH_CONNECTION").ok().as_deref()),
+            addresses: listed
+                .into_iter()
+                .map(|entry| HostAddress {
+                    interface: entry.name,
+                    ip: entry.address,
+                })
+                .collect(),
+        })
+    }
+
+    /// Returns when the other end is gone.
+    fn obey_all(&mut self, inbox: &mpsc::Receiver<Event>) {
+        let mut heard = Instant::now();
+        let mut pulse = heard;
+        while heard.elapsed() < SILENCE {
+            match inbox.recv_timeout(PULSE.saturating_sub(pulse.elapsed())) {
+                Ok(Event::Order(order)) => {
+                    heard = Instant::now();
+                    if let Err(error) = self.obey(order) {
+                        self.voice.say_soon(AgentReport::Failed {
+                            message: error.to_string(),
+                            is_usage: matches!(error, Error::Usage(_)),
+                        });
+                    }
+                }
+                Ok(Event::Closed) | Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if pulse.elapsed() >= PULSE {
+                pulse = Instant::now();
+                self.voice.say_soon(AgentReport::Alive);
+            }
+        }
+    }
+
+    fn obey(&mut self, order: AgentOrder) -> Result<()> {
+        match order {
+            AgentOrder::Listen {
+                addresses,
+                interface,
+                port,
+                token,
+            } => self.listen(addresses, interface.as_deref(), port, &token)?,
+            AgentOrder::Try { addresses, token } => {
+                self.aside(move || {
+                    let failures = reach(&addresses, &token);
+                    AgentReport::Tried { failures }
+                })?;
+            }
+            AgentOrder::Describe => {
+                let describe = self.program.describe;
+                self.aside(move || match describe() {
+                    Ok(text) => AgentReport::Described { text },
+                    Err(error) => AgentReport::Failed {
+                        message: error.to_string(),
+                        is_usage: false,
+                    },
+                })?;
+            }
+            AgentOrder::Clock => self
+                .voice
+                .say_soon(AgentReport::Clock { unix_ns: unix_ns() }),
+            AgentOrder::Start(order) => self.start(&order)?,
+            AgentOrder::Signal { rank, signal } => self.children.signal(rank, signal),
+            AgentOrder::Alive => {}
+        }
+        Ok(())
+    }
+
+    fn listen(
+        &mut self,
+        addresses: Vec<IpAddr>,
+        interface: Option<&str>,
+        port: u16,
+        token: &str,
+    ) -> Result<()> {
+        let addresses = match interface {
+            Some(name) => interface_addresses(name)?,
+            None => addresses,
+        };
+        let trials = Trials::listen(&addresses, port, token)?;
+        self.voice.say(AgentReport::Listening {
+            addresses: trials.addresses(),
+        });
+        self.trials = Some(trials);
+        Ok(())
+    }
+
+    /// Works on a thread of its own, so that signs of life go on.
+    fn aside(&self, work: impl FnOnce() -> AgentReport + Send + 'static) -> Result<()> {
+        let voice = Arc::clone(&self.voice);
+        let started = std::thread::Builder::new().spawn(move || voice.say(work()));
+        started
+            .map(drop)
+            .map_err(|error| Error::not_started("a thread", &error))
+    }
+
+    fn start(&mut self, order: &StartOrder) -> Result<()> {
+        if order.needs_directory && !Path::new(&order.directory).is_dir() {
+            return Err(Error::Usage(format!(
+                "there is no directory {}, in which the paths of this run's files begin: make it, or start from one that all \
+                 hosts have",
+                order.directory
+            )));
+        }
+        let trials = self.trials.take();
+        let listener = trials.and_then(|trials| trials.take(order.meeting));
+        if order.first == 0 && listener.is_none() {
+            return Err(Error::Failed(format!(
+                "nobody listens on {} any more, where the ranks should meet",
+                order.meeting
+            )));
+        }
+        let command = (&*self.program.path, self.program.rank_command);
+        self.children.start(order, command, listener)
+    }
+
+    fn end_all(&self) {
+        let since = Instant::now();
+        if self.children.have_ended() {
+            self.clean_up();
+            return;
+        }
+        // A stopped one gets it once it goes on, so both.
+        for signal in [Signal::TERM, Signal::CONT] {
+            self.children.signal_all(signal);
+        }
+        while !self.children.have_ended() && since.elapsed() < END_TIMEOUT {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.children.signal_all(Signal::KILL);
+        while !self.children.have_ended() && since.elapsed() < END_TIMEOUT + LAST_WORDS {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.clean_up();
+    }
+
+    fn clean_up(&self) {
+        self.children.lost_pids().for_each(self.program.clean_up);
+    }
+}
+
+/// Nanoseconds since 1970 by this host's clock.
+pub(super) fn unix_ns() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// The address that a client of ssh has reached: the third word of `SSH_CONNECTION`.
+fn ssh_address(variable: Option<&str>) -> Option<IpAddr> {
+    let address: IpAddr = variable?.split_whitespace().nth(2)?.parse().ok()?;
+    Some(address.to_canonical())
+}
+
+impl Letter {
+    /// The letter that standard input holds.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when it holds something else.
+    pub fn from_input() -> Result<Self> {
+        let mut text = String::new();
+        let input = std::io::stdin().lock().take(LETTER_BYTES_MAX);
+        let taken = { input }.read_to_string(&mut text);
+        taken.map_err(|error| Error::io("cannot read the letter to this rank", error))?;
+        read(&text)?.ok_or_else(|| {
+            Error::Usage("this command is for ranks that `tonnage --hosts` starts: use --hosts, or --ranks N".into())
+        })
+    }
+
+    /// The place in the run.
+    pub fn identity(&self) -> Identity {
+        Identity {
+            rank: self.rank,
+            size: self.size,
+            local_rank: self.local_rank,
+            local_size: Some(self.local_size),
+            source: "tonnage --hosts".to_owned(),
+            meeting: match self.size {
+                1 => Meeting::Alone,
+                _ => Meeting::Master {
+                    host: self.meeting.ip().to_string(),
+                    port: self.meeting.port(),
+                    source: AddressSource::Launcher,
+                },
+            },
+        }
+    }
+
+    /// The run's secret.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for one that is too short.
+    pub fn secret(&self) -> Result<Secret> {
+        Secret::from_text(&self.secret.0)
+    }
+
+    /// The listening socket, where this is rank 0.
+    ///
+    /// # Errors
+    /// When it is not open.
+    pub fn listener(&self) -> Result<Option<std::net::TcpListener>> {
+        let file = self.listener.map(passed_on).transpose()?;
+        Ok(file.map(Into::into))
+    }
+
+    /// The file that takes records, where this is rank 0.
+    ///
+    /// # Errors
+    /// When it is not open.
+    pub fn records(&self) -> Result<Option<std::fs::File>> {
+        let file = self.records.map(passed_on).transpose()?;
+        Ok(file.map(Into::into))
+    }
+}
+
+/// The open file of this number, which the agent has passed on.
+fn passed_on(number: i32) -> Result<OwnedFd> {
+    tonnage_sys::descriptor::duplicate(number)
+        .map_err(|error| Error::io(format!("open file {number} of the agent"), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ssh_says_by_which_address_it_came() {
+        assert_eq!(
+            ssh_address(Some("10.0.0.9 50000 10.0.0.1 22")),
+            "10.0.0.1".parse().ok()
+        );
+        assert_eq!(
+            ssh_address(Some("::1 1 ::ffff:10.0.0.1 22")),
+            "10.0.0.1".parse().ok()
+        );
+        for odd in [None, Some(""), Some("UNKNOWN 65535 UNKNOWN 65535")] {
+            assert_eq!(ssh_address(odd), None);
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The ranks of one host, as children of its agent: starting them, their output, their ends.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, PipeReader, Read, Seek, Write};
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process, waitid};
+
+use super::super::RankExit;
+use super::words::{AgentReport, CHECKPOINT, Letter, StartOrder};
+use tonnage_units::lock::lock;
+use tonnage_units::{Error, Result};
+
+/// Time for the last lines of a rank that has ended: a process that it has left behind may hold its output open.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
+/// Taker of reports; it is called by many threads.
+pub(super) type Tell = Arc<dyn Fn(AgentReport) + Send + Sync>;
+
+/// One rank.
+struct Child {
+    pid: Pid,
+    /// Its number may mean another process from then on.
+    ended: Arc<Mutex<Option<RankExit>>>,
+}
+
+/// The ranks of this host.
+pub(super) struct Children {
+    first: u32,
+    all: Vec<Child>,
+    tell: Tell,
+}
+
+impl Children {
+    /// None yet.
+    pub(super) fn new(tell: Tell) -> Self {
+        Self {
+            first: 0,
+            all: Vec::new(),
+            tell,
+        }
+    }
+
+    /// Starts all ranks of an order. They end when the thread that calls this does.
+    ///
+    /// # Errors
+    /// When one cannot be started.
+    pub(super) fn start(
+        &mut self,
+        order: &StartOrder,
+        command: (&Path, &str),
+        mut listener: Option<TcpListener>,
+    ) -> Result<()> {
+        self.first = order.first;
+        for local_rank in 0..order.count {
+            self.start_one(order, local_rank, command, listener.take())?;
+        }
+        Ok(())
+    }
+
+    fn start_one(
+        &mut self,
+        order: &StartOrder,
+        local_rank: u32,
+        (program, word): (&Path, &str),
+        listener: Option<TcpListener>,
+    ) -> Result<()> {
+        let rank = order.first + local_rank;
+        let failed = |what: &str, error: std::io::Error| {
+            Error::io(format!("rank {rank}: cannot {what}"), error)
+        };
+        let pipe = match rank {
+            0 => Some(std::io::pipe().map_err(|error| failed("make a pipe", error))?),
+            _ => None,
+        };
+        let (records, to_records) = pipe.map_or((None, None), |(reader, writer)| {
+            (Some(reader), Some(OwnedFd::from(writer)))
+        });
+        let listener = listener.map(OwnedFd::from);
+        for passed_on in listener.iter().chain(&to_records) {
+            fcntl_setfd(passed_on, FdFlags::empty())
+                .map_err(|error| failed("pass a file on", error.into()))?;
+        }
+        let number = |fd: &Option<OwnedFd>| fd.as_ref().map(AsRawFd::as_raw_fd);
+        let letter = Letter {
+            rank,
+            size: order.size,
+            local_rank,
+            local_size: order.count,
+            parent: std::process::id(),
+            secret: order.secret.clone(),
+            meeting: order.meeting,
+            listener: number(&listener),
+            records: number(&to_records),
+            job: order.job.clone(),
+        };
+        let mut command = Command::new(program);
+        command
+            .arg(word)
+            .envs(order.variables.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::from(sealed(&letter)?))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if Path::new(&order.directory).is_dir() {
+            command.current_dir(&order.directory);
+        }
+        let mut process = command.spawn().map_err(|error| {
+            Error::not_started(format!("rank {rank} ({})", program.display()), &error)
+        })?;
+        let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| Error::Failed(format!("rank {rank} has no process number")))?;
+        let child = Child {
+            pid,
+            ended: Arc::new(Mutex::new(None)),
+        };
+        (self.tell)(AgentReport::Started {
+            rank,
+            pid: process.id(),
+        });
+        self.follow(rank, &child, &mut process, records)?;
+        self.all.push(child);
+        Ok(())
+    }
+
+    /// Tells what a rank prints and what becomes of it, on threads of its own.
+    fn follow(
+        &self,
+        rank: u32,
+        child: &Child,
+        process: &mut std::process::Child,
+        records: Option<PipeReader>,
+    ) -> Result<()> {
+        let (open, closed) = mpsc::channel::<()>();
+        if let Some(records) = records {
+            self.read(records, open.clone(), record)?;
+        }
+        if let Some(out) = process.stdout.take() {
+            self.read(out, open.clone(), move |text| printed(rank, false, text))?;
+        }
+        if let Some(err) = process.stderr.take() {
+            self.read(err, open, move |text| printed(rank, true, text))?;
+        }
+        let (pid, ended, tell) = (child.pid, Arc::clone(&child.ended), Arc::clone(&self.tell));
+        thread(move || watch(rank, pid, &ended, &closed, &*tell))?;
+        Ok(())
+    }
+
+    /// Reads lines on a thread. Dropping `open` says that there are no more.
+    fn read(
+        &self,
+        from: impl Read + Send + 'static,
+        open: mpsc::Sender<()>,
+        report: impl Fn(&[u8]) -> Option<AgentReport> + Send + 'static,
+    ) -> Result<()> {
+        let tell = Arc::clone(&self.tell);
+        thread(move || {
+            let mut reader = BufReader::new(from);
+            let mut line = Vec::new();
+            while reader
+                .read_until(b'\n', &mut line)
+                .is_ok_and(|bytes| bytes > 0)
+            {
+                let text = line.strip_suffix(b"\n").unwrap_or(&line);
+                if let Some(report) = report(text) {
+                    tell(report);
+                }
+                line.clear();
+            }
+            drop(open);
+        })
+    }
+
+    /// Sends a signal to a rank that has not ended.
+    pub(super) fn signal(&self, rank: u32, signal: i32) {
+        let place = rank.checked_sub(self.first).map(|place| place as usize);
+        let child = place.and_then(|place| self.all.get(place));
+        if let (Some(child), Some(signal)) = (child, Signal::from_named_raw(signal)) {
+            child.send(signal);
+        }
+    }
+
+    /// Sends a signal to all that have not ended.
+    pub(super) fn signal_all(&self, signal: Signal) {
+        self.all.iter().for_each(|child| child.send(signal));
+    }
+
+    /// Returns whether all have ended.
+    pub(super) fn have_ended(&self) -> bool {
+        self.all.iter().all(|child| lock(&child.ended).is_some())
+    }
+
+    /// Processes of those that did not end well.
+    pub(super) fn lost_pids(&self) -> impl Iterator<Item = u32> {
+        let lost = |child: &&Child| *lock(&child.ended) != Some(RankExit::Code(0));
+        let all = self.all.iter().filter(lost);
+        all.map(|child| child.pid.as_raw_nonzero().get().unsigned_abs())
+    }
+}
+
+impl Child {
+    fn send(&self, signal: Signal) {
+        let ended = lock(&self.ended);
+        if ended.is_none()
+            && let Err(error) = kill_process(self.pid, signal)
+        {
+            log::debug!("cannot send {signal:?} to process {:?}: {error}", self.pid);
+        }
+    }
+}
+
+fn thread(work: impl FnOnce() + Send + 'static) -> Result<()> {
+    let started = std::thread::Builder::new().spawn(work);
+    started
+        .map(drop)
+        .map_err(|error| Error::not_started("a thread", &error))
+}
+
+/// A letter as a file in memory, which has no name.
+fn sealed(letter: &Letter) -> Result<File> {
+    let failed = |error: std::io::Error| Error::io("cannot write the letter to a rank", error);
+    let made = memfd_create("tonnage letter", MemfdFlags::CLOEXEC);
+    let mut file = File::from(made.map_err(|error| failed(error.into()))?);
+    let text = super::words::line(letter)?;
+    file.write_all(text.as_bytes())
+        .and_then(|()| file.rewind())
+        .map_err(failed)?;
+    Ok(file)
+}
+
+fn printed(rank: u32, is_error: bool, text: &[u8]) -> Option<AgentReport> {
+    Some(AgentReport::Line {
+        rank,
+        is_error,
+        text: String::from_utf8_lossy(text).into_owned(),
+    })
+}
+
+fn record(text: &[u8]) -> Option<AgentReport> {
+    let (mark, text) = text.split_first()?;
+    Some(AgentReport::Record {
+        is_checkpoint: *mark == CHECKPOINT,
+        text: String::from_utf8_lossy(text).into_owned(),
+    })
+}
+
+/// Tells of each change of a rank until it has ended.
+fn watch(
+    rank: u32,
+    pid: Pid,
+    ended: &Mutex<Option<RankExit>>,
+    closed: &mpsc::Receiver<()>,
+    tell: &dyn Fn(AgentReport),
+) {
+    let exit = loop {
+        let all = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED;
+        let Ok(Some(seen)) = waitid(WaitId::Pid(pid), all | WaitIdOptions::NOWAIT) else {
+            // It cannot happen to a child that nobody else waits for.
+            break RankExit::Code(1);
+        };
+        if let Some(exit) = exit_of(&seen) {
+            // The number is free once it has been waited for.
+            let mut ended = lock(ended);
+            *ended = Some(exit);
+            let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
+            break exit;
+        }
+        let by = seen.stopping_signal();
+        // It may have changed again; then the next look sees that.
+        let _ = waitid(
+            WaitId::Pid(pid),
+            WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED | WaitIdOptions::NOHANG,
+        );
+        tell(AgentReport::Stopped { rank, by });
+    };
+    let _ = closed.recv_timeout(LAST_LINES);
+    tell(AgentReport::Ended { rank, exit });
+}
+
+fn exit_of(status: &WaitIdStatus) -> Option<RankExit> {
+    let code = status.exit_status().map(RankExit::Code);
+    code.or_else(|| status.terminating_signal().map(RankExit::Signal))
+}

@@ -1,0 +1,161 @@
+//! The command line of ssh, and the script that it runs on the other host.
+//!
+//! Nothing here is secret: all users of both hosts may read it. The user's shell there may be any, so that it gets one
+//! word in single quotes, and `/bin/sh` the rest.
+
+use std::path::Path;
+
+use tonnage_units::{Error, Result};
+
+/// Options of every ssh. Of an option that is given twice ssh takes the first, so that the user's own words win.
+const OPTIONS: [&str; 7] = [
+    "BatchMode=yes",
+    // A key that nobody has checked is never taken, whatever ssh_config says.
+    "StrictHostKeyChecking=yes",
+    "ConnectTimeout=4",
+    // A host that is silent for six seconds is gone.
+    "ServerAliveInterval=2",
+    "ServerAliveCountMax=3",
+    "ClearAllForwardings=yes",
+    "LogLevel=ERROR",
+];
+
+/// Word of the script: the program is nowhere there.
+pub const ABSENT: &str = "tonnage-absent";
+/// Word of the script: it waits for the program; architecture and C library follow.
+pub const WANTED: &str = "tonnage-wanted";
+/// The command of this program that the script starts.
+pub const AGENT: &str = "host-agent";
+/// Its option: print the build instead.
+pub const BUILD_OPTION: &str = "--build";
+
+/// Finds the program: at the same path, else in PATH. `$1` is the path.
+const FIND: &str = "for q in \"$1\" \"$(command -v tonnage)\"; do if [ -x \"$q\" ]; then exec \"$q\" host-agent; fi; \
+                    done; echo tonnage-absent; exit 127";
+
+/// Finds the program if it is this build, else takes it from standard input. `$1` is the path, `$2` the build, `$3`
+/// its bytes. A copy has its final name only when it is whole.
+const PUSH: &str = "d=${XDG_CACHE_HOME:-$HOME/.cache}/tonnage/$2; c=$d/tonnage; \
+     for q in \"$c\" \"$1\" \"$(command -v tonnage)\"; do \
+     if [ -x \"$q\" ] && { [ \"$q\" = \"$c\" ] || [ \"$(\"$q\" host-agent --build 2>/dev/null)\" = \"$2\" ]; }; \
+     then exec \"$q\" host-agent; fi; done; \
+     echo \"tonnage-wanted $(uname -m) $(getconf GNU_LIBC_VERSION 2>/dev/null || ldd --version 2>&1 | head -n 1)\"; \
+     read -r go || exit 1; umask 077; t=$c.$$; \
+     if mkdir -p \"$d\" && head -c \"$3\" >\"$t\" && [ \"$(wc -c <\"$t\")\" -eq \"$3\" ] && chmod 700 \"$t\" && mv -f \"$t\" \"$c\"; \
+     then exec \"$c\" host-agent; fi; rm -f \"$t\"; echo tonnage-lost; exit 1";
+
+/// This program, as it is copied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PushedProgram {
+    /// Hash of its content.
+    pub build: String,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// The words of `--ssh`, as a shell would divide them.
+///
+/// # Errors
+/// [`Error::Usage`] for no words, or a quote that is not closed.
+pub fn words(text: &str) -> Result<Vec<String>> {
+    match shlex::split(text) {
+        Some(words) if !words.is_empty() => Ok(words),
+        _ => Err(Error::Usage(format!(
+            "--ssh {text:?} is no command: write it as for a shell, such as --ssh \"ssh -p 2222\""
+        ))),
+    }
+}
+
+/// Program and arguments of the ssh to one host.
+///
+/// # Errors
+/// [`Error::Usage`] when the program's own path cannot be written in a command line.
+pub fn ssh(
+    words: &[String],
+    destination: &str,
+    program: &Path,
+    push: Option<&PushedProgram>,
+) -> Result<Vec<String>> {
+    let mut line = words.to_vec();
+    for option in OPTIONS {
+        line.extend(["-o".to_owned(), option.to_owned()]);
+    }
+    line.extend(["-T".to_owned(), destination.to_owned()]);
+    line.push(there(program, push)?);
+    Ok(line)
+}
+
+/// The command that the user's shell there gets.
+fn there(program: &Path, push: Option<&PushedProgram>) -> Result<String> {
+    let path = program
+        .to_str()
+        .filter(|path| !path.contains(['\n', '\r', '\0']));
+    let path = path.ok_or_else(|| {
+        Error::Usage(format!(
+            "the path of this program, {}, cannot be written in a command line: move it",
+            program.display()
+        ))
+    })?;
+    let (script, rest) = match push {
+        None => (FIND, String::new()),
+        Some(push) => (PUSH, format!(" {} {}", push.build, push.bytes)),
+    };
+    Ok(format!(
+        "exec /bin/sh -c {} tonnage {}{rest}",
+        quoted(script),
+        quoted(path)
+    ))
+}
+
+/// A word in single quotes, which all shells read alike.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::process::Command;
+
+    #[test]
+    fn the_users_words_come_first_and_the_destination_is_no_option() {
+        let own = words("ssh -p 2222 -o 'ConnectTimeout=9'").unwrap();
+        let line = ssh(&own, "user@h1", Path::new("/opt/a b/tonnage"), None).unwrap();
+        assert_eq!(line[..5], ["ssh", "-p", "2222", "-o", "ConnectTimeout=9"]);
+        for option in [
+            "BatchMode=yes",
+            "StrictHostKeyChecking=yes",
+            "ConnectTimeout=4",
+        ] {
+            assert!(line.iter().any(|word| word == option), "{line:?}");
+        }
+        assert_eq!(line[line.len() - 2], "user@h1");
+        assert!(line[line.len() - 1].ends_with("tonnage '/opt/a b/tonnage'"));
+        assert!(words("").is_err() && words("ssh 'x").is_err());
+    }
+
+    #[test]
+    fn scripts_have_no_quote_that_some_shell_reads_otherwise() {
+        for script in [FIND, PUSH] {
+            assert!(!script.contains(['\'', '!', '\n']), "{script}");
+            assert!(script.contains(AGENT));
+        }
+        assert!(FIND.contains(ABSENT) && PUSH.contains(WANTED) && PUSH.contains(BUILD_OPTION));
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_written_is_refused() {
+        assert_eq!(there(Path::new("/a\nb"), None).unwrap_err().exit_code(), 2);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
+        #[test]
+        fn a_shell_reads_what_was_quoted(word in "[ -~äé]{0,40}") {
+            let said = Command::new("/bin/sh").arg("-c").arg(format!("printf %s {}", quoted(&word))).output().unwrap();
+            prop_assert_eq!(String::from_utf8(said.stdout).unwrap(), word);
+        }
+    }
+}

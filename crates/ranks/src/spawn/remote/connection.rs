@@ -1,0 +1,198 @@
+//! One ssh: its process, its three pipes, and threads that read two of them.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::time::{Duration, Instant};
+
+use super::words::{AgentOrder, AgentReport, read, send};
+use tonnage_units::{Error, Result};
+
+/// Time for the last lines of ssh's standard error, which a master of shared connections holds open.
+const LAST_LINES: Duration = Duration::from_millis(300);
+
+/// Something that came from the ssh of a host.
+pub(super) enum HostNews {
+    Report(AgentReport),
+    /// A line that is not the agent's: the script's, or a login shell's.
+    Noise(String),
+    /// A line of standard error.
+    Complaint(String),
+    /// The program was sent; the pipe for orders comes back.
+    Pushed(ChildStdin),
+    /// Nothing more comes.
+    Closed,
+}
+
+/// The place where all that was heard arrives.
+#[derive(Clone)]
+pub(super) struct Ear {
+    pub(super) sender: Sender<(usize, HostNews)>,
+    /// Gets a byte with each, so that it can be waited for.
+    pub(super) wake: Arc<UnixStream>,
+}
+
+impl Ear {
+    fn hear(&self, host: usize, heard: HostNews) {
+        // Nobody waits any more once the run is over.
+        let _ = self.sender.send((host, heard));
+        // A full socket wakes just as well.
+        let _ = (&*self.wake).write(&[0]);
+    }
+}
+
+/// The ssh of a host.
+pub(super) struct Connection {
+    child: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Connection {
+    /// Starts ssh.
+    ///
+    /// # Errors
+    /// When there is no such program.
+    pub(super) fn open(line: &[String], host: usize, ear: &Ear) -> Result<Self> {
+        let (program, arguments) = line
+            .split_first()
+            .ok_or_else(|| Error::Usage("--ssh is empty".into()))?;
+        let mut child = Command::new(program)
+            .args(arguments)
+            // Ctrl-C is for this process, which passes it on; ssh would go at once, and nobody would hear of the ends.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => Error::Usage(format!(
+                    "{program} is not installed, which --hosts needs (Debian, Ubuntu: apt-get install openssh-client); \
+                     another one is named with --ssh"
+                )),
+                _ => Error::not_started(program, &error),
+            })?;
+        let input = child.stdin.take();
+        let (open, closed) = mpsc::channel::<()>();
+        if let Some(complaints) = child.stderr.take() {
+            let ear = ear.clone();
+            thread(move || {
+                lines(complaints, |line| ear.hear(host, HostNews::Complaint(line)));
+                drop(open);
+            })?;
+        }
+        if let Some(reports) = child.stdout.take() {
+            let ear = ear.clone();
+            thread(move || {
+                lines(reports, |line| ear.hear(host, sorted(line)));
+                let _ = closed.recv_timeout(LAST_LINES);
+                ear.hear(host, HostNews::Closed);
+            })?;
+        }
+        Ok(Self { child, input })
+    }
+
+    /// Sends an order. One that cannot be sent is lost: that the other end is gone shows by its output.
+    pub(super) fn send(&mut self, order: &AgentOrder) {
+        if let Some(input) = &mut self.input
+            && let Err(error) = send(input, order)
+        {
+            log::debug!("{error}");
+        }
+    }
+
+    /// Returns whether orders can be sent.
+    pub(super) fn has_input(&self) -> bool {
+        self.input.is_some()
+    }
+
+    /// Takes the pipe for orders back.
+    pub(super) fn give_input(&mut self, input: ChildStdin) {
+        self.input = Some(input);
+    }
+
+    /// Sends the program on a thread of its own, since that may take long.
+    ///
+    /// # Errors
+    /// When the program cannot be opened, or there is no thread.
+    pub(super) fn push(&mut self, program: &Path, host: usize, ear: &Ear) -> Result<()> {
+        let Some(mut input) = self.input.take() else {
+            return Ok(());
+        };
+        let mut file = File::open(program)
+            .map_err(|error| Error::io(format!("cannot read {}", program.display()), error))?;
+        let ear = ear.clone();
+        thread(move || {
+            let sent = input
+                .write_all(b"go\n")
+                .and_then(|()| std::io::copy(&mut file, &mut input))
+                .and_then(|_| input.flush());
+            match sent {
+                Ok(()) => ear.hear(host, HostNews::Pushed(input)),
+                // The script says why.
+                Err(error) => log::debug!("cannot send the program: {error}"),
+            }
+        })
+    }
+
+    /// Lets the other end know that it is over.
+    pub(super) fn close(&mut self) {
+        self.input = None;
+    }
+
+    /// Describes how ssh has ended, once it has had this long to; else it is ended.
+    pub(super) fn end(&mut self, time: Duration) -> String {
+        self.close();
+        let since = Instant::now();
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return described(status),
+                Ok(None) if since.elapsed() < time => std::thread::sleep(Duration::from_millis(2)),
+                _ => break,
+            }
+        }
+        // It may end by itself at this moment, which is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        "did not end and was killed".to_owned()
+    }
+}
+
+fn described(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended with code {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+fn thread(work: impl FnOnce() + Send + 'static) -> Result<()> {
+    let started = std::thread::Builder::new().spawn(work);
+    started
+        .map(drop)
+        .map_err(|error| Error::not_started("a thread", &error))
+}
+
+fn lines(from: impl Read, mut hear: impl FnMut(String)) {
+    let mut reader = BufReader::new(from);
+    let mut line = Vec::new();
+    while reader
+        .read_until(b'\n', &mut line)
+        .is_ok_and(|bytes| bytes > 0)
+    {
+        hear(String::from_utf8_lossy(&line).trim_end().to_owned());
+        line.clear();
+    }
+}
+
+fn sorted(line: String) -> HostNews {
+    match read(&line) {
+        Ok(Some(report)) => HostNews::Report(report),
+        Ok(None) => HostNews::Noise(line),
+        Err(error) => HostNews::Complaint(error.to_string()),
+    }
+}

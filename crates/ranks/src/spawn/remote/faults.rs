@@ -1,0 +1,210 @@
+//! Failures of ssh, of its script and of the program there: a message with the host and the next thing to try.
+
+/// Signs in what ssh and the script said, in lower case, the failure that each means, and the next thing to try. The
+/// first that fits counts.
+const SIGNS: [(&[&str], &str, &str); 15] = [
+    (
+        &["identification has changed", "host key for", "offending"],
+        "the host key has changed",
+        "find out why, for somebody may stand in between; if it is right, run `ssh-keygen -R HOST`, then `ssh HOST` once",
+    ),
+    (
+        &["host key verification failed", "host key is known"],
+        "its host key is unknown",
+        "check it once by hand with `ssh HOST`, or list it with `ssh-keyscan HOST` from a network that you trust",
+    ),
+    (
+        &[
+            "permission denied (",
+            "too many authentication failures",
+            "no supported authentication",
+        ],
+        "ssh was refused",
+        "`ssh -o BatchMode=yes HOST true` must work without a password: ssh-copy-id HOST, or ssh-add your key",
+    ),
+    (
+        &["could not resolve hostname", "name or service not known"],
+        "no such name is known",
+        "correct the name, or give it an address in DNS, /etc/hosts or ssh_config",
+    ),
+    (
+        &["connection refused"],
+        "nobody listens for ssh there",
+        "start sshd on the host, or name its port with --ssh \"ssh -p PORT\"",
+    ),
+    (
+        &[
+            "timed out",
+            "no route to host",
+            "network is unreachable",
+            "host is down",
+        ],
+        "the host does not answer",
+        "is it up, and does a firewall let ssh through? Leave it out, or give it more time with --ssh \"ssh -o \
+         ConnectTimeout=30\"",
+    ),
+    (
+        &["no space left", "disk quota exceeded"],
+        "the disk was full while the program was copied",
+        "make room in ~/.cache there, or install the program at the same path",
+    ),
+    (
+        &["read-only file system", "cannot create directory"],
+        "the program cannot be copied",
+        "make ~/.cache writable there, set XDG_CACHE_HOME, or install the program at the same path",
+    ),
+    (
+        &["tonnage-absent"],
+        "the program is not there, neither at the same path nor in PATH",
+        "add --push to copy this one, or install it",
+    ),
+    (
+        &["unrecognized subcommand", "unexpected argument"],
+        "another version of the program is there",
+        "install this one, or add --push to copy it",
+    ),
+    (
+        &["exec format error", "cannot execute binary file"],
+        "the program there is for another architecture",
+        "install one that was built for it, and leave --push out",
+    ),
+    (
+        &["version `glibc", "glibc_"],
+        "its C library is too old for the program",
+        "build the program on the oldest of the hosts",
+    ),
+    (
+        &[
+            "cannot open shared object",
+            "error while loading shared libraries",
+        ],
+        "a library of the program is missing there",
+        "install it, or build the program on that host",
+    ),
+    (
+        &["tonnage-lost"],
+        "the program could not be copied",
+        "look at ~/.cache there, or install the program at the same path",
+    ),
+    (
+        &[
+            "connection closed by",
+            "connection reset by",
+            "kex_exchange_identification",
+        ],
+        "sshd closed the connection",
+        "it may be busy: start fewer at once with --ssh-parallel, or look at its log",
+    ),
+];
+
+/// Most lines of ssh that a message repeats.
+const LINES_MAX: usize = 3;
+
+/// Describes why there is no agent on a host: `said` are lines of ssh and of the script, `ended` is how ssh ended.
+pub(super) fn no_agent(host: &str, said: &[String], ended: &str) -> String {
+    let lower = said.join("\n").to_lowercase();
+    let found = SIGNS
+        .iter()
+        .find(|(signs, ..)| signs.iter().any(|sign| lower.contains(sign)));
+    let is_ours = |line: &&String| line.starts_with("tonnage-");
+    // The last ones say why.
+    let lines: Vec<&str> = said
+        .iter()
+        .filter(|line| !is_ours(line) && !line.trim().is_empty())
+        .map(|line| line.trim())
+        .collect();
+    let last = lines
+        .get(lines.len().saturating_sub(LINES_MAX)..)
+        .unwrap_or_default();
+    let quoted = match last.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", last.join("; ")),
+    };
+    match found {
+        Some((_, what, how)) => format!("{host}: {what}{quoted}: {}", how.replace("HOST", host)),
+        None => format!(
+            "{host}: ssh {ended} before the program there answered{quoted}: does `ssh -o BatchMode=yes {host} true` work?"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAID: &[(&str, &str, &str)] = &[
+        (
+            "user@h1: Permission denied (publickey).",
+            "ssh was refused",
+            "ssh-copy-id h1",
+        ),
+        (
+            "No ED25519 host key is known for h1 and you have requested strict checking.\nHost key verification failed.",
+            "its host key is unknown",
+            "`ssh h1`",
+        ),
+        (
+            "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key for h1 has changed\nHost key verification failed.",
+            "has changed",
+            "ssh-keygen -R h1",
+        ),
+        (
+            "ssh: Could not resolve hostname h1: Name or service not known",
+            "no such name",
+            "correct the name",
+        ),
+        (
+            "ssh: connect to host h1 port 22: Connection refused",
+            "nobody listens",
+            "sshd",
+        ),
+        (
+            "ssh: connect to host h1 port 22: Connection timed out",
+            "does not answer",
+            "firewall",
+        ),
+        (
+            "ssh: connect to host h1 port 22: No route to host",
+            "does not answer",
+            "is it up",
+        ),
+        (
+            "head: error writing 'standard output': No space left on device\ntonnage-lost",
+            "disk was full",
+            "make room",
+        ),
+        ("tonnage-absent", "is not there", "--push"),
+        (
+            "error: unrecognized subcommand 'host-agent'",
+            "another version",
+            "--push",
+        ),
+        (
+            "/bin/sh: 1: exec: /opt/tonnage: Exec format error",
+            "another architecture",
+            "built for it",
+        ),
+        (
+            "/opt/tonnage: /lib/libc.so.6: version `GLIBC_2.39' not found",
+            "C library is too old",
+            "oldest",
+        ),
+        ("what is this", "ssh ended", "BatchMode"),
+    ];
+
+    #[test]
+    fn words_of_ssh_get_the_next_thing_to_try() {
+        for (said, what, how) in SAID {
+            let said: Vec<String> = said.lines().map(str::to_owned).collect();
+            let message = no_agent("h1", &said, "ended with code 255");
+            assert!(
+                message.starts_with("h1: ") && message.contains(what) && message.contains(how),
+                "{message}"
+            );
+            assert!(
+                !message.contains("tonnage-") && !message.contains("HOST`"),
+                "{message}"
+            );
+        }
+    }
+}

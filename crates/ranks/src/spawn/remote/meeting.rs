@@ -1,0 +1,226 @@
+//! The address where the ranks meet: which ones are tried, and in which order.
+//!
+//! The trial itself decides, because only a connection proves that a way leads there. Its order follows from the
+//! addresses at which ssh reached the hosts: a cluster's names stand for the network that connects it.
+
+use std::cmp::Reverse;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use super::words::AgentHello;
+
+/// More addresses than this are not tried.
+const CANDIDATES_MAX: usize = 8;
+
+/// Openings of names of interfaces behind which only containers and virtual machines of one host are.
+const INSIDE: [&str; 9] = [
+    "docker", "virbr", "br-", "veth", "cni", "flannel", "lxc", "lxdbr", "podman",
+];
+
+/// Addresses of rank 0's host to try, the likeliest first.
+pub fn candidates(root: &AgentHello, others: &[&AgentHello]) -> Vec<IpAddr> {
+    let names: Vec<IpAddr> = others
+        .iter()
+        .filter_map(|hello| hello.ssh_address)
+        .collect();
+    let mut found: Vec<(usize, &super::words::HostAddress)> = root
+        .addresses
+        .iter()
+        .enumerate()
+        .filter(|(_, address)| may_lead_out(address.ip))
+        // An address that ssh came in at leads here, whatever its interface is called.
+        .filter(|(_, address)| {
+            Some(address.ip) == root.ssh_address || !is_inside(&address.interface)
+        })
+        .collect();
+    found.sort_by_key(|(place, address)| {
+        let near = names.iter().map(|name| common_bits(*name, address.ip));
+        (
+            Some(address.ip) != root.ssh_address,
+            Reverse(near.min()),
+            address.ip.is_ipv6(),
+            *place,
+        )
+    });
+    let mut ips: Vec<IpAddr> = found.into_iter().map(|(_, address)| address.ip).collect();
+    ips.truncate(CANDIDATES_MAX);
+    ips
+}
+
+fn may_lead_out(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(v4) => !v4.is_loopback() && !v4.is_link_local(),
+        IpAddr::V6(v6) => !v6.is_loopback() && !v6.is_unicast_link_local(),
+    }
+}
+
+fn is_inside(interface: &str) -> bool {
+    INSIDE.iter().any(|name| interface.starts_with(name))
+}
+
+/// Bits that two addresses begin with alike; none for those of different families.
+fn common_bits(one: IpAddr, other: IpAddr) -> u32 {
+    match (one, other) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
+        (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
+        _ => 0,
+    }
+}
+
+/// Returns whether two names stand for one machine: ranks there would be counted as those of two hosts.
+pub fn is_same_machine(one: &AgentHello, other: &AgentHello) -> bool {
+    !one.boot_id.is_empty()
+        && (
+            &one.boot_id,
+            &one.network_namespace,
+            &one.pid_namespace,
+            &one.name,
+        ) == (
+            &other.boot_id,
+            &other.network_namespace,
+            &other.pid_namespace,
+            &other.name,
+        )
+}
+
+/// The address of ranks that are all on one host.
+pub fn loopback() -> IpAddr {
+    Ipv4Addr::LOCALHOST.into()
+}
+
+/// The first address that every host has reached; else the failures of the first host that reached none of them.
+pub fn reached_by_all(
+    addresses: &[SocketAddr],
+    tried: &[Vec<Option<String>>],
+) -> std::result::Result<SocketAddr, usize> {
+    let by_all = |place: usize| {
+        tried
+            .iter()
+            .all(|failures| matches!(failures.get(place), Some(None)))
+    };
+    if let Some(place) = (0..addresses.len()).find(|place| by_all(*place)) {
+        return Ok(addresses[place]);
+    }
+    let reaches_none = |failures: &Vec<Option<String>>| failures.iter().all(Option::is_some);
+    Err(tried.iter().position(reaches_none).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::words::{Build, HostAddress};
+    use super::*;
+    use proptest::prelude::*;
+
+    fn hello(ssh: &str, addresses: &[(&str, &str)]) -> AgentHello {
+        AgentHello {
+            build: Build {
+                version: "1".into(),
+                revision: "r".into(),
+            },
+            program: String::new(),
+            name: "h".into(),
+            boot_id: "b".into(),
+            network_namespace: "n".into(),
+            pid_namespace: "p".into(),
+            ssh_address: ssh.parse().ok(),
+            addresses: addresses
+                .iter()
+                .map(|(interface, ip)| HostAddress {
+                    interface: (*interface).into(),
+                    ip: ip.parse().unwrap(),
+                })
+                .collect(),
+        }
+    }
+
+    fn order(root: &AgentHello, others: &[&AgentHello]) -> String {
+        let ips = candidates(root, others);
+        ips.iter()
+            .map(IpAddr::to_string)
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    const MANY: [(&str, &str); 7] = [
+        ("lo", "127.0.0.1"),
+        ("docker0", "172.17.0.1"),
+        ("eth0", "192.168.7.1"),
+        ("eth1", "10.1.0.1"),
+        ("virbr0", "192.168.122.1"),
+        ("eth1", "fe80::1"),
+        ("eth2", "fd00::1"),
+    ];
+
+    #[test]
+    fn the_address_of_the_name_is_first_and_bridges_of_containers_are_left_out() {
+        let other = hello("10.1.0.2", &[]);
+        assert_eq!(
+            order(&hello("10.1.0.1", &MANY), &[&other]),
+            "10.1.0.1 192.168.7.1 fd00::1"
+        );
+        // By way of another address, as where the list says localhost: that of the others' names.
+        assert_eq!(
+            order(&hello("127.0.0.1", &MANY), &[&other]),
+            "10.1.0.1 192.168.7.1 fd00::1"
+        );
+        let six = hello("fd00::2", &[]);
+        assert_eq!(
+            order(&hello("", &MANY), &[&six]),
+            "fd00::1 192.168.7.1 10.1.0.1"
+        );
+        // Unless ssh itself came that way.
+        assert!(order(&hello("192.168.122.1", &MANY), &[&other]).starts_with("192.168.122.1 "));
+    }
+
+    #[test]
+    fn one_machine_is_known_by_its_boot_and_its_namespaces() {
+        let (one, mut other) = (hello("10.1.0.1", &[]), hello("10.1.0.2", &[]));
+        assert!(is_same_machine(&one, &other));
+        other.network_namespace = "m".into();
+        assert!(!is_same_machine(&one, &other));
+        let unknown = AgentHello {
+            boot_id: String::new(),
+            ..hello("", &[])
+        };
+        assert!(!is_same_machine(&unknown, &unknown.clone()));
+    }
+
+    #[test]
+    fn an_address_counts_when_all_have_reached_it() {
+        let addresses: Vec<SocketAddr> = ["10.1.0.1:7", "10.2.0.1:7"]
+            .map(|text| text.parse().unwrap())
+            .into();
+        let (yes, no) = (None, Some("timed out".to_owned()));
+        let reached = |tried: &[[&Option<String>; 2]]| {
+            let tried: Vec<Vec<_>> = tried
+                .iter()
+                .map(|row| row.map(Clone::clone).into())
+                .collect();
+            reached_by_all(&addresses, &tried)
+        };
+        assert_eq!(reached(&[[&yes, &yes], [&no, &yes]]), Ok(addresses[1]));
+        assert_eq!(reached(&[[&yes, &yes], [&no, &no]]), Err(1));
+        assert_eq!(reached(&[[&yes, &no], [&no, &yes]]), Err(0));
+        assert_eq!(reached(&[]), Ok(addresses[0]));
+        assert_eq!(reached_by_all(&addresses, &[vec![]]), Err(0));
+    }
+
+    proptest! {
+        #[test]
+        fn candidates_are_the_hosts_own_and_each_once(
+            addresses in prop::collection::vec((prop::sample::select(vec!["eth0", "docker0", "br-1", "ib0"]), any::<u32>()), 0..12),
+            ssh in any::<u32>(),
+        ) {
+            let listed: Vec<_> = addresses.iter().map(|(name, bits)| (*name, IpAddr::V4((*bits).into()).to_string())).collect();
+            let listed: Vec<_> = listed.iter().map(|(name, ip)| (*name, ip.as_str())).collect();
+            let root = hello("", &listed);
+            let other = hello(&IpAddr::V4(ssh.into()).to_string(), &[]);
+            let found = candidates(&root, &[&other]);
+            prop_assert!(found.len() <= CANDIDATES_MAX);
+            for ip in &found {
+                let of = root.addresses.iter().filter(|address| address.ip == *ip);
+                prop_assert!(of.clone().count() > 0);
+                prop_assert!(of.clone().any(|address| !is_inside(&address.interface)));
+            }
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! The agents of all hosts: starting them, a few at once, and finding where the ranks meet.
+
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use super::agent::PULSE;
+use super::command::{WANTED, ssh};
+use super::connection::{Connection, Ear, HostNews};
+use super::faults::no_agent;
+use super::fitting::{Push, cannot_run, other_build};
+use super::list::HostSlots;
+use super::meeting::is_same_machine;
+use super::words::{AgentHello, AgentOrder, AgentReport, Build};
+use tonnage_units::{Error, Result};
+
+/// Longest time from the start of an ssh to the first word of its agent; copying the program does not count.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time for ssh to end by itself.
+pub(super) const END_TIME: Duration = Duration::from_secs(4);
+
+/// Settings of all ssh.
+#[derive(Debug, Clone)]
+pub struct SshSettings {
+    /// ssh and its first arguments.
+    pub words: Vec<String>,
+    /// So many are connecting at once.
+    pub parallel: usize,
+    /// This program.
+    pub program: PathBuf,
+    /// This program's build.
+    pub build: Build,
+    /// The program is copied where it is missing.
+    pub push: Option<Push>,
+}
+
+/// State of a host.
+enum Progress {
+    /// Its ssh is not started.
+    Waiting,
+    Connecting(Instant),
+    /// The program is on its way.
+    Pushing,
+    There(Box<AgentHello>),
+    /// Without an agent; the message says why.
+    Lost(String),
+}
+
+/// A host, its ssh and its agent.
+pub(super) struct PartyMember {
+    pub(super) name: String,
+    pub(super) connection: Option<Connection>,
+    progress: Progress,
+    /// Lines that are not the agent's.
+    pub(super) said: Vec<String>,
+}
+
+/// All hosts.
+pub struct Party {
+    pub(super) members: Vec<PartyMember>,
+    settings: SshSettings,
+    ear: Ear,
+    inbox: Receiver<(usize, HostNews)>,
+    pub(super) woken: UnixStream,
+    pulse: Instant,
+}
+
+impl Party {
+    /// Starts the agents of these hosts and waits for their first words.
+    ///
+    /// # Errors
+    /// When ssh itself cannot be started. A host without an agent is no error: [`Party::lost`] names it.
+    pub fn gather(settings: SshSettings, hosts: &[HostSlots]) -> Result<Self> {
+        let (sender, inbox) = mpsc::channel();
+        let failed = |error| Error::io("cannot make a socket", error);
+        let (woken, wake) = UnixStream::pair().map_err(failed)?;
+        for end in [&woken, &wake] {
+            end.set_nonblocking(true).map_err(failed)?;
+        }
+        let members = hosts.iter().map(|host| PartyMember {
+            name: host.name.clone(),
+            connection: None,
+            progress: Progress::Waiting,
+            said: Vec::new(),
+        });
+        let mut party = Self {
+            members: members.collect(),
+            settings,
+            ear: Ear {
+                sender,
+                wake: Arc::new(wake),
+            },
+            inbox,
+            woken,
+            pulse: Instant::now(),
+        };
+        while party.connect()? {
+            if let Some((host, heard)) = party.hear(PULSE) {
+                party.first_words(host, heard)?;
+            }
+        }
+        Ok(party)
+    }
+
+    /// Starts as many as may connect now, and gives up those that took too long. Returns whether some are not settled.
+    fn connect(&mut self) -> Result<bool> {
+        let mut connecting = 0;
+        for host in 0..self.members.len() {
+            let member = &mut self.members[host];
+            match &member.progress {
+                Progress::Connecting(since) if since.elapsed() > HELLO_TIMEOUT => {
+                    let ended = format!("had no answer for {HELLO_TIMEOUT:?}");
+                    member.lose(|member| no_agent(&member.name, &member.said, &ended));
+                }
+                Progress::Connecting(_) | Progress::Pushing => connecting += 1,
+                _ => {}
+            }
+        }
+        let mut unsettled = connecting > 0;
+        for host in 0..self.members.len() {
+            let member = &mut self.members[host];
+            if !matches!(member.progress, Progress::Waiting) {
+                continue;
+            }
+            unsettled = true;
+            if connecting >= self.settings.parallel {
+                break;
+            }
+            let push = self.settings.push.as_ref().map(|push| &push.program);
+            let line = ssh(
+                &self.settings.words,
+                &member.name,
+                &self.settings.program,
+                push,
+            )?;
+            member.connection = Some(Connection::open(&line, host, &self.ear)?);
+            member.progress = Progress::Connecting(Instant::now());
+            connecting += 1;
+        }
+        let has_no_pipe = |member: &PartyMember| {
+            let pipe = member
+                .connection
+                .as_ref()
+                .is_some_and(Connection::has_input);
+            matches!(member.progress, Progress::There(_)) && !pipe
+        };
+        Ok(unsettled || self.members.iter().any(has_no_pipe))
+    }
+
+    fn first_words(&mut self, host: usize, heard: HostNews) -> Result<()> {
+        let build = self.settings.build.clone();
+        let member = &mut self.members[host];
+        match heard {
+            HostNews::Report(AgentReport::Hello(hello)) if hello.build != build => {
+                member.lose(|member| other_build(&member.name, &hello, &build));
+            }
+            HostNews::Report(AgentReport::Hello(hello)) => member.progress = Progress::There(hello),
+            HostNews::Report(_) => {}
+            HostNews::Pushed(input) => {
+                if let Some(connection) = &mut member.connection {
+                    connection.give_input(input);
+                }
+                // The time for the first word begins when the program is there.
+                if let Progress::Pushing = member.progress {
+                    member.progress = Progress::Connecting(Instant::now());
+                }
+            }
+            HostNews::Noise(line) => match line.strip_prefix(WANTED) {
+                Some(found) if matches!(member.progress, Progress::Connecting(_)) => {
+                    let found = found.trim().to_owned();
+                    return self.push(host, &found);
+                }
+                _ => member.said.push(line),
+            },
+            HostNews::Complaint(line) => member.said.push(line),
+            HostNews::Closed => {
+                if !matches!(member.progress, Progress::Lost(_)) {
+                    let ended = member.end();
+                    member.lose(|member| no_agent(&member.name, &member.said, &ended));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the program to a host that has this architecture and C library.
+    fn push(&mut self, host: usize, found: &str) -> Result<()> {
+        let (Some(push), member) = (&self.settings.push, &mut self.members[host]) else {
+            return Ok(());
+        };
+        if let Some(why) = cannot_run(push, found) {
+            member.lose(|member| format!("{}: {why}", member.name));
+            return Ok(());
+        }
+        log::info!(
+            "{}: copying {} bytes of the program",
+            member.name,
+            push.program.bytes
+        );
+        member.progress = Progress::Pushing;
+        match &mut member.connection {
+            Some(connection) => connection.push(&self.settings.program, host, &self.ear),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for the next thing to hear, and gives signs of life meanwhile.
+    pub(super) fn hear(&mut self, time: Duration) -> Option<(usize, HostNews)> {
+        if self.pulse.elapsed() >= PULSE {
+            self.pulse = Instant::now();
+            self.send_all(&AgentOrder::Alive);
+        }
+        if !time.is_zero() {
+            return self.inbox.recv_timeout(time).ok();
+        }
+        // Before the look, or what comes in between would not wake anybody.
+        let mut bytes = [0; 256];
+        while matches!((&self.woken).read(&mut bytes), Ok(count) if count > 0) {}
+        self.inbox.try_recv().ok()
+    }
+
+    fn send_all(&mut self, order: &AgentOrder) {
+        for member in &mut self.members {
+            if matches!(member.progress, Progress::There(_)) {
+                member.send(order);
+            }
+        }
+    }
+
+    /// First words of the agents that are there, with the places of their hosts.
+    pub fn hellos(&self) -> impl Iterator<Item = (usize, &AgentHello)> {
+        let members = self.members.iter().enumerate();
+        members.filter_map(|(host, member)| match &member.progress {
+            Progress::There(hello) => Some((host, &**hello)),
+            _ => None,
+        })
+    }
+
+    /// Reason why a host has no agent.
+    pub fn lost(&self, host: usize) -> Option<&str> {
+        match &self.members.get(host)?.progress {
+            Progress::Lost(why) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// Refuses to go on without some of the hosts.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] with a line for each host that has no agent; [`Error::Usage`] for two that are one machine.
+    pub fn refuse_gaps(&self) -> Result<()> {
+        let lost: Vec<&str> = (0..self.members.len())
+            .filter_map(|host| self.lost(host))
+            .collect();
+        if !lost.is_empty() {
+            return Err(Error::Failed(lost.join("\nerror: ")));
+        }
+        match self.twins().first() {
+            Some((one, other)) => {
+                let (one, other) = (&self.members[*one].name, &self.members[*other].name);
+                Err(Error::Usage(format!(
+                    "{one} and {other} are one machine: name it once, with the ranks of both, such as {one}:2"
+                )))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Pairs of hosts that are one machine.
+    pub fn twins(&self) -> Vec<(usize, usize)> {
+        let hellos: Vec<_> = self.hellos().collect();
+        let mut twins = Vec::new();
+        for (place, (host, hello)) in hellos.iter().enumerate() {
+            let before = hellos.iter().take(place);
+            let same = before.filter(|(_, other)| is_same_machine(hello, other));
+            twins.extend(same.map(|(other, _)| (*other, *host)));
+        }
+        twins
+    }
+}
+
+impl PartyMember {
+    pub(super) fn send(&mut self, order: &AgentOrder) {
+        if let Some(connection) = &mut self.connection {
+            connection.send(order);
+        }
+    }
+
+    /// Ends its ssh and describes its end.
+    pub(super) fn end(&mut self) -> String {
+        let connection = self.connection.take();
+        connection.map_or("is not there".to_owned(), |mut connection| {
+            connection.end(END_TIME)
+        })
+    }
+
+    pub(super) fn lose(&mut self, why: impl FnOnce(&Self) -> String) {
+        self.progress = Progress::Lost(why(self));
+        if let Some(connection) = &mut self.connection {
+            connection.close();
+        }
+    }
+}
+
+impl Drop for Party {
+    fn drop(&mut self) {
+        for member in &mut self.members {
+            if let Some(connection) = &mut member.connection {
+                connection.close();
+            }
+        }
+        for member in &mut self.members {
+            member.end();
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Questions to the agents of all hosts: where the ranks meet, what the hosts are, and how late it is there.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use super::agent::{PULSE, unix_ns};
+use super::connection::HostNews;
+use super::meeting::{candidates, loopback, reached_by_all};
+use super::party::Party;
+use super::words::{AgentOrder, AgentReport};
+use crate::bootstrap::secret::generate_text;
+use crate::bootstrap::variables::{Env, port};
+use tonnage_units::{Error, Result};
+
+/// Longest time for one answer of an agent.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Longest time for an answer to a trial, which takes two seconds at most there.
+const TRIAL_TIMEOUT: Duration = Duration::from_millis(2400);
+
+impl Party {
+    /// Finds the address on which rank 0, on the first host that is there, can be met by all others, and lets its agent
+    /// listen there.
+    ///
+    /// # Errors
+    /// When a host reaches none of them: it is named with what was tried.
+    pub fn meet(&mut self, env: Env<'_>, interface: Option<&str>) -> Result<SocketAddr> {
+        let port = port(env, "TONNAGE_PORT")?.unwrap_or(0);
+        let hosts: Vec<usize> = self.hellos().map(|(host, _)| host).collect();
+        let Some((&root, others)) = hosts.split_first() else {
+            return Err(Error::Failed("no host is there".into()));
+        };
+        let addresses = match others.is_empty() && interface.is_none() {
+            true => vec![loopback()],
+            false => self.addresses_to_try(),
+        };
+        let token = generate_text()?;
+        let order = AgentOrder::Listen {
+            addresses,
+            interface: interface.map(str::to_owned),
+            port,
+            token: token.clone(),
+        };
+        let listening = self.ask(&[root], &order, ANSWER_TIMEOUT, |report| match report {
+            AgentReport::Listening { addresses } => Some(addresses),
+            _ => None,
+        });
+        let addresses = listening
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| Ok(Vec::new()))?;
+        // The likeliest first, and alone: whoever does not answer takes its time.
+        let (first, rest) = addresses.split_at(addresses.len().min(1));
+        let mut failed = None;
+        for some in [first, rest] {
+            if some.is_empty() {
+                continue;
+            }
+            match self.try_all(others, some, &token)? {
+                Ok(address) => return Ok(address),
+                Err(failure) => failed = failed.or(Some(failure)),
+            }
+        }
+        Err(failed.unwrap_or_else(|| {
+            Error::Failed(format!("{} listens nowhere", self.members[root].name))
+        }))
+    }
+
+    fn addresses_to_try(&self) -> Vec<IpAddr> {
+        let mut hellos = self.hellos().map(|(_, hello)| hello);
+        let root = hellos.next();
+        root.map_or_else(Vec::new, |root| {
+            candidates(root, &hellos.collect::<Vec<_>>())
+        })
+    }
+
+    /// Lets all others try these addresses; the inner error names one that cannot reach them.
+    fn try_all(
+        &mut self,
+        others: &[usize],
+        some: &[SocketAddr],
+        token: &str,
+    ) -> Result<Result<SocketAddr>> {
+        let order = AgentOrder::Try {
+            addresses: some.to_vec(),
+            token: token.to_owned(),
+        };
+        let tried = self.ask(others, &order, TRIAL_TIMEOUT, |report| match report {
+            AgentReport::Tried { failures } => Some(failures),
+            _ => None,
+        });
+        let tried = tried.into_iter().collect::<Result<Vec<_>>>()?;
+        let place = match reached_by_all(some, &tried) {
+            Ok(address) => return Ok(Ok(address)),
+            Err(place) => place,
+        };
+        let name = |host: Option<&usize>| host.map_or("?", |host| &*self.members[*host].name);
+        let failures = tried.get(place).into_iter().flatten();
+        let each: Vec<String> = some
+            .iter()
+            .zip(failures)
+            .map(|(address, why)| {
+                format!(
+                    "{address} ({})",
+                    why.as_deref().unwrap_or("reached, but not by all")
+                )
+            })
+            .collect();
+        let root = self.hellos().next().map_or("?", |(_, hello)| &hello.name);
+        Ok(Err(Error::Failed(format!(
+            "{} cannot reach rank 0 on {root} at {}: let TCP connections between the hosts pass, choose the port that a \
+             firewall lets pass with TONNAGE_PORT, or another network with --interface NAME",
+            name(others.get(place)),
+            each.join(", ")
+        ))))
+    }
+
+    /// Sends an order to these hosts, and waits for what `pick` takes from their reports.
+    pub(super) fn ask<T>(
+        &mut self,
+        hosts: &[usize],
+        order: &AgentOrder,
+        time: Duration,
+        pick: impl Fn(AgentReport) -> Option<T>,
+    ) -> Vec<Result<T>> {
+        for host in hosts {
+            self.members[*host].send(order);
+        }
+        let mut answers: Vec<Option<Result<T>>> = hosts.iter().map(|_| None).collect();
+        let until = Instant::now() + time;
+        let mut left: VecDeque<usize> = hosts.iter().copied().collect();
+        while !left.is_empty() && Instant::now() < until {
+            let time = until.saturating_duration_since(Instant::now());
+            let Some((host, heard)) = self.hear(time.clamp(Duration::from_millis(1), PULSE)) else {
+                continue;
+            };
+            let member = &mut self.members[host];
+            let answer = match heard {
+                HostNews::Report(AgentReport::Failed { message, is_usage }) => {
+                    let text = format!("{}: {message}", member.name);
+                    Some(Err(if is_usage {
+                        Error::Usage(text)
+                    } else {
+                        Error::Failed(text)
+                    }))
+                }
+                HostNews::Report(report) => pick(report).map(Ok),
+                HostNews::Closed => {
+                    let ended = member.end();
+                    member.lose(|member| format!("{}: ssh {ended}", member.name));
+                    Some(Err(Error::Failed(format!("{}: ssh {ended}", member.name))))
+                }
+                HostNews::Complaint(line) | HostNews::Noise(line) => {
+                    member.said.push(line);
+                    None
+                }
+                HostNews::Pushed(_) => None,
+            };
+            if let (Some(answer), Some(place)) =
+                (answer, hosts.iter().position(|asked| *asked == host))
+            {
+                answers[place] = Some(answer);
+                left.retain(|asked| *asked != host);
+            }
+        }
+        let late = |host: usize| {
+            Error::Failed(format!(
+                "{}: no answer within {time:.1?}: is the host busy, or the way to it cut?",
+                self.members[host].name
+            ))
+        };
+        let each = answers.into_iter().zip(hosts);
+        each.map(|(answer, host)| answer.unwrap_or_else(|| Err(late(*host))))
+            .collect()
+    }
+
+    /// Clocks of these hosts, asked one after the other: nanoseconds before this host's, and the most that this may be
+    /// off.
+    pub fn clocks(&mut self, hosts: &[usize]) -> Vec<Option<(i64, u64)>> {
+        let mut clocks = Vec::new();
+        for host in hosts {
+            let (before, since) = (unix_ns(), Instant::now());
+            let told = self.ask(
+                &[*host],
+                &AgentOrder::Clock,
+                ANSWER_TIMEOUT,
+                |report| match report {
+                    AgentReport::Clock { unix_ns } => Some(unix_ns),
+                    _ => None,
+                },
+            );
+            let half = since.elapsed().as_nanos() as u64 / 2;
+            let there = told.into_iter().next().and_then(Result::ok);
+            clocks.push(there.map(|there| (there.wrapping_sub(before + half).cast_signed(), half)));
+        }
+        clocks
+    }
+
+    /// Descriptions of these hosts, as their programs write them.
+    pub fn describe(&mut self, hosts: &[usize]) -> Vec<Result<String>> {
+        self.ask(
+            hosts,
+            &AgentOrder::Describe,
+            ANSWER_TIMEOUT,
+            |report| match report {
+                AgentReport::Described { text } => Some(text),
+                _ => None,
+            },
+        )
+    }
+}

@@ -1,0 +1,296 @@
+//! The ranks of all hosts, for the supervisor.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use super::agent::SILENCE;
+use super::connection::HostNews;
+use super::list::HostPlacement;
+use super::party::Party;
+use super::words::{AgentOrder, AgentReport, SecretText, StartOrder};
+use crate::bootstrap::options::heartbeat_timeout;
+use crate::bootstrap::secret::generate_text;
+use crate::bootstrap::variables::Env;
+use crate::spawn::supervisor::Supervisor;
+use crate::spawn::{RankExit, Running};
+use tonnage_units::{Error, Result};
+
+/// Whoever hears what ranks print and measure.
+pub trait Audience {
+    /// A line of a rank, or about a host. The host is named where it is not rank 0's.
+    fn line(&mut self, host: Option<&str>, is_error: bool, text: &str);
+
+    /// A record of rank 0, as a line. A checkpoint is replaced by a later one.
+    fn record(&mut self, is_checkpoint: bool, text: &str);
+}
+
+/// Everything that ranks on other hosts need to start.
+#[derive(Debug)]
+pub struct RemoteStart {
+    /// The address of rank 0.
+    pub meeting: SocketAddr,
+    /// Directory to start in, where a host has it.
+    pub directory: String,
+    /// Every host must have it.
+    pub needs_directory: bool,
+    /// Variables for the ranks.
+    pub variables: Vec<(String, String)>,
+    /// The job of rank 0, and that of all others, as the command reads them.
+    pub jobs: (String, String),
+}
+
+/// A rank on some host.
+#[derive(Debug, Default)]
+struct RemoteRank {
+    host: usize,
+    pid: Option<u32>,
+    stopped_by: Option<i32>,
+    ended: Option<RankExit>,
+}
+
+/// Ranks on other hosts.
+pub struct RemoteRanks<A: Audience> {
+    party: Party,
+    ranks: Vec<RemoteRank>,
+    /// Last time that each host was heard; lost ones are not in it.
+    heard: BTreeMap<usize, Instant>,
+    audience: A,
+    /// The run is ending for a reason that was told, or by the user.
+    is_told: bool,
+}
+
+impl<A: Audience> RemoteRanks<A> {
+    /// Starts the ranks and looks after them. Of this process's variables only the heartbeat's time-out is asked for.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a wrong variable; else when the system gives no random bytes, or no signals.
+    pub fn supervise(
+        env: Env<'_>,
+        party: Party,
+        placement: &HostPlacement,
+        start: &RemoteStart,
+        audience: A,
+    ) -> Result<Supervisor<Self>> {
+        let timeout = heartbeat_timeout(env)?;
+        let remote = Self::start(party, placement, start, audience)?;
+        Supervisor::of(remote, placement.size(), timeout)
+    }
+
+    fn start(
+        mut party: Party,
+        placement: &HostPlacement,
+        start: &RemoteStart,
+        audience: A,
+    ) -> Result<Self> {
+        let secret = SecretText(generate_text()?);
+        let mut ranks = Vec::new();
+        for (host, block) in placement.blocks().into_iter().enumerate() {
+            let job = match block.start {
+                0 => &start.jobs.0,
+                _ => &start.jobs.1,
+            };
+            let count = block.end - block.start;
+            let order = AgentOrder::Start(Box::new(StartOrder {
+                first: block.start,
+                count,
+                size: placement.size(),
+                secret: secret.clone(),
+                meeting: start.meeting,
+                directory: start.directory.clone(),
+                needs_directory: start.needs_directory,
+                variables: start.variables.clone(),
+                job: job.clone(),
+            }));
+            party.members[host].send(&order);
+            ranks.extend(block.map(|_| RemoteRank {
+                host,
+                ..RemoteRank::default()
+            }));
+        }
+        let now = Instant::now();
+        Ok(Self {
+            heard: (0..placement.hosts.len()).map(|host| (host, now)).collect(),
+            party,
+            ranks,
+            audience,
+            is_told: false,
+        })
+    }
+
+    /// Hears all that has come, and finds hosts that are silent.
+    fn listen(&mut self) {
+        while let Some((host, heard)) = self.party.hear(Duration::ZERO) {
+            self.take(host, heard);
+        }
+        let silent = self.heard.iter().find(|(_, at)| at.elapsed() > SILENCE);
+        if let Some((&host, _)) = silent {
+            self.lose(
+                host,
+                &format!("was silent for {SILENCE:.1?}: is the host up, and its cable in?"),
+            );
+        }
+    }
+
+    fn take(&mut self, host: usize, heard: HostNews) {
+        if let Some(at) = self.heard.get_mut(&host) {
+            *at = Instant::now();
+        }
+        match heard {
+            HostNews::Report(report) => self.report(host, report),
+            HostNews::Complaint(line) => {
+                log::info!("{}: {line}", self.party.members[host].name);
+                self.party.members[host].said.push(line);
+            }
+            HostNews::Noise(line) => log::debug!("{}: {line}", self.party.members[host].name),
+            HostNews::Pushed(_) => {}
+            HostNews::Closed => {
+                let ended = self.party.members[host].end();
+                let said = self.party.members[host]
+                    .said
+                    .last()
+                    .map_or(String::new(), |line| format!(" ({line})"));
+                self.lose(host, &format!("lost its ssh, which {ended}{said}"));
+            }
+        }
+    }
+
+    fn report(&mut self, host: usize, report: AgentReport) {
+        let is_root = self.ranks.first().is_some_and(|root| root.host == host);
+        let name = |party: &Party| (!is_root).then(|| party.members[host].name.clone());
+        match report {
+            AgentReport::Line { is_error, text, .. } => {
+                let is_failure = is_error && text.starts_with("error: ");
+                // Others find what follows from a lost host.
+                if is_failure && self.is_told {
+                    log::debug!("{}: {text}", self.party.members[host].name);
+                    return;
+                }
+                self.audience
+                    .line(name(&self.party).as_deref(), is_error, &text);
+            }
+            AgentReport::Record {
+                is_checkpoint,
+                text,
+            } => self.audience.record(is_checkpoint, &text),
+            AgentReport::Failed { message, is_usage } => {
+                let text = format!("error: {}: {message}", self.party.members[host].name);
+                self.audience.line(None, true, &text);
+                self.is_told = true;
+                self.end_host(host, RankExit::Code(if is_usage { 2 } else { 1 }));
+            }
+            AgentReport::Started { rank, pid } => {
+                if let Some(of) = self.rank(host, rank) {
+                    of.pid = Some(pid);
+                }
+            }
+            AgentReport::Stopped { rank, by } => {
+                if let Some(of) = self.rank(host, rank) {
+                    of.stopped_by = by;
+                }
+            }
+            AgentReport::Ended { rank, exit } => {
+                if let Some(of) = self.rank(host, rank) {
+                    of.ended.get_or_insert(exit);
+                }
+            }
+            AgentReport::Hello(_)
+            | AgentReport::Listening { .. }
+            | AgentReport::Tried { .. }
+            | AgentReport::Described { .. }
+            | AgentReport::Clock { .. }
+            | AgentReport::Alive => {}
+        }
+    }
+
+    /// A rank of this host; an agent has nothing to say about others.
+    fn rank(&mut self, host: usize, rank: u32) -> Option<&mut RemoteRank> {
+        let found = self.ranks.get_mut(rank as usize);
+        found.filter(|rank| rank.host == host)
+    }
+
+    /// Nothing more will come from a host.
+    fn lose(&mut self, host: usize, why: &str) {
+        if self.heard.remove(&host).is_none() {
+            return;
+        }
+        let is_over = self
+            .ranks
+            .iter()
+            .filter(|rank| rank.host == host)
+            .all(|rank| rank.ended.is_some());
+        let root_told = self
+            .ranks
+            .first()
+            .is_some_and(|root| !matches!(root.ended, None | Some(RankExit::Code(0))));
+        if !is_over && !self.is_told && !root_told {
+            let name = &self.party.members[host].name;
+            let text = format!(
+                "error: {name} {why}; its ranks end by themselves. Look at `ssh {name}`, then start again"
+            );
+            self.audience.line(None, true, &text);
+            self.is_told = true;
+        }
+        // An ssh without anybody at its other end would stay until it notices that itself.
+        if let Some(mut connection) = self.party.members[host].connection.take() {
+            connection.end(Duration::ZERO);
+        }
+        self.end_host(host, RankExit::Lost);
+    }
+
+    /// Counts the ranks of a host as ended in this way, and lets its agent end them.
+    fn end_host(&mut self, host: usize, exit: RankExit) {
+        self.heard.remove(&host);
+        for rank in self.ranks.iter_mut().filter(|rank| rank.host == host) {
+            rank.ended.get_or_insert(exit);
+        }
+        if let Some(connection) = &mut self.party.members[host].connection {
+            connection.close();
+        }
+    }
+}
+
+impl<A: Audience> Running for RemoteRanks<A> {
+    fn refresh(&mut self) {
+        self.listen();
+    }
+
+    fn ended(&mut self, rank: u32) -> Result<Option<RankExit>> {
+        let found = self.ranks.get(rank as usize);
+        let rank = found.ok_or_else(|| Error::Failed(format!("rank {rank} was not started")))?;
+        Ok(rank.ended)
+    }
+
+    fn stopped_by(&mut self, rank: u32) -> Option<i32> {
+        self.ranks.get(rank as usize)?.stopped_by
+    }
+
+    fn signal(&mut self, rank: u32, signal: i32) {
+        if [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM].contains(&signal) {
+            self.is_told = true;
+        }
+        if let Some(host) = self.ranks.get(rank as usize).map(|rank| rank.host) {
+            self.party.members[host].send(&AgentOrder::Signal { rank, signal });
+        }
+    }
+
+    fn end(&mut self, rank: u32) {
+        self.signal(rank, signal_hook::consts::SIGKILL);
+    }
+
+    fn host(&self, rank: u32) -> String {
+        let host = self.ranks.get(rank as usize).map(|rank| rank.host);
+        host.map_or("an unknown host".to_owned(), |host| {
+            self.party.members[host].name.clone()
+        })
+    }
+
+    fn process(&self, rank: u32) -> Option<u32> {
+        self.ranks.get(rank as usize)?.pid
+    }
+
+    fn news(&self) -> Option<&UnixStream> {
+        Some(&self.party.woken)
+    }
+}

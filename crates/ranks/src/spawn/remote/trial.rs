@@ -1,0 +1,179 @@
+//! Trial connections between hosts: an agent listens where rank 0 could be met, and the others connect.
+//!
+//! The answer is a word of this run, which is no secret: it only tells the right host from another one that has the
+//! same address in its own network, as bridges of containers have.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::channel::{Interest, wait_for};
+use tonnage_units::{Error, Result};
+
+/// Time for a connection and its answer. With a second try by other addresses it stays below five seconds.
+const TIME: Duration = Duration::from_secs(2);
+/// Longest time until a trial's listener notices that it is over.
+const STEP: Duration = Duration::from_millis(10);
+
+/// Listeners that answer trials, each on a thread of its own.
+#[derive(Debug)]
+pub(super) struct Trials {
+    over: Arc<AtomicBool>,
+    listeners: Vec<(SocketAddr, JoinHandle<Option<TcpListener>>)>,
+}
+
+impl Trials {
+    /// Listens on each of these addresses that it can listen on.
+    ///
+    /// # Errors
+    /// When there is none, with the reason for the last one.
+    pub(super) fn listen(addresses: &[IpAddr], port: u16, token: &str) -> Result<Self> {
+        let over = Arc::new(AtomicBool::new(false));
+        let mut listeners = Vec::new();
+        let mut last = None;
+        for &ip in addresses {
+            let opened = TcpListener::bind((ip, port))
+                .and_then(|listener| Ok((listener.local_addr()?, listener)));
+            let (address, listener) = match opened {
+                Ok(opened) => opened,
+                Err(error) => {
+                    let advice = match port {
+                        0 => "",
+                        _ => " (TONNAGE_PORT; choose another, or leave it out)",
+                    };
+                    last = Some(Error::io(
+                        format!(
+                            "rank 0 cannot listen on {}{advice}",
+                            SocketAddr::new(ip, port)
+                        ),
+                        error,
+                    ));
+                    continue;
+                }
+            };
+            let (over, token) = (Arc::clone(&over), token.to_owned());
+            let thread = std::thread::Builder::new()
+                .name("trial".into())
+                .spawn(move || answer(listener, &token, &over))
+                .map_err(|error| Error::not_started("a thread", &error))?;
+            listeners.push((address, thread));
+        }
+        match (listeners.is_empty(), last) {
+            (true, Some(error)) => Err(error),
+            (true, None) => Err(Error::Failed(
+                "this host has no address that others could reach".into(),
+            )),
+            _ => Ok(Self { over, listeners }),
+        }
+    }
+
+    /// The addresses.
+    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().map(|(address, _)| *address).collect()
+    }
+
+    /// Ends all trials and returns the listener of this address.
+    pub(super) fn take(self, wanted: SocketAddr) -> Option<TcpListener> {
+        self.over.store(true, Ordering::Relaxed);
+        let mut found = None;
+        for (address, thread) in self.listeners {
+            let listener = thread.join().ok().flatten();
+            found = found.or(listener.filter(|_| address == wanted));
+        }
+        found
+    }
+}
+
+/// Answers until it is over, and gives the listener back.
+fn answer(listener: TcpListener, token: &str, over: &AtomicBool) -> Option<TcpListener> {
+    listener.set_nonblocking(true).ok()?;
+    while !over.load(Ordering::Relaxed) {
+        wait_for(&[Interest::read(&listener)], STEP).ok()?;
+        if let Ok((mut stream, _)) = listener.accept() {
+            // Whoever cannot take some bytes at once loses them; it is no trial of ours then.
+            let _ = stream.set_nonblocking(true);
+            let _ = stream.write_all(token.as_bytes());
+        }
+    }
+    Some(listener)
+}
+
+/// Connects to all of these at once; for each the reason why it was not reached.
+pub(super) fn reach(addresses: &[SocketAddr], token: &str) -> Vec<Option<String>> {
+    std::thread::scope(|scope| {
+        let tries: Vec<_> = addresses
+            .iter()
+            .map(|address| scope.spawn(move || reach_one(*address, token)))
+            .collect();
+        let joined = tries.into_iter().map(|thread| match thread.join() {
+            Ok(failure) => failure,
+            Err(_) => Some("the trial broke".to_owned()),
+        });
+        joined.collect()
+    })
+}
+
+fn reach_one(address: SocketAddr, token: &str) -> Option<String> {
+    let until = Instant::now() + TIME;
+    let mut stream = match TcpStream::connect_timeout(&address, TIME) {
+        Ok(stream) => stream,
+        Err(error) => return Some(error.to_string()),
+    };
+    let left = until.saturating_duration_since(Instant::now());
+    let mut heard = vec![0; token.len()];
+    let read = stream
+        .set_read_timeout(Some(left.max(STEP)))
+        .and_then(|()| stream.read_exact(&mut heard));
+    match read {
+        Ok(()) if heard == token.as_bytes() => None,
+        Ok(()) => Some("another program answers there".to_owned()),
+        Err(error) => Some(format!("no answer: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn only_the_right_answer_is_a_way() {
+        let trials = Trials::listen(&[Ipv4Addr::LOCALHOST.into()], 0, "word").unwrap();
+        let [address] = trials.addresses()[..] else {
+            panic!("one address")
+        };
+        let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        assert_eq!(reach(&[address], "word"), [None]);
+        let failures = reach(&[address, closed], "else");
+        assert!(
+            failures[0].as_deref().unwrap().contains("another program"),
+            "{failures:?}"
+        );
+        assert!(
+            failures[1].as_deref().unwrap().contains("refused"),
+            "{failures:?}"
+        );
+        let listener = trials.take(address).unwrap();
+        assert_eq!(listener.local_addr().unwrap(), address);
+    }
+
+    #[test]
+    fn an_address_of_another_host_is_left_out() {
+        let other: IpAddr = "192.0.2.1".parse().unwrap();
+        let trials = Trials::listen(&[other, Ipv4Addr::LOCALHOST.into()], 0, "word").unwrap();
+        assert_eq!(trials.addresses().len(), 1);
+        assert!(trials.take("192.0.2.1:1".parse().unwrap()).is_none());
+        assert!(
+            Trials::listen(&[other], 0, "word")
+                .unwrap_err()
+                .to_string()
+                .contains("192.0.2.1")
+        );
+    }
+}

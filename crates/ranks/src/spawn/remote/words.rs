@@ -1,0 +1,302 @@
+//! The lines that pass through ssh: orders to the agent of a host, its reports, and the letters to its ranks.
+//!
+//! A line is a mark and JSON, so that whatever a login shell prints can be told from it, and so that an agent of
+//! another version can still say which one it is.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::super::RankExit;
+use tonnage_units::{Error, Result};
+
+/// Opening of a line of ours.
+const MARK: &str = "@tonnage ";
+
+/// Mark before a record of rank 0 that is complete.
+pub const RECORD: u8 = b'R';
+/// Mark before one that is replaced later.
+pub const CHECKPOINT: u8 = b'C';
+
+/// Version and revision of a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Build {
+    /// Version.
+    pub version: String,
+    /// Revision of the source.
+    pub revision: String,
+}
+
+/// The text of a secret, which nothing prints.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SecretText(pub String);
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretText")
+    }
+}
+
+/// An address of an interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostAddress {
+    /// The interface's name.
+    pub interface: String,
+    /// The address.
+    pub ip: IpAddr,
+}
+
+/// The first word of an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentHello {
+    /// Its program. Agents of all versions say it.
+    pub build: Build,
+    /// Path of its program.
+    #[serde(default)]
+    pub program: String,
+    /// The host's own name.
+    #[serde(default)]
+    pub name: String,
+    /// As in [`crate::RankInfo`].
+    #[serde(default)]
+    pub boot_id: String,
+    /// As in [`crate::RankInfo`].
+    #[serde(default)]
+    pub network_namespace: String,
+    /// As in [`crate::RankInfo`].
+    #[serde(default)]
+    pub pid_namespace: String,
+    /// The address at which ssh came in.
+    #[serde(default)]
+    pub ssh_address: Option<IpAddr>,
+    /// Addresses of interfaces that are up.
+    #[serde(default)]
+    pub addresses: Vec<HostAddress>,
+}
+
+/// An order to an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AgentOrder {
+    /// Listen where rank 0 may be met, and answer trials.
+    Listen {
+        /// Addresses to listen on.
+        addresses: Vec<IpAddr>,
+        /// Those of this interface instead.
+        interface: Option<String>,
+        /// The port; 0 for any.
+        port: u16,
+        /// The answer to trials.
+        token: String,
+    },
+    /// Connect to these addresses in a trial.
+    Try {
+        /// The addresses.
+        addresses: Vec<SocketAddr>,
+        /// The answer that must come.
+        token: String,
+    },
+    /// Describe the host.
+    Describe,
+    /// Say the time.
+    Clock,
+    /// Start the ranks of the host.
+    Start(Box<StartOrder>),
+    /// Send a signal to a rank.
+    Signal {
+        /// The rank.
+        rank: u32,
+        /// The signal.
+        signal: i32,
+    },
+    /// Nothing; the sender is there.
+    Alive,
+}
+
+/// Ranks to start on a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartOrder {
+    /// Number of the first.
+    pub first: u32,
+    /// Number of them.
+    pub count: u32,
+    /// Number of all ranks of the run.
+    pub size: u32,
+    /// The run's secret.
+    pub secret: SecretText,
+    /// The address of rank 0.
+    pub meeting: SocketAddr,
+    /// Directory to start them in, where it is there.
+    pub directory: String,
+    /// It must be there.
+    pub needs_directory: bool,
+    /// Variables for them.
+    pub variables: Vec<(String, String)>,
+    /// The job, as the command reads it.
+    pub job: String,
+}
+
+/// The letter to a rank, which it reads from its standard input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Letter {
+    /// 0 .. `size`.
+    pub rank: u32,
+    /// Number of all ranks.
+    pub size: u32,
+    /// Place among the ranks of the host.
+    pub local_rank: u32,
+    /// Ranks of the host.
+    pub local_size: u32,
+    /// The agent's process.
+    pub parent: u32,
+    /// The run's secret.
+    pub secret: SecretText,
+    /// The address of rank 0.
+    pub meeting: SocketAddr,
+    /// Rank 0 only: number of the open file that is its listening socket.
+    pub listener: Option<i32>,
+    /// Rank 0 only: number of the open file that takes its records.
+    pub records: Option<i32>,
+    /// The job, as the command reads it.
+    pub job: String,
+}
+
+/// A report of an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AgentReport {
+    /// It is there.
+    Hello(Box<AgentHello>),
+    /// It listens.
+    Listening {
+        /// The addresses.
+        addresses: Vec<SocketAddr>,
+    },
+    /// Outcome of a trial.
+    Tried {
+        /// For each address, the reason why it was not reached.
+        failures: Vec<Option<String>>,
+    },
+    /// Its time.
+    Clock {
+        /// Nanoseconds since 1970.
+        unix_ns: u64,
+    },
+    /// The host's description.
+    Described {
+        /// As the command writes it.
+        text: String,
+    },
+    /// A rank runs.
+    Started {
+        /// The rank.
+        rank: u32,
+        /// Its process.
+        pid: u32,
+    },
+    /// A rank has printed a line.
+    Line {
+        /// The rank.
+        rank: u32,
+        /// True for standard error.
+        is_error: bool,
+        /// The line.
+        text: String,
+    },
+    /// Rank 0 has a record.
+    Record {
+        /// True for one that is replaced later.
+        is_checkpoint: bool,
+        /// The record's line.
+        text: String,
+    },
+    /// A rank was stopped, or goes on.
+    Stopped {
+        /// The rank.
+        rank: u32,
+        /// The signal that stopped it; `None` when it goes on.
+        by: Option<i32>,
+    },
+    /// A rank has ended.
+    Ended {
+        /// The rank.
+        rank: u32,
+        /// Its end.
+        exit: RankExit,
+    },
+    /// An order could not be obeyed.
+    Failed {
+        /// The reason.
+        message: String,
+        /// True when the request is wrong.
+        is_usage: bool,
+    },
+    /// Nothing; the agent is there.
+    Alive,
+}
+
+/// A message as a line.
+///
+/// # Errors
+/// When it has no such form.
+pub fn line<T: Serialize>(message: &T) -> Result<String> {
+    let text = serde_json::to_string(message)
+        .map_err(|error| Error::Failed(format!("a message cannot be written: {error}")))?;
+    Ok(format!("{MARK}{text}\n"))
+}
+
+/// Writes a message, which has left this process when the call returns.
+///
+/// # Errors
+/// When nobody reads any more.
+pub fn send<T: Serialize>(to: &mut impl Write, message: &T) -> Result<()> {
+    let text = line(message)?;
+    let sent = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+    sent.map_err(|error: io::Error| Error::io("cannot write to the other end of ssh", error))
+}
+
+/// The message in a line; `None` for a line of somebody else.
+///
+/// # Errors
+/// For one of ours that cannot be read.
+pub fn read<T: DeserializeOwned>(line: &str) -> Result<Option<T>> {
+    let Some(text) = line.trim_end().strip_prefix(MARK) else {
+        return Ok(None);
+    };
+    let read = serde_json::from_str(text);
+    read.map(Some).map_err(|error| {
+        Error::Failed(format!(
+            "the other end of ssh speaks another language: {error}"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_back_and_other_lines_are_told_apart() {
+        let ended = AgentReport::Ended {
+            rank: 3,
+            exit: RankExit::Signal(9),
+        };
+        let text = line(&ended).unwrap();
+        assert_eq!(text.matches('\n').count(), 1);
+        assert_eq!(read::<AgentReport>(&text).unwrap(), Some(ended));
+        assert_eq!(read::<AgentReport>("Welcome to h1").unwrap(), None);
+        assert!(read::<AgentReport>("@tonnage {").is_err());
+    }
+
+    #[test]
+    fn an_agent_of_another_version_is_understood() {
+        let text =
+            "@tonnage {\"Hello\":{\"build\":{\"version\":\"9\",\"revision\":\"x\"},\"new\":1}}";
+        let Some(AgentReport::Hello(hello)) = read(text).unwrap() else {
+            panic!("no hello")
+        };
+        assert_eq!(hello.build.version, "9");
+    }
+}

@@ -1,0 +1,81 @@
+//! `tonnage hosts`: reaches hosts as `--hosts` does, and says what each is.
+
+use std::process::ExitCode;
+
+use tonnage_machine::HostFacts;
+use tonnage_ranks::spawn::remote::list::HostPlacement;
+use tonnage_report::hosts::{HostPage, HostState};
+use tonnage_units::{Error, Result};
+
+use super::remote::gather;
+use super::{env, print};
+use crate::args::hosts::{HostsArgs, listed};
+
+/// `tonnage hosts`.
+///
+/// # Errors
+/// When ssh cannot be started. Hosts that cannot be used are on the page, and the exit code is 1 then.
+pub fn hosts(args: &HostsArgs) -> Result<ExitCode> {
+    let all = listed(&args.hosts, args.hostfile.as_ref())?.unwrap_or_default();
+    let placement = HostPlacement::new(&all, None)?;
+    for host in &placement.repeated {
+        log::warn!("{host} is listed more than once");
+    }
+    let mut party = gather(&placement.hosts, &args.ssh)?;
+    let there: Vec<usize> = party.hellos().map(|(host, _)| host).collect();
+    let meeting = match there.is_empty() {
+        true => Ok(None),
+        false => party
+            .meet(&env, args.interface.as_deref())
+            .map(|address| Some(address.ip())),
+    };
+    let clocks = party.clocks(&there);
+    let described = party.describe(&there);
+    let mut pages: Vec<HostPage> = Vec::new();
+    for (host, listed) in placement.hosts.iter().enumerate() {
+        let state = match party.lost(host) {
+            Some(why) => HostState::Lost(why.to_owned()),
+            None => HostState::Lost("no answer".to_owned()),
+        };
+        pages.push(HostPage {
+            name: listed.name.clone(),
+            state,
+        });
+    }
+    for (place, text) in described.into_iter().enumerate() {
+        let host = there[place];
+        let found = party.hellos().find(|(known, _)| *known == host);
+        pages[host].state = match (text.and_then(|text| HostFacts::from_json(&text)), found) {
+            (Ok(facts), Some((_, hello))) => HostState::There {
+                program: format!(
+                    "tonnage {} ({}), {}",
+                    hello.build.version, hello.build.revision, hello.program
+                ),
+                name: hello.name.clone(),
+                clock: clocks.get(place).copied().flatten(),
+                facts: Box::new(facts),
+            },
+            (Err(error), _) => HostState::Lost(error.to_string()),
+            (Ok(_), None) => HostState::Lost("it was lost".to_owned()),
+        };
+    }
+    let twins = party.twins();
+    let named =
+        |(one, other): &(usize, usize)| (pages[*one].name.clone(), pages[*other].name.clone());
+    let twins: Vec<_> = twins.iter().map(named).collect();
+    let is_fine = pages
+        .iter()
+        .all(|page| matches!(page.state, HostState::There { .. }))
+        && twins.is_empty();
+    print(&tonnage_report::hosts::text(
+        &pages,
+        meeting.as_ref().ok().copied().flatten(),
+        &twins,
+    ))?;
+    match meeting {
+        // The page says all but this.
+        Err(error) => Err(error),
+        Ok(_) if is_fine => Ok(ExitCode::SUCCESS),
+        Ok(_) => Ok(Error::Failed(String::new()).exit_code().into()),
+    }
+}

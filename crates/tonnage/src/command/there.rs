@@ -1,0 +1,51 @@
+//! The agent of a host: this program as ssh starts it there.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use tonnage_engines::LISTS;
+use tonnage_machine::HostFacts;
+use tonnage_ranks::bootstrap::secret::content_hash;
+use tonnage_ranks::spawn::remote::agent::{AgentProgram, serve};
+use tonnage_ranks::spawn::remote::words::Build;
+use tonnage_units::{Error, Result};
+
+use super::{print, program};
+use crate::args::AgentArgs;
+
+/// `tonnage host-agent`.
+///
+/// # Errors
+/// When it cannot begin.
+pub fn agent(args: &AgentArgs) -> Result<ExitCode> {
+    let path = own_file()?;
+    if args.build {
+        print(&format!("{}\n", content_hash(&path)?.0))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    serve(AgentProgram {
+        build: build(),
+        path,
+        rank_command: "host-rank",
+        describe: || HostFacts::read().to_json(),
+        clean_up: |pid| LISTS.lifecycles().for_each(|of| (of.clean_up)(pid)),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// This program's file.
+///
+/// # Errors
+/// When the system does not say it.
+pub fn own_file() -> Result<PathBuf> {
+    std::env::current_exe().map_err(|error| Error::io("cannot find this program's own file", error))
+}
+
+/// This program's build.
+pub fn build() -> Build {
+    let program = program();
+    Build {
+        version: program.version,
+        revision: program.git_revision,
+    }
+}

@@ -1,0 +1,435 @@
+//! Ranks that ssh starts on hosts with a real sshd each.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::tempdir;
+use tonnage_record::Outcome;
+use tonnage_testbed::{Error, Hosts, HostsSpec, Ssh};
+
+use super::hosts::{hosts, hosts_of, wait_for_a_record};
+use super::support::{BRIEF, Ended, Program, records, tonnage};
+
+/// The promise: after this, nothing is left anywhere.
+const GONE: Duration = Duration::from_secs(10);
+
+pub(super) fn serving(hosts: &Hosts) -> Option<Ssh<'_>> {
+    match Ssh::start(hosts) {
+        Ok(ssh) => Some(ssh),
+        Err(Error::Unavailable(why)) => {
+            println!("skip: no sshd: {why}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The program with the client of these hosts and more of its options.
+pub(super) fn by_ssh(ssh: &Ssh<'_>, dir: &Path, arguments: &str, options: &str) -> Program {
+    let client = format!("{} {options}", ssh.program().display());
+    tonnage(dir, arguments).arguments(&["--ssh".to_owned(), client])
+}
+
+/// A process in a host.
+#[derive(Debug)]
+struct There {
+    pid: i32,
+    command_line: String,
+    environment: String,
+}
+
+/// Agents and ranks in a host.
+fn there(hosts: &Hosts, host: usize) -> Vec<There> {
+    let space = fs::metadata(Path::new("/run/netns").join(hosts.namespace(host)))
+        .unwrap()
+        .ino();
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let look = |pid: i32| {
+        let net = fs::metadata(format!("/proc/{pid}/ns/net")).ok()?;
+        let text = |name: &str| {
+            let bytes = fs::read(format!("/proc/{pid}/{name}")).ok()?;
+            Some(String::from_utf8_lossy(&bytes).replace('\0', " "))
+        };
+        let command_line = text("cmdline")?;
+        let is_ours = ["host-agent", "host-rank"]
+            .iter()
+            .any(|word| command_line.contains(word));
+        (net.ino() == space && is_ours).then(|| There {
+            pid,
+            command_line,
+            environment: text("environ").unwrap_or_default(),
+        })
+    };
+    pids.filter_map(look).collect()
+}
+
+fn nothing_is_left(hosts: &Hosts, since: Instant) {
+    loop {
+        let left: Vec<_> = (0..hosts.count())
+            .flat_map(|host| there(hosts, host))
+            .collect();
+        if left.is_empty() {
+            return;
+        }
+        assert!(since.elapsed() < GONE, "left behind: {left:#?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Hosts of the only record, each with its ranks.
+fn hosts_of_records(file: &Path) -> Vec<(String, String)> {
+    let records = records::read(file);
+    assert!(
+        records
+            .iter()
+            .all(|record| record.outcome == Outcome::Measured)
+    );
+    let parts = records.iter().flat_map(|record| &record.environment);
+    let mut found: Vec<_> = parts
+        .flat_map(|part| &part.hosts)
+        .map(|host| (host.name.clone(), host.ranks.clone()))
+        .collect();
+    found.sort();
+    found
+}
+
+fn pair(one: (&str, &str), other: (&str, &str)) -> Vec<(String, String)> {
+    [one, other]
+        .map(|(name, ranks)| (name.to_owned(), ranks.to_owned()))
+        .into()
+}
+
+#[test]
+fn ranks_start_by_ssh_and_records_come_back() {
+    let Some(hosts) = hosts(2, None) else { return };
+    let Some(ssh) = serving(&hosts) else { return };
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("r.jsonl");
+    let arguments = format!(
+        "transfer --hosts h0,h1:2 --engine null --op write --traffic fan-out --sizes 64 {BRIEF} -o r.jsonl"
+    );
+    let run = by_ssh(&ssh, dir.path(), &arguments, "").succeed();
+    assert_eq!(run.rows().len(), 1, "{run:#?}");
+    assert_eq!(hosts_of_records(&file), pair(("h0", "0"), ("h1", "1-2")));
+    assert!(
+        fs::read_to_string(&file)
+            .unwrap()
+            .contains("\"tonnage --hosts, ssh\"")
+    );
+    nothing_is_left(&hosts, Instant::now());
+    // A run that goes on with the file measures only what is new.
+    let arguments = arguments
+        .replace("-o r.jsonl", "--resume r.jsonl")
+        .replace("--sizes 64", "--sizes 64,128");
+    let arguments = format!("{arguments} --log-level debug");
+    let resumed = by_ssh(&ssh, dir.path(), &arguments, "").run().with_code(0);
+    // Lines of another host than rank 0's begin with its name.
+    let has = |line: &str| resumed.stderr.lines().any(|said| said.starts_with(line));
+    assert!(
+        has("debug: rank 0 of 3 has joined") && has("h1: debug: rank 2 of 3 has joined"),
+        "{resumed:#?}"
+    );
+    assert_eq!(records::read(&file).len(), 2);
+    // A plan by a file of hosts, whose second line is not rank 0's.
+    fs::write(dir.path().join("hosts"), "h1 # first\nh0 slots=4\n").unwrap();
+    fs::write(
+        dir.path().join("plan.toml"),
+        "name = \"p\"\n[[transfer]]\nengine = \"fabric:tcp\"\nop = \"read\"\nsizes = 4096\ntrials = 2\ntrial-time = \"5ms\"\n\
+         warmup = \"1ms\"\nlimit = \"none\"\n",
+    )
+    .unwrap();
+    let run = by_ssh(
+        &ssh,
+        dir.path(),
+        "run plan.toml --hostfile hosts --per-host 2 -o p.jsonl --format csv",
+        "",
+    );
+    assert!(run.succeed().stdout.contains("fabric:tcp"));
+    assert_eq!(
+        hosts_of_records(&dir.path().join("p.jsonl")),
+        pair(("h0", "2-3"), ("h1", "0-1"))
+    );
+}
+
+#[test]
+fn what_is_wrong_there_is_said_with_the_host() {
+    let Some(hosts) = hosts(2, None) else { return };
+    let Some(ssh) = serving(&hosts) else { return };
+    let dir = tempdir().unwrap();
+    let run = |hosts: &str, options: &str| {
+        let arguments =
+            format!("transfer --hosts {hosts} --engine null --op write --sizes 64 {BRIEF}");
+        by_ssh(&ssh, dir.path(), &arguments, options).run()
+    };
+    // A key that is not the hosts': the client's own.
+    let other = dir.path().join("other");
+    let key = ssh.known_hosts().with_file_name("key.pub");
+    fs::write(&other, format!("h* {}", fs::read_to_string(key).unwrap())).unwrap();
+    for (names, options, code, parts) in [
+        (
+            "h0,nosuchhost",
+            "",
+            1,
+            ["nosuchhost: no such name is known", "correct the name"],
+        ),
+        (
+            "h0,h1",
+            "-o UserKnownHostsFile=/dev/null",
+            1,
+            ["h1: its host key is unknown", "check it once by hand"],
+        ),
+        (
+            "h0,h1",
+            "-o IdentityFile=none -o IdentityAgent=none -F /dev/null -o UserKnownHostsFile=KNOWN",
+            1,
+            ["h1: ssh was refused", "ssh-copy-id"],
+        ),
+        (
+            "h0,h1",
+            "-o UserKnownHostsFile=OTHER",
+            1,
+            ["h1: the host key has changed", "ssh-keygen -R h1"],
+        ),
+        (
+            "h0,h1",
+            "-p 2",
+            1,
+            ["h1: nobody listens for ssh there", "sshd"],
+        ),
+        ("h0,h1", "-p 'x", 2, ["--ssh", "is no command"]),
+    ] {
+        let known = ssh.known_hosts();
+        let options = options.replace("KNOWN", &known.display().to_string());
+        let options = options.replace("OTHER", &other.display().to_string());
+        let ended = run(names, &options).with_code(code).saying(&parts);
+        assert!(ended.took < Duration::from_secs(10), "{ended:#?}");
+    }
+    // What ranks find wrong is recorded as with --ranks.
+    let ended = by_ssh(
+        &ssh,
+        dir.path(),
+        "file --hosts h0,h1 --path /nosuch/dir/t --block 4k --transfer 4k",
+        "",
+    )
+    .run();
+    assert!(
+        ended.code == Some(1) && ended.stdout.contains("FAILED: rank 0 on h0: /nosuch/dir"),
+        "{ended:#?}"
+    );
+    nothing_is_left(&hosts, Instant::now());
+}
+
+/// Runs `ip` in a host.
+fn ip(hosts: &Hosts, host: usize, step: &str) {
+    let status = hosts.command(host, "ip").args(step.split(' ')).status();
+    assert!(status.unwrap().success(), "ip {step}");
+}
+
+#[test]
+fn ranks_meet_where_all_can_come_or_the_host_is_named_in_time() {
+    let spec = HostsSpec {
+        links: 2,
+        ..HostsSpec::default()
+    };
+    let Some(hosts) = hosts_of(spec) else { return };
+    let Some(ssh) = serving(&hosts) else { return };
+    let dir = tempdir().unwrap();
+    for host in 0..2 {
+        // Every host has this address, and it is never the right one.
+        ip(&hosts, host, "link add decoy type bridge");
+        ip(&hosts, host, "address add 172.17.0.1/16 dev decoy");
+        ip(&hosts, host, "link set decoy up");
+    }
+    let page = by_ssh(&ssh, dir.path(), "hosts h0,h1", "").succeed();
+    for part in [
+        "yes, as h1",
+        "glibc",
+        "open files",
+        "locked memory",
+        "huge pages",
+        "clock",
+    ] {
+        assert!(page.stdout.contains(part), "{part}: {page:#?}");
+    }
+    let meets_at = |page: &Ended, rail: usize| {
+        let line = format!(
+            "Ranks would meet at {} of h0.",
+            hosts.link(0, rail).address()
+        );
+        assert!(page.stdout.contains(&line), "no {line:?} in {page:#?}");
+    };
+    meets_at(&page, 0);
+    let chosen = by_ssh(&ssh, dir.path(), "hosts h0,h1 --interface eth1", "").succeed();
+    meets_at(&chosen, 1);
+    // Frames for rank 0's host go to a card that nobody has, as a firewall drops them.
+    let address = hosts.address(0);
+    ip(
+        &hosts,
+        1,
+        &format!("neigh replace {address} lladdr 02:00:00:00:00:99 dev eth0 nud permanent"),
+    );
+    meets_at(&by_ssh(&ssh, dir.path(), "hosts h0,h1", "").succeed(), 1);
+    let arguments = format!(
+        "transfer --hosts h0,h1 --engine null --op write --sizes 64 {BRIEF} --interface eth0"
+    );
+    let tried = format!("h1 cannot reach rank 0 on h0 at {address}:");
+    let ended = by_ssh(&ssh, dir.path(), &arguments, "")
+        .run()
+        .with_code(1)
+        .with_one_error(&[&tried, "timed out", "--interface"]);
+    assert!(ended.took < Duration::from_secs(5), "{ended:#?}");
+    nothing_is_left(&hosts, Instant::now());
+}
+
+/// A run whose first point is short, so that a record says that it is under way.
+fn in_the_middle(ssh: &Ssh<'_>, dir: &Path) -> super::support::Started {
+    let plan = "name = \"p\"\n[[transfer]]\nengine = \"null\"\nop = \"write\"\nsizes = 64\ntrials = 1\ntrial-time = \"5ms\"\n\
+                warmup = \"0\"\nlimit = \"none\"\n[[transfer]]\nengine = \"null\"\nop = \"write\"\nsizes = 64\ntrials = 1\n\
+                trial-time = \"1h\"\nwarmup = \"0\"\nlimit = \"none\"\n";
+    fs::write(dir.join("plan.toml"), plan).unwrap();
+    let _ = fs::remove_file(dir.join("r.jsonl"));
+    let run = by_ssh(ssh, dir, "run plan.toml --hosts h0,h1 -o r.jsonl", "").start();
+    wait_for_a_record(dir);
+    run
+}
+
+fn kill(pid: i32) {
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+}
+
+fn with_word(found: Vec<There>, word: &str) -> There {
+    let mut found = found
+        .into_iter()
+        .filter(|process| process.command_line.contains(word));
+    found.next().unwrap()
+}
+
+#[test]
+fn whoever_is_killed_nothing_is_left() {
+    let Some(hosts) = hosts(2, None) else { return };
+    let Some(ssh) = serving(&hosts) else { return };
+    let dir = tempdir().unwrap();
+    // Of what passes through ssh's standard input, nothing shows.
+    let run = in_the_middle(&ssh, dir.path());
+    for host in 0..2 {
+        let found = there(&hosts, host);
+        assert_eq!(found.len(), 2, "an agent and a rank: {found:#?}");
+        for process in &found {
+            let words: Vec<_> = process.command_line.split_whitespace().skip(1).collect();
+            assert!(
+                words == ["host-agent"] || words == ["host-rank"],
+                "{found:#?}"
+            );
+            let hidden = [
+                "SECRET",
+                "TONNAGE_RANK",
+                "TONNAGE_SIZE",
+                "10.77.0.1:",
+                "plan",
+            ];
+            assert!(
+                !hidden.iter().any(|word| process.environment.contains(word)),
+                "{found:#?}"
+            );
+        }
+    }
+    // A rank.
+    kill(with_word(there(&hosts, 1), "host-rank").pid);
+    let since = Instant::now();
+    run.end().with_code(1).with_one_error(&["rank 1 on h1"]);
+    nothing_is_left(&hosts, since);
+    // An ssh.
+    let run = in_the_middle(&ssh, dir.path());
+    let is_to_h1 = |process: &&super::support::processes::Process| {
+        process.command_line.starts_with("ssh ") && process.command_line.contains(" h1 ")
+    };
+    let client = run.processes().iter().find(is_to_h1).unwrap().clone();
+    assert!(run.signal_process(&client, Signal::KILL));
+    let since = Instant::now();
+    run.end()
+        .with_code(1)
+        .with_one_error(&["h1 lost its ssh", "signal 9"]);
+    nothing_is_left(&hosts, since);
+    // The first process.
+    let run = in_the_middle(&ssh, dir.path());
+    run.signal(Signal::KILL);
+    let since = Instant::now();
+    assert_eq!(run.end().signal, Some(9));
+    nothing_is_left(&hosts, since);
+    // Ctrl-C.
+    let run = in_the_middle(&ssh, dir.path());
+    run.signal(Signal::INT);
+    let since = Instant::now();
+    let ended: Ended = run.end().with_code(130);
+    assert!(
+        ended.stdout.contains("64"),
+        "what was measured is shown: {ended:#?}"
+    );
+    nothing_is_left(&hosts, since);
+}
+
+#[test]
+fn a_cable_that_is_pulled_leaves_nothing() {
+    let Some(hosts) = hosts(2, None) else { return };
+    let Some(ssh) = serving(&hosts) else { return };
+    let dir = tempdir().unwrap();
+    let run = in_the_middle(&ssh, dir.path());
+    hosts.link(1, 0).cut().unwrap();
+    let since = Instant::now();
+    // What stands behind the cable ends by itself.
+    nothing_is_left(&hosts, since);
+    run.end().with_code(1).with_one_error(&["h1"]);
+    assert!(since.elapsed() < GONE, "{:?}", since.elapsed());
+}
+
+#[test]
+fn the_program_is_copied_where_it_is_missing() {
+    let Some(hosts) = hosts(1, None) else { return };
+    let Some(mut ssh) = serving(&hosts) else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_tonnage"));
+    let folder = program.parent().unwrap().display();
+    // Sessions see another folder in place of the program's, and a home of this size.
+    let without = |size: &str| {
+        format!("mount -t tmpfs none {folder}; mount -t tmpfs -o size={size},mode=700 none /root")
+    };
+    let other = format!(
+        "printf '#!/bin/sh\\nexit 3\\n' >{0}; chmod +x {0}",
+        program.display()
+    );
+    ssh.serve(0, 2222, &format!("{}; {other}", without("2g")))
+        .unwrap();
+    ssh.serve(0, 2223, &without("1m")).unwrap();
+    let arguments = format!("transfer --hosts h0:2 --engine null --op write --sizes 64 {BRIEF}");
+    let run = |port: u16, more: &str| {
+        by_ssh(
+            &ssh,
+            dir.path(),
+            &format!("{arguments} {more}"),
+            &format!("-p {port}"),
+        )
+        .run()
+    };
+    run(2223, "")
+        .with_code(1)
+        .with_one_error(&["h0: the program is not there", "--push"]);
+    run(2222, "")
+        .with_code(1)
+        .with_one_error(&["h0: ssh ended with code 3"]);
+    run(2223, "--push")
+        .with_code(1)
+        .with_one_error(&["h0: the disk was full", "make room"]);
+    let first = run(2222, "--push --log-level info")
+        .with_code(0)
+        .saying(&["copying"]);
+    assert_eq!(first.rows().len(), 1, "{first:#?}");
+    let second = run(2222, "--push --log-level info").with_code(0);
+    assert!(!second.stderr.contains("copying"), "{second:#?}");
+    nothing_is_left(&hosts, Instant::now());
+}

@@ -1,0 +1,184 @@
+//! Faults of hosts, by a stand-in for ssh: a script that runs the command here, or plays a host that is wrong.
+//!
+//! Real ssh and sshd are in [`super::ssh`].
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use tempfile::tempdir;
+
+use super::support::{BRIEF, Ended, tonnage};
+
+/// Runs the last argument as sshd would: by a shell, and without this process's environment but for the mark.
+const RUNS: &str =
+    "for last; do :; done\nexec env -i PATH=\"$PATH\" HOME=\"$HOME\" /bin/sh -c \"$last\"";
+
+/// The program with a stand-in that does this.
+fn run(dir: &Path, script: &str, arguments: &str) -> Ended {
+    tonnage(dir, arguments)
+        .arguments(&["--ssh".to_owned(), write(dir, script)])
+        .run()
+}
+
+fn write(dir: &Path, script: &str) -> String {
+    let path = dir.join("stand-in");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+fn transfer(hosts: &str) -> String {
+    format!("transfer {hosts} --engine null --op write --sizes 64 {BRIEF}")
+}
+
+#[test]
+fn ranks_of_one_host_meet_there() {
+    let dir = tempdir().unwrap();
+    let ended = run(dir.path(), RUNS, &transfer("--hosts u@h:2 --format jsonl")).with_code(0);
+    assert_eq!(ended.stdout.lines().count(), 1, "{ended:#?}");
+    assert!(ended.stderr.is_empty(), "{ended:#?}");
+    // Checkpoints go to the file here, and only there.
+    let arguments =
+        transfer("--hosts h:2 --interval 100ms --checkpoint 100ms --duration 350ms -o r.jsonl")
+            .replace("--trial-time 5ms ", "")
+            .replace("--trials 2 ", "");
+    let ended = run(dir.path(), RUNS, &arguments).with_code(0);
+    let lines = fs::read_to_string(dir.path().join("r.jsonl"))
+        .unwrap()
+        .lines()
+        .count();
+    assert!(lines >= 2, "{lines} lines, {ended:#?}");
+    assert_eq!(ended.stdout.matches("64      64").count(), 1, "{ended:#?}");
+    // A host that is listed twice has the ranks of both entries, and that is said.
+    run(dir.path(), RUNS, &transfer("--hosts h,h"))
+        .with_code(0)
+        .saying(&["h is listed more than once"]);
+}
+
+#[test]
+fn requests_that_do_not_fit_are_refused() {
+    let dir = tempdir().unwrap();
+    for (hosts, parts) in [
+        ("--hosts h0,h1", ["h0 and h1 are one machine", "h0:2"]),
+        (
+            "--hosts h0:2,h1:2 --ranks 3",
+            ["--ranks 3 does not fit the 4 ranks", "h0 2, h1 2"],
+        ),
+        (
+            "--hosts h0:2 --per-host 3",
+            ["--per-host 3", "2 slots of h0"],
+        ),
+        (
+            "--hostfile nosuchfile",
+            [
+                "--hostfile nosuchfile cannot be read",
+                "a host in each line",
+            ],
+        ),
+        (
+            "--hosts h0:2 --interface nosuch0",
+            ["h0: --interface nosuch0", "there are:"],
+        ),
+        (
+            "--hosts h0:2 --env NOT_SET",
+            ["--env NOT_SET", "NOT_SET=VALUE"],
+        ),
+        ("", ["--ssh is about ranks on other hosts", "--hosts"]),
+    ] {
+        run(dir.path(), RUNS, &transfer(hosts))
+            .with_code(2)
+            .with_one_error(&parts);
+    }
+    let launched = tonnage(dir.path(), &transfer("--hosts h0,h1"))
+        .launched(0, 2, 1)
+        .run();
+    launched
+        .with_code(2)
+        .with_one_error(&["--hosts h0", "rank 0 of 2", "outside of the launcher"]);
+    let missing = tonnage(dir.path(), &transfer("--hosts h0,h1 --ssh nosuchprogram")).run();
+    missing
+        .with_code(2)
+        .with_one_error(&["nosuchprogram is not installed", "openssh-client"]);
+}
+
+#[test]
+fn hosts_that_are_wrong_are_named_with_the_next_thing_to_try() {
+    let dir = tempdir().unwrap();
+    let other = r#"echo 'Welcome!'; echo '@tonnage {"Hello":{"build":{"version":"9.9","revision":"beef"},"program":"/opt/t"}}'; cat >/dev/null"#;
+    for (script, more, parts) in [
+        (
+            other,
+            "",
+            ["h0: tonnage 9.9 (beef) is there as /opt/t", "--push"],
+        ),
+        (
+            "echo tonnage-wanted sparc64 glibc 2.99; cat >/dev/null",
+            "--push",
+            ["h0: its architecture is sparc64", "was built for it"],
+        ),
+        (
+            "echo tonnage-wanted $(uname -m) glibc 2.9; cat >/dev/null",
+            "--push",
+            ["h0: its C library is glibc 2.9", "linked with glibc"],
+        ),
+        (
+            "echo tonnage-absent; exit 127",
+            "",
+            ["h0: the program is not there", "--push"],
+        ),
+        (
+            "echo \"error: unrecognized subcommand 'host-agent'\" >&2; exit 2",
+            "",
+            ["h0: another version", "--push"],
+        ),
+        (
+            "exit 3",
+            "",
+            ["h0: ssh ended with code 3", "ssh -o BatchMode=yes h0 true"],
+        ),
+    ] {
+        let ended = run(
+            dir.path(),
+            script,
+            &transfer(&format!("--hosts h0:2 {more}")),
+        )
+        .with_code(1);
+        // What the program there has said itself stands in brackets.
+        assert_eq!(ended.stderr.lines().count(), 1, "{ended:#?}");
+        ended.saying(&parts);
+    }
+    let page = run(dir.path(), "echo tonnage-absent; exit 127", "hosts h0,h1").with_code(1);
+    for host in ["h0\n  not reachable", "h1\n  not reachable"] {
+        assert!(page.stdout.contains(host), "{page:#?}");
+    }
+}
+
+#[test]
+fn variables_go_along_but_not_secrets() {
+    let dir = tempdir().unwrap();
+    // Records list the variables that steer libraries.
+    let records = |more: &str| {
+        let ended = tonnage(
+            dir.path(),
+            &transfer(&format!("--hosts h0:2 --format jsonl {more}")),
+        )
+        .env("TONNAGE_SECRET", "correct-horse-battery-staple")
+        .env("FI_TEST_VARIABLE", "along")
+        .arguments(&["--ssh".to_owned(), write(dir.path(), RUNS)])
+        .run();
+        ended.with_code(0).stdout
+    };
+    let stdout = records("--env UCX_TEST_VARIABLE=asked");
+    assert!(
+        stdout.contains("\"FI_TEST_VARIABLE\":\"along\"")
+            && stdout.contains("\"UCX_TEST_VARIABLE\":\"asked\""),
+        "{stdout}"
+    );
+    assert!(!stdout.contains("correct-horse"), "{stdout}");
+    let stdout = records("--no-env --env UCX_TEST_VARIABLE=asked");
+    assert!(
+        !stdout.contains("FI_TEST_VARIABLE") && stdout.contains("UCX_TEST_VARIABLE"),
+        "{stdout}"
+    );
+}
