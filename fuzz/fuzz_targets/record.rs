@@ -1,4 +1,4 @@
-//! Any bytes are a file of results or refused, and what was read can be written, read again and drawn.
+//! Any bytes are a file of results or refused, and what was read can be written, read again, drawn and compared.
 //!
 //! The reader takes a line without a checksum for unchanged, so that most inputs get behind that check; the lines that
 //! are written again have one, and must be refused, or say the same, when any of their bytes is another.
@@ -7,9 +7,13 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
+use tonnage_judge::compare::{CompareRequest, compare};
+use tonnage_judge::criteria::PointVerdict;
+use tonnage_judge::sides::of_two_files;
 use tonnage_record::Record;
 use tonnage_record::checksum::line;
 use tonnage_record::read::read_records_of;
+use tonnage_report::compare::CompareFormat;
 use tonnage_report::{Format, render};
 
 const NAME: &str = "fuzz.jsonl";
@@ -19,6 +23,27 @@ fn read(bytes: &[u8]) -> Option<Vec<Record>> {
     assert!(outcome.good_bytes <= bytes.len() as u64);
     assert!(outcome.truncated_tail || outcome.good_bytes == bytes.len() as u64);
     Some(outcome.records)
+}
+
+/// Sets records beside the same ones of other runs, which are neither better nor worse.
+fn compare_with_themselves(records: &[Record]) {
+    let again = records.iter().map(|record| Record {
+        run_id: format!("{} again", record.run_id),
+        ..record.clone()
+    });
+    let again: Vec<Record> = again.collect();
+    let compared = of_two_files([(records, "a"), (&again, "b")])
+        .and_then(|sides| compare(&sides, &CompareRequest::default()));
+    let Ok(comparison) = compared else {
+        return;
+    };
+    for verdict in [PointVerdict::Worse, PointVerdict::Better] {
+        assert_eq!(comparison.count(verdict), 0, "equal sides differ");
+    }
+    for format in CompareFormat::ALL {
+        let drawn = tonnage_report::compare::render(format, &comparison, ["a", "b"]);
+        drawn.expect("a comparison can be drawn");
+    }
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -46,4 +71,5 @@ fuzz_target!(|data: &[u8]| {
     for format in Format::ALL {
         render(format, &records).expect("records that were read can be drawn");
     }
+    compare_with_themselves(&records);
 });

@@ -91,6 +91,8 @@ impl Run {
             wire_proof: None,
             remarks: Vec::new(),
             published_rows: Vec::new(),
+            repetition: settings.repetition,
+            side: None,
             checksum: None,
         }
     }

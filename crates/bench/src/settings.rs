@@ -31,6 +31,8 @@ pub struct Settings {
     pub clock: Clock,
     /// The program that writes the records.
     pub program: Program,
+    /// Number of this repetition of the plan, where there are several.
+    pub repetition: Option<u32>,
 }
 
 /// Devices that were named: for all ranks, and for some of them.

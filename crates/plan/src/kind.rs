@@ -106,6 +106,11 @@ pub trait AnyPoint {
         false
     }
 
+    /// Returns whether it may find what points before it left, so that its place in a run must not change.
+    fn keeps_its_place(&self) -> bool {
+        false
+    }
+
     /// Places by which the devices of some ranks are turned.
     fn rail_shift(&self) -> u32 {
         0

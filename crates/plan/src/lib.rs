@@ -11,6 +11,7 @@
 //! | [`plan`] | a plan, and what changes one as a whole |
 //! | [`mod@read`] | a plan as TOML, read and written |
 //! | [`expand`] | the points of a plan, whatever their kind |
+//! | [`order`] | points in the order of one of several repetitions |
 //! | [`point`] | what points of several kinds share |
 //! | [`roles`] | who initiates towards whom: a traffic pattern among so many ranks |
 //! | [`options`] | what an option is, and tables of them |
@@ -32,6 +33,7 @@ pub mod kind;
 pub mod kinds;
 pub mod limit_choice;
 pub mod options;
+pub mod order;
 mod place;
 pub mod plan;
 pub mod point;

@@ -13,6 +13,7 @@ use crate::kinds::{
 };
 use crate::limit::Limit;
 use crate::outcome::Outcome;
+use crate::side::Side;
 use crate::wire_proof::WireProof;
 
 /// Version of the format. A reader takes this one and no other.
@@ -63,6 +64,12 @@ pub struct Record {
     /// Figures that others measured in this cell, of each published table of the plan that has it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published_rows: Vec<PublishedRow>,
+    /// Number of the repetition of the plan, counted from 0; absent unless it was measured several times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repetition: Option<u32>,
+    /// The side of a comparison that it was measured for; absent unless two sides took turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side: Option<Side>,
     /// CRC-32 of the line before this key, in eight hexadecimal digits; `None` in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<String>,

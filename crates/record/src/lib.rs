@@ -12,6 +12,7 @@
 //! | [`environment`], [`grouping`] | what was really done, and on which hosts; what many say alike is said once |
 //! | [`histogram`], [`spread`], [`limit`] | samples and trials taken together, upper bounds |
 //! | [`wire_proof`] | what devices counted while the payload should have crossed them |
+//! | [`side`] | the side of a comparison, where two took turns |
 //! | [`published`] | figures that others measured, beside those of a record |
 //! | [`writer`], [`read`], [`checksum`] | files of records: written, interrupted, read, taken up again; lines that were changed |
 //! | [`schema`] | docs/record.schema.json, from the types |
@@ -35,6 +36,7 @@ pub mod outcome;
 pub mod published;
 pub mod read;
 pub mod schema;
+pub mod side;
 pub mod spread;
 #[cfg(test)]
 mod tests;
@@ -47,5 +49,6 @@ pub use histogram::{HistogramData, Latency, LatencyKind};
 pub use kinds::*;
 pub use limit::{Limit, Links};
 pub use outcome::Outcome;
+pub use side::{Side, SideName};
 pub use spread::Spread;
 pub use wire_proof::WireProof;

@@ -36,57 +36,113 @@ pub struct ReadOutcome {
 /// [`Error::Io`] when the file cannot be read; [`Error::Usage`] when it is not there, and with the line number when a
 /// line is no record, or is of another schema than this program's.
 pub fn read_records(path: &Path) -> Result<ReadOutcome> {
-    let cannot_read = |error| Error::io(format!("cannot read {}", path.display()), error);
-    let file = File::open(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => missing(path),
-        ErrorKind::InvalidFilename => name_too_long(path),
-        _ => cannot_read(error),
-    })?;
-    read_records_of(BufReader::new(file), path)
+    read_records_of(BufReader::new(open(path)?), path)
 }
 
 /// Reads all records of what a file holds; `path` is its name in messages.
 ///
 /// # Errors
 /// As [`read_records`], but for a file that is not there.
-pub fn read_records_of(mut reader: impl BufRead, path: &Path) -> Result<ReadOutcome> {
-    let cannot_read = |error| Error::io(format!("cannot read {}", path.display()), error);
+pub fn read_records_of(reader: impl BufRead, path: &Path) -> Result<ReadOutcome> {
     let mut outcome = ReadOutcome {
         records: Vec::new(),
         truncated_tail: false,
         good_bytes: 0,
     };
+    each_line(reader, path, |number, line| {
+        let ended = line.ends_with(b"\n");
+        if !line.trim_ascii().is_empty() {
+            match parse(line) {
+                Ok(record) => outcome.records.push(record),
+                Err(Problem::NotJson(_)) if !ended && is_begun_record(line) => {
+                    outcome.truncated_tail = true;
+                    return Ok(());
+                }
+                Err(Problem::NotJson(what) | Problem::NotRecord(what)) => {
+                    let path = path.display();
+                    return Err(Error::Usage(format!("{path}, line {number}: {what}")));
+                }
+            }
+        }
+        outcome.good_bytes += line.len() as u64;
+        Ok(())
+    })?;
+    Ok(outcome)
+}
+
+/// Records of a file in which some lines may be broken, or of a newer program.
+#[derive(Debug)]
+pub struct Readable {
+    /// The records that can be read, in order.
+    pub records: Vec<Record>,
+    /// Lines that were left out: their numbers, counted from 1, and the reasons.
+    pub left_out: Vec<(u64, String)>,
+}
+
+/// Reads those records of a file that can be read, for whoever looks at many and can do without a few.
+///
+/// # Errors
+/// As [`read_records`], but for lines that are no records.
+pub fn read_readable(path: &Path) -> Result<Readable> {
+    read_readable_of(BufReader::new(open(path)?), path)
+}
+
+/// Reads those records of what a file holds that can be read; `path` is its name in messages.
+///
+/// # Errors
+/// As [`read_readable`], but for a file that is not there.
+pub fn read_readable_of(reader: impl BufRead, path: &Path) -> Result<Readable> {
+    let mut readable = Readable {
+        records: Vec::new(),
+        left_out: Vec::new(),
+    };
+    each_line(reader, path, |number, line| {
+        if !line.trim_ascii().is_empty() {
+            match parse(line) {
+                Ok(record) => readable.records.push(record),
+                Err(Problem::NotJson(what) | Problem::NotRecord(what)) => {
+                    readable.left_out.push((number, what));
+                }
+            }
+        }
+        Ok(())
+    })?;
+    Ok(readable)
+}
+
+fn open(path: &Path) -> Result<File> {
+    File::open(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => missing(path),
+        ErrorKind::InvalidFilename => name_too_long(path),
+        _ => Error::io(format!("cannot read {}", path.display()), error),
+    })
+}
+
+/// Hands on each line with its number, its end included.
+fn each_line(
+    mut reader: impl BufRead,
+    path: &Path,
+    mut take: impl FnMut(u64, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let shown = path.display();
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
         let mut limited = reader.by_ref().take(LINE_BYTES_MAX);
-        let bytes = limited.read_until(b'\n', &mut line).map_err(cannot_read)? as u64;
+        let bytes = limited
+            .read_until(b'\n', &mut line)
+            .map_err(|error| Error::io(format!("cannot read {shown}"), error))?;
         if bytes == 0 {
             break;
         }
-        let ended = line.ends_with(b"\n");
-        let problem =
-            |what: &str| Error::Usage(format!("{}, line {number}: {what}", path.display()));
-        if bytes == LINE_BYTES_MAX && !ended {
-            return Err(problem(
-                "longer than 64 MiB, so this is not a file of records",
-            ));
+        if bytes as u64 == LINE_BYTES_MAX && !line.ends_with(b"\n") {
+            return Err(Error::Usage(format!(
+                "{shown}, line {number}: longer than 64 MiB, so this is not a file of records"
+            )));
         }
-        if !line.trim_ascii().is_empty() {
-            match parse(&line) {
-                Ok(record) => outcome.records.push(record),
-                Err(Problem::NotJson(_)) if !ended && is_begun_record(&line) => {
-                    outcome.truncated_tail = true;
-                    break;
-                }
-                Err(Problem::NotJson(what) | Problem::NotRecord(what)) => {
-                    return Err(problem(&what));
-                }
-            }
-        }
-        outcome.good_bytes += bytes;
+        take(number, &line)?;
     }
-    Ok(outcome)
+    Ok(())
 }
 
 /// The error for a file that is not there.
@@ -107,11 +163,13 @@ pub(super) fn name_too_long(path: &Path) -> Error {
     ))
 }
 
-/// Returns whether a record says that this very point was measured. Skipped and failed points are to be tried again.
-pub fn already_measured(records: &[Record], point: &Point) -> bool {
-    let mut measured = records
-        .iter()
-        .filter(|record| record.outcome == Outcome::Measured);
+/// Returns whether a record says that this very point was measured, in this repetition where there are several. Skipped
+/// and failed points are to be tried again.
+pub fn already_measured(records: &[Record], point: &Point, repetition: Option<u32>) -> bool {
+    let mut measured = records.iter().filter(|record| {
+        let is_of = |nth: u32| record.repetition.unwrap_or(0) == nth;
+        record.outcome == Outcome::Measured && repetition.is_none_or(is_of)
+    });
     measured.any(|record| record.body.any().is_of(point))
 }
 
@@ -122,7 +180,12 @@ pub fn final_attempts(records: &[Record]) -> Vec<Record> {
     let mut kept: Vec<Record> = Vec::with_capacity(records.len());
     for record in records.iter().rev() {
         // Points have no hash of their own; their text is as good a key.
-        let key = format!("{:?}", record.body.any().point());
+        let turn = record.side.as_ref().map(|side| side.turn);
+        let key = format!(
+            "{:?} {:?} {turn:?}",
+            record.body.any().point(),
+            record.repetition
+        );
         let is_last = seen.insert(key);
         if is_last || record.outcome == Outcome::Measured {
             kept.push(record.clone());

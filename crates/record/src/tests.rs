@@ -165,9 +165,29 @@ fn only_measured_points_are_done() {
     failed.outcome = Outcome::Failed { why: "no".into() };
     let points = [point_of(&measured), point_of(&skipped), point_of(&failed)];
     let lines = [skipped, measured, failed];
-    let done = points.map(|point| already_measured(&lines, &point));
+    let done = points.map(|point| already_measured(&lines, &point, None));
     assert_eq!(done, [true, false, false]);
-    assert!(!already_measured(&lines, &point_of(&sample(64))));
+    assert!(!already_measured(&lines, &point_of(&sample(64)), None));
+}
+
+#[test]
+fn repetitions_are_measured_and_retried_each_by_itself() {
+    let nth = |repetition| Record {
+        repetition: Some(repetition),
+        ..sample(8)
+    };
+    let point = point_of(&sample(8));
+    let done = |records: &[Record]| [0, 1, 2].map(|at| already_measured(records, &point, Some(at)));
+    assert_eq!(done(&[nth(0), nth(2)]), [true, false, true]);
+    // One that was measured once is the first of several.
+    assert_eq!(done(&[sample(8)]), [true, false, false]);
+    let failed = Record {
+        outcome: Outcome::Failed { why: "x".into() },
+        ..nth(0)
+    };
+    let kept = final_attempts(&[failed.clone(), nth(1)]);
+    assert_eq!(kept.len(), 2, "another repetition is no second attempt");
+    assert_eq!(final_attempts(&[failed, nth(1), nth(0)]).len(), 2);
 }
 
 #[test]
@@ -300,9 +320,9 @@ fn both_kinds_of_records_share_a_file() {
     writer.finish().unwrap();
     let (found, _) = resume(&path).unwrap();
     assert_eq!(found, lines);
-    assert!(already_measured(&found, &point_of(&measured)));
-    assert!(!already_measured(&found, &point_of(&failed)));
-    assert!(already_measured(&found, &point_of(&sample(2))));
+    assert!(already_measured(&found, &point_of(&measured), None));
+    assert!(!already_measured(&found, &point_of(&failed), None));
+    assert!(already_measured(&found, &point_of(&sample(2)), None));
     let again = file_record(1024, json!({"status": "measured"}));
     let kept = final_attempts(&[found, vec![again.clone()]].concat());
     assert_eq!(kept, [sample(1), measured, sample(2), again]);
@@ -368,9 +388,13 @@ fn an_edited_published_figure_measures_nothing_again() {
     };
     // The plan that is taken up again has no published figure and another threshold.
     let records = [record];
-    assert!(already_measured(&records, &Point::File(point.clone())));
+    assert!(already_measured(
+        &records,
+        &Point::File(point.clone()),
+        None
+    ));
     point.window += 1;
-    assert!(!already_measured(&records, &Point::File(point)));
+    assert!(!already_measured(&records, &Point::File(point), None));
 }
 
 #[test]

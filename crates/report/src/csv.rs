@@ -30,7 +30,8 @@ pub fn csv(records: &[Record]) -> String {
     text
 }
 
-fn line(fields: impl Iterator<Item = String>) -> String {
+/// One line of fields, quoted where they must be.
+pub(crate) fn line(fields: impl Iterator<Item = String>) -> String {
     let mut line = fields.map(quoted).collect::<Vec<_>>().join(",");
     line.push_str("\r\n");
     line

@@ -38,6 +38,7 @@ const RANKS: &str = "In tables of the ranks of collectives, where --per-rank was
 const PUBLISHED: &str =
     "In tables of figures that others measured, below those of a plan that has them.";
 const LAYERS: &str = "In the table of `tonnage layers`.";
+const COMPARE: &str = "In the tables of `tonnage compare`.";
 const VERIFY: &str = "In the table of `tonnage verify`.";
 
 macro_rules! derived {
@@ -118,4 +119,22 @@ derived! {
     RESULT = "Result", VERIFY, "ok: all points were checked and right. ok in part: some could not be tried or checked. \
         skipped: none could be tried, for the reason under the table. FAILED: wrong bytes, or an error. NOT CHECKED: \
         nothing looked at the bytes.";
+    POINT = "Point", COMPARE, "Keys that tell the point from the others of the comparison, with their values; a → b where an \
+        ignored key differs between the sides. The lines above the table have the keys that all points share.";
+    METRIC = "Metric", COMPARE, "Column that is compared: Avg BW (GB/s) and the like, in its unit.";
+    SIDE_A = "A", COMPARE, "Value of the first side: of a point the geometric mean of its runs, of a difference all values that \
+        its runs have.";
+    SIDE_B = "B", COMPARE, "Value of the second side, as A.";
+    SIDES_RATIO = "B / A (interval)", COMPARE, "Ratio of the geometric means, and its confidence interval: Welch's t over the \
+        logarithms of the runs' means; of the trials where a side has fewer than 3 runs.";
+    VERDICT = "Verdict", COMPARE, "Worse or better: the whole interval lies beyond the margin, and by Benjamini and Hochberg the \
+        difference is no chance among so many points. Same: the whole interval lies within the margin. Unclear: neither. Not \
+        comparable: the machine or its set-up differs. Missing: one side alone has measured it.";
+    MORE_RUNS = "More runs", COMPARE, "Runs that each side would need beyond the fewer of those it has, for another verdict than \
+        unclear, if means and spreads stay as they are. Where trials stand in for runs, those up to 3 runs.";
+    AREA = "Area", COMPARE, "Part of the surroundings that differs: program, effective (what engines and memory really were), \
+        machine (hosts and their set-up) or variables (of the environment).";
+    DIFFERS = "What differs", COMPARE, "Name of the difference, as --accept takes it.";
+    COUNTS = "Counts", COMPARE, "Consequence of the difference: yes (points cannot be compared), accepted (by --accept, or \
+        because `tonnage ab` gave it to side B on purpose) or no (it is what is compared, or follows from it).";
 }

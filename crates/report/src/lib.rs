@@ -6,6 +6,7 @@
 //! | [`drawer`] | the one way to draw records of any kind: title, tables, lines below |
 //! | [`transfer`], [`files`], [`connect`], [`stress`], [`tune`], [`collective`] | the reports of the kinds |
 //! | [`verify`] | tables of a run that checks bytes instead of timing them |
+//! | [`compare`] | two sides beside each other, with a verdict on each point |
 //! | [`layers`] | the table of what each layer keeps of the one that it stands on |
 //! | [`table`] | tables of figures |
 //! | [`csv`], [`jsonl`] | every figure for programs |
@@ -24,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 pub mod collective;
+pub mod compare;
 pub mod connect;
 pub mod csv;
 pub mod derived;

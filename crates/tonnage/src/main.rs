@@ -64,6 +64,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Verify(args) => command::measure::verify(&args),
         Command::Layers(args) => command::measure::layers(&args),
         Command::Show(args) => command::show::show(&args),
+        Command::Ab(args) => command::ab::ab(&args),
+        Command::Compare(args) => command::compare::compare(&args),
         Command::Explain(args) => command::show::explain(&args),
         Command::Devices(args) => command::show::devices(args.json),
         Command::Completions(args) => command::manual::completions(&args),

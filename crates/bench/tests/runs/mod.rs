@@ -50,6 +50,7 @@ pub fn records(
             version: "0".into(),
             git_revision: "unknown".into(),
         },
+        repetition: None,
     };
     let body = move |rank: Result<Rank>| {
         let (mut rank, mut kept) = (rank?, Kept(Vec::new()));

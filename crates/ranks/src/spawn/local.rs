@@ -22,6 +22,9 @@ use crate::bootstrap::options::heartbeat_timeout;
 use crate::bootstrap::secret;
 use tonnage_units::{Error, Result};
 
+/// Variable with the process that started this one as one of several runs, with which it ends.
+pub const TURN_PARENT: &str = "TONNAGE_TURN_PARENT";
+
 /// Processes on this host, as children of this one.
 #[derive(Debug, Default)]
 pub struct Local {
@@ -149,16 +152,27 @@ pub fn start_local(
     Supervisor::start(Local::default(), starts, heartbeat_timeout)
 }
 
-/// To be called first in a process that [`start_local`] started: it ends with its supervisor, even if that is killed.
-/// Does nothing in any other process.
+/// To be called first in a process that [`start_local`] started, or that is one of several runs ([`TURN_PARENT`]): it
+/// ends with its supervisor, even if that is killed. Does nothing in any other process.
 ///
 /// # Errors
 /// When the system refuses, or the supervisor has ended already.
 pub fn end_with_supervisor(env: Env<'_>) -> Result<()> {
-    match env("TONNAGE_PARENT").filter(|_| env("TONNAGE_RANK").is_some()) {
+    if env("TONNAGE_RANK").is_none() {
+        // A script between the two is nobody to end with; it is seen at the next record that the parent is gone.
+        return match env(TURN_PARENT) {
+            Some(parent) if own_parent().as_ref() == Some(&parent) => end_with_parent(&parent),
+            _ => Ok(()),
+        };
+    }
+    match env("TONNAGE_PARENT") {
         Some(parent) => end_with_parent(&parent),
         None => Ok(()),
     }
+}
+
+fn own_parent() -> Option<String> {
+    getppid().map(|pid| pid.as_raw_nonzero().to_string())
 }
 
 /// Ends this process with the one that started it, which has this number.
@@ -169,8 +183,7 @@ pub fn end_with_parent(parent: &str) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))
         .map_err(|error| Error::io("cannot ask to end with the supervisor", error))?;
     // It may have ended before the request; then nobody would tell us.
-    let seen = getppid().map(|pid| pid.as_raw_nonzero().to_string());
-    if seen.as_deref() != Some(parent) {
+    if own_parent().as_deref() != Some(parent) {
         return Err(Error::Failed(format!(
             "the supervisor of this rank (process {parent}) has ended"
         )));

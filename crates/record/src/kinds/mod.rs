@@ -72,6 +72,14 @@ macro_rules! bodies {
                 }
             }
 
+            /// The point as the record has it.
+            pub fn point_json(&self) -> serde_json::Value {
+                match self {
+                    // Every point has been written as JSON before it was here.
+                    $(Self::$Kind(body) => serde_json::to_value(&body.point).unwrap_or_default()),+
+                }
+            }
+
             /// The body as one of any kind.
             pub fn any(&self) -> &dyn KindBody {
                 match self {

@@ -123,6 +123,8 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
         wire_proof: None,
         remarks: Vec::new(),
         published_rows: Vec::new(),
+        repetition: None,
+        side: None,
         checksum: None,
     };
     Sample {

@@ -108,6 +108,8 @@ fn record(file: FilePoint, engine: serde_json::Value, phases: Vec<PhaseRecord>) 
         wire_proof: None,
         remarks: Vec::new(),
         published_rows: Vec::new(),
+        repetition: None,
+        side: None,
         checksum: None,
     }
 }

@@ -174,6 +174,9 @@ impl RankArgs {
     }
 }
 
+/// Times that a plan is measured in one go, at most.
+pub const TIMES_MAX: u32 = 1000;
+
 /// Destination and format of results.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 #[command(next_help_heading = "Results")]
@@ -199,6 +202,12 @@ pub struct ResultArgs {
     /// Print the plan as TOML instead of running it; `tonnage run` runs it.
     #[arg(long)]
     pub print_plan: bool,
+
+    /// Measure everything this many times, each time as a run of its own: what was open is opened anew, and points are
+    /// taken in another order (drawn from a seed; file experiments stay in theirs). From 3 times on `tonnage compare`
+    /// knows how much runs differ.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(TIMES_MAX)))]
+    pub times: Option<u32>,
 
     /// Multiply how long everything is measured, such as 0.1 for a quick look: times between memories, and with files
     /// the bytes of all ranks together.

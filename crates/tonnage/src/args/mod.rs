@@ -7,7 +7,9 @@
 //! [`Plan`]: tonnage_plan::Plan
 //! [`Plan::points`]: tonnage_plan::Plan::points
 
+pub mod ab;
 pub mod common;
+pub mod compare;
 pub mod experiment;
 pub mod hosts;
 pub mod ior;
@@ -24,7 +26,9 @@ use clap::{Args, Parser, Subcommand};
 use tonnage_plan::options::one_of;
 use tonnage_report::Format;
 
+use ab::AbArgs;
 use common::LogLevel;
+use compare::CompareArgs;
 use experiment::ExperimentArgs;
 use hosts::HostsArgs;
 use ior::IorArgs;
@@ -78,6 +82,10 @@ pub enum Command {
     Run(RunArgs),
     /// Draw the table of a file of results again.
     Show(ShowArgs),
+    /// Measure two sides by turns, so that they can be compared.
+    Ab(AbArgs),
+    /// Compare records of two sides: on each point which one is better, and how sure that is.
+    Compare(CompareArgs),
     /// Say what a column of a table means.
     Explain(ExplainArgs),
     /// List what this machine has, and for what is absent why and how to get it.

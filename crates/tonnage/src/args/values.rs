@@ -106,6 +106,17 @@ pub fn library(text: &str) -> std::result::Result<(String, std::path::PathBuf), 
     }
 }
 
+/// Name and value of an environment variable.
+///
+/// # Errors
+/// When the name is missing.
+pub fn variable(text: &str) -> std::result::Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE, such as FI_SHM_TX_SIZE=64".to_owned()),
+    }
+}
+
 /// Devices of one rank.
 ///
 /// # Errors

@@ -27,6 +27,13 @@ pub fn ior(args: &IorArgs) -> Result<ExitCode> {
         IorRequest::Help(text) => return print(&text).map(|()| ExitCode::SUCCESS),
         IorRequest::Run(asked) => *asked,
     };
+    if own.results.times.is_some() {
+        return Err(Error::Usage(
+            "--times is for tonnage's own commands: IOR repeats a test by -i N, or write its plan by --print-plan and \
+             measure that by `tonnage run PLAN --times N`"
+                .to_owned(),
+        ));
+    }
     let identity = identity_of(&own.ranks)?;
     let ranks = with_tasks(&options, &own.ranks, identity.as_ref())?;
     let count = how_many(&ranks, &Plan::default(), identity.as_ref())?;
@@ -54,6 +61,7 @@ pub fn ior(args: &IorArgs) -> Result<ExitCode> {
         output,
         format,
         require_path: own.results.require_path,
+        times: None,
         block: Some(Block::new(&options, &own)),
         letter: None,
     };

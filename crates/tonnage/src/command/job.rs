@@ -23,6 +23,8 @@ pub struct Job {
     pub format: Option<Format>,
     /// True when points whose path is not proven make the run fail.
     pub require_path: bool,
+    /// Number of times that everything is measured, where that was asked for.
+    pub times: Option<u32>,
     /// IOR's result block, where it is asked for; it stands before everything else.
     pub block: Option<Block>,
     /// Letter to this rank, where the agent of a host has started it.

@@ -13,6 +13,7 @@ use tonnage_bench::deadlines::DEADLINES;
 use tonnage_bench::settings::{DeviceNames, Settings};
 use tonnage_engine::{BeforeJoin, Lifecycle};
 use tonnage_engines::LISTS;
+use tonnage_plan::order::shuffled;
 use tonnage_plan::{Plan, Planned};
 use tonnage_ranks::spawn::local::start_local;
 use tonnage_ranks::{Identity, JoinOptions, Rank};
@@ -30,7 +31,7 @@ use super::checks::{
 use super::job::Job;
 use super::letter::RankLetter;
 use super::observer::Keeper;
-use super::output::{open_output, show};
+use super::output::{in_order_of_plan, open_output, show};
 use super::spare::{Spare, SpareWriter};
 use super::{env, print, program, remote};
 use crate::args::common::{RankArgs, ResultArgs};
@@ -85,6 +86,7 @@ fn measured(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<ExitCo
         output,
         format: Some(results.format),
         require_path: results.require_path,
+        times: results.times,
         block: None,
         letter: None,
     };
@@ -105,6 +107,7 @@ pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
         output: args.output.clone().map(|path| (path, false)),
         format: Some(Format::Table),
         require_path: false,
+        times: None,
         block: None,
         letter: None,
     };
@@ -116,6 +119,12 @@ pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
 /// # Errors
 /// A wrong request, or what ended the run.
 pub fn layers(args: &LayersArgs) -> Result<ExitCode> {
+    if args.results.times.is_some() {
+        return Err(Error::Usage(
+            "--times would take layers out of their turns: use --rounds N, or measure `tonnage layers` several times"
+                .to_owned(),
+        ));
+    }
     let identity = identity_of(&args.ranks)?;
     let asked = args.ranks.asked()?.unwrap_or(RANKS_DEFAULT);
     let plan = args.to_plan(&LISTS, Ranks::of(identity.as_ref(), asked))?;
@@ -253,7 +262,13 @@ fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCo
     // Until the end of this function, so that the launcher sees this rank go only when the run is over.
     let _leave = met.leave;
     let identity = met.identity;
-    let hash = tonnage_ranks::plan_hash(&format!("{}\n{}", job.plan.hash_text()?, identity.size))?;
+    let asked = format!(
+        "{}\n{}\n{:?}",
+        job.plan.hash_text()?,
+        identity.size,
+        job.times
+    );
+    let hash = tonnage_ranks::plan_hash(&asked)?;
     let mut options = JoinOptions::new(&env, &identity, met.secret, hash)?;
     options.listener = met.listener;
     options.interface.clone_from(&job.ranks.interface);
@@ -363,15 +378,22 @@ fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
         .map(RankLetter::checkpoints)
         .transpose()?;
     let settings = settings(job, &points)?;
-    let left = points_left(points, rank, &before)?;
+    let runs = runs_left(job, &points, rank, &before)?;
     let format = job.format.unwrap_or_default();
     let spare = SpareWriter::inherited(rank.identity(), &before);
     let mut keeper = Keeper::new(before, writer, spare, format);
     keeper.write_checkpoints_to(checkpoints.flatten());
-    let result = conductor::run(&left, rank, &settings, &mut keeper);
+    let mut runs = runs.into_iter();
+    let result = runs.try_for_each(|(repetition, left)| {
+        let settings = Settings {
+            repetition,
+            ..settings.clone()
+        };
+        conductor::run(&left, rank, &settings, &mut keeper)
+    });
     let stored = keeper.finish();
     if rank.id() == 0 {
-        let shown = show(job, &keeper.records);
+        let shown = show(job, &in_order_of_plan(job, &points, &keeper.records));
         // Also what could not be written: the supervisor could not either.
         keeper.shown();
         shown?;
@@ -393,13 +415,43 @@ fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
     })
 }
 
+/// One run of the conductor: the number of its repetition, and its points.
+type OneRun = (Option<u32>, Vec<Planned>);
+
+/// The runs that are to be made: one of all points, or as many as were asked for, each in an order of its own. Points
+/// that a resumed file holds are left out.
+fn runs_left(
+    job: &Job,
+    points: &[Planned],
+    rank: &mut Rank,
+    before: &[Record],
+) -> Result<Vec<OneRun>> {
+    let Some(times) = job.times else {
+        return Ok(vec![(
+            None,
+            points_left(points.to_vec(), None, rank, before)?,
+        )]);
+    };
+    let of = |repetition: u32| {
+        let ordered = shuffled(points.to_vec(), repetition);
+        let left = points_left(ordered, Some(repetition), rank, before)?;
+        Ok((Some(repetition), left))
+    };
+    (0..times).map(of).collect()
+}
+
 /// The points that a resumed file does not hold. Rank 0 knows, and tells the others.
-fn points_left(points: Vec<Planned>, rank: &mut Rank, before: &[Record]) -> Result<Vec<Planned>> {
+fn points_left(
+    points: Vec<Planned>,
+    repetition: Option<u32>,
+    rank: &mut Rank,
+    before: &[Record],
+) -> Result<Vec<Planned>> {
     if points.is_empty() {
         return Ok(points);
     }
     let mine = (rank.id() == 0).then(|| {
-        let measured = |planned: &Planned| already_measured(before, &planned.point);
+        let measured = |planned: &Planned| already_measured(before, &planned.point, repetition);
         points
             .iter()
             .map(|planned| u8::from(measured(planned)))
@@ -437,5 +489,6 @@ fn settings(job: &Job, points: &[Planned]) -> Result<Settings> {
         lists: LISTS,
         clock: Clock::new(),
         program: program(),
+        repetition: None,
     })
 }

@@ -13,6 +13,8 @@
 //! | `block` | IOR's result block |
 //! | [`tour`] | `tour`: limits of this host, then a plan, then one page |
 //! | [`limits`] | upper bounds of this host, for the tour |
+//! | [`ab`] | `ab`: two sides measured by turns |
+//! | [`compare`] | `compare`: verdicts on the records of two sides |
 //! | [`show`] | `show`, `explain`, `devices` |
 //! | `remote` | the supervisor of ranks on other hosts |
 //! | `letter` | letters to ranks on other hosts |
@@ -21,8 +23,10 @@
 //! | [`hosts`] | `hosts` |
 //! | [`manual`] | `completions`, `man` |
 
+pub mod ab;
 mod block;
 mod checks;
+pub mod compare;
 mod each_call;
 pub mod hosts;
 mod intervals;

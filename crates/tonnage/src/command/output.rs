@@ -1,8 +1,10 @@
 //! The file of records of a job, and showing what was measured: alike for rank 0 and for the process that starts ranks
 //! on other hosts.
 
+use std::borrow::Cow;
 use std::path::Path;
 
+use tonnage_plan::Planned;
 use tonnage_record::Record;
 use tonnage_record::writer::{RecordWriter, resume};
 use tonnage_report::Format;
@@ -20,6 +22,24 @@ pub(super) fn show(job: &Job, records: &[Record]) -> Result<()> {
         Some(format) if format != Format::Jsonl => print(&tonnage_report::render(format, records)?),
         _ => Ok(()),
     }
+}
+
+/// Records of several repetitions with those of one point together, in the order of the plan.
+pub(super) fn in_order_of_plan<'a>(
+    job: &Job,
+    points: &[Planned],
+    records: &'a [Record],
+) -> Cow<'a, [Record]> {
+    if job.times.is_none() {
+        return Cow::Borrowed(records);
+    }
+    let place = |record: &Record| {
+        let mut planned = points.iter();
+        planned.position(|planned| record.body.any().is_of(&planned.point))
+    };
+    let mut sorted = records.to_vec();
+    sorted.sort_by_cached_key(place);
+    Cow::Owned(sorted)
 }
 
 /// The records that are there already, and the writer for new ones.

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use tonnage_plan::{Planned, Point};
 use tonnage_ranks::bootstrap::secret::content_hash;
+use tonnage_ranks::spawn::local::TURN_PARENT;
 use tonnage_ranks::spawn::remote::command::{PushedProgram, words};
 use tonnage_ranks::spawn::remote::fitting::Push;
 use tonnage_ranks::spawn::remote::list::{HostPlacement, HostSlots};
@@ -21,7 +22,7 @@ use tonnage_units::{Error, Result};
 use super::job::Job;
 use super::letter::JobLetter;
 use super::observer::Keeper;
-use super::output::{open_output, show};
+use super::output::{in_order_of_plan, open_output, show};
 use super::there::{build, own_file};
 use super::{env, print};
 use crate::args::hosts::{HostArgs, SshArgs};
@@ -32,12 +33,13 @@ use tonnage_bench::observer::Observer;
 const PASSED_ON: [&str; 6] = ["FI_", "UCX_", "NCCL_", "GLOO_", "OMPI_", "TONNAGE_"];
 
 /// Variables that are never passed on: secrets, which every run makes afresh, and places in another run.
-const KEPT: [&str; 8] = [
+const KEPT: [&str; 9] = [
     "TONNAGE_SECRET",
     "TONNAGE_RANK",
     "TONNAGE_SIZE",
     "TONNAGE_CONTROL",
     "TONNAGE_PARENT",
+    TURN_PARENT,
     "TONNAGE_SPARE",
     "TONNAGE_PORT",
     "OMPI_COMM_WORLD_",
@@ -119,7 +121,7 @@ pub fn supervise(job: &Job, points: &[Planned], placement: &HostPlacement) -> Re
     let code = RemoteRanks::supervise(&env, party, placement, &start, audience)?.wait()?;
     let mut keeper = keeper.borrow_mut();
     let stored = keeper.finish();
-    show(job, &keeper.records)?;
+    show(job, &in_order_of_plan(job, points, &keeper.records))?;
     stored?;
     Ok(match (code, keeper.lost_output()) {
         (0, true) => ExitCode::FAILURE,
@@ -138,6 +140,7 @@ fn jobs(job: &Job) -> Result<(String, String)> {
         ranks: passed_on::words(std::env::args_os())?,
         plan: job.plan.to_toml()?,
         require_path: job.require_path,
+        times: job.times,
         before,
     };
     let text = |letter: &JobLetter| {

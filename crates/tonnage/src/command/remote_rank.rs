@@ -24,6 +24,7 @@ pub fn read() -> Result<(LogLevel, Job)> {
         output: None,
         format: None,
         require_path: said.require_path,
+        times: said.times,
         block: None,
         letter: Some(letter),
     };

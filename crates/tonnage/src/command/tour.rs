@@ -44,6 +44,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
         output: Some((output.clone(), false)),
         format: None,
         require_path: false,
+        times: None,
         block: None,
         letter: None,
     };

@@ -17,6 +17,7 @@
 //! | [`connect`] | connections set up over every engine, and refused |
 //! | [`background`] | latency beside a load |
 //! | [`tune`] | searches for the options that serve a goal best |
+//! | [`compare`] | two sides by turns, repetitions of a plan, verdicts |
 //! | [`stress`] | transfers drawn from a seed, over several engines in turn |
 //! | [`mixed`] | plans with experiments of several kinds |
 //! | [`resuming`] | a run that was interrupted goes on where it was |
@@ -67,6 +68,8 @@ mod collective_known_answers;
 mod collective_mpi;
 #[cfg(test)]
 mod collective_torch;
+#[cfg(test)]
+mod compare;
 #[cfg(test)]
 mod connect;
 #[cfg(test)]

@@ -218,6 +218,7 @@ fn records(engine: &'static str, open: Open) -> Vec<Record> {
             version: "0".into(),
             git_revision: "unknown".into(),
         },
+        repetition: None,
     };
     let body = move |rank: Result<tonnage_ranks::Rank>| {
         let (mut rank, mut keep) = (rank.unwrap(), Keep(Vec::new()));

@@ -145,6 +145,10 @@ impl AnyPoint for FilePoint {
         vec![&self.engine]
     }
 
+    fn keeps_its_place(&self) -> bool {
+        true
+    }
+
     fn workers(&self) -> u32 {
         self.threads
     }

@@ -1,0 +1,198 @@
+//! A comparison: from the records of two sides to a verdict on each point.
+
+use serde::Serialize;
+use tonnage_record::Record;
+use tonnage_units::{Error, Result};
+
+use crate::criteria::{Criteria, PointVerdict};
+use crate::judging::{Judged, Undecided, decide, judge, listed, missing};
+use crate::keys::{self, KeyNames};
+use crate::matching::{Matched, SidePoint, matched, points};
+use crate::metric::{Metric, NAMED};
+use crate::sides::{Sides, runs};
+use crate::surroundings::{self, Circumstances, Difference, facts_of_hosts, same_hosts};
+
+/// Wishes of whoever compares.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CompareRequest {
+    /// Metrics; each point's usual one where there are none.
+    pub metrics: Vec<Metric>,
+    /// Keys of points that may differ.
+    pub ignore: Vec<String>,
+    /// Differences of the surroundings that do not matter.
+    pub accept: Vec<String>,
+    /// Margin and confidence.
+    pub criteria: Criteria,
+}
+
+/// Two sides, set beside each other.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Margin and confidence.
+    pub criteria: Criteria,
+    /// Runs of each side.
+    pub runs: [usize; 2],
+    /// Differences of program, effective configuration, machine and variables, over all points that both sides have.
+    pub differences: Vec<Difference>,
+    /// Verdicts.
+    pub points: Vec<Judged>,
+}
+
+impl Comparison {
+    /// Number of points with this verdict.
+    pub fn count(&self, verdict: PointVerdict) -> usize {
+        self.points
+            .iter()
+            .filter(|point| point.verdict == verdict)
+            .count()
+    }
+}
+
+/// Compares the records of two sides.
+///
+/// # Errors
+/// `Usage` where they have no point in common, for a key that nothing has, for ignored keys that would make several
+/// points one, and where no point has a metric.
+pub fn compare(sides: &Sides<'_>, request: &CompareRequest) -> Result<Comparison> {
+    let of_sides = [points(&sides[0]), points(&sides[1])];
+    let of_sides = [of_sides[0].as_slice(), of_sides[1].as_slice()];
+    let all = of_sides.iter().copied().flatten();
+    let known_keys = all.flat_map(|point| point.keys.iter().map(|(key, _)| key));
+    let ignored = KeyNames::checked("--ignore", &request.ignore, known_keys.chain(keys::usual()))?;
+    let accepted = accepted(sides, request)?;
+    let found = matched(of_sides, &ignored)?;
+    if found.pairs.is_empty() {
+        return Err(nothing_in_common(&found));
+    }
+    let mut pending: Vec<Undecided> = Vec::new();
+    for &(a, b) in &found.pairs {
+        let pair = [&of_sides[0][a], &of_sides[1][b]];
+        for metric in metrics(pair, request) {
+            pending.push(judge(pair, metric, &accepted, &request.criteria));
+        }
+    }
+    let lacks_value =
+        |it: &Undecided| it.judged.a.or(it.judged.b).is_none() && !it.judged.lost_runs();
+    if pending.iter().all(lacks_value) {
+        return Err(lacks_metric(request, &found, of_sides));
+    }
+    decide(&mut pending, &request.criteria);
+    let mut judged: Vec<Judged> = pending.into_iter().map(|it| it.judged).collect();
+    for side in [0, 1] {
+        let alone = found.alone[side].iter();
+        judged.extend(alone.map(|alone| missing(side, of_sides[side], alone)));
+    }
+    Ok(Comparison {
+        criteria: request.criteria,
+        runs: [runs(&sides[0]), runs(&sides[1])],
+        differences: differences(of_sides, &found, &accepted),
+        points: judged,
+    })
+}
+
+/// Names that are accepted: those that were asked for, and what side B was given on purpose.
+fn accepted(sides: &Sides<'_>, request: &CompareRequest) -> Result<KeyNames> {
+    let records = || sides.iter().flatten();
+    let mut facts = Circumstances::default();
+    let mut seen: Vec<&Record> = Vec::new();
+    for record in records() {
+        if !seen.iter().any(|known| same_hosts(known, record)) {
+            facts.extend(Circumstances::of_hosts(record));
+            seen.push(record);
+        }
+    }
+    KeyNames::checked(
+        "--accept",
+        &request.accept,
+        facts.keys().chain(surroundings::usual()),
+    )?;
+    let varied = records().filter_map(|record| record.side.as_ref());
+    let mut names: Vec<&str> = varied
+        .flat_map(|side| side.varied.iter().map(String::as_str))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    Ok(request
+        .accept
+        .iter()
+        .map(String::as_str)
+        .chain(names)
+        .collect())
+}
+
+fn differences(
+    sides: [&[SidePoint<'_>]; 2],
+    found: &Matched,
+    accepted: &KeyNames,
+) -> Vec<Difference> {
+    let mut facts = [Circumstances::default(), Circumstances::default()];
+    for &(a, b) in &found.pairs {
+        for (side, at) in [a, b].into_iter().enumerate() {
+            let point = &sides[side][at];
+            facts[side].extend(facts_of_hosts(&point.rows));
+            for row in &point.rows {
+                facts[side].extend(Circumstances::of_run(row.record));
+            }
+        }
+    }
+    facts[0].differences(&facts[1], accepted)
+}
+
+/// Metrics of a pair of points: those that were asked for, or the usual one of the first row that has any.
+fn metrics(pair: [&SidePoint<'_>; 2], request: &CompareRequest) -> Vec<Option<Metric>> {
+    if !request.metrics.is_empty() {
+        return request.metrics.iter().copied().map(Some).collect();
+    }
+    let mut rows = pair.into_iter().flat_map(|point| &point.rows);
+    vec![rows.find_map(Metric::usual)]
+}
+
+fn nothing_in_common(found: &Matched) -> Error {
+    let all = found.alone.iter().flatten();
+    let nearest = all.filter_map(|alone| alone.nearest.as_ref());
+    let nearest = nearest.min_by_key(|differing| differing.len());
+    let Some(differing) = nearest else {
+        return Error::Usage(
+            "A and B have no points in common, for one of them has none".to_owned(),
+        );
+    };
+    let keys: Vec<&str> = differing.iter().map(|it| it.key.as_str()).collect();
+    Error::Usage(format!(
+        "A and B have no points in common. The nearest differ in {}: with --ignore {} they are compared",
+        listed(differing),
+        keys.join(",")
+    ))
+}
+
+/// The error for metrics that no point has, with those that the points have.
+fn lacks_metric(request: &CompareRequest, found: &Matched, sides: [&[SidePoint<'_>]; 2]) -> Error {
+    let rows: Vec<_> = found
+        .pairs
+        .iter()
+        .flat_map(|&(a, _)| &sides[0][a].rows)
+        .collect();
+    let named = NAMED.iter();
+    let there: Vec<&str> = named
+        .filter(|(name, _)| {
+            let metric: Result<Metric> = name.parse();
+            metric.is_ok_and(|metric| rows.iter().any(|row| metric.value(row).is_some()))
+        })
+        .map(|(name, _)| *name)
+        .collect();
+    if request.metrics.is_empty() {
+        return Error::Usage(
+            "no point has anything that could be compared: nothing was measured, or it is a search, whose winners \
+             `tonnage ab` can measure"
+                .to_owned(),
+        );
+    }
+    let asked: Vec<&str> = request.metrics.iter().map(|metric| metric.name).collect();
+    Error::Usage(format!(
+        "no point has a value of {}: there are {}",
+        asked.join(", "),
+        match there.is_empty() {
+            true => "none at all, because nothing was measured".to_owned(),
+            false => there.join(", "),
+        }
+    ))
+}

@@ -1,0 +1,130 @@
+//! Criteria by which values are judged, and the verdicts that there are.
+
+use tonnage_units::{Error, Result, names};
+
+/// Part of the differences found that may be none.
+pub const FALSE_DISCOVERY_RATE: f64 = 0.05;
+
+/// Runs of a side from which on the run is the unit.
+pub const RUNS_MIN: usize = 3;
+
+/// Criteria of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct Criteria {
+    /// Difference, as a part of the first side, that does not matter.
+    pub margin: f64,
+    /// Confidence of intervals.
+    pub confidence: f64,
+}
+
+impl Default for Criteria {
+    fn default() -> Self {
+        Self {
+            margin: 0.05,
+            confidence: 0.95,
+        }
+    }
+}
+
+impl Criteria {
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// `Usage` for a margin that is not from 0 to below 1, and for a confidence that is not from 0.5 to 0.9999.
+    pub fn new(margin: f64, confidence: f64) -> Result<Self> {
+        if !(0.0..1.0).contains(&margin) {
+            return Err(Error::Usage(format!(
+                "a margin of {} % makes no sense: write one from 0 to below 100 %, such as 5%",
+                margin * 100.0
+            )));
+        }
+        if !(0.5..=0.9999).contains(&confidence) {
+            return Err(Error::Usage(format!(
+                "a confidence of {} % makes no sense: write one from 50 to 99.99 %, such as 95%",
+                confidence * 100.0
+            )));
+        }
+        Ok(Self { margin, confidence })
+    }
+
+    /// Logarithms of the least and the greatest ratio that are within the margin.
+    pub fn log_margins(&self) -> (f64, f64) {
+        ((-self.margin).ln_1p(), self.margin.ln_1p())
+    }
+}
+
+names! {
+    /// Verdict on a point.
+    pub enum PointVerdict: "verdict" {
+        /// The whole interval of the ratio lies beyond the margin, on the bad side.
+        Worse = "worse",
+        /// The whole interval of the ratio lies beyond the margin, on the good side.
+        Better = "better",
+        /// The whole interval of the ratio lies within the margin.
+        Same = "same",
+        /// Neither: more runs may tell.
+        Unclear = "unclear",
+        /// The machine or its set-up differs, so that the difference says nothing about what was compared.
+        NotComparable = "not-comparable",
+        /// One side has no such point, or did not measure it.
+        Missing = "missing",
+    }
+}
+
+names! {
+    /// Verdicts that make a comparison fail.
+    pub enum FailOn: "condition" {
+        /// A point that is worse.
+        Worse = "worse",
+        /// A point that is unclear or not comparable.
+        Unclear = "unclear",
+        /// A point that one side alone has, or has measured.
+        Missing = "missing",
+    }
+}
+
+impl FailOn {
+    /// Returns whether this verdict is named.
+    pub fn takes(self, verdict: PointVerdict) -> bool {
+        match self {
+            Self::Worse => verdict == PointVerdict::Worse,
+            Self::Unclear => matches!(verdict, PointVerdict::Unclear | PointVerdict::NotComparable),
+            Self::Missing => verdict == PointVerdict::Missing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn senseless_criteria_are_refused() {
+        assert!(Criteria::new(0.0, 0.99).is_ok());
+        for (margin, confidence) in [
+            (-0.01, 0.95),
+            (1.0, 0.95),
+            (f64::NAN, 0.95),
+            (0.05, 0.1),
+            (0.05, 1.0),
+            (0.05, f64::NAN),
+        ] {
+            let error = Criteria::new(margin, confidence).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+        }
+    }
+
+    #[test]
+    fn a_verdict_fails_by_its_name() {
+        let failing = |on: FailOn| {
+            let all = PointVerdict::ALL.into_iter();
+            all.filter(|verdict| on.takes(*verdict)).collect::<Vec<_>>()
+        };
+        assert_eq!(failing(FailOn::Worse), [PointVerdict::Worse]);
+        assert_eq!(
+            failing(FailOn::Unclear),
+            [PointVerdict::Unclear, PointVerdict::NotComparable]
+        );
+        assert_eq!(failing(FailOn::Missing), [PointVerdict::Missing]);
+    }
+}

@@ -1,0 +1,156 @@
+//! Estimate of a ratio from the values of two sides, its verdict, and how many more runs would decide it.
+
+use tonnage_record::figures::Better;
+
+use crate::criteria::{Criteria, FALSE_DISCOVERY_RATE, PointVerdict};
+use crate::welch::{LogSummary, Welch};
+
+/// More runs than these nobody makes.
+const RUNS_MAX: usize = 1000;
+
+/// Ratio of two sides, second / first, and how well it is known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    sides: [LogSummary; 2],
+    welch: Welch,
+    interval: (f64, f64),
+    /// Probability of such a difference between equal sides, of this point alone.
+    pub p: f64,
+}
+
+impl Estimate {
+    /// Compares values of the first side and of the second; `None` where one has fewer than two, or one that is not
+    /// above 0.
+    pub fn of(first: &[f64], second: &[f64], criteria: &Criteria) -> Option<Self> {
+        Some(Self::between(
+            [LogSummary::of(first)?, LogSummary::of(second)?],
+            criteria,
+        ))
+    }
+
+    fn between(sides: [LogSummary; 2], criteria: &Criteria) -> Self {
+        let welch = Welch::of(&sides[0], &sides[1]);
+        Self {
+            sides,
+            welch,
+            interval: welch.interval(criteria.confidence),
+            p: welch.p(),
+        }
+    }
+
+    /// The ratio of the geometric means.
+    pub fn ratio(&self) -> f64 {
+        self.welch.difference.exp()
+    }
+
+    /// Ends of the confidence interval of the ratio.
+    pub fn interval(&self) -> (f64, f64) {
+        (self.interval.0.exp(), self.interval.1.exp())
+    }
+
+    /// The verdict, with the p value that is adjusted for all points.
+    pub fn verdict(&self, p_adjusted: f64, better: Better, criteria: &Criteria) -> PointVerdict {
+        let (least, most) = criteria.log_margins();
+        let (low, high) = self.interval;
+        if low >= least && high <= most {
+            return PointVerdict::Same;
+        }
+        if p_adjusted > FALSE_DISCOVERY_RATE {
+            return PointVerdict::Unclear;
+        }
+        match (low > most, high < least, better) {
+            (true, _, Better::High) | (_, true, Better::Low) => PointVerdict::Better,
+            (true, _, Better::Low) | (_, true, Better::High) => PointVerdict::Worse,
+            (false, false, _) => PointVerdict::Unclear,
+        }
+    }
+
+    /// Runs that each side would need beyond the fewer of those it has, if means and spreads stay as they are: the
+    /// least number with another verdict than unclear. `None` where a thousand are too few.
+    pub fn more_runs(&self, p_adjusted: f64, criteria: &Criteria) -> Option<usize> {
+        let (first, second) = (self.sides[0].count, self.sides[1].count);
+        // The correction stays what it is now: the other points are not known to change.
+        let correction = if self.p > 0.0 {
+            p_adjusted / self.p
+        } else {
+            1.0
+        };
+        let decided = |count: usize| {
+            let sides = self.sides.map(|side| side.with_count(count));
+            let then = Self::between(sides, criteria);
+            let p = (then.p * correction).min(1.0);
+            then.verdict(p, Better::High, criteria) != PointVerdict::Unclear
+        };
+        if !decided(RUNS_MAX) {
+            return None;
+        }
+        // More runs only make the interval narrower, so that the least number is found by halving.
+        let (mut too_few, mut enough) = (first.max(second), RUNS_MAX);
+        while enough - too_few > 1 {
+            let middle = too_few.midpoint(enough);
+            if decided(middle) {
+                enough = middle;
+            } else {
+                too_few = middle;
+            }
+        }
+        Some(enough - first.min(second))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(first: &[f64], second: &[f64]) -> Estimate {
+        Estimate::of(first, second, &Criteria::default()).unwrap()
+    }
+
+    #[test]
+    fn verdicts_follow_interval_margin_and_direction() {
+        let criteria = Criteria::default();
+        let base = [99.0, 100.0, 101.0];
+        let times = |factor: f64| base.map(|value| value * factor);
+        for (factor, high, low) in [
+            (1.5, PointVerdict::Better, PointVerdict::Worse),
+            (0.5, PointVerdict::Worse, PointVerdict::Better),
+            (1.0, PointVerdict::Same, PointVerdict::Same),
+            (1.06, PointVerdict::Unclear, PointVerdict::Unclear),
+            (1.05, PointVerdict::Unclear, PointVerdict::Unclear),
+        ] {
+            let found = of(&base, &times(factor));
+            assert_eq!(found.verdict(found.p, Better::High, &criteria), high);
+            assert_eq!(found.verdict(found.p, Better::Low, &criteria), low);
+        }
+        // The correction for many points can take it back.
+        let found = of(&base, &times(1.5));
+        assert_eq!(
+            found.verdict(0.06, Better::High, &criteria),
+            PointVerdict::Unclear
+        );
+        let (low, high) = found.interval();
+        assert!(low < found.ratio() && found.ratio() < high);
+        assert!((found.ratio() - 1.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn more_runs_are_the_fewest_that_would_decide() {
+        let criteria = Criteria::default();
+        let found = of(&[95.0, 100.0, 105.0], &[96.0, 101.0, 104.0]);
+        assert_eq!(
+            found.verdict(found.p, Better::High, &criteria),
+            PointVerdict::Unclear
+        );
+        let more = found.more_runs(found.p, &criteria).unwrap();
+        let verdict = |count| {
+            let sides = found.sides.map(|side| side.with_count(count));
+            let then = Estimate::between(sides, &criteria);
+            then.verdict(then.p, Better::High, &criteria)
+        };
+        assert_eq!(verdict(3 + more), PointVerdict::Same);
+        assert_eq!(verdict(3 + more - 1), PointVerdict::Unclear);
+        // At the very margin no number of runs decides.
+        let at = of(&[95.0, 100.0, 105.0], &[99.75, 105.0, 110.25]);
+        assert_eq!(at.more_runs(at.p, &criteria), None);
+    }
+}

@@ -1,0 +1,409 @@
+//! Keys: what a point was asked for, as names and values, so that points of two sides can be told alike or apart.
+//!
+//! They come from the point as the record has it, so that a new option is a key without a word here. Names are those of
+//! the record with dashes and without the unit: `size`, `pacing.window`, `length.trials`.
+
+use std::cmp::Ordering;
+
+use serde::Serialize;
+use serde_json::Value;
+use tonnage_record::figures::{Row, Value as Figured, by_field};
+use tonnage_units::names::{nearest, quote};
+use tonnage_units::quantity::human::{exact_duration, exact_size};
+use tonnage_units::{Error, Result};
+
+/// Keys that people look at first, in this order; all others follow by their names.
+const FIRST: &[&str] = &[
+    "kind",
+    "label",
+    "engine",
+    "engine-options",
+    "op",
+    "phase",
+    "transfers",
+    "step",
+    "ranks",
+    "workers",
+    "traffic",
+    "memory",
+    "size",
+    "call-size",
+    "window",
+    "batch",
+];
+
+/// Figures that tell the parts of a record apart.
+const OF_PARTS: &[&str] = &["phase", "transfers", "step"];
+
+/// Lists of engines that take turns: each part of the record has its own.
+const TURNS: &[&str] = &["engine", "engines", "backends"];
+
+/// Keys and values, in an order that depends on the names alone.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize)]
+pub struct Keys(Vec<(String, String)>);
+
+/// A key in which two points differ, and its values; none where one side has no such key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct KeyDifference {
+    /// The key.
+    pub key: String,
+    /// Its value on the first side.
+    pub a: Option<String>,
+    /// Its value on the second side.
+    pub b: Option<String>,
+}
+
+impl Keys {
+    /// Keys of one part of a record.
+    pub fn of(row: &Row<'_>) -> Self {
+        let body = row.record.body.any();
+        let mut keys = vec![("kind".to_owned(), row.record.body.kind().to_owned())];
+        let mut point = row.record.body.point_json();
+        if let Some(point) = point.as_object_mut() {
+            TURNS.iter().for_each(|turns| drop(point.remove(*turns)));
+        }
+        flatten(&point, "", &mut keys);
+        keys.push(("engine".to_owned(), body.engine(row.part).to_owned()));
+        if let Some(op) = body.operation(row.part) {
+            keys.retain(|(key, _)| key != "op");
+            keys.push(("op".to_owned(), op.to_owned()));
+        }
+        for figure in OF_PARTS.iter().filter_map(|field| by_field(field)) {
+            if let Figured::Text(text) = (figure.value)(row) {
+                keys.push((figure.field.to_owned(), text));
+            }
+        }
+        Self::sorted(keys)
+    }
+
+    /// Keys of all parts of a record. Parts that are alike otherwise have their place among those, too.
+    pub fn of_parts<'a>(rows: &[Row<'a>]) -> Vec<(Self, Row<'a>)> {
+        let mut all: Vec<(Self, Row<'a>)> = Vec::with_capacity(rows.len());
+        let mut plain: Vec<Self> = Vec::with_capacity(rows.len());
+        for row in rows {
+            let keys = Self::of(row);
+            let before = plain.iter().filter(|known| **known == keys).count();
+            plain.push(keys.clone());
+            let keys = match before {
+                0 => keys,
+                _ => keys.with("part", (before + 1).to_string()),
+            };
+            all.push((keys, *row));
+        }
+        all
+    }
+
+    /// Pairs of keys and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let pairs = self.0.iter();
+        pairs.map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.iter()
+            .find(|(known, _)| *known == key)
+            .map(|(_, value)| value)
+    }
+
+    /// These keys but for those that are named.
+    #[must_use]
+    pub fn without(&self, names: &KeyNames) -> Self {
+        let kept = self.0.iter().filter(|(key, _)| !names.take(key));
+        Self(kept.cloned().collect())
+    }
+
+    /// Keys that both have with the same values.
+    #[must_use]
+    pub fn shared_with(&self, other: &Self) -> Self {
+        let shared = self
+            .0
+            .iter()
+            .filter(|(key, value)| other.get(key) == Some(value));
+        Self(shared.cloned().collect())
+    }
+
+    /// Keys in which two points differ.
+    pub fn differences(&self, other: &Self) -> Vec<KeyDifference> {
+        let added = other.iter().filter(|(key, _)| self.get(key).is_none());
+        let names = self.iter().chain(added).map(|(key, _)| key);
+        let differing = names.filter(|key| self.get(key) != other.get(key));
+        let mut all: Vec<KeyDifference> = differing
+            .map(|key| KeyDifference {
+                key: key.to_owned(),
+                a: self.get(key).map(str::to_owned),
+                b: other.get(key).map(str::to_owned),
+            })
+            .collect();
+        all.sort_by(|left, right| order(&left.key).cmp(&order(&right.key)));
+        all
+    }
+
+    /// Order of two points by their values, sizes and times by what they are: 512 B stands before 4 KiB.
+    pub fn by_value(&self, other: &Self) -> Ordering {
+        let pairs = self.iter().zip(other.iter());
+        let mut orders = pairs.map(|((own_key, own), (other_key, other))| {
+            let keys = order(own_key).cmp(&order(other_key));
+            let amounts = amount(own).zip(amount(other));
+            let values = amounts.map_or(Ordering::Equal, |(own, other)| own.total_cmp(&other));
+            keys.then(values).then(own.cmp(other))
+        });
+        let first = orders.find(|order| order.is_ne());
+        first.unwrap_or_else(|| self.0.len().cmp(&other.0.len()))
+    }
+
+    fn with(mut self, key: &str, value: String) -> Self {
+        self.0.push((key.to_owned(), value));
+        Self::sorted(self.0)
+    }
+
+    fn sorted(mut keys: Vec<(String, String)>) -> Self {
+        keys.sort_by(|left, right| order(&left.0).cmp(&order(&right.0)));
+        Self(keys)
+    }
+}
+
+impl FromIterator<(String, String)> for Keys {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(pairs: I) -> Self {
+        Self::sorted(pairs.into_iter().collect())
+    }
+}
+
+/// A number with or without a unit, as [`shown`] writes it, in the smallest unit.
+fn amount(value: &str) -> Option<f64> {
+    let (number, unit) = value.split_once(' ').unwrap_or((value, ""));
+    let factor = match unit {
+        "" | "B" | "ns" => 1.0,
+        "KiB" => 1024.0,
+        "MiB" => 1_048_576.0,
+        "GiB" => 1_073_741_824.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return None,
+    };
+    number.parse().ok().map(|number: f64| number * factor)
+}
+
+/// Place of a key: what people look at first, then by name.
+fn order(key: &str) -> (usize, &str) {
+    let last = key.rsplit('.').next().unwrap_or(key);
+    let place = FIRST.iter().position(|first| *first == last);
+    (place.unwrap_or(FIRST.len()), key)
+}
+
+/// Adds the leaves of a JSON value, under their path. Lists are one value.
+pub(crate) fn flatten(value: &Value, path: &str, into: &mut Vec<(String, String)>) {
+    match value {
+        Value::Null => {}
+        Value::Object(map) => {
+            for (name, inner) in map {
+                let path = match path.is_empty() {
+                    true => name.clone(),
+                    false => format!("{path}.{name}"),
+                };
+                flatten(inner, &path, into);
+            }
+        }
+        leaf => into.push((plain(path), shown(path, leaf))),
+    }
+}
+
+/// A name without its unit, with dashes.
+fn plain(name: &str) -> String {
+    let bare = ["_bytes", "_ns", "-bytes", "-ns"]
+        .iter()
+        .find_map(|unit| name.strip_suffix(unit));
+    let bare = bare.unwrap_or(name);
+    // A tag says which of several forms an option has.
+    bare.strip_suffix(".kind").unwrap_or(bare).replace('_', "-")
+}
+
+fn shown(path: &str, leaf: &Value) -> String {
+    let whole = leaf.as_u64();
+    match (leaf, whole) {
+        (_, Some(bytes)) if path.ends_with("_bytes") => exact_size(bytes),
+        (_, Some(ns)) if path.ends_with("_ns") => exact_duration(ns),
+        (Value::String(text), _) => text.clone(),
+        (other, _) => other.to_string(),
+    }
+}
+
+/// Names of keys, as `--ignore` and `--accept` take them: a whole key, its beginning, or one part of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeyNames(Vec<String>);
+
+impl KeyNames {
+    /// Takes names that are keys of what is compared, or at least could be.
+    ///
+    /// # Errors
+    /// `Usage` for a name that is nothing of the kind, with the nearest that there is.
+    pub fn checked<'a>(
+        option: &str,
+        names: &[String],
+        known: impl Iterator<Item = &'a str>,
+    ) -> Result<Self> {
+        let mut known: Vec<&str> = known.collect();
+        known.sort_unstable();
+        known.dedup();
+        for name in names {
+            let one = Self::from_iter([name.as_str()]);
+            if !known.iter().any(|key| one.take(key)) {
+                let hint = match nearest(&plain(name), &known) {
+                    Some(near) => format!("did you mean {near:?}?"),
+                    None => format!("there are {}", known.join(", ")),
+                };
+                return Err(Error::Usage(format!(
+                    "{option} has no key {}: {hint}",
+                    quote(name)
+                )));
+            }
+        }
+        Ok(names.iter().map(String::as_str).collect())
+    }
+
+    /// Returns whether a key is named.
+    pub fn take(&self, key: &str) -> bool {
+        let key = plain(key);
+        self.0.iter().any(|name| {
+            let inside = |part: &str| part == name || part.starts_with(&format!("{name}."));
+            let mut rests = key.match_indices('.').map(|(at, _)| &key[at + 1..]);
+            inside(&key) || rests.any(inside)
+        })
+    }
+
+    /// Returns whether nothing is named.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<'a> FromIterator<&'a str> for KeyNames {
+    fn from_iter<I: IntoIterator<Item = &'a str>>(names: I) -> Self {
+        Self(names.into_iter().map(plain).collect())
+    }
+}
+
+/// Keys that points can have, whether or not any of these has them.
+pub(crate) fn usual<'a>() -> impl Iterator<Item = &'a str> {
+    FIRST.iter().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(pairs: &[(&str, &str)]) -> Keys {
+        let owned = pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        owned.collect()
+    }
+
+    #[test]
+    fn leaves_are_named_by_their_path_without_units() {
+        let value = serde_json::json!({
+            "size_bytes": 65536, "engine_options": {"tx_size": "8"}, "pacing": {"kind": "stream", "window": 16},
+            "length": {"warmup_ns": 50_000_000}, "label": null, "list": [1, 2],
+        });
+        let mut found = Vec::new();
+        flatten(&value, "", &mut found);
+        let found = Keys::sorted(found);
+        assert_eq!(
+            found.iter().collect::<Vec<_>>(),
+            [
+                ("size", "64 KiB"),
+                ("pacing.window", "16"),
+                ("engine-options.tx-size", "8"),
+                ("length.warmup", "50 ms"),
+                ("list", "[1,2]"),
+                ("pacing", "stream"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_name_takes_a_key_its_inside_and_its_end() {
+        let names: KeyNames = ["engine_options", "window", "size_bytes"]
+            .into_iter()
+            .collect();
+        for key in [
+            "engine-options.tx-size",
+            "pacing.window",
+            "size",
+            "engine-options",
+        ] {
+            assert!(names.take(key), "{key}");
+        }
+        for key in [
+            "engine",
+            "pacing",
+            "call-size",
+            "windows",
+            "length.size-max",
+        ] {
+            assert!(!names.take(key), "{key}");
+        }
+        let variables: KeyNames = ["variables.FI_SHM_TX_SIZE"].into_iter().collect();
+        assert!(variables.take("variables.FI_SHM_TX_SIZE") && !variables.take("variables.FI_SHM"));
+    }
+
+    #[test]
+    fn a_name_of_nothing_is_refused_with_the_nearest() {
+        let checked = |name: &str| {
+            let known = ["engine", "size", "pacing.window"].into_iter();
+            KeyNames::checked("--ignore", &[name.to_owned()], known)
+        };
+        assert!(checked("window").is_ok());
+        let text = checked("engin").unwrap_err().to_string();
+        assert!(
+            text.contains("--ignore") && text.contains("\"engine\""),
+            "{text}"
+        );
+        assert_eq!(checked("nothing").unwrap_err().exit_code(), 2);
+    }
+
+    #[test]
+    fn points_stand_in_the_order_of_their_sizes() {
+        let sizes = ["64 B", "1000 B", "1 KiB", "16 KiB", "1 MiB", "1 GiB"];
+        let mut points: Vec<Keys> = sizes
+            .iter()
+            .rev()
+            .map(|size| keys(&[("op", "read"), ("size", size)]))
+            .collect();
+        points.push(keys(&[("op", "read")]));
+        points.push(keys(&[("op", "a"), ("size", "1 GiB")]));
+        points.sort_by(Keys::by_value);
+        let found: Vec<_> = points
+            .iter()
+            .map(|point| point.get("size").unwrap_or("none"))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                "1 GiB", "none", "64 B", "1000 B", "1 KiB", "16 KiB", "1 MiB", "1 GiB"
+            ]
+        );
+        let units = ["7 ns", "1 us", "1 ms", "1 s", "x"].map(amount);
+        assert_eq!(units, [Some(7.0), Some(1e3), Some(1e6), Some(1e9), None]);
+    }
+
+    #[test]
+    fn differences_name_what_one_side_lacks() {
+        let a = keys(&[("size", "1"), ("engine", "shm"), ("qps", "2")]);
+        let b = keys(&[("size", "1"), ("engine", "null")]);
+        let found = a.differences(&b);
+        assert_eq!(found.len(), 2);
+        assert_eq!(
+            (found[0].key.as_str(), found[0].b.as_deref()),
+            ("engine", Some("null"))
+        );
+        assert_eq!(
+            (found[1].key.as_str(), found[1].b.as_deref()),
+            ("qps", None)
+        );
+        assert_eq!(a.shared_with(&b), keys(&[("size", "1")]));
+        let names: KeyNames = ["qps", "engine"].into_iter().collect();
+        assert_eq!(a.without(&names), b.without(&names));
+    }
+}

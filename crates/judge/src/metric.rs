@@ -1,0 +1,160 @@
+//! Metrics: figures that have a direction, by the names under which they are asked for.
+
+use std::str::FromStr;
+
+use tonnage_record::figures::{Better, Figure, Row, Value, all, by_field};
+use tonnage_units::names::{nearest, quote};
+use tonnage_units::{Error, Result};
+
+/// Short names, and the figures that they mean, by their names in CSV.
+pub const NAMED: &[(&str, &str)] = &[
+    ("bandwidth", "bandwidth_bytes_per_s_mean"),
+    ("message-rate", "message_rate_per_s_mean"),
+    ("latency-p50", "latency_ns_p50"),
+    ("latency-p99", "latency_ns_p99"),
+    ("latency-p999", "latency_ns_p999"),
+    ("cpu-per-op", "cpu_ns_per_operation"),
+    ("time", "call_ns_mean"),
+    ("time-p50", "latency_ns_p50"),
+    ("busbw", "busbw_bytes_per_s_mean"),
+    ("algbw", "algbw_bytes_per_s_mean"),
+    ("iops", "operations_per_s_mean"),
+    ("open", "open_ns_mean"),
+    ("transfer", "transfer_ns_mean"),
+    ("sync", "sync_ns_mean"),
+    ("close", "close_ns_mean"),
+    ("total", "total_ns_mean"),
+    ("connections", "connections_per_s_mean"),
+];
+
+/// Metrics of a point where none was asked for: the first of which it has a value.
+const USUAL: &[&str] = &["bandwidth", "time", "connections", "latency-p50"];
+
+/// A figure that gets better in one direction.
+#[derive(Clone, Copy)]
+pub struct Metric {
+    /// The name under which it was asked for.
+    pub name: &'static str,
+    /// The figure.
+    pub figure: &'static Figure,
+    /// Its direction.
+    pub better: Better,
+}
+
+impl std::fmt::Debug for Metric {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for Metric {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl FromStr for Metric {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let named = NAMED.iter().find(|(name, _)| *name == text);
+        let found = match named {
+            Some((name, field)) => Self::of(name, by_field(field)),
+            None => by_field(text).and_then(|figure| Self::of(figure.field, Some(figure))),
+        };
+        found.ok_or_else(|| {
+            let named = NAMED.iter().map(|(name, _)| *name);
+            let fields = all().into_iter().filter(|figure| figure.better.is_some());
+            let names: Vec<&str> = named
+                .clone()
+                .chain(fields.map(|figure| figure.field))
+                .collect();
+            let hint = match nearest(text, &names) {
+                Some(near) => format!("did you mean {near:?}?"),
+                None => format!(
+                    "there are {}, and every column of CSV that has a better direction",
+                    named.collect::<Vec<_>>().join(", ")
+                ),
+            };
+            Error::Usage(format!("{} is no metric: {hint}", quote(text)))
+        })
+    }
+}
+
+impl Metric {
+    fn of(name: &'static str, figure: Option<&'static Figure>) -> Option<Self> {
+        let figure = figure?;
+        Some(Self {
+            name,
+            figure,
+            better: figure.better?,
+        })
+    }
+
+    /// The metric that is looked at where none was asked for; `None` for a row without any.
+    pub fn usual(row: &Row<'_>) -> Option<Self> {
+        let usual = USUAL.iter().filter_map(|name| name.parse::<Self>().ok());
+        let mut usual = usual;
+        usual.find(|metric| metric.value(row).is_some())
+    }
+
+    /// Its value in a row, if that is a number above 0: ratios need one.
+    pub fn value(&self, row: &Row<'_>) -> Option<f64> {
+        let value = match (self.figure.value)(row) {
+            Value::Number(number) => number,
+            Value::Count(count) => count as f64,
+            Value::Unknown | Value::Text(_) => return None,
+        };
+        Some(value).filter(|value| value.is_finite() && *value > 0.0)
+    }
+
+    /// Its values in the trials of a row; none where only all trials together have one.
+    pub fn trials(&self, row: &Row<'_>) -> Vec<f64> {
+        let values = self.figure.trials.map(|trials| trials(row));
+        let values = values.into_iter().flatten().flatten();
+        values
+            .filter(|value| value.is_finite() && *value > 0.0)
+            .collect()
+    }
+
+    /// Returns whether it is about latencies, whose samples may be of several kinds.
+    pub fn is_latency(&self) -> bool {
+        self.figure.field.starts_with("latency_ns")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_a_figure_with_a_direction() {
+        for (name, field) in NAMED {
+            let metric: Metric = name.parse().unwrap();
+            assert_eq!(metric.figure.field, *field);
+        }
+        for name in USUAL {
+            assert!(NAMED.iter().any(|(known, _)| known == name), "{name}");
+        }
+        let metric: Metric = "latency_ns_max".parse().unwrap();
+        assert_eq!(
+            (metric.name, metric.better),
+            ("latency_ns_max", Better::Low)
+        );
+        assert!(metric.is_latency());
+    }
+
+    #[test]
+    fn other_names_are_refused() {
+        for (name, part) in [
+            ("bandwith", "did you mean \"bandwidth\"?"),
+            // A figure that is neither good nor bad.
+            ("size_bytes", "no metric"),
+            ("", "there are bandwidth"),
+        ] {
+            let error = name.parse::<Metric>().unwrap_err();
+            assert!(error.to_string().contains(part), "{error}");
+            assert_eq!(error.exit_code(), 2);
+        }
+    }
+}

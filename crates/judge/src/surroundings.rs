@@ -1,0 +1,253 @@
+//! Surroundings: differences of program, effective configuration, machine and variables between two sides.
+//!
+//! Differences of the machine and of its variables make points incomparable unless they are accepted. Those of the
+//! program and of the effective configuration are told: they are what is compared, or follow from it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use serde_json::Value;
+use tonnage_record::Record;
+use tonnage_record::figures::Row;
+use tonnage_units::names;
+use tonnage_units::quantity::human::bytes;
+
+use crate::keys::{KeyNames, flatten};
+
+names! {
+    /// Part of the surroundings.
+    pub enum Area: "area" {
+        /// The program that measured.
+        Program = "program",
+        /// Engines and memory as they really were.
+        Effective = "effective",
+        /// Hosts and their set-up.
+        Machine = "machine",
+        /// Environment variables that steer libraries.
+        Variables = "variables",
+    }
+}
+
+names! {
+    /// Consequence of a difference.
+    pub enum Weight: "weight" {
+        /// Points cannot be compared.
+        Counts = "counts",
+        /// It would count, but was accepted.
+        Accepted = "accepted",
+        /// It is told, and no more.
+        Told = "told",
+    }
+}
+
+/// One difference between two sides.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Difference {
+    /// Part of the surroundings.
+    pub area: Area,
+    /// Name of what differs, as `--accept` takes it.
+    pub key: String,
+    /// Values of the first side; none where it has no such thing.
+    pub a: Vec<String>,
+    /// Values of the second side.
+    pub b: Vec<String>,
+    /// Consequence.
+    pub weight: Weight,
+}
+
+/// Key of the canary, which is no fact of the surroundings but can be accepted as one.
+pub const CANARY: &str = "canary";
+
+/// Key of the names of hosts.
+const HOSTS: &str = "hosts";
+
+/// Key of the memory's size.
+const MEMORY_TOTAL: &str = "memory.total";
+
+/// Firmware takes a little more or less of the same memory.
+const MEMORY_FRACTION_ALIKE: f64 = 0.01;
+
+/// Facts of the records of one side: each with the values that it has in any of them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Circumstances {
+    values: BTreeMap<(Area, String), BTreeSet<String>>,
+    memory_bytes: BTreeSet<u64>,
+}
+
+impl Circumstances {
+    /// Facts about the hosts of a record, without those that differ by nature.
+    pub fn of_hosts(record: &Record) -> Self {
+        let mut facts = Self::default();
+        for group in &record.environment {
+            facts.add(Area::Machine, "launcher", &group.launcher);
+            let hosts: Vec<&str> = group.hosts.iter().map(|host| host.name.as_str()).collect();
+            facts.add(Area::Machine, HOSTS, &hosts.join(" "));
+            let machine = &group.machine;
+            for (name, version) in &machine.libraries {
+                facts.add(Area::Machine, &format!("libraries.{name}"), version);
+            }
+            for (name, value) in &machine.variables {
+                facts.add(Area::Variables, &format!("variables.{name}"), value);
+            }
+            facts.memory_bytes.extend(machine.memory.total_bytes);
+            let mut machine = machine.clone();
+            machine.libraries.clear();
+            machine.variables.clear();
+            machine.memory.total_bytes = None;
+            machine
+                .memory
+                .huge_pools
+                .iter_mut()
+                .for_each(|pool| pool.free = 0);
+            facts.add_json(
+                Area::Machine,
+                &serde_json::to_value(&machine).unwrap_or_default(),
+            );
+        }
+        facts
+    }
+
+    /// Facts about the program and about what engines and memory really were.
+    pub fn of_run(record: &Record) -> Self {
+        let mut facts = Self::default();
+        facts.add(Area::Program, "program.version", &record.tonnage.version);
+        facts.add(
+            Area::Program,
+            "program.revision",
+            &record.tonnage.git_revision,
+        );
+        for effective in &record.effective {
+            let mut value = serde_json::to_value(effective).unwrap_or_default();
+            if let Some(object) = value.as_object_mut() {
+                object.remove("ranks");
+            }
+            facts.add_json(Area::Effective, &value);
+        }
+        facts
+    }
+
+    /// Takes the facts of another record of the same side.
+    pub fn extend(&mut self, other: Self) {
+        for (key, values) in other.values {
+            self.values.entry(key).or_default().extend(values);
+        }
+        self.memory_bytes.extend(other.memory_bytes);
+    }
+
+    /// Names of what can be accepted.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.values.keys().map(|(_, key)| key.as_str())
+    }
+
+    /// Differences from another side.
+    pub fn differences(&self, other: &Self, accepted: &KeyNames) -> Vec<Difference> {
+        let none = BTreeSet::new();
+        let keys: BTreeSet<_> = self.values.keys().chain(other.values.keys()).collect();
+        let mut found = Vec::new();
+        for key in keys {
+            let [a, b] = [self, other].map(|side| side.values.get(key).unwrap_or(&none));
+            if a != b {
+                found.push(Difference {
+                    area: key.0,
+                    key: key.1.clone(),
+                    a: a.iter().cloned().collect(),
+                    b: b.iter().cloned().collect(),
+                    weight: weight(key.0, &key.1, a.is_empty() || b.is_empty(), accepted),
+                });
+            }
+        }
+        found.extend(self.memory_difference(other, accepted));
+        found.sort_by_key(|difference| difference.area);
+        found
+    }
+
+    fn memory_difference(&self, other: &Self, accepted: &KeyNames) -> Option<Difference> {
+        let all: BTreeSet<u64> = self
+            .memory_bytes
+            .union(&other.memory_bytes)
+            .copied()
+            .collect();
+        let (least, most) = (*all.first()?, *all.last()?);
+        let alike = (most - least) as f64 <= MEMORY_FRACTION_ALIKE * most as f64;
+        let shown = |side: &Self| {
+            side.memory_bytes
+                .iter()
+                .map(|&total| bytes(total as f64))
+                .collect()
+        };
+        (!alike && self.memory_bytes != other.memory_bytes).then(|| Difference {
+            area: Area::Machine,
+            key: MEMORY_TOTAL.to_owned(),
+            a: shown(self),
+            b: shown(other),
+            weight: weight(Area::Machine, MEMORY_TOTAL, false, accepted),
+        })
+    }
+
+    fn add(&mut self, area: Area, key: &str, value: &str) {
+        let values = self.values.entry((area, key.to_owned())).or_default();
+        values.insert(value.to_owned());
+    }
+
+    fn add_json(&mut self, area: Area, value: &Value) {
+        let mut leaves = Vec::new();
+        flatten(value, "", &mut leaves);
+        leaves
+            .iter()
+            .for_each(|(key, value)| self.add(area, key, value));
+    }
+}
+
+/// Returns whether two records describe their hosts alike, clocks apart.
+pub(crate) fn same_hosts(left: &Record, right: &Record) -> bool {
+    let mut groups = left.environment.iter().zip(&right.environment);
+    left.environment.len() == right.environment.len()
+        && groups.all(|(left, right)| {
+            let mut names = left.hosts.iter().zip(&right.hosts);
+            left.launcher == right.launcher
+                && left.machine == right.machine
+                && left.hosts.len() == right.hosts.len()
+                && names.all(|(left, right)| left.name == right.name)
+        })
+}
+
+/// Facts about the hosts of some rows, those that are described alike once.
+pub(crate) fn facts_of_hosts(rows: &[Row<'_>]) -> Circumstances {
+    let mut facts = Circumstances::default();
+    let mut last: Option<&Record> = None;
+    for row in rows {
+        if !last.is_some_and(|known| same_hosts(known, row.record)) {
+            facts.extend(Circumstances::of_hosts(row.record));
+            last = Some(row.record);
+        }
+    }
+    facts
+}
+
+/// Consequence of a difference. A library that one side alone has loaded took no part on the other.
+fn weight(area: Area, key: &str, one_sided: bool, accepted: &KeyNames) -> Weight {
+    let is_told = match area {
+        Area::Program | Area::Effective => true,
+        Area::Machine => key == HOSTS || one_sided && key.starts_with("libraries."),
+        Area::Variables => false,
+    };
+    match (is_told, accepted.take(key)) {
+        (true, _) => Weight::Told,
+        (false, true) => Weight::Accepted,
+        (false, false) => Weight::Counts,
+    }
+}
+
+/// Keys that can be accepted although no record has them.
+pub(crate) fn usual<'a>() -> impl Iterator<Item = &'a str> {
+    [
+        CANARY,
+        MEMORY_TOTAL,
+        "libraries",
+        "variables",
+        "launcher",
+        "kernel",
+        "os",
+    ]
+    .into_iter()
+}

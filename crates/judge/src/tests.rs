@@ -1,0 +1,456 @@
+//! Comparisons of records, from their sides to their verdicts.
+
+use serde_json::{Value, json};
+use tonnage_record::Record;
+
+use crate::compare::{CompareRequest, Comparison, compare};
+use crate::criteria::PointVerdict;
+use crate::judging::Judged;
+use crate::sides::{of_one_file, of_two_files};
+use crate::surroundings::Weight;
+
+mod random;
+
+/// A record of a transfer as JSON, of so many bytes, with trials of these bandwidths.
+fn record(run: &str, size: u64, bandwidths: &[f64]) -> Value {
+    let trial = |bandwidth: &f64| {
+        json!({
+            "window_ns": 1_000_000, "operations": 100, "payload_bytes": 100 * size, "bandwidth_bytes_per_s": bandwidth,
+            "message_rate_per_s": bandwidth / size as f64, "initiator_cpu_ns": 1000, "target_cpu_ns": 0,
+            "start_skew_ns": 1,
+        })
+    };
+    let trials: Vec<Value> = bandwidths.iter().map(trial).collect();
+    let mean = bandwidths.iter().sum::<f64>() / bandwidths.len() as f64;
+    let spread = |mean: f64| json!({"mean": mean, "min": mean, "max": mean});
+    json!({
+        "schema_version": 2, "run_id": run, "plan": "p", "time_unix_ns": 1,
+        "tonnage": {"version": "0.1.0", "git_revision": "abc"}, "outcome": {"status": "measured"},
+        "kind": "transfer",
+        "point": {
+            "engine": "shm", "op": "write", "traffic": "pair", "ranks": 2, "workers": 1, "size_bytes": size,
+            "pacing": {"kind": "stream", "window": 16}, "memory": "host", "footprint_bytes": 4096, "stride_bytes": size,
+            "addresses": "sequential", "seed": 1, "latency": false, "verify": false, "limit": {"kind": "auto"},
+            "length": {"trials": 3, "trial": {"duration_ns": 1_000_000}, "warmup_ns": 1000},
+        },
+        "trials": trials,
+        "summary": {
+            "trials": bandwidths.len(), "operations": 100, "payload_bytes": 1000, "bandwidth_bytes_per_s": spread(mean),
+            "message_rate_per_s": spread(mean / size as f64), "initiator_cpu_ns_per_operation": 10.0,
+            "target_cpu_ns_per_operation": 0.0,
+        },
+        "effective": [], "environment": [environment("6.1")],
+        "canary": {"status": "measured", "cpus": [0, 1], "before_ns": 50.0, "after_ns": 51.0, "changed": false},
+    })
+}
+
+fn environment(kernel: &str) -> Value {
+    json!({
+        "ranks": "0-1", "launcher": "tonnage --ranks",
+        "machine": {
+            "os": "Debian", "kernel": kernel, "architecture": "x86_64",
+            "cpu": {
+                "model": "X", "online": "0-7", "allowed": "0-7", "sockets": 1, "cores": 4, "threads_per_core": 2,
+                "governor": "performance",
+            },
+            "memory": {
+                "total_bytes": 1u64 << 34, "numa_nodes": "0", "huge_pools": [],
+                "transparent": {"enabled": "madvise", "shmem_enabled": "never"},
+            },
+            "libraries": {"libc": "2.36"}, "variables": {},
+        },
+        "hosts": [{"name": "n1", "ranks": "0-1", "clock_offset_ns": 0, "clock_uncertainty_ns": 0}],
+    })
+}
+
+/// So many runs of one point of a megabyte, whose means vary by a percent around this one.
+fn runs(name: &str, count: usize, mean: f64) -> Vec<Value> {
+    let factors = [1.0, 1.01, 0.99, 1.005, 0.995, 1.002, 0.998];
+    let each = (0..count).map(|at| {
+        let mean = mean * factors[at % factors.len()];
+        record(
+            &format!("{name}{at}"),
+            1 << 20,
+            &[mean * 0.999, mean, mean * 1.001],
+        )
+    });
+    each.collect()
+}
+
+fn changed(mut records: Vec<Value>, change: impl Fn(&mut Value)) -> Vec<Value> {
+    records.iter_mut().for_each(change);
+    records
+}
+
+fn read(records: &[Value]) -> Vec<Record> {
+    let read = |value: &Value| serde_json::from_value(value.clone()).unwrap();
+    records.iter().map(read).collect()
+}
+
+fn compared_as(
+    a: &[Value],
+    b: &[Value],
+    request: &CompareRequest,
+) -> tonnage_units::Result<Comparison> {
+    let (a, b) = (read(a), read(b));
+    compare(&of_two_files([(&a, "a"), (&b, "b")])?, request)
+}
+
+fn compared(a: &[Value], b: &[Value]) -> Comparison {
+    compared_as(a, b, &CompareRequest::default()).unwrap()
+}
+
+#[track_caller]
+fn only(comparison: &Comparison) -> &Judged {
+    let [judged] = comparison.points.as_slice() else {
+        panic!("{comparison:#?}")
+    };
+    judged
+}
+
+#[track_caller]
+fn refusal(a: &[Value], b: &[Value], request: &CompareRequest, parts: &[&str]) {
+    let error = compared_as(a, b, request).unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    let text = error.to_string();
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+}
+
+fn ignoring(keys: &[&str]) -> CompareRequest {
+    CompareRequest {
+        ignore: keys.iter().map(|key| (*key).to_owned()).collect(),
+        ..CompareRequest::default()
+    }
+}
+
+fn accepting(keys: &[&str]) -> CompareRequest {
+    CompareRequest {
+        accept: keys.iter().map(|key| (*key).to_owned()).collect(),
+        ..CompareRequest::default()
+    }
+}
+
+#[test]
+fn the_run_is_the_unit_from_three_a_side_on() {
+    let comparison = compared(&runs("a", 3, 1e10), &runs("b", 3, 0.8e10));
+    let judged = only(&comparison);
+    assert_eq!(
+        (judged.verdict, judged.of_these_runs_only),
+        (PointVerdict::Worse, false)
+    );
+    let ratio = judged.ratio.unwrap();
+    assert!((ratio.value - 0.8).abs() < 1e-9 && ratio.low < 0.8 && ratio.high > 0.8);
+    let (a, b) = (judged.a.unwrap(), judged.b.unwrap());
+    assert_eq!((a.runs, a.trials, b.runs), (3, 9, 3));
+    assert_eq!(comparison.runs, [3, 3]);
+    assert_eq!(
+        only(&compared(&runs("a", 3, 1e10), &runs("b", 5, 1.2e10))).verdict,
+        PointVerdict::Better
+    );
+    assert_eq!(
+        only(&compared(&runs("a", 5, 1e10), &runs("b", 5, 1e10))).verdict,
+        PointVerdict::Same
+    );
+}
+
+#[test]
+fn trials_stand_in_for_too_few_runs() {
+    for (a, b) in [(1, 1), (2, 7), (7, 2)] {
+        let comparison = compared(&runs("a", a, 1e10), &runs("b", b, 0.5e10));
+        let judged = only(&comparison);
+        assert_eq!(
+            (judged.verdict, judged.of_these_runs_only),
+            (PointVerdict::Worse, true)
+        );
+    }
+    // One trial has no spread, so that nothing is known.
+    let one = |run: &str| vec![record(run, 64, &[1e10])];
+    let comparison = compared(&one("a"), &one("b"));
+    let judged = only(&comparison);
+    assert_eq!(
+        (judged.verdict, judged.ratio, judged.more_runs),
+        (PointVerdict::Unclear, None, Some(2))
+    );
+    assert!(judged.why[0].contains("too few trials"), "{judged:?}");
+}
+
+#[test]
+fn unclear_points_say_how_many_more_runs_would_do() {
+    let comparison = compared(&runs("a", 3, 1e10), &runs("b", 3, 0.965e10));
+    let judged = only(&comparison);
+    assert_eq!(judged.verdict, PointVerdict::Unclear);
+    let more = judged.more_runs.unwrap();
+    assert!((1..20).contains(&more), "{more}");
+}
+
+#[test]
+fn a_changed_canary_leaves_its_run_out() {
+    let disturb = |records: &mut Vec<Value>, count: usize| {
+        for record in records.iter_mut().take(count) {
+            record["canary"]["changed"] = true.into();
+        }
+    };
+    let mut b = runs("b", 5, 0.8e10);
+    disturb(&mut b, 1);
+    let comparison = compared(&runs("a", 5, 1e10), &b);
+    let judged = only(&comparison);
+    assert_eq!(
+        (judged.verdict, judged.b.unwrap().runs),
+        (PointVerdict::Worse, 4)
+    );
+    assert!(judged.why[0].contains("1 run left out"), "{judged:?}");
+    for count in [3, 5] {
+        disturb(&mut b, count);
+        let judged = only(&compared(&runs("a", 5, 1e10), &b)).clone();
+        assert_eq!(judged.verdict, PointVerdict::NotComparable, "{judged:?}");
+        let accepted = compared_as(&runs("a", 5, 1e10), &b, &accepting(&["canary"])).unwrap();
+        assert_eq!(only(&accepted).verdict, PointVerdict::Worse);
+    }
+}
+
+#[test]
+fn another_canary_is_another_machine_unless_sides_took_turns() {
+    let slow = |record: &mut Value| {
+        record["canary"]["before_ns"] = 90.0.into();
+        record["canary"]["after_ns"] = 91.0.into();
+    };
+    for count in [1, 3] {
+        let b = changed(runs("b", count, 1e10), slow);
+        let judged = only(&compared(&runs("a", count, 1e10), &b)).clone();
+        assert_eq!(judged.verdict, PointVerdict::NotComparable);
+        assert!(
+            judged.why[0].contains("canary is 50.5 ns on A"),
+            "{judged:?}"
+        );
+    }
+    let of = |side: &'static str| {
+        move |record: &mut Value| record["side"] = json!({"name": side, "turn": 0})
+    };
+    let a = changed(runs("a", 3, 1e10), of("a"));
+    let b = changed(changed(runs("b", 3, 1e10), slow), of("b"));
+    assert_eq!(only(&compared(&a, &b)).verdict, PointVerdict::Same);
+}
+
+#[test]
+fn another_machine_is_not_comparable_unless_accepted() {
+    let newer = |record: &mut Value| record["environment"] = json!([environment("6.12")]);
+    let (a, b) = (runs("a", 3, 1e10), changed(runs("b", 3, 1e10), newer));
+    let comparison = compared(&a, &b);
+    assert_eq!(only(&comparison).verdict, PointVerdict::NotComparable);
+    assert!(only(&comparison).why[0].contains("kernel"));
+    let [difference] = comparison.differences.as_slice() else {
+        panic!("{comparison:#?}")
+    };
+    assert_eq!(
+        (difference.key.as_str(), difference.weight),
+        ("kernel", Weight::Counts)
+    );
+    assert_eq!(
+        (&difference.a, &difference.b),
+        (&vec!["6.1".to_owned()], &vec!["6.12".to_owned()])
+    );
+    let comparison = compared_as(&a, &b, &accepting(&["kernel"])).unwrap();
+    assert_eq!(only(&comparison).verdict, PointVerdict::Same);
+    assert_eq!(comparison.differences[0].weight, Weight::Accepted);
+    refusal(&a, &b, &accepting(&["kernal"]), &["--accept", "\"kernel\""]);
+}
+
+#[test]
+fn what_differs_by_nature_or_is_compared_is_no_reason() {
+    let own = |record: &mut Value| {
+        record["tonnage"]["git_revision"] = "def".into();
+        record["environment"][0]["machine"]["memory"]["total_bytes"] = ((1u64 << 34) - 4096).into();
+        record["environment"][0]["machine"]["libraries"]["libfabric"] = "2.1".into();
+        record["environment"][0]["hosts"][0]["name"] = "n2".into();
+        record["environment"][0]["hosts"][0]["clock_offset_ns"] = 77.into();
+    };
+    let comparison = compared(&runs("a", 3, 1e10), &changed(runs("b", 3, 1e10), own));
+    assert_eq!(only(&comparison).verdict, PointVerdict::Same);
+    let told: Vec<&str> = comparison
+        .differences
+        .iter()
+        .map(|it| it.key.as_str())
+        .collect();
+    assert_eq!(told, ["program.revision", "hosts", "libraries.libfabric"]);
+    assert!(
+        comparison
+            .differences
+            .iter()
+            .all(|it| it.weight == Weight::Told)
+    );
+    // More than firmware takes, another version, another variable.
+    let fields: [(&str, &str, Value); 3] = [
+        ("memory", "total_bytes", (1u64 << 33).into()),
+        ("libraries", "libc", "2.40".into()),
+        ("variables", "FI_X", "1".into()),
+    ];
+    for (group, field, value) in fields {
+        let other =
+            |record: &mut Value| record["environment"][0]["machine"][group][field] = value.clone();
+        let b = changed(runs("b", 3, 1e10), other);
+        let comparison = compared(&runs("a", 3, 1e10), &b);
+        assert_eq!(
+            only(&comparison).verdict,
+            PointVerdict::NotComparable,
+            "{field}"
+        );
+        let accepted = compared_as(&runs("a", 3, 1e10), &b, &accepting(&[group]));
+        let accepted = accepted
+            .or_else(|_| compared_as(&runs("a", 3, 1e10), &b, &accepting(&["memory.total"])));
+        assert_eq!(
+            only(&accepted.unwrap()).verdict,
+            PointVerdict::Same,
+            "{field}"
+        );
+    }
+    // Something that side B was given on purpose is accepted without a word.
+    let varied = |record: &mut Value| {
+        record["environment"][0]["machine"]["variables"]["FI_X"] = "1".into();
+        record["side"] = json!({"name": "b", "turn": 1, "varied": ["variables.FI_X"]});
+    };
+    let comparison = compared(&runs("a", 3, 1e10), &changed(runs("b", 3, 1e10), varied));
+    assert_eq!(only(&comparison).verdict, PointVerdict::Same);
+}
+
+#[test]
+fn points_without_a_partner_name_the_nearest() {
+    let mut b = runs("b", 3, 1e10);
+    b.extend((0..3).map(|at| record(&format!("b{at}"), 64, &[1e9, 1.1e9])));
+    let comparison = compared(&runs("a", 3, 1e10), &b);
+    assert_eq!(comparison.count(PointVerdict::Missing), 1);
+    let missing = &comparison.points[1];
+    assert!(missing.why[0].starts_with("only B has it"), "{missing:?}");
+    assert!(missing.why[0].contains("size (1 MiB, 64 B)"), "{missing:?}");
+    // One that failed is there, and has no value.
+    let failed = |record: &mut Value| {
+        record["outcome"] = json!({"status": "failed", "why": "it burns"});
+        record["trials"] = json!([]);
+        record.as_object_mut().unwrap().remove("summary");
+    };
+    let comparison = compared(&runs("a", 3, 1e10), &changed(runs("b", 3, 1e10), failed));
+    let judged = only(&comparison);
+    assert_eq!(judged.verdict, PointVerdict::Missing);
+    assert!(judged.why[0].contains("it burns"), "{judged:?}");
+    // Where both have nothing there is nothing to say.
+    let (a, b) = (runs("a", 3, 1e10), runs("b", 3, 1e10));
+    let parts = ["nothing was measured"];
+    refusal(
+        &changed(a, failed),
+        &changed(b, failed),
+        &CompareRequest::default(),
+        &parts,
+    );
+}
+
+#[test]
+fn ignored_keys_join_points_that_differ_in_them_alone() {
+    let null = |record: &mut Value| record["point"]["engine"] = "null".into();
+    let (a, b) = (runs("a", 3, 1e10), changed(runs("b", 3, 1e10), null));
+    refusal(
+        &a,
+        &b,
+        &CompareRequest::default(),
+        &[
+            "no points in common",
+            "engine (shm, null)",
+            "--ignore engine",
+        ],
+    );
+    let comparison = compared_as(&a, &b, &ignoring(&["engine"])).unwrap();
+    let judged = only(&comparison);
+    assert_eq!(
+        (judged.verdict, judged.differing[0].key.as_str()),
+        (PointVerdict::Same, "engine")
+    );
+    // A point that has a partner of its own keeps it.
+    let both = [a.clone(), changed(runs("a", 3, 0.5e10), null)].concat();
+    let comparison = compared_as(&both, &b, &ignoring(&["engine"])).unwrap();
+    assert_eq!(
+        comparison.count(PointVerdict::Better) + comparison.count(PointVerdict::Missing),
+        2
+    );
+    // Two that would be one are refused.
+    let third = |record: &mut Value| record["point"]["engine"] = "fabric:tcp".into();
+    let b = changed(runs("b", 3, 1e10), third);
+    refusal(
+        &both,
+        &b,
+        &ignoring(&["engine"]),
+        &["side A", "engine (shm, null, …)"],
+    );
+    refusal(&a, &b, &ignoring(&["engin"]), &["--ignore", "\"engine\""]);
+}
+
+#[test]
+fn sides_are_two_files_or_marked_in_one() {
+    let records = read(&runs("a", 3, 1e10));
+    let error = of_two_files([(&records, "a"), (&records, "copy")]).unwrap_err();
+    assert!(error.to_string().contains("run a0"), "{error}");
+    let error = of_one_file(&records, "a").unwrap_err();
+    assert!(error.to_string().contains("belong to no side"), "{error}");
+    let side = |record: &mut Value| record["side"] = json!({"name": "a", "turn": 0});
+    let marked = read(&changed(runs("a", 3, 1e10), side));
+    let error = of_one_file(&marked, "a").unwrap_err();
+    assert!(error.to_string().contains("side B"), "{error}");
+    let mixed = [marked, records].concat();
+    let error = of_one_file(&mixed, "a").unwrap_err();
+    assert!(error.to_string().contains("3 of its records"), "{error}");
+}
+
+#[test]
+fn a_metric_that_no_point_has_is_refused_with_those_that_there_are() {
+    let request = CompareRequest {
+        metrics: vec!["latency-p99".parse().unwrap()],
+        ..CompareRequest::default()
+    };
+    refusal(
+        &runs("a", 3, 1e10),
+        &runs("b", 3, 1e10),
+        &request,
+        &["latency-p99", "bandwidth, message-rate"],
+    );
+    let request = CompareRequest {
+        metrics: vec![
+            "message-rate".parse().unwrap(),
+            "cpu-per-op".parse().unwrap(),
+        ],
+        ..CompareRequest::default()
+    };
+    let comparison = compared_as(&runs("a", 3, 1e10), &runs("b", 3, 0.5e10), &request).unwrap();
+    let verdicts: Vec<_> = comparison
+        .points
+        .iter()
+        .map(|judged| (judged.metric, judged.verdict))
+        .collect();
+    assert_eq!(
+        verdicts,
+        [
+            (Some("message-rate"), PointVerdict::Worse),
+            (Some("cpu-per-op"), PointVerdict::Same)
+        ]
+    );
+}
+
+#[test]
+fn many_points_are_corrected_for() {
+    // One of 40 points differs a little; the others are the same to the bit.
+    let side = |name: &str, factor: f64| -> Vec<Value> {
+        let run = |at: usize| {
+            let own = [0.97, 1.0, 1.03][at];
+            (1..=40).map(move |size| {
+                let mean = if size == 1 { own * factor } else { own };
+                record(&format!("{name}{at}"), size, &[1e9 * mean, 1e9 * mean])
+            })
+        };
+        (0..3).flat_map(run).collect()
+    };
+    let (a, b) = (side("a", 1.0), side("b", 0.88));
+    let comparison = compared(&a, &b);
+    let first = &comparison.points[0];
+    let ratio = first.ratio.unwrap();
+    assert!(ratio.p < 0.05 && ratio.p_adjusted > 0.05, "{ratio:?}");
+    assert_eq!(first.verdict, PointVerdict::Unclear);
+    assert_eq!(comparison.points.len(), 40);
+}

@@ -1,0 +1,140 @@
+//! Welch's t-test on logarithms: how far two sets of values are apart as a ratio, and how well that is known.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// Values above 0 of one side, as the test needs them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LogSummary {
+    /// Mean of the logarithms.
+    pub mean: f64,
+    /// Sample variance of the logarithms.
+    pub variance: f64,
+    /// Number of values.
+    pub count: usize,
+}
+
+impl LogSummary {
+    /// Takes values together; `None` for fewer than two, and where one is no number above 0.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let usable = |value: &f64| value.is_finite() && *value > 0.0;
+        if values.len() < 2 || !values.iter().all(usable) {
+            return None;
+        }
+        let count = values.len() as f64;
+        let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
+        let mean = logs.iter().sum::<f64>() / count;
+        let squares: f64 = logs.iter().map(|log| (log - mean).powi(2)).sum();
+        Some(Self {
+            mean,
+            variance: squares / (count - 1.0),
+            count: values.len(),
+        })
+    }
+
+    /// A summary with this mean and variance, had there been so many values.
+    #[must_use]
+    pub fn with_count(self, count: usize) -> Self {
+        Self { count, ..self }
+    }
+
+    /// Variance of the mean.
+    fn variance_of_mean(&self) -> f64 {
+        self.variance / self.count as f64
+    }
+}
+
+/// Difference of two means of logarithms, which is the logarithm of a ratio.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Welch {
+    /// Mean of the second side's logarithms - that of the first.
+    pub difference: f64,
+    /// Standard error of the difference.
+    pub error: f64,
+    /// Degrees of freedom by Welch and Satterthwaite.
+    pub freedom: f64,
+}
+
+impl Welch {
+    /// Compares two sides without the assumption that they vary alike.
+    pub fn of(first: &LogSummary, second: &LogSummary) -> Self {
+        let parts = [first.variance_of_mean(), second.variance_of_mean()];
+        let variance = parts[0] + parts[1];
+        let freedoms = [first.count as f64 - 1.0, second.count as f64 - 1.0];
+        let squares = parts[0].powi(2) / freedoms[0] + parts[1].powi(2) / freedoms[1];
+        Self {
+            difference: second.mean - first.mean,
+            error: variance.sqrt(),
+            freedom: match squares > 0.0 {
+                true => variance.powi(2) / squares,
+                // Neither side varies.
+                false => freedoms[0] + freedoms[1],
+            },
+        }
+    }
+
+    /// Difference / its standard error.
+    pub fn t(&self) -> f64 {
+        match (self.error > 0.0, self.difference == 0.0) {
+            (true, _) => self.difference / self.error,
+            (false, true) => 0.0,
+            (false, false) => f64::INFINITY.copysign(self.difference),
+        }
+    }
+
+    /// Probability of a difference at least as large, to either side, between sides that are equal.
+    pub fn p(&self) -> f64 {
+        let t = self.t().abs();
+        if t.is_infinite() {
+            return 0.0;
+        }
+        let student = StudentsT::new(0.0, 1.0, self.freedom);
+        student.map_or(1.0, |student| (2.0 * student.cdf(-t)).min(1.0))
+    }
+
+    /// Ends of the confidence interval of the difference.
+    pub fn interval(&self, confidence: f64) -> (f64, f64) {
+        let student = StudentsT::new(0.0, 1.0, self.freedom);
+        let quantile = student.map_or(f64::INFINITY, |student| {
+            student.inverse_cdf(0.5 + confidence / 2.0)
+        });
+        let half = match self.error > 0.0 {
+            true => quantile * self.error,
+            false => 0.0,
+        };
+        (self.difference - half, self.difference + half)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sides_that_do_not_vary_are_equal_or_are_not() {
+        let of = |first: &[f64], second: &[f64]| {
+            let sides = [first, second].map(|values| LogSummary::of(values).unwrap());
+            Welch::of(&sides[0], &sides[1])
+        };
+        let equal = of(&[2.0, 2.0, 2.0], &[2.0, 2.0]);
+        assert_eq!((equal.p(), equal.interval(0.95)), (1.0, (0.0, 0.0)));
+        let apart = of(&[2.0, 2.0, 2.0], &[4.0, 4.0]);
+        let (low, high) = apart.interval(0.95);
+        assert_eq!((apart.p(), low), (0.0, high));
+        assert!((low.exp() - 2.0).abs() < 1e-12);
+        assert_eq!((apart.freedom, apart.t()), (3.0, f64::INFINITY));
+    }
+
+    #[test]
+    fn what_has_no_logarithm_or_no_spread_is_refused() {
+        for values in [
+            &[][..],
+            &[1.0],
+            &[1.0, 0.0],
+            &[1.0, -1.0],
+            &[1.0, f64::NAN],
+            &[1.0, f64::INFINITY],
+        ] {
+            assert_eq!(LogSummary::of(values), None, "{values:?}");
+        }
+    }
+}

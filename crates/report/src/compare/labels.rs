@@ -1,0 +1,106 @@
+//! Names of points among others: the fewest keys that tell them apart.
+
+use std::collections::{BTreeSet, HashMap};
+
+use tonnage_judge::judging::Judged;
+use tonnage_judge::keys::{KeyDifference, Keys};
+use tonnage_judge::matching::known;
+
+/// Names of the points of a comparison.
+pub struct Labels {
+    /// Keys that all points share, with their values.
+    pub shared: String,
+    /// Ignored keys whose values on the two sides are the same for all points that have partners.
+    pub differing: String,
+    /// Name of each point.
+    pub points: Vec<String>,
+}
+
+impl Labels {
+    /// Names the points.
+    pub fn of(points: &[Judged]) -> Self {
+        let keys: Vec<&Keys> = points.iter().map(|point| &point.keys).collect();
+        let telling = telling(&keys);
+        let shared = keys.split_first().map(|(first, rest)| {
+            let everywhere = |keys: Keys, other: &&Keys| keys.shared_with(other);
+            rest.iter().fold((*first).clone(), everywhere)
+        });
+        let paired = || points.iter().filter(|point| !point.differing.is_empty());
+        let everywhere =
+            |difference: &KeyDifference| paired().all(|point| point.differing.contains(difference));
+        let all = paired().next().map_or(&[][..], |point| &point.differing);
+        let common: Vec<&KeyDifference> = all.iter().filter(|it| everywhere(it)).collect();
+        let of_point = |point: &Judged| {
+            let differing = |key: &str| point.differing.iter().find(|it| it.key == key);
+            let told = telling.iter().map(|key| match differing(key) {
+                Some(difference) => two_values(difference),
+                None => format!("{key} {}", point.keys.get(key).unwrap_or("-")),
+            });
+            let own = point.differing.iter();
+            let own = own.filter(|it| !common.contains(it) && !telling.contains(&it.key));
+            let own = own.map(two_values);
+            told.chain(own).collect::<Vec<_>>().join(", ")
+        };
+        let shared = shared.unwrap_or_default();
+        let shared = shared.iter().map(|(key, value)| format!("{key} {value}"));
+        Self {
+            shared: shared.collect::<Vec<_>>().join(", "),
+            differing: common
+                .iter()
+                .copied()
+                .map(two_values)
+                .collect::<Vec<_>>()
+                .join(", "),
+            points: points.iter().map(of_point).collect(),
+        }
+    }
+}
+
+fn two_values(difference: &KeyDifference) -> String {
+    let (a, b) = (known(&difference.a), known(&difference.b));
+    format!("{} {a} → {b}", difference.key)
+}
+
+/// The first keys that together tell all points apart that any keys do.
+fn telling(points: &[&Keys]) -> Vec<String> {
+    let mut classes: Vec<usize> = vec![0; points.len()];
+    let mut count = usize::from(!points.is_empty());
+    let mut told = Vec::new();
+    // Keys stand in the same order in all points, but not all points have all keys.
+    let mut names: Vec<&str> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for point in points {
+        names.extend(
+            point
+                .iter()
+                .map(|(key, _)| key)
+                .filter(|key| seen.insert(*key)),
+        );
+    }
+    let ordered: Keys = names
+        .into_iter()
+        .map(|key| (key.to_owned(), String::new()))
+        .collect();
+    let distinct: BTreeSet<Vec<(&str, &str)>> =
+        points.iter().map(|point| point.iter().collect()).collect();
+    for (key, _) in ordered.iter() {
+        if count == distinct.len() {
+            break;
+        }
+        let mut numbers: HashMap<(usize, Option<&str>), usize> = HashMap::new();
+        let split: Vec<usize> = points
+            .iter()
+            .zip(&classes)
+            .map(|(point, &class)| {
+                let next = numbers.len();
+                *numbers.entry((class, point.get(key))).or_insert(next)
+            })
+            .collect();
+        if numbers.len() > count {
+            count = numbers.len();
+            classes = split;
+            told.push(key.to_owned());
+        }
+    }
+    told
+}

@@ -1,0 +1,106 @@
+//! A comparison for programs: CSV in base units, and JSON.
+
+use serde::Serialize;
+use tonnage_judge::compare::Comparison;
+use tonnage_judge::judging::Judged;
+use tonnage_units::{Error, Result};
+
+use crate::csv::line;
+
+/// Columns of CSV.
+const COLUMNS: &[&str] = &[
+    "point",
+    "differing",
+    "metric",
+    "field",
+    "a",
+    "b",
+    "a_runs",
+    "b_runs",
+    "a_trials",
+    "b_trials",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "p",
+    "p_adjusted",
+    "verdict",
+    "of_these_runs_only",
+    "more_runs",
+    "why",
+];
+
+/// A comparison with the names of its sides.
+#[derive(Serialize)]
+struct Named<'a> {
+    sides: [&'a str; 2],
+    #[serde(flatten)]
+    comparison: &'a Comparison,
+}
+
+/// One JSON object, with a line break at its end.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub fn json(comparison: &Comparison, sides: [&str; 2]) -> Result<String> {
+    let text = serde_json::to_string_pretty(&Named { sides, comparison });
+    let text =
+        text.map_err(|error| Error::Failed(format!("cannot write a comparison as JSON: {error}")))?;
+    Ok(text + "\n")
+}
+
+/// A head line, and a row for each point.
+pub fn csv(comparison: &Comparison) -> String {
+    let head = line(COLUMNS.iter().map(|&column| column.to_owned()));
+    let rows = comparison.points.iter().map(|judged| line(row(judged)));
+    std::iter::once(head).chain(rows).collect()
+}
+
+fn row(judged: &Judged) -> impl Iterator<Item = String> {
+    let point = judged
+        .keys
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"));
+    let differing = judged.differing.iter().map(|it| {
+        let [a, b] = [&it.a, &it.b].map(|value| value.as_deref().unwrap_or_default());
+        format!("{}={a}→{b}", it.key)
+    });
+    let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+    let count = |value: Option<usize>| value.map_or_else(String::new, |value| value.to_string());
+    let ratio = judged.ratio;
+    [
+        harmless(point.collect::<Vec<_>>().join(" ")),
+        harmless(differing.collect::<Vec<_>>().join(" ")),
+        judged.metric.unwrap_or_default().to_owned(),
+        judged.field.unwrap_or_default().to_owned(),
+        number(judged.a.map(|side| side.value)),
+        number(judged.b.map(|side| side.value)),
+        count(judged.a.map(|side| side.runs)),
+        count(judged.b.map(|side| side.runs)),
+        count(judged.a.map(|side| side.trials)),
+        count(judged.b.map(|side| side.trials)),
+        number(ratio.map(|ratio| ratio.value)),
+        number(ratio.map(|ratio| ratio.low)),
+        number(ratio.map(|ratio| ratio.high)),
+        number(ratio.map(|ratio| ratio.p)),
+        number(ratio.map(|ratio| ratio.p_adjusted)),
+        judged.verdict.name().to_owned(),
+        if judged.of_these_runs_only {
+            "yes"
+        } else {
+            "no"
+        }
+        .to_owned(),
+        count(judged.more_runs),
+        harmless(judged.why.join("; ")),
+    ]
+    .into_iter()
+}
+
+/// Text that no spreadsheet takes for a formula.
+pub fn harmless(text: String) -> String {
+    match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+        true => format!("'{text}"),
+        false => text,
+    }
+}

@@ -1,0 +1,272 @@
+//! Report of a comparison: differences first, then a verdict on each point.
+//!
+//! | file | what it draws |
+//! | --- | --- |
+//! | this | the page, for people and for Markdown |
+//! | `labels` | points by the keys that tell them apart |
+//! | `machine` | CSV and JSON, for programs |
+
+mod labels;
+mod machine;
+
+use tonnage_judge::compare::Comparison;
+use tonnage_judge::criteria::PointVerdict;
+use tonnage_judge::judging::{Judged, counted};
+use tonnage_judge::surroundings::{Difference, Weight};
+use tonnage_record::figures::{Value, by_field};
+use tonnage_units::quantity::human::{number, percent};
+use tonnage_units::{Result, names};
+
+use crate::derived::{
+    AREA, COUNTS, DIFFERS, METRIC, MORE_RUNS, NOTE, POINT, SIDE_A, SIDE_B, SIDES_RATIO, VERDICT,
+};
+use crate::table::{draw, shown};
+use crate::text::{WIDTH, wrap};
+use labels::Labels;
+
+/// Greatest width of a value in the table of differences; JSON has all of it.
+const VALUE_COLUMNS_MAX: usize = 32;
+
+/// Greatest width of a point's name in a line of its cell.
+const POINT_COLUMNS_MAX: usize = 30;
+
+names! {
+    /// Formats of a comparison.
+    pub enum CompareFormat: "format" {
+        /// A page for people.
+        Table = "table",
+        /// One page with tables in Markdown.
+        Markdown = "markdown",
+        /// One JSON object.
+        Json = "json",
+        /// A row for each point, with a head line.
+        Csv = "csv",
+    }
+}
+
+/// Draws a comparison; `names` are those of the two sides.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub fn render(format: CompareFormat, comparison: &Comparison, names: [&str; 2]) -> Result<String> {
+    match format {
+        CompareFormat::Table => Ok(page(comparison, names, &draw_plain)),
+        CompareFormat::Markdown => Ok(page(comparison, names, &draw_markdown)),
+        CompareFormat::Json => machine::json(comparison, names),
+        CompareFormat::Csv => Ok(machine::csv(comparison)),
+    }
+}
+
+/// Draws rows, the first of which is the header; the columns that are named are aligned to the right.
+type Draw<'a> = &'a dyn Fn(Vec<Vec<String>>, &[&str]) -> String;
+
+fn page(comparison: &Comparison, names: [&str; 2], draw: Draw<'_>) -> String {
+    let labels = Labels::of(&comparison.points);
+    let criteria = &comparison.criteria;
+    let mut parts = vec![format!(
+        "A: {}, {}\nB: {}, {}\nmargin {}, confidence {}, {}\n",
+        names[0],
+        counted(comparison.runs[0], "run"),
+        names[1],
+        counted(comparison.runs[1], "run"),
+        percent(criteria.margin),
+        percent(criteria.confidence),
+        counted(comparison.points.len(), "point"),
+    )];
+    parts.push(match comparison.differences.as_slice() {
+        [] => "Program, effective configuration, machine and variables are alike.\n".to_owned(),
+        some => draw(differences(some), &[]) + &engines(some),
+    });
+    for (head, text) in [
+        ("ignored", &labels.differing),
+        ("all points", &labels.shared),
+    ] {
+        if !text.is_empty() {
+            parts.push(wrap(&format!("{head}: {text}"), WIDTH, 4) + "\n");
+        }
+    }
+    parts.push(verdicts(comparison, &labels, draw));
+    parts.push(totals(comparison) + "\n");
+    parts.join("\n")
+}
+
+/// Key of the name of an engine, from which everything else about it follows.
+const ENGINE_NAME: &str = "engine.name";
+
+/// Returns whether a difference follows from another engine.
+fn follows_from_engine(all: &[Difference], one: &Difference) -> bool {
+    let differ = all.iter().any(|it| it.key == ENGINE_NAME);
+    differ && one.key != ENGINE_NAME && one.key.starts_with("engine.")
+}
+
+/// A line about differences that follow from another engine.
+fn engines(all: &[Difference]) -> String {
+    match all.iter().filter(|it| follows_from_engine(all, it)).count() {
+        0 => String::new(),
+        more => format!(
+            "and {} of the engines, which --format json has\n",
+            counted(more, "other fact")
+        ),
+    }
+}
+
+fn differences(all: &[Difference]) -> Vec<Vec<String>> {
+    let header = [AREA, DIFFERS, SIDE_A, SIDE_B, COUNTS].map(|column| column.name.to_owned());
+    let shown = all.iter().filter(|it| !follows_from_engine(all, it));
+    let rows = shown.map(|difference| {
+        let weight = match difference.weight {
+            Weight::Counts => "yes",
+            Weight::Accepted => "accepted",
+            Weight::Told => "no",
+        };
+        vec![
+            difference.area.name().to_owned(),
+            cut(&difference.key),
+            cut(&values(&difference.a)),
+            cut(&values(&difference.b)),
+            weight.to_owned(),
+        ]
+    });
+    std::iter::once(header.to_vec()).chain(rows).collect()
+}
+
+fn values(all: &[String]) -> String {
+    match all.is_empty() {
+        true => "-".to_owned(),
+        false => all.join(" | "),
+    }
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(VALUE_COLUMNS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// The table of points, and the remarks on them.
+fn verdicts(comparison: &Comparison, labels: &Labels, draw: Draw<'_>) -> String {
+    let mut notes: Vec<&str> = Vec::new();
+    let mut rows = vec![
+        [
+            POINT,
+            METRIC,
+            SIDE_A,
+            SIDE_B,
+            SIDES_RATIO,
+            VERDICT,
+            MORE_RUNS,
+            NOTE,
+        ]
+        .map(|column| column.name.to_owned())
+        .to_vec(),
+    ];
+    for (judged, label) in comparison.points.iter().zip(&labels.points) {
+        let mut numbers = Vec::new();
+        for why in &judged.why {
+            let known = notes.iter().position(|note| note == why);
+            let at = known.unwrap_or_else(|| {
+                notes.push(why);
+                notes.len() - 1
+            });
+            numbers.push((at + 1).to_string());
+        }
+        rows.push(row(judged, label, numbers.join(" ")));
+    }
+    let drop_column = |rows: &mut Vec<Vec<String>>, name: &str| {
+        let at = rows[0].iter().position(|head| head == name);
+        if let Some(at) = at.filter(|&at| rows[1..].iter().all(|row| row[at].is_empty())) {
+            rows.iter_mut().for_each(|row| drop(row.remove(at)));
+        }
+    };
+    for column in [POINT, MORE_RUNS, NOTE] {
+        drop_column(&mut rows, column.name);
+    }
+    let right = [SIDE_A, SIDE_B, SIDES_RATIO, MORE_RUNS].map(|column| column.name);
+    let notes = notes.iter().zip(1..).map(|(note, at)| {
+        let line = format!("{at}  {note}");
+        wrap(&line, WIDTH, 3) + "\n"
+    });
+    let notes: String = notes.collect();
+    match notes.is_empty() {
+        true => draw(rows, &right),
+        false => draw(rows, &right) + "\n" + &notes,
+    }
+}
+
+fn row(judged: &Judged, label: &str, notes: String) -> Vec<String> {
+    let figure = judged.field.and_then(by_field);
+    let side = |side: &Option<tonnage_judge::values::SideFigure>| match (side, figure) {
+        (Some(side), Some(figure)) => shown(Value::Number(side.value), figure.style, "-"),
+        _ => "-".to_owned(),
+    };
+    let ratio = judged.ratio.map(|ratio| {
+        let (low, high) = (number(ratio.low), number(ratio.high));
+        format!("{} ({low}…{high})", number(ratio.value))
+    });
+    let verdict = match (judged.verdict, judged.of_these_runs_only) {
+        (PointVerdict::NotComparable, _) => "not comparable".to_owned(),
+        (PointVerdict::Missing, _) | (_, false) => judged.verdict.name().to_owned(),
+        (verdict, true) => format!("{}, of these runs only", verdict.name()),
+    };
+    let more = judged.more_runs.map(|more| more.to_string());
+    vec![
+        wrap(label, POINT_COLUMNS_MAX, 0),
+        figure.map_or("-", |figure| figure.name).to_owned(),
+        side(&judged.a),
+        side(&judged.b),
+        ratio.unwrap_or_else(|| "-".to_owned()),
+        verdict,
+        more.unwrap_or_default(),
+        notes,
+    ]
+}
+
+fn totals(comparison: &Comparison) -> String {
+    let each = PointVerdict::ALL.into_iter().filter_map(|verdict| {
+        let count = comparison.count(verdict);
+        let name = verdict.name().replace('-', " ");
+        (count > 0).then(|| format!("{count} {name}"))
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+fn draw_plain(rows: Vec<Vec<String>>, right: &[&str]) -> String {
+    let header = rows.first().cloned().unwrap_or_default();
+    draw(rows, |at| right.contains(&header[at].as_str())) + "\n"
+}
+
+fn draw_markdown(rows: Vec<Vec<String>>, right: &[&str]) -> String {
+    let mut text = String::new();
+    for (at, row) in rows.iter().enumerate() {
+        let cells = row.iter().map(|cell| escaped(cell));
+        text += &format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "));
+        if at == 0 {
+            let rule = row.iter().map(|head| match right.contains(&head.as_str()) {
+                true => "---:",
+                false => "---",
+            });
+            text += &format!("| {} |\n", rule.collect::<Vec<_>>().join(" | "));
+        }
+    }
+    text
+}
+
+/// Text of a cell in which nothing is markup.
+fn escaped(cell: &str) -> String {
+    let mut text = String::with_capacity(cell.len());
+    for character in cell.chars() {
+        match character {
+            '\n' | '\r' => text.push(' '),
+            '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '&' => {
+                text.push('\\');
+                text.push(character);
+            }
+            plain => text.push(plain),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

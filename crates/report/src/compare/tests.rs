@@ -1,0 +1,137 @@
+//! Golden pages of comparisons, and what a program or a hostile label would stumble over.
+
+use tonnage_judge::compare::{CompareRequest, Comparison, compare};
+use tonnage_judge::sides::of_two_files;
+use tonnage_record::{Body, Canary, Record};
+
+use super::{CompareFormat, machine, render};
+use crate::csv::csv;
+use crate::samples;
+use crate::text::WIDTH;
+
+/// Three runs of these records, whose bandwidths are these parts of what the samples have.
+fn runs(records: &[Record], name: &str, factors: [f64; 3]) -> Vec<Record> {
+    let each = factors.iter().enumerate().flat_map(|(run, factor)| {
+        records.iter().cloned().map(move |mut record| {
+            record.run_id = format!("{name}{run}");
+            if let Body::Transfer(body) = &mut record.body
+                && let Some(summary) = &mut body.summary
+            {
+                summary.bandwidth_bytes_per_s.mean *= factor;
+            }
+            record
+        })
+    });
+    each.collect()
+}
+
+fn transfer(record: &mut Record) -> &mut tonnage_record::TransferBody {
+    match &mut record.body {
+        Body::Transfer(body) => body,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Points of these sizes.
+fn points(sizes: &[u32]) -> Vec<Record> {
+    let sample = samples::streams().remove(0);
+    let sized = |size: &u32| {
+        let mut record = sample.clone();
+        let point = &mut transfer(&mut record).point;
+        (point.label, point.size_bytes) = (None, *size);
+        record
+    };
+    sizes.iter().map(sized).collect()
+}
+
+/// Points that are worse, better, the same, unclear, not comparable and missing, with an ignored key.
+fn comparison() -> Comparison {
+    let factors = [
+        (64, [0.8, 0.81, 0.79]),
+        (1024, [1.2, 1.21, 1.19]),
+        (4096, [1.0, 1.005, 1.001]),
+        (16384, [0.8, 0.95, 1.1]),
+        (65536, [1.0; 3]),
+    ];
+    let sizes = factors.map(|(size, _)| size);
+    let mut a = runs(&points(&sizes), "a", [1.0, 1.01, 0.99]);
+    a.extend(runs(&points(&[1 << 20]), "a", [1.0; 3]));
+    let mut b: Vec<Record> = Vec::new();
+    for (size, factors) in factors {
+        let mut records = points(&[size]);
+        transfer(&mut records[0]).point.engine = "null".to_owned();
+        records[0].tonnage.git_revision = "89abcde".to_owned();
+        if size == 65536 {
+            records[0].canary = Some(Canary::Measured {
+                cpus: [0, 1],
+                before_ns: 52.1,
+                after_ns: 99.0,
+                changed: true,
+            });
+        }
+        b.extend(runs(&records, "b", factors));
+    }
+    let request = CompareRequest {
+        ignore: vec!["engine".to_owned()],
+        ..CompareRequest::default()
+    };
+    compare(&of_two_files([(&a, "a"), (&b, "b")]).unwrap(), &request).unwrap()
+}
+
+#[test]
+fn comparisons_look_as_agreed() {
+    let comparison = comparison();
+    let drawn = |format| render(format, &comparison, ["old.jsonl", "new.jsonl"]).unwrap();
+    let table = drawn(CompareFormat::Table);
+    for line in table.lines() {
+        assert!(line.chars().count() <= WIDTH, "{line:?}");
+        assert_eq!(line.trim_end(), line);
+    }
+    insta::assert_snapshot!("compare_table", table);
+    insta::assert_snapshot!("compare_markdown", drawn(CompareFormat::Markdown));
+    insta::assert_snapshot!("compare_csv", drawn(CompareFormat::Csv));
+    insta::assert_snapshot!("compare_json", drawn(CompareFormat::Json));
+}
+
+#[test]
+fn every_point_is_in_every_format() {
+    let comparison = comparison();
+    let drawn = |format| render(format, &comparison, ["a", "b"]).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&drawn(CompareFormat::Json)).unwrap();
+    assert_eq!(
+        json["points"].as_array().unwrap().len(),
+        comparison.points.len()
+    );
+    assert_eq!(
+        drawn(CompareFormat::Csv).lines().count(),
+        comparison.points.len() + 1
+    );
+}
+
+#[test]
+fn labels_are_no_formulas_and_no_markup() {
+    let mut points = samples::streams();
+    points.truncate(1);
+    transfer(&mut points[0]).point.label = Some("=1+2|<script>".to_owned());
+    points.push(points[0].clone());
+    transfer(&mut points[1]).point.label = Some("plain".to_owned());
+    let (a, b) = (runs(&points, "a", [1.0; 3]), runs(&points, "b", [1.0; 3]));
+    let sides = of_two_files([(&a, "a"), (&b, "b")]).unwrap();
+    let comparison = compare(&sides, &CompareRequest::default()).unwrap();
+    let markdown = render(CompareFormat::Markdown, &comparison, ["a", "b"]).unwrap();
+    assert!(
+        markdown.contains(r"| label =1+2\|\<script\> |"),
+        "{markdown}"
+    );
+    for (text, expected) in [
+        ("=1+2", "'=1+2"),
+        ("-x", "'-x"),
+        ("@x", "'@x"),
+        ("x=1", "x=1"),
+        ("", ""),
+    ] {
+        assert_eq!(machine::harmless(text.to_owned()), expected);
+    }
+    // Records and comparisons quote alike.
+    assert!(csv(&points).contains("=1+2|<script>"));
+}

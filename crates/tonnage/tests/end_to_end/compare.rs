@@ -1,0 +1,292 @@
+//! Two sides measured by turns, repetitions of a plan, and verdicts on the records of both.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::tempdir;
+
+use super::support::{Ended, LONG, tonnage};
+
+const BRIEF: &str = "--duration 6ms --trials 2 --warmup 1ms";
+
+fn run(dir: &Path, arguments: &str) -> Ended {
+    tonnage(dir, arguments).run()
+}
+
+fn lines(dir: &Path, name: &str) -> Vec<Value> {
+    let text = fs::read_to_string(dir.join(name)).unwrap();
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn texts<'a>(lines: &'a [Value], of: impl Fn(&'a Value) -> &'a Value) -> Vec<&'a str> {
+    lines
+        .iter()
+        .map(|line| of(line).as_str().unwrap())
+        .collect()
+}
+
+/// Operations of one side are due a hundred times as often as those of the other, which no busy machine makes alike.
+#[test]
+fn two_sides_take_turns_and_are_compared() {
+    let dir = tempdir().unwrap();
+    let side = |engine: &str, rate: u32| {
+        format!(
+            "transfer --engine {engine} --op write --ranks 2 --sizes 64,4k --rate {rate} --duration 80ms --trials 2 \
+             --warmup 1ms"
+        )
+    };
+    let ab = format!(
+        "ab --times 4 -o ab.jsonl -- {} -- {}",
+        side("shm", 200),
+        side("null", 20_000)
+    );
+    run(dir.path(), &ab).with_code(0);
+    let records = lines(dir.path(), "ab.jsonl");
+    let each_second: Vec<Value> = records.iter().step_by(2).cloned().collect();
+    let sides = texts(&each_second, |record| &record["side"]["name"]);
+    assert_eq!(sides, ["a", "b", "b", "a", "a", "b", "b", "a"]);
+    let turns: Vec<u64> = each_second
+        .iter()
+        .map(|record| record["side"]["turn"].as_u64().unwrap())
+        .collect();
+    assert_eq!(turns, [0, 1, 2, 3, 4, 5, 6, 7]);
+    let runs: BTreeSet<&str> = texts(&records, |record| &record["run_id"])
+        .into_iter()
+        .collect();
+    assert_eq!((records.len(), runs.len()), (16, 8));
+
+    let compare =
+        "compare ab.jsonl --ignore engine,pacing,latency --accept canary --metric message-rate";
+    let ended = run(dir.path(), &format!("{compare} --format json")).with_code(0);
+    let found: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(
+        texts(
+            found["points"].as_array().unwrap(),
+            |point| &point["verdict"]
+        ),
+        ["better", "better"]
+    );
+    assert_eq!(found["points"][0]["differing"][0]["key"], "engine");
+    // The sides the other way round, as two files.
+    for (name, side) in [("a.jsonl", "a"), ("b.jsonl", "b")] {
+        let own = fs::read_to_string(dir.path().join("ab.jsonl")).unwrap();
+        let own = own
+            .lines()
+            .filter(|line| line.contains(&format!("\"side\":{{\"name\":\"{side}\"")));
+        fs::write(dir.path().join(name), own.collect::<Vec<_>>().join("\n")).unwrap();
+    }
+    let round = compare.replace("ab.jsonl", "b.jsonl a.jsonl");
+    let ended = run(
+        dir.path(),
+        &format!("{round} -o verdict.md --format markdown"),
+    )
+    .with_code(1);
+    assert_eq!(ended.stdout, "");
+    let page = fs::read_to_string(dir.path().join("verdict.md")).unwrap();
+    assert_eq!(page.matches("| worse |").count(), 2, "{page}");
+    run(dir.path(), &format!("{round} --fail-on missing,unclear")).with_code(0);
+    // Neither file is written over.
+    run(dir.path(), &ab)
+        .with_code(2)
+        .with_one_error(&["ab.jsonl", "--force"]);
+    run(dir.path(), &format!("{round} -o verdict.md"))
+        .with_code(2)
+        .with_one_error(&["verdict.md", "--force"]);
+    run(dir.path(), &format!("{round} -o verdict.md --force")).with_code(1);
+}
+
+/// A variable of side B reaches its program, and is no reason against the comparison.
+#[test]
+fn a_variable_is_given_to_one_side() {
+    let dir = tempdir().unwrap();
+    let line = format!("transfer --engine fabric:shm --op write --ranks 2 --sizes 64 {BRIEF}");
+    let line = format!("{line} --libfabric embedded");
+    run(
+        dir.path(),
+        &format!("ab --times 1 -o ab.jsonl --b-env FI_SHM_TX_SIZE=64 -- {line}"),
+    )
+    .with_code(0);
+    let records = lines(dir.path(), "ab.jsonl");
+    let variables =
+        |at: usize| &records[at]["environment"][0]["machine"]["variables"]["FI_SHM_TX_SIZE"];
+    assert_eq!(
+        (variables(0), variables(1)),
+        (&Value::Null, &Value::from("64"))
+    );
+    assert_eq!(records[1]["side"]["varied"][0], "variables.FI_SHM_TX_SIZE");
+    let ended = run(dir.path(), "compare ab.jsonl --accept canary");
+    assert!(ended.stdout.contains("accepted"), "{ended:#?}");
+    assert!(ended.stdout.contains("of these runs only"), "{ended:#?}");
+    assert!(!ended.stdout.contains("not comparable"), "{ended:#?}");
+}
+
+#[test]
+fn a_run_that_cannot_be_measured_is_refused_before_the_first() {
+    let dir = tempdir().unwrap();
+    let good = "transfer --engine shm --op write --ranks 2 --sizes 64";
+    for (side, parts) in [
+        (
+            "transfer --engine shm --op write --ranks 2 --sizes 64 --window 0",
+            ["side B", "window"],
+        ),
+        ("run nowhere.toml", ["side B", "nowhere.toml"]),
+        ("show ab.jsonl", ["side B", "no command that measures"]),
+    ] {
+        let ended = run(dir.path(), &format!("ab -o ab.jsonl -- {good} -- {side}")).with_code(2);
+        ended.with_one_error(&parts);
+        assert!(!dir.path().join("ab.jsonl").exists());
+    }
+    let launched = tonnage(dir.path(), &format!("ab -o ab.jsonl -- {good} -- {good}0"));
+    launched
+        .launched(0, 2, 29_999)
+        .run()
+        .with_code(2)
+        .with_one_error(&["launcher", "compare"]);
+}
+
+/// Nobody but the one who takes turns knows of a run, so that it must not outlive that one.
+#[test]
+fn a_run_ends_with_whoever_started_it() {
+    for signal in [Signal::TERM, Signal::KILL] {
+        let dir = tempdir().unwrap();
+        let side = format!("transfer --engine shm --op write --ranks 2 --sizes 8 {LONG}");
+        let ab = format!("ab -o ab.jsonl --b-env X=1 -- {side}");
+        let run = tonnage(dir.path(), &ab).start();
+        run.rank(1);
+        run.signal(signal);
+        // Nothing may be left, which is seen to here.
+        let ended = run.end();
+        assert_ne!(ended.code, Some(0), "{ended:#?}");
+    }
+}
+
+/// Each repetition is a run with an order of its own, and a resumed file lacks none.
+#[test]
+fn a_plan_is_measured_several_times() {
+    let dir = tempdir().unwrap();
+    let line = format!("transfer --engine shm --op write --ranks 2 --sizes 8..256*2 {BRIEF}");
+    let ended = run(
+        dir.path(),
+        &format!("{line} --times 2 -o r.jsonl --format csv"),
+    )
+    .with_code(0);
+    assert_eq!(ended.stdout.lines().count(), 1 + 12);
+    run(dir.path(), &format!("{line} --times 3 --resume r.jsonl")).with_code(0);
+    let records = lines(dir.path(), "r.jsonl");
+    let of = |repetition: u64| -> Vec<&Value> {
+        let own = records
+            .iter()
+            .filter(|record| record["repetition"] == repetition);
+        own.collect()
+    };
+    let sizes = |records: &[&Value]| -> Vec<u64> {
+        let sizes = records
+            .iter()
+            .map(|record| record["point"]["size_bytes"].as_u64().unwrap());
+        sizes.collect()
+    };
+    let orders = [0, 1, 2].map(|repetition| sizes(&of(repetition)));
+    assert_ne!(orders[0], orders[1]);
+    for order in orders {
+        assert_eq!(
+            BTreeSet::from_iter(order),
+            BTreeSet::from([8, 16, 32, 64, 128, 256])
+        );
+    }
+    let ids = [0, 1, 2].map(|repetition| of(repetition)[0]["run_id"].clone());
+    assert!(ids[0] != ids[1] && ids[1] != ids[2]);
+    for refused in ["layers --times 2 --sizes 8", "ior --times 2 -o t"] {
+        run(dir.path(), refused)
+            .with_code(2)
+            .with_one_error(&["--times"]);
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_has_one_clear_message() {
+    let dir = tempdir().unwrap();
+    for name in ["a.jsonl", "b.jsonl"] {
+        let line = "transfer --engine null --op write --ranks 2 --sizes";
+        let size = if name == "a.jsonl" { "64,128" } else { "64" };
+        run(dir.path(), &format!("{line} {size} {BRIEF} -o {name}")).with_code(0);
+    }
+    let path = |name: &str| dir.path().join(name);
+    fs::copy(path("a.jsonl"), path("copy.jsonl")).unwrap();
+    std::os::unix::fs::symlink("a.jsonl", path("link.jsonl")).unwrap();
+    fs::write(path("empty.jsonl"), "").unwrap();
+    fs::write(path("junk.jsonl"), "junk\n").unwrap();
+    let other = fs::read_to_string(path("a.jsonl"))
+        .unwrap()
+        .lines()
+        .last()
+        .unwrap()
+        .to_owned();
+    fs::write(path("other.jsonl"), other).unwrap();
+    for (arguments, parts) in [
+        ("a.jsonl a.jsonl", &["the same file"][..]),
+        ("a.jsonl link.jsonl", &["the same file"]),
+        ("a.jsonl copy.jsonl", &["both hold records of run"]),
+        ("a.jsonl", &["belong to no side", "tonnage ab"]),
+        ("a.jsonl nowhere.jsonl", &["nowhere.jsonl"]),
+        ("a.jsonl empty.jsonl", &["empty.jsonl holds no records"]),
+        (
+            "a.jsonl junk.jsonl",
+            &["junk.jsonl holds no records that can be read", "line 1"],
+        ),
+        (
+            "b.jsonl other.jsonl",
+            &["no points in common", "size (64 B, 128 B)", "--ignore"],
+        ),
+        ("a.jsonl b.jsonl --ignore siz", &["--ignore", "\"size\""]),
+        (
+            "a.jsonl b.jsonl --accept kernle",
+            &["--accept", "\"kernel\""],
+        ),
+        ("a.jsonl b.jsonl --metric busbw", &["busbw", "message-rate"]),
+        ("a.jsonl b.jsonl --margin 150%", &["margin"]),
+    ] {
+        run(dir.path(), &format!("compare {arguments}"))
+            .with_code(2)
+            .with_one_error(parts);
+    }
+}
+
+/// A point that one side lacks, one run only, and lines that are broken or of a newer program.
+#[test]
+fn what_is_missing_is_told_and_counted() {
+    let dir = tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    for (name, sizes) in [("a.jsonl", "64,128"), ("b.jsonl", "64")] {
+        let line = format!("transfer --engine null --op write --ranks 2 --sizes {sizes} {BRIEF}");
+        run(dir.path(), &format!("{line} -o {name}")).with_code(0);
+    }
+    let text = fs::read_to_string(path("b.jsonl")).unwrap();
+    let newer = text.replacen("\"schema_version\":2", "\"schema_version\":9", 1);
+    fs::write(path("b.jsonl"), format!("{{\"schema_ver\n{text}{newer}")).unwrap();
+    let compare = "compare a.jsonl b.jsonl --accept canary --metric message-rate";
+    let ended = run(dir.path(), &format!("{compare} --fail-on missing")).with_code(1);
+    assert!(
+        ended.stdout.contains("of these runs only") && ended.stdout.contains("only A has it"),
+        "{ended:#?}"
+    );
+    let warned = [
+        "2 of 3 lines of b.jsonl left out",
+        "line 1:",
+        "line 3: schema version 9",
+    ];
+    assert!(
+        warned.iter().all(|part| ended.stderr.contains(part)),
+        "{ended:#?}"
+    );
+    run(
+        dir.path(),
+        &format!("{compare} --fail-on worse --margin 99%"),
+    )
+    .with_code(0);
+}
