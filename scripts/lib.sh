@@ -35,6 +35,8 @@ cargo_tool() {
 report() {
     local status=$? line
     set +e
+    # Packages are never left half installed.
+    [ -z "${PREPARING:-}" ] || wait "$PREPARING"
     slowest
     while IFS= read -r line; do SKIPS+=("${line#skip: }"); done < <(cat "$LOGS"/*.log 2>/dev/null | grep '^skip: ' | sort -u)
     [ ${#FAILED[@]} = 0 ] || status=1

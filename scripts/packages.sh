@@ -1,4 +1,4 @@
-# For test.sh: packages of the system that optional tests need.
+# For test.sh: what optional tests need and this machine has not: packages of the system, and the guest's image.
 
 is_root_on_debian() {
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null &&
@@ -47,4 +47,24 @@ packages() {
     need libpmix-dev "the test under srun --mpi=pmix skips itself" has_libpmix_dev
     need mandoc "man pages are not checked" has_program mandoc
     need munge "the tests under Slurm skip themselves" has_program munged
+}
+
+PREPARING=
+
+# prepare PART...: begins to get what these parts of the tests need. Whether a guest can be had is said by its tests.
+prepare() {
+    local parts=" $* "
+    {
+        if [[ $parts == *" unit "* || $parts == *" system "* ]]; then packages; fi
+        if [[ $parts == *" rdma "* ]]; then bash scripts/rdma-guest.sh setup || true; fi
+    } >"$LOGS/packages.log" 2>&1 &
+    PREPARING=$!
+}
+
+# Waits until it is there, and says once what was said meanwhile. What was skipped is found in the log.
+prepared() {
+    [ -n "$PREPARING" ] || return 0
+    wait "$PREPARING" || FAILED+=("packages")
+    PREPARING=
+    cat "$LOGS/packages.log"
 }

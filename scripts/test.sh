@@ -24,13 +24,14 @@ done
 [ -d "${CARGO_TARGET_DIR:-target}/debug/incremental" ] || export CARGO_INCREMENTAL=0
 [ $# != 0 ] || { echo "usage: scripts/test.sh [check] [unit] [system] [rdma] [fuzz] [corpus] [mutants]" >&2; exit 2; }
 trap report EXIT
-[[ " $* " != *" unit "* && " $* " != *" system "* ]] || packages
+# What comes over the network comes while `check` compiles.
+prepare "$@"
 for part in "$@"; do
     case $part in
         check) check ;;
-        unit) unit_tests ;;
-        system) system_tests; fuzz_briefly ;;
-        rdma) rdma_tests ;;
+        unit) prepared; unit_tests ;;
+        system) prepared; system_tests; fuzz_briefly ;;
+        rdma) prepared; rdma_tests ;;
         fuzz) fuzz ;;
         corpus) fuzz_corpus ;;
         mutants) mutants ;;

@@ -50,6 +50,13 @@ fn ranks_of_one_host_meet_there() {
         .count();
     assert!(lines >= 2, "{lines} lines, {ended:#?}");
     assert_eq!(ended.stdout.matches("64      64").count(), 1, "{ended:#?}");
+    // The whole plan, as many times as it is asked for.
+    let several = transfer("--hosts h:2 --times 3 --format jsonl");
+    let ended = run(dir.path(), RUNS, &several).with_code(0);
+    for repetition in 0..3 {
+        let told = format!("\"repetition\":{repetition}");
+        assert_eq!(ended.stdout.matches(&told).count(), 1, "{ended:#?}");
+    }
     // A host that is listed twice has the ranks of both entries, and that is said.
     run(dir.path(), RUNS, &transfer("--hosts h,h"))
         .with_code(0)
