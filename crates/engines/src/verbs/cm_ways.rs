@@ -2,7 +2,7 @@
 //!
 //! What lives here: the state. What does not: going from step to step, in `cm`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tonnage_engine::Facts;
 use tonnage_sys::verbs::{CmChannel, CmHandle, PathTo};
 
+use super::cm_granted::GrantedTerms;
 use super::cm_port::CmPort;
 use super::cm_private::{CardSecret, CmCard, PairIntroduction};
 
@@ -139,8 +140,7 @@ pub(super) struct CmSide {
     pub(super) ways: Vec<CmWay>,
     /// Requests that showed nothing of a card's.
     pub(super) strangers: u64,
-    service_levels: BTreeSet<u8>,
-    traffic_classes: BTreeSet<u8>,
+    granted: GrantedTerms,
 }
 
 impl CmSide {
@@ -152,8 +152,7 @@ impl CmSide {
             secrets: BTreeMap::new(),
             ways: Vec::new(),
             strangers: 0,
-            service_levels: BTreeSet::new(),
-            traffic_classes: BTreeSet::new(),
+            granted: GrantedTerms::default(),
         })
     }
 
@@ -193,21 +192,11 @@ impl CmSide {
     }
 
     pub(super) fn note_granted(&mut self, path: &PathTo) {
-        self.service_levels.insert(path.service_level);
-        self.traffic_classes.insert(path.traffic_class);
+        self.granted.note(path);
     }
 
-    /// Adds service level and traffic class that were granted; all of them where paths differ.
+    /// Adds what was granted to the facts.
     pub(super) fn add_granted(&self, facts: Facts) -> Facts {
-        let add = |facts: Facts, name: &'static str, all: &BTreeSet<u8>| match all.len() {
-            0 => facts,
-            1 => facts.maybe(name, all.first().map(|&one| u32::from(one))),
-            _ => {
-                let words: Vec<String> = all.iter().map(u8::to_string).collect();
-                facts.with(name, words.join(", "))
-            }
-        };
-        let facts = add(facts, "service_level", &self.service_levels);
-        add(facts, "traffic_class", &self.traffic_classes)
+        self.granted.add_to(facts)
     }
 }

@@ -10,8 +10,8 @@
 //! | `closing` | the end of what was not signalled |
 //! | `lanes`, `resolve` | what a lane stands for |
 //! | `pairs`, `peers` | the queue pairs to each peer: making, cards, connecting |
-//! | `cm`, `cm_ways`, `cm_terms` | connecting by rdma_cm: its steps, what each queue pair waits for, what is granted |
-//! | `cm_port`, `cm_private` | what that needs of a port; what the sides prove to each other |
+//! | `cm`, `cm_ways`, `cm_terms` | connecting by rdma_cm: its steps, what each queue pair waits for, what is agreed upon |
+//! | `cm_port`, `cm_private`, `cm_granted` | what that needs of a port; what the sides prove to each other; what was granted |
 //! | `transport` | the transports, and the refusals of others |
 //! | `dc_device`, `dc_ends`, `target_card` | DC: the device, a worker's initiators and its target, what peers are told |
 //! | `page`, `contact` | first contact |
@@ -26,6 +26,7 @@ mod causes;
 mod choose;
 mod closing;
 mod cm;
+mod cm_granted;
 mod cm_port;
 mod cm_private;
 mod cm_terms;
