@@ -34,7 +34,7 @@ pub mod pages;
 pub mod pair_placement;
 pub mod placement;
 pub mod topology;
-mod variables;
+pub mod variables;
 pub mod way_out;
 
 pub use cpu_choice::CpuChoice;

@@ -68,12 +68,16 @@ pub(super) fn steering(
     .collect()
 }
 
-fn is_recorded(name: &str, more: &[&str]) -> bool {
+/// Returns whether the name is one of a variable that may hold a secret.
+pub fn names_a_secret(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
-    let secret = SECRET.iter().any(|word| upper.contains(word));
+    SECRET.iter().any(|word| upper.contains(word))
+}
+
+fn is_recorded(name: &str, more: &[&str]) -> bool {
     let named = NAMES.contains(&name) || more.contains(&name);
     let steers = named || PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-    steers && !secret
+    steers && !names_a_secret(name)
 }
 
 fn shorten(value: &str) -> String {

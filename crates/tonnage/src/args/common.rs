@@ -16,7 +16,7 @@ use tonnage_units::{Error, Result};
 use super::hosts::HostArgs;
 use super::values::{Master, devices_of, library, link_speed, ranks, scale};
 
-/// HostPlacement and meeting of ranks.
+/// Placement and meeting of ranks.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 #[command(next_help_heading = "Ranks")]
 pub struct RankArgs {

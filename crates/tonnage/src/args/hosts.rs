@@ -1,6 +1,8 @@
 //! Options about ranks on other hosts, and `tonnage hosts`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use clap::Args;
 use tonnage_ranks::spawn::remote::list::{HostPlacement, HostSlots, parse_file};
@@ -30,7 +32,7 @@ pub struct HostArgs {
 
     /// Start ranks on the hosts of this file by ssh: a line for each, "h1", "h1:4" or "h1 slots=4"; # begins a comment.
     #[arg(long, value_name = "FILE", conflicts_with = "rank")]
-    pub hostfile: Option<PathBuf>,
+    pub hostfile: Option<HostListFile>,
 
     /// Start so many ranks on each host.
     #[arg(long, value_name = "N", value_parser = ranks)]
@@ -118,21 +120,48 @@ impl HostArgs {
     }
 }
 
+/// A file of hosts, which is read once: it may be a pipe.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HostListFile {
+    path: PathBuf,
+    /// Its hosts, once it was read.
+    hosts: Arc<OnceLock<Vec<HostSlots>>>,
+}
+
+impl From<OsString> for HostListFile {
+    fn from(path: OsString) -> Self {
+        Self {
+            path: path.into(),
+            hosts: Arc::default(),
+        }
+    }
+}
+
+impl HostListFile {
+    fn read(&self) -> Result<Vec<HostSlots>> {
+        if let Some(hosts) = self.hosts.get() {
+            return Ok(hosts.clone());
+        }
+        let shown = self.path.display().to_string();
+        let text = std::fs::read_to_string(&self.path).map_err(|error| {
+            Error::Usage(format!(
+                "--hostfile {shown} cannot be read ({error}): name a file with a host in each line"
+            ))
+        })?;
+        let hosts = parse_file(&text, &shown)?;
+        Ok(self.hosts.get_or_init(|| hosts).clone())
+    }
+}
+
 /// Hosts of a list or of a file; `None` where neither is there.
 ///
 /// # Errors
 /// `Usage` for a file that cannot be read.
-pub fn listed(hosts: &[HostSlots], file: Option<&PathBuf>) -> Result<Option<Vec<HostSlots>>> {
-    let Some(path) = file else {
-        return Ok((!hosts.is_empty()).then(|| hosts.to_vec()));
-    };
-    let shown = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Error::Usage(format!(
-            "--hostfile {shown} cannot be read ({error}): name a file with a host in each line"
-        ))
-    })?;
-    parse_file(&text, &shown).map(Some)
+pub fn listed(hosts: &[HostSlots], file: Option<&HostListFile>) -> Result<Option<Vec<HostSlots>>> {
+    match file {
+        Some(file) => file.read().map(Some),
+        None => Ok((!hosts.is_empty()).then(|| hosts.to_vec())),
+    }
 }
 
 /// The hosts with their ranks, such as "h0 1, h1 4"; of many the first ones.
@@ -191,7 +220,7 @@ pub struct HostsArgs {
 
     /// The hosts of this file, as for --hostfile.
     #[arg(long, value_name = "FILE")]
-    pub hostfile: Option<PathBuf>,
+    pub hostfile: Option<HostListFile>,
 
     /// Network interface of the first host where ranks would meet.
     #[arg(long, value_name = "NAME")]

@@ -199,7 +199,8 @@ pub(super) fn identity_of(ranks: &RankArgs) -> Result<Option<Identity>> {
         (Some(identity), Some(placement)) => {
             let host = placement.hosts.first().map_or("", |host| &host.name);
             Err(Error::Usage(format!(
-                "--hosts {host}, … starts ranks itself, and {} says that this process is rank {} of {}: leave --hosts out, or                  start tonnage outside of the launcher",
+                "--hosts {host}, … starts ranks itself, and {} says that this process is rank {} of {}: leave --hosts out, or start \
+                 tonnage outside of the launcher",
                 identity.source, identity.rank, identity.size
             )))
         }

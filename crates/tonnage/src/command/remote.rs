@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Instant;
 
+use tonnage_machine::variables::names_a_secret;
 use tonnage_plan::{Planned, Point};
 use tonnage_ranks::bootstrap::secret::content_hash;
 use tonnage_ranks::spawn::local::TURN_PARENT;
@@ -161,8 +162,11 @@ fn variables(
     let own: Vec<(String, String)> = own
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    let goes_along =
-        |name: &str| PASSED_ON.iter().any(|opening| name.starts_with(opening)) && !is_kept(name);
+    let goes_along = |name: &str| {
+        PASSED_ON.iter().any(|opening| name.starts_with(opening))
+            && !is_kept(name)
+            && !names_a_secret(name)
+    };
     let mut passed: Vec<(String, String)> = match hosts.no_env {
         true => Vec::new(),
         false => own
@@ -174,7 +178,7 @@ fn variables(
     for (name, value) in &hosts.env {
         if is_kept(name) {
             return Err(Error::Usage(format!(
-                "--env {name} is not passed on: each run of --hosts makes its own secret and its own ranks"
+                "--env {name} is not passed on: each run of --hosts makes its own secret, ranks and meeting place"
             )));
         }
         let found = || {
@@ -199,38 +203,25 @@ struct Screen {
 }
 
 impl Audience for Screen {
-    fn line(&mut self, host: Option<&str>, is_error: bool, text: &str) {
+    fn line(&mut self, host: Option<&str>, is_error: bool, text: &str) -> Result<()> {
         let named = host.map_or_else(|| text.to_owned(), |host| format!("{host}: {text}"));
         match is_error {
             true => say_above(&named),
-            false => {
-                if let Err(error) = print(&format!("{named}\n")) {
-                    say_above(&format!("error: {error}"));
-                }
-            }
+            false => print(&format!("{named}\n"))?,
         }
+        Ok(())
     }
 
-    fn record(&mut self, is_checkpoint: bool, text: &str) {
-        let read = read_records_of(text.as_bytes(), Path::new("a record of rank 0"));
-        let records = match read {
-            Ok(read) => read.records,
-            Err(error) => {
-                say_above(&format!("error: {error}"));
-                return;
-            }
-        };
-        for record in records {
-            let mut keeper = self.keeper.borrow_mut();
+    fn record(&mut self, is_checkpoint: bool, text: &str) -> Result<()> {
+        let read = read_records_of(text.as_bytes(), Path::new("a record of rank 0"))?;
+        let mut keeper = self.keeper.borrow_mut();
+        for record in read.records {
             match is_checkpoint {
                 true => keeper.checkpoint(&record),
-                false => {
-                    if let Err(error) = keeper.record(record) {
-                        say_above(&format!("error: {error}"));
-                    }
-                }
+                false => keeper.record(record)?,
             }
         }
+        Ok(())
     }
 }
 
@@ -250,6 +241,8 @@ mod tests {
             ("TONNAGE_SECRET_FILE", "f"),
             ("TONNAGE_RANK", "3"),
             ("TONNAGE_JOIN_TIMEOUT", "9"),
+            ("UCX_SOME_TOKEN", "t"),
+            ("OMPI_MCA_sec_key", "k"),
             ("OMPI_COMM_WORLD_SIZE", "2"),
             ("OMPI_MCA_btl", "tcp"),
             ("HOME", "/h"),

@@ -292,7 +292,10 @@ fn in_the_middle(ssh: &Ssh<'_>, dir: &Path) -> super::support::Started {
                 trial-time = \"1h\"\nwarmup = \"0\"\nlimit = \"none\"\n";
     fs::write(dir.join("plan.toml"), plan).unwrap();
     let _ = fs::remove_file(dir.join("r.jsonl"));
-    let run = by_ssh(ssh, dir, "run plan.toml --hosts h0,h1 -o r.jsonl", "").start();
+    let run = by_ssh(ssh, dir, "run plan.toml --hosts h0,h1 -o r.jsonl", "")
+        .env("TONNAGE_SECRET", "correct-horse-battery-staple")
+        .env("UCX_SOME_TOKEN", "correct-horse")
+        .start();
     wait_for_a_record(dir);
     run
 }
@@ -326,6 +329,7 @@ fn whoever_is_killed_nothing_is_left() {
             );
             let hidden = [
                 "SECRET",
+                "correct-horse",
                 "TONNAGE_RANK",
                 "TONNAGE_SIZE",
                 "10.77.0.1:",
@@ -431,5 +435,14 @@ fn the_program_is_copied_where_it_is_missing() {
     assert_eq!(first.rows().len(), 1, "{first:#?}");
     let second = run(2222, "--push --log-level info").with_code(0);
     assert!(!second.stderr.contains("copying"), "{second:#?}");
+    // A copy that is not whole, as after a loss of power, is made anew.
+    let cut = "truncate -s 1000 ~/.cache/tonnage/*/tonnage";
+    let status = std::process::Command::new(ssh.program())
+        .args(["-p", "2222", "h0", cut])
+        .status();
+    assert!(status.unwrap().success());
+    run(2222, "--push --log-level info")
+        .with_code(0)
+        .saying(&["copying"]);
     nothing_is_left(&hosts, Instant::now());
 }

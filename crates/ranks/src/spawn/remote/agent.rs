@@ -4,7 +4,7 @@
 //! as behind a cable that was pulled. Nobody else would end the ranks then.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, Read};
+use std::io::{BufRead, Read, Write};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -116,6 +116,8 @@ pub fn serve(program: AgentProgram) -> Result<()> {
     std::thread::Builder::new()
         .spawn(move || {
             let mut out = std::io::stdout().lock();
+            // What a login file may have printed without an end of line ends here.
+            let _ = out.write_all(b"\n");
             while let Ok(report) = said.recv() {
                 if send(&mut out, &report).is_err() {
                     // Without anybody who hears there is nobody to obey.
@@ -154,6 +156,8 @@ pub fn serve(program: AgentProgram) -> Result<()> {
         .say(AgentReport::Hello(Box::new(agent.hello()?)));
     agent.obey_all(&inbox);
     agent.end_all();
+    // Nothing more is said once nobody can.
+    drop(agent);
     let _ = all_told.recv_timeout(LAST_WORDS);
     Ok(())
 }
@@ -185,7 +189,9 @@ impl Agent {
         let mut heard = Instant::now();
         let mut pulse = heard;
         while heard.elapsed() < SILENCE {
-            match inbox.recv_timeout(PULSE.saturating_sub(pulse.elapsed())) {
+            let until_pulse = PULSE.saturating_sub(pulse.elapsed());
+            let until_silence = SILENCE.saturating_sub(heard.elapsed());
+            match inbox.recv_timeout(until_pulse.min(until_silence)) {
                 Ok(Event::Order(order)) => {
                     heard = Instant::now();
                     if let Err(error) = self.obey(order) {

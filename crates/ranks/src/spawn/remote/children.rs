@@ -6,8 +6,9 @@ use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -21,6 +22,12 @@ use tonnage_units::{Error, Result};
 /// Time for the last lines of a rank that has ended: a process that it has left behind may hold its output open.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
+/// Longest that lines of a rank that has ended are waited for, while they wait for the other end of ssh.
+const LAST_LINES_MAX: Duration = Duration::from_secs(30);
+
+/// Bytes of a line; what is longer is several lines. A record has less.
+const LINE_BYTES_MAX: u64 = 1 << 30;
+
 /// Taker of reports; it is called by many threads.
 pub(super) type Tell = Arc<dyn Fn(AgentReport) + Send + Sync>;
 
@@ -29,6 +36,14 @@ struct Child {
     pid: Pid,
     /// Its number may mean another process from then on.
     ended: Arc<Mutex<Option<RankExit>>>,
+}
+
+/// Readers of a rank's output: there are none left once all of these are gone.
+#[derive(Clone)]
+struct Reading {
+    _open: mpsc::Sender<()>,
+    /// Those that wait for somebody to take a line.
+    waiting: Arc<AtomicUsize>,
 }
 
 /// The ranks of this host.
@@ -99,7 +114,10 @@ impl Children {
             meeting: order.meeting,
             listener: number(&listener),
             records: number(&to_records),
-            job: order.job.clone(),
+            job: match (rank, &order.root_job) {
+                (0, Some(job)) => job.clone(),
+                _ => order.job.clone(),
+            },
         };
         let mut command = Command::new(program);
         command
@@ -138,42 +156,53 @@ impl Children {
         records: Option<PipeReader>,
     ) -> Result<()> {
         let (open, closed) = mpsc::channel::<()>();
+        let reading = Reading {
+            _open: open,
+            waiting: Arc::default(),
+        };
+        let waiting = Arc::clone(&reading.waiting);
         if let Some(records) = records {
-            self.read(records, open.clone(), record)?;
+            self.read(records, reading.clone(), record)?;
         }
         if let Some(out) = process.stdout.take() {
-            self.read(out, open.clone(), move |text| printed(rank, false, text))?;
+            self.read(out, reading.clone(), move |text| printed(rank, false, text))?;
         }
         if let Some(err) = process.stderr.take() {
-            self.read(err, open, move |text| printed(rank, true, text))?;
+            self.read(err, reading, move |text| printed(rank, true, text))?;
         }
         let (pid, ended, tell) = (child.pid, Arc::clone(&child.ended), Arc::clone(&self.tell));
-        thread(move || watch(rank, pid, &ended, &closed, &*tell))?;
+        thread(move || {
+            let exit = watch(rank, pid, &ended, &*tell);
+            await_lines(&closed, &waiting);
+            tell(AgentReport::Ended { rank, exit });
+        })?;
         Ok(())
     }
 
-    /// Reads lines on a thread. Dropping `open` says that there are no more.
+    /// Reads lines on a thread. Dropping `reading` says that there are no more.
     fn read(
         &self,
         from: impl Read + Send + 'static,
-        open: mpsc::Sender<()>,
+        reading: Reading,
         report: impl Fn(&[u8]) -> Option<AgentReport> + Send + 'static,
     ) -> Result<()> {
         let tell = Arc::clone(&self.tell);
         thread(move || {
             let mut reader = BufReader::new(from);
             let mut line = Vec::new();
-            while reader
+            while (&mut reader)
+                .take(LINE_BYTES_MAX)
                 .read_until(b'\n', &mut line)
                 .is_ok_and(|bytes| bytes > 0)
             {
                 let text = line.strip_suffix(b"\n").unwrap_or(&line);
                 if let Some(report) = report(text) {
+                    reading.waiting.fetch_add(1, Ordering::AcqRel);
                     tell(report);
+                    reading.waiting.fetch_sub(1, Ordering::AcqRel);
                 }
                 line.clear();
             }
-            drop(open);
         })
     }
 
@@ -225,7 +254,10 @@ fn thread(work: impl FnOnce() + Send + 'static) -> Result<()> {
 /// A letter as a file in memory, which has no name.
 fn sealed(letter: &Letter) -> Result<File> {
     let failed = |error: std::io::Error| Error::io("cannot write the letter to a rank", error);
-    let made = memfd_create("tonnage letter", MemfdFlags::CLOEXEC);
+    let name = "tonnage letter";
+    let made = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL);
+    // Kernels before 6.3 do not know that flag, and some hosts demand it.
+    let made = made.or_else(|_| memfd_create(name, MemfdFlags::CLOEXEC));
     let mut file = File::from(made.map_err(|error| failed(error.into()))?);
     let text = super::words::line(letter)?;
     file.write_all(text.as_bytes())
@@ -250,15 +282,24 @@ fn record(text: &[u8]) -> Option<AgentReport> {
     })
 }
 
-/// Tells of each change of a rank until it has ended.
+/// Waits for the last lines of a rank that has ended: until its readers are gone, or nothing came for a while and none
+/// of them waits for somebody to take what it has.
+fn await_lines(closed: &mpsc::Receiver<()>, waiting: &AtomicUsize) {
+    let since = Instant::now();
+    while closed.recv_timeout(LAST_LINES) == Err(mpsc::RecvTimeoutError::Timeout)
+        && waiting.load(Ordering::Acquire) > 0
+        && since.elapsed() < LAST_LINES_MAX
+    {}
+}
+
+/// Tells of each change of a rank until it has ended, and returns how.
 fn watch(
     rank: u32,
     pid: Pid,
     ended: &Mutex<Option<RankExit>>,
-    closed: &mpsc::Receiver<()>,
     tell: &dyn Fn(AgentReport),
-) {
-    let exit = loop {
+) -> RankExit {
+    loop {
         let all = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED;
         let Ok(Some(seen)) = waitid(WaitId::Pid(pid), all | WaitIdOptions::NOWAIT) else {
             // It cannot happen to a child that nobody else waits for.
@@ -278,9 +319,7 @@ fn watch(
             WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED | WaitIdOptions::NOHANG,
         );
         tell(AgentReport::Stopped { rank, by });
-    };
-    let _ = closed.recv_timeout(LAST_LINES);
-    tell(AgentReport::Ended { rank, exit });
+    }
 }
 
 fn exit_of(status: &WaitIdStatus) -> Option<RankExit> {

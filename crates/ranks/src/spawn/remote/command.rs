@@ -31,18 +31,20 @@ pub const BUILD_OPTION: &str = "--build";
 
 /// Finds the program: at the same path, else in PATH. `$1` is the path.
 const FIND: &str = "for q in \"$1\" \"$(command -v tonnage)\"; do if [ -x \"$q\" ]; then exec \"$q\" host-agent; fi; \
-                    done; echo tonnage-absent; exit 127";
+                    done; echo; echo tonnage-absent; exit 127";
 
 /// Finds the program if it is this build, else takes it from standard input. `$1` is the path, `$2` the build, `$3`
-/// its bytes. A copy has its final name only when it is whole.
+/// its bytes. A copy has its final name only when it is whole, and its first one is this host's, because several hosts
+/// may have one home directory. The empty line ends what a login file may have printed without an end.
 const PUSH: &str = "d=${XDG_CACHE_HOME:-$HOME/.cache}/tonnage/$2; c=$d/tonnage; \
      for q in \"$c\" \"$1\" \"$(command -v tonnage)\"; do \
-     if [ -x \"$q\" ] && { [ \"$q\" = \"$c\" ] || [ \"$(\"$q\" host-agent --build 2>/dev/null)\" = \"$2\" ]; }; \
+     if [ -x \"$q\" ] && if [ \"$q\" = \"$c\" ]; then [ \"$(wc -c <\"$c\")\" -eq \"$3\" ]; \
+     else [ \"$(\"$q\" host-agent --build 2>/dev/null)\" = \"$2\" ]; fi; \
      then exec \"$q\" host-agent; fi; done; \
-     echo \"tonnage-wanted $(uname -m) $(getconf GNU_LIBC_VERSION 2>/dev/null || ldd --version 2>&1 | head -n 1)\"; \
-     read -r go || exit 1; umask 077; t=$c.$$; \
-     if mkdir -p \"$d\" && head -c \"$3\" >\"$t\" && [ \"$(wc -c <\"$t\")\" -eq \"$3\" ] && chmod 700 \"$t\" && mv -f \"$t\" \"$c\"; \
-     then exec \"$c\" host-agent; fi; rm -f \"$t\"; echo tonnage-lost; exit 1";
+     echo; echo \"tonnage-wanted $(uname -m) $(getconf GNU_LIBC_VERSION 2>/dev/null || ldd --version 2>&1 | head -n 1)\"; \
+     read -r go || exit 1; t=$c.$(uname -n).$$; \
+     if ( umask 077; mkdir -p \"$d\" && head -c \"$3\" >\"$t\" && [ \"$(wc -c <\"$t\")\" -eq \"$3\" ] && chmod 700 \"$t\" && \
+     mv -f \"$t\" \"$c\" ); then exec \"$c\" host-agent; fi; rm -f \"$t\"; echo tonnage-lost; exit 1";
 
 /// This program, as it is copied.
 #[derive(Debug, Clone, PartialEq, Eq)]

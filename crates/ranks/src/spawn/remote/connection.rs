@@ -6,15 +6,22 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::sync::mpsc::{self, Sender};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
+use super::agent::PULSE;
 use super::words::{AgentOrder, AgentReport, read, send};
+use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
 /// Time for the last lines of ssh's standard error, which a master of shared connections holds open.
 const LAST_LINES: Duration = Duration::from_millis(300);
+/// Bytes of a line; what is longer is several lines. A record has less.
+const LINE_BYTES_MAX: u64 = 1 << 30;
+/// Bytes of the program that are sent at a time.
+const CHUNK_BYTES: u64 = 1 << 16;
 
 /// Something that came from the ssh of a host.
 pub(super) enum HostNews {
@@ -32,7 +39,7 @@ pub(super) enum HostNews {
 /// The place where all that was heard arrives.
 #[derive(Clone)]
 pub(super) struct Ear {
-    pub(super) sender: Sender<(usize, HostNews)>,
+    pub(super) sender: SyncSender<(usize, HostNews)>,
     /// Gets a byte with each, so that it can be waited for.
     pub(super) wake: Arc<UnixStream>,
 }
@@ -49,7 +56,10 @@ impl Ear {
 /// The ssh of a host.
 pub(super) struct Connection {
     child: Child,
-    input: Option<ChildStdin>,
+    /// The pipe for orders: also signs of life go there, by a thread of their own.
+    input: Arc<Mutex<Option<ChildStdin>>>,
+    /// Bytes of the program that were sent.
+    pushed: Arc<AtomicU64>,
 }
 
 impl Connection {
@@ -93,26 +103,48 @@ impl Connection {
                 ear.hear(host, HostNews::Closed);
             })?;
         }
-        Ok(Self { child, input })
+        Ok(Self {
+            child,
+            input: Arc::new(Mutex::new(input)),
+            pushed: Arc::default(),
+        })
     }
 
     /// Sends an order. One that cannot be sent is lost: that the other end is gone shows by its output.
     pub(super) fn send(&mut self, order: &AgentOrder) {
-        if let Some(input) = &mut self.input
+        if let Some(input) = &mut *lock(&self.input)
             && let Err(error) = send(input, order)
         {
             log::debug!("{error}");
         }
     }
 
+    /// Begins to give signs of life, whatever this process waits for meanwhile: a terminal that is held, a slow disk.
+    ///
+    /// # Errors
+    /// When there is no thread.
+    pub(super) fn begin_pulse(&self) -> Result<()> {
+        let input = Arc::clone(&self.input);
+        thread(move || {
+            loop {
+                std::thread::sleep(PULSE);
+                let mut input = lock(&input);
+                let sent = input.as_mut().map(|input| send(input, &AgentOrder::Alive));
+                if !matches!(sent, Some(Ok(()))) {
+                    break;
+                }
+            }
+        })
+    }
+
     /// Returns whether orders can be sent.
     pub(super) fn has_input(&self) -> bool {
-        self.input.is_some()
+        lock(&self.input).is_some()
     }
 
     /// Takes the pipe for orders back.
     pub(super) fn give_input(&mut self, input: ChildStdin) {
-        self.input = Some(input);
+        *lock(&self.input) = Some(input);
     }
 
     /// Sends the program on a thread of its own, since that may take long.
@@ -120,18 +152,24 @@ impl Connection {
     /// # Errors
     /// When the program cannot be opened, or there is no thread.
     pub(super) fn push(&mut self, program: &Path, host: usize, ear: &Ear) -> Result<()> {
-        let Some(mut input) = self.input.take() else {
+        let Some(mut input) = lock(&self.input).take() else {
             return Ok(());
         };
+        let pushed = Arc::clone(&self.pushed);
         let mut file = File::open(program)
             .map_err(|error| Error::io(format!("cannot read {}", program.display()), error))?;
         let ear = ear.clone();
         thread(move || {
-            let sent = input
-                .write_all(b"go\n")
-                .and_then(|()| std::io::copy(&mut file, &mut input))
-                .and_then(|_| input.flush());
-            match sent {
+            let mut send_all = || {
+                input.write_all(b"go\n")?;
+                loop {
+                    match std::io::copy(&mut (&mut file).take(CHUNK_BYTES), &mut input)? {
+                        0 => return input.flush(),
+                        bytes => pushed.fetch_add(bytes, Ordering::Relaxed),
+                    };
+                }
+            };
+            match send_all() {
                 Ok(()) => ear.hear(host, HostNews::Pushed(input)),
                 // The script says why.
                 Err(error) => log::debug!("cannot send the program: {error}"),
@@ -139,9 +177,18 @@ impl Connection {
         })
     }
 
-    /// Lets the other end know that it is over.
+    /// Bytes of the program that were sent.
+    pub(super) fn pushed_bytes(&self) -> u64 {
+        self.pushed.load(Ordering::Relaxed)
+    }
+
+    /// Lets the other end know that it is over. Where an order is stuck in the pipe, the end of ssh will do so.
     pub(super) fn close(&mut self) {
-        self.input = None;
+        match self.input.try_lock() {
+            Ok(mut input) => *input = None,
+            Err(TryLockError::Poisoned(input)) => *input.into_inner() = None,
+            Err(TryLockError::WouldBlock) => {}
+        }
     }
 
     /// Describes how ssh has ended, once it has had this long to; else it is ended.
@@ -180,7 +227,8 @@ fn thread(work: impl FnOnce() + Send + 'static) -> Result<()> {
 fn lines(from: impl Read, mut hear: impl FnMut(String)) {
     let mut reader = BufReader::new(from);
     let mut line = Vec::new();
-    while reader
+    while (&mut reader)
+        .take(LINE_BYTES_MAX)
         .read_until(b'\n', &mut line)
         .is_ok_and(|bytes| bytes > 0)
     {

@@ -1,5 +1,7 @@
 //! Failures of ssh, of its script and of the program there: a message with the host and the next thing to try.
 
+use super::list::without_user;
+
 /// Signs in what ssh and the script said, in lower case, the failure that each means, and the next thing to try. The
 /// first that fits counts.
 const SIGNS: [(&[&str], &str, &str); 15] = [
@@ -121,7 +123,13 @@ pub(super) fn no_agent(host: &str, said: &[String], ended: &str) -> String {
         false => format!(" ({})", last.join("; ")),
     };
     match found {
-        Some((_, what, how)) => format!("{host}: {what}{quoted}: {}", how.replace("HOST", host)),
+        Some((_, what, how)) => {
+            // Keys of hosts are kept without users.
+            let alone = without_user(host);
+            let how = how.replace("-R HOST", &format!("-R {alone}"));
+            let how = how.replace("ssh-keyscan HOST", &format!("ssh-keyscan {alone}"));
+            format!("{host}: {what}{quoted}: {}", how.replace("HOST", host))
+        }
         None => format!(
             "{host}: ssh {ended} before the program there answered{quoted}: does `ssh -o BatchMode=yes {host} true` work?"
         ),

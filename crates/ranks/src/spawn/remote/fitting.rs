@@ -46,8 +46,8 @@ pub(super) fn cannot_run(push: &Push, found: &str) -> Option<String> {
     (!fits).then(|| {
         let there = if c_library.is_empty() { "unknown" } else { c_library };
         format!(
-            "its C library is {there}, and this program was linked with {}: build it on the oldest of the hosts, and copy \
-             that with --push",
+            "its C library is {there}, and this program runs with {} here, parts of which may not be there: build it on the \
+             oldest of the hosts, and copy that with --push",
             push.c_library
         )
     })

@@ -26,29 +26,39 @@ impl HostSlots {
             Some((before, after)) => (before, Some(slots(after, text)?)),
             None => (text, None),
         };
-        let name: String = name
-            .chars()
-            .filter(|sign| !['[', ']'].contains(sign))
-            .collect();
+        let name = without_brackets(name);
         check_name(&name)?;
         Ok(Self { name, slots })
     }
 
     /// The host without the user.
     pub fn host(&self) -> &str {
-        self.name
-            .rsplit_once('@')
-            .map_or(&*self.name, |(_, host)| host)
+        without_user(&self.name)
     }
+}
+
+/// The host of a destination.
+pub(super) fn without_user(name: &str) -> &str {
+    name.rsplit_once('@').map_or(name, |(_, host)| host)
+}
+
+/// A name without the brackets that an address of IPv6 may have.
+fn without_brackets(name: &str) -> String {
+    let (user, host) = match name.rsplit_once('@') {
+        Some((user, host)) => (format!("{user}@"), host),
+        None => (String::new(), name),
+    };
+    let inner = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    format!("{user}{}", inner.unwrap_or(host))
 }
 
 /// Refuses what ssh would take for an option, and what is no name.
 fn check_name(name: &str) -> Result<()> {
-    let host = name.rsplit_once('@').map_or(name, |(_, host)| host);
+    let host = without_user(name);
     let is_odd = |sign: char| {
         sign.is_whitespace()
             || sign.is_control()
-            || ['\'', '"', '\\', '$', '`', ';', '|', '&', ',', '#'].contains(&sign)
+            || ['\'', '"', '\\', '$', '`', ';', '|', '&', ',', '#', '[', ']'].contains(&sign)
     };
     if host.is_empty()
         || name.starts_with(['-', '@'])
@@ -149,7 +159,9 @@ impl HostPlacement {
             match known {
                 Some(place) => {
                     placement.ranks[place] = placement.ranks[place].saturating_add(ranks);
-                    placement.repeated.push(host.name.clone());
+                    if !placement.repeated.contains(&host.name) {
+                        placement.repeated.push(host.name.clone());
+                    }
                 }
                 None => {
                     placement.hosts.push(host.clone());

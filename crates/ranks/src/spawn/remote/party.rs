@@ -15,10 +15,17 @@ use super::fitting::{Push, cannot_run, other_build};
 use super::list::HostSlots;
 use super::meeting::is_same_machine;
 use super::words::{AgentHello, AgentOrder, AgentReport, Build};
+use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
 /// Longest time from the start of an ssh to the first word of its agent; copying the program does not count.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time without progress in copying the program.
+const PUSH_TIMEOUT: Duration = Duration::from_secs(30);
+/// Words of hosts that wait to be heard; whoever says more waits.
+const NEWS_MAX: usize = 4096;
+/// Hosts without an agent that are named, each with the reason.
+const LOST_SHOWN_MAX: usize = 24;
 /// Time for ssh to end by itself.
 pub(super) const END_TIME: Duration = Duration::from_secs(4);
 
@@ -42,8 +49,8 @@ enum Progress {
     /// Its ssh is not started.
     Waiting,
     Connecting(Instant),
-    /// The program is on its way.
-    Pushing,
+    /// The program is on its way: bytes that were sent when somebody last saw more of them, and when that was.
+    Pushing(u64, Instant),
     There(Box<AgentHello>),
     /// Without an agent; the message says why.
     Lost(String),
@@ -65,7 +72,6 @@ pub struct Party {
     ear: Ear,
     inbox: Receiver<(usize, HostNews)>,
     pub(super) woken: UnixStream,
-    pulse: Instant,
 }
 
 impl Party {
@@ -74,7 +80,7 @@ impl Party {
     /// # Errors
     /// When ssh itself cannot be started. A host without an agent is no error: [`Party::lost`] names it.
     pub fn gather(settings: SshSettings, hosts: &[HostSlots]) -> Result<Self> {
-        let (sender, inbox) = mpsc::channel();
+        let (sender, inbox) = mpsc::sync_channel(NEWS_MAX);
         let failed = |error| Error::io("cannot make a socket", error);
         let (woken, wake) = UnixStream::pair().map_err(failed)?;
         for end in [&woken, &wake] {
@@ -95,7 +101,6 @@ impl Party {
             },
             inbox,
             woken,
-            pulse: Instant::now(),
         };
         while party.connect()? {
             if let Some((host, heard)) = party.hear(PULSE) {
@@ -110,13 +115,9 @@ impl Party {
         let mut connecting = 0;
         for host in 0..self.members.len() {
             let member = &mut self.members[host];
-            match &member.progress {
-                Progress::Connecting(since) if since.elapsed() > HELLO_TIMEOUT => {
-                    let ended = format!("had no answer for {HELLO_TIMEOUT:?}");
-                    member.lose(|member| no_agent(&member.name, &member.said, &ended));
-                }
-                Progress::Connecting(_) | Progress::Pushing => connecting += 1,
-                _ => {}
+            member.give_up_late();
+            if let Progress::Connecting(_) | Progress::Pushing(..) = member.progress {
+                connecting += 1;
             }
         }
         let mut unsettled = connecting > 0;
@@ -157,15 +158,20 @@ impl Party {
             HostNews::Report(AgentReport::Hello(hello)) if hello.build != build => {
                 member.lose(|member| other_build(&member.name, &hello, &build));
             }
-            HostNews::Report(AgentReport::Hello(hello)) => member.progress = Progress::There(hello),
+            HostNews::Report(AgentReport::Hello(hello)) => {
+                member.progress = Progress::There(hello);
+                member.begin_pulse()?;
+            }
             HostNews::Report(_) => {}
             HostNews::Pushed(input) => {
                 if let Some(connection) = &mut member.connection {
                     connection.give_input(input);
                 }
                 // The time for the first word begins when the program is there.
-                if let Progress::Pushing = member.progress {
-                    member.progress = Progress::Connecting(Instant::now());
+                match member.progress {
+                    Progress::Pushing(..) => member.progress = Progress::Connecting(Instant::now()),
+                    Progress::There(_) => member.begin_pulse()?,
+                    _ => {}
                 }
             }
             HostNews::Noise(line) => match line.strip_prefix(WANTED) {
@@ -173,6 +179,7 @@ impl Party {
                     let found = found.trim().to_owned();
                     return self.push(host, &found);
                 }
+                _ if line.is_empty() => {}
                 _ => member.said.push(line),
             },
             HostNews::Complaint(line) => member.said.push(line),
@@ -200,19 +207,15 @@ impl Party {
             member.name,
             push.program.bytes
         );
-        member.progress = Progress::Pushing;
+        member.progress = Progress::Pushing(0, Instant::now());
         match &mut member.connection {
             Some(connection) => connection.push(&self.settings.program, host, &self.ear),
             None => Ok(()),
         }
     }
 
-    /// Waits for the next thing to hear, and gives signs of life meanwhile.
+    /// Waits for the next thing to hear.
     pub(super) fn hear(&mut self, time: Duration) -> Option<(usize, HostNews)> {
-        if self.pulse.elapsed() >= PULSE {
-            self.pulse = Instant::now();
-            self.send_all(&AgentOrder::Alive);
-        }
         if !time.is_zero() {
             return self.inbox.recv_timeout(time).ok();
         }
@@ -220,14 +223,6 @@ impl Party {
         let mut bytes = [0; 256];
         while matches!((&self.woken).read(&mut bytes), Ok(count) if count > 0) {}
         self.inbox.try_recv().ok()
-    }
-
-    fn send_all(&mut self, order: &AgentOrder) {
-        for member in &mut self.members {
-            if matches!(member.progress, Progress::There(_)) {
-                member.send(order);
-            }
-        }
     }
 
     /// First words of the agents that are there, with the places of their hosts.
@@ -255,8 +250,15 @@ impl Party {
         let lost: Vec<&str> = (0..self.members.len())
             .filter_map(|host| self.lost(host))
             .collect();
-        if !lost.is_empty() {
-            return Err(Error::Failed(lost.join("\nerror: ")));
+        if let Some((last, others)) = lost.split_last() {
+            let shown = others.len().min(LOST_SHOWN_MAX - 1);
+            others[..shown]
+                .iter()
+                .for_each(|why| say(&format!("error: {why}")));
+            return Err(Error::Failed(match others.len() - shown {
+                0 => (*last).to_owned(),
+                more => format!("{last}; and {more} more hosts, which `tonnage hosts` names"),
+            }));
         }
         match self.twins().first() {
             Some((one, other)) => {
@@ -291,10 +293,44 @@ impl PartyMember {
 
     /// Ends its ssh and describes its end.
     pub(super) fn end(&mut self) -> String {
+        self.end_within(END_TIME)
+    }
+
+    fn end_within(&mut self, time: Duration) -> String {
         let connection = self.connection.take();
         connection.map_or("is not there".to_owned(), |mut connection| {
-            connection.end(END_TIME)
+            connection.end(time)
         })
+    }
+
+    /// Gives it up where it is silent for too long, or where copying does not go on.
+    fn give_up_late(&mut self) {
+        let ended = match &mut self.progress {
+            Progress::Connecting(since) if since.elapsed() > HELLO_TIMEOUT => {
+                format!("said nothing for {HELLO_TIMEOUT:?}")
+            }
+            Progress::Pushing(before, since) => {
+                let bytes = self.connection.as_ref().map_or(0, Connection::pushed_bytes);
+                if bytes != *before {
+                    (*before, *since) = (bytes, Instant::now());
+                }
+                if since.elapsed() <= PUSH_TIMEOUT {
+                    return;
+                }
+                format!("took no more than {bytes} bytes of the program for {PUSH_TIMEOUT:?}")
+            }
+            _ => return,
+        };
+        self.lose(|member| no_agent(&member.name, &member.said, &ended));
+        // Nobody waits for its end any more.
+        self.end_within(Duration::ZERO);
+    }
+
+    fn begin_pulse(&self) -> Result<()> {
+        match &self.connection {
+            Some(connection) if connection.has_input() => connection.begin_pulse(),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn lose(&mut self, why: impl FnOnce(&Self) -> String) {
@@ -312,8 +348,9 @@ impl Drop for Party {
                 connection.close();
             }
         }
+        let since = Instant::now();
         for member in &mut self.members {
-            member.end();
+            member.end_within(END_TIME.saturating_sub(since.elapsed()));
         }
     }
 }

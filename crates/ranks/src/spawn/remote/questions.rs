@@ -130,6 +130,13 @@ impl Party {
         let mut answers: Vec<Option<Result<T>>> = hosts.iter().map(|_| None).collect();
         let until = Instant::now() + time;
         let mut left: VecDeque<usize> = hosts.iter().copied().collect();
+        // Nothing comes any more from those that are lost.
+        for (answer, host) in answers.iter_mut().zip(hosts) {
+            if let Some(why) = self.lost(*host) {
+                *answer = Some(Err(Error::Failed(why.to_owned())));
+                left.retain(|asked| asked != host);
+            }
+        }
         while !left.is_empty() && Instant::now() < until {
             let time = until.saturating_duration_since(Instant::now());
             let Some((host, heard)) = self.hear(time.clamp(Duration::from_millis(1), PULSE)) else {

@@ -20,10 +20,16 @@ use tonnage_units::{Error, Result};
 /// Whoever hears what ranks print and measure.
 pub trait Audience {
     /// A line of a rank, or about a host. The host is named where it is not rank 0's.
-    fn line(&mut self, host: Option<&str>, is_error: bool, text: &str);
+    ///
+    /// # Errors
+    /// When it cannot be shown, which ends the run.
+    fn line(&mut self, host: Option<&str>, is_error: bool, text: &str) -> Result<()>;
 
     /// A record of rank 0, as a line. A checkpoint is replaced by a later one.
-    fn record(&mut self, is_checkpoint: bool, text: &str);
+    ///
+    /// # Errors
+    /// When it cannot be read, kept or shown, which ends the run.
+    fn record(&mut self, is_checkpoint: bool, text: &str) -> Result<()>;
 }
 
 /// Everything that ranks on other hosts need to start.
@@ -87,10 +93,6 @@ impl<A: Audience> RemoteRanks<A> {
         let secret = SecretText(generate_text()?);
         let mut ranks = Vec::new();
         for (host, block) in placement.blocks().into_iter().enumerate() {
-            let job = match block.start {
-                0 => &start.jobs.0,
-                _ => &start.jobs.1,
-            };
             let count = block.end - block.start;
             let order = AgentOrder::Start(Box::new(StartOrder {
                 first: block.start,
@@ -101,7 +103,8 @@ impl<A: Audience> RemoteRanks<A> {
                 directory: start.directory.clone(),
                 needs_directory: start.needs_directory,
                 variables: start.variables.clone(),
-                job: job.clone(),
+                job: start.jobs.1.clone(),
+                root_job: (block.start == 0).then(|| start.jobs.0.clone()),
             }));
             party.members[host].send(&order);
             ranks.extend(block.map(|_| RemoteRank {
@@ -167,17 +170,20 @@ impl<A: Audience> RemoteRanks<A> {
                     log::debug!("{}: {text}", self.party.members[host].name);
                     return;
                 }
-                self.audience
-                    .line(name(&self.party).as_deref(), is_error, &text);
+                let name = name(&self.party);
+                let shown = self.audience.line(name.as_deref(), is_error, &text);
+                self.end_unless(shown);
             }
             AgentReport::Record {
                 is_checkpoint,
                 text,
-            } => self.audience.record(is_checkpoint, &text),
+            } => {
+                let kept = self.audience.record(is_checkpoint, &text);
+                self.end_unless(kept);
+            }
             AgentReport::Failed { message, is_usage } => {
                 let text = format!("error: {}: {message}", self.party.members[host].name);
-                self.audience.line(None, true, &text);
-                self.is_told = true;
+                self.say(&text);
                 self.end_host(host, RankExit::Code(if is_usage { 2 } else { 1 }));
             }
             AgentReport::Started { rank, pid } => {
@@ -201,6 +207,24 @@ impl<A: Audience> RemoteRanks<A> {
             | AgentReport::Described { .. }
             | AgentReport::Clock { .. }
             | AgentReport::Alive => {}
+        }
+    }
+
+    /// Says why the run ends; what others say of it from now on follows from that.
+    fn say(&mut self, text: &str) {
+        // Whoever hears nothing any more has lost the reason, too.
+        let _ = self.audience.line(None, true, text);
+        self.is_told = true;
+    }
+
+    /// Ends all ranks where what they say cannot be shown or kept.
+    fn end_unless(&mut self, done: Result<()>) {
+        let Err(error) = done else { return };
+        if !self.is_told {
+            self.say(&format!("error: {error}"));
+        }
+        for host in 0..self.party.members.len() {
+            self.end_host(host, RankExit::Code(error.exit_code().into()));
         }
     }
 
@@ -229,8 +253,7 @@ impl<A: Audience> RemoteRanks<A> {
             let text = format!(
                 "error: {name} {why}; its ranks end by themselves. Look at `ssh {name}`, then start again"
             );
-            self.audience.line(None, true, &text);
-            self.is_told = true;
+            self.say(&text);
         }
         // An ssh without anybody at its other end would stay until it notices that itself.
         if let Some(mut connection) = self.party.members[host].connection.take() {

@@ -137,6 +137,8 @@ pub struct StartOrder {
     pub variables: Vec<(String, String)>,
     /// The job, as the command reads it.
     pub job: String,
+    /// The job of rank 0, where it is among these ranks.
+    pub root_job: Option<String>,
 }
 
 /// The letter to a rank, which it reads from its standard input.
