@@ -8,6 +8,7 @@ use super::address::root_listener;
 use super::conditions::Conditions;
 use super::door::LateDoor;
 use super::handshake::{Handshakes, MARGIN, STRANGERS_MAX, acknowledge, last_words, tell};
+use super::open_files;
 use super::refusals::JoinRefusal;
 use crate::RankInfo;
 use crate::bootstrap::options::JoinOptions;
@@ -50,6 +51,15 @@ pub(crate) fn admit(
         plan_hash: options.plan_hash.clone(),
     };
     let mut members = Vec::new();
+    if let Err(error) = open_files::provide(me, identity.size - 1) {
+        // Of a rank 0 that a supervisor started, the end tells enough; those of a launcher would wait for its start.
+        if matches!(identity.meeting, Meeting::Master { .. }) {
+            let cause = Cause::of(&error, 0, &me.host);
+            tell_latecomers(&mut handshakes, signals, &cause, identity.size as usize);
+        }
+        handshakes.close();
+        return Err(error);
+    }
     let outcome = gather_members(
         identity,
         &conditions,
@@ -80,6 +90,17 @@ pub(crate) fn admit(
         }
     };
     outcome?;
+    Ok(position(identity, me, options, members, door))
+}
+
+/// The place of rank 0 in the tree of a run that is complete.
+fn position(
+    identity: &Identity,
+    me: &RankInfo,
+    options: &JoinOptions,
+    members: Vec<Member>,
+    door: Option<LateDoor>,
+) -> TreePosition {
     let mut table = vec![me.clone()];
     table.extend(members.iter().map(|member| member.hello.info.clone()));
     let direct = children_of(0, identity.size, options.fanout);
@@ -91,13 +112,13 @@ pub(crate) fn admit(
             info: member.hello.info,
         })
         .collect();
-    Ok(TreePosition {
+    TreePosition {
         parent: None,
         children,
         table,
         door,
         root_boot_id: me.boot_id.clone(),
-    })
+    }
 }
 
 /// Tells ranks that come a moment later why the run cannot start.

@@ -9,6 +9,7 @@ use super::connection::{Listener, is_inherited};
 use super::failure::JoinFailure;
 use super::handshake::{Handshakes, MARGIN, STRANGERS_MAX, acknowledge, last_words, tell};
 use super::introduction::introduce_to;
+use super::open_files;
 use super::refusals::JoinRefusal;
 use crate::RankInfo;
 use crate::bootstrap::options::JoinOptions;
@@ -47,15 +48,20 @@ pub(crate) fn become_member(
                 STRANGERS_MAX + children.len(),
                 options.stranger_timeout,
             )?;
-            gather_children(
-                identity,
-                children,
-                options,
-                signals,
-                handshakes,
-                &mut parent,
-            )
-            .inspect_err(|error| tell(&mut parent.channel, &Cause::of(error, me.rank, &me.host)))?
+            let enough_files = open_files::provide(me, children.end - children.start);
+            let gathered = enough_files.and_then(|()| {
+                gather_children(
+                    identity,
+                    children,
+                    options,
+                    signals,
+                    handshakes,
+                    &mut parent,
+                )
+            });
+            gathered.inspect_err(|error| {
+                tell(&mut parent.channel, &Cause::of(error, me.rank, &me.host))
+            })?
         }
     };
     Ok(TreePosition {

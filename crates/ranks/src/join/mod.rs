@@ -13,6 +13,7 @@
 //! | [`address`] | addresses that ranks listen on |
 //! | [`connection`] | connecting to one of them |
 //! | [`failure`] | what a rank that cannot join ends with |
+//! | [`open_files`] | the limit on open files, where others connect to this rank |
 //! | [`introduction`] | connecting to a rank that listens and saying who this one is, until that was heard |
 //! | [`handshake`] | connections that have yet to prove who they are; last words on those that fail |
 //! | [`refusals`] | connections that were shown out, by reason |
@@ -26,6 +27,7 @@ mod failure;
 mod handshake;
 mod introduction;
 mod membership;
+mod open_files;
 mod refusals;
 
 pub(crate) use failure::JoinFailure;

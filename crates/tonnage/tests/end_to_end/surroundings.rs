@@ -68,6 +68,29 @@ fn a_limit_on_the_size_of_files() {
     assert!(!dir.path().join("t").exists());
 }
 
+/// Rank 0 has a connection to every rank while they join.
+#[test]
+fn limits_on_open_files() {
+    let dir = tempdir().unwrap();
+    let transfer = "transfer --engine null --op write --ranks 20 --sizes 64 --iters 10 --trials 1";
+    // The supervisor gets along with few, and rank 0 raises its soft limit.
+    let Some(ended) = limited(dir.path(), "--nofile=20:4096", transfer) else {
+        return;
+    };
+    ended.with_code(0);
+    let ended = limited(dir.path(), "--nofile=20:20", transfer).unwrap();
+    orderly(&ended);
+    let ended = ended.with_code(1);
+    assert!(ended.took < Duration::from_secs(5), "{ended:#?}");
+    ended.with_one_error(&[
+        "rank 0 on ",
+        "open files for connections to 19 other ranks",
+        "the hard limit on open files is 20 here",
+        "ulimit -Hn",
+        "start at most ",
+    ]);
+}
+
 #[test]
 fn a_fifo_for_results() {
     let dir = tempdir().unwrap();

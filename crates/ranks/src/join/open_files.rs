@@ -1,0 +1,128 @@
+//! Open files of a rank that others connect to: rank 0 has a connection to each rank while they join, others to each of
+//! their children. The soft limit on open files is often lower than that, and nobody would tell why ranks do not come.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::handshake::STRANGERS_MAX;
+use crate::RankInfo;
+use tonnage_units::{Error, Result};
+
+/// Files that a rank may open while it joins, beside its connections.
+const OTHERS: u64 = 12;
+
+/// Step that lets a number of files be open.
+#[derive(Debug, PartialEq, Eq)]
+enum Allowance {
+    Enough,
+    /// The soft limit must become the hard one.
+    Raise,
+    /// Not even the hard limit, which is this, suffices.
+    TooFew(u64),
+}
+
+/// Compares the limits, where there are some, with what is needed and with what is welcome.
+fn allowance(soft: Option<u64>, hard: Option<u64>, needed: u64, welcome: u64) -> Allowance {
+    match (soft, hard) {
+        (_, Some(hard)) if hard < needed => Allowance::TooFew(hard),
+        (Some(soft), _) if soft < welcome && hard != Some(soft) => Allowance::Raise,
+        _ => Allowance::Enough,
+    }
+}
+
+/// Sees to it that this rank can have connections to so many `ranks`.
+///
+/// # Errors
+/// [`Error::Rank`] when the hard limit on open files is too low for them; [`Error::Io`] when the system refuses to
+/// raise the soft one.
+pub(super) fn provide(me: &RankInfo, ranks: u32) -> Result<()> {
+    let limits = getrlimit(Resource::Nofile);
+    let open = open_files() + OTHERS;
+    let needed = open + u64::from(ranks);
+    // Strangers at the port take files as well, but nobody has to let them in.
+    let welcome = needed + STRANGERS_MAX as u64;
+    match allowance(limits.current, limits.maximum, needed, welcome) {
+        Allowance::Enough => Ok(()),
+        Allowance::Raise => {
+            let raised = Rlimit {
+                current: limits.maximum,
+                maximum: limits.maximum,
+            };
+            setrlimit(Resource::Nofile, raised)
+                .map_err(|error| Error::io("cannot raise the soft limit on open files", error))
+        }
+        Allowance::TooFew(hard) => Err(too_few(me, ranks, needed, hard)),
+    }
+}
+
+/// Files that this process has open, more or less.
+fn open_files() -> u64 {
+    /// Without /proc: the standard three, the listening socket, those of two signals, and as many again.
+    const USUAL: usize = 16;
+    let open = std::fs::read_dir("/proc/self/fd").map_or(USUAL, |files| files.count());
+    u64::try_from(open).unwrap_or(u64::MAX / 2)
+}
+
+fn too_few(me: &RankInfo, ranks: u32, needed: u64, hard: u64) -> Error {
+    let all = match me.rank {
+        0 => {
+            let most = (hard + u64::from(ranks) + 1).saturating_sub(needed);
+            format!("start at most {most} ranks")
+        }
+        _ => "start fewer ranks".into(),
+    };
+    Error::Rank {
+        rank: me.rank,
+        host: me.host.clone(),
+        message: format!(
+            "it needs {needed} open files for connections to {ranks} other ranks while they join, but the hard limit \
+             on open files is {hard} here. Raise that (ulimit -Hn as root, LimitNOFILE= of the launcher's service, \
+             --ulimit nofile= of a container), or {all}"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{door, identity, options};
+
+    #[test]
+    fn the_soft_limit_is_raised_only_where_it_is_low() {
+        let low = |soft, hard| allowance(soft, hard, 100, 164);
+        assert_eq!(low(Some(64), Some(4096)), Allowance::Raise);
+        assert_eq!(low(Some(64), None), Allowance::Raise);
+        // Strangers alone are a reason to raise it, and none to refuse.
+        assert_eq!(low(Some(120), Some(4096)), Allowance::Raise);
+        assert_eq!(low(Some(120), Some(120)), Allowance::Enough);
+        assert_eq!(low(Some(164), Some(4096)), Allowance::Enough);
+        assert_eq!(low(None, None), Allowance::Enough);
+        assert_eq!(low(Some(64), Some(99)), Allowance::TooFew(99));
+        assert_eq!(low(Some(99), Some(99)), Allowance::TooFew(99));
+    }
+
+    #[test]
+    fn a_refusal_has_both_numbers_and_the_most_that_work() {
+        let identity = identity(0, 100, door().1);
+        let me = options(&identity).info(&identity);
+        let text = too_few(&me, 99, 120, 64).to_string();
+        for part in [
+            "rank 0 on h0: it needs 120 open files",
+            "99 other ranks",
+            "is 64 here",
+            "ulimit -Hn",
+            "at most 44 ranks",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        // So many indeed fit: 43 others, and the 21 files beside them.
+        let own = 120 - 99;
+        assert_eq!(
+            allowance(Some(64), Some(64), own + 43, 0),
+            Allowance::Enough
+        );
+        assert_eq!(
+            allowance(Some(64), Some(64), own + 44, 0),
+            Allowance::TooFew(64)
+        );
+    }
+}
