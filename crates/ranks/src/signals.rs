@@ -80,7 +80,7 @@ impl Signals {
         self.put_back = Some(signal);
     }
 
-    /// Waits until something of `more` is ready, or the time is over.
+    /// Waits until something of `more` is ready, or the time is over, and says for each whether it is ready.
     ///
     /// # Errors
     /// [`Error::Interrupted`] when a signal came, and when the system cannot wait.
@@ -88,17 +88,20 @@ impl Signals {
         &mut self,
         more: impl IntoIterator<Item = Interest<'a>>,
         time: Duration,
-    ) -> Result<()> {
+    ) -> Result<Vec<bool>> {
         let mut interests: Vec<Interest<'_>> = self.interests().collect();
+        let own = interests.len();
         // One by one, since the two live for different times.
         for one in more {
             interests.push(one);
         }
-        if self.put_back.is_none() {
-            wait_for(&interests, time)?;
-        }
+        let mut ready = match self.put_back {
+            None => wait_for(&interests, time)?,
+            Some(_) => vec![false; interests.len()],
+        };
         drop(interests);
-        self.refuse_to_wait()
+        self.refuse_to_wait()?;
+        Ok(ready.split_off(own))
     }
 
     /// Fails when a signal came since the last call.

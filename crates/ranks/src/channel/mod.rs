@@ -242,6 +242,8 @@ impl Channel {
     /// When the peer does not know the secret, or sends what no rank sends.
     pub(crate) fn receive(&mut self) -> Result<()> {
         let mut taken = 0;
+        #[cfg(test)]
+        RECEIVES.set(RECEIVES.get() + 1);
         while taken < RECEIVE_BYTES_MAX && !self.ended {
             match self.stream.read(&mut self.incoming) {
                 Ok(0) => self.ended = true,
@@ -363,6 +365,18 @@ impl Channel {
             write: self.wants_write(),
         }
     }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Calls of [`Channel::receive`] by this thread, of which each is a system call or more.
+    pub(crate) static RECEIVES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 fn noise(error: snow::Error) -> Error {

@@ -109,7 +109,7 @@ fn until_resolved<T>(
 
 /// Waits, unless a signal ends the run.
 pub(crate) fn pause(time: Duration, signals: &mut Signals) -> Result<()> {
-    signals.wait([], time)
+    signals.wait([], time).map(|_| ())
 }
 
 fn bind(

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::address::root_listener;
 use super::conditions::Conditions;
+use super::crowd::Crowd;
 use super::door::LateDoor;
 use super::handshake::{Handshakes, MARGIN, STRANGERS_MAX, acknowledge, last_words, tell};
 use super::open_files;
@@ -131,7 +132,7 @@ fn tell_latecomers(
     let until = Instant::now() + LATECOMERS;
     let mut told = 1;
     while told < expected && Instant::now() < until {
-        let Ok(events) = handshakes.step(until, signals, &mut []) else {
+        let Ok(events) = handshakes.step(until, signals, None) else {
             return;
         };
         for (mut channel, _) in events.greeted {
@@ -150,16 +151,13 @@ fn gather_members(
     members: &mut Vec<Member>,
 ) -> Result<()> {
     let deadline = Instant::now() + options.join_timeout;
+    let mut crowd = Crowd::new()?;
     while members.len() + 1 < identity.size as usize {
         if Instant::now() >= deadline {
             let me = &conditions.me;
             return Err(missing(identity, me, options, handshakes, members));
         }
-        let mut watched: Vec<&mut Channel> = members
-            .iter_mut()
-            .map(|member| &mut member.channel)
-            .collect();
-        let events = handshakes.step(deadline, signals, &mut watched)?;
+        let events = handshakes.step(deadline, signals, Some(crowd.interest()))?;
         let mut misfit = None;
         for (mut channel, message) in events.greeted {
             match message.head {
@@ -170,6 +168,7 @@ fn gather_members(
                     if objection.is_none() {
                         acknowledge(&mut channel)?;
                     }
+                    crowd.add(&channel)?;
                     members.push(Member {
                         channel,
                         hello: *hello,
@@ -184,12 +183,18 @@ fn gather_members(
         }
         // Only now, because those who came together with it are to hear the reason too.
         misfit.map_or(Ok(()), Err)?;
-        if let Some(member) = events
-            .ended
-            .first()
-            .and_then(|&place| members.get_mut(place))
-        {
-            return Err(last_words(&mut member.channel, &member.hello.info));
+        let stirred = if events.stirred {
+            crowd.stirred()?
+        } else {
+            Vec::new()
+        };
+        for place in stirred {
+            let Some(Member { channel, hello }) = members.get_mut(place) else {
+                continue;
+            };
+            if channel.receive().is_err() || channel.ended() {
+                return Err(last_words(channel, &hello.info));
+            }
         }
     }
     members.sort_by_key(|member| member.hello.info.rank);
@@ -266,4 +271,57 @@ fn assign_parents(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::RECEIVES;
+    use crate::join::connection::Listener;
+    use crate::join::introduction::introduce_to;
+    use crate::testing::{door, identity, options, start};
+
+    /// A look at every rank that is there, whenever another one comes, would be some thousand.
+    #[test]
+    fn rank_0_reads_only_what_is_there_to_be_read() {
+        const RANKS: u32 = 60;
+        let (listener, address) = door();
+        let zero = start(
+            0,
+            RANKS,
+            (Some(listener), address),
+            |_| {},
+            |rank| (rank.unwrap_err().to_string(), RECEIVES.get()),
+        );
+        // One after the other; the last one does not fit, which is the end.
+        let come = |rank: u32| {
+            let identity = identity(rank, RANKS, address);
+            let options = options(&identity);
+            let root = Listener {
+                rank: 0,
+                host: None,
+                meeting: identity.meeting.clone(),
+            };
+            let me = options.info(&identity);
+            let hello = Hello {
+                info: me.clone(),
+                size: RANKS,
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                plan_hash: match rank == RANKS - 1 {
+                    true => "other".into(),
+                    false => options.plan_hash.clone(),
+                },
+                listen: None,
+            };
+            introduce_to(&root, &me, &options, &mut Signals::none(), |_| {
+                Ok(Head::Hello(Box::new(hello.clone())))
+            })
+        };
+        let came: Vec<_> = (1..RANKS).map(come).collect();
+        assert_eq!(came.iter().filter(|came| came.is_ok()).count(), 58);
+        let (error, receives) = zero.join().unwrap();
+        assert!(error.contains("another command line"), "{error}");
+        // The handshake and the introduction of each, which may come in pieces.
+        assert!(receives < 6 * RANKS as usize, "{receives}");
+    }
 }

@@ -197,7 +197,7 @@ fn shake_hands(
                     waited.map_err(Attempt::Fatal)?;
                     signals.put_back(signal);
                 }
-                waited => waited.map_err(Attempt::Fatal)?,
+                waited => drop(waited.map_err(Attempt::Fatal)?),
             }
         }
     }

@@ -31,6 +31,8 @@ const CROWDED: Duration = Duration::from_millis(500);
 struct Unproven {
     channel: Channel,
     since: Instant,
+    /// True when it may have something to read.
+    ready: bool,
 }
 
 impl Unproven {
@@ -54,8 +56,8 @@ pub(crate) struct Handshakes {
 pub(crate) struct HandshakeEvents {
     /// Recognised ranks and the first thing that each said.
     pub(crate) greeted: Vec<(Channel, Message)>,
-    /// Places of those watched channels that have ended.
-    pub(crate) ended: Vec<usize>,
+    /// True when what was waited for beside connections to the port is ready.
+    pub(crate) stirred: bool,
 }
 
 impl Handshakes {
@@ -94,7 +96,7 @@ impl Handshakes {
         }
     }
 
-    /// Waits for something to happen, at most until `until`, also on the `watched` channels.
+    /// Waits for something to happen, at most until `until`, and also for `beside`.
     ///
     /// # Errors
     /// [`Error::Interrupted`] when a signal ends the run.
@@ -102,21 +104,20 @@ impl Handshakes {
         &mut self,
         until: Instant,
         signals: &mut Signals,
-        watched: &mut [&mut Channel],
+        beside: Option<Interest<'_>>,
     ) -> Result<HandshakeEvents> {
         let wake = self.expiry().map_or(until, |expiry| expiry.min(until));
-        let interests = watched.iter().map(|channel| channel.interest());
         let time = wake.saturating_duration_since(Instant::now());
-        signals.wait(interests.chain(self.interests()), time)?;
-        let mut ended = Vec::new();
-        for (place, channel) in watched.iter_mut().enumerate() {
-            if channel.receive().is_err() || channel.ended() {
-                ended.push(place);
-            }
-            channel.flush();
+        let is_beside = beside.is_some();
+        let ready = signals.wait(beside.into_iter().chain(self.interests()), time)?;
+        let mut ready = ready.into_iter();
+        let stirred = is_beside && ready.next() == Some(true);
+        for (pending, is) in self.pending.iter_mut().zip(ready.by_ref()) {
+            pending.ready = is;
         }
-        let served = self.serve();
-        Ok(HandshakeEvents { ended, ..served })
+        // Where there are too many, newcomers were not waited for, but one of them may have gone.
+        let served = self.serve_ready(ready.next() != Some(false));
+        Ok(HandshakeEvents { stirred, ..served })
     }
 
     /// Lowers the number of connections that are looked at together.
@@ -149,10 +150,21 @@ impl Handshakes {
         pending.map(|pending| pending.since + time(pending)).min()
     }
 
-    /// Does what can be done without waiting.
+    /// Does what can be done without waiting, for whoever is here.
     pub(crate) fn serve(&mut self) -> HandshakeEvents {
+        self.pending
+            .iter_mut()
+            .for_each(|pending| pending.ready = true);
+        self.serve_ready(true)
+    }
+
+    /// Does what can be done without waiting for those that are known to be ready: a look at everybody at each event
+    /// would be N² system calls for N ranks.
+    fn serve_ready(&mut self, newcomers: bool) -> HandshakeEvents {
         let mut events = HandshakeEvents::default();
-        self.accept();
+        if newcomers {
+            self.accept();
+        }
         self.listen(&mut events);
         events
     }
@@ -179,6 +191,7 @@ impl Handshakes {
                     Ok(channel) => self.pending.push(Unproven {
                         channel,
                         since: Instant::now(),
+                        ready: true,
                     }),
                     Err(error) => self.refuse(peer, &JoinRefusal::Stranger(error)),
                 },
@@ -197,8 +210,11 @@ impl Handshakes {
     fn listen(&mut self, events: &mut HandshakeEvents) {
         for mut pending in std::mem::take(&mut self.pending) {
             let peer = pending.channel.peer();
-            let heard = pending.channel.receive();
-            pending.channel.flush();
+            let mut heard = Ok(());
+            if pending.ready {
+                heard = pending.channel.receive();
+                pending.channel.flush();
+            }
             match heard.and_then(|()| pending.channel.next_message()) {
                 Ok(Some(message)) => events.greeted.push((pending.channel, message)),
                 Err(_) if pending.channel.has_wrong_secret() => {

@@ -212,7 +212,8 @@ fn gather_children(
                 ),
             });
         }
-        let events = handshakes.step(deadline, signals, &mut [&mut parent.channel])?;
+        let beside = Some(parent.channel.interest());
+        let events = handshakes.step(deadline, signals, beside)?;
         for (mut channel, message) in events.greeted {
             match message.head {
                 Head::Attach { info }
@@ -232,7 +233,9 @@ fn gather_children(
                 }
             }
         }
-        if !events.ended.is_empty() {
+        let is_gone = events.stirred && parent.channel.receive().is_err();
+        parent.channel.flush();
+        if is_gone || parent.channel.ended() {
             return Err(last_words(&mut parent.channel, &parent.info));
         }
     }

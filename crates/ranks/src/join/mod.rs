@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | [`admission`] | rank 0's side |
 //! | [`conditions`] | the comparison of a rank with the run |
+//! | [`crowd`] | connections to all ranks that have joined, as one thing to wait for |
 //! | [`door`] | rank 0's port when the run has begun |
 //! | [`membership`] | the side of all others |
 //! | [`address`] | addresses that ranks listen on |
@@ -22,6 +23,7 @@ pub(crate) mod address;
 mod admission;
 pub(crate) mod conditions;
 mod connection;
+mod crowd;
 pub(crate) mod door;
 mod failure;
 mod handshake;
