@@ -21,6 +21,15 @@ pub fn encode(payload: &[u8], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
+/// A buffer that is empty keeps this much for what comes next. There is one for each connection or more.
+const KEPT_BYTES_MAX: usize = 4 << 10;
+
+/// Empties a buffer, and gives its memory back where that is much.
+pub(crate) fn empty(buffer: &mut Vec<u8>) {
+    buffer.clear();
+    buffer.shrink_to(KEPT_BYTES_MAX);
+}
+
 /// Takes bytes as they arrive and gives back whole frames.
 #[derive(Debug)]
 pub struct FrameDecoder {
@@ -89,7 +98,7 @@ impl FrameDecoder {
         let frame = frame.to_vec();
         self.start += LENGTH_BYTES + len;
         if self.start == self.buffer.len() {
-            self.buffer.clear();
+            empty(&mut self.buffer);
             self.start = 0;
         }
         Ok(Some(frame))
@@ -122,6 +131,16 @@ mod tests {
         decoder.push(&[0; 4096]);
         assert_eq!(decoder.held_bytes(), 0);
         assert!(decoder.next_frame().is_err());
+    }
+
+    #[test]
+    fn a_long_frame_leaves_no_memory_behind() {
+        let mut decoder = FrameDecoder::new(1 << 20);
+        let mut bytes = Vec::new();
+        encode(&[7; 1 << 20], &mut bytes).unwrap();
+        decoder.push(&bytes);
+        assert_eq!(drain(&mut decoder).unwrap(), [[7; 1 << 20]]);
+        assert!(decoder.buffer.capacity() <= KEPT_BYTES_MAX);
     }
 
     #[test]

@@ -9,12 +9,14 @@ pub mod frame;
 pub mod message;
 pub(crate) mod pack;
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
+use std::mem::MaybeUninit;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
 use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
 use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::types::{Cipher, Dh, Hash, Random};
@@ -35,6 +37,8 @@ const NOISE_BYTES_MAX: usize = 65535;
 const TAG_BYTES: usize = 16;
 /// Bound on a message until the peer has been recognised as a rank of this run.
 pub(crate) const GREETING_BYTES_MAX: usize = 16 << 10;
+/// One system call takes at most this much.
+const READ_BYTES_MAX: usize = 64 << 10;
 /// One call of [`Channel::receive`] takes at most this much, so that one busy peer does not keep the others waiting.
 const RECEIVE_BYTES_MAX: usize = 1 << 20;
 
@@ -89,8 +93,6 @@ pub(crate) struct Channel {
     ended: bool,
     wrong_secret: bool,
     received_bytes: u64,
-    scratch: Vec<u8>,
-    incoming: Vec<u8>,
 }
 
 impl Channel {
@@ -136,8 +138,6 @@ impl Channel {
             ended: false,
             wrong_secret: false,
             received_bytes: 0,
-            scratch: vec![0; NOISE_BYTES_MAX],
-            incoming: vec![0; NOISE_BYTES_MAX],
         })
     }
 
@@ -207,13 +207,9 @@ impl Channel {
             )));
         };
         for chunk in plain.chunks(NOISE_BYTES_MAX - TAG_BYTES) {
-            let len = transport
-                .write_message(chunk, &mut self.scratch)
-                .map_err(noise)?;
-            frame::encode(
-                self.scratch.get(..len).unwrap_or_default(),
-                &mut self.outgoing,
-            )?;
+            let mut sealed = vec![0; chunk.len() + TAG_BYTES];
+            let len = transport.write_message(chunk, &mut sealed).map_err(noise)?;
+            frame::encode(sealed.get(..len).unwrap_or_default(), &mut self.outgoing)?;
         }
         Ok(())
     }
@@ -232,7 +228,7 @@ impl Channel {
                 Err(_) => break,
             }
         }
-        self.outgoing.clear();
+        frame::empty(&mut self.outgoing);
         self.sent = 0;
     }
 
@@ -244,18 +240,19 @@ impl Channel {
         let mut taken = 0;
         #[cfg(test)]
         RECEIVES.set(RECEIVES.get() + 1);
+        // On the stack, so that all connections of a thread share it.
+        let mut incoming = [const { MaybeUninit::uninit() }; READ_BYTES_MAX];
         while taken < RECEIVE_BYTES_MAX && !self.ended {
-            match self.stream.read(&mut self.incoming) {
-                Ok(0) => self.ended = true,
-                Ok(len) => {
-                    taken += len;
-                    self.received_bytes += len as u64;
-                    self.sealed
-                        .push(self.incoming.get(..len).unwrap_or_default());
+            match rustix::io::read(&self.stream, &mut incoming) {
+                Ok(([], _)) => self.ended = true,
+                Ok((bytes, _)) => {
+                    taken += bytes.len();
+                    self.received_bytes += bytes.len() as u64;
+                    self.sealed.push(bytes);
                     self.open_frames()?;
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(Errno::WOULDBLOCK) => return Ok(()),
+                Err(Errno::INTR) => {}
                 Err(_) => self.ended = true,
             }
         }
@@ -266,16 +263,15 @@ impl Channel {
         while let Some(frame) = self.sealed.next_frame()? {
             match &mut self.state {
                 State::Handshake(handshake) => {
-                    let read = handshake.read_message(&frame, &mut self.scratch);
+                    let read = handshake.read_message(&frame, &mut [0; HANDSHAKE_BYTES_MAX]);
                     self.wrong_secret = read.is_err();
                     read.map_err(noise)?;
                     self.step_handshake()?;
                 }
                 State::Transport(transport) => {
-                    let len = transport
-                        .read_message(&frame, &mut self.scratch)
-                        .map_err(noise)?;
-                    self.plain.push(self.scratch.get(..len).unwrap_or_default());
+                    let mut opened = vec![0; frame.len()];
+                    let len = transport.read_message(&frame, &mut opened).map_err(noise)?;
+                    self.plain.push(opened.get(..len).unwrap_or_default());
                 }
                 State::Broken => return Err(Error::Failed("the connection is broken".into())),
             }
@@ -289,13 +285,9 @@ impl Channel {
             && handshake.is_my_turn()
             && !handshake.is_handshake_finished()
         {
-            let len = handshake
-                .write_message(&[], &mut self.scratch)
-                .map_err(noise)?;
-            frame::encode(
-                self.scratch.get(..len).unwrap_or_default(),
-                &mut self.outgoing,
-            )?;
+            let mut answer = [0; HANDSHAKE_BYTES_MAX];
+            let len = handshake.write_message(&[], &mut answer).map_err(noise)?;
+            frame::encode(answer.get(..len).unwrap_or_default(), &mut self.outgoing)?;
         }
         self.state = match std::mem::replace(&mut self.state, State::Broken) {
             State::Handshake(handshake) if handshake.is_handshake_finished() => {
@@ -347,11 +339,12 @@ impl Channel {
 
     /// Reads and forgets what still comes.
     pub(crate) fn discard(&mut self) {
+        let mut unread = [const { MaybeUninit::uninit() }; READ_BYTES_MAX];
         loop {
-            match self.stream.read(&mut self.incoming) {
-                Ok(0) => self.ended = true,
+            match rustix::io::read(&self.stream, &mut unread) {
+                Ok(([], _)) => self.ended = true,
                 Ok(_) => continue,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(Errno::WOULDBLOCK) => {}
                 Err(_) => self.ended = true,
             }
             return;
@@ -422,5 +415,57 @@ pub(crate) fn wait_for(interests: &[Interest<'_>], timeout: Duration) -> Result<
             Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect())
         }
         Err(error) => Err(Error::io("waiting for the control channel", error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{SECRET, SOON, door};
+    use tonnage_sys::counting_alloc::{Counting, counts};
+
+    #[global_allocator]
+    static ALLOCATOR: Counting = Counting;
+
+    /// Both ends of a connection whose handshake is done.
+    fn pair() -> (Channel, Channel) {
+        let (listener, address) = door();
+        let secret = Secret::from_text(SECRET).unwrap();
+        let mut far = Channel::initiate(TcpStream::connect(address).unwrap(), &secret).unwrap();
+        let mut near = Channel::accept(listener.accept().unwrap().0, &secret).unwrap();
+        for channel in [&mut near, &mut far] {
+            wait_for(&[channel.interest()], SOON).unwrap();
+            channel.receive().unwrap();
+            assert!(channel.established());
+        }
+        (near, far)
+    }
+
+    /// Rank 0 has a connection to every rank while they join.
+    #[test]
+    fn a_connection_costs_little_memory() {
+        let before = counts();
+        let ends: Vec<_> = (0..8).map(|_| pair()).collect();
+        let each = counts().since(before).allocated_bytes / 16;
+        assert!((500..16_000).contains(&each), "{each}");
+        drop(ends);
+    }
+
+    #[test]
+    fn a_long_message_leaves_no_memory_behind() {
+        let (mut near, mut far) = pair();
+        let payload = vec![7; 1 << 20];
+        far.trust(2 << 20);
+        near.send(&Head::Beat, &payload).unwrap();
+        let message = loop {
+            near.flush();
+            far.receive().unwrap();
+            if let Some(message) = far.next_message().unwrap() {
+                break message;
+            }
+        };
+        assert!(message.payload == payload);
+        near.flush();
+        assert!(near.outgoing.capacity() <= 4 << 10);
     }
 }
