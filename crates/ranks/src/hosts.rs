@@ -64,6 +64,11 @@ impl<'a> Location<'a> {
     }
 }
 
+/// The name of a rank's machine; equal names are one machine.
+pub(crate) fn machine_name(info: &RankInfo) -> (&str, bool) {
+    Location::of(info).machine()
+}
+
 /// Returns whether two boots are the same one, so that their clocks are one clock; false where the system tells none.
 pub(crate) fn is_one_boot(one: &str, other: &str) -> bool {
     !one.is_empty() && one == other

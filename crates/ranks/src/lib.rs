@@ -13,6 +13,7 @@
 //! | `tree` | the control thread's side: collectives, clocks, missing ranks |
 //! | [`hosts`] | who shares a host, a network, CPUs |
 //! | `handle`, `agreement`, `start_lead` | [`Rank`], the main thread's side |
+//! | `patience` | time-outs where many ranks share a CPU |
 //! | `rank_set` | sets of ranks |
 //! | `signals` | SIGINT and SIGTERM as something to wait for |
 //!
@@ -27,6 +28,7 @@ mod channel;
 mod handle;
 pub mod hosts;
 mod join;
+mod patience;
 mod rank_set;
 mod signals;
 mod sleepers;

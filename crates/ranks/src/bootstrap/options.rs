@@ -7,6 +7,7 @@ use super::launcher_process::LauncherProcess;
 use super::secret::Secret;
 use super::variables::Env;
 use crate::RankInfo;
+use crate::patience::{EACH_RANK, beyond_here, own_cpus};
 use tonnage_units::identity::{Identity, Meeting};
 use tonnage_units::{Error, Result};
 
@@ -15,6 +16,9 @@ const HEARTBEAT_VARIABLE: &str = "TONNAGE_HEARTBEAT_TIMEOUT";
 
 /// Silence after which a rank on this machine counts as hanging.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Time to wait for ranks that this program started on this machine.
+const LOCAL_JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Cables that are pulled for two seconds must not end a run. A switch takes another second to forward again, and TCP
 /// tries again at growing intervals, so that the first word may come when the outage has lasted twice as long.
@@ -35,6 +39,10 @@ pub struct JoinOptions {
     pub heartbeat_timeout: Duration,
     /// A rank behind a network may say nothing for this long: its silence may be the network's.
     pub network_timeout: Duration,
+    /// Both of these are longer by this for each further rank of the same CPU.
+    pub crowd_timeout: Duration,
+    /// CPUs that this process may run on.
+    pub cpus: Vec<u32>,
     /// Longest time that a connection may take to prove that it is a rank.
     pub stranger_timeout: Duration,
     /// Longest time that [`crate::Rank::close`] waits for the others.
@@ -73,19 +81,21 @@ impl JoinOptions {
         plan_hash: String,
     ) -> Result<Self> {
         // Ranks that tonnage started itself are there at once; a launcher may still be starting containers.
-        let join_s = if matches!(identity.meeting, Meeting::Master { .. }) {
-            60
-        } else {
-            10
+        let join_usual = match identity.meeting {
+            Meeting::Master { .. } => Duration::from_secs(60),
+            Meeting::Local { .. } => LOCAL_JOIN_TIMEOUT + beyond_here(EACH_RANK, identity.size),
+            _ => LOCAL_JOIN_TIMEOUT,
         };
         let asked = seconds(env, HEARTBEAT_VARIABLE)?;
         Ok(Self {
             secret,
             plan_hash,
             interface: None,
-            join_timeout: join_timeout(env)?.unwrap_or(Duration::from_secs(join_s)),
+            join_timeout: join_timeout(env)?.unwrap_or(join_usual),
             heartbeat_timeout: asked.unwrap_or(HEARTBEAT_TIMEOUT),
             network_timeout: asked.unwrap_or(NETWORK_TIMEOUT),
+            crowd_timeout: asked.map_or(EACH_RANK, |_| Duration::ZERO),
+            cpus: own_cpus(),
             stranger_timeout: Duration::from_secs(5),
             close_timeout: Duration::from_secs(60),
             // With the last words on its connections a process is gone after two seconds.
@@ -122,9 +132,11 @@ pub(crate) fn join_timeout(env: Env<'_>) -> Result<Option<Duration>> {
     seconds(env, "TONNAGE_JOIN_TIMEOUT")
 }
 
-/// Silence after which a rank on this machine counts as hanging: `TONNAGE_HEARTBEAT_TIMEOUT`, else three seconds.
-pub(crate) fn heartbeat_timeout(env: Env<'_>) -> Result<Duration> {
-    Ok(seconds(env, HEARTBEAT_VARIABLE)?.unwrap_or(HEARTBEAT_TIMEOUT))
+/// Silence after which one of so many ranks of this machine counts as hanging: `TONNAGE_HEARTBEAT_TIMEOUT`, else three
+/// seconds and what [`crate::patience`] adds.
+pub(crate) fn heartbeat_timeout(env: Env<'_>, ranks: u32) -> Result<Duration> {
+    let usual = || HEARTBEAT_TIMEOUT + beyond_here(EACH_RANK, ranks);
+    Ok(seconds(env, HEARTBEAT_VARIABLE)?.unwrap_or_else(usual))
 }
 
 fn seconds(env: Env<'_>, name: &str) -> Result<Option<Duration>> {
@@ -157,5 +169,17 @@ mod tests {
             assert_eq!(read(wrong).unwrap_err().exit_code(), 2, "{wrong}");
         }
         assert_eq!(seconds(&|_: &str| None, "X").unwrap(), None);
+    }
+
+    #[test]
+    fn time_that_was_asked_for_is_not_added_to() {
+        let own = own_cpus().len() as u32;
+        let of = |text: Option<&str>, ranks| {
+            let text = text.map(str::to_owned);
+            heartbeat_timeout(&move |_: &str| text.clone(), ranks).unwrap()
+        };
+        assert_eq!(of(None, own), HEARTBEAT_TIMEOUT);
+        assert_eq!(of(None, 101 * own), Duration::from_secs(6));
+        assert_eq!(of(Some("2"), 101 * own), Duration::from_secs(2));
     }
 }

@@ -135,6 +135,8 @@ pub struct Hello {
     pub plan_hash: String,
     /// Address for its children, if it will have any.
     pub listen: Option<SocketAddr>,
+    /// CPUs that it may run on, such as "0-3,8".
+    pub cpus: String,
 }
 
 /// Rank 0's answer to an introduction.
@@ -147,6 +149,8 @@ pub struct Welcome {
     pub address: Option<SocketAddr>,
     /// Rank 0's boot: the same boot has the same clock.
     pub root_boot_id: String,
+    /// Number of ranks of the most crowded CPU of all hosts.
+    pub ranks_per_cpu: u32,
 }
 
 /// Number of a collective. Ranks that meet without the others count their meetings for themselves.
@@ -388,6 +392,7 @@ mod tests {
             version: "1".into(),
             plan_hash: "x".into(),
             listen: None,
+            cpus: "0-3,8".into(),
         };
         let heads = [
             Head::Hello(Box::new(hello)),

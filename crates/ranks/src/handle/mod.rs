@@ -24,6 +24,7 @@ use crate::channel::message::short;
 use crate::channel::pack::{pack, unpack};
 use crate::hosts::{Hosts, count_local_ranks};
 use crate::join::{self, JoinFailure, MARGIN};
+use crate::patience;
 use crate::signals::Signals;
 use crate::sleepers::Sleepers;
 use crate::start_lead::StartLead;
@@ -97,14 +98,16 @@ impl Rank {
         };
         let tree = join::join(&identity, &me, &mut options, &mut signals)
             .map_err(|error| unjoined(error, &me))?;
+        let beyond = patience::beyond(options.crowd_timeout, tree.ranks_per_cpu);
+        let network_timeout = options.network_timeout.saturating_add(beyond);
         let start_lead = Arc::new(OnceLock::new());
         let settings = ControlSettings {
             me,
             size: identity.size,
             fanout: options.fanout,
             message_bytes_max: message_bytes_max(identity.size),
-            heartbeat_timeout: options.heartbeat_timeout,
-            network_timeout: options.network_timeout,
+            heartbeat_timeout: options.heartbeat_timeout.saturating_add(beyond),
+            network_timeout,
             grace: options.grace,
             end_process: options.end_process,
             launcher: options.launcher,
@@ -134,7 +137,7 @@ impl Rank {
             thread: Some(thread),
             next_seq: 0,
             close_timeout: options.close_timeout,
-            network_timeout: options.network_timeout,
+            network_timeout,
             parent_is_root,
         };
         match rank.settle(table, &start_lead, options.fanout, deadline) {

@@ -2,6 +2,7 @@
 //!
 //! The others' side is in [`super::membership`], strangers in [`super::handshake`].
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::address::root_listener;
@@ -15,6 +16,7 @@ use crate::RankInfo;
 use crate::bootstrap::options::JoinOptions;
 use crate::channel::Channel;
 use crate::channel::message::{Cause, Head, Hello, Welcome};
+use crate::patience::ranks_per_cpu;
 use crate::signals::Signals;
 use crate::tree::shape::{PeerConnection, TreePosition, children_of, message_bytes_max, parent_of};
 use tonnage_units::identity::{Identity, Meeting};
@@ -83,28 +85,28 @@ pub(crate) fn admit(
         );
     }
     let door = match (&outcome, &identity.meeting) {
-        (Ok(()), Meeting::Master { .. }) => Some(LateDoor::new(handshakes, conditions)),
+        (Ok(_), Meeting::Master { .. }) => Some(LateDoor::new(handshakes, conditions)),
         // Who was started by the supervisor, or failed to start, has no latecomers.
         _ => {
             handshakes.close();
             None
         }
     };
-    outcome?;
-    Ok(position(identity, me, options, members, door))
+    let ranks_per_cpu = outcome?;
+    let direct = children_of(0, identity.size, options.fanout);
+    Ok(position(me, direct, members, door, ranks_per_cpu))
 }
 
 /// The place of rank 0 in the tree of a run that is complete.
 fn position(
-    identity: &Identity,
     me: &RankInfo,
-    options: &JoinOptions,
+    direct: Range<u32>,
     members: Vec<Member>,
     door: Option<LateDoor>,
+    ranks_per_cpu: u32,
 ) -> TreePosition {
     let mut table = vec![me.clone()];
     table.extend(members.iter().map(|member| member.hello.info.clone()));
-    let direct = children_of(0, identity.size, options.fanout);
     let children = members
         .into_iter()
         .filter(|member| direct.contains(&member.hello.info.rank))
@@ -119,7 +121,18 @@ fn position(
         table,
         door,
         root_boot_id: me.boot_id.clone(),
+        ranks_per_cpu,
     }
+}
+
+/// Number of ranks of the most crowded CPU of all hosts.
+fn crowding(me: &RankInfo, options: &JoinOptions, members: &[Member]) -> u32 {
+    let others = members.iter().map(|member| {
+        // Of a rank that does not know its CPUs nothing is reckoned.
+        let cpus = number_list::parse(&member.hello.cpus).unwrap_or_default();
+        (&member.hello.info, cpus)
+    });
+    ranks_per_cpu(std::iter::once((me, options.cpus.clone())).chain(others))
 }
 
 /// Tells ranks that come a moment later why the run cannot start.
@@ -230,13 +243,14 @@ fn missing(
     }
 }
 
-/// Tells every member its parent.
+/// Tells every member its parent, and how crowded the most crowded CPU is, which is returned.
 fn assign_parents(
     identity: &Identity,
     me: &RankInfo,
     options: &JoinOptions,
     members: &mut [Member],
-) -> Result<()> {
+) -> Result<u32> {
+    let ranks_per_cpu = crowding(me, options, members);
     let places: Vec<_> = members
         .iter()
         .map(|member| (member.hello.info.clone(), member.hello.listen))
@@ -261,6 +275,7 @@ fn assign_parents(
             parent,
             address,
             root_boot_id: me.boot_id.clone(),
+            ranks_per_cpu,
         };
         member
             .channel
@@ -270,7 +285,7 @@ fn assign_parents(
             member.channel.finish_writing();
         }
     }
-    Ok(())
+    Ok(ranks_per_cpu)
 }
 
 #[cfg(test)]
@@ -312,6 +327,7 @@ mod tests {
                     false => options.plan_hash.clone(),
                 },
                 listen: None,
+                cpus: "0".into(),
             };
             introduce_to(&root, &me, &options, &mut Signals::none(), |_| {
                 Ok(Head::Hello(Box::new(hello.clone())))

@@ -70,6 +70,7 @@ pub(crate) fn become_member(
         table: Vec::new(),
         door: None,
         root_boot_id: welcome.root_boot_id,
+        ranks_per_cpu: welcome.ranks_per_cpu,
     })
 }
 
@@ -112,6 +113,7 @@ fn introduce(
             listen: address
                 .transpose()
                 .map_err(|error| Error::io("address of the listening socket", error))?,
+            cpus: number_list::format(&options.cpus),
         };
         Ok(Head::Hello(Box::new(hello)))
     })?;

@@ -55,6 +55,7 @@ pub(crate) fn join(
             table: vec![me.clone()],
             door: None,
             root_boot_id: me.boot_id.clone(),
+            ranks_per_cpu: 1,
         }),
         0 => Ok(admission::admit(identity, me, options, signals)?),
         _ => membership::become_member(identity, me, options, signals),

@@ -125,7 +125,7 @@ pub fn start_local(
     args: &[OsString],
     variables: &[(&'static str, String)],
 ) -> Result<Supervisor<Local>> {
-    let heartbeat_timeout = heartbeat_timeout(env)?;
+    let heartbeat_timeout = heartbeat_timeout(env, ranks)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .map_err(|error| Error::io("cannot listen on 127.0.0.1", error))?;
     let control = listener

@@ -113,6 +113,27 @@ fn a_killed_process_is_named() {
     }
 }
 
+/// Without the time that is added where ranks share a CPU, each of these would be lost at once.
+#[test]
+fn ranks_that_share_a_cpu_are_waited_for_longer() {
+    let crowded = |rank: u32, options: &mut JoinOptions| {
+        options.heartbeat_timeout = Duration::ZERO;
+        options.network_timeout = Duration::ZERO;
+        options.crowd_timeout = SOON;
+        // Two on a CPU of their own, and five on the next one.
+        options.cpus = vec![if rank < 2 { rank } else { 2 }];
+    };
+    for network_timeout in run_with(7, crowded, |rank| {
+        let mut rank = rank.unwrap();
+        rank.barrier("begin", SOON).unwrap();
+        let network_timeout = rank.network_timeout();
+        rank.close().unwrap();
+        network_timeout
+    }) {
+        assert_eq!(network_timeout, 4 * SOON);
+    }
+}
+
 #[test]
 fn a_stopped_process_is_named_by_its_silence() {
     let begun = Instant::now();

@@ -24,6 +24,8 @@ pub(crate) struct TreePosition {
     pub(crate) door: Option<LateDoor>,
     /// Rank 0's boot.
     pub(crate) root_boot_id: String,
+    /// Number of ranks of the most crowded CPU of all hosts.
+    pub(crate) ranks_per_cpu: u32,
 }
 
 impl TreePosition {

@@ -79,7 +79,8 @@ impl<A: Audience> RemoteRanks<A> {
         start: &RemoteStart,
         audience: A,
     ) -> Result<Supervisor<Self>> {
-        let timeout = heartbeat_timeout(env)?;
+        // The CPUs of the other hosts are not known here: of a rank that is stopped there this process tells first.
+        let timeout = heartbeat_timeout(env, 1)?;
         let remote = Self::start(party, placement, start, audience)?;
         Supervisor::of(remote, placement.size(), timeout)
     }

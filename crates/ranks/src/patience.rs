@@ -1,0 +1,107 @@
+//! Patience with ranks that share their CPUs with many others: a rank that waits for a CPU says nothing meanwhile, and
+//! must not be taken for lost.
+//!
+//! Each rank tells rank 0 the CPUs that it may run on, and rank 0 tells all how crowded the most crowded CPU of the run
+//! is, so that everybody is as patient as the slowest host needs. The time-outs are in [`crate::JoinOptions`].
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+use crate::RankInfo;
+use crate::hosts::machine_name;
+
+/// Time that is added to every time-out for each further rank of the same CPU. A rank has two threads that may want to
+/// run at once, and those of two ranks have to be given a CPU, for about three milliseconds each time, until a sign of
+/// life has been said and heard; and then the host may be busy with something else.
+pub(crate) const EACH_RANK: Duration = Duration::from_millis(30);
+
+/// The CPUs that this process may run on, as many as it may use at once.
+pub(crate) fn own_cpus() -> Vec<u32> {
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    let Ok(allowed) = sched_getaffinity(None) else {
+        // More CPUs than the library counts: which they are matters only where ranks have different ones.
+        return (0u32..).take(count).collect();
+    };
+    (0u32..)
+        .zip(0..CpuSet::MAX_CPU)
+        .filter(|&(_, cpu)| allowed.is_set(cpu))
+        .map(|(cpu, _)| cpu)
+        .take(count)
+        .collect()
+}
+
+/// Number of ranks of the most crowded CPU, rounded up. A rank that may run on several is shared out among them.
+pub(crate) fn ranks_per_cpu<'a>(ranks: impl Iterator<Item = (&'a RankInfo, Vec<u32>)>) -> u32 {
+    let mut loads = HashMap::new();
+    for (info, cpus) in ranks {
+        for cpu in &cpus {
+            *loads.entry((machine_name(info), *cpu)).or_insert(0.0) += 1.0 / cpus.len() as f64;
+        }
+    }
+    let most = loads.into_values().fold(1.0, f64::max);
+    // Thirds are not exact.
+    (most - 1e-6).ceil() as u32
+}
+
+/// Time beyond the usual one that ranks have which share a CPU with so many, themselves included.
+pub(crate) fn beyond(each: Duration, ranks_per_cpu: u32) -> Duration {
+    each.saturating_mul(ranks_per_cpu.saturating_sub(1))
+}
+
+/// Time beyond the usual one for so many ranks on the CPUs of this process.
+pub(crate) fn beyond_here(each: Duration, ranks: u32) -> Duration {
+    let cpus = u32::try_from(own_cpus().len()).unwrap_or(u32::MAX);
+    beyond(each, ranks.div_ceil(cpus.max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{door, identity, options};
+
+    /// The most crowded CPU of ranks with these machines and CPUs.
+    fn most<const N: usize>(ranks: &[(&str, [u32; N])]) -> u32 {
+        let identity = identity(0, 2, door().1);
+        let infos: Vec<_> = ranks
+            .iter()
+            .map(|(boot, _)| {
+                let mut options = options(&identity);
+                options.boot_id = (*boot).into();
+                options.info(&identity)
+            })
+            .collect();
+        ranks_per_cpu(
+            infos
+                .iter()
+                .zip(ranks.iter().map(|(_, cpus)| cpus.to_vec())),
+        )
+    }
+
+    #[test]
+    fn the_most_crowded_cpu_of_all_machines_counts() {
+        assert_eq!(most::<1>(&[]), 1);
+        assert_eq!(most(&[("a", [0, 1]); 2]), 1);
+        assert_eq!(most(&[("a", [0, 1]); 3]), 2);
+        assert_eq!(most(&[("a", [0, 1]); 1024]), 512);
+        assert_eq!(most(&[("a", [0, 1, 2]); 6]), 2);
+        // Bound to one each, as launchers do, or two to the same.
+        assert_eq!(most(&[("a", [0]), ("a", [1]), ("a", [2])]), 1);
+        assert_eq!(most(&[("a", [0]), ("a", [1]), ("a", [1])]), 2);
+        assert_eq!(most(&[("a", [0]), ("b", [0]), ("c", [0])]), 1);
+        assert_eq!(most(&[("a", []); 9]), 1);
+    }
+
+    #[test]
+    fn ranks_that_have_a_cpu_each_get_no_more_time() {
+        assert_eq!(beyond(EACH_RANK, 0), Duration::ZERO);
+        assert_eq!(beyond(EACH_RANK, 1), Duration::ZERO);
+        assert_eq!(beyond(EACH_RANK, 512), Duration::from_millis(15_330));
+        assert_eq!(beyond(Duration::MAX, u32::MAX), Duration::MAX);
+        let cpus = own_cpus();
+        assert!(!cpus.is_empty());
+        assert_eq!(beyond_here(EACH_RANK, cpus.len() as u32), Duration::ZERO);
+        assert_eq!(beyond_here(EACH_RANK, 3 * cpus.len() as u32), 2 * EACH_RANK);
+    }
+}
