@@ -40,9 +40,18 @@ pub(crate) fn line(fields: impl Iterator<Item = String>) -> String {
 fn field(value: Value) -> String {
     match value {
         Value::Unknown => String::new(),
-        Value::Text(text) => text,
+        Value::Text(text) => harmless(text),
         Value::Count(count) => count.to_string(),
         Value::Number(number) => number.to_string(),
+    }
+}
+
+/// Text that no spreadsheet takes for a formula; numbers stay what they are.
+pub(crate) fn harmless(text: String) -> String {
+    let is_number = text.parse().is_ok_and(f64::is_finite);
+    match text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) && !is_number {
+        true => format!("'{text}"),
+        false => text,
     }
 }
 
@@ -68,5 +77,33 @@ mod tests {
         ] {
             assert_eq!(quoted(field.to_owned()), expected);
         }
+    }
+
+    #[test]
+    fn formulas_are_text_and_numbers_are_numbers() {
+        for (text, expected) in [
+            ("=1+2", "'=1+2"),
+            ("+cmd|x", "'+cmd|x"),
+            ("-x", "'-x"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("\t=1", "'\t=1"),
+            ("\r=1", "'\r=1"),
+            ("-inf", "'-inf"),
+            ("-1.5e3", "-1.5e3"),
+            ("x=1", "x=1"),
+            ("", ""),
+        ] {
+            assert_eq!(field(Value::Text(text.to_owned())), expected);
+        }
+        assert_eq!(field(Value::Number(-2.5)), "-2.5");
+        // Quotes come on top.
+        assert_eq!(
+            line(
+                ["=A1,\"x\""]
+                    .map(|text| harmless(text.to_owned()))
+                    .into_iter()
+            ),
+            "\"'=A1,\"\"x\"\"\"\r\n"
+        );
     }
 }

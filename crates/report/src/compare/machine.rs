@@ -5,7 +5,7 @@ use tonnage_judge::compare::Comparison;
 use tonnage_judge::judging::Judged;
 use tonnage_units::{Error, Result};
 
-use crate::csv::line;
+use crate::csv::{harmless, line};
 
 /// Columns of CSV.
 const COLUMNS: &[&str] = &[
@@ -95,12 +95,4 @@ fn row(judged: &Judged) -> impl Iterator<Item = String> {
         harmless(judged.why.join("; ")),
     ]
     .into_iter()
-}
-
-/// Text that no spreadsheet takes for a formula.
-pub fn harmless(text: String) -> String {
-    match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
-        true => format!("'{text}"),
-        false => text,
-    }
 }
