@@ -12,6 +12,7 @@ use tonnage_units::PairPlace;
 
 use crate::histogram::Latency;
 use crate::limit::Limit;
+use crate::outcome::Outcome;
 use crate::spread::Spread;
 
 /// A part of a record: each is a row of CSV.
@@ -112,6 +113,15 @@ pub trait KindBody: Debug {
 
     /// Bytes of a part that were checked and right; `None` where none were checked.
     fn verified_bytes(&self, _: Part) -> Option<u64> {
+        None
+    }
+
+    /// Time that a part was measured for, its trials together, without opening and warming up; of the whole, that of
+    /// all parts.
+    fn measured_ns(&self, part: Part) -> u64;
+
+    /// End of a part that ends by itself, whatever became of the others.
+    fn outcome(&self, _: Part) -> Option<&Outcome> {
         None
     }
 

@@ -4,11 +4,13 @@
 //! | module | what it makes |
 //! | --- | --- |
 //! | [`drawer`] | the one way to draw records of any kind: title, tables, lines below |
+//! | `reports` | the list of reports, of which each record has one |
 //! | [`transfer`], [`files`], [`connect`], [`stress`], [`tune`], [`collective`] | the reports of the kinds |
 //! | [`verify`] | tables of a run that checks bytes instead of timing them |
 //! | [`compare`] | two sides beside each other, with a verdict on each point |
+//! | [`export`] | records for Prometheus, pages of CI systems and github-action-benchmark |
 //! | [`layers`] | the table of what each layer keeps of the one that it stands on |
-//! | [`table`] | tables of figures |
+//! | [`table`], [`markdown`] | tables of figures, for a screen and for Markdown |
 //! | [`csv`], [`jsonl`] | every figure for programs |
 //! | [`explain`], [`derived`] | meanings of columns, for `tonnage explain`, and the columns that are no figures |
 //! | [`engine`], [`wire_proof`] | an engine's library and devices; the devices that the payload crossed |
@@ -33,12 +35,15 @@ pub mod devices;
 pub mod drawer;
 pub mod engine;
 pub mod explain;
+pub mod export;
 pub mod files;
 pub mod hosts;
 pub mod jsonl;
 pub mod layers;
+pub mod markdown;
 pub mod place;
 pub mod published;
+mod reports;
 pub mod stress;
 pub mod table;
 pub mod text;
@@ -57,7 +62,8 @@ use tonnage_record::Record;
 use tonnage_record::read::final_attempts;
 use tonnage_units::{Result, names};
 
-use drawer::Drawer;
+use reports::tables;
+use table::Markup;
 
 names! {
     /// Formats that `--format` chooses from.
@@ -90,30 +96,6 @@ pub fn render(format: Format, records: &[Record]) -> Result<String> {
     match format {
         Format::Jsonl => jsonl::jsonl(records),
         Format::Csv => Ok(csv::csv(records)),
-        Format::Table => Ok(tables(&final_attempts(records))),
+        Format::Table => Ok(tables(&final_attempts(records), Markup::Plain)),
     }
-}
-
-/// The reports. The first that takes a record draws it.
-const REPORTS: &[Drawer] = &[
-    layers::LAYERS,
-    Drawer::of::<verify::VerifyTransfers>(),
-    Drawer::of::<verify::VerifyCollectives>(),
-    Drawer::of::<transfer::Transfers>(),
-    Drawer::of::<files::Files>(),
-    Drawer::of::<connect::Connections>(),
-    Drawer::of::<stress::StressReport>(),
-    Drawer::of::<tune::TuneReport>(),
-    Drawer::of::<collective::CollectiveReport>(),
-];
-
-/// Consecutive records that one report draws make a part of the text.
-fn tables(records: &[Record]) -> String {
-    let report = |record: &Record| REPORTS.iter().position(|report| (report.takes)(record));
-    let parts = records.chunk_by(|left, right| report(left) == report(right));
-    let drawn = parts.filter_map(|part| {
-        let drawer = &REPORTS[report(part.first()?)?];
-        Some((drawer.draw)(part))
-    });
-    drawn.collect::<Vec<_>>().join("\n")
 }

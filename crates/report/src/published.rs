@@ -10,11 +10,10 @@ use tonnage_record::{Outcome, PublishedRow, Record};
 use tonnage_units::quantity::human::{number, prefixed};
 
 use crate::derived::{RATIO, THEIRS};
-use crate::table::{draw, shown};
-use crate::text::{WIDTH, wrap};
+use crate::table::{TitledTable, shown};
 
 /// A published table for each machine that rows of these records are of.
-pub fn tables<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Vec<String> {
+pub fn tables<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Vec<TitledTable> {
     let mut tables: Vec<&PublishedRow> = Vec::new();
     for row in records.clone().flat_map(|record| &record.published_rows) {
         if !tables.iter().any(|table| is_of(table, row)) {
@@ -40,7 +39,7 @@ fn is_of(table: &PublishedRow, row: &PublishedRow) -> bool {
 fn one<'a>(
     table: &PublishedRow,
     rows: impl Iterator<Item = (&'a Record, &'a PublishedRow)>,
-) -> Option<String> {
+) -> Option<TitledTable> {
     let columns = table.columns.iter().map(|header| {
         let column = Column::named(header).ok()?;
         Some((header.as_str(), column))
@@ -70,8 +69,8 @@ fn one<'a>(
         of_engine.chain(cells).collect()
     });
     let all = std::iter::once(head.collect()).chain(lines).collect();
-    let what = wrap(&format!("beside {}:", table.what), WIDTH, 2);
-    Some(format!("{what}\n{}", draw(all, |_| true)))
+    let what = format!("beside {}:", table.what);
+    Some(TitledTable::new(all, |_| true).under(what))
 }
 
 /// The column of engines, where rows of several would look alike.

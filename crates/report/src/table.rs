@@ -6,6 +6,9 @@ use tonnage_record::figures::{Figure, Row, Style, Value, by_field};
 
 use tonnage_units::quantity::human::{number, prefixed};
 
+use super::markdown;
+use super::text::{WIDTH, wrap};
+
 /// A table under construction: its lines, and the columns so far.
 pub struct Sheet<'a> {
     lines: Vec<Line<'a>>,
@@ -88,7 +91,7 @@ impl<'a> Sheet<'a> {
     }
 
     /// The table; `None` without lines.
-    pub fn draw(self) -> Option<String> {
+    pub fn table(self) -> Option<TitledTable> {
         if self.lines.is_empty() {
             return None;
         }
@@ -103,7 +106,7 @@ impl<'a> Sheet<'a> {
             .iter()
             .map(|column| self.is_right(column))
             .collect();
-        Some(draw(rows, |at| right[at]))
+        Some(TitledTable::new(rows, |at| right[at]))
     }
 
     fn cell(&self, column: &Column, at: usize, line: &Line<'_>) -> String {
@@ -133,6 +136,84 @@ impl Column {
     fn header(&self) -> String {
         let (Self::Figure(Figure { name, .. }) | Self::Words { name, .. }) = self;
         name.replacen(" (", "\n(", 1)
+    }
+}
+
+/// A table that is not drawn yet: rows, the first of which is the header, and lines above and below them.
+#[derive(Debug, Clone)]
+pub struct TitledTable {
+    above: String,
+    rows: Vec<Vec<String>>,
+    right: Vec<bool>,
+    below: Vec<String>,
+    closer: Option<String>,
+}
+
+/// Text that reports are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Markup {
+    /// Lines for a screen.
+    Plain,
+    /// GitHub-flavoured Markdown.
+    Markdown,
+}
+
+impl TitledTable {
+    /// A table of rows; `right` says which columns are aligned to the right.
+    pub fn new(rows: Vec<Vec<String>>, right: impl Fn(usize) -> bool) -> Self {
+        let columns = rows.first().map_or(0, Vec::len);
+        Self {
+            above: String::new(),
+            rows,
+            right: (0..columns).map(right).collect(),
+            below: Vec::new(),
+            closer: None,
+        }
+    }
+
+    /// Puts it under a line.
+    #[must_use]
+    pub fn under(mut self, above: impl Into<String>) -> Self {
+        self.above = above.into();
+        self
+    }
+
+    /// Puts lines right below it.
+    #[must_use]
+    pub fn over(mut self, below: Vec<String>) -> Self {
+        self.below = below;
+        self
+    }
+
+    /// Replaces what a screen shows of its rows, where their columns stand closer together than those of others.
+    #[must_use]
+    pub fn closer(mut self, lines: String) -> Self {
+        self.closer = Some(lines);
+        self
+    }
+
+    /// Draws it, without a line break at its end.
+    pub fn draw(&self, markup: Markup) -> String {
+        match markup {
+            Markup::Plain => {
+                let above = wrap(&self.above, WIDTH, 2);
+                let above = Some(above).filter(|above| !above.is_empty());
+                let rows = self.closer.clone();
+                let rows = rows.unwrap_or_else(|| draw(self.rows.clone(), |at| self.right[at]));
+                let below = self.below.iter().map(|line| wrap(line, WIDTH, 4));
+                let parts: Vec<String> = above.into_iter().chain([rows]).chain(below).collect();
+                parts.join("\n")
+            }
+            Markup::Markdown => {
+                let mut parts: Vec<String> = Vec::new();
+                if !self.above.is_empty() {
+                    parts.push(markdown::paragraph(&self.above));
+                }
+                parts.push(markdown::table(&self.rows, |at| self.right[at]));
+                parts.extend(self.below.iter().map(|line| markdown::paragraph(line)));
+                parts.join("\n").trim_end().to_owned()
+            }
+        }
     }
 }
 

@@ -7,10 +7,10 @@ use tonnage_record::collective::{BackendRecord, GroupTimes};
 use tonnage_units::quantity::human::{exact_size, number};
 
 use crate::derived::GROUP;
-use crate::table::draw;
+use crate::table::TitledTable;
 
 /// A table of the groups of a record for each backend, the slowest of them marked.
-pub fn tables(record: &CollectiveRecord<'_>) -> Vec<String> {
+pub fn tables(record: &CollectiveRecord<'_>) -> Vec<TitledTable> {
     let backends = 0..record.body.backends.len();
     let backends = backends.filter_map(|at| record.body.backend(Part::Nth(at)));
     backends
@@ -18,7 +18,7 @@ pub fn tables(record: &CollectiveRecord<'_>) -> Vec<String> {
         .collect()
 }
 
-fn table(record: &CollectiveRecord<'_>, backend: &BackendRecord) -> Option<String> {
+fn table(record: &CollectiveRecord<'_>, backend: &BackendRecord) -> Option<TitledTable> {
     let point = &record.body.point;
     let (grouping, across) = (point.grouping(), point.across);
     let summary = backend.summary.as_ref()?;
@@ -61,8 +61,5 @@ fn table(record: &CollectiveRecord<'_>, backend: &BackendRecord) -> Option<Strin
         .collect();
     let size = exact_size(point.shape().size_bytes());
     let title = format!("groups of {} {size} by {}", point.op, backend.backend);
-    Some(format!(
-        "{title}\n{}",
-        draw(rows, |column| !matches!(column, 1 | 5))
-    ))
+    Some(TitledTable::new(rows, |column| !matches!(column, 1 | 5)).under(title))
 }

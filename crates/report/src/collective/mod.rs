@@ -21,7 +21,7 @@ use crate::derived::{BEGAN_LAST, RANK, TO_FIRST_BACKEND};
 use crate::drawer::Report;
 use crate::engine;
 use crate::published;
-use crate::table::{Line, Sheet, draw};
+use crate::table::{Line, Sheet, TitledTable};
 
 /// Collectives; a table for each operation and configuration.
 pub struct CollectiveReport;
@@ -83,7 +83,7 @@ impl Report for CollectiveReport {
         parts.into_iter().flatten().collect()
     }
 
-    fn tables(records: &[CollectiveRecord<'_>]) -> Vec<String> {
+    fn tables(records: &[CollectiveRecord<'_>]) -> Vec<TitledTable> {
         let rows: Vec<Row<'_>> = records.iter().flat_map(|it| Row::of(it.record)).collect();
         let to_first = records.iter().flat_map(to_first).collect();
         let outcomes = rows.iter().map(outcome).collect();
@@ -94,7 +94,7 @@ impl Report for CollectiveReport {
         let sheet = sheet.known(LINE).known(elements).known(WAY);
         let sheet = sheet.known(interval).known(RESULTS);
         let sheet = sheet.words(TO_FIRST_BACKEND.name, to_first, true);
-        let whole = sheet.words("", outcomes, false).draw();
+        let whole = sheet.words("", outcomes, false).table();
         let ranks = records.iter().filter(|it| it.body.point.per_rank);
         let beside = published::tables(records.iter().map(|it| it.record));
         let groups = records.iter().flat_map(groups::tables);
@@ -320,7 +320,7 @@ fn ended(who: &str, outcome: &Outcome) -> Option<String> {
 }
 
 /// A table of the ranks of a record for each backend.
-fn of_ranks(record: &CollectiveRecord<'_>) -> Vec<String> {
+fn of_ranks(record: &CollectiveRecord<'_>) -> Vec<TitledTable> {
     let point = &record.body.point;
     let table = |backend: &BackendRecord| {
         let summary = backend.summary.as_ref()?;
@@ -336,7 +336,7 @@ fn of_ranks(record: &CollectiveRecord<'_>) -> Vec<String> {
         let rows = std::iter::once(header.to_vec()).chain(lines).collect();
         let size = exact_size(point.shape().size_bytes());
         let title = format!("ranks of {} {size} by {}", point.op, backend.backend);
-        Some(format!("{title}\n{}", draw(rows, |_| true)))
+        Some(TitledTable::new(rows, |_| true).under(title))
     };
     let parts = (0..record.body.backends.len()).map(Part::Nth);
     parts

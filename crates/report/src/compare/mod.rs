@@ -20,6 +20,7 @@ use tonnage_units::{Result, names};
 use crate::derived::{
     AREA, COUNTS, DIFFERS, METRIC, MORE_RUNS, NOTE, POINT, SIDE_A, SIDE_B, SIDES_RATIO, VERDICT,
 };
+use crate::markdown;
 use crate::table::{draw, shown};
 use crate::text::{WIDTH, wrap};
 use labels::Labels;
@@ -237,35 +238,8 @@ fn draw_plain(rows: Vec<Vec<String>>, right: &[&str]) -> String {
 }
 
 fn draw_markdown(rows: Vec<Vec<String>>, right: &[&str]) -> String {
-    let mut text = String::new();
-    for (at, row) in rows.iter().enumerate() {
-        let cells = row.iter().map(|cell| escaped(cell));
-        text += &format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "));
-        if at == 0 {
-            let rule = row.iter().map(|head| match right.contains(&head.as_str()) {
-                true => "---:",
-                false => "---",
-            });
-            text += &format!("| {} |\n", rule.collect::<Vec<_>>().join(" | "));
-        }
-    }
-    text
-}
-
-/// Text of a cell in which nothing is markup.
-fn escaped(cell: &str) -> String {
-    let mut text = String::with_capacity(cell.len());
-    for character in cell.chars() {
-        match character {
-            '\n' | '\r' => text.push(' '),
-            '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '&' => {
-                text.push('\\');
-                text.push(character);
-            }
-            plain => text.push(plain),
-        }
-    }
-    text
+    let header = rows.first().cloned().unwrap_or_default();
+    markdown::table(&rows, |at| right.contains(&header[at].as_str()))
 }
 
 #[cfg(test)]

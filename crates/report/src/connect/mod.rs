@@ -8,7 +8,7 @@ use tonnage_record::{ConnectBody, ConnectRecord, Outcome};
 use tonnage_units::quantity::human::{exact_duration, exact_size};
 
 use crate::drawer::Report;
-use crate::table::{Line, Sheet};
+use crate::table::{Line, Sheet, TitledTable};
 use crate::{engine, place};
 
 /// Connections; a table of points and one of steps for each configuration.
@@ -66,12 +66,12 @@ impl Report for Connections {
         ends.into_iter().chain(place).chain(parts).collect()
     }
 
-    fn tables(records: &[ConnectRecord<'_>]) -> Vec<String> {
+    fn tables(records: &[ConnectRecord<'_>]) -> Vec<TitledTable> {
         let drawn = |whole: bool, fields: &[&str]| {
             let rows = records.iter().flat_map(|record| Row::of(record.record));
             let rows = rows.filter(|row| (row.part == Part::Whole) == whole);
             let sheet = Sheet::new(rows.map(Line::from).collect(), "-");
-            sheet.known(fields).draw()
+            sheet.known(fields).table()
         };
         let tables = [drawn(true, POINTS), drawn(false, STEPS)];
         tables.into_iter().flatten().collect()

@@ -22,7 +22,7 @@ use tonnage_record::{FileBody, FileRecord};
 
 use crate::derived::TRIAL;
 use crate::drawer::Report;
-use crate::table::{Line, Sheet};
+use crate::table::{Line, Sheet, TitledTable};
 
 /// File experiments; each stands for itself.
 pub struct Files;
@@ -68,7 +68,7 @@ impl Report for Files {
         parts.flatten().collect()
     }
 
-    fn tables(records: &[FileRecord<'_>]) -> Vec<String> {
+    fn tables(records: &[FileRecord<'_>]) -> Vec<TitledTable> {
         let tables = records
             .iter()
             .map(|record| [phases(*record), latencies(*record)]);
@@ -82,7 +82,7 @@ impl Report for Files {
 }
 
 /// A line for each phase; where it has several repetitions, one for each before it.
-fn phases(record: FileRecord<'_>) -> Option<String> {
+fn phases(record: FileRecord<'_>) -> Option<TitledTable> {
     let (mut lines, mut names) = (Vec::new(), Vec::new());
     for (at, phase) in record.body.phases.iter().enumerate() {
         let row = Row {
@@ -101,16 +101,16 @@ fn phases(record: FileRecord<'_>) -> Option<String> {
         names.push(if repeated { "mean" } else { "" }.to_owned());
     }
     let sheet = Sheet::new(lines, "-").known(&["phase"]);
-    sheet.words(TRIAL.name, names, true).known(PHASES).draw()
+    sheet.words(TRIAL.name, names, true).known(PHASES).table()
 }
 
 /// A line for the writes of a phase and one for its reads, as far as it made any.
-fn latencies(record: FileRecord<'_>) -> Option<String> {
+fn latencies(record: FileRecord<'_>) -> Option<TitledTable> {
     let rows = Row::of(record.record).into_iter();
     let rows = rows.filter(|row| record.body.transfers(row.part).is_some());
     Sheet::new(rows.map(Line::from).collect(), "-")
         .known(LATENCIES)
-        .draw()
+        .table()
 }
 
 #[cfg(test)]

@@ -15,7 +15,8 @@ use tonnage_units::quantity::human::{exact_size, number};
 use crate::derived::{EACH_SENDS, KEEPS, KEEPS_OF, LAYER, LAYER_OPERATION};
 use crate::drawer::Drawer;
 use crate::engine;
-use crate::table::draw;
+use crate::markdown;
+use crate::table::{Markup, TitledTable};
 use crate::text::{WIDTH, wrap};
 use stack::{Floor, Layer, Stack};
 
@@ -29,17 +30,18 @@ pub const LAYERS: Drawer = Drawer {
 };
 
 /// The tables of each run, for a file may hold several.
-fn tables(records: &[Record]) -> String {
-    let runs = stack::runs(records).into_iter().map(of_run);
+fn tables(records: &[Record], markup: Markup) -> String {
+    let runs = stack::runs(records).into_iter();
+    let runs = runs.map(|records| of_run(records, markup));
     runs.collect::<Vec<_>>().join("\n")
 }
 
-fn of_run(records: &[Record]) -> String {
+fn of_run(records: &[Record], markup: Markup) -> String {
     let sizes: BTreeSet<u64> = records.iter().filter_map(stack::size).collect();
     let of_size = |size: u64| {
         let of_size = |record: &&Record| stack::size(record) == Some(size);
         let stack = Stack::of(records.iter().filter(of_size));
-        (!stack.layers().is_empty()).then(|| table(size, &stack))
+        (!stack.layers().is_empty()).then(|| table(size, &stack).draw(markup))
     };
     let mut parts: Vec<String> = sizes.into_iter().filter_map(of_size).collect();
     let calls = records.iter().filter_map(Record::of_kind);
@@ -50,12 +52,16 @@ fn of_run(records: &[Record]) -> String {
             below.push(line);
         }
     }
-    let below: Vec<_> = below.iter().map(|line| wrap(line, WIDTH, 4)).collect();
+    let below = below.iter().map(|line| match markup {
+        Markup::Plain => wrap(line, WIDTH, 4),
+        Markup::Markdown => markdown::paragraph(line),
+    });
+    let below: Vec<_> = below.collect();
     parts.push(below.join("\n"));
     parts.join("\n\n").trim_end().to_owned() + "\n"
 }
 
-fn table(size: u64, stack: &Stack) -> String {
+fn table(size: u64, stack: &Stack) -> TitledTable {
     let header = [LAYER, LAYER_OPERATION, EACH_SENDS, KEEPS, KEEPS_OF];
     let header = header.map(|column| column.name.to_owned()).to_vec();
     let lines = stack.layers().iter().map(|layer| cells(layer, stack));
@@ -66,12 +72,9 @@ fn table(size: u64, stack: &Stack) -> String {
         counted(stack.rounds() as u32, "round"),
     );
     let rows = std::iter::once(header).chain(lines).collect();
-    format!(
-        "{}\n{}{}",
-        wrap(&title, WIDTH, 2),
-        draw(rows, |at| matches!(at, 2 | 3)),
-        below_table(stack)
-    )
+    TitledTable::new(rows, |at| matches!(at, 2 | 3))
+        .under(title)
+        .over(below_table(stack))
 }
 
 fn cells(layer: &Layer, stack: &Stack) -> Vec<String> {
@@ -110,14 +113,11 @@ fn name(layer: &Layer) -> String {
 }
 
 /// Lines that say how limits were found, and by which ways native calls went.
-fn below_table(stack: &Stack) -> String {
+fn below_table(stack: &Stack) -> Vec<String> {
     let line = |layer: &Layer| match (layer.floor, layer.ways.as_slice()) {
-        (Floor::Limit, _) => Some(format!("\n{}: {}", who(layer), layer.who)),
+        (Floor::Limit, _) => Some(format!("{}: {}", who(layer), layer.who)),
         (_, []) => None,
-        (_, ways) => {
-            let line = format!("{} by {}", name(layer), ways.join(", or "));
-            Some("\n".to_owned() + &wrap(&line, WIDTH, 4))
-        }
+        (_, ways) => Some(format!("{} by {}", name(layer), ways.join(", or "))),
     };
     stack.layers().iter().filter_map(line).collect()
 }

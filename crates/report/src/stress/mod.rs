@@ -8,7 +8,7 @@ use tonnage_units::quantity::human::{exact_duration, exact_size, seconds, size};
 
 use crate::drawer::Report;
 use crate::engine;
-use crate::table::{Line, Sheet};
+use crate::table::{Line, Sheet, TitledTable};
 
 /// Transfers that were drawn.
 pub struct StressReport;
@@ -54,11 +54,11 @@ impl Report for StressReport {
         ]
     }
 
-    fn tables(records: &[StressRecord<'_>]) -> Vec<String> {
+    fn tables(records: &[StressRecord<'_>]) -> Vec<TitledTable> {
         let drawn = records.iter().filter(|record| !record.body.rows.is_empty());
         let rows = drawn.flat_map(|record| Row::of(record.record));
         let sheet = Sheet::new(rows.map(Line::from).collect(), "-");
-        sheet.always(ROWS).draw().into_iter().collect()
+        sheet.always(ROWS).table().into_iter().collect()
     }
 
     fn footers(records: &[StressRecord<'_>]) -> Vec<String> {

@@ -8,7 +8,7 @@ use tonnage_units::quantity::human::{prefixed, whole_percent};
 
 use super::footers::row_name;
 use crate::derived::{P50_RATIO, P99_RATIO};
-use crate::table::{Line, Sheet};
+use crate::table::{Line, Sheet, TitledTable};
 
 /// Part of the asked load that has to be reached.
 const REACHED_LEAST: f64 = 0.95;
@@ -26,7 +26,7 @@ pub fn columns() -> impl Iterator<Item = &'static &'static str> {
 
 /// The table of latencies without a background and beside it, where any trial had one; also of points that failed
 /// later.
-pub fn table(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<String> {
+pub fn table(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<TitledTable> {
     let loaded = records.iter().filter(|record| has_load(record));
     let loaded: Vec<_> = loaded.copied().collect();
     let rows = loaded.iter().flat_map(|record| Row::of(record.record));
@@ -47,10 +47,8 @@ pub fn table(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option
         .known(P99)
         .words(P99_RATIO.name, ratios(|load| load.p99), true)
         .known(RATIO_OF);
-    let table = sheet.draw()?;
-    Some(format!(
-        "latency without the background, and beside it:\n{table}"
-    ))
+    let table = sheet.table()?;
+    Some(table.under("latency without the background, and beside it:"))
 }
 
 fn has_load(record: &TransferRecord<'_>) -> bool {
@@ -115,6 +113,7 @@ pub fn not_reached(record: TransferRecord<'_>) -> Option<String> {
 mod tests {
     use super::*;
     use crate::samples;
+    use crate::table::Markup;
     use tonnage_record::{Body, Record, TransferBody};
 
     fn changed(change: impl Fn(&mut TransferBody)) -> Record {
@@ -144,6 +143,10 @@ mod tests {
         );
     }
 
+    fn shown(records: &[TransferRecord<'_>]) -> String {
+        table(records, &[]).unwrap().draw(Markup::Plain)
+    }
+
     #[test]
     fn a_ratio_that_is_the_scheduler_s_is_said_to_be() {
         let said = |cpus| {
@@ -151,7 +154,7 @@ mod tests {
             let records = [record.as_transfer().unwrap()];
             (
                 lines(&records, &[]).concat(),
-                table(&records, &[]).unwrap().contains("scheduler"),
+                shown(&records).contains("scheduler"),
             )
         };
         assert_eq!(said(MeasuringCpus::Own), (String::new(), false));
@@ -169,7 +172,7 @@ mod tests {
             why: "interrupted".to_owned(),
         };
         let records = [record.as_transfer().unwrap()];
-        let shown = table(&records, &[]).unwrap();
+        let shown = shown(&records);
         assert!(shown.contains("p50 / idle"), "{shown}");
         let line = lines(&records, &[]).concat();
         assert!(line.contains("the 3 trials that ended before"), "{line}");

@@ -7,7 +7,7 @@ use tonnage_units::quantity::human::{number, size};
 
 use super::footers::row_name;
 use crate::derived::{ALONE, SLOWDOWN, TOGETHER, TOGETHER_RATE};
-use crate::table::draw;
+use crate::table::TitledTable;
 
 /// The most pairs that are all printed.
 const PAIRS_PRINTED_MAX: usize = 32;
@@ -16,7 +16,7 @@ const PAIRS_PRINTED_MAX: usize = 32;
 const PAIRS_SLOWED: usize = 16;
 
 /// A table for each row of the table of transfers that has loads of a file.
-pub fn tables(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
+pub fn tables(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<TitledTable> {
     let table = |record: &TransferRecord<'_>| {
         record.body.point.loads.as_ref()?;
         let pairs = &record.body.summary.as_ref()?.pairs;
@@ -26,7 +26,7 @@ pub fn tables(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<St
     records.iter().filter_map(table).collect()
 }
 
-fn one(record: &TransferRecord<'_>, pairs: &[PairRate], name: &str) -> String {
+fn one(record: &TransferRecord<'_>, pairs: &[PairRate], name: &str) -> TitledTable {
     let point = &record.body.point;
     let (from, to) = match point.op {
         Verb::Read => ("Initiator", "Target"),
@@ -72,7 +72,7 @@ fn one(record: &TransferRecord<'_>, pairs: &[PairRate], name: &str) -> String {
     let rows = shown.iter().map(row);
     let head = head.map(|name| name.replacen(" (", "\n(", 1)).to_vec();
     let rows = std::iter::once(head).chain(rows).collect();
-    format!("{which}:\n{}", draw(rows, |_| true))
+    TitledTable::new(rows, |_| true).under(which + ":")
 }
 
 fn missing() -> String {

@@ -6,6 +6,7 @@ use tonnage_record::transfer::{MatrixVerdict, PairMiddle, PairRate, SlowPair, Sl
 use tonnage_units::quantity::human::{number, whole_percent};
 
 use super::footers::row_name;
+use crate::table::TitledTable;
 use crate::text::WIDTH;
 
 /// The most ranks whose pairs are all printed.
@@ -15,7 +16,7 @@ const GRID_RANKS_MAX: u32 = 32;
 const PAIRS_NAMED_MAX: usize = 8;
 
 /// A grid for each row of the table that has one.
-pub fn grids(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
+pub fn grids(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<TitledTable> {
     let grid = |record: &TransferRecord<'_>| {
         let summary = record.body.summary.as_ref()?;
         let verdict = summary.matrix.as_ref()?;
@@ -30,7 +31,7 @@ pub fn grids(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<Str
             verdict,
         };
         let name = row_name(record, records, distinguishing);
-        Some(grid.draw(&name))
+        Some(grid.table(&name))
     };
     records.iter().filter_map(grid).collect()
 }
@@ -43,7 +44,7 @@ struct Grid<'a> {
 }
 
 impl Grid<'_> {
-    fn draw(&self, name: &str) -> String {
+    fn table(&self, name: &str) -> TitledTable {
         let giga = self.cells(|pair| number(pair.bandwidth_bytes_per_s_max * 1e-9));
         let width = |cells: &[Vec<String>]| {
             let lengths = cells.iter().flatten().map(|cell| cell.chars().count());
@@ -71,15 +72,21 @@ impl Grid<'_> {
                 .to_owned()
         };
         let ranks: Vec<String> = (0..self.ranks).map(|rank| rank.to_string()).collect();
-        let mut lines = vec![
-            format!(
-                "pairs at {name}, best turn of each, {unit}; rows send, columns receive, * is slow:"
-            ),
-            line(String::new(), &ranks),
-        ];
         let rows = ranks.iter().zip(&cells);
-        lines.extend(rows.map(|(rank, cells)| line(rank.clone(), cells)));
-        lines.join("\n")
+        let rows = rows.map(|(rank, cells)| (rank.clone(), &cells[..]));
+        let rows: Vec<_> = [(String::new(), &ranks[..])]
+            .into_iter()
+            .chain(rows)
+            .collect();
+        let lines = rows.iter().map(|(label, cells)| line(label.clone(), cells));
+        let lines = lines.collect::<Vec<_>>().join("\n");
+        let whole = rows.into_iter();
+        let whole = whole.map(|(label, cells)| [&[label], cells].concat());
+        TitledTable::new(whole.collect(), |_| true)
+            .under(format!(
+                "pairs at {name}, best turn of each, {unit}; rows send, columns receive, * is slow:"
+            ))
+            .closer(lines)
     }
 
     /// Cells by sender and receiver; those that are slow by themselves or with their rank have a star, those that are

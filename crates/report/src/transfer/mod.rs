@@ -19,7 +19,7 @@ use tonnage_record::{TransferBody, TransferRecord};
 use crate::derived::{NOTE, TO_FIRST};
 use crate::drawer::Report;
 use crate::published;
-use crate::table::{Line, Sheet};
+use crate::table::{Line, Sheet, TitledTable};
 
 pub use notes::CPU_SHARE_LEAST;
 use notes::marks;
@@ -39,7 +39,7 @@ impl Report for Transfers {
         title::configuration(records)
     }
 
-    fn tables(records: &[TransferRecord<'_>]) -> Vec<String> {
+    fn tables(records: &[TransferRecord<'_>]) -> Vec<TitledTable> {
         let rows = records.iter().flat_map(|record| Row::of(record.record));
         let lines: Vec<Line<'_>> = rows.map(Line::from).collect();
         let layout = layout(records);
@@ -62,7 +62,7 @@ impl Report for Transfers {
         let loads = loads::tables(records, &distinguishing(&varying));
         let per_rank = per_rank::tables(records, &varying);
         let rows_of_phases = [&varying[..], footprint].concat();
-        let tables = sheet.draw().into_iter();
+        let tables = sheet.table().into_iter();
         let tables = tables
             .chain(phases(records, &rows_of_phases))
             .chain(background::table(records, &rows_of_phases));
@@ -142,7 +142,7 @@ fn distinguishing(varying: &[&'static str]) -> Vec<&'static str> {
 }
 
 /// The table of the phases of batches, where they were timed.
-fn phases(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<String> {
+fn phases(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<TitledTable> {
     let timed = |record: &&TransferRecord<'_>| {
         let summary = record.body.summary.as_ref();
         summary.is_some_and(|summary| summary.batch_phases.is_some())
@@ -154,8 +154,8 @@ fn phases(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<St
         .always(varying)
         .known(&["initiators"])
         .known(&PHASES);
-    let table = sheet.draw()?;
-    Some(format!("phases of a batch:\n{table}"))
+    let table = sheet.table()?;
+    Some(table.under("phases of a batch:"))
 }
 
 /// Columns that may differ from row to row in every table, beside the size.

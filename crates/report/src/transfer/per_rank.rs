@@ -8,10 +8,10 @@ use tonnage_record::figures::{Row, by_field};
 use tonnage_record::transfer::InitiatorFigures;
 use tonnage_units::quantity::human::number;
 
-use crate::table::{draw, shown};
+use crate::table::{TitledTable, shown};
 
 /// The tables, in the order of the ranks; `varying` are columns that tell rows apart.
-pub fn tables(records: &[TransferRecord<'_>], varying: &[&str]) -> Vec<String> {
+pub fn tables(records: &[TransferRecord<'_>], varying: &[&str]) -> Vec<TitledTable> {
     let ranks: BTreeSet<u32> = records
         .iter()
         .flat_map(|record| initiators(record).iter().map(|one| one.rank))
@@ -28,7 +28,7 @@ fn initiators<'a>(record: &TransferRecord<'a>) -> &'a [InitiatorFigures] {
     summary.map_or(&[], |summary| &summary.initiators)
 }
 
-fn one(records: &[TransferRecord<'_>], varying: &[&str], rank: u32) -> String {
+fn one(records: &[TransferRecord<'_>], varying: &[&str], rank: u32) -> TitledTable {
     let depth = records.first().map(|record| record.body.point.pacing);
     let depth: &[&str] = match depth {
         Some(Pacing::Batch { .. }) => &["BatchSize", "TotalSize\n(MB)"],
@@ -76,7 +76,7 @@ fn one(records: &[TransferRecord<'_>], varying: &[&str], rank: u32) -> String {
         cells.extend(measured.map(|cell| cell.unwrap_or_else(|| "n/a".to_owned())));
         rows.push(cells);
     }
-    format!("initiator rank {rank}:\n{}", draw(rows, |_| true))
+    TitledTable::new(rows, |_| true).under(format!("initiator rank {rank}:"))
 }
 
 fn depth_cells(point: &TransferPoint) -> Vec<String> {

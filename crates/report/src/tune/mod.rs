@@ -9,7 +9,7 @@ use tonnage_units::quantity::human::{
 };
 
 use crate::drawer::Report;
-use crate::table::{Line, Sheet};
+use crate::table::{Line, Sheet, TitledTable};
 use crate::{engine, transfer};
 
 /// Options that competed.
@@ -66,7 +66,7 @@ impl Report for TuneReport {
         parts
     }
 
-    fn tables(records: &[TuneRecord<'_>]) -> Vec<String> {
+    fn tables(records: &[TuneRecord<'_>]) -> Vec<TitledTable> {
         let tried = records
             .iter()
             .filter(|record| !record.body.tried.is_empty());
@@ -76,7 +76,7 @@ impl Report for TuneReport {
             .always(WHO)
             .known(OF_GOAL)
             .always(END)
-            .draw()
+            .table()
             .into_iter()
             .collect()
     }

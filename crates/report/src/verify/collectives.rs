@@ -6,6 +6,7 @@ use super::PLAN;
 use super::rows::{Checked, Rows};
 use crate::drawer::Report;
 use crate::engine;
+use crate::table::TitledTable;
 
 /// Collectives of `tonnage verify`: one table for all records, and below it every wrong result and every reason to
 /// skip, each once.
@@ -30,7 +31,7 @@ impl Report for VerifyCollectives {
             .collect()
     }
 
-    fn tables(records: &[CollectiveRecord<'_>]) -> Vec<String> {
+    fn tables(records: &[CollectiveRecord<'_>]) -> Vec<TitledTable> {
         vec![rows(records).table()]
     }
 

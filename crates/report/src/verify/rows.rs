@@ -8,7 +8,7 @@ use tonnage_record::grouping::by_answer;
 use tonnage_units::quantity::human::size;
 
 use crate::derived::{CHECKED, RANGE, RESULT, RIGHT, SIZES};
-use crate::table::draw;
+use crate::table::TitledTable;
 
 /// A point, as its row counts it.
 pub struct Checked<'a> {
@@ -81,7 +81,7 @@ impl Rows {
     }
 
     /// The table.
-    pub fn table(&self) -> String {
+    pub fn table(&self) -> TitledTable {
         let of_figure = |field| by_field(field).map_or(field, |figure| figure.name);
         let header = [
             of_figure("engine"),
@@ -94,7 +94,7 @@ impl Rows {
         ];
         let header = header.map(str::to_owned).to_vec();
         let cells = std::iter::once(header).chain(self.0.iter().map(Row::cells));
-        draw(cells.collect(), |at| matches!(at, 2 | 4 | 5))
+        TitledTable::new(cells.collect(), |at| matches!(at, 2 | 4 | 5))
     }
 
     /// Every mismatch and every reason to skip, each once for all operations of an engine.

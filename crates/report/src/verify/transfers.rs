@@ -5,6 +5,7 @@ use tonnage_record::{Record, TransferBody, TransferRecord};
 use super::PLAN;
 use super::rows::{Checked, Rows};
 use crate::drawer::Report;
+use crate::table::TitledTable;
 use crate::{engine, wire_proof};
 
 /// Transfers of `tonnage verify`: one table for all records, and below it every mismatch and every reason to skip, each
@@ -26,7 +27,7 @@ impl Report for VerifyTransfers {
         Vec::new()
     }
 
-    fn tables(records: &[TransferRecord<'_>]) -> Vec<String> {
+    fn tables(records: &[TransferRecord<'_>]) -> Vec<TitledTable> {
         vec![rows(records).table()]
     }
 

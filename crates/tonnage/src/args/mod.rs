@@ -11,6 +11,7 @@ pub mod ab;
 pub mod common;
 pub mod compare;
 pub mod experiment;
+pub mod export;
 pub mod hosts;
 pub mod ior;
 pub mod layers;
@@ -30,6 +31,7 @@ use ab::AbArgs;
 use common::LogLevel;
 use compare::CompareArgs;
 use experiment::ExperimentArgs;
+use export::ExportArgs;
 use hosts::HostsArgs;
 use ior::IorArgs;
 use layers::LayersArgs;
@@ -86,6 +88,8 @@ pub enum Command {
     Ab(AbArgs),
     /// Compare records of two sides: on each point which one is better, and how sure that is.
     Compare(CompareArgs),
+    /// Write records as other programs read them: Prometheus, CI systems, pages in Markdown.
+    Export(ExportArgs),
     /// Say what a column of a table means.
     Explain(ExplainArgs),
     /// List what this machine has, and for what is absent why and how to get it.

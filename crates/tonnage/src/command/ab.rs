@@ -18,8 +18,8 @@ use tonnage_units::message::bounded;
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
 
-use super::compare::refuse_existing;
 use super::env;
+use super::whole_file::refuse_existing;
 use crate::args::ab::{AbArgs, AbSide};
 use crate::args::{Cli, Command as Asked};
 

@@ -15,6 +15,8 @@
 //! | [`limits`] | upper bounds of this host, for the tour |
 //! | [`ab`] | `ab`: two sides measured by turns |
 //! | [`compare`] | `compare`: verdicts on the records of two sides |
+//! | [`export`] | `export`: records as other programs read them |
+//! | `readable`, [`whole_file`] | files of records that some commands read; files that are written whole |
 //! | [`show`] | `show`, `explain`, `devices` |
 //! | `remote` | the supervisor of ranks on other hosts |
 //! | `letter` | letters to ranks on other hosts |
@@ -28,6 +30,7 @@ mod block;
 mod checks;
 pub mod compare;
 mod each_call;
+pub mod export;
 pub mod hosts;
 mod intervals;
 pub mod ior;
@@ -38,6 +41,7 @@ pub mod manual;
 pub mod measure;
 mod observer;
 mod output;
+mod readable;
 mod remote;
 pub mod remote_rank;
 pub mod screen;
@@ -45,6 +49,7 @@ pub mod show;
 mod spare;
 pub mod there;
 pub mod tour;
+pub mod whole_file;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -18,6 +18,7 @@
 //! | [`background`] | latency beside a load |
 //! | [`tune`] | searches for the options that serve a goal best |
 //! | [`compare`] | two sides by turns, repetitions of a plan, verdicts |
+//! | [`export`] | records as other programs read them, files that are replaced whole |
 //! | [`stress`] | transfers drawn from a seed, over several engines in turn |
 //! | [`mixed`] | plans with experiments of several kinds |
 //! | [`resuming`] | a run that was interrupted goes on where it was |
@@ -74,6 +75,8 @@ mod compare;
 mod connect;
 #[cfg(test)]
 mod cq;
+#[cfg(test)]
+mod export;
 #[cfg(test)]
 mod fabric;
 #[cfg(test)]

@@ -220,6 +220,20 @@ impl KindBody for CollectiveBody {
         }
     }
 
+    fn measured_ns(&self, part: Part) -> u64 {
+        let of_trial = |it: &CollectiveTrial| it.iterations as f64 * it.call_ns_rank_max;
+        let own = |it: &BackendRecord| it.trials.iter().map(of_trial).sum::<f64>();
+        let ns: f64 = match part {
+            Part::Whole => self.backends.iter().map(own).sum(),
+            Part::Nth(_) | Part::Inside(..) => self.backend(part).map_or(0.0, own),
+        };
+        ns as u64
+    }
+
+    fn outcome(&self, part: Part) -> Option<&Outcome> {
+        Some(&self.backend(part)?.backend_outcome)
+    }
+
     fn trials(&self, part: Part) -> Option<u32> {
         let summary = self.backend(part)?.summary.as_ref()?;
         Some(summary.trials)

@@ -93,6 +93,10 @@ impl KindBody for ConnectBody {
         std::iter::once(Part::Whole).chain(steps).collect()
     }
 
+    fn measured_ns(&self, _: Part) -> u64 {
+        self.trials.iter().map(|trial| trial.window_ns).sum()
+    }
+
     fn trials(&self, part: Part) -> Option<u32> {
         let whole = matches!(part, Part::Whole);
         let summary = self.summary.as_ref().filter(|_| whole);

@@ -95,6 +95,14 @@ impl KindBody for FileBody {
         parts.collect()
     }
 
+    fn measured_ns(&self, part: Part) -> u64 {
+        let own = |phase: &PhaseRecord| phase.trials.iter().map(|trial| trial.total_ns).sum();
+        match part {
+            Part::Whole => self.phases.iter().map(own).sum(),
+            Part::Nth(_) | Part::Inside(..) => self.phase(part).map_or(0, own),
+        }
+    }
+
     fn trials(&self, part: Part) -> Option<u32> {
         self.phase(part).map(|phase| phase.summary.trials)
     }

@@ -143,6 +143,10 @@ impl KindBody for TransferBody {
         Some(self.point.op)
     }
 
+    fn measured_ns(&self, _: Part) -> u64 {
+        self.trials.iter().map(|trial| trial.window_ns).sum()
+    }
+
     fn trials(&self, _: Part) -> Option<u32> {
         self.summary.as_ref().map(|summary| summary.trials)
     }

@@ -164,6 +164,10 @@ impl KindBody for TuneBody {
         }
     }
 
+    fn measured_ns(&self, _: Part) -> u64 {
+        self.elapsed_ns
+    }
+
     fn trials(&self, _: Part) -> Option<u32> {
         None
     }

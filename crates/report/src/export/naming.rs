@@ -1,0 +1,238 @@
+//! Short names of points, from their keys, that are the same for the same point in the next file.
+//!
+//! A name has the keys that people look at first, unless they have the usual value; engine and operation stand beside
+//! it. Only where several points would have one name does it have the other keys in which they differ.
+
+use std::collections::{BTreeMap, HashMap};
+
+use tonnage_judge::keys::Keys;
+
+/// Keys of every name, by the last part of the key.
+const TOLD: &[&str] = &[
+    "label",
+    "phase",
+    "transfers",
+    "step",
+    "size",
+    "pacing",
+    "window",
+    "batch",
+    "rate",
+    "layout",
+    "block",
+    "transfer",
+    "traffic",
+    "ranks",
+    "workers",
+    "memory",
+    "part",
+];
+
+/// Values that go without saying; of a pacing, the window or the batch says it.
+const USUAL: &[(&str, &str)] = &[
+    ("pacing", "stream"),
+    ("pacing", "batch"),
+    ("traffic", "pair"),
+    ("workers", "1"),
+    ("memory", "host"),
+];
+
+/// Prefix of the keys of options of the engine's own.
+const ENGINE_OPTIONS: &str = "engine-options.";
+
+/// Longest name, in characters.
+const NAME_CHARS_MAX: usize = 120;
+
+/// Names of points, by their keys.
+#[derive(Debug)]
+pub struct PointNames(HashMap<Keys, String>);
+
+impl PointNames {
+    /// Names these points.
+    pub fn of<'a>(points: impl IntoIterator<Item = &'a Keys>) -> Self {
+        let mut groups: BTreeMap<String, Vec<&Keys>> = BTreeMap::new();
+        for keys in points {
+            let group = groups.entry(full(keys, &plain(keys))).or_default();
+            if !group.contains(&keys) {
+                group.push(keys);
+            }
+        }
+        let mut names = HashMap::new();
+        let mut taken: HashMap<String, usize> = HashMap::new();
+        for mut group in groups.into_values() {
+            group.sort_by(|left, right| left.by_value(right));
+            let shared = group[1..]
+                .iter()
+                .fold(group[0].clone(), |shared, other| shared.shared_with(other));
+            for keys in group {
+                let own = keys.iter().filter(|(key, _)| shared.get(key).is_none());
+                let told = plain(keys);
+                let own: Vec<_> = own
+                    .map(|(key, value)| pair(key, value))
+                    .filter(|pair| !told.contains(pair))
+                    .collect();
+                let name = shortened(&[told, own].concat().join(","));
+                // Blanks that were taken away may have told them apart, or a label looks like keys.
+                let mut unique = name.clone();
+                while let Some(before) = taken.get_mut(&full(keys, std::slice::from_ref(&unique))) {
+                    *before += 1;
+                    unique = format!("{name}#{before}");
+                }
+                let name = unique;
+                taken.insert(full(keys, std::slice::from_ref(&name)), 1);
+                names.insert(keys.clone(), name);
+            }
+        }
+        Self(names)
+    }
+
+    /// Name of a point; of one that is not among them, nothing.
+    pub fn name(&self, keys: &Keys) -> &str {
+        self.0.get(keys).map_or("", String::as_str)
+    }
+
+    /// Name of a point with its engine and its operation before it.
+    pub fn full(&self, keys: &Keys) -> String {
+        full(keys, &[self.name(keys).to_owned()])
+    }
+}
+
+fn full(keys: &Keys, told: &[String]) -> String {
+    let before = ["engine", "op"].into_iter().filter_map(|key| keys.get(key));
+    let before = before.map(shortened).collect::<Vec<_>>().join(" ");
+    format!("{before} {}", told.join(",")).trim().to_owned()
+}
+
+/// Pairs of keys and values of every name.
+fn plain(keys: &Keys) -> Vec<String> {
+    let mut told: Vec<(usize, String)> = Vec::new();
+    for (key, value) in keys.iter() {
+        let last = key.rsplit('.').next().unwrap_or(key);
+        let at = match key.starts_with(ENGINE_OPTIONS) {
+            true => Some(TOLD.len()),
+            false => TOLD.iter().position(|it| *it == last),
+        };
+        if let Some(at) = at
+            && !USUAL.contains(&(key, value))
+        {
+            told.push((at, pair(last, value)));
+        }
+    }
+    told.sort_by_key(|(at, _)| *at);
+    told.into_iter().map(|(_, pair)| pair).collect()
+}
+
+fn pair(key: &str, value: &str) -> String {
+    match key {
+        "label" => value.to_owned(),
+        _ => format!("{key}={}", value.replace(' ', "")),
+    }
+}
+
+/// A text of one line that is not too long: what is cut off is told by a checksum of all of it. Control characters are
+/// written as Rust's escapes are.
+pub fn shortened(text: &str) -> String {
+    let each = text.chars().map(|it| match it.is_control() {
+        true => it.escape_unicode().to_string(),
+        false => it.to_string(),
+    });
+    let text = &each.collect::<String>();
+    match text.char_indices().nth(NAME_CHARS_MAX) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}~{:08x}", &text[..end], fnv_1a(text)),
+    }
+}
+
+/// FNV-1a with 32 bits, which stays the same from one version of the program to the next.
+fn fnv_1a(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn keys(pairs: &[(&str, &str)]) -> Keys {
+        let owned = pairs.iter();
+        let owned = owned.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        owned.collect()
+    }
+
+    #[test]
+    fn a_name_has_what_is_unusual_and_what_tells_points_apart() {
+        let base = [
+            ("kind", "transfer"),
+            ("engine", "shm"),
+            ("op", "write"),
+            ("ranks", "2"),
+            ("workers", "1"),
+            ("size", "64 KiB"),
+            ("pacing", "stream"),
+            ("pacing.window", "16"),
+            ("seed", "1"),
+        ];
+        let alone = keys(&base);
+        let other = keys(&[&base[..8], &[("seed", "2")]].concat());
+        let names = PointNames::of([&alone]);
+        assert_eq!(names.name(&alone), "size=64KiB,window=16,ranks=2");
+        assert_eq!(names.full(&alone), "shm write size=64KiB,window=16,ranks=2");
+        let names = PointNames::of([&alone, &other, &alone]);
+        assert_eq!(names.name(&alone), "size=64KiB,window=16,ranks=2,seed=1");
+        assert_eq!(names.name(&other), "size=64KiB,window=16,ranks=2,seed=2");
+        // A point of another engine is told by that.
+        let engine = keys(&[("engine", "null"), ("size", "64 KiB")]);
+        assert_eq!(
+            PointNames::of([&alone, &engine]).name(&alone),
+            "size=64KiB,window=16,ranks=2"
+        );
+    }
+
+    #[test]
+    fn nothing_in_a_name_steers_a_terminal() {
+        let keys = keys(&[("label", "a\u{1b}[2J\nb"), ("engine", "x\ty")]);
+        assert_eq!(
+            PointNames::of([&keys]).full(&keys),
+            "x\\u{9}y a\\u{1b}[2J\\u{a}b"
+        );
+    }
+
+    #[test]
+    fn long_names_are_cut_and_stay_apart() {
+        let long = |end: &str| keys(&[("label", &("é".repeat(10_000) + end))]);
+        let (one, other) = (long("1"), long("2"));
+        let names = PointNames::of([&one, &other]);
+        assert_ne!(names.name(&one), names.name(&other));
+        assert_eq!(names.name(&one).chars().count(), NAME_CHARS_MAX + 9);
+        assert_eq!(fnv_1a(""), 0x811c_9dc5);
+        assert_eq!(fnv_1a("foobar"), 0xbf9c_f968);
+    }
+
+    proptest! {
+        #[test]
+        fn different_points_have_different_names(
+            all in proptest::collection::vec(
+                proptest::collection::vec(
+                    (proptest::sample::select(&["label", "size", "seed", "op", "x.y"][..]), "[ ab=,]{0,3}"), 0..5),
+                1..8),
+        ) {
+            let all: Vec<Keys> = all.iter().map(|pairs| {
+                let mut pairs = pairs.clone();
+                pairs.sort();
+                pairs.dedup_by(|left, right| left.0 == right.0);
+                pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+            }).collect();
+            let names = PointNames::of(&all);
+            for (at, one) in all.iter().enumerate() {
+                for other in &all[..at] {
+                    let same = (names.name(one), one.get("op"), one.get("engine"))
+                        == (names.name(other), other.get("op"), other.get("engine"));
+                    prop_assert_eq!(one == other, same, "{:?} {:?}", one, other);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The list of reports, and records drawn by them.
+
+use tonnage_record::Record;
+
+use super::drawer::Drawer;
+use super::table::Markup;
+use super::{collective, connect, files, layers, stress, transfer, tune, verify};
+
+/// The reports. The first that takes a record draws it.
+const REPORTS: &[Drawer] = &[
+    layers::LAYERS,
+    Drawer::of::<verify::VerifyTransfers>(),
+    Drawer::of::<verify::VerifyCollectives>(),
+    Drawer::of::<transfer::Transfers>(),
+    Drawer::of::<files::Files>(),
+    Drawer::of::<connect::Connections>(),
+    Drawer::of::<stress::StressReport>(),
+    Drawer::of::<tune::TuneReport>(),
+    Drawer::of::<collective::CollectiveReport>(),
+];
+
+/// Consecutive records that one report draws make a part of the text.
+pub fn tables(records: &[Record], markup: Markup) -> String {
+    let report = |record: &Record| REPORTS.iter().position(|report| (report.takes)(record));
+    let parts = records.chunk_by(|left, right| report(left) == report(right));
+    let drawn = parts.filter_map(|part| {
+        let drawer = &REPORTS[report(part.first()?)?];
+        Some((drawer.draw)(part, markup))
+    });
+    drawn.collect::<Vec<_>>().join("\n")
+}

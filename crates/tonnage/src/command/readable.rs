@@ -1,0 +1,52 @@
+//! Files of records for commands that look at many and can do without a few lines.
+
+use std::path::Path;
+
+use tonnage_record::Record;
+use tonnage_record::read::{Readable, read_readable};
+use tonnage_units::{Error, Result};
+
+/// Lines that were left out and are described one by one; of more the number is said.
+const LEFT_OUT_SHOWN_MAX: usize = 5;
+
+/// The records of a file that can be read. Those that cannot are told, and missed no further.
+///
+/// # Errors
+/// A file that cannot be read, or in which nothing can be.
+pub fn records_of(path: &Path) -> Result<Vec<Record>> {
+    let Readable { records, left_out } = read_readable(path)?;
+    let shown = path.display();
+    if records.is_empty() {
+        return Err(Error::Usage(match left_out.first() {
+            None => format!("{shown} holds no records: results are written with -o FILE"),
+            Some((line, why)) => {
+                format!("{shown} holds no records that can be read: line {line}: {why}")
+            }
+        }));
+    }
+    if !left_out.is_empty() {
+        let lines = left_out.iter().take(LEFT_OUT_SHOWN_MAX);
+        let lines: Vec<String> = lines
+            .map(|(line, why)| format!("line {line}: {why}"))
+            .collect();
+        let more = left_out.len().saturating_sub(LEFT_OUT_SHOWN_MAX);
+        let more = if more > 0 {
+            format!("; and {more} more")
+        } else {
+            String::new()
+        };
+        log::warn!(
+            "{} of {} lines of {shown} left out: {}{more}",
+            left_out.len(),
+            left_out.len() + records.len(),
+            lines.join("; ")
+        );
+    }
+    Ok(records)
+}
+
+/// Returns whether two names are of one file.
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
+    let known = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    known(one) == known(other)
+}
