@@ -88,8 +88,10 @@ pub(super) struct FabricWorker {
     /// Number of the peers that have met this worker.
     pub(super) met: usize,
     pub(super) lanes: Vec<Option<LaneState>>,
-    /// Injected operations and early arrivals, which are not yet reported.
-    pub(super) done: VecDeque<Completion>,
+    /// Injected operations, which are done but not yet reported.
+    done: VecDeque<Completion>,
+    /// What came during first contact, which is told before anything that comes later.
+    pub(super) early: VecDeque<Completion>,
     /// Receives for which the library had no room. Those of other peers must not wait for them: it may be their
     /// messages that fill the room.
     held: VecDeque<Op>,
@@ -133,6 +135,7 @@ impl FabricWorker {
             met: 0,
             lanes: Vec::new(),
             done: VecDeque::with_capacity(sizes.operations as usize),
+            early: VecDeque::new(),
             held: VecDeque::with_capacity(sizes.receives as usize),
             events: Box::new([Event::EMPTY; EVENTS]),
             failed: None,
@@ -409,7 +412,7 @@ impl Engine for FabricWorker {
     }
 
     fn arm(&mut self) -> Result<Arm<'_>> {
-        if !self.done.is_empty() || !self.held.is_empty() {
+        if !(self.done.is_empty() && self.held.is_empty() && self.early.is_empty()) {
             return Ok(Arm::Ready);
         }
         match self.endpoint.arm() {
@@ -436,6 +439,13 @@ impl Engine for FabricWorker {
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
         if !self.held.is_empty() {
             self.post_held()?;
+        }
+        if !self.early.is_empty() {
+            let count = self.early.len().min(done.len());
+            for (place, completion) in done.iter_mut().zip(self.early.drain(..count)) {
+                *place = completion;
+            }
+            return Ok(count);
         }
         // The library is always asked, because asking is what makes progress; half of the room is kept for it.
         let injected = self.done.len().min(done.len() / 2);

@@ -164,7 +164,7 @@ pub(super) static OPTIONS: [EngineOption; 20] = [
         (&["auto"], None),
         [8192, 1 << 40],
         "bytes of one registration: auto is what the device can; longer memory is registered in pieces that overlap, each with a \
-         key of its own, and an operation may have half of it",
+         key of its own; an operation may have half of it",
     ),
     EngineOption {
         name: INITIATORS,

@@ -9,6 +9,9 @@ use super::pairs::{FarBytes, PeerPairs, no_bytes};
 use super::worker::VerbsWorker;
 use crate::slots;
 
+/// Registrations of one memory, at most: each peer gets all their keys.
+const PIECES_MAX: u64 = 4096;
+
 impl VerbsWorker {
     /// The lane of a specification: the same for the same. Order needs nothing: a queue pair keeps it.
     pub(super) fn resolve(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
@@ -51,6 +54,17 @@ impl VerbsWorker {
             last_byte: None,
         };
         Ok(slots::put(&mut self.lanes, lane))
+    }
+
+    /// Bytes that registering a memory locks, where its registrations are not too many.
+    pub(super) fn bytes_to_lock(&self, bytes: usize) -> Result<usize> {
+        let (pieces, locked) = self.queues.would_register(bytes as u64);
+        if pieces > PIECES_MAX {
+            return Err(self.about_device(format!(
+                "a memory of {bytes} bytes would have {pieces} registrations, whose keys all peers get: choose a larger                  mr-size, for {PIECES_MAX} at most"
+            )));
+        }
+        Ok(usize::try_from(locked).unwrap_or(usize::MAX))
     }
 
     pub(super) fn region(&self, id: RegionId) -> Result<RegistrationHandle> {

@@ -282,7 +282,7 @@ fn not_registered(bytes: usize, why: &str) -> String {
 impl Engine for VerbsWorker {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
         let arena = Arc::clone(memory.mapped("verbs")?);
-        let bytes = arena.len();
+        let bytes = self.bytes_to_lock(arena.len())?;
         let access = RegionAccess {
             relaxed: self.port.asked.relaxed,
             atomics: self.port.atomics,

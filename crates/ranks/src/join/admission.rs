@@ -128,7 +128,7 @@ fn position(
 /// Number of ranks of the most crowded CPU of all hosts.
 fn crowding(me: &RankInfo, options: &JoinOptions, members: &[Member]) -> u32 {
     let others = members.iter().map(|member| {
-        // Of a rank that does not know its CPUs nothing is reckoned.
+        // A rank that does not know its CPUs adds no load.
         let cpus = number_list::parse(&member.hello.cpus).unwrap_or_default();
         (&member.hello.info, cpus)
     });
@@ -338,6 +338,7 @@ mod tests {
         let (error, receives) = zero.join().unwrap();
         assert!(error.contains("another command line"), "{error}");
         // The handshake and the introduction of each, which may come in pieces.
-        assert!(receives < 6 * RANKS as usize, "{receives}");
+        let ranks = RANKS as usize;
+        assert!((2 * ranks..6 * ranks).contains(&receives), "{receives}");
     }
 }

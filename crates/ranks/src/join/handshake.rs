@@ -112,10 +112,10 @@ impl Handshakes {
         let ready = signals.wait(beside.into_iter().chain(self.interests()), time)?;
         let mut ready = ready.into_iter();
         let stirred = is_beside && ready.next() == Some(true);
-        for (pending, is) in self.pending.iter_mut().zip(ready.by_ref()) {
-            pending.ready = is;
+        for (pending, is_ready) in self.pending.iter_mut().zip(ready.by_ref()) {
+            pending.ready = is_ready;
         }
-        // Where there are too many, newcomers were not waited for, but one of them may have gone.
+        // Newcomers are not waited for where there are too many; a connection that was pending may have gone since.
         let served = self.serve_ready(ready.next() != Some(false));
         Ok(HandshakeEvents { stirred, ..served })
     }

@@ -32,8 +32,7 @@ fn allowance(soft: Option<u64>, hard: Option<u64>, needed: u64, welcome: u64) ->
 /// Sees to it that this rank can have connections to so many `ranks`.
 ///
 /// # Errors
-/// [`Error::Rank`] when the hard limit on open files is too low for them; [`Error::Io`] when the system refuses to
-/// raise the soft one.
+/// [`Error::Rank`] when the hard limit on open files is too low for them, or the soft one is and cannot be raised.
 pub(super) fn provide(me: &RankInfo, ranks: u32) -> Result<()> {
     let limits = getrlimit(Resource::Nofile);
     let open = open_files() + OTHERS;
@@ -47,8 +46,19 @@ pub(super) fn provide(me: &RankInfo, ranks: u32) -> Result<()> {
                 current: limits.maximum,
                 maximum: limits.maximum,
             };
-            setrlimit(Resource::Nofile, raised)
-                .map_err(|error| Error::io("cannot raise the soft limit on open files", error))
+            match setrlimit(Resource::Nofile, raised) {
+                Ok(()) => Ok(()),
+                // A container may not raise it, for instance where the system's own limit (fs.nr_open) is lower.
+                Err(error) if limits.current.is_none_or(|soft| soft >= needed) => {
+                    log::debug!("the soft limit on open files stays as it is: {error}");
+                    Ok(())
+                }
+                Err(error) => {
+                    let soft = limits.current.unwrap_or(0);
+                    log::info!("cannot raise the soft limit on open files: {error}");
+                    Err(too_few(me, ranks, needed, soft))
+                }
+            }
         }
         Allowance::TooFew(hard) => Err(too_few(me, ranks, needed, hard)),
     }
@@ -62,21 +72,20 @@ fn open_files() -> u64 {
     u64::try_from(open).unwrap_or(u64::MAX / 2)
 }
 
-fn too_few(me: &RankInfo, ranks: u32, needed: u64, hard: u64) -> Error {
+fn too_few(me: &RankInfo, ranks: u32, needed: u64, limit: u64) -> Error {
+    let most = (limit + u64::from(ranks) + 1).saturating_sub(needed);
     let all = match me.rank {
-        0 => {
-            let most = (hard + u64::from(ranks) + 1).saturating_sub(needed);
-            format!("start at most {most} ranks")
-        }
-        _ => "start fewer ranks".into(),
+        0 if most > 1 => format!(", or start at most {most} ranks"),
+        0 => String::new(),
+        _ => ", or start fewer ranks".into(),
     };
     Error::Rank {
         rank: me.rank,
         host: me.host.clone(),
         message: format!(
-            "it needs {needed} open files for connections to {ranks} other ranks while they join, but the hard limit \
-             on open files is {hard} here. Raise that (ulimit -Hn as root, LimitNOFILE= of the launcher's service, \
-             --ulimit nofile= of a container), or {all}"
+            "it needs {needed} open files for connections to {ranks} other ranks while they join, but the limit on \
+             open files is {limit} here. Raise that (ulimit -Hn as root, LimitNOFILE= of the launcher's service, \
+             --ulimit nofile= of a container){all}"
         ),
     }
 }

@@ -22,7 +22,7 @@ const STOPPED_END_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Once a rank has been stopped for as long as the heartbeat allows, the others have this long to find it themselves
 /// and to end. Before they have joined they cannot, and then it is said here. With a heartbeat of three seconds the
-/// whole is less than five.
+/// whole is less than five; where many ranks share a CPU, both are longer.
 const STOPPED_FOUND_TIMEOUT: Duration = Duration::from_millis(1800);
 
 /// Longest time between two looks: a SIGCHLD that came for another reason must not be the last.

@@ -37,6 +37,13 @@ pub(super) fn ranges(len: u64, piece_bytes_max: u64) -> impl Iterator<Item = (u6
     (0..count).map(move |index| (index * stride, bytes.min(len - index * stride)))
 }
 
+/// Number of registrations that a memory has, and their bytes together: what overlaps counts twice.
+pub(super) fn totals(len: u64, piece_bytes_max: u64) -> (u64, u64) {
+    ranges(len, piece_bytes_max).fold((0, 0), |(count, bytes), (_, more)| {
+        (count + 1, bytes + more)
+    })
+}
+
 /// Pieces of a memory.
 fn count(len: u64, stride: u64) -> u64 {
     len.div_ceil(stride).saturating_sub(1).max(1)
@@ -125,6 +132,13 @@ mod tests {
                 assert_eq!(keys.key(0, stride as u32 + 1), None);
             }
         }
+    }
+
+    #[test]
+    fn what_overlaps_is_locked_twice() {
+        assert_eq!(totals(1 << 20, u64::MAX), (1, 1 << 20));
+        // 0 to 8192, 4096 to 12288, 8192 to 16384.
+        assert_eq!(totals(16_384, 8192), (3, 24_576));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::chain::{Chain, LIST_MAX};
 use super::context::{Context, unblock};
 use super::dc_post::DcParts;
 use super::handles::{KeyedRegion, QueuePair, RegistrationHandle};
-use super::pieces::{RegionKeys, piece_stride, ranges};
+use super::pieces::{RegionKeys, piece_stride, ranges, totals};
 use super::thread_domain::ThreadDomain;
 use super::{check, last_reason};
 use crate::mapping::Arena;
@@ -171,6 +171,11 @@ impl Queues {
     /// key of its own, and an operation on it may have [`piece_stride`] bytes.
     pub fn register_up_to(&mut self, bytes: u64) {
         self.region_bytes_max = bytes;
+    }
+
+    /// Number of registrations that so much memory would have, and the bytes that they lock.
+    pub fn would_register(&self, bytes: u64) -> (u64, u64) {
+        totals(bytes, self.region_bytes_max)
     }
 
     /// Registrations that the device has of this memory.

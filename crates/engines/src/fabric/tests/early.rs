@@ -1,10 +1,11 @@
 //! A peer that has met all of its own writes at once, while the other side still waits for somebody else.
 
 use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
-use tonnage_engine::{Completion, Ending, EngineOptions, Lane, LaneKind, Verb};
+use tonnage_engine::{Completion, Ending, EngineOptions, Lane, LaneKind, Op, Verb};
 
-use super::support::{await_one, introduced, lane, op, post, side};
+use super::support::{Side, introduced, lane, op, post, side};
 
 #[test]
 fn what_arrives_during_first_contact_is_told_after_it() {
@@ -26,10 +27,16 @@ fn what_arrives_during_first_contact_is_told_after_it() {
             scope.spawn(move || {
                 early.engine.meet(&|| false).unwrap();
                 let write = lane(early, LaneKind::Initiate(Verb::WriteImm), 0, false);
-                post(early, op(write, 0, 1000, 64));
-                let mut done = [Completion::EMPTY; 1];
-                while early.engine.poll(&mut done).unwrap() == 0 {}
-                assert_eq!(done[0].ending, Ending::Done, "{provider}");
+                for number in [1, 2] {
+                    let number = Op {
+                        imm: number,
+                        ..op(write, 0, 1000, 64)
+                    };
+                    post(early, number);
+                    let mut done = [Completion::EMPTY; 1];
+                    while early.engine.poll(&mut done).unwrap() == 0 {}
+                    assert_eq!(done[0].ending, Ending::Done, "{provider}");
+                }
                 has_written.send(()).unwrap();
             });
             // Only after that is there anybody whom the first can still meet.
@@ -38,11 +45,32 @@ fn what_arrives_during_first_contact_is_told_after_it() {
                 late.engine.meet(&|| false).unwrap();
             });
         });
-        let arrived = await_one(&mut sides, 0, Ending::Arrived);
-        assert_eq!(
-            (arrived.imm, arrived.lane),
-            (0xfeed_beef, Lane(1)),
-            "{provider}"
-        );
+        // One more behind those: they keep their order.
+        let write = lane(&mut sides[1], LaneKind::Initiate(Verb::WriteImm), 0, false);
+        let last = Op {
+            imm: 3,
+            ..op(write, 0, 1000, 64)
+        };
+        post(&mut sides[1], last);
+        assert_eq!(arrivals(&mut sides, 3), [1, 2, 3], "{provider}");
     }
+}
+
+/// Immediates of so many arrivals at the first side, in the order in which they are told.
+fn arrivals(sides: &mut [Side], count: usize) -> Vec<u32> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut told = Vec::new();
+    while told.len() < count {
+        assert!(Instant::now() < deadline, "only {told:?}");
+        for (index, side) in sides.iter_mut().enumerate() {
+            let mut done = [Completion::EMPTY; 4];
+            let polled = side.engine.poll(&mut done).unwrap();
+            let arrived = |it: &&Completion| index == 0 && it.ending == Ending::Arrived;
+            told.extend(done[..polled].iter().filter(arrived).map(|it| {
+                assert_eq!(it.lane, Lane(1));
+                it.imm
+            }));
+        }
+    }
+    told
 }
