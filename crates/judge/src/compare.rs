@@ -9,8 +9,8 @@ use crate::judging::{Judged, Undecided, decide, judge, listed, missing};
 use crate::keys::{self, KeyNames};
 use crate::matching::{Matched, SidePoint, matched, points};
 use crate::metric::{Metric, NAMED};
-use crate::sides::{Sides, runs};
-use crate::surroundings::{self, Circumstances, Difference, facts_of_hosts, same_hosts};
+use crate::sides::Sides;
+use crate::surroundings::{self, Allowed, Circumstances, Difference, facts_of_hosts, same_hosts};
 
 /// Wishes of whoever compares.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -30,7 +30,7 @@ pub struct CompareRequest {
 pub struct Comparison {
     /// Margin and confidence.
     pub criteria: Criteria,
-    /// Runs of each side.
+    /// Runs of each side: the most that any of its points has. What --resume adds to an interrupted run is none more.
     pub runs: [usize; 2],
     /// Differences of program, effective configuration, machine and variables, over all points that both sides have.
     pub differences: Vec<Difference>,
@@ -54,25 +54,22 @@ impl Comparison {
 /// `Usage` where they have no point in common, for a key that nothing has, for ignored keys that would make several
 /// points one, and where no point has a metric.
 pub fn compare(sides: &Sides<'_>, request: &CompareRequest) -> Result<Comparison> {
-    let of_sides = [points(&sides[0]), points(&sides[1])];
+    let of_sides = points(&sides.records);
     let of_sides = [of_sides[0].as_slice(), of_sides[1].as_slice()];
     let all = of_sides.iter().copied().flatten();
     let known_keys = all.flat_map(|point| point.keys.iter().map(|(key, _)| key));
     let ignored = KeyNames::checked("--ignore", &request.ignore, known_keys.chain(keys::usual()))?;
-    let accepted = accepted(sides, request)?;
+    let allowed = allowed(sides, request)?;
     let found = matched(of_sides, &ignored)?;
     if found.pairs.is_empty() {
-        return Err(nothing_in_common(&found));
+        return Err(nothing_in_common(&found, request));
     }
     let mut pending: Vec<Undecided> = Vec::new();
     for &(a, b) in &found.pairs {
         let pair = [&of_sides[0][a], &of_sides[1][b]];
-        for metric in metrics(pair, request) {
-            pending.push(judge(pair, metric, &accepted, &request.criteria));
-        }
+        pending.extend(judged_pair(pair, &allowed, request));
     }
-    let lacks_value =
-        |it: &Undecided| it.judged.a.or(it.judged.b).is_none() && !it.judged.lost_runs();
+    let lacks_value = |it: &Undecided| it.judged.verdict == PointVerdict::NotMeasured;
     if pending.iter().all(lacks_value) {
         return Err(lacks_metric(request, &found, of_sides));
     }
@@ -84,15 +81,31 @@ pub fn compare(sides: &Sides<'_>, request: &CompareRequest) -> Result<Comparison
     }
     Ok(Comparison {
         criteria: request.criteria,
-        runs: [runs(&sides[0]), runs(&sides[1])],
-        differences: differences(of_sides, &found, &accepted),
+        runs: of_sides.map(|points| points.iter().map(SidePoint::runs).max().unwrap_or(0)),
+        differences: differences(of_sides, &found, &allowed),
         points: judged,
     })
 }
 
-/// Names that are accepted: those that were asked for, and what side B was given on purpose.
-fn accepted(sides: &Sides<'_>, request: &CompareRequest) -> Result<KeyNames> {
-    let records = || sides.iter().flatten();
+/// One pair by each metric of which a side has a value, or once where neither has any.
+fn judged_pair(
+    pair: [&SidePoint<'_>; 2],
+    allowed: &Allowed,
+    request: &CompareRequest,
+) -> Vec<Undecided> {
+    let metrics = metrics(pair, request).into_iter();
+    let all = metrics.map(|metric| judge(pair, Some(metric), allowed, &request.criteria));
+    let mut all: Vec<Undecided> = all.collect();
+    all.retain(|it| it.judged.verdict != PointVerdict::NotMeasured);
+    if all.is_empty() {
+        all.push(judge(pair, None, allowed, &request.criteria));
+    }
+    all
+}
+
+/// Differences that are allowed: those that were asked for, and what side B was given on purpose.
+fn allowed(sides: &Sides<'_>, request: &CompareRequest) -> Result<Allowed> {
+    let records = || sides.records.iter().flatten();
     let mut facts = Circumstances::default();
     let mut seen: Vec<&Record> = Vec::new();
     for record in records() {
@@ -112,18 +125,21 @@ fn accepted(sides: &Sides<'_>, request: &CompareRequest) -> Result<KeyNames> {
         .collect();
     names.sort_unstable();
     names.dedup();
-    Ok(request
-        .accept
-        .iter()
-        .map(String::as_str)
-        .chain(names)
-        .collect())
+    Ok(Allowed {
+        names: request
+            .accept
+            .iter()
+            .map(String::as_str)
+            .chain(names)
+            .collect(),
+        took_turns: sides.took_turns,
+    })
 }
 
 fn differences(
     sides: [&[SidePoint<'_>]; 2],
     found: &Matched,
-    accepted: &KeyNames,
+    allowed: &Allowed,
 ) -> Vec<Difference> {
     let mut facts = [Circumstances::default(), Circumstances::default()];
     for &(a, b) in &found.pairs {
@@ -135,19 +151,20 @@ fn differences(
             }
         }
     }
-    facts[0].differences(&facts[1], accepted)
+    facts[0].differences(&facts[1], allowed)
 }
 
-/// Metrics of a pair of points: those that were asked for, or the usual one of the first row that has any.
-fn metrics(pair: [&SidePoint<'_>; 2], request: &CompareRequest) -> Vec<Option<Metric>> {
+/// Metrics of a pair of points: those that were asked for, or the usual one.
+fn metrics(pair: [&SidePoint<'_>; 2], request: &CompareRequest) -> Vec<Metric> {
     if !request.metrics.is_empty() {
-        return request.metrics.iter().copied().map(Some).collect();
+        return request.metrics.clone();
     }
-    let mut rows = pair.into_iter().flat_map(|point| &point.rows);
-    vec![rows.find_map(Metric::usual)]
+    let rows: Vec<_> = pair.into_iter().flat_map(|point| &point.rows).collect();
+    let is_paced = pair[0].keys.get("pacing") == Some("paced");
+    Metric::usual(&rows, is_paced).into_iter().collect()
 }
 
-fn nothing_in_common(found: &Matched) -> Error {
+fn nothing_in_common(found: &Matched, request: &CompareRequest) -> Error {
     let all = found.alone.iter().flatten();
     let nearest = all.filter_map(|alone| alone.nearest.as_ref());
     let nearest = nearest.min_by_key(|differing| differing.len());
@@ -156,7 +173,11 @@ fn nothing_in_common(found: &Matched) -> Error {
             "A and B have no points in common, for one of them has none".to_owned(),
         );
     };
-    let keys: Vec<&str> = differing.iter().map(|it| it.key.as_str()).collect();
+    // Keys that are ignored already go on being ignored.
+    let given = request.ignore.iter().map(String::as_str);
+    let keys: Vec<&str> = given
+        .chain(differing.iter().map(|it| it.key.as_str()))
+        .collect();
     Error::Usage(format!(
         "A and B have no points in common. The nearest differ in {}: with --ignore {} they are compared",
         listed(differing),

@@ -66,8 +66,10 @@ names! {
         Unclear = "unclear",
         /// The machine or its set-up differs, so that the difference says nothing about what was compared.
         NotComparable = "not-comparable",
-        /// One side has no such point, or did not measure it.
+        /// One side has no such point, or did not measure it in all its runs.
         Missing = "missing",
+        /// Neither side has a value.
+        NotMeasured = "not-measured",
     }
 }
 

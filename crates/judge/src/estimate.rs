@@ -43,6 +43,11 @@ impl Estimate {
         self.welch.difference.exp()
     }
 
+    /// Returns whether neither side varies, which says more about the figure than about the sides.
+    pub fn is_without_spread(&self) -> bool {
+        self.sides.iter().all(|side| side.variance == 0.0)
+    }
+
     /// Ends of the confidence interval of the ratio.
     pub fn interval(&self) -> (f64, f64) {
         (self.interval.0.exp(), self.interval.1.exp())
@@ -65,18 +70,17 @@ impl Estimate {
         }
     }
 
-    /// Runs that each side would need beyond the fewer of those it has, if means and spreads stay as they are: the
-    /// least number with another verdict than unclear. `None` where a thousand are too few.
+    /// Runs that each side would need beyond those it has, if means and spreads stay as they are: the least number with
+    /// another verdict than unclear. `None` where a thousand are too few.
     pub fn more_runs(&self, p_adjusted: f64, criteria: &Criteria) -> Option<usize> {
-        let (first, second) = (self.sides[0].count, self.sides[1].count);
         // The correction stays what it is now: the other points are not known to change.
         let correction = if self.p > 0.0 {
             p_adjusted / self.p
         } else {
             1.0
         };
-        let decided = |count: usize| {
-            let sides = self.sides.map(|side| side.with_count(count));
+        let decided = |more: usize| {
+            let sides = self.sides.map(|side| side.with_count(side.count + more));
             let then = Self::between(sides, criteria);
             let p = (then.p * correction).min(1.0);
             then.verdict(p, Better::High, criteria) != PointVerdict::Unclear
@@ -85,7 +89,7 @@ impl Estimate {
             return None;
         }
         // More runs only make the interval narrower, so that the least number is found by halving.
-        let (mut too_few, mut enough) = (first.max(second), RUNS_MAX);
+        let (mut too_few, mut enough) = (0, RUNS_MAX);
         while enough - too_few > 1 {
             let middle = too_few.midpoint(enough);
             if decided(middle) {
@@ -94,7 +98,7 @@ impl Estimate {
                 too_few = middle;
             }
         }
-        Some(enough - first.min(second))
+        Some(enough)
     }
 }
 
@@ -149,6 +153,19 @@ mod tests {
         };
         assert_eq!(verdict(3 + more), PointVerdict::Same);
         assert_eq!(verdict(3 + more - 1), PointVerdict::Unclear);
+        // Both sides get as many, though one has more already.
+        let many = [
+            100.0, 93.0, 107.0, 95.0, 105.0, 99.0, 101.0, 94.0, 106.0, 97.0, 103.0,
+        ];
+        let found = of(&[93.0, 100.0, 107.0], &many);
+        let more = found.more_runs(found.p, &criteria).unwrap();
+        let verdict = |more| {
+            let sides = found.sides.map(|side| side.with_count(side.count + more));
+            let then = Estimate::between(sides, &criteria);
+            then.verdict(then.p, Better::High, &criteria)
+        };
+        assert_eq!(verdict(more), PointVerdict::Same);
+        assert_eq!(verdict(more - 1), PointVerdict::Unclear);
         // At the very margin no number of runs decides.
         let at = of(&[95.0, 100.0, 105.0], &[99.75, 105.0, 110.25]);
         assert_eq!(at.more_runs(at.p, &criteria), None);

@@ -1,23 +1,27 @@
 //! Judging one metric of one point: values of both sides, reasons against a comparison, the verdict.
 
 use serde::Serialize;
-use tonnage_record::figures::Better;
+use tonnage_record::Outcome;
+use tonnage_record::figures::Row;
 use tonnage_units::quantity::human::{duration, percent};
 
 use crate::correction::adjusted;
 use crate::criteria::{Criteria, PointVerdict, RUNS_MIN};
 use crate::estimate::Estimate;
-use crate::keys::{KeyDifference, KeyNames, Keys};
+use crate::keys::{KeyDifference, Keys};
 use crate::matching::{Alone, SidePoint, known};
 use crate::metric::Metric;
-use crate::surroundings::{CANARY, Weight, facts_of_hosts};
+use crate::surroundings::{Allowed, CANARY, Weight, facts_of_hosts};
 use crate::values::{SideFigure, SideValues};
 
-/// Canaries further apart are of machines that differ.
-const CANARY_CRITERIA: Criteria = Criteria {
-    margin: 0.2,
-    confidence: 0.95,
-};
+/// Canaries further apart, as a part of the faster one, are of machines that differ.
+const CANARY_FRACTION_ALIKE: f64 = 0.2;
+
+/// One run in so many may be left out because of its canary: what is left of fewer was chosen by how fast it was.
+const LEFT_OUT_PART: usize = 3;
+
+/// Names of the sides.
+const LETTERS: [&str; 2] = ["A", "B"];
 
 /// One metric of one point.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -46,13 +50,6 @@ pub struct Judged {
     pub why: Vec<String>,
 }
 
-impl Judged {
-    /// Returns whether there were values, all of which were left out.
-    pub(crate) fn lost_runs(&self) -> bool {
-        self.verdict == PointVerdict::NotComparable
-    }
-}
-
 /// Second side / first side.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Ratio {
@@ -72,6 +69,8 @@ pub struct Ratio {
 pub(crate) struct Undecided {
     /// The judgement so far.
     pub(crate) judged: Judged,
+    /// True where runs of a side were not measured: what is left of them is no proof that nothing is worse.
+    lost: bool,
     estimate: Option<(Estimate, Metric)>,
 }
 
@@ -79,87 +78,143 @@ pub(crate) struct Undecided {
 pub(crate) fn judge(
     pair: [&SidePoint<'_>; 2],
     metric: Option<Metric>,
-    accepted: &KeyNames,
+    allowed: &Allowed,
     criteria: &Criteria,
 ) -> Undecided {
-    let keeps_changed = accepted.take(CANARY);
-    let values = pair.map(|point| {
-        let of = |metric: Metric| SideValues::of(&point.rows, &metric, keeps_changed);
-        metric
-            .map(of)
-            .unwrap_or_else(|| SideValues::unmeasured(&point.rows))
+    let keeps_changed = allowed.names.take(CANARY);
+    let values = pair.map(|point| match &metric {
+        Some(metric) => SideValues::of(&point.rows, metric, keeps_changed),
+        None => SideValues::unmeasured(&point.rows),
     });
+    let lost = values.iter().any(|side| side.unmeasured > 0);
+    let by_runs = values.iter().all(|side| side.runs.len() >= RUNS_MIN);
+    let units = [0, 1].map(|side| match by_runs {
+        true => values[side].runs.as_slice(),
+        false => values[side].trials.as_slice(),
+    });
+    let estimate = Estimate::of(units[0], units[1], criteria);
+    // The ratio is that of the values beside it.
+    let shows_runs = by_runs || estimate.is_none();
     let mut judged = Judged {
         keys: pair[0].keys.shared_with(&pair[1].keys),
         differing: pair[0].keys.differences(&pair[1].keys),
         metric: metric.map(|metric| metric.name),
         field: metric.map(|metric| metric.figure.field),
-        a: values[0].figure(),
-        b: values[1].figure(),
+        a: values[0].figure(shows_runs),
+        b: values[1].figure(shows_runs),
         ratio: None,
         verdict: PointVerdict::Unclear,
         of_these_runs_only: false,
         more_runs: None,
         why: Vec::new(),
     };
-    for (letter, side) in ["A", "B"].into_iter().zip(&values) {
-        if side.changed > 0 {
-            judged.why.push(format!(
-                "{letter}: {} left out, whose canary changed",
-                counted(side.changed, "run")
-            ));
-        }
+    for (letter, side) in LETTERS.into_iter().zip(&values) {
+        judged.why.extend(side.remarks(letter));
     }
     if let Some(verdict) = settled(&values, &mut judged) {
         judged.verdict = verdict;
         return Undecided {
             judged,
+            lost,
             estimate: None,
         };
     }
-    let by_runs = values.iter().all(|side| side.runs.len() >= RUNS_MIN);
     judged.of_these_runs_only = !by_runs;
-    let unit = |side: &SideValues| {
-        if by_runs {
-            side.runs.clone()
-        } else {
-            side.trials.clone()
-        }
-    };
-    let estimate = Estimate::of(&unit(&values[0]), &unit(&values[1]), criteria);
-    let reasons = incomparable(pair, &values, metric, accepted);
-    if !reasons.is_empty() {
-        judged.verdict = PointVerdict::NotComparable;
-        judged.why.extend(reasons);
+    let reasons = incomparable(pair, &values, metric, allowed);
+    let of_zero = of_zero(&values, units);
+    match (lost, reasons.is_empty(), &of_zero) {
+        (true, true, _) if estimate.is_some() => {}
+        (true, _, _) => judged.verdict = PointVerdict::Missing,
+        (false, false, _) => judged.verdict = PointVerdict::NotComparable,
+        (false, true, Some((verdict, _))) => judged.verdict = *verdict,
+        (false, true, None) => {}
     }
-    if estimate.is_none() {
+    judged.why.extend(reasons);
+    if let Some((_, why)) = of_zero {
+        judged.why.extend(why);
+    } else if estimate.is_none() {
         let fewest = values.iter().map(|side| side.runs.len()).min().unwrap_or(0);
         judged.more_runs = Some(RUNS_MIN.saturating_sub(fewest));
         judged
             .why
             .push("no interval: the metric has too few trials to stand in for runs".to_owned());
     }
-    let estimate = estimate.zip(metric);
-    Undecided { judged, estimate }
+    Undecided {
+        judged,
+        lost,
+        estimate: estimate.zip(metric),
+    }
 }
 
-/// The verdict where a side has nothing that could be compared.
+/// The verdict on values of which one is not above 0, so that there is no ratio, and the reason for it.
+fn of_zero(values: &[SideValues; 2], units: [&[f64]; 2]) -> Option<(PointVerdict, Option<String>)> {
+    let shown = |side: usize| match units[side] {
+        [] => values[side].runs.as_slice(),
+        units => units,
+    };
+    if shown(0).iter().chain(shown(1)).all(|value| *value == 0.0) {
+        return Some((PointVerdict::Same, None));
+    }
+    let has_zero = |side: usize| {
+        let mut all = shown(side).iter().chain(&values[side].runs);
+        all.any(|value| *value <= 0.0)
+    };
+    let sides: Vec<&str> = (0..2)
+        .filter(|&side| has_zero(side))
+        .map(|side| LETTERS[side])
+        .collect();
+    let unit = match values
+        .iter()
+        .all(|side| side.runs.iter().all(|value| *value > 0.0))
+    {
+        true => "trials",
+        false => "runs",
+    };
+    let why = format!(
+        "{}: {unit} of 0, which no ratio can take",
+        sides.join(" and ")
+    );
+    (!sides.is_empty()).then_some((PointVerdict::Unclear, Some(why)))
+}
+
+/// The verdict where a side has nothing that could be compared. No canary hides a failure.
 fn settled(values: &[SideValues; 2], judged: &mut Judged) -> Option<PointVerdict> {
+    if values
+        .iter()
+        .all(|side| side.runs.is_empty() && side.changed == 0)
+    {
+        let lacking = LETTERS.into_iter().zip(values);
+        let lacking = lacking.filter(|(_, side)| side.unmeasured == 0);
+        let lacking: Vec<&str> = lacking.map(|(letter, _)| letter).collect();
+        if !lacking.is_empty() {
+            judged.why.push(format!(
+                "{} has no value of what is compared",
+                lacking.join(", nor ")
+            ));
+        }
+        return Some(PointVerdict::NotMeasured);
+    }
     let mut verdict = None;
-    for (letter, side) in ["A", "B"].into_iter().zip(values) {
+    for (letter, side) in LETTERS.into_iter().zip(values) {
         if !side.runs.is_empty() {
             continue;
         }
-        verdict = verdict.or(Some(PointVerdict::Missing));
-        match (&side.not_measured, side.changed) {
-            (_, 1..) => verdict = Some(PointVerdict::NotComparable),
-            (Some(why), 0) => judged.why.push(format!("{letter} {why}")),
-            (None, 0) => judged
-                .why
-                .push(format!("{letter} has no value of this metric")),
+        match (side.unmeasured, side.changed) {
+            (1.., _) => verdict = Some(PointVerdict::Missing),
+            (0, 1..) => verdict = verdict.or(Some(PointVerdict::NotComparable)),
+            (0, 0) => {
+                verdict = Some(PointVerdict::Missing);
+                judged
+                    .why
+                    .push(format!("{letter} has no value of this metric"));
+            }
         }
     }
-    verdict
+    // Nor does a canary of one side hide that runs of the other failed.
+    match values.iter().any(|side| side.unmeasured > 0) {
+        true => verdict.and(Some(PointVerdict::Missing)),
+        false => verdict,
+    }
 }
 
 /// Reasons why a difference would say nothing about what is compared.
@@ -167,11 +222,11 @@ fn incomparable(
     pair: [&SidePoint<'_>; 2],
     values: &[SideValues; 2],
     metric: Option<Metric>,
-    accepted: &KeyNames,
+    allowed: &Allowed,
 ) -> Vec<String> {
     let mut reasons = Vec::new();
     let [a, b] = pair.map(|point| facts_of_hosts(&point.rows));
-    let differences = a.differences(&b, accepted);
+    let differences = a.differences(&b, allowed);
     let counting = differences.iter().filter(|it| it.weight == Weight::Counts);
     let counting: Vec<&str> = counting.map(|it| it.key.as_str()).collect();
     if !counting.is_empty() {
@@ -186,33 +241,25 @@ fn incomparable(
             ));
         }
     }
-    if !accepted.take(CANARY) {
-        for (letter, side) in ["A", "B"].into_iter().zip(values) {
-            if side.changed > 0 && side.runs.len() < RUNS_MIN {
+    if !allowed.names.take(CANARY) {
+        for (letter, side) in LETTERS.into_iter().zip(values) {
+            let too_many = side.changed * LEFT_OUT_PART > side.changed + side.runs.len();
+            if too_many || side.changed > 0 && side.runs.len() < RUNS_MIN {
                 reasons.push(format!("{letter}: too few runs are left"));
             }
         }
-        reasons.extend(other_canary(pair, values));
+        // Where sides took turns canaries differ because of what is compared.
+        if !allowed.took_turns {
+            reasons.extend(other_canary(values));
+        }
     }
     reasons
 }
 
-/// Says that the canaries of the two sides are those of different machines. Where sides took turns the machine was the
-/// same for both, so that canaries which differ do so because of what is compared.
-fn other_canary(pair: [&SidePoint<'_>; 2], values: &[SideValues; 2]) -> Option<String> {
-    let mut rows = pair.into_iter().flat_map(|point| &point.rows);
-    if rows.all(|row| row.record.side.is_some()) {
-        return None;
-    }
+/// Says that the canaries of the two sides are those of different machines.
+fn other_canary(values: &[SideValues; 2]) -> Option<String> {
     let (a, b) = (values[0].canary_ns()?, values[1].canary_ns()?);
-    let [first, second] = [&values[0].canaries_ns, &values[1].canaries_ns];
-    let differ = match first.len().min(second.len()) < RUNS_MIN {
-        true => a.max(b) > a.min(b) * (1.0 + CANARY_CRITERIA.margin),
-        false => Estimate::of(first, second, &CANARY_CRITERIA).is_some_and(|estimate| {
-            let verdict = estimate.verdict(estimate.p, Better::Low, &CANARY_CRITERIA);
-            matches!(verdict, PointVerdict::Better | PointVerdict::Worse)
-        }),
-    };
+    let differ = a.max(b) > a.min(b) * (1.0 + CANARY_FRACTION_ALIKE);
     let (a, b) = (duration(a), duration(b));
     differ.then(|| format!("the canary is {a} on A and {b} on B, so the machine changed"))
 }
@@ -220,13 +267,18 @@ fn other_canary(pair: [&SidePoint<'_>; 2], values: &[SideValues; 2]) -> Option<S
 /// Verdicts of all points, corrected for their number.
 pub(crate) fn decide(pending: &mut [Undecided], criteria: &Criteria) {
     // Points that are not compared have no say in the correction of those that are.
-    let is_compared = |judged: &Judged| judged.verdict != PointVerdict::NotComparable;
+    let is_compared = |judged: &Judged| judged.verdict == PointVerdict::Unclear;
     let compared = pending.iter().filter(|it| is_compared(&it.judged));
     let estimates = compared.filter_map(|it| it.estimate.as_ref());
     let p: Vec<f64> = estimates.map(|(estimate, _)| estimate.p).collect();
     let points = p.len();
     let mut corrected = adjusted(&p).into_iter();
-    for Undecided { judged, estimate } in pending {
+    for Undecided {
+        judged,
+        lost,
+        estimate,
+    } in pending
+    {
         let Some((estimate, metric)) = estimate else {
             continue;
         };
@@ -246,6 +298,14 @@ pub(crate) fn decide(pending: &mut [Undecided], criteria: &Criteria) {
             continue;
         }
         judged.verdict = estimate.verdict(p_adjusted, metric.better, criteria);
+        if estimate.is_without_spread() {
+            judged
+                .why
+                .push("no value varies: the figure is coarser than their spread".to_owned());
+        }
+        if *lost && judged.verdict != PointVerdict::Worse {
+            judged.verdict = PointVerdict::Missing;
+        }
         if judged.verdict != PointVerdict::Unclear {
             continue;
         }
@@ -278,26 +338,32 @@ pub(crate) fn decide(pending: &mut [Undecided], criteria: &Criteria) {
 
 /// The judgement of a point without a partner.
 pub(crate) fn missing(side: usize, points: &[SidePoint<'_>], alone: &Alone) -> Judged {
-    let letter = ["A", "B"][side];
+    let (letter, point) = (LETTERS[side], &points[alone.at]);
     let nearest = alone.nearest.as_deref().map(|differing| {
-        let other = ["B", "A"][side];
+        let other = LETTERS[1 - side];
         format!("; the nearest of {other} differs in {}", listed(differing))
     });
+    let mut why = vec![format!(
+        "only {letter} has it{}",
+        nearest.unwrap_or_default()
+    )];
+    why.extend(SideValues::unmeasured(&point.rows).remarks(letter));
+    let is_measured = |row: &Row<'_>| row.record.outcome == Outcome::Measured;
     Judged {
-        keys: points[alone.at].keys.clone(),
+        keys: point.keys.clone(),
         differing: Vec::new(),
         metric: None,
         field: None,
         a: None,
         b: None,
         ratio: None,
-        verdict: PointVerdict::Missing,
+        verdict: match point.rows.iter().any(is_measured) {
+            true => PointVerdict::Missing,
+            false => PointVerdict::NotMeasured,
+        },
         of_these_runs_only: false,
         more_runs: None,
-        why: vec![format!(
-            "only {letter} has it{}",
-            nearest.unwrap_or_default()
-        )],
+        why,
     }
 }
 

@@ -139,14 +139,17 @@ impl Keys {
         all
     }
 
-    /// Order of two points by their values, sizes and times by what they are: 512 B stands before 4 KiB.
+    /// Order of two points by their values, sizes and times by what they are: 512 B stands before 4 KiB, and both
+    /// before what is no number.
     pub fn by_value(&self, other: &Self) -> Ordering {
         let pairs = self.iter().zip(other.iter());
         let mut orders = pairs.map(|((own_key, own), (other_key, other))| {
             let keys = order(own_key).cmp(&order(other_key));
-            let amounts = amount(own).zip(amount(other));
-            let values = amounts.map_or(Ordering::Equal, |(own, other)| own.total_cmp(&other));
-            keys.then(values).then(own.cmp(other))
+            let values = match (amount(own), amount(other)) {
+                (Some(own), Some(other)) => own.total_cmp(&other),
+                (own, other) => other.is_some().cmp(&own.is_some()),
+            };
+            keys.then(values).then_with(|| own.cmp(other))
         });
         let first = orders.find(|order| order.is_ne());
         first.unwrap_or_else(|| self.0.len().cmp(&other.0.len()))
@@ -291,6 +294,8 @@ pub(crate) fn usual<'a>() -> impl Iterator<Item = &'a str> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn keys(pairs: &[(&str, &str)]) -> Keys {
@@ -386,6 +391,20 @@ mod tests {
         );
         let units = ["7 ns", "1 us", "1 ms", "1 s", "x"].map(amount);
         assert_eq!(units, [Some(7.0), Some(1e3), Some(1e6), Some(1e9), None]);
+    }
+
+    proptest! {
+        /// Sorting needs an order in which nothing stands both before and behind another.
+        #[test]
+        fn points_have_one_order(
+            a in "[0-9x]{1,2}( KiB| ns)?", b in "[0-9x]{1,2}( KiB| ns)?", c in "[0-9x]{1,2}( KiB| ns)?",
+        ) {
+            let [a, b, c] = [&a, &b, &c].map(|value| keys(&[("size", value.as_str())]));
+            prop_assert_eq!(a.by_value(&b), b.by_value(&a).reverse());
+            if a.by_value(&b).is_le() && b.by_value(&c).is_le() {
+                prop_assert!(a.by_value(&c).is_le());
+            }
+        }
     }
 
     #[test]

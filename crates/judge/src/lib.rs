@@ -6,7 +6,7 @@
 //! | [`judging`] | one metric of one point |
 //! | [`sides`] | the records of two sides, from two files or from one with both |
 //! | [`keys`] | keys of a point, by which points of two sides are matched |
-//! | [`matching`] | points and their partners, and why some have none |
+//! | [`matching`], `neighbours` | points and their partners, and why some have none |
 //! | [`metric`] | what can be compared: figures with a direction |
 //! | [`surroundings`] | differences of program, effective configuration, machine and variables |
 //! | [`values`] | values of a point's runs |
@@ -28,6 +28,7 @@ pub mod keys;
 mod known_answers;
 pub mod matching;
 pub mod metric;
+mod neighbours;
 pub mod sides;
 pub mod surroundings;
 #[cfg(test)]

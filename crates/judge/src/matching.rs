@@ -2,11 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tonnage_record::Record;
+use tonnage_record::body::Part;
 use tonnage_record::figures::Row;
+use tonnage_record::{Outcome, Record};
 use tonnage_units::{Error, Result};
 
 use crate::keys::{KeyDifference, KeyNames, Keys};
+use crate::neighbours::Neighbours;
 
 /// Points without a partner whose nearest one is looked for; it takes all points of the other side for each.
 const NEAREST_FOR_MAX: usize = 200;
@@ -20,29 +22,92 @@ pub struct SidePoint<'a> {
     pub rows: Vec<Row<'a>>,
 }
 
-/// Points of records, in the order in which each comes first; where that is drawn anew in each repetition, in the order
-/// of their values.
-pub fn points<'a>(records: &[&'a Record]) -> Vec<SidePoint<'a>> {
-    let mut places: HashMap<Keys, usize> = HashMap::new();
-    let mut points: Vec<SidePoint<'a>> = Vec::new();
-    for record in records {
-        for (keys, row) in Keys::of_parts(&Row::of(record)) {
-            match places.get(&keys) {
-                Some(&at) => points[at].rows.push(row),
-                None => {
-                    places.insert(keys.clone(), points.len());
-                    points.push(SidePoint {
-                        keys,
-                        rows: vec![row],
-                    });
-                }
+impl SidePoint<'_> {
+    /// Number of runs that have it.
+    pub fn runs(&self) -> usize {
+        let ids = self.rows.iter().map(|row| row.record.run_id.as_str());
+        ids.collect::<HashSet<_>>().len()
+    }
+}
+
+/// Points of the records of two sides, in the order in which each comes first; where that is drawn anew in each
+/// repetition, in the order of their values.
+pub fn points<'a>(sides: &[Vec<&'a Record>; 2]) -> [Vec<SidePoint<'a>>; 2] {
+    let parts = parts_of_unmeasured(sides);
+    [0, 1].map(|side| {
+        let records = &sides[side];
+        let mut found = Points::default();
+        for record in records {
+            let rows = Row::of(record);
+            let others = unmeasured(record).and_then(|point| parts.get(&point));
+            let is_whole = matches!(&rows[..], [row] if row.part == Part::Whole);
+            let own = match others.is_some() && is_whole {
+                true => Vec::new(),
+                false => Keys::of_parts(&rows),
+            };
+            let others = others.into_iter().flatten();
+            let others = others.filter(|keys| own.iter().all(|(known, _)| known != *keys));
+            others.for_each(|keys| found.add(keys.clone(), rows[0]));
+            own.into_iter().for_each(|(keys, row)| found.add(keys, row));
+        }
+        let mut points = found.points;
+        if records.iter().any(|record| record.repetition.is_some()) {
+            points.sort_by(|left, right| left.keys.by_value(&right.keys));
+        }
+        points
+    })
+}
+
+/// Keys of all parts of the points that were not measured somewhere, as those have them who measured them, by the
+/// points' JSON: a record that came to nothing lacks the phases or steps that it did not reach.
+fn parts_of_unmeasured(sides: &[Vec<&Record>; 2]) -> HashMap<String, Vec<Keys>> {
+    let records = || sides.iter().flatten();
+    let points: HashSet<String> = records().filter_map(|record| unmeasured(record)).collect();
+    let mut parts: HashMap<String, Vec<Keys>> = HashMap::new();
+    if points.is_empty() {
+        return parts;
+    }
+    for record in records().filter(|record| record.outcome == Outcome::Measured) {
+        let point = record.body.point_json().to_string();
+        if !points.contains(&point) {
+            continue;
+        }
+        let known = parts.entry(point).or_default();
+        for (keys, _) in Keys::of_parts(&Row::of(record)) {
+            if !known.contains(&keys) {
+                known.push(keys);
             }
         }
     }
-    if records.iter().any(|record| record.repetition.is_some()) {
-        points.sort_by(|left, right| left.keys.by_value(&right.keys));
+    parts
+}
+
+/// The point of a record that was not measured; `None` for any other.
+fn unmeasured(record: &Record) -> Option<String> {
+    let is_measured = record.outcome == Outcome::Measured;
+    (!is_measured).then(|| record.body.point_json().to_string())
+}
+
+/// Points with their places by their keys.
+#[derive(Default)]
+struct Points<'a> {
+    places: HashMap<Keys, usize>,
+    points: Vec<SidePoint<'a>>,
+}
+
+impl<'a> Points<'a> {
+    fn add(&mut self, keys: Keys, row: Row<'a>) {
+        match self.places.get(&keys) {
+            Some(&at) => self.points[at].rows.push(row),
+            None => {
+                self.places.insert(keys.clone(), self.points.len());
+                self.points.push(SidePoint {
+                    keys,
+                    rows: vec![row],
+                });
+            }
+        }
     }
-    points
 }
 
 /// A point without a partner.
@@ -91,12 +156,19 @@ pub fn matched(sides: [&[SidePoint<'_>]; 2], ignored: &KeyNames) -> Result<Match
         pairs.extend(by_fewer_keys(sides, &mut left, ignored)?);
     }
     pairs.sort_unstable();
+    let search = match left.iter().all(Vec::is_empty) {
+        true => Neighbours::default(),
+        false => Neighbours::of(sides.map(|points| {
+            let all = points.iter().map(|point| point.keys.without(ignored));
+            all.collect()
+        })),
+    };
     let alone = [0, 1].map(|side: usize| {
         let own = left[side].iter().zip(0..);
         own.map(|(&at, count)| Alone {
             at,
             nearest: match count < NEAREST_FOR_MAX {
-                true => nearest(sides, side, at, ignored),
+                true => search.nearest(side, at),
                 false => None,
             },
         })
@@ -157,26 +229,4 @@ fn ambiguous(sides: [&[SidePoint<'_>]; 2], group: &[Vec<usize>; 2]) -> Error {
 /// A value, or a dash where there is none.
 pub fn known(value: &Option<String>) -> &str {
     value.as_deref().unwrap_or("-")
-}
-
-/// Differences from the point of the other side that differs in the fewest keys.
-fn nearest(
-    sides: [&[SidePoint<'_>]; 2],
-    side: usize,
-    at: usize,
-    ignored: &KeyNames,
-) -> Option<Vec<KeyDifference>> {
-    let own = &sides[side][at].keys;
-    let others = sides[1 - side].iter();
-    let count = |other: &&SidePoint<'_>| {
-        let differing = own.differences(&other.keys);
-        differing.iter().filter(|it| !ignored.take(&it.key)).count()
-    };
-    let nearest = others.min_by_key(count)?;
-    let mut differing = match side {
-        0 => own.differences(&nearest.keys),
-        _ => nearest.keys.differences(own),
-    };
-    differing.retain(|it| !ignored.take(&it.key));
-    Some(differing)
 }

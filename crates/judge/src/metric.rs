@@ -30,6 +30,9 @@ pub const NAMED: &[(&str, &str)] = &[
 /// Metrics of a point where none was asked for: the first of which it has a value.
 const USUAL: &[&str] = &["bandwidth", "time", "connections", "latency-p50"];
 
+/// Metrics of a paced point: its bandwidth is what it was asked to offer until it can no more.
+const USUAL_PACED: &[&str] = &["latency-p99", "bandwidth"];
+
 /// A figure that gets better in one direction.
 #[derive(Clone, Copy)]
 pub struct Metric {
@@ -91,30 +94,37 @@ impl Metric {
         })
     }
 
-    /// The metric that is looked at where none was asked for; `None` for a row without any.
-    pub fn usual(row: &Row<'_>) -> Option<Self> {
-        let usual = USUAL.iter().filter_map(|name| name.parse::<Self>().ok());
-        let mut usual = usual;
-        usual.find(|metric| metric.value(row).is_some())
+    /// The metric of a point that is looked at where none was asked for: the first of which a row has more than 0, or
+    /// else any value; `None` for rows without any.
+    pub fn usual(rows: &[&Row<'_>], is_paced: bool) -> Option<Self> {
+        let names = if is_paced { USUAL_PACED } else { USUAL };
+        let all = names.iter().filter_map(|name| name.parse::<Self>().ok());
+        let all: Vec<Self> = all.collect();
+        let has = |least: f64| {
+            let in_any = |metric: &&Self| {
+                let mut values = rows.iter().filter_map(|row| metric.value(row));
+                values.any(|value| value > least)
+            };
+            all.iter().find(in_any).copied()
+        };
+        has(0.0).or_else(|| has(f64::NEG_INFINITY))
     }
 
-    /// Its value in a row, if that is a number above 0: ratios need one.
+    /// Its value in a row, if that is a finite number. One of 0 is a value, though no ratio takes it.
     pub fn value(&self, row: &Row<'_>) -> Option<f64> {
         let value = match (self.figure.value)(row) {
             Value::Number(number) => number,
             Value::Count(count) => count as f64,
             Value::Unknown | Value::Text(_) => return None,
         };
-        Some(value).filter(|value| value.is_finite() && *value > 0.0)
+        Some(value).filter(|value| value.is_finite())
     }
 
     /// Its values in the trials of a row; none where only all trials together have one.
     pub fn trials(&self, row: &Row<'_>) -> Vec<f64> {
         let values = self.figure.trials.map(|trials| trials(row));
         let values = values.into_iter().flatten().flatten();
-        values
-            .filter(|value| value.is_finite() && *value > 0.0)
-            .collect()
+        values.filter(|value| value.is_finite()).collect()
     }
 
     /// Returns whether it is about latencies, whose samples may be of several kinds.
@@ -133,7 +143,7 @@ mod tests {
             let metric: Metric = name.parse().unwrap();
             assert_eq!(metric.figure.field, *field);
         }
-        for name in USUAL {
+        for name in USUAL.iter().chain(USUAL_PACED) {
             assert!(NAMED.iter().any(|(known, _)| known == name), "{name}");
         }
         let metric: Metric = "latency_ns_max".parse().unwrap();

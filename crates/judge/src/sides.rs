@@ -6,7 +6,13 @@ use tonnage_record::{Record, SideName};
 use tonnage_units::{Error, Result};
 
 /// Records of the first side and of the second.
-pub type Sides<'a> = [Vec<&'a Record>; 2];
+#[derive(Debug)]
+pub struct Sides<'a> {
+    /// The records of each.
+    pub records: [Vec<&'a Record>; 2],
+    /// True where they took turns on one machine, so that what differs between them is what is compared.
+    pub took_turns: bool,
+}
 
 /// Divides the records of one file by the sides that they say.
 ///
@@ -43,14 +49,29 @@ pub fn of_one_file<'a>(records: &'a [Record], name: &str) -> Result<Sides<'a>> {
             )));
         }
     }
-    Ok(sides)
+    Ok(Sides {
+        records: sides,
+        took_turns: true,
+    })
 }
 
-/// Takes the records of two files as two sides, whatever sides they say themselves.
+/// Takes the records of two files as two sides, whatever side each says itself.
 ///
 /// # Errors
-/// `Usage` where both hold records of one run, such as a file and its copy.
+/// `Usage` where both hold records of one run, such as a file and its copy, and where one holds two sides.
 pub fn of_two_files<'a>(files: [(&'a [Record], &str); 2]) -> Result<Sides<'a>> {
+    for (records, name) in files {
+        let has = |side| {
+            let mut said = records.iter().filter_map(|record| record.side.as_ref());
+            said.any(|said| said.name == side)
+        };
+        if SideName::ALL.into_iter().all(has) {
+            return Err(Error::Usage(format!(
+                "{name} holds both sides of `tonnage ab`, which as one side would be mixed: compare it by itself, with \
+                 `tonnage compare {name}`"
+            )));
+        }
+    }
     let [(first, first_name), (second, second_name)] = files;
     let runs = |records: &'a [Record]| -> BTreeSet<&str> {
         records
@@ -63,14 +84,8 @@ pub fn of_two_files<'a>(files: [(&'a [Record], &str); 2]) -> Result<Sides<'a>> {
             "{first_name} and {second_name} both hold records of run {run}: a run cannot be compared with itself"
         )));
     }
-    Ok([first.iter().collect(), second.iter().collect()])
-}
-
-/// Number of runs among records.
-pub fn runs(records: &[&Record]) -> usize {
-    let ids: BTreeSet<&str> = records
-        .iter()
-        .map(|record| record.run_id.as_str())
-        .collect();
-    ids.len()
+    Ok(Sides {
+        records: [first.iter().collect(), second.iter().collect()],
+        took_turns: false,
+    })
 }

@@ -67,6 +67,15 @@ const MEMORY_TOTAL: &str = "memory.total";
 /// Firmware takes a little more or less of the same memory.
 const MEMORY_FRACTION_ALIKE: f64 = 0.01;
 
+/// Differences that make no point incomparable.
+#[derive(Debug, Clone, Default)]
+pub struct Allowed {
+    /// Names of those that are accepted.
+    pub names: KeyNames,
+    /// True where sides took turns on one machine: other versions of libraries follow from what was varied.
+    pub took_turns: bool,
+}
+
 /// Facts of the records of one side: each with the values that it has in any of them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Circumstances {
@@ -140,7 +149,7 @@ impl Circumstances {
     }
 
     /// Differences from another side.
-    pub fn differences(&self, other: &Self, accepted: &KeyNames) -> Vec<Difference> {
+    pub fn differences(&self, other: &Self, allowed: &Allowed) -> Vec<Difference> {
         let none = BTreeSet::new();
         let keys: BTreeSet<_> = self.values.keys().chain(other.values.keys()).collect();
         let mut found = Vec::new();
@@ -152,35 +161,37 @@ impl Circumstances {
                     key: key.1.clone(),
                     a: a.iter().cloned().collect(),
                     b: b.iter().cloned().collect(),
-                    weight: weight(key.0, &key.1, a.is_empty() || b.is_empty(), accepted),
+                    weight: weight(key.0, &key.1, a.is_empty() || b.is_empty(), allowed),
                 });
             }
         }
-        found.extend(self.memory_difference(other, accepted));
+        found.extend(self.memory_difference(other, allowed));
         found.sort_by_key(|difference| difference.area);
         found
     }
 
-    fn memory_difference(&self, other: &Self, accepted: &KeyNames) -> Option<Difference> {
-        let all: BTreeSet<u64> = self
-            .memory_bytes
-            .union(&other.memory_bytes)
-            .copied()
-            .collect();
-        let (least, most) = (*all.first()?, *all.last()?);
-        let alike = (most - least) as f64 <= MEMORY_FRACTION_ALIKE * most as f64;
+    fn memory_difference(&self, other: &Self, allowed: &Allowed) -> Option<Difference> {
+        let near = |one: u64, other: u64| {
+            one.abs_diff(other) as f64 <= MEMORY_FRACTION_ALIKE * one.max(other) as f64
+        };
+        let has_counterparts = |own: &Self, other: &Self| {
+            let mut totals = own.memory_bytes.iter();
+            totals.all(|&total| other.memory_bytes.iter().any(|&one| near(total, one)))
+        };
+        let known = !self.memory_bytes.is_empty() && !other.memory_bytes.is_empty();
+        let alike = has_counterparts(self, other) && has_counterparts(other, self);
         let shown = |side: &Self| {
             side.memory_bytes
                 .iter()
                 .map(|&total| bytes(total as f64))
                 .collect()
         };
-        (!alike && self.memory_bytes != other.memory_bytes).then(|| Difference {
+        (known && !alike).then(|| Difference {
             area: Area::Machine,
             key: MEMORY_TOTAL.to_owned(),
             a: shown(self),
             b: shown(other),
-            weight: weight(Area::Machine, MEMORY_TOTAL, false, accepted),
+            weight: weight(Area::Machine, MEMORY_TOTAL, false, allowed),
         })
     }
 
@@ -225,13 +236,16 @@ pub(crate) fn facts_of_hosts(rows: &[Row<'_>]) -> Circumstances {
 }
 
 /// Consequence of a difference. A library that one side alone has loaded took no part on the other.
-fn weight(area: Area, key: &str, one_sided: bool, accepted: &KeyNames) -> Weight {
+fn weight(area: Area, key: &str, one_sided: bool, allowed: &Allowed) -> Weight {
     let is_told = match area {
         Area::Program | Area::Effective => true,
-        Area::Machine => key == HOSTS || one_sided && key.starts_with("libraries."),
+        Area::Machine => {
+            let tells_version = one_sided || allowed.took_turns;
+            key == HOSTS || tells_version && key.starts_with("libraries.")
+        }
         Area::Variables => false,
     };
-    match (is_told, accepted.take(key)) {
+    match (is_told, allowed.names.take(key)) {
         (true, _) => Weight::Told,
         (false, true) => Weight::Accepted,
         (false, false) => Weight::Counts,

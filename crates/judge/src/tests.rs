@@ -7,9 +7,10 @@ use crate::compare::{CompareRequest, Comparison, compare};
 use crate::criteria::PointVerdict;
 use crate::judging::Judged;
 use crate::sides::{of_one_file, of_two_files};
-use crate::surroundings::Weight;
 
+mod lost;
 mod random;
+mod surroundings;
 
 /// A record of a transfer as JSON, of so many bytes, with trials of these bandwidths.
 fn record(run: &str, size: u64, bandwidths: &[f64]) -> Value {
@@ -94,6 +95,17 @@ fn compared_as(
 ) -> tonnage_units::Result<Comparison> {
     let (a, b) = (read(a), read(b));
     compare(&of_two_files([(&a, "a"), (&b, "b")])?, request)
+}
+
+/// A mark of the side of `tonnage ab`.
+fn side(name: &'static str) -> impl Fn(&mut Value) {
+    move |record: &mut Value| record["side"] = json!({"name": name, "turn": 0})
+}
+
+fn compared_by_turns(records: &[Value]) -> Comparison {
+    let records = read(records);
+    let sides = of_one_file(&records, "ab").unwrap();
+    compare(&sides, &CompareRequest::default()).unwrap()
 }
 
 fn compared(a: &[Value], b: &[Value]) -> Comparison {
@@ -211,110 +223,6 @@ fn a_changed_canary_leaves_its_run_out() {
 }
 
 #[test]
-fn another_canary_is_another_machine_unless_sides_took_turns() {
-    let slow = |record: &mut Value| {
-        record["canary"]["before_ns"] = 90.0.into();
-        record["canary"]["after_ns"] = 91.0.into();
-    };
-    for count in [1, 3] {
-        let b = changed(runs("b", count, 1e10), slow);
-        let judged = only(&compared(&runs("a", count, 1e10), &b)).clone();
-        assert_eq!(judged.verdict, PointVerdict::NotComparable);
-        assert!(
-            judged.why[0].contains("canary is 50.5 ns on A"),
-            "{judged:?}"
-        );
-    }
-    let of = |side: &'static str| {
-        move |record: &mut Value| record["side"] = json!({"name": side, "turn": 0})
-    };
-    let a = changed(runs("a", 3, 1e10), of("a"));
-    let b = changed(changed(runs("b", 3, 1e10), slow), of("b"));
-    assert_eq!(only(&compared(&a, &b)).verdict, PointVerdict::Same);
-}
-
-#[test]
-fn another_machine_is_not_comparable_unless_accepted() {
-    let newer = |record: &mut Value| record["environment"] = json!([environment("6.12")]);
-    let (a, b) = (runs("a", 3, 1e10), changed(runs("b", 3, 1e10), newer));
-    let comparison = compared(&a, &b);
-    assert_eq!(only(&comparison).verdict, PointVerdict::NotComparable);
-    assert!(only(&comparison).why[0].contains("kernel"));
-    let [difference] = comparison.differences.as_slice() else {
-        panic!("{comparison:#?}")
-    };
-    assert_eq!(
-        (difference.key.as_str(), difference.weight),
-        ("kernel", Weight::Counts)
-    );
-    assert_eq!(
-        (&difference.a, &difference.b),
-        (&vec!["6.1".to_owned()], &vec!["6.12".to_owned()])
-    );
-    let comparison = compared_as(&a, &b, &accepting(&["kernel"])).unwrap();
-    assert_eq!(only(&comparison).verdict, PointVerdict::Same);
-    assert_eq!(comparison.differences[0].weight, Weight::Accepted);
-    refusal(&a, &b, &accepting(&["kernal"]), &["--accept", "\"kernel\""]);
-}
-
-#[test]
-fn what_differs_by_nature_or_is_compared_is_no_reason() {
-    let own = |record: &mut Value| {
-        record["tonnage"]["git_revision"] = "def".into();
-        record["environment"][0]["machine"]["memory"]["total_bytes"] = ((1u64 << 34) - 4096).into();
-        record["environment"][0]["machine"]["libraries"]["libfabric"] = "2.1".into();
-        record["environment"][0]["hosts"][0]["name"] = "n2".into();
-        record["environment"][0]["hosts"][0]["clock_offset_ns"] = 77.into();
-    };
-    let comparison = compared(&runs("a", 3, 1e10), &changed(runs("b", 3, 1e10), own));
-    assert_eq!(only(&comparison).verdict, PointVerdict::Same);
-    let told: Vec<&str> = comparison
-        .differences
-        .iter()
-        .map(|it| it.key.as_str())
-        .collect();
-    assert_eq!(told, ["program.revision", "hosts", "libraries.libfabric"]);
-    assert!(
-        comparison
-            .differences
-            .iter()
-            .all(|it| it.weight == Weight::Told)
-    );
-    // More than firmware takes, another version, another variable.
-    let fields: [(&str, &str, Value); 3] = [
-        ("memory", "total_bytes", (1u64 << 33).into()),
-        ("libraries", "libc", "2.40".into()),
-        ("variables", "FI_X", "1".into()),
-    ];
-    for (group, field, value) in fields {
-        let other =
-            |record: &mut Value| record["environment"][0]["machine"][group][field] = value.clone();
-        let b = changed(runs("b", 3, 1e10), other);
-        let comparison = compared(&runs("a", 3, 1e10), &b);
-        assert_eq!(
-            only(&comparison).verdict,
-            PointVerdict::NotComparable,
-            "{field}"
-        );
-        let accepted = compared_as(&runs("a", 3, 1e10), &b, &accepting(&[group]));
-        let accepted = accepted
-            .or_else(|_| compared_as(&runs("a", 3, 1e10), &b, &accepting(&["memory.total"])));
-        assert_eq!(
-            only(&accepted.unwrap()).verdict,
-            PointVerdict::Same,
-            "{field}"
-        );
-    }
-    // Something that side B was given on purpose is accepted without a word.
-    let varied = |record: &mut Value| {
-        record["environment"][0]["machine"]["variables"]["FI_X"] = "1".into();
-        record["side"] = json!({"name": "b", "turn": 1, "varied": ["variables.FI_X"]});
-    };
-    let comparison = compared(&runs("a", 3, 1e10), &changed(runs("b", 3, 1e10), varied));
-    assert_eq!(only(&comparison).verdict, PointVerdict::Same);
-}
-
-#[test]
 fn points_without_a_partner_name_the_nearest() {
     let mut b = runs("b", 3, 1e10);
     b.extend((0..3).map(|at| record(&format!("b{at}"), 64, &[1e9, 1.1e9])));
@@ -358,6 +266,15 @@ fn ignored_keys_join_points_that_differ_in_them_alone() {
             "--ignore engine",
         ],
     );
+    // The hint keeps what is ignored already.
+    let larger = |record: &mut Value| record["point"]["size_bytes"] = 64.into();
+    let b_larger = changed(b.clone(), larger);
+    refusal(
+        &a,
+        &b_larger,
+        &ignoring(&["engine"]),
+        &["--ignore engine,size they"],
+    );
     let comparison = compared_as(&a, &b, &ignoring(&["engine"])).unwrap();
     let judged = only(&comparison);
     assert_eq!(
@@ -390,13 +307,28 @@ fn sides_are_two_files_or_marked_in_one() {
     assert!(error.to_string().contains("run a0"), "{error}");
     let error = of_one_file(&records, "a").unwrap_err();
     assert!(error.to_string().contains("belong to no side"), "{error}");
-    let side = |record: &mut Value| record["side"] = json!({"name": "a", "turn": 0});
-    let marked = read(&changed(runs("a", 3, 1e10), side));
+    let marked = read(&changed(runs("a", 3, 1e10), side("a")));
     let error = of_one_file(&marked, "a").unwrap_err();
     assert!(error.to_string().contains("side B"), "{error}");
-    let mixed = [marked, records].concat();
+    let mixed = [marked.clone(), records.clone()].concat();
     let error = of_one_file(&mixed, "a").unwrap_err();
     assert!(error.to_string().contains("3 of its records"), "{error}");
+    // Two files of two sides each would mix these.
+    let both = [
+        marked.clone(),
+        read(&changed(runs("c", 3, 1e10), side("b"))),
+    ]
+    .concat();
+    for files in [
+        [(&both[..], "ab"), (&records[..], "b")],
+        [(&records[..], "b"), (&both[..], "ab")],
+    ] {
+        let error = of_two_files(files).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("ab holds both sides"), "{error}");
+    }
+    let other = read(&runs("d", 3, 1e10));
+    assert!(of_two_files([(&marked, "a"), (&other, "d")]).is_ok());
 }
 
 #[test]
@@ -431,6 +363,53 @@ fn a_metric_that_no_point_has_is_refused_with_those_that_there_are() {
             (Some("cpu-per-op"), PointVerdict::Same)
         ]
     );
+}
+
+/// A run that was interrupted and taken up again is no more runs of any point.
+#[test]
+fn runs_are_counted_by_point() {
+    let mut b = runs("b", 3, 1e10);
+    let run = |name: &'static str| {
+        (0..3).map(move |at| record(&format!("{name}{at}"), 64, &[1e9, 1.1e9]))
+    };
+    b.extend(run("resumed"));
+    let a: Vec<Value> = runs("a", 3, 1e10).into_iter().chain(run("a")).collect();
+    assert_eq!(compared(&a, &b).runs, [3, 3]);
+}
+
+/// Below saturation the bandwidth of a paced point is the one that was offered, whatever the path does.
+#[test]
+fn paced_points_are_compared_by_latency() {
+    let paced = |name: &str, latency_ns: u64| {
+        changed(runs(name, 3, 1e10), |record: &mut Value| {
+            record["point"]["pacing"] = json!({"kind": "paced", "window": 16, "rate_per_s": 100});
+            record["point"]["latency"] = true.into();
+            record["summary"]["latency"] = latency(latency_ns);
+        })
+    };
+    let comparison = compared(&paced("a", 1000), &paced("b", 5000));
+    let judged = only(&comparison);
+    assert_eq!(
+        (judged.metric, judged.verdict),
+        (Some("latency-p99"), PointVerdict::Worse)
+    );
+    // Where none was taken there is the bandwidth.
+    let without = |record: &mut Value| {
+        record["summary"].as_object_mut().unwrap().remove("latency");
+    };
+    let comparison = compared(
+        &changed(paced("a", 1), without),
+        &changed(paced("b", 1), without),
+    );
+    assert_eq!(only(&comparison).metric, Some("bandwidth"));
+}
+
+/// Latencies that are all of this time.
+fn latency(ns: u64) -> Value {
+    json!({
+        "kind": "operation", "samples": 100_000, "latency_ns_min": ns, "latency_ns_mean": ns as f64,
+        "latency_ns_p50": ns, "latency_ns_p90": ns, "latency_ns_p99": ns, "latency_ns_p999": ns, "latency_ns_max": ns,
+    })
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Values of a point on one side: of its runs, or of its trials where there are too few runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use tonnage_record::figures::Row;
@@ -19,7 +19,9 @@ pub struct SideValues {
     pub canaries_ns: Vec<f64>,
     /// Runs that were left out because their canary changed.
     pub changed: usize,
-    /// Reason why a record was not measured, if one was not.
+    /// Runs that failed or were skipped.
+    pub unmeasured: usize,
+    /// Reason of the last of these.
     pub not_measured: Option<String>,
     /// Kinds of the latency samples, each once.
     pub sample_kinds: Vec<&'static str>,
@@ -28,7 +30,8 @@ pub struct SideValues {
 /// Value of one side, as a comparison shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SideFigure {
-    /// Geometric mean, in the unit of the figure's column of CSV.
+    /// Geometric mean of the runs, or of their trials where those stand in, in the unit of the figure's column of CSV;
+    /// the arithmetic one where a value is 0.
     pub value: f64,
     /// Runs that it is of.
     pub runs: usize,
@@ -43,6 +46,7 @@ struct Run {
     trials: Vec<f64>,
     canaries_ns: Vec<f64>,
     changed: bool,
+    unmeasured: bool,
 }
 
 impl SideValues {
@@ -51,7 +55,11 @@ impl SideValues {
         let mut values = Self::default();
         let mut runs: BTreeMap<&str, Run> = BTreeMap::new();
         for row in rows {
-            if !values.note_outcome(row) {
+            if row.record.outcome != Outcome::Measured {
+                let lost = values.note_reason(rows, row);
+                runs.entry(row.record.run_id.as_str())
+                    .or_default()
+                    .unmeasured |= lost;
                 continue;
             }
             let Some(value) = metric.value(row) else {
@@ -78,6 +86,10 @@ impl SideValues {
             }
         }
         for run in runs.into_values() {
+            if run.values.is_empty() {
+                values.unmeasured += usize::from(run.unmeasured);
+                continue;
+            }
             if run.changed && !keep_changed {
                 values.changed += 1;
                 continue;
@@ -92,26 +104,69 @@ impl SideValues {
     /// The reason why nothing of a point was measured.
     pub fn unmeasured(rows: &[Row<'_>]) -> Self {
         let mut values = Self::default();
+        let mut runs = BTreeSet::new();
         for row in rows {
-            values.note_outcome(row);
+            if row.record.outcome != Outcome::Measured && values.note_reason(rows, row) {
+                runs.insert(row.record.run_id.as_str());
+            }
         }
+        values.unmeasured = runs.len();
         values
     }
 
-    /// Keeps the reason of a record that was not measured, and returns whether it was.
-    fn note_outcome(&mut self, row: &Row<'_>) -> bool {
-        let outcome = &row.record.outcome;
-        if let Outcome::Skipped { why } | Outcome::Failed { why } = outcome {
-            self.not_measured = Some(format!("{}: {why}", outcome.status()));
-        }
-        *outcome == Outcome::Measured
+    /// Runs of any outcome.
+    pub fn all_runs(&self) -> usize {
+        self.runs.len() + self.changed + self.unmeasured
     }
 
-    /// Value of the side; `None` where nothing can be used.
-    pub fn figure(&self) -> Option<SideFigure> {
-        let logs: Vec<f64> = self.runs.iter().map(|value| value.ln()).collect();
-        (!logs.is_empty()).then(|| SideFigure {
-            value: mean(&logs).exp(),
+    /// Remarks on runs that were left out or not measured.
+    pub fn remarks(&self, letter: &str) -> Vec<String> {
+        let runs = |number: usize| match number {
+            1 => "1 run".to_owned(),
+            several => format!("{several} runs"),
+        };
+        let mut remarks = Vec::new();
+        if self.changed > 0 {
+            remarks.push(format!(
+                "{letter}: {} left out, whose canary changed",
+                runs(self.changed)
+            ));
+        }
+        if let Some(why) = &self.not_measured {
+            remarks.push(match self.unmeasured == self.all_runs() {
+                true => format!("{letter} {why}"),
+                false => format!(
+                    "{letter}: {} of {} not measured, the last {why}",
+                    self.unmeasured,
+                    runs(self.all_runs())
+                ),
+            });
+        }
+        remarks
+    }
+
+    /// Keeps the reason of a record that was not measured, unless its attempt was made again.
+    fn note_reason(&mut self, rows: &[Row<'_>], row: &Row<'_>) -> bool {
+        let outcome = &row.record.outcome;
+        let (Outcome::Skipped { why } | Outcome::Failed { why }) = outcome else {
+            return false;
+        };
+        if is_made_again(rows, row) {
+            return false;
+        }
+        self.not_measured = Some(format!("{}: {why}", outcome.status()));
+        true
+    }
+
+    /// Value of the side, of its runs or of their trials; `None` where nothing can be used.
+    pub fn figure(&self, by_runs: bool) -> Option<SideFigure> {
+        let units = if by_runs { &self.runs } else { &self.trials };
+        let value = match units.iter().all(|value| *value > 0.0) {
+            true => mean(&units.iter().map(|value| value.ln()).collect::<Vec<_>>()).exp(),
+            false => mean(units),
+        };
+        (!units.is_empty()).then_some(SideFigure {
+            value,
             runs: self.runs.len(),
             trials: self.trials.len(),
         })
@@ -130,6 +185,24 @@ impl SideValues {
             _ => Some(sorted[middle]),
         }
     }
+}
+
+/// Returns whether an attempt that came to nothing was made again with --resume: that measures in the same repetition,
+/// or, without repetitions, once. Of several starts that wrote to one file each counts.
+fn is_made_again(rows: &[Row<'_>], row: &Row<'_>) -> bool {
+    let later = rows
+        .iter()
+        .skip_while(|other| !std::ptr::eq(other.record, row.record));
+    let mut later = later.filter(|later| later.record.outcome == Outcome::Measured);
+    let repetition = row.record.repetition;
+    if repetition.is_some() {
+        return later.any(|later| later.record.repetition == repetition);
+    }
+    let measured = rows
+        .iter()
+        .filter(|row| row.record.outcome == Outcome::Measured);
+    let measured: BTreeSet<&str> = measured.map(|row| row.record.run_id.as_str()).collect();
+    row.record.side.is_none() && measured.len() == 1 && later.next().is_some()
 }
 
 fn mean(values: &[f64]) -> f64 {

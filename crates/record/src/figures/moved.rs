@@ -195,9 +195,11 @@ fn trials(row: &Row<'_>) -> impl Iterator<Item = MovedInTrial> {
 }
 
 fn bandwidths(row: &Row<'_>) -> Vec<Option<f64>> {
-    let bandwidths = trials(row).map(|trial| trial.bandwidth_bytes_per_s);
-    bandwidths
-        .map(|bandwidth| Some(bandwidth).filter(|&bandwidth| bandwidth > 0.0))
+    // A trial that stood still among others that moved bytes has a bandwidth, which is 0.
+    let moved = row.body().moved(row.part);
+    let moves_bytes = moved.is_some_and(|moved| moved.payload_bytes > 0);
+    trials(row)
+        .map(|trial| moves_bytes.then_some(trial.bandwidth_bytes_per_s))
         .collect()
 }
 

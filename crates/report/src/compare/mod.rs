@@ -18,7 +18,8 @@ use tonnage_units::quantity::human::{number, percent};
 use tonnage_units::{Result, names};
 
 use crate::derived::{
-    AREA, COUNTS, DIFFERS, METRIC, MORE_RUNS, NOTE, POINT, SIDE_A, SIDE_B, SIDES_RATIO, VERDICT,
+    AREA, COUNTS, DIFFERS, METRIC, MORE_RUNS, NOTE, POINT, POINT_RUNS, SIDE_A, SIDE_B, SIDES_RATIO,
+    VERDICT,
 };
 use crate::markdown;
 use crate::table::{draw, shown};
@@ -27,6 +28,12 @@ use labels::Labels;
 
 /// Greatest width of a value in the table of differences; JSON has all of it.
 const VALUE_COLUMNS_MAX: usize = 32;
+
+/// Least width of it, beside a long key.
+const VALUE_COLUMNS_MIN: usize = 8;
+
+/// Width of the areas, the consequences and the gaps in the table of differences.
+const OTHER_COLUMNS: usize = 26;
 
 /// Greatest width of a point's name in a line of its cell.
 const POINT_COLUMNS_MAX: usize = 30;
@@ -113,8 +120,12 @@ fn engines(all: &[Difference]) -> String {
 
 fn differences(all: &[Difference]) -> Vec<Vec<String>> {
     let header = [AREA, DIFFERS, SIDE_A, SIDE_B, COUNTS].map(|column| column.name.to_owned());
-    let shown = all.iter().filter(|it| !follows_from_engine(all, it));
-    let rows = shown.map(|difference| {
+    let shown = || all.iter().filter(|it| !follows_from_engine(all, it));
+    // Keys stand whole, for they are what --accept takes; values get what is left.
+    let keys = shown().map(|it| it.key.chars().count()).max().unwrap_or(0);
+    let left = WIDTH.saturating_sub(OTHER_COLUMNS + keys) / 2;
+    let columns = left.clamp(VALUE_COLUMNS_MIN, VALUE_COLUMNS_MAX);
+    let rows = shown().map(|difference| {
         let weight = match difference.weight {
             Weight::Counts => "yes",
             Weight::Accepted => "accepted",
@@ -122,9 +133,9 @@ fn differences(all: &[Difference]) -> Vec<Vec<String>> {
         };
         vec![
             difference.area.name().to_owned(),
-            cut(&difference.key),
-            cut(&values(&difference.a)),
-            cut(&values(&difference.b)),
+            difference.key.clone(),
+            cut(&values(&difference.a), columns),
+            cut(&values(&difference.b), columns),
             weight.to_owned(),
         ]
     });
@@ -138,8 +149,8 @@ fn values(all: &[String]) -> String {
     }
 }
 
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(VALUE_COLUMNS_MAX) {
+fn cut(text: &str, columns: usize) -> String {
+    match text.char_indices().nth(columns) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
@@ -156,6 +167,7 @@ fn verdicts(comparison: &Comparison, labels: &Labels, draw: Draw<'_>) -> String 
             SIDE_B,
             SIDES_RATIO,
             VERDICT,
+            POINT_RUNS,
             MORE_RUNS,
             NOTE,
         ]
@@ -174,16 +186,26 @@ fn verdicts(comparison: &Comparison, labels: &Labels, draw: Draw<'_>) -> String 
         }
         rows.push(row(judged, label, numbers.join(" ")));
     }
+    if comparison
+        .points
+        .iter()
+        .all(|judged| has_all_runs(judged, comparison.runs))
+    {
+        let at = rows[0].iter().position(|head| head == POINT_RUNS.name);
+        rows[1..]
+            .iter_mut()
+            .for_each(|row| at.into_iter().for_each(|at| row[at].clear()));
+    }
     let drop_column = |rows: &mut Vec<Vec<String>>, name: &str| {
         let at = rows[0].iter().position(|head| head == name);
         if let Some(at) = at.filter(|&at| rows[1..].iter().all(|row| row[at].is_empty())) {
             rows.iter_mut().for_each(|row| drop(row.remove(at)));
         }
     };
-    for column in [POINT, MORE_RUNS, NOTE] {
+    for column in [POINT, POINT_RUNS, MORE_RUNS, NOTE] {
         drop_column(&mut rows, column.name);
     }
-    let right = [SIDE_A, SIDE_B, SIDES_RATIO, MORE_RUNS].map(|column| column.name);
+    let right = [SIDE_A, SIDE_B, SIDES_RATIO, POINT_RUNS, MORE_RUNS].map(|column| column.name);
     let notes = notes.iter().zip(1..).map(|(note, at)| {
         let line = format!("{at}  {note}");
         wrap(&line, WIDTH, 3) + "\n"
@@ -193,6 +215,16 @@ fn verdicts(comparison: &Comparison, labels: &Labels, draw: Draw<'_>) -> String 
         true => draw(rows, &right),
         false => draw(rows, &right) + "\n" + &notes,
     }
+}
+
+/// Runs of both sides that the values of a point are of.
+fn runs(judged: &Judged) -> [usize; 2] {
+    [judged.a, judged.b].map(|side| side.map_or(0, |side| side.runs))
+}
+
+/// Returns whether its values, if it has any, are of so many runs.
+fn has_all_runs(judged: &Judged, all: [usize; 2]) -> bool {
+    judged.a.or(judged.b).is_none() || runs(judged) == all
 }
 
 fn row(judged: &Judged, label: &str, notes: String) -> Vec<String> {
@@ -206,9 +238,13 @@ fn row(judged: &Judged, label: &str, notes: String) -> Vec<String> {
         format!("{} ({low}…{high})", number(ratio.value))
     });
     let verdict = match (judged.verdict, judged.of_these_runs_only) {
-        (PointVerdict::NotComparable, _) => "not comparable".to_owned(),
-        (PointVerdict::Missing, _) | (_, false) => judged.verdict.name().to_owned(),
-        (verdict, true) => format!("{}, of these runs only", verdict.name()),
+        (
+            PointVerdict::Worse | PointVerdict::Better | PointVerdict::Same | PointVerdict::Unclear,
+            true,
+        ) => {
+            format!("{}, of these runs only", judged.verdict.name())
+        }
+        (verdict, _) => verdict.name().replace('-', " "),
     };
     let more = judged.more_runs.map(|more| more.to_string());
     vec![
@@ -218,6 +254,10 @@ fn row(judged: &Judged, label: &str, notes: String) -> Vec<String> {
         side(&judged.b),
         ratio.unwrap_or_else(|| "-".to_owned()),
         verdict,
+        match judged.a.or(judged.b) {
+            Some(_) => runs(judged).map(|runs| runs.to_string()).join(", "),
+            None => "-".to_owned(),
+        },
         more.unwrap_or_default(),
         notes,
     ]

@@ -1,10 +1,11 @@
 //! Golden pages of comparisons, and what a program or a hostile label would stumble over.
 
 use tonnage_judge::compare::{CompareRequest, Comparison, compare};
+use tonnage_judge::criteria::PointVerdict;
 use tonnage_judge::sides::of_two_files;
-use tonnage_record::{Body, Canary, Record};
+use tonnage_record::{Body, Canary, Outcome, Record};
 
-use super::{CompareFormat, machine, render};
+use super::{CompareFormat, render};
 use crate::csv::csv;
 use crate::samples;
 use crate::text::WIDTH;
@@ -123,11 +124,72 @@ fn labels_are_no_formulas_and_no_markup() {
         markdown.contains(r"| label =1+2\|\<script\> |"),
         "{markdown}"
     );
-    // Records and comparisons quote alike.
-    for text in [csv(&points), machine::csv(&comparison)] {
-        assert!(
-            text.contains("'=1+2|<script>") || text.contains("label==1+2"),
-            "{text}"
+    for (text, expected) in [
+        ("=1+2", "'=1+2"),
+        ("-x", "'-x"),
+        ("@x", "'@x"),
+        ("x=1", "x=1"),
+        ("", ""),
+    ] {
+        assert_eq!(crate::csv::harmless(text.to_owned()), expected);
+    }
+    // Fields of a CSV are told apart by commas, of which these labels have none.
+    let text = csv(&points);
+    let mut cells = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let label = cells
+        .next()
+        .and_then(|head| head.iter().position(|column| *column == "label"));
+    let labels: Vec<&str> = cells.map(|cells| cells[label.unwrap()]).collect();
+    assert_eq!(labels, ["'=1+2|<script>", "plain"]);
+}
+
+/// A record of phases that came to nothing has none of their keys, or not all.
+#[test]
+fn failed_files_belong_to_the_phases_that_they_lack() {
+    let of = |name: &str| runs(&[samples::files::buffered()], name, [1.0; 3]);
+    let (a, mut b) = (of("a"), of("b"));
+    let alike = compare(
+        &of_two_files([(&a, "a"), (&b, "b")]).unwrap(),
+        &CompareRequest::default(),
+    )
+    .unwrap();
+    assert_eq!(alike.count(PointVerdict::Missing), 0, "{alike:#?}");
+    for (phases_left, lost) in [(0, 1), (1, 2), (0, 3)] {
+        for record in b.iter_mut().rev().take(lost) {
+            record.outcome = Outcome::Failed {
+                why: "no space left".to_owned(),
+            };
+            samples::files::body(record).phases.truncate(phases_left);
+        }
+        let sides = of_two_files([(&a, "a"), (&b, "b")]).unwrap();
+        let comparison = compare(&sides, &CompareRequest::default()).unwrap();
+        assert_eq!(
+            comparison.points.len(),
+            alike.points.len(),
+            "{comparison:#?}"
         );
+        for judged in &comparison.points {
+            assert_eq!(judged.verdict, PointVerdict::Missing, "{judged:?}");
+            assert!(judged.why[0].contains("no space left"), "{judged:?}");
+        }
+    }
+}
+
+/// Keys stand whole, since --accept takes them, and points say their runs where these are not those of all.
+#[test]
+fn long_keys_and_fewer_runs_are_told() {
+    let mut comparison = comparison();
+    let key = format!("variables.{}", "LONG_NAME_".repeat(6));
+    comparison.differences[0].key.clone_from(&key);
+    comparison.differences[0].a = vec!["value ".repeat(20)];
+    comparison.points[1].b.as_mut().unwrap().runs = 2;
+    let table = render(CompareFormat::Table, &comparison, ["a", "b"]).unwrap();
+    assert!(table.contains(&key), "{table}");
+    assert!(
+        table.contains("  Runs") && table.contains("  3, 2"),
+        "{table}"
+    );
+    for line in table.lines() {
+        assert!(line.chars().count() <= WIDTH, "{line:?}");
     }
 }

@@ -42,7 +42,7 @@ pub fn benchmark(records: &[Record], metrics: &[Metric]) -> Result<Exported> {
     };
     let tool = tool(&metrics)?;
     let all: Vec<&Record> = records.iter().collect();
-    let points = points(&all);
+    let [points, _] = points(&[all, Vec::new()]);
     let names = PointNames::of(points.iter().map(|point| &point.keys));
     let mut entries: Vec<Entry> = Vec::new();
     let mut without = 0;
@@ -98,7 +98,7 @@ fn tool(metrics: &[Metric]) -> Result<&'static str> {
 
 fn entry(name: String, rows: &[Row<'_>], metric: &Metric, tool: &str) -> Option<Entry> {
     let values = SideValues::of(rows, metric, true);
-    let figure = values.figure()?;
+    let figure = values.figure(true)?;
     let scale = match metric.figure.style {
         Style::Scaled(scale) => scale,
         Style::Plain | Style::Rate => 1.0,

@@ -200,7 +200,7 @@ pub struct ResultArgs {
     pub require_path: bool,
 
     /// Print the plan as TOML instead of running it; `tonnage run` runs it.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "times")]
     pub print_plan: bool,
 
     /// Measure everything this many times, each time as a run of its own: what was open is opened anew, and points are

@@ -4,7 +4,6 @@
 //! lines to a pipe, from which they go to the file at once: what was measured is kept however this ends.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
@@ -13,7 +12,7 @@ use clap::Parser;
 use tonnage_ranks::spawn::local::TURN_PARENT;
 use tonnage_record::read::read_records_of;
 use tonnage_record::writer::{RecordWriter, check_writable};
-use tonnage_record::{Side, SideName};
+use tonnage_record::{Record, Side, SideName};
 use tonnage_units::message::bounded;
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
@@ -45,12 +44,7 @@ pub fn ab(args: &AbArgs) -> Result<ExitCode> {
     for (name, side) in SideName::ALL.into_iter().zip(&sides) {
         check_plan(name, side)?;
     }
-    if args.force && args.output.exists() {
-        fs::remove_file(&args.output).map_err(|error| {
-            Error::io(format!("cannot replace {}", args.output.display()), error)
-        })?;
-    }
-    let mut writer = RecordWriter::create(&args.output)?;
+    let mut writer = FirstRecord::new(&args.output, args.force);
     let mut worst = 0;
     for turn in 0..2 * args.times {
         let name = side_of(turn);
@@ -81,6 +75,39 @@ pub fn ab(args: &AbArgs) -> Result<ExitCode> {
     }
     writer.finish()?;
     Ok(ExitCode::from(u8::try_from(worst).unwrap_or(1)))
+}
+
+/// A file that is made, or replaced, when there is a record for it: a run that is refused leaves what was there.
+struct FirstRecord<'a> {
+    path: &'a Path,
+    force: bool,
+    writer: Option<RecordWriter>,
+}
+
+impl<'a> FirstRecord<'a> {
+    fn new(path: &'a Path, force: bool) -> Self {
+        Self {
+            path,
+            force,
+            writer: None,
+        }
+    }
+
+    fn write(&mut self, record: &Record) -> Result<()> {
+        match &mut self.writer {
+            Some(writer) => writer.write(record),
+            None => {
+                // Somebody may have made it since the first look.
+                refuse_existing(self.path, self.force)?;
+                let writer = self.writer.insert(RecordWriter::create(self.path)?);
+                writer.write(record)
+            }
+        }
+    }
+
+    fn finish(self) -> Result<()> {
+        self.writer.map_or(Ok(()), RecordWriter::finish)
+    }
 }
 
 /// The two sides, as far as their command lines can be checked without starting them.
@@ -121,6 +148,12 @@ fn check(side: &str, arguments: &[String]) -> Result<()> {
     if results.output.is_some() || results.resume.is_some() {
         return wrong("records go to the file of `tonnage ab`: leave --output and --resume out");
     }
+    if results.times.is_some() {
+        return wrong(
+            "repetitions inside of one start would count as starts of their own: leave --times out, and give it to \
+             `tonnage ab`",
+        );
+    }
     let is_long = |word: &String, name: &str| word == name || word.starts_with(&format!("{name}="));
     for option in ["--format", "--print-plan"] {
         if arguments.iter().any(|word| is_long(word, option)) {
@@ -128,6 +161,11 @@ fn check(side: &str, arguments: &[String]) -> Result<()> {
                 "`tonnage ab` reads the records itself: leave {option} out"
             ));
         }
+    }
+    if arguments.iter().any(|word| is_long(word, "--checkpoint")) {
+        return wrong(
+            "checkpoints go to a file of the run itself, which a side has not: leave --checkpoint out",
+        );
     }
     Ok(())
 }
@@ -186,7 +224,7 @@ fn check_plan(name: SideName, side: &AbSide) -> Result<()> {
 }
 
 /// One run, whose records go to the file as they come.
-fn one_run(side: &AbSide, said: &Side, writer: &mut RecordWriter) -> Result<ExitStatus> {
+fn one_run(side: &AbSide, said: &Side, writer: &mut FirstRecord<'_>) -> Result<ExitStatus> {
     let mut command = command(side)?;
     command.args(["--format", "jsonl"]);
     let mut child = start(command, said.name)?;
@@ -201,7 +239,7 @@ fn one_run(side: &AbSide, said: &Side, writer: &mut RecordWriter) -> Result<Exit
     kept.map(|()| status)
 }
 
-fn keep(mut lines: impl BufRead, said: &Side, writer: &mut RecordWriter) -> Result<()> {
+fn keep(mut lines: impl BufRead, said: &Side, writer: &mut FirstRecord<'_>) -> Result<()> {
     let from = format!("run {} (side {})", said.turn + 1, said.name.letter());
     let mut line = Vec::new();
     loop {
@@ -281,6 +319,14 @@ mod tests {
             (
                 format!("-- {LINE} -- {LINE} --format=csv"),
                 "side B: `tonnage ab` reads",
+            ),
+            (
+                format!("-- {LINE} --times 3 -- {LINE}"),
+                "side A: repetitions",
+            ),
+            (
+                format!("--b-env X=1 -- {LINE} --checkpoint 1s"),
+                "leave --checkpoint out",
             ),
             (
                 format!("-- {LINE} --print-plan -- {LINE}"),

@@ -15,7 +15,7 @@ use tonnage_engine::{BeforeJoin, Lifecycle};
 use tonnage_engines::LISTS;
 use tonnage_plan::order::shuffled;
 use tonnage_plan::{Plan, Planned};
-use tonnage_ranks::spawn::local::start_local;
+use tonnage_ranks::spawn::local::{TURN_PARENT, start_local};
 use tonnage_ranks::{Identity, JoinOptions, Rank};
 use tonnage_record::read::already_measured;
 use tonnage_record::{Record, published};
@@ -140,7 +140,9 @@ pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
     let placement = job.ranks.placement()?;
     let ranks = how_many(&job.ranks, &job.plan, identity.as_ref())?;
     let points = points(&job.plan, ranks)?;
-    if print_plan {
+    // A side of `tonnage ab` is checked wholly, so that no later turn is refused; any other plan can be printed where
+    // it could not run.
+    if print_plan && env(TURN_PARENT).is_none() {
         return print(&job.plan.to_toml()?).map(|()| ExitCode::SUCCESS);
     }
     let here = match (&identity, &placement) {
@@ -151,6 +153,9 @@ pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
     check_points(job, &points, (ranks, here))?;
     if placement.is_none() {
         check_placement(job, &points)?;
+    }
+    if print_plan {
+        return print(&job.plan.to_toml()?).map(|()| ExitCode::SUCCESS);
     }
     match (identity, placement) {
         (Some(identity), _) => be_a_rank(job, &points, identity),

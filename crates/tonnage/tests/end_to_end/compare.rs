@@ -74,14 +74,11 @@ fn two_sides_take_turns_and_are_compared() {
     );
     assert_eq!(found["points"][0]["differing"][0]["key"], "engine");
     // The sides the other way round, as two files.
-    for (name, side) in [("a.jsonl", "a"), ("b.jsonl", "b")] {
-        let own = fs::read_to_string(dir.path().join("ab.jsonl")).unwrap();
-        let own = own
-            .lines()
-            .filter(|line| line.contains(&format!("\"side\":{{\"name\":\"{side}\"")));
-        fs::write(dir.path().join(name), own.collect::<Vec<_>>().join("\n")).unwrap();
-    }
+    write_each_side(dir.path());
     let round = compare.replace("ab.jsonl", "b.jsonl a.jsonl");
+    run(dir.path(), "compare ab.jsonl a.jsonl")
+        .with_code(2)
+        .with_one_error(&["ab.jsonl holds both sides"]);
     let ended = run(
         dir.path(),
         &format!("{round} -o verdict.md --format markdown"),
@@ -99,6 +96,20 @@ fn two_sides_take_turns_and_are_compared() {
         .with_code(2)
         .with_one_error(&["verdict.md", "--force"]);
     run(dir.path(), &format!("{round} -o verdict.md --force")).with_code(1);
+}
+
+/// The records of each side of `ab.jsonl` in a file of its own.
+fn write_each_side(dir: &Path) {
+    let own = fs::read_to_string(dir.join("ab.jsonl")).unwrap();
+    for side in ["a", "b"] {
+        let mark = format!("\"side\":{{\"name\":\"{side}\"");
+        let own = own.lines().filter(|line| line.contains(&mark));
+        fs::write(
+            dir.join(format!("{side}.jsonl")),
+            own.collect::<Vec<_>>().join("\n"),
+        )
+        .unwrap();
+    }
 }
 
 /// A variable of side B reaches its program, and is no reason against the comparison.
@@ -142,6 +153,35 @@ fn a_run_that_cannot_be_measured_is_refused_before_the_first() {
         ended.with_one_error(&parts);
         assert!(!dir.path().join("ab.jsonl").exists());
     }
+    // Nor is a file touched that is there and may be replaced.
+    fs::write(dir.path().join("ab.jsonl"), "old\n").unwrap();
+    let fabric = "transfer --engine fabric:shm --op write --ranks 2 --sizes 64";
+    for (side, parts) in [
+        (
+            format!("--b-library libfabrik=/x.so -- {fabric}"),
+            ["side B", "libfabric"],
+        ),
+        (
+            format!("-- {good} -- {good} --devices mlx5_0"),
+            ["side B", "no effect"],
+        ),
+        (
+            format!("-- {good} --times 2 -- {fabric}"),
+            ["side A", "--times"],
+        ),
+        (
+            format!("--b-env X=1 -- {good} --checkpoint 1s"),
+            ["side A", "--checkpoint"],
+        ),
+    ] {
+        let ended = run(dir.path(), &format!("ab --force -o ab.jsonl {side}")).with_code(2);
+        ended.with_one_error(&parts);
+        assert_eq!(
+            fs::read_to_string(dir.path().join("ab.jsonl")).unwrap(),
+            "old\n"
+        );
+    }
+    fs::remove_file(dir.path().join("ab.jsonl")).unwrap();
     let launched = tonnage(dir.path(), &format!("ab -o ab.jsonl -- {good} -- {good}0"));
     launched
         .launched(0, 2, 29_999)
@@ -201,8 +241,12 @@ fn a_plan_is_measured_several_times() {
     }
     let ids = [0, 1, 2].map(|repetition| of(repetition)[0]["run_id"].clone());
     assert!(ids[0] != ids[1] && ids[1] != ids[2]);
-    for refused in ["layers --times 2 --sizes 8", "ior --times 2 -o t"] {
-        run(dir.path(), refused)
+    for refused in [
+        "layers --times 2 --sizes 8".to_owned(),
+        "ior --times 2 -o t".to_owned(),
+        format!("{line} --times 2 --print-plan"),
+    ] {
+        run(dir.path(), &refused)
             .with_code(2)
             .with_one_error(&["--times"]);
     }

@@ -1,0 +1,92 @@
+//! Search for the point of the other side that differs in the fewest keys. It looks at all of them for each point, so
+//! that keys and values are numbers there.
+
+use std::collections::HashMap;
+
+use crate::keys::{KeyDifference, Keys};
+
+/// Keys of the points of two sides.
+#[derive(Default)]
+pub(crate) struct Neighbours {
+    keys: [Vec<Keys>; 2],
+    numbers: [Vec<Numbers>; 2],
+}
+
+/// Numbers of keys and of their values, sorted.
+type Numbers = Vec<(usize, usize)>;
+
+impl Neighbours {
+    /// Points with these keys.
+    pub(crate) fn of(keys: [Vec<Keys>; 2]) -> Self {
+        Self {
+            numbers: numbered(&keys),
+            keys,
+        }
+    }
+
+    /// Differences from the nearest point of the other side, as values of the first side and of the second.
+    pub(crate) fn nearest(&self, side: usize, at: usize) -> Option<Vec<KeyDifference>> {
+        let own = self.numbers[side].get(at)?;
+        let others = self.numbers[1 - side].iter().enumerate();
+        let (nearest, _) = others.min_by_key(|(_, other)| count_differing(own, other))?;
+        let (own, nearest) = (&self.keys[side][at], &self.keys[1 - side][nearest]);
+        Some(match side {
+            0 => own.differences(nearest),
+            _ => nearest.differences(own),
+        })
+    }
+}
+
+fn numbered(sides: &[Vec<Keys>; 2]) -> [Vec<Numbers>; 2] {
+    let mut texts: HashMap<&str, usize> = HashMap::new();
+    let mut number = |text| {
+        let next = texts.len();
+        *texts.entry(text).or_insert(next)
+    };
+    sides.each_ref().map(|points| {
+        let all = points.iter().map(|keys| {
+            let pairs = keys.iter().map(|(key, value)| (number(key), number(value)));
+            let mut pairs: Numbers = pairs.collect();
+            pairs.sort_unstable();
+            pairs
+        });
+        all.collect()
+    })
+}
+
+/// Number of keys that one alone has, or that have two values.
+fn count_differing(own: &[(usize, usize)], other: &[(usize, usize)]) -> usize {
+    let (mut left, mut right, mut count) = (0, 0, 0);
+    while let (Some(own), Some(other)) = (own.get(left), other.get(right)) {
+        count += usize::from(own != other);
+        left += usize::from(own.0 <= other.0);
+        right += usize::from(other.0 <= own.0);
+    }
+    count + own.len() - left + other.len() - right
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_keys() -> impl Strategy<Value = Keys> {
+        let names =
+            prop::sample::subsequence(vec!["a", "size", "b.size", "window", "x", "kind"], 0..6);
+        let values = prop::collection::vec("[12]", 6);
+        (names, values).prop_map(|(names, values)| {
+            let pairs = names.into_iter().map(str::to_owned);
+            pairs.zip(values).collect()
+        })
+    }
+
+    proptest! {
+        /// The count is of the differences that would be named.
+        #[test]
+        fn differences_are_counted_as_they_are_named(a in any_keys(), b in any_keys()) {
+            let [a_numbers, b_numbers] = numbered(&[vec![a.clone()], vec![b.clone()]]);
+            prop_assert_eq!(count_differing(&a_numbers[0], &b_numbers[0]), a.differences(&b).len());
+        }
+    }
+}
