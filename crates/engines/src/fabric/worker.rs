@@ -90,7 +90,7 @@ pub(super) struct FabricWorker {
     pub(super) lanes: Vec<Option<LaneState>>,
     /// Injected operations, which are done but not yet reported.
     done: VecDeque<Completion>,
-    /// What came during first contact, which is told before anything that comes later.
+    /// Arrivals during first contact, which are told before anything that comes later.
     pub(super) early: VecDeque<Completion>,
     /// Receives for which the library had no room. Those of other peers must not wait for them: it may be their
     /// messages that fill the room.

@@ -37,8 +37,8 @@ const NOISE_BYTES_MAX: usize = 65535;
 const TAG_BYTES: usize = 16;
 /// Bound on a message until the peer has been recognised as a rank of this run.
 pub(crate) const GREETING_BYTES_MAX: usize = 16 << 10;
-/// One system call takes at most this much.
-const READ_BYTES_MAX: usize = 64 << 10;
+/// One system call takes at most this much: pages of the stack that become a process's own for good.
+const READ_BYTES_MAX: usize = 16 << 10;
 /// One call of [`Channel::receive`] takes at most this much, so that one busy peer does not keep the others waiting.
 const RECEIVE_BYTES_MAX: usize = 1 << 20;
 

@@ -85,10 +85,14 @@ fn limits_on_open_files() {
     ended.with_one_error(&[
         "rank 0 on ",
         "open files for connections to 19 other ranks",
-        "the hard limit on open files is 20 here",
+        "the limit on open files is 20 here",
         "ulimit -Hn",
-        "start at most ",
     ]);
+    // Where some ranks would do, it says how many.
+    limited(dir.path(), "--nofile=40:40", transfer)
+        .unwrap()
+        .with_code(1)
+        .with_one_error(&["the limit on open files is 40 here", "start at most 1"]);
 }
 
 #[test]
