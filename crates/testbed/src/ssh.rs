@@ -139,9 +139,10 @@ impl<'a> Ssh<'a> {
             ),
         )?;
         let program = self.program();
-        // The search must not find this file again.
+        // The search must not find this file again, wherever its folder is in the path.
         let text = format!(
-            "#!/bin/sh\nbin=${{0%/*}}\nPATH=${{PATH#$bin:}} exec \"{}\" switch ssh -F {folder}/config \"$@\"\n",
+            "#!/bin/sh\nbin=${{0%/*}}\nPATH=$(printf %s \":$PATH:\" | sed \"s|:$bin:|:|g; s|^:||; s|:$||\") \\\n\
+             exec \"{}\" switch ssh -F {folder}/config \"$@\"\n",
             self.hosts.on().display()
         );
         fs::write(&program, text)
