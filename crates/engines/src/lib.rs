@@ -10,12 +10,13 @@
 //! | [`mpi`] | a backend of collectives; others are in `tonnage_bench` |
 //! | [`mpi_world`] | the MPI library that both use |
 //! | [`memory`] | where bytes live |
-//! | `slots`, `locked_memory`, `host_file` | what several engines need: tables of lanes, advice, files of this host |
+//! | `slots`, `early`, `locked_memory`, `host_file` | what several engines need: tables of lanes, early arrivals, advice, files of this host |
 //!
 //! The contract of engines is [`tonnage_engine`]; unsafe calls into libraries and the system are in `tonnage_sys`; the
 //! loops that drive engines are in `tonnage_bench::drive`. To add one, go to docs/ADDING-AN-ENGINE.md.
 #![forbid(unsafe_code)]
 
+mod early;
 pub mod fabric;
 mod host_file;
 mod locked_memory;

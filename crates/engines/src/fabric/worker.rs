@@ -19,6 +19,7 @@ use super::files;
 use super::lanes::LaneState;
 use super::mail::{Greeted, Mail};
 use super::queue_sizes::sizes;
+use crate::early::EarlyArrivals;
 use crate::slots::{self, never_resolved};
 
 /// Completions that are taken from the library at once.
@@ -91,7 +92,7 @@ pub(super) struct FabricWorker {
     /// Injected operations, which are done but not yet reported.
     done: VecDeque<Completion>,
     /// Arrivals during first contact, which are told before anything that comes later.
-    pub(super) early: VecDeque<Completion>,
+    pub(super) early: EarlyArrivals,
     /// Receives for which the library had no room. Those of other peers must not wait for them: it may be their
     /// messages that fill the room.
     held: VecDeque<Op>,
@@ -135,7 +136,7 @@ impl FabricWorker {
             met: 0,
             lanes: Vec::new(),
             done: VecDeque::with_capacity(sizes.operations as usize),
-            early: VecDeque::new(),
+            early: EarlyArrivals::default(),
             held: VecDeque::with_capacity(sizes.receives as usize),
             events: Box::new([Event::EMPTY; EVENTS]),
             failed: None,
@@ -441,11 +442,7 @@ impl Engine for FabricWorker {
             self.post_held()?;
         }
         if !self.early.is_empty() {
-            let count = self.early.len().min(done.len());
-            for (place, completion) in done.iter_mut().zip(self.early.drain(..count)) {
-                *place = completion;
-            }
-            return Ok(count);
+            return Ok(self.early.tell(done));
         }
         // The library is always asked, because asking is what makes progress; half of the room is kept for it.
         let injected = self.done.len().min(done.len() / 2);

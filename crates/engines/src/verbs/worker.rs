@@ -1,6 +1,6 @@
 //! One worker: posting and polling.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tonnage_engine::memory::Memory;
@@ -23,6 +23,7 @@ use super::port::OpenPort;
 use super::send_queue::{EndedWork, IMMEDIATE, RECEIVE, send_id};
 use super::target_card::OwnTarget;
 use super::transport::VerbsTransport;
+use crate::early::EarlyArrivals;
 use crate::locked_memory;
 use crate::slots::{self, never_resolved};
 
@@ -57,7 +58,7 @@ pub(super) struct VerbsWorker {
     unread: [usize; 2],
     pub(super) ended: Option<EndedWork>,
     /// Arrivals from peers that had met this worker before it had met all of its own.
-    early: VecDeque<Completion>,
+    early: EarlyArrivals,
     /// Reason why the queues cannot be relied on any more, for whoever calls next.
     pub(super) dead: Option<String>,
     /// Every so many operations of a queue pair one is signalled.
@@ -112,7 +113,7 @@ impl VerbsWorker {
             events: Box::new([WorkEvent::EMPTY; EVENTS]),
             unread: [0, 0],
             ended: None,
-            early: VecDeque::new(),
+            early: EarlyArrivals::default(),
             dead: None,
             signal: port.signal(config.depth, send_depth),
             closing_writes: 0,
@@ -224,7 +225,9 @@ impl VerbsWorker {
     pub(super) fn take_silently(&mut self) -> Result<()> {
         let mut done = [Completion::EMPTY; 8];
         let count = self.take_completions(&mut done)?;
-        self.early.extend(&done[..count]);
+        done[..count]
+            .iter()
+            .for_each(|&completion| self.early.keep(completion));
         self.alive()
     }
 
@@ -485,11 +488,7 @@ impl Engine for VerbsWorker {
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
         self.alive()?;
         if !self.early.is_empty() {
-            let count = self.early.len().min(done.len());
-            for (place, completion) in done.iter_mut().zip(self.early.drain(..count)) {
-                *place = completion;
-            }
-            return Ok(count);
+            return Ok(self.early.tell(done));
         }
         match self.take_completions(done)? {
             0 => self.alive().map(|()| 0),

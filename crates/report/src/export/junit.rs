@@ -1,6 +1,6 @@
 //! Test cases as JUnit writes them, for the pages of CI systems: a case for each point, a suite for each run.
 //!
-//! What ends by itself inside of a point, such as a backend of a collective, is a case of its own. The time of a case
+//! A part of a point that ends by itself, such as a backend of a collective, is a case of its own. The time of a case
 //! is that of its trials.
 
 use tonnage_judge::keys::Keys;

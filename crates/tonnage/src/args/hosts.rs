@@ -10,7 +10,7 @@ use tonnage_units::{Error, Result};
 
 use super::values::ranks;
 
-/// So many ssh connect at once.
+/// Number of ssh that connect at once.
 const PARALLEL_DEFAULT: usize = 32;
 /// More would be refused by every sshd.
 const PARALLEL_MAX: usize = 1024;

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::process::Signal;
 
 use super::children::Children;
+use super::pipes::thread;
 use super::trial::{Trials, reach};
 use super::words::{
     AgentHello, AgentOrder, AgentReport, Build, HostAddress, Letter, StartOrder, read, send,
@@ -267,10 +268,7 @@ impl Agent {
     /// Works on a thread of its own, so that signs of life go on.
     fn aside(&self, work: impl FnOnce() -> AgentReport + Send + 'static) -> Result<()> {
         let voice = Arc::clone(&self.voice);
-        let started = std::thread::Builder::new().spawn(move || voice.say(work()));
-        started
-            .map(drop)
-            .map_err(|error| Error::not_started("a thread", &error))
+        thread(move || voice.say(work()))
     }
 
     fn start(&mut self, order: &StartOrder) -> Result<()> {

@@ -1,7 +1,7 @@
 //! The ranks of one host, as children of its agent: starting them, their output, their ends.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, PipeReader, Read, Seek, Write};
+use std::io::{PipeReader, Read, Seek, Write};
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
@@ -15,6 +15,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process, waitid};
 
 use super::super::RankExit;
+use super::pipes::{lines, thread};
 use super::words::{AgentReport, CHECKPOINT, Letter, StartOrder};
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
@@ -24,9 +25,6 @@ const LAST_LINES: Duration = Duration::from_millis(500);
 
 /// Longest that lines of a rank that has ended are waited for, while they wait for the other end of ssh.
 const LAST_LINES_MAX: Duration = Duration::from_secs(30);
-
-/// Bytes of a line; what is longer is several lines. A record has less.
-const LINE_BYTES_MAX: u64 = 1 << 30;
 
 /// Taker of reports; it is called by many threads.
 pub(super) type Tell = Arc<dyn Fn(AgentReport) + Send + Sync>;
@@ -188,21 +186,13 @@ impl Children {
     ) -> Result<()> {
         let tell = Arc::clone(&self.tell);
         thread(move || {
-            let mut reader = BufReader::new(from);
-            let mut line = Vec::new();
-            while (&mut reader)
-                .take(LINE_BYTES_MAX)
-                .read_until(b'\n', &mut line)
-                .is_ok_and(|bytes| bytes > 0)
-            {
-                let text = line.strip_suffix(b"\n").unwrap_or(&line);
-                if let Some(report) = report(text) {
+            lines(from, |line| {
+                if let Some(report) = report(line) {
                     reading.waiting.fetch_add(1, Ordering::AcqRel);
                     tell(report);
                     reading.waiting.fetch_sub(1, Ordering::AcqRel);
                 }
-                line.clear();
-            }
+            });
         })
     }
 
@@ -242,13 +232,6 @@ impl Child {
             log::debug!("cannot send {signal:?} to process {:?}: {error}", self.pid);
         }
     }
-}
-
-fn thread(work: impl FnOnce() + Send + 'static) -> Result<()> {
-    let started = std::thread::Builder::new().spawn(work);
-    started
-        .map(drop)
-        .map_err(|error| Error::not_started("a thread", &error))
 }
 
 /// A letter as a file in memory, which has no name.

@@ -1,7 +1,7 @@
 //! One ssh: its process, its three pipes, and threads that read two of them.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -12,14 +12,13 @@ use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::agent::PULSE;
+use super::pipes::{lines, thread};
 use super::words::{AgentOrder, AgentReport, read, send};
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
 /// Time for the last lines of ssh's standard error, which a master of shared connections holds open.
 const LAST_LINES: Duration = Duration::from_millis(300);
-/// Bytes of a line; what is longer is several lines. A record has less.
-const LINE_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of the program that are sent at a time.
 const CHUNK_BYTES: u64 = 1 << 16;
 
@@ -91,14 +90,16 @@ impl Connection {
         if let Some(complaints) = child.stderr.take() {
             let ear = ear.clone();
             thread(move || {
-                lines(complaints, |line| ear.hear(host, HostNews::Complaint(line)));
+                lines(complaints, |line| {
+                    ear.hear(host, HostNews::Complaint(text(line)))
+                });
                 drop(open);
             })?;
         }
         if let Some(reports) = child.stdout.take() {
             let ear = ear.clone();
             thread(move || {
-                lines(reports, |line| ear.hear(host, sorted(line)));
+                lines(reports, |line| ear.hear(host, sorted(text(line))));
                 let _ = closed.recv_timeout(LAST_LINES);
                 ear.hear(host, HostNews::Closed);
             })?;
@@ -217,24 +218,8 @@ fn described(status: ExitStatus) -> String {
     }
 }
 
-fn thread(work: impl FnOnce() + Send + 'static) -> Result<()> {
-    let started = std::thread::Builder::new().spawn(work);
-    started
-        .map(drop)
-        .map_err(|error| Error::not_started("a thread", &error))
-}
-
-fn lines(from: impl Read, mut hear: impl FnMut(String)) {
-    let mut reader = BufReader::new(from);
-    let mut line = Vec::new();
-    while (&mut reader)
-        .take(LINE_BYTES_MAX)
-        .read_until(b'\n', &mut line)
-        .is_ok_and(|bytes| bytes > 0)
-    {
-        hear(String::from_utf8_lossy(&line).trim_end().to_owned());
-        line.clear();
-    }
+fn text(line: &[u8]) -> String {
+    String::from_utf8_lossy(line).trim_end().to_owned()
 }
 
 fn sorted(line: String) -> HostNews {

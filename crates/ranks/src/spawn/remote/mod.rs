@@ -11,6 +11,7 @@
 //! | [`words`] | orders, reports and letters: the lines that pass through ssh | both |
 //! | `faults` | failures of ssh with the next thing to try | here |
 //! | `connection` | one ssh | here |
+//! | `pipes` | threads that read pipes, and their lines | both |
 //! | [`fitting`] | programs that are there, and this one where it may be copied to | here |
 //! | [`party`] | all of them, from the first word on | here |
 //! | `questions` | the meeting place, and what the hosts are | here |
@@ -29,6 +30,7 @@ pub mod fitting;
 pub mod list;
 pub mod meeting;
 pub mod party;
+mod pipes;
 mod questions;
 pub mod ranks;
 mod trial;

@@ -34,7 +34,7 @@ pub(super) const END_TIME: Duration = Duration::from_secs(4);
 pub struct SshSettings {
     /// ssh and its first arguments.
     pub words: Vec<String>,
-    /// So many are connecting at once.
+    /// Number of those that connect at once.
     pub parallel: usize,
     /// This program.
     pub program: PathBuf,
