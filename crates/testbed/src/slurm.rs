@@ -254,6 +254,7 @@ TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
 SlurmdParameters=config_overrides
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=1000
 ReturnToService=2
 {nodes}PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 ",

@@ -60,6 +60,8 @@ pub enum AddressSource {
     Option,
     /// `MASTER_ADDR` and `MASTER_PORT`.
     Variable,
+    /// `PET_MASTER_ADDR` and `PET_MASTER_PORT`, which a TrainJob gives its pods.
+    TrainJob,
     /// Rank 0 itself, by its launcher.
     Launcher,
     /// The list of hosts of a Slurm step.
@@ -72,6 +74,7 @@ impl AddressSource {
         match self {
             Self::Option => format!("--master {host}"),
             Self::Variable => format!("MASTER_ADDR={host}"),
+            Self::TrainJob => format!("PET_MASTER_ADDR={host}"),
             Self::Launcher => format!("{host}, which the launcher passed on,"),
             Self::Step => format!("{host}, the first host of the step,"),
         }
@@ -82,6 +85,9 @@ impl AddressSource {
         match self {
             Self::Option => "--master must name the host of rank 0",
             Self::Variable => "MASTER_ADDR must be the host of rank 0",
+            Self::TrainJob => {
+                "PET_MASTER_ADDR must be the host name of the pod whose PET_NODE_RANK is 0"
+            }
             Self::Launcher => "choose another interface with --interface NAME",
             Self::Step => "start with --mpi=pmix or --mpi=pmi2, by which rank 0 says where it is",
         }
@@ -94,6 +100,7 @@ impl AddressSource {
             Self::Variable => {
                 "Choose another port with MASTER_PORT or TONNAGE_PORT, the same for all ranks"
             }
+            Self::TrainJob => "Choose another port with TONNAGE_PORT, the same for all pods",
             Self::Launcher => "Choose another TONNAGE_PORT, or leave it out",
             Self::Step => "Choose another port with TONNAGE_PORT, the same for all ranks",
         }

@@ -1,11 +1,11 @@
-//! Launchers' variables about this process: Open MPI, Slurm, PMI, Kubernetes.
+//! Launchers' variables about this process: Open MPI, Slurm, PMI, Kubeflow's TrainJob, Kubernetes.
 //!
 //! Each says a rank and a number of ranks, and leaves another way for the ranks to find each other. Here their
 //! variables are read, compared, and the first launcher that is found becomes an [`Identity`]; see [`super::detect`]
 //! for the order.
 
 use super::slurm;
-use super::variables::{Env, check_range, master, number};
+use super::variables::{Env, check_range, master, master_of_pods, number};
 use tonnage_sys::descriptor::is_socket;
 use tonnage_units::identity::{Exchange, Identity, Meeting};
 use tonnage_units::{Error, Result};
@@ -16,14 +16,17 @@ enum Launcher {
     OpenMpi,
     Slurm,
     Pmi,
+    /// Pods of a TrainJob, which are given what torchrun takes for its options.
+    TrainJob,
     Kubernetes,
 }
 
 /// Launchers in the order in which they are believed.
-const LAUNCHERS: [Launcher; 4] = [
+const LAUNCHERS: [Launcher; 5] = [
     Launcher::OpenMpi,
     Launcher::Slurm,
     Launcher::Pmi,
+    Launcher::TrainJob,
     Launcher::Kubernetes,
 ];
 
@@ -33,6 +36,7 @@ impl Launcher {
             Self::OpenMpi => "OMPI_COMM_WORLD_RANK",
             Self::Slurm => "SLURM_PROCID",
             Self::Pmi => "PMI_RANK",
+            Self::TrainJob => "PET_NODE_RANK",
             Self::Kubernetes => "JOB_COMPLETION_INDEX",
         }
     }
@@ -44,6 +48,7 @@ impl Launcher {
             // The second is the whole allocation's number in some releases.
             Self::Slurm => &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
             Self::Pmi => &["PMI_SIZE"],
+            Self::TrainJob => &["PET_NNODES"],
             Self::Kubernetes => &["WORLD_SIZE"],
         }
     }
@@ -54,6 +59,7 @@ impl Launcher {
             Self::OpenMpi => "OMPI_COMM_WORLD_*",
             Self::Slurm => "SLURM_PROCID",
             Self::Pmi => "PMI_*",
+            Self::TrainJob => "PET_*",
             Self::Kubernetes => "JOB_COMPLETION_INDEX",
         }
     }
@@ -77,6 +83,8 @@ impl Claim {
         let speaks = match launcher {
             // A batch script or an salloc shell has the variables too, but it is not a task of a step.
             Launcher::Slurm => env("SLURM_STEP_ID").is_some(),
+            // Ranks that torchrun starts have its own variables and these, which then count pods.
+            Launcher::TrainJob => env(launcher.rank_name()).is_some() && env("RANK").is_none(),
             // WORLD_SIZE alone is not Kubernetes's.
             Launcher::Kubernetes => env(launcher.rank_name()).is_some(),
             _ => true,
@@ -129,7 +137,8 @@ impl Claim {
     /// host, and a pod's index with the ranks that a script starts in the pod.
     fn counts_starters(&self, size: u32, local: u32) -> bool {
         let starters = || self.size.and_then(|mine| mine.checked_mul(local)) == Some(size);
-        local > 1 && (self.launcher == Launcher::Kubernetes || starters())
+        let pods = matches!(self.launcher, Launcher::TrainJob | Launcher::Kubernetes);
+        local > 1 && (pods || starters())
     }
 
     /// Rank and number of ranks.
@@ -168,7 +177,7 @@ pub(crate) fn claims(env: Env<'_>) -> Result<Vec<Claim>> {
             Launcher::Slurm => claim
                 .as_ref()
                 .is_some_and(|slurm| is_around_mpirun(env, slurm)),
-            Launcher::Kubernetes => !claims.is_empty(),
+            Launcher::TrainJob | Launcher::Kubernetes => !claims.is_empty(),
             Launcher::OpenMpi | Launcher::Pmi => false,
         };
         if !hidden {
@@ -202,6 +211,9 @@ pub(crate) fn identity_of(env: Env<'_>, claims: &[Claim]) -> Result<Option<Ident
     let Some(first) = claims.first() else {
         return Ok(None);
     };
+    if first.launcher == Launcher::TrainJob {
+        refuse_several_in_a_pod(env)?;
+    }
     let (rank, size) = first.place()?;
     if let Some(other) = claims.iter().find(|claim| !claim.agrees(rank, size)) {
         return Err(Error::Usage(format!(
@@ -221,7 +233,7 @@ pub(crate) fn identity_of(env: Env<'_>, claims: &[Claim]) -> Result<Option<Ident
             "OMPI_COMM_WORLD_LOCAL_SIZE",
         )?,
         Launcher::Pmi => local(env, "MPI_LOCALRANKID", "MPI_LOCALNRANKS")?,
-        Launcher::Slurm | Launcher::Kubernetes => (0, None),
+        Launcher::Slurm | Launcher::TrainJob | Launcher::Kubernetes => (0, None),
     };
     let meeting = match first.launcher {
         Launcher::OpenMpi if env("PMIX_NAMESPACE").is_some() => Meeting::Exchange(Exchange::Pmix),
@@ -239,6 +251,7 @@ pub(crate) fn identity_of(env: Env<'_>, claims: &[Claim]) -> Result<Option<Ident
             None => slurm::meeting(env, rank)?,
         },
         Launcher::Pmi => pmi1(env)?.ok_or_else(|| no_exchange(first, "PMI_FD"))?,
+        Launcher::TrainJob => master_of_pods(env, source)?,
         Launcher::Kubernetes => master(env, source)?,
     };
     Ok(Some(Identity {
@@ -260,6 +273,18 @@ fn pmi1(env: Env<'_>) -> Result<Option<Meeting>> {
         _ => Err(Error::Usage(format!(
             "PMI_FD={text} is not the number of an open file"
         ))),
+    }
+}
+
+/// A pod of a TrainJob is one rank unless torchrun makes more of it, which then says RANK.
+fn refuse_several_in_a_pod(env: Env<'_>) -> Result<()> {
+    match env("PET_NPROC_PER_NODE") {
+        Some(count) if count.trim() != "1" => Err(Error::Usage(format!(
+            "PET_NPROC_PER_NODE={count} asks for as many ranks in each pod, but nothing has started them: set \
+             numProcPerNode: 1 in the TrainJob's trainer, or start the ranks by torchrun --no-python tonnage … in an \
+             image that has both"
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -79,9 +79,11 @@ pub fn meet(env: Env<'_>, mut identity: Identity, interface: Option<&str>) -> Re
         Meeting::Alone | Meeting::Local { .. } => {}
         Meeting::Master { source, .. } => {
             // What the command line says has its option's name in its source already.
-            if source == AddressSource::Variable {
-                identity.source.push_str(", MASTER_ADDR");
-            }
+            identity.source.push_str(match source {
+                AddressSource::Variable => ", MASTER_ADDR",
+                AddressSource::TrainJob => ", PET_MASTER_ADDR",
+                AddressSource::Option | AddressSource::Launcher | AddressSource::Step => "",
+            });
         }
         Meeting::FirstHost { host, port, others } => {
             let secret = secret_of_run(env, &identity)?;

@@ -19,25 +19,14 @@ pub(crate) fn check_range(rank: u32, size: u32, source: &str) -> Result<()> {
 /// The address where rank 0 listens. torchrun with `TORCHELASTIC_USE_AGENT_STORE=True` listens on `MASTER_PORT` itself,
 /// so the next port is taken then; `TONNAGE_PORT` overrides both.
 pub(crate) fn master(env: Env<'_>, source: &str) -> Result<Meeting> {
-    let missing = |name: &str, what: &str| {
-        Error::Usage(format!(
-            "{source} says that there are several ranks, but {name} is not set: export {what}"
-        ))
-    };
-    let host = env("MASTER_ADDR")
-        .filter(|host| !host.is_empty())
-        .ok_or_else(|| missing("MASTER_ADDR", "the host name or address of rank 0"))?;
+    let (host, port) = named_address(env, source, ["MASTER_ADDR", "MASTER_PORT"])?;
+    let listens = env("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
     let at = |port| Meeting::Master {
         host: host.clone(),
         port,
         source: AddressSource::Variable,
     };
-    if let Some(port) = port(env, "TONNAGE_PORT")? {
-        return Ok(at(port));
-    }
-    let port = port(env, "MASTER_PORT")?
-        .ok_or_else(|| missing("MASTER_PORT", "a TCP port that is free on rank 0"))?;
-    if env("TORCHELASTIC_USE_AGENT_STORE").is_none_or(|value| value != "True") {
+    if !listens || env("TONNAGE_PORT").is_some() {
         return Ok(at(port));
     }
     let next = port.checked_add(1).ok_or_else(|| {
@@ -47,6 +36,38 @@ pub(crate) fn master(env: Env<'_>, source: &str) -> Result<Meeting> {
         "torchrun listens on MASTER_PORT={port} itself, so the ranks meet on port {next}; TONNAGE_PORT overrides"
     );
     Ok(at(next))
+}
+
+/// The same by what a TrainJob gives its pods for a torchrun, which is not there: its port is free.
+pub(crate) fn master_of_pods(env: Env<'_>, source: &str) -> Result<Meeting> {
+    let (host, port) = named_address(env, source, ["PET_MASTER_ADDR", "PET_MASTER_PORT"])?;
+    Ok(Meeting::Master {
+        host,
+        port,
+        source: AddressSource::TrainJob,
+    })
+}
+
+/// Host and port by these two variables, which must be there; `TONNAGE_PORT` counts in place of the second.
+fn named_address(
+    env: Env<'_>,
+    source: &str,
+    [host_name, port_name]: [&str; 2],
+) -> Result<(String, u16)> {
+    let missing = |name: &str, what: &str| {
+        Error::Usage(format!(
+            "{source} says that there are several ranks, but {name} is not set: export {what}"
+        ))
+    };
+    let host = env(host_name)
+        .filter(|host| !host.is_empty())
+        .ok_or_else(|| missing(host_name, "the host name or address of rank 0"))?;
+    let port = match port(env, "TONNAGE_PORT")? {
+        Some(port) => port,
+        None => port(env, port_name)?
+            .ok_or_else(|| missing(port_name, "a TCP port that is free on rank 0"))?,
+    };
+    Ok((host, port))
 }
 
 /// A number that must be there.

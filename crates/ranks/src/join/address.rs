@@ -235,22 +235,24 @@ mod tests {
         }
     }
 
-    const SAYERS: [AddressSource; 4] = [
+    const SAYERS: [AddressSource; 5] = [
         AddressSource::Option,
         AddressSource::Variable,
+        AddressSource::TrainJob,
         AddressSource::Launcher,
         AddressSource::Step,
     ];
 
     /// Checks the advice for each way to say an address: the options that change it are named, and those without effect
     /// are not.
-    fn advises(error: &Error, source: AddressSource, wanted: [&str; 4]) {
+    fn advises(error: &Error, source: AddressSource, wanted: [&str; 5]) {
         let text = error.to_string();
         let place = SAYERS.iter().position(|one| *one == source).unwrap();
         assert!(text.contains(wanted[place]), "{source:?}: {text}");
         let misleading = match source {
             AddressSource::Option => &["MASTER_ADDR", "MASTER_PORT", "TONNAGE_PORT"][..],
             AddressSource::Variable => &["--master"],
+            AddressSource::TrainJob => &["MASTER_PORT", "--master"],
             AddressSource::Launcher | AddressSource::Step => {
                 &["MASTER_ADDR", "MASTER_PORT", "--master"]
             }
@@ -265,6 +267,7 @@ mod tests {
         let wanted = [
             "--master must",
             "MASTER_ADDR must",
+            "PET_MASTER_ADDR must",
             "--interface",
             "--mpi=pmix",
         ];
@@ -283,6 +286,7 @@ mod tests {
         let wanted = [
             "--master HOST:PORT",
             "MASTER_PORT",
+            "TONNAGE_PORT",
             "TONNAGE_PORT",
             "TONNAGE_PORT",
         ];
@@ -305,7 +309,7 @@ mod tests {
         };
         let error = bind(1).unwrap_err();
         assert!(error.to_string().contains("--interface"), "{error}");
-        advises(&error, AddressSource::Option, ["--master hosta"; 4]);
+        advises(&error, AddressSource::Option, ["--master hosta"; 5]);
         bind(2).unwrap();
     }
 

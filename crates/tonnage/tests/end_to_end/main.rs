@@ -26,6 +26,8 @@
 //! | [`mpirun`] | real launchers: Open MPI's and MPICH's mpirun, torchrun; and what looks like one |
 //! | [`mpiio`] | file experiments by MPI, under the launchers of the MPIs that are installed |
 //! | [`hosts`] | ranks on several hosts, which are network namespaces of this machine |
+//! | [`kubernetes_manifests`] | contrib/kubernetes: the program started as the pods that manifests describe |
+//! | [`slurm_scripts`] | contrib/slurm under a real Slurm |
 //! | [`ssh`] | ranks that ssh starts on hosts with a real sshd each |
 //! | [`ssh_stand_in`] | faults of hosts, by a script in place of ssh |
 //! | [`strangers`] | strangers at the control port |
@@ -106,6 +108,8 @@ mod killing;
 #[cfg(test)]
 mod known_answers;
 #[cfg(test)]
+mod kubernetes_manifests;
+#[cfg(test)]
 mod launchers;
 #[cfg(test)]
 mod layers;
@@ -143,6 +147,8 @@ mod resuming;
 mod roles;
 #[cfg(test)]
 mod signals;
+#[cfg(test)]
+mod slurm_scripts;
 #[cfg(test)]
 mod ssh;
 #[cfg(test)]

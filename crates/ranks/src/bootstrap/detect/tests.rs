@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod pods;
+
 fn seen(pairs: &[(&str, &str)]) -> Result<Option<Identity>> {
     let env = |name: &str| {
         pairs
@@ -339,38 +341,6 @@ fn a_launcher_may_count_starters_of_several_ranks() {
         ]),
         &["SLURM_STEP_NUM_TASKS=3", "disagree"],
     );
-}
-
-#[test]
-fn an_indexed_job_says_its_size_by_world_size() {
-    let job = [
-        ("JOB_COMPLETION_INDEX", "1"),
-        ("WORLD_SIZE", "2"),
-        ("MASTER_ADDR", "job-0.svc"),
-        ("MASTER_PORT", "29500"),
-    ];
-    let (rank, size, source, meeting) = meeting_of(&job);
-    assert_eq!(
-        (rank, size, source.as_str()),
-        (1, 2, "JOB_COMPLETION_INDEX")
-    );
-    let master = Meeting::Master {
-        host: "job-0.svc".into(),
-        port: 29500,
-        source: AddressSource::Variable,
-    };
-    assert_eq!(meeting, master);
-    refused(&job[..1], &["WORLD_SIZE", "completions", "WORLD_SIZE=1"]);
-    refused(&job[..2], &["MASTER_ADDR"]);
-    refused(&job[..3], &["MASTER_PORT"]);
-    refused(&[("JOB_COMPLETION_INDEX", "2"), job[1]], &["rank 2 of 2"]);
-    let alone = [("JOB_COMPLETION_INDEX", "0"), ("WORLD_SIZE", "1")];
-    assert_eq!(seen(&alone).unwrap(), None);
-    let one_in_a_pod = with(&[job[0], ("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "1")]);
-    refused(&one_in_a_pod, &["JOB_COMPLETION_INDEX=1", "disagree"]);
-    // Eight ranks in each pod, started by a script.
-    let in_a_pod = with(&[job[0], ("LOCAL_WORLD_SIZE", "4")]);
-    assert!(seen(&in_a_pod).is_ok());
 }
 
 #[test]

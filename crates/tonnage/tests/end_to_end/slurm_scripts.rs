@@ -1,0 +1,146 @@
+//! The batch scripts of contrib/slurm, run as they stand by a real Slurm on hosts of this machine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::tempdir;
+use tonnage_record::{Outcome, Record};
+use tonnage_testbed::{Error, Slurm};
+
+use super::hosts::hosts;
+use super::support::{BRIEF, records, wait_until};
+
+/// A script, what it gets to do little, how its ranks find each other, and what its records must say of that.
+struct Case {
+    script: &'static str,
+    options: String,
+    mpi: &'static str,
+    launcher: &'static str,
+}
+
+fn cases() -> [Case; 3] {
+    [
+        Case {
+            script: "pair",
+            options: format!("--sizes 4k --window 4 {BRIEF}"),
+            mpi: "none",
+            launcher: "SLURM_PROCID, SLURM_STEP_NODELIST",
+        },
+        Case {
+            script: "matrix",
+            options: format!("--sizes 4k --window 4 {BRIEF}"),
+            mpi: "pmi2",
+            launcher: "SLURM_PROCID, PMI-1",
+        },
+        Case {
+            script: "collectives",
+            options: "--sizes 8 --trials 2 --trial-time 5ms --warmup 1ms --verify".into(),
+            mpi: "pmix",
+            launcher: "SLURM_PROCID, PMIx",
+        },
+    ]
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/slurm")
+}
+
+/// A script in the folder that no case runs would be one that nobody has tried.
+#[test]
+fn every_script_is_tried() {
+    let mut found: Vec<_> = fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|found| found == "sbatch"))
+        .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    found.sort();
+    let mut tried = cases().map(|case| case.script);
+    tried.sort();
+    assert_eq!(found, tried);
+}
+
+#[test]
+fn batch_scripts_run_as_they_stand() {
+    let Some(hosts) = hosts(2, None) else { return };
+    let slurm = match Slurm::start(&hosts) {
+        Ok(slurm) => slurm,
+        Err(Error::Unavailable(why)) => {
+            println!("skip: no Slurm: {why}");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let plugins = said(&slurm, "srun", &["--mpi=list"]);
+    let dir = tempdir().unwrap();
+    let submitted: Vec<_> = cases()
+        .into_iter()
+        .filter(|case| {
+            let known = plugins.split_whitespace().any(|word| word == case.mpi);
+            if !known {
+                println!(
+                    "skip: this Slurm has no plugin for --mpi={}: {}.sbatch",
+                    case.mpi, case.script
+                );
+            }
+            known
+        })
+        .map(|case| (submit(&slurm, dir.path(), &case), case))
+        .collect();
+    // `sbatch --wait` would look every two seconds only.
+    wait_until("all jobs have ended", || {
+        std::thread::sleep(Duration::from_millis(100));
+        said(&slurm, "squeue", &["--noheader"]).is_empty()
+    });
+    for (job, case) in submitted {
+        let output = fs::read_to_string(dir.path().join(format!("slurm-{job}.out"))).unwrap();
+        let job_says = said(&slurm, "scontrol", &["show", "job", &job]);
+        assert!(
+            job_says.contains("JobState=COMPLETED") && job_says.contains("ExitCode=0:0"),
+            "{job_says}\n{output}"
+        );
+        let name = format!("tonnage-{}-{job}.jsonl", case.script);
+        let records = records::of_any_kind(&dir.path().join(name));
+        assert!(!records.is_empty(), "{output}");
+        for record in records {
+            assert_eq!(record.outcome, Outcome::Measured, "{output}");
+            assert_eq!(
+                record.environment[0].launcher, case.launcher,
+                "{}",
+                case.script
+            );
+            assert_eq!(host_count(&record), 2, "{record:#?}");
+        }
+    }
+}
+
+fn host_count(record: &Record) -> usize {
+    record.environment.iter().map(|part| part.hosts.len()).sum()
+}
+
+/// Gives the job's number. Nothing but the options differs from what a user types.
+fn submit(slurm: &Slurm<'_>, dir: &Path, case: &Case) -> String {
+    let mut sbatch = slurm.command("sbatch");
+    sbatch
+        .current_dir(dir)
+        .env("HOME", dir)
+        .env("TONNAGE_PROGRAM", env!("CARGO_BIN_EXE_tonnage"))
+        .env("TONNAGE_MPI", case.mpi)
+        .args(["--parsable", "-N2"])
+        .arg(folder().join(format!("{}.sbatch", case.script)))
+        .args(case.options.split_whitespace());
+    if case.script == "collectives" {
+        // One of the four operations does for a test.
+        sbatch.env("TONNAGE_OP", "all-reduce");
+    }
+    let output = sbatch.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// Everything that a program of Slurm says.
+fn said(slurm: &Slurm<'_>, program: &str, arguments: &[&str]) -> String {
+    let output = slurm.command(program).args(arguments).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
