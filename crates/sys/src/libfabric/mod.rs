@@ -54,6 +54,9 @@ const EMBEDDED_NAME: &str = "embedded";
 /// Text that the embedded library has instead of a path.
 const EMBEDDED_PATH: &str = "embedded in tonnage";
 
+/// The release that is compiled into the program, such as "1.22.0".
+pub const EMBEDDED_VERSION: &str = tonnage_libfabric_embedded::VERSION;
+
 type GetInfo = unsafe extern "C" fn(
     version: u32,
     node: *const c_char,

@@ -20,6 +20,7 @@ pub mod passed_on;
 pub mod run;
 pub mod values;
 pub mod verify;
+pub mod version;
 
 use std::path::PathBuf;
 
@@ -44,7 +45,7 @@ use verify::VerifyArgs;
 /// Without a command, tonnage makes a tour: it looks at this machine, measures it for less than a minute and prints
 /// one page.
 #[derive(Debug, Clone, PartialEq, Parser)]
-#[command(name = "tonnage", version, max_term_width = 100)]
+#[command(name = "tonnage", version = version::SHORT, long_version = version::long(), max_term_width = 100)]
 #[command(
     after_help = "Exit codes: 0 everything was measured, 1 something failed, 2 the request is wrong, \
                         128 + signal when interrupted."
