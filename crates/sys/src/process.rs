@@ -1,5 +1,8 @@
 //! Permissions and limits of this process, what it permits others, and the way to its environment.
 
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
 /// Reads one environment variable; a function, so that tests need no process environment.
 pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -15,6 +18,28 @@ pub fn allow_peers_to_attach() {
 pub fn refuse_oversized_writes() {
     // SAFETY: ignoring a signal installs no handler, so that nothing of this process ever runs in one.
     let _ = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Lets a program that is to be started end with this process, however that ends: the system sends it SIGTERM when the
+/// thread that starts it is gone. It stays so across exec, but for programs that run as another user.
+pub fn end_with_this_process(command: &mut Command) {
+    let parent = std::process::id();
+    let ask = move || {
+        // SAFETY: takes two numbers; the process that is changed is the child itself.
+        let asked = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
+        if asked != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        // SAFETY: takes nothing and cannot fail.
+        let now = unsafe { libc::getppid() };
+        // It may have ended before the request; then nobody would say so.
+        match u32::try_from(now) == Ok(parent) {
+            true => Ok(()),
+            false => Err(std::io::Error::from_raw_os_error(libc::ESRCH)),
+        }
+    };
+    // SAFETY: between fork and exec it makes two system calls and allocates nothing: errors are numbers.
+    unsafe { command.pre_exec(ask) };
 }
 
 /// Bytes of memory that this process may lock; `None` without a limit.

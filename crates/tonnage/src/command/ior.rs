@@ -11,8 +11,9 @@ use tonnage_units::{Error, Result};
 
 use super::block::{Block, check_summary};
 use super::job::Job;
-use super::measure::{how_many, identity_of, start};
+use super::measure::{identity_of, start};
 use super::print;
+use super::rank_count::how_many;
 use crate::args::common::RankArgs;
 use crate::args::ior::{IorArgs, IorRequest};
 use tonnage_ior::options::{Api, IorOptions, SummaryFormat};

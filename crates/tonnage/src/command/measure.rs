@@ -32,6 +32,7 @@ use super::job::Job;
 use super::letter::RankLetter;
 use super::observer::Keeper;
 use super::output::{in_order_of_plan, open_output, show};
+use super::rank_count::{Source, how_many};
 use super::spare::{Spare, SpareWriter};
 use super::{env, print, program, remote};
 use crate::args::common::{RankArgs, ResultArgs};
@@ -139,7 +140,8 @@ pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
     let identity = identity_of(&job.ranks)?;
     let placement = job.ranks.placement()?;
     let ranks = how_many(&job.ranks, &job.plan, identity.as_ref())?;
-    let points = points(&job.plan, ranks)?;
+    let points = points(&job.plan, ranks)
+        .map_err(|error| Source::of(identity.as_ref(), placement.as_ref()).advise(error))?;
     // A side of `tonnage ab` is checked wholly, so that no later turn is refused; any other plan can be printed where
     // it could not run.
     if print_plan && env(TURN_PARENT).is_none() {
@@ -210,19 +212,6 @@ pub(super) fn identity_of(ranks: &RankArgs) -> Result<Option<Identity>> {
             )))
         }
         _ => Ok(identity),
-    }
-}
-
-/// The launcher's number of ranks, else the command line's, else the plan's, else one.
-pub(super) fn how_many(ranks: &RankArgs, plan: &Plan, identity: Option<&Identity>) -> Result<u32> {
-    let asked = ranks.asked()?.or(plan.ranks);
-    match (identity, ranks.ranks) {
-        (Some(identity), Some(asked)) if asked != identity.size => Err(Error::Usage(format!(
-            "--ranks {asked} does not fit the {} ranks that {} gives: leave --ranks out",
-            identity.size, identity.source
-        ))),
-        (Some(identity), _) => Ok(identity.size),
-        (None, _) => Ok(asked.unwrap_or(1)),
     }
 }
 

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`measure`] | the commands of kinds, `run`, `layers` and `verify`: a plan, ranks, records, a table |
 //! | `job` | a plan with everything that a command needs to run it |
+//! | `rank_count` | the number of ranks, and advice about it |
 //! | `observer` | records as they come |
 //! | `output` | the file of records, and showing what was measured |
 //! | [`screen`] | messages above the rows of a run |
@@ -41,6 +42,7 @@ pub mod manual;
 pub mod measure;
 mod observer;
 mod output;
+mod rank_count;
 mod readable;
 mod remote;
 pub mod remote_rank;

@@ -6,9 +6,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use rustix::process::Signal;
 use tempfile::tempdir;
 
-use super::support::{BRIEF, Ended, tonnage};
+use super::support::{BRIEF, Ended, tonnage, wait_until};
 
 /// Runs the last argument as sshd would: by a shell, and without this process's environment.
 const RUNS: &str =
@@ -77,6 +78,28 @@ fn ranks_of_one_host_meet_there() {
         .saying(&["h is listed more than once"]);
 }
 
+/// That nothing of it is left, the stand-in included, is looked at for every run.
+#[test]
+fn a_login_that_hangs_ends_with_the_run() {
+    for signal in [Signal::INT, Signal::KILL] {
+        let dir = tempdir().unwrap();
+        let stand_in = write(dir.path(), "exec sleep 600");
+        let run = tonnage(dir.path(), &transfer("--hosts h0,h1"))
+            .arguments(&["--ssh".to_owned(), stand_in])
+            .start();
+        wait_until("both logins hang", || {
+            let processes = run.processes();
+            let hang = processes
+                .iter()
+                .filter(|process| process.command_line.starts_with("sleep"));
+            hang.count() == 2
+        });
+        run.signal(signal);
+        let ended = run.end();
+        assert_eq!(ended.signal, Some(signal.as_raw()), "{ended:#?}");
+    }
+}
+
 #[test]
 fn requests_that_do_not_fit_are_refused() {
     let dir = tempdir().unwrap();
@@ -106,6 +129,10 @@ fn requests_that_do_not_fit_are_refused() {
             ["--env NOT_SET", "NOT_SET=VALUE"],
         ),
         ("", ["--ssh is about ranks on other hosts", "--hosts"]),
+        (
+            "--hosts h0",
+            ["use 2 ranks; the hosts make 1:", "--per-host N"],
+        ),
     ] {
         run(dir.path(), RUNS, &transfer(hosts))
             .with_code(2)

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use super::agent::PULSE;
 use super::pipes::{lines, thread};
 use super::words::{AgentOrder, AgentReport, read, send};
+use tonnage_sys::process::end_with_this_process;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
@@ -70,13 +71,17 @@ impl Connection {
         let (program, arguments) = line
             .split_first()
             .ok_or_else(|| Error::Usage("--ssh is empty".into()))?;
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(arguments)
             // Ctrl-C is for this process, which passes it on; ssh would go at once, and nobody would hear of the ends.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(Stdio::piped());
+        // In a login that hangs it does not look at its input, whose end would say that nobody waits for it any more.
+        end_with_this_process(&mut command);
+        let mut child = command
             .spawn()
             .map_err(|error| match error.kind() {
                 std::io::ErrorKind::NotFound => Error::Usage(format!(
