@@ -1,12 +1,19 @@
 # The commands that matter. `make` alone lists them.
 
-.PHONY: help build check test-unit test-system test-faults test-rdma test fuzz fuzz-corpus mutants fmt doc hosts rails
+.PHONY: help build packages test-packages check test-unit test-system test-faults test-rdma test fuzz fuzz-corpus mutants \
+	fmt doc hosts rails
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\): ## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
 build: ## Build the program, optimised, as target/release/tonnage.
 	cargo build --release --locked
+
+packages: ## A wheel, a .deb, a tarball, an image, in target/packages: make packages ARCHITECTURES="x86_64 aarch64"
+	@ARCHITECTURES="$(ARCHITECTURES)" bash scripts/make-packages.sh
+
+test-packages: ## Install each of them and run it; before that, make packages.
+	@bash scripts/test-packages.sh
 
 check: ## Formatting, lints, documentation, licences: before a commit.
 	@bash scripts/test.sh check

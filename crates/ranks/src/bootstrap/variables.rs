@@ -38,7 +38,8 @@ pub(crate) fn master(env: Env<'_>, source: &str) -> Result<Meeting> {
     Ok(at(next))
 }
 
-/// The same by what a TrainJob gives its pods for a torchrun, which is not there: its port is free.
+/// Rank 0's address by the variables that a TrainJob gives its pods for a torchrun; none is there, so that its port is
+/// free.
 pub(crate) fn master_of_pods(env: Env<'_>, source: &str) -> Result<Meeting> {
     let (host, port) = named_address(env, source, ["PET_MASTER_ADDR", "PET_MASTER_PORT"])?;
     Ok(Meeting::Master {

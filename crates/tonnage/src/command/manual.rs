@@ -12,6 +12,7 @@ use tonnage_units::{Error, Result};
 
 use super::print;
 use crate::args::manual::{CompletionsArgs, ManArgs, Shell};
+use crate::args::version::SHORT;
 use crate::args::{Cli, ior};
 
 /// `tonnage completions`.
@@ -47,7 +48,8 @@ fn script(shell: Shell) -> String {
 
 /// The program, then its commands, each called as its page is: `tonnage`, `tonnage-transfer`.
 fn pages() -> Vec<Command> {
-    let mut program = Cli::command();
+    // The long version says for which machine it was built; a page is the same for all.
+    let mut program = Cli::command().long_version(SHORT);
     program.build();
     let commands = program.get_subcommands().cloned();
     let commands: Vec<_> = commands

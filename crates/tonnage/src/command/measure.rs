@@ -32,7 +32,7 @@ use super::job::Job;
 use super::letter::RankLetter;
 use super::observer::Keeper;
 use super::output::{in_order_of_plan, open_output, show};
-use super::rank_count::{Source, how_many};
+use super::rank_count::{CountSource, how_many};
 use super::spare::{Spare, SpareWriter};
 use super::{env, print, program, remote};
 use crate::args::common::{RankArgs, ResultArgs};
@@ -128,7 +128,10 @@ pub fn layers(args: &LayersArgs) -> Result<ExitCode> {
     }
     let identity = identity_of(&args.ranks)?;
     let asked = args.ranks.asked()?.unwrap_or(RANKS_DEFAULT);
-    let plan = args.to_plan(&LISTS, Ranks::of(identity.as_ref(), asked))?;
+    let placement = args.ranks.placement()?;
+    let plan = args
+        .to_plan(&LISTS, Ranks::of(identity.as_ref(), asked))
+        .map_err(|error| CountSource::of(identity.as_ref(), placement.as_ref()).advise(error))?;
     measured(plan, &args.ranks, &args.results)
 }
 
@@ -141,7 +144,7 @@ pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
     let placement = job.ranks.placement()?;
     let ranks = how_many(&job.ranks, &job.plan, identity.as_ref())?;
     let points = points(&job.plan, ranks)
-        .map_err(|error| Source::of(identity.as_ref(), placement.as_ref()).advise(error))?;
+        .map_err(|error| CountSource::of(identity.as_ref(), placement.as_ref()).advise(error))?;
     // A side of `tonnage ab` is checked wholly, so that no later turn is refused; any other plan can be printed where
     // it could not run.
     if print_plan && env(TURN_PARENT).is_none() {

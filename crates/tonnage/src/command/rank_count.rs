@@ -27,7 +27,7 @@ pub(super) fn how_many(ranks: &RankArgs, plan: &Plan, identity: Option<&Identity
 }
 
 /// Whoever says how many ranks there are.
-pub enum Source<'a> {
+pub enum CountSource<'a> {
     /// `--ranks`, or nobody.
     Option,
     /// The list of hosts.
@@ -36,7 +36,7 @@ pub enum Source<'a> {
     Launcher(&'a Identity),
 }
 
-impl<'a> Source<'a> {
+impl<'a> CountSource<'a> {
     /// A launcher where there is one, else the hosts where some are named.
     pub fn of(identity: Option<&'a Identity>, placement: Option<&'a HostPlacement>) -> Self {
         match (identity, placement) {
@@ -103,13 +103,13 @@ mod tests {
 
     #[test]
     fn advice_names_what_changes_the_number() {
-        let told = |source: &Source<'_>, text: &str| {
+        let told = |source: &CountSource<'_>, text: &str| {
             source.advise(Error::Usage(text.to_owned())).to_string()
         };
         let odd =
             "pair traffic needs an even number: use --ranks 4, initiators 1, or another traffic";
         let placement = placement();
-        let hosts = Source::Hosts(&placement);
+        let hosts = CountSource::Hosts(&placement);
         let text = told(&hosts, odd);
         assert!(text.contains("use 4 ranks, initiators 1"), "{text}");
         assert!(text.contains("; the hosts make 3:"), "{text}");
@@ -123,7 +123,7 @@ mod tests {
         for other in ["--ranks N is not it", "no such file"] {
             assert_eq!(told(&hosts, other), other);
         }
-        assert_eq!(told(&Source::Option, odd), odd);
+        assert_eq!(told(&CountSource::Option, odd), odd);
         let failed = hosts.advise(Error::Failed(odd.to_owned()));
         assert_eq!(failed.to_string(), odd);
         let identity = Identity {
@@ -134,7 +134,7 @@ mod tests {
             source: "SLURM_PROCID".into(),
             meeting: Meeting::Alone,
         };
-        let text = told(&Source::Launcher(&identity), odd);
+        let text = told(&CountSource::Launcher(&identity), odd);
         assert!(text.contains("; SLURM_PROCID gives 3:"), "{text}");
     }
 }

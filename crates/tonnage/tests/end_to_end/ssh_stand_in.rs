@@ -78,7 +78,7 @@ fn ranks_of_one_host_meet_there() {
         .saying(&["h is listed more than once"]);
 }
 
-/// That nothing of it is left, the stand-in included, is looked at for every run.
+/// Every run must leave nothing behind, the stand-in for ssh included.
 #[test]
 fn a_login_that_hangs_ends_with_the_run() {
     for signal in [Signal::INT, Signal::KILL] {
@@ -138,6 +138,9 @@ fn requests_that_do_not_fit_are_refused() {
             .with_code(2)
             .with_one_error(&parts);
     }
+    run(dir.path(), RUNS, "layers --hosts h0,h1,h2 --sizes 64")
+        .with_code(2)
+        .with_one_error(&["use 4 ranks; the hosts make 3:"]);
     let launched = tonnage(dir.path(), &transfer("--hosts h0,h1"))
         .launched(0, 2, 1)
         .run();
