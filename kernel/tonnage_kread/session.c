@@ -1,0 +1,550 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/* Sessions: making and ending them, and whatever looks at their lanes and landing memory. */
+
+#include <linux/log2.h>
+#include <linux/mm.h>
+#include <linux/random.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/timekeeping.h>
+#include <linux/uaccess.h>
+#include <rdma/ib_cache.h>
+#include "kread.h"
+
+/* Bytes that PEEK copies in one go. */
+#define TKR_BOUNCE_BYTES (64 << 10)
+
+DEFINE_MUTEX(tkr_devices_lock);
+LIST_HEAD(tkr_devices);
+
+struct tkr_session *tkr_session_new(void)
+{
+	struct tkr_session *s = kzalloc(sizeof(*s), GFP_KERNEL_ACCOUNT);
+
+	if (!s)
+		return NULL;
+	kref_init(&s->ref);
+	mutex_init(&s->lock);
+	INIT_LIST_HEAD(&s->entry);
+	init_waitqueue_head(&s->idle);
+	return s;
+}
+
+static void tkr_session_free(struct kref *ref)
+{
+	kfree(container_of(ref, struct tkr_session, ref));
+}
+
+void tkr_session_put(struct tkr_session *s)
+{
+	kref_put(&s->ref, tkr_session_free);
+}
+
+/* The device of that name, if it can be used, counted as in use. */
+static struct tkr_device *tkr_device_get(const char *name)
+{
+	struct tkr_device *d, *found = NULL;
+
+	mutex_lock(&tkr_devices_lock);
+	list_for_each_entry(d, &tkr_devices, entry) {
+		if (!strcmp(dev_name(&d->dev->dev), name) && refcount_inc_not_zero(&d->users)) {
+			found = d;
+			break;
+		}
+	}
+	mutex_unlock(&tkr_devices_lock);
+	return found;
+}
+
+static void tkr_device_put(struct tkr_device *d)
+{
+	if (refcount_dec_and_test(&d->users))
+		complete(&d->unused);
+}
+
+static void tkr_lane_free(struct tkr_lane_state *l)
+{
+	/* Polled directly, so that nothing calls back once the queue pair is gone. */
+	if (l->qp)
+		ib_destroy_qp(l->qp);
+	if (l->cq)
+		ib_free_cq(l->cq);
+	kvfree(l->tickets);
+	kvfree(l->bins);
+}
+
+static void tkr_slot_free(struct tkr_session *s, struct tkr_slot *slot)
+{
+	if (!slot->page)
+		return;
+	ib_dma_unmap_single(s->device->dev, slot->dma, s->slot_bytes, DMA_BIDIRECTIONAL);
+	__free_pages(slot->page, s->order);
+}
+
+/* Under the session's lock: ends its runs, and takes what it has of the device. */
+static void tkr_session_empty(struct tkr_session *s)
+{
+	struct tkr_device *d = s->device;
+	u32 i;
+
+	if (!d)
+		return;
+	WRITE_ONCE(s->stop, true);
+	wait_event(s->idle, !atomic_read(&s->running));
+	for (i = 0; s->lane && i < s->lanes; i++)
+		tkr_lane_free(&s->lane[i]);
+	kvfree(s->lane);
+	s->lane = NULL;
+	for (i = 0; s->slot && i < s->slots; i++)
+		tkr_slot_free(s, &s->slot[i]);
+	kvfree(s->slot);
+	s->slot = NULL;
+	if (s->pd)
+		ib_dealloc_pd(s->pd);
+	s->pd = NULL;
+	mutex_lock(&d->lock);
+	list_del_init(&s->entry);
+	mutex_unlock(&d->lock);
+	s->device = NULL;
+	tkr_device_put(d);
+}
+
+/* At its last close, or when its device goes away. */
+void tkr_session_close(struct tkr_session *s, bool gone)
+{
+	/* Seen by runs before the lock is free. */
+	WRITE_ONCE(s->stop, true);
+	mutex_lock(&s->lock);
+	s->gone |= gone;
+	tkr_session_empty(s);
+	mutex_unlock(&s->lock);
+}
+
+static int tkr_lane_make(struct tkr_session *s, u32 number)
+{
+	struct tkr_lane_state *l = &s->lane[number];
+	struct ib_qp_init_attr attr = {
+		.qp_type = IB_QPT_RC,
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		.port_num = s->port,
+		.cap = {
+			.max_send_wr = s->depth,
+			.max_recv_wr = 1,
+			.max_send_sge = 2,
+			.max_recv_sge = 1,
+		},
+	};
+	u32 i;
+
+	l->session = s;
+	l->number = number;
+	l->min_ns = U64_MAX;
+	l->bins = kvcalloc(TKR_BINS, sizeof(u64), GFP_KERNEL_ACCOUNT);
+	l->tickets = kvcalloc(s->depth, sizeof(*l->tickets), GFP_KERNEL_ACCOUNT);
+	if (!l->bins || !l->tickets)
+		return -ENOMEM;
+	for (i = 0; i < s->depth; i++) {
+		l->tickets[i].cqe.done = tkr_lane_done;
+		l->tickets[i].lane = l;
+	}
+	/* All of a failed queue are flushed, signalled or not. */
+	l->cq = ib_alloc_cq(s->device->dev, l, s->depth + 2, 0, IB_POLL_DIRECT);
+	if (IS_ERR(l->cq)) {
+		int rc = PTR_ERR(l->cq);
+
+		l->cq = NULL;
+		return rc;
+	}
+	attr.send_cq = l->cq;
+	attr.recv_cq = l->cq;
+	l->qp = ib_create_qp(s->pd, &attr);
+	if (IS_ERR(l->qp)) {
+		int rc = PTR_ERR(l->qp);
+
+		l->qp = NULL;
+		return rc;
+	}
+	/* Packets of an earlier session between queue pairs of the same numbers must not be taken for this one's. */
+	l->psn = get_random_u32() & 0xffffff;
+	return 0;
+}
+
+static int tkr_slot_make(struct tkr_session *s, struct tkr_slot *slot)
+{
+	struct ib_device *dev = s->device->dev;
+	struct page *page = alloc_pages(GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN, s->order);
+
+	if (!page)
+		return -ENOMEM;
+	slot->dma = ib_dma_map_single(dev, page_address(page), s->slot_bytes, DMA_BIDIRECTIONAL);
+	if (ib_dma_mapping_error(dev, slot->dma)) {
+		__free_pages(page, s->order);
+		return -EIO;
+	}
+	slot->page = page;
+	return 0;
+}
+
+static int tkr_session_fill(struct tkr_session *s)
+{
+	int rc;
+	u32 i;
+
+	s->pd = ib_alloc_pd(s->device->dev, 0);
+	if (IS_ERR(s->pd)) {
+		rc = PTR_ERR(s->pd);
+		s->pd = NULL;
+		return rc;
+	}
+	s->slot = kvcalloc(s->slots, sizeof(*s->slot), GFP_KERNEL_ACCOUNT);
+	s->lane = kvcalloc(s->lanes, sizeof(*s->lane), GFP_KERNEL_ACCOUNT);
+	if (!s->slot || !s->lane)
+		return -ENOMEM;
+	for (i = 0; i < s->slots; i++) {
+		rc = tkr_slot_make(s, &s->slot[i]);
+		if (rc)
+			return rc;
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cond_resched();
+	}
+	for (i = 0; i < s->lanes; i++) {
+		rc = tkr_lane_make(s, i);
+		if (rc)
+			return rc;
+		cond_resched();
+	}
+	return 0;
+}
+
+static int tkr_session_describe(struct tkr_session *s, struct tkr_setup *a)
+{
+	struct ib_device *dev = s->device->dev;
+	struct ib_port_attr port;
+	union ib_gid gid = {};
+	int rc;
+
+	if (!rdma_is_port_valid(dev, a->port))
+		return -EINVAL;
+	/* iWARP connects by its own manager only. */
+	if (!rdma_protocol_ib(dev, a->port) && !rdma_protocol_roce(dev, a->port))
+		return -EOPNOTSUPP;
+	rc = ib_query_port(dev, a->port, &port);
+	if (!rc)
+		rc = rdma_query_gid(dev, a->port, a->gid_index, &gid);
+	if (rc)
+		return rc;
+	memcpy(a->gid, gid.raw, sizeof(a->gid));
+	a->lid = port.lid;
+	a->mtu_bytes = ib_mtu_enum_to_int(port.active_mtu);
+	a->rd_atomic = dev->attrs.max_qp_init_rd_atom;
+	a->link_layer = rdma_port_get_link_layer(dev, a->port);
+	return 0;
+}
+
+static bool tkr_setup_valid(const struct tkr_setup *a)
+{
+	return !a->reserved && a->lanes && a->lanes <= TKR_LANES_MAX && a->depth && a->depth <= TKR_DEPTH_MAX &&
+	       a->slots && a->slots <= TKR_SLOTS_MAX && a->slot_bytes >= TKR_SLOT_BYTES_MIN &&
+	       a->slot_bytes <= TKR_SLOT_BYTES_MAX && is_power_of_2(a->slot_bytes) &&
+	       strnlen(a->device, sizeof(a->device)) < sizeof(a->device);
+}
+
+int tkr_session_setup(struct tkr_session *s, struct tkr_setup *a)
+{
+	struct tkr_device *d;
+	int rc;
+
+	if (a->abi != TKR_ABI) {
+		a->abi = TKR_ABI;
+		return -EPROTO;
+	}
+	if (!tkr_setup_valid(a))
+		return -EINVAL;
+	if (mutex_lock_killable(&s->lock))
+		return -EINTR;
+	rc = s->gone ? -ENODEV : -EBUSY;
+	if (s->gone || s->device)
+		goto unlock;
+	rc = -ENODEV;
+	d = tkr_device_get(a->device);
+	if (!d)
+		goto unlock;
+	mutex_lock(&d->lock);
+	if (d->dead) {
+		mutex_unlock(&d->lock);
+		tkr_device_put(d);
+		goto unlock;
+	}
+	list_add(&s->entry, &d->sessions);
+	mutex_unlock(&d->lock);
+	s->device = d;
+	s->lanes = a->lanes;
+	s->depth = a->depth;
+	s->slots = a->slots;
+	s->slot_bytes = a->slot_bytes;
+	s->slot_shift = ilog2(a->slot_bytes);
+	s->order = get_order(a->slot_bytes);
+	s->port = a->port;
+	s->gid_index = a->gid_index;
+	rc = tkr_session_describe(s, a);
+	if (!rc)
+		rc = tkr_session_fill(s);
+	if (rc) {
+		tkr_session_empty(s);
+		s->stop = false;
+	}
+unlock:
+	mutex_unlock(&s->lock);
+	return rc;
+}
+
+/* Under the session's lock. */
+struct tkr_lane_state *tkr_lane_of(struct tkr_session *s, u32 lane)
+{
+	if (s->gone)
+		return ERR_PTR(-ENODEV);
+	if (!s->lane || lane >= s->lanes)
+		return ERR_PTR(-EINVAL);
+	return &s->lane[lane];
+}
+
+int tkr_session_address(struct tkr_session *s, struct tkr_lane *a)
+{
+	struct tkr_lane_state *l;
+
+	if (a->reserved)
+		return -EINVAL;
+	if (mutex_lock_killable(&s->lock))
+		return -EINTR;
+	l = tkr_lane_of(s, a->lane);
+	if (!IS_ERR(l)) {
+		a->qpn = l->qp->qp_num;
+		a->psn = l->psn;
+	}
+	mutex_unlock(&s->lock);
+	return PTR_ERR_OR_ZERO(l);
+}
+
+static int tkr_path(struct tkr_session *s, const struct tkr_connect *a, struct rdma_ah_attr *path)
+{
+	union ib_gid gid;
+	struct ib_ah *ah;
+
+	memcpy(gid.raw, a->gid, sizeof(gid.raw));
+	path->type = rdma_ah_find_type(s->device->dev, s->port);
+	rdma_ah_set_port_num(path, s->port);
+	rdma_ah_set_sl(path, a->service_level);
+	rdma_ah_set_dlid(path, a->lid);
+	if (path->type == RDMA_AH_ATTR_TYPE_ROCE || a->flags & TKR_PATH_GLOBAL)
+		rdma_ah_set_grh(path, &gid, a->flow_label, s->gid_index, a->hop_limit, a->traffic_class);
+	if (path->type != RDMA_AH_ATTR_TYPE_ROCE)
+		return 0;
+	/* Nobody else resolves the peer's MAC for a caller in the kernel; this leaves it in the path. */
+	ah = rdma_create_user_ah(s->pd, path, NULL);
+	if (IS_ERR(ah))
+		return PTR_ERR(ah);
+	rdma_destroy_ah(ah, RDMA_DESTROY_AH_SLEEPABLE);
+	return 0;
+}
+
+static int tkr_lane_connect(struct tkr_session *s, struct tkr_lane_state *l, const struct tkr_connect *a)
+{
+	struct ib_qp_attr init = {
+		.qp_state = IB_QPS_INIT,
+		.port_num = s->port,
+		.pkey_index = a->pkey_index,
+	};
+	struct ib_qp_attr receive = {
+		.qp_state = IB_QPS_RTR,
+		.path_mtu = ib_mtu_int_to_enum(a->mtu_bytes),
+		.dest_qp_num = a->qpn,
+		.rq_psn = a->psn,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = IB_RNR_TIMER_000_64,
+	};
+	struct ib_qp_attr send = {
+		.qp_state = IB_QPS_RTS,
+		.sq_psn = l->psn,
+		.timeout = a->timeout,
+		.retry_cnt = a->retry,
+		.rnr_retry = a->rnr_retry,
+		.max_rd_atomic = a->rd_atomic,
+	};
+	int rc;
+
+	rc = tkr_path(s, a, &receive.ah_attr);
+	if (rc)
+		return rc;
+	rc = ib_modify_qp(l->qp, &init, IB_QP_STATE | IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_ACCESS_FLAGS);
+	if (rc)
+		return rc;
+	rc = ib_modify_qp(l->qp, &receive, IB_QP_STATE | IB_QP_AV | IB_QP_PATH_MTU | IB_QP_DEST_QPN | IB_QP_RQ_PSN |
+			  IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER);
+	if (rc)
+		return rc;
+	rc = ib_modify_qp(l->qp, &send, IB_QP_STATE | IB_QP_SQ_PSN | IB_QP_TIMEOUT | IB_QP_RETRY_CNT |
+			  IB_QP_RNR_RETRY | IB_QP_MAX_QP_RD_ATOMIC);
+	if (rc)
+		return rc;
+	l->connected = true;
+	return 0;
+}
+
+int tkr_session_connect(struct tkr_session *s, const struct tkr_connect *a)
+{
+	struct tkr_lane_state *l;
+	int rc;
+
+	if (memchr_inv(a->reserved, 0, sizeof(a->reserved)) || a->flags & ~TKR_PATH_GLOBAL || a->qpn >= 1 << 24 ||
+	    a->psn >= 1 << 24 || a->flow_label >= 1 << 20 || a->timeout > 31 || a->retry > 7 || a->rnr_retry > 7 ||
+	    !a->rd_atomic || a->service_level > 15 || a->lid > U16_MAX ||
+	    ib_mtu_enum_to_int(ib_mtu_int_to_enum(a->mtu_bytes)) != a->mtu_bytes)
+		return -EINVAL;
+	if (mutex_lock_killable(&s->lock))
+		return -EINTR;
+	l = tkr_lane_of(s, a->lane);
+	if (IS_ERR(l))
+		rc = PTR_ERR(l);
+	else if (l->connected)
+		rc = -EISCONN;
+	else if (test_bit(TKR_LANE_BUSY, &l->flags))
+		rc = -EBUSY;
+	else if (a->rd_atomic > s->device->dev->attrs.max_qp_init_rd_atom)
+		rc = -EINVAL;
+	else
+		rc = tkr_lane_connect(s, l, a);
+	mutex_unlock(&s->lock);
+	return rc;
+}
+
+int tkr_session_stats(struct tkr_session *s, struct tkr_stats *a)
+{
+	struct tkr_lane_state *l;
+
+	if (a->reserved)
+		return -EINVAL;
+	if (mutex_lock_killable(&s->lock))
+		return -EINTR;
+	l = tkr_lane_of(s, a->lane);
+	if (!IS_ERR(l)) {
+		a->ops = READ_ONCE(l->ops);
+		a->now_ns = ktime_get_ns();
+		a->running = test_bit(TKR_LANE_BUSY, &l->flags);
+		a->status = READ_ONCE(l->status);
+	}
+	mutex_unlock(&s->lock);
+	return PTR_ERR_OR_ZERO(l);
+}
+
+int tkr_session_hist(struct tkr_session *s, struct tkr_hist *a, u64 *bins)
+{
+	struct tkr_lane_state *l;
+	int rc = 0;
+	u32 i;
+
+	if (a->flags & ~TKR_HIST_CLEAR)
+		return -EINVAL;
+	if (mutex_lock_killable(&s->lock))
+		return -EINTR;
+	l = tkr_lane_of(s, a->lane);
+	if (IS_ERR(l)) {
+		rc = PTR_ERR(l);
+	} else if (a->flags & TKR_HIST_CLEAR && test_bit(TKR_LANE_BUSY, &l->flags)) {
+		rc = -EBUSY;
+	} else {
+		a->samples = READ_ONCE(l->samples);
+		a->min_ns = READ_ONCE(l->min_ns);
+		a->max_ns = READ_ONCE(l->max_ns);
+		a->sum_ns = READ_ONCE(l->sum_ns);
+		for (i = 0; bins && i < TKR_BINS; i++)
+			bins[i] = READ_ONCE(l->bins[i]);
+		if (a->flags & TKR_HIST_CLEAR) {
+			memset(l->bins, 0, TKR_BINS * sizeof(u64));
+			l->samples = 0;
+			l->min_ns = U64_MAX;
+			l->max_ns = 0;
+			l->sum_ns = 0;
+		}
+	}
+	mutex_unlock(&s->lock);
+	return rc;
+}
+
+/* Under the session's lock: copies so many bytes of landing memory, which lie within it. */
+static void tkr_landing_copy(struct tkr_session *s, u64 offset, u8 *bytes, u64 length, bool store)
+{
+	while (length) {
+		struct tkr_slot *slot = &s->slot[offset >> s->slot_shift];
+		u64 at = offset & (s->slot_bytes - 1), part = min_t(u64, length, s->slot_bytes - at);
+		u8 *here = (u8 *)page_address(slot->page) + at;
+
+		ib_dma_sync_single_for_cpu(s->device->dev, slot->dma, s->slot_bytes, DMA_BIDIRECTIONAL);
+		if (store)
+			memcpy(here, bytes, part);
+		else
+			memcpy(bytes, here, part);
+		ib_dma_sync_single_for_device(s->device->dev, slot->dma, s->slot_bytes, DMA_BIDIRECTIONAL);
+		offset += part;
+		bytes += part;
+		length -= part;
+	}
+}
+
+static int tkr_peek_part(struct tkr_session *s, u64 offset, u8 *bytes, u64 length, bool store)
+{
+	u64 all;
+	int rc = 0;
+
+	if (mutex_lock_killable(&s->lock))
+		return -EINTR;
+	all = (u64)s->slots << s->slot_shift;
+	if (s->gone)
+		rc = -ENODEV;
+	else if (!s->slot || offset > all || length > all - offset)
+		rc = -EINVAL;
+	else
+		tkr_landing_copy(s, offset, bytes, length, store);
+	mutex_unlock(&s->lock);
+	return rc;
+}
+
+int tkr_session_peek(struct tkr_session *s, const struct tkr_peek *a)
+{
+	bool store = a->flags & TKR_PEEK_STORE;
+	u64 done = 0;
+	u8 *bounce;
+	int rc = 0;
+
+	if (a->reserved || a->flags & ~TKR_PEEK_STORE || a->offset + a->bytes < a->offset)
+		return -EINVAL;
+	bounce = kvmalloc(TKR_BOUNCE_BYTES, GFP_KERNEL_ACCOUNT);
+	if (!bounce)
+		return -ENOMEM;
+	while (!rc && done < a->bytes) {
+		u64 part = min_t(u64, a->bytes - done, TKR_BOUNCE_BYTES);
+		void __user *at = u64_to_user_ptr(a->at + done);
+
+		if (store && copy_from_user(bounce, at, part))
+			rc = -EFAULT;
+		if (!rc)
+			rc = tkr_peek_part(s, a->offset + done, bounce, part, store);
+		if (!rc && !store && copy_to_user(at, bounce, part))
+			rc = -EFAULT;
+		done += part;
+		if (!rc && fatal_signal_pending(current))
+			rc = -EINTR;
+		cond_resched();
+	}
+	kvfree(bounce);
+	return rc;
+}
+
+int tkr_session_stop(struct tkr_session *s)
+{
+	if (mutex_lock_killable(&s->lock))
+		return -EINTR;
+	WRITE_ONCE(s->stops, s->stops + 1);
+	mutex_unlock(&s->lock);
+	return 0;
+}
