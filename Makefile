@@ -1,7 +1,7 @@
 # The commands that matter. `make` alone lists them.
 
-.PHONY: help build packages test-packages check test-unit test-system test-faults test-rdma test fuzz fuzz-corpus mutants \
-	fmt doc hosts rails
+.PHONY: help build packages test-packages check test-unit test-system test-faults test-rdma test-kernel test fuzz \
+	fuzz-corpus mutants fmt doc hosts rails
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\): ## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -31,6 +31,9 @@ test-faults: ## Signals to random ranks at random moments: make test-faults FAUL
 test-rdma: ## The program inside a guest with Soft-RoCE devices (root once, for packages).
 	@bash scripts/test.sh rdma
 
+test-kernel: ## The kernel's module in that guest: make test-kernel FUZZ=60 FUZZ_SEED=7
+	@KREAD_FUZZ_S=$(FUZZ) KREAD_FUZZ_SEED=$(FUZZ_SEED) bash scripts/test.sh kernel
+
 fuzz: ## Each fuzz target for SECONDS with coverage, or one: make fuzz SECONDS=3600 TARGET=plan
 	@FUZZ_SECONDS=$(SECONDS) FUZZ_TARGET=$(TARGET) bash scripts/test.sh fuzz
 
@@ -41,7 +44,7 @@ mutants: ## Changes that no unit test notices: make mutants FILES='crates/bench/
 	@MUTANT_FILES="$(FILES)" MUTANT_DIFF=$(DIFF) MUTANT_SECONDS=$(SECONDS) bash scripts/test.sh mutants
 
 test: ## All of them: everything that must pass.
-	@bash scripts/test.sh check unit system rdma
+	@bash scripts/test.sh check unit system rdma kernel
 
 fmt: ## Format the source.
 	cargo fmt

@@ -4,6 +4,8 @@
 #
 #     rdma-guest.sh setup     packages and the guest's image, once: needs Debian 12 and a mirror of it, and root where
 #                             QEMU is not installed
+#     rdma-guest.sh headers [backports]     prints the folder of headers of the guest's kernel, or of the one in Debian's
+#                             backports, to build modules with; downloads them where they are missing
 #     rdma-guest.sh run [OPTION]... -- COMMAND     boots, makes the devices, runs COMMAND by sh as root in /test
 #         --file FILE         a file or folder that the guest has in /test; with a program come its libraries; repeated
 #                             for more
@@ -32,6 +34,8 @@ usage() {
 
 # shellcheck source=/dev/null
 source "$HERE/image.sh"
+# shellcheck source=/dev/null
+source "$HERE/headers.sh"
 
 WORK=
 GUEST=
@@ -113,6 +117,7 @@ run() {
 
 case ${1:-} in
     setup) image ;;
+    headers) headers "${2:-}" ;;
     run)
         shift
         run "$@"

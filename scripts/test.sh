@@ -7,6 +7,7 @@
 #     system    the program from outside, hosts on this machine, whole crates, fuzz targets for some seconds
 #                                                                             tests.sh, fuzz.sh
 #     rdma      the program on RDMA devices, in a virtual machine     rdma.sh, rdma-guest.sh
+#     kernel    the kernel's module in that machine, which is shared where rdma is asked for too     kernel.sh
 #     fuzz      fuzz targets for as long as FUZZ_SECONDS says     fuzz.sh
 #     corpus    what is committed of their inputs, made anew     fuzz.sh
 #     mutants   changes that no unit test notices     mutants.sh
@@ -15,14 +16,14 @@
 # Tests that could not run are never silent: every skip is printed where it happens and again at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-for part in lib packages check tests rdma fuzz mutants; do
+for part in lib packages check tests rdma kernel fuzz mutants; do
     # shellcheck source=/dev/null
     source "scripts/$part.sh"
 done
 
 # A first build gains nothing from what incremental compilation writes.
 [ -d "${CARGO_TARGET_DIR:-target}/debug/incremental" ] || export CARGO_INCREMENTAL=0
-[ $# != 0 ] || { echo "usage: scripts/test.sh [check] [unit] [system] [rdma] [fuzz] [corpus] [mutants]" >&2; exit 2; }
+[ $# != 0 ] || { echo "usage: scripts/test.sh [check] [unit] [system] [rdma] [kernel] [fuzz] [corpus] [mutants]" >&2; exit 2; }
 trap report EXIT
 # What comes over the network comes while `check` compiles.
 prepare "$@"
@@ -31,10 +32,11 @@ for part in "$@"; do
         check) check ;;
         unit) prepared; unit_tests ;;
         system) prepared; system_tests; fuzz_briefly ;;
-        rdma) prepared; rdma_tests ;;
+        rdma) prepared; if [[ " $* " == *" kernel "* ]]; then rdma_tests kernel; else rdma_tests; fi ;;
+        kernel) [[ " $* " == *" rdma "* ]] || { prepared; kernel_tests; } ;;
         fuzz) fuzz ;;
         corpus) fuzz_corpus ;;
         mutants) mutants ;;
-        *) echo "scripts/test.sh: no part $part: check, unit, system, rdma, fuzz, corpus or mutants" >&2; exit 2 ;;
+        *) echo "scripts/test.sh: no part $part: check, unit, system, rdma, kernel, fuzz, corpus or mutants" >&2; exit 2 ;;
     esac
 done

@@ -2,10 +2,11 @@
 /*
  * Sessions, their lanes, and the devices that they are on.
  *
- * Locks, the outer first: session.lock, device.lock, tkr_devices_lock. A run holds none of them: it counts in
- * session.running, and owns its lanes by their bit TKR_LANE_BUSY. Nothing touches the caller's memory under a lock, nor
- * while it counts as running, but for a byte that it looks at only where that is there: a caller whose memory does not
- * answer must not hold up the removal of a device.
+ * Locks, the outer first: session.lock, device.lock, tkr_devices_lock. A run holds none of them: it
+ * counts in session.running, and owns its lanes by their bit TKR_LANE_BUSY. Nothing touches the
+ * caller's memory under a lock, nor while it counts as running, but for a byte that it looks at
+ * only where that is there: a caller whose memory does not answer must not hold up the removal of a
+ * device.
  */
 #ifndef TONNAGE_KREAD_INTERNAL_H
 #define TONNAGE_KREAD_INTERNAL_H
@@ -26,10 +27,11 @@
 
 struct tkr_device {
 	struct ib_device *dev;
-	struct mutex lock;		/* sessions, dead */
+	struct mutex lock;		/* of sessions and dead */
 	struct list_head sessions;
 	bool dead;
-	refcount_t users;		/* sessions with objects of the device, and the device itself */
+	/* sessions with objects of the device, and the device itself */
+	refcount_t users;
 	struct completion unused;
 	struct list_head entry;
 };
@@ -71,14 +73,14 @@ struct tkr_lane_state {
 	u64 samples, min_ns, max_ns, sum_ns;
 	/* of the run that owns it */
 	struct tkr_drive *drive;
-	u64 posted, retired;		/* work requests */
+	u64 posted, retired, done;	/* work requests; those that succeeded */
 	u32 staged;
 	struct tkr_staged burst[TKR_BURST];
 };
 
 struct tkr_session {
 	struct kref ref;
-	struct mutex lock;
+	struct mutex lock;		/* of all below */
 	struct list_head entry;		/* of device.sessions */
 	struct tkr_device *device;
 	struct ib_pd *pd;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* tonnage_kread: one-sided RDMA operations that the kernel posts. The device file, and the devices of RDMA. */
+/*
+ * tonnage_kread: one-sided RDMA operations that the kernel posts. The device file, and the devices
+ * of RDMA.
+ */
 
 #include <linux/compat.h>
 #include <linux/fs.h>
@@ -67,8 +70,12 @@ static long tkr_run_call(struct tkr_session *s, void __user *at)
 	if (IS_ERR(flows))
 		return PTR_ERR(flows);
 	rc = tkr_run(s, &a, flows);
-	/* Those that were refused have no outputs, and nothing of theirs is copied but what they gave. */
-	if (copy_to_user(at, &a, sizeof(a)) || copy_to_user(u64_to_user_ptr(a.flows_at), flows, bytes))
+	/*
+	 * Those that were refused have no outputs, and nothing of theirs is copied but what they
+	 * gave.
+	 */
+	if (copy_to_user(at, &a, sizeof(a)) ||
+	    copy_to_user(u64_to_user_ptr(a.flows_at), flows, bytes))
 		rc = -EFAULT;
 	kfree(flows);
 	return rc;
@@ -208,7 +215,10 @@ static void tkr_remove_device(struct ib_device *dev, void *data)
 	while (!list_empty(&d->sessions)) {
 		struct tkr_session *s = list_first_entry(&d->sessions, struct tkr_session, entry);
 
-		/* It is in the list, and so its file is not closed yet, or waits for this lock to leave it. */
+		/*
+		 * It is in the list, and so its file is not closed yet, or waits for this lock to
+		 * leave it.
+		 */
 		kref_get(&s->ref);
 		list_del_init(&s->entry);
 		mutex_unlock(&d->lock);

@@ -2,46 +2,24 @@
 /*
  * RUN: the loop in the thread that calls it.
  *
- * A driver of software may do its work in tasklets, which a thread that only polls keeps waiting for a slice of the
- * scheduler's: posting with bottom halves disabled runs them as it enables them again. On other devices it costs some
- * nanoseconds.
+ * A driver of software may do its work in tasklets, which a thread that only polls keeps waiting
+ * for a slice of the scheduler's: posting with bottom halves disabled runs them as it enables them
+ * again. On other devices it costs some nanoseconds.
  */
 
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
-#include <linux/timekeeping.h>
+#include <linux/ktime.h>
 #include <linux/uaccess.h>
-#include "kread.h"
-#include "walk.h"
+#include "drive.h"
 
 /* Completions that are taken from a lane at once. */
 #define TKR_POLL_BUDGET 16
-/* Turns between two looks at the clock and at the caller's byte, where nothing else reads the clock. */
+/*
+ * Turns between two looks at the clock and at the caller's byte, where nothing else reads the
+ * clock.
+ */
 #define TKR_LOOK_TURNS 64
-
-struct tkr_drive_flow {
-	struct tkr_walk walk;
-	struct tkr_flow *asked;
-	u64 posted;
-	u64 done;
-	u32 turn;		/* of its lanes */
-};
-
-/* One RUN. */
-struct tkr_drive {
-	struct tkr_session *s;
-	struct tkr_run *r;
-	struct tkr_drive_flow *flows;
-	unsigned long stops;
-	u64 posted, done;
-	u64 now_ns;		/* as the clock was read last */
-	u64 progress_ns;	/* as it was when something completed last */
-	u64 seen;		/* done then */
-	bool timed;
-	bool fresh;		/* the clock was read in this turn, for what completed and for what is posted next */
-	bool failed;
-	bool closing;		/* nothing more is posted but what ends unsignalled work requests */
-};
 
 /* The bins of HdrHistogram with 2048 of them for each power of two. */
 static u32 tkr_bin(u64 ns)
@@ -80,7 +58,8 @@ void tkr_lane_done(struct ib_cq *cq, struct ib_wc *wc)
 		}
 		d->failed = true;
 		l->failed = true;
-		WRITE_ONCE(l->status, wc->status);
+		if (!l->status)
+			WRITE_ONCE(l->status, wc->status);
 		l->retired = ticket->index;
 		return;
 	}
@@ -93,8 +72,10 @@ void tkr_lane_done(struct ib_cq *cq, struct ib_wc *wc)
 		tkr_lane_sample(l, d->now_ns - ticket->posted_ns);
 	}
 	/* Whatever is left of a failed lane has not been done for sure. */
-	if (!l->failed)
+	if (!l->failed) {
+		l->done += ticket->index - l->retired;
 		tkr_add(&l->ops, ticket->index - l->retired);
+	}
 	l->retired = ticket->index;
 }
 
@@ -179,8 +160,10 @@ static bool tkr_flow_has_room(struct tkr_drive *d, struct tkr_drive_flow *f)
 
 	if (d->closing || (r->ops_max && d->posted >= r->ops_max))
 		return false;
-	if (r->signalling == TKR_SIGNAL_FIRST && f->posted % r->window)
+	if (r->pacing != TKR_EACH && f->posted % r->window)
 		return true;
+	if (r->pacing == TKR_BATCH)
+		return d->done == d->posted || f->posted < d->flows[0].posted;
 	return tkr_flow_in_flight(d, f) < r->window;
 }
 
@@ -208,10 +191,11 @@ static int tkr_post(struct tkr_drive *d)
 		for (i = 0; i < r->flows; i++) {
 			struct tkr_drive_flow *f = &d->flows[i];
 			bool last = r->ops_max && d->posted + 1 == r->ops_max;
+			bool first = !(f->posted % r->window);
 
 			if (!tkr_flow_has_room(d, f))
 				continue;
-			rc = tkr_stage(d, f, r->signalling == TKR_SIGNAL_EACH || !(f->posted % r->window) || last);
+			rc = tkr_stage(d, f, r->pacing != TKR_FIRST || first || last);
 			if (rc)
 				return rc;
 			more = true;
@@ -234,7 +218,7 @@ static int tkr_close(struct tkr_drive *d)
 	u32 i;
 
 	d->closing = true;
-	if (d->r->signalling == TKR_SIGNAL_EACH || d->failed)
+	if (d->r->pacing != TKR_FIRST || d->failed)
 		return 0;
 	for (i = 0; i < d->r->flows; i++) {
 		struct tkr_drive_flow *f = &d->flows[i];
@@ -337,7 +321,10 @@ static int tkr_loop(struct tkr_drive *d)
 		tkr_poll(d);
 		if (d->closing && d->done == d->posted)
 			return over;
-		/* Whoever is killed, or loses the device, does not wait for packets that may not come. */
+		/*
+		 * Whoever is killed, or loses the device, does not wait for packets that may not
+		 * come.
+		 */
 		if (d->closing && (READ_ONCE(d->s->stop) || fatal_signal_pending(current)))
 			return -EINTR;
 		if (tkr_is_stuck(d, turns))
@@ -351,18 +338,22 @@ static void tkr_flow_begin(struct tkr_drive *d, struct tkr_drive_flow *f, struct
 	u32 i;
 
 	f->asked = asked;
-	tkr_walk_init(&f->walk, d->r->local_order, d->r->remote_order, d->r->slots, asked->seed, asked->begin);
+	tkr_walk_init(&f->walk, d->r->local_order, d->r->remote_order, d->r->slots, asked->seed,
+		      asked->begin);
 	for (i = 0; i < asked->lanes; i++) {
 		struct tkr_lane_state *l = tkr_flow_lane(d, f, i);
 
 		l->drive = d;
 		l->posted = 0;
 		l->retired = 0;
+		l->done = 0;
 		l->staged = 0;
 	}
 }
 
-/* What is still in flight makes a lane useless: its completions would be taken for another run's. */
+/*
+ * What is still in flight makes a lane useless: its completions would be taken for another run's.
+ */
 static void tkr_flow_end(struct tkr_drive *d, struct tkr_drive_flow *f)
 {
 	u64 issued = 0;
@@ -373,7 +364,7 @@ static void tkr_flow_end(struct tkr_drive *d, struct tkr_drive_flow *f)
 
 		if (l->posted != l->retired)
 			l->failed = true;
-		issued += l->retired;
+		issued += l->done;
 		l->drive = NULL;
 	}
 	f->asked->issued = issued;
@@ -391,91 +382,6 @@ static u64 tkr_ops_of(struct tkr_drive *d)
 			ops += tkr_flow_lane(d, f, j)->ops;
 	}
 	return ops;
-}
-
-static bool tkr_flow_valid(const struct tkr_session *s, const struct tkr_run *r, const struct tkr_flow *f)
-{
-	u64 landing = (u64)s->slots << s->slot_shift, span = (r->slots - 1) * r->stride + r->bytes;
-
-	return !f->reserved && f->lanes && f->lane < s->lanes && f->lanes <= s->lanes - f->lane &&
-	       span <= f->remote_bytes && f->remote + f->remote_bytes >= f->remote && span <= landing &&
-	       f->local <= landing - span && (r->signalling == TKR_SIGNAL_EACH || f->lanes == 1);
-}
-
-static bool tkr_run_valid(const struct tkr_session *s, const struct tkr_run *r)
-{
-	u64 span;
-
-	if (r->reserved || r->flags & ~TKR_RUN_UNTIMED || r->verb > TKR_WRITE || r->signalling > TKR_SIGNAL_FIRST ||
-	    r->local_order > TKR_PERMUTED || r->remote_order > TKR_PERMUTED || !r->bytes ||
-	    r->bytes > s->slot_bytes || !r->window || !r->slots || r->stride < r->bytes || !r->patience_ns)
-		return false;
-	if (check_mul_overflow(r->slots - 1, r->stride, &span) || check_add_overflow(span, (u64)r->bytes, &span))
-		return false;
-	/* A lane may have all that is in flight. */
-	if (r->signalling == TKR_SIGNAL_EACH)
-		return r->window <= s->depth;
-	/* And the last window while the next is posted. */
-	return r->flows == 1 && r->window <= s->depth / 2;
-}
-
-static void tkr_let_go(struct tkr_session *s, const struct tkr_flow *flows, u32 count, u32 lanes)
-{
-	u32 i, j;
-
-	for (i = 0; i < count; i++) {
-		for (j = 0; j < flows[i].lanes && lanes; j++, lanes--)
-			clear_bit(TKR_LANE_BUSY, &s->lane[flows[i].lane + j].flags);
-	}
-}
-
-/* Under the session's lock: makes all lanes of the flows the run's own, or none. */
-static int tkr_take_lanes(struct tkr_session *s, const struct tkr_run *r, const struct tkr_flow *flows)
-{
-	u32 i, j, taken = 0;
-	int rc;
-
-	for (i = 0; i < r->flows; i++) {
-		rc = -EINVAL;
-		if (!tkr_flow_valid(s, r, &flows[i]))
-			goto back;
-		for (j = 0; j < flows[i].lanes; j++) {
-			struct tkr_lane_state *l = &s->lane[flows[i].lane + j];
-
-			rc = -EBUSY;
-			if (test_and_set_bit(TKR_LANE_BUSY, &l->flags))
-				goto back;
-			taken++;
-			rc = -ENOTCONN;
-			if (!l->connected || l->failed)
-				goto back;
-		}
-	}
-	return 0;
-back:
-	tkr_let_go(s, flows, r->flows, taken);
-	return rc;
-}
-
-static int tkr_take(struct tkr_drive *d, const struct tkr_flow *flows)
-{
-	struct tkr_session *s = d->s;
-	int rc;
-
-	if (mutex_lock_killable(&s->lock))
-		return -EINTR;
-	if (s->gone)
-		rc = -ENODEV;
-	else if (!s->lane || !tkr_run_valid(s, d->r))
-		rc = -EINVAL;
-	else
-		rc = tkr_take_lanes(s, d->r, flows);
-	if (!rc) {
-		atomic_inc(&s->running);
-		d->stops = s->stops;
-	}
-	mutex_unlock(&s->lock);
-	return rc;
 }
 
 int tkr_run(struct tkr_session *s, struct tkr_run *r, struct tkr_flow *flows)

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* Sessions: making and ending them, and whatever looks at their lanes and landing memory. */
+/* Sessions: making and ending them. */
 
 #include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/random.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
-#include <linux/timekeeping.h>
-#include <linux/uaccess.h>
 #include <rdma/ib_cache.h>
 #include "kread.h"
 
-/* Bytes that PEEK copies in one go. */
-#define TKR_BOUNCE_BYTES (64 << 10)
-
+/* Of the list below, which devices join and leave. */
 DEFINE_MUTEX(tkr_devices_lock);
 LIST_HEAD(tkr_devices);
 
@@ -164,7 +160,10 @@ static int tkr_lane_make(struct tkr_session *s, u32 number)
 		l->qp = NULL;
 		return rc;
 	}
-	/* Packets of an earlier session between queue pairs of the same numbers must not be taken for this one's. */
+	/*
+	 * Packets of an earlier session between queue pairs of the same numbers must not be taken
+	 * for this one's.
+	 */
 	l->psn = get_random_u32() & 0xffffff;
 	return 0;
 }
@@ -172,7 +171,8 @@ static int tkr_lane_make(struct tkr_session *s, u32 number)
 static int tkr_slot_make(struct tkr_session *s, struct tkr_slot *slot)
 {
 	struct ib_device *dev = s->device->dev;
-	struct page *page = alloc_pages(GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN, s->order);
+	gfp_t how = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN | __GFP_RETRY_MAYFAIL;
+	struct page *page = alloc_pages(how, s->order);
 
 	if (!page)
 		return -ENOMEM;
@@ -244,9 +244,10 @@ static int tkr_session_describe(struct tkr_session *s, struct tkr_setup *a)
 
 static bool tkr_setup_valid(const struct tkr_setup *a)
 {
-	return !a->reserved && a->lanes && a->lanes <= TKR_LANES_MAX && a->depth && a->depth <= TKR_DEPTH_MAX &&
-	       a->slots && a->slots <= TKR_SLOTS_MAX && a->slot_bytes >= TKR_SLOT_BYTES_MIN &&
-	       a->slot_bytes <= TKR_SLOT_BYTES_MAX && is_power_of_2(a->slot_bytes) &&
+	return !a->reserved && a->lanes && a->lanes <= TKR_LANES_MAX && a->depth &&
+	       a->depth <= TKR_DEPTH_MAX && a->slots && a->slots <= TKR_SLOTS_MAX &&
+	       a->slot_bytes >= TKR_SLOT_BYTES_MIN && a->slot_bytes <= TKR_SLOT_BYTES_MAX &&
+	       is_power_of_2(a->slot_bytes) &&
 	       strnlen(a->device, sizeof(a->device)) < sizeof(a->device);
 }
 
@@ -296,247 +297,6 @@ int tkr_session_setup(struct tkr_session *s, struct tkr_setup *a)
 	}
 unlock:
 	mutex_unlock(&s->lock);
-	return rc;
-}
-
-/* Under the session's lock. */
-struct tkr_lane_state *tkr_lane_of(struct tkr_session *s, u32 lane)
-{
-	if (s->gone)
-		return ERR_PTR(-ENODEV);
-	if (!s->lane || lane >= s->lanes)
-		return ERR_PTR(-EINVAL);
-	return &s->lane[lane];
-}
-
-int tkr_session_address(struct tkr_session *s, struct tkr_lane *a)
-{
-	struct tkr_lane_state *l;
-
-	if (a->reserved)
-		return -EINVAL;
-	if (mutex_lock_killable(&s->lock))
-		return -EINTR;
-	l = tkr_lane_of(s, a->lane);
-	if (!IS_ERR(l)) {
-		a->qpn = l->qp->qp_num;
-		a->psn = l->psn;
-	}
-	mutex_unlock(&s->lock);
-	return PTR_ERR_OR_ZERO(l);
-}
-
-static int tkr_path(struct tkr_session *s, const struct tkr_connect *a, struct rdma_ah_attr *path)
-{
-	union ib_gid gid;
-	struct ib_ah *ah;
-
-	memcpy(gid.raw, a->gid, sizeof(gid.raw));
-	path->type = rdma_ah_find_type(s->device->dev, s->port);
-	rdma_ah_set_port_num(path, s->port);
-	rdma_ah_set_sl(path, a->service_level);
-	rdma_ah_set_dlid(path, a->lid);
-	if (path->type == RDMA_AH_ATTR_TYPE_ROCE || a->flags & TKR_PATH_GLOBAL)
-		rdma_ah_set_grh(path, &gid, a->flow_label, s->gid_index, a->hop_limit, a->traffic_class);
-	if (path->type != RDMA_AH_ATTR_TYPE_ROCE)
-		return 0;
-	/* Nobody else resolves the peer's MAC for a caller in the kernel; this leaves it in the path. */
-	ah = rdma_create_user_ah(s->pd, path, NULL);
-	if (IS_ERR(ah))
-		return PTR_ERR(ah);
-	rdma_destroy_ah(ah, RDMA_DESTROY_AH_SLEEPABLE);
-	return 0;
-}
-
-static int tkr_lane_connect(struct tkr_session *s, struct tkr_lane_state *l, const struct tkr_connect *a)
-{
-	struct ib_qp_attr init = {
-		.qp_state = IB_QPS_INIT,
-		.port_num = s->port,
-		.pkey_index = a->pkey_index,
-	};
-	struct ib_qp_attr receive = {
-		.qp_state = IB_QPS_RTR,
-		.path_mtu = ib_mtu_int_to_enum(a->mtu_bytes),
-		.dest_qp_num = a->qpn,
-		.rq_psn = a->psn,
-		.max_dest_rd_atomic = 1,
-		.min_rnr_timer = IB_RNR_TIMER_000_64,
-	};
-	struct ib_qp_attr send = {
-		.qp_state = IB_QPS_RTS,
-		.sq_psn = l->psn,
-		.timeout = a->timeout,
-		.retry_cnt = a->retry,
-		.rnr_retry = a->rnr_retry,
-		.max_rd_atomic = a->rd_atomic,
-	};
-	int rc;
-
-	rc = tkr_path(s, a, &receive.ah_attr);
-	if (rc)
-		return rc;
-	rc = ib_modify_qp(l->qp, &init, IB_QP_STATE | IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_ACCESS_FLAGS);
-	if (rc)
-		return rc;
-	rc = ib_modify_qp(l->qp, &receive, IB_QP_STATE | IB_QP_AV | IB_QP_PATH_MTU | IB_QP_DEST_QPN | IB_QP_RQ_PSN |
-			  IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER);
-	if (rc)
-		return rc;
-	rc = ib_modify_qp(l->qp, &send, IB_QP_STATE | IB_QP_SQ_PSN | IB_QP_TIMEOUT | IB_QP_RETRY_CNT |
-			  IB_QP_RNR_RETRY | IB_QP_MAX_QP_RD_ATOMIC);
-	if (rc)
-		return rc;
-	l->connected = true;
-	return 0;
-}
-
-int tkr_session_connect(struct tkr_session *s, const struct tkr_connect *a)
-{
-	struct tkr_lane_state *l;
-	int rc;
-
-	if (memchr_inv(a->reserved, 0, sizeof(a->reserved)) || a->flags & ~TKR_PATH_GLOBAL || a->qpn >= 1 << 24 ||
-	    a->psn >= 1 << 24 || a->flow_label >= 1 << 20 || a->timeout > 31 || a->retry > 7 || a->rnr_retry > 7 ||
-	    !a->rd_atomic || a->service_level > 15 || a->lid > U16_MAX ||
-	    ib_mtu_enum_to_int(ib_mtu_int_to_enum(a->mtu_bytes)) != a->mtu_bytes)
-		return -EINVAL;
-	if (mutex_lock_killable(&s->lock))
-		return -EINTR;
-	l = tkr_lane_of(s, a->lane);
-	if (IS_ERR(l))
-		rc = PTR_ERR(l);
-	else if (l->connected)
-		rc = -EISCONN;
-	else if (test_bit(TKR_LANE_BUSY, &l->flags))
-		rc = -EBUSY;
-	else if (a->rd_atomic > s->device->dev->attrs.max_qp_init_rd_atom)
-		rc = -EINVAL;
-	else
-		rc = tkr_lane_connect(s, l, a);
-	mutex_unlock(&s->lock);
-	return rc;
-}
-
-int tkr_session_stats(struct tkr_session *s, struct tkr_stats *a)
-{
-	struct tkr_lane_state *l;
-
-	if (a->reserved)
-		return -EINVAL;
-	if (mutex_lock_killable(&s->lock))
-		return -EINTR;
-	l = tkr_lane_of(s, a->lane);
-	if (!IS_ERR(l)) {
-		a->ops = READ_ONCE(l->ops);
-		a->now_ns = ktime_get_ns();
-		a->running = test_bit(TKR_LANE_BUSY, &l->flags);
-		a->status = READ_ONCE(l->status);
-	}
-	mutex_unlock(&s->lock);
-	return PTR_ERR_OR_ZERO(l);
-}
-
-int tkr_session_hist(struct tkr_session *s, struct tkr_hist *a, u64 *bins)
-{
-	struct tkr_lane_state *l;
-	int rc = 0;
-	u32 i;
-
-	if (a->flags & ~TKR_HIST_CLEAR)
-		return -EINVAL;
-	if (mutex_lock_killable(&s->lock))
-		return -EINTR;
-	l = tkr_lane_of(s, a->lane);
-	if (IS_ERR(l)) {
-		rc = PTR_ERR(l);
-	} else if (a->flags & TKR_HIST_CLEAR && test_bit(TKR_LANE_BUSY, &l->flags)) {
-		rc = -EBUSY;
-	} else {
-		a->samples = READ_ONCE(l->samples);
-		a->min_ns = READ_ONCE(l->min_ns);
-		a->max_ns = READ_ONCE(l->max_ns);
-		a->sum_ns = READ_ONCE(l->sum_ns);
-		for (i = 0; bins && i < TKR_BINS; i++)
-			bins[i] = READ_ONCE(l->bins[i]);
-		if (a->flags & TKR_HIST_CLEAR) {
-			memset(l->bins, 0, TKR_BINS * sizeof(u64));
-			l->samples = 0;
-			l->min_ns = U64_MAX;
-			l->max_ns = 0;
-			l->sum_ns = 0;
-		}
-	}
-	mutex_unlock(&s->lock);
-	return rc;
-}
-
-/* Under the session's lock: copies so many bytes of landing memory, which lie within it. */
-static void tkr_landing_copy(struct tkr_session *s, u64 offset, u8 *bytes, u64 length, bool store)
-{
-	while (length) {
-		struct tkr_slot *slot = &s->slot[offset >> s->slot_shift];
-		u64 at = offset & (s->slot_bytes - 1), part = min_t(u64, length, s->slot_bytes - at);
-		u8 *here = (u8 *)page_address(slot->page) + at;
-
-		ib_dma_sync_single_for_cpu(s->device->dev, slot->dma, s->slot_bytes, DMA_BIDIRECTIONAL);
-		if (store)
-			memcpy(here, bytes, part);
-		else
-			memcpy(bytes, here, part);
-		ib_dma_sync_single_for_device(s->device->dev, slot->dma, s->slot_bytes, DMA_BIDIRECTIONAL);
-		offset += part;
-		bytes += part;
-		length -= part;
-	}
-}
-
-static int tkr_peek_part(struct tkr_session *s, u64 offset, u8 *bytes, u64 length, bool store)
-{
-	u64 all;
-	int rc = 0;
-
-	if (mutex_lock_killable(&s->lock))
-		return -EINTR;
-	all = (u64)s->slots << s->slot_shift;
-	if (s->gone)
-		rc = -ENODEV;
-	else if (!s->slot || offset > all || length > all - offset)
-		rc = -EINVAL;
-	else
-		tkr_landing_copy(s, offset, bytes, length, store);
-	mutex_unlock(&s->lock);
-	return rc;
-}
-
-int tkr_session_peek(struct tkr_session *s, const struct tkr_peek *a)
-{
-	bool store = a->flags & TKR_PEEK_STORE;
-	u64 done = 0;
-	u8 *bounce;
-	int rc = 0;
-
-	if (a->reserved || a->flags & ~TKR_PEEK_STORE || a->offset + a->bytes < a->offset)
-		return -EINVAL;
-	bounce = kvmalloc(TKR_BOUNCE_BYTES, GFP_KERNEL_ACCOUNT);
-	if (!bounce)
-		return -ENOMEM;
-	while (!rc && done < a->bytes) {
-		u64 part = min_t(u64, a->bytes - done, TKR_BOUNCE_BYTES);
-		void __user *at = u64_to_user_ptr(a->at + done);
-
-		if (store && copy_from_user(bounce, at, part))
-			rc = -EFAULT;
-		if (!rc)
-			rc = tkr_peek_part(s, a->offset + done, bounce, part, store);
-		if (!rc && !store && copy_to_user(at, bounce, part))
-			rc = -EFAULT;
-		done += part;
-		if (!rc && fatal_signal_pending(current))
-			rc = -EINTR;
-		cond_resched();
-	}
-	kvfree(bounce);
 	return rc;
 }
 

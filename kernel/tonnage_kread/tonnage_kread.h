@@ -2,8 +2,9 @@
 /*
  * Calls that /dev/tonnage_kread takes.
  *
- * One open file is one session. Everything that it made goes with its last close. Fields named reserved, and bits that
- * have no name here, must be zero. Memory has the same layout for 32-bit and 64-bit callers.
+ * One open file is one session. Everything that it made goes with its last close. Fields named
+ * reserved, and bits that have no name here, must be zero. Memory has the same layout for 32-bit
+ * and 64-bit callers.
  */
 #ifndef TONNAGE_KREAD_H
 #define TONNAGE_KREAD_H
@@ -21,8 +22,9 @@
 #define TKR_BINS		27648
 
 /*
- * SETUP, once: lanes, and landing memory for all of them. Slots of landing memory lie one behind the other; an
- * operation may cross the border of two. -EPROTO for another ABI; abi then has the module's.
+ * SETUP, once: lanes, and landing memory for all of them. Slots of landing memory lie one behind
+ * the other; an operation may cross the border of two. -EPROTO for another ABI; abi then has the
+ * module's.
  */
 struct tkr_setup {
 	__u32 abi;
@@ -77,9 +79,15 @@ struct tkr_connect {
 #define TKR_READ		0
 #define TKR_WRITE		1
 
-#define TKR_SIGNAL_EACH		0
-/* The published way: the first of each window is signalled and waited for once the whole window is posted. */
-#define TKR_SIGNAL_FIRST	1
+/* A new operation for each that completes. */
+#define TKR_EACH		0
+/*
+ * The published way, of one flow with one lane: the first of each window is signalled, and waited
+ * for once the whole window is posted. Up to two windows, less one, are in flight.
+ */
+#define TKR_FIRST		1
+/* A window of each flow is posted once nothing is in flight. */
+#define TKR_BATCH		2
 
 #define TKR_FIXED		0
 #define TKR_SEQUENTIAL		1
@@ -96,7 +104,8 @@ struct tkr_flow {
 	__u64 remote_bytes;	/* bytes there that may be asked for */
 	__u64 local;		/* offset of the first slot in landing memory */
 	__u64 seed;
-	__u64 begin;		/* operations before this run, which the orders of addresses go on from */
+	/* operations before this run, which the orders of addresses go on from */
+	__u64 begin;
 	__u32 rkey;
 	__u32 reserved;
 	/* out */
@@ -104,35 +113,40 @@ struct tkr_flow {
 };
 
 /*
- * RUN: the calling thread posts and polls until so many operations, or so much time, or STOP, or a signal (-EINTR),
- * or nothing completes for patience_ns (-ETIMEDOUT); then waits for what is in flight. An operation that fails ends it
- * too, and the run is a success with a status. Outputs are there in all of these cases.
+ * RUN: the calling thread posts and polls until so many operations, or so much time, or STOP, or a
+ * signal (-EINTR), or nothing completes for patience_ns (-ETIMEDOUT); then waits for what is in
+ * flight. An operation that fails ends it too, and the run is a success with a status. Outputs are
+ * there in all of these cases.
  */
 struct tkr_run {
 	__u32 verb;
 	__u32 bytes;
 	__u32 window;		/* operations in flight of each flow */
-	__u32 signalling;
+	__u32 pacing;
 	__u32 local_order;
 	__u32 remote_order;
 	__u32 flags;
 	__u32 flows;
 	__u64 flows_at;		/* address of an array of struct tkr_flow */
-	__u64 slots;		/* places of operations at either end, and bytes between their beginnings */
+	/* places of operations at either end, and bytes between their beginnings */
+	__u64 slots;
 	__u64 stride;
 	__u64 ops_max;		/* of all flows; 0 for no bound */
 	__u64 duration_ns;	/* 0 for no bound */
 	__u64 patience_ns;
-	__u64 stop_at;		/* address of a byte that ends the run once it is not zero; 0 for none */
+	/* address of a byte that ends the run once it is not zero; 0 for none */
+	__u64 stop_at;
 	__u64 reserved;
 	/* out */
 	__u64 ops;
-	__u64 begin_ns;		/* CLOCK_MONOTONIC: before the first operation, and at the last completion that was timed */
+	/* CLOCK_MONOTONIC: before the first operation, and at the last completion that was timed */
+	__u64 begin_ns;
 	__u64 end_ns;
 	__u64 polls;
 	__u64 empty_polls;
 	__u32 in_flight_max;
-	__u32 status;		/* 0, or the state of the first work request that failed, as enum ibv_wc_status has it */
+	/* 0, or the state of the first work request that failed, as enum ibv_wc_status has it */
+	__u32 status;
 	__u32 vendor;
 	__u32 failed_lane;
 };

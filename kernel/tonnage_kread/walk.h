@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Orders of slots: the same numbers as crates/bench/src/drive/walk.rs, flow_walk.rs and permutation.rs give, so that
- * user space knows which slot an operation used.
+ * Orders of slots: the same numbers as crates/bench/src/drive/walk.rs, flow_walk.rs and
+ * permutation.rs give, so that user space knows which slot an operation used.
  */
 #ifndef TONNAGE_KREAD_WALK_H
 #define TONNAGE_KREAD_WALK_H
@@ -62,7 +62,10 @@ static inline void tkr_permutation_init(struct tkr_permutation *p, u64 below, u6
 	}
 }
 
-/* What falls outside is mixed again: less than two rounds on average, since the bound is more than half the range. */
+/*
+ * What falls outside is mixed again: less than two rounds on average, since the bound is more than
+ * half the range.
+ */
 static inline u64 tkr_permuted(const struct tkr_permutation *p, u64 x)
 {
 	int i;
@@ -132,7 +135,8 @@ static inline u64 tkr_order_next(struct tkr_order *o)
 	}
 }
 
-static inline void tkr_walk_init(struct tkr_walk *w, u32 local, u32 remote, u64 slots, u64 seed, u64 begin)
+static inline void tkr_walk_init(struct tkr_walk *w, u32 local, u32 remote, u64 slots, u64 seed,
+				 u64 begin)
 {
 	tkr_order_init(&w->local, local, slots, seed, begin);
 	w->paired = local == remote && local == TKR_PERMUTED;

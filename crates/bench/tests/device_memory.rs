@@ -125,6 +125,7 @@ fn config(rank: u32) -> WorkerConfig {
         worker: 0,
         peers_max: 1,
         depth: 8,
+        queue_pairs: 1,
         sleeps: true,
         clock: Clock::new(),
     }

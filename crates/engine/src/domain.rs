@@ -59,6 +59,8 @@ pub struct Caps {
     pub ordered_writes: bool,
     /// True when the peers map each other's memory, so that it must be allocated shared.
     pub shared_memory: bool,
+    /// True when trials are carried out elsewhere ([`Engine::carrier`]), and single operations cannot be posted.
+    pub carried: bool,
     /// Upper bound of its bandwidth.
     pub limit: LimitKind,
 }
@@ -74,6 +76,9 @@ pub struct WorkerConfig {
     pub peers_max: u32,
     /// The most operations that are kept in flight on one lane.
     pub depth: u32,
+    /// Queue pairs towards each peer that it makes itself; more than one only where trials are
+    /// [carried out elsewhere](Caps::carried).
+    pub queue_pairs: u32,
     /// True when completions will be slept for ([`Engine::arm`]) and not only polled for.
     pub sleeps: bool,
     /// A calibrated clock, for an engine that compares its own ways.

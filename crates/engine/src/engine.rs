@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tonnage_units::Result;
 
+use crate::carried::Carrier;
 use crate::memory::Memory;
 use crate::report::Facts;
 use crate::{Completion, Failure, Lane, LaneSpec, Op, Peer, Region, RegionId};
@@ -188,6 +189,10 @@ pub trait Engine {
     /// have.
     fn settle(&mut self, _trying: bool) -> bool {
         true
+    }
+    /// The carrier of its trials, where the domain says that they are [carried out elsewhere](crate::carried).
+    fn carrier(&mut self) -> Option<&mut dyn Carrier> {
+        None
     }
     /// Load of each rail since this was asked last, by operations of this side only; empty where there is one.
     fn take_rail_loads(&mut self) -> Vec<RailLoad> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tonnage_units::Result;
 
 use crate::library::{Libraries, Library, Lifecycle};
-use crate::name::Variant;
+use crate::name::{Variant, split_name};
 use crate::options::{EngineOption, EngineOptions, check_options, find_option};
 use crate::{Domain, Verb};
 
@@ -68,6 +68,8 @@ pub struct OpenRequest<'a> {
     pub address: Option<IpAddr>,
     /// The verbs that the points need.
     pub verbs: &'a [Verb],
+    /// True when this rank initiates operations, and is not only their target.
+    pub initiates: bool,
 }
 
 impl Default for OpenRequest<'_> {
@@ -83,6 +85,7 @@ impl Default for OpenRequest<'_> {
             one_network: true,
             address: None,
             verbs: &Verb::ALL,
+            initiates: true,
         }
     }
 }
@@ -124,6 +127,16 @@ impl Entry {
                 let all = variant.everywhere.iter();
                 all.map(|text| format!("{}:{text}", self.name)).collect()
             }
+        }
+    }
+
+    /// The verbs that can be asked for under a name of its own, with what follows the colon.
+    pub fn verbs_of(&self, name: &str) -> &'static [Verb] {
+        let (_, variant) = split_name(name);
+        let known = self.variant.map_or(&[][..], |known| known.one_sided);
+        match known.contains(&variant) {
+            true => &Verb::ONE_SIDED,
+            false => self.verbs,
         }
     }
 

@@ -20,6 +20,7 @@
 //! | `report` | what was chosen and granted, for the record |
 //! | [`memory`] | where bytes live |
 //! | [`pattern`] | what is written to be verified |
+//! | [`carried`] | workers whose trials are carried out elsewhere |
 //! | [`calls`] | the same contract for files |
 //! | [`backend`], [`backends`] | that of collectives, and rows of those that need ranks and engines |
 //! | `lists` | the lists that a program hands down |
@@ -43,6 +44,7 @@
 pub mod backend;
 pub mod backends;
 pub mod calls;
+pub mod carried;
 mod domain;
 mod engine;
 mod entry;

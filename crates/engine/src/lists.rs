@@ -231,6 +231,7 @@ mod tests {
         what: "KIND",
         everywhere: &["a", "b;c"],
         with_device: &[],
+        one_sided: &[],
         required: true,
     };
 
@@ -238,6 +239,7 @@ mod tests {
         what: "DEVICE",
         everywhere: &[],
         with_device: &[],
+        one_sided: &[],
         required: false,
     };
 

@@ -11,6 +11,8 @@ pub struct Variant {
     pub everywhere: &'static [&'static str],
     /// Values that a machine with the right device has.
     pub with_device: &'static [&'static str],
+    /// Values with which only reads and writes can be had.
+    pub one_sided: &'static [&'static str],
     /// True when the name means nothing without one.
     pub required: bool,
 }

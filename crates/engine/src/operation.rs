@@ -34,6 +34,9 @@ impl Verb {
     /// Verbs that copy bytes, which every engine between memories has.
     pub const COPYING: [Self; 4] = [Self::Write, Self::WriteImm, Self::Read, Self::Send];
 
+    /// Verbs of which the peer is told nothing, and that change no word in one step.
+    pub const ONE_SIDED: [Self; 2] = [Self::Write, Self::Read];
+
     /// Returns whether it changes a word of the peer's memory in one step that no other operation divides.
     pub fn is_atomic(self) -> bool {
         matches!(self, Self::FetchAdd | Self::CompareSwap)

@@ -34,6 +34,7 @@ static CAPS: Caps = Caps {
     sends_taken: true,
     passive_target: false,
     shared_memory: false,
+    carried: false,
     limit: LimitKind::None,
 };
 

@@ -92,6 +92,7 @@ const SHIPPED_ENGINES: [Entry; 3] = [
             what: "PROVIDER",
             everywhere: &["shm", "tcp"],
             with_device: &[],
+            one_sided: &[],
             required: true,
         }),
         has_devices: true,

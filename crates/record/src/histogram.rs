@@ -11,6 +11,7 @@ use hdrhistogram::Histogram;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tonnage_engine::carried::BinnedLatencies;
 use tonnage_units::{Error, Result};
 
 /// Value of [`HistogramData::encoding`].
@@ -273,6 +274,52 @@ impl LatencyHistogram {
         Ok(())
     }
 
+    /// Adds latencies that were counted elsewhere in the same bins, with their exact figures.
+    pub fn merge_binned(&mut self, binned: &BinnedLatencies) {
+        if binned.samples == 0 {
+            return;
+        }
+        for (index, &count) in binned
+            .bins
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0)
+        {
+            let value_ns = hdr_v2::value_of(index).min(hdr_v2::HIGH_NS);
+            self.bins.saturating_record_n(value_ns, count);
+        }
+        self.exact.merge(&Exact {
+            count: binned.samples,
+            min_ns: binned.min_ns,
+            max_ns: binned.max_ns,
+            sum_ns: binned.sum_ns.into(),
+        });
+    }
+
+    /// Adds what counts of the same bins have grown by since `earlier`. Minimum, maximum and mean are then known to
+    /// three digits only.
+    pub fn add_counts(&mut self, bins: &[u64], earlier: &[u64]) {
+        let earlier = earlier.iter().copied().chain(std::iter::repeat(0));
+        for (index, (&count, earlier)) in bins.iter().zip(earlier).enumerate() {
+            let more = count.saturating_sub(earlier);
+            if more > 0 {
+                let median_ns = self.bins.median_equivalent(hdr_v2::value_of(index));
+                self.add_alike(median_ns.min(hdr_v2::HIGH_NS), more);
+            }
+        }
+    }
+
+    /// Adds so many latencies of one value, which is within the range.
+    fn add_alike(&mut self, value_ns: u64, count: u64) {
+        self.bins.saturating_record_n(value_ns, count);
+        self.exact.merge(&Exact {
+            count,
+            min_ns: value_ns,
+            max_ns: value_ns,
+            sum_ns: u128::from(value_ns) * u128::from(count),
+        });
+    }
+
     /// The form that a record keeps: any HDR library can read and merge it.
     pub fn to_data(&self) -> HistogramData {
         HistogramData {
@@ -304,14 +351,7 @@ impl LatencyHistogram {
         let mut histogram = Self::new();
         for (index, count) in hdr_v2::decode(&bytes)? {
             let median_ns = histogram.bins.median_equivalent(hdr_v2::value_of(index));
-            let value_ns = median_ns.min(hdr_v2::HIGH_NS);
-            histogram.bins.saturating_record_n(value_ns, count);
-            histogram.exact.merge(&Exact {
-                count,
-                min_ns: value_ns,
-                max_ns: value_ns,
-                sum_ns: u128::from(value_ns) * u128::from(count),
-            });
+            histogram.add_alike(median_ns.min(hdr_v2::HIGH_NS), count);
         }
         Ok(histogram)
     }

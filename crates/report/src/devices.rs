@@ -11,8 +11,8 @@ mod summary;
 pub use engines::{backends, engines, file_engines, memories};
 pub use summary::summary;
 use tonnage_machine::devices::{
-    Absent, Gpu, Inventory, MemoryFound, MountedFileSystem, NetworkInterface, NumaNode,
-    PciFunction, PcieLink, RdmaDevice, RdmaPort,
+    Absent, Gpu, Inventory, KernelModule, MemoryFound, MountedFileSystem, NetworkInterface,
+    NumaNode, PciFunction, PcieLink, RdmaDevice, RdmaPort,
 };
 use tonnage_machine::environment::Processors;
 use tonnage_units::Result;
@@ -38,7 +38,9 @@ pub fn text(found: &Inventory) -> String {
     group(&mut page, "NUMA nodes", &numa(&found.numa));
     group(&mut page, "Memory", &memory(&found.memory));
     group(&mut page, "Network", &networks(&found.networks));
-    group(&mut page, "RDMA", &rdma(&found.rdma));
+    let mut rdma = rdma(&found.rdma);
+    rdma.extend(found.kernel_module.iter().map(kernel_module));
+    group(&mut page, "RDMA", &rdma);
     for library in &found.libfabric {
         group(&mut page, &fabric::heading(library), &fabric::rows(library));
     }
@@ -215,6 +217,14 @@ fn rdma(devices: &[RdmaDevice]) -> Vec<DeviceRow> {
         device.ports.iter().map(one).collect::<Vec<DeviceRow>>()
     };
     devices.iter().flat_map(ports).collect()
+}
+
+/// The module that posts in the kernel.
+fn kernel_module(module: &KernelModule) -> DeviceRow {
+    let name = format!("module {}", module.name);
+    let version = format!("version {}", module.version);
+    let layout = format!("layout {}", module.abi);
+    row([&name, "verbs:kernel", &version, &layout, &module.device])
 }
 
 /// The address that packets of RoCE usually carry, and how many there are.

@@ -9,6 +9,7 @@
 //! | [`libfabric`], [`mpi`], [`pmix`], [`verbs`] | C libraries that are loaded at run time, one each |
 //! | [`library`], `signal_actions` | loading a C library and looking symbols up; signals that it takes |
 //! | [`files`], [`uring`] | system calls on files, and io_uring |
+//! | [`kread`] | the calls of the module that posts one-sided operations in the kernel |
 //! | [`host`], [`interfaces`] | names of this host and container, and its network interfaces |
 //! | [`process`], [`launcher`], [`descriptor`] | permissions of this process, its launcher, and open files that it inherited |
 //! | [`out_of_memory`] | the program's allocator, which says when memory has run out |
@@ -25,6 +26,7 @@ pub mod files;
 pub mod fold;
 pub mod host;
 pub mod interfaces;
+pub mod kread;
 pub mod launcher;
 pub mod libfabric;
 pub mod library;

@@ -76,6 +76,7 @@ impl Bench {
             worker: 0,
             peers_max: 1,
             depth: 64,
+            queue_pairs: 1,
             sleeps: false,
             clock,
         })?;

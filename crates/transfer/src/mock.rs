@@ -272,6 +272,7 @@ pub(crate) static CAPS: Caps = Caps {
     arrives_by_polling: false,
     ordered_writes: false,
     shared_memory: false,
+    carried: false,
     limit: LimitKind::None,
 };
 

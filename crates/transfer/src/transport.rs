@@ -93,6 +93,7 @@ impl Transport {
                 one_network: options.one_host,
                 address: options.address,
                 verbs: &options.verbs,
+                initiates: true,
             })?;
             Ok(Self {
                 name: name.to_owned(),
@@ -140,6 +141,7 @@ impl Transport {
             worker: 0,
             peers_max: config.peers_max,
             depth: config.depth,
+            queue_pairs: 1,
             sleeps: config.sleeps,
             clock: Clock::new(),
         });

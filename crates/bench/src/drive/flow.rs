@@ -1,6 +1,7 @@
 //! A flow: the operations of one worker towards one peer, and the receives that a peer's sends land in.
 
 use crate::drive::flow_walk::FlowWalk;
+use tonnage_engine::carried::CarriedFlow;
 use tonnage_engine::{Lane, Op, Verb};
 use tonnage_plan::transfer::TransferPoint;
 
@@ -50,6 +51,23 @@ impl Flow {
             size_bytes: point.size_bytes,
             addend: (point.op == Verb::FetchAdd).then_some(1),
         }
+    }
+
+    /// The flow for whoever carries its operations out elsewhere.
+    pub fn carried(&self, point: &TransferPoint, initiator: u32) -> CarriedFlow {
+        CarriedFlow {
+            lane: self.lane,
+            local: self.local_origin,
+            remote: self.remote_origin,
+            seed: FlowWalk::seed(point, initiator, self.peer),
+            issued: self.issued,
+        }
+    }
+
+    /// Goes so many operations on, which were carried out elsewhere.
+    pub fn skip(&mut self, operations: u64) {
+        self.walk.skip(operations);
+        self.issued += operations;
     }
 
     /// The next operation.

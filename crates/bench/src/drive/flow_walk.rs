@@ -54,12 +54,17 @@ impl Pairing {
 }
 
 impl FlowWalk {
+    /// The seed of one flow of a point.
+    pub fn seed(point: &TransferPoint, initiator: u32, target: u32) -> u64 {
+        let flow = u64::from(initiator) << 32 | u64::from(target);
+        // An odd constant spreads neighbouring flows over the seeds.
+        point.seed ^ flow.wrapping_mul(0xd129_0b26_6821_4d87)
+    }
+
     /// The walk of one flow of a point. Different flows walk differently under random and
     /// permuted addresses.
     pub fn new(point: &TransferPoint, initiator: u32, target: u32) -> Self {
-        let flow = u64::from(initiator) << 32 | u64::from(target);
-        // An odd constant spreads neighbouring flows over the seeds.
-        let seed = point.seed ^ flow.wrapping_mul(0xd129_0b26_6821_4d87);
+        let seed = Self::seed(point, initiator, target);
         if point.op.is_atomic() {
             return Self {
                 local: Walk::over(Addresses::Sequential, point.word_places(), seed),
@@ -162,5 +167,7 @@ pub enum End {
     Target,
 }
 
+#[cfg(test)]
+mod kernel;
 #[cfg(test)]
 mod tests;

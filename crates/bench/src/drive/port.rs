@@ -140,6 +140,16 @@ impl<'a> Port<'a> {
         self.stall.as_ref()
     }
 
+    /// The flag that ends the loops of a run that is stopped.
+    pub fn stop_flag(&self) -> &'a AtomicBool {
+        self.stop
+    }
+
+    /// Takes note of how many operations were in flight that were carried out elsewhere.
+    pub fn note_in_flight(&mut self, most: u64) {
+        self.most_in_flight = self.most_in_flight.max(most);
+    }
+
     /// Forgets how long flows were without progress, such as between two trials.
     pub fn restart_watch(&mut self) {
         self.awaited = 0;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
 use super::recorder::{PhaseTimes, Recorder};
+use tonnage_engine::carried::{BinnedLatencies, CarriedProgress};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::lock::lock;
 
@@ -21,6 +22,23 @@ pub struct Pulse {
     answered: AtomicU64,
     /// Latencies that the worker has handed over.
     latencies: Mutex<LatencyHistogram>,
+    /// Progress of a trial that is carried out elsewhere, while it is.
+    followed: Mutex<Option<Followed>>,
+}
+
+/// A trial that is carried out elsewhere.
+#[derive(Debug)]
+struct Followed {
+    progress: Arc<dyn CarriedProgress>,
+    /// Counts of the latencies that were handed over.
+    told: Vec<u64>,
+}
+
+impl Followed {
+    fn hand_over(&mut self, latencies: &BinnedLatencies, into: &Mutex<LatencyHistogram>) {
+        lock(into).add_counts(&latencies.bins, &self.told);
+        self.told.clone_from(&latencies.bins);
+    }
 }
 
 /// A counter that shares its cache line with nothing, neighbours that the processor fetches along included.
@@ -33,16 +51,40 @@ impl Pulse {
     pub fn restart(&self) {
         self.completed.0.store(0, Ordering::Relaxed);
         lock(&self.latencies).clear();
+        *lock(&self.followed) = None;
+    }
+
+    /// Tells from now on what whoever carries the trial out knows.
+    pub fn follow(&self, progress: Arc<dyn CarriedProgress>) {
+        let told = Vec::new();
+        *lock(&self.followed) = Some(Followed { progress, told });
+    }
+
+    /// Ends that, with what came of the trial.
+    pub fn end_following(&self, operations: u64, latencies: Option<&BinnedLatencies>) {
+        let followed = lock(&self.followed).take();
+        if let (Some(mut followed), Some(latencies)) = (followed, latencies) {
+            followed.hand_over(latencies, &self.latencies);
+        }
+        self.completed.0.store(operations, Ordering::Relaxed);
     }
 
     /// Operations that have completed in this trial.
     pub fn completed(&self) -> u64 {
-        self.completed.0.load(Ordering::Relaxed)
+        let followed = lock(&self.followed);
+        let told = followed.as_ref().and_then(|it| it.progress.operations());
+        told.unwrap_or_else(|| self.completed.0.load(Ordering::Relaxed))
     }
 
     /// Asks the worker for the latencies that it has recorded since it was asked last.
     pub fn ask(&self) {
-        self.asked.0.fetch_add(1, Ordering::Relaxed);
+        let asked = self.asked.0.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some(followed) = lock(&self.followed).as_mut() {
+            if let Some(latencies) = followed.progress.latencies() {
+                followed.hand_over(&latencies, &self.latencies);
+            }
+            self.answered.store(asked, Ordering::Release);
+        }
     }
 
     /// Returns whether the worker has handed over what it was asked for last.

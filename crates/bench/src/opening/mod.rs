@@ -202,6 +202,7 @@ impl Requirements<'_> {
             one_network: rank.hosts().is_one_network(),
             address: rank.local_ip(),
             verbs: &self.verbs,
+            initiates: !self.pairs.roles.targets(rank.id()).is_empty(),
         })?;
         if devices.is_empty() {
             return Err(Error::Failed(format!(
@@ -304,6 +305,10 @@ impl Requirements<'_> {
             rank: rank.id(),
             worker: index,
             peers_max: self.peers_max,
+            queue_pairs: match domain.caps().carried {
+                true => self.division.queue_pairs,
+                false => 1,
+            },
             sleeps: self.sleeps,
             depth: self.depth,
             clock: settings.clock,

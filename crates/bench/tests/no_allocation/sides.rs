@@ -152,6 +152,7 @@ fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
         rank,
         worker: 0,
         peers_max: 1,
+        queue_pairs: 1,
         sleeps: false,
         depth: point.depth(),
         clock: Clock::new(),

@@ -25,6 +25,11 @@ impl Division {
     /// The most queue pairs between a worker and a peer.
     pub const QUEUE_PAIRS_MAX: u32 = 64;
 
+    /// Returns whether there is nothing to divide but queue pairs.
+    pub fn is_of_queue_pairs(&self) -> bool {
+        self.cut.is_none() && self.rails.is_single()
+    }
+
     /// Returns whether operations towards one peer may take several ways, between which nothing has an order.
     pub fn divides_flows(&self) -> bool {
         self.queue_pairs > 1 || self.cuts()

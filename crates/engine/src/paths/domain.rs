@@ -46,6 +46,7 @@ const NOTHING: Caps = Caps {
     arrives_by_polling: false,
     ordered_writes: false,
     shared_memory: false,
+    carried: false,
     limit: LimitKind::None,
 };
 
@@ -66,6 +67,7 @@ fn least(one: Caps, other: Caps) -> Caps {
         arrives_by_polling: one.arrives_by_polling || other.arrives_by_polling,
         ordered_writes: one.ordered_writes && other.ordered_writes,
         shared_memory: one.shared_memory || other.shared_memory,
+        carried: one.carried || other.carried,
         limit: together(one.limit, other.limit),
     }
 }

@@ -92,6 +92,7 @@ fn caps(attributes: &Attributes, arrival: Option<ArrivalProof>, shm_writes: Opti
         sends_taken: false,
         passive_target: false,
         shared_memory: false,
+        carried: false,
         limit: limit(attributes),
     }
 }

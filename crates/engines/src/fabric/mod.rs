@@ -54,6 +54,7 @@ pub const ENTRY: Entry = Entry {
         what: "PROVIDER",
         everywhere: &["shm", "tcp"],
         with_device: &[],
+        one_sided: &[],
         required: true,
     }),
     options: &OPTIONS,

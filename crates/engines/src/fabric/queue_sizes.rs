@@ -52,6 +52,7 @@ mod tests {
                     rank: peers,
                     worker: 0,
                     peers_max: peers,
+                    queue_pairs: 1,
                     sleeps: false,
                     depth,
                     clock: Clock::new(),

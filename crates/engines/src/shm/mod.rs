@@ -50,6 +50,7 @@ static CAPS: Caps = Caps {
     sends_taken: true,
     passive_target: false,
     shared_memory: true,
+    carried: false,
     limit: LimitKind::MemoryCopy,
 };
 

@@ -20,6 +20,7 @@ fn worker(rank: u32) -> (Arc<dyn Memory>, Box<dyn Engine + Send>, Region) {
         rank,
         worker: 0,
         peers_max: 1,
+        queue_pairs: 1,
         sleeps: false,
         depth: 64,
         clock: Clock::new(),

@@ -8,12 +8,15 @@ use tonnage_engine::{
     WorkerConfig,
 };
 use tonnage_machine::devices::{RdmaDevice, RdmaPort};
+use tonnage_sys::kread::KREAD_SLOT_BYTES_MAX;
 use tonnage_sys::verbs::{DeviceLimits, piece_stride};
 use tonnage_units::{Error, Result, WireDevice, WireKind};
 
 use super::choose::{ChosenPort, unavailable};
 use super::cm_port::cm_port;
 use super::dc_device::dc_device;
+use super::kernel_session::{depth_max, module_version};
+use super::kernel_worker::KernelWorker;
 use super::options::{Asked, times};
 use super::port::OpenPort;
 use super::transport::VerbsTransport;
@@ -30,13 +33,12 @@ const OPERATIONS_MIN: u32 = 8;
 /// Bytes of a registration that no memory has: devices without a limit of their own name such numbers.
 const UNLIMITED_BYTES: u64 = 1 << 40;
 
-/// Verbs over DC: messages would need receives that all peers share.
-static ONE_SIDED: [Verb; 2] = [Verb::Write, Verb::Read];
-
 /// One port of a device.
 pub(super) struct PortDomain {
     port: Arc<OpenPort>,
     caps: Caps,
+    /// True on a rank that initiates.
+    initiates: bool,
 }
 
 /// Queue pairs to a peer, each with whether it needs receives; and whether the first is for writes with an immediate.
@@ -59,21 +61,37 @@ impl PortDomain {
         check_limits(name, &asked, &limits)?;
         let cm = cm_port(request, &asked, &chosen)?;
         let dc = dc_device(asked.transport, &chosen)?;
-        let is_dc = dc.is_some();
-        let (receives, immediates) = queue_pairs(if is_dc { &ONE_SIDED } else { request.verbs });
-        let atomics = !is_dc && limits.atomics && request.verbs.iter().any(|verb| verb.is_atomic());
+        let is_kernel = asked.transport == VerbsTransport::Kernel;
+        let is_one_sided = is_kernel || dc.is_some();
+        // Messages over DC would need receives that all peers share, and nobody receives in the kernel.
+        let verbs: &[Verb] = if is_one_sided {
+            &Verb::ONE_SIDED
+        } else {
+            request.verbs
+        };
+        let (receives, immediates) = queue_pairs(verbs);
+        let atomics =
+            !is_one_sided && limits.atomics && request.verbs.iter().any(|verb| verb.is_atomic());
         let depth = asked.send_depth.unwrap_or(limits.work_requests);
         let region_bytes = asked.region_bytes.unwrap_or(limits.region_bytes);
         let caps = Caps {
             verbs: match limits.atomics {
-                _ if is_dc => &ONE_SIDED,
+                _ if is_one_sided => &Verb::ONE_SIDED,
                 true => &Verb::ALL,
                 false => &Verb::COPYING,
             },
-            immediate_bits: if is_dc { 0 } else { 32 },
-            depth: depth.saturating_sub(1).clamp(1, DEPTH_MAX),
+            immediate_bits: if is_one_sided { 0 } else { 32 },
+            depth: match is_kernel {
+                true => depth_max(limits.work_requests, asked.signals_first),
+                false => depth.saturating_sub(1).clamp(1, DEPTH_MAX),
+            },
             message_bytes_max: u64::from(chosen.port.message_bytes_max)
-                .min(piece_stride(region_bytes)),
+                .min(piece_stride(region_bytes))
+                .min(if is_kernel {
+                    KREAD_SLOT_BYTES_MAX.into()
+                } else {
+                    u64::MAX
+                }),
             moves_bytes: true,
             delivered: false,
             delivery_on_request: false,
@@ -82,8 +100,9 @@ impl PortDomain {
             passive_target: true,
             arrivals_named: true,
             arrives_by_polling: false,
-            ordered_writes: !asked.relaxed,
+            ordered_writes: !asked.relaxed && !is_kernel,
             shared_memory: false,
+            carried: is_kernel,
             limit: limit(&chosen.device, &chosen.state),
         };
         Ok(Self {
@@ -98,6 +117,7 @@ impl PortDomain {
                 atomics,
             }),
             caps,
+            initiates: request.initiates,
         })
     }
 }
@@ -207,6 +227,7 @@ impl Domain for PortDomain {
             devices: Vec::new(),
             facts: Facts::default()
                 .with("transport", asked.transport.name())
+                .maybe("kernel_module", self.kernel_module())
                 .with("connect", if asked.by_cm { "cm" } else { "exchange" })
                 .maybe("librdmacm", self.port.cm.as_ref().map(|cm| cm.library.path().to_owned()))
                 .maybe("libmlx5", self.port.dc.as_ref().map(|dc| dc.library.path().to_owned()))
@@ -254,6 +275,7 @@ impl Domain for PortDomain {
         let opened = match self.port.asked.transport {
             VerbsTransport::Rc => self.connected_depths(config),
             VerbsTransport::Dc => self.shared_depths(config),
+            VerbsTransport::Kernel => return self.kernel_worker(config),
         };
         let opened = opened.and_then(|depths| VerbsWorker::open(&self.port, config, depths));
         let worker = opened.map_err(|error| self.port.asked.transport.named(error))?;
@@ -262,6 +284,26 @@ impl Domain for PortDomain {
 }
 
 impl PortDomain {
+    /// A worker whose operations the kernel posts. Its own queue pairs are targets, one for each lane of a peer.
+    fn kernel_worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
+        let targets = WorkerConfig {
+            depth: 1,
+            peers_max: config.peers_max.saturating_mul(config.queue_pairs.max(1)),
+            sleeps: false,
+            ..config.clone()
+        };
+        let opened = self.connected_depths(&targets);
+        let opened = opened.and_then(|depths| VerbsWorker::open(&self.port, &targets, depths));
+        let worker = opened.map_err(|error| self.port.asked.transport.named(error))?;
+        Ok(Box::new(KernelWorker::new(worker, config, self.initiates)))
+    }
+
+    /// The version of the module that posts for this rank, where it initiates.
+    fn kernel_module(&self) -> Option<String> {
+        let posts = self.port.asked.transport == VerbsTransport::Kernel && self.initiates;
+        module_version().filter(|_| posts)
+    }
+
     /// Work requests of a send and a receive queue, and completions of all, where each peer has queue pairs of its own.
     fn connected_depths(&self, config: &WorkerConfig) -> Result<[u32; 3]> {
         let (name, limits) = (self.port.chosen.context.name(), &self.port.limits);

@@ -1,5 +1,5 @@
 //! `verbs`: RDMA devices, straight by libibverbs: reliable connections (`verbs:rc`), and dynamically connected ones
-//! of mlx5 cards (`verbs:dc`).
+//! of mlx5 cards (`verbs:dc`); and reads and writes that the kernel posts (`verbs:kernel`).
 //!
 //! | file | what lives there |
 //! | --- | --- |
@@ -14,6 +14,8 @@
 //! | `cm_port`, `cm_private`, `cm_granted` | what that needs of a port; what the sides prove to each other; what was granted |
 //! | `transport` | the transports, and the refusals of others |
 //! | `dc_device`, `dc_ends`, `target_card` | DC: the device, a worker's initiators and its target, what peers are told |
+//! | `kernel_session`, `kernel_card` | the session of the kernel's module, and what peers are told of its lanes |
+//! | `kernel_worker`, `kernel_carrier` | a worker over it; carrying its trials out |
 //! | `page`, `contact` | first contact |
 //! | `causes` | what usually causes a failure |
 //!
@@ -36,6 +38,10 @@ mod dc_device;
 mod dc_ends;
 mod domain;
 mod endings;
+mod kernel_card;
+mod kernel_carrier;
+mod kernel_session;
+mod kernel_worker;
 mod lanes;
 mod options;
 mod page;
@@ -57,17 +63,19 @@ use tonnage_units::Result;
 
 use domain::PortDomain;
 use options::{LIBIBVERBS_VARIABLE, LIBRARY, LIBRDMACM, LIBRDMACM_VARIABLE, OPTIONS};
-use transport::{DC, RC, VerbsTransport, check_transport};
+use transport::{DC, KERNEL, RC, VerbsTransport, check_transport};
 
 /// The row of the list of engines.
 pub const ENTRY: Entry = Entry {
     name: "verbs",
-    about: "one-sided transfers and messages by RDMA devices: reliable connections (verbs:rc) of libibverbs, and \
-            dynamically connected (verbs:dc), without messages, of mlx5 cards",
+    about: "one-sided transfers and messages by RDMA devices: reliable connections (verbs:rc) of libibverbs, \
+            dynamically connected (verbs:dc), without messages, of mlx5 cards, and reads and writes that the kernel \
+            posts (verbs:kernel), by its module tonnage_kread",
     variant: Some(Variant {
         what: "TRANSPORT",
         everywhere: &[],
-        with_device: &[RC, DC],
+        with_device: &[RC, DC, KERNEL],
+        one_sided: &[DC, KERNEL],
         required: true,
     }),
     options: &OPTIONS,

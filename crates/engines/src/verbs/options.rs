@@ -3,7 +3,7 @@
 use tonnage_engine::{EngineOption, OpenRequest, OptionKind};
 use tonnage_sys::verbs::Patience;
 
-use super::transport::{DC, VerbsTransport};
+use super::transport::{DC, KERNEL, RC, VerbsTransport};
 
 /// The environment variable that names the library.
 pub(super) const LIBIBVERBS_VARIABLE: &str = "TONNAGE_LIBIBVERBS";
@@ -37,6 +37,10 @@ const LOCKS: &str = "locks";
 const ORDERING: &str = "ordering";
 const REGION_BYTES: &str = "mr-size";
 const INITIATORS: &str = "dci";
+const SIGNALLING: &str = "signalling";
+
+/// Variants that post in user space.
+const IN_USER_SPACE: &[&str] = &[RC, DC];
 
 /// Times that are without end.
 const FOREVER: &str = "forever";
@@ -50,7 +54,7 @@ const RNR_TIMER: u8 = 12;
 pub(super) const INLINE_USUAL: u32 = 220;
 
 /// All of them, for the row of the list.
-pub(super) static OPTIONS: [EngineOption; 20] = [
+pub(super) static OPTIONS: [EngineOption; 21] = [
     EngineOption {
         name: CONNECT,
         kind: OptionKind::Choice(&["exchange", "cm"]),
@@ -111,24 +115,33 @@ pub(super) static OPTIONS: [EngineOption; 20] = [
         [1, 128],
         "reads in flight on a queue pair: max is the lesser of what both devices can do",
     ),
-    or_number(
-        INLINE,
-        (&["auto"], None),
-        [0, 4096],
-        "writes and sends up to so many bytes lie in the work request itself: auto asks for 220, and takes what is granted",
-    ),
-    or_number(
-        SEND_DEPTH,
-        (&["auto"], None),
-        [2, 32_768],
-        "work requests of a send queue: auto has room for the window; a window above it is handed over as room appears",
-    ),
-    or_number(
-        POST_LIST,
-        (&["all"], None),
-        [1, 64],
-        "operations that are handed over with one doorbell: all that a loop posts at once, 64 at most",
-    ),
+    EngineOption {
+        variants: IN_USER_SPACE,
+        ..or_number(
+            INLINE,
+            (&["auto"], None),
+            [0, 4096],
+            "writes and sends up to so many bytes lie in the work request itself: auto asks for 220, and takes what is granted",
+        )
+    },
+    EngineOption {
+        variants: IN_USER_SPACE,
+        ..or_number(
+            SEND_DEPTH,
+            (&["auto"], None),
+            [2, 32_768],
+            "work requests of a send queue: auto has room for the window; a window above it is handed over as room appears",
+        )
+    },
+    EngineOption {
+        variants: IN_USER_SPACE,
+        ..or_number(
+            POST_LIST,
+            (&["all"], None),
+            [1, 64],
+            "operations that are handed over with one doorbell: all that a loop posts at once, 64 at most",
+        )
+    },
     EngineOption {
         variants: &["rc"],
         ..number(
@@ -146,26 +159,32 @@ pub(super) static OPTIONS: [EngineOption; 20] = [
         about: "auto: queue pairs of a thread domain, which are handed work without a lock, where the driver has them; on: the \
                 driver's locks stay",
     },
-    or_number(
-        SIGNAL,
-        (&["auto"], None),
-        [1, 1024],
-        "every Nth operation of a queue pair is signalled, and the others complete with it, so that latencies are coarse, \
-         at least two in a window; auto signals each",
-    ),
+    EngineOption {
+        variants: IN_USER_SPACE,
+        ..or_number(
+            SIGNAL,
+            (&["auto"], None),
+            [1, 1024],
+            "every Nth operation of a queue pair is signalled, and the others complete with it, so that latencies are coarse, \
+             at least two in a window; auto signals each",
+        )
+    },
     EngineOption {
         name: ORDERING,
         kind: OptionKind::Choice(&["strict", "relaxed"]),
         variants: &[],
         about: "relaxed lets the device write the bytes of memory in another order (PCIe relaxed ordering)",
     },
-    or_number(
-        REGION_BYTES,
-        (&["auto"], None),
-        [8192, 1 << 40],
-        "bytes of one registration: auto is what the device can; longer memory is registered in pieces that overlap, each with a \
-         key of its own; an operation may have half of it",
-    ),
+    EngineOption {
+        variants: IN_USER_SPACE,
+        ..or_number(
+            REGION_BYTES,
+            (&["auto"], None),
+            [8192, 1 << 40],
+            "bytes of one registration: auto is what the device can; longer memory is registered in pieces that overlap, each with a \
+             key of its own; an operation may have half of it",
+        )
+    },
     EngineOption {
         name: INITIATORS,
         kind: OptionKind::Number {
@@ -175,6 +194,13 @@ pub(super) static OPTIONS: [EngineOption; 20] = [
         },
         variants: &[DC],
         about: "initiators of a worker over verbs:dc: peers have them in turn, each always the same",
+    },
+    EngineOption {
+        name: SIGNALLING,
+        kind: OptionKind::Choice(&["each", "first"]),
+        variants: &[KERNEL],
+        about: "first: of each window only the first operation is signalled, and waited for once the whole window is posted, as the \
+                published benchmark of one-sided reads did; each waits for all",
     },
 ];
 
@@ -261,6 +287,8 @@ pub(super) struct Asked {
     pub(super) relaxed: bool,
     /// Bytes of one registration.
     pub(super) region_bytes: Option<u64>,
+    /// True where the kernel signals the first operation of a window only.
+    pub(super) signals_first: bool,
 }
 
 impl Asked {
@@ -301,6 +329,7 @@ impl Asked {
             signal: number(SIGNAL).unwrap_or(1),
             relaxed: text(ORDERING) == "relaxed",
             region_bytes: text(REGION_BYTES).parse().ok(),
+            signals_first: text(SIGNALLING) == "first",
         }
     }
 

@@ -9,6 +9,8 @@ pub(super) enum VerbsTransport {
     Rc,
     /// Dynamically connected, of mlx5 cards.
     Dc,
+    /// Reliable connections of the kernel, to queue pairs of user space.
+    Kernel,
 }
 
 impl VerbsTransport {
@@ -16,6 +18,7 @@ impl VerbsTransport {
     pub(super) fn of(variant: &str) -> Self {
         match variant {
             DC => Self::Dc,
+            KERNEL => Self::Kernel,
             _ => Self::Rc,
         }
     }
@@ -25,6 +28,7 @@ impl VerbsTransport {
         match self {
             Self::Rc => "verbs:rc",
             Self::Dc => "verbs:dc",
+            Self::Kernel => "verbs:kernel",
         }
     }
 
@@ -33,6 +37,7 @@ impl VerbsTransport {
         match self {
             Self::Rc => RC,
             Self::Dc => DC,
+            Self::Kernel => KERNEL,
         }
     }
 
@@ -51,11 +56,12 @@ impl VerbsTransport {
 
 pub(super) const RC: &str = "rc";
 pub(super) const DC: &str = "dc";
+pub(super) const KERNEL: &str = "kernel";
 
 /// Refuses a transport that the engine does not have, by its name where it is one of verbs.
 pub(super) fn check_transport(variant: &str) -> Result<()> {
     let (why, how) = match variant {
-        RC | DC => return Ok(()),
+        RC | DC | KERNEL => return Ok(()),
         "uc" => (
             "UC has no reads, and its writes are not acknowledged: one that is lost would count as completed".to_owned(),
             HAS,
@@ -84,8 +90,8 @@ pub(super) fn check_transport(variant: &str) -> Result<()> {
     })
 }
 
-const HAS: &str = "It has verbs:rc, reliable connections, and verbs:dc, dynamically connected; what libfabric makes of a \
-                   device is fabric:verbs;ofi_rxm";
+const HAS: &str = "It has verbs:rc, reliable connections, verbs:dc, dynamically connected, and verbs:kernel, which posts in \
+                   the kernel; what libfabric makes of a device is fabric:verbs;ofi_rxm";
 
 #[cfg(test)]
 mod tests {
@@ -108,7 +114,11 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        for transport in [VerbsTransport::Rc, VerbsTransport::Dc] {
+        for transport in [
+            VerbsTransport::Rc,
+            VerbsTransport::Dc,
+            VerbsTransport::Kernel,
+        ] {
             check_transport(transport.name()).unwrap();
             assert_eq!(VerbsTransport::of(transport.name()), transport);
             assert_eq!(transport.engine(), format!("verbs:{}", transport.name()));

@@ -317,7 +317,7 @@ impl Engine for VerbsWorker {
 
     fn cards(&mut self, peers: &[u32]) -> Result<Vec<Card>> {
         let card = |&peer: &u32| match self.port.asked.transport {
-            VerbsTransport::Rc => self.card(peer),
+            VerbsTransport::Rc | VerbsTransport::Kernel => self.card(peer),
             VerbsTransport::Dc => self.target_card(peer),
         };
         peers.iter().map(card).collect()
@@ -327,7 +327,7 @@ impl Engine for VerbsWorker {
         peers
             .iter()
             .try_for_each(|peer| match self.port.asked.transport {
-                VerbsTransport::Rc => self.connect_one(peer),
+                VerbsTransport::Rc | VerbsTransport::Kernel => self.connect_one(peer),
                 VerbsTransport::Dc => self.address_one(peer),
             })
     }

@@ -8,6 +8,7 @@ mod absent;
 mod fabric;
 mod files;
 mod gpu;
+mod kread;
 mod memory;
 mod network;
 mod pci;
@@ -21,6 +22,7 @@ pub use absent::Absent;
 pub use fabric::{FabricLibrary, FabricOffer, FabricProvider};
 pub use files::MountedFileSystem;
 pub use gpu::Gpu;
+pub use kread::KernelModule;
 pub use memory::{MemoryFound, NumaNode};
 pub use network::NetworkInterface;
 pub use pci::{PciFunction, PcieLink};
@@ -45,6 +47,9 @@ pub struct Inventory {
     pub networks: Vec<NetworkInterface>,
     /// RDMA devices.
     pub rdma: Vec<RdmaDevice>,
+    /// The kernel's module that posts for `verbs:kernel`; absent where it is not loaded, or has another layout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_module: Option<KernelModule>,
     /// The libfabrics that this program can use: the one that it does use first, the embedded one last.
     pub libfabric: Vec<FabricLibrary>,
     /// GPUs of NVIDIA and AMD.
@@ -78,6 +83,7 @@ impl Inventory {
         let numa = memory::numa_nodes(topology);
         let memory = memory::find(tree, &mut absent);
         let rdma = rdma::find(tree, &networks, &mut absent);
+        let kernel_module = kread::find(tree, &rdma, &mut absent);
         let libfabric = fabric::find(libfabric, &mut absent);
         Self {
             host: HostIdentity::read(),
@@ -87,6 +93,7 @@ impl Inventory {
             networks,
             providers_absent: providers::absent(tree, &rdma, &libfabric),
             rdma,
+            kernel_module,
             libfabric,
             gpus: gpu::find(tree, &mut absent),
             file_systems: files::find(tree, &mut absent),

@@ -21,6 +21,7 @@ const CAPS: Caps = Caps {
     arrives_by_polling: false,
     ordered_writes: true,
     shared_memory: false,
+    carried: false,
     limit: LimitKind::None,
 };
 

@@ -1,5 +1,6 @@
 //! Points that an open device cannot do: the list of engines could not know it before. And what its completions mean.
 
+use super::carried::check_carried;
 use tonnage_engine::{Caps, Verb};
 use tonnage_plan::transfer::{Pacing, SessionUse, TransferPoint};
 use tonnage_units::{Error, Result};
@@ -30,6 +31,9 @@ pub(super) fn check_caps(
                 why: "it waits for the last byte to appear, and the device does not promise that it appears last".into(),
                 how: "Choose --op write-imm or --op send".into(),
             });
+        }
+        if caps.carried {
+            check_carried(point, caps.depth, name)?;
         }
         check_immediates(point, (caps, devices), name)?;
         if point.verify && overtakes(point, delivers(caps)) {

@@ -132,6 +132,9 @@ impl Work<'_> {
     }
 
     fn drive_flows(&mut self, schedule: &Schedule, totals: &mut TrialTotals) -> Result<()> {
+        if let Some(patience) = self.carried {
+            return self.drive_carried(schedule, patience, totals);
+        }
         let mut pulse = self.pulse.take();
         // Nobody feels it while engines warm up.
         let felt = pulse.as_mut().filter(|_| schedule.number != WARM_UP);

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use tonnage_sys::clock::thread_cpu_ns;
 
@@ -87,6 +88,8 @@ pub struct Work<'a> {
     pub(super) rests_as_target: bool,
     /// True where workers of this rank share CPUs.
     pub(super) shares_cpus: bool,
+    /// Time without progress that is forgiven where trials are carried out elsewhere; `None` where they are not.
+    pub(super) carried: Option<Duration>,
     /// False for an engine whose operations carry nothing.
     pub(super) moves_bytes: bool,
     pub(super) names: FlowNames,
@@ -162,6 +165,7 @@ impl<'a> Work<'a> {
             worker: station.worker,
             part: station.part,
             shares_cpus: station.yielding,
+            carried: caps.carried.then_some(station.patience),
             moves_bytes: caps.moves_bytes,
             names: station.names,
         };
@@ -179,6 +183,7 @@ impl<'a> Work<'a> {
         if caps.moves_bytes {
             // Zeros would be a flattering payload: links compress them, and memories skip them.
             self.watch.fill(self.memory.as_ref(), WARM_UP)?;
+            self.hand_over_memory()?;
         }
         Ok(self)
     }
@@ -239,6 +244,7 @@ impl<'a> Work<'a> {
         self.port.engine.settle(number == WARM_UP);
         if checked {
             self.watch.fill(self.memory.as_ref(), number)?;
+            self.hand_over_memory()?;
         }
         if let Some(table) = &self.table {
             table.rearm()?;
@@ -337,6 +343,7 @@ impl<'a> Work<'a> {
     /// # Errors
     /// What differs, by offset.
     pub fn check(&mut self, expected: &Expected, totals: &mut TrialTotals) -> Result<()> {
+        self.fetch_memory()?;
         let (mut moved, mut untouched) = (Mismatches::default(), Mismatches::default());
         self.watch.check(
             self.memory.as_ref(),

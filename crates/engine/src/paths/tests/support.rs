@@ -168,6 +168,7 @@ pub(super) fn caps() -> Caps {
         arrives_by_polling: false,
         ordered_writes: true,
         shared_memory: false,
+        carried: false,
         limit: LimitKind::None,
     }
 }
@@ -257,6 +258,7 @@ fn bench_over(devices: Vec<Arc<dyn Domain>>, division: Division, shown: Shared) 
         worker: 0,
         peers_max: 2,
         depth: 8,
+        queue_pairs: 1,
         sleeps: false,
         clock: Clock::new(),
     };

@@ -98,6 +98,7 @@ pub(super) fn side_in(domain: &dyn Domain, rank: u32, peers: &[u32], sleeps: boo
         rank,
         worker: 0,
         peers_max: peers.len() as u32,
+        queue_pairs: 1,
         sleeps,
         depth: 64,
         clock: Clock::new(),

@@ -182,7 +182,7 @@ impl VerifyArgs {
         let ops = match known {
             // An unknown engine is refused when the plan is expanded, whatever the verb.
             _ if !self.op.is_empty() => self.op.clone(),
-            Some(entry) => entry.verbs.to_vec(),
+            Some(entry) => entry.verbs_of(engine).to_vec(),
             None => vec![Verb::Write],
         };
         let (atomics, copies): (Vec<Verb>, Vec<Verb>) =

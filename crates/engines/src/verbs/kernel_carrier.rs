@@ -1,0 +1,239 @@
+//! Trials that the kernel carries out: an order as a run of the module, resumed after signals, and what came of it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use tonnage_engine::Verb;
+use tonnage_engine::carried::{
+    BinnedLatencies, CarriedOrder, CarriedProgress, CarriedTrial, Carrier, SlotOrder,
+};
+use tonnage_sys::kread::{
+    KreadFlow, KreadOrder, KreadPacing, KreadSession, KreadSlotOrder, KreadVerb,
+};
+use tonnage_units::{Error, Result};
+
+use super::kernel_worker::KernelWorker;
+use crate::slots::never_resolved;
+
+/// Progress of the lanes of an order.
+#[derive(Debug)]
+struct LaneProgress {
+    session: Arc<KreadSession>,
+    /// Lanes, and what they had completed before.
+    lanes: Vec<(u32, u64)>,
+}
+
+impl CarriedProgress for LaneProgress {
+    fn operations(&self) -> Option<u64> {
+        let mut lanes = self.lanes.iter();
+        lanes.try_fold(0, |all, &(lane, before)| {
+            let now = self.session.operations(lane).ok()?;
+            Some(all + now.saturating_sub(before))
+        })
+    }
+
+    fn latencies(&self) -> Option<BinnedLatencies> {
+        of_lanes(&self.session, &self.lanes).ok()
+    }
+}
+
+fn of_lanes(session: &KreadSession, lanes: &[(u32, u64)]) -> std::io::Result<BinnedLatencies> {
+    let mut all = BinnedLatencies::default();
+    for &(lane, _) in lanes {
+        let known = session.latencies(lane)?;
+        all.merge(&BinnedLatencies {
+            bins: known.bins,
+            samples: known.samples,
+            min_ns: known.min_ns,
+            max_ns: known.max_ns,
+            sum_ns: known.sum_ns,
+        });
+    }
+    Ok(all)
+}
+
+/// An order as the module has it.
+fn slot_order(order: SlotOrder) -> KreadSlotOrder {
+    match order {
+        SlotOrder::Fixed => KreadSlotOrder::Fixed,
+        SlotOrder::Sequential => KreadSlotOrder::Sequential,
+        SlotOrder::Random => KreadSlotOrder::Random,
+        SlotOrder::Permuted => KreadSlotOrder::Permuted,
+    }
+}
+
+impl KernelWorker {
+    /// Flows as the module has them, and the lanes that they use.
+    fn flows(&self, order: &CarriedOrder<'_>) -> Result<Vec<KreadFlow>> {
+        let each = self.each();
+        let flow = |flow: &tonnage_engine::carried::CarriedFlow| {
+            let lane = self
+                .lanes
+                .get(flow.lane.0 as usize)
+                .and_then(Option::as_ref);
+            let lane = lane.ok_or_else(|| never_resolved(flow.lane))?;
+            let left = lane.len.checked_sub(flow.remote).ok_or_else(|| {
+                self.about(format!(
+                    "offset {} lies outside the peer's {} bytes",
+                    flow.remote, lane.len
+                ))
+            })?;
+            Ok(KreadFlow {
+                lane: self.peers[lane.peer].first,
+                lanes: each,
+                remote: (lane.base + flow.remote, left),
+                key: lane.key,
+                local: flow.local,
+                seed: flow.seed,
+                begin: flow.issued,
+            })
+        };
+        order.flows.iter().map(flow).collect()
+    }
+
+    fn pacing(&self, order: &CarriedOrder<'_>) -> KreadPacing {
+        match (order.in_batches, self.port.asked.signals_first) {
+            (true, _) => KreadPacing::Batch,
+            (false, true) => KreadPacing::First,
+            (false, false) => KreadPacing::Each,
+        }
+    }
+
+    /// A run of an order, without its end.
+    fn run_of<'a>(&self, order: &CarriedOrder<'a>) -> KreadOrder<'a> {
+        KreadOrder {
+            verb: match order.verb {
+                Verb::Write => KreadVerb::Write,
+                _ => KreadVerb::Read,
+            },
+            bytes: order.size_bytes,
+            window: order.window,
+            pacing: self.pacing(order),
+            orders: (slot_order(order.orders.0), slot_order(order.orders.1)),
+            slots: (order.slots, order.stride_bytes),
+            operations_max: None,
+            duration: None,
+            patience: order.patience,
+            timed: order.timed,
+            stop: order.stop,
+        }
+    }
+
+    /// Proves that what was written by a flow has arrived: a byte that is read behind it, by each of its lanes.
+    fn flush_writes(&self, order: &CarriedOrder<'_>, flows: &[KreadFlow]) -> Result<()> {
+        if order.verb != Verb::Write {
+            return Ok(());
+        }
+        for (flow, carried) in flows.iter().zip(order.flows) {
+            if let Some(Some(lane)) = self.lanes.get(carried.lane.0 as usize) {
+                self.touch(lane.peer, (flow.remote.0, flow.key), 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Remembers the lanes of an order, with nothing counted yet.
+    fn count_from_here(&mut self, flows: &[KreadFlow]) -> Result<()> {
+        let session = Arc::clone(self.session()?);
+        self.driven.clear();
+        for flow in flows {
+            for lane in flow.lane..flow.lane + flow.lanes {
+                let before = session.operations(lane).map_err(|why| self.about(why))?;
+                session.forget(lane).map_err(|why| self.about(why))?;
+                self.driven.push((lane, before));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Carrier for KernelWorker {
+    fn take_over(&mut self, stretches: &[(u64, u64)]) -> Result<()> {
+        let (Some(session), Some((_, memory))) = (&self.session, &self.memory) else {
+            return Ok(());
+        };
+        for &(offset, bytes) in stretches {
+            let taken = session.take_over(memory, offset, bytes);
+            taken.map_err(|why| self.about(format!("filling landing memory: {why}")))?;
+        }
+        Ok(())
+    }
+
+    fn bring_back(&mut self, stretches: &[(u64, u64)]) -> Result<()> {
+        let (Some(session), Some((_, memory))) = (&self.session, &self.memory) else {
+            return Ok(());
+        };
+        for &(offset, bytes) in stretches {
+            let brought = session.bring_back(memory, offset, bytes);
+            brought.map_err(|why| self.about(format!("looking at landing memory: {why}")))?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, order: &CarriedOrder<'_>) -> Result<Arc<dyn CarriedProgress>> {
+        let flows = self.flows(order)?;
+        if self.pacing(order) == KreadPacing::First && (flows.len() > 1 || self.each() > 1) {
+            return Err(Error::Unavailable {
+                what: "engine-option signalling=first".into(),
+                why: "it is of one queue pair to one peer, as in the published benchmark".into(),
+                how: "Leave --qps out and choose one target for each initiator, or signalling=each"
+                    .into(),
+            });
+        }
+        self.count_from_here(&flows)?;
+        Ok(Arc::new(LaneProgress {
+            session: Arc::clone(self.session()?),
+            lanes: self.driven.clone(),
+        }))
+    }
+
+    fn carry_out(&mut self, order: &CarriedOrder<'_>) -> Result<CarriedTrial> {
+        let mut flows = self.flows(order)?;
+        let session = Arc::clone(self.session()?);
+        let began = Instant::now();
+        let mut trial = CarriedTrial {
+            issued: vec![0; flows.len()],
+            in_flight_max: 0,
+        };
+        loop {
+            let left = |all: Duration| all.saturating_sub(began.elapsed());
+            let asked = KreadOrder {
+                operations_max: order.operations_max.map(|all| all - trial.operations()),
+                duration: order.duration.map(left),
+                ..self.run_of(order)
+            };
+            let outcome = session.run(&asked, &flows);
+            trial.in_flight_max = trial.in_flight_max.max(outcome.in_flight_max.into());
+            for ((all, flow), issued) in
+                trial.issued.iter_mut().zip(&mut flows).zip(&outcome.issued)
+            {
+                *all += *issued;
+                flow.begin += *issued;
+            }
+            if order.stop.load(Ordering::Relaxed) {
+                return Err(Error::Failed("the run was stopped".into()));
+            }
+            let signal = |error: &std::io::Error| Errno::from_io_error(error) == Some(Errno::INTR);
+            let interrupted =
+                outcome.failed.is_none() && outcome.ended.as_ref().is_some_and(signal);
+            if !interrupted {
+                self.check(&outcome, order.verb, order.patience)?;
+                break;
+            }
+            // A signal that did not end the program: the rest follows.
+            let over = order.duration.is_some_and(|all| left(all).is_zero());
+            if over || order.operations_max == Some(trial.operations()) {
+                break;
+            }
+        }
+        self.flush_writes(order, &flows)?;
+        Ok(trial)
+    }
+
+    fn latencies(&mut self) -> Result<BinnedLatencies> {
+        let session = self.session()?;
+        of_lanes(session, &self.driven).map_err(|why| self.about(why))
+    }
+}

@@ -1,0 +1,473 @@
+//! One worker whose operations the kernel posts: lanes of the module's session, each with a queue pair of user space at
+//! the other end, which are the peers' `verbs:rc`.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use tonnage_engine::carried::Carrier;
+use tonnage_engine::memory::Memory;
+use tonnage_engine::{
+    Card, Completion, Descriptor, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec,
+    Neighbor, Op, Region, RegionId, Verb, WorkerConfig,
+};
+use tonnage_sys::kread::{
+    KreadFlow, KreadOrder, KreadOutcome, KreadPacing, KreadPath, KreadSession, KreadSlotOrder,
+    KreadVerb,
+};
+use tonnage_sys::mapping::Arena;
+use tonnage_units::{Error, Result};
+
+use super::causes::{state_name, usual_cause};
+use super::choose::unavailable;
+use super::kernel_card::KernelCard;
+use super::kernel_session::{Landing, open_session};
+use super::options::FlowLabel;
+use super::pairs::{FarBytes, PairCard};
+use super::peers::spread;
+use super::port::OpenPort;
+use super::worker::VerbsWorker;
+use crate::slots::{self, never_resolved};
+
+/// Routers on the way, at most, as for queue pairs of user space.
+const HOPS: u8 = 64;
+
+/// Time without an answer that first contact and flushes forgive; queue pairs give up sooner, unless they were told to
+/// try forever.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A worker with a session of the module, where it initiates.
+pub(super) struct KernelWorker {
+    pub(super) port: Arc<OpenPort>,
+    /// Queue pairs of user space, to which the peers' lanes lead. They post nothing.
+    targets: VerbsWorker,
+    config: WorkerConfig,
+    initiates: bool,
+    pub(super) session: Option<Arc<KreadSession>>,
+    landing: Option<Landing>,
+    /// The memory that landing memory stands for.
+    pub(super) memory: Option<(RegionId, Arc<Arena>)>,
+    pub(super) peers: Vec<KernelPeer>,
+    /// Peers that have answered.
+    met: usize,
+    pub(super) lanes: Vec<Option<KernelLane>>,
+    mtu: Option<u32>,
+    reads: Option<u8>,
+    /// Lanes of the order that is carried out, and what they had completed before it.
+    pub(super) driven: Vec<(u32, u64)>,
+}
+
+/// A peer and the lanes of the session that lead to it.
+pub(super) struct KernelPeer {
+    pub(super) rank: u32,
+    pub(super) device: String,
+    /// The first of the lanes.
+    pub(super) first: u32,
+    /// The bytes that first contact reads; known once it is connected.
+    mailbox: Option<FarBytes>,
+    mtu: u32,
+}
+
+/// A lane as the loops know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct KernelLane {
+    pub(super) verb: Verb,
+    /// Place of the peer in the worker's list.
+    pub(super) peer: usize,
+    local: RegionId,
+    pub(super) base: u64,
+    pub(super) len: u64,
+    pub(super) key: u32,
+}
+
+impl KernelWorker {
+    pub(super) fn new(targets: VerbsWorker, config: &WorkerConfig, initiates: bool) -> Self {
+        Self {
+            port: Arc::clone(&targets.port),
+            targets,
+            config: config.clone(),
+            initiates,
+            session: None,
+            landing: None,
+            memory: None,
+            peers: Vec::new(),
+            met: 0,
+            lanes: Vec::new(),
+            mtu: None,
+            reads: None,
+            driven: Vec::new(),
+        }
+    }
+
+    /// Queue pairs to each peer.
+    pub(super) fn each(&self) -> u32 {
+        self.config.queue_pairs.max(1)
+    }
+
+    pub(super) fn about(&self, why: impl std::fmt::Display) -> Error {
+        let (at, events) = (self.port.in_words(), self.port.events());
+        Error::Failed(format!("verbs:kernel on {at}: {why}{events}"))
+    }
+
+    /// The session, which a worker has that initiates.
+    pub(super) fn session(&self) -> Result<&Arc<KreadSession>> {
+        let none = || self.about("this worker has no session: it is a target only");
+        self.session.as_ref().ok_or_else(none)
+    }
+
+    /// Makes the queue pairs for a peer, and the card that tells of them and of the lanes to it.
+    fn card(&mut self, rank: u32) -> Result<Card> {
+        let (each, first) = (self.each(), self.peers.len() as u32 * self.each());
+        let pairs = (0..each).map(|_| {
+            let card = self.targets.card(rank)?;
+            serde_json::from_slice(&card.0).map_err(|error| Error::Failed(error.to_string()))
+        });
+        let pairs = pairs.collect::<Result<Vec<PairCard>>>()?;
+        let lanes = match &self.session {
+            None => Vec::new(),
+            Some(session) => {
+                let address = |lane| session.address(lane).map_err(|why| self.about(why));
+                (first..first + each).map(address).collect::<Result<_>>()?
+            }
+        };
+        self.peers.push(KernelPeer {
+            rank,
+            device: String::new(),
+            first,
+            mailbox: None,
+            mtu: 0,
+        });
+        Ok(KernelCard { pairs, lanes }.card())
+    }
+
+    /// Connects the lanes to a peer's queue pairs, and this side's queue pairs to its lanes.
+    fn connect_one(&mut self, neighbor: &Neighbor) -> Result<()> {
+        let (rank, own, each) = (neighbor.peer, self.config.rank, self.each());
+        let failed = |why: String| {
+            Error::Failed(format!(
+                "verbs:kernel between ranks {own} and {rank}: {why}"
+            ))
+        };
+        let card = KernelCard::parse(&neighbor.card, own, each).map_err(failed)?;
+        for pair in card.as_pairs() {
+            let card = Card(serde_json::to_vec(&pair).unwrap_or_default());
+            self.targets.connect(&[Neighbor {
+                card,
+                ..neighbor.clone()
+            }])?;
+        }
+        let at = self
+            .peers
+            .iter()
+            .position(|peer| peer.rank == rank && peer.mailbox.is_none());
+        let at = at.ok_or_else(|| failed("no card was made for it".into()))?;
+        let first = &card.pairs[0];
+        if let Some(session) = &self.session {
+            for (lane, pair) in (self.peers[at].first..).zip(&card.pairs) {
+                let path = self.path(session, lane, pair).map_err(failed)?;
+                let connected = session.connect(lane, &path);
+                connected.map_err(|why| {
+                    failed(format!("{why}; {}", self.port.both_ends(&pair.device)))
+                })?;
+                let mtu = path.mtu_bytes;
+                self.mtu = Some(self.mtu.map_or(mtu, |least| least.min(mtu)));
+                self.reads = Some(self.reads.map_or(path.reads, |least| least.min(path.reads)));
+            }
+        }
+        let peer = &mut self.peers[at];
+        peer.device.clone_from(&first.device);
+        peer.mailbox = Some(first.mailbox.clone());
+        peer.mtu = self.port.mtu().min(first.mtu);
+        Ok(())
+    }
+
+    fn path(&self, session: &KreadSession, lane: u32, to: &PairCard) -> Result<KreadPath, String> {
+        let (port, asked) = (&self.port, &self.port.asked);
+        let gids = port.gids_with(to.over_ethernet, to.gid, &to.device)?;
+        let (own, _) = session.address(lane).map_err(|why| why.to_string())?;
+        Ok(KreadPath {
+            number: to.numbers[0],
+            first_packet: to.first_packet,
+            lid: to.lid,
+            gid: gids.map(|(_, gid)| gid),
+            mtu_bytes: port.mtu().min(to.mtu),
+            flow_label: match asked.flow_label {
+                FlowLabel::Auto => 0,
+                FlowLabel::Fixed(label) => label,
+                FlowLabel::Spread => spread(own, to.numbers[0]),
+            },
+            pkey_index: asked.pkey_index,
+            timeout: asked.patience.timeout,
+            retry: asked.patience.retry,
+            rnr_retry: asked.patience.rnr_retry,
+            reads: port.reads().min(to.reads_as_target).max(1),
+            hop_limit: HOPS,
+            traffic_class: asked.traffic_class,
+            service_level: asked.service_level,
+        })
+    }
+
+    /// Reads so many bytes from a place of a peer by each of its lanes, to behind the worker's memory.
+    pub(super) fn touch(&self, peer: usize, from: (u64, u32), bytes: u32) -> Result<()> {
+        let (each, peer) = (self.each(), &self.peers[peer]);
+        let session = self.session()?;
+        let scratch = self
+            .memory
+            .as_ref()
+            .map_or(0, |(_, memory)| memory.len() as u64);
+        let stop = AtomicBool::new(false);
+        let order = KreadOrder {
+            verb: KreadVerb::Read,
+            bytes,
+            window: 1,
+            pacing: KreadPacing::Each,
+            orders: (KreadSlotOrder::Fixed, KreadSlotOrder::Fixed),
+            slots: (1, bytes.into()),
+            operations_max: Some(1),
+            duration: None,
+            patience: PATIENCE,
+            timed: false,
+            stop: &stop,
+        };
+        for lane in peer.first..peer.first + each {
+            let flow = KreadFlow {
+                lane,
+                lanes: 1,
+                remote: (from.0, bytes.into()),
+                key: from.1,
+                local: scratch,
+                seed: 0,
+                begin: 0,
+            };
+            let outcome = session.run(&order, &[flow]);
+            self.check(&outcome, Verb::Read, PATIENCE)?;
+        }
+        Ok(())
+    }
+
+    /// The error of a run that failed.
+    pub(super) fn check(
+        &self,
+        outcome: &KreadOutcome,
+        verb: Verb,
+        patience: Duration,
+    ) -> Result<()> {
+        if let Some(failed) = outcome.failed {
+            return Err(self.failure_of(failed, verb).into());
+        }
+        let Some(error) = &outcome.ended else {
+            return Ok(());
+        };
+        Err(match Errno::from_io_error(error) {
+            Some(Errno::TIMEDOUT) => self.about(format!(
+                "no {} completed for {} s",
+                verb.name(),
+                patience.as_secs()
+            )),
+            Some(Errno::NODEV) => self.about("the device was removed"),
+            Some(Errno::NOTCONN) => self.about(
+                "a queue pair is not connected any more, because an operation on it failed earlier",
+            ),
+            _ => self.about(format!("the module ended a run: {error}")),
+        })
+    }
+
+    #[cold]
+    fn failure_of(&self, (state, vendor, lane): (u32, u32, u32), verb: Verb) -> Failure {
+        let name = state_name(state);
+        let each = self.each();
+        let peer = self
+            .peers
+            .iter()
+            .find(|peer| (peer.first..peer.first + each).contains(&lane));
+        let number = self
+            .session
+            .as_ref()
+            .and_then(|session| session.address(lane).ok());
+        let cause = usual_cause(name).unwrap_or("none is known");
+        let at = peer.map_or_else(String::new, |peer| {
+            format!("; rank {} is at {}", peer.rank, peer.device)
+        });
+        Failure {
+            name: name.to_owned(),
+            code: state as i32,
+            engine: "verbs:kernel".to_owned(),
+            operation: Some(LaneKind::Initiate(verb)),
+            peer: peer.map(|peer| peer.rank),
+            device: Some(self.port.in_words()),
+            queue_pair: number.map(|(number, _)| number),
+            vendor_code: Some(vendor),
+            usual_cause: Some(format!("{cause}{at}{}", self.port.events())),
+        }
+    }
+
+    /// The address and the key of a peer's memory, which has one key.
+    fn far(&self, remote: &Descriptor, rank: u32) -> Result<(u64, u64, u32)> {
+        let region = FarBytes::parse(remote, rank)?;
+        match region.keys.parts() {
+            (0, keys) if keys.len() == 1 => Ok((region.base, region.len, keys[0])),
+            _ => Err(unavailable(
+                format!("the memory of rank {rank} is registered in several pieces"),
+                "Choose a smaller --footprint, or verbs:rc",
+            )),
+        }
+    }
+}
+
+/// Single operations are not for it.
+fn carries_trials_only() -> Error {
+    unavailable(
+        "the kernel carries out whole trials, and takes no single operations".into(),
+        "Choose verbs:rc, or a transfer of reads or writes with --window",
+    )
+}
+
+impl Engine for KernelWorker {
+    fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
+        let arena = Arc::clone(memory.mapped("verbs:kernel")?);
+        let region = self.targets.register(memory)?;
+        if self.initiates {
+            if self.memory.is_some() {
+                return Err(carries_trials_only());
+            }
+            let lanes = self.config.peers_max.saturating_mul(self.each());
+            let window = self.config.depth;
+            let (session, landing) = open_session(&self.port, lanes, window, arena.len() as u64)?;
+            self.session = Some(Arc::new(session));
+            self.landing = Some(landing);
+        }
+        self.memory = Some((region.id, arena));
+        Ok(region)
+    }
+
+    fn deregister(&mut self, region: RegionId) -> Result<()> {
+        let mut lanes = self.lanes.iter().flatten();
+        if lanes.any(|lane| lane.local == region) {
+            let text = format!("region {} has lanes that were not released", region.0);
+            return Err(Error::Failed(text));
+        }
+        self.memory = self.memory.take().filter(|(id, _)| *id != region);
+        self.targets.deregister(region)
+    }
+
+    fn cards(&mut self, peers: &[u32]) -> Result<Vec<Card>> {
+        peers.iter().map(|&peer| self.card(peer)).collect()
+    }
+
+    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
+        peers.iter().try_for_each(|peer| self.connect_one(peer))
+    }
+
+    /// First contact: a byte and a packet of each peer, by each lane to it.
+    fn meet(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
+        for at in self.met..self.peers.len() {
+            if self.session.is_none() {
+                break;
+            }
+            let peer = &self.peers[at];
+            let Some(mailbox) = peer.mailbox.clone() else {
+                return Err(Error::Failed(format!(
+                    "rank {} was not connected before first contact",
+                    peer.rank
+                )));
+            };
+            let (packet, rank) = (peer.mtu.clamp(1, 4096), peer.rank);
+            let region = mailbox.keyed().map_err(|why| self.about(why))?;
+            let key = region.keys.parts().1.first().copied().unwrap_or(0);
+            for bytes in [1, packet] {
+                if stopped() {
+                    return Err(Error::Failed("the run was stopped".into()));
+                }
+                self.touch(at, (region.base, key), bytes).map_err(|error| {
+                    Error::Failed(format!(
+                        "first contact with rank {rank}, {bytes} B: {error}"
+                    ))
+                })?;
+            }
+        }
+        self.met = self.peers.len();
+        Ok(())
+    }
+
+    fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
+        let verb = match spec.kind {
+            LaneKind::Initiate(verb @ (Verb::Read | Verb::Write)) => verb,
+            _ => return Err(carries_trials_only()),
+        };
+        let peer = self.peers.iter().position(|peer| peer.rank == spec.peer);
+        let own = self.config.rank;
+        let peer = peer.ok_or_else(|| {
+            Error::Failed(format!(
+                "rank {} was never connected to rank {own}",
+                spec.peer
+            ))
+        })?;
+        self.session()?;
+        let (base, len, key) = self.far(spec.remote, spec.peer)?;
+        let lane = KernelLane {
+            verb,
+            peer,
+            local: spec.local,
+            base,
+            len,
+            key,
+        };
+        let same = |known: &Option<KernelLane>| known.as_ref() == Some(&lane);
+        match self.lanes.iter().position(same) {
+            Some(index) => Ok(Lane(index as u32)),
+            None => Ok(slots::put(&mut self.lanes, lane)),
+        }
+    }
+
+    fn release(&mut self, lane: Lane) {
+        slots::take(&mut self.lanes, lane);
+    }
+
+    fn post(&mut self, _ops: &[Op]) -> Result<usize> {
+        Err(carries_trials_only())
+    }
+
+    /// What was carried out has been flushed.
+    fn flush(&mut self, lane: Lane, _tag: u32) -> Result<Flush> {
+        match self.lanes.get(lane.0 as usize) {
+            Some(Some(_)) => Ok(Flush::Delivered),
+            _ => Err(never_resolved(lane)),
+        }
+    }
+
+    /// Nothing completes here: lanes are polled in the kernel, and targets rest.
+    fn poll(&mut self, _done: &mut [Completion]) -> Result<usize> {
+        Ok(0)
+    }
+
+    fn failure(&self, _done: &Completion) -> Failure {
+        Failure {
+            name: "unknown".to_owned(),
+            engine: "verbs:kernel".to_owned(),
+            ..Failure::default()
+        }
+    }
+
+    fn carrier(&mut self) -> Option<&mut dyn Carrier> {
+        Some(self)
+    }
+
+    fn chosen(&self) -> Facts {
+        let first = self.port.asked.signals_first;
+        Facts::default()
+            .maybe("mtu_bytes", self.mtu)
+            .maybe("rd_atomic", self.reads.map(u32::from))
+            .maybe(
+                "signalling",
+                self.session
+                    .as_ref()
+                    .map(|_| if first { "first" } else { "each" }),
+            )
+            .maybe("landing_slots", self.landing.map(|landing| landing.slots))
+            .maybe(
+                "landing_slot_bytes",
+                self.landing.map(|landing| landing.slot_bytes),
+            )
+    }
+}

@@ -1,0 +1,101 @@
+//! The kernel's module that posts one-sided operations, for `verbs:kernel`.
+
+use serde::{Deserialize, Serialize};
+use tonnage_sys::kread::{KREAD_ABI, KREAD_DEVICE};
+
+use super::absent::Absent;
+use super::rdma::RdmaDevice;
+use crate::kernel_files::Tree;
+
+/// The module, loaded, with calls that this program knows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelModule {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Number of the layout of its calls.
+    pub abi: u32,
+    /// Its device file.
+    pub device: String,
+}
+
+const NAME: &str = "tonnage_kread";
+
+/// Looks for the module where there are RDMA devices. It is never loaded by tonnage.
+pub(super) fn find(
+    tree: &Tree,
+    rdma: &[RdmaDevice],
+    absent: &mut Vec<Absent>,
+) -> Option<KernelModule> {
+    if rdma.is_empty() {
+        return None;
+    }
+    let text = |name: &str| tree.text(format!("sys/module/{NAME}/{name}"));
+    let what = format!("module {NAME} (verbs:kernel)");
+    let Some(version) = text("version") else {
+        absent.push(Absent::new(
+            what,
+            format!("there is no /sys/module/{NAME}: it is not loaded"),
+            "Build it and load it as root, as kernel/tonnage_kread/README.md says: make -C kernel/tonnage_kread, then insmod. \
+             It posts reads and writes in the kernel, and nothing loads it by itself.",
+        ));
+        return None;
+    };
+    let abi = text("parameters/abi").and_then(|number| number.parse().ok());
+    match abi {
+        Some(KREAD_ABI) => Some(KernelModule {
+            name: NAME.to_owned(),
+            version,
+            abi: KREAD_ABI,
+            device: KREAD_DEVICE.to_owned(),
+        }),
+        other => {
+            let has = other.map_or_else(|| "none".to_owned(), |abi: u32| abi.to_string());
+            absent.push(Absent::new(
+                what,
+                format!("version {version} is loaded, the layout of whose calls is {has} and not {KREAD_ABI}"),
+                format!("Load the module of this version of tonnage: rmmod {NAME}, then insmod the new one."),
+            ));
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel_files::invented::Machine;
+
+    fn found(files: &[(&str, &str)]) -> (Option<KernelModule>, Vec<Absent>) {
+        let machine = Machine::new();
+        machine.file("sys/class/infiniband/rxeA/ports/1/state", "4: ACTIVE");
+        for (path, text) in files {
+            machine.file(&format!("sys/module/tonnage_kread/{path}"), text);
+        }
+        let mut absent = Vec::new();
+        let tree = machine.tree();
+        let module = find(&tree, &RdmaDevice::all(&tree), &mut absent);
+        (module, absent)
+    }
+
+    #[test]
+    fn the_module_is_told_with_its_version_or_how_to_get_it() {
+        let (module, absent) = found(&[("version", "1.0.0"), ("parameters/abi", "1")]);
+        assert_eq!(module.map(|it| it.version).as_deref(), Some("1.0.0"));
+        assert!(absent.is_empty());
+        let (module, absent) = found(&[]);
+        assert_eq!(module, None);
+        assert!(absent[0].why.contains("not loaded") && absent[0].how.contains("insmod"));
+        let (module, absent) = found(&[("version", "9.9"), ("parameters/abi", "7")]);
+        assert_eq!(module, None);
+        assert!(absent[0].why.contains("9.9") && absent[0].why.contains("is 7 and not 1"));
+    }
+
+    #[test]
+    fn nobody_misses_it_without_rdma_devices() {
+        let mut absent = Vec::new();
+        assert_eq!(find(&Machine::new().tree(), &[], &mut absent), None);
+        assert!(absent.is_empty());
+    }
+}

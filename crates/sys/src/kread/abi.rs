@@ -1,0 +1,200 @@
+//! Declarations of `kernel/tonnage_kread/tonnage_kread.h`; a test compares them with what a C compiler makes of it.
+
+/// Number of this layout.
+pub const TKR_ABI: u32 = 1;
+pub const TKR_BINS: usize = 27_648;
+
+pub const TKR_PATH_GLOBAL: u8 = 1;
+pub const TKR_READ: u32 = 0;
+pub const TKR_WRITE: u32 = 1;
+pub const TKR_EACH: u32 = 0;
+pub const TKR_FIRST: u32 = 1;
+pub const TKR_BATCH: u32 = 2;
+pub const TKR_FIXED: u32 = 0;
+pub const TKR_SEQUENTIAL: u32 = 1;
+pub const TKR_RANDOM: u32 = 2;
+pub const TKR_PERMUTED: u32 = 3;
+pub const TKR_RUN_UNTIMED: u32 = 1;
+pub const TKR_HIST_CLEAR: u32 = 1;
+pub const TKR_PEEK_STORE: u32 = 1;
+
+/// Declares a structure that has only numbers, so that all zeros are one of it.
+macro_rules! structures {
+    ($($name:ident { $($field:ident: $kind:ty),* $(,)? })*) => {$(
+        #[repr(C)]
+        #[derive(Debug, Clone, Copy)]
+        pub struct $name {
+            $(pub $field: $kind,)*
+        }
+
+        impl $name {
+            /// Zeros.
+            pub const fn zeroed() -> Self {
+                // SAFETY: integers and arrays of them, for which zero bytes are a value.
+                unsafe { std::mem::zeroed() }
+            }
+
+            /// Offset and size of each field, for the comparison with the header.
+            #[cfg(test)]
+            pub fn layout() -> Vec<(String, usize)> {
+                let mut all = vec![(format!("sizeof {}", stringify!($name)), size_of::<Self>())];
+                $(all.push((
+                    format!("{} {}", stringify!($name), stringify!($field)),
+                    std::mem::offset_of!(Self, $field),
+                ));)*
+                all
+            }
+        }
+    )*
+
+        /// All of them.
+        #[cfg(test)]
+        pub fn layouts() -> Vec<(String, usize)> {
+            [$($name::layout(),)*].concat()
+        }
+    };
+}
+
+structures! {
+    tkr_setup {
+        abi: u32, port: u32, device: [u8; 64], gid_index: u32, lanes: u32, depth: u32, slots: u32, slot_bytes: u32,
+        reserved: u32, gid: [u8; 16], lid: u32, mtu_bytes: u32, rd_atomic: u32, link_layer: u32,
+    }
+    tkr_lane { lane: u32, reserved: u32, qpn: u32, psn: u32 }
+    tkr_connect {
+        lane: u32, qpn: u32, psn: u32, lid: u32, gid: [u8; 16], mtu_bytes: u32, flow_label: u32, pkey_index: u16,
+        timeout: u8, retry: u8, rnr_retry: u8, rd_atomic: u8, hop_limit: u8, traffic_class: u8, service_level: u8,
+        flags: u8, reserved: [u8; 6],
+    }
+    tkr_flow {
+        lane: u32, lanes: u32, remote: u64, remote_bytes: u64, local: u64, seed: u64, begin: u64, rkey: u32,
+        reserved: u32, issued: u64,
+    }
+    tkr_run {
+        verb: u32, bytes: u32, window: u32, pacing: u32, local_order: u32, remote_order: u32, flags: u32, flows: u32,
+        flows_at: u64, slots: u64, stride: u64, ops_max: u64, duration_ns: u64, patience_ns: u64, stop_at: u64,
+        reserved: u64, ops: u64, begin_ns: u64, end_ns: u64, polls: u64, empty_polls: u64, in_flight_max: u32,
+        status: u32, vendor: u32, failed_lane: u32,
+    }
+    tkr_stats { lane: u32, reserved: u32, ops: u64, now_ns: u64, running: u32, status: u32 }
+    tkr_hist {
+        lane: u32, flags: u32, bins_at: u64, samples: u64, min_ns: u64, max_ns: u64, sum_ns: u64,
+    }
+    tkr_peek { offset: u64, bytes: u64, at: u64, flags: u32, reserved: u32 }
+}
+
+/// A call's number, as `_IOC` of `linux/ioctl.h` makes it.
+const fn call(direction: u32, number: u32, bytes: usize) -> u32 {
+    direction << 30 | (bytes as u32) << 16 | 0x74 << 8 | number
+}
+
+const NONE: u32 = 0;
+const WRITE: u32 = 1;
+const BOTH: u32 = 3;
+
+pub const TKR_IOC_SETUP: u32 = call(BOTH, 0xb0, size_of::<tkr_setup>());
+pub const TKR_IOC_LANE: u32 = call(BOTH, 0xb1, size_of::<tkr_lane>());
+pub const TKR_IOC_CONNECT: u32 = call(WRITE, 0xb2, size_of::<tkr_connect>());
+pub const TKR_IOC_RUN: u32 = call(BOTH, 0xb3, size_of::<tkr_run>());
+pub const TKR_IOC_STATS: u32 = call(BOTH, 0xb4, size_of::<tkr_stats>());
+pub const TKR_IOC_HIST: u32 = call(BOTH, 0xb5, size_of::<tkr_hist>());
+pub const TKR_IOC_PEEK: u32 = call(WRITE, 0xb6, size_of::<tkr_peek>());
+pub const TKR_IOC_STOP: u32 = call(NONE, 0xb7, 0);
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+    use std::path::Path;
+    use std::process::Command;
+
+    use super::*;
+
+    macro_rules! numbers {
+        ($($name:ident),* $(,)?) => {
+            [$((stringify!($name), $name as u64),)*]
+        };
+    }
+
+    /// Compiles a program that prints what the header says, and compares all of it.
+    #[test]
+    fn the_header_says_the_same_to_a_c_compiler() {
+        let numbers = numbers![
+            TKR_ABI,
+            TKR_BINS,
+            TKR_PATH_GLOBAL,
+            TKR_READ,
+            TKR_WRITE,
+            TKR_EACH,
+            TKR_FIRST,
+            TKR_BATCH,
+            TKR_FIXED,
+            TKR_SEQUENTIAL,
+            TKR_RANDOM,
+            TKR_PERMUTED,
+            TKR_RUN_UNTIMED,
+            TKR_HIST_CLEAR,
+            TKR_PEEK_STORE,
+            TKR_IOC_SETUP,
+            TKR_IOC_LANE,
+            TKR_IOC_CONNECT,
+            TKR_IOC_RUN,
+            TKR_IOC_STATS,
+            TKR_IOC_HIST,
+            TKR_IOC_PEEK,
+            TKR_IOC_STOP,
+        ];
+        let layouts = layouts();
+        let (mut program, mut ours) = (String::new(), String::new());
+        program.push_str("#include <stddef.h>\n#include <stdio.h>\n#include \"tonnage_kread.h\"\nint main(void) {\n");
+        for (name, value) in &numbers {
+            writeln!(
+                program,
+                "printf(\"{name} %llu\\n\", (unsigned long long){name});"
+            )
+            .unwrap();
+            writeln!(ours, "{name} {value}").unwrap();
+        }
+        for (name, value) in &layouts {
+            let (first, second) = name.split_once(' ').unwrap();
+            let asked = match first {
+                "sizeof" => format!("sizeof(struct {second})"),
+                _ => format!("offsetof(struct {first}, {second})"),
+            };
+            writeln!(
+                program,
+                "printf(\"{name} %llu\\n\", (unsigned long long){asked});"
+            )
+            .unwrap();
+            writeln!(ours, "{name} {value}").unwrap();
+        }
+        program.push_str("}\n");
+        let folder = tempfile::tempdir().unwrap();
+        let (source, binary) = (folder.path().join("says.c"), folder.path().join("says"));
+        std::fs::write(&source, program).unwrap();
+        let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel/tonnage_kread");
+        let compiled = Command::new("cc")
+            .arg("-I")
+            .args([&header, &source])
+            .arg("-o")
+            .arg(&binary)
+            .status()
+            .unwrap();
+        assert!(compiled.success());
+        let said = Command::new(&binary).output().unwrap().stdout;
+        assert_eq!(String::from_utf8(said).unwrap(), ours);
+    }
+
+    /// No structure has bytes that no field names: those would be neither checked nor zero.
+    #[test]
+    fn structures_have_no_bytes_without_a_name() {
+        let named = 4 * 2 + 64 + 4 * 6 + 16 + 4 * 4;
+        assert_eq!(size_of::<tkr_setup>(), named);
+        assert_eq!(size_of::<tkr_lane>(), 16);
+        assert_eq!(size_of::<tkr_connect>(), 16 + 16 + 8 + 2 + 8 + 6);
+        assert_eq!(size_of::<tkr_flow>(), 8 + 5 * 8 + 8 + 8);
+        assert_eq!(size_of::<tkr_run>(), 8 * 4 + 8 * 8 + 5 * 8 + 4 * 4);
+        assert_eq!(size_of::<tkr_stats>(), 8 + 16 + 8);
+        assert_eq!(size_of::<tkr_hist>(), 8 + 5 * 8);
+        assert_eq!(size_of::<tkr_peek>(), 24 + 8);
+    }
+}

@@ -1,0 +1,447 @@
+//! An open session. Whatever is given to the module is checked there too; here it is made so that the kernel touches no
+//! memory but what the caller lent for the call.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::abi::*;
+use crate::mapping::Arena;
+
+/// The device file.
+pub const KREAD_DEVICE: &str = "/dev/tonnage_kread";
+/// Bounds of a session, as in the module's header.
+pub const KREAD_LANES_MAX: u32 = 128;
+/// The most operations in flight on a lane.
+pub const KREAD_DEPTH_MAX: u32 = 1024;
+/// The most slots of landing memory.
+pub const KREAD_SLOTS_MAX: u32 = 1024;
+/// The least bytes of a slot.
+pub const KREAD_SLOT_BYTES_MIN: u32 = 4096;
+/// The most bytes of a slot, and of an operation.
+pub const KREAD_SLOT_BYTES_MAX: u32 = 4 << 20;
+
+/// Contents of a session.
+#[derive(Debug, Clone, Copy)]
+pub struct KreadSetup<'a> {
+    /// Name of the RDMA device.
+    pub device: &'a str,
+    /// Its port.
+    pub port: u8,
+    /// Index of the port's address.
+    pub gid_index: u8,
+    /// Number of lanes.
+    pub lanes: u32,
+    /// Operations in flight on a lane, at most.
+    pub depth: u32,
+    /// Slots of landing memory.
+    pub slots: u32,
+    /// Bytes of each, a power of two.
+    pub slot_bytes: u32,
+}
+
+/// Reason why there is no session.
+#[derive(Debug)]
+pub enum KreadRefused {
+    /// There is no such device file.
+    Absent,
+    /// This user may not open it.
+    Denied,
+    /// The module's calls have another layout, of this number.
+    Abi(u32),
+    /// Another reason of the system's.
+    Other(io::Error),
+}
+
+/// Way of a lane to a queue pair.
+#[derive(Debug, Clone, Copy)]
+pub struct KreadPath {
+    /// Number of the peer's queue pair.
+    pub number: u32,
+    /// Number of the first packet that it sends.
+    pub first_packet: u32,
+    /// Its local identifier, on InfiniBand.
+    pub lid: u16,
+    /// Its address, where packets carry some.
+    pub gid: Option<[u8; 16]>,
+    /// Payload of a packet.
+    pub mtu_bytes: u32,
+    /// Flow label of packets with addresses.
+    pub flow_label: u32,
+    /// Index of the partition key.
+    pub pkey_index: u16,
+    /// Time until a packet is sent again, as queue pairs have it.
+    pub timeout: u8,
+    /// Times that it is.
+    pub retry: u8,
+    /// Times that a message is sent again for want of a receive.
+    pub rnr_retry: u8,
+    /// Reads in flight.
+    pub reads: u8,
+    /// Routers on the way, at most.
+    pub hop_limit: u8,
+    /// Traffic class of packets with addresses.
+    pub traffic_class: u8,
+    /// Service level.
+    pub service_level: u8,
+}
+
+/// Kind of the operations of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KreadVerb {
+    /// Of a peer's memory.
+    Read,
+    /// Into a peer's memory.
+    Write,
+}
+
+/// Moments at which operations are posted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KreadPacing {
+    /// One for each that completes.
+    Each,
+    /// The published way: the first of each window is signalled and waited for.
+    First,
+    /// A window once nothing is in flight.
+    Batch,
+}
+
+/// Order in which slots are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum KreadSlotOrder {
+    /// Always the first.
+    Fixed = TKR_FIXED,
+    /// One after the other.
+    Sequential = TKR_SEQUENTIAL,
+    /// Seeded pseudo-random.
+    Random = TKR_RANDOM,
+    /// Each once per round.
+    Permuted = TKR_PERMUTED,
+}
+
+/// Operations towards one peer in a run.
+#[derive(Debug, Clone, Copy)]
+pub struct KreadFlow {
+    /// The first of its lanes.
+    pub lane: u32,
+    /// Their number.
+    pub lanes: u32,
+    /// Address of the first slot at the peer, and bytes there that may be asked for.
+    pub remote: (u64, u64),
+    /// Key of the peer's memory.
+    pub key: u32,
+    /// Offset of the first slot in landing memory.
+    pub local: u64,
+    /// Seed of the orders.
+    pub seed: u64,
+    /// Operations before this run, which the orders go on from.
+    pub begin: u64,
+}
+
+/// A run.
+#[derive(Debug, Clone, Copy)]
+pub struct KreadOrder<'a> {
+    /// The operation.
+    pub verb: KreadVerb,
+    /// Payload of each.
+    pub bytes: u32,
+    /// Operations in flight of each flow.
+    pub window: u32,
+    /// Moments at which they are posted.
+    pub pacing: KreadPacing,
+    /// Orders of slots at this end and at the peer's.
+    pub orders: (KreadSlotOrder, KreadSlotOrder),
+    /// Slots, and bytes between the beginnings of two.
+    pub slots: (u64, u64),
+    /// The most operations; `None` for no bound.
+    pub operations_max: Option<u64>,
+    /// The time; `None` for no bound.
+    pub duration: Option<Duration>,
+    /// Time without a completion that is forgiven.
+    pub patience: Duration,
+    /// True to take latencies.
+    pub timed: bool,
+    /// Ends the run once true.
+    pub stop: &'a AtomicBool,
+}
+
+/// Outcome of a run.
+#[derive(Debug)]
+pub struct KreadOutcome {
+    /// Reason why it ended early, but for `stop`.
+    pub ended: Option<io::Error>,
+    /// Operations that completed, of each flow.
+    pub issued: Vec<u64>,
+    /// The most in flight.
+    pub in_flight_max: u32,
+    /// State of the first operation that failed, the device's code, and its lane.
+    pub failed: Option<(u32, u32, u32)>,
+}
+
+/// Latencies of a lane.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KreadLatencies {
+    /// Counts of HdrHistogram's bins, 1 ns to 60 s with three digits.
+    pub bins: Vec<u64>,
+    /// Number of latencies.
+    pub samples: u64,
+    /// The smallest.
+    pub min_ns: u64,
+    /// The largest.
+    pub max_ns: u64,
+    /// Their sum.
+    pub sum_ns: u64,
+}
+
+/// An open session. Its calls may come from several threads.
+#[derive(Debug)]
+pub struct KreadSession {
+    file: File,
+    landing_bytes: u64,
+}
+
+impl KreadSession {
+    /// Opens the device file and sets the session up.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    pub fn open(setup: &KreadSetup<'_>) -> Result<Self, KreadRefused> {
+        let file = OpenOptions::new().read(true).write(true).open(KREAD_DEVICE);
+        let file = file.map_err(|error| match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => KreadRefused::Absent,
+            Some(libc::EACCES | libc::EPERM) => KreadRefused::Denied,
+            _ => KreadRefused::Other(error),
+        })?;
+        let mut asked = tkr_setup {
+            abi: TKR_ABI,
+            port: setup.port.into(),
+            gid_index: setup.gid_index.into(),
+            lanes: setup.lanes,
+            depth: setup.depth,
+            slots: setup.slots,
+            slot_bytes: setup.slot_bytes,
+            ..tkr_setup::zeroed()
+        };
+        // A longer name is no device's, and the module says so.
+        let name = setup.device.as_bytes();
+        asked
+            .device
+            .iter_mut()
+            .zip(name)
+            .for_each(|(place, &byte)| *place = byte);
+        let session = Self {
+            file,
+            landing_bytes: u64::from(setup.slots) * u64::from(setup.slot_bytes),
+        };
+        match session.call(TKR_IOC_SETUP, &mut asked) {
+            Ok(()) => Ok(session),
+            Err(error) if error.raw_os_error() == Some(libc::EPROTO) => {
+                Err(KreadRefused::Abi(asked.abi))
+            }
+            Err(error) => Err(KreadRefused::Other(error)),
+        }
+    }
+
+    fn call<T>(&self, number: u32, argument: &mut T) -> io::Result<()> {
+        // SAFETY: the number has the size of the argument in it, which the kernel reads and writes and nothing else,
+        // but for memory that the argument names: the callers here lend it for as long as the call takes.
+        let code = unsafe {
+            libc::ioctl(
+                self.file.as_raw_fd(),
+                number as libc::Ioctl,
+                std::ptr::from_mut(argument),
+            )
+        };
+        match code {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Bytes of landing memory.
+    pub fn landing_bytes(&self) -> u64 {
+        self.landing_bytes
+    }
+
+    /// Number of a lane's queue pair, and of the first packet that it sends.
+    ///
+    /// # Errors
+    /// When there is no such lane.
+    pub fn address(&self, lane: u32) -> io::Result<(u32, u32)> {
+        let mut asked = tkr_lane {
+            lane,
+            ..tkr_lane::zeroed()
+        };
+        self.call(TKR_IOC_LANE, &mut asked)?;
+        Ok((asked.qpn, asked.psn))
+    }
+
+    /// Connects a lane.
+    ///
+    /// # Errors
+    /// When the device does not take the path, or the peer's address is not to be found.
+    pub fn connect(&self, lane: u32, path: &KreadPath) -> io::Result<()> {
+        let mut asked = tkr_connect {
+            lane,
+            qpn: path.number,
+            psn: path.first_packet,
+            lid: path.lid.into(),
+            gid: path.gid.unwrap_or_default(),
+            mtu_bytes: path.mtu_bytes,
+            flow_label: path.flow_label,
+            pkey_index: path.pkey_index,
+            timeout: path.timeout,
+            retry: path.retry,
+            rnr_retry: path.rnr_retry,
+            rd_atomic: path.reads,
+            hop_limit: path.hop_limit,
+            traffic_class: path.traffic_class,
+            service_level: path.service_level,
+            flags: if path.gid.is_some() {
+                TKR_PATH_GLOBAL
+            } else {
+                0
+            },
+            ..tkr_connect::zeroed()
+        };
+        self.call(TKR_IOC_CONNECT, &mut asked)
+    }
+
+    /// Carries out a run in this thread.
+    pub fn run(&self, order: &KreadOrder<'_>, flows: &[KreadFlow]) -> KreadOutcome {
+        let mut given: Vec<tkr_flow> = flows.iter().map(flow).collect();
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let mut asked = tkr_run {
+            verb: match order.verb {
+                KreadVerb::Read => TKR_READ,
+                KreadVerb::Write => TKR_WRITE,
+            },
+            bytes: order.bytes,
+            window: order.window,
+            pacing: match order.pacing {
+                KreadPacing::Each => TKR_EACH,
+                KreadPacing::First => TKR_FIRST,
+                KreadPacing::Batch => TKR_BATCH,
+            },
+            local_order: order.orders.0 as u32,
+            remote_order: order.orders.1 as u32,
+            flags: if order.timed { 0 } else { TKR_RUN_UNTIMED },
+            flows: given.len() as u32,
+            flows_at: given.as_mut_ptr() as u64,
+            slots: order.slots.0,
+            stride: order.slots.1,
+            ops_max: order.operations_max.unwrap_or(0),
+            duration_ns: order.duration.map_or(0, ns),
+            patience_ns: ns(order.patience),
+            stop_at: std::ptr::from_ref(order.stop) as u64,
+            ..tkr_run::zeroed()
+        };
+        let ended = self.call(TKR_IOC_RUN, &mut asked).err();
+        KreadOutcome {
+            ended,
+            issued: given.iter().map(|flow| flow.issued).collect(),
+            in_flight_max: asked.in_flight_max,
+            failed: (asked.status != 0).then_some((asked.status, asked.vendor, asked.failed_lane)),
+        }
+    }
+
+    /// Operations that a lane has completed since it was made.
+    ///
+    /// # Errors
+    /// When the device is gone, or there is no such lane.
+    pub fn operations(&self, lane: u32) -> io::Result<u64> {
+        let mut asked = tkr_stats {
+            lane,
+            ..tkr_stats::zeroed()
+        };
+        self.call(TKR_IOC_STATS, &mut asked)?;
+        Ok(asked.ops)
+    }
+
+    /// Latencies of a lane since they were forgotten last.
+    ///
+    /// # Errors
+    /// As for [`Self::operations`].
+    pub fn latencies(&self, lane: u32) -> io::Result<KreadLatencies> {
+        let mut bins = vec![0u64; TKR_BINS];
+        let mut asked = tkr_hist {
+            lane,
+            bins_at: bins.as_mut_ptr() as u64,
+            ..tkr_hist::zeroed()
+        };
+        self.call(TKR_IOC_HIST, &mut asked)?;
+        Ok(KreadLatencies {
+            bins,
+            samples: asked.samples,
+            min_ns: asked.min_ns,
+            max_ns: asked.max_ns,
+            sum_ns: asked.sum_ns,
+        })
+    }
+
+    /// Forgets the latencies of a lane.
+    ///
+    /// # Errors
+    /// As for [`Self::operations`], and while the lane runs.
+    pub fn forget(&self, lane: u32) -> io::Result<()> {
+        let mut asked = tkr_hist {
+            lane,
+            flags: TKR_HIST_CLEAR,
+            ..tkr_hist::zeroed()
+        };
+        self.call(TKR_IOC_HIST, &mut asked)
+    }
+
+    /// Copies bytes of an arena to the same place in landing memory.
+    ///
+    /// # Errors
+    /// When they do not lie in both, or the device is gone.
+    pub fn take_over(&self, arena: &Arena, offset: u64, bytes: u64) -> io::Result<()> {
+        self.peek(arena, (offset, bytes), TKR_PEEK_STORE)
+    }
+
+    /// Copies bytes of landing memory to the same place in an arena.
+    ///
+    /// # Errors
+    /// As for [`Self::take_over`].
+    pub fn bring_back(&self, arena: &Arena, offset: u64, bytes: u64) -> io::Result<()> {
+        self.peek(arena, (offset, bytes), 0)
+    }
+
+    fn peek(&self, arena: &Arena, (offset, bytes): (u64, u64), flags: u32) -> io::Result<()> {
+        let at = arena.pointer(offset, bytes).map_err(io::Error::other)?;
+        let mut asked = tkr_peek {
+            offset,
+            bytes,
+            at: at as u64,
+            flags,
+            ..tkr_peek::zeroed()
+        };
+        self.call(TKR_IOC_PEEK, &mut asked)
+    }
+
+    /// Ends the runs of all threads.
+    ///
+    /// # Errors
+    /// Only for a thread that is being killed.
+    pub fn stop(&self) -> io::Result<()> {
+        self.call(TKR_IOC_STOP, &mut ())
+    }
+}
+
+fn flow(flow: &KreadFlow) -> tkr_flow {
+    tkr_flow {
+        lane: flow.lane,
+        lanes: flow.lanes,
+        remote: flow.remote.0,
+        remote_bytes: flow.remote.1,
+        local: flow.local,
+        seed: flow.seed,
+        begin: flow.begin,
+        rkey: flow.key,
+        ..tkr_flow::zeroed()
+    }
+}

@@ -1,0 +1,91 @@
+# For the cases of the guest: what one of them is. Whoever takes this in ends with `exit $failed`.
+
+PATH=$PWD:$PATH
+# ofi_rxm makes completion queues for so many peers; for the 256 of its default they are larger than Soft-RoCE has them.
+export FI_UNIVERSE_SIZE=8
+# The engine of `transfer` and `within`.
+ENGINE=verbs:rc
+# Some ten seconds each, and more on a busy machine.
+CASE_S_MAX=120
+# Two ranks, a device each, so that what they move crosses the cable between them.
+PAIR="--ranks 2 --devices-of 0=rxeA --devices-of 1=rxeB"
+BRIEF="--trials 2 --trial-time 50ms --warmup 20ms"
+failed=0
+
+# expect NAME EXIT_CODE PATTERN COMMAND...: a line of what the command prints has the pattern, which is an extended
+# regular expression.
+expect() {
+    name=$1 code=$2 pattern=$3
+    shift 3
+    status=0
+    timeout "$CASE_S_MAX" "$@" >/tmp/case 2>&1 || status=$?
+    if [ "$status" = "$code" ] && grep -qE -e "$pattern" /tmp/case; then
+        echo "ok $name"
+        return
+    fi
+    echo "FAILED $name: exit code $status, expected $code and a line with: $pattern"
+    sed 's/^/    /' /tmp/case
+    failed=1
+}
+
+# transfer NAME EXIT_CODE PATTERN ARGUMENT...: the same of a transfer by ENGINE.
+transfer() {
+    name=$1 code=$2 pattern=$3
+    shift 3
+    # shellcheck disable=SC2086
+    expect "$name" "$code" "$pattern" tonnage transfer --engine $ENGINE $PAIR "$@"
+}
+
+# within NAME COLUMN LOW HIGH ARGUMENT...: a column of the first point of a transfer lies between both.
+within() {
+    name=$1 column=$2 low=$3 high=$4
+    shift 4
+    # shellcheck disable=SC2086
+    status=0
+    timeout "$CASE_S_MAX" tonnage transfer --engine $ENGINE $PAIR --format csv "$@" >/tmp/case 2>&1 || status=$?
+    # Texts with commas are quoted, and no column that is looked at is one.
+    value=$(sed 's/"[^"]*"//g' /tmp/case | awk -F, -v column="$column" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == column) at = i }
+        NR == 2 { print $at }')
+    if [ "$status" = 0 ] && [ -n "$value" ] && awk -v value="$value" -v low="$low" -v high="$high" \
+        'BEGIN { exit !(value + 0 >= low && value + 0 <= high) }'; then
+        echo "ok $name ($column $value)"
+        return
+    fi
+    echo "FAILED $name: exit code $status, $column is $value, expected $low to $high"
+    sed 's/^/    /' /tmp/case
+    failed=1
+}
+
+# over NETEM COMMAND...: the command while rxeA's packets suffer that.
+over() {
+    netem=$1
+    shift
+    # shellcheck disable=SC2086
+    tc qdisc add dev ve0 root netem $netem
+    "$@"
+    tc qdisc del dev ve0 root
+}
+
+# Takes rxeA's interface down for a while, two seconds from now. Its routes are gone with it.
+take_down() {
+    (
+        sleep 2
+        ip link set ve0 down
+        sleep 3
+        ip link set ve0 up
+        ip route add 10.1.0.2 dev ve0 src 10.1.0.1 table 101
+    ) &
+}
+
+# Kills rank 1 without a warning, once it is there for two seconds.
+kill_rank_1() {
+    (
+        sleep 2
+        for process in /proc/[0-9]*; do
+            if tr '\0' '\n' 2>/dev/null <"$process/environ" | grep -qx TONNAGE_RANK=1; then
+                kill -9 "${process#/proc/}"
+                break
+            fi
+        done
+    ) &
+}
