@@ -5,7 +5,7 @@
 
 use crate::deadlines::DEADLINES;
 use tonnage_machine::Topology;
-use tonnage_ranks::{Hosts, Rank};
+use tonnage_ranks::Rank;
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
@@ -27,18 +27,21 @@ impl RankHost {
     pub fn look(rank: &mut Rank) -> Result<Self> {
         let topology = Topology::read();
         let mine = number_list::format(&topology.allowed).into_bytes();
-        let all = rank.all_gather("which CPUs ranks may use", mine, DEADLINES.step)?;
-        let unreadable =
-            |from| Error::Failed(format!("rank {from} said unreadably which CPUs it may use"));
-        let lists: Vec<&str> = all
-            .iter()
-            .enumerate()
-            .map(|(from, bytes)| std::str::from_utf8(bytes).map_err(|_| unreadable(from)))
-            .collect::<Result<_>>()?;
-        let neighbours = neighbours(rank.hosts(), &lists, rank.id())?;
+        // Only those of this machine share its CPUs.
         let beside = rank.hosts().ranks_of_machine(rank.id());
-        let cpus_of = |rank: u32| read(lists.get(rank as usize).copied().unwrap_or_default());
-        let ranks = beside.into_iter().map(|rank| Ok((rank, cpus_of(rank)?)));
+        let told = beside.iter().map(|&to| (to, mine.clone())).collect();
+        let heard = rank.exchange("which CPUs ranks may use", told, DEADLINES.step)?;
+        let lists: Vec<(u32, &str)> = heard
+            .iter()
+            .map(|(from, bytes)| match std::str::from_utf8(bytes) {
+                Ok(list) => Ok((*from, list)),
+                Err(_) => Err(Error::Failed(format!(
+                    "rank {from} said unreadably which CPUs it may use"
+                ))),
+            })
+            .collect::<Result<_>>()?;
+        let neighbours = neighbours(&lists, rank.id())?;
+        let ranks = lists.iter().map(|(rank, list)| Ok((*rank, read(list)?)));
         Ok(Self {
             ranks: ranks.collect::<Result<_>>()?,
             topology,
@@ -47,17 +50,15 @@ impl RankHost {
     }
 }
 
-/// The place of `rank` among the ranks that share CPUs with it, and how many they are.
-fn neighbours(hosts: &Hosts, cpus: &[&str], rank: u32) -> Result<(u32, u32)> {
-    let own_text = cpus.get(rank as usize).copied().unwrap_or_default();
+/// The place of `rank` among the ranks of its machine that share CPUs with it, and how many they are.
+fn neighbours(cpus: &[(u32, &str)], rank: u32) -> Result<(u32, u32)> {
+    let own_text = cpus.iter().find(|(other, _)| *other == rank);
+    let own_text = own_text.map_or("", |(_, text)| text);
     let own = read(own_text)?;
     let (mut place, mut count) = (0, 1);
-    for (other, text) in (0u32..).zip(cpus) {
-        if other == rank || !hosts.share_machine(rank, other) {
-            continue;
-        }
+    for (other, text) in cpus.iter().filter(|(other, _)| *other != rank) {
         let shared = *text == own_text || read(text)?.iter().any(|cpu| own.contains(cpu));
-        place += u32::from(shared && other < rank);
+        place += u32::from(shared && *other < rank);
         count += u32::from(shared);
     }
     Ok((place, count))
@@ -73,7 +74,7 @@ fn read(list: &str) -> Result<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tonnage_ranks::RankInfo;
+    use tonnage_ranks::{Hosts, RankInfo};
 
     fn info(rank: u32, host: &str, boot_id: &str) -> RankInfo {
         RankInfo {
@@ -90,7 +91,11 @@ mod tests {
 
     fn all(infos: &[RankInfo], cpus: &[&str]) -> Vec<(u32, u32)> {
         let hosts = Hosts::of(infos);
-        let place = |info: &RankInfo| neighbours(&hosts, cpus, info.rank).unwrap();
+        let place = |info: &RankInfo| {
+            let beside = hosts.ranks_of_machine(info.rank).into_iter();
+            let lists: Vec<_> = beside.map(|rank| (rank, cpus[rank as usize])).collect();
+            neighbours(&lists, info.rank).unwrap()
+        };
         infos.iter().map(place).collect()
     }
 
@@ -117,7 +122,6 @@ mod tests {
 
     #[test]
     fn nonsense_is_an_error() {
-        let infos = [info(0, "h", "a"), info(1, "h", "a")];
-        assert!(neighbours(&Hosts::of(&infos), &["0", "x"], 0).is_err());
+        assert!(neighbours(&[(0, "0"), (1, "x")], 0).is_err());
     }
 }

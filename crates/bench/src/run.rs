@@ -2,22 +2,21 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde_json::{Value, json};
-
 use crate::deadlines::DEADLINES;
 use crate::host::RankHost;
+use crate::json::Json;
 use crate::settings::Settings;
-use tonnage_ranks::{Rank, RankInfo};
+use tonnage_ranks::{Alike, Rank, RankInfo};
 use tonnage_record::environment::{Described, HostEntry};
 use tonnage_record::{Body, HostGroup, Outcome, Record, SCHEMA_VERSION};
+use tonnage_units::Result;
 use tonnage_units::number_list;
-use tonnage_units::{Error, Result};
 
 /// One run, found out once, before anything is measured.
 pub struct Run {
     /// Alike in all records that one start of tonnage writes.
     pub run_id: String,
-    /// Every host with its ranks.
+    /// Every host with its ranks; rank 0 alone knows them.
     pub environment: Vec<HostGroup>,
     /// This rank's host.
     pub host: RankHost,
@@ -54,15 +53,11 @@ impl Run {
         if rank.infos().iter().all(is_of_it) {
             return Ok(());
         }
-        let me = rank.identity().rank;
-        let first_of_host = rank.hosts().host(me) == Some(me);
-        let clock = rank.clock_offset();
-        let mine = first_of_host.then_some((clock.offset_ns, clock.uncertainty_ns));
-        let all = rank.gather("the hosts' clocks", &mine, DEADLINES.step)?;
+        let all = collect_clocks(rank)?;
         let hosts = record.environment.iter_mut();
         for host in hosts.flat_map(|group| &mut group.hosts) {
             let ranks = number_list::parse(&host.ranks)?;
-            let first = ranks.first().and_then(|&first| all.get(first as usize));
+            let first = ranks.first().and_then(|&first| all.get(first));
             let told = first.copied().flatten();
             if let Some((offset_ns, uncertainty_ns)) = told {
                 host.clock_offset_ns = offset_ns;
@@ -98,49 +93,44 @@ impl Run {
     }
 }
 
-/// Descriptions of all hosts, told by the first rank of each.
+/// Descriptions of all hosts for rank 0, told by the first rank of each; hosts that are alike tell the same.
 fn gather_environment(rank: &mut Rank, settings: &Settings) -> Result<Vec<HostGroup>> {
-    let offset = rank.clock_offset();
-    let me = rank.identity().rank;
-    let mine = if rank.hosts().host(me) == Some(me) {
-        json!({
-            "machine": tonnage_machine::Environment::read(&settings.lists.variables()),
-            "offset_ns": offset.offset_ns,
-            "uncertainty_ns": offset.uncertainty_ns,
-        })
-        .to_string()
-        .into_bytes()
-    } else {
-        Vec::new()
-    };
-    let all = rank.all_gather("describe the hosts", mine, DEADLINES.step)?;
+    let variables = settings.lists.variables();
+    let mine = is_first_of_host(rank).then(|| tonnage_machine::Environment::read(&variables));
+    let all = rank.collect("describe the hosts", &Json(mine), DEADLINES.step)?;
+    let clocks = collect_clocks(rank)?;
     let mut hosts = Vec::new();
-    for (from, bytes) in (0u32..).zip(&all) {
-        if bytes.is_empty() {
+    for (from, (Json(machine), clock)) in (0u32..).zip(all.iter().zip(clocks.iter())) {
+        let (Some(machine), Some((offset_ns, uncertainty_ns))) = (machine, clock) else {
             continue;
-        }
-        let unreadable = |error| {
-            Error::Failed(format!(
-                "rank {from} described its host unreadably: {error}"
-            ))
         };
-        let value: Value = serde_json::from_slice(bytes).map_err(unreadable)?;
         let ranks = rank.hosts().ranks_of_host(from);
         let host = HostEntry {
             name: rank.infos()[from as usize].host.clone(),
             ranks: number_list::format(&ranks),
-            clock_offset_ns: value["offset_ns"].as_i64().unwrap_or(0),
-            clock_uncertainty_ns: value["uncertainty_ns"].as_u64().unwrap_or(0),
+            clock_offset_ns: *offset_ns,
+            clock_uncertainty_ns: *uncertainty_ns,
             memory_total_bytes: None,
             huge_pages_free: None,
         };
         hosts.push(Described {
-            machine: serde_json::from_value(value["machine"].clone()).map_err(unreadable)?,
+            machine: machine.clone(),
             ranks,
             host,
         });
     }
     Ok(HostGroup::group(hosts, &rank.identity().source))
+}
+
+fn is_first_of_host(rank: &Rank) -> bool {
+    rank.hosts().host(rank.id()) == Some(rank.id())
+}
+
+/// Offset and uncertainty of each host's clock for rank 0, told by the first rank of each.
+fn collect_clocks(rank: &mut Rank) -> Result<Alike<Option<(i64, u64)>>> {
+    let clock = rank.clock_offset();
+    let mine = is_first_of_host(rank).then_some((clock.offset_ns, clock.uncertainty_ns));
+    rank.collect("the hosts' clocks", &mine, DEADLINES.step)
 }
 
 /// Nanoseconds since 1970 by this host's clock.

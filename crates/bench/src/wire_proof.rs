@@ -1,7 +1,7 @@
 //! Proof of path: did the payload of a point cross the devices that the engines named?
 //!
-//! Every rank says at opening which devices its payload has to cross ([`NamedDevices`]); from that all ranks know who
-//! shares which device ([`Routes`]). Before the warm-up and after the last trial one rank of each group reads the
+//! Every rank says at opening which devices its payload has to cross ([`NamedDevices`]); from that rank 0 knows who
+//! shares which device ([`Routes`]), and tells each rank its part ([`Route`]). Before the warm-up and after the last trial one rank of each group reads the
 //! counters ([`Watch`]). How much should have crossed is added up from the operations that really were issued, warm-up
 //! included. The counters themselves are read in [`tonnage_machine::counters`]; why something is not proven is put into
 //! words in `why`.
@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-pub use routes::{NamedDevices, Routes};
+pub use routes::{NamedDevices, Route, Routes};
 pub use watch::{Loads, Watch};
 
 use crate::json::Json;
+use routes::GroupReader;
 use tonnage_machine::counters::{
     Counters, Snapshot, difference, is_trouble, received_bytes, sent_bytes,
 };
@@ -64,32 +65,36 @@ impl Watch<'_> {
     /// Reads the counters again and says what they prove about this rank's groups, to be joined with
     /// what other ranks say.
     pub fn judge(&self, Loads(loads): &Loads) -> Findings {
-        let load = |at: &usize| loads.get(at).copied().unwrap_or_default();
+        let mut path = WireProof::nothing();
+        let Some(reader) = &self.route.reads else {
+            return Findings(Json(path));
+        };
+        let load = loads.get(&reader.at).copied().unwrap_or_default();
         let deadline = Instant::now() + self.timeout;
         let mut after = self.read();
-        let lacks = |after: &Snapshot| {
-            let mut groups = self.mine.iter();
-            // Headers are counted too, so that all of the payload can be waited for.
-            groups.any(|at| !carried(&self.moved(*at, after), load(at), 100))
-        };
+        // Headers are counted too, so that all of the payload can be waited for.
+        let lacks = |after: &Snapshot| !carried(&self.moved(&reader.group, after), load, 100);
         while lacks(&after) && Instant::now() < deadline {
             std::thread::sleep(LOOK_AGAIN);
             after = self.read();
         }
-        let mut path = WireProof::nothing();
-        for at in &self.mine {
-            self.judge_group(*at, load(at), &after, &mut path);
-        }
+        self.judge_group(reader, load, &after, &mut path);
         Findings(Json(path))
     }
 
-    fn judge_group(&self, at: usize, load: Load, after: &Snapshot, path: &mut WireProof) {
-        let group = &self.routes.groups[at];
-        let moved = self.moved(at, after);
+    fn judge_group(
+        &self,
+        reader: &GroupReader,
+        load: Load,
+        after: &Snapshot,
+        path: &mut WireProof,
+    ) {
+        let group = &reader.group;
+        let moved = self.moved(group, after);
         let counted = carried(&moved, load, 99);
-        let bypass = self.bypass(at, load, after).filter(|_| counted);
+        let bypass = self.bypass(reader, load, after).filter(|_| counted);
         let enough = counted && bypass.is_none();
-        let all_listed = self.routes.devices() <= DEVICES_MAX;
+        let all_listed = self.route.devices as usize <= DEVICES_MAX;
         let mut idle = Vec::new();
         for (device, counters) in group.devices.iter().zip(&moved) {
             let took_part = took_part(counters.as_ref(), load, group.devices.len());
@@ -123,32 +128,28 @@ impl Watch<'_> {
         if let Some(why) = bypass {
             path.why.push(why);
         } else if !enough {
-            path.why.push(self.why_not(at, load, &moved, after));
+            path.why.push(self.why_not(reader, load, &moved, after));
         } else if !idle.is_empty() {
             path.why.push(why::idle(group, &idle, self.point));
         }
-        if self.routes.reads_tcp(at) {
+        if reader.reads_tcp {
             let counters = difference(&self.before.tcp, &after.tcp);
             if all_listed || is_troubled(&counters) {
                 path.tcp.push(TcpPath {
                     host: group.host.clone(),
-                    ranks: self.routes.ranks_in(group.network),
+                    ranks: number_list::format(&reader.ranks_in_network),
                     counters,
                 });
             }
         }
     }
 
-    /// The common result, from what all ranks said.
+    /// The common result, from what all ranks said, for rank 0.
     pub fn conclude(&self, Findings(Json(mut path)): Findings) -> WireProof {
-        let unnamed: Vec<u32> = (0u32..)
-            .zip(&self.routes.group_of)
-            .filter(|(_, group)| group.is_none())
-            .map(|(rank, _)| rank)
-            .collect();
+        let unnamed = &self.route.unnamed;
         if !unnamed.is_empty() {
             path.crossed = false;
-            path.why.push(why::unnamed(&unnamed, &self.point.engine));
+            path.why.push(why::unnamed(unnamed, &self.point.engine));
         }
         path
     }

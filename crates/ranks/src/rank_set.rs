@@ -59,6 +59,38 @@ impl RankSet {
         })
     }
 
+    /// The ranks of this set, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
+        self.0
+            .iter()
+            .flat_map(|&(first, count)| first..first.saturating_add(count))
+    }
+
+    /// The ranks that are in either.
+    pub(crate) fn or(&self, other: &Self) -> Self {
+        let mut either = Self::default();
+        let (mut mine, mut theirs) = (self.0.iter().peekable(), other.0.iter().peekable());
+        let first = |stretch: Option<&&(u32, u32)>| stretch.map(|(first, _)| *first);
+        while let Some(&(first, count)) = match (first(mine.peek()), first(theirs.peek())) {
+            (Some(one), Some(other)) if one <= other => mine.next(),
+            (_, Some(_)) => theirs.next(),
+            (_, None) => mine.next(),
+        } {
+            either.take_in(first, first.saturating_add(count));
+        }
+        either
+    }
+
+    /// Adds a stretch that begins after all others do; those that it touches become one with it.
+    fn take_in(&mut self, first: u32, end: u32) {
+        match self.0.last_mut() {
+            Some((start, len)) if start.saturating_add(*len) >= first => {
+                *len = (*len).max(end - *start);
+            }
+            _ => self.0.push((first, end - first)),
+        }
+    }
+
     /// The ranks that are in both.
     pub(crate) fn and(&self, other: &Self) -> Self {
         let mut both = Self::default();
@@ -130,6 +162,9 @@ mod tests {
             prop_assert!(one.is_sound(40));
             let both = a.iter().copied().filter(|rank| b.contains(rank));
             prop_assert_eq!(one.and(&other), RankSet::of(both));
+            let either: std::collections::BTreeSet<u32> = a.iter().chain(&b).copied().collect();
+            prop_assert!(one.or(&other).iter().eq(either.iter().copied()));
+            prop_assert_eq!(one.or(&other), RankSet::of(either));
             let rest = a.iter().copied().filter(|rank| !b.contains(rank));
             prop_assert_eq!(one.without(&other), RankSet::of(rest));
             for rank in 0..40 {

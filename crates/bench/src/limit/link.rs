@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::opening::description::{Device, OpenMessage};
 use tonnage_engine::LimitKind;
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_ranks::Hosts;
+use tonnage_ranks::{Alike, Hosts};
 use tonnage_record::{Limit, Links};
 
 /// The most rounds whose links are looked at; more of them have the same links again.
@@ -16,7 +16,7 @@ const ROUNDS_MAX: u32 = 1024;
 /// device that several ranks of a host share counts once.
 pub(super) fn link_limit(
     point: &TransferPoint,
-    opened: &[OpenMessage],
+    opened: &Alike<OpenMessage>,
     hosts: &Hosts,
 ) -> Option<Limit> {
     let roles = point.roles();
@@ -65,7 +65,7 @@ fn words(side: &Side<'_>) -> Option<String> {
 /// as much, because some of them are at both ends.
 fn of_both_ways(
     point: &TransferPoint,
-    opened: &[OpenMessage],
+    opened: &Alike<OpenMessage>,
     hosts: &Hosts,
     of_all_flows: &Side<'_>,
 ) -> Option<Limit> {
@@ -113,12 +113,12 @@ fn slower(sides: [Side<'_>; 2]) -> Option<Side<'_>> {
 /// The slower side of the flows that run at once from ranks which `begins` says.
 fn of_all<'a>(
     point: &TransferPoint,
-    opened: &'a [OpenMessage],
+    opened: &'a Alike<OpenMessage>,
     hosts: &Hosts,
     begins: impl Fn(u32) -> bool,
 ) -> Option<Side<'a>> {
     let mut sides = [Side::new(), Side::new()];
-    for (rank, opened) in (0u32..).zip(opened) {
+    for (rank, opened) in (0u32..).zip(opened.iter()) {
         let (targets, initiators) = (
             point.roles().targets(rank),
             point.roles().initiators_of(rank),
@@ -139,14 +139,14 @@ fn of_all<'a>(
 /// The slower side of the pairs of a round; `None` without any.
 fn of_pairs<'a>(
     point: &TransferPoint,
-    opened: &'a [OpenMessage],
+    opened: &'a Alike<OpenMessage>,
     hosts: &Hosts,
     pairs: &[(u32, u32)],
 ) -> Option<Side<'a>> {
     let mut sides = [Side::new(), Side::new()];
     for &(initiator, target) in pairs {
         for (side, rank) in sides.iter_mut().zip([initiator, target]) {
-            for rails in &opened.get(rank as usize)?.devices {
+            for rails in &opened.get(rank)?.devices {
                 let used = point.rails.of_peer(initiator, target, rails.len());
                 for (rail, device) in rails.iter().enumerate() {
                     add_devices(side, hosts.network(rank), device, used.contains(&rail));

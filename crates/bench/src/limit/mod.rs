@@ -16,7 +16,8 @@ use crate::kinds::transfer::work::Work;
 use crate::limit::link::link_limit;
 use crate::limit::memory_copy::{add, better, with_fastest};
 use crate::limit::socket_stream::Carried;
-use crate::opening::description::OpenMessage;
+use crate::opening::description::Device;
+use crate::opening::openings::Openings;
 use tonnage_engine::LimitKind;
 use tonnage_engine::memory::CopyRate;
 use tonnage_plan::point::LimitChoice;
@@ -25,11 +26,10 @@ use tonnage_ranks::{Hosts, Rank};
 use tonnage_record::{Limit, Links};
 use tonnage_units::{Reduce, Result};
 
-/// Upper bound of a point, the same on all ranks.
+/// Upper bound of a point. All ranks measure alike; rank 0 knows the devices of all.
 pub struct Bound<'a> {
     point: &'a TransferPoint,
-    opened: &'a [OpenMessage],
-    kind: LimitKind,
+    opened: &'a Openings,
     /// Addresses of each worker's rails.
     addresses: Vec<Vec<Option<IpAddr>>>,
 }
@@ -48,18 +48,18 @@ pub enum Measurement {
 }
 
 impl<'a> Bound<'a> {
-    /// Makes the upper bound of a point on the open engines of all ranks, of which `rank` is one.
-    pub fn new(point: &'a TransferPoint, opened: &'a [OpenMessage], rank: u32) -> Self {
-        let own = opened.get(rank as usize).into_iter();
+    /// Makes the upper bound of a point on the open engines of all ranks.
+    pub fn new(point: &'a TransferPoint, opened: &'a Openings) -> Self {
+        let addresses = |rails: &Vec<Device>| rails.iter().map(|device| device.address).collect();
         Self {
             point,
             opened,
-            kind: common_kind(opened),
-            addresses: own
-                .flat_map(|own| &own.devices)
-                .map(|rails| rails.iter().map(|device| device.address).collect())
-                .collect(),
+            addresses: opened.own.devices.iter().map(addresses).collect(),
         }
+    }
+
+    fn kind(&self) -> LimitKind {
+        self.opened.common.limit
     }
 
     /// Measures, with all workers at once; `None` where bandwidth has no limit to be measured. All ranks call it.
@@ -75,12 +75,12 @@ impl<'a> Bound<'a> {
         if self.point.limit != LimitChoice::Auto || self.point.pacing == Pacing::PingPong {
             return Ok(None);
         }
-        match self.kind {
+        match self.kind() {
             LimitKind::None | LimitKind::Link { .. } => Ok(None),
             _ if self.why_no_limit().is_some() => Ok(None),
             // Workers that share CPUs each have their best turn alone when they copy, so that the sum would be more
             // than the host can do; and their streams measure the scheduler.
-            _ if self.opened.iter().any(|opened| opened.yielding) => Ok(None),
+            _ if self.opened.common.yields => Ok(None),
             LimitKind::MemoryCopy => {
                 let copies_too = self.point.roles().stands_for_a_round(rank.id());
                 copies(rank, own, followers, copies_too).map(Some)
@@ -118,7 +118,7 @@ impl<'a> Bound<'a> {
                     .to_owned(),
             );
         }
-        let copies = asked && self.kind == LimitKind::MemoryCopy;
+        let copies = asked && self.kind() == LimitKind::MemoryCopy;
         // A worker has memory of its own kind only, and copies in it bound nothing between two kinds.
         let target = self.point.target_memory.as_ref().filter(|_| copies)?;
         Some(format!(
@@ -127,7 +127,7 @@ impl<'a> Bound<'a> {
         ))
     }
 
-    /// Upper bound of the bandwidth: stated, nominal, or the better of what was measured before and after the trials.
+    /// Upper bound of the bandwidth, for rank 0: stated, nominal, or the better of what was measured before and after the trials.
     pub fn limit(
         &self,
         hosts: &Hosts,
@@ -161,8 +161,8 @@ impl<'a> Bound<'a> {
                 memory_copy::describe(&better(&before, &after), copiers, slots.as_deref())
             }
             _ if self.point.pacing == Pacing::PingPong => None,
-            _ if matches!(self.kind, LimitKind::Link { .. }) => {
-                link_limit(self.point, self.opened, hosts)
+            _ if matches!(self.kind(), LimitKind::Link { .. }) => {
+                link_limit(self.point, &self.opened.all, hosts)
             }
             // One of the two may have brought nothing.
             (before, after) => {
@@ -176,7 +176,7 @@ impl<'a> Bound<'a> {
     fn links(&self, hosts: &Hosts) -> Option<Links> {
         match self.point.loads {
             Some(_) => None,
-            None => link_limit(self.point, self.opened, hosts)?.links,
+            None => link_limit(self.point, &self.opened.all, hosts)?.links,
         }
     }
 }
@@ -185,26 +185,6 @@ fn carried(measurement: Option<Measurement>) -> Option<Carried> {
     match measurement? {
         Measurement::Streams(carried) => Some(carried),
         Measurement::Copies { .. } => None,
-    }
-}
-
-/// The kind that the engines of all ranks agree on. Where only some know the speed of their link, sockets tell for all.
-pub fn common_kind(opened: &[OpenMessage]) -> LimitKind {
-    let is_link = |kind: LimitKind| matches!(kind, LimitKind::Link { .. });
-    let kinds = || {
-        let devices = opened.iter().flat_map(OpenMessage::used_devices);
-        devices.map(|device| device.limit)
-    };
-    let Some(first) = kinds().next() else {
-        return LimitKind::None;
-    };
-    let all = |fits: &dyn Fn(LimitKind) -> bool| kinds().all(fits);
-    if all(&|kind| kind == first || is_link(kind) && is_link(first)) {
-        first
-    } else if all(&|kind| kind == LimitKind::SocketStream || is_link(kind)) {
-        LimitKind::SocketStream
-    } else {
-        LimitKind::None
     }
 }
 
@@ -256,32 +236,11 @@ impl Reduce for Copies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::opening::description::Device;
-    use tonnage_engine::EngineReport;
+    use crate::opening::description::OpenMessage;
+    use crate::opening::openings::tests::{opened, openings};
     use tonnage_plan::point::Traffic;
     use tonnage_plan::transfer::Addresses;
     use tonnage_ranks::RankInfo;
-
-    fn opened(limit: LimitKind, device: Option<(&str, [u8; 4])>) -> OpenMessage {
-        OpenMessage {
-            cpus: Vec::new(),
-            sockets: Vec::new(),
-            yielding: false,
-            memory: Vec::new(),
-            engine: EngineReport::default(),
-            devices: vec![vec![Device {
-                used: true,
-                limit,
-                link_stated: false,
-                sends_taken: true,
-                delivers: [true, true],
-                address: device.map(|(_, address)| address.into()),
-                interface: device.map(|(name, _)| name.into()),
-                name: None,
-            }]],
-            wire_devices: None,
-        }
-    }
 
     fn of(hosts: &[&str]) -> Hosts {
         let info = |(rank, host): (u32, &&str)| RankInfo {
@@ -301,32 +260,13 @@ mod tests {
     const SLOW: LimitKind = LimitKind::Link { bytes_per_s: 1_000 };
     const FAST: LimitKind = LimitKind::Link { bytes_per_s: 5_000 };
 
-    #[test]
-    fn ranks_that_disagree_find_what_all_of_them_can_be_set_beside() {
-        use LimitKind::{MemoryCopy, None, SocketStream};
-        for (kinds, expected) in [
-            (vec![MemoryCopy, MemoryCopy], MemoryCopy),
-            (vec![SLOW, FAST], SLOW),
-            (vec![SLOW, SocketStream], SocketStream),
-            (vec![SocketStream, FAST], SocketStream),
-            (vec![MemoryCopy, SocketStream], None),
-            (vec![MemoryCopy, SLOW], None),
-            (vec![], None),
-        ] {
-            let all: Vec<OpenMessage> = kinds
-                .iter()
-                .map(|&kind| opened(kind, Option::None))
-                .collect();
-            assert_eq!(common_kind(&all), expected, "{kinds:?}");
-        }
-    }
-
     fn link(traffic: Traffic, all: &[OpenMessage], hosts: &[&str]) -> Limit {
         let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
         (point.traffic, point.ranks) = (traffic, all.len() as u32);
         point.limit = LimitChoice::Auto;
         point.pacing = Pacing::Stream { window: 1 };
-        let beside = Bound::new(&point, all, 0);
+        let openings = openings(all, point.roles());
+        let beside = Bound::new(&point, &openings);
         beside
             .limit(&of(hosts), Option::None, Option::None)
             .unwrap()
@@ -350,7 +290,8 @@ mod tests {
         (point.bidirectional, point.initiators) = (true, initiators);
         (point.ranks, point.pacing) = (all.len() as u32, Pacing::Stream { window: 1 });
         point.limit = LimitChoice::Auto;
-        let limit = Bound::new(&point, all, 0).limit(&of(hosts), Option::None, Option::None);
+        let openings = openings(all, point.roles());
+        let limit = Bound::new(&point, &openings).limit(&of(hosts), Option::None, Option::None);
         let limit = limit.unwrap();
         assert_eq!(limit.links.unwrap().used_bytes_per_s, limit.bytes_per_s);
         (limit.what, limit.bytes_per_s)

@@ -7,18 +7,17 @@ use tonnage_sys::clock::Clock;
 
 use super::credit_lanes::{CreditLanes, needs_credits};
 use super::description::{Device, OpenMessage};
-use super::introduction::{Introduction, Introductions, locality, packed, unpacked};
+use super::introduction::{Introduction, Introductions, Spoken, heard_by, locality, spoken};
+use super::openings::Openings;
 use super::{Devices, Requirements, Seat, reports};
 use crate::all_or_none::all_or_none;
 use crate::deadlines::DEADLINES;
 use crate::host::RankHost;
-use crate::json::Json;
 use crate::settings::Settings;
-use crate::wire_proof::{NamedDevices, Routes};
+use crate::wire_proof::{NamedDevices, Route};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{Arm, Caps, Descriptor, Domain, Engine, Peer, RegionId, fact_names};
 use tonnage_ranks::Rank;
-use tonnage_record::Placed;
 use tonnage_units::{Error, Result, WireDevice};
 
 /// Point at which a send is done where the engine does not say so itself, for the record.
@@ -32,7 +31,7 @@ pub struct EngineWorker {
     pub memory: Arc<dyn Memory>,
     /// The handle of that memory in its engine.
     pub region: RegionId,
-    /// The memories of its peers.
+    /// The memories of its peers, in their order.
     pub remote: Vec<(Peer, Descriptor)>,
     /// The capabilities of its device.
     pub caps: Caps,
@@ -52,7 +51,8 @@ impl EngineWorker {
     /// # Errors
     /// For a rank that it was not connected to.
     pub fn remote_of(&self, peer: Peer) -> Result<&Descriptor> {
-        let known = self.remote.iter().find(|(rank, _)| *rank == peer);
+        let place = self.remote.binary_search_by_key(&peer, |(rank, _)| *rank);
+        let known = place.ok().and_then(|place| self.remote.get(place));
         let none = || Error::Failed(format!("this worker was not connected to rank {peer}"));
         known.map(|(_, descriptor)| descriptor).ok_or_else(none)
     }
@@ -62,16 +62,14 @@ impl EngineWorker {
 pub struct OpenEngine {
     /// This rank's workers.
     pub workers: Vec<EngineWorker>,
-    /// Messages of all ranks, in their order.
-    pub opened: Vec<OpenMessage>,
+    /// Messages about the engines of all ranks.
+    pub opened: Openings,
     /// True when bytes really move.
     pub moves_bytes: bool,
     /// True when this rank's workers yield.
     pub yielding: bool,
-    /// Devices that each rank uses.
-    pub routes: Routes,
-    /// Sockets of the workers that exchange bytes.
-    pub placed: Option<Placed>,
+    /// This rank's part in the proof of path.
+    pub route: Route,
     // Kept last, so that workers close before their domains do.
     _domains: Vec<Arc<dyn Domain>>,
 }
@@ -95,15 +93,15 @@ impl OpenEngine {
         let mine = open_local(check, need, rank, settings, host);
         let mut local = all_or_none(rank, "open the engine", mine)?;
         let yielding = local.opened.yielding;
-        let all = rank.gather("describe the engines", &Json(local.opened), DEADLINES.step)?;
-        let opened: Vec<OpenMessage> = all.into_iter().map(|Json(opened)| opened).collect();
-        let sockets: Vec<_> = opened.iter().map(|opened| &*opened.sockets).collect();
-        let pairs = &need.requirements.pairs;
-        let placed = pairs.placed(rank.hosts(), &sockets);
-        pairs.check(placed)?;
+        let Requirements {
+            pairs, measuring, ..
+        } = &need.requirements;
+        let (opened, mut route) = Openings::gather(rank, local.opened, pairs, *measuring)?;
+        pairs.check(opened.common.placed)?;
         rank.phase(&format!("connecting {name}"));
-        let heard = rank.exchange("exchange cards", local.told, DEADLINES.step)?;
-        let connected = connect(rank, &need.peers, &mut local.workers, &heard);
+        let told = local.told.packed(route.group())?;
+        let heard = rank.exchange("exchange cards", told, DEADLINES.step)?;
+        let connected = connect(rank, &need.peers, &mut local.workers, &heard, &mut route);
         all_or_none(rank, "connect", connected)?;
         let met = meet(rank, &mut local.workers);
         all_or_none(rank, "first contact", met)?;
@@ -112,16 +110,10 @@ impl OpenEngine {
             false => Ok(()),
         };
         all_or_none(rank, "look for something to sleep on", armed)?;
-        let named: Vec<_> = opened
-            .iter()
-            .map(|opened| opened.wire_devices.as_ref())
-            .collect();
-        let routes = Routes::new(rank.infos(), rank.hosts(), &named);
         Ok(Self {
             workers: local.workers,
             opened,
-            routes,
-            placed,
+            route,
             moves_bytes: need.requirements.entry.moves_bytes,
             yielding,
             _domains: local.domains,
@@ -155,7 +147,7 @@ struct Local {
     workers: Vec<EngineWorker>,
     opened: OpenMessage,
     /// Messages of its workers to their peers.
-    told: Vec<(Peer, Vec<u8>)>,
+    told: Spoken,
     domains: Vec<Arc<dyn Domain>>,
 }
 
@@ -198,7 +190,7 @@ fn open_local(
     Ok(Local {
         opened: describe(&devices, &workers, wire_devices, host),
         workers,
-        told: packed(told)?,
+        told: spoken(told)?,
         domains: devices.domains,
     })
 }
@@ -300,8 +292,11 @@ fn connect(
     peers: &[Peer],
     workers: &mut [EngineWorker],
     heard: &[(Peer, Vec<u8>)],
+    route: &mut Route,
 ) -> Result<()> {
-    let of_workers = unpacked(heard, peers, workers.len(), |peer| locality(rank, peer))?;
+    let locality = |peer| locality(rank, peer);
+    let meet = |peer, group| route.meet(peer, group);
+    let of_workers = heard_by(workers.len(), (peers, heard), locality, meet)?;
     for (worker, told) in workers.iter_mut().zip(of_workers) {
         let mut neighbors = Vec::with_capacity(told.len());
         for (index, introduced) in told.into_iter().enumerate() {

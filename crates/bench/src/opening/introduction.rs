@@ -41,11 +41,23 @@ pub struct Introduced {
     pub credits: Option<CreditPlace>,
 }
 
-/// One message of this rank to each peer, from those of its workers, which all have the same peers.
+/// Words of this rank's workers to each peer.
+#[derive(Debug)]
+pub(crate) struct Spoken(BTreeMap<Peer, Vec<Introduction>>);
+
+/// A rank's message to a peer.
+#[derive(Debug, Serialize, Deserialize)]
+struct Greeting {
+    /// Its group of the proof of path.
+    group: Option<u32>,
+    introductions: Vec<Introduction>,
+}
+
+/// Words of this rank to each peer, from those of its workers, which all have the same peers.
 ///
 /// # Errors
 /// When an engine made a card that is too long.
-pub(crate) fn packed(workers: Vec<Introductions>) -> Result<Vec<(Peer, Vec<u8>)>> {
+pub(crate) fn spoken(workers: Vec<Introductions>) -> Result<Spoken> {
     let mut told: BTreeMap<Peer, Vec<Introduction>> = BTreeMap::new();
     for (peer, introduction) in workers.into_iter().flatten() {
         let bytes = introduction.card.0.len();
@@ -57,36 +69,58 @@ pub(crate) fn packed(workers: Vec<Introductions>) -> Result<Vec<(Peer, Vec<u8>)>
         }
         told.entry(peer).or_default().push(introduction);
     }
-    let pack = |(peer, introductions)| Ok((peer, pack(&introductions)?));
-    told.into_iter().map(pack).collect()
+    Ok(Spoken(told))
 }
 
-/// Messages of these peers to each of this rank's `count` workers; `locality` gives a peer's place.
+impl Spoken {
+    /// One message to each peer, with this rank's group of the proof of path.
+    ///
+    /// # Errors
+    /// When one cannot be written.
+    pub(crate) fn packed(self, group: Option<u32>) -> Result<Vec<(Peer, Vec<u8>)>> {
+        let pack = |(peer, introductions)| {
+            let greeting = Greeting {
+                group,
+                introductions,
+            };
+            Ok((peer, pack(&greeting)?))
+        };
+        self.0.into_iter().map(pack).collect()
+    }
+}
+
+/// Messages of these peers to each of this rank's `count` workers, from what was heard in the order of the ranks;
+/// `locality` gives a peer's place, and `meet` is told its group.
 ///
 /// # Errors
 /// When a peer said nothing, its message cannot be read, or it has fewer workers.
-pub(crate) fn unpacked(
-    heard: &[(Peer, Vec<u8>)],
-    peers: &[Peer],
+pub(crate) fn heard_by(
     count: usize,
+    (peers, heard): (&[Peer], &[(Peer, Vec<u8>)]),
     locality: impl Fn(Peer) -> Locality,
+    mut meet: impl FnMut(Peer, Option<u32>),
 ) -> Result<Vec<Vec<Introduced>>> {
     let mut of_workers = vec![Vec::new(); count];
     for from in peers {
-        let message = heard.iter().find(|(rank, _)| rank == from);
+        let place = heard.binary_search_by_key(from, |(rank, _)| *rank);
         let nothing = || Error::Failed(format!("rank {from} did not introduce itself"));
+        let message = place.ok().and_then(|place| heard.get(place));
         let (_, bytes) = message.ok_or_else(nothing)?;
-        let all: Vec<Introduction> = unpack(bytes).map_err(|error| {
+        let Greeting {
+            group,
+            introductions,
+        } = unpack(bytes).map_err(|error| {
             Error::Failed(format!("rank {from} introduced itself unreadably: {error}"))
         })?;
-        if all.len() < count {
-            let missing = all.len();
+        if introductions.len() < count {
+            let missing = introductions.len();
             return Err(Error::Failed(format!(
                 "rank {from} has no worker {missing} to connect to"
             )));
         }
+        meet(*from, group);
         let locality = locality(*from);
-        for (of_worker, introduction) in of_workers.iter_mut().zip(all) {
+        for (of_worker, introduction) in of_workers.iter_mut().zip(introductions) {
             let Introduction {
                 card,
                 memory,
@@ -134,7 +168,8 @@ mod tests {
     #[test]
     fn every_worker_hears_its_own_peers() {
         let worker = |bytes| vec![(4, introduction(bytes)), (1, introduction(bytes))];
-        let told = packed(vec![worker(3), worker(5)]).unwrap();
+        let told = spoken(vec![worker(3), worker(5)]).unwrap();
+        let told = told.packed(Some(7)).unwrap();
         assert_eq!(
             told.iter().map(|(peer, _)| *peer).collect::<Vec<_>>(),
             [1, 4]
@@ -143,7 +178,10 @@ mod tests {
             1 => Locality::SameContainer,
             _ => Locality::OtherMachine,
         };
-        let heard = unpacked(&told, &[1, 4], 2, place).unwrap();
+        let mut groups = Vec::new();
+        let meet = |peer, group| groups.push((peer, group));
+        let heard = heard_by(2, (&[1, 4], &told), place, meet).unwrap();
+        assert_eq!(groups, [(1, Some(7)), (4, Some(7))]);
         let lens = |introduced: &Vec<Introduced>| -> Vec<usize> {
             let all = introduced.iter();
             all.map(|one| one.neighbor.card.0.len()).collect()
@@ -151,16 +189,18 @@ mod tests {
         assert_eq!(heard.iter().map(lens).collect::<Vec<_>>(), [[3, 3], [5, 5]]);
         let places = heard[1].iter().map(|one| one.neighbor.locality);
         assert!(places.eq([Locality::SameContainer, Locality::OtherMachine]));
-        let silent = unpacked(&told, &[1, 2], 2, place).unwrap_err().to_string();
+        let refused = |count, peers: &[Peer], told: &[(Peer, Vec<u8>)]| {
+            let heard = heard_by(count, (peers, told), place, |_, _| {});
+            heard.unwrap_err().to_string()
+        };
+        let silent = refused(2, &[1, 2], &told);
         assert!(
             silent.contains("rank 2 did not introduce itself"),
             "{silent}"
         );
-        let missing = unpacked(&told, &[1], 3, place).unwrap_err().to_string();
+        let missing = refused(3, &[1], &told);
         assert!(missing.contains("rank 1 has no worker 2"), "{missing}");
-        let torn = unpacked(&[(1, b"xx".to_vec())], &[1], 1, place)
-            .unwrap_err()
-            .to_string();
+        let torn = refused(1, &[1], &[(1, b"xx".to_vec())]);
         assert!(
             torn.contains("rank 1 introduced itself unreadably"),
             "{torn}"
@@ -169,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_card_has_a_bound() {
-        let long = packed(vec![vec![(1, introduction(Card::BYTES_MAX + 1))]]);
+        let long = spoken(vec![vec![(1, introduction(Card::BYTES_MAX + 1))]]);
         assert!(long.unwrap_err().to_string().contains("65536 are allowed"));
     }
 }

@@ -7,6 +7,7 @@
 //! | [`description`] | what ranks tell each other of their engines |
 //! | `credit_lanes` | memory and lanes of credits, for engines whose sends complete before they are taken |
 //! | `introduction` | what workers tell their peers, and what they were told |
+//! | `openings`, `measuring_cpus` | what follows from the engines of all ranks, for each of them |
 //! | `memory` | the check that the workers' memories fit together |
 //! | `pairs` | CPUs of workers that exchange bytes, and the sockets that they are really on |
 //!
@@ -16,7 +17,9 @@ pub(crate) mod credit_lanes;
 pub mod description;
 pub mod engine;
 pub(crate) mod introduction;
+mod measuring_cpus;
 mod memory;
+pub mod openings;
 mod pairs;
 
 pub(crate) use memory::{SizedBy, check_memory_alike};

@@ -1,13 +1,12 @@
 //! Devices that the payload of each rank has to cross, and which ranks share them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
 use tonnage_engine::paths::Rails;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::{Hosts, RankInfo};
-use tonnage_units::number_list;
 use tonnage_units::{WireDevice, WireKind};
 
 /// Devices that a rank's engine names.
@@ -33,14 +32,14 @@ impl NamedDevices {
 }
 
 /// Ranks of one network that share devices.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DeviceGroup {
     pub(super) host: String,
     pub(super) network: Option<u32>,
     pub(super) devices: Vec<WireDevice>,
     pub(super) ranks: Vec<u32>,
     /// The first place of each device among the rails of any rank, and the most rails that one has.
-    rail_of: HashMap<WireDevice, u32>,
+    rail_of: BTreeMap<WireDevice, u32>,
     rails: u32,
 }
 
@@ -78,12 +77,58 @@ impl DeviceGroup {
     }
 }
 
-/// Devices that each rank uses: the same on all ranks.
+/// Devices that each rank uses, as rank 0 knows them.
 #[derive(Debug, Clone, Default)]
 pub struct Routes {
     pub(super) groups: Vec<DeviceGroup>,
     /// For each rank its group; `None` where the engine names no device.
-    pub(super) group_of: Vec<Option<usize>>,
+    pub(super) group_of: Vec<Option<u32>>,
+    /// For each network that has devices its ranks that name some, and the group whose reader also reads TCP: the
+    /// first with an interface.
+    networks: HashMap<Option<u32>, (Vec<u32>, Option<usize>)>,
+}
+
+/// Devices that one rank has to know of.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// Devices of all groups; 0 where no engine names one.
+    pub(super) devices: u32,
+    /// This rank's group; `None` where its engine names no device.
+    pub(super) group: Option<u32>,
+    /// The group that it reads for.
+    pub(super) reads: Option<GroupReader>,
+    /// Ranks that name no device while others do; rank 0 alone has them.
+    pub(super) unnamed: Vec<u32>,
+    /// Groups of this rank's peers, once they have said them.
+    of_peers: BTreeMap<u32, u32>,
+}
+
+/// A group as its reader knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct GroupReader {
+    /// Its place among all groups.
+    pub(super) at: u32,
+    pub(super) group: DeviceGroup,
+    /// The ranks of its network that name devices.
+    pub(super) ranks_in_network: Vec<u32>,
+    pub(super) reads_tcp: bool,
+}
+
+impl Route {
+    /// This rank's group.
+    pub fn group(&self) -> Option<u32> {
+        self.group
+    }
+
+    /// Takes note of a peer's group.
+    pub fn meet(&mut self, peer: u32, group: Option<u32>) {
+        self.of_peers.extend(group.map(|group| (peer, group)));
+    }
+
+    /// The group of a peer that was met.
+    pub(super) fn group_of_peer(&self, peer: u32) -> Option<u32> {
+        self.of_peers.get(&peer).copied()
+    }
 }
 
 impl Routes {
@@ -126,49 +171,59 @@ impl Routes {
 
     fn of(mut groups: Vec<DeviceGroup>, ranks: usize) -> Self {
         let mut group_of = vec![None; ranks];
+        let mut networks: HashMap<Option<u32>, (Vec<u32>, Option<usize>)> = HashMap::new();
         for (at, group) in groups.iter_mut().enumerate() {
             group.devices.sort();
             group.devices.dedup();
             group.ranks.sort_unstable();
             for &rank in &group.ranks {
                 if let Some(place) = group_of.get_mut(rank as usize) {
-                    *place = Some(at);
+                    *place = Some(at as u32);
                 }
             }
-        }
-        Self { groups, group_of }
-    }
-
-    pub(super) fn group_of(&self, rank: u32) -> Option<usize> {
-        self.group_of.get(rank as usize).copied().flatten()
-    }
-
-    pub(super) fn devices(&self) -> usize {
-        self.groups.iter().map(|group| group.devices.len()).sum()
-    }
-
-    /// The group whose reader also reads TCP: the first of its network that has an interface.
-    pub(super) fn reads_tcp(&self, at: usize) -> bool {
-        let has_interface = |group: &&DeviceGroup| {
             let mut devices = group.devices.iter();
-            devices.any(|device| device.kind == WireKind::Interface)
-        };
-        let network = self.groups[at].network;
-        let first = self
-            .groups
-            .iter()
-            .filter(|group| group.network == network)
-            .find(has_interface);
-        first.is_some_and(|first| first.ranks == self.groups[at].ranks)
+            let has_interface = devices.any(|device| device.kind == WireKind::Interface);
+            let (ranks, tcp) = networks.entry(group.network).or_default();
+            ranks.extend(&group.ranks);
+            *tcp = tcp.or(has_interface.then_some(at));
+        }
+        for (ranks, _) in networks.values_mut() {
+            ranks.sort_unstable();
+        }
+        Self {
+            groups,
+            group_of,
+            networks,
+        }
     }
 
-    /// The ranks of a network, for a person.
-    pub(super) fn ranks_in(&self, network: Option<u32>) -> String {
-        let groups = self.groups.iter().filter(|group| group.network == network);
-        let mut ranks: Vec<u32> = groups
-            .flat_map(|group| group.ranks.iter().copied())
-            .collect();
-        ranks.sort_unstable();
-        number_list::format(&ranks)
+    /// Devices as far as a rank has to know of them.
+    pub fn of_rank(&self, rank: u32) -> Route {
+        let devices = self.groups.iter().map(|group| group.devices.len() as u32);
+        let group = self.group_of.get(rank as usize).copied().flatten();
+        let unnamed = (0u32..).zip(&self.group_of);
+        let unnamed = unnamed.filter(|(_, group)| rank == 0 && group.is_none());
+        Route {
+            devices: devices.sum(),
+            group,
+            reads: group.and_then(|at| self.reader(at, rank)),
+            unnamed: match self.groups.is_empty() {
+                true => Vec::new(),
+                false => unnamed.map(|(rank, _)| rank).collect(),
+            },
+            of_peers: BTreeMap::new(),
+        }
+    }
+
+    /// The group at this place, for the rank that reads for it: its first.
+    fn reader(&self, at: u32, rank: u32) -> Option<GroupReader> {
+        let group = self.groups.get(at as usize)?;
+        let (ranks, tcp) = self.networks.get(&group.network)?;
+        (group.ranks.first() == Some(&rank)).then(|| GroupReader {
+            at,
+            group: group.clone(),
+            ranks_in_network: ranks.clone(),
+            reads_tcp: *tcp == Some(at as usize),
+        })
     }
 }

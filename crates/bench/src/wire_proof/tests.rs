@@ -84,17 +84,21 @@ fn tcp(machine: &Machine, retransmitted: u64) {
     machine.file("proc/self/net/snmp", &text);
 }
 
-fn watch<'a>(
-    machine: &Machine,
-    point: &'a TransferPoint,
-    routes: &'a Routes,
-    rank: u32,
-) -> Watch<'a> {
-    Watch::on(machine.tree(), point, routes, rank, NOW)
+fn watch<'a>(machine: &Machine, point: &'a TransferPoint, routes: &Routes, rank: u32) -> Watch<'a> {
+    Watch::on(machine.tree(), point, route(routes, rank), rank, NOW)
+}
+
+/// A rank's part, which has met all others; it lives as long as the tests.
+fn route(routes: &Routes, rank: u32) -> &'static Route {
+    let mut route = routes.of_rank(rank);
+    for (peer, group) in (0..).zip(&routes.group_of) {
+        route.meet(peer, *group);
+    }
+    Box::leak(Box::new(route))
 }
 
 /// Returns a rank's verdict when all ranks moved this.
-fn found(watch: &Watch, loads: &[(usize, u64, u64)]) -> WireProof {
+fn found(watch: &Watch, loads: &[(u32, u64, u64)]) -> WireProof {
     let loads = loads
         .iter()
         .map(|&(group, sent, received)| (group, Load { sent, received }))
@@ -120,20 +124,20 @@ fn ranks_that_share_a_device_of_a_place_are_a_group() {
     );
     assert_eq!(
         (0..5)
-            .map(|rank| together.group_of(rank))
+            .map(|rank| together.of_rank(rank).group)
             .collect::<Vec<_>>(),
         [Some(0), Some(0), Some(1), Some(2), None]
     );
     // The last rank has devices of two groups, which makes them one.
     let joined = routes(&["a", "a", "b", "a"], &[eth(), other(), eth(), both()]);
     assert_eq!(groups(&joined), [(vec![0, 1, 3], 2), (vec![2], 1)]);
-    assert_eq!(joined.group_of(1), Some(0));
+    assert_eq!(joined.of_rank(1).group, Some(0));
     // Two namespaces of one host share no device.
     let apart = routes(&["a", "a/2"], &[eth(), named(&[interface("eth0")])]);
     assert_eq!(groups(&apart), [(vec![0], 1), (vec![1], 1)]);
     let none = routes(&["a", "a"], &[None, None]);
     assert!(groups(&none).is_empty());
-    assert!(Watch::begin(&point(Verb::Write, 2), &none, 0).is_none());
+    assert!(Watch::begin(&point(Verb::Write, 2), route(&none, 0), 0).is_none());
 }
 
 #[test]
@@ -266,7 +270,7 @@ fn payload_that_took_another_way_is_said_to() {
     );
     // Only the reader of a group looks.
     let other = watch(&machine, &point, &routes, 1);
-    assert_eq!(other.mine, [1]);
+    assert_eq!(other.route.reads.as_ref().unwrap().at, 1);
 }
 
 #[test]
@@ -346,7 +350,13 @@ fn a_counter_that_is_late_is_waited_for() {
     let (point, routes) = (point(Verb::Write, 2), routes(&["a", "b"], &[eth(), eth()]));
     let machine = Machine::new();
     counted(&machine, &[("eth0", 0, 0)]);
-    let watch = Watch::on(machine.tree(), &point, &routes, 0, Duration::from_secs(20));
+    let watch = Watch::on(
+        machine.tree(),
+        &point,
+        route(&routes, 0),
+        0,
+        Duration::from_secs(20),
+    );
     std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(LOOK_AGAIN * 3);
@@ -371,7 +381,7 @@ fn a_large_run_lists_only_what_is_wrong() {
         counted(&machine, &[("eth0", 0, sent)]);
         tcp(&machine, retransmitted);
         let loads = BTreeMap::from([(
-            rank as usize,
+            rank,
             Load {
                 sent: 100,
                 received: 0,
@@ -460,6 +470,7 @@ fn neighbours_are_ranks_that_talk_to_each_other() {
         let mut point = point(Verb::Write, 4);
         point.traffic = traffic;
         let watch = watch(&machine, &point, &routes, 0);
-        assert_eq!(watch.neighbours(&routes.groups[0]), expected, "{traffic:?}");
+        let reader = watch.route.reads.as_ref().unwrap();
+        assert_eq!(watch.neighbours(reader), expected, "{traffic:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::routes::Routes;
+use super::routes::{DeviceGroup, Route};
 use tonnage_engine::Verb;
 use tonnage_machine::counters::{Counters, Snapshot, difference, received_bytes, sent_bytes};
 use tonnage_machine::kernel_files::Tree;
@@ -24,7 +24,7 @@ pub(super) struct Load {
 
 /// Payload bytes of groups of ranks, by their place in the list.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Loads(pub(super) BTreeMap<usize, Load>);
+pub struct Loads(pub(super) BTreeMap<u32, Load>);
 
 impl Reduce for Loads {
     fn merge(&mut self, other: Self) {
@@ -42,38 +42,32 @@ pub(super) type CounterGrowth = Option<Counters>;
 /// One rank's part in the proof of one point.
 pub struct Watch<'a> {
     pub(super) point: &'a TransferPoint,
-    pub(super) routes: &'a Routes,
+    pub(super) route: &'a Route,
     pub(super) rank: u32,
     pub(super) tree: Tree,
     pub(super) timeout: Duration,
-    /// The groups that this rank reads for.
-    pub(super) mine: Vec<usize>,
     pub(super) before: Snapshot,
 }
 
 impl<'a> Watch<'a> {
     /// Reads what the counters say before the first operation; `None` where no engine of any rank names a device.
-    pub fn begin(point: &'a TransferPoint, routes: &'a Routes, rank: u32) -> Option<Self> {
-        (!routes.groups.is_empty())
-            .then(|| Self::on(Tree::host(), point, routes, rank, COUNTERS_TIMEOUT))
+    pub fn begin(point: &'a TransferPoint, route: &'a Route, rank: u32) -> Option<Self> {
+        (route.devices > 0).then(|| Self::on(Tree::host(), point, route, rank, COUNTERS_TIMEOUT))
     }
 
     pub(super) fn on(
         tree: Tree,
         point: &'a TransferPoint,
-        routes: &'a Routes,
+        route: &'a Route,
         rank: u32,
         timeout: Duration,
     ) -> Self {
-        let reads = |at: &usize| routes.groups[*at].ranks.first() == Some(&rank);
-        let mine = (0..routes.groups.len()).filter(reads).collect();
         let mut watch = Self {
             point,
-            routes,
+            route,
             rank,
             tree,
             timeout,
-            mine,
             before: Snapshot::default(),
         };
         watch.before = watch.read();
@@ -81,28 +75,34 @@ impl<'a> Watch<'a> {
     }
 
     pub(super) fn read(&self) -> Snapshot {
-        if self.mine.is_empty() {
-            return Snapshot::default();
+        match &self.route.reads {
+            Some(reader) => Snapshot::read(&self.tree, &reader.group.devices),
+            None => Snapshot::default(),
         }
-        let groups = self.mine.iter().map(|at| &self.routes.groups[*at]);
-        let devices: Vec<WireDevice> = groups.flat_map(|group| group.devices.clone()).collect();
-        Snapshot::read(&self.tree, &devices)
+    }
+
+    /// The group of this rank, or of a peer.
+    fn group_of(&self, rank: u32) -> Option<u32> {
+        match rank == self.rank {
+            true => self.route.group,
+            false => self.route.group_of_peer(rank),
+        }
     }
 
     /// Payload that a worker's operations of a point should have moved through the devices of both sides, to be added
     /// up.
     pub fn loads(&self, point: &TransferPoint, operations: &[(u32, u64)]) -> Loads {
-        let mut loads = BTreeMap::<usize, Load>::new();
+        let mut loads = BTreeMap::<u32, Load>::new();
         for &(peer, count) in operations {
             let bytes = count.saturating_mul(u64::from(point.size_bytes));
             let (from, to) = match point.op {
                 Verb::Read | Verb::FetchAdd | Verb::CompareSwap => (peer, self.rank),
                 Verb::Write | Verb::WriteImm | Verb::Send => (self.rank, peer),
             };
-            if let Some(group) = self.routes.group_of(from) {
+            if let Some(group) = self.group_of(from) {
                 loads.entry(group).or_default().sent += bytes;
             }
-            if let Some(group) = self.routes.group_of(to) {
+            if let Some(group) = self.group_of(to) {
                 loads.entry(group).or_default().received += bytes;
             }
         }
@@ -110,8 +110,8 @@ impl<'a> Watch<'a> {
     }
 
     /// Growth of the counters of a group's devices.
-    pub(super) fn moved(&self, at: usize, after: &Snapshot) -> Vec<CounterGrowth> {
-        let devices = self.routes.groups[at].devices.iter();
+    pub(super) fn moved(&self, group: &DeviceGroup, after: &Snapshot) -> Vec<CounterGrowth> {
+        let devices = group.devices.iter();
         devices.map(|device| self.moved_by(device, after)).collect()
     }
 

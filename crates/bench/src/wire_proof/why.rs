@@ -1,6 +1,6 @@
 //! Reasons why it is not proven that the payload crossed a device, in words, with what to try next.
 
-use super::routes::DeviceGroup;
+use super::routes::{DeviceGroup, GroupReader};
 use super::watch::{CounterGrowth, Load, Watch, carried};
 use tonnage_machine::counters::{Snapshot, received_bytes, sent_bytes};
 use tonnage_plan::transfer::TransferPoint;
@@ -15,12 +15,12 @@ impl Watch<'_> {
     /// The sentence about a group whose devices counted too little.
     pub(super) fn why_not(
         &self,
-        at: usize,
+        reader: &GroupReader,
         load: Load,
         moved: &[CounterGrowth],
         after: &Snapshot,
     ) -> String {
-        let group = &self.routes.groups[at];
+        let group = &reader.group;
         let host = &group.host;
         let pairs = || group.devices.iter().zip(moved);
         if let Some((device, _)) = pairs().find(|(_, moved)| moved.is_none()) {
@@ -47,7 +47,7 @@ impl Watch<'_> {
             text(sum(sent_bytes)),
             text(sum(received_bytes)),
         );
-        let others = self.others(at, load, after);
+        let others = self.others(group, load, after);
         let meanwhile = match &others[..] {
             [] => "no other device there counted that much".to_owned(),
             others => format!(
@@ -55,7 +55,7 @@ impl Watch<'_> {
                 titles(&others.iter().collect::<Vec<_>>())
             ),
         };
-        match (self.neighbours(group), others.first()) {
+        match (self.neighbours(reader), others.first()) {
             (Some((from, to)), other) => {
                 let instead = other.map_or(String::new(), |other| {
                     format!(", or ask for {}", title(other))
@@ -77,16 +77,21 @@ impl Watch<'_> {
 
     /// Ranks of one host reach each other over the loopback, whatever interface's address they use. Other traffic can
     /// make that interface count as much all the same, so that its counters prove nothing.
-    pub(super) fn bypass(&self, at: usize, load: Load, after: &Snapshot) -> Option<String> {
-        let group = &self.routes.groups[at];
+    pub(super) fn bypass(
+        &self,
+        reader: &GroupReader,
+        load: Load,
+        after: &Snapshot,
+    ) -> Option<String> {
+        let group = &reader.group;
         let is_loopback = |device: &WireDevice| device.name == "lo";
         let interface = group
             .devices
             .iter()
             .find(|device| device.kind == WireKind::Interface && !is_loopback(device))?;
-        let (from, to) = self.neighbours(group)?;
+        let (from, to) = self.neighbours(reader)?;
         let loopback = self
-            .others(at, load, after)
+            .others(group, load, after)
             .into_iter()
             .find(|other| is_loopback(other))?;
         Some(format!(
@@ -100,23 +105,21 @@ impl Watch<'_> {
     }
 
     /// The first two ranks of a group's place that exchange payload with each other.
-    pub(super) fn neighbours(&self, group: &DeviceGroup) -> Option<(u32, u32)> {
-        let is_here = |rank: u32| {
-            let group_of = self.routes.group_of(rank);
-            group_of.is_some_and(|at| self.routes.groups[at].network == group.network)
-        };
-        let ranks = self.point.ranks;
-        (0..ranks).filter(|&rank| is_here(rank)).find_map(|rank| {
+    pub(super) fn neighbours(&self, reader: &GroupReader) -> Option<(u32, u32)> {
+        let here = &reader.ranks_in_network;
+        let is_here = |rank: &u32| here.binary_search(rank).is_ok();
+        here.iter().find_map(|&rank| {
             let targets = self.point.roles().targets(rank);
-            let target = targets.into_iter().find(|&target| is_here(target))?;
-            let ours = group.ranks.contains(&rank) || group.ranks.contains(&target);
+            let target = targets.into_iter().find(is_here)?;
+            let ranks = &reader.group.ranks;
+            let ours = ranks.contains(&rank) || ranks.contains(&target);
             ours.then_some((rank, target))
         })
     }
 
     /// Devices outside the group that counted as much as the payload.
-    fn others(&self, at: usize, load: Load, after: &Snapshot) -> Vec<WireDevice> {
-        let named = &self.routes.groups[at].devices;
+    fn others(&self, group: &DeviceGroup, load: Load, after: &Snapshot) -> Vec<WireDevice> {
+        let named = &group.devices;
         let mut others = after.devices();
         others.retain(|device| {
             !named.contains(device) && carried(&[self.moved_by(device, after)], load, 99)

@@ -186,6 +186,8 @@ pub enum CollectiveKind {
     Reduce,
     /// Contributions are merged on the way, and an instant of rank 0's clock a little in the future is before them.
     Start,
+    /// Contributions are merged on the way to rank 0, which alone gets them.
+    Collect,
 }
 
 /// The cause of a run's end, in a form that travels: [`Error`] without what only its own process understands.

@@ -4,11 +4,13 @@
 //! touches a socket, so a main thread that is stuck in a library does not stop this rank from answering the others.
 
 mod alarm;
+mod alike;
 mod circle;
 mod exchanges;
 mod notes;
 
 pub use alarm::Alarm;
+pub use alike::Alike;
 pub use circle::Circle;
 pub use exchanges::Pending;
 pub use notes::Notes;

@@ -71,6 +71,44 @@ fn every_exchange_works_for_every_size() {
 }
 
 #[test]
+fn rank_0_collects_what_all_are_and_the_others_learn_that_it_has() {
+    let outcomes = run(13, move |mut rank| {
+        let mine = format!("kind {}", rank.id() % 3);
+        let all = rank.collect("kinds", &mine, SOON).unwrap();
+        match rank.id() {
+            0 => {
+                let kinds = (0..13).map(|rank| format!("kind {}", rank % 3));
+                assert!(all.kinds() == 3 && all.iter().cloned().eq(kinds));
+            }
+            _ => assert_eq!(all, Alike::default()),
+        }
+        rank.close()
+    });
+    for outcome in outcomes {
+        outcome.unwrap();
+    }
+}
+
+/// What rank 0 collects reaches nobody else, and nothing of it is in the answer.
+#[test]
+fn the_answer_to_a_collection_does_not_grow_with_the_ranks() {
+    let of_a_leaf = |size| {
+        let outcomes = run(size, move |mut rank| {
+            rank.barrier("before", SOON).unwrap();
+            let before = rank.received_bytes();
+            let mine = vec![rank.id() as u8; 5000];
+            rank.collect("kinds", &mine, SOON).unwrap();
+            let bytes = rank.received_bytes() - before;
+            rank.close().map(|()| bytes)
+        });
+        outcomes.into_iter().next_back().unwrap().unwrap()
+    };
+    let (few, many) = (of_a_leaf(3), of_a_leaf(20));
+    // A heartbeat may have come meanwhile.
+    assert!(few.abs_diff(many) < 200, "{few} {many}");
+}
+
+#[test]
 fn messages_come_to_those_that_they_are_for() {
     for size in [1u32, 2, 3, 13] {
         for outcome in run(size, move |mut rank| {

@@ -164,7 +164,7 @@ impl Collectives {
             CollectiveKind::Gather => parts
                 .iter()
                 .for_each(|part| payload.extend_from_slice(part)),
-            CollectiveKind::Reduce | CollectiveKind::Start => {
+            CollectiveKind::Reduce | CollectiveKind::Start | CollectiveKind::Collect => {
                 parts
                     .iter()
                     .for_each(|part| payload.extend_from_slice(part));
@@ -187,7 +187,7 @@ impl Collectives {
         }))
     }
 
-    /// Returns the messages that have come for each child and for this rank, where the collective is an exchange.
+    /// Returns the messages that have come for each child and for this rank, where they do not all get the same.
     ///
     /// # Errors
     /// When what came cannot be read.
@@ -200,6 +200,12 @@ impl Collectives {
             Some(collective) if collective.terms.kind == CollectiveKind::Exchange => {
                 let staying = std::mem::take(&mut collective.staying);
                 self.routes.deliver(&staying, from_above).map(Some)
+            }
+            Some(collective) if collective.terms.kind == CollectiveKind::Collect => {
+                Ok(Some(Delivery {
+                    mine: from_above.to_vec(),
+                    children: vec![Vec::new(); collective.parts.len()],
+                }))
             }
             _ => Ok(None),
         }

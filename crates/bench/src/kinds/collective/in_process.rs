@@ -99,7 +99,7 @@ impl InProcess {
             is_crowded: seated.is_crowded,
         };
         let what = "describe the backends";
-        let all = stage.rank.gather(what, &Json(message), DEADLINES.step)?;
+        let all = stage.rank.collect(what, &Json(message), DEADLINES.step)?;
         let arena = seated.memory.mapped(entry.name)?;
         Ok(Self {
             calls,
@@ -113,12 +113,12 @@ impl InProcess {
             layout,
             rank: stage.rank.id(),
             clock: stage.settings.clock,
-            effective: together(all.into_iter().map(|Json(said)| Effective {
+            effective: together(all.iter().map(|Json(said)| Effective {
                 ranks: String::new(),
-                engine: said.engine,
-                memory: vec![said.memory].into(),
-                cpus: said.cpus,
-                sockets: said.sockets,
+                engine: said.engine.clone(),
+                memory: vec![said.memory.clone()].into(),
+                cpus: said.cpus.clone(),
+                sockets: said.sockets.clone(),
                 yielding: said.is_crowded,
             })),
             watchdog,

@@ -9,7 +9,7 @@ use super::descriptors::Descriptors;
 use super::worker::{FIRST_BYTES, Refusal, Worker, first_byte};
 use crate::all_or_none::all_or_none;
 use crate::deadlines::DEADLINES;
-use crate::failure::StepFailure;
+use crate::failure::{StepFailure, agree};
 use crate::json::Json;
 use crate::kinds::kind::{Stage, together};
 use crate::opening::{Devices, Pairs, Requirements, Seat, SizedBy, reports};
@@ -134,11 +134,15 @@ impl Opened {
             yielding: self.devices.placement.yielding,
         };
         let what = "what the engines are";
-        let all = stage.rank.gather(what, &Json(mine), DEADLINES.step)?;
-        let sockets: Vec<_> = all.iter().map(|Json(one)| &*one.sockets).collect();
-        let placed = pairs(point).placed(stage.rank.hosts(), &sockets);
-        pairs(point).check(placed).map_err(StepFailure::Point)?;
-        Ok((together(all.into_iter().map(|Json(one)| one)), placed))
+        let all = stage.rank.collect(what, &Json(mine), DEADLINES.step)?;
+        let (mut placed, mut fits) = (None, Ok(()));
+        if stage.rank.id() == 0 {
+            let sockets: Vec<_> = all.iter().map(|Json(one)| &*one.sockets).collect();
+            placed = pairs(point).placed(stage.rank.hosts(), &sockets);
+            fits = pairs(point).check(placed);
+        }
+        agree(stage.rank, "place of the pairs", fits, DEADLINES.step)?;
+        Ok((together(all.iter().map(|Json(one)| one.clone())), placed))
     }
 
     /// The ranks that each worker is connected with.

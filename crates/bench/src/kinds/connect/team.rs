@@ -15,7 +15,7 @@ use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree, await_first_cause};
 use crate::kinds::kind::{Stage, Steps};
 use crate::latencies::merge_all;
-use crate::opening::introduction::{Introduced, Introductions, locality, packed, unpacked};
+use crate::opening::introduction::{Introduced, Introductions, heard_by, locality, spoken};
 use crate::threads::Followers;
 use tonnage_engine::Peer;
 use tonnage_plan::connect::ConnectPoint;
@@ -222,7 +222,7 @@ impl<'a> Team<'a> {
     /// agreement, where it says why.
     fn exchange(&mut self, opened: Result<Vec<Introductions>>) -> Result<Result<Told>> {
         let count = opened.as_ref().map_or(0, Vec::len);
-        let (told, failed) = match opened.and_then(packed) {
+        let (told, failed) = match opened.and_then(|told| spoken(told)?.packed(None)) {
             Ok(told) => (told, None),
             Err(error) => {
                 let nothing = self.peers.iter().map(|&peer| (peer, Vec::new()));
@@ -237,7 +237,8 @@ impl<'a> Team<'a> {
             return Ok(Ok(None));
         }
         let place = |peer| locality(self.rank, peer);
-        Ok(unpacked(&heard, &self.peers, count, place).map(Some))
+        let told = heard_by(count, (&self.peers, &heard), place, |_, _| {});
+        Ok(told.map(Some))
     }
 
     /// Takes so many rounds from an aligned start, added up over all ranks.

@@ -23,7 +23,7 @@ struct OpenMessage {
 }
 
 impl Experiment<'_> {
-    /// Engines' own accounts, ranks with the same answer together.
+    /// Engines' own accounts for rank 0, ranks with the same answer together.
     pub(super) fn effective(
         &mut self,
         domain: &dyn FileDomain,
@@ -40,12 +40,12 @@ impl Experiment<'_> {
             cpus: state.team.iter().map(|worker| worker.cpu).collect(),
         };
         let what = "what the engines are";
-        let all = self.rank.gather(what, &Json(opened), DEADLINES.step)?;
-        let all = all.into_iter().map(|Json(opened)| Effective {
+        let all = self.rank.collect(what, &Json(opened), DEADLINES.step)?;
+        let all = all.iter().map(|Json(opened)| Effective {
             ranks: String::new(),
-            engine: opened.engine,
-            memory: Memories::Alike(opened.memory),
-            cpus: opened.cpus,
+            engine: opened.engine.clone(),
+            memory: Memories::Alike(opened.memory.clone()),
+            cpus: opened.cpus.clone(),
             sockets: Vec::new(),
             yielding: false,
         });

@@ -56,6 +56,20 @@ pub struct WorkerPart {
     pub measuring_cpus: Option<MeasuringCpus>,
 }
 
+impl WorkerPart {
+    /// Returns whether this worker yields its CPU when idle, on a rank whose workers `share` CPUs: only where another
+    /// one may want it, because to yield takes longer than a short latency.
+    pub(super) fn yields(&self, shares: bool, is_loaded: bool) -> bool {
+        shares
+            && match self.measuring_cpus {
+                Some(_) if self.is_background => true,
+                Some(MeasuringCpus::Own) => false,
+                Some(MeasuringCpus::WithLoad) => is_loaded,
+                Some(MeasuringCpus::Together) | None => true,
+            }
+    }
+}
+
 /// A point and that of its background.
 pub(super) fn each(point: &TransferPoint) -> impl Iterator<Item = Cow<'_, TransferPoint>> {
     let background = point.background_point().map(Cow::Owned);
@@ -143,5 +157,24 @@ mod tests {
         };
         let part = WorkerPoints::new(&alone, None).part(2, MeasuringCpus::Own);
         assert_eq!((part.is_background, part.measuring_cpus), (false, None));
+    }
+
+    #[test]
+    fn whoever_has_a_cpu_keeps_it() {
+        let yields = |is_background, cpus, is_loaded| {
+            let part = WorkerPart {
+                is_background,
+                is_resting: false,
+                place: 0,
+                measuring_cpus: cpus,
+            };
+            part.yields(true, is_loaded)
+        };
+        let measuring = |cpus| [false, true].map(|is_loaded| yields(false, Some(cpus), is_loaded));
+        assert_eq!(measuring(MeasuringCpus::Own), [false, false]);
+        assert_eq!(measuring(MeasuringCpus::WithLoad), [false, true]);
+        assert_eq!(measuring(MeasuringCpus::Together), [true, true]);
+        assert!(yields(true, Some(MeasuringCpus::Own), true));
+        assert!(yields(false, None, true));
     }
 }

@@ -4,12 +4,12 @@ use crate::kinds::kind::together;
 use crate::opening::engine::OpenEngine;
 use tonnage_engine::Facts;
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_ranks::Rank;
+use tonnage_ranks::{Alike, Rank};
 use tonnage_record::Effective;
 
 /// Effective configuration of all ranks; `chosen` is what each engine decided by itself while the bytes moved.
-pub fn effective(open: &OpenEngine, chosen: &[Facts]) -> Vec<Effective> {
-    together(open.opened.iter().enumerate().map(|(rank, opened)| {
+pub fn effective(open: &OpenEngine, chosen: &Alike<Facts>) -> Vec<Effective> {
+    together((0u32..).zip(open.opened.all.iter()).map(|(rank, opened)| {
         let mut engine = opened.engine.clone();
         if let Some(choices) = chosen.get(rank) {
             engine.facts.extend(choices.clone());
@@ -25,7 +25,7 @@ pub fn effective(open: &OpenEngine, chosen: &[Facts]) -> Vec<Effective> {
     }))
 }
 
-/// The CPUs of the first pair of workers that exchange bytes, if they share a host.
+/// The CPUs of the first pair of workers that exchange bytes, if they share a host, for rank 0.
 pub fn canary_cpus(
     point: &TransferPoint,
     open: &OpenEngine,
@@ -45,9 +45,8 @@ pub fn canary_cpus(
         ));
     }
     let cpu = |rank: u32| {
-        open.opened
-            .get(rank as usize)
-            .and_then(|opened| *opened.cpus.first()?)
+        let opened = open.opened.all.get(rank);
+        opened.and_then(|opened| *opened.cpus.first()?)
     };
     match (cpu(from), cpu(to)) {
         (Some(from), Some(to)) => Ok([from, to]),

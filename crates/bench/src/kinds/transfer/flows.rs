@@ -113,13 +113,8 @@ pub(crate) fn delivered(point: &TransferPoint, open: &OpenEngine) -> Option<bool
     if !open.moves_bytes {
         return None;
     }
-    let ranks = (0u32..).zip(&open.opened);
-    let initiating = ranks.filter(|(rank, _)| {
-        let targets = point.roles().targets(*rank);
-        !targets.is_empty()
-    });
-    let devices = initiating.flat_map(|(_, opened)| opened.used_devices());
-    let said: Option<Vec<bool>> = devices
+    let arrivals = open.opened.common.arrivals.iter();
+    let said: Option<Vec<bool>> = arrivals
         .map(|device| delivered_by(point, device.delivers, device.sends_taken))
         .collect();
     said.map(|all| all.into_iter().all(|delivered| delivered))

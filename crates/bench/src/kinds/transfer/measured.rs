@@ -3,11 +3,12 @@
 use super::totals::TrialTotals;
 use crate::drive::recorder::PhaseHistograms;
 use tonnage_engine::Facts;
+use tonnage_ranks::Alike;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::transfer::{BrokenOff, InitiatorFigures, PairRate, Trial};
 use tonnage_record::{Limit, WireProof};
 
-/// Results of a point, the same on all ranks.
+/// Results of a point, the same on all ranks but for what describes them.
 pub struct Measured {
     /// The trials.
     pub trials: Vec<Trial>,
@@ -25,8 +26,8 @@ pub struct Measured {
     pub why_no_limit: Option<String>,
     /// True when the interval became narrow enough, with `until_ci`.
     pub converged: Option<bool>,
-    /// Choices that each rank's engine made by itself.
-    pub chosen: Vec<Facts>,
+    /// Choices that each rank's engine made by itself, at rank 0.
+    pub chosen: Alike<Facts>,
     /// Counts of the devices that the payload had to cross.
     pub wire_proof: Option<WireProof>,
     /// Each pair, where they take turns.

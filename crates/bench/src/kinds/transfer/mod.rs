@@ -10,7 +10,7 @@
 //! | [`point`], `rounds`, `gathering` | one point from warm-up to its figures; the rounds of a trial |
 //! | [`crew`], [`work`], `driving`, `flows` | the workers of a rank, the work of each in a trial, and the flows that it drives |
 //! | `carried` | trials that are carried out elsewhere |
-//! | `background`, `background_totals`, `halves`, `measuring_cpus` | the load beside a latency, trials without it and with it, and who shares a CPU with it |
+//! | `background`, `background_totals`, `halves` | the load beside a latency, trials without it and with it, and who shares a CPU with it |
 //! | `intervals` | what moves in each interval of a trial, told while it runs |
 //! | `stalled` | words about operations that make no progress |
 //! | [`trial`], [`verify`] | orders and reports of a trial, and the expected state after it |
@@ -33,7 +33,6 @@ mod halves;
 mod intervals;
 pub mod layout;
 pub mod measured;
-mod measuring_cpus;
 pub mod open;
 mod pair_times;
 mod pair_turns;
@@ -61,6 +60,7 @@ use measured::Kept;
 use open::EngineKey;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_plan::{Planned, Point};
+use tonnage_ranks::Alike;
 use tonnage_record::{Body, Record, TransferBody};
 
 /// The kind: points share an open engine, have a warm-up, a canary, and a limit before and after their trials.
@@ -115,12 +115,11 @@ impl Kind for Transfers {
         record: &mut Record,
         course: Course<'_>,
     ) -> Result<(), StepFailure> {
-        record.effective = effective::effective(open, &[]);
-        record.placed = open.placed;
+        record.effective = effective::effective(open, &Alike::default());
+        let common = &open.opened.common;
+        record.placed = common.placed;
         let mut kept = Kept::default();
-        let measuring_cpus = point
-            .background
-            .map(|_| measuring_cpus::of_point(point, open, stage.rank));
+        let measuring_cpus = point.background.map(|_| common.measuring_cpus);
         let measured = point::measure(point, open, stage, (Some(record), &mut kept), course);
         if measured.is_err() {
             record.body = Body::from(TransferBody {
@@ -131,10 +130,10 @@ impl Kind for Transfers {
             });
         }
         let mut measured = measured?;
-        pairs::mark_shared(&mut measured.pairs, &open.opened, stage.rank.hosts());
+        pairs::mark_shared(&mut measured.pairs, &open.opened.all, stage.rank.hosts());
         record.effective = effective::effective(open, &measured.chosen);
         let mut summary = summary::summarize(point, &measured);
-        summary.rails = rail_report::summary(point, &open.opened, &measured.totals);
+        summary.rails = rail_report::summary(point, &open.opened.all, &measured.totals);
         pairs::add_to(&mut summary, point, &measured.pairs);
         summary.initiators.clone_from(&measured.initiators);
         summary.slow_rail = rail_report::slow(&open.opened, stage.rank.infos(), &measured.totals);

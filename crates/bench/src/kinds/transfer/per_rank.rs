@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::totals::TrialTotals;
 use tonnage_plan::transfer::TransferPoint;
+use tonnage_ranks::Alike;
 use tonnage_record::transfer::InitiatorFigures;
 
 /// Sums of one rank.
@@ -47,9 +48,9 @@ impl RankSums {
 }
 
 /// Figures of all ranks that initiate, from the sums of all ranks.
-pub(super) fn initiators(point: &TransferPoint, all: &[RankSums]) -> Vec<InitiatorFigures> {
+pub(super) fn initiators(point: &TransferPoint, all: &Alike<RankSums>) -> Vec<InitiatorFigures> {
     let roles = point.roles();
-    let ranks = (0u32..).zip(all);
+    let ranks = (0u32..).zip(all.iter());
     let initiating = ranks.filter(|(rank, _)| !roles.targets(*rank).is_empty());
     initiating.map(|(rank, sums)| sums.figures(rank)).collect()
 }
@@ -75,7 +76,8 @@ mod tests {
             sums.add(&trial);
         }
         let point = crate::drive::walk::tests::point(Addresses::Sequential, 4);
-        let said = initiators(&point, &[sums, RankSums::default()]);
+        let all = [sums, RankSums::default()].into_iter().collect();
+        let said = initiators(&point, &all);
         let [one] = &said[..] else { panic!("{said:?}") };
         assert_eq!(
             (one.rank, one.operations, one.payload_bytes),

@@ -25,10 +25,10 @@ use crate::json::Json;
 use crate::kinds::kind::{Course, Stage, Steps, When};
 use crate::limit::{Bound, Measurement};
 use crate::opening::engine::OpenEngine;
-use crate::wire_proof::{Routes, Watch};
+use crate::wire_proof::{Route, Watch};
 use tonnage_engine::Facts;
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
-use tonnage_ranks::Rank;
+use tonnage_ranks::{Alike, Rank};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::{GeometricSpread, ci_narrow_enough};
 use tonnage_record::transfer::{InitiatorFigures, PairRate, Trial, TrialBackground};
@@ -81,13 +81,13 @@ pub fn measure(
         let mut lead = Lead {
             point,
             points,
-            bound: Bound::new(point, &open.opened, rank.id()),
+            bound: Bound::new(point, &open.opened),
             rank,
             own,
             deck: &deck,
             followers,
             moves_bytes: open.moves_bytes,
-            routes: &open.routes,
+            route: &open.route,
             intervals,
             taken: Taken::default(),
         };
@@ -118,7 +118,7 @@ pub(super) struct Lead<'a, 'b> {
     pub(super) followers: Crew,
     pub(super) moves_bytes: bool,
     bound: Bound<'a>,
-    routes: &'a Routes,
+    route: &'a Route,
     pub(super) intervals: Intervals,
     pub(super) taken: Taken<'a>,
 }
@@ -135,7 +135,7 @@ pub(super) struct Taken<'a> {
     pub(super) wire_proof: Option<WireProof>,
     pub(super) histogram: Option<LatencyHistogram>,
     pub(super) phases: Option<PhaseHistograms>,
-    chosen: Vec<Facts>,
+    chosen: Alike<Facts>,
     pub(super) pairs: PairSums,
     pub(super) times: PairTimes,
     pub(super) rates: Vec<PairRate>,
@@ -269,7 +269,7 @@ impl Steps for Lead<'_, '_> {
     }
 
     fn prepare(&mut self) -> Result<(), StepFailure> {
-        self.taken.watch = Watch::begin(self.point, self.routes, self.rank.id());
+        self.taken.watch = Watch::begin(self.point, self.route, self.rank.id());
         Ok(())
     }
 
@@ -329,15 +329,17 @@ impl Steps for Lead<'_, '_> {
         self.gather_latencies()?;
         if self.point.per_rank || self.point.loads.is_some() {
             let own = self.taken.own;
-            let all = self.rank.gather("figures of ranks", &own, DEADLINES.step)?;
+            let all = self
+                .rank
+                .collect("figures of ranks", &own, DEADLINES.step)?;
             self.taken.initiators = initiators(self.point, &all);
         }
         self.gather_pairs()?;
         let chosen = Json(self.own.chosen());
         let all = self
             .rank
-            .gather("engine choices", &chosen, DEADLINES.step)?;
-        self.taken.chosen = all.into_iter().map(|Json(chosen)| chosen).collect();
+            .collect("engine choices", &chosen, DEADLINES.step)?;
+        self.taken.chosen = all.map(|Json(chosen)| chosen);
         Ok(())
     }
 }

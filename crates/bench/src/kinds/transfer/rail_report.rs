@@ -3,15 +3,20 @@
 use super::rails::{LeastRail, RailTotals, merge};
 use super::totals::TrialTotals;
 use crate::opening::description::{Device, OpenMessage};
+use crate::opening::openings::Openings;
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_ranks::RankInfo;
+use tonnage_ranks::{Alike, RankInfo};
 use tonnage_record::transfer::{Rail, SlowRail};
 
 /// A rail with less of the others' mean rate is under its share.
 const SHARE_LEAST_PERMILLE: u64 = 900;
 
 /// The rails of all trials.
-pub fn summary(point: &TransferPoint, opened: &[OpenMessage], trials: &[TrialTotals]) -> Vec<Rail> {
+pub fn summary(
+    point: &TransferPoint,
+    opened: &Alike<OpenMessage>,
+    trials: &[TrialTotals],
+) -> Vec<Rail> {
     let mut sums = Vec::new();
     for trial in trials {
         merge(&mut sums, trial.rails.clone());
@@ -28,9 +33,11 @@ pub fn summary(point: &TransferPoint, opened: &[OpenMessage], trials: &[TrialTot
 }
 
 /// The name of a rail's device, where it is the same on all ranks that initiate.
-fn common_device(point: &TransferPoint, opened: &[OpenMessage], rail: u32) -> Option<String> {
+fn common_device(point: &TransferPoint, opened: &Alike<OpenMessage>, rail: u32) -> Option<String> {
     let initiates = |rank: u32| !point.roles().targets(rank).is_empty();
-    let ranks = (0u32..).zip(opened).filter(|(rank, _)| initiates(*rank));
+    let ranks = (0u32..)
+        .zip(opened.iter())
+        .filter(|(rank, _)| initiates(*rank));
     let workers = ranks.flat_map(|(_, opened)| &opened.devices);
     let mut names = workers.map(|rails| rails.get(rail as usize).and_then(device_name));
     let first = names.next()??;
@@ -46,12 +53,8 @@ fn device_name(device: &Device) -> Option<String> {
 /// The rail that was under its share in every trial, the same number each time: a link at a target slows the same rail
 /// of all who initiate to it, and which of them is the slowest is chance. None is named where workers share CPUs: how
 /// often they poll then says more about the scheduler.
-pub fn slow(
-    opened: &[OpenMessage],
-    ranks: &[RankInfo],
-    trials: &[TrialTotals],
-) -> Option<SlowRail> {
-    if opened.iter().any(|opened| opened.yielding) {
+pub fn slow(opened: &Openings, ranks: &[RankInfo], trials: &[TrialTotals]) -> Option<SlowRail> {
+    if opened.common.yields {
         return None;
     }
     let leasts: Option<Vec<LeastRail>> = trials.iter().map(|trial| trial.least_rail).collect();
@@ -64,7 +67,8 @@ pub fn slow(
     }
     let least = first.share_permille;
     let rails = opened
-        .get(first.rank as usize)?
+        .all
+        .get(first.rank)?
         .devices
         .get(first.worker as usize)?;
     Some(SlowRail {
@@ -79,7 +83,10 @@ pub fn slow(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::opening::openings::tests::openings;
     use tonnage_engine::{EngineReport, LimitKind};
+    use tonnage_plan::point::Traffic;
+    use tonnage_plan::roles::Roles;
     use tonnage_units::Reduce;
 
     fn trial(rank: u32, share_permille: u64) -> TrialTotals {
@@ -107,7 +114,7 @@ mod tests {
         }
     }
 
-    fn opened(yielding: bool) -> Vec<OpenMessage> {
+    fn opened(yielding: bool) -> Openings {
         let message = OpenMessage {
             cpus: Vec::new(),
             sockets: Vec::new(),
@@ -117,7 +124,7 @@ mod tests {
             devices: vec![vec![device("eth0"), device("eth1")]],
             wire_devices: None,
         };
-        vec![message; 5]
+        openings(&vec![message; 5], Roles::new(Traffic::Pair, 5))
     }
 
     fn ranks() -> Vec<RankInfo> {

@@ -9,7 +9,6 @@ use super::crew::{CrewOrder, CrewReport, Deck, follow};
 use super::driven::Driven;
 use super::intervals::Intervals;
 use super::layout::SliceLayout;
-use super::measuring_cpus;
 use super::stalled::FlowNames;
 use super::trial::Station;
 use super::work::Work;
@@ -29,7 +28,7 @@ pub(super) fn stations(
     intervals: &Intervals,
 ) -> Vec<Station> {
     let shared = shared_batches(point, rank).map(Arc::new);
-    let cpus = measuring_cpus::of_point(point, open, rank);
+    let cpus = open.opened.common.measuring_cpus;
     let station = |(index, worker): (u32, &EngineWorker)| Station {
         rank: rank.id(),
         worker: index,

@@ -119,6 +119,7 @@ mod tests {
     use crate::drive::walk::tests::point;
     use tonnage_plan::point::Traffic;
     use tonnage_plan::transfer::Addresses;
+    use tonnage_ranks::Alike;
     use tonnage_record::Limit;
 
     /// Two trials of a second: 100 and 300 operations of 8 bytes.
@@ -147,7 +148,7 @@ mod tests {
             }),
             why_no_limit: None,
             converged: Some(true),
-            chosen: Vec::new(),
+            chosen: Alike::default(),
             wire_proof: None,
             pairs: Vec::new(),
             initiators: Vec::new(),

@@ -14,6 +14,7 @@ use crate::opening::engine::OpenEngine;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_plan::tune::foothold::{all_refused, foothold};
 use tonnage_plan::tune::{Goal, TunePoint};
+use tonnage_ranks::Alike;
 use tonnage_record::{Effective, LatencyKind};
 use tonnage_units::{Error, Nanos, Result};
 
@@ -77,7 +78,7 @@ fn look(
         values: values.to_vec(),
         meaning: Meaning::of(&candidate, &engine),
         cpus: canary_cpus(&candidate, &engine, stage.rank, allowed),
-        effective: effective(&engine, &[]),
+        effective: effective(&engine, &Alike::default()),
     })
 }
 

@@ -5,8 +5,8 @@
 use super::open::OpenNative;
 use crate::deadlines::DEADLINES;
 use crate::kinds::kind::Stage;
+use crate::limit::Copies;
 use crate::limit::memory_copy::{describe, with_fastest};
-use crate::limit::{Copies, common_kind};
 use tonnage_collective::Collective;
 use tonnage_engine::LimitKind;
 use tonnage_engine::memory::{CopyRate, Stretch};
@@ -32,7 +32,7 @@ pub fn measure(
     let Some(sends) = sends(point, open.rank).filter(|_| !open.engine.yielding) else {
         return Ok(None);
     };
-    match common_kind(&open.engine.opened) {
+    match open.engine.opened.common.limit {
         LimitKind::MemoryCopy if point.shape().size_bytes() >= BYTES_MIN => {
             copies(open, point, sends, stage)
         }
@@ -119,12 +119,13 @@ fn rates(open: &OpenNative, stretch: &Stretch, stage: &Stage<'_>) -> Result<Vec<
 /// The slowest of the ranks' links, where no two ranks share one.
 fn link(open: &OpenNative, stage: &Stage<'_>) -> Option<Limit> {
     let hosts = stage.rank.hosts();
-    let ranks = stage.rank.size();
-    let alone = |rank: u32| !(0..rank).any(|other| hosts.share_machine(rank, other));
-    if !(0..ranks).all(alone) {
+    // A machine is called by its lowest rank.
+    let mut each = (0u32..).zip(hosts.machines());
+    if each.any(|(rank, machine)| rank != *machine) {
         return None;
     }
-    let devices = open.engine.opened.iter().flat_map(|it| it.used_devices());
+    let devices = open.engine.opened.all.iter();
+    let devices = devices.flat_map(|it| it.used_devices());
     let speeds = devices.filter_map(|device| match device.limit {
         LimitKind::Link { bytes_per_s } => Some((bytes_per_s, device)),
         _ => None,

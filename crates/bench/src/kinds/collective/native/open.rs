@@ -181,7 +181,7 @@ impl OpenNative {
     /// Choices of the engine on all ranks, under the backend's name: several may be of one engine.
     pub fn effective(&self) -> Vec<Effective> {
         let name = format!("{}:{}", NATIVE.name, self.name);
-        together(self.engine.opened.iter().map(|opened| Effective {
+        together(self.engine.opened.all.iter().map(|opened| Effective {
             ranks: String::new(),
             engine: EngineReport {
                 name: name.clone(),

@@ -245,11 +245,11 @@ fn start(
         },
     };
     let what = "describe torch's workers";
-    let all = rank.gather(what, &Json(message), DEADLINES.step)?;
-    let effective = together(all.into_iter().map(|Json(said)| Effective {
+    let all = rank.collect(what, &Json(message), DEADLINES.step)?;
+    let effective = together(all.iter().map(|Json(said)| Effective {
         ranks: String::new(),
-        engine: said.engine,
-        memory: vec![said.memory].into(),
+        engine: said.engine.clone(),
+        memory: vec![said.memory.clone()].into(),
         cpus: Vec::new(),
         sockets: Vec::new(),
         yielding: false,

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::background::WorkerPart;
-use crate::opening::engine::OpenEngine;
-use tonnage_plan::transfer::TransferPoint;
-use tonnage_ranks::Rank;
+use super::description::OpenMessage;
+use tonnage_ranks::{Alike, Hosts};
 use tonnage_record::transfer::MeasuringCpus;
 
 /// Workers on one CPU of a machine.
@@ -15,16 +13,15 @@ struct OnCpu {
     loading: u32,
 }
 
-/// CPUs of the workers of all ranks that measure, where others of a point move a background.
-pub(super) fn of_point(point: &TransferPoint, open: &OpenEngine, rank: &Rank) -> MeasuringCpus {
-    let machines = rank.hosts().machines().iter();
-    let ranks = open.opened.iter().zip(machines);
-    let cpus = ranks.map(|(opened, &machine)| RankCpus {
+/// CPUs of the first `measuring` workers of all ranks, where others move a background.
+pub(super) fn of_ranks(all: &Alike<OpenMessage>, hosts: &Hosts, measuring: u32) -> MeasuringCpus {
+    let machines = hosts.machines().iter();
+    let cpus = all.iter().zip(machines).map(|(opened, &machine)| RankCpus {
         machine,
         cpus: &opened.cpus,
         is_crowded: opened.yielding,
     });
-    measuring_cpus(cpus, point.measuring_workers())
+    measuring_cpus(cpus, measuring)
 }
 
 /// A rank as far as it matters here.
@@ -65,20 +62,6 @@ fn measuring_cpus<'a>(ranks: impl Iterator<Item = RankCpus<'a>>, measuring: u32)
     }
 }
 
-impl WorkerPart {
-    /// Returns whether this worker yields its CPU when idle, on a rank whose workers `share` CPUs: only where another
-    /// one may want it, because to yield takes longer than a short latency.
-    pub(super) fn yields(&self, shares: bool, is_loaded: bool) -> bool {
-        shares
-            && match self.measuring_cpus {
-                Some(_) if self.is_background => true,
-                Some(MeasuringCpus::Own) => false,
-                Some(MeasuringCpus::WithLoad) => is_loaded,
-                Some(MeasuringCpus::Together) | None => true,
-            }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,24 +88,5 @@ mod tests {
         // Machines have CPUs of the same numbers.
         assert_eq!(of(&[at([0, 1]), at([0, 1])], &[0, 1]), MeasuringCpus::Own);
         assert_eq!(of(&[[None; 2]; 2], &one), MeasuringCpus::Together);
-    }
-
-    #[test]
-    fn whoever_has_a_cpu_keeps_it() {
-        let yields = |is_background, cpus, is_loaded| {
-            let part = WorkerPart {
-                is_background,
-                is_resting: false,
-                place: 0,
-                measuring_cpus: cpus,
-            };
-            part.yields(true, is_loaded)
-        };
-        let measuring = |cpus| [false, true].map(|is_loaded| yields(false, Some(cpus), is_loaded));
-        assert_eq!(measuring(MeasuringCpus::Own), [false, false]);
-        assert_eq!(measuring(MeasuringCpus::WithLoad), [false, true]);
-        assert_eq!(measuring(MeasuringCpus::Together), [true, true]);
-        assert!(yields(true, Some(MeasuringCpus::Own), true));
-        assert!(yields(false, None, true));
     }
 }
