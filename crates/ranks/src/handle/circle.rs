@@ -13,9 +13,9 @@ use super::exchanges::{Pending, fold, merging};
 use crate::channel::message::{CallNumber, CollectiveKind};
 use crate::channel::pack::{pack, unpack_first};
 use crate::rank_set::RankSet;
-use crate::tree::collective::{gather_entries, gather_entry, reduce_entry};
+use crate::tree::collective::reduce_entry;
 use crate::tree::shared::Merge;
-use tonnage_units::{Reduce, Result};
+use tonnage_units::{Error, Reduce, Result};
 
 /// Ranks that meet once. All of them make it alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +30,11 @@ impl Circle {
     pub fn new(turn: u64, members: impl IntoIterator<Item = u32>) -> Self {
         let members = RankSet::of(members);
         Self { members, turn }
+    }
+
+    /// The ranks, in order.
+    pub fn ranks(&self) -> impl Iterator<Item = u32> {
+        self.members.iter()
     }
 
     /// Returns whether a rank is one of them.
@@ -67,27 +72,23 @@ impl Rank {
         self.enter_circle(circle, CollectiveKind::Barrier, what, Vec::new(), None)
     }
 
-    /// Starts to give every member every member's bytes.
+    /// Starts an exchange of messages for single members; [`Rank::finish_exchange`] waits for them.
     ///
     /// # Errors
-    /// When the run has ended, or this contribution is too long.
-    pub fn start_gather(&mut self, circle: &Circle, what: &str, mine: &[u8]) -> Result<Pending> {
-        self.check_share(what, mine)?;
-        let entry = gather_entry(self.id(), mine)?;
-        self.enter_circle(circle, CollectiveKind::Gather, what, entry, None)
-    }
-
-    /// Waits for the bytes of all members, in the order of the ranks.
-    ///
-    /// # Errors
-    /// As [`Rank::all_gather`], of the members.
-    pub fn finish_gather(
+    /// When the run has ended, a message is for a rank that is no member, or as [`Rank::exchange`].
+    pub fn start_exchange(
         &mut self,
-        pending: Pending,
-        deadline: Duration,
-    ) -> Result<Vec<(u32, Vec<u8>)>> {
-        let members = pending.members().clone();
-        gather_entries(&self.wait(pending, deadline)?, &members)
+        circle: &Circle,
+        what: &str,
+        messages: Vec<(u32, Vec<u8>)>,
+    ) -> Result<Pending> {
+        if let Some((to, _)) = messages.iter().find(|(to, _)| !circle.contains(*to)) {
+            return Err(Error::Failed(format!(
+                "\"{what}\": a message for rank {to}, which does not meet"
+            )));
+        }
+        let mine = self.written(what, messages)?;
+        self.enter_circle(circle, CollectiveKind::Exchange, what, mine, None)
     }
 
     fn enter_circle(

@@ -14,7 +14,7 @@ use crate::agreement::Verdict;
 use crate::channel::message::{CallNumber, CollectiveKind, short};
 use crate::channel::pack::{pack, unpack};
 use crate::rank_set::RankSet;
-use crate::tree::collective::{gather_entry, reduce_entries, reduce_entry};
+use crate::tree::collective::{gather_entries, gather_entry, reduce_entries, reduce_entry};
 use crate::tree::exchange::{read_messages, write_messages};
 use crate::tree::shared::{CollectiveResult, ControlCommand, Enter, Merge, Slot};
 use crate::tree::terms::Terms;
@@ -37,7 +37,7 @@ impl Pending {
         self.slot.is_done()
     }
 
-    pub(super) fn members(&self) -> &RankSet {
+    fn members(&self) -> &RankSet {
         &self.terms.members
     }
 }
@@ -109,7 +109,8 @@ impl Rank {
         pending: Pending,
         deadline: Duration,
     ) -> Result<Vec<Vec<u8>>> {
-        let entries = self.finish_gather(pending, deadline)?;
+        let members = pending.members().clone();
+        let entries = gather_entries(&self.wait(pending, deadline)?, &members)?;
         Ok(entries.into_iter().map(|(_, bytes)| bytes).collect())
     }
 
@@ -141,17 +142,35 @@ impl Rank {
         messages: Vec<(u32, Vec<u8>)>,
         deadline: Duration,
     ) -> Result<Vec<(u32, Vec<u8>)>> {
+        let mine = self.written(what, messages)?;
+        let pending = self.enter(CollectiveKind::Exchange, what, mine, None)?;
+        self.finish_exchange(pending, deadline)
+    }
+
+    /// Waits for the messages of an exchange that was started, with their senders in the order of the ranks.
+    ///
+    /// # Errors
+    /// As [`Rank::exchange`].
+    pub fn finish_exchange(
+        &mut self,
+        pending: Pending,
+        deadline: Duration,
+    ) -> Result<Vec<(u32, Vec<u8>)>> {
+        read_messages(&self.wait(pending, deadline)?, self.size())
+    }
+
+    /// Messages of this rank as they enter the tree.
+    pub(super) fn written(&self, what: &str, messages: Vec<(u32, Vec<u8>)>) -> Result<Vec<u8>> {
         let about = |error| Error::Failed(format!("\"{what}\": {error}"));
         let mine = write_messages(self.id(), self.size(), messages).map_err(about)?;
         let bytes_max = self.message_bytes_max - 1024;
-        if mine.len() > bytes_max {
-            return Err(Error::Failed(format!(
+        match mine.len() > bytes_max {
+            true => Err(Error::Failed(format!(
                 "{} bytes are too many for \"{what}\": the control channel carries {bytes_max}",
                 mine.len()
-            )));
+            ))),
+            false => Ok(mine),
         }
-        let pending = self.enter(CollectiveKind::Exchange, what, mine, None)?;
-        read_messages(&self.wait(pending, deadline)?, self.size())
     }
 
     /// Every rank gets rank 0's bytes; the others give `None`.

@@ -27,12 +27,14 @@ fn a_few_meet_and_the_others_sleep() {
                 if !pair.contains(me) {
                     continue;
                 }
-                let pending = rank.start_gather(&pair, "end", &[me as u8]).unwrap();
-                let all = rank.finish_gather(pending, SOON).unwrap();
-                assert_eq!(
-                    all,
-                    [(first, vec![first as u8]), (second, vec![second as u8])]
-                );
+                let outsider = (0..13).find(|rank| !pair.contains(*rank)).unwrap();
+                let wrong = rank.start_exchange(&pair, "end", vec![(outsider, Vec::new())]);
+                assert!(wrong.is_err(), "{outsider}");
+                let other = if me == first { second } else { first };
+                let told = vec![(other, vec![me as u8])];
+                let pending = rank.start_exchange(&pair, "end", told).unwrap();
+                let heard = rank.finish_exchange(pending, SOON).unwrap();
+                assert_eq!(heard, [(other, vec![other as u8])]);
             }
             rank.barrier("all", SOON).unwrap();
             rank.close().unwrap();

@@ -237,8 +237,8 @@ impl Control {
     /// When messages of an exchange cannot be read, or are too much for one connection.
     fn complete(&mut self, call: CallNumber, payload: Vec<u8>) -> Result<()> {
         let head = Head::Down { call };
+        let are_below = self.collectives.are_below(call);
         let Some(delivery) = self.collectives.deliver(call, &payload)? else {
-            let are_below = self.collectives.are_below(call);
             for index in 0..self.links.len() {
                 let way = self.links.get(index).map(|link| link.way);
                 if let Some(Way::Down(child)) = way
@@ -261,6 +261,7 @@ impl Control {
         for index in 0..self.links.len() {
             let way = self.links.get(index).map(|link| link.way);
             if let Some(Way::Down(child)) = way
+                && are_below.get(child) == Some(&true)
                 && let Some(bytes) = delivery.children.get(child)
             {
                 self.send(index, &head, bytes);

@@ -12,13 +12,14 @@ use super::pairs::PairSum;
 use super::point::Lead;
 use super::stretch_totals::StretchTotals;
 use super::totals::TrialTotals;
-use super::trial::{Issued, RoundStretch, Schedule, WARM_UP};
+use super::trial::{RoundStretch, Schedule, WARM_UP};
 use super::waits::{deadline_of, left};
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
 use crate::kinds::transfer::verify::Expected;
+use crate::kinds::transfer::verify::reports::{self, Reports};
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
-use tonnage_ranks::{Circle, pack, unpack};
+use tonnage_ranks::Circle;
 use tonnage_units::{Reduce, Result};
 
 /// A round that this rank took part in, until those who did have added it up.
@@ -222,16 +223,15 @@ impl Lead<'_, '_> {
             self.rank.finish(pending, left(deadline))?;
             return Ok(vec![Expected::default(); workers]);
         }
-        let mine = pack(&self.deck.issued())?;
-        let pending = self.rank.start_gather(circle, WHAT, &mine)?;
+        let (rank, issued) = (self.rank.id(), self.deck.issued());
+        let told = reports::messages(&points, rank, &issued, circle.ranks())?;
+        let pending = self.rank.start_exchange(circle, WHAT, told)?;
         self.serve_peers(deadline, |_| pending.is_done())?;
-        let mut issued: Vec<Vec<Issued>> = vec![Vec::new(); self.rank.size() as usize];
-        for (rank, bytes) in self.rank.finish_gather(pending, left(deadline))? {
-            issued[rank as usize] = unpack(&bytes)?;
-        }
+        let heard = self.rank.finish_exchange(pending, left(deadline))?;
+        let reports = Reports::new(rank, issued, circle.ranks(), &heard)?;
         let expected = points.into_iter().enumerate();
         expected
-            .map(|(worker, point)| Expected::new(point, self.rank.id(), worker, &issued))
+            .map(|(worker, point)| Expected::new(point, rank, worker, &reports))
             .collect()
     }
 

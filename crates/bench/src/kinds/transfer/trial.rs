@@ -135,12 +135,31 @@ impl Schedule {
 }
 
 /// A worker's report about its own flows after driving them, for the targets.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default)]
 pub struct Issued {
     /// For each rank of `SliceLayout::out`: first and one past the last operation of this trial.
     pub ranges: Vec<(u64, u64)>,
     /// For each of them what its atomic operations changed, where that is going to be checked.
     pub ascents: Vec<Ascents>,
+}
+
+/// The part of such a report that is about one flow: all that its target needs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowIssued {
+    /// First and one past the last operation of this trial.
+    pub range: (u64, u64),
+    /// Changes by its atomic operations; none where they are not checked.
+    pub ascents: Ascents,
+}
+
+impl Issued {
+    /// The part about the flow to the rank at a place of `SliceLayout::out`; `None` where there is none.
+    pub fn of_flow(&self, place: usize) -> Option<FlowIssued> {
+        Some(FlowIssued {
+            range: *self.ranges.get(place)?,
+            ascents: self.ascents.get(place).copied().unwrap_or_default(),
+        })
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Expected state after a trial: which operations the initiators issued, which slots those used, what the bytes there
 //! should be, and how many arrivals with which immediates a target should have seen.
 
-use super::trial::Issued;
+use self::reports::Reports;
+use super::trial::FlowIssued;
 use crate::drive::flow::Flow;
 use crate::drive::flow_walk::{End, FlowWalk};
 use crate::drive::port::Arrivals;
@@ -47,79 +48,41 @@ impl Expected {
         ascents.for_each(|(all, &later)| all.add(later));
     }
 
-    /// Computes what worker `worker` of `rank` should have seen in a round, from what all ranks issued in it:
-    /// `issued[rank][worker]`, which is empty for a rank that took no part.
+    /// Computes what worker `worker` of `rank` should have seen in a round, from the reports about its flows.
     ///
     /// # Errors
     /// When a rank's report does not match the layout, as from another plan.
-    pub fn new(
-        point: &TransferPoint,
-        rank: u32,
-        worker: usize,
-        issued: &[Vec<Issued>],
-    ) -> Result<Self> {
+    pub fn new(point: &TransferPoint, rank: u32, worker: usize, reports: &Reports) -> Result<Self> {
         let layout = SliceLayout::new(point, rank);
         let answered = answers(point);
-        let wrong = |other: u32| {
-            Error::Failed(format!(
-                "rank {other} reported flows that its plan does not have"
-            ))
-        };
-        let range = |from: u32, to: u32| -> Result<(u64, u64)> {
+        let flow = |from: u32, to: u32| {
             // An answer is issued after its rank reported; there is one for each operation of the side that began.
             let began = !answered || point.roles().targets(from).contains(&to);
-            let (from, to) = if began { (from, to) } else { (to, from) };
-            let place = SliceLayout::new(point, from)
-                .out
-                .binary_search(&to)
-                .map_err(|_| wrong(from))?;
-            let workers = issued.get(from as usize);
-            if workers.is_some_and(Vec::is_empty) {
-                return Ok((0, 0));
-            }
-            let report = workers.and_then(|workers| workers.get(worker));
-            report
-                .and_then(|report| report.ranges.get(place))
-                .copied()
-                .ok_or_else(|| wrong(from))
+            let ends = if began { (from, to) } else { (to, from) };
+            reports.of_flow((rank, &layout), worker, ends)
         };
         let mut expected = Self::default();
         let mut arrivals = 0;
         for &initiator in &layout.into {
-            let (first, end) = range(initiator, rank)?;
+            let FlowIssued {
+                range: (first, end),
+                ascents,
+            } = flow(initiator, rank)?;
             expected.into.push(end - first);
             arrivals += end - first;
             let sum = immediates_below(end).wrapping_sub(immediates_below(first));
             expected.immediates = expected.immediates.wrapping_add(sum);
             if point.op.is_atomic() {
-                expected
-                    .ascents
-                    .push(ascents(point, (initiator, rank), worker, issued));
+                expected.ascents.push(ascents);
             }
         }
         for &target in &layout.out {
-            let (first, end) = range(rank, target)?;
+            let (first, end) = flow(rank, target)?.range;
             expected.out.push(end - first);
         }
         expected.arrivals = point.op.notifies_target().then_some(arrivals);
         Ok(expected)
     }
-}
-
-/// Steps of words at a target, as worker `worker` of an initiator tells of them.
-fn ascents(
-    point: &TransferPoint,
-    (initiator, target): (u32, u32),
-    worker: usize,
-    issued: &[Vec<Issued>],
-) -> Ascents {
-    let place = SliceLayout::new(point, initiator)
-        .out
-        .binary_search(&target);
-    let workers = issued.get(initiator as usize);
-    let report = workers.and_then(|workers| workers.get(worker));
-    let told = place.ok().and_then(|place| report?.ascents.get(place));
-    told.copied().unwrap_or_default()
 }
 
 /// Wrapping sum of the immediates of operations 0 to `end` − 1, which are the low 32 bits of their numbers.
@@ -328,6 +291,7 @@ fn count(slice: &Slice, expected: &Expected) -> u64 {
 }
 
 mod ascents;
+pub mod reports;
 #[cfg(test)]
 mod tests;
 mod watch;

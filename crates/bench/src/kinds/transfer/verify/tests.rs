@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
+use super::reports::tests::reports;
 use super::*;
 use crate::drive::walk::tests::point;
+use crate::kinds::transfer::trial::Issued;
 use tonnage_engine::Lane;
 use tonnage_engine::memory::Request;
 use tonnage_engines::memory::HOST;
@@ -32,7 +34,7 @@ fn lost_doubled_and_changed_arrivals_are_told() {
         }],
         vec![Issued::default()],
     ];
-    let expected = Expected::new(&point, 1, 0, &issued).unwrap();
+    let expected = Expected::new(&point, 1, 0, &reports(&point, 1, &issued)).unwrap();
     assert_eq!(
         (expected.arrivals, expected.immediates, &expected.into[..]),
         (Some(4), 46, &[4][..])
@@ -69,21 +71,22 @@ fn every_ping_has_its_answer() {
         }],
     ];
     for rank in [0, 1] {
-        let expected = Expected::new(&point, rank, 0, &issued).unwrap();
+        let expected = Expected::new(&point, rank, 0, &reports(&point, rank, &issued)).unwrap();
         assert_eq!((expected.arrivals, expected.immediates), (Some(4), 46));
         assert_eq!((expected.into, expected.out), (vec![4], vec![4]));
     }
     point.pacing = Pacing::Stream { window: 4 };
-    let expected = Expected::new(&point, 0, 0, &issued).unwrap();
+    let expected = Expected::new(&point, 0, 0, &reports(&point, 0, &issued)).unwrap();
     assert_eq!((expected.into, expected.out), (vec![], vec![4]));
 }
 
 #[test]
 fn a_report_of_another_plan_is_refused() {
     let point = point(Addresses::Sequential, 4);
-    assert!(Expected::new(&point, 1, 0, &[vec![Issued::default()], Vec::new()]).is_err());
+    let took_part = reports(&point, 1, &[vec![Issued::default()], Vec::new()]);
+    assert!(Expected::new(&point, 1, 0, &took_part).is_err());
     // Whoever took no part issued nothing.
-    let none = Expected::new(&point, 1, 0, &[Vec::new(), Vec::new()]);
+    let none = Expected::new(&point, 1, 0, &reports(&point, 1, &[Vec::new(), Vec::new()]));
     assert_eq!(none.unwrap().into, [0]);
 }
 
@@ -180,7 +183,14 @@ impl Pair {
             }],
             vec![Issued::default()],
         ];
-        Expected::new(&self.point, self.target() as u32, 0, &issued).unwrap()
+        let target = self.target() as u32;
+        Expected::new(
+            &self.point,
+            target,
+            0,
+            &reports(&self.point, target, &issued),
+        )
+        .unwrap()
     }
 
     /// Verified bytes, wrong ones of these, and wrong ones elsewhere.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::drive::walk::tests::point;
+use crate::kinds::transfer::verify::reports::tests::reports;
 use tonnage_engine::memory::Request;
 use tonnage_engine::{Lane, Op};
 use tonnage_engines::memory::HOST;
@@ -100,7 +101,10 @@ impl Contention {
             let told = self.walks[rank].issued(&*self.memories[rank], flow);
             issued.push(vec![told.unwrap()]);
         }
-        let expected = |rank| Expected::new(&self.point, rank, 0, &issued).unwrap();
+        let expected = |rank| {
+            let reports = reports(&self.point, rank, &issued);
+            Expected::new(&self.point, rank, 0, &reports).unwrap()
+        };
         (0..3).map(expected).collect()
     }
 
