@@ -128,5 +128,5 @@ pub fn objection(hello: &Hello, size: u32) -> Option<Error> {
         source: "test".into(),
         plan_hash: "plan".into(),
     };
-    conditions.objection(std::iter::empty(), hello)
+    conditions.objection(None, hello)
 }

@@ -2,6 +2,7 @@
 //!
 //! The others' side is in [`super::membership`], strangers in [`super::handshake`].
 
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -165,6 +166,8 @@ fn gather_members(
 ) -> Result<()> {
     let deadline = Instant::now() + options.join_timeout;
     let mut crowd = Crowd::new()?;
+    // Places of the ranks among the members.
+    let mut places = HashMap::new();
     while members.len() + 1 < identity.size as usize {
         if Instant::now() >= deadline {
             let me = &conditions.me;
@@ -175,8 +178,10 @@ fn gather_members(
         for (mut channel, message) in events.greeted {
             match message.head {
                 Head::Hello(hello) => {
-                    let known = members.iter().map(|member| &member.hello.info);
-                    let objection = conditions.objection(known, &hello);
+                    let twin = places.get(&hello.info.rank).and_then(|at| members.get(*at));
+                    let twin = twin.map(|member: &Member| &member.hello.info);
+                    let objection = conditions.objection(twin, &hello);
+                    places.entry(hello.info.rank).or_insert(members.len());
                     channel.trust(message_bytes_max(identity.size));
                     if objection.is_none() {
                         acknowledge(&mut channel)?;
@@ -221,8 +226,13 @@ fn missing(
     handshakes: &Handshakes,
     members: &[Member],
 ) -> Error {
-    let here = |rank: u32| members.iter().any(|member| member.hello.info.rank == rank);
-    let absent: Vec<u32> = (1..identity.size).filter(|&rank| !here(rank)).collect();
+    let here: HashSet<u32> = members
+        .iter()
+        .map(|member| member.hello.info.rank)
+        .collect();
+    let absent: Vec<u32> = (1..identity.size)
+        .filter(|rank| !here.contains(rank))
+        .collect();
     let noun = if absent.len() == 1 { "rank" } else { "ranks" };
     Error::Rank {
         rank: absent.first().copied().unwrap_or_default(),
@@ -260,8 +270,9 @@ fn assign_parents(
         let (parent, address) = match parent_of(rank, options.fanout) {
             0 => (me.clone(), None),
             parent => places
-                .iter()
-                .find(|(info, _)| info.rank == parent)
+                .binary_search_by_key(&parent, |(info, _)| info.rank)
+                .ok()
+                .and_then(|place| places.get(place))
                 .cloned()
                 .filter(|(_, listen)| listen.is_some())
                 .ok_or_else(|| {

@@ -15,12 +15,9 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// Returns the reason why this rank cannot be part of the run, if there is one; `known` are those that are.
-    pub(crate) fn objection<'a>(
-        &self,
-        mut known: impl Iterator<Item = &'a RankInfo>,
-        hello: &Hello,
-    ) -> Option<Error> {
+    /// Returns the reason why this rank cannot be part of the run, if there is one; `twin` is one of the same number that
+    /// is.
+    pub(crate) fn objection(&self, twin: Option<&RankInfo>, hello: &Hello) -> Option<Error> {
         let me = &self.me;
         let info = &hello.info;
         let object = |message: String| {
@@ -44,7 +41,6 @@ impl Conditions {
                 hello.size, me.host, self.size, self.source
             ));
         }
-        let twin = known.find(|other| other.rank == info.rank);
         if let Some(twin) = twin.or((info.rank == 0).then_some(me)) {
             return object(format!(
                 "process {} says that it is rank {}, but so does process {} on {}: give every process its own rank",

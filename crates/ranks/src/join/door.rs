@@ -44,7 +44,10 @@ impl LateDoor {
     pub(crate) fn turn_away(&mut self, table: &[RankInfo]) {
         for (mut channel, message) in self.handshakes.serve().greeted {
             let objection = match message.head {
-                Head::Hello(hello) => self.conditions.objection(table.iter(), &hello),
+                Head::Hello(hello) => {
+                    let twin = table.iter().find(|info| info.rank == hello.info.rank);
+                    self.conditions.objection(twin, &hello)
+                }
                 _ => None,
             };
             let late = || Error::Failed("the run has begun without it".into());
