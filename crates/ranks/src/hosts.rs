@@ -58,6 +58,15 @@ impl<'a> Location<'a> {
         (self.machine(), self.or_host(self.pid_namespace))
     }
 
+    /// Returns whether both are one host, as far as the system tells boots apart: the same name for the same processes
+    /// and the same network.
+    pub(crate) fn is_one_host(self, other: Location<'_>) -> bool {
+        is_one_boot(self.boot_id, other.boot_id)
+            && self.host == other.host
+            && self.network() == other.network()
+            && self.processes() == other.processes()
+    }
+
     /// Returns whether both reach each other by the loopback.
     pub(crate) fn shares_network(self, other: Location<'_>) -> bool {
         self.network() == other.network()

@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::words::AgentHello;
+use crate::hosts::Location;
 
 /// More addresses than this are not tried.
 const CANDIDATES_MAX: usize = 8;
@@ -68,18 +69,16 @@ fn common_bits(one: IpAddr, other: IpAddr) -> u32 {
 
 /// Returns whether two names stand for one machine: ranks there would be counted as those of two hosts.
 pub fn is_same_machine(one: &AgentHello, other: &AgentHello) -> bool {
-    !one.boot_id.is_empty()
-        && (
-            &one.boot_id,
-            &one.network_namespace,
-            &one.pid_namespace,
-            &one.name,
-        ) == (
-            &other.boot_id,
-            &other.network_namespace,
-            &other.pid_namespace,
-            &other.name,
-        )
+    place_of(one).is_one_host(place_of(other))
+}
+
+fn place_of(hello: &AgentHello) -> Location<'_> {
+    Location {
+        host: &hello.name,
+        boot_id: &hello.boot_id,
+        network_namespace: &hello.network_namespace,
+        pid_namespace: &hello.pid_namespace,
+    }
 }
 
 /// The address of ranks that are all on one host.
