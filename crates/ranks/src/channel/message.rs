@@ -104,18 +104,10 @@ pub enum Head {
         /// Number of the collective.
         call: CallNumber,
     },
-    /// The answer of one rank; goes to the root.
+    /// Answers of ranks at and below the sender; the payload is what they say. Goes to the root.
     Answer {
-        /// The rank that answers.
-        rank: u32,
         /// Number of the collective.
         call: CallNumber,
-        /// True when its main thread has entered the collective.
-        entered: bool,
-        /// Phase that its main thread states.
-        phase: String,
-        /// Time that it has been in this phase.
-        phase_ms: u64,
     },
     /// The sender ends in order; its closing the connection is no failure.
     Goodbye,

@@ -93,6 +93,7 @@ pub(crate) struct Channel {
     ended: bool,
     wrong_secret: bool,
     received_bytes: u64,
+    sealed_bytes: u64,
 }
 
 impl Channel {
@@ -138,6 +139,7 @@ impl Channel {
             ended: false,
             wrong_secret: false,
             received_bytes: 0,
+            sealed_bytes: 0,
         })
     }
 
@@ -153,6 +155,11 @@ impl Channel {
     /// Bytes that have come, those of the encryption included.
     pub(crate) fn received_bytes(&self) -> u64 {
         self.received_bytes
+    }
+
+    /// Bytes of all messages that were given to this connection since its handshake, those of the encryption included.
+    pub(crate) fn sealed_bytes(&self) -> u64 {
+        self.sealed_bytes
     }
 
     pub(crate) fn local_addr(&self) -> Result<SocketAddr> {
@@ -209,7 +216,9 @@ impl Channel {
         for chunk in plain.chunks(NOISE_BYTES_MAX - TAG_BYTES) {
             let mut sealed = vec![0; chunk.len() + TAG_BYTES];
             let len = transport.write_message(chunk, &mut sealed).map_err(noise)?;
+            let before = self.outgoing.len();
             frame::encode(sealed.get(..len).unwrap_or_default(), &mut self.outgoing)?;
+            self.sealed_bytes += (self.outgoing.len() - before) as u64;
         }
         Ok(())
     }

@@ -20,9 +20,6 @@ use crate::tree::shared::{CollectiveResult, ControlCommand, Enter, Merge, Slot};
 use crate::tree::terms::Terms;
 use tonnage_units::{Error, Reduce, Result};
 
-/// Time in which the verdict must come after a complaint about a missing rank.
-const VERDICT: Duration = Duration::from_secs(3);
-
 /// An exchange that has been started and not finished.
 #[derive(Debug)]
 pub struct Pending {
@@ -322,7 +319,7 @@ impl Rank {
                 waited: since.elapsed(),
             };
             self.shared.command(overdue);
-            slot.wait(Instant::now() + VERDICT)
+            slot.wait(Instant::now() + self.verdict_timeout)
         });
         match outcome {
             Some(CollectiveResult::Result(bytes)) => Ok(bytes),

@@ -31,7 +31,8 @@ use crate::signals::Signals;
 use crate::sleepers::Sleepers;
 use crate::start_lead::StartLead;
 use crate::tree::clock::monotonic_ns;
-use crate::tree::control::Control;
+use crate::tree::control::{BEATS, Control};
+use crate::tree::missing::COLLECT;
 use crate::tree::settings::ControlSettings;
 use crate::tree::shape::{message_bytes_max, parent_of};
 use crate::tree::shared::{CollectiveResult, ControlCommand, Shared, speaks};
@@ -54,8 +55,13 @@ pub struct Rank {
     message_bytes_max: usize,
     close_timeout: Duration,
     network_timeout: Duration,
+    /// Time in which the verdict must come after a complaint about a missing rank.
+    verdict_timeout: Duration,
     parent_is_root: bool,
 }
+
+/// Usual time in which the verdict must come after a complaint about a missing rank.
+const VERDICT: Duration = Duration::from_secs(3);
 
 /// Failure of a rank to join, or to end in order.
 #[derive(Debug)]
@@ -110,6 +116,8 @@ impl Rank {
             message_bytes_max: message_bytes_max(identity.size),
             heartbeat_timeout: options.heartbeat_timeout.saturating_add(beyond),
             network_timeout,
+            clock_interval: options.heartbeat_timeout / BEATS,
+            collect_time: COLLECT.saturating_add(beyond),
             grace: options.grace,
             end_process: options.end_process,
             launcher: options.launcher,
@@ -140,6 +148,7 @@ impl Rank {
             next_seq: 0,
             close_timeout: options.close_timeout,
             network_timeout,
+            verdict_timeout: VERDICT.saturating_add(beyond),
             parent_is_root,
         };
         match rank.settle(table, &start_lead, options.fanout, deadline) {
@@ -238,6 +247,11 @@ impl Rank {
     /// Bytes that have come to this rank on the control channel since the ranks joined.
     pub fn received_bytes(&self) -> u64 {
         self.shared.received_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that this rank has said on the control channel since the ranks joined.
+    pub fn sent_bytes(&self) -> u64 {
+        self.shared.sent_bytes.load(Ordering::Relaxed)
     }
 
     /// States what this rank is doing now; it is reported when others wait for it in vain.

@@ -20,6 +20,7 @@ use super::{RankExit, Running, Spawn, Start};
 use crate::bootstrap::Env;
 use crate::bootstrap::options::heartbeat_timeout;
 use crate::bootstrap::secret;
+use crate::patience::{EACH_RANK, beyond_here};
 use tonnage_units::{Error, Result};
 
 /// Variable with the process that started this one as one of several runs, with which it ends.
@@ -149,7 +150,8 @@ pub fn start_local(
         .collect(),
         input: input.take(),
     });
-    Supervisor::start(Local::default(), starts, heartbeat_timeout)
+    let supervisor = Supervisor::start(Local::default(), starts, heartbeat_timeout)?;
+    Ok(supervisor.with_patience(beyond_here(EACH_RANK, ranks)))
 }
 
 /// To be called first in a process that [`start_local`] started, or that is one of several runs ([`TURN_PARENT`]): it

@@ -13,8 +13,9 @@ use crate::signals::Signals;
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
-/// Once a rank was killed or has failed, or the run was interrupted, the others have this long to end by themselves.
-/// They need their grace of two seconds at most; with a little for the end of a killed process it is less than five.
+/// Once a rank was killed or has failed, or the run was interrupted, the others have this long to end by themselves, and
+/// longer where many of them share a CPU. They need their grace of two seconds at most; with a little for the end of a
+/// killed process it is less than five.
 const END_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A stopped rank cannot end by itself, so it has only the time that a signal to go on may be behind the one to end.
@@ -35,6 +36,7 @@ pub struct Supervisor<S: Running> {
     ranks: Vec<Watched>,
     signals: Signals,
     heartbeat_timeout: Duration,
+    end_timeout: Duration,
     interrupted: Option<i32>,
     ending_since: Option<Instant>,
     killed_rest: bool,
@@ -108,11 +110,19 @@ impl<S: Running> Supervisor<S> {
             ranks: (0..ranks).map(|_| Watched::default()).collect(),
             signals: Signals::of(&[SIGINT, SIGTERM, SIGCHLD])?,
             heartbeat_timeout,
+            end_timeout: END_TIMEOUT,
             interrupted: None,
             ending_since: None,
             killed_rest: false,
             looked: Instant::now(),
         })
+    }
+
+    /// Gives ranks more time to end by themselves, for those that share a CPU with many others.
+    #[must_use]
+    pub fn with_patience(mut self, beyond: Duration) -> Self {
+        self.end_timeout = END_TIMEOUT.saturating_add(beyond);
+        self
     }
 
     /// Process ids of the ranks, in the order of the ranks; of those only that are known.
@@ -196,7 +206,7 @@ impl<S: Running> Supervisor<S> {
 
     /// The time at which all that are left are put down, if there is a reason to.
     fn all_due(&self) -> Option<Instant> {
-        let ending = self.ending_since.map(|since| since + END_TIMEOUT);
+        let ending = self.ending_since.map(|since| since + self.end_timeout);
         let patience = self.heartbeat_timeout + STOPPED_FOUND_TIMEOUT;
         let stopped = self.stopped().map(|(_, stopped)| stopped.since + patience);
         stopped.chain(ending).min()

@@ -76,6 +76,11 @@ impl Collectives {
         }
     }
 
+    /// Number of the ranks at and below this node.
+    pub(crate) fn ranks_below(&self) -> u32 {
+        self.routes.count()
+    }
+
     /// This rank enters.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use super::clock::{ClockSync, monotonic_ns};
 use super::collective::Collectives;
 use super::exchange::Subtree;
 use super::link::{Link, Way};
-use super::missing::{Inquiry, RankState};
+use super::missing::{Answers, Complaint, Inquiry};
 use super::settings::ControlSettings;
 use super::shape::{TreePosition, children_of};
 use super::shared::{CollectiveResult, ControlCommand, Shared, speaks};
@@ -37,6 +37,9 @@ struct Awake {
     launcher_ended: bool,
 }
 
+/// Signs of life in the time after which a rank that gives none is taken for lost.
+pub(crate) const BEATS: u32 = 6;
+
 /// The state of the control thread.
 pub(crate) struct Control {
     pub(crate) settings: ControlSettings,
@@ -45,6 +48,8 @@ pub(crate) struct Control {
     pub(crate) collectives: Collectives,
     pub(crate) clock: ClockSync,
     pub(crate) inquiry: Option<Inquiry>,
+    /// The reason of the inquiry, at rank 0.
+    pub(crate) complaint: Option<Complaint>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) signals: Signals,
     door: Option<LateDoor>,
@@ -87,6 +92,7 @@ impl Control {
             links,
             table: tree.table,
             inquiry: None,
+            complaint: None,
             shared,
             signals,
             door: tree.door,
@@ -214,7 +220,7 @@ impl Control {
     }
 
     fn beat_interval(&self) -> Duration {
-        self.settings.heartbeat_timeout / 6
+        self.settings.heartbeat_timeout / BEATS
     }
 
     fn listen(&mut self, index: usize) {
@@ -295,7 +301,8 @@ impl Control {
             return;
         }
         let interval = self.beat_interval();
-        if let Some(question) = self.clock.question(monotonic_ns(), interval) {
+        let clock_interval = self.settings.clock_interval;
+        if let Some(question) = self.clock.question(monotonic_ns(), clock_interval) {
             self.tell_parent(&question, &[]);
         }
         for index in 0..self.links.len() {
@@ -336,7 +343,11 @@ impl Control {
             return;
         };
         link.said = Instant::now();
-        if let Err(error) = link.channel.send(head, payload) {
+        let before = link.channel.sealed_bytes();
+        let sealed = link.channel.send(head, payload);
+        let sent = link.channel.sealed_bytes() - before;
+        self.shared.sent_bytes.fetch_add(sent, Ordering::Relaxed);
+        if let Err(error) = sealed {
             link.open = false;
             let cause = Cause::rank(link.info.rank, &link.info.host, &error.to_string());
             self.abort(cause);
@@ -390,22 +401,26 @@ impl Control {
     }
 
     /// This rank's answer to an inquiry.
-    pub(crate) fn own_answer(&self, call: CallNumber) -> RankState {
+    pub(crate) fn own_answer(&self, call: CallNumber) -> Answers {
         let phase = lock(&self.shared.phase);
-        RankState {
-            entered: self.collectives.entered(call),
-            phase: phase.0.clone(),
-            phase_for: phase.1.elapsed(),
-        }
+        let entered = self.collectives.entered(call);
+        Answers::of(self.settings.me.rank, entered, &phase.0, phase.1.elapsed())
     }
 
+    /// Ends an inquiry with what was heard until now: rank 0 concludes, others tell their parent.
     pub(crate) fn close_inquiry(&mut self) {
         let Some(inquiry) = self.inquiry.take() else {
             return;
         };
-        if !self.collectives.has_finished(inquiry.terms.call) {
-            let cause = inquiry.verdict(&self.table);
-            self.abort(cause);
+        let call = inquiry.call;
+        let answers = inquiry.into_answers();
+        match self.complaint.take() {
+            None => self.pass_answers(call, &answers),
+            Some(complaint) if !self.collectives.has_finished(call) => {
+                let cause = complaint.verdict(&answers, &self.table);
+                self.abort(cause);
+            }
+            Some(_) => {}
         }
     }
 

@@ -139,6 +139,11 @@ impl Subtree {
         }
     }
 
+    /// Number of the ranks at and below this node.
+    pub(crate) fn count(&self) -> u32 {
+        self.subtree.count()
+    }
+
     /// Returns whether this node is one of them.
     pub(crate) fn is_one_of(&self, members: &RankSet) -> bool {
         members.contains(self.me)

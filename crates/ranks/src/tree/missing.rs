@@ -1,40 +1,96 @@
-//! Missing ranks: the root's question to all ranks when one has waited too long in a collective.
+//! Missing ranks: the root's question to all ranks when one has waited too long in a collective. Each node asks those
+//! below it, and says once what it has heard.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
+use super::shape::parent_of;
 use super::terms::Terms;
 use crate::RankInfo;
-use crate::channel::message::Cause;
+use crate::channel::message::{CallNumber, Cause, short};
+use crate::rank_set::RankSet;
 use tonnage_units::number_list;
 
-/// Time in which the root collects answers. A rank that does not answer in it is named as such.
-const COLLECT: Duration = Duration::from_millis(700);
+/// Time in which the root collects answers, longer where many ranks share a CPU. A rank that does not answer in it is
+/// named as such.
+pub(crate) const COLLECT: Duration = Duration::from_millis(700);
 /// Ranks that are described one by one; of more only the numbers are listed.
 const DESCRIBED_MAX: usize = 8;
 
-/// One rank's answer.
-pub(crate) struct RankState {
-    pub(crate) entered: bool,
-    pub(crate) phase: String,
-    pub(crate) phase_for: Duration,
+/// Answers of some ranks, merged on their way to rank 0.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Answers {
+    /// Ranks whose main threads have entered the collective.
+    entered: RankSet,
+    /// Ranks whose main threads have not.
+    absent: RankSet,
+    /// Phases of the first of these, and the milliseconds that they have been in them.
+    doing: BTreeMap<u32, (String, u64)>,
 }
 
-/// The state of one question.
-pub(crate) struct Inquiry {
+impl Answers {
+    /// The answer of one rank.
+    pub(crate) fn of(rank: u32, entered: bool, phase: &str, phase_for: Duration) -> Self {
+        let (one, none) = (RankSet::of([rank]), RankSet::default());
+        if entered {
+            return Self {
+                entered: one,
+                absent: none,
+                doing: BTreeMap::new(),
+            };
+        }
+        let phase_ms = u64::try_from(phase_for.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            entered: none,
+            absent: one,
+            doing: BTreeMap::from([(rank, (short(phase), phase_ms))]),
+        }
+    }
+
+    /// Returns whether they are of ranks of a run of so many.
+    pub(crate) fn is_sound(&self, size: u32) -> bool {
+        let all = [&self.entered, &self.absent];
+        all.into_iter().all(|ranks| ranks.is_sound(size)) && self.doing.len() <= DESCRIBED_MAX
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.entered = self.entered.or(&other.entered);
+        self.absent = self.absent.or(&other.absent);
+        self.doing.extend(other.doing);
+        while self.doing.len() > DESCRIBED_MAX {
+            self.doing.pop_last();
+        }
+    }
+
+    fn count(&self) -> u32 {
+        self.entered.or(&self.absent).count()
+    }
+}
+
+/// A complaint of a rank that has waited too long.
+pub(crate) struct Complaint {
     pub(crate) terms: Terms,
-    waited: Duration,
+    pub(crate) waited: Duration,
+}
+
+/// The state of one question at a node, which waits for the answers of the ranks at and below it.
+pub(crate) struct Inquiry {
+    pub(crate) call: CallNumber,
+    awaited: u32,
     until: Instant,
-    answers: BTreeMap<u32, RankState>,
+    answers: Answers,
 }
 
 impl Inquiry {
-    pub(crate) fn new(terms: Terms, waited: Duration) -> Self {
+    /// A question that `awaited` ranks may answer until `time` has passed.
+    pub(crate) fn new(call: CallNumber, awaited: u32, time: Duration) -> Self {
         Self {
-            terms,
-            waited,
-            until: Instant::now() + COLLECT,
-            answers: BTreeMap::new(),
+            call,
+            awaited,
+            until: Instant::now() + time,
+            answers: Answers::default(),
         }
     }
 
@@ -42,20 +98,37 @@ impl Inquiry {
         self.until
     }
 
-    pub(crate) fn answer(&mut self, rank: u32, answer: RankState) {
-        self.answers.insert(rank, answer);
+    pub(crate) fn answer(&mut self, answers: Answers) {
+        self.answers.merge(answers);
     }
 
     /// True when nobody is left to answer.
-    pub(crate) fn complete(&self, size: u32) -> bool {
-        self.answers.len() >= size as usize
+    pub(crate) fn complete(&self) -> bool {
+        self.answers.count() >= self.awaited
     }
 
+    /// The answers, for the parent.
+    pub(crate) fn into_answers(self) -> Answers {
+        self.answers
+    }
+}
+
+/// Time in which a node collects answers, of which rank 0 has `most`: on each level half of the time above, so that
+/// what a node says still comes in time.
+pub(crate) fn collect_time(most: Duration, rank: u32, fanout: u32) -> Duration {
+    let ancestors = std::iter::successors(Some(rank), |rank| {
+        (*rank > 0).then(|| parent_of(*rank, fanout))
+    });
+    // A chain has as many levels as ranks.
+    let levels = ancestors.skip(1).take(20).count();
+    most / (1 << levels)
+}
+
+impl Complaint {
     /// Returns the conclusion from the answers. `table` has all ranks.
-    pub(crate) fn verdict(&self, table: &[RankInfo]) -> Cause {
+    pub(crate) fn verdict(&self, answers: &Answers, table: &[RankInfo]) -> Cause {
         let absent = |info: &&RankInfo| {
-            self.terms.members.contains(info.rank)
-                && self.answers.get(&info.rank).is_none_or(|it| !it.entered)
+            self.terms.members.contains(info.rank) && !answers.entered.contains(info.rank)
         };
         let missing: Vec<&RankInfo> = table.iter().filter(absent).collect();
         let Some((first, rest)) = missing.split_first() else {
@@ -74,7 +147,7 @@ impl Inquiry {
             "it has not come to \"{}\" while others have waited {:.1?} for it: {}",
             self.terms.what,
             self.waited,
-            self.doing(first.rank)
+            answers.words(first.rank)
         );
         if !rest.is_empty() && rest.len() < DESCRIBED_MAX {
             for info in rest {
@@ -82,7 +155,7 @@ impl Inquiry {
                     "; missing too: rank {} on {}: {}",
                     info.rank,
                     info.host,
-                    self.doing(info.rank)
+                    answers.words(info.rank)
                 ));
             }
         } else if !rest.is_empty() {
@@ -94,10 +167,12 @@ impl Inquiry {
         }
         Cause::rank(first.rank, &first.host, &message)
     }
+}
 
-    fn doing(&self, rank: u32) -> String {
-        match self.answers.get(&rank) {
-            Some(answer) => format!("in \"{}\" for {:.1?}", answer.phase, answer.phase_for),
+impl Answers {
+    fn words(&self, rank: u32) -> String {
+        match self.doing.get(&rank) {
+            Some((phase, ms)) => format!("in \"{phase}\" for {:.1?}", Duration::from_millis(*ms)),
             None => "it does not answer".into(),
         }
     }
@@ -131,45 +206,48 @@ mod tests {
         }
     }
 
+    fn complaint(terms: Terms) -> Complaint {
+        let waited = Duration::from_secs(5);
+        Complaint { terms, waited }
+    }
+
+    /// Answers of these ranks, each with whether it has entered, merged as they come.
+    fn answers(all: &[(u32, bool)]) -> Answers {
+        let mut merged = Answers::default();
+        for &(rank, entered) in all {
+            merged.merge(Answers::of(
+                rank,
+                entered,
+                "warm-up",
+                Duration::from_secs(7),
+            ));
+        }
+        merged
+    }
+
     /// Those who have no part in it need not come.
     #[test]
     fn only_members_are_missed() {
         let table: Vec<_> = (0..4).map(info).collect();
         let mut terms = terms("turn", 4);
         terms.members = RankSet::of([1, 3]);
-        let mut inquiry = Inquiry::new(terms, Duration::from_secs(5));
-        inquiry.answer(0, answer(false));
-        inquiry.answer(1, answer(true));
-        inquiry.answer(2, answer(false));
-        inquiry.answer(3, answer(false));
-        let Cause::Rank { rank, message, .. } = inquiry.verdict(&table) else {
+        let answers = answers(&[(0, false), (1, true), (2, false), (3, false)]);
+        let Cause::Rank { rank, message, .. } = complaint(terms).verdict(&answers, &table) else {
             panic!()
         };
         assert_eq!(rank, 3);
         assert!(!message.contains("missing too"), "{message}");
     }
 
-    fn answer(entered: bool) -> RankState {
-        RankState {
-            entered,
-            phase: "warm-up".into(),
-            phase_for: Duration::from_secs(7),
-        }
-    }
-
     #[test]
     fn the_missing_and_the_silent_are_named() {
         let table: Vec<_> = (0..4).map(info).collect();
-        let mut inquiry = Inquiry::new(terms("trial 1", 4), Duration::from_secs(5));
-        inquiry.answer(0, answer(true));
-        inquiry.answer(1, answer(true));
-        inquiry.answer(3, answer(false));
-        assert!(!inquiry.complete(4));
+        let answers = answers(&[(3, false), (0, true), (1, true)]);
         let Cause::Rank {
             rank,
             host,
             message,
-        } = inquiry.verdict(&table)
+        } = complaint(terms("trial 1", 4)).verdict(&answers, &table)
         else {
             panic!()
         };
@@ -188,13 +266,48 @@ mod tests {
     #[test]
     fn when_all_are_there_nobody_is_blamed() {
         let table: Vec<_> = (0..2).map(info).collect();
-        let mut inquiry = Inquiry::new(terms("cards", 2), Duration::from_secs(5));
-        inquiry.answer(0, answer(true));
-        inquiry.answer(1, answer(true));
-        assert!(inquiry.complete(2));
-        let Cause::Rank { message, .. } = inquiry.verdict(&table) else {
+        let answers = answers(&[(0, true), (1, true)]);
+        let Cause::Rank { message, .. } = complaint(terms("cards", 2)).verdict(&answers, &table)
+        else {
             panic!()
         };
         assert!(message.contains("all ranks have come"), "{message}");
+    }
+
+    #[test]
+    fn answers_are_complete_when_all_below_have_answered() {
+        let call = CallNumber { seq: 3, turn: 0 };
+        let mut inquiry = Inquiry::new(call, 3, COLLECT);
+        inquiry.answer(answers(&[(4, true), (9, false)]));
+        // A rank that answers again is not another one.
+        inquiry.answer(answers(&[(9, false)]));
+        assert!(!inquiry.complete());
+        inquiry.answer(answers(&[(5, true)]));
+        assert!(inquiry.complete());
+        assert_eq!(
+            inquiry.into_answers(),
+            answers(&[(9, false), (4, true), (5, true)])
+        );
+    }
+
+    /// However many ranks answer alike, what goes up is short.
+    #[test]
+    fn merged_answers_do_not_grow_with_the_ranks() {
+        let many = |ranks: u32, entered| {
+            let all: Vec<_> = (0..ranks).map(|rank| (rank, entered)).collect();
+            crate::pack(&answers(&all)).unwrap().len()
+        };
+        assert!(many(10_000, true) < 12 && many(10_000, false) < 200);
+        assert!(answers(&[(0, true), (9, false)]).is_sound(10));
+        assert!(!answers(&[(0, true), (9, false)]).is_sound(9));
+    }
+
+    #[test]
+    fn whoever_is_below_has_less_time() {
+        let time = |rank| collect_time(COLLECT, rank, 32);
+        assert_eq!(
+            [0, 1, 32, 33].map(time),
+            [COLLECT, COLLECT / 2, COLLECT / 2, COLLECT / 4]
+        );
     }
 }

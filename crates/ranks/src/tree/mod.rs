@@ -21,7 +21,7 @@ pub(crate) mod collective;
 pub(crate) mod control;
 pub(crate) mod exchange;
 mod link;
-mod missing;
+pub(crate) mod missing;
 mod protocol;
 pub(crate) mod settings;
 pub(crate) mod shape;

@@ -6,12 +6,12 @@ use super::clock::{Base, monotonic_ns};
 use super::collective::{Combined, Member};
 use super::control::Control;
 use super::link::Way;
-use super::missing::{Inquiry, RankState};
+use super::missing::{Answers, Complaint, Inquiry, collect_time};
 use super::shared::{CollectiveResult, Enter};
 use super::terms::Terms;
 use crate::ClockOffset;
 use crate::channel::message::{CallNumber, Cause, CollectiveKind, Head, Message, clip};
-use crate::channel::pack::pack;
+use crate::channel::pack::{pack, unpack};
 use crate::rank_set::RankSet;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
@@ -73,7 +73,7 @@ impl Control {
                 self.clock.parent_knows(base, monotonic_ns());
                 self.publish_clock();
             }
-            Head::Who { call } => self.answer_inquiry(call),
+            Head::Who { call } => self.inquire(call),
             _ => return Err(out_of_place()),
         }
         Ok(())
@@ -122,23 +122,12 @@ impl Control {
                 };
                 self.overdue(terms, Duration::from_millis(waited_ms));
             }
-            Head::Answer {
-                rank,
-                call,
-                entered,
-                phase,
-                phase_ms,
-            } => {
-                let phase_for = Duration::from_millis(phase_ms);
-                self.pass_answer(
-                    rank,
-                    call,
-                    RankState {
-                        entered,
-                        phase,
-                        phase_for,
-                    },
-                );
+            Head::Answer { call } => {
+                let answers: Answers = unpack(&payload)?;
+                if !answers.is_sound(self.settings.size) {
+                    return Err(Error::Failed("it answered for ranks that are none".into()));
+                }
+                self.hear_answers(call, answers);
             }
             _ => return Err(out_of_place()),
         }
@@ -320,10 +309,11 @@ impl Control {
     pub(crate) fn overdue(&mut self, terms: Terms, waited: Duration) {
         let call = terms.call;
         // A result that is on its way, or a question that is being asked, needs no further one.
-        if self.collectives.has_finished(call) || self.inquiry.is_some() {
+        let is_root = self.settings.me.rank == 0;
+        if self.collectives.has_finished(call) || is_root && self.inquiry.is_some() {
             return;
         }
-        if self.settings.me.rank != 0 {
+        if !is_root {
             let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
             return self.tell_parent(
                 &Head::Overdue {
@@ -336,10 +326,8 @@ impl Control {
                 &[],
             );
         }
-        self.inquiry = Some(Inquiry::new(terms, waited));
-        self.tell_children(&Head::Who { call }, &[]);
-        let answer = self.own_answer(call);
-        self.pass_answer(0, call, answer);
+        self.complaint = Some(Complaint { terms, waited });
+        self.inquire(call);
     }
 
     /// A note goes to rank 0, which keeps it until it is taken.
@@ -350,36 +338,41 @@ impl Control {
         }
     }
 
-    fn answer_inquiry(&mut self, call: CallNumber) {
+    /// Asks the ranks at and below this one whether they have entered a collective.
+    fn inquire(&mut self, call: CallNumber) {
+        if self.settings.me.rank != 0 {
+            // Of an older question rank 0 has what was heard until now.
+            self.close_inquiry();
+        }
+        let settings = &self.settings;
+        let time = collect_time(settings.collect_time, settings.me.rank, settings.fanout);
+        self.inquiry = Some(Inquiry::new(call, self.collectives.ranks_below(), time));
         self.tell_children(&Head::Who { call }, &[]);
         let answer = self.own_answer(call);
-        self.pass_answer(self.settings.me.rank, call, answer);
+        self.hear_answers(call, answer);
     }
 
-    fn pass_answer(&mut self, rank: u32, call: CallNumber, answer: RankState) {
-        if self.settings.me.rank != 0 {
-            let head = Head::Answer {
-                rank,
-                call,
-                entered: answer.entered,
-                phase: clip(&answer.phase),
-                phase_ms: u64::try_from(answer.phase_for.as_millis()).unwrap_or(u64::MAX),
-            };
-            return self.tell_parent(&head, &[]);
-        }
-        let size = self.settings.size;
-        let Some(inquiry) = self
-            .inquiry
-            .as_mut()
-            .filter(|inquiry| inquiry.terms.call == call)
-        else {
-            return;
+    /// Takes in answers of some ranks; those to a question that is closed here go on alone.
+    fn hear_answers(&mut self, call: CallNumber, answers: Answers) {
+        let asked = self.inquiry.as_mut();
+        let Some(inquiry) = asked.filter(|inquiry| inquiry.call == call) else {
+            return self.pass_answers(call, &answers);
         };
-        if rank < size {
-            inquiry.answer(rank, answer);
-        }
-        if inquiry.complete(size) {
+        inquiry.answer(answers);
+        if inquiry.complete() {
             self.close_inquiry();
+        }
+    }
+
+    /// Tells the parent what ranks have answered.
+    pub(crate) fn pass_answers(&mut self, call: CallNumber, answers: &Answers) {
+        match pack(answers) {
+            Ok(payload) => self.tell_parent(&Head::Answer { call }, &payload),
+            Err(error) => {
+                let me = &self.settings.me;
+                let cause = Cause::of(&error, me.rank, &me.host);
+                self.abort(cause);
+            }
         }
     }
 }

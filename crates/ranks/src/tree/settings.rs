@@ -15,6 +15,10 @@ pub(crate) struct ControlSettings {
     pub(crate) message_bytes_max: usize,
     pub(crate) heartbeat_timeout: Duration,
     pub(crate) network_timeout: Duration,
+    /// Time between two questions for the parent's clock, however patient ranks are.
+    pub(crate) clock_interval: Duration,
+    /// Time in which rank 0 collects answers about a missing rank.
+    pub(crate) collect_time: Duration,
     pub(crate) grace: Duration,
     pub(crate) end_process: bool,
     /// The launcher, whose end is this run's.

@@ -138,6 +138,8 @@ pub(crate) struct Shared {
     pub(crate) bequest: Mutex<LastWill>,
     /// Bytes that have come on all connections since they are this thread's.
     pub(crate) received_bytes: AtomicU64,
+    /// Bytes of what was said on them.
+    pub(crate) sent_bytes: AtomicU64,
     /// Threads of this rank that sleep on descriptors of their own.
     pub(crate) sleepers: Arc<Sleepers>,
     /// Notes that have come to rank 0, with their ranks.
@@ -160,6 +162,7 @@ impl Shared {
             sleepers,
             bequest: Mutex::default(),
             received_bytes: AtomicU64::new(0),
+            sent_bytes: AtomicU64::new(0),
             notes: Mutex::default(),
             cause: Mutex::new(None),
             wake,
