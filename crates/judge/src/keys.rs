@@ -155,6 +155,12 @@ impl Keys {
         first.unwrap_or_else(|| self.0.len().cmp(&other.0.len()))
     }
 
+    /// Keys that tell the parts of a record apart, beside those of its point.
+    pub fn of_part(&self) -> impl Iterator<Item = (&str, &str)> {
+        let tells = |key: &str| ["engine", "op", "part"].contains(&key) || OF_PARTS.contains(&key);
+        self.iter().filter(move |(key, _)| tells(key))
+    }
+
     fn with(mut self, key: &str, value: String) -> Self {
         self.0.push((key.to_owned(), value));
         Self::sorted(self.0)

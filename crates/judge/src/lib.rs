@@ -2,6 +2,8 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
+//! | [`baseline`] | figures of kinds of hosts, with thresholds |
+//! | [`check`] | verdicts on a host that was measured beside a baseline |
 //! | [`compare`] | a comparison: from the records of two sides to a verdict on each point |
 //! | [`judging`] | one metric of one point |
 //! | [`sides`] | the records of two sides, from two files or from one with both |
@@ -18,6 +20,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod baseline;
+pub mod check;
 pub mod compare;
 pub mod correction;
 pub mod criteria;

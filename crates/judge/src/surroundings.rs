@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serde_json::Value;
+use tonnage_machine::Environment;
 use tonnage_record::Record;
 use tonnage_record::figures::Row;
 use tonnage_units::names;
@@ -207,6 +208,17 @@ impl Circumstances {
             .iter()
             .for_each(|(key, value)| self.add(area, key, value));
     }
+}
+
+/// Facts about one machine, by the names that `--accept` and `--match` take.
+pub(crate) fn facts_of_machine(machine: &Environment) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    flatten(
+        &serde_json::to_value(machine).unwrap_or_default(),
+        "",
+        &mut facts,
+    );
+    facts
 }
 
 /// Returns whether two records describe their hosts alike, clocks apart.

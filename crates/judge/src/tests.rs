@@ -13,7 +13,7 @@ mod random;
 mod surroundings;
 
 /// A record of a transfer as JSON, of so many bytes, with trials of these bandwidths.
-fn record(run: &str, size: u64, bandwidths: &[f64]) -> Value {
+pub(crate) fn record(run: &str, size: u64, bandwidths: &[f64]) -> Value {
     let trial = |bandwidth: &f64| {
         json!({
             "window_ns": 1_000_000, "operations": 100, "payload_bytes": 100 * size, "bandwidth_bytes_per_s": bandwidth,
@@ -83,7 +83,7 @@ fn changed(mut records: Vec<Value>, change: impl Fn(&mut Value)) -> Vec<Value> {
     records
 }
 
-fn read(records: &[Value]) -> Vec<Record> {
+pub(crate) fn read(records: &[Value]) -> Vec<Record> {
     let read = |value: &Value| serde_json::from_value(value.clone()).unwrap();
     records.iter().map(read).collect()
 }

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use tonnage_sys::libfabric::Libfabric;
 use tonnage_sys::library::libc_version;
 
+use super::devices::gpu::gpu_models;
 use super::kernel_files::{Tree, value_of};
+use super::nvidia::nvidia_driver;
 use super::pages::{HugePool, Transparent, huge_pools, meminfo_bytes, transparent};
 use super::topology::{Topology, allowed_cpus};
 use super::variables::steering;
@@ -73,6 +75,9 @@ pub struct Environment {
     pub clock_source: Option<String>,
     /// Processors.
     pub cpu: Processors,
+    /// Models of the GPUs, in the order of the PCI bus.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<String>,
     /// Memory.
     pub memory: MemoryState,
     /// Versions by name: the C library, libfabric where this process has loaded it, and drivers that state theirs. What
@@ -150,6 +155,7 @@ impl Environment {
             clock_source: tree
                 .text("sys/devices/system/clocksource/clocksource0/current_clocksource"),
             cpu: Processors::read_from(tree, topology),
+            gpus: gpu_models(tree),
             memory: MemoryState::read_from(tree, topology),
             libraries: libraries(tree),
             variables: steering(std::env::vars_os(), &[]),
@@ -290,18 +296,6 @@ fn libraries(tree: &Tree) -> BTreeMap<String, String> {
         }
     }
     found
-}
-
-/// The version of NVIDIA's kernel driver, where it is loaded.
-pub(super) fn nvidia_driver(tree: &Tree) -> Option<String> {
-    tree.text("sys/module/nvidia/version").or_else(|| {
-        let text = tree.text("proc/driver/nvidia/version")?;
-        let words = text.lines().next()?.split_whitespace();
-        let number = |word: &&str| {
-            word.contains('.') && word.bytes().all(|b| b.is_ascii_digit() || b == b'.')
-        };
-        words.into_iter().find(number).map(str::to_owned)
-    })
 }
 
 #[cfg(test)]

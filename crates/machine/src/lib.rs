@@ -30,6 +30,7 @@ pub mod fabric;
 pub mod host_facts;
 pub mod kernel_files;
 pub mod mounts;
+mod nvidia;
 pub mod pages;
 pub mod pair_placement;
 pub mod placement;

@@ -37,7 +37,7 @@ impl Plan {
     /// # Errors
     /// `Usage` for everything that can be found wrong without starting a rank.
     pub fn points(&self, ranks: u32, lists: &Lists) -> Result<Vec<Planned>> {
-        if self.experiments.is_empty() {
+        if self.experiments.is_empty() && self.given.is_empty() {
             return usage(format!("the plan has no experiment: add {}", any_table()));
         }
         let mut planned = Vec::new();
@@ -61,6 +61,7 @@ impl Plan {
                 planned.push(Planned { point, reading });
             }
         }
+        planned.extend(self.given_points(ranks)?);
         Ok(planned)
     }
 

@@ -9,6 +9,7 @@
 //! | [`kinds`] | the list of kinds, and a folder for each |
 //! | [`kind`] | the traits of a kind |
 //! | [`plan`] | a plan, and what changes one as a whole |
+//! | [`given`] | points as records have them |
 //! | [`mod@read`] | a plan as TOML, read and written |
 //! | [`expand`] | the points of a plan, whatever their kind |
 //! | [`order`] | points in the order of one of several repetitions |
@@ -29,6 +30,7 @@
 
 pub mod bounds;
 pub mod expand;
+pub mod given;
 pub mod kind;
 pub mod kinds;
 pub mod limit_choice;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::given::GivenPoint;
 use crate::kind::Scale;
 use crate::kinds::Experiment;
 use tonnage_units::names::quote;
@@ -18,6 +19,8 @@ pub struct Plan {
     pub ranks: Option<u32>,
     /// Phases to measure, in order.
     pub experiments: Vec<Experiment>,
+    /// Points given as records have them, measured after the experiments.
+    pub given: Vec<GivenPoint>,
 }
 
 impl Plan {
@@ -34,6 +37,7 @@ impl Plan {
                 "scale {factor} makes no sense: write a factor from 0.000000001 to 100000, such as 0.1 or 10"
             )));
         }
+        self.refuse_given("--scale")?;
         let planned = self.ranks.unwrap_or(ranks).max(1);
         let scale = Scale {
             time: factor,

@@ -8,6 +8,7 @@ use toml::de::{DeTable, DeValue, Deserializer};
 use toml::{Spanned, Value};
 
 use crate::expand::any_table;
+use crate::given::GivenPoint;
 use crate::kind::KindEntry;
 use crate::kinds::{Experiment, KINDS};
 use crate::options::{Parsed, Source};
@@ -24,8 +25,11 @@ pub const PLAN_BYTES_MAX: u64 = 1 << 20;
 /// text can take.
 pub const EXPERIMENTS_MAX: usize = 1000;
 
+/// Key of points that are given as records have them.
+const GIVEN: &str = "point";
+
 /// Keys of a plan beside the tables of its kinds.
-const PLAN_KEYS: [&str; 3] = ["name", "title", "ranks"];
+const PLAN_KEYS: [&str; 4] = ["name", "title", "ranks", GIVEN];
 const PLAN_NEEDS: [(&str, &str); 1] = [("name", "my-plan")];
 
 impl Plan {
@@ -78,7 +82,7 @@ impl Plan {
             self.ranks
                 .map(|ranks| line("ranks", Value::Integer(ranks.into()))),
         );
-        if self.experiments.is_empty() {
+        if self.experiments.is_empty() && self.given.is_empty() {
             lines.extend(KINDS.first().map(|kind| format!("{} = []", kind.key)));
         }
         for experiment in &self.experiments {
@@ -87,6 +91,11 @@ impl Plan {
                 .map_err(|error| Error::Failed(format!("the plan has no form in TOML: {error}")))?;
             lines.push(format!("\n[[{}]]", experiment.kind()));
             lines.extend(table.into_iter().map(|(key, value)| line(&key, value)));
+        }
+        for given in &self.given {
+            lines.push(format!("\n[[{GIVEN}]]"));
+            lines.push(line("json", string(&given.json)));
+            lines.push(line("checksum", string(&given.checksum)));
         }
         lines.push(String::new());
         Ok(lines.join("\n"))
@@ -115,6 +124,8 @@ struct Head {
     title: Option<String>,
     #[serde(default, deserialize_with = "ranks")]
     ranks: Option<u32>,
+    #[serde(default)]
+    point: Vec<GivenPoint>,
 }
 
 fn ranks<'de, D: serde::Deserializer<'de>>(
@@ -151,6 +162,7 @@ fn plan(table: Spanned<DeTable<'_>>) -> Parsed<Plan> {
         title: head.title,
         ranks: head.ranks,
         experiments: experiments.map(|(_, experiment)| experiment).collect(),
+        given: head.point,
     })
 }
 
@@ -159,7 +171,8 @@ fn check_keys(table: &DeTable<'_>) -> std::result::Result<(), WrongKey> {
     let mut keys = PLAN_KEYS.to_vec();
     keys.extend(KINDS.iter().map(|kind| kind.key));
     check_table(table, 0..0, "a plan", &keys, &PLAN_NEEDS)?;
-    if !KINDS.iter().any(|kind| table.contains_key(kind.key)) {
+    let mut tables = KINDS.iter().map(|kind| kind.key).chain([GIVEN]);
+    if !tables.any(|key| table.contains_key(key)) {
         return Err(WrongKey {
             span: 0..0,
             message: format!("a plan needs experiments: write {} for each", any_table()),

@@ -39,6 +39,7 @@ const PUBLISHED: &str =
     "In tables of figures that others measured, below those of a plan that has them.";
 const LAYERS: &str = "In the table of `tonnage layers`.";
 const COMPARE: &str = "In the tables of `tonnage compare`.";
+const BASELINE: &str = "In the tables of `tonnage baseline` and `tonnage check`.";
 const VERIFY: &str = "In the table of `tonnage verify`.";
 
 macro_rules! derived {
@@ -139,4 +140,25 @@ derived! {
     DIFFERS = "What differs", COMPARE, "Name of the difference, as --accept takes it.";
     COUNTS = "Counts", COMPARE, "Consequence of the difference: yes (points cannot be compared), accepted (by --accept, or \
         because `tonnage ab` gave it to side B on purpose) or no (it is what is compared, or follows from it).";
+    BASE_POINT = "Point of baseline", BASELINE, "Short name of the point: engine, operation, and what tells it from \
+        others. A figure of a baseline is of one point on one kind of host, over one set of devices.";
+    BASE_METRIC = "Figure", BASELINE, "Metric by which the point is judged, as --metric takes it.";
+    BASE_MEDIAN = "Fleet", BASELINE, "Median of the runs of all hosts of this kind; a run counts with the mean of its \
+        trials.";
+    BASE_SPREAD = "MAD", BASELINE, "Median of the runs' distances from the median, as a part of it. Of a normal spread it \
+        is 0.67 standard deviations. \"by hand\" where the figure is of a data sheet.";
+    BASE_WARN = "Warn", BASELINE, "Figure beyond which a host is warned of: --warn from the median, but at least 4 MAD.";
+    BASE_FAIL = "Fail", BASELINE, "Figure beyond which a host fails: --fail from the median, but at least 4 MAD.";
+    BASE_HOSTS = "On hosts", BASELINE, "Hosts, or groups of hosts that measured together, that the figure is of.";
+    BASE_RUNS = "Of runs", BASELINE, "Runs that the figure is of.";
+    BASE_HOST = "Host", BASELINE, "Host, or hosts that measured together.";
+    BASE_OLD = "Old", BASELINE, "Median of the first baseline.";
+    BASE_NEW = "This", BASELINE, "Median of the second baseline, or of the slow host.";
+    BASE_RATIO = "Of it", BASELINE, "The median before it / the old one, or / the fleet's.";
+    BASE_DRIFT = "Drift", BASELINE, "slower, failing: beyond the old baseline's warning or failure. faster: as far on \
+        the better side. added, gone: one baseline alone has it.";
+    CHECK_MEASURED = "Measured", BASELINE, "Figure of the check's best try.";
+    CHECK_VERDICT = "Says", BASELINE, "pass, warn, fail; skip where there is nothing to compare with, error where it \
+        could not be measured.";
+    CHECK_WHY = "Because", BASELINE, "Reason of a verdict that the figures do not tell.";
 }

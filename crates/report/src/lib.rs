@@ -26,6 +26,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod baseline;
 pub mod collective;
 pub mod compare;
 pub mod connect;

@@ -66,6 +66,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Show(args) => command::show::show(&args),
         Command::Ab(args) => command::ab::ab(&args),
         Command::Compare(args) => command::compare::compare(&args),
+        Command::Baseline(args) => command::baseline::baseline(&args),
         Command::Export(args) => command::export::export(&args),
         Command::Explain(args) => command::show::explain(&args),
         Command::Devices(args) => command::show::devices(args.json),

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::environment::nvidia_driver;
 use super::super::kernel_files::{Tree, value_of};
+use super::super::nvidia::nvidia_driver;
 use super::absent::Absent;
 use super::pci::{PciFunction, function_of, functions, hexadecimal};
 
@@ -32,6 +32,13 @@ pub struct Gpu {
     pub pci: PciFunction,
     /// True when its device files are here, so that a program could open it.
     pub usable: bool,
+}
+
+/// Models of the GPUs on the PCI bus.
+pub(crate) fn gpu_models(tree: &Tree) -> Vec<String> {
+    let found = functions(tree);
+    let models = found.iter().filter_map(|path| Some(gpu(tree, path)?.model));
+    models.collect()
 }
 
 pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<Gpu> {

@@ -7,7 +7,7 @@
 mod absent;
 mod fabric;
 mod files;
-mod gpu;
+pub(crate) mod gpu;
 mod kread;
 mod memory;
 mod network;

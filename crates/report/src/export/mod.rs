@@ -13,7 +13,7 @@
 mod benchmark;
 mod exported;
 mod junit;
-mod naming;
+pub(crate) mod naming;
 mod prometheus;
 #[cfg(test)]
 mod tests;

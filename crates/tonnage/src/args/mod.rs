@@ -8,6 +8,7 @@
 //! [`Plan::points`]: tonnage_plan::Plan::points
 
 pub mod ab;
+pub mod baseline;
 pub mod common;
 pub mod compare;
 pub mod experiment;
@@ -29,6 +30,7 @@ use tonnage_plan::options::one_of;
 use tonnage_report::Format;
 
 use ab::AbArgs;
+use baseline::BaselineArgs;
 use common::LogLevel;
 use compare::CompareArgs;
 use experiment::ExperimentArgs;
@@ -89,6 +91,8 @@ pub enum Command {
     Ab(AbArgs),
     /// Compare records of two sides: on each point which one is better, and how sure that is.
     Compare(CompareArgs),
+    /// Make a baseline of records: what hosts of each kind reach, and where a check warns and fails.
+    Baseline(BaselineArgs),
     /// Write records as other programs read them: Prometheus, CI systems, pages in Markdown.
     Export(ExportArgs),
     /// Say what a column of a table means.

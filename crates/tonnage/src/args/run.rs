@@ -45,6 +45,7 @@ impl RunArgs {
     pub fn to_plan(&self) -> Result<Plan> {
         let mut plan = Plan::load(&self.plan)?;
         if !self.engine.is_empty() {
+            plan.refuse_given("--engine")?;
             plan.use_engines(&self.engine);
         }
         if let Some(place) = &self.path {

@@ -16,6 +16,7 @@
 //! | [`limits`] | upper bounds of this host, for the tour |
 //! | [`ab`] | `ab`: two sides measured by turns |
 //! | [`compare`] | `compare`: verdicts on the records of two sides |
+//! | [`baseline`] | `baseline`: figures and thresholds of kinds of hosts |
 //! | [`export`] | `export`: records as other programs read them |
 //! | `readable`, [`whole_file`] | files of records that some commands read; files that are written whole |
 //! | [`show`] | `show`, `explain`, `devices` |
@@ -27,6 +28,7 @@
 //! | [`manual`] | `completions`, `man` |
 
 pub mod ab;
+pub mod baseline;
 mod block;
 mod checks;
 pub mod compare;

@@ -366,7 +366,7 @@ prop_compose! {
         ranks in option::of(any::<u32>()),
         experiments in proptest::collection::vec(experiments(), 0..5),
     ) -> Plan {
-        Plan { name, title, ranks, experiments }
+        Plan { name, title, ranks, experiments, given: Vec::new() }
     }
 }
 

@@ -1,0 +1,563 @@
+//! From records to a baseline: medians, thresholds, hosts that are slow, and points that are left out with the reason.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use tonnage_plan::given;
+use tonnage_record::figures::{Better, Row};
+use tonnage_record::{Outcome, Record};
+use tonnage_units::{Error, Result};
+
+use super::by_hand::HandValue;
+use super::host_kind::{KindFacts, carriers, hosts_of, kind_of_record, matched_keys};
+use super::read::check_margin;
+use super::robust::{mad, median};
+use super::{BASELINE_FORMAT, Baseline, BaselineEntry, HostKind, unit_of};
+use crate::keys::KeyNames;
+use crate::matching::{SidePoint, points};
+use crate::metric::Metric;
+
+/// MADs that lie between the median and a threshold at least, some 2.7 standard deviations.
+const MADS_MIN: f64 = 4.0;
+
+/// Time that opening is taken to need where no record tells.
+const OPENING_S: f64 = 1.0;
+
+/// Word in place of a host's name, for all that are slow.
+pub const SLOW: &str = "slow";
+
+/// Wishes of whoever makes a baseline.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BaselineRequest {
+    /// Metrics; each point's usual one where there are none.
+    pub metrics: Vec<Metric>,
+    /// Facts beside CPU and GPUs by which kinds of hosts are told apart.
+    pub matched: Vec<String>,
+    /// Distance of the warning from the median, as a part of it.
+    pub warn: f64,
+    /// Distance of the failure.
+    pub fail: f64,
+    /// Runs that an entry needs at least.
+    pub runs_min: usize,
+    /// Hosts that an entry needs at least.
+    pub hosts_min: usize,
+    /// Hosts whose figures are left out, or the word slow.
+    pub leave_out: Vec<String>,
+    /// Figures of data sheets.
+    pub by_hand: Vec<HandValue>,
+}
+
+impl BaselineRequest {
+    /// Checks the margins.
+    ///
+    /// # Errors
+    /// `Usage` for one out of range, and for a failure nearer than the warning.
+    pub fn check(&self) -> Result<()> {
+        for (name, margin) in [("--warn", self.warn), ("--fail", self.fail)] {
+            check_margin(name, margin).map_err(Error::Usage)?;
+        }
+        match self.fail < self.warn {
+            true => Err(Error::Usage(format!(
+                "--fail {} is nearer to the median than --warn {}: a host would fail before it is warned of",
+                self.fail, self.warn
+            ))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A baseline, and what there is to say about its records.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BuiltBaseline {
+    /// The baseline.
+    pub baseline: Baseline,
+    /// Hosts beyond the failure's threshold, each point by itself.
+    pub slow: Vec<SlowHost>,
+    /// Points without an entry, and why.
+    pub left_out: Vec<LeftOutPoint>,
+}
+
+/// A host whose median is beyond the threshold of failure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SlowHost {
+    /// Its name, or those of hosts that measured together.
+    pub host: String,
+    /// Name of the point.
+    pub name: String,
+    /// Name of the metric.
+    pub metric: &'static str,
+    /// Its median.
+    pub value: f64,
+    /// Median of all.
+    pub median: f64,
+    /// True where its figures are in no entry.
+    pub is_left_out: bool,
+}
+
+/// A point without an entry.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeftOutPoint {
+    /// Name of the point.
+    pub name: String,
+    /// Reason, and what to do.
+    pub why: String,
+}
+
+/// Short names of points, by their keys, as another crate makes them.
+pub type NameOf<'a> = &'a dyn Fn(&crate::keys::Keys) -> String;
+
+/// Makes a baseline of the records of some files.
+///
+/// # Errors
+/// `Usage` for wrong wishes, and where no point is left, with the reason of the first.
+pub fn baseline(
+    files: &[(String, Vec<Record>)],
+    request: &BaselineRequest,
+    name_of: NameOf<'_>,
+) -> Result<BuiltBaseline> {
+    request.check()?;
+    let records: Vec<&Record> = files.iter().flat_map(|(_, records)| records).collect();
+    let matched = matched_keys(&request.matched, &records)?;
+    check_hosts(&request.leave_out, &records)?;
+    let sources = Sources::of(files);
+    let [points, _] = points(&[records, Vec::new()]);
+    let mut made = Made {
+        request,
+        sources,
+        kinds: BTreeMap::new(),
+        slow: Vec::new(),
+        left_out: Vec::new(),
+        used: vec![false; request.by_hand.len()],
+    };
+    for point in &points {
+        made.point(point, &matched, &name_of(&point.keys));
+    }
+    if let Some(at) = made.used.iter().position(|used| !used) {
+        return Err(Error::Usage(format!(
+            "{}: no record has such a point: name keys as `tonnage compare --format json` shows them",
+            request.by_hand[at].title()
+        )));
+    }
+    let kinds = made
+        .kinds
+        .into_iter()
+        .map(|(facts, (hosts, entries))| HostKind {
+            hosts: hosts.into_iter().collect(),
+            facts,
+            entries,
+        });
+    let kinds: Vec<HostKind> = kinds.collect();
+    if kinds.is_empty() {
+        return Err(Error::Usage(match made.left_out.first() {
+            Some(first) => format!(
+                "no point is left for a baseline: {}: {}",
+                first.name, first.why
+            ),
+            None => "the records hold nothing that a baseline could be made of".to_owned(),
+        }));
+    }
+    Ok(BuiltBaseline {
+        baseline: Baseline {
+            format: BASELINE_FORMAT,
+            warn: request.warn,
+            fail: request.fail,
+            matched: request.matched.clone(),
+            kinds,
+        },
+        slow: made.slow,
+        left_out: made.left_out,
+    })
+}
+
+fn check_hosts(named: &[String], records: &[&Record]) -> Result<()> {
+    let hosts: BTreeSet<String> = records.iter().map(|record| hosts_of(record)).collect();
+    let unknown = named
+        .iter()
+        .find(|name| *name != SLOW && !hosts.contains(*name));
+    unknown.map_or(Ok(()), |name| {
+        let hosts: Vec<String> = hosts.iter().cloned().collect();
+        Err(Error::Usage(format!(
+            "--leave-out {name} is no host of the records: they are of {}",
+            hosts.join(", ")
+        )))
+    })
+}
+
+/// Origin of each record: its file, and the time since the one before it.
+struct Sources<'a> {
+    files: HashMap<*const Record, &'a str>,
+    took_s: HashMap<*const Record, f64>,
+}
+
+impl<'a> Sources<'a> {
+    fn of(files: &'a [(String, Vec<Record>)]) -> Self {
+        let mut sources = Self {
+            files: HashMap::new(),
+            took_s: HashMap::new(),
+        };
+        for (name, records) in files {
+            let mut ends: HashMap<&str, u64> = HashMap::new();
+            for record in records {
+                sources.files.insert(std::ptr::from_ref(record), name);
+                let end = record.time_unix_ns;
+                if let Some(before) = ends.insert(&record.run_id, end) {
+                    let took = end.saturating_sub(before) as f64 / 1e9;
+                    sources.took_s.insert(std::ptr::from_ref(record), took);
+                }
+            }
+        }
+        sources
+    }
+
+    /// Time that measuring a row's record takes.
+    fn took_s(&self, row: &Row<'_>) -> f64 {
+        let parts = Row::of(row.record).into_iter();
+        let body = row.record.body.any();
+        let measured_ns: u64 = parts.map(|row| body.measured_ns(row.part)).sum();
+        let known = self.took_s.get(&std::ptr::from_ref(row.record));
+        known
+            .copied()
+            .unwrap_or_else(|| OPENING_S + measured_ns as f64 / 1e9)
+    }
+}
+
+/// Rows of a point on hosts of one kind, over the same devices.
+struct Alike<'a> {
+    facts: KindFacts,
+    device: Option<String>,
+    link_bytes_per_s: Option<f64>,
+    rows: Vec<Row<'a>>,
+}
+
+/// Figure of one run on one host.
+struct Sample {
+    host: String,
+    value: f64,
+}
+
+struct Made<'a> {
+    request: &'a BaselineRequest,
+    sources: Sources<'a>,
+    kinds: BTreeMap<KindFacts, (BTreeSet<String>, Vec<BaselineEntry>)>,
+    slow: Vec<SlowHost>,
+    left_out: Vec<LeftOutPoint>,
+    used: Vec<bool>,
+}
+
+impl Made<'_> {
+    fn point(&mut self, point: &SidePoint<'_>, matched: &KeyNames, name: &str) {
+        let by_hand = self.by_hand(point);
+        let groups = groups(point, matched);
+        if groups.is_empty() {
+            self.leave_out(name, "no run has measured it".to_owned());
+        }
+        for group in &groups {
+            let rows: Vec<&Row<'_>> = group.rows.iter().collect();
+            let is_paced = point.keys.get("pacing.rate").is_some();
+            let metrics = match self.request.metrics.as_slice() {
+                [] => Metric::usual(&rows, is_paced).into_iter().collect(),
+                asked => asked.to_vec(),
+            };
+            let before = self.left_out.len();
+            let mut any = false;
+            for metric in metrics {
+                let hand = by_hand.map(|at| &self.request.by_hand[at]);
+                let hand = hand.filter(|hand| hand.metric.name == metric.name);
+                if hand.is_some() {
+                    by_hand.into_iter().for_each(|at| self.used[at] = true);
+                }
+                any |= self.entry(point, group, metric, name, hand.cloned());
+            }
+            if !any && self.left_out.len() == before {
+                self.leave_out(name, "it has none of these metrics".to_owned());
+            }
+        }
+    }
+
+    fn by_hand(&self, point: &SidePoint<'_>) -> Option<usize> {
+        let all = &self.request.by_hand;
+        all.iter().position(|hand| hand.is_of(&point.keys))
+    }
+
+    fn leave_out(&mut self, name: &str, why: String) {
+        self.left_out.push(LeftOutPoint {
+            name: name.to_owned(),
+            why,
+        });
+    }
+
+    /// One metric of a group; false where the group has no value of it.
+    fn entry(
+        &mut self,
+        point: &SidePoint<'_>,
+        group: &Alike<'_>,
+        metric: Metric,
+        name: &str,
+        hand: Option<HandValue>,
+    ) -> bool {
+        let mut samples = samples(&group.rows, &metric);
+        if samples.is_empty() {
+            return false;
+        }
+        let named = &self.request.leave_out;
+        samples.retain(|sample| !named.contains(&sample.host));
+        let all = Figures::of(&samples, self.request, metric, hand.as_ref());
+        let slow = slow_hosts(&samples, &all, metric);
+        let leaves_out = named.iter().any(|word| word == SLOW);
+        for (host, value) in &slow {
+            self.slow.push(SlowHost {
+                host: host.clone(),
+                name: name.to_owned(),
+                metric: metric.name,
+                value: *value,
+                median: all.median,
+                is_left_out: leaves_out,
+            });
+        }
+        let figures = match leaves_out && !slow.is_empty() {
+            false => all,
+            true => {
+                samples.retain(|sample| !slow.iter().any(|(host, _)| *host == sample.host));
+                Figures::of(&samples, self.request, metric, hand.as_ref())
+            }
+        };
+        let limit = limit(&group.rows, &metric);
+        if let Err(why) = figures.refuse(self.request, limit, hand.as_ref()) {
+            self.leave_out(name, why);
+            return true;
+        }
+        let entry = self.filled(point, group, metric, name, &figures, (limit, hand));
+        let hosts = samples.into_iter().map(|sample| sample.host);
+        let kind = self.kinds.entry(group.facts.clone()).or_default();
+        kind.0.extend(hosts);
+        kind.1.push(entry);
+        true
+    }
+
+    fn filled(
+        &self,
+        point: &SidePoint<'_>,
+        group: &Alike<'_>,
+        metric: Metric,
+        name: &str,
+        figures: &Figures,
+        (limit, hand): (Option<f64>, Option<HandValue>),
+    ) -> BaselineEntry {
+        let record = group.rows[0].record;
+        let json = point_json(record);
+        let files: BTreeSet<&str> = group
+            .rows
+            .iter()
+            .filter_map(|row| self.sources.files.get(&std::ptr::from_ref(row.record)))
+            .copied()
+            .collect();
+        let times = || group.rows.iter().map(|row| row.record.time_unix_ns);
+        let takes = group.rows.iter().map(|row| self.sources.took_s(row));
+        BaselineEntry {
+            name: name.to_owned(),
+            metric: metric.name.to_owned(),
+            unit: unit_of(&metric).to_owned(),
+            hosts: figures.hosts as u32,
+            runs: figures.runs as u32,
+            median: figures.median,
+            mad: figures.mad,
+            warn: figures.warn,
+            fail: figures.fail,
+            limit,
+            of_limit: limit.map(|limit| figures.median / limit),
+            device: group.device.clone(),
+            link_bytes_per_s: group.link_bytes_per_s,
+            source: hand.map(|hand| hand.source),
+            files: files.into_iter().map(str::to_owned).collect(),
+            first: times().min().and_then(day),
+            last: times().max().and_then(day),
+            ranks: record.body.any().point().ranks(),
+            spans: spans(record),
+            takes_s: (takes.fold(0.0, f64::max) * 1e3).ceil() / 1e3,
+            part: point
+                .keys
+                .of_part()
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect(),
+            checksum: given::checksum(&json),
+            point: json,
+        }
+    }
+}
+
+/// The point of a record as JSON, with its kind, as plans take it.
+pub fn point_json(record: &Record) -> String {
+    let mut point = record.body.point_json();
+    if let Some(object) = point.as_object_mut() {
+        // Nothing says more by being null.
+        object.retain(|_, value| !value.is_null());
+        object.insert("kind".to_owned(), record.body.kind().into());
+    }
+    point.to_string()
+}
+
+fn spans(record: &Record) -> u32 {
+    let hosts: usize = record
+        .environment
+        .iter()
+        .map(|group| group.hosts.len())
+        .sum();
+    u32::try_from(hosts.max(1)).unwrap_or(u32::MAX)
+}
+
+/// Day of a time, in UTC.
+pub(crate) fn day(unix_ns: u64) -> Option<String> {
+    let time = jiff::Timestamp::from_nanosecond(i128::from(unix_ns)).ok()?;
+    Some(time.strftime("%Y-%m-%d").to_string())
+}
+
+/// Rows that were measured, by kind of host, devices and links.
+fn groups<'a>(point: &SidePoint<'a>, matched: &KeyNames) -> Vec<Alike<'a>> {
+    let mut groups: Vec<Alike<'a>> = Vec::new();
+    let measured = |row: &&Row<'_>| row.record.outcome == Outcome::Measured;
+    for row in point.rows.iter().filter(measured) {
+        let facts = kind_of_record(row.record, matched);
+        let (device, link_bytes_per_s) = carriers(row);
+        let known = groups.iter_mut().find(|group| {
+            group.facts == facts
+                && group.device == device
+                && group.link_bytes_per_s == link_bytes_per_s
+        });
+        match known {
+            Some(group) => group.rows.push(*row),
+            None => groups.push(Alike {
+                facts,
+                device,
+                link_bytes_per_s,
+                rows: vec![*row],
+            }),
+        }
+    }
+    groups
+}
+
+/// Figures of the runs, each the mean of its records. Values of 0 are no measure of anything that moved.
+fn samples(rows: &[Row<'_>], metric: &Metric) -> Vec<Sample> {
+    let mut runs: BTreeMap<(String, &str), Vec<f64>> = BTreeMap::new();
+    for row in rows {
+        if let Some(value) = metric.value(row).filter(|value| *value > 0.0) {
+            let run = (hosts_of(row.record), row.record.run_id.as_str());
+            runs.entry(run).or_default().push(value);
+        }
+    }
+    let samples = runs.into_iter().map(|((host, _), values)| Sample {
+        host,
+        value: values.iter().sum::<f64>() / values.len() as f64,
+    });
+    samples.collect()
+}
+
+/// Hosts whose median is beyond the threshold of failure.
+fn slow_hosts(samples: &[Sample], figures: &Figures, metric: Metric) -> Vec<(String, f64)> {
+    let mut of_hosts: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for sample in samples {
+        of_hosts.entry(&sample.host).or_default().push(sample.value);
+    }
+    let is_beyond = |value: f64| match metric.better {
+        Better::High => value < figures.fail,
+        Better::Low => value > figures.fail,
+    };
+    let medians = of_hosts
+        .into_iter()
+        .filter_map(|(host, values)| Some((host.to_owned(), median(&values)?)));
+    medians.filter(|(_, value)| is_beyond(*value)).collect()
+}
+
+/// Median of the limits that bound a metric.
+fn limit(rows: &[Row<'_>], metric: &Metric) -> Option<f64> {
+    if metric.figure.field != "bandwidth_bytes_per_s_mean" {
+        return None;
+    }
+    let limits = rows.iter().filter_map(|row| {
+        let own = row.record.body.any().moved(row.part)?;
+        let limit = own.limit.or(row.record.limit.as_ref())?;
+        Some(limit.bytes_per_s).filter(|limit| limit.is_finite() && *limit > 0.0)
+    });
+    median(&limits.collect::<Vec<_>>())
+}
+
+/// Centre, spread and thresholds of some runs.
+struct Figures {
+    hosts: usize,
+    runs: usize,
+    median: f64,
+    mad: f64,
+    warn: f64,
+    fail: f64,
+}
+
+impl Figures {
+    fn of(
+        samples: &[Sample],
+        request: &BaselineRequest,
+        metric: Metric,
+        hand: Option<&HandValue>,
+    ) -> Self {
+        let values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
+        let hosts: BTreeSet<&str> = samples.iter().map(|sample| sample.host.as_str()).collect();
+        let (centre, spread) = match hand {
+            Some(hand) => (hand.value, 0.0),
+            None => (median(&values).unwrap_or(0.0), mad(&values)),
+        };
+        let threshold = |margin: f64| {
+            let distance = (margin * centre).max(MADS_MIN * spread);
+            match metric.better {
+                Better::High => centre - distance,
+                Better::Low => centre + distance,
+            }
+        };
+        Self {
+            hosts: hosts.len(),
+            runs: samples.len(),
+            median: centre,
+            mad: spread,
+            warn: threshold(request.warn),
+            fail: threshold(request.fail),
+        }
+    }
+
+    /// Says why no entry can be made of them.
+    fn refuse(
+        &self,
+        request: &BaselineRequest,
+        limit: Option<f64>,
+        hand: Option<&HandValue>,
+    ) -> std::result::Result<(), String> {
+        let is_measured = hand.is_none();
+        if is_measured && self.runs < request.runs_min {
+            return Err(format!(
+                "{} of the {} runs that it needs: measure more with --times, or ask for fewer with --min-runs",
+                self.runs, request.runs_min
+            ));
+        }
+        if is_measured && self.hosts < request.hosts_min {
+            return Err(format!(
+                "{} of the {} hosts that it needs: measure on more, or ask for fewer with --min-hosts",
+                self.hosts, request.hosts_min
+            ));
+        }
+        if self.mad >= request.fail * self.median {
+            return Err(format!(
+                "its runs spread by {:.1} %, as wide as --fail {:.1} %: measure longer or on an idle host",
+                100.0 * self.mad / self.median,
+                100.0 * request.fail
+            ));
+        }
+        if self.warn.min(self.fail) <= 0.0 {
+            return Err(
+                "its runs spread so widely that 4 MAD reach below 0: measure longer or on an idle host".into(),
+            );
+        }
+        match (hand, limit) {
+            (Some(hand), Some(limit)) if self.warn > limit => Err(format!(
+                "{}: its threshold lies above the limit of {limit} that was measured beside the point",
+                hand.title()
+            )),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Differences of two baselines of the same kinds of hosts: what drifted, what is new and what is gone.
+
+use serde::Serialize;
+use tonnage_units::{Error, Result};
+
+use super::{Baseline, BaselineEntry, HostKind};
+
+tonnage_units::names! {
+    /// Consequence of a difference between two baselines.
+    pub enum Drift: "drift" {
+        /// The new median is beyond the old threshold of failure.
+        Failing = "failing",
+        /// The new median is beyond the old threshold of the warning.
+        Slower = "slower",
+        /// The new median is as far on the better side.
+        Faster = "faster",
+        /// The new median is within the old thresholds.
+        Same = "same",
+        /// The old baseline has no such entry.
+        Added = "added",
+        /// The new baseline has no such entry.
+        Gone = "gone",
+    }
+}
+
+/// An entry of two baselines.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DriftedEntry {
+    /// Kind of host, in words.
+    pub kind: String,
+    /// Name of the point.
+    pub name: String,
+    /// Metric.
+    pub metric: String,
+    /// Unit of the medians.
+    pub unit: String,
+    /// Median of the old baseline.
+    pub old: Option<f64>,
+    /// Median of the new one.
+    pub new: Option<f64>,
+    /// Consequence.
+    pub drift: Drift,
+}
+
+/// Sets two baselines beside each other.
+///
+/// # Errors
+/// `Usage` where they have no entry in common, with the facts of the kinds.
+pub fn drift(old: &Baseline, new: &Baseline) -> Result<Vec<DriftedEntry>> {
+    let mut found = Vec::new();
+    for kind in &new.kinds {
+        let before = old.kinds.iter().find(|known| known.facts == kind.facts);
+        for entry in &kind.entries {
+            let known = before.and_then(|kind| same(kind, entry));
+            found.push(of(kind, known, Some(entry)));
+        }
+    }
+    for kind in &old.kinds {
+        let after = new.kinds.iter().find(|known| known.facts == kind.facts);
+        for entry in &kind.entries {
+            if after.and_then(|kind| same(kind, entry)).is_none() {
+                found.push(of(kind, Some(entry), None));
+            }
+        }
+    }
+    let in_common = found
+        .iter()
+        .any(|entry| entry.old.is_some() && entry.new.is_some());
+    match in_common {
+        true => Ok(found),
+        false => Err(Error::Usage(format!(
+            "the baselines have no point in common: one is of {}, the other of {}",
+            kinds(old),
+            kinds(new)
+        ))),
+    }
+}
+
+fn kinds(baseline: &Baseline) -> String {
+    let titles: Vec<String> = baseline.kinds.iter().map(HostKind::title).collect();
+    titles.join("; ")
+}
+
+fn same<'a>(kind: &'a HostKind, entry: &BaselineEntry) -> Option<&'a BaselineEntry> {
+    kind.entries.iter().find(|known| {
+        known.point == entry.point
+            && known.part == entry.part
+            && known.metric == entry.metric
+            && known.device == entry.device
+            && known.link_bytes_per_s == entry.link_bytes_per_s
+    })
+}
+
+fn of(kind: &HostKind, old: Option<&BaselineEntry>, new: Option<&BaselineEntry>) -> DriftedEntry {
+    let drift = match (old, new) {
+        (Some(old), Some(new)) => compared(old, new.median),
+        (None, _) => Drift::Added,
+        (_, None) => Drift::Gone,
+    };
+    let (name, metric, unit) = new.or(old).map_or(("", "", ""), |entry| {
+        (&entry.name, &entry.metric, &entry.unit)
+    });
+    DriftedEntry {
+        kind: kind.title(),
+        name: name.to_owned(),
+        metric: metric.to_owned(),
+        unit: unit.to_owned(),
+        old: old.map(|entry| entry.median),
+        new: new.map(|entry| entry.median),
+        drift,
+    }
+}
+
+fn compared(old: &BaselineEntry, median: f64) -> Drift {
+    // The warning's place on the other side of the median.
+    let opposite = 2.0 * old.median - old.warn;
+    let is_faster = match old.is_high_better() {
+        true => median > opposite,
+        false => median < opposite,
+    };
+    match () {
+        () if old.is_beyond(median, old.fail) => Drift::Failing,
+        () if old.is_beyond(median, old.warn) => Drift::Slower,
+        () if is_faster => Drift::Faster,
+        () => Drift::Same,
+    }
+}

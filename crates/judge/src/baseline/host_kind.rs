@@ -1,0 +1,101 @@
+//! Hosts that are alike: by CPU and GPUs, and by further facts that were asked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tonnage_machine::Environment;
+use tonnage_record::Record;
+use tonnage_record::figures::Row;
+use tonnage_units::Result;
+
+use crate::keys::KeyNames;
+use crate::surroundings::facts_of_machine;
+
+/// Key of the model of the processors.
+pub const CPU: &str = "cpu";
+
+/// Key of the models of the GPUs.
+pub const GPU: &str = "gpu";
+
+/// Facts by which a kind of host is known.
+pub type KindFacts = BTreeMap<String, String>;
+
+/// Facts of a host by which its kind is known: CPU and GPUs, and those that `matched` takes.
+pub fn kind_facts(machine: &Environment, matched: &KeyNames) -> KindFacts {
+    let cpu = &machine.cpu;
+    let mut facts = BTreeMap::from([(
+        CPU.to_owned(),
+        format!("{} x {}, {} cores", cpu.sockets, cpu.model, cpu.cores),
+    )]);
+    if !machine.gpus.is_empty() {
+        facts.insert(GPU.to_owned(), counted(&machine.gpus));
+    }
+    let asked = facts_of_machine(machine).into_iter();
+    facts.extend(asked.filter(|(key, _)| matched.take(key)));
+    facts
+}
+
+/// Facts of all hosts of a record, each with the values of those that differ.
+pub fn kind_of_record(record: &Record, matched: &KeyNames) -> KindFacts {
+    let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for group in &record.environment {
+        for (key, value) in kind_facts(&group.machine, matched) {
+            all.entry(key).or_default().insert(value);
+        }
+    }
+    let joined = all.into_iter().map(|(key, values)| {
+        let values: Vec<String> = values.into_iter().collect();
+        (key, values.join(" and "))
+    });
+    joined.collect()
+}
+
+/// Names of facts by which kinds can be told apart, checked against those that records have.
+///
+/// # Errors
+/// `Usage` for a name that no host has a fact of.
+pub fn matched_keys(names: &[String], records: &[&Record]) -> Result<KeyNames> {
+    let machines = records.iter().flat_map(|record| &record.environment);
+    let known: BTreeSet<String> = machines
+        .flat_map(|group| facts_of_machine(&group.machine))
+        .map(|(key, _)| key)
+        .collect();
+    KeyNames::checked("--match", names, known.iter().map(String::as_str))
+}
+
+/// Names of the hosts of a record, joined by commas.
+pub fn hosts_of(record: &Record) -> String {
+    let groups = record.environment.iter();
+    let mut names: Vec<&str> = groups
+        .flat_map(|group| group.hosts.iter().map(|host| host.name.as_str()))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names.join(",")
+}
+
+/// Devices that carried the bytes of a row, as the kernel names them, and the nominal speed of the links that were used.
+pub fn carriers(row: &Row<'_>) -> (Option<String>, Option<f64>) {
+    let proof = row.record.wire_proof.iter();
+    let devices: BTreeSet<&str> = proof
+        .flat_map(|proof| proof.devices.iter().map(|device| device.name.as_str()))
+        .collect();
+    let devices: Vec<&str> = devices.into_iter().collect();
+    let links = row.record.limit.as_ref().and_then(|limit| limit.links);
+    (
+        (!devices.is_empty()).then(|| devices.join(",")),
+        links.map(|links| links.used_bytes_per_s),
+    )
+}
+
+/// Several of one model as a number and the model.
+fn counted(models: &[String]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for model in models {
+        *counts.entry(model).or_default() += 1;
+    }
+    let counts: Vec<String> = counts
+        .into_iter()
+        .map(|(model, count)| format!("{count} x {model}"))
+        .collect();
+    counts.join(", ")
+}

@@ -1,0 +1,198 @@
+//! The file of a baseline: read with messages that name file and line, and written so that it reads back the same.
+
+use std::ops::Range;
+
+use serde::Deserialize;
+use toml::Spanned;
+use tonnage_record::figures::Better;
+use tonnage_units::names::quote;
+use tonnage_units::{Error, Result};
+
+use super::{BASELINE_FORMAT, Baseline, BaselineEntry, HostKind, unit_of};
+use crate::metric::Metric;
+
+/// The longest file that is read.
+pub const BASELINE_BYTES_MAX: u64 = 16 << 20;
+
+/// Rounding of a limit that was written and read.
+const LIMIT_TOLERANCE: f64 = 1.000_001;
+
+/// Lines above the tables.
+const HEAD: &str = "\
+# Written by `tonnage baseline`; `tonnage check --baseline` measures its points again. Thresholds (warn, fail) may be
+# changed by hand; points may not, and have a checksum.
+";
+
+/// A baseline whose entries know where they stand.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct BaselineText {
+    format: Spanned<u32>,
+    warn: Spanned<f64>,
+    fail: Spanned<f64>,
+    #[serde(default, rename = "match")]
+    matched: Vec<String>,
+    #[serde(rename = "kind")]
+    kinds: Vec<Spanned<KindText>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct KindText {
+    hosts: Vec<String>,
+    facts: std::collections::BTreeMap<String, String>,
+    #[serde(rename = "point")]
+    entries: Vec<Spanned<BaselineEntry>>,
+}
+
+impl Baseline {
+    /// Reads a baseline; `path` is only for the messages.
+    ///
+    /// # Errors
+    /// `Usage`, with path and line: not TOML, a key that is unknown or missing, a figure that is no number, a threshold
+    /// on the wrong side of its median or above the limit, a point that was changed.
+    pub fn from_toml(text: &str, path: &str) -> Result<Self> {
+        let located = |span: Range<usize>, message: &str| {
+            let before = text.as_bytes().get(..span.start).unwrap_or_default();
+            let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+            Error::Usage(format!("{path}:{line}: {}", message.trim_end()))
+        };
+        let read: BaselineText = toml::from_str(text)
+            .map_err(|error| located(error.span().unwrap_or(0..0), error.message()))?;
+        if *read.format.get_ref() != BASELINE_FORMAT {
+            let message = format!(
+                "format {} is not that of this program, which reads {BASELINE_FORMAT}: make the baseline again",
+                read.format.get_ref()
+            );
+            return Err(located(read.format.span(), &message));
+        }
+        for (name, margin) in [("warn", &read.warn), ("fail", &read.fail)] {
+            check_margin(name, *margin.get_ref())
+                .map_err(|message| located(margin.span(), &message))?;
+        }
+        let mut kinds = Vec::with_capacity(read.kinds.len());
+        for kind in read.kinds {
+            let kind_span = kind.span();
+            let kind = kind.into_inner();
+            if kind.facts.is_empty() {
+                return Err(located(
+                    kind_span,
+                    "a kind needs facts, such as cpu: `tonnage baseline` writes them",
+                ));
+            }
+            for entry in &kind.entries {
+                check(entry.get_ref()).map_err(|message| {
+                    let name = quote(&entry.get_ref().name);
+                    located(entry.span(), &format!("{name}: {message}"))
+                })?;
+            }
+            kinds.push(HostKind {
+                hosts: kind.hosts,
+                facts: kind.facts,
+                entries: kind.entries.into_iter().map(Spanned::into_inner).collect(),
+            });
+        }
+        if kinds.iter().all(|kind| kind.entries.is_empty()) {
+            return Err(located(0..0, "the baseline has no points"));
+        }
+        Ok(Self {
+            format: BASELINE_FORMAT,
+            warn: read.warn.into_inner(),
+            fail: read.fail.into_inner(),
+            matched: read.matched,
+            kinds,
+        })
+    }
+
+    /// The baseline as TOML: what [`Baseline::from_toml`] reads back as the same.
+    ///
+    /// # Errors
+    /// When it has no form in TOML.
+    pub fn to_toml(&self) -> Result<String> {
+        let text = toml::to_string(self)
+            .map_err(|error| Error::Failed(format!("the baseline has no form in TOML: {error}")))?;
+        Ok(format!("{HEAD}\n{text}"))
+    }
+}
+
+/// Checks a distance from the median that is a part of it.
+pub(crate) fn check_margin(name: &str, margin: f64) -> std::result::Result<(), String> {
+    match margin > 0.0 && margin < 1.0 {
+        true => Ok(()),
+        false => Err(format!(
+            "{name} {margin} is no part of a median: write more than 0 and less than 1, such as 0.05"
+        )),
+    }
+}
+
+/// Checks one entry: its metric, that its figures are numbers, and that thresholds lie where they can be met.
+fn check(entry: &BaselineEntry) -> std::result::Result<(), String> {
+    let metric: Metric = entry
+        .metric
+        .parse()
+        .map_err(|error: Error| error.to_string())?;
+    let unit = unit_of(&metric);
+    if entry.unit != unit {
+        let given = quote(&entry.unit);
+        return Err(format!(
+            "unit {given} is not that of {}, which is {}",
+            metric.name,
+            quote(unit)
+        ));
+    }
+    let numbers = [
+        ("median", Some(entry.median)),
+        ("warn", Some(entry.warn)),
+        ("fail", Some(entry.fail)),
+        ("limit", entry.limit),
+        ("link-bytes-per-s", entry.link_bytes_per_s),
+    ];
+    for (name, value) in numbers {
+        if let Some(value) = value.filter(|value| !(value.is_finite() && *value > 0.0)) {
+            return Err(format!("{name} {value} is no number above 0"));
+        }
+    }
+    for (name, value) in [("mad", entry.mad), ("takes-s", entry.takes_s)] {
+        if !(value.is_finite() && value >= 0.0) {
+            return Err(format!("{name} {value} is no number from 0 on"));
+        }
+    }
+    check_thresholds(entry, &metric)?;
+    if entry.runs == 0 && entry.source.is_none() {
+        return Err(
+            "it is of no runs and names no source: which data sheet has the figure?".into(),
+        );
+    }
+    if entry.ranks == 0 || entry.spans == 0 || entry.spans > entry.ranks {
+        return Err(format!(
+            "{} ranks on {} hosts cannot be measured",
+            entry.ranks, entry.spans
+        ));
+    }
+    match entry.given().point() {
+        Ok(_) if entry.given().ranks() == Some(entry.ranks) => Ok(()),
+        Ok(_) => Err("ranks are not those of its point".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn check_thresholds(entry: &BaselineEntry, metric: &Metric) -> std::result::Result<(), String> {
+    let BaselineEntry {
+        median, warn, fail, ..
+    } = *entry;
+    let (side, is_right) = match metric.better {
+        Better::High => ("below", fail <= warn && warn < median),
+        Better::Low => ("above", median < warn && warn <= fail),
+    };
+    if !is_right {
+        return Err(format!(
+            "warn {warn} and fail {fail} have to lie {side} the median {median}, fail no nearer than warn"
+        ));
+    }
+    match entry.limit {
+        Some(limit) if metric.better == Better::High && warn > limit * LIMIT_TOLERANCE => Err(
+            format!("warn {warn} lies above the limit {limit}, so that nothing could reach it"),
+        ),
+        _ => Ok(()),
+    }
+}

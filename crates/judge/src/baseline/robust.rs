@@ -1,0 +1,41 @@
+//! Centre and spread that a few outliers do not move.
+
+/// Standard deviations of a normal spread in one MAD.
+pub(crate) const SIGMAS_OF_MAD: f64 = 1.4826;
+
+/// Median of some values; `None` without any.
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    let upper = *sorted.get(middle)?;
+    match sorted.len() % 2 {
+        1 => Some(upper),
+        _ => Some(f64::midpoint(sorted[middle - 1], upper)),
+    }
+}
+
+/// Median of the distances from the median; 0 without values.
+pub(crate) fn mad(values: &[f64]) -> f64 {
+    let Some(centre) = median(values) else {
+        return 0.0;
+    };
+    let distances: Vec<f64> = values.iter().map(|value| (value - centre).abs()).collect();
+    median(&distances).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_outlier_of_five_moves_neither() {
+        assert_eq!(median(&[3.0, 1.0, 2.0, 5.0, 4.0]), Some(3.0));
+        assert_eq!(median(&[3.0, 1.0, 2.0, 5.0, 4e9]), Some(3.0));
+        assert_eq!(median(&[1.0, 2.0]), Some(1.5));
+        assert_eq!(median(&[]), None);
+        assert_eq!(mad(&[3.0, 1.0, 2.0, 5.0, 4e9]), 2.0);
+        assert_eq!(mad(&[7.0]), 0.0);
+        assert_eq!(mad(&[]), 0.0);
+    }
+}

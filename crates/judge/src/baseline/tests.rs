@@ -1,0 +1,454 @@
+//! Baselines of small sets of records, whose thresholds were computed by hand, and files that are refused.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tonnage_record::Record;
+
+use super::build::{BaselineRequest, BuiltBaseline, SLOW, baseline};
+use super::by_hand::HandValue;
+use super::drift::{Drift, drift};
+use super::order::{telling_first, within};
+use super::{Baseline, BaselineEntry};
+use crate::tests::{read, record};
+
+pub(crate) fn request() -> BaselineRequest {
+    BaselineRequest {
+        metrics: Vec::new(),
+        matched: Vec::new(),
+        warn: 0.05,
+        fail: 0.1,
+        runs_min: 5,
+        hosts_min: 1,
+        leave_out: Vec::new(),
+        by_hand: Vec::new(),
+    }
+}
+
+/// A run of a point of a megabyte on a host, with this bandwidth and a limit of 20e9.
+fn on(host: &str, run: usize, bandwidth: f64) -> Value {
+    let mut value = record(&format!("{host}-{run}"), 1 << 20, &[bandwidth]);
+    value["environment"][0]["hosts"][0]["name"] = host.into();
+    value["time_unix_ns"] = json!(1_795_651_200_000_000_000_u64 + run as u64);
+    value["limit"] = json!({"what": "memory copy", "bytes_per_s": 20e9});
+    value
+}
+
+/// Runs of a host with these bandwidths, in GB/s.
+fn host(name: &str, bandwidths: &[f64]) -> Vec<Value> {
+    let each = bandwidths.iter().enumerate();
+    each.map(|(run, bandwidth)| on(name, run, bandwidth * 1e9))
+        .collect()
+}
+
+pub(crate) fn made(
+    records: &[Value],
+    request: &BaselineRequest,
+) -> tonnage_units::Result<BuiltBaseline> {
+    let files: Vec<(String, Vec<Record>)> = vec![("a.jsonl".into(), read(records))];
+    baseline(&files, request, &|keys| {
+        keys.get("size").unwrap_or("").to_owned()
+    })
+}
+
+fn only(built: &BuiltBaseline) -> &BaselineEntry {
+    match built.baseline.kinds.as_slice() {
+        [kind] if kind.entries.len() == 1 => &kind.entries[0],
+        kinds => panic!("{kinds:?}"),
+    }
+}
+
+const FIVE: [f64; 5] = [10.0, 10.1, 9.9, 10.0, 10.2];
+
+#[test]
+fn thresholds_are_those_computed_by_hand() {
+    let built = made(&host("n1", &FIVE), &request()).unwrap();
+    let entry = only(&built);
+    // Median 10.0; distances 0, 0.1, 0.1, 0, 0.2 have the median 0.1; 4 MAD are 0.4, less than 5 %.
+    assert!((entry.median - 10.0e9).abs() < 1.0 && (entry.mad - 0.1e9).abs() < 1.0);
+    assert!((entry.warn - 9.5e9).abs() < 1.0 && (entry.fail - 9.0e9).abs() < 1.0);
+    assert_eq!(
+        (entry.hosts, entry.runs, entry.spans, entry.ranks),
+        (1, 5, 1, 2)
+    );
+    assert_eq!(
+        (entry.of_limit, entry.unit.as_str()),
+        (Some(0.5), "bytes/s")
+    );
+    assert_eq!(entry.first.as_deref(), Some("2026-11-26"));
+    assert_eq!(entry.files, ["a.jsonl"]);
+    // A wider spread moves both: distances 0, 0.3, 0.3, 0, 0.6 have the median 0.3, and 4 of it are 1.2.
+    let built = made(&host("n1", &[10.0, 10.3, 9.7, 10.0, 10.6]), &request()).unwrap();
+    let entry = only(&built);
+    assert!((entry.warn - 8.8e9).abs() < 1.0 && (entry.fail - 8.8e9).abs() < 1.0);
+}
+
+#[test]
+fn of_latencies_thresholds_lie_above() {
+    let asked = BaselineRequest {
+        metrics: vec!["cpu-per-op".parse().unwrap()],
+        ..request()
+    };
+    let built = made(&host("n1", &FIVE), &asked).unwrap();
+    let entry = only(&built);
+    // All runs have 10 ns; there is no spread.
+    assert_eq!((entry.median, entry.mad), (10.0, 0.0));
+    assert_eq!((entry.warn, entry.fail), (10.5, 11.0));
+    assert!(entry.is_beyond(11.5, entry.fail) && !entry.is_beyond(9.0, entry.warn));
+}
+
+#[test]
+fn what_cannot_be_told_is_left_out_with_its_reason() {
+    let few = made(&host("n1", &FIVE[..4]), &request())
+        .unwrap_err()
+        .to_string();
+    assert!(few.contains("4 of the 5 runs"), "{few}");
+    let wide = made(&host("n1", &[10.0, 12.0, 8.0, 10.0, 14.0]), &request())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        wide.contains("spread by 20.0 %, as wide as --fail 10.0 %"),
+        "{wide}"
+    );
+    let hosts = BaselineRequest {
+        hosts_min: 2,
+        ..request()
+    };
+    let one = made(&host("n1", &FIVE), &hosts).unwrap_err().to_string();
+    assert!(one.contains("1 of the 2 hosts"), "{one}");
+    let mut failed = host("n1", &FIVE);
+    for record in &mut failed {
+        record["outcome"] = json!({"status": "failed", "why": "x"});
+    }
+    assert!(
+        made(&failed, &request())
+            .unwrap_err()
+            .to_string()
+            .contains("no run has measured it")
+    );
+    for wrong in [
+        BaselineRequest {
+            fail: 0.04,
+            ..request()
+        },
+        BaselineRequest {
+            warn: 0.0,
+            ..request()
+        },
+        BaselineRequest {
+            matched: vec!["kernal".into()],
+            ..request()
+        },
+        BaselineRequest {
+            leave_out: vec!["n9".into()],
+            ..request()
+        },
+    ] {
+        assert_eq!(made(&host("n1", &FIVE), &wrong).unwrap_err().exit_code(), 2);
+    }
+}
+
+/// Eight hosts, of which one has 0.8 of what the others have.
+fn eight() -> Vec<Value> {
+    let of = |at: usize| {
+        let factor = if at == 3 { 0.8 } else { 1.0 };
+        host(&format!("n{at}"), &FIVE.map(|bandwidth| bandwidth * factor))
+    };
+    (0..8).flat_map(of).collect()
+}
+
+#[test]
+fn a_slow_host_of_eight_is_listed_and_left_out_when_asked() {
+    let built = made(&eight(), &request()).unwrap();
+    let slow: Vec<&str> = built.slow.iter().map(|one| one.host.as_str()).collect();
+    assert_eq!(slow, ["n3"]);
+    assert!((built.slow[0].value - 8.0e9).abs() < 1.0 && !built.slow[0].is_left_out);
+    assert_eq!((only(&built).hosts, only(&built).runs), (8, 40));
+    let without = BaselineRequest {
+        leave_out: vec![SLOW.into()],
+        ..request()
+    };
+    let built = made(&eight(), &without).unwrap();
+    assert_eq!((only(&built).hosts, only(&built).runs), (7, 35));
+    assert!(built.slow[0].is_left_out);
+    assert!(!built.baseline.kinds[0].hosts.contains(&"n3".to_owned()));
+    let named = BaselineRequest {
+        leave_out: vec!["n0".into()],
+        ..request()
+    };
+    assert_eq!(only(&made(&eight(), &named).unwrap()).hosts, 7);
+}
+
+#[test]
+fn kinds_of_hosts_have_figures_of_their_own() {
+    let mut records = host("n1", &FIVE);
+    let mut others = host("n2", &FIVE.map(|bandwidth| bandwidth / 2.0));
+    for record in &mut others {
+        record["environment"][0]["machine"]["cpu"]["model"] = "Y".into();
+        record["environment"][0]["machine"]["gpus"] = json!(["H100", "H100"]);
+    }
+    records.extend(others);
+    let built = made(&records, &request()).unwrap();
+    let medians: Vec<f64> = built
+        .baseline
+        .kinds
+        .iter()
+        .map(|kind| kind.entries[0].median)
+        .collect();
+    assert_eq!(medians, [10e9, 5e9]);
+    assert_eq!(built.baseline.kinds[1].facts["gpu"], "2 x H100");
+    assert!(built.slow.is_empty());
+    for record in &mut records[..5] {
+        record["environment"][0]["machine"]["kernel"] = "5.0".into();
+    }
+    let asked = BaselineRequest {
+        matched: vec!["kernel".into()],
+        ..request()
+    };
+    let built = made(&records, &asked).unwrap();
+    assert_eq!(built.baseline.kinds[0].facts["kernel"], "5.0");
+}
+
+#[test]
+fn a_data_sheet_stands_in_for_runs() {
+    let text = "[[value]]\npoint = { engine = 'shm', size = '1 MiB' }\nmetric = 'bandwidth'\nvalue = 12e9\nsource = 'sheet 7'\n";
+    let by_hand = HandValue::read_all(text, "hand.toml").unwrap();
+    let asked = BaselineRequest {
+        by_hand: by_hand.clone(),
+        ..request()
+    };
+    // One run is enough to know the point.
+    let built = made(&host("n1", &[11.0]), &asked).unwrap();
+    let entry = only(&built);
+    assert_eq!((entry.median, entry.fail), (12e9, 10.8e9));
+    assert_eq!(entry.source.as_deref(), Some("sheet 7"));
+    for (change, part) in [
+        (("12e9", "-1.0"), "hand.toml:1: value -1"),
+        (("12e9", "nan"), "no number above 0"),
+        (
+            ("source = 'sheet 7'\n", ""),
+            "hand.toml:1: missing field `source`",
+        ),
+        (("'sheet 7'", "' '"), "source is empty"),
+        (("metric", "metrik"), "hand.toml:3"),
+        (
+            ("{ engine = 'shm', size = '1 MiB' }", "{}"),
+            "names no keys",
+        ),
+    ] {
+        let wrong = text.replace(change.0, change.1);
+        let error = HandValue::read_all(&wrong, "hand.toml").unwrap_err();
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    let other = BaselineRequest {
+        by_hand: HandValue::read_all(&text.replace("1 MiB", "2 MiB"), "x").unwrap(),
+        ..request()
+    };
+    assert!(
+        made(&host("n1", &FIVE), &other)
+            .unwrap_err()
+            .to_string()
+            .contains("no record has such a point")
+    );
+    let high = BaselineRequest {
+        by_hand: HandValue::read_all(&text.replace("12e9", "30e9"), "x").unwrap(),
+        ..request()
+    };
+    assert!(
+        made(&host("n1", &FIVE), &high)
+            .unwrap_err()
+            .to_string()
+            .contains("above the limit")
+    );
+}
+
+fn text() -> String {
+    made(&host("n1", &FIVE), &request())
+        .unwrap()
+        .baseline
+        .to_toml()
+        .unwrap()
+}
+
+#[test]
+fn a_baseline_reads_back_as_it_was_written() {
+    let built = made(&eight(), &request()).unwrap();
+    let text = built.baseline.to_toml().unwrap();
+    assert_eq!(Baseline::from_toml(&text, "x").unwrap(), built.baseline);
+}
+
+#[test]
+fn wrong_files_are_refused_with_their_line() {
+    let good = text();
+    let line_of = |part: &str| good[..good.find(part).unwrap()].lines().count() + 1;
+    for (from, to, part) in [
+        ("mad = ", "mud = ", "unknown field `mud`"),
+        (
+            "warn = 9500000000.0",
+            "warn = nan",
+            "warn NaN is no number above 0",
+        ),
+        (
+            "warn = 9500000000.0",
+            "warn = -9500000000.0",
+            "warn -9500000000 is no number above 0",
+        ),
+        (
+            "warn = 9500000000.0",
+            "warn = 10500000000.0",
+            "have to lie below the median",
+        ),
+        (
+            "fail = 9000000000.0",
+            "fail = 9600000000.0",
+            "fail no nearer than warn",
+        ),
+        (
+            "limit = 20000000000.0",
+            "limit = 9400000000.0",
+            "lies above the limit",
+        ),
+        ("mad = 1", "mad = -1", "mad -1"),
+        (
+            "unit = \"bytes/s\"",
+            "unit = \"GB/s\"",
+            "unit \"GB/s\" is not that of bandwidth",
+        ),
+        (
+            "metric = \"bandwidth\"",
+            "metric = \"bandwith\"",
+            "did you mean \"bandwidth\"?",
+        ),
+        ("runs = 5", "runs = 0", "names no source"),
+        ("\"ranks\":2", "\"ranks\":3", "was changed by hand"),
+        ("ranks = 2", "ranks = 4", "ranks are not those of its point"),
+        ("spans = 1", "spans = 0", "2 ranks on 0 hosts"),
+        ("format = 1", "format = 2", "which reads 1"),
+        (
+            "warn = 0.05",
+            "warn = 1.5",
+            "warn 1.5 is no part of a median",
+        ),
+        (
+            "[kind.facts]\ncpu = \"1 x X, 4 cores\"",
+            "[kind.facts]",
+            "a kind needs facts",
+        ),
+        ("format = 1", "format = ", ":4: "),
+    ] {
+        assert!(good.contains(from), "{from}\n{good}");
+        let error = Baseline::from_toml(&good.replacen(from, to, 1), "b.toml").unwrap_err();
+        let message = error.to_string();
+        assert!(
+            message.contains(part) && message.starts_with("b.toml:"),
+            "{from} -> {to}: {message}"
+        );
+        assert_eq!(error.exit_code(), 2);
+    }
+    let error = Baseline::from_toml(&good.replacen("mad = ", "mud = ", 1), "b.toml").unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with(&format!("b.toml:{}: ", line_of("mad = "))),
+        "{error}"
+    );
+}
+
+#[test]
+fn drift_names_what_is_slower_new_and_gone() {
+    let old = made(&host("n1", &FIVE), &request()).unwrap().baseline;
+    let drifted = |factor: f64| {
+        let new = host("n1", &FIVE.map(|bandwidth| bandwidth * factor));
+        let new = made(&new, &request()).unwrap().baseline;
+        drift(&old, &new).unwrap()[0].drift
+    };
+    assert_eq!(
+        [1.0, 0.96, 0.94, 0.89, 1.04, 1.06].map(drifted),
+        [
+            Drift::Same,
+            Drift::Same,
+            Drift::Slower,
+            Drift::Failing,
+            Drift::Same,
+            Drift::Faster,
+        ]
+    );
+    let mut other = old.clone();
+    other.kinds[0].facts.insert("cpu".into(), "Y".into());
+    assert!(
+        drift(&old, &other)
+            .unwrap_err()
+            .to_string()
+            .contains("no point in common")
+    );
+    let mut more = old.clone();
+    let mut added = more.kinds[0].entries[0].clone();
+    added.metric = "message-rate".into();
+    more.kinds[0].entries.push(added);
+    let drifts = |found: Vec<super::drift::DriftedEntry>| {
+        found.iter().map(|it| it.drift).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        drifts(drift(&old, &more).unwrap()),
+        [Drift::Same, Drift::Added]
+    );
+    assert_eq!(
+        drifts(drift(&more, &old).unwrap()),
+        [Drift::Same, Drift::Gone]
+    );
+}
+
+fn entry(name: &str, engine: &str, of_limit: f64, takes_s: f64, ranks: u32) -> BaselineEntry {
+    let mut entry = only(&made(&host("n1", &FIVE), &request()).unwrap()).clone();
+    entry.name = name.to_owned();
+    entry.point = name.to_owned();
+    entry.part.insert("engine".into(), engine.into());
+    entry.of_limit = Some(of_limit);
+    entry.takes_s = takes_s;
+    entry.ranks = ranks;
+    entry
+}
+
+#[test]
+fn the_most_telling_point_of_each_engine_comes_first() {
+    let entries = [
+        entry("a", "shm", 0.5, 1.0, 2),
+        entry("b", "shm", 0.9, 1.0, 2),
+        entry("c", "tcp", 0.7, 4.0, 2),
+        entry("d", "tcp", 0.6, 1.0, 4),
+    ];
+    let names = |steps: &[super::order::CheckStep<'_>]| {
+        steps
+            .iter()
+            .map(|step| step.name().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let steps = telling_first(&entries);
+    assert_eq!(names(&steps), ["b", "c", "d", "a"]);
+    // A start of half a second, points of 1 s; c does not fit into 3.5 s, and d needs a start of its own.
+    let found = within(steps.clone(), 3.5, 0.5, 0);
+    assert_eq!(
+        (names(&found.chosen), names(&found.left)),
+        (vec!["b".into(), "d".into()], vec!["c".into(), "a".into()])
+    );
+    // Measuring one again takes half of it.
+    assert_eq!(names(&within(steps.clone(), 3.0, 0.5, 1).chosen), ["b"]);
+    assert_eq!(names(&within(steps.clone(), 2.9, 0.5, 1).chosen).len(), 0);
+    assert_eq!(super::order::shortest_s(&steps, 0.5, 1), Some(3.0));
+}
+
+proptest! {
+    /// What is read is right: whatever was changed in a file, thresholds lie on their side and figures are numbers.
+    #[test]
+    fn whatever_is_read_can_be_checked(at in any::<prop::sample::Index>(), put in "[0-9a-z.\"=\\-]{0,4}", cut in 0usize..4) {
+        let good = text();
+        let at = at.index(good.len() - 4);
+        prop_assume!(good.is_char_boundary(at) && good.is_char_boundary(at + cut));
+        let changed = format!("{}{put}{}", &good[..at], &good[at + cut..]);
+        if let Ok(read) = Baseline::from_toml(&changed, "x") {
+            for entry in read.kinds.iter().flat_map(|kind| &kind.entries) {
+                prop_assert!(entry.is_beyond(entry.fail * 0.99, entry.fail) || !entry.is_high_better());
+                prop_assert!(!entry.is_beyond(entry.median, entry.warn));
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! One entry of a baseline beside what was measured now.
+
+use serde::{Deserialize, Serialize};
+use tonnage_record::figures::Row;
+use tonnage_record::{Outcome, Record};
+
+use super::CheckVerdict;
+use crate::baseline::BaselineEntry;
+use crate::baseline::host_kind::{carriers, hosts_of};
+use crate::keys::Keys;
+
+/// Rounding of a link's speed.
+const LINK_TOLERANCE: f64 = 0.999;
+
+/// Verdict on one entry.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EntryVerdict {
+    /// Short name of the point, or the device.
+    pub name: String,
+    /// Engine, operation and size, for one line.
+    pub short: String,
+    /// Metric.
+    pub metric: String,
+    /// Unit of the figures.
+    pub unit: String,
+    /// Hosts that took part.
+    pub hosts: Vec<String>,
+    /// Verdict.
+    pub verdict: CheckVerdict,
+    /// Figure that counts: that of the best try.
+    pub value: Option<f64>,
+    /// Figures of all tries, in their order.
+    pub tries: Vec<f64>,
+    /// Median of the baseline.
+    pub median: f64,
+    /// Its warning.
+    pub warn: f64,
+    /// Its failure.
+    pub fail: f64,
+    /// Reason of a verdict that its figures do not tell.
+    pub why: Option<String>,
+}
+
+impl EntryVerdict {
+    /// A verdict on an entry of which nothing was measured.
+    pub fn of(entry: &BaselineEntry) -> Self {
+        Self {
+            name: entry.name.clone(),
+            short: short(entry),
+            metric: entry.metric.clone(),
+            unit: entry.unit.clone(),
+            hosts: Vec::new(),
+            verdict: CheckVerdict::Skip,
+            value: None,
+            tries: Vec::new(),
+            median: entry.median,
+            warn: entry.warn,
+            fail: entry.fail,
+            why: None,
+        }
+    }
+
+    /// Figure as a part of the failure's threshold, such that less is worse.
+    pub fn ratio(&self) -> f64 {
+        let is_high_better = self.fail < self.median;
+        match self.value {
+            Some(value) if is_high_better => value / self.fail,
+            Some(value) => self.fail / value,
+            None => 0.0,
+        }
+    }
+}
+
+/// Judges an entry by the records of its point, one for each try. Several entries of one point differ in devices and
+/// links: `others` are those of the same part and metric.
+///
+/// A failure counts when each of `tries_min` tries fails; where fewer were made it is a warning.
+pub fn judged(
+    entry: &BaselineEntry,
+    others: &[&BaselineEntry],
+    records: &[&Record],
+    tries_min: u32,
+) -> EntryVerdict {
+    let mut found = EntryVerdict::of(entry);
+    let mut tries: Vec<Try> = Vec::new();
+    for record in records {
+        let hosts = hosts_of(record);
+        found.hosts = hosts.split(',').map(str::to_owned).collect();
+        tries.push(one_try(entry, others, record));
+    }
+    found.tries = tries.iter().filter_map(|it| it.value).collect();
+    // The first that is no failure ends the tries; what was an error says nothing about the host.
+    let fails = tries
+        .iter()
+        .filter(|it| it.verdict == CheckVerdict::Fail)
+        .count();
+    let better = tries
+        .iter()
+        .filter(|it| matches!(it.verdict, CheckVerdict::Pass | CheckVerdict::Warn))
+        .min_by_key(|it| it.verdict.weight());
+    let counts = better.or_else(|| tries.iter().find(|it| it.verdict == CheckVerdict::Fail));
+    let Some(counts) = counts.or(tries.last()) else {
+        found.verdict = CheckVerdict::Error;
+        found.why = Some("it was not measured".to_owned());
+        return found;
+    };
+    found.verdict = counts.verdict;
+    found.value = counts.value;
+    found.why.clone_from(&counts.why);
+    if counts.verdict == CheckVerdict::Fail && fails < tries_min as usize {
+        found.verdict = CheckVerdict::Warn;
+        let why = found.why.take().map_or(String::new(), |why| why + "; ");
+        found.why = Some(format!("{why}failed once, no time to measure it again"));
+    }
+    found
+}
+
+struct Try {
+    verdict: CheckVerdict,
+    value: Option<f64>,
+    why: Option<String>,
+}
+
+impl Try {
+    fn of(verdict: CheckVerdict, value: Option<f64>, why: impl Into<Option<String>>) -> Self {
+        Self {
+            verdict,
+            value,
+            why: why.into(),
+        }
+    }
+}
+
+fn one_try(entry: &BaselineEntry, others: &[&BaselineEntry], record: &Record) -> Try {
+    match &record.outcome {
+        Outcome::Measured => {}
+        Outcome::Skipped { why, .. } | Outcome::Failed { why, .. } => {
+            return Try::of(CheckVerdict::Error, None, why.clone());
+        }
+    }
+    let rows = Row::of(record);
+    let parts = Keys::of_parts(&rows);
+    let own = parts.iter().find(|(keys, _)| is_part(keys, entry));
+    let value = own.and_then(|(_, row)| entry.metric()?.value(row));
+    let (Some((_, row)), Some(value)) = (own, value.filter(|value| value.is_finite())) else {
+        let why = "its record has no such part or figure".to_owned();
+        return Try::of(CheckVerdict::Error, None, why);
+    };
+    if let Some(why) = other_way(entry, others, row) {
+        return Try::of(CheckVerdict::Fail, Some(value), why);
+    }
+    let verdict = match () {
+        () if entry.is_beyond(value, entry.fail) => CheckVerdict::Fail,
+        () if entry.is_beyond(value, entry.warn) => CheckVerdict::Warn,
+        () => CheckVerdict::Pass,
+    };
+    Try::of(verdict, Some(value), None)
+}
+
+fn is_part(keys: &Keys, entry: &BaselineEntry) -> bool {
+    let own = keys.of_part();
+    keys.of_part().count() == entry.part.len()
+        && own
+            .into_iter()
+            .all(|(key, value)| entry.part.get(key).is_some_and(|known| known == value))
+}
+
+/// Difference of the way that the bytes took from that of the baseline, where it is no other entry's way.
+fn other_way(entry: &BaselineEntry, others: &[&BaselineEntry], row: &Row<'_>) -> Option<String> {
+    let proof = row.record.wire_proof.as_ref();
+    if let Some(proof) = proof.filter(|proof| !proof.crossed && entry.device.is_some()) {
+        let why = proof.why.first().map_or("", String::as_str);
+        return Some(format!("off path: {why}"));
+    }
+    let (device, link) = carriers(row);
+    let is_way_of = |known: &BaselineEntry| known.device == device;
+    if let (Some(device), Some(known)) = (&device, &entry.device)
+        && !is_way_of(entry)
+    {
+        return match others.iter().any(|other| is_way_of(other)) {
+            true => None,
+            false => Some(format!("off path: over {device}, fleet over {known}")),
+        };
+    }
+    match (link, entry.link_bytes_per_s) {
+        (Some(link), Some(known)) if link < known * LINK_TOLERANCE => Some(format!(
+            "link {:.0} Gb/s, fleet {:.0}",
+            link * 8e-9,
+            known * 8e-9
+        )),
+        _ => None,
+    }
+}
+
+/// Engine, operation and size of an entry's point, as short as they can be.
+fn short(entry: &BaselineEntry) -> String {
+    let part = |key: &str| entry.part.get(key).map(String::as_str);
+    let point: serde_json::Value = serde_json::from_str(&entry.point).unwrap_or_default();
+    let size = ["size_bytes", "transfer_bytes", "call_size_bytes"]
+        .into_iter()
+        .find_map(|key| point.get(key)?.as_u64());
+    let words = [
+        part("engine").map(str::to_owned),
+        part("op").or_else(|| part("phase")).map(str::to_owned),
+        part("step").map(str::to_owned),
+        size.map(compact),
+    ];
+    let words: Vec<String> = words.into_iter().flatten().collect();
+    match words.is_empty() {
+        true => entry.name.clone(),
+        false => words.join(" "),
+    }
+}
+
+/// A size as sweeps write it: 64, 4k, 1M.
+fn compact(bytes: u64) -> String {
+    for (shift, unit) in [(30, "G"), (20, "M"), (10, "k")] {
+        if bytes >= 1 << shift && bytes.trailing_zeros() >= shift {
+            return format!("{}{unit}", bytes >> shift);
+        }
+    }
+    bytes.to_string()
+}

@@ -1,0 +1,98 @@
+//! One line that says why: the last one of a check's output.
+
+use tonnage_units::quantity::human::{duration, number, rate};
+
+use super::CheckVerdict;
+use super::entry::EntryVerdict;
+
+/// Longest line, in bytes.
+pub const REASON_BYTES_MAX: usize = 80;
+
+/// The line of several entries: that of the worst.
+pub fn reason(verdict: CheckVerdict, entries: &[EntryVerdict], not_measured: usize) -> String {
+    let of_verdict = entries.iter().filter(|entry| entry.verdict == verdict);
+    let worst = of_verdict.min_by(|left, right| left.ratio().total_cmp(&right.ratio()));
+    match (verdict, worst) {
+        (CheckVerdict::Pass, Some(_)) => {
+            let left = match not_measured {
+                0 => String::new(),
+                some => format!(", {some} left out for time"),
+            };
+            cut(&format!(
+                "pass: {} figures within the baseline{left}",
+                entries.len()
+            ))
+        }
+        (CheckVerdict::Skip, _) | (_, None) => {
+            cut(&format!("{verdict}: nothing to compare with the baseline"))
+        }
+        (_, Some(worst)) => of_one(verdict, worst),
+    }
+}
+
+/// The line of one entry.
+fn of_one(verdict: CheckVerdict, entry: &EntryVerdict) -> String {
+    let hosts = match entry.hosts.len() {
+        0 | 1 => String::new(),
+        2 | 3 => format!("{} ", entry.hosts.join(",")),
+        more => format!("{more} hosts "),
+    };
+    match (entry.value, &entry.why) {
+        (Some(value), None) => {
+            let threshold = match verdict {
+                CheckVerdict::Warn => entry.warn,
+                _ => entry.fail,
+            };
+            let word = match entry.fail < entry.median {
+                true => "least",
+                false => "most",
+            };
+            let [value, median, threshold] = in_unit(&entry.unit, [value, entry.median, threshold]);
+            cut(&format!(
+                "{verdict}: {hosts}{} {value}, fleet {median}, {word} {threshold}",
+                entry.short
+            ))
+        }
+        // A device speaks for itself.
+        (None, Some(why)) if why.contains(&entry.name) => cut(&format!("{verdict}: {hosts}{why}")),
+        (_, Some(why)) => cut(&format!("{verdict}: {hosts}{}: {why}", entry.short)),
+        (None, None) => cut(&format!("{verdict}: {hosts}{}", entry.short)),
+    }
+}
+
+/// A figure with its unit.
+pub fn with_unit(unit: &str, value: f64) -> String {
+    match unit {
+        "bytes/s" => format!("{} GB/s", number(value * 1e-9)),
+        "ns" => duration(value),
+        "1/s" => rate(value),
+        _ => number(value),
+    }
+}
+
+/// Three figures of one unit, which the first of them names.
+fn in_unit(unit: &str, values: [f64; 3]) -> [String; 3] {
+    match unit {
+        "bytes/s" => {
+            let [value, median, threshold] = values.map(|value| number(value * 1e-9));
+            [format!("{value} GB/s"), median, threshold]
+        }
+        other => values.map(|value| with_unit(other, value)),
+    }
+}
+
+/// A line of at most [`REASON_BYTES_MAX`] bytes without control characters.
+pub fn cut(text: &str) -> String {
+    let plain: String = text
+        .chars()
+        .map(|it| if it.is_control() { ' ' } else { it })
+        .collect();
+    if plain.len() <= REASON_BYTES_MAX {
+        return plain;
+    }
+    let mut end = REASON_BYTES_MAX - '…'.len_utf8();
+    while !plain.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}…", &plain[..end])
+}

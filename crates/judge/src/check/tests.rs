@@ -1,0 +1,217 @@
+//! Verdicts on single entries, and what counts of several.
+
+use serde_json::{Value, json};
+use tonnage_record::Record;
+
+use super::device::{DeviceState, device_failures};
+use super::entry::{EntryVerdict, judged};
+use super::reason::{REASON_BYTES_MAX, cut, reason};
+use super::{CheckVerdict, ExitStyle};
+use crate::baseline::BaselineEntry;
+use crate::baseline::tests::{made, request};
+use crate::tests::{read, record};
+
+/// Median 10 GB/s, warning at 9.5, failure at 9.
+fn entry() -> BaselineEntry {
+    let runs: Vec<Value> = (0..5)
+        .map(|run| record(&format!("r{run}"), 1 << 20, &[10e9]))
+        .collect();
+    made(&runs, &request()).unwrap().baseline.kinds[0].entries[0].clone()
+}
+
+fn tries(bandwidths: &[f64]) -> Vec<Record> {
+    let all: Vec<Value> = bandwidths
+        .iter()
+        .map(|bandwidth| record("now", 1 << 20, &[bandwidth * 1e9]))
+        .collect();
+    read(&all)
+}
+
+fn verdict(bandwidths: &[f64], tries_min: u32) -> EntryVerdict {
+    let tries = tries(bandwidths);
+    judged(&entry(), &[], &tries.iter().collect::<Vec<_>>(), tries_min)
+}
+
+#[test]
+fn a_failure_counts_when_it_fails_again() {
+    for (bandwidths, tries_min, expected) in [
+        (&[10.0][..], 2, CheckVerdict::Pass),
+        (&[9.4], 2, CheckVerdict::Warn),
+        (&[8.9, 8.8], 2, CheckVerdict::Fail),
+        (&[8.9], 1, CheckVerdict::Fail),
+        // There was no time for a second one.
+        (&[8.9], 2, CheckVerdict::Warn),
+        (&[8.9, 10.0], 2, CheckVerdict::Pass),
+        (&[8.9, 9.4], 2, CheckVerdict::Warn),
+        (&[], 2, CheckVerdict::Error),
+    ] {
+        assert_eq!(
+            verdict(bandwidths, tries_min).verdict,
+            expected,
+            "{bandwidths:?}"
+        );
+    }
+    let failed = verdict(&[8.9, 8.8], 2);
+    assert_eq!((failed.value, failed.tries.len()), (Some(8.9e9), 2));
+}
+
+/// What could not be measured is an error, and another figure of the same check may still fail.
+#[test]
+fn an_error_is_no_failure() {
+    let mut record = record("now", 1 << 20, &[10e9]);
+    record["outcome"] = json!({"status": "skipped", "why": "no library"});
+    let records = read(&[record]);
+    let found = judged(&entry(), &[], &records.iter().collect::<Vec<_>>(), 2);
+    assert_eq!(
+        (found.verdict, found.why.as_deref()),
+        (CheckVerdict::Error, Some("no library"))
+    );
+    for (all, expected) in [
+        (
+            &[CheckVerdict::Pass, CheckVerdict::Error][..],
+            CheckVerdict::Error,
+        ),
+        (
+            &[CheckVerdict::Error, CheckVerdict::Fail],
+            CheckVerdict::Fail,
+        ),
+        (
+            &[CheckVerdict::Warn, CheckVerdict::Error],
+            CheckVerdict::Error,
+        ),
+        (
+            &[CheckVerdict::Pass, CheckVerdict::Skip],
+            CheckVerdict::Pass,
+        ),
+        (
+            &[CheckVerdict::Pass, CheckVerdict::Warn],
+            CheckVerdict::Warn,
+        ),
+        (&[], CheckVerdict::Skip),
+    ] {
+        assert_eq!(CheckVerdict::of(all.iter().copied()), expected);
+    }
+}
+
+#[test]
+fn bytes_that_went_another_way_fail() {
+    let mut known = entry();
+    known.device = Some("eth1".into());
+    known.link_bytes_per_s = Some(12.5e9);
+    let over = |device: &str, crossed: bool, link: f64| {
+        let mut value = record("now", 1 << 20, &[10e9]);
+        value["limit"] = json!({
+            "what": "links", "bytes_per_s": link,
+            "links": {"used": 1, "used_bytes_per_s": link, "all": 1, "all_bytes_per_s": link},
+        });
+        value["wire_proof"] = json!({
+            "crossed": crossed, "devices_named": 1, "devices_crossed": 1, "tcp": [], "why": ["h0 eth1 carried nothing"],
+            "devices": [{
+                "host": "n1", "ranks": "0", "kind": "interface", "name": device, "sent_bytes_expected": 1,
+                "received_bytes_expected": 1, "crossed": crossed, "counters": {},
+            }],
+        });
+        let records = read(&[value]);
+        let found = judged(&known, &[], &records.iter().collect::<Vec<_>>(), 1);
+        (found.verdict, found.why.unwrap_or_default())
+    };
+    assert_eq!(over("eth1", true, 12.5e9).0, CheckVerdict::Pass);
+    assert_eq!(
+        over("eth1", true, 1.25e9),
+        (CheckVerdict::Fail, "link 10 Gb/s, fleet 100".into())
+    );
+    let (verdict, why) = over("eth0", true, 12.5e9);
+    assert!(
+        verdict == CheckVerdict::Fail && why.contains("over eth0, fleet over eth1"),
+        "{why}"
+    );
+    let (verdict, why) = over("eth1", false, 12.5e9);
+    assert!(
+        verdict == CheckVerdict::Fail && why.starts_with("off path: h0 eth1"),
+        "{why}"
+    );
+}
+
+#[test]
+fn devices_that_are_gone_or_down_fail_once() {
+    let with = |device: &str| BaselineEntry {
+        device: Some(device.into()),
+        ..entry()
+    };
+    let state = |name: &str, state: &str| DeviceState {
+        name: name.into(),
+        state: state.into(),
+        link_bytes_per_s: None,
+    };
+    let failures = |entries: &[&BaselineEntry], devices: &[DeviceState]| {
+        let found = device_failures(entries, devices, "n1");
+        found
+            .into_iter()
+            .map(|it| it.why.unwrap())
+            .collect::<Vec<_>>()
+    };
+    let (first, second) = (with("eth1"), with("eth2"));
+    assert_eq!(failures(&[&first, &first], &[]), ["eth1 is gone"]);
+    assert_eq!(
+        failures(&[&first], &[state("eth1", "down")]),
+        ["link of eth1 is down"]
+    );
+    assert_eq!(
+        failures(&[&first], &[state("eth1", "lowerlayerdown")]),
+        ["link of eth1 is lowerlayerdown"]
+    );
+    assert!(failures(&[&first], &[state("eth1", "up")]).is_empty());
+    assert!(failures(&[&first], &[state("eth1", "unknown")]).is_empty());
+    // Another host of the kind has another name for it.
+    assert!(failures(&[&first, &second], &[state("eth2", "up")]).is_empty());
+    assert!(failures(&[&entry()], &[]).is_empty());
+}
+
+#[test]
+fn exit_codes_are_those_of_the_table() {
+    use CheckVerdict::{Error, Fail, Pass, Skip, Warn};
+    let codes =
+        |style: ExitStyle| [Pass, Warn, Fail, Skip, Error].map(|verdict| style.code(verdict));
+    assert_eq!(codes(ExitStyle::Plain), [0, 0, 1, 1, 1]);
+    assert_eq!(codes(ExitStyle::Nagios), [0, 1, 2, 3, 3]);
+    assert_eq!(codes(ExitStyle::Prolog), [0, 0, 1, 0, 0]);
+    assert_eq!(
+        ExitStyle::ALL.map(ExitStyle::code_of_wrong_request),
+        [2, 3, 0]
+    );
+}
+
+#[test]
+fn the_reason_is_one_short_line() {
+    let failed = verdict(&[8.9, 8.8], 2);
+    let one = |verdict, entry: &EntryVerdict| reason(verdict, std::slice::from_ref(entry), 0);
+    assert_eq!(
+        one(CheckVerdict::Fail, &failed),
+        "fail: shm write 1M 8.90 GB/s, fleet 10.00, least 9.00"
+    );
+    let warned = verdict(&[9.4], 2);
+    assert_eq!(
+        one(CheckVerdict::Warn, &warned),
+        "warn: shm write 1M 9.40 GB/s, fleet 10.00, least 9.50"
+    );
+    let mut pair = failed.clone();
+    pair.hosts = vec!["h0".into(), "h1".into()];
+    assert!(one(CheckVerdict::Fail, &pair).starts_with("fail: h0,h1 shm write 1M 8.90"));
+    let passed = verdict(&[10.0], 2);
+    assert_eq!(
+        reason(CheckVerdict::Pass, &[passed], 3),
+        "pass: 1 figures within the baseline, 3 left out for time"
+    );
+    assert_eq!(
+        reason(CheckVerdict::Skip, &[], 0),
+        "skip: nothing to compare with the baseline"
+    );
+    // The worst is told, and what is long is cut between letters.
+    let worse = verdict(&[5.0, 5.0], 2);
+    assert!(reason(CheckVerdict::Fail, &[failed, worse], 0).contains("5.00 GB/s"));
+    let long = cut(&"ü\n".repeat(60));
+    assert!(
+        long.len() <= REASON_BYTES_MAX && long.ends_with('…') && !long.contains('\n'),
+        "{long}"
+    );
+}

@@ -1,0 +1,135 @@
+//! Points given as records have them, so that they are measured again exactly as they were.
+//!
+//! In a plan file each is a table `[[point]]` with its JSON and a checksum of it: what was changed by hand has not been
+//! checked by any experiment, and is refused.
+
+use serde::{Deserialize, Serialize};
+use tonnage_units::{Error, Result};
+
+use crate::expand::Planned;
+use crate::kinds::Point;
+use crate::plan::Plan;
+
+/// A point as a record has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GivenPoint {
+    /// The point's JSON, with its kind.
+    pub json: String,
+    /// CRC-32 of the JSON in eight hexadecimal digits.
+    pub checksum: String,
+}
+
+impl GivenPoint {
+    /// A point that a record has.
+    pub fn new(json: String) -> Self {
+        let checksum = checksum(&json);
+        Self { json, checksum }
+    }
+
+    /// Reads the point.
+    ///
+    /// # Errors
+    /// `Usage` for one that was changed, or that this version does not know.
+    pub fn point(&self) -> Result<Point> {
+        if checksum(&self.json) != self.checksum {
+            return Err(Error::Usage(
+                "the point was changed by hand: points are measured as records have them, and a plan's experiments make \
+                 others"
+                    .to_owned(),
+            ));
+        }
+        serde_json::from_str(&self.json)
+            .map_err(|error| Error::Usage(format!("the point is not of this version: {error}")))
+    }
+
+    /// Ranks that it is of; `None` where its JSON says none.
+    pub fn ranks(&self) -> Option<u32> {
+        let value: serde_json::Value = serde_json::from_str(&self.json).ok()?;
+        value.get("ranks")?.as_u64()?.try_into().ok()
+    }
+}
+
+/// CRC-32 of a point's JSON in eight hexadecimal digits.
+pub fn checksum(json: &str) -> String {
+    format!("{:08x}", crc32fast::hash(json.as_bytes()))
+}
+
+impl Plan {
+    /// The given points, for a run of `ranks` ranks.
+    ///
+    /// # Errors
+    /// As for [`GivenPoint::point`], and for a point of another number of ranks.
+    pub(crate) fn given_points(&self, ranks: u32) -> Result<Vec<Planned>> {
+        let planned = self.given.iter().map(|given| match given.ranks() {
+            Some(own) if own != ranks => Err(Error::Usage(format!(
+                "a [[point]] is of {own} ranks, and the run has {ranks}: start as many"
+            ))),
+            _ => given.point().map(Planned::from),
+        });
+        planned.collect()
+    }
+
+    /// Refuses to change points that are given as they are.
+    ///
+    /// # Errors
+    /// `Usage` where there are any.
+    pub fn refuse_given(&self, option: &str) -> Result<()> {
+        match self.given.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Usage(format!(
+                "{option} cannot change a [[point]], which is measured as its record has it: leave it out"
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::LISTS;
+
+    fn given() -> GivenPoint {
+        let text = "name = 'x'\n[[transfer]]\nengine = 'shm'\nop = 'write'\nsizes = 64\n";
+        let plan = Plan::from_toml(text, "test").unwrap();
+        let planned = plan.points(2, &LISTS).unwrap();
+        GivenPoint::new(serde_json::to_string(&planned[0].point).unwrap())
+    }
+
+    #[test]
+    fn a_given_point_goes_round_and_is_measured_as_it_is() {
+        let plan = Plan {
+            name: "again".into(),
+            ranks: Some(2),
+            given: vec![given()],
+            ..Plan::default()
+        };
+        let text = plan.to_toml().unwrap();
+        let read = Plan::from_toml(&text, "test").unwrap();
+        assert_eq!(read, plan, "{text}");
+        let points = read.points(2, &LISTS).unwrap();
+        assert_eq!(points[0].point, given().point().unwrap());
+        let message = read.points(3, &LISTS).unwrap_err().to_string();
+        assert!(
+            message.contains("of 2 ranks, and the run has 3"),
+            "{message}"
+        );
+        let message = read.clone().scale(2.0, 2).unwrap_err().to_string();
+        assert!(message.contains("--scale cannot change"), "{message}");
+    }
+
+    #[test]
+    fn a_changed_point_is_refused() {
+        let mut changed = given();
+        changed.json = changed.json.replace("\"ranks\":2", "\"ranks\":0");
+        assert_eq!(changed.point().unwrap_err().exit_code(), 2);
+        let other = GivenPoint::new(r#"{"kind":"transfer"}"#.into());
+        assert!(
+            other
+                .point()
+                .unwrap_err()
+                .to_string()
+                .contains("not of this version")
+        );
+    }
+}
