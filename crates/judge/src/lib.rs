@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`baseline`] | figures of kinds of hosts, with thresholds |
 //! | [`check`] | verdicts on a host that was measured beside a baseline |
+//! | [`history`] | a metric over runs, and where it changed |
 //! | [`compare`] | a comparison: from the records of two sides to a verdict on each point |
 //! | [`judging`] | one metric of one point |
 //! | [`sides`] | the records of two sides, from two files or from one with both |
@@ -26,6 +27,7 @@ pub mod compare;
 pub mod correction;
 pub mod criteria;
 pub mod estimate;
+pub mod history;
 pub mod judging;
 pub mod keys;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Welch's t-test on logarithms: how far two sets of values are apart as a ratio, and how well that is known.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
+use tonnage_record::spread::student;
 
 /// Values above 0 of one side, as the test needs them.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -93,10 +94,7 @@ impl Welch {
 
     /// Ends of the confidence interval of the difference.
     pub fn interval(&self, confidence: f64) -> (f64, f64) {
-        let student = StudentsT::new(0.0, 1.0, self.freedom);
-        let quantile = student.map_or(f64::INFINITY, |student| {
-            student.inverse_cdf(0.5 + confidence / 2.0)
-        });
+        let quantile = student(0.5 + confidence / 2.0, self.freedom);
         let half = match self.error > 0.0 {
             true => quantile * self.error,
             false => 0.0,

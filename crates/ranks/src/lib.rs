@@ -48,7 +48,7 @@ pub use bootstrap::rendezvous::{Met, meet};
 pub use bootstrap::secret::{Secret, plan_hash};
 pub use channel::pack::{pack, unpack};
 pub use channel::{frame, message};
-pub use handle::{Alarm, Alike, Circle, Notes, Pending, Rank, RankFailure};
+pub use handle::{Alarm, Alike, Circle, Notes, Pending, Rank, RankFailure, STEP_MARK};
 pub use hosts::Hosts;
 pub use sleepers::{Sleeper, Sleepers};
 pub use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};

@@ -99,7 +99,7 @@ pub fn trimmed(values: &[f64]) -> Option<Trimmed> {
 
 /// Quantile of Student's t: so many errors from the mean the truth is with this probability, or nearer. Infinite
 /// without a degree of freedom.
-pub fn student(probability: f64, freedom: u32) -> f64 {
+pub fn student(probability: f64, freedom: impl Into<f64>) -> f64 {
     let student = StudentsT::new(0.0, 1.0, freedom.into());
     student.map_or(f64::INFINITY, |student| student.inverse_cdf(probability))
 }
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(all.mean, plain.mean);
         assert_close(plain.ci95, student(0.975, all.freedom) * all.error);
         assert_eq!(trimmed(&[1.0, 2.0]).unwrap().error, f64::INFINITY);
-        assert_eq!((trimmed(&[]), student(0.9, 0)), (None, f64::INFINITY));
+        assert_eq!((trimmed(&[]), student(0.9, 0_u32)), (None, f64::INFINITY));
     }
 
     #[test]

@@ -140,7 +140,7 @@ derived! {
     DIFFERS = "What differs", COMPARE, "Name of the difference, as --accept takes it.";
     COUNTS = "Counts", COMPARE, "Consequence of the difference: yes (points cannot be compared), accepted (by --accept, or \
         because `tonnage ab` gave it to side B on purpose) or no (it is what is compared, or follows from it).";
-    BASE_POINT = "Point of baseline", BASELINE, "Short name of the point: engine, operation, and what tells it from \
+    BASE_POINT = "Measured point", BASELINE, "Short name of the point: engine, operation, and what tells it from \
         others. A figure of a baseline is of one point on one kind of host, over one set of devices.";
     BASE_METRIC = "Figure", BASELINE, "Metric by which the point is judged, as --metric takes it.";
     BASE_MEDIAN = "Fleet", BASELINE, "Median of the runs of all hosts of this kind; a run counts with the mean of its \
@@ -149,7 +149,7 @@ derived! {
         is 0.67 standard deviations. \"by hand\" where the figure is of a data sheet.";
     BASE_WARN = "Warn", BASELINE, "Figure beyond which a host is warned of: --warn from the median, but at least 4 MAD.";
     BASE_FAIL = "Fail", BASELINE, "Figure beyond which a host fails: --fail from the median, but at least 4 MAD.";
-    BASE_HOSTS = "On hosts", BASELINE, "Hosts, or groups of hosts that measured together, that the figure is of.";
+    BASE_HOSTS = "Hosts", BASELINE, "Hosts, or groups of hosts that measured together, that the figure is of.";
     BASE_RUNS = "Of runs", BASELINE, "Runs that the figure is of.";
     BASE_HOST = "Host", BASELINE, "Host, or hosts that measured together.";
     BASE_OLD = "Old", BASELINE, "Median of the first baseline.";

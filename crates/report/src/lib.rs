@@ -7,6 +7,8 @@
 //! | `reports` | the list of reports, of which each record has one |
 //! | [`transfer`], [`files`], [`connect`], [`stress`], [`tune`], [`collective`] | the reports of the kinds |
 //! | [`verify`] | tables of a run that checks bytes instead of timing them |
+//! | [`baseline`] | figures of kinds of hosts, and a host beside them |
+//! | [`history`] | a metric over runs |
 //! | [`compare`] | two sides beside each other, with a verdict on each point |
 //! | [`export`] | records for Prometheus, pages of CI systems and github-action-benchmark |
 //! | [`layers`] | the table of what each layer keeps of the one that it stands on |
@@ -38,6 +40,7 @@ pub mod engine;
 pub mod explain;
 pub mod export;
 pub mod files;
+pub mod history;
 pub mod hosts;
 pub mod jsonl;
 pub mod layers;

@@ -40,9 +40,17 @@ impl<'a> Slurm<'a> {
     /// [`Error::Unavailable`] when Slurm or munge are not installed, [`Error::Failed`] when a daemon does not start
     /// (the end of its log is in the message).
     pub fn start(hosts: &'a Hosts) -> Result<Self> {
+        Self::start_with(hosts, "")
+    }
+
+    /// Starts it with further lines of slurm.conf.
+    ///
+    /// # Errors
+    /// As for [`Slurm::start`].
+    pub fn start_with(hosts: &'a Hosts, lines: &str) -> Result<Self> {
         require(&["munged", "slurmctld", "slurmd", "srun", "sinfo", "scancel"])?;
         let folder = hosts.folder().join("slurm");
-        write_configuration(hosts, &folder).map_err(|error| {
+        write_configuration(hosts, &folder, lines).map_err(|error| {
             Error::Failed(format!("cannot prepare {}: {error}", folder.display()))
         })?;
         let mut slurm = Self {
@@ -221,7 +229,7 @@ impl Drop for Slurm<'_> {
     }
 }
 
-fn write_configuration(hosts: &Hosts, folder: &Path) -> std::io::Result<()> {
+fn write_configuration(hosts: &Hosts, folder: &Path, lines: &str) -> std::io::Result<()> {
     fs::DirBuilder::new().mode(0o755).create(folder)?;
     fs::create_dir(folder.join("state"))?;
     let mut key = [0u8; 128];
@@ -256,7 +264,7 @@ SelectTypeParameters=CR_CPU_Memory
 SlurmdParameters=config_overrides
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=1000
 ReturnToService=2
-{nodes}PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+{lines}{nodes}PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 ",
         switch = hosts.switch_address(),
         folder = folder.display(),

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use env_logger::Target;
+use tonnage_bench::deadlines::DEADLINES;
 use tonnage_units::Result;
 use tonnage_units::message::{bounded, say};
 
@@ -33,11 +34,15 @@ fn program() -> ExitCode {
     tonnage_sys::process::refuse_oversized_writes();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(answer) => return command::answer(&answer),
+        Err(answer) => {
+            let said = command::answer(&answer);
+            return command::check::code_of_refused(std::env::args()).unwrap_or(said);
+        }
     };
     let outcome = match cli.command {
         Some(Command::HostRank) => remote_rank::read().and_then(|(log_level, job)| {
             start_log(log_level);
+            bind_deadlines()?;
             remote_rank::be_a_rank(&job)
         }),
         _ => {
@@ -56,6 +61,7 @@ fn program() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode> {
     tonnage_ranks::spawn::local::end_with_supervisor(&command::env)?;
+    bind_deadlines()?;
     match cli.command.unwrap_or(Command::Tour(TourArgs::default())) {
         Command::Tour(args) => command::tour::tour(&args),
         Command::Experiment(args) => command::measure::experiment(&args),
@@ -67,6 +73,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Ab(args) => command::ab::ab(&args),
         Command::Compare(args) => command::compare::compare(&args),
         Command::Baseline(args) => command::baseline::baseline(&args),
+        Command::Check(args) => Ok(command::check::check(&args)),
+        Command::History(args) => command::history::history(&args),
         Command::Export(args) => command::export::export(&args),
         Command::Explain(args) => command::show::explain(&args),
         Command::Devices(args) => command::show::devices(args.json),
@@ -76,6 +84,13 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::HostAgent(args) => command::there::agent(&args),
         Command::HostRank => remote_rank::be_a_rank(&remote_rank::read()?.1),
     }
+}
+
+/// Bounds the waits of ranks where the environment says so.
+fn bind_deadlines() -> Result<()> {
+    let bound = tonnage_ranks::bootstrap::options::step_timeout(&command::env)?;
+    bound.into_iter().for_each(|budget| DEADLINES.bind(budget));
+    Ok(())
 }
 
 /// Messages go to standard error, one line each, so that standard output holds results only.

@@ -18,10 +18,11 @@ pub fn reason(verdict: CheckVerdict, entries: &[EntryVerdict], not_measured: usi
                 0 => String::new(),
                 some => format!(", {some} left out for time"),
             };
-            cut(&format!(
-                "pass: {} figures within the baseline{left}",
-                entries.len()
-            ))
+            let figures = match entries.len() {
+                1 => "1 figure".to_owned(),
+                several => format!("{several} figures"),
+            };
+            cut(&format!("pass: {figures} within the baseline{left}"))
         }
         (CheckVerdict::Skip, _) | (_, None) => {
             cut(&format!("{verdict}: nothing to compare with the baseline"))

@@ -200,7 +200,7 @@ fn the_reason_is_one_short_line() {
     let passed = verdict(&[10.0], 2);
     assert_eq!(
         reason(CheckVerdict::Pass, &[passed], 3),
-        "pass: 1 figures within the baseline, 3 left out for time"
+        "pass: 1 figure within the baseline, 3 left out for time"
     );
     assert_eq!(
         reason(CheckVerdict::Skip, &[], 0),

@@ -62,6 +62,43 @@ pub struct Inventory {
     pub providers_absent: Vec<Absent>,
 }
 
+/// Link of a network device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeviceLink {
+    /// The kernel's name of the interface or RDMA device.
+    pub name: String,
+    /// State of the link, as the kernel says it; of a device with several ports that of the best.
+    pub state: String,
+    /// Nominal speed; absent where the driver does not say.
+    pub bits_per_s: Option<u64>,
+}
+
+/// Links of this host's network devices, found in a few milliseconds.
+pub fn links() -> Vec<DeviceLink> {
+    let tree = Tree::host();
+    let mut absent = Vec::new();
+    let networks = network::find(&tree, &mut absent);
+    let rdma = rdma::find(&tree, &networks, &mut absent);
+    let interfaces = networks.into_iter().map(|interface| DeviceLink {
+        name: interface.name,
+        state: interface.state,
+        bits_per_s: interface.link_bits_per_s,
+    });
+    let devices = rdma.into_iter().map(|device| {
+        let active = device
+            .ports
+            .iter()
+            .find(|port| port.state.contains("ACTIVE"));
+        let port = active.or(device.ports.first());
+        DeviceLink {
+            name: device.name.clone(),
+            state: port.map_or_else(|| "unknown".to_owned(), |port| port.state.clone()),
+            bits_per_s: port.and_then(|port| port.link_bits_per_s),
+        }
+    });
+    interfaces.chain(devices).collect()
+}
+
 impl Inventory {
     /// Looks at this host. It cannot fail, and ends within some seconds even where a file server or a provider of
     /// libfabric does not answer.

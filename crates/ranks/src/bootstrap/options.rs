@@ -14,6 +14,9 @@ use tonnage_units::{Error, Result};
 /// Variable that sets both time-outs, in seconds.
 const HEARTBEAT_VARIABLE: &str = "TONNAGE_HEARTBEAT_TIMEOUT";
 
+/// Variable that bounds every wait between steps, in seconds.
+const STEP_VARIABLE: &str = "TONNAGE_STEP_TIMEOUT";
+
 /// Silence after which a rank on this machine counts as hanging.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -130,6 +133,14 @@ impl JoinOptions {
 /// `TONNAGE_JOIN_TIMEOUT`, when it is set.
 pub(crate) fn join_timeout(env: Env<'_>) -> Result<Option<Duration>> {
     seconds(env, "TONNAGE_JOIN_TIMEOUT")
+}
+
+/// `TONNAGE_STEP_TIMEOUT`, when it is set: the longest time of any wait of ranks for each other once they have joined.
+///
+/// # Errors
+/// [`Error::Usage`] when it is not a positive number of seconds.
+pub fn step_timeout(env: Env<'_>) -> Result<Option<Duration>> {
+    seconds(env, STEP_VARIABLE)
 }
 
 /// Silence after which one of so many ranks of this machine counts as hanging: `TONNAGE_HEARTBEAT_TIMEOUT`, else three

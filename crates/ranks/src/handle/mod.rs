@@ -42,6 +42,9 @@ use tonnage_units::lock::lock;
 use tonnage_units::reduce::Largest;
 use tonnage_units::{Error, Result};
 
+/// Beginning of a message of the debug level about the step that a rank takes, before its number.
+pub const STEP_MARK: &str = "step of rank ";
+
 /// This process among the ranks of a run. Dropping it without [`Rank::close`] ends the run for all.
 #[derive(Debug)]
 pub struct Rank {
@@ -256,6 +259,7 @@ impl Rank {
 
     /// States what this rank is doing now; it is reported when others wait for it in vain.
     pub fn phase(&self, text: &str) {
+        log::debug!("{STEP_MARK}{}: {text}", self.id());
         *lock(&self.shared.phase) = (short(text), Instant::now());
     }
 

@@ -25,7 +25,7 @@ use crate::table::draw;
 use crate::text::{WIDTH, wrap};
 
 /// Greatest width of a point's name in a line of its cell.
-const NAME_COLUMNS_MAX: usize = 30;
+const NAME_COLUMNS_MAX: usize = 26;
 
 /// Slow hosts that are listed one by one.
 const SLOW_SHOWN_MAX: usize = 50;

@@ -1,1 +1,105 @@
+//! Golden pages of a baseline, of two of them, and of a check.
 
+use tonnage_judge::baseline::Baseline;
+use tonnage_judge::baseline::build::{BuiltBaseline, LeftOutPoint, SlowHost};
+use tonnage_judge::baseline::drift::drift;
+use tonnage_judge::check::entry::EntryVerdict;
+use tonnage_judge::check::{CHECK_FORMAT, CheckReport, CheckVerdict};
+
+use super::{built, checked, drifted};
+use crate::text::WIDTH;
+
+const POINT: &str = r#"{"addresses":"sequential","engine":"fabric:tcp","footprint_bytes":4096,"kind":"transfer","latency":false,"length":{"trial":{"duration_ns":1000000},"trials":3,"warmup_ns":1000},"limit":{"kind":"auto"},"memory":"host","op":"write","pacing":{"kind":"stream","window":16},"ranks":2,"seed":1,"size_bytes":1048576,"stride_bytes":1048576,"traffic":"pair","verify":false,"workers":1}"#;
+
+fn baseline(median: f64) -> Baseline {
+    let checksum = tonnage_plan::given::checksum(POINT);
+    let text = format!(
+        "format = 1\nwarn = 0.05\nfail = 0.1\n[[kind]]\nhosts = ['n1', 'n2', 'n3']\n[kind.facts]\ncpu = '2 x X, 64 cores'\n\
+         [[kind.point]]\nname = 'fabric:tcp write size=1MiB,window=16,ranks=2'\nmetric = 'bandwidth'\nunit = 'bytes/s'\n\
+         hosts = 3\nruns = 15\nmedian = {median}\nmad = 1e8\nwarn = {warn}\nfail = {fail}\nlimit = 25e9\nof-limit = 0.5\n\
+         device = 'eth0'\nranks = 2\nspans = 1\ntakes-s = 1.0\npoint = '{POINT}'\nchecksum = '{checksum}'\n\
+         [kind.point.part]\nengine = 'fabric:tcp'\nop = 'write'\n",
+        warn = median * 0.95,
+        fail = median * 0.9,
+    );
+    Baseline::from_toml(&text, "x").unwrap()
+}
+
+fn fits(page: &str) {
+    let widest = page.lines().map(|line| line.chars().count()).max();
+    assert!(widest.is_some_and(|columns| columns <= WIDTH), "{page}");
+}
+
+#[test]
+fn a_baseline_is_shown_with_slow_hosts_and_what_is_left_out() {
+    let page = built(
+        &BuiltBaseline {
+            baseline: baseline(12.5e9),
+            slow: vec![SlowHost {
+                host: "n3".into(),
+                name: "fabric:tcp write size=1MiB,window=16,ranks=2".into(),
+                metric: "bandwidth",
+                value: 10e9,
+                median: 12.5e9,
+                is_left_out: false,
+            }],
+            left_out: vec![LeftOutPoint {
+                name: "shm read size=64B".into(),
+                why: "4 of the 5 runs that it needs: measure more with --times, or ask for fewer with --min-runs".into(),
+            }],
+        },
+        "fleet.toml",
+    );
+    fits(&page);
+    insta::assert_snapshot!("baseline", page);
+}
+
+#[test]
+fn two_baselines_are_shown_beside_each_other() {
+    let found = drift(&baseline(12.5e9), &baseline(11e9)).unwrap();
+    let page = drifted(&found, ["old.toml", "new.toml"]);
+    fits(&page);
+    insta::assert_snapshot!("drift", page);
+}
+
+#[test]
+fn a_check_ends_with_its_reason() {
+    let known = baseline(12.5e9);
+    let entry = &known.kinds[0].entries[0];
+    let failed = EntryVerdict {
+        hosts: vec!["n7".into()],
+        verdict: CheckVerdict::Fail,
+        value: Some(9.1e9),
+        tries: vec![9.0e9, 9.1e9],
+        ..EntryVerdict::of(entry)
+    };
+    let down = EntryVerdict {
+        name: "eth0".into(),
+        hosts: vec!["n7".into()],
+        verdict: CheckVerdict::Fail,
+        why: Some("link of eth0 is down".into()),
+        ..EntryVerdict::of(entry)
+    };
+    let report = CheckReport {
+        format: CHECK_FORMAT,
+        program: "0.1.0".into(),
+        hosts: vec!["n7".into()],
+        baseline: "fleet.toml".into(),
+        time_unix_ns: 1,
+        budget_s: 20.0,
+        took_s: 3.0,
+        verdict: CheckVerdict::Fail,
+        reason: "fail: fabric:tcp write 1M 9.10 GB/s, fleet 12.50, least 11.25".into(),
+        failed_hosts: vec!["n7".into()],
+        entries: vec![failed, down],
+        not_measured: vec!["shm read size=64B".into(); 7],
+        cached_for_s: Some(12.0),
+    };
+    let page = checked(&report);
+    fits(&page);
+    assert_eq!(page.lines().last(), Some(report.reason.as_str()));
+    insta::assert_snapshot!("check", page);
+    // What a script reads is read back whole.
+    let text = serde_json::to_string(&report).unwrap();
+    assert_eq!(serde_json::from_str::<CheckReport>(&text).unwrap(), report);
+}

@@ -9,10 +9,12 @@
 
 pub mod ab;
 pub mod baseline;
+pub mod check;
 pub mod common;
 pub mod compare;
 pub mod experiment;
 pub mod export;
+pub mod history;
 pub mod hosts;
 pub mod ior;
 pub mod layers;
@@ -31,10 +33,12 @@ use tonnage_report::Format;
 
 use ab::AbArgs;
 use baseline::BaselineArgs;
+use check::CheckArgs;
 use common::LogLevel;
 use compare::CompareArgs;
 use experiment::ExperimentArgs;
 use export::ExportArgs;
+use history::HistoryArgs;
 use hosts::HostsArgs;
 use ior::IorArgs;
 use layers::LayersArgs;
@@ -93,6 +97,10 @@ pub enum Command {
     Compare(CompareArgs),
     /// Make a baseline of records: what hosts of each kind reach, and where a check warns and fails.
     Baseline(BaselineArgs),
+    /// Measure this host beside a baseline, within a time, and say whether it keeps to it.
+    Check(Box<CheckArgs>),
+    /// Show a metric over the runs of files, with marks where it changed and what else changed then.
+    History(HistoryArgs),
     /// Write records as other programs read them: Prometheus, CI systems, pages in Markdown.
     Export(ExportArgs),
     /// Say what a column of a table means.

@@ -37,6 +37,18 @@ impl RankWords {
     }
 }
 
+/// The options in this process's command line with those of the hosts, for a run that this process starts.
+///
+/// # Errors
+/// [`Error::Usage`] for a value that is not Unicode.
+pub fn words_with_hosts(line: impl IntoIterator<Item = OsString>) -> Result<Vec<String>> {
+    let wrong = |error: clap::Error| Error::Usage(error.to_string());
+    let matches = Cli::command().try_get_matches_from(line).map_err(wrong)?;
+    matches
+        .subcommand()
+        .map_or(Ok(Vec::new()), |(_, own)| rank_words(own, true))
+}
+
 /// The options in this process's command line, which was read before.
 ///
 /// # Errors
@@ -48,7 +60,7 @@ pub fn words(line: impl IntoIterator<Item = OsString>) -> Result<Vec<String>> {
         return Ok(Vec::new());
     };
     if name != "ior" {
-        return rank_words(own);
+        return rank_words(own, false);
     }
     let words = own
         .get_many::<String>("words")
@@ -60,10 +72,10 @@ pub fn words(line: impl IntoIterator<Item = OsString>) -> Result<Vec<String>> {
     }
     .own_words()?;
     let matches = own_command().try_get_matches_from(ours).map_err(wrong)?;
-    rank_words(&matches)
+    rank_words(&matches, false)
 }
 
-fn rank_words(matches: &ArgMatches) -> Result<Vec<String>> {
+fn rank_words(matches: &ArgMatches, with_hosts: bool) -> Result<Vec<String>> {
     let ids = |command: Command| -> BTreeSet<String> {
         let arguments = command.get_arguments();
         arguments
@@ -77,7 +89,10 @@ fn rank_words(matches: &ArgMatches) -> Result<Vec<String>> {
         let id = argument.get_id().as_str();
         let is_said = matches.try_contains_id(id).unwrap_or(false)
             && matches.value_source(id) == Some(ValueSource::CommandLine);
-        let (Some(long), true) = (argument.get_long(), is_said && !hosts.contains(id)) else {
+        let (Some(long), true) = (
+            argument.get_long(),
+            is_said && (with_hosts || !hosts.contains(id)),
+        ) else {
             continue;
         };
         for value in matches.get_raw(id).into_iter().flatten() {

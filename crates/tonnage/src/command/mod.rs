@@ -17,6 +17,8 @@
 //! | [`ab`] | `ab`: two sides measured by turns |
 //! | [`compare`] | `compare`: verdicts on the records of two sides |
 //! | [`baseline`] | `baseline`: figures and thresholds of kinds of hosts |
+//! | [`check`] | `check`: a host beside a baseline, within a time |
+//! | [`history`] | `history`: a metric over runs |
 //! | [`export`] | `export`: records as other programs read them |
 //! | `readable`, [`whole_file`] | files of records that some commands read; files that are written whole |
 //! | [`show`] | `show`, `explain`, `devices` |
@@ -30,10 +32,12 @@
 pub mod ab;
 pub mod baseline;
 mod block;
+pub mod check;
 mod checks;
 pub mod compare;
 mod each_call;
 pub mod export;
+pub mod history;
 pub mod hosts;
 mod intervals;
 pub mod ior;

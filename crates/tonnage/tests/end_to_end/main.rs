@@ -18,6 +18,7 @@
 //! | [`background`] | latency beside a load |
 //! | [`tune`] | searches for the options that serve a goal best |
 //! | [`compare`] | two sides by turns, repetitions of a plan, verdicts |
+//! | [`check`] | baselines of records, and hosts that are checked beside them |
 //! | [`export`] | records as other programs read them, files that are replaced whole |
 //! | [`stress`] | transfers drawn from a seed, over several engines in turn |
 //! | [`mixed`] | plans with experiments of several kinds |
@@ -61,6 +62,8 @@ mod bad_input;
 mod batches;
 #[cfg(test)]
 mod both_ways;
+#[cfg(test)]
+mod check;
 #[cfg(test)]
 mod clients;
 #[cfg(test)]

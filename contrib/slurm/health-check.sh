@@ -1,0 +1,24 @@
+#!/bin/sh
+# Slurm's HealthCheckProgram: drains this node when `tonnage check` fails, with its reason. Everything else, errors above
+# all, leaves the node as it is. Slurm kills it after 60 seconds.
+#
+#   HealthCheckProgram=/usr/share/tonnage/slurm/health-check.sh
+#   HealthCheckInterval=3600
+#   HealthCheckNodeState=IDLE,CYCLE
+conf=${TONNAGE_CHECK_CONF:-/etc/tonnage/check.conf}
+[ -r "$conf" ] && . "$conf"
+set -- check --exit prolog --baseline "${BASELINE:-/etc/tonnage/fleet.toml}" --budget "${BUDGET:-20s}"
+[ -n "$STATE" ] && set -- "$@" --state "$STATE" --cache "${CACHE:-10m}"
+# Options are words.
+# shellcheck disable=SC2086
+said=$("${TONNAGE:-tonnage}" "$@" $OPTIONS 2>/dev/null)
+code=$?
+reason=$(printf '%s\n' "$said" | tail -n 1)
+# A crash has a code too; only a verdict has its word.
+case $code:$reason in
+1:fail:*)
+    node=${SLURMD_NODENAME:-$(hostname -s)}
+    scontrol update "nodename=$node" state=drain "reason=tonnage $reason"
+    ;;
+esac
+exit 0

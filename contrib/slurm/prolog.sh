@@ -1,0 +1,27 @@
+#!/bin/sh
+# Slurm's Prolog: ends with 1 when `tonnage check` fails, upon which Slurm drains the node and requeues the job. It calls
+# no command of Slurm, which a prolog must not. Everything else, errors above all, ends with 0.
+#
+#   Prolog=/usr/share/tonnage/slurm/prolog.sh
+conf=${TONNAGE_CHECK_CONF:-/etc/tonnage/check.conf}
+[ -r "$conf" ] && . "$conf"
+set -- check --exit prolog --baseline "${BASELINE:-/etc/tonnage/fleet.toml}" --budget "${BUDGET:-20s}"
+[ -n "$STATE" ] && set -- "$@" --state "$STATE" --cache "${CACHE:-10m}"
+# A job's variables name ranks that are none of the check's.
+for name in $(env | sed -n 's/^\(SLURM_[A-Z0-9_]*\|PMI[A-Z0-9_]*\)=.*/\1/p'); do
+    unset "$name"
+done
+# Options are words.
+# shellcheck disable=SC2086
+said=$("${TONNAGE:-tonnage}" "$@" $OPTIONS 2>/dev/null)
+code=$?
+reason=$(printf '%s\n' "$said" | tail -n 1)
+# A crash has a code too; only a verdict has its word.
+case $code:$reason in
+1:fail:*)
+    logger -t tonnage "$reason" 2>/dev/null
+    printf 'tonnage %s\n' "$reason" >&2
+    exit 1
+    ;;
+esac
+exit 0

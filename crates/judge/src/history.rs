@@ -1,0 +1,323 @@
+//! History: a metric of each point over the runs of some files, and the runs from which on it was another.
+//!
+//! A change is looked for where two stretches of runs differ most by Welch's t on logarithms, and then again on either
+//! side of it. It has to be larger than a margin, and its p value is held against the number of places that were looked
+//! at.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use tonnage_record::figures::Row;
+use tonnage_record::{Outcome, Record};
+use tonnage_units::{Error, Result};
+
+use crate::baseline::host_kind::hosts_of;
+use crate::keys::Keys;
+use crate::matching::points;
+use crate::metric::Metric;
+use crate::surroundings::{Allowed, Circumstances, Difference};
+use crate::welch::{LogSummary, Welch};
+
+/// Runs on each side of a change, at least.
+const RUNS_MIN: usize = 3;
+
+/// Greatest part of places where no change is taken for one.
+const P_MAX: f64 = 0.01;
+
+/// Wishes of whoever asks.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct HistoryRequest {
+    /// Metrics; each point's usual one where there are none.
+    pub metrics: Vec<Metric>,
+    /// Change that does not matter, as a part.
+    pub margin: f64,
+}
+
+/// A metric of a point on some hosts over its runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PointHistory {
+    /// Keys of the point.
+    pub keys: Keys,
+    /// Hosts, joined by commas.
+    pub hosts: String,
+    /// Name of the metric.
+    pub metric: &'static str,
+    /// Column of CSV, whose unit the values have.
+    pub field: &'static str,
+    /// Runs, the oldest first.
+    pub runs: Vec<HistoryRun>,
+    /// Changes, the oldest first.
+    pub changes: Vec<HistoryChange>,
+}
+
+/// One run of a point.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HistoryRun {
+    /// Run of the records.
+    pub run_id: String,
+    /// End of its last record, nanoseconds since 1970.
+    pub time_unix_ns: u64,
+    /// Mean of its records.
+    pub value: f64,
+}
+
+/// A run from which on a metric was another.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HistoryChange {
+    /// Place of the first run after it.
+    pub at: usize,
+    /// Ratio of the geometric means after and before it.
+    pub ratio: f64,
+    /// P value of the difference, multiplied by the places that were looked at.
+    pub p: f64,
+    /// Differences of the surroundings between the run before and the first one after it.
+    pub differences: Vec<Difference>,
+}
+
+/// A run, and the rows that it is of.
+struct Measured<'a> {
+    run: HistoryRun,
+    rows: Vec<Row<'a>>,
+}
+
+/// Histories of all points of some records.
+///
+/// # Errors
+/// `Usage` where nothing has such a metric, and for a margin that is no part.
+pub fn history(records: &[Record], request: &HistoryRequest) -> Result<Vec<PointHistory>> {
+    if !(0.0..1.0).contains(&request.margin) {
+        return Err(Error::Usage(format!(
+            "--margin {} is no part of a figure: write a percentage from 0 % to below 100 %",
+            request.margin
+        )));
+    }
+    let [points, _] = points(&[records.iter().collect(), Vec::new()]);
+    let mut found = Vec::new();
+    for point in &points {
+        let mut of_hosts: BTreeMap<String, Vec<Row<'_>>> = BTreeMap::new();
+        let measured = |row: &&Row<'_>| row.record.outcome == Outcome::Measured;
+        for row in point.rows.iter().filter(measured) {
+            of_hosts.entry(hosts_of(row.record)).or_default().push(*row);
+        }
+        for (hosts, rows) in of_hosts {
+            let all: Vec<&Row<'_>> = rows.iter().collect();
+            let is_paced = point.keys.get("pacing.rate").is_some();
+            let metrics = match request.metrics.as_slice() {
+                [] => Metric::usual(&all, is_paced).into_iter().collect(),
+                asked => asked.to_vec(),
+            };
+            for metric in metrics {
+                let runs = runs(&rows, &metric);
+                if runs.is_empty() {
+                    continue;
+                }
+                let mut changes = Vec::new();
+                changes_in(&runs, 0, request.margin, &mut changes);
+                changes.sort_by_key(|change| change.at);
+                found.push(PointHistory {
+                    keys: point.keys.clone(),
+                    hosts: hosts.clone(),
+                    metric: metric.name,
+                    field: metric.figure.field,
+                    runs: runs.into_iter().map(|measured| measured.run).collect(),
+                    changes,
+                });
+            }
+        }
+    }
+    match found.is_empty() {
+        false => Ok(found),
+        true => Err(Error::Usage(
+            "no record has a value of these metrics: `tonnage show FILE --format csv` shows what they have".to_owned(),
+        )),
+    }
+}
+
+fn runs<'a>(rows: &[Row<'a>], metric: &Metric) -> Vec<Measured<'a>> {
+    let mut runs: Vec<(Measured<'a>, Vec<f64>)> = Vec::new();
+    for row in rows {
+        let Some(value) = metric.value(row).filter(|value| *value > 0.0) else {
+            continue;
+        };
+        let record = row.record;
+        let known = runs
+            .iter_mut()
+            .find(|(known, _)| known.run.run_id == record.run_id);
+        match known {
+            Some((known, values)) => {
+                known.run.time_unix_ns = known.run.time_unix_ns.max(record.time_unix_ns);
+                known.rows.push(*row);
+                values.push(value);
+            }
+            None => {
+                let run = HistoryRun {
+                    run_id: record.run_id.clone(),
+                    time_unix_ns: record.time_unix_ns,
+                    value,
+                };
+                let rows = vec![*row];
+                runs.push((Measured { run, rows }, vec![value]));
+            }
+        }
+    }
+    let mut runs: Vec<Measured<'a>> = runs
+        .into_iter()
+        .map(|(mut measured, values)| {
+            measured.run.value = values.iter().sum::<f64>() / values.len() as f64;
+            measured
+        })
+        .collect();
+    runs.sort_by_key(|measured| measured.run.time_unix_ns);
+    runs
+}
+
+/// Adds the changes in a stretch of runs that begins at `first`.
+fn changes_in(runs: &[Measured<'_>], first: usize, margin: f64, into: &mut Vec<HistoryChange>) {
+    let values: Vec<f64> = runs.iter().map(|measured| measured.run.value).collect();
+    let Some((at, ratio, p)) = strongest(&values, margin) else {
+        return;
+    };
+    let around = [at - 1, at].map(|at| {
+        let mut facts = Circumstances::default();
+        for row in &runs[at].rows {
+            facts.extend(Circumstances::of_hosts(row.record));
+            facts.extend(Circumstances::of_run(row.record));
+        }
+        facts
+    });
+    into.push(HistoryChange {
+        at: first + at,
+        ratio,
+        p,
+        differences: around[0].differences(&around[1], &Allowed::default()),
+    });
+    changes_in(&runs[..at], first, margin, into);
+    changes_in(&runs[at..], first + at, margin, into);
+}
+
+/// The place with the smallest p value, if that is small enough: place, ratio, and p value.
+fn strongest(values: &[f64], margin: f64) -> Option<(usize, f64, f64)> {
+    let places = RUNS_MIN..(values.len() + 1).saturating_sub(RUNS_MIN);
+    let number = places.len() as f64;
+    let at_place = |at: usize| {
+        let (before, after) = values.split_at(at);
+        let welch = Welch::of(&LogSummary::of(before)?, &LogSummary::of(after)?);
+        Some((
+            at,
+            welch.difference.exp(),
+            (welch.p() * number).min(1.0),
+            welch.error,
+        ))
+    };
+    // Where nothing varies every p is 0, and the larger step is the change.
+    let (at, ratio, p, _) = places
+        .filter_map(at_place)
+        .filter(|(_, ratio, _, _)| ratio.ln().abs() > -(1.0 - margin).ln())
+        .min_by(|left, right| {
+            let p = left.2.total_cmp(&right.2);
+            p.then(left.3.total_cmp(&right.3))
+        })?;
+    (p <= P_MAX).then_some((at, ratio, p))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::tests::{read, record};
+
+    fn over(bandwidths: &[f64]) -> Vec<Value> {
+        let each = bandwidths.iter().enumerate();
+        each.map(|(at, bandwidth)| {
+            let mut value = record(&format!("r{at}"), 1 << 20, &[bandwidth * 1e9]);
+            value["time_unix_ns"] = json!(1_000 + at);
+            value
+        })
+        .collect()
+    }
+
+    fn of(records: &[Value]) -> PointHistory {
+        let request = HistoryRequest {
+            metrics: Vec::new(),
+            margin: 0.05,
+        };
+        history(&read(records), &request).unwrap().remove(0)
+    }
+
+    const STEADY: [f64; 6] = [10.0, 10.1, 9.9, 10.05, 9.95, 10.0];
+
+    #[test]
+    fn a_step_is_found_with_what_changed_then() {
+        let mut values = STEADY.to_vec();
+        values.extend(STEADY.map(|value| value * 0.8));
+        let mut records = over(&values);
+        for record in &mut records[6..] {
+            record["environment"][0]["machine"]["kernel"] = "6.2".into();
+        }
+        // Files may be named in any order.
+        records.reverse();
+        let found = of(&records);
+        assert_eq!(found.runs.len(), 12);
+        assert_eq!(found.changes.len(), 1);
+        let change = &found.changes[0];
+        assert_eq!(change.at, 6);
+        assert!((change.ratio - 0.8).abs() < 0.01 && change.p < 1e-6);
+        let keys: Vec<&str> = change
+            .differences
+            .iter()
+            .map(|one| one.key.as_str())
+            .collect();
+        assert_eq!(keys, ["kernel"]);
+    }
+
+    #[test]
+    fn two_steps_are_two_changes_and_noise_is_none() {
+        let mut values = STEADY.to_vec();
+        values.extend(STEADY.map(|value| value * 0.8));
+        values.extend(STEADY.map(|value| value * 1.2));
+        let found = of(&over(&values));
+        assert_eq!(
+            found
+                .changes
+                .iter()
+                .map(|change| change.at)
+                .collect::<Vec<_>>(),
+            [6, 12]
+        );
+        assert!(of(&over(&STEADY.repeat(4))).changes.is_empty());
+        // 3 % is within the margin; and two runs are no stretch.
+        let mut small = STEADY.to_vec();
+        small.extend(STEADY.map(|value| value * 0.97));
+        assert!(of(&over(&small)).changes.is_empty());
+        assert!(
+            of(&over(&[10.0, 10.0, 10.0, 10.0, 5.0, 5.0]))
+                .changes
+                .is_empty()
+        );
+        // Without any spread too.
+        assert_eq!(
+            of(&over(&[10.0, 10.0, 10.0, 5.0, 5.0, 5.0])).changes[0].at,
+            3
+        );
+    }
+
+    #[test]
+    fn nothing_to_show_is_refused() {
+        let request = HistoryRequest {
+            metrics: vec!["time".parse().unwrap()],
+            margin: 0.05,
+        };
+        assert_eq!(
+            history(&read(&over(&STEADY)), &request)
+                .unwrap_err()
+                .exit_code(),
+            2
+        );
+        let request = HistoryRequest {
+            metrics: Vec::new(),
+            margin: 1.0,
+        };
+        assert!(history(&read(&over(&STEADY)), &request).is_err());
+    }
+}

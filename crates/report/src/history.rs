@@ -1,0 +1,193 @@
+//! Report of a history: a line for each run of a point, with marks where it changed.
+
+use jiff::Timestamp;
+use tonnage_judge::baseline::unit_of;
+use tonnage_judge::check::reason::with_unit;
+use tonnage_judge::history::{HistoryChange, PointHistory};
+use tonnage_judge::metric::Metric;
+use tonnage_judge::surroundings::Difference;
+use tonnage_record::Record;
+use tonnage_units::quantity::human::{number, percent};
+use tonnage_units::{Error, Result, names};
+
+use crate::baseline::names_of;
+use crate::csv::{harmless, line};
+use crate::text::{WIDTH, wrap};
+
+/// Width of the longest bar.
+const BAR_COLUMNS: usize = 30;
+
+/// Differences of the surroundings that are named at a change.
+const DIFFERENCES_MAX: usize = 6;
+
+/// Longest value of a difference.
+const VALUE_CHARS_MAX: usize = 40;
+
+names! {
+    /// Formats of a history.
+    pub enum HistoryFormat: "format" {
+        /// Lines for people.
+        Table = "table",
+        /// One JSON array.
+        Json = "json",
+        /// A row for each run of each point, with a head line.
+        Csv = "csv",
+    }
+}
+
+/// Draws histories of points in whose names one of `only` is; all where there is none.
+///
+/// # Errors
+/// `Usage` where no name has one of them; when it cannot be written as JSON.
+pub fn render(
+    format: HistoryFormat,
+    histories: &[PointHistory],
+    records: &[Record],
+    only: &[String],
+) -> Result<String> {
+    let all: Vec<&Record> = records.iter().collect();
+    let name_of = names_of(&all);
+    let named = histories
+        .iter()
+        .map(|history| (name_of(&history.keys), history));
+    let shown: Vec<(String, &PointHistory)> = named
+        .filter(|(name, _)| only.is_empty() || only.iter().any(|text| name.contains(text.as_str())))
+        .collect();
+    if shown.is_empty() {
+        return Err(Error::Usage(format!(
+            "--only {}: no point has such a name; the first is {}",
+            only.join(","),
+            histories
+                .first()
+                .map(|history| name_of(&history.keys))
+                .unwrap_or_default()
+        )));
+    }
+    match format {
+        HistoryFormat::Table => Ok(page(&shown)),
+        HistoryFormat::Json => {
+            let histories: Vec<&PointHistory> = shown.iter().map(|(_, history)| *history).collect();
+            let text = serde_json::to_string_pretty(&histories);
+            text.map(|text| text + "\n")
+                .map_err(|error| Error::Failed(format!("the history has no JSON form: {error}")))
+        }
+        HistoryFormat::Csv => Ok(rows(&shown)),
+    }
+}
+
+fn page(shown: &[(String, &PointHistory)]) -> String {
+    let mut parts: Vec<String> = shown
+        .iter()
+        .map(|(name, history)| one(name, history))
+        .collect();
+    let changes: usize = shown.iter().map(|(_, history)| history.changes.len()).sum();
+    parts.push(format!("{} points, {changes} changes\n", shown.len()));
+    parts.join("\n")
+}
+
+fn one(name: &str, history: &PointHistory) -> String {
+    let unit = history.metric.parse::<Metric>();
+    let unit = unit.as_ref().map_or("", unit_of);
+    let mut text = format!("{name} on {}: {}\n", history.hosts, history.metric);
+    let values = history.runs.iter().map(|run| run.value);
+    let most = values.fold(0.0, f64::max);
+    for (at, run) in history.runs.iter().enumerate() {
+        if let Some(change) = history.changes.iter().find(|change| change.at == at) {
+            text += &changed(change);
+        }
+        let bar = "#".repeat(((run.value / most) * BAR_COLUMNS as f64).round() as usize);
+        text += &format!(
+            "  {}  {:>14}  {bar}\n",
+            time(run.time_unix_ns),
+            with_unit(unit, run.value)
+        );
+    }
+    text
+}
+
+fn changed(change: &HistoryChange) -> String {
+    let shown: Vec<String> = change
+        .differences
+        .iter()
+        .take(DIFFERENCES_MAX)
+        .map(difference)
+        .collect();
+    let more = match change.differences.len().saturating_sub(DIFFERENCES_MAX) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    let then = match shown.is_empty() {
+        true => "nothing that the records tell changed then".to_owned(),
+        false => shown.join("; ") + &more,
+    };
+    let words = format!(
+        "* from here on {} of it ({}): {then}",
+        number(change.ratio),
+        percent(change.ratio - 1.0)
+    );
+    wrap(&words, WIDTH, 4) + "\n"
+}
+
+fn difference(difference: &Difference) -> String {
+    let value = |values: &[String]| {
+        let text = match values.is_empty() {
+            true => "-".to_owned(),
+            false => values.join(" "),
+        };
+        match text.char_indices().nth(VALUE_CHARS_MAX) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text,
+        }
+    };
+    format!(
+        "{} {} -> {}",
+        difference.key,
+        value(&difference.a),
+        value(&difference.b)
+    )
+}
+
+/// A time in UTC to the second.
+fn time(unix_ns: u64) -> String {
+    let time = Timestamp::from_nanosecond(i128::from(unix_ns));
+    time.map_or_else(
+        |_| "unknown".to_owned(),
+        |time| time.strftime("%Y-%m-%d %H:%M:%S").to_string(),
+    )
+}
+
+fn rows(shown: &[(String, &PointHistory)]) -> String {
+    let head = [
+        "point",
+        "hosts",
+        "metric",
+        "field",
+        "run_id",
+        "time_unix_ns",
+        "value",
+        "changed",
+        "ratio_to_before",
+    ];
+    let mut text = line(head.iter().map(|&name| name.to_owned()));
+    for (name, history) in shown {
+        for (at, run) in history.runs.iter().enumerate() {
+            let change = history.changes.iter().find(|change| change.at == at);
+            let ratio = change
+                .map(|change| change.ratio.to_string())
+                .unwrap_or_default();
+            let cells = [
+                harmless(name.clone()),
+                harmless(history.hosts.clone()),
+                history.metric.to_owned(),
+                history.field.to_owned(),
+                harmless(run.run_id.clone()),
+                run.time_unix_ns.to_string(),
+                run.value.to_string(),
+                if change.is_some() { "yes" } else { "no" }.to_owned(),
+                ratio,
+            ];
+            text += &line(cells.into_iter());
+        }
+    }
+    text
+}

@@ -1,0 +1,282 @@
+//! What a check measures: the entries of this kind of host that were asked for, the most telling first, as far as its
+//! time goes.
+
+use std::collections::BTreeMap;
+
+use tonnage_engines::LISTS;
+use tonnage_judge::baseline::host_kind::kind_facts;
+use tonnage_judge::baseline::order::{CheckStep, shortest_s, telling_first, within};
+use tonnage_judge::baseline::{Baseline, BaselineEntry, HostKind};
+use tonnage_judge::check::CheckVerdict;
+use tonnage_judge::check::entry::judged;
+use tonnage_machine::Environment;
+use tonnage_plan::Plan;
+use tonnage_record::Record;
+use tonnage_units::{Error, Result};
+
+use super::clock::BudgetClock;
+use crate::args::check::CheckArgs;
+use crate::command::measure::identity_of;
+
+/// Time that starting ranks takes on one host, in seconds.
+const START_S: f64 = 0.8;
+
+/// Time that starting ranks on others takes.
+const START_REMOTE_S: f64 = 2.5;
+
+/// Names in a message, at most.
+const NAMED_MAX: usize = 5;
+
+/// The kind of this host in a baseline.
+///
+/// # Errors
+/// `Usage` where the baseline has none, with those that there are.
+pub fn kind_here(baseline: &Baseline) -> Result<&HostKind> {
+    let matched = baseline.matched.iter().map(String::as_str).collect();
+    let machine = Environment::read(&LISTS.variables());
+    baseline.kind_of(&kind_facts(&machine, &matched))
+}
+
+/// What a check measures.
+pub struct Choice<'a> {
+    /// Points, in their order.
+    pub steps: Vec<CheckStep<'a>>,
+    /// Names of those that there is no time for.
+    pub left: Vec<String>,
+    /// Times that everything is measured in one go, where a launcher started the ranks: nobody could start them again.
+    pub times: Option<u32>,
+}
+
+impl<'a> Choice<'a> {
+    /// Chooses.
+    ///
+    /// # Errors
+    /// `Usage` where nothing is left, with what there is.
+    pub fn of(args: &CheckArgs, kind: &'a HostKind, clock: &BudgetClock) -> Result<Self> {
+        let identity = identity_of(&args.ranks)?;
+        let (ranks, spans) = match &identity {
+            Some(identity) => (Some(identity.size), None),
+            None => {
+                let (ranks, spans) = args.shape()?;
+                (ranks, Some(spans))
+            }
+        };
+        let fits = |entry: &&BaselineEntry| {
+            ranks.is_none_or(|ranks| entry.ranks == ranks)
+                && spans.is_none_or(|spans| entry.spans == spans)
+        };
+        let of_shape: Vec<&BaselineEntry> = kind.entries.iter().filter(fits).collect();
+        if of_shape.is_empty() {
+            return Err(nothing_of_shape(&kind.entries, ranks, spans));
+        }
+        let asked = named(args, of_devices(args, of_shape)?)?;
+        let asked = planned(args, asked)?;
+        let steps = telling_first(asked);
+        let (retests, times) = match identity {
+            Some(_) => (args.retest, Some(args.retest + 1)),
+            None => (args.retest, None),
+        };
+        let start_s = match spans {
+            Some(1) => START_S,
+            _ => START_REMOTE_S,
+        };
+        let time_s = clock.left().as_secs_f64();
+        let shortest = shortest_s(&steps, start_s, retests).unwrap_or(0.0);
+        let found = match times {
+            // Everything is measured so many times, not only what fails.
+            Some(times) => within(steps, time_s / f64::from(times), start_s, 0),
+            None => within(steps, time_s, start_s, retests),
+        };
+        if found.chosen.is_empty() {
+            return Err(Error::Usage(format!(
+                "--budget {} s is too short for any point of the baseline: the shortest needs {:.0} s, or fewer with a \
+                 smaller --retest",
+                clock.budget_s(),
+                (shortest + BudgetClock::reserved_s() + clock.elapsed_s()).ceil()
+            )));
+        }
+        Ok(Self {
+            left: found
+                .left
+                .iter()
+                .map(|step| step.name().to_owned())
+                .collect(),
+            steps: found.chosen,
+            times,
+        })
+    }
+
+    /// Entries of all points.
+    pub fn entries(&self) -> impl Iterator<Item = &'a BaselineEntry> {
+        self.steps
+            .iter()
+            .flat_map(|step| step.entries.iter().copied())
+    }
+}
+
+fn nothing_of_shape(entries: &[BaselineEntry], ranks: Option<u32>, spans: Option<u32>) -> Error {
+    let mut shapes: Vec<(u32, u32)> = entries
+        .iter()
+        .map(|entry| (entry.ranks, entry.spans))
+        .collect();
+    shapes.sort_unstable();
+    shapes.dedup();
+    let shapes: Vec<String> = shapes
+        .iter()
+        .map(|(ranks, spans)| format!("{ranks} ranks on {spans} hosts"))
+        .collect();
+    let asked = match (ranks, spans) {
+        (Some(ranks), Some(spans)) => format!("{ranks} ranks on {spans} hosts"),
+        (Some(ranks), None) => format!("{ranks} ranks"),
+        (None, spans) => format!("{} hosts", spans.unwrap_or(1)),
+    };
+    Error::Usage(format!(
+        "the baseline has no point of {asked} for this kind of host, but of {}: choose by --ranks and --hosts",
+        shapes.join(", ")
+    ))
+}
+
+/// Entries over devices that were named, and those that go over none.
+fn of_devices<'a>(
+    args: &CheckArgs,
+    entries: Vec<&'a BaselineEntry>,
+) -> Result<Vec<&'a BaselineEntry>> {
+    let names = args.ranks.device_names()?;
+    if names.all_ranks.is_empty() || names.all_ranks == ["all"] {
+        return Ok(entries);
+    }
+    let is_named = |entry: &&BaselineEntry| {
+        let mut devices = entry.devices();
+        devices.all(|device| names.all_ranks.iter().any(|name| name == device))
+    };
+    let devices: Vec<String> = entries
+        .iter()
+        .filter_map(|entry| entry.device.clone())
+        .collect();
+    let kept: Vec<&BaselineEntry> = entries.into_iter().filter(is_named).collect();
+    match kept.iter().any(|entry| entry.device.is_some()) {
+        true => Ok(kept),
+        false => Err(Error::Usage(format!(
+            "the baseline has nothing over {}: its devices are {}",
+            names.all_ranks.join(","),
+            listed(devices.iter().map(String::as_str))
+        ))),
+    }
+}
+
+/// Entries in whose names one of the texts of `--only` is.
+fn named<'a>(args: &CheckArgs, entries: Vec<&'a BaselineEntry>) -> Result<Vec<&'a BaselineEntry>> {
+    if args.only.is_empty() {
+        return Ok(entries);
+    }
+    let is_named = |entry: &&&BaselineEntry| {
+        args.only
+            .iter()
+            .any(|text| entry.name.contains(text.as_str()))
+    };
+    let kept: Vec<&BaselineEntry> = entries.iter().filter(is_named).copied().collect();
+    match kept.is_empty() {
+        false => Ok(kept),
+        true => Err(Error::Usage(format!(
+            "--only {}: no point of the baseline has such a name; there are {}",
+            args.only.join(","),
+            listed(entries.iter().map(|entry| entry.name.as_str()))
+        ))),
+    }
+}
+
+/// Entries whose point a plan has too.
+fn planned<'a>(
+    args: &CheckArgs,
+    entries: Vec<&'a BaselineEntry>,
+) -> Result<Vec<&'a BaselineEntry>> {
+    let Some(path) = &args.plan else {
+        return Ok(entries);
+    };
+    let plan = Plan::load(path)?;
+    let mut points = Vec::new();
+    let mut ranks: Vec<u32> = entries.iter().map(|entry| entry.ranks).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    for ranks in ranks {
+        let of_ranks = plan.points(ranks, &LISTS)?;
+        points.extend(of_ranks.into_iter().map(|planned| planned.point));
+    }
+    let mut kept = Vec::new();
+    for entry in entries {
+        if points.contains(&entry.given().point()?) {
+            kept.push(entry);
+        }
+    }
+    match kept.is_empty() {
+        false => Ok(kept),
+        true => Err(Error::Usage(format!(
+            "the baseline has no point of {}: it was made of another plan, or of another --scale",
+            path.display()
+        ))),
+    }
+}
+
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
+    names.dedup();
+    let more = names.len().saturating_sub(NAMED_MAX);
+    names.truncate(NAMED_MAX);
+    match more {
+        0 => names.join("; "),
+        more => format!("{}; and {more} more", names.join("; ")),
+    }
+}
+
+/// Points that one start of ranks measures, in their order.
+pub fn groups<'s, 'a>(steps: &[&'s CheckStep<'a>]) -> Vec<Vec<&'s CheckStep<'a>>> {
+    let mut groups: Vec<Vec<&CheckStep<'a>>> = Vec::new();
+    for step in steps {
+        match groups
+            .iter_mut()
+            .find(|group| group[0].shape() == step.shape())
+        {
+            Some(group) => group.push(step),
+            None => groups.push(vec![step]),
+        }
+    }
+    groups
+}
+
+/// Points that failed so far, the worst first, as far as there is time to measure them again.
+pub fn again<'s, 'a>(
+    steps: &[&'s CheckStep<'a>],
+    records: &BTreeMap<&'a str, Vec<Record>>,
+    clock: &BudgetClock,
+) -> Vec<&'s CheckStep<'a>> {
+    let mut failing: Vec<(f64, &CheckStep<'a>)> = Vec::new();
+    for step in steps {
+        let own: Vec<&Record> = records.get(step.point).into_iter().flatten().collect();
+        let verdicts = step
+            .entries
+            .iter()
+            .map(|entry| judged(entry, &step.entries, &own, 1));
+        let failed = verdicts.filter(|verdict| verdict.verdict == CheckVerdict::Fail);
+        if let Some(worst) = failed.map(|verdict| verdict.ratio()).min_by(f64::total_cmp) {
+            failing.push((worst, step));
+        }
+    }
+    failing.sort_by(|left, right| left.0.total_cmp(&right.0));
+    let mut left_s = clock.left().as_secs_f64();
+    let mut shapes = Vec::new();
+    let mut chosen = Vec::new();
+    for (_, step) in failing {
+        let start_s = match (shapes.contains(&step.shape()), step.shape().1) {
+            (true, _) => 0.0,
+            (false, 1) => START_S,
+            (false, _) => START_REMOTE_S,
+        };
+        if start_s + step.takes_s() <= left_s {
+            left_s -= start_s + step.takes_s();
+            shapes.push(step.shape());
+            chosen.push(step);
+        }
+    }
+    chosen
+}
