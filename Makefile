@@ -1,7 +1,7 @@
 # The commands that matter. `make` alone lists them.
 
-.PHONY: help build packages test-packages check test-unit test-system test-faults test-rdma test-kernel test fuzz \
-	fuzz-corpus mutants fmt doc hosts rails
+.PHONY: help build packages test-packages check test-unit test-system test-faults test-rdma test-kernel test-browser \
+	test fuzz fuzz-corpus mutants fmt doc hosts rails
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\): ## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -27,6 +27,9 @@ test-system: ## The program from outside, hosts on this machine, crates as other
 test-faults: ## Signals to random ranks at random moments: make test-faults FAULTS=170 FAULT_SEED=10 FAULT_CASE=
 	@FAULTS=$(or $(FAULTS),170) FAULT_SEED=$(FAULT_SEED) FAULT_CASE=$(FAULT_CASE) \
 	cargo test --quiet --locked -p tonnage --test faults -- --nocapture
+
+test-browser: ## Pages of `tonnage report` in a real browser (root once, for Chromium).
+	@bash scripts/test.sh browser
 
 test-rdma: ## The program inside a guest with Soft-RoCE devices (root once, for packages).
 	@bash scripts/test.sh rdma

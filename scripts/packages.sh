@@ -35,6 +35,8 @@ has_libpmix_dev() { ls /usr/lib/*/libpmix.so /usr/lib64/libpmix.so 2>/dev/null |
 # Programs for administrators are not in everybody's PATH.
 has_program() { PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null; }
 
+browser() { need chromium "pages are not opened in a browser" has_program chromium; }
+
 packages() {
     need libfabric1 "the tests that list libfabric's providers skip themselves" has_library 'libfabric\.so\.1'
     need openmpi-bin "the tests that start ranks by Open MPI's mpirun skip themselves" has_program mpirun.openmpi
@@ -46,6 +48,7 @@ packages() {
     need slurm-wlm "the tests under Slurm skip themselves" has_program slurmctld
     need libpmix-dev "the test under srun --mpi=pmix skips itself" has_libpmix_dev
     need mandoc "man pages are not checked" has_program mandoc
+    browser
     need munge "the tests under Slurm skip themselves" has_program munged
 }
 
@@ -56,6 +59,7 @@ prepare() {
     local parts=" $* "
     {
         if [[ $parts == *" unit "* || $parts == *" system "* ]]; then packages; fi
+        if [[ $parts == *" browser "* ]]; then browser; fi
         if [[ $parts == *" rdma "* ]]; then bash scripts/rdma-guest.sh setup || true; fi
     } >"$LOGS/packages.log" 2>&1 &
     PREPARING=$!

@@ -9,6 +9,12 @@ unit_tests() {
 # The program from outside, hosts on this machine, crates as others use them.
 system_tests() { timed_tests system --test '*'; }
 
+# Those of pages in a real browser alone.
+browser_tests() {
+    say "pages in a browser"
+    cargo test --quiet --locked -p tonnage --test end_to_end browser:: -- --nocapture || FAILED+=("browser")
+}
+
 # timed_tests NAME WHICH...: the clock of the test programs is unstable. They accept it from a variable of their
 # environment while they run; the compiler does not see the variable, so that what is tested is what stable Rust builds.
 timed_tests() {

@@ -201,6 +201,18 @@ fn order(key: &str) -> (usize, &str) {
     (place.unwrap_or(FIRST.len()), key)
 }
 
+/// Leaves of what a record holds, as names and values: whatever it has is there, without a word here.
+pub fn flattened(part: &impl Serialize) -> Vec<(String, String)> {
+    let mut pairs = Vec::new();
+    // Parts of records have been written as JSON before they were here.
+    flatten(
+        &serde_json::to_value(part).unwrap_or_default(),
+        "",
+        &mut pairs,
+    );
+    pairs
+}
+
 /// Adds the leaves of a JSON value, under their path. Lists are one value.
 pub(crate) fn flatten(value: &Value, path: &str, into: &mut Vec<(String, String)>) {
     match value {

@@ -10,7 +10,7 @@ use tonnage_plan::Point;
 use tonnage_plan::point::Traffic;
 use tonnage_units::PairPlace;
 
-use crate::histogram::Latency;
+use crate::histogram::{HistogramData, Latency};
 use crate::limit::Limit;
 use crate::outcome::Outcome;
 use crate::spread::Spread;
@@ -105,6 +105,11 @@ pub trait KindBody: Debug {
 
     /// Latencies of a part.
     fn latency(&self, part: Part) -> Option<&Latency>;
+
+    /// Histogram of the latencies of a part, where the record keeps one.
+    fn histogram(&self, _: Part) -> Option<&HistogramData> {
+        None
+    }
 
     /// Bytes that a part moved.
     fn moved(&self, _: Part) -> Option<Moved<'_>> {

@@ -238,6 +238,15 @@ impl LatencyHistogram {
         self.exact = Exact::EMPTY;
     }
 
+    /// Latencies, to three digits, and the number of samples of each, ascending.
+    pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> {
+        let bins = self.bins.iter_recorded();
+        bins.map(|bin| {
+            let count = bin.count_since_last_iteration();
+            (self.bins.median_equivalent(bin.value_iterated_to()), count)
+        })
+    }
+
     /// Compact bytes for the control channel, the exact figures included; at most [`ENCODED_BYTES_MAX`].
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = self.exact.to_bytes().to_vec();

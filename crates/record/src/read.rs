@@ -176,8 +176,22 @@ pub fn already_measured(records: &[Record], point: &Point, repetition: Option<u3
 /// The records without those of attempts that came to nothing and were made again later: whoever takes up an
 /// interrupted run cares for what a point came to in the end.
 pub fn final_attempts(records: &[Record]) -> Vec<Record> {
+    let kept = records.iter().zip(are_final(records));
+    let kept = kept.filter(|(_, is_final)| *is_final);
+    kept.map(|(record, _)| record.clone()).collect()
+}
+
+/// As [`final_attempts`], of records that nobody needs afterwards.
+pub fn kept_attempts(mut records: Vec<Record>) -> Vec<Record> {
+    let mut are_final = are_final(&records).into_iter();
+    records.retain(|_| are_final.next().unwrap_or(true));
+    records
+}
+
+/// Returns for each record whether it is no attempt that came to nothing and was made again later.
+fn are_final(records: &[Record]) -> Vec<bool> {
     let mut seen = HashSet::new();
-    let mut kept: Vec<Record> = Vec::with_capacity(records.len());
+    let mut kept = Vec::with_capacity(records.len());
     for record in records.iter().rev() {
         // Points have no hash of their own; their text is as good a key.
         let turn = record.side.as_ref().map(|side| side.turn);
@@ -187,9 +201,7 @@ pub fn final_attempts(records: &[Record]) -> Vec<Record> {
             record.repetition
         );
         let is_last = seen.insert(key);
-        if is_last || record.outcome == Outcome::Measured {
-            kept.push(record.clone());
-        }
+        kept.push(is_last || record.outcome == Outcome::Measured);
     }
     kept.reverse();
     kept

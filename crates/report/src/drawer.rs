@@ -43,6 +43,25 @@ pub struct Drawer {
     pub takes: fn(&Record) -> bool,
     /// Draws records that it takes.
     pub draw: fn(&[Record], Markup) -> String,
+    /// The same in parts, for whoever lays them out in another way.
+    pub sections: fn(&[Record]) -> Vec<Section>,
+}
+
+/// Report of neighbours of one configuration, in parts that are not laid out yet.
+#[derive(Debug, Clone)]
+pub struct Section {
+    /// Number of the records.
+    pub records: usize,
+    /// Heading under which the plan puts them.
+    pub label: Option<String>,
+    /// The configuration that all share, in parts of a sentence; none for a report without a title.
+    pub configuration: Vec<String>,
+    /// The tables.
+    pub tables: Vec<TitledTable>,
+    /// Lines below them.
+    pub footers: Vec<String>,
+    /// Command lines at the very end.
+    pub commands: Vec<String>,
 }
 
 impl Drawer {
@@ -51,72 +70,82 @@ impl Drawer {
         Self {
             takes: R::takes,
             draw: draw::<R>,
+            sections: sections::<R>,
         }
     }
 }
 
 /// Records in their order, with an empty line between two configurations.
 fn draw<R: Report>(records: &[Record], markup: Markup) -> String {
-    let records: Vec<_> = records.iter().filter_map(Record::of_kind).collect();
-    let groups = records.chunk_by(|left, right| R::together(*left, *right));
     let one = match markup {
-        Markup::Plain => plain::<R>,
-        Markup::Markdown => in_markdown::<R>,
+        Markup::Plain => plain,
+        Markup::Markdown => in_markdown,
     };
-    groups.map(one).collect::<Vec<_>>().join("\n")
+    let sections = sections::<R>(records);
+    sections.iter().map(one).collect::<Vec<_>>().join("\n")
 }
 
-fn plain<R: Report>(records: &[Of<'_, R::Body>]) -> String {
-    let mut parts: Vec<String> = title::<R>(records).into_iter().collect();
-    let tables = R::tables(records);
-    let tables: Vec<String> = tables
-        .iter()
-        .map(|table| table.draw(Markup::Plain))
-        .collect();
+fn sections<R: Report>(records: &[Record]) -> Vec<Section> {
+    let records: Vec<_> = records.iter().filter_map(Record::of_kind).collect();
+    let groups = records.chunk_by(|left, right| R::together(*left, *right));
+    groups.map(section::<R>).collect()
+}
+
+fn section<R: Report>(records: &[Of<'_, R::Body>]) -> Section {
+    let mut configuration = R::configuration(records);
+    if configuration.iter().all(String::is_empty) {
+        configuration.clear();
+    }
+    let label = records
+        .first()
+        .and_then(|it| it.record.body.any().point().label());
+    Section {
+        records: records.len(),
+        label: label
+            .filter(|_| !configuration.is_empty())
+            .map(str::to_owned),
+        configuration,
+        tables: R::tables(records),
+        footers: R::footers(records),
+        commands: R::commands(records),
+    }
+}
+
+fn plain(section: &Section) -> String {
+    let mut parts: Vec<String> = title(section).into_iter().collect();
+    let tables = section.tables.iter();
+    let tables: Vec<String> = tables.map(|table| table.draw(Markup::Plain)).collect();
     // Several tables are set off from each other and from what follows.
     let end = if tables.len() > 1 { "\n" } else { "" };
     if !tables.is_empty() {
         parts.push(tables.join("\n\n") + end);
     }
-    let footers = R::footers(records);
-    parts.extend(footers.iter().map(|line| wrap(line, WIDTH, 4)));
-    parts.extend(R::commands(records));
+    parts.extend(section.footers.iter().map(|line| wrap(line, WIDTH, 4)));
+    parts.extend(section.commands.iter().cloned());
     parts.join("\n").trim_end().to_owned() + "\n"
 }
 
 /// Markdown: a heading where there is a label, paragraphs, tables, and commands as code.
-fn in_markdown<R: Report>(records: &[Of<'_, R::Body>]) -> String {
+fn in_markdown(section: &Section) -> String {
     let mut parts: Vec<String> = Vec::new();
-    let configuration = R::configuration(records).join("; ");
-    if !configuration.is_empty() {
-        let label = records
-            .first()
-            .map(|it| it.record.body.any().point().label());
-        let label = label.flatten().map(markdown::escaped);
+    if !section.configuration.is_empty() {
+        let label = section.label.as_deref().map(markdown::escaped);
         parts.extend(label.map(|label| format!("### {label}\n")));
-        parts.push(markdown::paragraph(&configuration));
+        parts.push(markdown::paragraph(&section.configuration.join("; ")));
     }
-    let tables = R::tables(records);
-    parts.extend(
-        tables
-            .iter()
-            .map(|table| table.draw(Markup::Markdown) + "\n"),
-    );
-    parts.extend(
-        R::footers(records)
-            .iter()
-            .map(|line| markdown::paragraph(line)),
-    );
-    parts.extend(R::commands(records).iter().map(|line| markdown::code(line)));
+    let tables = section.tables.iter();
+    parts.extend(tables.map(|table| table.draw(Markup::Markdown) + "\n"));
+    let footers = section.footers.iter();
+    parts.extend(footers.map(|line| markdown::paragraph(line)));
+    parts.extend(section.commands.iter().map(|line| markdown::code(line)));
     parts.join("\n")
 }
 
-fn title<R: Report>(records: &[Of<'_, R::Body>]) -> Option<String> {
-    let configuration = R::configuration(records).join("; ");
-    if configuration.is_empty() {
+fn title(section: &Section) -> Option<String> {
+    if section.configuration.is_empty() {
         return None;
     }
-    let label = records.first()?.record.body.any().point().label();
-    let label = label.map(|label| format!("{label}\n"));
+    let configuration = section.configuration.join("; ");
+    let label = section.label.as_ref().map(|label| format!("{label}\n"));
     Some(label.unwrap_or_default() + &wrap(&configuration, WIDTH, 2))
 }

@@ -6,6 +6,40 @@ use tonnage_units::{Error, Result};
 use super::derived::{DERIVED, Derived};
 use super::text::entry;
 
+/// Definition of a column, for whoever lists those of the tables that he shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Definition {
+    /// The header.
+    pub name: &'static str,
+    /// The name in CSV; absent for a column of one report.
+    pub field: Option<&'static str>,
+    /// Its meaning.
+    pub meaning: &'static str,
+    /// Computation from measured values; absent for a column of one report, whose meaning has it.
+    pub computed: Option<&'static str>,
+}
+
+/// Definitions of the columns that have one of these headers, or one of these names in CSV, in the order in which
+/// columns are listed.
+pub fn definitions(wanted: impl Fn(&str) -> bool) -> Vec<Definition> {
+    let all = all().map(|column| match column {
+        Column::Figure(figure) => Definition {
+            name: figure.name,
+            field: Some(figure.field),
+            meaning: figure.meaning,
+            computed: Some(figure.computed),
+        },
+        Column::Derived(derived) => Definition {
+            name: derived.name,
+            field: None,
+            meaning: derived.meaning,
+            computed: None,
+        },
+    });
+    let wanted = all.filter(|it| wanted(it.name) || it.field.is_some_and(&wanted));
+    wanted.collect()
+}
+
 /// Near names that an error offers.
 const SUGGESTIONS: usize = 3;
 

@@ -66,6 +66,7 @@ use tonnage_record::Record;
 use tonnage_record::read::final_attempts;
 use tonnage_units::{Result, names};
 
+pub use reports::sections;
 use reports::tables;
 use table::Markup;
 

@@ -2,7 +2,7 @@
 
 use tonnage_record::Record;
 
-use super::drawer::Drawer;
+use super::drawer::{Drawer, Section};
 use super::table::Markup;
 use super::{collective, connect, files, layers, stress, transfer, tune, verify};
 
@@ -21,11 +21,22 @@ const REPORTS: &[Drawer] = &[
 
 /// Consecutive records that one report draws make a part of the text.
 pub fn tables(records: &[Record], markup: Markup) -> String {
-    let report = |record: &Record| REPORTS.iter().position(|report| (report.takes)(record));
-    let parts = records.chunk_by(|left, right| report(left) == report(right));
-    let drawn = parts.filter_map(|part| {
-        let drawer = &REPORTS[report(part.first()?)?];
-        Some((drawer.draw)(part, markup))
-    });
+    let drawn = parts(records).map(|(drawer, part)| (drawer.draw)(part, markup));
     drawn.collect::<Vec<_>>().join("\n")
+}
+
+/// The same in parts, for whoever lays them out in another way.
+pub fn sections(records: &[Record]) -> Vec<Section> {
+    let sections = parts(records).flat_map(|(drawer, part)| (drawer.sections)(part));
+    sections.collect()
+}
+
+/// Consecutive records that one report draws, with it.
+fn parts(records: &[Record]) -> impl Iterator<Item = (&'static Drawer, &[Record])> {
+    let report = |record: &Record| REPORTS.iter().position(|report| (report.takes)(record));
+    let parts = records.chunk_by(move |left, right| report(left) == report(right));
+    parts.filter_map(move |part| {
+        let drawer = &REPORTS[report(part.first()?)?];
+        Some((drawer, part))
+    })
 }

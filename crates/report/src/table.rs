@@ -192,6 +192,26 @@ impl TitledTable {
         self
     }
 
+    /// The line above it; empty where there is none.
+    pub fn above(&self) -> &str {
+        &self.above
+    }
+
+    /// Its rows, the first of which is the header.
+    pub fn rows(&self) -> &[Vec<String>] {
+        &self.rows
+    }
+
+    /// Returns whether a column is aligned to the right.
+    pub fn is_right(&self, column: usize) -> bool {
+        self.right.get(column).copied().unwrap_or(false)
+    }
+
+    /// The lines right below it.
+    pub fn below(&self) -> &[String] {
+        &self.below
+    }
+
     /// Draws it, without a line break at its end.
     pub fn draw(&self, markup: Markup) -> String {
         match markup {

@@ -76,6 +76,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Check(args) => Ok(command::check::check(&args)),
         Command::History(args) => command::history::history(&args),
         Command::Export(args) => command::export::export(&args),
+        Command::Report(args) => command::report::report(&args),
         Command::Explain(args) => command::show::explain(&args),
         Command::Devices(args) => command::show::devices(args.json),
         Command::Completions(args) => command::manual::completions(&args),

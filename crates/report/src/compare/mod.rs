@@ -18,11 +18,11 @@ use tonnage_units::quantity::human::{number, percent};
 use tonnage_units::{Result, names};
 
 use crate::derived::{
-    AREA, COUNTS, DIFFERS, METRIC, MORE_RUNS, NOTE, POINT, POINT_RUNS, SIDE_A, SIDE_B, SIDES_RATIO,
-    VERDICT,
+    AREA, COUNTS, DIFFERS, Derived, METRIC, MORE_RUNS, NOTE, POINT, POINT_RUNS, SIDE_A, SIDE_B,
+    SIDES_RATIO, VERDICT,
 };
 use crate::markdown;
-use crate::table::{draw, shown};
+use crate::table::{TitledTable, draw, shown};
 use crate::text::{WIDTH, wrap};
 use labels::Labels;
 
@@ -65,37 +65,97 @@ pub fn render(format: CompareFormat, comparison: &Comparison, names: [&str; 2]) 
     }
 }
 
+/// A comparison in parts, for whoever lays them out in another way.
+#[derive(Debug, Clone)]
+pub struct ComparisonTables {
+    /// Sides, margin and confidence, number of points.
+    pub head: Vec<String>,
+    /// Differences of the surroundings; none where they are alike.
+    pub differences: Option<TitledTable>,
+    /// Lines about the differences, and keys that all points share.
+    pub about: Vec<String>,
+    /// The table of points.
+    pub verdicts: TitledTable,
+    /// Remarks that its rows name by number.
+    pub notes: Vec<String>,
+    /// Number of points with each verdict.
+    pub totals: String,
+    /// Name of each point among the others, in the order of the comparison.
+    pub points: Vec<String>,
+}
+
+/// The parts of a comparison; `names` are those of the two sides.
+pub fn parts(comparison: &Comparison, names: [&str; 2]) -> ComparisonTables {
+    let labels = Labels::of(&comparison.points);
+    let some = comparison.differences.as_slice();
+    let mut about = match some.is_empty() {
+        true => vec![ALIKE.to_owned()],
+        false => Vec::from_iter(Some(engines(some)).filter(|line| !line.is_empty())),
+    };
+    about.extend(keys_of_all(&labels));
+    let (rows, notes) = verdict_rows(comparison, &labels);
+    let table = |rows: Vec<Vec<String>>, right: &[&str]| {
+        let header = rows.first().cloned().unwrap_or_default();
+        TitledTable::new(rows, |at| right.contains(&header[at].as_str()))
+    };
+    ComparisonTables {
+        head: head(comparison, names),
+        differences: (!some.is_empty()).then(|| table(differences(some), &[])),
+        about,
+        verdicts: table(rows, &RIGHT.map(|column| column.name)),
+        notes,
+        totals: totals(comparison),
+        points: labels.points,
+    }
+}
+
+/// Columns of the table of points that are aligned to the right.
+const RIGHT: [Derived; 5] = [SIDE_A, SIDE_B, SIDES_RATIO, POINT_RUNS, MORE_RUNS];
+
+const ALIKE: &str = "Program, effective configuration, machine and variables are alike.";
+
 /// Draws rows, the first of which is the header; the columns that are named are aligned to the right.
 type Draw<'a> = &'a dyn Fn(Vec<Vec<String>>, &[&str]) -> String;
 
 fn page(comparison: &Comparison, names: [&str; 2], draw: Draw<'_>) -> String {
     let labels = Labels::of(&comparison.points);
-    let criteria = &comparison.criteria;
-    let mut parts = vec![format!(
-        "A: {}, {}\nB: {}, {}\nmargin {}, confidence {}, {}\n",
-        names[0],
-        counted(comparison.runs[0], "run"),
-        names[1],
-        counted(comparison.runs[1], "run"),
-        percent(criteria.margin),
-        percent(criteria.confidence),
-        counted(comparison.points.len(), "point"),
-    )];
+    let mut parts = vec![head(comparison, names).join("\n") + "\n"];
     parts.push(match comparison.differences.as_slice() {
-        [] => "Program, effective configuration, machine and variables are alike.\n".to_owned(),
+        [] => format!("{ALIKE}\n"),
         some => draw(differences(some), &[]) + &engines(some),
     });
-    for (head, text) in [
-        ("ignored", &labels.differing),
-        ("all points", &labels.shared),
-    ] {
-        if !text.is_empty() {
-            parts.push(wrap(&format!("{head}: {text}"), WIDTH, 4) + "\n");
-        }
-    }
+    let keys = keys_of_all(&labels);
+    parts.extend(keys.iter().map(|line| wrap(line, WIDTH, 4) + "\n"));
     parts.push(verdicts(comparison, &labels, draw));
     parts.push(totals(comparison) + "\n");
     parts.join("\n")
+}
+
+fn head(comparison: &Comparison, names: [&str; 2]) -> Vec<String> {
+    let criteria = &comparison.criteria;
+    let side = |at: usize| counted(comparison.runs[at], "run");
+    vec![
+        format!("A: {}, {}", names[0], side(0)),
+        format!("B: {}, {}", names[1], side(1)),
+        format!(
+            "margin {}, confidence {}, {}",
+            percent(criteria.margin),
+            percent(criteria.confidence),
+            counted(comparison.points.len(), "point"),
+        ),
+    ]
+}
+
+/// Lines of keys that are alike for all points.
+fn keys_of_all(labels: &Labels) -> Vec<String> {
+    let lines = [
+        ("ignored", &labels.differing),
+        ("all points", &labels.shared),
+    ];
+    let lines = lines.into_iter().filter(|(_, text)| !text.is_empty());
+    lines
+        .map(|(head, text)| format!("{head}: {text}"))
+        .collect()
 }
 
 /// Key of the name of an engine, from which everything else about it follows.
@@ -158,6 +218,18 @@ fn cut(text: &str, columns: usize) -> String {
 
 /// The table of points, and the remarks on them.
 fn verdicts(comparison: &Comparison, labels: &Labels, draw: Draw<'_>) -> String {
+    let (rows, notes) = verdict_rows(comparison, labels);
+    let notes = notes.iter().map(|line| wrap(line, WIDTH, 3) + "\n");
+    let notes: String = notes.collect();
+    let table = draw(rows, &RIGHT.map(|column| column.name));
+    match notes.is_empty() {
+        true => table,
+        false => table + "\n" + &notes,
+    }
+}
+
+/// Rows of the table of points, the first of which is the header, and the remarks with their numbers.
+fn verdict_rows(comparison: &Comparison, labels: &Labels) -> (Vec<Vec<String>>, Vec<String>) {
     let mut notes: Vec<&str> = Vec::new();
     let mut rows = vec![
         [
@@ -205,16 +277,9 @@ fn verdicts(comparison: &Comparison, labels: &Labels, draw: Draw<'_>) -> String 
     for column in [POINT, POINT_RUNS, MORE_RUNS, NOTE] {
         drop_column(&mut rows, column.name);
     }
-    let right = [SIDE_A, SIDE_B, SIDES_RATIO, POINT_RUNS, MORE_RUNS].map(|column| column.name);
-    let notes = notes.iter().zip(1..).map(|(note, at)| {
-        let line = format!("{at}  {note}");
-        wrap(&line, WIDTH, 3) + "\n"
-    });
-    let notes: String = notes.collect();
-    match notes.is_empty() {
-        true => draw(rows, &right),
-        false => draw(rows, &right) + "\n" + &notes,
-    }
+    let notes = notes.iter().zip(1..);
+    let notes = notes.map(|(note, at)| format!("{at}  {note}"));
+    (rows, notes.collect())
 }
 
 /// Runs of both sides that the values of a point are of.

@@ -13,7 +13,7 @@ use tonnage_record::Record;
 use tonnage_units::quantity::human::{exact_size, number};
 
 use crate::derived::{EACH_SENDS, KEEPS, KEEPS_OF, LAYER, LAYER_OPERATION};
-use crate::drawer::Drawer;
+use crate::drawer::{Drawer, Section};
 use crate::engine;
 use crate::markdown;
 use crate::table::{Markup, TitledTable};
@@ -27,6 +27,7 @@ pub const PLAN: &str = "layers";
 pub const LAYERS: Drawer = Drawer {
     takes: |record| record.plan == PLAN && stack::size(record).is_some(),
     draw: tables,
+    sections: |records| stack::runs(records).into_iter().map(section).collect(),
 };
 
 /// The tables of each run, for a file may hold several.
@@ -37,28 +38,43 @@ fn tables(records: &[Record], markup: Markup) -> String {
 }
 
 fn of_run(records: &[Record], markup: Markup) -> String {
-    let sizes: BTreeSet<u64> = records.iter().filter_map(stack::size).collect();
-    let of_size = |size: u64| {
-        let of_size = |record: &&Record| stack::size(record) == Some(size);
-        let stack = Stack::of(records.iter().filter(of_size));
-        (!stack.layers().is_empty()).then(|| table(size, &stack).draw(markup))
-    };
-    let mut parts: Vec<String> = sizes.into_iter().filter_map(of_size).collect();
-    let calls = records.iter().filter_map(Record::of_kind);
-    let means = calls.flat_map(|record| engine::of_backends(&record));
-    let mut below: Vec<String> = Vec::new();
-    for line in records.iter().flat_map(stack::ended).chain(means) {
-        if !below.contains(&line) {
-            below.push(line);
-        }
-    }
-    let below = below.iter().map(|line| match markup {
+    let Section {
+        tables, footers, ..
+    } = section(records);
+    let mut parts: Vec<String> = tables.iter().map(|table| table.draw(markup)).collect();
+    let below = footers.iter().map(|line| match markup {
         Markup::Plain => wrap(line, WIDTH, 4),
         Markup::Markdown => markdown::paragraph(line),
     });
     let below: Vec<_> = below.collect();
     parts.push(below.join("\n"));
     parts.join("\n\n").trim_end().to_owned() + "\n"
+}
+
+/// A table for each size, and below them why something is missing.
+fn section(records: &[Record]) -> Section {
+    let sizes: BTreeSet<u64> = records.iter().filter_map(stack::size).collect();
+    let of_size = |size: u64| {
+        let of_size = |record: &&Record| stack::size(record) == Some(size);
+        let stack = Stack::of(records.iter().filter(of_size));
+        (!stack.layers().is_empty()).then(|| table(size, &stack))
+    };
+    let calls = records.iter().filter_map(Record::of_kind);
+    let means = calls.flat_map(|record| engine::of_backends(&record));
+    let mut footers: Vec<String> = Vec::new();
+    for line in records.iter().flat_map(stack::ended).chain(means) {
+        if !footers.contains(&line) {
+            footers.push(line);
+        }
+    }
+    Section {
+        records: records.len(),
+        label: None,
+        configuration: Vec::new(),
+        tables: sizes.into_iter().filter_map(of_size).collect(),
+        footers,
+        commands: Vec::new(),
+    }
 }
 
 fn table(size: u64, stack: &Stack) -> TitledTable {

@@ -20,6 +20,7 @@ pub mod ior;
 pub mod layers;
 pub mod manual;
 pub mod passed_on;
+pub mod report;
 pub mod run;
 pub mod values;
 pub mod verify;
@@ -43,6 +44,7 @@ use hosts::HostsArgs;
 use ior::IorArgs;
 use layers::LayersArgs;
 use manual::{CompletionsArgs, ManArgs};
+use report::ReportArgs;
 use run::{RunArgs, TourArgs};
 use verify::VerifyArgs;
 
@@ -89,7 +91,7 @@ pub enum Command {
     Ior(IorArgs),
     /// Measure everything that a plan file asks for.
     Run(RunArgs),
-    /// Draw the table of a file of results again.
+    /// Draw the table of a file of results again, or of a page of them.
     Show(ShowArgs),
     /// Measure two sides by turns, so that they can be compared.
     Ab(AbArgs),
@@ -103,6 +105,8 @@ pub enum Command {
     History(HistoryArgs),
     /// Write records as other programs read them: Prometheus, CI systems, pages in Markdown.
     Export(ExportArgs),
+    /// Write one page with tables, plots and the records, which can be sent on.
+    Report(ReportArgs),
     /// Say what a column of a table means.
     Explain(ExplainArgs),
     /// List what this machine has, and for what is absent why and how to get it.
@@ -137,7 +141,7 @@ pub struct AgentArgs {
 /// `tonnage show`.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct ShowArgs {
-    /// The file of results, as written with --output.
+    /// The file of results, as written with --output, or a page of `tonnage report`.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 

@@ -1,9 +1,11 @@
 //! `tonnage compare`: reads the records of two sides and says on each point which one is better.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tonnage_judge::compare::compare as compared;
+use tonnage_judge::compare::{CompareRequest, Comparison, compare as compare_sides};
 use tonnage_judge::sides::{of_one_file, of_two_files};
+use tonnage_record::Record;
 use tonnage_units::{Error, Result};
 
 use super::print;
@@ -20,37 +22,14 @@ pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
     if let Some(path) = args.output.as_deref() {
         refuse_existing(path, args.force)?;
     }
-    let names: Vec<String> = args
-        .files
-        .iter()
-        .map(|file| file.display().to_string())
-        .collect();
-    let (comparison, names) = match args.files.as_slice() {
-        [a, b] => {
-            if is_same_file(a, b) {
-                return Err(Error::Usage(format!(
-                    "{} and {} are the same file: name two files, or one of `tonnage ab`",
-                    names[0], names[1]
-                )));
-            }
-            let records = [records_of(a)?, records_of(b)?];
-            let sides = of_two_files([(&records[0], &names[0]), (&records[1], &names[1])])?;
-            (
-                compared(&sides, &request)?,
-                [names[0].clone(), names[1].clone()],
-            )
-        }
-        files => {
-            let records = files
-                .iter()
-                .map(|file| records_of(file))
-                .collect::<Result<Vec<_>>>()?
-                .concat();
-            let sides = of_one_file(&records, &names[0])?;
-            let named = ["A", "B"].map(|letter| format!("side {letter} of {}", names[0]));
-            (compared(&sides, &request)?, named)
-        }
+    refuse_one_file(&args.files)?;
+    let records = args.files.iter().map(|file| records_of(file));
+    let records = records.collect::<Result<Vec<_>>>()?;
+    let of = |path: &Path| {
+        let at = args.files.iter().position(|file| file == path);
+        at.map_or(&[][..], |at| records[at].as_slice())
     };
+    let (comparison, names) = compared(&args.files, of, &request)?;
     let text = tonnage_report::compare::render(args.format, &comparison, [&names[0], &names[1]])?;
     match args.output.as_deref() {
         Some(path) => replace(path, &text, args.force)?,
@@ -59,4 +38,49 @@ pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
     let mut verdicts = comparison.points.iter().map(|point| point.verdict);
     let fails = verdicts.any(|verdict| args.fail_on.iter().any(|on| on.takes(verdict)));
     Ok(ExitCode::from(u8::from(fails)))
+}
+
+/// Compares the records of two files, or of one with both sides; `of` gives those of each. Also gives the names of the
+/// two sides.
+///
+/// # Errors
+/// `Usage` where they cannot be compared.
+pub fn compared<'a>(
+    files: &[PathBuf],
+    of: impl Fn(&Path) -> &'a [Record],
+    request: &CompareRequest,
+) -> Result<(Comparison, [String; 2])> {
+    let names: Vec<String> = files
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect();
+    if let [a, b] = files {
+        let sides = of_two_files([(of(a), &names[0]), (of(b), &names[1])])?;
+        return Ok((
+            compare_sides(&sides, request)?,
+            [names[0].clone(), names[1].clone()],
+        ));
+    }
+    let (file, name) = match (files, names.as_slice()) {
+        ([file, ..], [name, ..]) => (file, name),
+        _ => return Err(Error::Usage("name a file of records to compare".to_owned())),
+    };
+    let sides = of_one_file(of(file), name)?;
+    let named = ["A", "B"].map(|letter| format!("side {letter} of {name}"));
+    Ok((compare_sides(&sides, request)?, named))
+}
+
+/// Refuses two names of one file.
+///
+/// # Errors
+/// `Usage` with both.
+pub fn refuse_one_file(files: &[PathBuf]) -> Result<()> {
+    match files {
+        [a, b] if is_same_file(a, b) => Err(Error::Usage(format!(
+            "{} and {} are the same file: name two files, or one of `tonnage ab`",
+            a.display(),
+            b.display()
+        ))),
+        _ => Ok(()),
+    }
 }

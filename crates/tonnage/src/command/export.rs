@@ -6,7 +6,7 @@ use tonnage_report::export::{Exported, export as exported};
 use tonnage_units::{Error, Result};
 
 use super::print;
-use super::readable::{is_same_file, records_of};
+use super::readable::{is_same_file, records_of, refuse_twice};
 use super::whole_file::{refuse_existing, replace};
 use crate::args::export::ExportArgs;
 
@@ -24,17 +24,9 @@ pub fn export(args: &ExportArgs) -> Result<ExitCode> {
             )));
         }
     }
-    let mut records = Vec::with_capacity(args.files.len());
-    for (at, file) in args.files.iter().enumerate() {
-        if let Some(other) = args.files[..at].iter().find(|it| is_same_file(it, file)) {
-            return Err(Error::Usage(format!(
-                "{} and {} are the same file: name it once",
-                other.display(),
-                file.display()
-            )));
-        }
-        records.push(records_of(file)?);
-    }
+    refuse_twice(&args.files)?;
+    let records = args.files.iter().map(|file| records_of(file));
+    let records = records.collect::<Result<Vec<_>>>()?;
     let Exported { text, left_out } = exported(args.to, &records, &args.metric)?;
     match args.output.as_deref() {
         Some(path) => replace(path, &text, args.force)?,

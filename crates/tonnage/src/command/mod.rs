@@ -20,6 +20,7 @@
 //! | [`check`] | `check`: a host beside a baseline, within a time |
 //! | [`history`] | `history`: a metric over runs |
 //! | [`export`] | `export`: records as other programs read them |
+//! | [`report`] | `report`: a page of records |
 //! | `readable`, [`whole_file`] | files of records that some commands read; files that are written whole |
 //! | [`show`] | `show`, `explain`, `devices` |
 //! | `remote` | the supervisor of ranks on other hosts |
@@ -52,6 +53,7 @@ mod rank_count;
 mod readable;
 mod remote;
 pub mod remote_rank;
+pub mod report;
 pub mod screen;
 pub mod show;
 mod spare;

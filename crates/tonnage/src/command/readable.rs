@@ -1,6 +1,6 @@
 //! Files of records for commands that look at many and can do without a few lines.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tonnage_record::Record;
 use tonnage_record::read::{Readable, read_readable};
@@ -43,6 +43,23 @@ pub fn records_of(path: &Path) -> Result<Vec<Record>> {
         );
     }
     Ok(records)
+}
+
+/// Refuses files that are named twice.
+///
+/// # Errors
+/// `Usage` with both names of the first.
+pub fn refuse_twice(files: &[PathBuf]) -> Result<()> {
+    for (at, file) in files.iter().enumerate() {
+        if let Some(other) = files[..at].iter().find(|it| is_same_file(it, file)) {
+            return Err(Error::Usage(format!(
+                "{} and {} are the same file: name it once",
+                other.display(),
+                file.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Returns whether two names are of one file.

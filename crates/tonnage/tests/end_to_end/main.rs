@@ -19,6 +19,8 @@
 //! | [`tune`] | searches for the options that serve a goal best |
 //! | [`compare`] | two sides by turns, repetitions of a plan, verdicts |
 //! | [`check`] | baselines of records, and hosts that are checked beside them |
+//! | [`report`] | pages of records, which are read from them again |
+//! | [`browser`] | such pages in a real browser, also where scripts and styles are forbidden |
 //! | [`export`] | records as other programs read them, files that are replaced whole |
 //! | [`stress`] | transfers drawn from a seed, over several engines in turn |
 //! | [`mixed`] | plans with experiments of several kinds |
@@ -64,6 +66,8 @@ mod batches;
 mod both_ways;
 #[cfg(test)]
 mod check;
+#[cfg(test)]
+mod browser;
 #[cfg(test)]
 mod clients;
 #[cfg(test)]
@@ -144,6 +148,8 @@ mod promised;
 mod published;
 #[cfg(test)]
 mod rails;
+#[cfg(test)]
+mod report;
 #[cfg(test)]
 mod resuming;
 #[cfg(test)]

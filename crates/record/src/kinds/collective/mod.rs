@@ -243,6 +243,10 @@ impl KindBody for CollectiveBody {
         self.backend(part)?.summary.as_ref()?.latency.as_ref()
     }
 
+    fn histogram(&self, part: Part) -> Option<&HistogramData> {
+        self.backend(part)?.histogram.as_ref()
+    }
+
     fn verified_bytes(&self, part: Part) -> Option<u64> {
         let summary = self.backend(part)?.summary.as_ref()?;
         Some(summary.verified_bytes).filter(|&bytes| bytes > 0)

@@ -106,6 +106,10 @@ impl KindBody for ConnectBody {
     fn latency(&self, part: Part) -> Option<&Latency> {
         self.step(part).map(|step| &step.latency)
     }
+
+    fn histogram(&self, part: Part) -> Option<&HistogramData> {
+        self.step(part).map(|step| &step.histogram)
+    }
 }
 
 impl ConnectBody {

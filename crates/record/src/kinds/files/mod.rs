@@ -111,6 +111,10 @@ impl KindBody for FileBody {
         self.transfers(part).map(|transfers| &transfers.latency)
     }
 
+    fn histogram(&self, part: Part) -> Option<&HistogramData> {
+        self.transfers(part).map(|transfers| &transfers.histogram)
+    }
+
     fn moved(&self, part: Part) -> Option<Moved<'_>> {
         let phase = self.phase(part)?;
         let summary = &phase.summary;

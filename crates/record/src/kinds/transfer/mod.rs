@@ -155,6 +155,10 @@ impl KindBody for TransferBody {
         self.summary.as_ref()?.latency.as_ref()
     }
 
+    fn histogram(&self, _: Part) -> Option<&HistogramData> {
+        self.histogram.as_ref()
+    }
+
     fn moved(&self, _: Part) -> Option<Moved<'_>> {
         let summary = self.summary.as_ref()?;
         let trials = self.trials.iter().map(|trial| MovedInTrial {

@@ -3,12 +3,14 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`program`] | one start of the program under a watchdog |
+//! | [`chromium`] | a browser that is told what to do |
 //! | [`processes`] | the processes of a start, and signals to them |
 //! | [`records`] | records of a file, checked one by one |
 //! | [`cpu_share`] | CPU time that others took meanwhile |
 //! | [`terminal`] | a terminal for the program |
 //! | [`file_records`] | records of file experiments, and running one |
 
+pub mod chromium;
 pub mod cpu_share;
 pub mod file_records;
 pub mod processes;

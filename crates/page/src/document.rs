@@ -1,0 +1,105 @@
+//! The frame of a page: head, contents, and the parts in their order.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::results::ResultPart;
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+
+/// Parts of a page.
+pub(crate) struct Parts<'a> {
+    /// The title.
+    pub(crate) title: &'a str,
+    /// Names of the files.
+    pub(crate) files: &'a [String],
+    /// Numbers of points that were measured, skipped and failed.
+    pub(crate) counts: String,
+    /// Verdicts, where anything was judged.
+    pub(crate) verdicts: Option<Markup>,
+    /// What failed, what was skipped, and remarks.
+    pub(crate) findings: Markup,
+    /// What ran where.
+    pub(crate) overview: Markup,
+    /// Results of each configuration.
+    pub(crate) results: Vec<ResultPart>,
+    /// Meanings of columns.
+    pub(crate) definitions: Markup,
+    /// Hosts, engines and memories.
+    pub(crate) environment: Markup,
+    /// Links that hold the records.
+    pub(crate) links: Vec<Markup>,
+}
+
+/// The whole page; one that is `plain` has neither a style nor a script.
+pub(crate) fn document(parts: &Parts<'_>, plain: bool) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                // Dark and light, also where styles are forbidden.
+                meta name="color-scheme" content="light dark";
+                title { (parts.title) }
+                @if !plain { style { (PreEscaped(STYLE)) } }
+            }
+            body {
+                header {
+                    h1 { (parts.title) }
+                    p { (parts.counts) "; from " (parts.files.join(", ")) }
+                }
+                (contents(parts))
+                main { (body(parts)) }
+                @if !plain { script { (PreEscaped(SCRIPT)) } }
+            }
+        }
+    }
+}
+
+fn contents(parts: &Parts<'_>) -> Markup {
+    html! {
+        nav aria-label="Contents" {
+            ul {
+                @if parts.verdicts.is_some() { li { a href="#verdicts" { "Verdicts" } } }
+                li { a href="#findings" { "Failures, skips and remarks" } }
+                li { a href="#overview" { "What ran where" } }
+                li {
+                    a href="#results" { "Results" }
+                    ol {
+                        @for (at, part) in parts.results.iter().enumerate() {
+                            li { a href={ "#result-" (at + 1) } { (part.heading) } }
+                        }
+                    }
+                }
+                li { a href="#definitions" { "Meanings of columns" } }
+                li { a href="#environment" { "Hosts, engines and memories" } }
+                li { a href="#records" { "Records" } }
+            }
+        }
+    }
+}
+
+fn body(parts: &Parts<'_>) -> Markup {
+    html! {
+        @if let Some(verdicts) = &parts.verdicts {
+            section id="verdicts" { h2 { "Verdicts" } (verdicts) }
+        }
+        section id="findings" { h2 { "Failures, skips and remarks" } (parts.findings) }
+        section id="overview" { h2 { "What ran where" } (parts.overview) }
+        section id="results" {
+            h2 { "Results" }
+            @for (at, part) in parts.results.iter().enumerate() {
+                section id={ "result-" (at + 1) } { h3 { (part.heading) } (part.body) }
+            }
+        }
+        section id="definitions" { h2 { "Meanings of columns" } (parts.definitions) }
+        section id="environment" { h2 { "Hosts, engines and memories" } (parts.environment) }
+        section id="records" {
+            h2 { "Records" }
+            p { "All that this page shows follows from these records, which are inside of it: " code { "tonnage show" }
+                " reads them from the page, and each link saves a file, packed by gzip." }
+            ul { @for link in &parts.links { li { (link) } } }
+        }
+    }
+}

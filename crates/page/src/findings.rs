@@ -1,0 +1,130 @@
+//! What a reader must know before the figures: what failed, what was skipped, and what gives doubt.
+
+use maud::{Markup, html};
+use tonnage_record::{Canary, Outcome, Record};
+
+/// Points with one remark that are named; of more the number is said.
+const NAMED_MAX: usize = 4;
+
+/// Remarks of one sort: each text once, with the points that it is of.
+struct Remarks(Vec<(String, Vec<String>)>);
+
+impl Remarks {
+    fn of(records: &[Record], texts: impl Fn(&Record) -> Vec<String>) -> Self {
+        let mut all: Vec<(String, Vec<String>)> = Vec::new();
+        let mut places = std::collections::HashMap::new();
+        for record in records {
+            for text in texts(record) {
+                let at = *places.entry(text.clone()).or_insert_with(|| {
+                    all.push((text, Vec::new()));
+                    all.len() - 1
+                });
+                all[at].1.push(name(record));
+            }
+        }
+        Self(all)
+    }
+
+    fn list(&self, head: &str) -> Markup {
+        html! {
+            @if !self.0.is_empty() {
+                h3 { (head) }
+                ul { @for (text, points) in &self.0 { li { (text) " " small { "— " (named(points)) } } } }
+            }
+        }
+    }
+}
+
+/// A short name of a point.
+pub(crate) fn name(record: &Record) -> String {
+    let body = record.body.any();
+    let point = body.point();
+    let op = body.parts().first().and_then(|part| body.operation(*part));
+    let size = size(record).map(tonnage_units::quantity::human::exact_size);
+    let words = [
+        point.label().map(str::to_owned),
+        Some(point.engine().to_owned()),
+        op.map(str::to_owned),
+        size,
+    ];
+    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+/// Bytes of one operation of a point, where it has one size.
+pub(crate) fn size(record: &Record) -> Option<u64> {
+    let transfer = record
+        .transfer()
+        .map(|body| u64::from(body.point.size_bytes));
+    transfer.or_else(|| record.collective().map(|body| body.point.size_bytes))
+}
+
+fn named(points: &[String]) -> String {
+    let mut distinct: Vec<&str> = Vec::new();
+    for point in points {
+        if !distinct.contains(&point.as_str()) && distinct.len() <= NAMED_MAX {
+            distinct.push(point);
+        }
+    }
+    let more = distinct.len() > NAMED_MAX;
+    let shown = distinct[..distinct.len().min(NAMED_MAX)].join(", ");
+    match (points.len(), more) {
+        (1, _) => shown,
+        (count, false) => format!("{count} points: {shown}"),
+        (count, true) => format!("{count} points, such as {shown}"),
+    }
+}
+
+/// Numbers of points that were measured, skipped and failed.
+pub(crate) fn counts(records: &[Record]) -> String {
+    let of = |is: fn(&Outcome) -> bool| records.iter().filter(|it| is(&it.outcome)).count();
+    let all = [
+        (of(|it| matches!(it, Outcome::Measured)), "measured"),
+        (of(|it| matches!(it, Outcome::Skipped { .. })), "skipped"),
+        (of(|it| matches!(it, Outcome::Failed { .. })), "failed"),
+    ];
+    let some = all.iter().filter(|(count, _)| *count > 0);
+    let some: Vec<String> = some
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    match some.is_empty() {
+        true => "no points".to_owned(),
+        false => format!("points: {}", some.join(", ")),
+    }
+}
+
+/// Failures, skips and remarks, each text once.
+pub(crate) fn findings(records: &[Record]) -> Markup {
+    let failed = Remarks::of(records, |record| match &record.outcome {
+        Outcome::Failed { why } => vec![why.clone()],
+        _ => Vec::new(),
+    });
+    let skipped = Remarks::of(records, |record| match &record.outcome {
+        Outcome::Skipped { why } => vec![format!("{}: {why}", record.skipped())],
+        _ => Vec::new(),
+    });
+    let remarks = Remarks::of(records, doubts);
+    let nothing = [&failed, &skipped, &remarks]
+        .iter()
+        .all(|it| it.0.is_empty());
+    html! {
+        @if nothing { p { "Nothing failed, nothing was skipped, and no record has a remark." } }
+        (failed.list("Failed"))
+        (skipped.list("Skipped"))
+        (remarks.list("Remarks"))
+    }
+}
+
+/// Whatever gives doubt about a record: its canary, its path, its own remarks.
+fn doubts(record: &Record) -> Vec<String> {
+    let mut all = record.remarks.clone();
+    if let Some(Canary::Measured { changed: true, .. }) = record.canary {
+        all.push(
+            "canary: the machine itself changed by more than a fifth while the point was measured"
+                .to_owned(),
+        );
+    }
+    if let Some(proof) = record.wire_proof.as_ref().filter(|proof| !proof.crossed) {
+        all.push(format!("off path: {}", proof.why.join("; ")));
+    }
+    all
+}

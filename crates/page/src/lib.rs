@@ -1,0 +1,113 @@
+//! The page of `tonnage report`: one file of HTML that asks the network for nothing.
+//!
+//! It is complete where scripts and styles are forbidden: plots are SVG with attributes instead of styles, marks differ
+//! in shape as well as in colour, and every plot has its description and its numbers as text. The style makes it
+//! pleasant, and the script only adds values under the pointer, zoom, sorting and filters.
+//!
+//! | module | what it makes |
+//! | --- | --- |
+//! | this | a page from its parts |
+//! | `document` | the frame: head, contents, parts in their order |
+//! | [`embed`] | the records inside of a page, and reading them back |
+//! | `verdicts` | a comparison |
+//! | `findings` | what failed, what was skipped, what a reader must know |
+//! | `places` | what ran where; hosts that are alike |
+//! | `results` | records of one configuration: plots, tables, every figure |
+//! | `definitions` | meanings of all columns that the page shows |
+//! | `tables` | tables of reports as HTML |
+//! | `plot` | drawings |
+//!
+//! Nothing here reads or writes a file. What the tables say comes from `tonnage_report`, verdicts from `tonnage_judge`.
+
+#![forbid(unsafe_code)]
+
+mod definitions;
+mod document;
+pub mod embed;
+mod findings;
+mod places;
+mod plot;
+mod results;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod verdicts;
+
+use std::collections::{BTreeSet, HashMap};
+
+use tonnage_judge::compare::Comparison;
+use tonnage_record::Record;
+use tonnage_record::read::kept_attempts;
+use tonnage_units::Result;
+
+use document::Parts;
+pub use embed::PageFile;
+use plot::Numbers;
+
+/// Wishes for a page.
+#[derive(Debug)]
+pub struct PageRequest {
+    /// Its title.
+    pub title: String,
+    /// Files of records, which the page shows and holds.
+    pub files: Vec<PageFile>,
+    /// A comparison, with the names of its two sides.
+    pub comparison: Option<(Comparison, [String; 2])>,
+    /// True for a page without a script and without a style, for viewers that forbid both and say so.
+    pub plain: bool,
+}
+
+/// Makes a page. Attempts that failed and were made again in the same file are in the page, and are not shown.
+///
+/// # Errors
+/// When a record cannot be written as JSON.
+pub fn page(request: PageRequest) -> Result<String> {
+    let packed: Vec<_> = request
+        .files
+        .iter()
+        .map(embed::packed)
+        .collect::<Result<_>>()?;
+    let files: Vec<String> = request.files.iter().map(|it| it.name.clone()).collect();
+    let kept = request.files.into_iter();
+    let records: Vec<Record> = kept
+        .flat_map(|file| in_order(kept_attempts(file.records)))
+        .collect();
+    let mut columns: BTreeSet<String> = BTreeSet::new();
+    let comparison = request.comparison.as_ref();
+    let mut numbers = Numbers::default();
+    let verdicts = comparison.map(|(comparison, names)| {
+        verdicts::verdicts(comparison, names, &mut numbers, &mut columns)
+    });
+    let findings = findings::findings(&records);
+    let overview = places::overview(&records);
+    let results = results::results(&records, numbers, &mut columns);
+    let environment = places::environment(&records);
+    let parts = Parts {
+        title: &request.title,
+        files: &files,
+        counts: findings::counts(&records),
+        verdicts,
+        findings,
+        overview,
+        results,
+        definitions: definitions::definitions(&columns),
+        environment,
+        links: packed.iter().map(embed::link).collect(),
+    };
+    Ok(document::document(&parts, request.plain).into_string())
+}
+
+/// The records of a file with those of one side together, and of these the runs of one point.
+fn in_order(mut records: Vec<Record>) -> Vec<Record> {
+    let has_runs = |record: &Record| record.repetition.is_some() || record.side.is_some();
+    if records.iter().any(has_runs) {
+        let mut places: HashMap<String, usize> = HashMap::new();
+        records.sort_by_cached_key(|record| {
+            let next = places.len();
+            let point = format!("{:?}", record.body.any().point());
+            let side = record.side.as_ref().map(|side| side.name.letter());
+            (side, *places.entry(point).or_insert(next))
+        });
+    }
+    records
+}

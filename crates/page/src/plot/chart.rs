@@ -1,0 +1,330 @@
+//! A plot of lines over two axes, as SVG: colours come second, after shapes and dashes, and everything is an attribute.
+
+use maud::{Markup, html};
+
+use super::axis::Axis;
+
+/// Width of a plot; its height follows from the legend.
+pub(crate) const WIDTH: f64 = 920.0;
+const HEIGHT: f64 = 346.0;
+pub(crate) const LEFT: f64 = 66.0;
+pub(crate) const RIGHT: f64 = 904.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 292.0;
+
+/// Colours that are told apart from each other, and stand out from white as from black (3:1 and more).
+const COLOURS: [&str; 8] = [
+    "#2f7ad1", "#c25e00", "#258a4b", "#9257c9", "#cf4039", "#0f838f", "#7c7800", "#bf4590",
+];
+
+/// Colour of what belongs to no line.
+pub(crate) const GREY: &str = "#7a7f87";
+
+/// Longest name in a legend, in characters.
+const NAME_CHARS_MAX: usize = 110;
+
+/// Most lines of a plot.
+pub(crate) const LINES_MAX: usize = 8;
+
+/// Form of the way between the marks of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Straight.
+    Solid,
+    /// Dashed.
+    Dashed,
+    /// Dotted.
+    Dotted,
+    /// Marks alone.
+    Nothing,
+}
+
+/// Look of the marks of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dots {
+    /// Full, with their words.
+    Filled,
+    /// Outlines, with their words.
+    Hollow,
+    /// None, unless the line has one mark alone, of which nothing else would be seen.
+    Nothing,
+}
+
+/// One line.
+#[derive(Debug, Clone)]
+pub(crate) struct Line {
+    /// Its name in the legend; none for one that another names.
+    pub(crate) name: Option<String>,
+    /// Number of its colour and of its shape; `None` for grey without marks.
+    pub(crate) look: Option<usize>,
+    /// Way between its marks.
+    pub(crate) way: Way,
+    /// Look of its marks.
+    pub(crate) dots: Dots,
+    /// Its marks.
+    pub(crate) marks: Vec<Mark>,
+}
+
+/// One mark.
+#[derive(Debug, Clone)]
+pub(crate) struct Mark {
+    /// Value on the horizontal axis.
+    pub(crate) x: f64,
+    /// Value on the vertical axis.
+    pub(crate) y: f64,
+    /// Interval on the vertical axis.
+    pub(crate) interval: Option<(f64, f64)>,
+    /// Words for it.
+    pub(crate) text: String,
+}
+
+/// A plot.
+#[derive(Debug)]
+pub(crate) struct Chart {
+    /// Number of the plot on its page.
+    pub(crate) number: usize,
+    /// Title.
+    pub(crate) title: String,
+    /// Description in words, for those who do not see it.
+    pub(crate) description: String,
+    /// Horizontal axis.
+    pub(crate) x: Axis,
+    /// Vertical axis.
+    pub(crate) y: Axis,
+    /// Lines.
+    pub(crate) lines: Vec<Line>,
+    /// Spans of the horizontal axis in which something stood still, with words.
+    pub(crate) spans: Vec<(f64, f64, String)>,
+    /// Words below the legend, about the ways of lines.
+    pub(crate) note: String,
+}
+
+/// Height of a line of a legend.
+const ENTRY: f64 = 19.0;
+
+/// Longest name of which two stand beside each other in a legend, in characters.
+const NAME_CHARS_BESIDE_MAX: usize = 52;
+
+impl Chart {
+    /// Draws it. `below` is what stands under it in the same figure.
+    pub(crate) fn draw(mut self, below: Markup) -> Markup {
+        self.x = self.x.between(LEFT, RIGHT);
+        self.y = self.y.between(BOTTOM, TOP);
+        let legend: Vec<&Line> = self
+            .lines
+            .iter()
+            .filter(|line| line.name.is_some())
+            .collect();
+        let is_short = |line: &&Line| {
+            let name = line.name.as_deref().unwrap_or_default();
+            name.chars().count() <= NAME_CHARS_BESIDE_MAX
+        };
+        let columns = if legend.iter().all(is_short) { 2 } else { 1 };
+        let noted = HEIGHT + 4.0 + ENTRY * legend.len().div_ceil(columns) as f64;
+        let height = noted + if self.note.is_empty() { 0.0 } else { ENTRY };
+        let place = |at: usize| {
+            let column = (at % columns) as f64;
+            (
+                LEFT + column * (RIGHT - LEFT) / 2.0,
+                HEIGHT + 4.0 + ENTRY * (at / columns) as f64,
+            )
+        };
+        let inside = html! {
+            (self.frame())
+            @for (begin, end, words) in &self.spans { (self.span(*begin, *end, words)) }
+            @for line in &self.lines { (self.line(line)) }
+            @for (at, line) in legend.iter().enumerate() { (entry(line, place(at))) }
+            @if !self.note.is_empty() { text x=(px(LEFT)) y=(px(noted)) dy="4" { (self.note) } }
+        };
+        figure(
+            self.number,
+            &self.title,
+            &self.description,
+            (WIDTH, height),
+            &inside,
+            &below,
+        )
+    }
+
+    /// Axes, ticks and their titles.
+    fn frame(&self) -> Markup {
+        let middle = f64::midpoint(TOP, BOTTOM);
+        html! {
+            g class="x" {
+                @for tick in &self.x.ticks {
+                    @let x = px(self.x.place(tick.value));
+                    path d={ "M" (x) " " (px(TOP)) "V" (px(BOTTOM)) } stroke=(GREY) stroke-opacity=".3" {}
+                    text x=(x) y=(px(BOTTOM + 17.0)) text-anchor="middle" data-at=(tick.value) { (tick.label) }
+                }
+                text x=(px(f64::midpoint(LEFT, RIGHT))) y=(px(BOTTOM + 36.0)) text-anchor="middle" { (self.x.title) }
+            }
+            g class="y" {
+                @for tick in &self.y.ticks {
+                    @let y = px(self.y.place(tick.value));
+                    path d={ "M" (px(LEFT)) " " (y) "H" (px(RIGHT)) } stroke=(GREY) stroke-opacity=".3" {}
+                    text x=(px(LEFT - 7.0)) y=(y) dy="4" text-anchor="end" data-at=(tick.value) { (tick.label) }
+                }
+                text transform={ "translate(14 " (px(middle)) ") rotate(-90)" } text-anchor="middle" { (self.y.title) }
+            }
+            path d={ "M" (px(LEFT)) " " (px(TOP)) "V" (px(BOTTOM)) "H" (px(RIGHT)) } fill="none" stroke=(GREY) {}
+        }
+    }
+
+    fn span(&self, begin: f64, end: f64, words: &str) -> Markup {
+        let (from, to) = (self.x.place(begin), self.x.place(end));
+        let middle = f64::midpoint(from, to);
+        html! {
+            g class="stall" data-v=(words) {
+                rect x=(px(from)) y=(px(TOP)) width=(px((to - from).max(1.0))) height=(px(BOTTOM - TOP))
+                    fill="#cf4039" fill-opacity=".22" {}
+                path d={ "M" (px(middle - 4.0)) " " (px(TOP + 2.0)) "l8 8m0-8l-8 8" } stroke="#cf4039" stroke-width="2" {}
+            }
+        }
+    }
+
+    fn line(&self, line: &Line) -> Markup {
+        let places: Vec<(f64, f64)> = line
+            .marks
+            .iter()
+            .map(|mark| (self.x.place(mark.x), self.y.place(mark.y)))
+            .collect();
+        let intervals = line.marks.iter().zip(&places);
+        let intervals = intervals.filter_map(|(mark, (x, _))| {
+            let (low, high) = mark.interval?;
+            let (low, high) = (self.y.place(low), self.y.place(high));
+            // A bar with a short line at both ends.
+            let x = px(*x);
+            Some(format!(
+                "M{x} {}V{}m-3 0h6M{x} {}m-3 0h6",
+                px(low),
+                px(high),
+                px(low)
+            ))
+        });
+        let intervals: String = intervals.collect();
+        html! {
+            g class="line" stroke=(line.colour()) fill=(line.colour()) {
+                @if line.way != Way::Nothing && places.len() > 1 {
+                    path d=(path(&places)) fill="none" stroke-width="1.6" stroke-dasharray=[line.way.dashes()] {}
+                }
+                @if !intervals.is_empty() { path d=(intervals) fill="none" {} }
+                @if let Some(look) = line.look {
+                    @for (mark, place) in line.marks.iter().zip(&places) {
+                        @match line.dots {
+                            Dots::Filled => (shape(look, *place, false, Some(&mark.text))),
+                            Dots::Hollow => (shape(look, *place, true, Some(&mark.text))),
+                            Dots::Nothing if places.len() == 1 => (shape(look, *place, true, None)),
+                            Dots::Nothing => {},
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Line {
+    fn colour(&self) -> &'static str {
+        self.look.map_or(GREY, |look| COLOURS[look % COLOURS.len()])
+    }
+}
+
+impl Way {
+    fn dashes(self) -> Option<&'static str> {
+        match self {
+            Self::Dashed => Some("6 4"),
+            Self::Dotted => Some("1.5 3"),
+            Self::Solid | Self::Nothing => None,
+        }
+    }
+}
+
+/// A figure with a drawing, its title and its description; `below` is what stands under it.
+pub(crate) fn figure(
+    number: usize,
+    title: &str,
+    description: &str,
+    (width, height): (f64, f64),
+    inside: &Markup,
+    below: &Markup,
+) -> Markup {
+    let (named, described) = (
+        format!("plot-{number}-title"),
+        format!("plot-{number}-text"),
+    );
+    html! {
+        figure {
+            figcaption { b { (title) } }
+            div class="plot" {
+                svg viewBox={ "0 0 " (px(width)) " " (px(height)) }
+                    width=(px(width)) height=(px(height)) role="img" aria-labelledby=(named)
+                    aria-describedby=(described) font-family="system-ui, sans-serif" font-size="13"
+                    fill="currentColor" {
+                    title id=(named) { (title) }
+                    desc id=(described) { (description) }
+                    (inside)
+                }
+            }
+            (below)
+        }
+    }
+}
+
+/// A line of a legend.
+fn entry(line: &Line, (x, y): (f64, f64)) -> Markup {
+    let name = cut(line.name.as_deref().unwrap_or_default());
+    html! {
+        g stroke=(line.colour()) fill=(line.colour()) {
+            @if line.way != Way::Nothing {
+                path d={ "M" (px(x)) " " (px(y)) "h28" } fill="none" stroke-width="1.6"
+                    stroke-dasharray=[line.way.dashes()] {}
+            }
+            @if let Some(look) = line.look && line.dots != Dots::Nothing {
+                (shape(look, (x + 14.0, y), line.dots == Dots::Hollow, None))
+            }
+        }
+        text x=(px(x + 36.0)) y=(px(y)) dy="4" { (name) }
+    }
+}
+
+/// A name that fits into a line of a plot.
+pub(crate) fn cut(name: &str) -> String {
+    match name.char_indices().nth(NAME_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}
+
+/// A mark around a place; what it stands for is in `data-v`.
+fn shape(look: usize, (x, y): (f64, f64), hollow: bool, text: Option<&str>) -> Markup {
+    let fill = hollow.then_some("none");
+    let (x, y) = (px(x), px(y));
+    let outline = match look % COLOURS.len() {
+        0 => {
+            return html! { circle cx=(x) cy=(y) r="3.2" fill=[fill] data-v=[text] {} };
+        }
+        1 => "m-3-3h6v6h-6z",
+        2 => "m0-4l4 7h-8z",
+        3 => "m0-4.4l4.4 4.4l-4.4 4.4l-4.4-4.4z",
+        4 => "m0 4l4-7h-8z",
+        5 => "m-1.2-4h2.4v2.8h2.8v2.4h-2.8v2.8h-2.4v-2.8h-2.8v-2.4h2.8z",
+        6 => "m-4-2h8v4h-8z",
+        _ => "m-2-4h4v8h-4z",
+    };
+    html! { path d={ "M" (x) " " (y) (outline) } fill=[fill] data-v=[text] {} }
+}
+
+fn path(places: &[(f64, f64)]) -> String {
+    let places = places.iter().enumerate();
+    let places = places.map(|(at, (x, y))| {
+        let letter = if at == 0 { "M" } else { "L" };
+        format!("{letter}{} {}", px(*x), px(*y))
+    });
+    places.collect()
+}
+
+/// A place with a tenth of a unit, in few characters.
+pub(crate) fn px(place: f64) -> String {
+    let text = format!("{place:.1}");
+    text.strip_suffix(".0").unwrap_or(&text).to_owned()
+}

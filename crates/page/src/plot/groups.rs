@@ -1,0 +1,119 @@
+//! Points of one configuration as lines: those that differ in their size alone belong together.
+
+use std::collections::{HashMap, HashSet};
+
+use tonnage_judge::keys::Keys;
+use tonnage_record::Record;
+use tonnage_record::figures::{Row, Value, by_field};
+
+/// Figures that tell the size of a point, the first that a row has.
+const SIZES: [&str; 2] = ["size_bytes", "transfer_bytes"];
+
+/// Keys that say the size in other words, or follow from it.
+const OF_SIZE: [&str; 5] = [
+    "size",
+    "transfer",
+    "footprint",
+    "block",
+    "length.iterations",
+];
+
+/// Key that tells runs apart.
+const RUN: &str = "run";
+
+/// Points that differ in their size alone.
+pub(crate) struct Group<'a> {
+    /// Keys in which it differs from the others, with their values.
+    pub(crate) name: String,
+    /// Its points, with their sizes.
+    pub(crate) points: Vec<(f64, Row<'a>)>,
+}
+
+/// Groups in the order of their first points. Parts that were not measured are left out.
+pub(crate) fn groups(records: &[Record]) -> Vec<Group<'_>> {
+    let mut all: Vec<(Vec<(String, String)>, Group<'_>)> = Vec::new();
+    let mut places: HashMap<Vec<(String, String)>, usize> = HashMap::new();
+    let mut runs: HashMap<&str, usize> = HashMap::new();
+    for row in records.iter().flat_map(Row::of) {
+        let Some(size) = SIZES.iter().find_map(|field| value(&row, field)) else {
+            continue;
+        };
+        let keys = Keys::of(&row);
+        // What is as long as an operation, as distances between slots are by default, says nothing new.
+        let in_words = keys.get("size").or_else(|| keys.get("transfer"));
+        let follows = |key: &str, value: &str| OF_SIZE.contains(&key) || Some(value) == in_words;
+        let own = keys.iter().filter(|(key, value)| !follows(key, value));
+        let own = own.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let mut own: Vec<(String, String)> = own.collect();
+        if let Some(side) = &row.record.side {
+            own.push(("side".to_owned(), side.name.letter().to_owned()));
+        }
+        own.push((RUN.to_owned(), run(row.record, &mut runs)));
+        let at = *places.entry(own.clone()).or_insert_with(|| {
+            let group = Group {
+                name: String::new(),
+                points: Vec::new(),
+            };
+            all.push((own, group));
+            all.len() - 1
+        });
+        all[at].1.points.push((size, row));
+    }
+    let names = names(
+        &all.iter()
+            .map(|(own, _)| own.as_slice())
+            .collect::<Vec<_>>(),
+    );
+    let named = all.into_iter().zip(names);
+    let groups = named.map(|((_, mut group), name)| {
+        group.name = name;
+        group
+            .points
+            .sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        group
+    });
+    groups.collect()
+}
+
+/// Number of the run that a record is of, in the order in which they come.
+fn run<'a>(record: &'a Record, runs: &mut HashMap<&'a str, usize>) -> String {
+    let next = runs.len() + 1;
+    runs.entry(&record.run_id).or_insert(next).to_string()
+}
+
+/// For each list of keys those that not all lists have; the run is told where nothing else tells them apart.
+fn names(all: &[&[(String, String)]]) -> Vec<String> {
+    let mut counts: HashMap<&(String, String), usize> = HashMap::new();
+    let pairs = all.iter().copied().flatten();
+    pairs.for_each(|pair| *counts.entry(pair).or_default() += 1);
+    let name = |own: &[(String, String)], with_run: bool| {
+        let telling = own.iter().filter(|pair| counts[pair] < all.len());
+        let telling = telling.filter(|(key, _)| with_run || key != RUN);
+        let telling: Vec<String> = telling
+            .map(|(key, value)| format!("{key} {value}"))
+            .collect();
+        match telling.is_empty() {
+            true => "all points".to_owned(),
+            false => telling.join(", "),
+        }
+    };
+    let plain: Vec<String> = all.iter().map(|own| name(own, false)).collect();
+    match plain.iter().collect::<HashSet<_>>().len() == all.len() {
+        true => plain,
+        false => all.iter().map(|own| name(own, true)).collect(),
+    }
+}
+
+/// Number that a figure has in a row, in the unit of CSV.
+pub(crate) fn value(row: &Row<'_>, field: &str) -> Option<f64> {
+    let figure = by_field(field)?;
+    let mut own = tonnage_record::figures::of(&row.record.body);
+    if !own.any(|it| it.field == field) {
+        return None;
+    }
+    match (figure.value)(row) {
+        Value::Count(count) => Some(count as f64),
+        Value::Number(number) if number.is_finite() => Some(number),
+        Value::Number(_) | Value::Text(_) | Value::Unknown => None,
+    }
+}

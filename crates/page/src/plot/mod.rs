@@ -1,0 +1,78 @@
+//! Drawings: SVG whose meaning is in shapes and words, each with its description and its numbers as text.
+//!
+//! | file | what it draws |
+//! | --- | --- |
+//! | this | all of one configuration, within the bound of a page |
+//! | `axis`, `chart` | scales; lines over two axes |
+//! | `groups` | points that make a line |
+//! | `sizes` | bandwidth and latency over the size |
+//! | `distribution` | latencies of single points: percentiles, histograms |
+//! | `series` | rates over time, with standstills |
+//! | `matrix` | pairs of ranks as a heat map |
+//! | `ratios` | ratios of a comparison |
+
+mod axis;
+mod chart;
+mod distribution;
+mod groups;
+mod matrix;
+pub(crate) mod ratios;
+mod series;
+mod sizes;
+
+use maud::{Markup, html};
+use tonnage_record::Record;
+use tonnage_report::drawer::Section;
+
+/// Configurations with plots: thousands of plots are no page that anybody reads.
+const CONFIGURATIONS_DRAWN_MAX: usize = 100;
+
+/// Numbers of plots on a page, in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers(usize);
+
+impl Numbers {
+    fn next(&mut self) -> usize {
+        self.0 += 1;
+        self.0
+    }
+}
+
+/// Plots of a page.
+#[derive(Debug)]
+pub(crate) struct Drawings {
+    numbers: Numbers,
+    configurations: usize,
+}
+
+impl Drawings {
+    /// The first plot gets the next of these numbers.
+    pub(crate) fn new(numbers: Numbers) -> Self {
+        Self {
+            numbers,
+            configurations: 0,
+        }
+    }
+
+    /// All plots of one configuration.
+    pub(crate) fn of(&mut self, section: &Section, records: &[Record]) -> Markup {
+        self.configurations += 1;
+        if self.configurations > CONFIGURATIONS_DRAWN_MAX {
+            return html! {
+                p { "Not drawn: this page has plots of its first " (CONFIGURATIONS_DRAWN_MAX) " configurations. "
+                    "The tables below have all numbers; a report of fewer files draws them." }
+            };
+        }
+        let numbers = &mut self.numbers;
+        let groups = groups::groups(records);
+        let mut plots: Vec<Markup> = Vec::new();
+        if sizes::has_sizes(&groups) {
+            plots.extend(sizes::bandwidths(section, &groups, numbers));
+            plots.extend(sizes::percentiles(&groups, numbers));
+        }
+        plots.extend(distribution::distributions(records, numbers));
+        plots.extend(series::series(records, numbers));
+        plots.extend(matrix::matrices(records, numbers));
+        html! { @for plot in &plots { (plot) } }
+    }
+}

@@ -1,0 +1,199 @@
+//! Rates over time, of trials that were cut into intervals, with what stood still.
+
+use maud::{Markup, html};
+use tonnage_record::Record;
+use tonnage_record::transfer::TrialSeries;
+use tonnage_units::quantity::human::{number, prefixed};
+
+use super::Numbers;
+use super::axis::Axis;
+use super::chart::{Chart, Dots, Line, Mark, Way};
+use crate::findings::name;
+use crate::tables;
+
+/// Trials of one configuration that are drawn.
+const TRIALS_DRAWN_MAX: usize = 32;
+
+/// Standstills that are marked and listed one by one.
+const STANDSTILLS_MAX: usize = 64;
+
+/// Clients that have lines of their own.
+const CLIENTS_DRAWN_MAX: usize = 7;
+
+/// Series of all trials that have one, also of one that a failure ended.
+pub(crate) fn series(records: &[Record], numbers: &mut Numbers) -> Vec<Markup> {
+    let mut drawn: Vec<Markup> = Vec::new();
+    let mut left_out = 0;
+    for record in records {
+        let Some(body) = record.transfer() else {
+            continue;
+        };
+        let trials = body.trials.iter().zip(1u64..);
+        let ended = trials
+            .filter_map(|(trial, at)| Some((trial.series.as_ref()?, trial.window_ns, at, "")));
+        let broken = body.broken_off.iter();
+        let broken = broken.map(|it| (&it.series, 0, it.trial, ", until the point failed"));
+        for (series, window_ns, trial, until) in ended.chain(broken) {
+            if drawn.len() == TRIALS_DRAWN_MAX {
+                left_out += 1;
+                continue;
+            }
+            let title = format!("Rate over time: {}, trial {trial}{until}", name(record));
+            drawn.push(one(&title, series, window_ns, numbers));
+        }
+    }
+    if left_out > 0 {
+        drawn.push(html! { p { (left_out) " more series are in the records and are not drawn." } });
+    }
+    drawn
+}
+
+/// One series; a `window_ns` of 0 is not known.
+fn one(title: &str, series: &TrialSeries, window_ns: u64, numbers: &mut Numbers) -> Markup {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let begins: Vec<u64> = (0..series.operations.len() as u64)
+        .map(|at| at * series.interval_ns)
+        .collect();
+    let lengths: Vec<u64> = (0..begins.len())
+        .map(|at| series.length_ns(at, window_ns))
+        .collect();
+    let line = |name: String, look: usize, operations: &[u64]| {
+        let each = operations.iter().zip(begins.iter().zip(&lengths));
+        let marks = each.map(|(&count, (&begin_ns, &length_ns))| {
+            let y = count as f64 * 1e9 / length_ns as f64;
+            Mark {
+                // The middle of the interval.
+                x: seconds(begin_ns + length_ns / 2),
+                y,
+                interval: None,
+                text: format!("{:.2} s: {} op/s", seconds(begin_ns), prefixed(y)),
+            }
+        });
+        Line {
+            name: Some(name),
+            look: Some(look),
+            way: Way::Solid,
+            dots: Dots::Filled,
+            marks: marks.collect(),
+        }
+    };
+    let mut lines = vec![line(
+        "all clients together".to_owned(),
+        0,
+        &series.operations,
+    )];
+    if series.clients.len() > 1 {
+        let clients = series.clients.iter().take(CLIENTS_DRAWN_MAX).zip(1..);
+        lines.extend(
+            clients.map(|(client, look)| {
+                line(format!("rank {}", client.rank), look, &client.operations)
+            }),
+        );
+    }
+    let end = begins
+        .last()
+        .zip(lengths.last())
+        .map_or(1.0, |(begin, length)| seconds(begin + length));
+    let values: Vec<f64> = lines
+        .iter()
+        .flat_map(|line| &line.marks)
+        .map(|mark| mark.y)
+        .collect();
+    let most = values.iter().copied().fold(0.0, f64::max);
+    let (spans, stalls) = standstills(series);
+    let (unit, scale) = match most {
+        1e6.. => ("million op/s", 1e-6),
+        1e3.. => ("thousand op/s", 1e-3),
+        _ => ("op/s", 1.0),
+    };
+    let chart = Chart {
+        number: numbers.next(),
+        title: title.to_owned(),
+        description: format!(
+            "{title}. {} intervals, up to {} op/s. {} The numbers are in the table below.",
+            begins.len(),
+            prefixed(most),
+            match stalls.len() {
+                0 => "Nothing stood still.".to_owned(),
+                count => format!("{count} standstills, which crosses mark."),
+            }
+        ),
+        x: Axis::linear("s", 0.0, end, 1.0),
+        y: Axis::linear(unit, 0.0, most * 1.05, scale),
+        lines,
+        spans,
+        note: String::new(),
+    };
+    chart.draw(html! {
+        @if !stalls.is_empty() { ul { @for stall in &stalls { li { (stall) } } } }
+        details open class="numbers" { summary { "Numbers of this series" } (tables::rows(&table(series, &begins, &lengths), |_| true)) }
+    })
+}
+
+/// Spans in which a client stood still, and a sentence on each.
+fn standstills(series: &TrialSeries) -> (Vec<(f64, f64, String)>, Vec<String>) {
+    let words = |it: &tonnage_record::transfer::Standstill| {
+        let (begin, end) = (it.begin_ns as f64 / 1e9, it.end_ns as f64 / 1e9);
+        format!(
+            "rank {} moved nothing from {begin:.2} to {end:.2} s",
+            it.rank
+        )
+    };
+    let some = || series.standstills.iter().take(STANDSTILLS_MAX);
+    let spans = some().map(|it| (it.begin_ns as f64 / 1e9, it.end_ns as f64 / 1e9, words(it)));
+    let mut sentences: Vec<String> = some().map(words).collect();
+    let more = (series.standstills.len() - sentences.len()) as u64 + series.more_standstills;
+    if more > 0 {
+        sentences.push(format!(
+            "and {more} more standstills, which are in the record"
+        ));
+    }
+    (spans.collect(), sentences)
+}
+
+fn table(series: &TrialSeries, begins: &[u64], lengths: &[u64]) -> Vec<Vec<String>> {
+    let has_latencies = !series.latencies.is_empty();
+    let mut header = vec![
+        "From (s)".to_owned(),
+        "Operations".to_owned(),
+        "Rate (op/s)".to_owned(),
+    ];
+    if has_latencies {
+        header.extend(["p50 (us)", "p99 (us)", "Max Lat (us)"].map(str::to_owned));
+    }
+    header.extend(
+        series
+            .clients
+            .iter()
+            .map(|client| format!("Rank {}", client.rank)),
+    );
+    let line = |at: usize| {
+        let operations = series.operations[at];
+        let rate = operations as f64 * 1e9 / lengths[at] as f64;
+        let begin = format!("{:.3}", begins[at] as f64 / 1e9);
+        let mut cells = vec![begin, operations.to_string(), number(rate)];
+        if has_latencies {
+            let latency = series.latencies.get(at).copied().unwrap_or_default();
+            let us = [
+                latency.latency_ns_p50,
+                latency.latency_ns_p99,
+                latency.latency_ns_max,
+            ];
+            cells.extend(us.map(|ns| match latency.samples {
+                0 => String::new(),
+                _ => number(ns as f64 / 1e3),
+            }));
+        }
+        let clients = series.clients.iter();
+        cells.extend(clients.map(|client| {
+            client
+                .operations
+                .get(at)
+                .map_or_else(String::new, u64::to_string)
+        }));
+        cells
+    };
+    std::iter::once(header)
+        .chain((0..begins.len()).map(line))
+        .collect()
+}

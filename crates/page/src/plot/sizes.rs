@@ -1,0 +1,289 @@
+//! Figures over the size: bandwidth with interval, limit and published figures, and latency percentiles.
+
+use std::collections::BTreeSet;
+
+use maud::{Markup, html};
+use tonnage_record::figures::{Row, by_field};
+use tonnage_record::published::Column;
+use tonnage_report::drawer::Section;
+use tonnage_units::quantity::human::{bandwidth, duration, exact_size};
+
+use super::Numbers;
+use super::axis::Axis;
+use super::chart::{Chart, Dots, LINES_MAX, Line, Mark, Way};
+use super::groups::{Group, value};
+
+/// Bandwidths, the most telling first.
+const BANDWIDTHS: [&str; 3] = [
+    "busbw_bytes_per_s_mean",
+    "bandwidth_bytes_per_s_mean",
+    "bandwidth_mib_per_s_mean",
+];
+
+/// Percentiles that are drawn, with the way of their lines.
+const PERCENTILES: [(&str, &str, Way); 3] = [
+    ("latency_ns_p50", "p50", Way::Solid),
+    ("latency_ns_p99", "p99", Way::Dashed),
+    ("latency_ns_p999", "p99.9", Way::Dotted),
+];
+
+/// Lines of a plot of percentiles, each of which has three.
+const PERCENTILE_LINES_MAX: usize = 4;
+
+/// Returns whether there is more than one size to draw over.
+pub(crate) fn has_sizes(groups: &[Group<'_>]) -> bool {
+    let sizes = groups.iter().flat_map(|group| &group.points);
+    sizes
+        .map(|(size, _)| size.to_bits())
+        .collect::<BTreeSet<_>>()
+        .len()
+        > 1
+}
+
+/// Bandwidth over the size, where the tables of the section have a bandwidth.
+pub(crate) fn bandwidths(
+    section: &Section,
+    groups: &[Group<'_>],
+    numbers: &mut Numbers,
+) -> Vec<Markup> {
+    let Some(field) = shown_bandwidth(section) else {
+        return Vec::new();
+    };
+    let plots = groups.chunks(LINES_MAX);
+    plots
+        .filter_map(|groups| bandwidth_plot(field, groups, numbers))
+        .collect()
+}
+
+/// The bandwidth that the tables show.
+fn shown_bandwidth(section: &Section) -> Option<&'static str> {
+    let headers = section
+        .tables
+        .iter()
+        .filter_map(|table| table.rows().first());
+    let headers: BTreeSet<String> = headers.flatten().map(|it| it.replace('\n', " ")).collect();
+    let mut shown = BANDWIDTHS.iter().filter(|field| {
+        let figure = by_field(field);
+        figure.is_some_and(|figure| headers.contains(figure.name))
+    });
+    // Files print theirs in MiB/s; the value in bytes is the same.
+    let found = shown.next()?;
+    match *found {
+        "bandwidth_mib_per_s_mean" => Some("bandwidth_bytes_per_s_mean"),
+        other => Some(other),
+    }
+}
+
+fn bandwidth_plot(field: &str, groups: &[Group<'_>], numbers: &mut Numbers) -> Option<Markup> {
+    let mut lines: Vec<Line> = Vec::new();
+    for (look, group) in groups.iter().enumerate() {
+        lines.push(measured(field, look, group));
+        lines.push(limits(look, group));
+        lines.extend(published(field, look, group));
+    }
+    lines.retain(|line| !line.marks.is_empty());
+    let is_limit = |line: &&Line| line.way == Way::Dashed;
+    let values = lines.iter().filter(is_limit).flat_map(|line| &line.marks);
+    let values: BTreeSet<u64> = values.map(|mark| mark.y.to_bits()).collect();
+    if values.len() == 1 {
+        keep_one_limit(&mut lines);
+    }
+    let mut note = match values.len() {
+        0 => String::new(),
+        1 => "Grey and dashed: the limit of all.".to_owned(),
+        _ => "Dashed: the limit of the line with this colour.".to_owned(),
+    };
+    let mut marks = lines.iter().flat_map(|line| &line.marks);
+    if marks.any(|mark| mark.interval.is_some()) {
+        note = format!("Bars: 95 % confidence interval over the trials. {note}");
+    }
+    let title = format!("{} over the size", by_field(field)?.name);
+    chart(&title, ("GB/s", 1e-9), lines, &note, numbers)
+}
+
+fn measured(field: &str, look: usize, group: &Group<'_>) -> Line {
+    let marks = group.points.iter().filter_map(|(size, row)| {
+        let y = value(row, field)?;
+        let half = value(row, "bandwidth_ci95_fraction").map(|part| part * y);
+        let interval = half.map(|half| ((y - half).max(0.0), y + half));
+        let words = interval.map_or_else(String::new, |(low, high)| {
+            format!(" ({}…{})", bandwidth(low), bandwidth(high))
+        });
+        Some(Mark {
+            x: *size,
+            y,
+            interval,
+            text: format!("{}: {}{words}", exact_size(*size as u64), bandwidth(y)),
+        })
+    });
+    Line {
+        name: Some(group.name.clone()),
+        look: Some(look),
+        way: Way::Solid,
+        dots: Dots::Filled,
+        marks: marks.collect(),
+    }
+}
+
+fn limits(look: usize, group: &Group<'_>) -> Line {
+    let marks = group.points.iter().filter_map(|(size, row)| {
+        let y = value(row, "limit_bytes_per_s")?;
+        Some(Mark {
+            x: *size,
+            y,
+            interval: None,
+            text: String::new(),
+        })
+    });
+    Line {
+        name: None,
+        look: Some(look),
+        way: Way::Dashed,
+        dots: Dots::Nothing,
+        marks: marks.collect(),
+    }
+}
+
+/// Leaves one line of those of limits, where all are alike: it belongs to no other line.
+fn keep_one_limit(lines: &mut Vec<Line>) {
+    let longest = lines.iter().filter(|line| line.way == Way::Dashed);
+    let longest = longest.max_by_key(|line| line.marks.len()).cloned();
+    lines.retain(|line| line.way != Way::Dashed);
+    lines.extend(longest.map(|line| Line {
+        name: Some("limit".to_owned()),
+        look: None,
+        ..line
+    }));
+}
+
+/// Published figures of the same points, a line for each table.
+fn published(field: &str, look: usize, group: &Group<'_>) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for (size, row) in &group.points {
+        for theirs in &row.record.published_rows {
+            let cells = theirs.columns.iter().zip(&theirs.row);
+            let mut values = cells.filter_map(|(header, cell)| {
+                let column = Column::named(header).ok()?;
+                let is_ours = !column.is_key && column.figure.field == field;
+                is_ours.then(|| cell.number().map(|number| number / column.factor))?
+            });
+            let Some(y) = values.next() else {
+                continue;
+            };
+            let mark = Mark {
+                x: *size,
+                y,
+                interval: None,
+                text: format!(
+                    "published at {}: {}",
+                    exact_size(*size as u64),
+                    bandwidth(y)
+                ),
+            };
+            let name = format!("published: {}", theirs.what);
+            match lines
+                .iter_mut()
+                .find(|line| line.name.as_ref() == Some(&name))
+            {
+                Some(line) => line.marks.push(mark),
+                None => lines.push(Line {
+                    name: Some(name),
+                    look: Some(look),
+                    way: Way::Nothing,
+                    dots: Dots::Hollow,
+                    marks: vec![mark],
+                }),
+            }
+        }
+    }
+    lines
+}
+
+/// Latency percentiles over the size.
+pub(crate) fn percentiles(groups: &[Group<'_>], numbers: &mut Numbers) -> Vec<Markup> {
+    let plots = groups.chunks(PERCENTILE_LINES_MAX);
+    let plots = plots.filter_map(|groups| {
+        let lines = groups.iter().enumerate().flat_map(|(look, group)| {
+            let of_group = PERCENTILES
+                .iter()
+                .map(move |percentile| percentile_line(percentile, look, group));
+            of_group.filter(|line| !line.marks.is_empty())
+        });
+        let title = "Latency percentiles over the size";
+        let note = "Solid: p50; dashed: p99; dotted: p99.9.";
+        chart(title, ("us", 1e-3), lines.collect(), note, numbers)
+    });
+    plots.collect()
+}
+
+/// Words for all percentiles of a point.
+fn all_percentiles(size: f64, row: &Row<'_>) -> String {
+    let known = PERCENTILES.iter().filter_map(|(field, name, _)| {
+        let value = value(row, field)?;
+        Some(format!("{name} {}", duration(value)))
+    });
+    let known: Vec<String> = known.collect();
+    format!("{}: {}", exact_size(size as u64), known.join(", "))
+}
+
+fn percentile_line((field, _, way): &(&str, &str, Way), look: usize, group: &Group<'_>) -> Line {
+    let marks = group.points.iter().filter_map(|(size, row)| {
+        let y = value(row, field)?;
+        Some(Mark {
+            x: *size,
+            y,
+            interval: None,
+            text: match way {
+                Way::Solid => all_percentiles(*size, row),
+                _ => String::new(),
+            },
+        })
+    });
+    Line {
+        name: (*way == Way::Solid).then(|| group.name.clone()),
+        look: Some(look),
+        way: *way,
+        dots: match way {
+            Way::Solid => Dots::Filled,
+            _ => Dots::Nothing,
+        },
+        marks: marks.collect(),
+    }
+}
+
+fn chart(
+    title: &str,
+    (unit, scale): (&str, f64),
+    lines: Vec<Line>,
+    note: &str,
+    numbers: &mut Numbers,
+) -> Option<Markup> {
+    let marks = || lines.iter().flat_map(|line| &line.marks);
+    let sizes: Vec<f64> = marks().map(|mark| mark.x).collect();
+    let ends =
+        marks().flat_map(|mark| mark.interval.map_or([mark.y; 2], |(low, high)| [low, high]));
+    // An interval that reaches down to nothing must not take the scale with it.
+    let least = marks().map(|mark| mark.y).fold(f64::INFINITY, f64::min);
+    let values: Vec<f64> = ends.map(|end| end.max(least / 2.0)).collect();
+    if sizes.is_empty() {
+        return None;
+    }
+    let named = lines.iter().filter_map(|line| line.name.as_deref());
+    let description = format!(
+        "{title}, sizes from {} to {}. Lines: {}. {note} The numbers are in the tables below.",
+        exact_size(sizes.iter().copied().fold(f64::INFINITY, f64::min) as u64),
+        exact_size(sizes.iter().copied().fold(0.0, f64::max) as u64),
+        named.collect::<Vec<_>>().join("; ")
+    );
+    let chart = Chart {
+        number: numbers.next(),
+        title: title.to_owned(),
+        description,
+        x: Axis::of_sizes("Size", &sizes),
+        y: Axis::of_amounts(unit, &values, scale),
+        lines,
+        spans: Vec::new(),
+        note: note.to_owned(),
+    };
+    Some(chart.draw(html! {}))
+}

@@ -1,0 +1,144 @@
+//! Results: for the records of one configuration their plots, their tables and every figure.
+
+use std::collections::BTreeSet;
+
+use maud::{Markup, html};
+use tonnage_record::Record;
+use tonnage_record::figures::{self, Row, Value, union};
+use tonnage_report::drawer::Section;
+use tonnage_report::sections;
+
+use crate::plot::{Drawings, Numbers};
+use crate::tables;
+
+/// Parts of a configuration in a heading; all of them stand below it.
+const HEADING_PARTS: usize = 3;
+
+/// A part of the results.
+pub(crate) struct ResultPart {
+    /// Heading in the contents.
+    pub(crate) heading: String,
+    /// All of it.
+    pub(crate) body: Markup,
+}
+
+/// Parts in the order of the records, with those of two sides apart; columns that they show are noted.
+pub(crate) fn results(
+    records: &[Record],
+    numbers: Numbers,
+    columns: &mut BTreeSet<String>,
+) -> Vec<ResultPart> {
+    let mut drawings = Drawings::new(numbers);
+    let mut all = Vec::new();
+    for of_side in records.chunk_by(|left, right| side(left) == side(right)) {
+        let mut begin = 0;
+        for section in sections(of_side) {
+            let own = &of_side[begin..begin + section.records];
+            begin += section.records;
+            all.push(ResultPart {
+                heading: heading(&section, own, all.len() + 1),
+                body: body(&section, own, &mut drawings, columns),
+            });
+        }
+    }
+    all
+}
+
+/// Letter of the side of a comparison that a record is of.
+fn side(record: &Record) -> Option<&'static str> {
+    record.side.as_ref().map(|side| side.name.letter())
+}
+
+/// The label, or the first parts of the configuration; the number of the part where it has neither.
+fn heading(section: &Section, records: &[Record], number: usize) -> String {
+    let heading = match (&section.label, section.configuration.as_slice()) {
+        (Some(label), _) => label.clone(),
+        (None, []) => format!("Part {number}"),
+        (None, parts) => parts[..parts.len().min(HEADING_PARTS)].join("; "),
+    };
+    match records.first().and_then(side) {
+        Some(side) => format!("Side {side}: {heading}"),
+        None => heading,
+    }
+}
+
+fn body(
+    section: &Section,
+    records: &[Record],
+    drawings: &mut Drawings,
+    columns: &mut BTreeSet<String>,
+) -> Markup {
+    html! {
+        @if !section.configuration.is_empty() { p { (section.configuration.join("; ")) } }
+        (drawings.of(section, records))
+        @for table in &section.tables { (tables::titled(table, columns)) }
+        @for line in &section.footers { p { small { (line) } } }
+        @for line in &section.commands { pre { (line) } }
+        (every_figure(records, columns))
+    }
+}
+
+/// Every figure of each part of these records, as CSV has them; those that are alike in all rows stand in a line.
+fn every_figure(records: &[Record], columns: &mut BTreeSet<String>) -> Markup {
+    let rows: Vec<Row<'_>> = records.iter().flat_map(Row::of).collect();
+    let mut kinds: Vec<&Record> = Vec::new();
+    for record in records {
+        if !kinds
+            .iter()
+            .any(|known| known.body.kind() == record.body.kind())
+        {
+            kinds.push(record);
+        }
+    }
+    let mut alike: Vec<(&'static str, String)> = Vec::new();
+    let mut shown: Vec<(&'static str, Vec<String>)> = Vec::new();
+    for figure in union(kinds.iter().flat_map(|kind| figures::of(&kind.body))) {
+        let having = kinds.iter().filter(|kind| has(kind, figure.field));
+        let having: Vec<&str> = having.map(|kind| kind.body.kind()).collect();
+        let text = |row: &Row<'_>| match having.contains(&row.record.body.kind()) {
+            true => text((figure.value)(row)),
+            false => String::new(),
+        };
+        let values: Vec<String> = rows.iter().map(text).collect();
+        let first = values.first().cloned().unwrap_or_default();
+        match values.iter().all(|value| *value == first) {
+            true if first.is_empty() => continue,
+            true => alike.push((figure.field, first)),
+            false => shown.push((figure.field, values)),
+        }
+        columns.insert(figure.field.to_owned());
+    }
+    let header: Vec<String> = shown.iter().map(|(field, _)| (*field).to_owned()).collect();
+    let lines = (0..rows.len()).map(|at| shown.iter().map(|(_, it)| it[at].clone()).collect());
+    let lines: Vec<Vec<String>> = std::iter::once(header).chain(lines).collect();
+    html! {
+        details open class="numbers" {
+            summary { "Every figure, in base units and full precision" }
+            p {
+                small {
+                    "Alike in all rows: "
+                    @for (at, (field, value)) in alike.iter().enumerate() {
+                        @if at > 0 { "; " }
+                        code { (field) } " " (value)
+                    }
+                }
+            }
+            @if !shown.is_empty() { (tables::rows(&lines, |_| true)) }
+        }
+    }
+}
+
+/// Returns whether records of this one's kind have a figure.
+fn has(record: &Record, field: &str) -> bool {
+    figures::of(&record.body).any(|figure| figure.field == field)
+}
+
+/// A value as CSV has it; empty where the row has none.
+fn text(value: Value) -> String {
+    match value {
+        Value::Unknown => String::new(),
+        Value::Text(text) => text,
+        Value::Count(count) => count.to_string(),
+        Value::Number(number) => number.to_string(),
+    }
+}

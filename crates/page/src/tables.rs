@@ -1,0 +1,62 @@
+//! Tables of reports as HTML. Attributes say what styles would, for viewers that forbid these.
+
+use std::collections::BTreeSet;
+
+use maud::{Markup, PreEscaped, html};
+use tonnage_report::table::TitledTable;
+
+/// Draws a table with what stands above and below it, and notes its headers.
+pub(crate) fn titled(table: &TitledTable, columns: &mut BTreeSet<String>) -> Markup {
+    let header = table.rows().first().map_or(&[][..], Vec::as_slice);
+    columns.extend(header.iter().map(|head| head.replace('\n', " ")));
+    html! {
+        @if !table.above().is_empty() { p { (table.above()) } }
+        (rows(table.rows(), |at| table.is_right(at)))
+        @for line in table.below() { p { small { (line) } } }
+    }
+}
+
+/// Draws rows, the first of which is the header; `right` says which columns are aligned to the right.
+pub(crate) fn rows(rows: &[Vec<String>], right: impl Fn(usize) -> bool) -> Markup {
+    let Some((header, lines)) = rows.split_first() else {
+        return html! {};
+    };
+    html! {
+        div class="wide" {
+            table border="1" cellspacing="0" cellpadding="3" {
+                thead {
+                    tr {
+                        @for (at, head) in header.iter().enumerate() {
+                            th scope="col" align=[(!right(at)).then_some("left")] { (head) }
+                        }
+                    }
+                }
+                tbody align="right" {
+                    // HTML lets rows and cells end by themselves, and a page has many.
+                    @for line in lines {
+                        (PreEscaped("<tr>"))
+                        @for (at, cell) in line.iter().enumerate() {
+                            @if right(at) { (PreEscaped("<td>")) } @else { (PreEscaped("<td align=left>")) }
+                            (cell)
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Draws names and values, one a row.
+pub(crate) fn facts(facts: &[(String, String)]) -> Markup {
+    html! {
+        div class="wide" {
+            table border="1" cellspacing="0" cellpadding="3" {
+                tbody {
+                    @for (name, value) in facts {
+                        tr { th scope="row" align="left" { (name) } td { (value) } }
+                    }
+                }
+            }
+        }
+    }
+}

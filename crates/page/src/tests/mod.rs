@@ -1,0 +1,188 @@
+//! Whole pages of records that are made for it: what must be on them, what must not, and drawings held to the records.
+
+mod drawings;
+mod hostile;
+mod samples;
+
+use std::path::Path;
+
+use tonnage_record::Record;
+use tonnage_record::figures::{Row, Value, of};
+
+use super::embed::{PageFile, is_page, records_of_page};
+use super::{PageRequest, page};
+use samples::{SIZES, record, sweep};
+
+/// A page of one file.
+pub(super) fn page_of(records: &[Record], plain: bool) -> String {
+    let file = PageFile {
+        name: "r.jsonl".to_owned(),
+        records: records.to_vec(),
+    };
+    let request = PageRequest {
+        title: "A title".to_owned(),
+        files: vec![file],
+        comparison: None,
+        plain,
+    };
+    page(request).unwrap()
+}
+
+#[test]
+fn every_figure_of_the_records_is_on_the_page() {
+    let records = sweep();
+    let text = page_of(&records, true);
+    for row in records.iter().flat_map(Row::of) {
+        for figure in of(&row.record.body) {
+            let shown = match (figure.value)(&row) {
+                Value::Unknown => continue,
+                Value::Text(text) => text,
+                Value::Count(count) => count.to_string(),
+                Value::Number(number) => number.to_string(),
+            };
+            assert!(text.contains(figure.field), "{}", figure.field);
+            let ends = ["<td>", "<td align=left>", "</code> "]
+                .map(|end| text.contains(&format!("{end}{shown}")));
+            assert!(ends.contains(&true), "{}: {shown}", figure.field);
+        }
+    }
+}
+
+#[test]
+fn a_page_asks_for_nothing() {
+    for plain in [true, false] {
+        let text = page_of(&sweep(), plain);
+        for word in [
+            "http", "src=", "url(", "@import", "style=\"", "<link", "<iframe", "onload",
+        ] {
+            assert!(!text.contains(word), "{word}");
+        }
+        assert_eq!(text.matches("<script").count(), usize::from(!plain));
+        assert_eq!(text.matches("<style").count(), usize::from(!plain));
+        // Without the two it is the same page.
+        assert!(text.contains("color-scheme"));
+    }
+}
+
+#[test]
+fn every_plot_has_words_and_a_name() {
+    let text = page_of(&sweep(), true);
+    let plots = text.matches("<svg").count();
+    assert!(plots >= 4, "{plots}");
+    for part in [
+        "role=\"img\"",
+        "<desc id=\"plot-",
+        "aria-labelledby=\"plot-",
+        "aria-describedby=\"plot-",
+    ] {
+        assert_eq!(text.matches(part).count(), plots, "{part}");
+    }
+    for number in 1..=plots {
+        assert_eq!(
+            text.matches(&format!("id=\"plot-{number}-title\"")).count(),
+            1
+        );
+    }
+}
+
+#[test]
+fn failures_skips_and_remarks_are_told_once_each() {
+    let mut records = sweep();
+    records.push(record(64, |it| {
+        it["outcome"] =
+            serde_json::json!({"status": "failed", "why": "rank 1 on n2: killed by signal 9"});
+        it["point"]["seed"] = 7.into();
+    }));
+    for seed in [8, 9] {
+        records.push(record(64, |it| {
+            it["outcome"] = serde_json::json!({"status": "skipped", "why": "no card here"});
+            it["point"]["seed"] = seed.into();
+        }));
+    }
+    records[0].remarks = vec!["a remark".to_owned()];
+    let text = page_of(&records, true);
+    let findings = text.split("id=\"findings\"").nth(1).unwrap();
+    let findings = findings.split("</section>").next().unwrap();
+    for (words, times) in [
+        ("rank 1 on n2: killed by signal 9", 1),
+        ("skipped: no card here", 1),
+        ("2 points: shm write 64 B", 1),
+        ("a remark", 1),
+    ] {
+        assert_eq!(
+            findings.matches(words).count(),
+            times,
+            "{words}: {findings}"
+        );
+    }
+    let clean = page_of(&sweep(), true);
+    assert!(clean.contains("Nothing failed, nothing was skipped, and no record has a remark."));
+}
+
+#[test]
+fn the_records_come_out_of_the_page_as_they_went_in() {
+    let files = ["a & \"b\".jsonl", "<c>.jsonl"].map(|name| PageFile {
+        name: name.to_owned(),
+        records: sweep(),
+    });
+    let text = page(PageRequest {
+        title: "</title><script>".to_owned(),
+        files: files.to_vec(),
+        comparison: None,
+        plain: false,
+    });
+    let text = text.unwrap();
+    assert!(is_page(text.as_bytes()));
+    assert_eq!(records_of_page(&text, Path::new("p.html")).unwrap(), files);
+}
+
+#[test]
+fn pages_that_are_cut_changed_or_of_others_are_refused() {
+    let text = page_of(&sweep(), true);
+    let begin = text.find("base64,").unwrap() + "base64,".len();
+    let changed = text[..begin + 200].to_owned() + "AAAA" + &text[begin + 204..];
+    for (page, words) in [
+        (&text[..begin + 100], "damaged or cut short"),
+        (changed.as_str(), "damaged or cut short"),
+        ("<!DOCTYPE html><p>hello", "without records"),
+    ] {
+        let error = records_of_page(page, Path::new("p.html")).unwrap_err();
+        let said = error.to_string();
+        assert!(
+            error.exit_code() == 2 && said.contains(words) && said.contains("p.html"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_thousand_points_are_three_megabytes_at_most() {
+    let records = (0..1000u32).map(|at| {
+        record(u64::from(64 + 8 * (at / 4)), |it| {
+            it["point"]["pacing"]["window"] = (1 + at % 4).into();
+            let mean = it["summary"]["bandwidth_bytes_per_s"]["mean"]
+                .as_f64()
+                .unwrap();
+            it["summary"]["bandwidth_bytes_per_s"]["mean"] = (mean + f64::from(at) / 7.0).into();
+        })
+    });
+    let bytes = page_of(&records.collect::<Vec<_>>(), false).len();
+    assert!(bytes < 3_000_000, "{bytes}");
+}
+
+#[test]
+fn records_of_the_runs_of_one_point_stand_together() {
+    let of = |size: u64, run: &str, side: &str| {
+        record(size, |it| {
+            it["run_id"] = run.into();
+            it["side"] = serde_json::json!({"name": side, "turn": 0});
+        })
+    };
+    let records = [("r1", "a"), ("r2", "b"), ("r3", "b"), ("r4", "a")]
+        .map(|(run, side)| SIZES.map(|size| of(size, run, side)));
+    let text = page_of(&records.concat(), true);
+    assert_eq!(text.matches("<section id=\"result-").count(), 2, "A and B");
+    assert!(text.contains("Side A: shm write") && text.contains("Side B: shm write"));
+    // Each run has a line of its own.
+    assert!(text.contains(">run 1</text>") && text.contains(">run 2</text>"));
+}

@@ -1,0 +1,209 @@
+//! Pages of `tonnage report` in a real browser, by file and behind a server with the policy by which Jenkins shows
+//! artifacts.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tempfile::tempdir;
+
+use super::support::chromium::{Chromium, Tab, file};
+use super::support::tonnage;
+
+/// What Jenkins sends with artifacts.
+const POLICY: &str = "sandbox; default-src 'none'; img-src 'self'; style-src 'self';";
+
+/// Records of a sweep, of a trial in intervals and of a matrix with a slow row, with a hostile name.
+fn records(dir: &Path) {
+    let run = |arguments: &str| tonnage(dir, arguments).run().with_code(0);
+    let null = "transfer --engine null --op write --ranks 2";
+    run(&format!(
+        "{null} --sizes 64..64k*2 --duration 4ms --trials 2 --warmup 1ms -o r.jsonl"
+    ));
+    run(&format!(
+        "{null} --sizes 64 --interval 10ms --duration 50ms -o r.jsonl"
+    ));
+    let text = fs::read_to_string(dir.join("r.jsonl")).unwrap();
+    let mut lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let mut matrix = lines[0].clone();
+    matrix["point"]["traffic"] = "matrix".into();
+    matrix["point"]["ranks"] = 64.into();
+    let pairs = (0..64u32).flat_map(|from| (0..64u32).map(move |to| (from, to)));
+    let pairs = pairs.filter(|(from, to)| from != to).map(|(from, to)| {
+        let rate = if from == 5 { 5e9 } else { 1e10 };
+        json!({"initiator": from, "target": to, "payload_bytes": 1, "bandwidth_bytes_per_s": rate, "bandwidth_bytes_per_s_max": rate})
+    });
+    matrix["summary"]["pairs"] = pairs.collect();
+    matrix["summary"]["matrix"] = json!({
+        "across_hosts": {"median_bytes_per_s": 1e10, "width_fraction": 0.01},
+        "slow_senders": [{"rank": 5, "of_median": 0.5}],
+    });
+    lines.push(matrix);
+    let text = lines.iter_mut().map(|line| {
+        line.as_object_mut().unwrap().remove("checksum");
+        line["plan"] = "<script>window.hit=1</script>".into();
+        line.to_string() + "\n"
+    });
+    fs::write(dir.join("r.jsonl"), text.collect::<String>()).unwrap();
+}
+
+/// Serves a page with the policy, to as many as ask; gives its address.
+fn serve(page: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/page.html", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut lines = BufReader::new(&stream).lines();
+            while lines
+                .next()
+                .is_some_and(|line| line.is_ok_and(|line| !line.is_empty()))
+            {}
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\nConnection: close\r\n\
+                 Content-Security-Policy: {POLICY}\r\n\r\n",
+                page.len()
+            );
+            let _ = (&stream)
+                .write_all(head.as_bytes())
+                .and_then(|()| (&stream).write_all(page.as_bytes()));
+        }
+    });
+    address
+}
+
+/// Least contrast of any text to what is behind it.
+const LEAST_CONTRAST: &str = r"(() => {
+  const parts = (colour) => colour.match(/[\d.]+/g).map(Number);
+  const light = (colour) => parts(colour).slice(0, 3).map((it) => it / 255)
+    .map((it) => it <= 0.04045 ? it / 12.92 : ((it + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, it, at) => sum + it * [0.2126, 0.7152, 0.0722][at], 0);
+  const behind = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const colour = getComputedStyle(at).backgroundColor;
+      if ((parts(colour)[3] ?? 1) > 0) return colour;
+    }
+    return 'rgb(255, 255, 255)';
+  };
+  let least = 21;
+  for (const element of document.querySelectorAll('body *')) {
+    const own = [...element.childNodes].some((it) => it.nodeType === 3 && it.data.trim());
+    if (!own || ['SCRIPT', 'STYLE', 'title', 'desc'].includes(element.tagName)) continue;
+    const style = getComputedStyle(element);
+    const ink = element.namespaceURI.includes('svg') ? style.fill : style.color;
+    const [a, b] = [light(ink), light(behind(element))].sort((x, y) => y - x);
+    least = Math.min(least, (a + 0.05) / (b + 0.05));
+  }
+  return least;
+})()";
+
+/// Number of tables and drawings that take no room.
+const HIDDEN: &str = "[...document.querySelectorAll('table, svg')].filter((it) => !it.getBoundingClientRect().height).length";
+
+#[test]
+fn pages_are_whole_with_scripts_and_without() {
+    let Some(mut browser) = Chromium::start() else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    records(dir.path());
+    let make = |arguments: &str| tonnage(dir.path(), arguments).run().with_code(0);
+    make("report r.jsonl -o full.html");
+    make("report r.jsonl -o plain.html --plain");
+
+    let full = file(&dir.path().join("full.html"));
+    let tab = browser.open(&full, 1280, false, true);
+    works_with_its_script(&mut browser, &tab);
+    assert_eq!(browser.requests(), [full.as_str()]);
+    assert_eq!(browser.console(), Vec::<String>::new());
+    for dark in [false, true] {
+        let tab = browser.open(&full, 390, dark, true);
+        let least = browser.evaluate(&tab, LEAST_CONTRAST).as_f64().unwrap();
+        assert!((4.5..21.0).contains(&least), "dark {dark}: {least}");
+        let wide = browser
+            .evaluate(&tab, "document.documentElement.scrollWidth")
+            .as_f64()
+            .unwrap();
+        assert!(wide <= 390.0, "{wide}");
+    }
+
+    // Behind the policy nothing of the page is missing; one without style and script says nothing on the console.
+    let plain = fs::read_to_string(dir.path().join("plain.html")).unwrap();
+    let address = serve(plain);
+    let tab = browser.open(&address, 1280, false, true);
+    assert_eq!(browser.console(), Vec::<String>::new());
+    assert_eq!(browser.requests(), [address.as_str()]);
+    is_whole(&mut browser, &tab);
+    let address = serve(fs::read_to_string(dir.path().join("full.html")).unwrap());
+    let tab = browser.open(&address, 1280, false, true);
+    let console = browser.console();
+    assert!(
+        console.len() == 2
+            && console
+                .iter()
+                .all(|it| it.contains("Content Security Policy")),
+        "{console:#?}"
+    );
+    is_whole(&mut browser, &tab);
+}
+
+/// Values under the pointer and by keys, zoom, sorting and filters; what is folded is there on paper.
+fn works_with_its_script(browser: &mut Chromium, tab: &Tab) {
+    let mut holds = |expression: &str| {
+        let found = browser.evaluate(tab, expression);
+        assert_eq!(found, true, "{expression}");
+    };
+    holds(
+        "window.hit === undefined && document.body.innerText.includes('<script>window.hit=1</script>')",
+    );
+    holds(
+        "window.svg = document.querySelector('.plot svg'); window.tip = document.querySelector('.tip'); tip.hidden",
+    );
+    holds(
+        "(() => { const mark = svg.querySelector('[data-v]'); const box = mark.getBoundingClientRect();
+          mark.dispatchEvent(new PointerEvent('pointermove', {clientX: box.x, clientY: box.y, bubbles: true}));
+          return !tip.hidden && tip.textContent === mark.getAttribute('data-v'); })()",
+    );
+    holds(
+        "(() => { const key = (key) => svg.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));
+          svg.focus(); const before = tip.textContent; key('ArrowRight'); const after = tip.textContent;
+          const whole = svg.getAttribute('viewBox'); key('+'); const near = svg.getAttribute('viewBox'); key('0');
+          return document.activeElement === svg && before !== after && near !== whole && svg.getAttribute('viewBox') === whole; })()",
+    );
+    holds(
+        "(() => { const table = [...document.querySelectorAll('table')].find((it) => it.tHead && it.tBodies[0].rows.length >= 8);
+          const sizes = () => [...table.tBodies[0].rows].map((row) => parseFloat(row.cells[0].textContent));
+          const sorted = (sign) => sizes().every((it, at, all) => !at || sign * (it - all[at - 1]) >= 0);
+          const sort = table.tHead.rows[0].cells[0].querySelector('button');
+          sort.click(); const up = sorted(1); sort.click(); return up && sorted(-1); })()",
+    );
+    holds(
+        "(() => { const filter = document.querySelector('input[type=search]');
+          const rows = [...filter.closest('.tools').nextElementSibling.querySelectorAll('tbody tr')];
+          filter.value = '65536'; filter.dispatchEvent(new Event('input'));
+          return rows.some((row) => row.hidden) && rows.filter((row) => !row.hidden).every((row) => row.textContent.includes('65536')); })()",
+    );
+    holds(&format!("{HIDDEN} > 0"));
+    holds(&format!(
+        "dispatchEvent(new Event('beforeprint')), {HIDDEN} === 0"
+    ));
+}
+
+/// All tables and drawings can be seen, and the slow row of the matrix is marked.
+fn is_whole(browser: &mut Chromium, tab: &Tab) {
+    for media in ["screen", "print"] {
+        browser.order(tab, "Emulation.setEmulatedMedia", json!({"media": media}));
+        assert_eq!(browser.evaluate(tab, HIDDEN), 0, "{media}");
+    }
+    let marked =
+        "document.querySelector('.slow-row[data-rank=\"5\"]').getBoundingClientRect().width > 3";
+    assert_eq!(browser.evaluate(tab, marked), true);
+    assert_eq!(
+        browser.evaluate(tab, "document.querySelector('.tip')"),
+        Value::Null
+    );
+}

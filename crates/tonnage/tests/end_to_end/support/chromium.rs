@@ -1,0 +1,193 @@
+//! A browser without a window, told what to do by Chromium's own protocol over two pipes with names.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A browser that takes longer is ended: everything that waits for it fails then.
+const WATCHDOG: Duration = Duration::from_secs(100);
+
+/// A browser, which ends when this is dropped.
+pub struct Chromium {
+    child: Child,
+    orders: File,
+    answers: BufReader<File>,
+    last: u64,
+    /// What it told without being asked.
+    told: VecDeque<Value>,
+    _home: TempDir,
+}
+
+/// A page that is open in it.
+#[derive(Clone)]
+pub struct Tab(String);
+
+impl Chromium {
+    /// Starts it; `None`, with a reason, where it is not installed.
+    pub fn start() -> Option<Self> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        if !std::env::split_paths(&path).any(|folder| folder.join("chromium").is_file()) {
+            println!(
+                "skip: no chromium here (run: apt-get install chromium): pages are not opened in a browser"
+            );
+            return None;
+        }
+        let home = tempfile::tempdir().unwrap();
+        let [orders, answers] = ["orders", "answers"].map(|name| home.path().join(name));
+        for pipe in [&orders, &answers] {
+            mknodat(CWD, pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        }
+        let options = "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run \
+                       --disable-background-networking --disable-component-update --remote-debugging-pipe";
+        let script = format!(
+            "exec chromium {options} --user-data-dir=\"$0/profile\" 3<\"$0/orders\" 4>\"$0/answers\""
+        );
+        let child = Command::new("sh")
+            .arg("-c")
+            .arg(script)
+            .arg(home.path())
+            .env("HOME", home.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let group = Pid::from_child(&child);
+        std::thread::spawn(move || {
+            std::thread::sleep(WATCHDOG);
+            let _ = kill_process_group(group, Signal::KILL);
+        });
+        // In the order of the shell, which waits for the other end of each.
+        let orders = OpenOptions::new().write(true).open(orders).unwrap();
+        let answers = BufReader::new(File::open(answers).unwrap());
+        Some(Self {
+            child,
+            orders,
+            answers,
+            last: 0,
+            told: VecDeque::new(),
+            _home: home,
+        })
+    }
+
+    fn receive(&mut self) -> Value {
+        let mut message = Vec::new();
+        self.answers.read_until(0, &mut message).unwrap();
+        assert_eq!(message.pop(), Some(0), "the browser ended");
+        serde_json::from_slice(&message).unwrap()
+    }
+
+    fn call(&mut self, tab: Option<&Tab>, method: &str, parameters: Value) -> Value {
+        self.last += 1;
+        let mut order = json!({"id": self.last, "method": method, "params": parameters});
+        if let Some(Tab(session)) = tab {
+            order["sessionId"] = session.as_str().into();
+        }
+        let mut bytes = serde_json::to_vec(&order).unwrap();
+        bytes.push(0);
+        self.orders.write_all(&bytes).unwrap();
+        loop {
+            let mut message = self.receive();
+            if message["id"] == self.last {
+                assert!(message.get("error").is_none(), "{method}: {message}");
+                return message["result"].take();
+            }
+            self.told.push_back(message);
+        }
+    }
+
+    /// Does something in a page.
+    pub fn order(&mut self, tab: &Tab, method: &str, parameters: Value) -> Value {
+        self.call(Some(tab), method, parameters)
+    }
+
+    /// Opens an address and waits until it has loaded; with a width in pixels, dark or light, with scripts or without.
+    pub fn open(&mut self, address: &str, width: u32, dark: bool, scripts: bool) -> Tab {
+        let target = self.call(None, "Target.createTarget", json!({"url": "about:blank"}));
+        let target = json!({"targetId": target["targetId"], "flatten": true});
+        let session = self.call(None, "Target.attachToTarget", target);
+        let tab = Tab(session["sessionId"].as_str().unwrap().to_owned());
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            self.order(&tab, &format!("{domain}.enable"), json!({}));
+        }
+        let scheme = if dark { "dark" } else { "light" };
+        let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        self.order(&tab, "Emulation.setEmulatedMedia", media);
+        let metrics =
+            json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600});
+        self.order(&tab, "Emulation.setDeviceMetricsOverride", metrics);
+        self.order(
+            &tab,
+            "Emulation.setScriptExecutionDisabled",
+            json!({"value": !scripts}),
+        );
+        self.told.clear();
+        self.order(&tab, "Page.navigate", json!({"url": address}));
+        while !self
+            .told
+            .iter()
+            .any(|it| it["method"] == "Page.loadEventFired")
+        {
+            let message = self.receive();
+            self.told.push_back(message);
+        }
+        tab
+    }
+
+    /// Value of an expression in a page; scripts of the page need not be allowed for it.
+    pub fn evaluate(&mut self, tab: &Tab, expression: &str) -> Value {
+        let wanted = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
+        let found = self.order(tab, "Runtime.evaluate", wanted);
+        assert!(
+            found.get("exceptionDetails").is_none(),
+            "{expression}: {found}"
+        );
+        found["result"]["value"].clone()
+    }
+
+    /// Messages on the console since the page was opened.
+    pub fn console(&self) -> Vec<String> {
+        let methods = [
+            "Log.entryAdded",
+            "Runtime.consoleAPICalled",
+            "Runtime.exceptionThrown",
+        ];
+        let messages = self
+            .told
+            .iter()
+            .filter(|it| methods.contains(&it["method"].as_str().unwrap_or_default()));
+        messages.map(|it| it["params"].to_string()).collect()
+    }
+
+    /// Addresses that were asked for since the page was opened.
+    pub fn requests(&self) -> Vec<String> {
+        let sent = self
+            .told
+            .iter()
+            .filter(|it| it["method"] == "Network.requestWillBeSent");
+        let addresses = sent.map(|it| it["params"]["request"]["url"].as_str().unwrap().to_owned());
+        addresses.collect()
+    }
+}
+
+impl Drop for Chromium {
+    fn drop(&mut self) {
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+/// Address of a file.
+pub fn file(path: &Path) -> String {
+    format!("file://{}", path.display())
+}
