@@ -129,9 +129,10 @@ impl Lists {
     pub fn libraries(&self) -> impl Iterator<Item = &'static Library> {
         let engines = self.engines.iter().flat_map(|entry| entry.libraries);
         let file_engines = self.file_engines.iter().flat_map(|entry| entry.libraries);
+        let memories = self.memories.iter().flat_map(|entry| entry.libraries);
         let backends = self.backends.iter().flat_map(|entry| entry.libraries);
         let mut names = Vec::new();
-        let all = engines.chain(file_engines).chain(backends);
+        let all = engines.chain(file_engines).chain(memories).chain(backends);
         all.filter(move |library| {
             let is_new = !names.contains(&library.name);
             names.push(library.name);
@@ -224,6 +225,7 @@ mod tests {
             host_addressable: true,
             allocate: |_: &Request<'_>| Err(Error::Failed("only a name".to_owned())),
             available: |_| None,
+            libraries: &[],
         }
     }
 

@@ -15,6 +15,7 @@ use tonnage_sys::mapping::Arena;
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
+use crate::library::{Libraries, Library};
 use crate::name::Variant;
 use crate::pattern::{Key, Mismatches};
 
@@ -33,6 +34,8 @@ pub struct MemoryEntry {
     /// Bytes that can still be had, by the part of the name after the colon; `None` where that is not known. Asked
     /// before anybody allocates, so that what is too much is refused and not half touched.
     pub available: fn(&str) -> Option<Available>,
+    /// Libraries that it loads at run time, which `--library` and their variables choose.
+    pub libraries: &'static [Library],
 }
 
 /// Bytes of a memory that can still be had.
@@ -57,6 +60,8 @@ pub struct Request<'a> {
     pub node: Option<u32>,
     /// True when the user named that node: then memory that cannot be bound to it is an error, and not only a remark.
     pub node_required: bool,
+    /// Files of libraries to load; `None` where nobody could choose one.
+    pub libraries: Option<&'a Libraries>,
 }
 
 /// Memory that engines can register and peers can reach. Bytes are named by their offset.
@@ -181,9 +186,13 @@ pub struct MemoryReport {
     pub why_not_bound: Option<String>,
     /// Reasons why its pages are not larger, one for each kind of page.
     pub why_not_larger_pages: Vec<String>,
-    /// The device that it belongs to; absent for memory of the host.
+    /// The device that it belongs to, or that pinned it; absent for memory that no device knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
+    /// Reason why its device does not fill and compare it by itself, so that its bytes are copied through the host for
+    /// that, outside of every measurement; absent where the device does, and for memory of the host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_filled_by_copies: Option<String>,
 }
 
 impl MemoryReport {

@@ -50,10 +50,39 @@ impl Key {
         }
     }
 
+    /// Numbers of the data whose byte at `offset` belongs to this key, where the key's own offset 0 lies at `origin`,
+    /// for a device that computes the pattern by itself.
+    ///
+    /// # Errors
+    /// When the offset lies before `origin`.
+    pub fn numbers(self, origin: u64, offset: u64) -> Result<KeyNumbers> {
+        let place = offset
+            .checked_sub(origin)
+            .ok_or_else(|| outside(origin, offset, 0))?;
+        Ok(KeyNumbers {
+            place: place.wrapping_add(self.ahead),
+            base: self.base,
+            inverted: self.inverted,
+        })
+    }
+
     #[inline]
     fn word(self, index: u64) -> u64 {
         mix(self.base ^ index.wrapping_mul(GOLDEN)) ^ self.inverted
     }
+}
+
+/// Numbers from which a stretch of the pattern is computed: the 64-bit word that the byte at `place + i` is in, counted
+/// from the least significant byte, is `mix(base ^ (place + i) / 8 * GOLDEN) ^ inverted`, with the sum and the product
+/// wrapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyNumbers {
+    /// Position in the flow's data of the first byte.
+    pub place: u64,
+    /// Number that all words are mixed with.
+    pub base: u64,
+    /// Number that all words are inverted by.
+    pub inverted: u64,
 }
 
 /// The constant by which SplitMix64 goes from one number to the next.
@@ -113,6 +142,13 @@ impl Mismatches {
             );
         }
         text
+    }
+
+    fn compare(&mut self, offset: u64, expected: &[u8], found: &[u8]) {
+        self.checked_bytes += expected.len() as u64;
+        if found != expected {
+            self.add(offset, expected, found);
+        }
     }
 
     fn add(&mut self, offset: u64, expected: &[u8], found: &[u8]) {
@@ -175,12 +211,100 @@ pub fn verify(
         arena
             .read(at, actual)
             .map_err(|error| Error::Failed(error.to_string()))?;
-        found.checked_bytes += expected.len() as u64;
-        if actual != expected {
-            found.add(at - origin, expected, actual);
-        }
+        found.compare(at - origin, expected, actual);
         Ok(())
     })
+}
+
+/// Bytes of a copy that a check is made of, unless it is the first or the last.
+const PIECE: u64 = 256 * CHUNK as u64;
+
+/// Writes the key's bytes to a range of memory that only `write` reaches, in pieces of some size. The flow's own offset 0
+/// lies at `origin`.
+///
+/// # Errors
+/// When the range lies before `origin`, or what `write` says.
+pub fn fill_by(
+    origin: u64,
+    offset: u64,
+    len: u64,
+    key: Key,
+    mut write: impl FnMut(u64, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut bytes = Vec::new();
+    each_piece(origin, offset, len, key, |at, len| {
+        bytes.clear();
+        each_chunk(origin, at, len, key, |_, chunk| {
+            bytes.extend_from_slice(chunk);
+            Ok(())
+        })?;
+        write(at, &bytes)
+    })
+}
+
+/// Compares a range of memory that only `read` reaches as [`verify`] does one of an arena.
+///
+/// # Errors
+/// When the range lies before `origin`, or what `read` says.
+pub fn verify_by(
+    origin: u64,
+    offset: u64,
+    len: u64,
+    key: Key,
+    found: &mut Mismatches,
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<()>,
+) -> Result<()> {
+    let mut bytes = Vec::new();
+    each_piece(origin, offset, len, key, |start, len| {
+        bytes.resize(len as usize, 0);
+        read(start, &mut bytes)?;
+        each_chunk(origin, start, len, key, |at, expected| {
+            let actual = &bytes[(at - start) as usize..][..expected.len()];
+            found.compare(at - origin, expected, actual);
+            Ok(())
+        })
+    })
+}
+
+/// Start of the chunk that a byte is compared in, of a range from `offset` on: a check that begins there finds the same
+/// stretches as one of the whole range.
+///
+/// # Errors
+/// When the range lies before `origin`.
+pub fn chunk_start(origin: u64, offset: u64, byte: u64, key: Key) -> Result<u64> {
+    let skip = key.numbers(origin, offset)?.place % 8;
+    let into = byte.saturating_sub(offset) + skip;
+    Ok((offset + into - into % CHUNK as u64)
+        .saturating_sub(skip)
+        .max(offset))
+}
+
+/// Cuts a range into pieces of whole chunks.
+fn each_piece(
+    origin: u64,
+    offset: u64,
+    len: u64,
+    key: Key,
+    mut visit: impl FnMut(u64, u64) -> Result<()>,
+) -> Result<()> {
+    let end = offset
+        .checked_add(len)
+        .ok_or_else(|| outside(origin, offset, len))?;
+    let skip = key.numbers(origin, offset)?.place % 8;
+    let (mut at, mut piece) = (offset, PIECE - skip);
+    while at < end {
+        let take = piece.min(end - at);
+        visit(at, take)?;
+        at += take;
+        piece = PIECE;
+    }
+    Ok(())
+}
+
+fn outside(origin: u64, offset: u64, len: u64) -> Error {
+    Error::Failed(format!(
+        "{len} bytes at offset {offset} are not a part of the flow at {origin}"
+    ))
 }
 
 fn each_chunk(
@@ -190,11 +314,7 @@ fn each_chunk(
     key: Key,
     mut visit: impl FnMut(u64, &[u8]) -> Result<()>,
 ) -> Result<()> {
-    let outside = || {
-        Error::Failed(format!(
-            "{len} bytes at offset {offset} are not a part of the flow at {origin}"
-        ))
-    };
+    let outside = || outside(origin, offset, len);
     let end = offset.checked_add(len).ok_or_else(outside)?;
     let mut at = offset;
     let mut words = [0; CHUNK];
@@ -288,6 +408,74 @@ mod tests {
             assert!(check(&arena, 64, 64 + to, 21, key.ahead(1)).wrong_bytes > 10);
             assert!(check(&arena, 64, 64 + to, 21, key.poison()).wrong_bytes == 21);
         }
+    }
+
+    /// Memory that only a copy reaches, against the same in an arena: ranges over several pieces, at odd places.
+    #[test]
+    fn what_is_reached_by_copies_is_the_same() {
+        const BYTES: u64 = 3 << 20;
+        let normal = (Pages::Normal, Sharing::Private);
+        let arena = Arena::allocate(BYTES as usize, normal.0, normal.1, None).unwrap();
+        let outside = |error| Error::Failed(format!("{error}"));
+        for (origin, offset, len, ahead) in [
+            (0, 0, BYTES, 0),
+            (5, 12, BYTES - 13, 3),
+            (1, 1, (1 << 20) + 1, 7),
+            (64, 100, 0, 0),
+        ] {
+            let key = Key::new(1, 2, 3, 4).ahead(ahead);
+            let mut bytes = vec![0; BYTES as usize];
+            let mut pieces = Vec::new();
+            fill_by(origin, offset, len, key, |at, piece| {
+                pieces.push(piece.len() as u64);
+                bytes[at as usize..][..piece.len()].copy_from_slice(piece);
+                Ok(())
+            })
+            .unwrap();
+            assert!(
+                pieces.iter().sum::<u64>() == len && pieces.iter().all(|&piece| piece <= PIECE)
+            );
+            arena.write(0, &bytes).unwrap();
+            assert!(check(&arena, origin, offset, len, key).is_clean());
+            for at in [
+                offset,
+                offset + len / 3,
+                offset + len / 3 + 5,
+                (offset + len).max(1) - 1,
+            ] {
+                arena.write(at, &[!bytes[at as usize]]).unwrap();
+            }
+            let expected = check(&arena, origin, offset, len, key);
+            let verify_from = |from: u64| {
+                let mut found = Mismatches::default();
+                let len = offset + len - from;
+                verify_by(origin, from, len, key, &mut found, |at, piece| {
+                    arena.read(at, piece).map_err(outside)
+                })
+                .unwrap();
+                found
+            };
+            let whole = verify_from(offset);
+            assert_eq!(whole.checked_bytes, expected.checked_bytes);
+            for first in [offset, offset + len / 3] {
+                let start = chunk_start(origin, offset, first, key).unwrap();
+                assert!((offset..=first).contains(&start) && first - start <= CHUNK as u64);
+                let found = verify_from(start);
+                let behind = |one: &&Mismatch| one.offset + origin >= start;
+                let of: Vec<_> = expected.first.iter().filter(behind).collect();
+                assert_eq!(
+                    found.first.iter().collect::<Vec<_>>(),
+                    of,
+                    "{origin} {offset} {len}"
+                );
+            }
+            assert_eq!(
+                (whole.wrong_bytes, whole.first),
+                (expected.wrong_bytes, expected.first)
+            );
+        }
+        let nothing = |_: u64, _: &[u8]| Ok(());
+        assert!(fill_by(8, 0, 1, Key::new(0, 0, 0, 0), nothing).is_err());
     }
 
     #[test]

@@ -52,6 +52,7 @@ const fn memory(name: &'static str, host_addressable: bool) -> MemoryEntry {
         host_addressable,
         allocate: |_| Err(Error::Failed("tests of plans allocate nothing".to_owned())),
         available: |_| None,
+        libraries: &[],
     }
 }
 

@@ -146,6 +146,7 @@ impl TransferEndpoint {
                 shared: self.caps().shared_memory,
                 node: None,
                 node_required: false,
+                libraries: None,
             })
         };
         let memory = allocate().map_err(|error| {

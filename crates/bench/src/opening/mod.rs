@@ -302,6 +302,7 @@ impl Requirements<'_> {
             shared: domain.caps().shared_memory,
             node: settings.numa.node(&host.topology, cpu)?,
             node_required: matches!(settings.numa, Numa::Node(_)),
+            libraries: Some(&settings.libraries),
         })
         .map_err(|error| self.lacks_memory(error, rank.id()))?;
         let config = WorkerConfig {

@@ -73,6 +73,7 @@ const FAR: MemoryEntry = MemoryEntry {
     host_addressable: false,
     allocate,
     available: |_| None,
+    libraries: &[],
 };
 
 pub static LISTS: Lists = Lists {

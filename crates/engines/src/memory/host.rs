@@ -45,6 +45,7 @@ pub const SMALL: MemoryEntry = MemoryEntry {
         allocate_plain(bytes, Pages::Small, "small", Vec::new(), sharing, request)
     },
     available: |_| available(0),
+    libraries: &[],
 };
 
 /// The largest pages to be had.

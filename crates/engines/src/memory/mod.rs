@@ -1,12 +1,22 @@
-//! The memories of tonnage. Those of the host differ in their pages only and share a file (`host`); `copy` measures how
-//! fast the CPU copies them. The definition of a memory is in [`tonnage_engine::memory`].
+//! The memories of tonnage. The definition of a memory is in [`tonnage_engine::memory`].
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `host` | those of the host, which differ in their pages only |
+//! | `copy` | how fast the CPU copies them |
+//! | `cuda` | memory of an NVIDIA GPU |
+//! | `cuda_pinned` | memory of the host that NVIDIA's driver has pinned |
 
 mod copy;
+mod cuda;
+mod cuda_pinned;
 mod host;
 
 use tonnage_engine::memory::MemoryEntry;
 
+pub use cuda::CUDA;
+pub use cuda_pinned::CUDA_PINNED;
 pub use host::{HOST, HUGE, SMALL, of_arena};
 
 /// Every memory, the default first.
-pub static MEMORIES: &[MemoryEntry] = &[HOST, SMALL, HUGE];
+pub static MEMORIES: &[MemoryEntry] = &[HOST, SMALL, HUGE, CUDA, CUDA_PINNED];

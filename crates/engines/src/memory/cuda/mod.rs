@@ -1,0 +1,196 @@
+//! Memory of a GPU, through CUDA's driver. The CPU cannot address it.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `mod` | the row of the list, and the memory |
+//! | `driver` | the library, the GPUs in use, and what to do where something fails |
+//! | `proof` | the check of a GPU's kernels against the host's pattern |
+//! | `copies` | how fast it copies within its own memory |
+//!
+//! Filling and comparing are done by the GPU, by kernels that `tonnage_sys::cuda` keeps. A GPU is trusted with that
+//! only after it has done as the host does; otherwise the bytes are copied through the host, and the report says why.
+
+mod copies;
+pub(super) mod driver;
+mod proof;
+
+use std::sync::Arc;
+
+use tonnage_engine::Variant;
+use tonnage_engine::memory::{
+    CopyRate, DeviceMemory, Memory, MemoryEntry, MemoryReport, Request, Stretch,
+};
+use tonnage_engine::pattern::{self, Key, Mismatches};
+use tonnage_sys::clock::Clock;
+use tonnage_sys::cuda::{DeviceBuffer, PatternKernels, PatternNumbers};
+use tonnage_sys::mapping::Arena;
+use tonnage_units::{Error, Result};
+
+use driver::{Gpu, LIBRARY};
+
+const NAME: &str = "cuda";
+
+/// Memory of a GPU.
+pub const CUDA: MemoryEntry = MemoryEntry {
+    name: NAME,
+    about: "memory of an NVIDIA GPU, the first one where no number is given; filled and verified by the GPU",
+    variant: Some(Variant {
+        what: "GPU",
+        everywhere: &[],
+        with_device: &["0", "1"],
+        one_sided: &[],
+        required: false,
+    }),
+    host_addressable: false,
+    allocate,
+    // Asking would start the driver on ranks that allocate nothing, and an allocation that is too large is refused whole.
+    available: |_| None,
+    libraries: &[LIBRARY],
+};
+
+fn allocate(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
+    let gpu = driver::open(request, NAME, driver::number(request.variant)?)?;
+    let buffer = DeviceBuffer::allocate(gpu.context(), request.bytes)
+        .map_err(|failure| gpu.too_small(request.bytes, &failure))?;
+    Ok(Arc::new(CudaMemory { gpu, buffer }))
+}
+
+struct CudaMemory {
+    gpu: Arc<Gpu>,
+    buffer: DeviceBuffer,
+}
+
+impl CudaMemory {
+    fn copy_out(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        let copied = self.buffer.read(offset, bytes);
+        copied.map_err(|failure| self.gpu.failed(&failure))
+    }
+
+    fn copy_in(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let copied = self.buffer.write(offset, bytes);
+        copied.map_err(|failure| self.gpu.failed(&failure))
+    }
+
+    /// The check by the GPU, which says between which bytes something differs; those are then copied out and compared
+    /// by the host, so that what is found is told as for any memory.
+    fn verify_by(
+        &self,
+        kernels: &PatternKernels,
+        (origin, offset, len): (u64, u64, u64),
+        key: Key,
+        found: &mut Mismatches,
+    ) -> Result<()> {
+        let numbers = numbers(key, origin, offset)?;
+        let differs = kernels.verify(&self.buffer, offset, len, numbers);
+        let Some((first, last)) = differs.map_err(|failure| self.gpu.failed(&failure))? else {
+            found.checked_bytes += len;
+            return Ok(());
+        };
+        let from = pattern::chunk_start(origin, offset, offset + first, key)?;
+        // A stretch that is told may be so many bytes long.
+        let end = offset + (last + 8).min(len);
+        let wrong_bytes = found.wrong_bytes;
+        pattern::verify_by(origin, from, end - from, key, found, |at, bytes| {
+            self.copy_out(at, bytes)
+        })?;
+        if found.wrong_bytes == wrong_bytes {
+            return Err(Error::Failed(format!(
+                "{}: its kernel found wrong bytes at offsets {} to {}, and a copy of them is right: something still wrote \
+                 them, or the GPU is broken",
+                self.gpu.name(),
+                offset + first,
+                offset + last
+            )));
+        }
+        found.checked_bytes += len - (end - from);
+        Ok(())
+    }
+}
+
+/// The key's numbers, for the kernels.
+fn numbers(key: Key, origin: u64, offset: u64) -> Result<PatternNumbers> {
+    let numbers = key.numbers(origin, offset)?;
+    Ok(PatternNumbers {
+        place: numbers.place,
+        base: numbers.base,
+        inverted: numbers.inverted,
+    })
+}
+
+impl Memory for CudaMemory {
+    fn bytes(&self) -> u64 {
+        self.buffer.bytes()
+    }
+
+    fn host(&self) -> Option<&Arc<Arena>> {
+        None
+    }
+
+    fn device(&self) -> Option<DeviceMemory<'_>> {
+        Some(DeviceMemory {
+            interface: NAME,
+            device: self.gpu.context().device().number,
+            address: self.buffer.address(),
+            dmabuf: None,
+        })
+    }
+
+    fn report(&self) -> MemoryReport {
+        MemoryReport {
+            kind: NAME.to_owned(),
+            bytes: self.buffer.bytes(),
+            device: Some(self.gpu.name()),
+            why_filled_by_copies: self.gpu.kernels().err(),
+            ..MemoryReport::default()
+        }
+    }
+
+    fn fill(&self, origin: u64, offset: u64, len: u64, key: Key) -> Result<()> {
+        match self.gpu.kernels() {
+            Ok(kernels) => kernels
+                .fill(&self.buffer, offset, len, numbers(key, origin, offset)?)
+                .map_err(|failure| self.gpu.failed(&failure)),
+            Err(_) => pattern::fill_by(origin, offset, len, key, |at, bytes| {
+                self.copy_in(at, bytes)
+            }),
+        }
+    }
+
+    fn verify(
+        &self,
+        origin: u64,
+        offset: u64,
+        len: u64,
+        key: Key,
+        found: &mut Mismatches,
+    ) -> Result<()> {
+        match self.gpu.kernels() {
+            Ok(kernels) => self.verify_by(kernels, (origin, offset, len), key, found),
+            Err(_) => pattern::verify_by(origin, offset, len, key, found, |at, bytes| {
+                self.copy_out(at, bytes)
+            }),
+        }
+    }
+
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        self.copy_out(offset, bytes)
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.copy_in(offset, bytes)
+    }
+
+    fn copy_rates(
+        &self,
+        stretch: &Stretch,
+        slots: &mut dyn FnMut() -> (u64, u64),
+        _clock: &Clock,
+    ) -> Result<Vec<CopyRate>> {
+        let rate = copies::rate(&self.buffer, stretch, slots);
+        let bytes_per_s = rate.map_err(|failure| self.gpu.failed(&failure))?;
+        Ok(vec![CopyRate {
+            method: "the GPU's cuMemcpyAsync".to_owned(),
+            bytes_per_s,
+        }])
+    }
+}

@@ -1,0 +1,102 @@
+//! Host memory that CUDA's driver has pinned: a GPU copies it without help from the CPU, and the CPU addresses it as any
+//! other.
+
+use std::sync::Arc;
+
+use tonnage_engine::memory::{
+    CopyRate, DeviceMemory, Memory, MemoryEntry, MemoryReport, Request, Stretch,
+};
+use tonnage_engine::pattern::{Key, Mismatches};
+use tonnage_sys::clock::Clock;
+use tonnage_sys::cuda::PinnedArena;
+use tonnage_sys::mapping::Arena;
+use tonnage_units::Result;
+
+use super::cuda::driver::{self, Gpu, LIBRARY};
+use super::host::HOST;
+
+const NAME: &str = "cuda-pinned";
+
+/// Pages and places of memory host, pinned for all GPUs.
+pub const CUDA_PINNED: MemoryEntry = MemoryEntry {
+    name: NAME,
+    about: "memory host, pinned by the driver of NVIDIA GPUs, so that they copy it without help from the CPU",
+    allocate,
+    libraries: &[LIBRARY],
+    ..HOST
+};
+
+fn allocate(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
+    // All GPUs know it: the first is the one that every machine with any has.
+    let gpu = driver::open(request, NAME, 0)?;
+    let host = (HOST.allocate)(request)?;
+    let arena = Arc::clone(host.mapped(NAME)?);
+    let pinned = PinnedArena::pin(gpu.context(), arena)
+        .map_err(|failure| driver::unavailable(NAME, &failure))?;
+    Ok(Arc::new(PinnedMemory { host, pinned, gpu }))
+}
+
+struct PinnedMemory {
+    host: Arc<dyn Memory>,
+    pinned: PinnedArena,
+    gpu: Arc<Gpu>,
+}
+
+impl Memory for PinnedMemory {
+    fn bytes(&self) -> u64 {
+        self.host.bytes()
+    }
+
+    fn host(&self) -> Option<&Arc<Arena>> {
+        Some(self.pinned.arena())
+    }
+
+    fn device(&self) -> Option<DeviceMemory<'_>> {
+        Some(DeviceMemory {
+            interface: "cuda",
+            device: self.gpu.context().device().number,
+            address: self.pinned.arena().address(),
+            dmabuf: None,
+        })
+    }
+
+    fn report(&self) -> MemoryReport {
+        MemoryReport {
+            kind: NAME.to_owned(),
+            device: Some(self.gpu.name()),
+            ..self.host.report()
+        }
+    }
+
+    fn fill(&self, origin: u64, offset: u64, len: u64, key: Key) -> Result<()> {
+        self.host.fill(origin, offset, len, key)
+    }
+
+    fn verify(
+        &self,
+        origin: u64,
+        offset: u64,
+        len: u64,
+        key: Key,
+        found: &mut Mismatches,
+    ) -> Result<()> {
+        self.host.verify(origin, offset, len, key, found)
+    }
+
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        self.host.read(offset, bytes)
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.host.write(offset, bytes)
+    }
+
+    fn copy_rates(
+        &self,
+        stretch: &Stretch,
+        slots: &mut dyn FnMut() -> (u64, u64),
+        clock: &Clock,
+    ) -> Result<Vec<CopyRate>> {
+        self.host.copy_rates(stretch, slots, clock)
+    }
+}

@@ -1,0 +1,332 @@
+//! Memories of GPUs, over the double of the driver that is beside the tests of `tonnage-sys`. Nothing here has seen a
+//! GPU.
+
+#[cfg(test)]
+#[path = "../../../sys/tests/cuda/double.rs"]
+mod double;
+
+use std::sync::Arc;
+
+use double::Double;
+use tonnage_engine::Libraries;
+use tonnage_engine::memory::{Memory, MemoryEntry, Request, Stretch};
+use tonnage_engine::pattern::{Key, Mismatches};
+use tonnage_engines::memory::{CUDA, CUDA_PINNED, HOST};
+use tonnage_sys::clock::Clock;
+use tonnage_units::{Error, Result};
+
+const BYTES: u64 = 1 << 20;
+
+fn allocate(
+    double: &Double,
+    entry: &MemoryEntry,
+    variant: &str,
+    bytes: u64,
+) -> Result<Arc<dyn Memory>> {
+    let libraries = Libraries::from([("libcuda".to_owned(), double.path())]);
+    (entry.allocate)(&Request {
+        variant,
+        bytes,
+        libraries: Some(&libraries),
+        ..Request::default()
+    })
+}
+
+#[cfg(test)]
+fn refusal(double: &Double, entry: &MemoryEntry, variant: &str, bytes: u64) -> String {
+    let refused = allocate(double, entry, variant, bytes).err().unwrap();
+    assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");
+    refused.to_string()
+}
+
+#[cfg(test)]
+fn found(memory: &dyn Memory, (origin, offset, len): (u64, u64, u64), key: Key) -> Mismatches {
+    let mut found = Mismatches::default();
+    memory.verify(origin, offset, len, key, &mut found).unwrap();
+    found
+}
+
+/// Copies a whole memory to another one, as nothing but a test does.
+#[cfg(test)]
+fn copy(from: &dyn Memory, to: &dyn Memory) {
+    let mut bytes = vec![0; BYTES as usize];
+    from.read(0, &mut bytes).unwrap();
+    to.write(0, &bytes).unwrap();
+}
+
+#[cfg(test)]
+fn host() -> Arc<dyn Memory> {
+    let request = Request {
+        bytes: BYTES,
+        ..Request::default()
+    };
+    (HOST.allocate)(&request).unwrap()
+}
+
+/// Origins, offsets, lengths and keys: odd ones, none, and as many as there is room for.
+fn cases() -> Vec<((u64, u64, u64), Key)> {
+    let key = Key::new(1, 2, 3, 4);
+    let back = 37u64.wrapping_sub(4099);
+    vec![
+        ((0, 0, BYTES), key),
+        ((3, 3, 1), key),
+        ((0, 11, 0), key),
+        ((7, 4099, 5000), key.ahead(13)),
+        ((64, 64 + 4099, 21), key.ahead(back)),
+        ((1, 2, 70_001), key.poison()),
+        ((0, BYTES - 9, 9), key.ahead(1)),
+    ]
+}
+
+/// Both ways, by the kernels and by copies.
+#[test]
+fn the_pattern_is_the_hosts_byte_for_byte() {
+    let (Some(whole), Some(broken)) = (Double::with(""), Double::with("ptx 0")) else {
+        return;
+    };
+    let host = host();
+    for (double, by_kernels) in [(&whole, true), (&broken, false)] {
+        let gpu = allocate(double, &CUDA, "", BYTES).unwrap();
+        assert_eq!(gpu.report().why_filled_by_copies.is_none(), by_kernels);
+        for (range, key) in cases() {
+            let (origin, offset, len) = range;
+            for (one, other) in [(&*host, &*gpu), (&*gpu, &*host)] {
+                one.write(0, &vec![0; BYTES as usize]).unwrap();
+                one.fill(origin, offset, len, key).unwrap();
+                copy(one, other);
+                let right = found(other, range, key);
+                assert!(right.is_clean() && right.checked_bytes == len, "{range:?}");
+                // Nothing was written beside the range.
+                let mut beside = vec![0; BYTES as usize];
+                one.read(0, &mut beside).unwrap();
+                let end = (offset + len) as usize;
+                let outside = beside[..offset as usize].iter().chain(&beside[end..]);
+                assert!(outside.into_iter().all(|&byte| byte == 0), "{range:?}");
+            }
+        }
+    }
+}
+
+/// A flipped byte, swapped blocks, a stale block, and bytes that never came: told as the host tells them.
+#[test]
+fn what_is_wrong_is_named_as_on_the_host() {
+    let Some(double) = Double::with("") else {
+        return;
+    };
+    let (host, gpu) = (host(), allocate(&double, &CUDA, "1", BYTES).unwrap());
+    let key = Key::new(9, 8, 7, 6).ahead(3);
+    let (origin, offset, len) = (5, 100, 20_000);
+    let flip = |at: u64| {
+        move |memory: &dyn Memory| {
+            let mut byte = [0];
+            memory.read(at, &mut byte).unwrap();
+            memory.write(at, &[byte[0] ^ 4]).unwrap();
+        }
+    };
+    let swap = |memory: &dyn Memory| {
+        let (mut one, mut other) = ([0; 64], [0; 64]);
+        memory.read(4600, &mut one).unwrap();
+        memory.read(9001, &mut other).unwrap();
+        memory.write(4600, &other).unwrap();
+        memory.write(9001, &one).unwrap();
+    };
+    let stale = |memory: &dyn Memory| {
+        let before = Key::new(9, 7, 7, 6).ahead(3);
+        memory.fill(origin, 12_000, 700, before).unwrap();
+    };
+    let unmoved = |memory: &dyn Memory| memory.fill(origin, 20_050, 50, key.poison()).unwrap();
+    let spoils: [&dyn Fn(&dyn Memory); 7] = [
+        &flip(offset),
+        &flip(offset + len - 1),
+        &flip(4321),
+        &swap,
+        &stale,
+        &unmoved,
+        &|memory| memory.write(0, &vec![0; BYTES as usize]).unwrap(),
+    ];
+    for (number, spoil) in spoils.into_iter().enumerate() {
+        let [expected, found] = [&*host, &*gpu].map(|memory| {
+            memory.fill(origin, offset, len, key).unwrap();
+            spoil(memory);
+            found(memory, (origin, offset, len), key)
+        });
+        assert!(!expected.is_clean());
+        assert_eq!(found.describe(), expected.describe(), "{number}");
+        assert_eq!(found.first, expected.first, "{number}");
+    }
+    let mut none = Mismatches::default();
+    assert!(gpu.verify(0, BYTES, 1, key, &mut none).is_err());
+    assert!(gpu.fill(8, 0, 1, key).is_err());
+    assert!(gpu.read(BYTES, &mut [0]).is_err() && gpu.write(u64::MAX, &[0, 0]).is_err());
+}
+
+/// A GPU that computes wrongly is not believed, and the record says so; its bytes are right all the same.
+#[test]
+fn kernels_that_do_otherwise_than_the_host_are_not_used() {
+    let (Some(wrong), Some(broken)) = (Double::with("wrong 1"), Double::with("ptx 0")) else {
+        return;
+    };
+    for (double, reason) in [
+        (&wrong, "its kernel for filling wrote "),
+        (&broken, "cuModuleLoadDataEx: CUDA_ERROR_INVALID_PTX (218)"),
+    ] {
+        let memory = allocate(double, &CUDA, "", BYTES).unwrap();
+        let why = memory.report().why_filled_by_copies.unwrap();
+        assert!(why.contains(reason), "{why}");
+        let key = Key::new(5, 5, 5, 5);
+        memory.fill(0, 0, BYTES, key).unwrap();
+        memory.write(70, &[0]).unwrap();
+        let host = host();
+        copy(&*memory, &*host);
+        for memory in [&*memory, &*host] {
+            let found = found(memory, (0, 0, BYTES), key);
+            assert_eq!((found.wrong_bytes, found.first[0].offset), (1, 70));
+        }
+    }
+}
+
+#[test]
+fn each_refusal_says_why_and_what_to_do() {
+    let (Some(double), Some(old), Some(empty), Some(lost)) = (
+        Double::with("memory 4194304"),
+        Double::old("version 10020"),
+        Double::with("gpus 0"),
+        Double::with("fail cuDevicePrimaryCtxRetain 802 1"),
+    ) else {
+        return;
+    };
+    let large = refusal(&double, &CUDA, "", 1 << 30);
+    assert!(
+        large.contains("1073741824 bytes were asked for, and "),
+        "{large}"
+    );
+    assert!(
+        large.contains("of 4194304 are free: cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY"),
+        "{large}"
+    );
+    let second = refusal(&double, &CUDA, "2", 1);
+    assert!(
+        second.contains("memory cuda:2") && second.contains("sees 2 GPUs"),
+        "{second}"
+    );
+    assert!(second.contains("cuda:0 to cuda:1"), "{second}");
+    let name = allocate(&double, &CUDA, "H100", 1)
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(name.contains("such as cuda:0"), "{name}");
+    for entry in [&CUDA, &CUDA_PINNED] {
+        let too_old = refusal(&old, entry, "", 1);
+        assert!(
+            too_old.contains("the driver serves CUDA 10.2") && too_old.contains("450 or newer"),
+            "{too_old}"
+        );
+        let none = refusal(&empty, entry, "", 1);
+        assert!(
+            none.contains("CUDA_ERROR_NO_DEVICE") && none.contains("--gpus all"),
+            "{none}"
+        );
+    }
+    // A code that the double has no name for, as a newer driver's would be.
+    let unnamed = refusal(&lost, &CUDA, "", 1);
+    assert!(
+        unnamed.contains("cuDevicePrimaryCtxRetain: an error (802)"),
+        "{unnamed}"
+    );
+    assert!(unnamed.contains("Xid"), "{unnamed}");
+    let libraries = Libraries::from([("libcuda".to_owned(), "/nonexistent/libcuda.so.1".into())]);
+    let missing = (CUDA.allocate)(&Request {
+        bytes: 1,
+        libraries: Some(&libraries),
+        ..Request::default()
+    });
+    let missing = missing.err().unwrap().to_string();
+    assert!(
+        missing.contains("/nonexistent/libcuda.so.1")
+            && missing.contains("Install NVIDIA's driver"),
+        "{missing}"
+    );
+}
+
+/// A GPU that falls off in the middle: named with its code, by every call from then on.
+#[test]
+fn a_gpu_that_falls_off_is_an_error() {
+    // The proof launches more kernels than these.
+    let Some(double) = Double::with("fail cuMemcpyAsync 719 40") else {
+        return;
+    };
+    let memory = allocate(&double, &CUDA, "", BYTES).unwrap();
+    memory.fill(0, 0, BYTES, Key::new(1, 1, 1, 1)).unwrap();
+    let failed = rates(&*memory).unwrap_err().to_string();
+    assert!(
+        failed.starts_with("cuda:0 (Double of a GPU, 0000:1b:00.0): cuMemcpyAsync: "),
+        "{failed}"
+    );
+    assert!(
+        failed.contains("(719)") && failed.contains("Xid"),
+        "{failed}"
+    );
+    let later = memory.fill(0, 0, 8, Key::new(1, 1, 1, 1)).unwrap_err();
+    assert!(later.to_string().contains("(719)"), "{later}");
+}
+
+fn rates(memory: &dyn Memory) -> Result<Vec<tonnage_engine::memory::CopyRate>> {
+    let stretch = Stretch {
+        from: 0,
+        to: BYTES / 2,
+        piece_bytes: 4096,
+        last_piece_bytes: 4096,
+        stride_bytes: 4096,
+        pieces: BYTES / 2 / 4096,
+        slices: 1,
+        slice_bytes: 0,
+    };
+    let mut next = 0;
+    let mut slots = || {
+        next = (next + 1) % stretch.slots();
+        (next, next)
+    };
+    memory.copy_rates(&stretch, &mut slots, &Clock::new())
+}
+
+#[test]
+fn copies_within_a_gpu_have_a_rate_and_move_the_bytes() {
+    let Some(double) = Double::with("") else {
+        return;
+    };
+    let memory = allocate(&double, &CUDA, "", BYTES).unwrap();
+    memory.write(0, &vec![7; BYTES as usize / 2]).unwrap();
+    let rates = rates(&*memory).unwrap();
+    assert!(rates.len() == 1 && rates[0].bytes_per_s > 0.0, "{rates:?}");
+    let mut bytes = vec![0; BYTES as usize / 2];
+    memory.read(BYTES / 2, &mut bytes).unwrap();
+    assert!(bytes.iter().all(|&byte| byte == 7));
+}
+
+#[test]
+fn memories_say_whose_they_are() {
+    let Some(double) = Double::with("") else {
+        return;
+    };
+    let gpu = allocate(&double, &CUDA, "1", BYTES).unwrap();
+    let device = gpu.device().unwrap();
+    assert_eq!((device.interface, device.device), ("cuda", 1));
+    assert!(gpu.host().is_none());
+    let report = gpu.report();
+    assert_eq!((report.kind.as_str(), report.bytes), ("cuda", BYTES));
+    assert_eq!(
+        report.device.as_deref(),
+        Some("cuda:1 (Double of a GPU, 0000:1c:00.0)")
+    );
+    assert_eq!(report.why_filled_by_copies, None);
+    let refused = gpu.mapped("shm").unwrap_err().to_string();
+    assert!(refused.contains("memory cuda with engine shm"), "{refused}");
+    let pinned = allocate(&double, &CUDA_PINNED, "", BYTES).unwrap();
+    let arena = pinned.mapped("shm").unwrap();
+    assert_eq!(pinned.device().unwrap().address, arena.address());
+    let report = pinned.report();
+    assert_eq!(report.kind, "cuda-pinned");
+    assert!(report.pages.is_some() && report.device.unwrap().starts_with("cuda:0 "));
+    pinned.fill(0, 3, 100, Key::new(1, 1, 1, 1)).unwrap();
+    assert!(found(&*pinned, (0, 3, 100), Key::new(1, 1, 1, 1)).is_clean());
+}

@@ -1,0 +1,58 @@
+//! Declarations of the driver's header, cuda.h: types, the numbers of attributes and flags, and codes of results that
+//! this crate tells apart.
+
+use std::ffi::{c_int, c_void};
+
+/// `CUresult`.
+pub(super) type Code = c_int;
+/// `CUdevice`: an ordinal.
+pub(super) type Ordinal = c_int;
+/// `CUdeviceptr`.
+pub(super) type Address = u64;
+/// `CUcontext`.
+pub(super) type ContextHandle = *mut c_void;
+/// `CUstream`.
+pub(super) type StreamHandle = *mut c_void;
+/// `CUevent`.
+pub(super) type EventHandle = *mut c_void;
+/// `CUmodule`.
+pub(super) type ModuleHandle = *mut c_void;
+/// `CUfunction`.
+pub(super) type FunctionHandle = *mut c_void;
+
+/// `CUDA_SUCCESS`.
+pub(super) const SUCCESS: Code = 0;
+/// `CUDA_ERROR_NOT_READY`: of a query, and no failure.
+pub(super) const NOT_READY: Code = 600;
+
+/// `CU_STREAM_NON_BLOCKING`: not ordered with the stream that calls without one use.
+pub(super) const STREAM_NON_BLOCKING: u32 = 1;
+/// `CU_EVENT_DEFAULT`: with a time.
+pub(super) const EVENT_DEFAULT: u32 = 0;
+/// `CU_MEMHOSTREGISTER_PORTABLE`: known to the contexts of all devices.
+pub(super) const HOST_REGISTER_PORTABLE: u32 = 1;
+
+/// `CU_JIT_ERROR_LOG_BUFFER`.
+pub(super) const JIT_ERROR_LOG: c_int = 5;
+/// `CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES`.
+pub(super) const JIT_ERROR_LOG_BYTES: c_int = 6;
+
+/// Attributes of a device, by their numbers in the header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub(super) enum Attribute {
+    /// `MULTIPROCESSOR_COUNT`.
+    Multiprocessors = 16,
+    /// `MEMORY_CLOCK_RATE`, in kHz.
+    MemoryClockKhz = 36,
+    /// `GLOBAL_MEMORY_BUS_WIDTH`, in bits.
+    MemoryBusBits = 37,
+    /// `ASYNC_ENGINE_COUNT`.
+    CopyEngines = 40,
+    /// `COMPUTE_CAPABILITY_MAJOR`.
+    ComputeMajor = 75,
+    /// `COMPUTE_CAPABILITY_MINOR`.
+    ComputeMinor = 76,
+    /// `DMA_BUF_SUPPORTED`.
+    Dmabuf = 124,
+}

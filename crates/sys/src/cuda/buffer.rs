@@ -1,0 +1,188 @@
+//! Memory that a GPU can reach: its own, and memory of the host that the driver has pinned.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use super::abi::{Address, HOST_REGISTER_PORTABLE};
+use super::context::CudaContext;
+use super::failure::CudaFailure;
+use crate::mapping::{Arena, OutOfRange};
+
+/// Memory of a GPU. Its bytes are not zeroed. The CPU cannot address it.
+#[derive(Debug)]
+pub struct DeviceBuffer {
+    context: Arc<CudaContext>,
+    address: Address,
+    bytes: u64,
+}
+
+/// Memory of the host that the driver has pinned and knows, so that a GPU copies it without help from the CPU.
+#[derive(Debug)]
+pub struct PinnedArena {
+    context: Arc<CudaContext>,
+    arena: Arc<Arena>,
+}
+
+/// A range of either, for copies.
+#[derive(Debug, Clone, Copy)]
+pub struct CudaPart<'a> {
+    /// The memory's own context.
+    pub(super) context: &'a Arc<CudaContext>,
+    pub(super) address: Address,
+    pub(super) bytes: u64,
+}
+
+fn checked(offset: u64, len: u64, size: u64) -> Result<(), OutOfRange> {
+    match offset.checked_add(len) {
+        Some(end) if end <= size => Ok(()),
+        _ => Err(OutOfRange { offset, len, size }),
+    }
+}
+
+impl DeviceBuffer {
+    /// Allocates memory of the context's GPU.
+    ///
+    /// # Errors
+    /// The driver's reason; `CUDA_ERROR_OUT_OF_MEMORY` where there is not so much in one piece.
+    pub fn allocate(context: &Arc<CudaContext>, bytes: u64) -> Result<Self, CudaFailure> {
+        let mut address = 0;
+        let len = usize::try_from(bytes.max(1)).unwrap_or(usize::MAX);
+        context.call("cuMemAlloc_v2", |calls| {
+            // SAFETY: the address is valid for the write.
+            unsafe { (calls.allocate)(&raw mut address, len) }
+        })?;
+        Ok(Self {
+            context: Arc::clone(context),
+            address,
+            bytes,
+        })
+    }
+
+    /// Number of its bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Address for the GPU.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// The context that it is of.
+    pub fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
+    /// A range of it.
+    ///
+    /// # Errors
+    /// `Outside`.
+    pub fn part(&self, offset: u64, len: u64) -> Result<CudaPart<'_>, CudaFailure> {
+        checked(offset, len, self.bytes)?;
+        Ok(CudaPart {
+            context: &self.context,
+            address: self.address + offset,
+            bytes: len,
+        })
+    }
+
+    /// Copies bytes in, and waits.
+    ///
+    /// # Errors
+    /// `Outside`, or the driver's reason.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), CudaFailure> {
+        let part = self.part(offset, bytes.len() as u64)?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.context.call("cuMemcpyHtoD_v2", |calls| {
+            // SAFETY: the range lies in the allocation, and the slice is valid for as many reads; the call returns when
+            // it no longer needs it.
+            unsafe { (calls.copy_in)(part.address, bytes.as_ptr().cast(), bytes.len()) }
+        })?;
+        // Bytes of pageable memory may still be on their way from a buffer of the driver's.
+        self.context.wait()
+    }
+
+    /// Copies bytes out, and waits.
+    ///
+    /// # Errors
+    /// `Outside`, or the driver's reason.
+    pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), CudaFailure> {
+        let part = self.part(offset, bytes.len() as u64)?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.context.call("cuMemcpyDtoH_v2", |calls| {
+            // SAFETY: the range lies in the allocation, and the slice is valid for as many writes; the call returns
+            // when all bytes are there.
+            unsafe { (calls.copy_out)(bytes.as_mut_ptr().cast(), part.address, bytes.len()) }
+        })
+    }
+}
+
+impl Drop for DeviceBuffer {
+    fn drop(&mut self) {
+        // Copies may be in flight that name it. Where waiting fails the context is lost, and with it everything in
+        // flight; nobody is left to be told.
+        let _ = self.context.wait();
+        let _ = self.context.call("cuMemFree_v2", |calls| {
+            // SAFETY: allocated once, freed once, and nothing in flight uses it.
+            unsafe { (calls.free)(self.address) }
+        });
+    }
+}
+
+impl PinnedArena {
+    /// Has the driver pin memory of the host, for all GPUs.
+    ///
+    /// # Errors
+    /// The driver's reason.
+    pub fn pin(context: &Arc<CudaContext>, arena: Arc<Arena>) -> Result<Self, CudaFailure> {
+        context.call("cuMemHostRegister_v2", |calls| {
+            let address = arena.address() as *mut c_void;
+            // SAFETY: the whole mapping, which stays mapped until it was unregistered: this value holds it. What a GPU
+            // writes there is bytes of an arena, over which no reference is ever formed.
+            unsafe { (calls.host_register)(address, arena.len(), HOST_REGISTER_PORTABLE) }
+        })?;
+        Ok(Self {
+            context: Arc::clone(context),
+            arena,
+        })
+    }
+
+    /// The memory.
+    pub fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    /// The context that it was pinned in.
+    pub fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
+    /// A range of it.
+    ///
+    /// # Errors
+    /// `Outside`.
+    pub fn part(&self, offset: u64, len: u64) -> Result<CudaPart<'_>, CudaFailure> {
+        checked(offset, len, self.arena.len() as u64)?;
+        Ok(CudaPart {
+            context: &self.context,
+            // Addresses of the host and of all GPUs are one space.
+            address: self.arena.address() + offset,
+            bytes: len,
+        })
+    }
+}
+
+impl Drop for PinnedArena {
+    fn drop(&mut self) {
+        // As above.
+        let _ = self.context.wait();
+        let _ = self.context.call("cuMemHostUnregister", |calls| {
+            // SAFETY: registered once, unregistered once, and nothing in flight uses it.
+            unsafe { (calls.host_unregister)(self.arena.address() as *mut c_void) }
+        });
+    }
+}

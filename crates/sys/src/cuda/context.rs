@@ -1,0 +1,101 @@
+//! A GPU in use: its primary context, which all users of the driver in a process share.
+
+use std::sync::Arc;
+
+use super::abi::{Attribute, ContextHandle, Ordinal};
+use super::device::CudaDevice;
+use super::failure::CudaFailure;
+use super::loaded::{Calls, Libcuda};
+
+/// The primary context of a GPU. It lives as long as anything that was made in it.
+#[derive(Debug)]
+pub struct CudaContext {
+    library: Arc<Libcuda>,
+    handle: ContextHandle,
+    ordinal: Ordinal,
+    device: CudaDevice,
+}
+
+// SAFETY: a context may be used by any thread that has made it current, which every use of this value does first, and
+// by several threads at once: the driver locks what they share.
+unsafe impl Send for CudaContext {}
+// SAFETY: as above.
+unsafe impl Sync for CudaContext {}
+
+impl CudaContext {
+    /// Takes the GPU with this number into use. The first time in a process, it takes the driver up to seconds.
+    ///
+    /// # Errors
+    /// The driver's reason; `CUDA_ERROR_INVALID_DEVICE` for a number that no GPU has.
+    pub fn open(library: &Arc<Libcuda>, number: u32) -> Result<Arc<Self>, CudaFailure> {
+        let ordinal = library.ordinal(number)?;
+        let device = CudaDevice::of(library, number)?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the handle is valid for the write; the ordinal came from the library.
+        let code = unsafe { (library.calls.primary_retain)(&raw mut handle, ordinal) };
+        library.check("cuDevicePrimaryCtxRetain", code)?;
+        Ok(Arc::new(Self {
+            library: Arc::clone(library),
+            handle,
+            ordinal,
+            device,
+        }))
+    }
+
+    /// The GPU.
+    pub fn device(&self) -> &CudaDevice {
+        &self.device
+    }
+
+    /// Bytes of its memory that are free, and all of them.
+    ///
+    /// # Errors
+    /// The driver's reason.
+    pub fn memory_bytes(&self) -> Result<(u64, u64), CudaFailure> {
+        let (mut free, mut all) = (0, 0);
+        self.call("cuMemGetInfo_v2", |calls| {
+            // SAFETY: both numbers are valid for the write of a size.
+            unsafe { (calls.memory_info)(&raw mut free, &raw mut all) }
+        })?;
+        Ok((free as u64, all as u64))
+    }
+
+    /// Waits until everything has ended that was started in it.
+    ///
+    /// # Errors
+    /// The driver's reason, which may be that of work that was started earlier.
+    pub fn wait(&self) -> Result<(), CudaFailure> {
+        self.call("cuCtxSynchronize", |calls| {
+            // SAFETY: takes no arguments; the context is current.
+            unsafe { (calls.synchronize)() }
+        })
+    }
+
+    /// Carries out a call in this context.
+    pub(super) fn call(
+        &self,
+        name: &'static str,
+        call: impl FnOnce(&Calls) -> i32,
+    ) -> Result<(), CudaFailure> {
+        // SAFETY: the context is retained until this value is dropped.
+        let code = unsafe { (self.library.calls.set_current)(self.handle) };
+        self.library.check("cuCtxSetCurrent", code)?;
+        let code = call(&self.library.calls);
+        self.library.check(name, code)
+    }
+
+    /// Processors of the GPU, at least one.
+    pub(super) fn multiprocessors(&self) -> u32 {
+        let count = self
+            .library
+            .attribute(self.ordinal, Attribute::Multiprocessors);
+        count.unwrap_or(1).max(1)
+    }
+}
+
+impl Drop for CudaContext {
+    fn drop(&mut self) {
+        // SAFETY: retained once, released once, and everything that was made in it holds it and is gone.
+        unsafe { (self.library.calls.primary_release)(self.ordinal) };
+    }
+}

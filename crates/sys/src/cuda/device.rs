@@ -1,0 +1,161 @@
+//! Facts that the driver tells about a GPU.
+
+use std::ffi::{c_char, c_int};
+use std::sync::Arc;
+
+use super::abi::{Attribute, Ordinal};
+use super::failure::CudaFailure;
+use super::loaded::Libcuda;
+use crate::library::text;
+
+/// Room for a name or an address.
+const TEXT_BYTES: usize = 256;
+
+/// A GPU as the driver describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CudaDevice {
+    /// The driver's number, among the GPUs that this process may see.
+    pub number: u32,
+    /// Model.
+    pub name: String,
+    /// Identifier that stays the same over restarts, in hexadecimal groups.
+    pub uuid: String,
+    /// Bytes of its memory.
+    pub memory_bytes: u64,
+    /// Address on the PCI bus as the kernel writes it, such as "0000:1b:00.0".
+    pub pci_address: String,
+    /// Generation of its instructions, such as "9.0".
+    pub compute: String,
+    /// Processors in it.
+    pub multiprocessors: u32,
+    /// Engines that copy beside its processors.
+    pub copy_engines: u32,
+    /// Nominal bytes per second of its memory; `None` where the driver no longer tells the clock.
+    pub memory_bytes_per_s: Option<u64>,
+    /// True when its memory can be exported as a dmabuf; `None` where the driver does not know the question.
+    pub dmabuf: Option<bool>,
+}
+
+impl Libcuda {
+    /// The GPUs that this process may see, in the driver's order.
+    ///
+    /// # Errors
+    /// The driver's reason.
+    pub fn devices(&self) -> Result<Vec<CudaDevice>, CudaFailure> {
+        let mut count = 0;
+        // SAFETY: the number is valid for the write of an int.
+        let code = unsafe { (self.calls.device_count)(&raw mut count) };
+        self.check("cuDeviceGetCount", code)?;
+        (0..u32::try_from(count).unwrap_or(0))
+            .map(|number| self.describe(number))
+            .collect()
+    }
+
+    /// The driver's handle of the GPU with this number.
+    pub(super) fn ordinal(&self, number: u32) -> Result<Ordinal, CudaFailure> {
+        let mut ordinal = 0;
+        let wanted = c_int::try_from(number).unwrap_or(c_int::MAX);
+        // SAFETY: the handle is valid for the write; a number that no GPU has is an error of the call.
+        let code = unsafe { (self.calls.device)(&raw mut ordinal, wanted) };
+        self.check("cuDeviceGet", code).map(|()| ordinal)
+    }
+
+    fn describe(&self, number: u32) -> Result<CudaDevice, CudaFailure> {
+        let device = self.ordinal(number)?;
+        let mut uuid = [0; 16];
+        // SAFETY: the array has the 16 bytes that the call writes.
+        let code = unsafe { (self.calls.device_uuid)(&raw mut uuid, device) };
+        self.check("cuDeviceGetUuid", code)?;
+        let mut memory_bytes = 0;
+        // SAFETY: the number is valid for the write of a size.
+        let code = unsafe { (self.calls.device_memory)(&raw mut memory_bytes, device) };
+        self.check("cuDeviceTotalMem_v2", code)?;
+        let attribute = |which| self.attribute(device, which).unwrap_or(0);
+        let (clock_khz, bus_bits) = (
+            u64::from(attribute(Attribute::MemoryClockKhz)),
+            u64::from(attribute(Attribute::MemoryBusBits)),
+        );
+        // Two transfers per clock.
+        let nominal = clock_khz * 1000 * 2 * (bus_bits / 8);
+        let texts = [
+            ("cuDeviceGetName", self.calls.device_name),
+            ("cuDeviceGetPCIBusId", self.calls.device_pci),
+        ];
+        let [name, pci] = texts.map(|(call, of)| self.text_of(device, call, of));
+        Ok(CudaDevice {
+            number,
+            name: name?,
+            uuid: grouped(&uuid),
+            memory_bytes: memory_bytes as u64,
+            // The kernel writes lower case.
+            pci_address: pci?.to_ascii_lowercase(),
+            compute: format!(
+                "{}.{}",
+                attribute(Attribute::ComputeMajor),
+                attribute(Attribute::ComputeMinor)
+            ),
+            multiprocessors: attribute(Attribute::Multiprocessors),
+            copy_engines: attribute(Attribute::CopyEngines),
+            memory_bytes_per_s: Some(nominal).filter(|&nominal| nominal > 0),
+            dmabuf: self
+                .attribute(device, Attribute::Dmabuf)
+                .ok()
+                .map(|value| value != 0),
+        })
+    }
+
+    /// The value of an attribute.
+    ///
+    /// # Errors
+    /// The driver's reason, such as `CUDA_ERROR_INVALID_VALUE` for an attribute that is newer than the driver.
+    pub(super) fn attribute(&self, device: Ordinal, which: Attribute) -> Result<u32, CudaFailure> {
+        let mut value = 0;
+        // SAFETY: the number is valid for the write of an int.
+        let code = unsafe { (self.calls.device_attribute)(&raw mut value, which as c_int, device) };
+        self.check("cuDeviceGetAttribute", code)
+            .map(|()| u32::try_from(value).unwrap_or(0))
+    }
+
+    fn text_of(
+        &self,
+        device: Ordinal,
+        call: &'static str,
+        of: unsafe extern "C" fn(*mut c_char, c_int, Ordinal) -> c_int,
+    ) -> Result<String, CudaFailure> {
+        let mut room: [c_char; TEXT_BYTES] = [0; TEXT_BYTES];
+        // SAFETY: the array has one byte more than the call may write, which keeps the text NUL-terminated.
+        let code = unsafe { of(room.as_mut_ptr(), TEXT_BYTES as c_int - 1, device) };
+        self.check(call, code)?;
+        // SAFETY: the array is NUL-terminated, and nobody else has it.
+        Ok(unsafe { text(room.as_ptr()) }.unwrap_or_default())
+    }
+}
+
+/// An identifier in the groups in which people read it.
+fn grouped(bytes: &[u8; 16]) -> String {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    [0..8, 8..12, 12..16, 16..20, 20..32]
+        .map(|range| hex[range].to_owned())
+        .join("-")
+}
+
+impl CudaDevice {
+    /// The GPU with this number.
+    ///
+    /// # Errors
+    /// The driver's reason; `CUDA_ERROR_INVALID_DEVICE` for a number that no GPU has.
+    pub fn of(library: &Arc<Libcuda>, number: u32) -> Result<Self, CudaFailure> {
+        library.describe(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_are_in_groups() {
+        let bytes: [u8; 16] = std::array::from_fn(|at| 16 * at as u8 + 1);
+        assert_eq!(grouped(&bytes), "01112131-4151-6171-8191-a1b1c1d1e1f1");
+    }
+}

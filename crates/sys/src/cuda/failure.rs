@@ -1,0 +1,107 @@
+//! Reasons why something could not be done with a GPU. Advice for each is in `tonnage_engines::memory`.
+
+use std::fmt;
+
+use super::abi::Code;
+use crate::mapping::OutOfRange;
+
+/// A version of CUDA, as drivers say it of themselves: the newest that they can serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CudaVersion {
+    /// The number before the dot.
+    pub major: i32,
+    /// The number behind it.
+    pub minor: i32,
+}
+
+impl CudaVersion {
+    /// The version of the driver's number, such as 12040.
+    pub(super) fn of(number: i32) -> Self {
+        Self {
+            major: number / 1000,
+            minor: number % 1000 / 10,
+        }
+    }
+}
+
+impl fmt::Display for CudaVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// The reason why something could not be done with a GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CudaFailure {
+    /// The library cannot be loaded: the loader's reason.
+    NoDriver(String),
+    /// The library lacks a call.
+    TooOld {
+        /// The version that the driver serves; `None` where it cannot even say that.
+        has: Option<CudaVersion>,
+        /// The version that the call came with.
+        needs: CudaVersion,
+        /// The call's symbol.
+        symbol: String,
+    },
+    /// A call failed.
+    Call {
+        /// The call's symbol.
+        call: &'static str,
+        /// Its result.
+        code: Code,
+        /// The driver's name of it, such as "CUDA_ERROR_OUT_OF_MEMORY"; empty for a code that it has no name for.
+        name: String,
+        /// The driver's words for it, and what more it said.
+        text: String,
+    },
+    /// A range lies outside of its memory.
+    Outside(OutOfRange),
+}
+
+impl CudaFailure {
+    /// The driver's name of the result; empty where no call of it failed.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Call { name, .. } => name,
+            _ => "",
+        }
+    }
+}
+
+impl fmt::Display for CudaFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDriver(why) => write!(f, "the driver library cannot be loaded ({why})"),
+            Self::TooOld { has, needs, symbol } => {
+                match has {
+                    Some(has) => write!(f, "the driver serves CUDA {has}")?,
+                    None => write!(f, "the library does not say which CUDA it serves")?,
+                }
+                write!(f, ", and {symbol} came with CUDA {needs}")
+            }
+            Self::Call {
+                call,
+                code,
+                name,
+                text,
+            } => {
+                let name = if name.is_empty() { "an error" } else { name };
+                write!(f, "{call}: {name} ({code})")?;
+                if text.is_empty() {
+                    return Ok(());
+                }
+                write!(f, ": {text}")
+            }
+            Self::Outside(range) => range.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CudaFailure {}
+
+impl From<OutOfRange> for CudaFailure {
+    fn from(range: OutOfRange) -> Self {
+        Self::Outside(range)
+    }
+}

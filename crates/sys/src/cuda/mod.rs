@@ -1,0 +1,37 @@
+//! libcuda, the driver library of NVIDIA GPUs, loaded at run time: devices, memory, copies, streams, events, and the
+//! kernels of tonnage.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `abi` | declarations of the driver's header |
+//! | `loaded` | the library and the calls that it exports, each with the version of CUDA that it came with |
+//! | `failure` | why something could not be done, with the driver's name of the code |
+//! | `device` | what the driver says of a GPU |
+//! | `context` | a GPU in use: allocations, free memory, waiting |
+//! | `buffer` | memory of a GPU, and memory of the host that the driver knows |
+//! | `stream` | copies one after the other, and the times between them |
+//! | `pattern`, `pattern.ptx` | the keyed pattern, written and compared by a GPU |
+//!
+//! Symbols are looked up by the name that carries their version (`cuMemAlloc_v2`), which is what the header's macros
+//! name and what the library keeps for programs that are older than itself. No toolkit is needed.
+//!
+//! Kernels can reach all memory that the driver knows, and so those of this crate alone are launched, by functions that
+//! check every range: see [`PatternKernels`]. Choosing a GPU, advice about failures and proving the kernels are
+//! `tonnage_engines::memory`'s.
+
+mod abi;
+mod buffer;
+mod context;
+mod device;
+mod failure;
+mod loaded;
+mod pattern;
+mod stream;
+
+pub use buffer::{CudaPart, DeviceBuffer, PinnedArena};
+pub use context::CudaContext;
+pub use device::CudaDevice;
+pub use failure::{CudaFailure, CudaVersion};
+pub use loaded::Libcuda;
+pub use pattern::{PATTERN_PTX, PatternKernels, PatternNumbers};
+pub use stream::{CudaEvent, CudaStream};

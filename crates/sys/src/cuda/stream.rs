@@ -1,0 +1,180 @@
+//! Streams: copies that are carried out one after the other, while the CPU does something else; and events, which tell
+//! when a stream has come to a place.
+
+use std::sync::Arc;
+
+use super::abi::{EVENT_DEFAULT, EventHandle, NOT_READY, STREAM_NON_BLOCKING, StreamHandle};
+use super::buffer::CudaPart;
+use super::context::CudaContext;
+use super::failure::CudaFailure;
+
+/// A stream. What was handed to it is carried out even when it is dropped.
+#[derive(Debug)]
+pub struct CudaStream {
+    context: Arc<CudaContext>,
+    pub(super) handle: StreamHandle,
+}
+
+// SAFETY: the driver allows a stream to any thread, and locks what several share; its context is made current first.
+unsafe impl Send for CudaStream {}
+// SAFETY: as above.
+unsafe impl Sync for CudaStream {}
+
+/// A place in a stream, and the time when it was passed.
+#[derive(Debug)]
+pub struct CudaEvent {
+    context: Arc<CudaContext>,
+    handle: EventHandle,
+}
+
+// SAFETY: as for streams.
+unsafe impl Send for CudaEvent {}
+// SAFETY: as for streams.
+unsafe impl Sync for CudaEvent {}
+
+impl CudaStream {
+    /// Makes a stream that waits for no other one.
+    ///
+    /// # Errors
+    /// The driver's reason.
+    pub fn new(context: &Arc<CudaContext>) -> Result<Self, CudaFailure> {
+        let mut handle = std::ptr::null_mut();
+        context.call("cuStreamCreate", |calls| {
+            // SAFETY: the handle is valid for the write.
+            unsafe { (calls.stream_create)(&raw mut handle, STREAM_NON_BLOCKING) }
+        })?;
+        Ok(Self {
+            context: Arc::clone(context),
+            handle,
+        })
+    }
+
+    /// The context that it is of.
+    pub fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
+    /// Hands over a copy of as many bytes as both parts have. The memories may be dropped meanwhile: each waits for
+    /// copies of its own context first, so that parts have to be of this stream's context.
+    ///
+    /// # Errors
+    /// `Outside` for parts of different lengths or contexts, or the driver's reason.
+    #[inline]
+    pub fn copy(&self, from: CudaPart<'_>, to: CudaPart<'_>) -> Result<(), CudaFailure> {
+        let own = |part: &CudaPart<'_>| Arc::ptr_eq(part.context, &self.context);
+        if from.bytes != to.bytes || !own(&from) || !own(&to) {
+            return Err(CudaFailure::Outside(crate::mapping::OutOfRange {
+                offset: 0,
+                len: from.bytes,
+                size: to.bytes,
+            }));
+        }
+        self.context.call("cuMemcpyAsync", |calls| {
+            // SAFETY: both ranges lie in memory that waits for this context before it is given back. Bytes that the CPU
+            // or another copy touches meanwhile become a mixture.
+            unsafe { (calls.copy)(to.address, from.address, from.bytes as usize, self.handle) }
+        })
+    }
+
+    /// Waits until everything has been carried out that was handed to it.
+    ///
+    /// # Errors
+    /// The driver's reason, which may be that of anything handed over earlier.
+    pub fn wait(&self) -> Result<(), CudaFailure> {
+        self.context.call("cuStreamSynchronize", |calls| {
+            // SAFETY: the stream lives.
+            unsafe { (calls.stream_synchronize)(self.handle) }
+        })
+    }
+}
+
+impl Drop for CudaStream {
+    fn drop(&mut self) {
+        // Nobody is left to be told of a failure.
+        let _ = self.context.call("cuStreamDestroy_v2", |calls| {
+            // SAFETY: made once, destroyed once; the driver keeps it until its work is done.
+            unsafe { (calls.stream_destroy)(self.handle) }
+        });
+    }
+}
+
+impl CudaEvent {
+    /// Makes an event.
+    ///
+    /// # Errors
+    /// The driver's reason.
+    pub fn new(context: &Arc<CudaContext>) -> Result<Self, CudaFailure> {
+        let mut handle = std::ptr::null_mut();
+        context.call("cuEventCreate", |calls| {
+            // SAFETY: the handle is valid for the write.
+            unsafe { (calls.event_create)(&raw mut handle, EVENT_DEFAULT) }
+        })?;
+        Ok(Self {
+            context: Arc::clone(context),
+            handle,
+        })
+    }
+
+    /// Puts it behind everything that was handed to the stream.
+    ///
+    /// # Errors
+    /// The driver's reason, such as `CUDA_ERROR_INVALID_HANDLE` for a stream of another context.
+    #[inline]
+    pub fn record(&self, stream: &CudaStream) -> Result<(), CudaFailure> {
+        self.context.call("cuEventRecord", |calls| {
+            // SAFETY: event and stream live.
+            unsafe { (calls.event_record)(self.handle, stream.handle) }
+        })
+    }
+
+    /// Returns whether the stream has passed it.
+    ///
+    /// # Errors
+    /// The driver's reason, which may be that of anything handed over earlier.
+    #[inline]
+    pub fn is_passed(&self) -> Result<bool, CudaFailure> {
+        let mut passed = true;
+        self.context.call("cuEventQuery", |calls| {
+            // SAFETY: the event lives.
+            let code = unsafe { (calls.event_query)(self.handle) };
+            passed = code != NOT_READY;
+            if passed { code } else { 0 }
+        })?;
+        Ok(passed)
+    }
+
+    /// Waits until the stream has passed it.
+    ///
+    /// # Errors
+    /// As [`Self::is_passed`].
+    pub fn wait(&self) -> Result<(), CudaFailure> {
+        self.context.call("cuEventSynchronize", |calls| {
+            // SAFETY: the event lives.
+            unsafe { (calls.event_synchronize)(self.handle) }
+        })
+    }
+
+    /// Nanoseconds from an earlier event to this one by the GPU's clock, which counts in steps of about half a
+    /// microsecond. Both have to be passed.
+    ///
+    /// # Errors
+    /// The driver's reason.
+    pub fn ns_since(&self, earlier: &Self) -> Result<f64, CudaFailure> {
+        let mut milliseconds = 0f32;
+        self.context.call("cuEventElapsedTime", |calls| {
+            // SAFETY: the number is valid for the write of a float; both events live.
+            unsafe { (calls.event_elapsed)(&raw mut milliseconds, earlier.handle, self.handle) }
+        })?;
+        Ok(f64::from(milliseconds) * 1e6)
+    }
+}
+
+impl Drop for CudaEvent {
+    fn drop(&mut self) {
+        // Nobody is left to be told of a failure.
+        let _ = self.context.call("cuEventDestroy_v2", |calls| {
+            // SAFETY: made once, destroyed once; the driver keeps it until it is passed.
+            unsafe { (calls.event_destroy)(self.handle) }
+        });
+    }
+}

@@ -1,0 +1,61 @@
+//! The kernels' text, taken by NVIDIA's assembler for each architecture that it knows.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use tonnage_sys::cuda::PATTERN_PTX;
+
+/// The environment variable that names the assembler.
+const VARIABLE: &str = "TONNAGE_PTXAS";
+
+/// Architectures of CUDA 11 to 13; an assembler says which of them it knows.
+const ARCHITECTURES: [u32; 14] = [50, 60, 61, 70, 72, 75, 80, 86, 87, 89, 90, 100, 103, 120];
+
+fn assembler() -> Option<PathBuf> {
+    let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
+    let found = named.map_or_else(|| "ptxas".into(), PathBuf::from);
+    let runs = Command::new(&found).arg("--version").output();
+    runs.is_ok_and(|output| output.status.success())
+        .then_some(found)
+}
+
+#[test]
+fn every_architecture_takes_the_text() {
+    let Some(assembler) = assembler() else {
+        println!(
+            "skip: no ptxas (pip install nvidia-cuda-nvcc-cu12, and name its bin/ptxas in {VARIABLE})"
+        );
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let text = directory.path().join("pattern.ptx");
+    std::fs::write(&text, PATTERN_PTX).unwrap();
+    let mut taken = 0;
+    for architecture in ARCHITECTURES {
+        let output = Command::new(&assembler)
+            .args(["--gpu-name", &format!("sm_{architecture}"), "-o"])
+            .arg(directory.path().join("pattern.cubin"))
+            .arg(&text)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        // One that this assembler is too old or too new for.
+        if said.contains("'gpu-name'") {
+            continue;
+        }
+        assert!(
+            output.status.success() && said.is_empty(),
+            "sm_{architecture}: {said}"
+        );
+        taken += 1;
+    }
+    assert!(taken > 0, "the assembler knows none of {ARCHITECTURES:?}");
+    // It does look.
+    std::fs::write(&text, PATTERN_PTX.replace("xor.b64", "xor.b63")).unwrap();
+    let refused = Command::new(&assembler)
+        .arg(&text)
+        .current_dir(&directory)
+        .output()
+        .unwrap();
+    assert!(!refused.status.success());
+}

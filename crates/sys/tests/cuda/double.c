@@ -1,0 +1,396 @@
+/* A double of the CUDA driver library for tests: the calls that tonnage uses, over memory of the host.
+ *
+ * "Device" memory is a memfd with two mappings: one without access, whose address the driver's callers get, so that a
+ * stray access by the CPU is a fault; and one that this file uses. Work of streams is put off until somebody waits for
+ * it, so that a wait that is missing shows as bytes that did not come. Kernels are carried out from their PTX text, by
+ * ptx.h: no second version of their arithmetic stands here.
+ *
+ * The file FILE.conf beside the library FILE says, in lines of a word and a value, what a test wants otherwise:
+ *
+ *   gpus 2            how many there are
+ *   memory 67108864   bytes of each
+ *   version 12040     what cuDriverGetVersion says
+ *   fail CALL CODE N  the N-th call of that name returns CODE; codes of lost devices are returned by all later calls
+ *   wrong 1           mul.lo is wrong for one number in 4096, as on a broken GPU
+ *   ptx 0             the compiler refuses every text
+ *
+ * Compiled with -DOLD_DRIVER, it lacks the newest call. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101,
+       INVALID_CONTEXT = 201, INVALID_PTX = 218, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600,
+       ILLEGAL_ADDRESS = 700, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713 };
+
+#define GPUS_MAX 8
+#define ROOM 256
+
+typedef struct { uint64_t address, bytes; uint8_t *host; int gpu; } Allocation;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static Allocation allocations[ROOM], pinned[ROOM];
+static int gpus = 2, version = 12040, wrong, compiles = 1, initialised, lost, retained[GPUS_MAX];
+static uint64_t memory = 64 << 20, used[GPUS_MAX];
+static char fail_call[64];
+static int fail_code, fail_at, fail_seen;
+static __thread int current = -1;
+
+static void configure(void) {
+    static int done;
+    if (done) return;
+    done = 1;
+    Dl_info info;
+    char path[4096], line[256];
+    if (!dladdr((void *)configure, &info)) return;
+    snprintf(path, sizeof path, "%s.conf", info.dli_fname);
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file)) {
+        unsigned long long value;
+        if (sscanf(line, "gpus %llu", &value) == 1) gpus = value;
+        if (sscanf(line, "memory %llu", &value) == 1) memory = value;
+        if (sscanf(line, "version %llu", &value) == 1) version = value;
+        if (sscanf(line, "wrong %llu", &value) == 1) wrong = value;
+        if (sscanf(line, "ptx %llu", &value) == 1) compiles = value;
+        sscanf(line, "fail %63s %d %d", fail_call, &fail_code, &fail_at);
+    }
+    if (file) fclose(file);
+}
+
+/* The result that a test wants of this call; 0 for none. */
+static int failing(const char *call) {
+    if (lost) return lost;
+    if (strcmp(call, fail_call) == 0 && ++fail_seen == fail_at) {
+        /* Errors of kernels and of devices that fell off stay. */
+        if (fail_code >= 700 || fail_code == 46 || fail_code == 214) lost = fail_code;
+        return fail_code;
+    }
+    return 0;
+}
+
+/* Where this file reaches an address of a device, or of pinned memory. */
+static uint8_t *reach(uint64_t address, uint64_t bytes) {
+    for (int i = 0; i < ROOM; i++) {
+        Allocation *a = &allocations[i], *p = &pinned[i];
+        if (a->host && address >= a->address && address + bytes <= a->address + a->bytes)
+            return a->host + (address - a->address);
+        if (p->host && address >= p->address && address + bytes <= p->address + p->bytes)
+            return p->host + (address - p->address);
+    }
+    return NULL;
+}
+
+#include "ptx.h"
+
+/* Work of streams, in the order in which it was handed over. */
+typedef struct Work {
+    struct Work *next;
+    void *stream;
+    struct Event *event;
+    const Kernel *kernel;
+    uint64_t to, from, bytes, arguments[PARAMETERS_MAX];
+    unsigned blocks, threads;
+} Work;
+typedef struct Event { int pending; double ns; } Event;
+static Work *first, **last = &first;
+
+static double now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1e9 + t.tv_nsec;
+}
+
+static int carry_out(Work *w) {
+    if (w->event) {
+        w->event->ns = now_ns();
+        w->event->pending = 0;
+        return 0;
+    }
+    if (w->kernel) return run(w->kernel, w->arguments, w->blocks, w->threads, wrong);
+    uint8_t *to = reach(w->to, w->bytes), *from = reach(w->from, w->bytes);
+    if (!to || !from) return ILLEGAL_ADDRESS;
+    memmove(to, from, w->bytes);
+    return 0;
+}
+
+/* Carries out the work of a stream, of all of them for NULL, up to an event where there is one. */
+static int drain(void *stream, Event *until) {
+    for (Work **at = &first; *at;) {
+        Work *w = *at;
+        if (stream && w->stream != stream) { at = &w->next; continue; }
+        if (until && !until->pending) return 0;
+        *at = w->next;
+        if (!*at) last = at;
+        int code = carry_out(w);
+        free(w);
+        if (code) return lost = code;
+    }
+    return 0;
+}
+
+static int hand_over(Work work) {
+    Work *w = malloc(sizeof *w);
+    *w = work;
+    w->next = NULL;
+    *last = w;
+    last = &w->next;
+    return 0;
+}
+
+#define CALL(name, ...) \
+    static int name##_inner(__VA_ARGS__); \
+    int name(__VA_ARGS__)
+#define BODY(name, ...) \
+    { pthread_mutex_lock(&lock); configure(); int code = initialised ? failing(#name) : NOT_INITIALIZED; \
+      code = code ? code : name##_inner(__VA_ARGS__); pthread_mutex_unlock(&lock); return code; }
+#define NEEDS_CONTEXT if (current < 0) return INVALID_CONTEXT
+
+int cuInit(unsigned flags) {
+    pthread_mutex_lock(&lock);
+    configure();
+    int code = failing("cuInit");
+    if (!code) code = gpus == 0 ? NO_DEVICE : flags ? INVALID_VALUE : 0;
+    initialised = !code;
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+int cuDriverGetVersion(int *out) {
+    configure();
+    *out = version;
+    return 0;
+}
+
+static const struct { int code; const char *name, *text; } names[] = {
+    {INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {INVALID_PTX, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
+    {INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
+    {ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {ALREADY_REGISTERED, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED", "already mapped"},
+    {NOT_REGISTERED, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED", "not mapped"},
+};
+
+static int name_of(int code, const char **out, int text) {
+    *out = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (names[i].code == code) *out = text ? names[i].text : names[i].name;
+    return *out ? 0 : INVALID_VALUE;
+}
+int cuGetErrorName(int code, const char **out) { return name_of(code, out, 0); }
+int cuGetErrorString(int code, const char **out) { return name_of(code, out, 1); }
+
+CALL(cuDeviceGetCount, int *out) BODY(cuDeviceGetCount, out)
+static int cuDeviceGetCount_inner(int *out) { *out = gpus; return 0; }
+CALL(cuDeviceGet, int *out, int n) BODY(cuDeviceGet, out, n)
+static int cuDeviceGet_inner(int *out, int n) { *out = n; return n < 0 || n >= gpus ? INVALID_DEVICE : 0; }
+CALL(cuDeviceGetName, char *out, int room, int n) BODY(cuDeviceGetName, out, room, n)
+static int cuDeviceGetName_inner(char *out, int room, int n) { (void)n; snprintf(out, room, "Double of a GPU"); return 0; }
+CALL(cuDeviceGetUuid, uint8_t *out, int n) BODY(cuDeviceGetUuid, out, n)
+static int cuDeviceGetUuid_inner(uint8_t *out, int n) { memset(out, 0xd0 + n, 16); return 0; }
+CALL(cuDeviceTotalMem_v2, size_t *out, int n) BODY(cuDeviceTotalMem_v2, out, n)
+static int cuDeviceTotalMem_v2_inner(size_t *out, int n) { (void)n; *out = memory; return 0; }
+CALL(cuDeviceGetPCIBusId, char *out, int room, int n) BODY(cuDeviceGetPCIBusId, out, room, n)
+static int cuDeviceGetPCIBusId_inner(char *out, int room, int n) { snprintf(out, room, "0000:%02X:00.0", 0x1b + n); return 0; }
+CALL(cuDeviceGetAttribute, int *out, int which, int n) BODY(cuDeviceGetAttribute, out, which, n)
+static int cuDeviceGetAttribute_inner(int *out, int which, int n) {
+    (void)n;
+    static const int known[][2] = {{16, 3}, {36, 1000000}, {37, 512}, {40, 2}, {75, 9}, {76, 0}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i][0] == which) { *out = known[i][1]; return 0; }
+    return INVALID_VALUE;
+}
+
+/* A context is the number of its GPU plus one. */
+CALL(cuDevicePrimaryCtxRetain, void **out, int n) BODY(cuDevicePrimaryCtxRetain, out, n)
+static int cuDevicePrimaryCtxRetain_inner(void **out, int n) { retained[n]++; *out = (void *)(intptr_t)(n + 1); return 0; }
+#ifndef OLD_DRIVER
+CALL(cuDevicePrimaryCtxRelease_v2, int n) BODY(cuDevicePrimaryCtxRelease_v2, n)
+static int cuDevicePrimaryCtxRelease_v2_inner(int n) { return retained[n]-- > 0 ? 0 : INVALID_CONTEXT; }
+#endif
+CALL(cuCtxSetCurrent, void *context) BODY(cuCtxSetCurrent, context)
+static int cuCtxSetCurrent_inner(void *context) {
+    int n = (int)(intptr_t)context - 1;
+    if (n >= 0 && retained[n] < 1) return INVALID_CONTEXT;
+    current = n;
+    return 0;
+}
+CALL(cuCtxSynchronize, void) BODY(cuCtxSynchronize)
+static int cuCtxSynchronize_inner(void) { NEEDS_CONTEXT; return drain(NULL, NULL); }
+
+CALL(cuMemGetInfo_v2, size_t *free_, size_t *all) BODY(cuMemGetInfo_v2, free_, all)
+static int cuMemGetInfo_v2_inner(size_t *free_, size_t *all) {
+    NEEDS_CONTEXT;
+    *free_ = memory - used[current];
+    *all = memory;
+    return 0;
+}
+
+CALL(cuMemAlloc_v2, uint64_t *out, size_t bytes) BODY(cuMemAlloc_v2, out, bytes)
+static int cuMemAlloc_v2_inner(uint64_t *out, size_t bytes) {
+    NEEDS_CONTEXT;
+    if (!bytes) return INVALID_VALUE;
+    if (bytes > memory - used[current]) return OUT_OF_MEMORY;
+    for (int i = 0; i < ROOM; i++) {
+        Allocation *a = &allocations[i];
+        if (a->host) continue;
+        int file = memfd_create("tonnage-double", MFD_CLOEXEC);
+        if (file < 0 || ftruncate(file, bytes)) return OUT_OF_MEMORY;
+        a->host = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        a->address = (uint64_t)mmap(NULL, bytes, PROT_NONE, MAP_SHARED, file, 0);
+        close(file);
+        a->bytes = bytes;
+        a->gpu = current;
+        used[current] += bytes;
+        memset(a->host, 0xee, bytes); /* Not zeroed. */
+        *out = a->address;
+        return 0;
+    }
+    return OUT_OF_MEMORY;
+}
+CALL(cuMemFree_v2, uint64_t address) BODY(cuMemFree_v2, address)
+static int cuMemFree_v2_inner(uint64_t address) {
+    NEEDS_CONTEXT;
+    for (int i = 0; i < ROOM; i++) {
+        Allocation *a = &allocations[i];
+        if (!a->host || a->address != address) continue;
+        munmap(a->host, a->bytes);
+        munmap((void *)a->address, a->bytes);
+        used[a->gpu] -= a->bytes;
+        memset(a, 0, sizeof *a);
+        return 0;
+    }
+    return INVALID_VALUE;
+}
+
+CALL(cuMemHostRegister_v2, void *host, size_t bytes, unsigned flags) BODY(cuMemHostRegister_v2, host, bytes, flags)
+static int cuMemHostRegister_v2_inner(void *host, size_t bytes, unsigned flags) {
+    NEEDS_CONTEXT;
+    if (!bytes || flags > 15) return INVALID_VALUE;
+    if (reach((uint64_t)host, 1)) return ALREADY_REGISTERED;
+    for (int i = 0; i < ROOM; i++)
+        if (!pinned[i].host) {
+            pinned[i] = (Allocation){(uint64_t)host, bytes, host, current};
+            return 0;
+        }
+    return OUT_OF_MEMORY;
+}
+CALL(cuMemHostUnregister, void *host) BODY(cuMemHostUnregister, host)
+static int cuMemHostUnregister_inner(void *host) {
+    NEEDS_CONTEXT;
+    for (int i = 0; i < ROOM; i++)
+        if (pinned[i].host == host && host) { memset(&pinned[i], 0, sizeof *pinned); return 0; }
+    return NOT_REGISTERED;
+}
+
+/* Copies that wait do so for themselves alone: streams here are none that the default one waits for. */
+CALL(cuMemcpyHtoD_v2, uint64_t to, const void *from, size_t bytes) BODY(cuMemcpyHtoD_v2, to, from, bytes)
+static int cuMemcpyHtoD_v2_inner(uint64_t to, const void *from, size_t bytes) {
+    NEEDS_CONTEXT;
+    uint8_t *there = reach(to, bytes);
+    return there ? (memcpy(there, from, bytes), 0) : INVALID_VALUE;
+}
+CALL(cuMemcpyDtoH_v2, void *to, uint64_t from, size_t bytes) BODY(cuMemcpyDtoH_v2, to, from, bytes)
+static int cuMemcpyDtoH_v2_inner(void *to, uint64_t from, size_t bytes) {
+    NEEDS_CONTEXT;
+    uint8_t *there = reach(from, bytes);
+    return there ? (memcpy(to, there, bytes), 0) : INVALID_VALUE;
+}
+CALL(cuMemcpyAsync, uint64_t to, uint64_t from, size_t bytes, void *stream) BODY(cuMemcpyAsync, to, from, bytes, stream)
+static int cuMemcpyAsync_inner(uint64_t to, uint64_t from, size_t bytes, void *stream) {
+    NEEDS_CONTEXT;
+    return hand_over((Work){.stream = stream, .to = to, .from = from, .bytes = bytes});
+}
+
+CALL(cuStreamCreate, void **out, unsigned flags) BODY(cuStreamCreate, out, flags)
+static int cuStreamCreate_inner(void **out, unsigned flags) { NEEDS_CONTEXT; (void)flags; *out = malloc(1); return 0; }
+CALL(cuStreamSynchronize, void *stream) BODY(cuStreamSynchronize, stream)
+static int cuStreamSynchronize_inner(void *stream) { NEEDS_CONTEXT; return drain(stream, NULL); }
+CALL(cuStreamDestroy_v2, void *stream) BODY(cuStreamDestroy_v2, stream)
+static int cuStreamDestroy_v2_inner(void *stream) { NEEDS_CONTEXT; int code = drain(stream, NULL); free(stream); return code; }
+
+CALL(cuEventCreate, void **out, unsigned flags) BODY(cuEventCreate, out, flags)
+static int cuEventCreate_inner(void **out, unsigned flags) { NEEDS_CONTEXT; (void)flags; *out = calloc(1, sizeof(Event)); return 0; }
+CALL(cuEventRecord, Event *event, void *stream) BODY(cuEventRecord, event, stream)
+static int cuEventRecord_inner(Event *event, void *stream) {
+    NEEDS_CONTEXT;
+    event->pending = 1;
+    return hand_over((Work){.stream = stream, .event = event});
+}
+static void *stream_of(Event *event) {
+    for (Work *w = first; w; w = w->next)
+        if (w->event == event) return w->stream;
+    return NULL;
+}
+/* Asked once, it is not there yet; the next time it is. */
+CALL(cuEventQuery, Event *event) BODY(cuEventQuery, event)
+static int cuEventQuery_inner(Event *event) {
+    NEEDS_CONTEXT;
+    if (!event->pending) return 0;
+    int code = drain(stream_of(event), event);
+    return code ? code : NOT_READY;
+}
+CALL(cuEventSynchronize, Event *event) BODY(cuEventSynchronize, event)
+static int cuEventSynchronize_inner(Event *event) {
+    NEEDS_CONTEXT;
+    return event->pending ? drain(stream_of(event), event) : 0;
+}
+CALL(cuEventElapsedTime, float *out, Event *from, Event *to) BODY(cuEventElapsedTime, out, from, to)
+static int cuEventElapsedTime_inner(float *out, Event *from, Event *to) {
+    NEEDS_CONTEXT;
+    if (from->pending || to->pending) return NOT_READY;
+    *out = (to->ns - from->ns) / 1e6;
+    return 0;
+}
+CALL(cuEventDestroy_v2, Event *event) BODY(cuEventDestroy_v2, event)
+static int cuEventDestroy_v2_inner(Event *event) {
+    NEEDS_CONTEXT;
+    int code = event->pending ? drain(stream_of(event), event) : 0;
+    free(event);
+    return code;
+}
+
+CALL(cuModuleLoadDataEx, Module **out, const char *image, unsigned count, int *options, void **values)
+BODY(cuModuleLoadDataEx, out, image, count, options, values)
+static int cuModuleLoadDataEx_inner(Module **out, const char *image, unsigned count, int *options, void **values) {
+    NEEDS_CONTEXT;
+    char why[256] = "";
+    *out = compiles ? compile(image, why, sizeof why) : NULL;
+    if (*out) return 0;
+    if (count == 2 && options[0] == 5 && options[1] == 6)
+        snprintf(values[0], (size_t)values[1], "ptxas double, %s\n", compiles ? why : "line 1; fatal : told to refuse");
+    return INVALID_PTX;
+}
+CALL(cuModuleGetFunction, const Kernel **out, Module *module, const char *name) BODY(cuModuleGetFunction, out, module, name)
+static int cuModuleGetFunction_inner(const Kernel **out, Module *module, const char *name) {
+    NEEDS_CONTEXT;
+    for (int i = 0; i < module->count; i++)
+        if (strcmp(module->kernels[i].name, name) == 0) { *out = &module->kernels[i]; return 0; }
+    return NOT_FOUND;
+}
+CALL(cuModuleUnload, Module *module) BODY(cuModuleUnload, module)
+static int cuModuleUnload_inner(Module *module) { NEEDS_CONTEXT; free(module); return 0; }
+CALL(cuLaunchKernel, const Kernel *f, unsigned x, unsigned y, unsigned z, unsigned tx, unsigned ty, unsigned tz,
+     unsigned shared, void *stream, void **arguments, void **extra)
+BODY(cuLaunchKernel, f, x, y, z, tx, ty, tz, shared, stream, arguments, extra)
+static int cuLaunchKernel_inner(const Kernel *f, unsigned x, unsigned y, unsigned z, unsigned tx, unsigned ty, unsigned tz,
+                                unsigned shared, void *stream, void **arguments, void **extra) {
+    NEEDS_CONTEXT;
+    if (!x || y != 1 || z != 1 || !tx || tx > 1024 || ty != 1 || tz != 1 || shared || extra) return INVALID_VALUE;
+    Work work = {.stream = stream, .kernel = f, .blocks = x, .threads = tx};
+    for (int i = 0; i < f->parameters; i++) work.arguments[i] = *(uint64_t *)arguments[i];
+    return hand_over(work);
+}

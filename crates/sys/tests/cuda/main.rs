@@ -1,0 +1,224 @@
+//! The driver of GPUs, driven over its double. Nothing here has seen a GPU: the double keeps the driver's rules as its
+//! documentation states them.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `double`, `double.c`, `ptx.h` | the double: compiling it; the calls; kernels from their text |
+//! | `kernels` | the kernels against a second writing of the pattern |
+//! | `assembled` | the kernels' text, taken by the assembler for each architecture |
+
+#[cfg(test)]
+mod assembled;
+#[cfg(test)]
+mod double;
+#[cfg(test)]
+mod kernels;
+
+use std::sync::Arc;
+
+use double::Double;
+use tonnage_sys::cuda::{
+    CudaContext, CudaEvent, CudaFailure, CudaStream, DeviceBuffer, Libcuda, PatternKernels,
+    PinnedArena,
+};
+use tonnage_sys::mapping::{Arena, Pages, Sharing};
+
+fn loaded(double: &Double) -> Result<Arc<Libcuda>, CudaFailure> {
+    Libcuda::load(double.path().to_str())
+}
+
+/// A context of the first GPU of a double.
+#[cfg(test)]
+fn opened(lines: &str) -> Option<(Double, Arc<CudaContext>)> {
+    let double = Double::with(lines)?;
+    let context = CudaContext::open(&loaded(&double).unwrap(), 0).unwrap();
+    Some((double, context))
+}
+
+#[cfg(test)]
+fn arena(bytes: usize) -> Arc<Arena> {
+    Arc::new(Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap())
+}
+
+#[test]
+fn devices_are_described() {
+    let Some(double) = Double::with("gpus 2") else {
+        return;
+    };
+    let library = loaded(&double).unwrap();
+    assert_eq!(library.version().unwrap().to_string(), "12.4");
+    assert!(
+        library.path().ends_with("libcuda.so.1"),
+        "{}",
+        library.path()
+    );
+    let devices = library.devices().unwrap();
+    assert_eq!(devices.len(), 2);
+    let second = &devices[1];
+    assert_eq!(second.name, "Double of a GPU");
+    assert_eq!(second.uuid, "d1d1d1d1-d1d1-d1d1-d1d1-d1d1d1d1d1d1");
+    assert_eq!(second.pci_address, "0000:1c:00.0");
+    assert_eq!(
+        (second.memory_bytes, second.compute.as_str()),
+        (64 << 20, "9.0")
+    );
+    // 1 GHz, two transfers per clock, 512 bits.
+    assert_eq!(second.memory_bytes_per_s, Some(128_000_000_000));
+    // An attribute that the driver does not know is no failure.
+    assert_eq!(second.dmabuf, None);
+    let error = CudaContext::open(&library, 2).unwrap_err();
+    assert_eq!(error.name(), "CUDA_ERROR_INVALID_DEVICE");
+}
+
+#[test]
+fn drivers_that_are_missing_too_old_or_without_a_gpu_say_so() {
+    let missing = Libcuda::load(Some("/nonexistent/libcuda.so.1")).unwrap_err();
+    assert!(matches!(missing, CudaFailure::NoDriver(_)), "{missing}");
+    assert!(missing.to_string().contains("/nonexistent/libcuda.so.1"));
+    let other = Libcuda::load(Some("libc.so.6")).unwrap_err();
+    assert!(
+        other.to_string().contains("does not say which CUDA"),
+        "{other}"
+    );
+    let (Some(old), Some(empty)) = (Double::old("version 10020"), Double::with("gpus 0")) else {
+        return;
+    };
+    let old = loaded(&old).unwrap_err().to_string();
+    let said = "the driver serves CUDA 10.2, and cuDevicePrimaryCtxRelease_v2 came with CUDA 11.0";
+    assert_eq!(old, said);
+    let empty = loaded(&empty).unwrap_err();
+    let said = "cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected";
+    assert_eq!(
+        (empty.name(), empty.to_string().as_str()),
+        ("CUDA_ERROR_NO_DEVICE", said)
+    );
+}
+
+#[test]
+fn memory_is_copied_bounded_and_given_back() {
+    let Some((_double, context)) = opened("memory 1048576") else {
+        return;
+    };
+    assert_eq!(context.memory_bytes().unwrap(), (1 << 20, 1 << 20));
+    let buffer = DeviceBuffer::allocate(&context, 4096).unwrap();
+    assert_eq!(context.memory_bytes().unwrap().0, (1 << 20) - 4096);
+    buffer.write(4090, b"abcdef").unwrap();
+    let mut back = [0; 8];
+    buffer.read(4088, &mut back).unwrap();
+    assert_eq!(&back[2..], b"abcdef");
+    for (offset, len) in [(4091, 6), (u64::MAX, 2), (4097, 0)] {
+        let outside = buffer.part(offset, len).unwrap_err();
+        assert!(matches!(outside, CudaFailure::Outside(_)), "{outside}");
+    }
+    assert!(buffer.write(4095, b"ab").is_err() && buffer.read(4095, &mut [0; 2]).is_err());
+    let full = DeviceBuffer::allocate(&context, 1 << 20).unwrap_err();
+    assert_eq!(full.name(), "CUDA_ERROR_OUT_OF_MEMORY");
+    drop(buffer);
+    assert_eq!(context.memory_bytes().unwrap().0, 1 << 20);
+}
+
+/// The double would not notice a stray access otherwise.
+#[test]
+fn the_cpu_cannot_reach_memory_of_the_double() {
+    let Some((_double, context)) = opened("") else {
+        return;
+    };
+    let buffer = DeviceBuffer::allocate(&context, 4096).unwrap();
+    let file = tempfile::tempfile().unwrap();
+    let descriptor = std::os::fd::AsRawFd::as_raw_fd(&file);
+    // SAFETY: the kernel reads the byte, and says EFAULT where this process may not.
+    let count = unsafe { libc::write(descriptor, buffer.address() as *const _, 1) };
+    let error = std::io::Error::last_os_error();
+    assert_eq!((count, error.raw_os_error()), (-1, Some(libc::EFAULT)));
+}
+
+#[test]
+fn streams_copy_in_order_and_events_tell_when() {
+    let Some((_double, context)) = opened("") else {
+        return;
+    };
+    let stream = CudaStream::new(&context).unwrap();
+    let pinned = PinnedArena::pin(&context, arena(8192)).unwrap();
+    let [one, two] = [(); 2].map(|()| DeviceBuffer::allocate(&context, 8192).unwrap());
+    let [before, after] = [(); 2].map(|()| CudaEvent::new(&context).unwrap());
+    pinned.arena().write(100, b"by way of two").unwrap();
+    before.record(&stream).unwrap();
+    stream
+        .copy(pinned.part(100, 13).unwrap(), one.part(7, 13).unwrap())
+        .unwrap();
+    stream
+        .copy(one.part(7, 13).unwrap(), two.part(9, 13).unwrap())
+        .unwrap();
+    stream
+        .copy(two.part(9, 13).unwrap(), pinned.part(5000, 13).unwrap())
+        .unwrap();
+    after.record(&stream).unwrap();
+    let mut back = [0; 13];
+    pinned.arena().read(5000, &mut back).unwrap();
+    // Nobody has waited.
+    assert_eq!(back, [0; 13]);
+    assert!(!after.is_passed().unwrap());
+    after.wait().unwrap();
+    assert!(after.is_passed().unwrap());
+    pinned.arena().read(5000, &mut back).unwrap();
+    assert_eq!(&back, b"by way of two");
+    assert!(after.ns_since(&before).unwrap() > 0.0);
+    let uneven = stream.copy(one.part(0, 8).unwrap(), two.part(0, 9).unwrap());
+    assert!(matches!(uneven, Err(CudaFailure::Outside(_))));
+}
+
+/// Memory that is in use waits for its copies before it goes: the double would copy to an address that is no longer
+/// there, and that failure would stay.
+#[test]
+fn memory_waits_for_copies_before_it_goes() {
+    let Some((_double, context)) = opened("") else {
+        return;
+    };
+    let stream = CudaStream::new(&context).unwrap();
+    let pinned = PinnedArena::pin(&context, arena(4096)).unwrap();
+    let again = PinnedArena::pin(&context, Arc::clone(pinned.arena())).unwrap_err();
+    assert_eq!(again.name(), "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED");
+    let buffer = DeviceBuffer::allocate(&context, 4096).unwrap();
+    stream
+        .copy(pinned.part(0, 64).unwrap(), buffer.part(0, 64).unwrap())
+        .unwrap();
+    drop(buffer);
+    let buffer = DeviceBuffer::allocate(&context, 4096).unwrap();
+    stream
+        .copy(buffer.part(0, 64).unwrap(), pinned.part(0, 64).unwrap())
+        .unwrap();
+    drop(pinned);
+    stream.wait().unwrap();
+}
+
+#[test]
+fn failures_are_named_and_those_of_the_gpu_stay() {
+    let Some((_double, context)) = opened("fail cuLaunchKernel 700 2") else {
+        return;
+    };
+    let kernels = PatternKernels::load(&context).unwrap();
+    let buffer = DeviceBuffer::allocate(&context, 4096).unwrap();
+    let numbers = kernels::numbers(0);
+    kernels.fill(&buffer, 0, 4096, numbers).unwrap();
+    let said = "cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was encountered";
+    let failed = kernels.fill(&buffer, 0, 4096, numbers).unwrap_err();
+    assert_eq!(failed.to_string(), said);
+    let later = buffer.read(0, &mut [0]).unwrap_err();
+    assert_eq!(later.name(), "CUDA_ERROR_ILLEGAL_ADDRESS");
+}
+
+#[test]
+fn a_text_that_does_not_compile_is_refused_with_the_reason() {
+    let Some((_double, context)) = opened("ptx 0") else {
+        return;
+    };
+    let refused = PatternKernels::load(&context).unwrap_err().to_string();
+    assert!(
+        refused.starts_with("cuModuleLoadDataEx: CUDA_ERROR_INVALID_PTX (218)"),
+        "{refused}"
+    );
+    assert!(
+        refused.ends_with("line 1; fatal : told to refuse"),
+        "{refused}"
+    );
+}
