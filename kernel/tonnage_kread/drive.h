@@ -3,7 +3,7 @@
 #ifndef TONNAGE_KREAD_DRIVE_H
 #define TONNAGE_KREAD_DRIVE_H
 
-#include "kread.h"
+#include "internal.h"
 #include "walk.h"
 
 struct tkr_drive_flow {

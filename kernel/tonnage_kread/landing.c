@@ -5,7 +5,7 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
-#include "kread.h"
+#include "internal.h"
 
 /* Bytes that PEEK copies in one go. */
 #define TKR_BOUNCE_BYTES (64 << 10)

@@ -4,7 +4,7 @@
 #include <linux/string.h>
 #include <linux/ktime.h>
 #include <rdma/ib_cache.h>
-#include "kread.h"
+#include "internal.h"
 
 /* Under the session's lock. */
 struct tkr_lane_state *tkr_lane_of(struct tkr_session *s, u32 lane)

@@ -11,7 +11,7 @@
 #include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
-#include "kread.h"
+#include "internal.h"
 
 static unsigned int abi = TKR_ABI;
 module_param(abi, uint, 0444);

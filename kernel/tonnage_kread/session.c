@@ -7,7 +7,7 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <rdma/ib_cache.h>
-#include "kread.h"
+#include "internal.h"
 
 /* Of the list below, which devices join and leave. */
 DEFINE_MUTEX(tkr_devices_lock);

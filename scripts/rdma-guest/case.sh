@@ -3,6 +3,8 @@
 PATH=$PWD:$PATH
 # ofi_rxm makes completion queues for so many peers; for the 256 of its default they are larger than Soft-RoCE has them.
 export FI_UNIVERSE_SIZE=8
+# Ranks of a busy machine take their time.
+export TONNAGE_JOIN_TIMEOUT=60
 # The engine of `transfer` and `within`.
 ENGINE=verbs:rc
 # Some ten seconds each, and more on a busy machine.
