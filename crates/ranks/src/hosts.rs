@@ -177,12 +177,19 @@ fn members(groups: &[u32], rank: u32) -> Vec<u32> {
 }
 
 /// For each key the place of the first that is equal.
-fn groups<K: Hash + Eq>(keys: impl Iterator<Item = K>) -> Vec<u32> {
+fn groups<K: Hash + Eq + Copy>(keys: impl Iterator<Item = K>) -> Vec<u32> {
     let mut first = HashMap::new();
-    (0u32..)
-        .zip(keys)
-        .map(|(rank, key)| *first.entry(key).or_insert(rank))
-        .collect()
+    let mut before: Option<(K, u32)> = None;
+    let group = |(rank, key)| {
+        // Ranks of a host mostly follow each other, and comparing is sooner than looking up.
+        let group = match before {
+            Some((known, group)) if known == key => group,
+            _ => *first.entry(key).or_insert(rank),
+        };
+        before = Some((key, group));
+        group
+    };
+    (0u32..).zip(keys).map(group).collect()
 }
 
 /// Groups that are the same where either of two is.

@@ -14,7 +14,7 @@
 //! | [`hosts`] | who shares a host, a network, CPUs |
 //! | `handle`, `agreement`, `start_lead` | [`Rank`], the main thread's side |
 //! | `patience` | time-outs where many ranks share a CPU |
-//! | `rank_set` | sets of ranks |
+//! | `rank_set`, `rank_list` | sets of ranks; all ranks as they are told to each |
 //! | `signals` | SIGINT and SIGTERM as something to wait for |
 //!
 //! The measurements of a run, and the messages of its ranks about them, are in `tonnage_bench`; the form of a place in
@@ -29,6 +29,7 @@ mod handle;
 pub mod hosts;
 mod join;
 mod patience;
+mod rank_list;
 mod rank_set;
 mod signals;
 mod sleepers;

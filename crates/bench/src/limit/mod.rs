@@ -127,7 +127,8 @@ impl<'a> Bound<'a> {
         ))
     }
 
-    /// Upper bound of the bandwidth, for rank 0: stated, nominal, or the better of what was measured before and after the trials.
+    /// Upper bound of the bandwidth, for rank 0: stated, nominal, or the better of what was measured before and after
+    /// the trials.
     pub fn limit(
         &self,
         hosts: &Hosts,

@@ -27,6 +27,7 @@ use crate::channel::pack::{pack, unpack};
 use crate::hosts::{Hosts, count_local_ranks};
 use crate::join::{self, JoinFailure, MARGIN};
 use crate::patience;
+use crate::rank_list::RankList;
 use crate::signals::Signals;
 use crate::sleepers::Sleepers;
 use crate::start_lead::StartLead;
@@ -178,15 +179,11 @@ impl Rank {
                 .max(MARGIN)
         };
         let mine = match self.id() {
-            0 => Some(pack(&table)?),
+            0 => Some(pack(&RankList::of(table))?),
             _ => None,
         };
         let bytes = self.broadcast("the list of ranks", mine, left())?;
-        self.infos = unpack(&bytes)?;
-        self.infos.sort_by_key(|info| info.rank);
-        if self.infos.len() != self.identity.size as usize {
-            return Err(Error::Failed("the list of ranks is not complete".into()));
-        }
+        self.infos = unpack::<RankList>(&bytes)?.infos(self.identity.size)?;
         self.hosts = Hosts::of(&self.infos);
         count_local_ranks(&mut self.infos, &self.hosts);
         if let Some(mine) = self.infos.get(self.identity.rank as usize) {

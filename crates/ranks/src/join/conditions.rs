@@ -15,8 +15,8 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// Returns the reason why this rank cannot be part of the run, if there is one; `twin` is one of the same number that
-    /// is.
+    /// Returns the reason why this rank cannot be part of the run, if there is one; `twin` is one of the same number
+    /// that is.
     pub(crate) fn objection(&self, twin: Option<&RankInfo>, hello: &Hello) -> Option<Error> {
         let me = &self.me;
         let info = &hello.info;

@@ -13,9 +13,9 @@ use crate::signals::Signals;
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
-/// Once a rank was killed or has failed, or the run was interrupted, the others have this long to end by themselves, and
-/// longer where many of them share a CPU. They need their grace of two seconds at most; with a little for the end of a
-/// killed process it is less than five.
+/// Once a rank was killed or has failed, or the run was interrupted, the others have this long to end by themselves,
+/// and longer where many of them share a CPU. They need their grace of two seconds at most; with a little for the end
+/// of a killed process it is less than five.
 const END_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A stopped rank cannot end by itself, so it has only the time that a signal to go on may be behind the one to end.

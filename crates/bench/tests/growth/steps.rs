@@ -1,0 +1,172 @@
+//! Exchanges of ranks, one kind after the other, with what each costs a rank: bytes of the control channel, wall time
+//! and CPU time. The test holds the bytes beside docs/SCALE.md; `benches/growth.rs` prints everything.
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tonnage_bench::host::RankHost;
+use tonnage_bench::kinds::kind::Stage;
+use tonnage_bench::kinds::transfer::open::open;
+use tonnage_bench::observer::{Observer, Progress};
+use tonnage_bench::settings::{Numa, Settings};
+use tonnage_machine::CpuChoice;
+use tonnage_plan::{Plan, Point};
+use tonnage_ranks::{JoinOptions, Rank, pack, unpack};
+use tonnage_record::{Program, Record};
+use tonnage_sys::clock::{Clock, process_cpu_ns};
+use tonnage_units::reduce::Largest;
+use tonnage_units::{Error, Result};
+
+/// Longest time that any exchange may take.
+const DEADLINE: Duration = Duration::from_secs(300);
+
+/// Pairs of ranks over the engine that moves nothing.
+const SESSION: &str =
+    "name = \"growth\"\n[[transfer]]\nengine = \"null\"\nop = \"write\"\nsizes = 64\n";
+
+/// Cost of one kind of exchange at one rank.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Step {
+    /// As docs/SCALE.md calls it.
+    pub name: String,
+    /// Bytes that the rank got, for one exchange.
+    pub got: f64,
+    /// Bytes that it said.
+    pub said: f64,
+    /// Median of the times that it waited.
+    pub wall_ns_p50: u64,
+    /// CPU time of its process.
+    pub cpu_ns: u64,
+}
+
+/// Costs at the two ends of the tree; rank 0 has them.
+pub struct Ends {
+    pub root: Vec<Step>,
+    pub leaf: Vec<Step>,
+}
+
+struct Nobody;
+
+impl Observer for Nobody {
+    fn begin(&mut self, _: usize, _: usize, _: &Point) {}
+
+    fn progress(&mut self, _: &Progress) {}
+
+    fn record(&mut self, _: Record) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Choices of a rank whose bytes are counted: no sign of life comes between.
+pub fn quiet(options: &mut JoinOptions) {
+    options.fanout = 32;
+    options.host = "here".into();
+    options.heartbeat_timeout = Duration::from_secs(3600);
+    options.network_timeout = options.heartbeat_timeout;
+    options.join_timeout = DEADLINE;
+}
+
+/// Takes a rank through `count` exchanges of each kind and opens so many `sessions`, and returns what they cost it, and
+/// at rank 0 also the last rank.
+///
+/// # Errors
+/// When a rank is lost.
+pub fn take(rank: &mut Rank, count: u32, sessions: u32) -> Result<(Vec<Step>, Option<Ends>)> {
+    let joined = Step {
+        name: "join".into(),
+        got: rank.received_bytes() as f64,
+        said: rank.sent_bytes() as f64,
+        wall_ns_p50: 0,
+        cpu_ns: process_cpu_ns(),
+    };
+    let settings = settings();
+    let plan = Plan::from_toml(SESSION, "growth")?;
+    let points = plan.points(rank.size(), &settings.lists)?;
+    let Some(Point::Transfer(point)) = points.into_iter().next().map(|planned| planned.point)
+    else {
+        return Err(Error::Failed("the plan has no point".into()));
+    };
+    let host = RankHost::look(rank)?;
+    let mut steps = vec![
+        joined,
+        step(rank, "barrier", count, |rank| {
+            rank.barrier("barrier", DEADLINE)
+        })?,
+        step(rank, "reduce", count, |rank| {
+            rank.reduce("reduce", Largest(1 << 40), DEADLINE).map(drop)
+        })?,
+        step(rank, "start", count, |rank| {
+            rank.aligned_start("start", DEADLINE).map(drop)
+        })?,
+    ];
+    if sessions > 0 {
+        let session = step(rank, "session of pairs", sessions, |rank| {
+            let mut stage = Stage {
+                rank,
+                settings: &settings,
+                host: &host,
+                observer: &mut Nobody,
+            };
+            open(&[&point], &mut stage).map(drop)
+        })?;
+        steps.push(session);
+    }
+    let ends = ends(rank, steps.clone())?;
+    Ok((steps, ends))
+}
+
+/// Brings the figures of the last rank to rank 0.
+fn ends(rank: &mut Rank, steps: Vec<Step>) -> Result<Option<Ends>> {
+    let is_leaf = rank.id() + 1 == rank.size();
+    let told = match is_leaf {
+        true => vec![(0, pack(&steps)?)],
+        false => Vec::new(),
+    };
+    let heard = rank.exchange("figures of the last rank", told, DEADLINE)?;
+    let leaf = heard.first().map(|(_, bytes)| unpack(bytes)).transpose()?;
+    Ok(leaf.map(|leaf| Ends { root: steps, leaf }))
+}
+
+fn step(
+    rank: &mut Rank,
+    name: &str,
+    count: u32,
+    mut exchange: impl FnMut(&mut Rank) -> Result<()>,
+) -> Result<Step> {
+    rank.barrier("before", DEADLINE)?;
+    let before = (rank.received_bytes(), rank.sent_bytes(), process_cpu_ns());
+    let mut took = Vec::with_capacity(count as usize);
+    for _ in 0..count {
+        let begun = Instant::now();
+        exchange(rank)?;
+        took.push(begun.elapsed().as_nanos() as u64);
+    }
+    took.sort_unstable();
+    let each = |after: u64, before: u64| (after - before) as f64 / f64::from(count);
+    Ok(Step {
+        name: name.to_owned(),
+        got: each(rank.received_bytes(), before.0),
+        said: each(rank.sent_bytes(), before.1),
+        wall_ns_p50: took.get(took.len() / 2).copied().unwrap_or(0),
+        cpu_ns: (process_cpu_ns() - before.2) / u64::from(count),
+    })
+}
+
+fn settings() -> Settings {
+    Settings {
+        lists: tonnage_engines::LISTS,
+        plan: "growth".into(),
+        // Which rank is on which CPU is another thing on each machine.
+        cpus: CpuChoice::None,
+        numa: Numa::None,
+        devices: Default::default(),
+        link_bytes_per_s: None,
+        libraries: Default::default(),
+        clock: Clock::new(),
+        program: Program {
+            version: "0".into(),
+            git_revision: "unknown".into(),
+        },
+        repetition: None,
+    }
+}

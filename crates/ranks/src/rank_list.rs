@@ -1,0 +1,131 @@
+//! The list of all ranks as it travels to each of them: what the ranks of a host have in common is in it once.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::RankInfo;
+use tonnage_units::{Error, Result};
+
+/// All ranks of a run.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RankList {
+    places: Vec<ListedPlace>,
+    /// In the order of their numbers.
+    ranks: Vec<ListedRank>,
+}
+
+/// Names that ranks have in common, as in [`RankInfo`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct ListedPlace {
+    host: String,
+    boot_id: String,
+    network_namespace: String,
+    pid_namespace: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct ListedRank {
+    place: u32,
+    pid: u32,
+    local_rank: u32,
+    local_size: Option<u32>,
+}
+
+impl RankList {
+    /// The list of these ranks, which are all of a run.
+    pub(crate) fn of(mut infos: Vec<RankInfo>) -> Self {
+        infos.sort_by_key(|info| info.rank);
+        let (mut known, mut places, mut ranks) = (HashMap::new(), Vec::new(), Vec::new());
+        for info in infos {
+            let place = ListedPlace {
+                host: info.host,
+                boot_id: info.boot_id,
+                network_namespace: info.network_namespace,
+                pid_namespace: info.pid_namespace,
+            };
+            let next = places.len() as u32;
+            let at = *known.entry(place.clone()).or_insert(next);
+            if at == next {
+                places.push(place);
+            }
+            ranks.push(ListedRank {
+                place: at,
+                pid: info.pid,
+                local_rank: info.local_rank,
+                local_size: info.local_size,
+            });
+        }
+        Self { places, ranks }
+    }
+
+    /// The ranks, in the order of their numbers.
+    ///
+    /// # Errors
+    /// When one is at a place that is not listed, or they are not `size`.
+    pub(crate) fn infos(self, size: u32) -> Result<Vec<RankInfo>> {
+        let incomplete = || Error::Failed("the list of ranks is not complete".into());
+        if self.ranks.len() != size as usize {
+            return Err(incomplete());
+        }
+        let info = |(rank, listed): (u32, ListedRank)| {
+            let place = self.places.get(listed.place as usize);
+            let place = place.ok_or_else(incomplete)?.clone();
+            Ok(RankInfo {
+                rank,
+                host: place.host,
+                pid: listed.pid,
+                boot_id: place.boot_id,
+                network_namespace: place.network_namespace,
+                pid_namespace: place.pid_namespace,
+                local_rank: listed.local_rank,
+                local_size: listed.local_size,
+            })
+        };
+        (0u32..).zip(self.ranks).map(info).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{pack, unpack};
+
+    fn infos(size: u32) -> Vec<RankInfo> {
+        let info = |rank: u32| RankInfo {
+            rank,
+            host: format!("host-{}", rank / 8),
+            pid: 1000 + rank,
+            boot_id: "0123-4567-89ab".repeat(2 + rank as usize / 8 % 2),
+            network_namespace: "net:[4026531840]".into(),
+            pid_namespace: "pid:[4026531836]".into(),
+            local_rank: rank % 8,
+            local_size: Some(8),
+        };
+        (0..size).map(info).collect()
+    }
+
+    #[test]
+    fn the_list_comes_back_as_it_went_in_the_order_of_the_ranks() {
+        let all = infos(20);
+        let reversed = all.iter().rev().cloned().collect();
+        let bytes = pack(&RankList::of(reversed)).unwrap();
+        let list: RankList = unpack(&bytes).unwrap();
+        assert_eq!(list.infos(20).unwrap(), all);
+    }
+
+    #[test]
+    fn a_rank_costs_few_bytes_and_a_host_its_names_once() {
+        let bytes = |size| pack(&RankList::of(infos(size))).unwrap().len();
+        assert!(bytes(8) - bytes(4) <= 4 * 8);
+        assert!(bytes(8000) < 8000 * 20);
+    }
+
+    #[test]
+    fn a_list_that_does_not_fit_is_refused() {
+        assert!(RankList::of(infos(3)).infos(4).is_err());
+        let mut list = RankList::of(infos(3));
+        list.places.clear();
+        assert!(list.infos(3).is_err());
+    }
+}
