@@ -65,6 +65,17 @@ impl Plan {
         Ok(planned)
     }
 
+    /// The given points, for a run of `ranks` ranks.
+    fn given_points(&self, ranks: u32) -> Result<Vec<Planned>> {
+        let planned = self.given.iter().map(|given| match given.ranks() {
+            Some(own) if own != ranks => usage(format!(
+                "a [[point]] is of {own} ranks, and the run has {ranks}: start as many"
+            )),
+            _ => given.point().map(Planned::from),
+        });
+        planned.collect()
+    }
+
     /// Says which experiment of its kind an error is about, unless there is only one in the plan.
     fn located(&self, index: usize, error: Error) -> Error {
         match (error, self.experiments.get(index)) {

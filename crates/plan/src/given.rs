@@ -6,9 +6,7 @@
 use serde::{Deserialize, Serialize};
 use tonnage_units::{Error, Result};
 
-use crate::expand::Planned;
 use crate::kinds::Point;
-use crate::plan::Plan;
 
 /// A point as a record has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,38 +53,10 @@ pub fn checksum(json: &str) -> String {
     format!("{:08x}", crc32fast::hash(json.as_bytes()))
 }
 
-impl Plan {
-    /// The given points, for a run of `ranks` ranks.
-    ///
-    /// # Errors
-    /// As for [`GivenPoint::point`], and for a point of another number of ranks.
-    pub(crate) fn given_points(&self, ranks: u32) -> Result<Vec<Planned>> {
-        let planned = self.given.iter().map(|given| match given.ranks() {
-            Some(own) if own != ranks => Err(Error::Usage(format!(
-                "a [[point]] is of {own} ranks, and the run has {ranks}: start as many"
-            ))),
-            _ => given.point().map(Planned::from),
-        });
-        planned.collect()
-    }
-
-    /// Refuses to change points that are given as they are.
-    ///
-    /// # Errors
-    /// `Usage` where there are any.
-    pub fn refuse_given(&self, option: &str) -> Result<()> {
-        match self.given.is_empty() {
-            true => Ok(()),
-            false => Err(Error::Usage(format!(
-                "{option} cannot change a [[point]], which is measured as its record has it: leave it out"
-            ))),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Plan;
     use crate::fixture::LISTS;
 
     fn given() -> GivenPoint {

@@ -49,6 +49,19 @@ impl Plan {
         Ok(())
     }
 
+    /// Refuses to change points that are given as they are.
+    ///
+    /// # Errors
+    /// `Usage` where there are any.
+    pub fn refuse_given(&self, option: &str) -> Result<()> {
+        match self.given.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Usage(format!(
+                "{option} cannot change a [[point]], which is measured as its record has it: leave it out"
+            ))),
+        }
+    }
+
     /// Makes every experiment use these engines, whatever the plan says.
     pub fn use_engines(&mut self, engines: &[String]) {
         for experiment in &mut self.experiments {

@@ -3,21 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tonnage_plan::given;
-use tonnage_record::figures::{Better, Row};
+use tonnage_record::figures::Row;
 use tonnage_record::{Outcome, Record};
 use tonnage_units::{Error, Result};
 
 use super::by_hand::HandValue;
+use super::figures::{Demands, RunFigures, limit, samples, slow_hosts};
 use super::host_kind::{KindFacts, carriers, hosts_of, kind_of_record, matched_keys};
 use super::read::check_margin;
-use super::robust::{mad, median};
 use super::{BASELINE_FORMAT, Baseline, BaselineEntry, HostKind, unit_of};
 use crate::keys::KeyNames;
 use crate::matching::{SidePoint, points};
 use crate::metric::Metric;
-
-/// MADs that lie between the median and a threshold at least, some 2.7 standard deviations.
-const MADS_MIN: f64 = 4.0;
 
 /// Time that opening is taken to need where no record tells.
 const OPENING_S: f64 = 1.0;
@@ -42,11 +39,20 @@ pub struct BaselineRequest {
     pub hosts_min: usize,
     /// Hosts whose figures are left out, or the word slow.
     pub leave_out: Vec<String>,
-    /// Figures of data sheets.
+    /// RunFigures of data sheets.
     pub by_hand: Vec<HandValue>,
 }
 
 impl BaselineRequest {
+    fn demands(&self) -> Demands {
+        Demands {
+            warn: self.warn,
+            fail: self.fail,
+            runs_min: self.runs_min,
+            hosts_min: self.hosts_min,
+        }
+    }
+
     /// Checks the margins.
     ///
     /// # Errors
@@ -228,12 +234,6 @@ struct Alike<'a> {
     rows: Vec<Row<'a>>,
 }
 
-/// Figure of one run on one host.
-struct Sample {
-    host: String,
-    value: f64,
-}
-
 struct Made<'a> {
     request: &'a BaselineRequest,
     sources: Sources<'a>,
@@ -298,9 +298,10 @@ impl Made<'_> {
         if samples.is_empty() {
             return false;
         }
+        let demands = self.request.demands();
         let named = &self.request.leave_out;
         samples.retain(|sample| !named.contains(&sample.host));
-        let all = Figures::of(&samples, self.request, metric, hand.as_ref());
+        let all = RunFigures::of(&samples, demands, metric, hand.as_ref());
         let slow = slow_hosts(&samples, &all, metric);
         let leaves_out = named.iter().any(|word| word == SLOW);
         for (host, value) in &slow {
@@ -317,11 +318,11 @@ impl Made<'_> {
             false => all,
             true => {
                 samples.retain(|sample| !slow.iter().any(|(host, _)| *host == sample.host));
-                Figures::of(&samples, self.request, metric, hand.as_ref())
+                RunFigures::of(&samples, demands, metric, hand.as_ref())
             }
         };
         let limit = limit(&group.rows, &metric);
-        if let Err(why) = figures.refuse(self.request, limit, hand.as_ref()) {
+        if let Err(why) = figures.refuse(demands, limit, hand.as_ref()) {
             self.leave_out(name, why);
             return true;
         }
@@ -339,7 +340,7 @@ impl Made<'_> {
         group: &Alike<'_>,
         metric: Metric,
         name: &str,
-        figures: &Figures,
+        figures: &RunFigures,
         (limit, hand): (Option<f64>, Option<HandValue>),
     ) -> BaselineEntry {
         let record = group.rows[0].record;
@@ -433,131 +434,4 @@ fn groups<'a>(point: &SidePoint<'a>, matched: &KeyNames) -> Vec<Alike<'a>> {
         }
     }
     groups
-}
-
-/// Figures of the runs, each the mean of its records. Values of 0 are no measure of anything that moved.
-fn samples(rows: &[Row<'_>], metric: &Metric) -> Vec<Sample> {
-    let mut runs: BTreeMap<(String, &str), Vec<f64>> = BTreeMap::new();
-    for row in rows {
-        if let Some(value) = metric.value(row).filter(|value| *value > 0.0) {
-            let run = (hosts_of(row.record), row.record.run_id.as_str());
-            runs.entry(run).or_default().push(value);
-        }
-    }
-    let samples = runs.into_iter().map(|((host, _), values)| Sample {
-        host,
-        value: values.iter().sum::<f64>() / values.len() as f64,
-    });
-    samples.collect()
-}
-
-/// Hosts whose median is beyond the threshold of failure.
-fn slow_hosts(samples: &[Sample], figures: &Figures, metric: Metric) -> Vec<(String, f64)> {
-    let mut of_hosts: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    for sample in samples {
-        of_hosts.entry(&sample.host).or_default().push(sample.value);
-    }
-    let is_beyond = |value: f64| match metric.better {
-        Better::High => value < figures.fail,
-        Better::Low => value > figures.fail,
-    };
-    let medians = of_hosts
-        .into_iter()
-        .filter_map(|(host, values)| Some((host.to_owned(), median(&values)?)));
-    medians.filter(|(_, value)| is_beyond(*value)).collect()
-}
-
-/// Median of the limits that bound a metric.
-fn limit(rows: &[Row<'_>], metric: &Metric) -> Option<f64> {
-    if metric.figure.field != "bandwidth_bytes_per_s_mean" {
-        return None;
-    }
-    let limits = rows.iter().filter_map(|row| {
-        let own = row.record.body.any().moved(row.part)?;
-        let limit = own.limit.or(row.record.limit.as_ref())?;
-        Some(limit.bytes_per_s).filter(|limit| limit.is_finite() && *limit > 0.0)
-    });
-    median(&limits.collect::<Vec<_>>())
-}
-
-/// Centre, spread and thresholds of some runs.
-struct Figures {
-    hosts: usize,
-    runs: usize,
-    median: f64,
-    mad: f64,
-    warn: f64,
-    fail: f64,
-}
-
-impl Figures {
-    fn of(
-        samples: &[Sample],
-        request: &BaselineRequest,
-        metric: Metric,
-        hand: Option<&HandValue>,
-    ) -> Self {
-        let values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
-        let hosts: BTreeSet<&str> = samples.iter().map(|sample| sample.host.as_str()).collect();
-        let (centre, spread) = match hand {
-            Some(hand) => (hand.value, 0.0),
-            None => (median(&values).unwrap_or(0.0), mad(&values)),
-        };
-        let threshold = |margin: f64| {
-            let distance = (margin * centre).max(MADS_MIN * spread);
-            match metric.better {
-                Better::High => centre - distance,
-                Better::Low => centre + distance,
-            }
-        };
-        Self {
-            hosts: hosts.len(),
-            runs: samples.len(),
-            median: centre,
-            mad: spread,
-            warn: threshold(request.warn),
-            fail: threshold(request.fail),
-        }
-    }
-
-    /// Says why no entry can be made of them.
-    fn refuse(
-        &self,
-        request: &BaselineRequest,
-        limit: Option<f64>,
-        hand: Option<&HandValue>,
-    ) -> std::result::Result<(), String> {
-        let is_measured = hand.is_none();
-        if is_measured && self.runs < request.runs_min {
-            return Err(format!(
-                "{} of the {} runs that it needs: measure more with --times, or ask for fewer with --min-runs",
-                self.runs, request.runs_min
-            ));
-        }
-        if is_measured && self.hosts < request.hosts_min {
-            return Err(format!(
-                "{} of the {} hosts that it needs: measure on more, or ask for fewer with --min-hosts",
-                self.hosts, request.hosts_min
-            ));
-        }
-        if self.mad >= request.fail * self.median {
-            return Err(format!(
-                "its runs spread by {:.1} %, as wide as --fail {:.1} %: measure longer or on an idle host",
-                100.0 * self.mad / self.median,
-                100.0 * request.fail
-            ));
-        }
-        if self.warn.min(self.fail) <= 0.0 {
-            return Err(
-                "its runs spread so widely that 4 MAD reach below 0: measure longer or on an idle host".into(),
-            );
-        }
-        match (hand, limit) {
-            (Some(hand), Some(limit)) if self.warn > limit => Err(format!(
-                "{}: its threshold lies above the limit of {limit} that was measured beside the point",
-                hand.title()
-            )),
-            _ => Ok(()),
-        }
-    }
 }

@@ -73,7 +73,8 @@ pub fn hosts_of(record: &Record) -> String {
     names.join(",")
 }
 
-/// Devices that carried the bytes of a row, as the kernel names them, and the nominal speed of the links that were used.
+/// Devices that carried the bytes of a row, as the kernel names them, and the nominal speed of the links that were
+/// used.
 pub fn carriers(row: &Row<'_>) -> (Option<String>, Option<f64>) {
     let proof = row.record.wire_proof.iter();
     let devices: BTreeSet<&str> = proof

@@ -1,11 +1,12 @@
-//! A baseline: for each kind of host and each point the figures that its hosts have had, and the thresholds beyond which
-//! another host is slow.
+//! A baseline: for each kind of host and each point the figures that its hosts have had, and the thresholds beyond
+//! which another host is slow.
 //!
 //! | module | what lives there |
 //! | --- | --- |
 //! | this | the parts of a baseline, as its file has them |
 //! | [`read`] | the file: read with messages that name the line, and written |
 //! | [`build`] | from records to a baseline, with what was left out and who is slow |
+//! | `figures` | centre, spread and thresholds of some runs |
 //! | [`by_hand`] | figures of a data sheet in place of measured ones |
 //! | [`host_kind`] | hosts that are alike |
 //! | [`order`] | entries in the order in which a check measures them |
@@ -16,6 +17,7 @@
 pub mod build;
 pub mod by_hand;
 pub mod drift;
+mod figures;
 pub mod host_kind;
 pub mod order;
 pub mod read;

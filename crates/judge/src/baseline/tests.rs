@@ -276,65 +276,68 @@ fn a_baseline_reads_back_as_it_was_written() {
     assert_eq!(Baseline::from_toml(&text, "x").unwrap(), built.baseline);
 }
 
+/// Text of a good file, what stands in its place, and a part of the message.
+const WRONG: &[(&str, &str, &str)] = &[
+    ("mad = ", "mud = ", "unknown field `mud`"),
+    (
+        "warn = 9500000000.0",
+        "warn = nan",
+        "warn NaN is no number above 0",
+    ),
+    (
+        "warn = 9500000000.0",
+        "warn = -9500000000.0",
+        "warn -9500000000 is no number above 0",
+    ),
+    (
+        "warn = 9500000000.0",
+        "warn = 10500000000.0",
+        "have to lie below the median",
+    ),
+    (
+        "fail = 9000000000.0",
+        "fail = 9600000000.0",
+        "fail no nearer than warn",
+    ),
+    (
+        "limit = 20000000000.0",
+        "limit = 9400000000.0",
+        "lies above the limit",
+    ),
+    ("mad = 1", "mad = -1", "mad -1"),
+    (
+        "unit = \"bytes/s\"",
+        "unit = \"GB/s\"",
+        "unit \"GB/s\" is not that of bandwidth",
+    ),
+    (
+        "metric = \"bandwidth\"",
+        "metric = \"bandwith\"",
+        "did you mean \"bandwidth\"?",
+    ),
+    ("runs = 5", "runs = 0", "names no source"),
+    ("\"ranks\":2", "\"ranks\":3", "was changed by hand"),
+    ("ranks = 2", "ranks = 4", "ranks are not those of its point"),
+    ("spans = 1", "spans = 0", "2 ranks on 0 hosts"),
+    ("format = 1", "format = 2", "which reads 1"),
+    (
+        "warn = 0.05",
+        "warn = 1.5",
+        "warn 1.5 is no part of a median",
+    ),
+    (
+        "[kind.facts]\ncpu = \"1 x X, 4 cores\"",
+        "[kind.facts]",
+        "a kind needs facts",
+    ),
+    ("format = 1", "format = ", ":4: "),
+];
+
 #[test]
 fn wrong_files_are_refused_with_their_line() {
     let good = text();
     let line_of = |part: &str| good[..good.find(part).unwrap()].lines().count() + 1;
-    for (from, to, part) in [
-        ("mad = ", "mud = ", "unknown field `mud`"),
-        (
-            "warn = 9500000000.0",
-            "warn = nan",
-            "warn NaN is no number above 0",
-        ),
-        (
-            "warn = 9500000000.0",
-            "warn = -9500000000.0",
-            "warn -9500000000 is no number above 0",
-        ),
-        (
-            "warn = 9500000000.0",
-            "warn = 10500000000.0",
-            "have to lie below the median",
-        ),
-        (
-            "fail = 9000000000.0",
-            "fail = 9600000000.0",
-            "fail no nearer than warn",
-        ),
-        (
-            "limit = 20000000000.0",
-            "limit = 9400000000.0",
-            "lies above the limit",
-        ),
-        ("mad = 1", "mad = -1", "mad -1"),
-        (
-            "unit = \"bytes/s\"",
-            "unit = \"GB/s\"",
-            "unit \"GB/s\" is not that of bandwidth",
-        ),
-        (
-            "metric = \"bandwidth\"",
-            "metric = \"bandwith\"",
-            "did you mean \"bandwidth\"?",
-        ),
-        ("runs = 5", "runs = 0", "names no source"),
-        ("\"ranks\":2", "\"ranks\":3", "was changed by hand"),
-        ("ranks = 2", "ranks = 4", "ranks are not those of its point"),
-        ("spans = 1", "spans = 0", "2 ranks on 0 hosts"),
-        ("format = 1", "format = 2", "which reads 1"),
-        (
-            "warn = 0.05",
-            "warn = 1.5",
-            "warn 1.5 is no part of a median",
-        ),
-        (
-            "[kind.facts]\ncpu = \"1 x X, 4 cores\"",
-            "[kind.facts]",
-            "a kind needs facts",
-        ),
-        ("format = 1", "format = ", ":4: "),
-    ] {
+    for (from, to, part) in WRONG {
         assert!(good.contains(from), "{from}\n{good}");
         let error = Baseline::from_toml(&good.replacen(from, to, 1), "b.toml").unwrap_err();
         let message = error.to_string();

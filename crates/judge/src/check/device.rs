@@ -1,7 +1,7 @@
 //! Devices of a host beside those that the baseline's figures went over.
 
-use super::CheckVerdict;
 use super::entry::EntryVerdict;
+use super::verdict::CheckVerdict;
 use crate::baseline::BaselineEntry;
 
 /// A network device of the host that is checked.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_record::figures::Row;
 use tonnage_record::{Outcome, Record};
 
-use super::CheckVerdict;
+use super::verdict::CheckVerdict;
 use crate::baseline::BaselineEntry;
 use crate::baseline::host_kind::{carriers, hosts_of};
 use crate::keys::Keys;

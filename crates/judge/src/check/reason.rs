@@ -2,8 +2,8 @@
 
 use tonnage_units::quantity::human::{duration, number, rate};
 
-use super::CheckVerdict;
 use super::entry::EntryVerdict;
+use super::verdict::CheckVerdict;
 
 /// Longest line, in bytes.
 pub const REASON_BYTES_MAX: usize = 80;

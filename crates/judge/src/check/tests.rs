@@ -55,7 +55,7 @@ fn a_failure_counts_when_it_fails_again() {
     assert_eq!((failed.value, failed.tries.len()), (Some(8.9e9), 2));
 }
 
-/// What could not be measured is an error, and another figure of the same check may still fail.
+/// An error says nothing about the host, and another figure of the same check may still fail.
 #[test]
 fn an_error_is_no_failure() {
     let mut record = record("now", 1 << 20, &[10e9]);

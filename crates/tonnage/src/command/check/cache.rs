@@ -8,7 +8,7 @@ use tonnage_judge::check::{CHECK_FORMAT, CheckReport, CheckVerdict};
 use tonnage_plan::given::checksum;
 use tonnage_units::{Error, Result};
 
-use super::{text_of, unix_ns};
+use super::clock::unix_ns;
 use crate::args::check::CheckArgs;
 use crate::command::whole_file::replace;
 
@@ -105,6 +105,12 @@ fn check_directory(path: &Path) -> Result<()> {
         ))),
         () => Ok(()),
     }
+}
+
+/// Text of a file, for a message that names it.
+fn text_of(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Error::io(format!("cannot read {}", path.display()), error))
 }
 
 #[cfg(test)]

@@ -35,8 +35,8 @@ const HEARTBEAT_MIN: Duration = Duration::from_millis(1500);
 /// Time between two looks whether a process has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What one start has measured.
-pub struct Measured {
+/// Records of one start.
+pub struct StepRecords {
     /// Records, in the order in which they came.
     pub records: Vec<Record>,
     /// Reason why some are missing.
@@ -52,7 +52,7 @@ pub fn measure(
     steps: &[&CheckStep<'_>],
     times: Option<u32>,
     clock: &BudgetClock,
-) -> Result<Measured> {
+) -> Result<StepRecords> {
     clock.step("starting ranks");
     let plan = plan_file(steps)?;
     let mut command = command(args, &plan, steps, times, clock)?;
@@ -91,7 +91,7 @@ pub fn measure(
         ),
         (false, false) => None,
     };
-    Ok(Measured { records, failed })
+    Ok(StepRecords { records, failed })
 }
 
 /// The points as a plan in a file in memory, which ranks read by the number of this process.

@@ -1,5 +1,5 @@
-//! What a check measures: the entries of this kind of host that were asked for, the most telling first, as far as its
-//! time goes.
+//! Choice of what a check measures: the entries of this kind of host that were asked for, the most telling first, as
+//! far as its time goes.
 
 use std::collections::BTreeMap;
 
@@ -37,23 +37,34 @@ pub fn kind_here(baseline: &Baseline) -> Result<&HostKind> {
     baseline.kind_of(&kind_facts(&machine, &matched))
 }
 
-/// What a check measures.
-pub struct Choice<'a> {
+/// Points that a check measures.
+pub struct CheckChoice<'a> {
     /// Points, in their order.
     pub steps: Vec<CheckStep<'a>>,
     /// Names of those that there is no time for.
     pub left: Vec<String>,
     /// Times that everything is measured in one go, where a launcher started the ranks: nobody could start them again.
     pub times: Option<u32>,
+    /// True for a rank of a launcher that gets no records: rank 0 judges.
+    pub is_silent: bool,
 }
 
-impl<'a> Choice<'a> {
+impl<'a> CheckChoice<'a> {
     /// Chooses.
     ///
     /// # Errors
     /// `Usage` where nothing is left, with what there is.
     pub fn of(args: &CheckArgs, kind: &'a HostKind, clock: &BudgetClock) -> Result<Self> {
         let identity = identity_of(&args.ranks)?;
+        if args.cache.is_some()
+            && let Some(identity) = &identity
+        {
+            return Err(Error::Usage(format!(
+                "--cache cannot be told to all ranks that {} started, some of which would wait for others: leave it out",
+                identity.source
+            )));
+        }
+        let is_silent = identity.as_ref().is_some_and(|identity| identity.rank != 0);
         let (ranks, spans) = match &identity {
             Some(identity) => (Some(identity.size), None),
             None => {
@@ -103,6 +114,7 @@ impl<'a> Choice<'a> {
                 .collect(),
             steps: found.chosen,
             times,
+            is_silent,
         })
     }
 

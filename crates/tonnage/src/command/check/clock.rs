@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::exit;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tonnage_judge::check::reason::cut;
@@ -165,6 +165,14 @@ impl BudgetClock {
     pub fn reserved_s() -> f64 {
         ASK_BEFORE.as_secs_f64()
     }
+}
+
+/// Nanoseconds since 1970.
+pub fn unix_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    })
 }
 
 #[cfg(test)]

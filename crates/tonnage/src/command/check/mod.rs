@@ -17,9 +17,7 @@ mod choice;
 mod clock;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use tonnage_judge::baseline::BaselineEntry;
 use tonnage_judge::baseline::build::point_json;
@@ -38,9 +36,9 @@ use tonnage_units::{Error, Result};
 use super::whole_file::{refuse_existing, replace};
 use super::{print, program};
 use crate::args::check::CheckArgs;
-use child::Measured;
-use choice::Choice;
-use clock::BudgetClock;
+use child::StepRecords;
+use choice::CheckChoice;
+use clock::{BudgetClock, unix_ns};
 
 /// Checks this host. Whatever happens, the exit code is one of the style that was asked for.
 pub fn check(args: &CheckArgs) -> ExitCode {
@@ -50,7 +48,11 @@ pub fn check(args: &CheckArgs) -> ExitCode {
         Err(error) => return refused(style, &error),
     };
     let report = match checked_report(args, &clock) {
-        Ok(report) => report,
+        Ok(Some(report)) => report,
+        Ok(None) => {
+            clock.disarm();
+            return ExitCode::SUCCESS;
+        }
         Err(error @ Error::Usage(_)) => return refused(style, &error),
         Err(error) => {
             say(&format!("error: {error}"));
@@ -121,7 +123,8 @@ fn write(args: &CheckArgs, report: &CheckReport) -> Result<()> {
     Ok(())
 }
 
-fn checked_report(args: &CheckArgs, clock: &BudgetClock) -> Result<CheckReport> {
+/// The report; `None` for a rank of a launcher other than rank 0, which tells it.
+fn checked_report(args: &CheckArgs, clock: &BudgetClock) -> Result<Option<CheckReport>> {
     for path in [&args.output, &args.nodelist].into_iter().flatten() {
         refuse_existing(path, args.force)?;
     }
@@ -129,7 +132,7 @@ fn checked_report(args: &CheckArgs, clock: &BudgetClock) -> Result<CheckReport> 
     let baseline = super::baseline::read(&args.baseline)?;
     let kept = cache::Cache::open(args)?;
     if let Some(told) = kept.as_ref().and_then(cache::Cache::young) {
-        return Ok(told);
+        return Ok(Some(told));
     }
     clock.step("describing this host");
     let kind = match choice::kind_here(&baseline) {
@@ -137,19 +140,26 @@ fn checked_report(args: &CheckArgs, clock: &BudgetClock) -> Result<CheckReport> 
         // Nothing is known of such hosts, which is nobody's fault.
         Err(error) => {
             say(&format!("skip: {error}"));
-            return Ok(skipped(args, clock, &error));
+            return Ok(Some(skipped(args, clock, &error)));
         }
     };
-    let choice = Choice::of(args, kind, clock)?;
+    let choice = CheckChoice::of(args, kind, clock)?;
     let report = measured(args, &choice, clock)?;
+    if choice.is_silent {
+        return Ok(None);
+    }
     if let Some(kept) = &kept {
         kept.keep(&report)?;
     }
-    Ok(report)
+    Ok(Some(report))
 }
 
 /// Measures and judges what was chosen.
-fn measured(args: &CheckArgs, choice: &Choice<'_>, clock: &BudgetClock) -> Result<CheckReport> {
+fn measured(
+    args: &CheckArgs,
+    choice: &CheckChoice<'_>,
+    clock: &BudgetClock,
+) -> Result<CheckReport> {
     let host = tonnage_sys::host::name();
     clock.step("looking at the devices");
     let entries: Vec<&BaselineEntry> = choice.entries().collect();
@@ -167,7 +177,7 @@ fn measured(args: &CheckArgs, choice: &Choice<'_>, clock: &BudgetClock) -> Resul
         .filter(|step| !lacks_device(step))
         .collect();
     for group in choice::groups(&steps) {
-        let Measured {
+        let StepRecords {
             records: own,
             failed,
         } = child::measure(args, &group, choice.times, clock)?;
@@ -185,7 +195,7 @@ fn measured(args: &CheckArgs, choice: &Choice<'_>, clock: &BudgetClock) -> Resul
         }
         for group in choice::groups(&again) {
             // What cannot be measured again stays a failure that was not confirmed.
-            let Measured { records: own, .. } = child::measure(args, &group, None, clock)?;
+            let StepRecords { records: own, .. } = child::measure(args, &group, None, clock)?;
             keep(own, &steps, &mut records);
         }
     }
@@ -199,10 +209,11 @@ fn measured(args: &CheckArgs, choice: &Choice<'_>, clock: &BudgetClock) -> Resul
 
 /// The report of a host that there is nothing to compare with.
 fn skipped(args: &CheckArgs, clock: &BudgetClock, why: &Error) -> CheckReport {
-    let nothing = Choice {
+    let nothing = CheckChoice {
         steps: Vec::new(),
         left: Vec::new(),
         times: None,
+        is_silent: false,
     };
     CheckReport {
         reason: cut(&format!("skip: {why}")),
@@ -277,7 +288,7 @@ fn device_states() -> Vec<DeviceState> {
 
 fn report(
     args: &CheckArgs,
-    choice: &Choice<'_>,
+    choice: &CheckChoice<'_>,
     entries: Vec<EntryVerdict>,
     clock: &BudgetClock,
     host: String,
@@ -313,19 +324,6 @@ fn report(
         not_measured: choice.left.clone(),
         cached_for_s: None,
     }
-}
-
-fn unix_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-    })
-}
-
-/// Text of a file, for a message that names it.
-fn text_of(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path)
-        .map_err(|error| Error::io(format!("cannot read {}", path.display()), error))
 }
 
 #[cfg(test)]

@@ -1,0 +1,163 @@
+//! RunFigures of some runs: their values, centre, spread and thresholds, and hosts beyond them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tonnage_record::figures::{Better, Row};
+
+use super::by_hand::HandValue;
+use super::host_kind::hosts_of;
+use super::robust::{mad, median};
+use crate::metric::Metric;
+
+/// MADs that lie between the median and a threshold at least, some 2.7 standard deviations.
+const MADS_MIN: f64 = 4.0;
+
+/// Margins and least numbers of runs and hosts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Demands {
+    /// Distance of the warning from the median, as a part of it.
+    pub warn: f64,
+    /// Distance of the failure.
+    pub fail: f64,
+    /// Runs.
+    pub runs_min: usize,
+    /// Hosts.
+    pub hosts_min: usize,
+}
+
+/// Figure of one run on one host.
+pub(super) struct HostSample {
+    pub host: String,
+    pub value: f64,
+}
+
+/// RunFigures of the runs, each the mean of its records. Values of 0 are no measure of anything that moved.
+pub(super) fn samples(rows: &[Row<'_>], metric: &Metric) -> Vec<HostSample> {
+    let mut runs: BTreeMap<(String, &str), Vec<f64>> = BTreeMap::new();
+    for row in rows {
+        if let Some(value) = metric.value(row).filter(|value| *value > 0.0) {
+            let run = (hosts_of(row.record), row.record.run_id.as_str());
+            runs.entry(run).or_default().push(value);
+        }
+    }
+    let samples = runs.into_iter().map(|((host, _), values)| HostSample {
+        host,
+        value: values.iter().sum::<f64>() / values.len() as f64,
+    });
+    samples.collect()
+}
+
+/// Hosts whose median is beyond the threshold of failure.
+pub(super) fn slow_hosts(
+    samples: &[HostSample],
+    figures: &RunFigures,
+    metric: Metric,
+) -> Vec<(String, f64)> {
+    let mut of_hosts: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for sample in samples {
+        of_hosts.entry(&sample.host).or_default().push(sample.value);
+    }
+    let is_beyond = |value: f64| match metric.better {
+        Better::High => value < figures.fail,
+        Better::Low => value > figures.fail,
+    };
+    let medians = of_hosts
+        .into_iter()
+        .filter_map(|(host, values)| Some((host.to_owned(), median(&values)?)));
+    medians.filter(|(_, value)| is_beyond(*value)).collect()
+}
+
+/// Median of the limits that bound a metric.
+pub(super) fn limit(rows: &[Row<'_>], metric: &Metric) -> Option<f64> {
+    if metric.figure.field != "bandwidth_bytes_per_s_mean" {
+        return None;
+    }
+    let limits = rows.iter().filter_map(|row| {
+        let own = row.record.body.any().moved(row.part)?;
+        let limit = own.limit.or(row.record.limit.as_ref())?;
+        Some(limit.bytes_per_s).filter(|limit| limit.is_finite() && *limit > 0.0)
+    });
+    median(&limits.collect::<Vec<_>>())
+}
+
+/// Centre, spread and thresholds of some runs.
+pub(super) struct RunFigures {
+    pub hosts: usize,
+    pub runs: usize,
+    pub median: f64,
+    pub mad: f64,
+    pub warn: f64,
+    pub fail: f64,
+}
+
+impl RunFigures {
+    pub(super) fn of(
+        samples: &[HostSample],
+        request: Demands,
+        metric: Metric,
+        hand: Option<&HandValue>,
+    ) -> Self {
+        let values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
+        let hosts: BTreeSet<&str> = samples.iter().map(|sample| sample.host.as_str()).collect();
+        let (centre, spread) = match hand {
+            Some(hand) => (hand.value, 0.0),
+            None => (median(&values).unwrap_or(0.0), mad(&values)),
+        };
+        let threshold = |margin: f64| {
+            let distance = (margin * centre).max(MADS_MIN * spread);
+            match metric.better {
+                Better::High => centre - distance,
+                Better::Low => centre + distance,
+            }
+        };
+        Self {
+            hosts: hosts.len(),
+            runs: samples.len(),
+            median: centre,
+            mad: spread,
+            warn: threshold(request.warn),
+            fail: threshold(request.fail),
+        }
+    }
+
+    /// Says why no entry can be made of them.
+    pub(super) fn refuse(
+        &self,
+        request: Demands,
+        limit: Option<f64>,
+        hand: Option<&HandValue>,
+    ) -> std::result::Result<(), String> {
+        let is_measured = hand.is_none();
+        if is_measured && self.runs < request.runs_min {
+            return Err(format!(
+                "{} of the {} runs that it needs: measure more with --times, or ask for fewer with --min-runs",
+                self.runs, request.runs_min
+            ));
+        }
+        if is_measured && self.hosts < request.hosts_min {
+            return Err(format!(
+                "{} of the {} hosts that it needs: measure on more, or ask for fewer with --min-hosts",
+                self.hosts, request.hosts_min
+            ));
+        }
+        if self.mad >= request.fail * self.median {
+            return Err(format!(
+                "its runs spread by {:.1} %, as wide as --fail {:.1} %: measure longer or on an idle host",
+                100.0 * self.mad / self.median,
+                100.0 * request.fail
+            ));
+        }
+        if self.warn.min(self.fail) <= 0.0 {
+            return Err(
+                "its runs spread so widely that 4 MAD reach below 0: measure longer or on an idle host".into(),
+            );
+        }
+        match (hand, limit) {
+            (Some(hand), Some(limit)) if self.warn > limit => Err(format!(
+                "{}: its threshold lies above the limit of {limit} that was measured beside the point",
+                hand.title()
+            )),
+            _ => Ok(()),
+        }
+    }
+}
