@@ -2,8 +2,11 @@
 //!
 //! The memory keeps its bytes where nobody outside can reach them ([`Memory::host`] is `None`), so that a loop, a check
 //! or a limit that takes host memory for granted fails here. The engine moves bytes between such memories by asking
-//! them, and can be slept for.
+//! them, and can be slept for. Memory of a GPU goes the same way, over the double of its driver.
 
+#[cfg(test)]
+#[path = "../../sys/tests/cuda/double.rs"]
+mod double;
 mod far;
 mod runs;
 
@@ -12,7 +15,8 @@ use std::os::fd::BorrowedFd;
 use far::{ENGINES, LISTS};
 use tonnage_engine::memory::Request;
 use tonnage_engine::{
-    Arm, Completion, Ending, LaneKind, LaneSpec, Neighbor, Op, OpenRequest, Verb, WorkerConfig,
+    Arm, Completion, Ending, LaneKind, LaneSpec, Libraries, Neighbor, Op, OpenRequest, Verb,
+    WorkerConfig,
 };
 use tonnage_machine::CpuChoice;
 use tonnage_plan::{Plan, Planned};
@@ -90,6 +94,40 @@ fn the_limit_is_what_the_memory_says_of_itself() {
             .iter()
             .all(|what| what.starts_with("memory copy by far copy"))
     );
+}
+
+/// Memory of a GPU at one end and at both, whose bytes its kernels fill and verify.
+#[test]
+fn memory_of_a_gpu_goes_the_whole_path() {
+    let Some(double) = double::Double::with("gpus 2") else {
+        return;
+    };
+    let libraries = Libraries::from([("libcuda".to_owned(), double.path())]);
+    let text = "name = 'gpu'\n[[transfer]]\nengine = 'far'\nmemory = ['cuda:1', 'host']\ntarget-memory = 'cuda'\n\
+                op = ['write', 'write-imm', 'read', 'send']\nsizes = [8, 5000]\nwindow = 4\nverify = true\n\
+                trials = 2\ntrial-time = '10ms'\nwarmup = '2ms'";
+    let planned = Plan::from_toml(text, "gpu.toml").unwrap().points(2, &LISTS);
+    let records = runs::records_with(2, planned.unwrap(), LISTS, CpuChoice::None, libraries);
+    let records = records.unwrap();
+    assert_eq!(records.len(), 16);
+    for record in &records {
+        assert_eq!(record.outcome, Outcome::Measured);
+        let Body::Transfer(body) = &record.body else {
+            panic!("{:?}", record.body);
+        };
+        let verified = |bytes: Option<u64>| bytes.is_some_and(|bytes| bytes > 0);
+        assert!(
+            body.trials
+                .iter()
+                .all(|trial| verified(trial.verified_bytes))
+        );
+        let memories = record.effective.iter().flat_map(|part| part.memory.all());
+        let gpus = memories.filter(|memory| memory.kind == "cuda");
+        let gpus: Vec<_> = gpus.collect();
+        assert!(!gpus.is_empty() && gpus.iter().all(|gpu| gpu.why_filled_by_copies.is_none()));
+    }
+    let table = tonnage_report::render(tonnage_report::Format::Table, &records).unwrap();
+    assert!(table.contains("cuda:1 memory"), "{table}");
 }
 
 #[test]

@@ -11,8 +11,8 @@ mod summary;
 pub use engines::{backends, engines, file_engines, memories};
 pub use summary::summary;
 use tonnage_machine::devices::{
-    Absent, Gpu, Inventory, KernelModule, MemoryFound, MountedFileSystem, NetworkInterface,
-    NumaNode, PciFunction, PcieLink, RdmaDevice, RdmaPort,
+    Absent, CudaGpu, Gpu, Inventory, KernelModule, MemoryFound, MountedFileSystem,
+    NetworkInterface, NumaNode, PciFunction, PcieLink, RdmaDevice, RdmaPort,
 };
 use tonnage_machine::environment::Processors;
 use tonnage_units::Result;
@@ -45,6 +45,7 @@ pub fn text(found: &Inventory) -> String {
         group(&mut page, &fabric::heading(library), &fabric::rows(library));
     }
     group(&mut page, "GPUs", &gpus(&found.gpus));
+    group(&mut page, "GPUs by CUDA", &cuda(&found.cuda));
     group(
         &mut page,
         "File systems",
@@ -254,6 +255,28 @@ fn gpus(gpus: &[Gpu]) -> Vec<DeviceRow> {
             &memory,
             &numa,
             &pcie,
+        ])
+    };
+    gpus.iter().map(one).collect()
+}
+
+/// GPUs by the names that `--memory` takes.
+fn cuda(gpus: &[CudaGpu]) -> Vec<DeviceRow> {
+    let one = |gpu: &CudaGpu| {
+        let dmabuf = match gpu.dmabuf {
+            Some(true) => "dmabuf",
+            Some(false) => "no dmabuf",
+            None => "dmabuf unknown",
+        };
+        row([
+            &format!("cuda:{}", gpu.number),
+            &gpu.name,
+            &size(gpu.memory_bytes),
+            &format!("compute {}", gpu.compute),
+            &gpu.pci_address,
+            dmabuf,
+            &format!("CUDA {}", gpu.cuda_version),
+            &gpu.uuid,
         ])
     };
     gpus.iter().map(one).collect()

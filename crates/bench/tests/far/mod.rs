@@ -64,7 +64,11 @@ pub static ENGINES: [Entry; 1] = [Entry {
     },
 }];
 
-static MEMORIES: [MemoryEntry; 2] = [FAR, tonnage_engines::memory::HOST];
+static MEMORIES: [MemoryEntry; 3] = [
+    FAR,
+    tonnage_engines::memory::HOST,
+    tonnage_engines::memory::CUDA,
+];
 
 const FAR: MemoryEntry = MemoryEntry {
     name: "far",

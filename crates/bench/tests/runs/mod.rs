@@ -37,6 +37,21 @@ pub fn records(
     lists: Lists,
     cpus: CpuChoice,
 ) -> Result<Vec<Record>> {
+    let embedded = ("libfabric".to_owned(), PathBuf::from("embedded"));
+    records_with(ranks, planned, lists, cpus, Libraries::from([embedded]))
+}
+
+/// Does so with some files of libraries.
+///
+/// # Errors
+/// The error of the lowest rank that has one.
+pub fn records_with(
+    ranks: u32,
+    planned: Vec<Planned>,
+    lists: Lists,
+    cpus: CpuChoice,
+    libraries: Libraries,
+) -> Result<Vec<Record>> {
     let settings = Settings {
         lists,
         plan: "test".into(),
@@ -44,7 +59,7 @@ pub fn records(
         numa: Numa::None,
         devices: Default::default(),
         link_bytes_per_s: None,
-        libraries: Libraries::from([("libfabric".to_owned(), PathBuf::from("embedded"))]),
+        libraries,
         clock: Clock::new(),
         program: Program {
             version: "0".into(),

@@ -107,6 +107,9 @@ fn the_pattern_is_the_hosts_byte_for_byte() {
     }
 }
 
+/// Something that goes wrong with a memory's bytes.
+type Spoil<'a> = &'a dyn Fn(&dyn Memory);
+
 /// A flipped byte, swapped blocks, a stale block, and bytes that never came: told as the host tells them.
 #[test]
 fn what_is_wrong_is_named_as_on_the_host() {
@@ -135,7 +138,7 @@ fn what_is_wrong_is_named_as_on_the_host() {
         memory.fill(origin, 12_000, 700, before).unwrap();
     };
     let unmoved = |memory: &dyn Memory| memory.fill(origin, 20_050, 50, key.poison()).unwrap();
-    let spoils: [&dyn Fn(&dyn Memory); 7] = [
+    let spoils: [Spoil<'_>; 7] = [
         &flip(offset),
         &flip(offset + len - 1),
         &flip(4321),

@@ -5,6 +5,7 @@
 //! `tonnage_report::devices` draws from these types.
 
 mod absent;
+mod cuda;
 mod fabric;
 mod files;
 pub(crate) mod gpu;
@@ -19,6 +20,7 @@ mod timeout;
 use serde::{Deserialize, Serialize};
 
 pub use absent::Absent;
+pub use cuda::{CudaGpu, LIBCUDA_VARIABLE};
 pub use fabric::{FabricLibrary, FabricOffer, FabricProvider};
 pub use files::MountedFileSystem;
 pub use gpu::Gpu;
@@ -54,6 +56,9 @@ pub struct Inventory {
     pub libfabric: Vec<FabricLibrary>,
     /// GPUs of NVIDIA and AMD.
     pub gpus: Vec<Gpu>,
+    /// GPUs of NVIDIA that the driver lists; empty until it is asked.
+    #[serde(default)]
+    pub cuda: Vec<CudaGpu>,
     /// File systems that hold files.
     pub file_systems: Vec<MountedFileSystem>,
     /// Things that are not here, or are here and cannot be used.
@@ -109,6 +114,17 @@ impl Inventory {
         found
     }
 
+    /// Asks the drivers of GPUs for what the kernel does not tell; of a machine that has none, nobody is asked, unless a
+    /// variable names a driver's library. It may take a driver seconds to answer.
+    pub fn ask_drivers(mut self) -> Self {
+        let named = std::env::var_os(LIBCUDA_VARIABLE).is_some_and(|path| !path.is_empty());
+        let is_usable = |gpu: &Gpu| gpu.vendor == "NVIDIA" && gpu.usable;
+        if named || self.gpus.iter().any(is_usable) {
+            self.cuda = cuda::ask(&mut self.absent);
+        }
+        self
+    }
+
     /// Looks at the machine laid out in `tree`, with the library that could be loaded or why none could.
     pub fn read_from(
         tree: &Tree,
@@ -133,6 +149,7 @@ impl Inventory {
             kernel_module,
             libfabric,
             gpus: gpu::find(tree, &mut absent),
+            cuda: Vec::new(),
             file_systems: files::find(tree, &mut absent),
             absent,
         }

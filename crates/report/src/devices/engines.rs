@@ -60,6 +60,9 @@ pub fn memories(entries: &[MemoryEntry]) -> String {
     let mut page = "\nMemories\n".to_owned();
     for (one, name) in entries.iter().zip(names) {
         page += &entry(&format!("{:INDENT$}{name}", ""), width, one.about);
+        for library in one.libraries {
+            page += &library_lines(library, width);
+        }
     }
     page
 }
@@ -193,8 +196,16 @@ mod tests {
         let fits = |line: &str| line.chars().count() <= WIDTH;
         assert!(page.lines().all(fits), "{page}");
         for entry in MEMORIES {
-            let begin = format!("\n  {:5}  {}", entry.name, &entry.about[..20]);
+            let begin = format!(
+                "\n  {:11}  {}",
+                with_variant(entry.name, entry.variant),
+                &entry.about[..20]
+            );
             assert!(page.contains(&begin), "{page}");
+            for library in entry.libraries {
+                let asked = format!("--library {}=PATH", library.name);
+                assert!(page.contains(&asked), "no {asked} in {page}");
+            }
         }
     }
 

@@ -91,7 +91,7 @@ pub fn explain(args: &ExplainArgs) -> Result<ExitCode> {
 /// # Errors
 /// When it cannot be written.
 pub fn devices(json: bool) -> Result<ExitCode> {
-    let found = Inventory::read();
+    let found = Inventory::read().ask_drivers();
     let text = if json {
         devices::json(&found)? + "\n"
     } else {

@@ -47,6 +47,7 @@
 //! | [`files_hosts`] | file experiments of ranks on several hosts |
 //! | [`files_queues`] | transfers that queues really had in flight, and their CPU time |
 //! | [`files_memory`] | memory of a rank, which must not grow with its files |
+//! | [`gpu_memory`] | memories of GPUs, over a double of their driver, and where there is none |
 //! | [`support`] | starting the program under a watchdog, and reading its records |
 //!
 //! Every run has a directory of its own as home and as working directory, and ends within a deadline; then no process
@@ -65,9 +66,9 @@ mod batches;
 #[cfg(test)]
 mod both_ways;
 #[cfg(test)]
-mod check;
-#[cfg(test)]
 mod browser;
+#[cfg(test)]
+mod check;
 #[cfg(test)]
 mod clients;
 #[cfg(test)]
@@ -104,6 +105,8 @@ mod files_refused;
 mod files_stonewall;
 #[cfg(test)]
 mod files_verify;
+#[cfg(test)]
+mod gpu_memory;
 #[cfg(test)]
 mod hosts;
 #[cfg(test)]

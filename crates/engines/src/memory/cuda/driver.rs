@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tonnage_engine::Library;
 use tonnage_engine::memory::Request;
+use tonnage_machine::devices::LIBCUDA_VARIABLE;
 use tonnage_sys::cuda::{CudaContext, CudaFailure, Libcuda, PatternKernels};
 use tonnage_units::{Error, Result};
 
@@ -14,7 +15,7 @@ use super::proof;
 /// The library, as `--library` chooses it.
 pub(in crate::memory) const LIBRARY: Library = Library {
     name: "libcuda",
-    variable: "TONNAGE_LIBCUDA",
+    variable: LIBCUDA_VARIABLE,
     about: "the driver's libcuda.so.1, of CUDA 11.0 (driver 450) or newer",
 };
 
@@ -27,7 +28,10 @@ pub(in crate::memory) struct Gpu {
 
 /// GPUs in use by the library's file and their number. They stay so until the process ends: to take one into use again
 /// for each point of a plan would take longer than most points.
-static IN_USE: Mutex<BTreeMap<(Option<OsString>, u32), Arc<Gpu>>> = Mutex::new(BTreeMap::new());
+static IN_USE: Mutex<BTreeMap<GpuKey, Arc<Gpu>>> = Mutex::new(BTreeMap::new());
+
+/// The file that was named, and the number.
+type GpuKey = (Option<OsString>, u32);
 
 /// The number of the GPU that a memory's name asks for; the first where it names none.
 ///

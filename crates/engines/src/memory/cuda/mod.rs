@@ -5,6 +5,7 @@
 //! | `mod` | the row of the list, and the memory |
 //! | `driver` | the library, the GPUs in use, and what to do where something fails |
 //! | `proof` | the check of a GPU's kernels against the host's pattern |
+//! | `numbers` | the numbers that the kernels compute the pattern from |
 //! | `copies` | how fast it copies within its own memory |
 //!
 //! Filling and comparing are done by the GPU, by kernels that `tonnage_sys::cuda` keeps. A GPU is trusted with that
@@ -12,6 +13,7 @@
 
 mod copies;
 pub(super) mod driver;
+mod numbers;
 mod proof;
 
 use std::sync::Arc;
@@ -22,11 +24,12 @@ use tonnage_engine::memory::{
 };
 use tonnage_engine::pattern::{self, Key, Mismatches};
 use tonnage_sys::clock::Clock;
-use tonnage_sys::cuda::{DeviceBuffer, PatternKernels, PatternNumbers};
+use tonnage_sys::cuda::{DeviceBuffer, PatternKernels};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
 use driver::{Gpu, LIBRARY};
+use numbers::numbers;
 
 const NAME: &str = "cuda";
 
@@ -105,16 +108,6 @@ impl CudaMemory {
         found.checked_bytes += len - (end - from);
         Ok(())
     }
-}
-
-/// The key's numbers, for the kernels.
-fn numbers(key: Key, origin: u64, offset: u64) -> Result<PatternNumbers> {
-    let numbers = key.numbers(origin, offset)?;
-    Ok(PatternNumbers {
-        place: numbers.place,
-        base: numbers.base,
-        inverted: numbers.inverted,
-    })
 }
 
 impl Memory for CudaMemory {

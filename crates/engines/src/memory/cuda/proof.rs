@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tonnage_engine::pattern::{self, Key};
 use tonnage_sys::cuda::{CudaContext, CudaFailure, DeviceBuffer, PatternKernels};
 
-use super::numbers;
+use super::numbers::numbers;
 
 /// Bytes that are filled and verified.
 const BYTES: u64 = 1 << 20;

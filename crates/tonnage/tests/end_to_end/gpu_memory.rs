@@ -1,0 +1,122 @@
+//! Memories of GPUs: over the double of the driver that is beside the tests of `tonnage-sys`, and where there is none.
+
+use std::fs;
+
+use tempfile::tempdir;
+use tonnage_record::{Outcome, Record};
+
+use super::support::{BRIEF, records, tonnage};
+
+#[path = "../../../sys/tests/cuda/double.rs"]
+mod double;
+
+use double::Double;
+
+/// Arguments of a transfer with a library of the driver.
+fn transfer(arguments: &str, library: &str) -> String {
+    format!("transfer {arguments} --library libcuda={library} {BRIEF} -o r.jsonl")
+}
+
+fn reason(record: &Record) -> &str {
+    match &record.outcome {
+        Outcome::Skipped { why } => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn memory_that_a_driver_pinned_is_moved_and_verified() {
+    let Some(double) = Double::with("") else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    let library = double.path();
+    let arguments = transfer(
+        "--engine shm,fabric:tcp --op write,read --ranks 2 --sizes 5000 --memory cuda-pinned --target-memory host \
+         --window 4 --verify",
+        library.to_str().unwrap(),
+    );
+    let run = tonnage(dir.path(), &arguments).succeed();
+    let records = records::shown(dir.path(), "r.jsonl", &run, "table");
+    assert_eq!(records.len(), 4);
+    for record in &records {
+        assert_eq!(record.outcome, Outcome::Measured);
+        let trials = &record.transfer().unwrap().trials;
+        let verified = |bytes: Option<u64>| bytes.is_some_and(|bytes| bytes > 0);
+        assert!(trials.iter().all(|trial| verified(trial.verified_bytes)));
+        let text = serde_json::to_string(&record.effective).unwrap();
+        let device = "\"device\":\"cuda:0 (Double of a GPU, 0000:1b:00.0)\"";
+        assert!(
+            text.contains("\"kind\":\"cuda-pinned\"") && text.contains(device),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn devices_are_listed_by_the_names_that_memory_takes() {
+    let (Some(double), Some(old)) = (Double::with("gpus 2"), Double::old("version 10020")) else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    let asked = |arguments: &str, double: &Double| {
+        let run = tonnage(dir.path(), arguments).env("TONNAGE_LIBCUDA", double.path());
+        run.succeed().stdout
+    };
+    let page = asked("devices", &double);
+    let line = page.lines().find(|line| line.starts_with("  cuda:1  "));
+    let line = line.unwrap_or_else(|| panic!("{page}"));
+    for part in [
+        "Double of a GPU",
+        "64 MiB",
+        "compute 9.0",
+        "0000:1c:00.0",
+        "CUDA 12.4",
+        "d1d1d1d1-",
+    ] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&asked("devices --json", &double)).unwrap();
+    assert_eq!(json["cuda"][0]["memory_bytes"], 64 << 20);
+    let page = asked("devices", &old);
+    assert!(page.contains("the driver serves CUDA 10.2"), "{page}");
+}
+
+#[test]
+fn memory_of_a_gpu_is_refused_by_engines_of_the_cpu() {
+    let Some(double) = Double::with("") else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    let library = double.path();
+    let arguments = transfer(
+        "--engine shm,fabric:tcp --op write --ranks 2 --sizes 8 --memory cuda:1 --optional",
+        library.to_str().unwrap(),
+    );
+    tonnage(dir.path(), &arguments).succeed();
+    for record in records::read(&dir.path().join("r.jsonl")) {
+        let why = reason(&record);
+        assert!(why.contains("memory cuda with engine "), "{why}");
+        assert!(
+            why.contains("the CPU, which cannot address this memory"),
+            "{why}"
+        );
+    }
+}
+
+#[test]
+fn a_machine_without_a_driver_says_what_to_install() {
+    let dir = tempdir().unwrap();
+    for memory in ["cuda", "cuda-pinned"] {
+        let arguments = transfer(
+            &format!("--engine shm --op write --ranks 2 --sizes 8 --memory {memory} --optional"),
+            "/nonexistent/libcuda.so.1",
+        );
+        tonnage(dir.path(), &arguments).succeed();
+        let line = fs::read_to_string(dir.path().join("r.jsonl")).unwrap();
+        let record = records::parse(&line).remove(0);
+        let why = reason(&record);
+        assert!(why.contains("the driver library cannot be loaded"), "{why}");
+        assert!(why.contains("--library libcuda=PATH"), "{why}");
+    }
+}
