@@ -11,6 +11,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 binary=$out/image/$(case $native in x86_64) echo amd64 ;; *) echo arm64 ;; esac)/tonnage
 skips=()
+# The C library that the wheel says it needs.
+promised=$(basename "$out"/*manylinux*"$native".whl 2>/dev/null | sed 's/.*manylinux_\([0-9]*\)_\([0-9]*\)_.*/GLIBC_\1.\2/')
 
 skip() { printf 'skip: %s\n' "$*"; skips+=("$*"); }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
@@ -46,10 +48,9 @@ shares() {
 
 # The C library that the binary asks for must not be newer than what its wheel promises.
 c_library() {
-    local newest promised
+    local newest
     command -v objdump >/dev/null || { skip "objdump is not here: the C library that is asked for is not checked"; return; }
     newest=$(objdump -T "$binary" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1)
-    promised=$(basename "$out"/*manylinux*"$native".whl | sed 's/.*manylinux_\([0-9]*\)_\([0-9]*\)_.*/GLIBC_\1.\2/')
     [ "$(printf '%s\n' "$newest" "$promised" | sort -V | tail -1)" = "$promised" ] ||
         fail "the binary wants $newest, and its wheel promises $promised"
     echo "ok: the binary wants $newest at most"
@@ -73,7 +74,7 @@ deb() {
         >"$work/dpkg" 2>&1 || { cat "$work/dpkg"; fail "dpkg does not install the .deb"; }
     same .deb "$root/usr/bin/tonnage"
     shares .deb "$root/usr/share"
-    dpkg-deb --field "$deb" Depends | grep -q 'libc6 (>= 2\.[0-9]*)' || fail "the .deb does not say which C library it wants"
+    [ "$(dpkg-deb --field "$deb" Depends)" = "libc6 (>= ${promised#GLIBC_})" ] || fail "the .deb does not want $promised"
     runs .deb "$root/usr/bin/tonnage"
 }
 

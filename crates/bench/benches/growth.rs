@@ -9,7 +9,7 @@ mod steps;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use steps::{Ends, quiet, take};
+use steps::{BothEnds, quiet, take};
 use tonnage_ranks::spawn::local::{end_with_supervisor, start_local};
 use tonnage_ranks::testing::run_with;
 use tonnage_ranks::{JoinOptions, Rank, Secret, detect};
@@ -23,7 +23,7 @@ const COUNT: u32 = 50;
 const SESSIONS: u32 = 3;
 const THREADS_MAX: u32 = 2048;
 const PROCESSES_MAX: u32 = 1024;
-/// When the processes of a run began to be started, nanoseconds since 1970.
+/// Time at which the first process of a run was started, nanoseconds since 1970.
 const BEGAN: &str = "TONNAGE_GROWTH_BEGAN";
 
 /// Resident memory and CPU time of processes until all had joined, added up.
@@ -48,7 +48,7 @@ struct Run {
     ranks: u32,
     joined: Duration,
     used: Used,
-    ends: Ends,
+    ends: BothEnds,
 }
 
 fn main() -> Result<()> {

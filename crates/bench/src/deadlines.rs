@@ -16,7 +16,7 @@ const USUAL: Deadlines = Deadlines::from_step(Duration::from_secs(60));
 /// Shorter ones would end what a busy machine only delays.
 const STALL_MIN: Duration = Duration::from_secs(1);
 
-/// What one rank says takes this long until all know it.
+/// Time until all ranks know what one says.
 const CAUSE_MIN: Duration = Duration::from_millis(250);
 
 /// Longest times that ranks may take.

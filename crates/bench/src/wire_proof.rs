@@ -1,8 +1,8 @@
 //! Proof of path: did the payload of a point cross the devices that the engines named?
 //!
 //! Every rank says at opening which devices its payload has to cross ([`NamedDevices`]); from that rank 0 knows who
-//! shares which device ([`Routes`]), and tells each rank its part ([`Route`]). Before the warm-up and after the last
-//! trial one rank of each group reads the counters ([`Watch`]). How much should have crossed is added up from the
+//! shares which device ([`Routes`]), and tells each rank its part ([`RouteShare`]). Before the warm-up and after the
+//! last trial one rank of each group reads the counters ([`Watch`]). How much should have crossed is added up from the
 //! operations that really were issued, warm-up included. The counters themselves are read in
 //! [`tonnage_machine::counters`]; why something is not proven is put into words in `why`.
 
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-pub use routes::{NamedDevices, Route, Routes};
+pub use routes::{NamedDevices, RouteShare, Routes};
 pub use watch::{Loads, Watch};
 
 use crate::json::Json;

@@ -216,11 +216,10 @@ pub fn verify(
     })
 }
 
-/// Bytes of a copy that a check is made of, unless it is the first or the last.
+/// Bytes of one copy, unless it is the first or the last.
 const PIECE: u64 = 256 * CHUNK as u64;
 
-/// Writes the key's bytes to a range of memory that only `write` reaches, in pieces of some size. The flow's own offset 0
-/// lies at `origin`.
+/// Writes the key's bytes to a range of memory that only `write` reaches, as [`fill`] does to one of an arena.
 ///
 /// # Errors
 /// When the range lies before `origin`, or what `write` says.
@@ -414,8 +413,8 @@ mod tests {
     #[test]
     fn what_is_reached_by_copies_is_the_same() {
         const BYTES: u64 = 3 << 20;
-        let normal = (Pages::Normal, Sharing::Private);
-        let arena = Arena::allocate(BYTES as usize, normal.0, normal.1, None).unwrap();
+        let private = Sharing::Private;
+        let arena = Arena::allocate(BYTES as usize, Pages::Normal, private, None).unwrap();
         let outside = |error| Error::Failed(format!("{error}"));
         for (origin, offset, len, ahead) in [
             (0, 0, BYTES, 0),
@@ -424,8 +423,7 @@ mod tests {
             (64, 100, 0, 0),
         ] {
             let key = Key::new(1, 2, 3, 4).ahead(ahead);
-            let mut bytes = vec![0; BYTES as usize];
-            let mut pieces = Vec::new();
+            let (mut bytes, mut pieces) = (vec![0; BYTES as usize], Vec::new());
             fill_by(origin, offset, len, key, |at, piece| {
                 pieces.push(piece.len() as u64);
                 bytes[at as usize..][..piece.len()].copy_from_slice(piece);

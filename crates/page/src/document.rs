@@ -8,7 +8,7 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// Parts of a page.
-pub(crate) struct Parts<'a> {
+pub(crate) struct PageParts<'a> {
     /// The title.
     pub(crate) title: &'a str,
     /// Names of the files.
@@ -17,9 +17,9 @@ pub(crate) struct Parts<'a> {
     pub(crate) counts: String,
     /// Verdicts, where anything was judged.
     pub(crate) verdicts: Option<Markup>,
-    /// What failed, what was skipped, and remarks.
+    /// Failures, skips and remarks.
     pub(crate) findings: Markup,
-    /// What ran where.
+    /// Engines, hosts and runs.
     pub(crate) overview: Markup,
     /// Results of each configuration.
     pub(crate) results: Vec<ResultPart>,
@@ -32,32 +32,62 @@ pub(crate) struct Parts<'a> {
 }
 
 /// The whole page; one that is `plain` has neither a style nor a script.
-pub(crate) fn document(parts: &Parts<'_>, plain: bool) -> Markup {
+pub(crate) fn document(parts: &PageParts<'_>, plain: bool) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                // Dark and light, also where styles are forbidden.
-                meta name="color-scheme" content="light dark";
-                title { (parts.title) }
-                @if !plain { style { (PreEscaped(STYLE)) } }
-            }
+            (head(parts.title, plain))
             body {
                 header {
                     h1 { (parts.title) }
                     p { (parts.counts) "; from " (parts.files.join(", ")) }
                 }
                 (contents(parts))
-                main { (body(parts)) }
+                // In one piece with what is around it: a page of many records is long, and is not copied.
+                main {
+                    @if let Some(verdicts) = &parts.verdicts {
+                        section id="verdicts" { h2 { "Verdicts" } (verdicts) }
+                    }
+                    section id="findings" { h2 { "Failures, skips and remarks" } (parts.findings) }
+                    section id="overview" { h2 { "What ran where" } (parts.overview) }
+                    section id="results" {
+                        h2 { "Results" }
+                        @for (at, part) in parts.results.iter().enumerate() {
+                            section id={ "result-" (at + 1) } { h3 { (part.heading) } (part.body) }
+                        }
+                    }
+                    section id="definitions" { h2 { "Meanings of columns" } (parts.definitions) }
+                    section id="environment" { h2 { "Hosts, engines and memories" } (parts.environment) }
+                    section id="records" {
+                        h2 { "Records" }
+                        p {
+                            "All that this page shows follows from these records, which are inside of it: "
+                            code { "tonnage show" }
+                            " reads them from the page, and each link saves a file, packed by gzip."
+                        }
+                        ul { @for link in &parts.links { li { (link) } } }
+                    }
+                }
                 @if !plain { script { (PreEscaped(SCRIPT)) } }
             }
         }
     }
 }
 
-fn contents(parts: &Parts<'_>) -> Markup {
+fn head(title: &str, plain: bool) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            // Dark and light, also where styles are forbidden.
+            meta name="color-scheme" content="light dark";
+            title { (title) }
+            @if !plain { style { (PreEscaped(STYLE)) } }
+        }
+    }
+}
+
+fn contents(parts: &PageParts<'_>) -> Markup {
     html! {
         nav aria-label="Contents" {
             ul {
@@ -76,30 +106,6 @@ fn contents(parts: &Parts<'_>) -> Markup {
                 li { a href="#environment" { "Hosts, engines and memories" } }
                 li { a href="#records" { "Records" } }
             }
-        }
-    }
-}
-
-fn body(parts: &Parts<'_>) -> Markup {
-    html! {
-        @if let Some(verdicts) = &parts.verdicts {
-            section id="verdicts" { h2 { "Verdicts" } (verdicts) }
-        }
-        section id="findings" { h2 { "Failures, skips and remarks" } (parts.findings) }
-        section id="overview" { h2 { "What ran where" } (parts.overview) }
-        section id="results" {
-            h2 { "Results" }
-            @for (at, part) in parts.results.iter().enumerate() {
-                section id={ "result-" (at + 1) } { h3 { (part.heading) } (part.body) }
-            }
-        }
-        section id="definitions" { h2 { "Meanings of columns" } (parts.definitions) }
-        section id="environment" { h2 { "Hosts, engines and memories" } (parts.environment) }
-        section id="records" {
-            h2 { "Records" }
-            p { "All that this page shows follows from these records, which are inside of it: " code { "tonnage show" }
-                " reads them from the page, and each link saves a file, packed by gzip." }
-            ul { @for link in &parts.links { li { (link) } } }
         }
     }
 }

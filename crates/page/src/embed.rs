@@ -24,8 +24,11 @@ pub const PAGE_BEGIN: &str = "<!DOCTYPE html>";
 /// Beginning of the link to a file of records; it is nowhere else, because `<` is escaped in text.
 const LINK_BEGIN: &str = "<a class=\"records\" download=\"";
 
-/// What follows the file's name in the link.
-const DATA_BEGIN: &str = "\" href=\"data:application/gzip;base64,";
+/// Beginning of an address that holds what it is of.
+const DATA: &str = "data:application/gzip;base64,";
+
+/// Text between the file's name and its address.
+const HREF_BEGIN: &str = "\" href=\"";
 
 /// End of the name of a saved file.
 const SAVED_END: &str = ".gz";
@@ -48,18 +51,11 @@ pub struct PageFile {
     pub records: Vec<Record>,
 }
 
-/// A file that is packed.
-pub(crate) struct Packed {
-    name: String,
-    records: usize,
-    base64: String,
-}
-
-/// Packs the records of a file, a line for each.
+/// The link to a file, in which its records are packed, a line for each; and beside it their number.
 ///
 /// # Errors
 /// When a record cannot be written as JSON.
-pub(crate) fn packed(file: &PageFile) -> Result<Packed> {
+pub(crate) fn link(file: &PageFile) -> Result<Markup> {
     let level = match file.records.len() > PACKED_SMALL_MAX {
         true => Compression::fast(),
         false => Compression::best(),
@@ -71,21 +67,15 @@ pub(crate) fn packed(file: &PageFile) -> Result<Packed> {
         packer.write_all(line.as_bytes()).map_err(cannot)?;
     }
     let bytes = packer.finish().map_err(cannot)?;
+    let mut href = DATA.to_owned();
+    STANDARD.encode_string(bytes, &mut href);
     let safe = file.name.chars().filter(|it| !it.is_control());
-    Ok(Packed {
-        name: safe.take(NAME_CHARS_MAX).collect(),
-        records: file.records.len(),
-        base64: STANDARD.encode(bytes),
+    let name: String = safe.take(NAME_CHARS_MAX).collect();
+    let count = file.records.len();
+    Ok(html! {
+        a class="records" download={ (name) (SAVED_END) } href=(href) { (name) }
+        " (" (count) @if count == 1 { " record)" } @else { " records)" }
     })
-}
-
-/// The link, with the number of its records.
-pub(crate) fn link(packed: &Packed) -> Markup {
-    let href = format!("data:application/gzip;base64,{}", packed.base64);
-    html! {
-        a class="records" download=(format!("{}{SAVED_END}", packed.name)) href=(href) { (packed.name) }
-        " (" (packed.records) @if packed.records == 1 { " record)" } @else { " records)" }
-    }
 }
 
 /// Returns whether a file begins as a page does.
@@ -101,7 +91,8 @@ pub fn records_of_page(page: &str, path: &Path) -> Result<Vec<PageFile>> {
     let mut files = Vec::new();
     for link in page.split(LINK_BEGIN).skip(1) {
         let damaged = || damaged(path);
-        let (name, rest) = link.split_once(DATA_BEGIN).ok_or_else(damaged)?;
+        let (name, rest) = link.split_once(HREF_BEGIN).ok_or_else(damaged)?;
+        let rest = rest.strip_prefix(DATA).ok_or_else(damaged)?;
         let (base64, _) = rest.split_once('"').ok_or_else(damaged)?;
         let bytes = STANDARD.decode(base64).map_err(|_| damaged())?;
         let unpacked = unpacked(&bytes, path)?;

@@ -1,4 +1,4 @@
-//! What a reader must know before the figures: what failed, what was skipped, and what gives doubt.
+//! Findings that a reader must know before the figures: what failed, what was skipped, and what gives doubt.
 
 use maud::{Markup, html};
 use tonnage_record::{Canary, Outcome, Record};

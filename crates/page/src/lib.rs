@@ -40,7 +40,7 @@ use tonnage_record::Record;
 use tonnage_record::read::kept_attempts;
 use tonnage_units::Result;
 
-use document::Parts;
+use document::PageParts;
 pub use embed::PageFile;
 use plot::Numbers;
 
@@ -62,11 +62,8 @@ pub struct PageRequest {
 /// # Errors
 /// When a record cannot be written as JSON.
 pub fn page(request: PageRequest) -> Result<String> {
-    let packed: Vec<_> = request
-        .files
-        .iter()
-        .map(embed::packed)
-        .collect::<Result<_>>()?;
+    let links = request.files.iter().map(embed::link);
+    let links: Vec<_> = links.collect::<Result<_>>()?;
     let files: Vec<String> = request.files.iter().map(|it| it.name.clone()).collect();
     let kept = request.files.into_iter();
     let records: Vec<Record> = kept
@@ -81,8 +78,7 @@ pub fn page(request: PageRequest) -> Result<String> {
     let findings = findings::findings(&records);
     let overview = places::overview(&records);
     let results = results::results(&records, numbers, &mut columns);
-    let environment = places::environment(&records);
-    let parts = Parts {
+    let parts = PageParts {
         title: &request.title,
         files: &files,
         counts: findings::counts(&records),
@@ -91,9 +87,11 @@ pub fn page(request: PageRequest) -> Result<String> {
         overview,
         results,
         definitions: definitions::definitions(&columns),
-        environment,
-        links: packed.iter().map(embed::link).collect(),
+        environment: places::environment(&records),
+        links,
     };
+    // The page is about as large as what its records take.
+    drop(records);
     Ok(document::document(&parts, request.plain).into_string())
 }
 

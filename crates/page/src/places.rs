@@ -1,4 +1,4 @@
-//! What ran where, and what the hosts are: those that are alike are described once.
+//! Places where points ran, and their hosts: those that are alike are described once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -191,7 +191,7 @@ fn machine_facts(group: &HostGroup) -> Vec<(String, String)> {
     facts
 }
 
-/// What engines and memories really were: each answer once, with the engines that were asked for.
+/// Engines and memories as they really were: each answer once, with the number of its points.
 fn effective(records: &[Record]) -> Markup {
     let mut answers: Vec<(Vec<(String, String)>, usize)> = Vec::new();
     let mut before = None;
@@ -220,7 +220,10 @@ fn effective(records: &[Record]) -> Markup {
     }
     html! {
         @for (facts, points) in &answers {
-            h3 { "Engine and memory of " (points) @if *points == 1 { " point" } @else { " points" } ", as they really were" }
+            h3 {
+                "Engine and memory of " (points) @if *points == 1 { " point" } @else { " points" }
+                ", as they really were"
+            }
             (tables::facts(facts))
         }
     }

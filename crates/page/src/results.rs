@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 use tonnage_record::Record;
-use tonnage_record::figures::{self, Row, Value, union};
+use tonnage_record::figures::{self, Figure, Row, Value, union};
 use tonnage_report::drawer::Section;
 use tonnage_report::sections;
 
@@ -91,26 +91,28 @@ fn every_figure(records: &[Record], columns: &mut BTreeSet<String>) -> Markup {
         }
     }
     let mut alike: Vec<(&'static str, String)> = Vec::new();
-    let mut shown: Vec<(&'static str, Vec<String>)> = Vec::new();
+    let mut shown: Vec<Shown> = Vec::new();
     for figure in union(kinds.iter().flat_map(|kind| figures::of(&kind.body))) {
         let having = kinds.iter().filter(|kind| has(kind, figure.field));
-        let having: Vec<&str> = having.map(|kind| kind.body.kind()).collect();
-        let text = |row: &Row<'_>| match having.contains(&row.record.body.kind()) {
-            true => text((figure.value)(row)),
-            false => String::new(),
+        let one = Shown {
+            figure,
+            kinds: having.map(|kind| kind.body.kind()).collect(),
         };
-        let values: Vec<String> = rows.iter().map(text).collect();
-        let first = values.first().cloned().unwrap_or_default();
-        match values.iter().all(|value| *value == first) {
-            true if first.is_empty() => continue,
-            true => alike.push((figure.field, first)),
-            false => shown.push((figure.field, values)),
+        let mut values = rows.iter().map(|row| one.value(row));
+        let first = values.next().unwrap_or(Value::Unknown);
+        match values.all(|value| value == first) {
+            true if first == Value::Unknown => continue,
+            true => alike.push((figure.field, text(first))),
+            false => shown.push(one),
         }
         columns.insert(figure.field.to_owned());
     }
-    let header: Vec<String> = shown.iter().map(|(field, _)| (*field).to_owned()).collect();
-    let lines = (0..rows.len()).map(|at| shown.iter().map(|(_, it)| it[at].clone()).collect());
-    let lines: Vec<Vec<String>> = std::iter::once(header).chain(lines).collect();
+    let header = shown.iter().map(|it| it.figure.field.to_owned());
+    let header: Vec<String> = header.collect();
+    let lines = rows.iter().map(|row| {
+        let cells = shown.iter();
+        cells.map(move |it| text(it.value(row)))
+    });
     html! {
         details open class="numbers" {
             summary { "Every figure, in base units and full precision" }
@@ -123,7 +125,22 @@ fn every_figure(records: &[Record], columns: &mut BTreeSet<String>) -> Markup {
                     }
                 }
             }
-            @if !shown.is_empty() { (tables::rows(&lines, |_| true)) }
+            @if !shown.is_empty() { (tables::lined(&header, lines, |_| true)) }
+        }
+    }
+}
+
+/// A figure that has a column, and the kinds of records that have it.
+struct Shown {
+    figure: &'static Figure,
+    kinds: Vec<&'static str>,
+}
+
+impl Shown {
+    fn value(&self, row: &Row<'_>) -> Value {
+        match self.kinds.contains(&row.record.body.kind()) {
+            true => (self.figure.value)(row),
+            false => Value::Unknown,
         }
     }
 }

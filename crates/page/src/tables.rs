@@ -18,9 +18,22 @@ pub(crate) fn titled(table: &TitledTable, columns: &mut BTreeSet<String>) -> Mar
 
 /// Draws rows, the first of which is the header; `right` says which columns are aligned to the right.
 pub(crate) fn rows(rows: &[Vec<String>], right: impl Fn(usize) -> bool) -> Markup {
-    let Some((header, lines)) = rows.split_first() else {
-        return html! {};
-    };
+    match rows.split_first() {
+        Some((header, lines)) => lined(header, lines.iter().map(|line| line.iter()), right),
+        None => html! {},
+    }
+}
+
+/// Draws lines under a header, of which no more than one need be there at a time.
+pub(crate) fn lined<Line>(
+    header: &[String],
+    lines: impl Iterator<Item = Line>,
+    right: impl Fn(usize) -> bool,
+) -> Markup
+where
+    Line: Iterator,
+    Line::Item: AsRef<str>,
+{
     html! {
         div class="wide" {
             table border="1" cellspacing="0" cellpadding="3" {
@@ -35,9 +48,9 @@ pub(crate) fn rows(rows: &[Vec<String>], right: impl Fn(usize) -> bool) -> Marku
                     // HTML lets rows and cells end by themselves, and a page has many.
                     @for line in lines {
                         (PreEscaped("<tr>"))
-                        @for (at, cell) in line.iter().enumerate() {
+                        @for (at, cell) in line.enumerate() {
                             @if right(at) { (PreEscaped("<td>")) } @else { (PreEscaped("<td align=left>")) }
-                            (cell)
+                            (cell.as_ref())
                         }
                     }
                 }

@@ -43,7 +43,7 @@ pub struct Drawer {
     pub takes: fn(&Record) -> bool,
     /// Draws records that it takes.
     pub draw: fn(&[Record], Markup) -> String,
-    /// The same in parts, for whoever lays them out in another way.
+    /// Its parts, for whoever lays them out in another way.
     pub sections: fn(&[Record]) -> Vec<Section>,
 }
 

@@ -25,7 +25,7 @@ pub fn tables(records: &[Record], markup: Markup) -> String {
     drawn.collect::<Vec<_>>().join("\n")
 }
 
-/// The same in parts, for whoever lays them out in another way.
+/// Parts of the reports of all records, for whoever lays them out in another way.
 pub fn sections(records: &[Record]) -> Vec<Section> {
     let sections = parts(records).flat_map(|(drawer, part)| (drawer.sections)(part));
     sections.collect()

@@ -232,7 +232,7 @@ impl Client {
             },
         };
         for (to, from) in collect.key.iter_mut().zip(b"pmix.collect") {
-            *to = from.cast_signed();
+            *to = c_char::from_ne_bytes([*from]);
         }
         // SAFETY: no processes means all of the job; the one piece of information outlives the call.
         let status = unsafe { (self.fence)(ptr::null(), 0, &raw const collect, 1) };

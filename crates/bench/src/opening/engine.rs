@@ -14,7 +14,7 @@ use crate::all_or_none::all_or_none;
 use crate::deadlines::DEADLINES;
 use crate::host::RankHost;
 use crate::settings::Settings;
-use crate::wire_proof::{NamedDevices, Route};
+use crate::wire_proof::{NamedDevices, RouteShare};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{Arm, Caps, Descriptor, Domain, Engine, Peer, RegionId, fact_names};
 use tonnage_ranks::Rank;
@@ -69,7 +69,7 @@ pub struct OpenEngine {
     /// True when this rank's workers yield.
     pub yielding: bool,
     /// This rank's part in the proof of path.
-    pub route: Route,
+    pub route: RouteShare,
     // Kept last, so that workers close before their domains do.
     _domains: Vec<Arc<dyn Domain>>,
 }
@@ -292,7 +292,7 @@ fn connect(
     peers: &[Peer],
     workers: &mut [EngineWorker],
     heard: &[(Peer, Vec<u8>)],
-    route: &mut Route,
+    route: &mut RouteShare,
 ) -> Result<()> {
     let locality = |peer| locality(rank, peer);
     let meet = |peer, group| route.meet(peer, group);

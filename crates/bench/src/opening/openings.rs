@@ -8,7 +8,7 @@ use super::description::OpenMessage;
 use super::measuring_cpus;
 use crate::deadlines::DEADLINES;
 use crate::json::Json;
-use crate::wire_proof::{Route, Routes};
+use crate::wire_proof::{RouteShare, Routes};
 use tonnage_engine::LimitKind;
 use tonnage_ranks::{Alike, Hosts, Rank, pack, unpack};
 use tonnage_record::Placed;
@@ -37,12 +37,12 @@ pub struct Common {
     /// CPUs of the workers that measure beside a load.
     pub measuring_cpus: MeasuringCpus,
     /// Ways in which the devices of initiators say that bytes have arrived.
-    pub arrivals: Vec<Arrivals>,
+    pub arrivals: Vec<ArrivalSigns>,
 }
 
 /// A device's word on the arrival of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Arrivals {
+pub struct ArrivalSigns {
     /// True when completed writes are visible to the peer: always, and where it is asked for.
     pub delivers: [bool; 2],
     /// True when a send is done only once its receiver has taken it.
@@ -53,7 +53,7 @@ pub struct Arrivals {
 #[derive(Serialize, Deserialize)]
 struct Told {
     common: Json<Common>,
-    route: Route,
+    route: RouteShare,
 }
 
 impl Openings {
@@ -67,7 +67,7 @@ impl Openings {
         own: OpenMessage,
         pairs: &Pairs,
         measuring: u32,
-    ) -> Result<(Self, Route)> {
+    ) -> Result<(Self, RouteShare)> {
         let own = Json(own);
         let all = rank.collect("describe the engines", &own, DEADLINES.step)?;
         let all = all.map(|Json(message)| message);
@@ -118,8 +118,8 @@ impl Common {
             !targets.is_empty()
         });
         let devices = initiating.flat_map(|(_, opened)| opened.used_devices());
-        let mut arrivals: Vec<Arrivals> = devices
-            .map(|device| Arrivals {
+        let mut arrivals: Vec<ArrivalSigns> = devices
+            .map(|device| ArrivalSigns {
                 delivers: device.delivers,
                 sends_taken: device.sends_taken,
             })

@@ -90,7 +90,7 @@ pub struct Routes {
 
 /// Devices that one rank has to know of.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Route {
+pub struct RouteShare {
     /// Devices of all groups; 0 where no engine names one.
     pub(super) devices: u32,
     /// This rank's group; `None` where its engine names no device.
@@ -114,7 +114,7 @@ pub(super) struct GroupReader {
     pub(super) reads_tcp: bool,
 }
 
-impl Route {
+impl RouteShare {
     /// This rank's group.
     pub fn group(&self) -> Option<u32> {
         self.group
@@ -198,12 +198,12 @@ impl Routes {
     }
 
     /// Devices as far as a rank has to know of them.
-    pub fn of_rank(&self, rank: u32) -> Route {
+    pub fn of_rank(&self, rank: u32) -> RouteShare {
         let devices = self.groups.iter().map(|group| group.devices.len() as u32);
         let group = self.group_of.get(rank as usize).copied().flatten();
         let unnamed = (0u32..).zip(&self.group_of);
         let unnamed = unnamed.filter(|(_, group)| rank == 0 && group.is_none());
-        Route {
+        RouteShare {
             devices: devices.sum(),
             group,
             reads: group.and_then(|at| self.reader(at, rank)),

@@ -89,7 +89,7 @@ fn watch<'a>(machine: &Machine, point: &'a TransferPoint, routes: &Routes, rank:
 }
 
 /// A rank's part, which has met all others; it lives as long as the tests.
-fn route(routes: &Routes, rank: u32) -> &'static Route {
+fn route(routes: &Routes, rank: u32) -> &'static RouteShare {
     let mut route = routes.of_rank(rank);
     for (peer, group) in (0..).zip(&routes.group_of) {
         route.meet(peer, *group);

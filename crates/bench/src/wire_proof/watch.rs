@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::routes::{DeviceGroup, Route};
+use super::routes::{DeviceGroup, RouteShare};
 use tonnage_engine::Verb;
 use tonnage_machine::counters::{Counters, Snapshot, difference, received_bytes, sent_bytes};
 use tonnage_machine::kernel_files::Tree;
@@ -42,7 +42,7 @@ pub(super) type CounterGrowth = Option<Counters>;
 /// One rank's part in the proof of one point.
 pub struct Watch<'a> {
     pub(super) point: &'a TransferPoint,
-    pub(super) route: &'a Route,
+    pub(super) route: &'a RouteShare,
     pub(super) rank: u32,
     pub(super) tree: Tree,
     pub(super) timeout: Duration,
@@ -51,14 +51,14 @@ pub struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     /// Reads what the counters say before the first operation; `None` where no engine of any rank names a device.
-    pub fn begin(point: &'a TransferPoint, route: &'a Route, rank: u32) -> Option<Self> {
+    pub fn begin(point: &'a TransferPoint, route: &'a RouteShare, rank: u32) -> Option<Self> {
         (route.devices > 0).then(|| Self::on(Tree::host(), point, route, rank, COUNTERS_TIMEOUT))
     }
 
     pub(super) fn on(
         tree: Tree,
         point: &'a TransferPoint,
-        route: &'a Route,
+        route: &'a RouteShare,
         rank: u32,
         timeout: Duration,
     ) -> Self {

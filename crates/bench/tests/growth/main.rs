@@ -4,13 +4,13 @@
 
 mod steps;
 
-use steps::{Ends, Step, quiet, take};
+use steps::{BothEnds, Cost, quiet, take};
 use tonnage_ranks::testing::run_with;
 
 /// A row of the table of formulas.
 struct Row {
     name: String,
-    /// What a leaf gets and says, and what rank 0 gets and says.
+    /// Bytes that a leaf gets and says, and that rank 0 gets and says.
     cells: [String; 4],
 }
 
@@ -49,7 +49,7 @@ fn formulas() -> Vec<Row> {
     .collect()
 }
 
-fn counted(ranks: u32) -> Ends {
+fn counted(ranks: u32) -> BothEnds {
     let change = |_, options: &mut _| quiet(options);
     let all = run_with(ranks, change, |rank| {
         let mut rank = rank.unwrap();
@@ -69,10 +69,10 @@ fn the_formulas_are_what_is_counted() {
     let rows = formulas();
     let mut wrong = String::new();
     for ranks in [8, 48] {
-        let Ends { root, leaf } = counted(ranks);
+        let BothEnds { root, leaf } = counted(ranks);
         assert_eq!(rows.len(), root.len(), "each exchange has a formula");
         for row in &rows {
-            let of = |steps: &[Step]| {
+            let of = |steps: &[Cost]| {
                 let step = steps.iter().find(|step| step.name == row.name);
                 let step = step.unwrap_or_else(|| panic!("no exchange is called {}", row.name));
                 [step.got, step.said]

@@ -26,7 +26,7 @@ const SESSION: &str =
 
 /// Cost of one kind of exchange at one rank.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Step {
+pub struct Cost {
     /// As docs/SCALE.md calls it.
     pub name: String,
     /// Bytes that the rank got, for one exchange.
@@ -40,9 +40,9 @@ pub struct Step {
 }
 
 /// Costs at the two ends of the tree; rank 0 has them.
-pub struct Ends {
-    pub root: Vec<Step>,
-    pub leaf: Vec<Step>,
+pub struct BothEnds {
+    pub root: Vec<Cost>,
+    pub leaf: Vec<Cost>,
 }
 
 struct Nobody;
@@ -71,8 +71,8 @@ pub fn quiet(options: &mut JoinOptions) {
 ///
 /// # Errors
 /// When a rank is lost.
-pub fn take(rank: &mut Rank, count: u32, sessions: u32) -> Result<(Vec<Step>, Option<Ends>)> {
-    let joined = Step {
+pub fn take(rank: &mut Rank, count: u32, sessions: u32) -> Result<(Vec<Cost>, Option<BothEnds>)> {
+    let joined = Cost {
         name: "join".into(),
         got: rank.received_bytes() as f64,
         said: rank.sent_bytes() as f64,
@@ -116,7 +116,7 @@ pub fn take(rank: &mut Rank, count: u32, sessions: u32) -> Result<(Vec<Step>, Op
 }
 
 /// Brings the figures of the last rank to rank 0.
-fn ends(rank: &mut Rank, steps: Vec<Step>) -> Result<Option<Ends>> {
+fn ends(rank: &mut Rank, steps: Vec<Cost>) -> Result<Option<BothEnds>> {
     let is_leaf = rank.id() + 1 == rank.size();
     let told = match is_leaf {
         true => vec![(0, pack(&steps)?)],
@@ -124,7 +124,7 @@ fn ends(rank: &mut Rank, steps: Vec<Step>) -> Result<Option<Ends>> {
     };
     let heard = rank.exchange("figures of the last rank", told, DEADLINE)?;
     let leaf = heard.first().map(|(_, bytes)| unpack(bytes)).transpose()?;
-    Ok(leaf.map(|leaf| Ends { root: steps, leaf }))
+    Ok(leaf.map(|leaf| BothEnds { root: steps, leaf }))
 }
 
 fn step(
@@ -132,7 +132,7 @@ fn step(
     name: &str,
     count: u32,
     mut exchange: impl FnMut(&mut Rank) -> Result<()>,
-) -> Result<Step> {
+) -> Result<Cost> {
     rank.barrier("before", DEADLINE)?;
     let before = (rank.received_bytes(), rank.sent_bytes(), process_cpu_ns());
     let mut took = Vec::with_capacity(count as usize);
@@ -143,7 +143,7 @@ fn step(
     }
     took.sort_unstable();
     let each = |after: u64, before: u64| (after - before) as f64 / f64::from(count);
-    Ok(Step {
+    Ok(Cost {
         name: name.to_owned(),
         got: each(rank.received_bytes(), before.0),
         said: each(rank.sent_bytes(), before.1),

@@ -1,5 +1,5 @@
-//! Host memory that CUDA's driver has pinned: a GPU copies it without help from the CPU, and the CPU addresses it as any
-//! other.
+//! Host memory that CUDA's driver has pinned: a GPU copies it without help from the CPU, and the CPU addresses it as
+//! any other.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tonnage_sys::cuda::PinnedArena;
 use tonnage_sys::mapping::Arena;
 use tonnage_units::Result;
 
-use super::cuda::driver::{self, Gpu, LIBRARY};
+use super::cuda::driver::{self, GpuInUse, LIBRARY};
 use super::host::HOST;
 
 const NAME: &str = "cuda-pinned";
@@ -39,7 +39,7 @@ fn allocate(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
 struct PinnedMemory {
     host: Arc<dyn Memory>,
     pinned: PinnedArena,
-    gpu: Arc<Gpu>,
+    gpu: Arc<GpuInUse>,
 }
 
 impl Memory for PinnedMemory {

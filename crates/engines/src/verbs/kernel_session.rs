@@ -25,8 +25,8 @@ pub(super) struct Landing {
 }
 
 impl Landing {
-    /// Slots for a memory of so many bytes, and for what lands behind it; `None` where they would be too many. A slot is
-    /// as large as may be, because the longest operation fits into one.
+    /// Slots for a memory of so many bytes, and for what lands behind it; `None` where they would be too many. A slot
+    /// is as large as may be, because the longest operation fits into one.
     pub(super) fn of(bytes: u64) -> Option<Self> {
         let all = bytes.checked_add(SCRATCH_BYTES)?;
         let one = all

@@ -428,7 +428,7 @@ impl Engine for KernelWorker {
         Err(carries_trials_only())
     }
 
-    /// What was carried out has been flushed.
+    /// Nothing is left to do: an order ends with its flush.
     fn flush(&mut self, lane: Lane, _tag: u32) -> Result<Flush> {
         match self.lanes.get(lane.0 as usize) {
             Some(Some(_)) => Ok(Flush::Delivered),

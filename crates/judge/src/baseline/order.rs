@@ -43,7 +43,7 @@ impl CheckStep<'_> {
             .fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// What it is about: engine, operation and device.
+    /// Its subject: engine, operation and device.
     fn about(&self) -> String {
         let Some(entry) = self.entries.first() else {
             return String::new();

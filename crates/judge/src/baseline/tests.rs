@@ -440,7 +440,7 @@ fn the_most_telling_point_of_each_engine_comes_first() {
 }
 
 proptest! {
-    /// What is read is right: whatever was changed in a file, thresholds lie on their side and figures are numbers.
+    /// Thresholds lie on their side and figures are numbers, whatever was changed in a file that is read.
     #[test]
     fn whatever_is_read_can_be_checked(at in any::<prop::sample::Index>(), put in "[0-9a-z.\"=\\-]{0,4}", cut in 0usize..4) {
         let good = text();

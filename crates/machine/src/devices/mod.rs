@@ -114,8 +114,8 @@ impl Inventory {
         found
     }
 
-    /// Asks the drivers of GPUs for what the kernel does not tell; of a machine that has none, nobody is asked, unless a
-    /// variable names a driver's library. It may take a driver seconds to answer.
+    /// Asks the drivers of GPUs for what the kernel does not tell; on a machine that has none nobody is asked, unless
+    /// a variable names a driver's library. It may take a driver seconds to answer.
     pub fn ask_drivers(mut self) -> Self {
         let named = std::env::var_os(LIBCUDA_VARIABLE).is_some_and(|path| !path.is_empty());
         let is_usable = |gpu: &Gpu| gpu.vendor == "NVIDIA" && gpu.usable;

@@ -19,12 +19,12 @@ pub(crate) struct Axis {
     begin: f64,
     end: f64,
     /// Ticks, in the unit of the values.
-    pub(crate) ticks: Vec<Tick>,
+    pub(crate) ticks: Vec<AxisTick>,
 }
 
 /// A tick: its value, and its label.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Tick {
+pub(crate) struct AxisTick {
     /// The value, in the unit of the plotted values.
     pub(crate) value: f64,
     /// The label, in the unit of the title.
@@ -38,7 +38,7 @@ impl Axis {
         let (first, last) = (low.max(1.0).log2().floor(), high.max(1.0).log2().ceil());
         let steps = ((last - first) as usize + 1).div_ceil(TICKS_MAX).max(1);
         let exponents = (first as u32..=last as u32).step_by(steps);
-        let ticks = exponents.map(|exponent| Tick {
+        let ticks = exponents.map(|exponent| AxisTick {
             value: (1u64 << exponent.min(62)) as f64,
             label: exact_size(1 << exponent.min(62)),
         });
@@ -68,12 +68,12 @@ impl Axis {
         let (low, high) = (low / 1.12, high * 1.12);
         let first = (low * scale).log10().floor() as i32;
         let last = (high * scale).log10().ceil() as i32;
-        let ticks_of = |digits: &[f64], every: usize| -> Vec<Tick> {
+        let ticks_of = |digits: &[f64], every: usize| -> Vec<AxisTick> {
             let decades = (first..=last).step_by(every);
             let values =
                 decades.flat_map(|decade| digits.iter().map(move |it| it * 10f64.powi(decade)));
             let values = values.filter(|it| (low..=high).contains(&(it / scale)));
-            let ticks = values.map(|value| Tick {
+            let ticks = values.map(|value| AxisTick {
                 value: value / scale,
                 label: number_short(value),
             });
@@ -104,7 +104,7 @@ impl Axis {
         let last = (high * scale / step).floor() as i64;
         let ticks = (first..=last).take(2 * TICKS_MAX).map(|at| {
             let value = at as f64 * step;
-            Tick {
+            AxisTick {
                 value: value / scale,
                 label: number_short(value),
             }
@@ -114,11 +114,11 @@ impl Axis {
     }
 
     /// A linear axis with these ticks.
-    pub(crate) fn with_ticks(title: &str, low: f64, high: f64, ticks: Vec<Tick>) -> Self {
+    pub(crate) fn with_ticks(title: &str, low: f64, high: f64, ticks: Vec<AxisTick>) -> Self {
         Self::new(title, false, (low, high), ticks)
     }
 
-    fn new(title: &str, log: bool, (low, high): (f64, f64), ticks: Vec<Tick>) -> Self {
+    fn new(title: &str, log: bool, (low, high): (f64, f64), ticks: Vec<AxisTick>) -> Self {
         Self {
             title: title.to_owned(),
             log,

@@ -28,7 +28,7 @@ pub(crate) const LINES_MAX: usize = 8;
 
 /// Form of the way between the marks of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum LineWay {
     /// Straight.
     Solid,
     /// Dashed.
@@ -52,22 +52,22 @@ pub(crate) enum Dots {
 
 /// One line.
 #[derive(Debug, Clone)]
-pub(crate) struct Line {
+pub(crate) struct ChartLine {
     /// Its name in the legend; none for one that another names.
     pub(crate) name: Option<String>,
     /// Number of its colour and of its shape; `None` for grey without marks.
     pub(crate) look: Option<usize>,
     /// Way between its marks.
-    pub(crate) way: Way,
+    pub(crate) way: LineWay,
     /// Look of its marks.
     pub(crate) dots: Dots,
     /// Its marks.
-    pub(crate) marks: Vec<Mark>,
+    pub(crate) marks: Vec<ChartMark>,
 }
 
 /// One mark.
 #[derive(Debug, Clone)]
-pub(crate) struct Mark {
+pub(crate) struct ChartMark {
     /// Value on the horizontal axis.
     pub(crate) x: f64,
     /// Value on the vertical axis.
@@ -92,7 +92,7 @@ pub(crate) struct Chart {
     /// Vertical axis.
     pub(crate) y: Axis,
     /// Lines.
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<ChartLine>,
     /// Spans of the horizontal axis in which something stood still, with words.
     pub(crate) spans: Vec<(f64, f64, String)>,
     /// Words below the legend, about the ways of lines.
@@ -110,12 +110,12 @@ impl Chart {
     pub(crate) fn draw(mut self, below: Markup) -> Markup {
         self.x = self.x.between(LEFT, RIGHT);
         self.y = self.y.between(BOTTOM, TOP);
-        let legend: Vec<&Line> = self
+        let legend: Vec<&ChartLine> = self
             .lines
             .iter()
             .filter(|line| line.name.is_some())
             .collect();
-        let is_short = |line: &&Line| {
+        let is_short = |line: &&ChartLine| {
             let name = line.name.as_deref().unwrap_or_default();
             name.chars().count() <= NAME_CHARS_BESIDE_MAX
         };
@@ -177,12 +177,13 @@ impl Chart {
             g class="stall" data-v=(words) {
                 rect x=(px(from)) y=(px(TOP)) width=(px((to - from).max(1.0))) height=(px(BOTTOM - TOP))
                     fill="#cf4039" fill-opacity=".22" {}
-                path d={ "M" (px(middle - 4.0)) " " (px(TOP + 2.0)) "l8 8m0-8l-8 8" } stroke="#cf4039" stroke-width="2" {}
+                path d={ "M" (px(middle - 4.0)) " " (px(TOP + 2.0)) "l8 8m0-8l-8 8" }
+                    stroke="#cf4039" stroke-width="2" {}
             }
         }
     }
 
-    fn line(&self, line: &Line) -> Markup {
+    fn line(&self, line: &ChartLine) -> Markup {
         let places: Vec<(f64, f64)> = line
             .marks
             .iter()
@@ -204,7 +205,7 @@ impl Chart {
         let intervals: String = intervals.collect();
         html! {
             g class="line" stroke=(line.colour()) fill=(line.colour()) {
-                @if line.way != Way::Nothing && places.len() > 1 {
+                @if line.way != LineWay::Nothing && places.len() > 1 {
                     path d=(path(&places)) fill="none" stroke-width="1.6" stroke-dasharray=[line.way.dashes()] {}
                 }
                 @if !intervals.is_empty() { path d=(intervals) fill="none" {} }
@@ -223,13 +224,13 @@ impl Chart {
     }
 }
 
-impl Line {
+impl ChartLine {
     fn colour(&self) -> &'static str {
         self.look.map_or(GREY, |look| COLOURS[look % COLOURS.len()])
     }
 }
 
-impl Way {
+impl LineWay {
     fn dashes(self) -> Option<&'static str> {
         match self {
             Self::Dashed => Some("6 4"),
@@ -271,11 +272,11 @@ pub(crate) fn figure(
 }
 
 /// A line of a legend.
-fn entry(line: &Line, (x, y): (f64, f64)) -> Markup {
+fn entry(line: &ChartLine, (x, y): (f64, f64)) -> Markup {
     let name = cut(line.name.as_deref().unwrap_or_default());
     html! {
         g stroke=(line.colour()) fill=(line.colour()) {
-            @if line.way != Way::Nothing {
+            @if line.way != LineWay::Nothing {
                 path d={ "M" (px(x)) " " (px(y)) "h28" } fill="none" stroke-width="1.6"
                     stroke-dasharray=[line.way.dashes()] {}
             }

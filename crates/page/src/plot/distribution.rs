@@ -7,9 +7,9 @@ use tonnage_record::figures::Row;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::quantity::human::{duration, number, percent};
 
-use super::Numbers;
-use super::axis::{Axis, Tick, bounds};
-use super::chart::{Chart, Dots, LINES_MAX, Line, Mark, Way};
+use super::axis::{Axis, AxisTick, bounds};
+use super::chart::{Chart, ChartLine, ChartMark, Dots, LINES_MAX, LineWay};
+use super::numbers::Numbers;
 use crate::findings::name;
 use crate::tables;
 
@@ -157,28 +157,28 @@ fn percentiles(points: &[Point], of: &str, numbers: &mut Numbers) -> Markup {
     let line = |(look, point): (usize, &Point)| {
         let marks = QUANTILES.map(|(quantile, label)| {
             let y = point.quantile_ns(quantile);
-            Mark {
+            ChartMark {
                 x: spread_out(quantile),
                 y,
                 interval: None,
                 text: format!("{label}: {}", duration(y)),
             }
         });
-        Line {
+        ChartLine {
             name: Some(point.name.clone()),
             look: Some(look),
-            way: Way::Solid,
+            way: LineWay::Solid,
             dots: Dots::Filled,
             marks: marks.to_vec(),
         }
     };
-    let lines: Vec<Line> = points.iter().enumerate().map(line).collect();
+    let lines: Vec<ChartLine> = points.iter().enumerate().map(line).collect();
     let values: Vec<f64> = lines
         .iter()
         .flat_map(|line| &line.marks)
         .map(|mark| mark.y)
         .collect();
-    let ticks = QUANTILES.map(|(quantile, label)| Tick {
+    let ticks = QUANTILES.map(|(quantile, label)| AxisTick {
         value: spread_out(quantile),
         label: label.to_owned(),
     });
@@ -196,8 +196,8 @@ fn percentiles(points: &[Point], of: &str, numbers: &mut Numbers) -> Markup {
     let chart = Chart {
         number: numbers.next(),
         description: format!(
-            "{title}: the latency that a part of the samples does not exceed, from the smallest to the largest. The numbers are \
-             in the table below."
+            "{title}: the latency that a part of the samples does not exceed, from the smallest to the \
+             largest. The numbers are in the table below."
         ),
         title,
         x: Axis::with_ticks("Part of the samples", 0.0, MAX_AT, ticks.collect()),
@@ -222,39 +222,68 @@ fn histograms(points: &[Point], of: &str, numbers: &mut Numbers) -> Markup {
     let (low, high) = bounds(&ends).unwrap_or((1.0, 10.0));
     let bin = |ns: f64| (ns.max(1.0).log10() * BINS_PER_DECADE).floor() as i32;
     let bins: Vec<i32> = (bin(low)..=bin(high)).collect();
-    let begin_ns = |bin: i32| 10f64.powf(f64::from(bin) / BINS_PER_DECADE);
     let fractions: Vec<Vec<f64>> = points
         .iter()
         .map(|point| fractions(point, &bins, &bin))
         .collect();
     let lines = points.iter().zip(&fractions).enumerate();
-    let lines = lines.map(|(look, (point, fractions))| {
-        // Empty ranges beyond both ends are left out, but for one on each side, where the line comes down.
-        let filled = |part: &f64| *part > 0.0;
-        let first = fractions.iter().position(filled).unwrap_or(0);
-        let last = fractions.iter().rposition(filled).unwrap_or(0);
-        let shown = first.saturating_sub(1)..=(last + 1).min(fractions.len() - 1);
-        let steps = bins[shown.clone()].iter().zip(&fractions[shown]);
-        let marks = steps.map(|(&at, &part)| Mark {
-            x: (begin_ns(at) * begin_ns(at + 1)).sqrt(),
-            y: part,
-            interval: None,
-            text: format!(
-                "{} to {}: {}",
-                duration(begin_ns(at)),
-                duration(begin_ns(at + 1)),
-                percent(part)
-            ),
-        });
-        Line {
-            name: Some(point.name.clone()),
-            look: Some(look),
-            way: Way::Solid,
-            dots: Dots::Filled,
-            marks: marks.collect(),
-        }
-    });
+    let lines = lines.map(|(look, (point, parts))| histogram_line(look, point, &bins, parts));
     let most = fractions.iter().flatten().copied().fold(0.0, f64::max);
+    let table = histogram_table(points, &bins, &fractions);
+    let title = format!("Latency histogram{of}");
+    let chart = Chart {
+        number: numbers.next(),
+        description: format!(
+            "{title}: part of the samples in each range of latencies; eight ranges for each factor of \
+             ten. The numbers are in the table below."
+        ),
+        title,
+        x: Axis::log("us", begin_ns(bin(low)), begin_ns(bin(high) + 1), 1e-3),
+        y: Axis::linear("% of samples", 0.0, most * 1.05, 100.0),
+        lines: lines.collect(),
+        spans: Vec::new(),
+        note: String::new(),
+    };
+    chart.draw(html! {
+        details open class="numbers" { summary { "Numbers of this histogram" } (tables::rows(&table, |_| true)) }
+    })
+}
+
+/// Smallest latency of a range.
+fn begin_ns(bin: i32) -> f64 {
+    10f64.powf(f64::from(bin) / BINS_PER_DECADE)
+}
+
+/// Parts of the samples of one point in all ranges.
+fn histogram_line(look: usize, point: &Point, bins: &[i32], fractions: &[f64]) -> ChartLine {
+    // Empty ranges beyond both ends are left out, but for one on each side, where the line comes down.
+    let filled = |part: &f64| *part > 0.0;
+    let first = fractions.iter().position(filled).unwrap_or(0);
+    let last = fractions.iter().rposition(filled).unwrap_or(0);
+    let shown = first.saturating_sub(1)..=(last + 1).min(fractions.len() - 1);
+    let steps = bins[shown.clone()].iter().zip(&fractions[shown]);
+    let marks = steps.map(|(&at, &part)| ChartMark {
+        x: (begin_ns(at) * begin_ns(at + 1)).sqrt(),
+        y: part,
+        interval: None,
+        text: format!(
+            "{} to {}: {}",
+            duration(begin_ns(at)),
+            duration(begin_ns(at + 1)),
+            percent(part)
+        ),
+    });
+    ChartLine {
+        name: Some(point.name.clone()),
+        look: Some(look),
+        way: LineWay::Solid,
+        dots: Dots::Filled,
+        marks: marks.collect(),
+    }
+}
+
+/// Ranges that have samples of any point, with their parts.
+fn histogram_table(points: &[Point], bins: &[i32], fractions: &[Vec<f64>]) -> Vec<Vec<String>> {
     let header = ["From", "To"].map(str::to_owned).into_iter();
     let header = header.chain(points.iter().map(|point| format!("{} (%)", point.name)));
     let filled = bins
@@ -269,24 +298,7 @@ fn histograms(points: &[Point], of: &str, numbers: &mut Numbers) -> Markup {
         });
         ends.chain(parts).collect()
     });
-    let table: Vec<Vec<String>> = std::iter::once(header.collect()).chain(rows).collect();
-    let title = format!("Latency histogram{of}");
-    let chart = Chart {
-        number: numbers.next(),
-        description: format!(
-            "{title}: part of the samples in each range of latencies; eight ranges for each factor of ten. The numbers are in the \
-             table below."
-        ),
-        title,
-        x: Axis::log("us", begin_ns(bin(low)), begin_ns(bin(high) + 1), 1e-3),
-        y: Axis::linear("% of samples", 0.0, most * 1.05, 100.0),
-        lines: lines.collect(),
-        spans: Vec::new(),
-        note: String::new(),
-    };
-    chart.draw(html! {
-        details open class="numbers" { summary { "Numbers of this histogram" } (tables::rows(&table, |_| true)) }
-    })
+    std::iter::once(header.collect()).chain(rows).collect()
 }
 
 /// Part of the samples in each bin.

@@ -22,7 +22,7 @@ const OF_SIZE: [&str; 5] = [
 const RUN: &str = "run";
 
 /// Points that differ in their size alone.
-pub(crate) struct Group<'a> {
+pub(crate) struct PointGroup<'a> {
     /// Keys in which it differs from the others, with their values.
     pub(crate) name: String,
     /// Its points, with their sizes.
@@ -30,8 +30,8 @@ pub(crate) struct Group<'a> {
 }
 
 /// Groups in the order of their first points. Parts that were not measured are left out.
-pub(crate) fn groups(records: &[Record]) -> Vec<Group<'_>> {
-    let mut all: Vec<(Vec<(String, String)>, Group<'_>)> = Vec::new();
+pub(crate) fn groups(records: &[Record]) -> Vec<PointGroup<'_>> {
+    let mut all: Vec<(Vec<(String, String)>, PointGroup<'_>)> = Vec::new();
     let mut places: HashMap<Vec<(String, String)>, usize> = HashMap::new();
     let mut runs: HashMap<&str, usize> = HashMap::new();
     for row in records.iter().flat_map(Row::of) {
@@ -50,7 +50,7 @@ pub(crate) fn groups(records: &[Record]) -> Vec<Group<'_>> {
         }
         own.push((RUN.to_owned(), run(row.record, &mut runs)));
         let at = *places.entry(own.clone()).or_insert_with(|| {
-            let group = Group {
+            let group = PointGroup {
                 name: String::new(),
                 points: Vec::new(),
             };

@@ -9,8 +9,8 @@ use tonnage_record::transfer::{MatrixVerdict, PairRate, SlowRank};
 use tonnage_record::{Record, TransferBody};
 use tonnage_units::quantity::human::{bandwidth, number, percent};
 
-use super::Numbers;
 use super::chart::{GREY, WIDTH, figure, px};
+use super::numbers::Numbers;
 use crate::findings::name;
 use crate::tables;
 
@@ -111,7 +111,10 @@ impl<'a> Matrix<'a> {
         let height = TOP + count * cell + 42.0;
         let below = html! {
             @if !sentences.is_empty() { ul { @for sentence in &sentences { li { (sentence) } } } }
-            details open class="numbers" { summary { "Numbers of this matrix" } (tables::rows(&self.table(), |at| at < 4)) }
+            details open class="numbers" {
+                summary { "Numbers of this matrix" }
+                (tables::rows(&self.table(), |at| at < 4))
+            }
         };
         figure(
             numbers.next(),
@@ -199,7 +202,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// What is slow, in words.
+    /// Slow ranks and pairs in words.
     fn sentences(&self) -> Vec<String> {
         let rank = |what: &str, slow: &SlowRank| {
             let (rank, part) = (slow.rank, percent(slow.of_median));

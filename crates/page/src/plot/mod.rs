@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | this | all of one configuration, within the bound of a page |
 //! | `axis`, `chart` | scales; lines over two axes |
+//! | `numbers` | numbers of plots |
 //! | `groups` | points that make a line |
 //! | `sizes` | bandwidth and latency over the size |
 //! | `distribution` | latencies of single points: percentiles, histograms |
@@ -16,27 +17,18 @@ mod chart;
 mod distribution;
 mod groups;
 mod matrix;
+mod numbers;
 pub(crate) mod ratios;
 mod series;
 mod sizes;
 
 use maud::{Markup, html};
+pub(crate) use numbers::Numbers;
 use tonnage_record::Record;
 use tonnage_report::drawer::Section;
 
 /// Configurations with plots: thousands of plots are no page that anybody reads.
 const CONFIGURATIONS_DRAWN_MAX: usize = 100;
-
-/// Numbers of plots on a page, in their order.
-#[derive(Debug, Default)]
-pub(crate) struct Numbers(usize);
-
-impl Numbers {
-    fn next(&mut self) -> usize {
-        self.0 += 1;
-        self.0
-    }
-}
 
 /// Plots of a page.
 #[derive(Debug)]

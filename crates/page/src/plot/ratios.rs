@@ -7,9 +7,9 @@ use tonnage_judge::judging::{Judged, Ratio};
 use tonnage_record::figures::by_field;
 use tonnage_units::quantity::human::number;
 
-use super::Numbers;
 use super::axis::{Axis, bounds};
 use super::chart::{GREY, WIDTH, cut, figure, px};
+use super::numbers::Numbers;
 
 /// Rows of one plot; more make another one.
 const ROWS_MAX: usize = 40;

@@ -5,9 +5,9 @@ use tonnage_record::Record;
 use tonnage_record::transfer::TrialSeries;
 use tonnage_units::quantity::human::{number, prefixed};
 
-use super::Numbers;
 use super::axis::Axis;
-use super::chart::{Chart, Dots, Line, Mark, Way};
+use super::chart::{Chart, ChartLine, ChartMark, Dots, LineWay};
+use super::numbers::Numbers;
 use crate::findings::name;
 use crate::tables;
 
@@ -57,39 +57,7 @@ fn one(title: &str, series: &TrialSeries, window_ns: u64, numbers: &mut Numbers)
     let lengths: Vec<u64> = (0..begins.len())
         .map(|at| series.length_ns(at, window_ns))
         .collect();
-    let line = |name: String, look: usize, operations: &[u64]| {
-        let each = operations.iter().zip(begins.iter().zip(&lengths));
-        let marks = each.map(|(&count, (&begin_ns, &length_ns))| {
-            let y = count as f64 * 1e9 / length_ns as f64;
-            Mark {
-                // The middle of the interval.
-                x: seconds(begin_ns + length_ns / 2),
-                y,
-                interval: None,
-                text: format!("{:.2} s: {} op/s", seconds(begin_ns), prefixed(y)),
-            }
-        });
-        Line {
-            name: Some(name),
-            look: Some(look),
-            way: Way::Solid,
-            dots: Dots::Filled,
-            marks: marks.collect(),
-        }
-    };
-    let mut lines = vec![line(
-        "all clients together".to_owned(),
-        0,
-        &series.operations,
-    )];
-    if series.clients.len() > 1 {
-        let clients = series.clients.iter().take(CLIENTS_DRAWN_MAX).zip(1..);
-        lines.extend(
-            clients.map(|(client, look)| {
-                line(format!("rank {}", client.rank), look, &client.operations)
-            }),
-        );
-    }
+    let lines = lines(series, &begins, &lengths);
     let end = begins
         .last()
         .zip(lengths.last())
@@ -126,8 +94,47 @@ fn one(title: &str, series: &TrialSeries, window_ns: u64, numbers: &mut Numbers)
     };
     chart.draw(html! {
         @if !stalls.is_empty() { ul { @for stall in &stalls { li { (stall) } } } }
-        details open class="numbers" { summary { "Numbers of this series" } (tables::rows(&table(series, &begins, &lengths), |_| true)) }
+        details open class="numbers" {
+            summary { "Numbers of this series" }
+            (tables::rows(&table(series, &begins, &lengths), |_| true))
+        }
     })
+}
+
+/// A line for all clients together, and one for each of a few.
+fn lines(series: &TrialSeries, begins: &[u64], lengths: &[u64]) -> Vec<ChartLine> {
+    let line = |name: String, look: usize, operations: &[u64]| {
+        let each = operations.iter().zip(begins.iter().zip(lengths));
+        let marks = each.map(|(&count, (&begin_ns, &length_ns))| {
+            let y = count as f64 * 1e9 / length_ns as f64;
+            ChartMark {
+                // The middle of the interval.
+                x: (begin_ns + length_ns / 2) as f64 / 1e9,
+                y,
+                interval: None,
+                text: format!("{:.2} s: {} op/s", begin_ns as f64 / 1e9, prefixed(y)),
+            }
+        });
+        ChartLine {
+            name: Some(name),
+            look: Some(look),
+            way: LineWay::Solid,
+            dots: Dots::Filled,
+            marks: marks.collect(),
+        }
+    };
+    let all = line("all clients together".to_owned(), 0, &series.operations);
+    let alone = series.clients.len() <= 1;
+    let clients = series
+        .clients
+        .iter()
+        .take(if alone { 0 } else { CLIENTS_DRAWN_MAX });
+    let clients = clients.zip(1..);
+    let clients = clients.map(|(client, look)| {
+        let name = format!("rank {}", client.rank);
+        line(name, look, &client.operations)
+    });
+    std::iter::once(all).chain(clients).collect()
 }
 
 /// Spans in which a client stood still, and a sentence on each.

@@ -8,10 +8,10 @@ use tonnage_record::published::Column;
 use tonnage_report::drawer::Section;
 use tonnage_units::quantity::human::{bandwidth, duration, exact_size};
 
-use super::Numbers;
 use super::axis::Axis;
-use super::chart::{Chart, Dots, LINES_MAX, Line, Mark, Way};
-use super::groups::{Group, value};
+use super::chart::{Chart, ChartLine, ChartMark, Dots, LINES_MAX, LineWay};
+use super::groups::{PointGroup, value};
+use super::numbers::Numbers;
 
 /// Bandwidths, the most telling first.
 const BANDWIDTHS: [&str; 3] = [
@@ -21,17 +21,17 @@ const BANDWIDTHS: [&str; 3] = [
 ];
 
 /// Percentiles that are drawn, with the way of their lines.
-const PERCENTILES: [(&str, &str, Way); 3] = [
-    ("latency_ns_p50", "p50", Way::Solid),
-    ("latency_ns_p99", "p99", Way::Dashed),
-    ("latency_ns_p999", "p99.9", Way::Dotted),
+const PERCENTILES: [(&str, &str, LineWay); 3] = [
+    ("latency_ns_p50", "p50", LineWay::Solid),
+    ("latency_ns_p99", "p99", LineWay::Dashed),
+    ("latency_ns_p999", "p99.9", LineWay::Dotted),
 ];
 
 /// Lines of a plot of percentiles, each of which has three.
 const PERCENTILE_LINES_MAX: usize = 4;
 
 /// Returns whether there is more than one size to draw over.
-pub(crate) fn has_sizes(groups: &[Group<'_>]) -> bool {
+pub(crate) fn has_sizes(groups: &[PointGroup<'_>]) -> bool {
     let sizes = groups.iter().flat_map(|group| &group.points);
     sizes
         .map(|(size, _)| size.to_bits())
@@ -43,7 +43,7 @@ pub(crate) fn has_sizes(groups: &[Group<'_>]) -> bool {
 /// Bandwidth over the size, where the tables of the section have a bandwidth.
 pub(crate) fn bandwidths(
     section: &Section,
-    groups: &[Group<'_>],
+    groups: &[PointGroup<'_>],
     numbers: &mut Numbers,
 ) -> Vec<Markup> {
     let Some(field) = shown_bandwidth(section) else {
@@ -74,15 +74,15 @@ fn shown_bandwidth(section: &Section) -> Option<&'static str> {
     }
 }
 
-fn bandwidth_plot(field: &str, groups: &[Group<'_>], numbers: &mut Numbers) -> Option<Markup> {
-    let mut lines: Vec<Line> = Vec::new();
+fn bandwidth_plot(field: &str, groups: &[PointGroup<'_>], numbers: &mut Numbers) -> Option<Markup> {
+    let mut lines: Vec<ChartLine> = Vec::new();
     for (look, group) in groups.iter().enumerate() {
         lines.push(measured(field, look, group));
         lines.push(limits(look, group));
         lines.extend(published(field, look, group));
     }
     lines.retain(|line| !line.marks.is_empty());
-    let is_limit = |line: &&Line| line.way == Way::Dashed;
+    let is_limit = |line: &&ChartLine| line.way == LineWay::Dashed;
     let values = lines.iter().filter(is_limit).flat_map(|line| &line.marks);
     let values: BTreeSet<u64> = values.map(|mark| mark.y.to_bits()).collect();
     if values.len() == 1 {
@@ -101,7 +101,7 @@ fn bandwidth_plot(field: &str, groups: &[Group<'_>], numbers: &mut Numbers) -> O
     chart(&title, ("GB/s", 1e-9), lines, &note, numbers)
 }
 
-fn measured(field: &str, look: usize, group: &Group<'_>) -> Line {
+fn measured(field: &str, look: usize, group: &PointGroup<'_>) -> ChartLine {
     let marks = group.points.iter().filter_map(|(size, row)| {
         let y = value(row, field)?;
         let half = value(row, "bandwidth_ci95_fraction").map(|part| part * y);
@@ -109,47 +109,47 @@ fn measured(field: &str, look: usize, group: &Group<'_>) -> Line {
         let words = interval.map_or_else(String::new, |(low, high)| {
             format!(" ({}…{})", bandwidth(low), bandwidth(high))
         });
-        Some(Mark {
+        Some(ChartMark {
             x: *size,
             y,
             interval,
             text: format!("{}: {}{words}", exact_size(*size as u64), bandwidth(y)),
         })
     });
-    Line {
+    ChartLine {
         name: Some(group.name.clone()),
         look: Some(look),
-        way: Way::Solid,
+        way: LineWay::Solid,
         dots: Dots::Filled,
         marks: marks.collect(),
     }
 }
 
-fn limits(look: usize, group: &Group<'_>) -> Line {
+fn limits(look: usize, group: &PointGroup<'_>) -> ChartLine {
     let marks = group.points.iter().filter_map(|(size, row)| {
         let y = value(row, "limit_bytes_per_s")?;
-        Some(Mark {
+        Some(ChartMark {
             x: *size,
             y,
             interval: None,
             text: String::new(),
         })
     });
-    Line {
+    ChartLine {
         name: None,
         look: Some(look),
-        way: Way::Dashed,
+        way: LineWay::Dashed,
         dots: Dots::Nothing,
         marks: marks.collect(),
     }
 }
 
 /// Leaves one line of those of limits, where all are alike: it belongs to no other line.
-fn keep_one_limit(lines: &mut Vec<Line>) {
-    let longest = lines.iter().filter(|line| line.way == Way::Dashed);
+fn keep_one_limit(lines: &mut Vec<ChartLine>) {
+    let longest = lines.iter().filter(|line| line.way == LineWay::Dashed);
     let longest = longest.max_by_key(|line| line.marks.len()).cloned();
-    lines.retain(|line| line.way != Way::Dashed);
-    lines.extend(longest.map(|line| Line {
+    lines.retain(|line| line.way != LineWay::Dashed);
+    lines.extend(longest.map(|line| ChartLine {
         name: Some("limit".to_owned()),
         look: None,
         ..line
@@ -157,8 +157,8 @@ fn keep_one_limit(lines: &mut Vec<Line>) {
 }
 
 /// Published figures of the same points, a line for each table.
-fn published(field: &str, look: usize, group: &Group<'_>) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
+fn published(field: &str, look: usize, group: &PointGroup<'_>) -> Vec<ChartLine> {
+    let mut lines: Vec<ChartLine> = Vec::new();
     for (size, row) in &group.points {
         for theirs in &row.record.published_rows {
             let cells = theirs.columns.iter().zip(&theirs.row);
@@ -170,7 +170,7 @@ fn published(field: &str, look: usize, group: &Group<'_>) -> Vec<Line> {
             let Some(y) = values.next() else {
                 continue;
             };
-            let mark = Mark {
+            let mark = ChartMark {
                 x: *size,
                 y,
                 interval: None,
@@ -186,10 +186,10 @@ fn published(field: &str, look: usize, group: &Group<'_>) -> Vec<Line> {
                 .find(|line| line.name.as_ref() == Some(&name))
             {
                 Some(line) => line.marks.push(mark),
-                None => lines.push(Line {
+                None => lines.push(ChartLine {
                     name: Some(name),
                     look: Some(look),
-                    way: Way::Nothing,
+                    way: LineWay::Nothing,
                     dots: Dots::Hollow,
                     marks: vec![mark],
                 }),
@@ -200,7 +200,7 @@ fn published(field: &str, look: usize, group: &Group<'_>) -> Vec<Line> {
 }
 
 /// Latency percentiles over the size.
-pub(crate) fn percentiles(groups: &[Group<'_>], numbers: &mut Numbers) -> Vec<Markup> {
+pub(crate) fn percentiles(groups: &[PointGroup<'_>], numbers: &mut Numbers) -> Vec<Markup> {
     let plots = groups.chunks(PERCENTILE_LINES_MAX);
     let plots = plots.filter_map(|groups| {
         let lines = groups.iter().enumerate().flat_map(|(look, group)| {
@@ -226,25 +226,29 @@ fn all_percentiles(size: f64, row: &Row<'_>) -> String {
     format!("{}: {}", exact_size(size as u64), known.join(", "))
 }
 
-fn percentile_line((field, _, way): &(&str, &str, Way), look: usize, group: &Group<'_>) -> Line {
+fn percentile_line(
+    (field, _, way): &(&str, &str, LineWay),
+    look: usize,
+    group: &PointGroup<'_>,
+) -> ChartLine {
     let marks = group.points.iter().filter_map(|(size, row)| {
         let y = value(row, field)?;
-        Some(Mark {
+        Some(ChartMark {
             x: *size,
             y,
             interval: None,
             text: match way {
-                Way::Solid => all_percentiles(*size, row),
+                LineWay::Solid => all_percentiles(*size, row),
                 _ => String::new(),
             },
         })
     });
-    Line {
-        name: (*way == Way::Solid).then(|| group.name.clone()),
+    ChartLine {
+        name: (*way == LineWay::Solid).then(|| group.name.clone()),
         look: Some(look),
         way: *way,
         dots: match way {
-            Way::Solid => Dots::Filled,
+            LineWay::Solid => Dots::Filled,
             _ => Dots::Nothing,
         },
         marks: marks.collect(),
@@ -254,7 +258,7 @@ fn percentile_line((field, _, way): &(&str, &str, Way), look: usize, group: &Gro
 fn chart(
     title: &str,
     (unit, scale): (&str, f64),
-    lines: Vec<Line>,
+    lines: Vec<ChartLine>,
     note: &str,
     numbers: &mut Numbers,
 ) -> Option<Markup> {

@@ -64,7 +64,7 @@ impl<T> Alike<T> {
         self.values.len()
     }
 
-    /// The same ranks with what becomes of their values.
+    /// Returns for these ranks what becomes of their values.
     pub fn map<U>(self, of: impl FnMut(T) -> U) -> Alike<U> {
         Alike {
             values: self.values.into_iter().map(of).collect(),

@@ -89,7 +89,7 @@ fn rank_0_collects_what_all_are_and_the_others_learn_that_it_has() {
     }
 }
 
-/// What rank 0 collects reaches nobody else, and nothing of it is in the answer.
+/// Nothing of what rank 0 collects is in the answer to the others.
 #[test]
 fn the_answer_to_a_collection_does_not_grow_with_the_ranks() {
     let of_a_leaf = |size| {

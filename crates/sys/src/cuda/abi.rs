@@ -8,7 +8,7 @@ pub(super) type Code = c_int;
 /// `CUdevice`: an ordinal.
 pub(super) type Ordinal = c_int;
 /// `CUdeviceptr`.
-pub(super) type Address = u64;
+pub(super) type CudaAddress = u64;
 /// `CUcontext`.
 pub(super) type ContextHandle = *mut c_void;
 /// `CUstream`.

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use super::abi::{Address, HOST_REGISTER_PORTABLE};
+use super::abi::{CudaAddress, HOST_REGISTER_PORTABLE};
 use super::context::CudaContext;
 use super::failure::CudaFailure;
 use crate::mapping::{Arena, OutOfRange};
@@ -12,7 +12,7 @@ use crate::mapping::{Arena, OutOfRange};
 #[derive(Debug)]
 pub struct DeviceBuffer {
     context: Arc<CudaContext>,
-    address: Address,
+    address: CudaAddress,
     bytes: u64,
 }
 
@@ -28,7 +28,7 @@ pub struct PinnedArena {
 pub struct CudaPart<'a> {
     /// The memory's own context.
     pub(super) context: &'a Arc<CudaContext>,
-    pub(super) address: Address,
+    pub(super) address: CudaAddress,
     pub(super) bytes: u64,
 }
 

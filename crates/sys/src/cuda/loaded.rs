@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::abi::{
-    Address, Code, ContextHandle, EventHandle, FunctionHandle, ModuleHandle, Ordinal, SUCCESS,
+    Code, ContextHandle, CudaAddress, EventHandle, FunctionHandle, ModuleHandle, Ordinal, SUCCESS,
     StreamHandle,
 };
 use super::failure::{CudaFailure, CudaVersion};
@@ -65,13 +65,13 @@ functions! {
     set_current = c"cuCtxSetCurrent" since 4, 0 (ContextHandle);
     synchronize = c"cuCtxSynchronize" since 2, 0 ();
     memory_info = c"cuMemGetInfo_v2" since 3, 2 (*mut usize, *mut usize);
-    allocate = c"cuMemAlloc_v2" since 3, 2 (*mut Address, usize);
-    free = c"cuMemFree_v2" since 3, 2 (Address);
+    allocate = c"cuMemAlloc_v2" since 3, 2 (*mut CudaAddress, usize);
+    free = c"cuMemFree_v2" since 3, 2 (CudaAddress);
     host_register = c"cuMemHostRegister_v2" since 6, 5 (*mut c_void, usize, c_uint);
     host_unregister = c"cuMemHostUnregister" since 4, 0 (*mut c_void);
-    copy_in = c"cuMemcpyHtoD_v2" since 3, 2 (Address, *const c_void, usize);
-    copy_out = c"cuMemcpyDtoH_v2" since 3, 2 (*mut c_void, Address, usize);
-    copy = c"cuMemcpyAsync" since 4, 0 (Address, Address, usize, StreamHandle);
+    copy_in = c"cuMemcpyHtoD_v2" since 3, 2 (CudaAddress, *const c_void, usize);
+    copy_out = c"cuMemcpyDtoH_v2" since 3, 2 (*mut c_void, CudaAddress, usize);
+    copy = c"cuMemcpyAsync" since 4, 0 (CudaAddress, CudaAddress, usize, StreamHandle);
     stream_create = c"cuStreamCreate" since 2, 0 (*mut StreamHandle, c_uint);
     stream_synchronize = c"cuStreamSynchronize" since 2, 0 (StreamHandle);
     stream_destroy = c"cuStreamDestroy_v2" since 4, 0 (StreamHandle);

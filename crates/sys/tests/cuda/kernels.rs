@@ -9,7 +9,7 @@ const SIZE: u64 = 4096;
 /// The byte of memory that the double allocates.
 const RAW: u8 = 0xee;
 
-pub(super) fn numbers(place: u64) -> PatternNumbers {
+fn numbers(place: u64) -> PatternNumbers {
     PatternNumbers {
         place,
         base: 0x0123_4567_89ab_cdef,

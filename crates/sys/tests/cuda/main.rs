@@ -19,7 +19,7 @@ use std::sync::Arc;
 use double::Double;
 use tonnage_sys::cuda::{
     CudaContext, CudaEvent, CudaFailure, CudaStream, DeviceBuffer, Libcuda, PatternKernels,
-    PinnedArena,
+    PatternNumbers, PinnedArena,
 };
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
@@ -198,7 +198,11 @@ fn failures_are_named_and_those_of_the_gpu_stay() {
     };
     let kernels = PatternKernels::load(&context).unwrap();
     let buffer = DeviceBuffer::allocate(&context, 4096).unwrap();
-    let numbers = kernels::numbers(0);
+    let numbers = PatternNumbers {
+        place: 0,
+        base: 1,
+        inverted: 0,
+    };
     kernels.fill(&buffer, 0, 4096, numbers).unwrap();
     let said = "cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was encountered";
     let failed = kernels.fill(&buffer, 0, 4096, numbers).unwrap_err();

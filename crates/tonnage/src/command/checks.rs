@@ -82,7 +82,10 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
         if !names.contains(&name.as_str()) {
             return Err(unknown("library", name, &names));
         }
-        let mut libraries = facts(points).flat_map(|facts| facts.libraries);
+        let of_engines = facts(points).flat_map(|facts| facts.libraries);
+        let memories = points.iter().flat_map(memories_of);
+        let entries = memories.filter_map(|memory| LISTS.memory(memory).ok());
+        let mut libraries = of_engines.chain(entries.flat_map(|entry| entry.libraries));
         if !libraries.any(|library| library.name == name) {
             return without_effect(format!("--library {name}={}", path.display()));
         }
@@ -94,6 +97,23 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Names of the memories of a point.
+fn memories_of(planned: &Planned) -> Vec<&str> {
+    match &planned.point {
+        Point::Transfer(point) => {
+            let targets = point.target_memory.as_deref();
+            std::iter::once(point.memory.as_str())
+                .chain(targets)
+                .collect()
+        }
+        Point::Connect(point) => vec![&point.memory],
+        Point::Collective(point) => vec![&point.memory],
+        Point::Tune(point) => vec![&point.memory],
+        Point::Stress(point) => point.memories().collect(),
+        Point::File(_) => Vec::new(),
+    }
 }
 
 /// Refuses checkpoints where there is no file to write them to.

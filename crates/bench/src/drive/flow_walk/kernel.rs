@@ -9,7 +9,7 @@ use super::*;
 /// Slots of a flow that one comparison asks for.
 const STEPS: u64 = 40;
 
-/// What the module's file needs of the kernel's headers.
+/// Needs of the module's file, which the kernel's headers have.
 const KERNEL: &str = "#include <stdbool.h>\n#include <stdio.h>\ntypedef unsigned long long u64;\ntypedef unsigned int u32;\n\
     static inline int fls64(u64 x) { return x ? 64 - __builtin_clzll(x) : 0; }\n\
     static inline u64 mul_u64_u64_shr(u64 a, u64 b, unsigned int s) { return ((unsigned __int128)a * b) >> s; }\n\

@@ -1,6 +1,6 @@
 //! Points that an open device cannot do: the list of engines could not know it before. And what its completions mean.
 
-use super::carried::check_carried;
+use super::carried_caps::check_carried;
 use tonnage_engine::{Caps, Verb};
 use tonnage_plan::transfer::{Pacing, SessionUse, TransferPoint};
 use tonnage_units::{Error, Result};

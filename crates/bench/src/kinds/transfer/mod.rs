@@ -9,7 +9,7 @@
 //! | [`layout`] | division of a worker's memory among its flows |
 //! | [`point`], `rounds`, `gathering` | one point from warm-up to its figures; the rounds of a trial |
 //! | [`crew`], [`work`], `driving`, `flows` | the workers of a rank, the work of each in a trial, and the flows that it drives |
-//! | `carried` | trials that are carried out elsewhere |
+//! | `carried`, `carried_caps` | trials that are carried out elsewhere, and points that cannot be |
 //! | `background`, `background_totals`, `halves` | the load beside a latency, trials without it and with it, and who shares a CPU with it |
 //! | `intervals` | what moves in each interval of a trial, told while it runs |
 //! | `stalled` | words about operations that make no progress |
@@ -21,6 +21,7 @@ mod background;
 mod background_totals;
 mod caps;
 mod carried;
+mod carried_caps;
 pub mod crew;
 pub mod direction_totals;
 pub mod directions;

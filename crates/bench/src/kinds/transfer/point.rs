@@ -25,7 +25,7 @@ use crate::json::Json;
 use crate::kinds::kind::{Course, Stage, Steps, When};
 use crate::limit::{Bound, Measurement};
 use crate::opening::engine::OpenEngine;
-use crate::wire_proof::{Route, Watch};
+use crate::wire_proof::{RouteShare, Watch};
 use tonnage_engine::Facts;
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
 use tonnage_ranks::{Alike, Rank};
@@ -118,7 +118,7 @@ pub(super) struct Lead<'a, 'b> {
     pub(super) followers: Crew,
     pub(super) moves_bytes: bool,
     bound: Bound<'a>,
-    route: &'a Route,
+    route: &'a RouteShare,
     pub(super) intervals: Intervals,
     pub(super) taken: Taken<'a>,
 }

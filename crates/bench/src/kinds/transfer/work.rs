@@ -107,10 +107,9 @@ impl<'a> Work<'a> {
         worker: &'a mut EngineWorker,
         stop: &'a AtomicBool,
     ) -> Result<Self> {
-        let rank = station.rank;
+        let (rank, began_ns) = (station.rank, worker.clock.now_ns());
         let layout = SliceLayout::new(point, rank);
         let (memory, caps) = (Arc::clone(&worker.memory), worker.caps);
-        let began_ns = worker.clock.now_ns();
         let flows = make_flows(point, rank, &layout, engine, worker)?;
         expect_parts(point, &layout, engine, true)?;
         let receives = match point.op {

@@ -20,7 +20,7 @@ pub(in crate::memory) const LIBRARY: Library = Library {
 };
 
 /// A GPU that is in use.
-pub(in crate::memory) struct Gpu {
+pub(in crate::memory) struct GpuInUse {
     context: Arc<CudaContext>,
     /// The kernels, or why they are not trusted.
     kernels: std::result::Result<PatternKernels, String>,
@@ -28,7 +28,7 @@ pub(in crate::memory) struct Gpu {
 
 /// GPUs in use by the library's file and their number. They stay so until the process ends: to take one into use again
 /// for each point of a plan would take longer than most points.
-static IN_USE: Mutex<BTreeMap<GpuKey, Arc<Gpu>>> = Mutex::new(BTreeMap::new());
+static IN_USE: Mutex<BTreeMap<GpuKey, Arc<GpuInUse>>> = Mutex::new(BTreeMap::new());
 
 /// The file that was named, and the number.
 type GpuKey = (Option<OsString>, u32);
@@ -56,7 +56,7 @@ pub(in crate::memory) fn open(
     request: &Request<'_>,
     memory: &str,
     number: u32,
-) -> Result<Arc<Gpu>> {
+) -> Result<Arc<GpuInUse>> {
     let named = request
         .libraries
         .and_then(|libraries| libraries.get(LIBRARY.name))
@@ -86,12 +86,12 @@ pub(in crate::memory) fn open(
     let kernels = PatternKernels::load(&context)
         .map_err(|failure| format!("its driver did not take the kernels: {failure}"));
     let kernels = kernels.and_then(|kernels| proof::prove(&context, &kernels).map(|()| kernels));
-    let gpu = Arc::new(Gpu { context, kernels });
+    let gpu = Arc::new(GpuInUse { context, kernels });
     in_use.insert(key, Arc::clone(&gpu));
     Ok(gpu)
 }
 
-impl Gpu {
+impl GpuInUse {
     pub(in crate::memory) fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }

@@ -28,7 +28,7 @@ use tonnage_sys::cuda::{DeviceBuffer, PatternKernels};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
-use driver::{Gpu, LIBRARY};
+use driver::{GpuInUse, LIBRARY};
 use numbers::numbers;
 
 const NAME: &str = "cuda";
@@ -46,7 +46,7 @@ pub const CUDA: MemoryEntry = MemoryEntry {
     }),
     host_addressable: false,
     allocate,
-    // Asking would start the driver on ranks that allocate nothing, and an allocation that is too large is refused whole.
+    // Asking would start the driver on ranks that allocate nothing, and what is too large is refused whole.
     available: |_| None,
     libraries: &[LIBRARY],
 };
@@ -59,7 +59,7 @@ fn allocate(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
 }
 
 struct CudaMemory {
-    gpu: Arc<Gpu>,
+    gpu: Arc<GpuInUse>,
     buffer: DeviceBuffer,
 }
 

@@ -256,7 +256,7 @@ pub fn groups<'s, 'a>(steps: &[&'s CheckStep<'a>]) -> Vec<Vec<&'s CheckStep<'a>>
     groups
 }
 
-/// Points that failed so far, the worst first, as far as there is time to measure them again.
+/// Points that failed or warned so far, the worst first, as far as there is time to measure them again.
 pub fn again<'s, 'a>(
     steps: &[&'s CheckStep<'a>],
     records: &BTreeMap<&'a str, Vec<Record>>,
@@ -269,7 +269,9 @@ pub fn again<'s, 'a>(
             .entries
             .iter()
             .map(|entry| judged(entry, &step.entries, &own, 1));
-        let failed = verdicts.filter(|verdict| verdict.verdict == CheckVerdict::Fail);
+        // A warning that does not come again is none either.
+        let is_beyond = |verdict| matches!(verdict, CheckVerdict::Fail | CheckVerdict::Warn);
+        let failed = verdicts.filter(|verdict| is_beyond(verdict.verdict));
         if let Some(worst) = failed.map(|verdict| verdict.ratio()).min_by(f64::total_cmp) {
             failing.push((worst, step));
         }

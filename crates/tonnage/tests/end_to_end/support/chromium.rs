@@ -22,7 +22,7 @@ pub struct Chromium {
     orders: File,
     answers: BufReader<File>,
     last: u64,
-    /// What it told without being asked.
+    /// Messages that it sent without being asked.
     told: VecDeque<Value>,
     _home: TempDir,
 }
