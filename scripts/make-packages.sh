@@ -91,12 +91,11 @@ tarball() {
     local name=tonnage-$version-$1-linux tree
     say "tarball for $1"
     tree=$out/tree/$name
-    mkdir -p "$tree/bin" "$tree/contrib"
+    mkdir -p "$tree/bin"
     cp "$(binary "$1")" "$tree/bin/tonnage"
     cp -r "$out/share" "$tree/share"
     cp -r plans README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$tree"
-    cp -r docs "$tree/docs"
-    cp -r contrib/slurm contrib/kubernetes contrib/aws "$tree/contrib"
+    cp -r docs contrib "$tree"
     tar --create --gzip --file "$out/$name.tar.gz" --directory "$out/tree" --sort=name --owner=0 --group=0 \
         --numeric-owner --mtime="@$(git log -1 --format=%ct 2>/dev/null || echo 0)" "$name"
     rm -rf "$out/tree"

@@ -3,6 +3,9 @@
 # no command of Slurm, which a prolog must not. Everything else, errors above all, ends with 0.
 #
 #   Prolog=/usr/share/tonnage/slurm/prolog.sh
+# An error in the file of settings ends a shell with a code of its own, which would drain the node.
+verdict=0
+trap 'exit "$verdict"' EXIT
 conf=${TONNAGE_CHECK_CONF:-/etc/tonnage/check.conf}
 [ -r "$conf" ] && . "$conf"
 set -- check --exit prolog --baseline "${BASELINE:-/etc/tonnage/fleet.toml}" --budget "${BUDGET:-20s}"
@@ -16,12 +19,15 @@ done
 said=$("${TONNAGE:-tonnage}" "$@" $OPTIONS 2>/dev/null)
 code=$?
 reason=$(printf '%s\n' "$said" | tail -n 1)
+# Whoever asks why a node was not checked finds it in the log.
+case $reason in
+pass:*) ;;
+*) logger -t tonnage "${reason:-error: no verdict, code $code}" 2>/dev/null ;;
+esac
 # A crash has a code too; only a verdict has its word.
 case $code:$reason in
 1:fail:*)
-    logger -t tonnage "$reason" 2>/dev/null
+    verdict=1
     printf 'tonnage %s\n' "$reason" >&2
-    exit 1
     ;;
 esac
-exit 0

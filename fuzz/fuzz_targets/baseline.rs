@@ -8,7 +8,7 @@ use tonnage_judge::baseline::by_hand::HandValue;
 use tonnage_judge::baseline::drift::drift;
 use tonnage_judge::baseline::order::{telling_first, within};
 use tonnage_judge::check::CheckVerdict;
-use tonnage_judge::check::device::device_failures;
+use tonnage_judge::check::device::{HostDevices, device_failures};
 use tonnage_judge::check::entry::EntryVerdict;
 use tonnage_judge::check::reason::{REASON_BYTES_MAX, reason};
 
@@ -27,7 +27,7 @@ fuzz_target!(|text: &str| {
         let chosen: usize = found.chosen.iter().chain(&found.left).map(|step| step.entries.len()).sum();
         assert_eq!(chosen, kind.entries.len());
         let entries: Vec<_> = kind.entries.iter().collect();
-        let mut verdicts = device_failures(&entries, &[], "h0");
+        let mut verdicts = device_failures(&entries, &HostDevices::default(), "h0");
         verdicts.extend(kind.entries.iter().map(|entry| EntryVerdict {
             verdict: CheckVerdict::Fail,
             value: Some(entry.fail),

@@ -23,6 +23,7 @@ const MEMORIES: [MemoryEntry; 1] = [MemoryEntry {
     host_addressable: true,
     allocate: |_| Err(Error::Failed("the fuzzer allocates nothing".to_owned())),
     available: |_| None,
+    libraries: &[],
 }];
 
 const ENGINES: [Entry; 1] = [Entry {

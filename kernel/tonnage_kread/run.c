@@ -20,6 +20,8 @@
  * clock.
  */
 #define TKR_LOOK_TURNS 64
+/* Time without a completion that a run forgives once it was told to stop. */
+#define TKR_STOPPED_NS (500 * NSEC_PER_MSEC)
 
 /* The bins of HdrHistogram with 2048 of them for each power of two. */
 static u32 tkr_bin(u64 ns)
@@ -105,7 +107,6 @@ static int tkr_lane_ring(struct tkr_lane_state *l)
 
 	if (!l->staged)
 		return 0;
-	l->burst[l->staged - 1].wr.wr.next = NULL;
 	l->staged = 0;
 	local_bh_disable();
 	rc = ib_post_send(l->qp, &l->burst[0].wr.wr, NULL);
@@ -134,7 +135,6 @@ static int tkr_stage(struct tkr_drive *d, struct tkr_drive_flow *f, bool signall
 	}
 	staged->wr = (struct ib_rdma_wr) {
 		.wr = {
-			.next = &l->burst[l->staged + 1].wr.wr,
 			.wr_cqe = &ticket->cqe,
 			.sg_list = staged->sge,
 			.num_sge = pieces,
@@ -144,6 +144,8 @@ static int tkr_stage(struct tkr_drive *d, struct tkr_drive_flow *f, bool signall
 		.remote_addr = f->asked->remote + remote * d->r->stride,
 		.rkey = f->asked->rkey,
 	};
+	if (l->staged)
+		l->burst[l->staged - 1].wr.wr.next = &staged->wr.wr;
 	ticket->index = ++l->posted;
 	ticket->posted_ns = d->now_ns;
 	l->staged++;
@@ -295,6 +297,8 @@ static bool tkr_over(struct tkr_drive *d, u64 turns, int *rc)
 /* Returns whether nothing has completed for too long. */
 static bool tkr_is_stuck(struct tkr_drive *d, u64 turns)
 {
+	u64 patience = d->r->patience_ns;
+
 	if (d->done != d->seen) {
 		d->seen = d->done;
 		d->progress_ns = d->now_ns;
@@ -303,7 +307,9 @@ static bool tkr_is_stuck(struct tkr_drive *d, u64 turns)
 	if (turns % TKR_LOOK_TURNS)
 		return false;
 	d->now_ns = ktime_get_ns();
-	return d->now_ns - d->progress_ns > d->r->patience_ns;
+	if (tkr_told_to_stop(d))
+		patience = min_t(u64, patience, TKR_STOPPED_NS);
+	return d->now_ns - d->progress_ns > patience;
 }
 
 static int tkr_loop(struct tkr_drive *d)

@@ -3,7 +3,9 @@
 
 #include <linux/log2.h>
 #include <linux/mm.h>
+#include <linux/nsproxy.h>
 #include <linux/random.h>
+#include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <rdma/ib_cache.h>
@@ -36,14 +38,16 @@ void tkr_session_put(struct tkr_session *s)
 	kref_put(&s->ref, tkr_session_free);
 }
 
-/* The device of that name, if it can be used, counted as in use. */
+/* The device of that name, if the caller's network namespace has it, counted as in use. */
 static struct tkr_device *tkr_device_get(const char *name)
 {
 	struct tkr_device *d, *found = NULL;
 
 	mutex_lock(&tkr_devices_lock);
 	list_for_each_entry(d, &tkr_devices, entry) {
-		if (!strcmp(dev_name(&d->dev->dev), name) && refcount_inc_not_zero(&d->users)) {
+		if (!strcmp(dev_name(&d->dev->dev), name) &&
+		    rdma_dev_access_netns(d->dev, current->nsproxy->net_ns) &&
+		    refcount_inc_not_zero(&d->users)) {
 			found = d;
 			break;
 		}
@@ -244,7 +248,9 @@ static int tkr_session_describe(struct tkr_session *s, struct tkr_setup *a)
 
 static bool tkr_setup_valid(const struct tkr_setup *a)
 {
-	return !a->reserved && a->lanes && a->lanes <= TKR_LANES_MAX && a->depth &&
+	/* A path has an address's index in a byte. */
+	return !a->reserved && a->gid_index <= U8_MAX &&
+	       a->lanes && a->lanes <= TKR_LANES_MAX && a->depth &&
 	       a->depth <= TKR_DEPTH_MAX && a->slots && a->slots <= TKR_SLOTS_MAX &&
 	       a->slot_bytes >= TKR_SLOT_BYTES_MIN && a->slot_bytes <= TKR_SLOT_BYTES_MAX &&
 	       is_power_of_2(a->slot_bytes) &&

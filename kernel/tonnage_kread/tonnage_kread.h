@@ -3,8 +3,8 @@
  * Calls that /dev/tonnage_kread takes.
  *
  * One open file is one session. Everything that it made goes with its last close. Fields named
- * reserved, and bits that have no name here, must be zero. Memory has the same layout for 32-bit
- * and 64-bit callers.
+ * reserved, and bits that have no name here, must be zero. Structures have the same layout for
+ * 32-bit and 64-bit callers.
  */
 #ifndef TONNAGE_KREAD_H
 #define TONNAGE_KREAD_H
@@ -30,7 +30,7 @@ struct tkr_setup {
 	__u32 abi;
 	__u32 port;
 	char device[64];
-	__u32 gid_index;
+	__u32 gid_index;	/* at most 255 */
 	__u32 lanes;
 	__u32 depth;		/* operations in flight on a lane */
 	__u32 slots;
@@ -134,7 +134,10 @@ struct tkr_run {
 	__u64 ops_max;		/* of all flows; 0 for no bound */
 	__u64 duration_ns;	/* 0 for no bound */
 	__u64 patience_ns;
-	/* address of a byte that ends the run once it is not zero; 0 for none */
+	/*
+	 * Address of a byte that ends the run once it is not zero, and half a second after the last
+	 * completion at the latest; 0 for none.
+	 */
 	__u64 stop_at;
 	__u64 reserved;
 	/* out */

@@ -9,7 +9,7 @@ mod steps;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use steps::{BothEnds, quiet, take};
+use steps::{BothEnds, ENGINES, quiet, take};
 use tonnage_ranks::spawn::local::{end_with_supervisor, start_local};
 use tonnage_ranks::testing::run_with;
 use tonnage_ranks::{JoinOptions, Rank, Secret, detect};
@@ -18,9 +18,11 @@ use tonnage_units::{Error, Reduce, Result};
 
 /// Exchanges of each kind.
 const COUNT: u32 = 50;
-/// Sessions; of threads only where there are few, because what a rank asks about its memory takes longer the more
-/// threads its process has.
+/// Sessions of each engine.
 const SESSIONS: u32 = 3;
+/// The most threads that open sessions: what a rank asks about its memory takes longer the more threads its process
+/// has.
+const SESSION_THREADS_MAX: u32 = 64;
 const THREADS_MAX: u32 = 2048;
 const PROCESSES_MAX: u32 = 1024;
 /// Time at which the first process of a run was started, nanoseconds since 1970.
@@ -72,18 +74,33 @@ fn main() -> Result<()> {
         );
     }
     head();
-    for ranks in sizes.iter().filter(|ranks| **ranks <= THREADS_MAX) {
-        print(&as_threads(*ranks)?);
+    for ranks in up_to(THREADS_MAX, "threads", &sizes) {
+        print(&as_threads(ranks)?);
+        if ranks > SESSION_THREADS_MAX {
+            println!(
+                "skip: sessions of {ranks} threads: at most {SESSION_THREADS_MAX}, because a rank looks through all \
+                 threads of its process; processes have them"
+            );
+        }
     }
-    for ranks in sizes.iter().filter(|ranks| **ranks <= PROCESSES_MAX) {
+    for ranks in up_to(PROCESSES_MAX, "processes", &sizes) {
         let began = since_1970_ns().to_string();
         let program = std::env::current_exe().map_err(|error| Error::io("this program", error))?;
-        let supervisor = start_local(&env, *ranks, &program, &[], &[(BEGAN, began)])?;
+        let supervisor = start_local(&env, ranks, &program, &[], &[(BEGAN, began)])?;
         if supervisor.wait()? != 0 {
             return Err(Error::Failed(format!("{ranks} processes did not end well")));
         }
     }
     Ok(())
+}
+
+/// The sizes that are taken; says of each of the others that it is not.
+fn up_to(most: u32, how: &str, sizes: &[u32]) -> Vec<u32> {
+    let (taken, left): (Vec<u32>, Vec<u32>) = sizes.iter().partition(|ranks| **ranks <= most);
+    for ranks in left {
+        println!("skip: {ranks} {how}: at most {most}");
+    }
+    taken
 }
 
 fn since_1970_ns() -> u64 {
@@ -107,8 +124,11 @@ fn as_threads(ranks: u32) -> Result<Run> {
         let mut rank = rank?;
         rank.barrier("all are here", Duration::from_secs(300))?;
         let (joined, resident) = (began.elapsed(), resident_bytes());
-        let sessions = if ranks > 64 { 0 } else { SESSIONS };
-        let (_, ends) = take(&mut rank, COUNT, sessions)?;
+        let engines = match ranks > SESSION_THREADS_MAX {
+            true => &[],
+            false => &ENGINES[..],
+        };
+        let (_, ends) = take(&mut rank, COUNT, (SESSIONS, engines))?;
         rank.close()?;
         Ok((joined, resident, ends))
     };
@@ -147,7 +167,7 @@ fn as_process(mut rank: Rank) -> Result<()> {
         .unwrap_or(0);
     let joined = Duration::from_nanos(since_1970_ns().saturating_sub(began));
     let resident_bytes = resident_bytes();
-    let (steps, ends) = take(&mut rank, COUNT, SESSIONS)?;
+    let (steps, ends) = take(&mut rank, COUNT, (SESSIONS, &ENGINES))?;
     let used = Used {
         resident_bytes,
         cpu_ns: steps.iter().map(|step| step.cpu_ns).collect(),

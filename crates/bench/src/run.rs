@@ -7,7 +7,7 @@ use crate::host::RankHost;
 use crate::json::Json;
 use crate::settings::Settings;
 use tonnage_ranks::{Alike, Rank, RankInfo};
-use tonnage_record::environment::{Described, HostEntry};
+use tonnage_record::environment::{Described, HostEntry, OwnMemory};
 use tonnage_record::{Body, HostGroup, Outcome, Record, SCHEMA_VERSION};
 use tonnage_units::Result;
 use tonnage_units::number_list;
@@ -96,15 +96,24 @@ impl Run {
 /// Descriptions of all hosts for rank 0, told by the first rank of each; hosts that are alike tell the same.
 fn gather_environment(rank: &mut Rank, settings: &Settings) -> Result<Vec<HostGroup>> {
     let variables = settings.lists.variables();
-    let mine = is_first_of_host(rank).then(|| tonnage_machine::Environment::read(&variables));
+    let mut mine = is_first_of_host(rank).then(|| tonnage_machine::Environment::read(&variables));
+    let own = mine.as_mut().map(OwnMemory::take);
     let all = rank.collect("describe the hosts", &Json(mine), DEADLINES.step)?;
+    let memories = rank.collect("memory of the hosts", &own, DEADLINES.step)?;
     let clocks = collect_clocks(rank)?;
+    let mut of_hosts = rank.hosts().by_host();
+    let told = all.iter().zip(memories.iter()).zip(clocks.iter());
     let mut hosts = Vec::new();
-    for (from, (Json(machine), clock)) in (0u32..).zip(all.iter().zip(clocks.iter())) {
-        let (Some(machine), Some((offset_ns, uncertainty_ns))) = (machine, clock) else {
+    for (from, ((Json(machine), own), clock)) in (0u32..).zip(told) {
+        let (Some(machine), Some(own)) = (machine, own) else {
             continue;
         };
-        let ranks = rank.hosts().ranks_of_host(from);
+        let Some((offset_ns, uncertainty_ns)) = clock else {
+            continue;
+        };
+        let mut machine = machine.clone();
+        own.put_back(&mut machine);
+        let ranks = of_hosts.remove(&from).unwrap_or_default();
         let host = HostEntry {
             name: rank.infos()[from as usize].host.clone(),
             ranks: number_list::format(&ranks),
@@ -114,7 +123,7 @@ fn gather_environment(rank: &mut Rank, settings: &Settings) -> Result<Vec<HostGr
             huge_pages_free: None,
         };
         hosts.push(Described {
-            machine: machine.clone(),
+            machine,
             ranks,
             host,
         });

@@ -130,6 +130,29 @@ fn memory_of_a_gpu_goes_the_whole_path() {
     assert!(table.contains("cuda:1 memory"), "{table}");
 }
 
+/// The driver of this double takes no kernels: the bytes are right all the same, and the table says what was done.
+#[test]
+fn a_gpu_that_is_filled_by_copies_is_named_below_the_table() {
+    let Some(double) = double::Double::with("ptx 0") else {
+        return;
+    };
+    let libraries = Libraries::from([("libcuda".to_owned(), double.path())]);
+    let text = "name = 'gpu'\n[[transfer]]\nengine = 'far'\nmemory = 'host'\ntarget-memory = 'cuda'\nop = 'write'\n\
+                sizes = [8, 5000]\nwindow = 4\nverify = true\ntrials = 2\ntrial-time = '5ms'\nwarmup = '1ms'";
+    let planned = Plan::from_toml(text, "gpu.toml").unwrap().points(2, &LISTS);
+    let records = runs::records_with(2, planned.unwrap(), LISTS, CpuChoice::None, libraries);
+    let records = records.unwrap();
+    let measured = records
+        .iter()
+        .all(|record| record.outcome == Outcome::Measured);
+    assert!(measured && records.len() == 2, "{records:?}");
+    let table = tonnage_report::render(tonnage_report::Format::Table, &records).unwrap();
+    let words: Vec<_> = table.split_whitespace().collect();
+    let said = "memory of cuda:0 (Double of a GPU, 0000:1b:00.0) is filled and verified by copies through the host";
+    assert_eq!(words.join(" ").matches(said).count(), 1, "{table}");
+    assert!(table.contains("CUDA_ERROR_INVALID_PTX"), "{table}");
+}
+
 #[test]
 fn what_needs_the_cpu_to_look_is_refused() {
     let refused = planned("op = 'write'\nping-pong = true").unwrap_err();

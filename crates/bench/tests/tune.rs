@@ -21,7 +21,8 @@ fn searched(lists: Lists, text: &str) -> Record {
 }
 
 /// 1 Gb/s × 20 ms are 2.5 MB, 38 operations of 64 KiB: a window of 32 leaves a sixth of the link unused, and more than
-/// 64 bring nothing, unless others take the CPU for so long that 64 run dry. A search that goes wrong does so each time.
+/// 64 bring nothing, unless others take the CPU for so long that 64 run dry. A search that is broken is wrong each
+/// time.
 #[test]
 fn a_window_as_long_as_bandwidth_times_delay_is_found() {
     let text = "engine = 'long'\nop = 'write'\nsizes = '64k'\ngoal = 'rate'\nwindow = '8..256'\nqps = 1\ntrial-time = '250ms'";
@@ -34,7 +35,7 @@ fn a_window_as_long_as_bandwidth_times_delay_is_found() {
     assert!(wrong.len() < 3, "{}", wrong.join("\n\n"));
 }
 
-/// What is wrong with a search of windows of 8 to 256 on the long link, if anything is.
+/// Words for the first thing that is wrong with a search of windows of 8 to 256 on the long link.
 fn wrong_on_a_long_link(record: &Record) -> Option<String> {
     let body = record.tune().unwrap();
     let winner = body.winner.as_ref().unwrap();

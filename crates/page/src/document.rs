@@ -2,6 +2,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::bidi::{isolated, listed};
 use crate::results::ResultPart;
 
 const STYLE: &str = include_str!("style.css");
@@ -15,8 +16,8 @@ pub(crate) struct PageParts<'a> {
     pub(crate) files: &'a [String],
     /// Numbers of points that were measured, skipped and failed.
     pub(crate) counts: String,
-    /// Verdicts, where anything was judged.
-    pub(crate) verdicts: Option<Markup>,
+    /// Verdicts, of each way in which anything was judged.
+    pub(crate) verdicts: Vec<Markup>,
     /// Failures, skips and remarks.
     pub(crate) findings: Markup,
     /// Engines, hosts and runs.
@@ -40,20 +41,20 @@ pub(crate) fn document(parts: &PageParts<'_>, plain: bool) -> Markup {
             body {
                 header {
                     h1 { (parts.title) }
-                    p { (parts.counts) "; from " (parts.files.join(", ")) }
+                    p { (parts.counts) "; from " (listed(parts.files.iter().map(String::as_str))) }
                 }
                 (contents(parts))
                 // In one piece with what is around it: a page of many records is long, and is not copied.
                 main {
-                    @if let Some(verdicts) = &parts.verdicts {
-                        section id="verdicts" { h2 { "Verdicts" } (verdicts) }
+                    @if !parts.verdicts.is_empty() {
+                        section id="verdicts" { h2 { "Verdicts" } @for part in &parts.verdicts { (part) } }
                     }
                     section id="findings" { h2 { "Failures, skips and remarks" } (parts.findings) }
                     section id="overview" { h2 { "What ran where" } (parts.overview) }
                     section id="results" {
                         h2 { "Results" }
                         @for (at, part) in parts.results.iter().enumerate() {
-                            section id={ "result-" (at + 1) } { h3 { (part.heading) } (part.body) }
+                            section id={ "result-" (at + 1) } { h3 { (isolated(&part.heading)) } (part.body) }
                         }
                     }
                     section id="definitions" { h2 { "Meanings of columns" } (parts.definitions) }
@@ -63,7 +64,8 @@ pub(crate) fn document(parts: &PageParts<'_>, plain: bool) -> Markup {
                         p {
                             "All that this page shows follows from these records, which are inside of it: "
                             code { "tonnage show" }
-                            " reads them from the page, and each link saves a file, packed by gzip."
+                            " always reads them from the page. Each link saves a file, packed by gzip, where the viewer allows \
+                             downloads; Jenkins' does not."
                         }
                         ul { @for link in &parts.links { li { (link) } } }
                     }
@@ -91,14 +93,14 @@ fn contents(parts: &PageParts<'_>) -> Markup {
     html! {
         nav aria-label="Contents" {
             ul {
-                @if parts.verdicts.is_some() { li { a href="#verdicts" { "Verdicts" } } }
+                @if !parts.verdicts.is_empty() { li { a href="#verdicts" { "Verdicts" } } }
                 li { a href="#findings" { "Failures, skips and remarks" } }
                 li { a href="#overview" { "What ran where" } }
                 li {
                     a href="#results" { "Results" }
                     ol {
                         @for (at, part) in parts.results.iter().enumerate() {
-                            li { a href={ "#result-" (at + 1) } { (part.heading) } }
+                            li { a href={ "#result-" (at + 1) } { (isolated(&part.heading)) } }
                         }
                     }
                 }

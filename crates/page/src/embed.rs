@@ -18,6 +18,8 @@ use tonnage_record::checksum;
 use tonnage_record::read::read_records_of;
 use tonnage_units::{Error, Result};
 
+use crate::bidi::in_order;
+
 /// Beginning of every page.
 pub const PAGE_BEGIN: &str = "<!DOCTYPE html>";
 
@@ -70,7 +72,7 @@ pub(crate) fn link(file: &PageFile) -> Result<Markup> {
     let mut href = DATA.to_owned();
     STANDARD.encode_string(bytes, &mut href);
     let safe = file.name.chars().filter(|it| !it.is_control());
-    let name: String = safe.take(NAME_CHARS_MAX).collect();
+    let name = in_order(&safe.take(NAME_CHARS_MAX).collect::<String>());
     let count = file.records.len();
     Ok(html! {
         a class="records" download={ (name) (SAVED_END) } href=(href) { (name) }

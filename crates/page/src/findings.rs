@@ -3,6 +3,8 @@
 use maud::{Markup, html};
 use tonnage_record::{Canary, Outcome, Record};
 
+use crate::bidi::{isolated, listed};
+
 /// Points with one remark that are named; of more the number is said.
 const NAMED_MAX: usize = 4;
 
@@ -29,7 +31,7 @@ impl Remarks {
         html! {
             @if !self.0.is_empty() {
                 h3 { (head) }
-                ul { @for (text, points) in &self.0 { li { (text) " " small { "— " (named(points)) } } } }
+                ul { @for (text, points) in &self.0 { li { (isolated(text)) " " small { "— " (named(points)) } } } }
             }
         }
     }
@@ -58,7 +60,7 @@ pub(crate) fn size(record: &Record) -> Option<u64> {
     transfer.or_else(|| record.collective().map(|body| body.point.size_bytes))
 }
 
-fn named(points: &[String]) -> String {
+fn named(points: &[String]) -> Markup {
     let mut distinct: Vec<&str> = Vec::new();
     for point in points {
         if !distinct.contains(&point.as_str()) && distinct.len() <= NAMED_MAX {
@@ -66,12 +68,12 @@ fn named(points: &[String]) -> String {
         }
     }
     let more = distinct.len() > NAMED_MAX;
-    let shown = distinct[..distinct.len().min(NAMED_MAX)].join(", ");
-    match (points.len(), more) {
-        (1, _) => shown,
-        (count, false) => format!("{count} points: {shown}"),
-        (count, true) => format!("{count} points, such as {shown}"),
-    }
+    let before = match (points.len(), more) {
+        (1, _) => String::new(),
+        (count, false) => format!("{count} points: "),
+        (count, true) => format!("{count} points, such as "),
+    };
+    html! { (before) (listed(distinct.into_iter().take(NAMED_MAX))) }
 }
 
 /// Numbers of points that were measured, skipped and failed.

@@ -9,18 +9,20 @@
 //! | this | a page from its parts |
 //! | `document` | the frame: head, contents, parts in their order |
 //! | [`embed`] | the records inside of a page, and reading them back |
-//! | `verdicts` | a comparison |
+//! | `verdicts` | a comparison, hosts beside a baseline |
 //! | `findings` | what failed, what was skipped, what a reader must know |
 //! | `places` | what ran where; hosts that are alike |
 //! | `results` | records of one configuration: plots, tables, every figure |
 //! | `definitions` | meanings of all columns that the page shows |
 //! | `tables` | tables of reports as HTML |
+//! | `bidi` | names that are written from right to left |
 //! | `plot` | drawings |
 //!
 //! Nothing here reads or writes a file. What the tables say comes from `tonnage_report`, verdicts from `tonnage_judge`.
 
 #![forbid(unsafe_code)]
 
+mod bidi;
 mod definitions;
 mod document;
 pub mod embed;
@@ -35,6 +37,8 @@ mod verdicts;
 
 use std::collections::{BTreeSet, HashMap};
 
+use tonnage_judge::baseline::Baseline;
+use tonnage_judge::check::of_records::check_records;
 use tonnage_judge::compare::Comparison;
 use tonnage_record::Record;
 use tonnage_record::read::kept_attempts;
@@ -53,6 +57,8 @@ pub struct PageRequest {
     pub files: Vec<PageFile>,
     /// A comparison, with the names of its two sides.
     pub comparison: Option<(Comparison, [String; 2])>,
+    /// A baseline beside which the hosts of the records are judged, with the name of its file.
+    pub baseline: Option<(Baseline, String)>,
     /// True for a page without a script and without a style, for viewers that forbid both and say so.
     pub plain: bool,
 }
@@ -60,7 +66,7 @@ pub struct PageRequest {
 /// Makes a page. Attempts that failed and were made again in the same file are in the page, and are not shown.
 ///
 /// # Errors
-/// When a record cannot be written as JSON.
+/// When a record cannot be written as JSON; `Usage` for a baseline without any kind of host of the records.
 pub fn page(request: PageRequest) -> Result<String> {
     let links = request.files.iter().map(embed::link);
     let links: Vec<_> = links.collect::<Result<_>>()?;
@@ -72,9 +78,16 @@ pub fn page(request: PageRequest) -> Result<String> {
     let mut columns: BTreeSet<String> = BTreeSet::new();
     let comparison = request.comparison.as_ref();
     let mut numbers = Numbers::default();
-    let verdicts = comparison.map(|(comparison, names)| {
-        verdicts::verdicts(comparison, names, &mut numbers, &mut columns)
+    let compared = comparison.map(|(comparison, names)| {
+        verdicts::compared(comparison, names, &mut numbers, &mut columns)
     });
+    let beside = match &request.baseline {
+        Some((baseline, file)) => {
+            let check = check_records(baseline, &records)?;
+            Some(verdicts::beside_baseline(&check, file, &mut columns))
+        }
+        None => None,
+    };
     let findings = findings::findings(&records);
     let overview = places::overview(&records);
     let results = results::results(&records, numbers, &mut columns);
@@ -82,7 +95,7 @@ pub fn page(request: PageRequest) -> Result<String> {
         title: &request.title,
         files: &files,
         counts: findings::counts(&records),
-        verdicts,
+        verdicts: compared.into_iter().chain(beside).collect(),
         findings,
         overview,
         results,

@@ -7,6 +7,7 @@ use tonnage_judge::keys::flattened;
 use tonnage_record::{HostGroup, Outcome, Record};
 use tonnage_units::quantity::human::{exact_duration, exact_size};
 
+use crate::bidi;
 use crate::tables;
 
 /// Hosts of one sort that are named.
@@ -163,11 +164,13 @@ pub(crate) fn environment(records: &[Record]) -> Markup {
 
 fn alike(kind: &Alike) -> Markup {
     let hosts: BTreeSet<&str> = kind.hosts.iter().map(String::as_str).collect();
-    let launchers: Vec<&str> = kind.launchers.iter().map(String::as_str).collect();
+    let launchers = kind.launchers.iter().map(String::as_str);
     html! {
         h3 { (kind.hosts.len()) @if kind.hosts.len() == 1 { " host" } @else { " hosts that are alike" } }
         p {
-            (listed(&hosts)) "; started by " (launchers.join(", "))
+            (bidi::listed(hosts.iter().copied().take(HOSTS_NAMED_MAX)))
+            @if hosts.len() > HOSTS_NAMED_MAX { " and " (hosts.len() - HOSTS_NAMED_MAX) " more" }
+            "; started by " (bidi::listed(launchers))
             @if kind.uncertainty_ns_max > 0 {
                 "; clocks known within " (exact_duration(kind.uncertainty_ns_max))
             }

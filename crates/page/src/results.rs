@@ -8,6 +8,7 @@ use tonnage_record::figures::{self, Figure, Row, Value, union};
 use tonnage_report::drawer::Section;
 use tonnage_report::sections;
 
+use crate::bidi::in_order;
 use crate::plot::{Drawings, Numbers};
 use crate::tables;
 
@@ -69,10 +70,10 @@ fn body(
     columns: &mut BTreeSet<String>,
 ) -> Markup {
     html! {
-        @if !section.configuration.is_empty() { p { (section.configuration.join("; ")) } }
+        @if !section.configuration.is_empty() { p { (in_order(&section.configuration.join("; "))) } }
         (drawings.of(section, records))
         @for table in &section.tables { (tables::titled(table, columns)) }
-        @for line in &section.footers { p { small { (line) } } }
+        @for line in &section.footers { p { small { (in_order(line)) } } }
         @for line in &section.commands { pre { (line) } }
         (every_figure(records, columns))
     }
@@ -121,7 +122,7 @@ fn every_figure(records: &[Record], columns: &mut BTreeSet<String>) -> Markup {
                     "Alike in all rows: "
                     @for (at, (field, value)) in alike.iter().enumerate() {
                         @if at > 0 { "; " }
-                        code { (field) } " " (value)
+                        code { (field) } " " bdi { (value) }
                     }
                 }
             }

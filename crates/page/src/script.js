@@ -43,6 +43,10 @@
     return best;
   };
 
+  const keys = make('p', 'Arrow keys go from value to value, + and - zoom, 0 shows the whole plot, Escape hides the value.');
+  keys.id = 'keys-of-plots';
+  keys.hidden = true;
+  document.body.append(keys);
   for (const plot of document.querySelectorAll('.plot')) {
     const svg = plot.querySelector('svg');
     const marks = [...svg.querySelectorAll('[data-v]')];
@@ -67,7 +71,10 @@
       button('+', 'Zoom in', () => zoom(0.5)),
       button('−', 'Zoom out', () => zoom(2)),
       button('whole', 'Show the whole plot', () => look(0, 0, whole[2])));
-    svg.setAttribute('aria-roledescription', 'plot; arrow keys go from value to value, + and - zoom');
+    // A picture has no keys; what has some says which.
+    svg.setAttribute('role', 'application');
+    svg.setAttribute('aria-roledescription', 'plot');
+    svg.setAttribute('aria-describedby', `${svg.getAttribute('aria-describedby')} ${keys.id}`);
     plot.before(tools);
     svg.setAttribute('tabindex', '0');
     let from = null;

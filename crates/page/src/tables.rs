@@ -5,14 +5,16 @@ use std::collections::BTreeSet;
 use maud::{Markup, PreEscaped, html};
 use tonnage_report::table::TitledTable;
 
+use crate::bidi::in_order;
+
 /// Draws a table with what stands above and below it, and notes its headers.
 pub(crate) fn titled(table: &TitledTable, columns: &mut BTreeSet<String>) -> Markup {
     let header = table.rows().first().map_or(&[][..], Vec::as_slice);
     columns.extend(header.iter().map(|head| head.replace('\n', " ")));
     html! {
-        @if !table.above().is_empty() { p { (table.above()) } }
+        @if !table.above().is_empty() { p { (in_order(table.above())) } }
         (rows(table.rows(), |at| table.is_right(at)))
-        @for line in table.below() { p { small { (line) } } }
+        @for line in table.below() { p { small { (in_order(line)) } } }
     }
 }
 
@@ -49,7 +51,7 @@ where
                     @for line in lines {
                         (PreEscaped("<tr>"))
                         @for (at, cell) in line.enumerate() {
-                            @if right(at) { (PreEscaped("<td>")) } @else { (PreEscaped("<td align=left>")) }
+                            @if right(at) { (PreEscaped("<td>")) } @else { (PreEscaped("<td align=left dir=auto>")) }
                             (cell.as_ref())
                         }
                     }
@@ -66,7 +68,7 @@ pub(crate) fn facts(facts: &[(String, String)]) -> Markup {
             table border="1" cellspacing="0" cellpadding="3" {
                 tbody {
                     @for (name, value) in facts {
-                        tr { th scope="row" align="left" { (name) } td { (value) } }
+                        tr { th scope="row" align="left" { (name) } td dir="auto" align="left" { (value) } }
                     }
                 }
             }

@@ -1,18 +1,19 @@
-//! Verdicts at the top of a page: a comparison of two sides.
-//!
-//! Those of a baseline belong here too, in a function beside [`verdicts`] that [`crate::page`] calls in the same place.
+//! Verdicts at the top of a page: a comparison of two sides, and hosts beside a baseline.
 
 use std::collections::BTreeSet;
 
 use maud::{Markup, html};
+use tonnage_judge::check::of_records::RecordsCheck;
 use tonnage_judge::compare::Comparison;
+use tonnage_report::baseline::of_records;
 use tonnage_report::compare::parts;
 
+use crate::bidi::{in_order, isolated};
 use crate::plot::{Numbers, ratios};
 use crate::tables;
 
 /// A comparison: number of points with each verdict, ratios as a plot, the table, and what differs between the sides.
-pub(crate) fn verdicts(
+pub(crate) fn compared(
     comparison: &Comparison,
     names: &[String; 2],
     numbers: &mut Numbers,
@@ -21,12 +22,28 @@ pub(crate) fn verdicts(
     let parts = parts(comparison, [&names[0], &names[1]]);
     html! {
         p { strong { (parts.totals) } }
-        ul { @for line in &parts.head { li { (line) } } }
+        ul { @for line in &parts.head { li { (in_order(line)) } } }
         @for plot in ratios::ratios(comparison, &parts.points, numbers) { (plot) }
         (tables::titled(&parts.verdicts, columns))
-        @for note in &parts.notes { p { small { (note) } } }
+        @for note in &parts.notes { p { small { (in_order(note)) } } }
         h3 { "What differs between the sides" }
         @if let Some(table) = &parts.differences { (tables::titled(table, columns)) }
-        @for line in &parts.about { p { (line) } }
+        @for line in &parts.about { p { (in_order(line)) } }
+    }
+}
+
+/// Hosts beside the baseline of this file: the reason of the verdict, and a row for each figure.
+pub(crate) fn beside_baseline(
+    check: &RecordsCheck,
+    file: &str,
+    columns: &mut BTreeSet<String>,
+) -> Markup {
+    let parts = of_records(check);
+    html! {
+        h3 { "Hosts beside the baseline " (isolated(file)) }
+        p { strong { (in_order(&parts.reason)) } }
+        p { (in_order(&parts.totals)) }
+        @for table in &parts.kinds { (tables::titled(table, columns)) }
+        @for note in &parts.notes { p { small { (in_order(note)) } } }
     }
 }

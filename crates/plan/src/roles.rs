@@ -161,7 +161,7 @@ impl Roles {
     pub fn is_behind(self, rank: u32) -> bool {
         match self.bidirectional {
             true => rank >= self.sides().0,
-            false => self.targets(rank).is_empty(),
+            false => !self.initiates(rank),
         }
     }
 

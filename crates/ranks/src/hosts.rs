@@ -11,7 +11,7 @@
 //! Two containers, or two network namespaces, of one machine share its CPUs and not its loopback, whatever they are
 //! called. A launcher may also state the number of ranks of a host, and is believed: see [`RankInfo::local_rank`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 use crate::RankInfo;
@@ -162,6 +162,15 @@ impl Hosts {
     /// The ranks of a rank's host, itself included, in rising order.
     pub fn ranks_of_host(&self, rank: u32) -> Vec<u32> {
         members(&self.hosts, rank)
+    }
+
+    /// The ranks of each host in rising order, by the first of them.
+    pub fn by_host(&self) -> BTreeMap<u32, Vec<u32>> {
+        let mut all: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (rank, host) in (0u32..).zip(&self.hosts) {
+            all.entry(*host).or_default().push(rank);
+        }
+        all
     }
 }
 
@@ -332,5 +341,6 @@ mod tests {
             ["x", "b", "n1", "p"],
         ]);
         assert_eq!(all.ranks_of_host(1), [0, 1, 2]);
+        assert_eq!(all.by_host(), [(0, vec![0, 1, 2])].into());
     }
 }

@@ -1,5 +1,5 @@
-//! Whole runs with threads as ranks over loopback, for tests of this crate and of those above it; and readers that only
-//! fuzz targets call from outside.
+//! Whole runs with threads as ranks over loopback, for tests of this crate and of those above it; bytes of what grows
+//! with the ranks; and readers that only fuzz targets call from outside.
 //!
 //! The tree has a fan-out of 2, so that 13 ranks have four levels. Nothing ends the process and no signals are taken.
 #![allow(
@@ -16,7 +16,9 @@ use tonnage_units::{Error, Result};
 use crate::bootstrap::advert::Advert;
 use crate::channel::message::Hello;
 use crate::join::conditions::Conditions;
-use crate::{Identity, JoinOptions, Meeting, Rank, RankInfo, Secret};
+use crate::rank_list::RankList;
+use crate::tree::exchange::write_messages;
+use crate::{Identity, JoinOptions, Meeting, Rank, RankInfo, Secret, pack};
 
 pub(crate) const SECRET: &str = "a secret of the tests";
 #[cfg(test)]
@@ -103,6 +105,34 @@ pub fn run<T: Send + 'static>(
     body: impl Fn(Rank) -> T + Clone + Send + 'static,
 ) -> Vec<T> {
     run_with(size, |_, _| {}, move |rank| body(rank.unwrap()))
+}
+
+/// Bytes of the list of so many ranks, which are on so many hosts.
+pub fn list_bytes(ranks: u32, hosts: u32) -> f64 {
+    let (namespace, each) = ("4026531840", ranks / hosts.max(1));
+    let info = |rank: u32| RankInfo {
+        rank,
+        host: format!("node-{:04}", rank / each),
+        pid: 40_000 + rank,
+        boot_id: format!("{:08x}-30a1-4b6c-9bd7-bff6d39d3ce5", rank / each),
+        network_namespace: namespace.into(),
+        pid_namespace: namespace.into(),
+        local_rank: rank % 8,
+        local_size: Some(8),
+    };
+    let list = RankList::of((0..ranks).map(info).collect());
+    pack(&list).unwrap().len() as f64
+}
+
+/// Bytes around the messages of so many ranks, each of which exchanges one with a rank of the other half.
+pub fn pairs_bytes(ranks: u32) -> f64 {
+    let half = ranks / 2;
+    let of = |from: u32| {
+        let to = (from + half) % ranks;
+        let message = (to, Vec::new());
+        write_messages(from, ranks, vec![message]).unwrap().len() as f64
+    };
+    (0..ranks).map(of).sum()
 }
 
 /// Reads a rank's advert and writes it again; `None` when it is none.

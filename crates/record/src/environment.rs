@@ -136,6 +136,34 @@ pub struct Described {
     pub host: HostEntry,
 }
 
+/// Amounts of memory that differ between hosts that are alike.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnMemory {
+    total_bytes: Option<u64>,
+    /// Free huge pages of each pool.
+    free: Vec<u64>,
+}
+
+impl OwnMemory {
+    /// Takes them out of a description, which then is the same for hosts that are alike.
+    pub fn take(machine: &mut tonnage_machine::Environment) -> Self {
+        let memory = &mut machine.memory;
+        let pools = memory.huge_pools.iter_mut();
+        Self {
+            total_bytes: memory.total_bytes.take(),
+            free: pools.map(|pool| std::mem::take(&mut pool.free)).collect(),
+        }
+    }
+
+    /// Puts them back.
+    pub fn put_back(&self, machine: &mut tonnage_machine::Environment) {
+        machine.memory.total_bytes = self.total_bytes;
+        for (pool, free) in machine.memory.huge_pools.iter_mut().zip(&self.free) {
+            pool.free = *free;
+        }
+    }
+}
+
 /// Firmware takes a little more or less of the same memory on hosts of one make.
 const MEMORY_FRACTION_ALIKE: f64 = 0.01;
 
@@ -204,10 +232,7 @@ fn alike(left: &tonnage_machine::Environment, right: &tonnage_machine::Environme
     };
     let comparable = |machine: &tonnage_machine::Environment| {
         let mut machine = machine.clone();
-        machine.memory.total_bytes = None;
-        for pool in &mut machine.memory.huge_pools {
-            pool.free = 0;
-        }
+        OwnMemory::take(&mut machine);
         machine
     };
     near && comparable(left) == comparable(right)
@@ -234,6 +259,20 @@ mod tests {
             "libraries": {}, "variables": {},
         });
         serde_json::from_value(value).unwrap()
+    }
+
+    /// Descriptions of hosts that are alike travel as one.
+    #[test]
+    fn without_their_own_memory_hosts_that_are_alike_are_the_same() {
+        let both = [machine("x", 1_000, 3), machine("x", 1_001, 4)];
+        let mut left = both.clone();
+        let [one, other] = &mut left;
+        let own = [OwnMemory::take(one), OwnMemory::take(other)];
+        assert_eq!(one, other);
+        for (own, machine) in own.iter().zip(&mut left) {
+            own.put_back(machine);
+        }
+        assert_eq!(left, both);
     }
 
     fn host(name: &str, machine: tonnage_machine::Environment, ranks: &[u32]) -> Described {

@@ -157,7 +157,8 @@ derived! {
     BASE_RATIO = "Of it", BASELINE, "The median before it / the old one, or / the fleet's.";
     BASE_DRIFT = "Drift", BASELINE, "slower, failing: beyond the old baseline's warning or failure. faster: as far on \
         the better side. added, gone: one baseline alone has it.";
-    CHECK_MEASURED = "Measured", BASELINE, "Figure of the check's best try.";
+    CHECK_MEASURED = "Measured", BASELINE, "Figure of the check's best try. On a page of records it is that of the host's \
+        run in the middle.";
     CHECK_VERDICT = "Says", BASELINE, "pass, warn, fail; skip where there is nothing to compare with, error where it \
         could not be measured.";
     CHECK_WHY = "Because", BASELINE, "Reason of a verdict that the figures do not tell.";

@@ -16,7 +16,7 @@ use tonnage_machine::devices::{
 };
 use tonnage_machine::environment::Processors;
 use tonnage_units::Result;
-use tonnage_units::quantity::human::{link_speed, size, thousandths};
+use tonnage_units::quantity::human::{gigabytes_per_s, link_speed, size, thousandths};
 
 use rows::{DeviceRow, free_of, group, row, shortened};
 
@@ -268,10 +268,18 @@ fn cuda(gpus: &[CudaGpu]) -> Vec<DeviceRow> {
             Some(false) => "no dmabuf",
             None => "dmabuf unknown",
         };
+        let rate = gpu.memory_bytes_per_s;
+        let rate = rate.map_or_else(String::new, |rate| gigabytes_per_s(rate as f64));
+        let copy_engines = match gpu.copy_engines {
+            1 => "1 copy engine".to_owned(),
+            count => format!("{count} copy engines"),
+        };
         row([
             &format!("cuda:{}", gpu.number),
             &gpu.name,
             &size(gpu.memory_bytes),
+            &rate,
+            &copy_engines,
             &format!("compute {}", gpu.compute),
             &gpu.pci_address,
             dmabuf,
@@ -350,6 +358,29 @@ mod tests {
             pcie(&link),
             "PCIe 4 x16, 31.5 GB/s (BELOW its maximum: PCIe 5 x16)"
         );
+    }
+
+    /// A figure that the driver does not tell leaves its place empty, and the columns where they are.
+    #[test]
+    fn gpus_have_their_memorys_rate_and_copy_engines() {
+        let mut gpu = CudaGpu {
+            number: 0,
+            name: "NVIDIA H100 80GB HBM3".to_owned(),
+            uuid: "d1d1d1d1-d1d1-d1d1-d1d1-d1d1d1d1d1d1".to_owned(),
+            memory_bytes: 80 << 30,
+            pci_address: "0000:1b:00.0".to_owned(),
+            compute: "9.0".to_owned(),
+            copy_engines: 3,
+            memory_bytes_per_s: Some(3_352_320_000_000),
+            dmabuf: Some(true),
+            cuda_version: "12.4".to_owned(),
+        };
+        let row = cuda(std::slice::from_ref(&gpu)).remove(0);
+        assert_eq!(row[2..5], ["80 GiB", "3352 GB/s", "3 copy engines"]);
+        (gpu.copy_engines, gpu.memory_bytes_per_s) = (1, None);
+        let unknown = cuda(&[gpu]).remove(0);
+        assert_eq!(unknown[2..5], ["80 GiB", "", "1 copy engine"]);
+        assert_eq!(unknown.len(), row.len());
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! | [`csv`], [`jsonl`] | every figure for programs |
 //! | [`explain`], [`derived`] | meanings of columns, for `tonnage explain`, and the columns that are no figures |
 //! | [`engine`], [`wire_proof`] | an engine's library and devices; the devices that the payload crossed |
+//! | `filling` | devices whose memory is filled and verified by copies |
 //! | [`published`] | figures of others beside ours |
 //! | [`place`] | sockets of workers that exchange bytes, in titles |
 //! | [`tour`] | the page that a tour ends with |
@@ -40,6 +41,7 @@ pub mod engine;
 pub mod explain;
 pub mod export;
 pub mod files;
+mod filling;
 pub mod history;
 pub mod hosts;
 pub mod jsonl;

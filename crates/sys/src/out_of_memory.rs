@@ -6,6 +6,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Cursor, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Longest line that is written.
 const LINE_BYTES_MAX: usize = 512;
@@ -13,7 +14,11 @@ const LINE_BYTES_MAX: usize = 512;
 /// Words for this process, which are made while there is memory. A global, because the allocator is one.
 static WHO: OnceLock<String> = OnceLock::new();
 
-/// The system's allocator, which ends the process with code 1 where that has nothing left.
+/// Code with which the process ends.
+static CODE: AtomicU8 = AtomicU8::new(1);
+
+/// The system's allocator, which ends the process, with code 1 unless [`end_with`] says another, where that has
+/// nothing left.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct OrEnd;
 
@@ -21,6 +26,11 @@ pub struct OrEnd;
 pub fn introduce(who: String) {
     // A second call changes nothing, as promised.
     let _ = WHO.set(who);
+}
+
+/// Sets the code with which the process ends, for those whom 1 tells something else.
+pub fn end_with(code: u8) {
+    CODE.store(code, Ordering::SeqCst);
 }
 
 // SAFETY: every call is passed on to the system's allocator unchanged, so its guarantees are these; where it has
@@ -61,7 +71,7 @@ fn end(bytes: usize) -> ! {
     // SAFETY: the bytes are the array's own. Standard error's lock may be held by this thread, so it is not used.
     let _ = unsafe { libc::write(2, line.as_ptr().cast(), len.min(LINE_BYTES_MAX)) };
     // SAFETY: ends the process at once; what runs at an orderly end could want memory.
-    unsafe { libc::_exit(1) }
+    unsafe { libc::_exit(CODE.load(Ordering::SeqCst).into()) }
 }
 
 /// Writes the line without allocating, and returns its length.

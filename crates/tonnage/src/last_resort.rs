@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use tonnage_sys::out_of_memory;
 use tonnage_units::message::say;
@@ -12,6 +12,15 @@ use crate::command::{env, program};
 
 /// The thread that answers for this rank. Without it nobody would notice that the main thread waits in vain.
 const CONTROL: &str = "control";
+
+/// Code of a process that has come here.
+static CODE: AtomicU8 = AtomicU8::new(1);
+
+/// Sets the code of a process that comes here. For some who read it 1 is a verdict.
+pub fn end_with(code: u8) {
+    CODE.store(code, Ordering::SeqCst);
+    out_of_memory::end_with(code);
+}
 
 /// Runs the program. A panic of the main thread ends it as any other failure does.
 pub fn guard(program: impl FnOnce() -> ExitCode) -> ExitCode {
@@ -24,10 +33,10 @@ pub fn guard(program: impl FnOnce() -> ExitCode) -> ExitCode {
             say(&describe(&who, panic));
         }
         if std::thread::current().name() == Some(CONTROL) {
-            std::process::exit(1);
+            std::process::exit(CODE.load(Ordering::SeqCst).into());
         }
     }));
-    catch_unwind(AssertUnwindSafe(program)).unwrap_or(ExitCode::FAILURE)
+    catch_unwind(AssertUnwindSafe(program)).unwrap_or_else(|_| CODE.load(Ordering::SeqCst).into())
 }
 
 /// This process in words: its rank, as far as its environment tells, and its host.

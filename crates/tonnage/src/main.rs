@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use env_logger::Target;
 use tonnage_bench::deadlines::DEADLINES;
+use tonnage_judge::check::CheckVerdict;
 use tonnage_units::Result;
 use tonnage_units::message::{bounded, say};
 
@@ -36,9 +37,17 @@ fn program() -> ExitCode {
         Ok(cli) => cli,
         Err(answer) => {
             let said = command::answer(&answer);
-            return command::check::code_of_refused(std::env::args()).unwrap_or(said);
+            let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+            return command::check::refused_by_parser(words, &answer).unwrap_or(said);
         }
     };
+    let style = match &cli.command {
+        Some(Command::Check(args)) => Some(args.exit),
+        _ => None,
+    };
+    if let Some(style) = style {
+        last_resort::end_with(style.code(CheckVerdict::Error));
+    }
     let outcome = match cli.command {
         Some(Command::HostRank) => remote_rank::read().and_then(|(log_level, job)| {
             start_log(log_level);
@@ -50,9 +59,10 @@ fn program() -> ExitCode {
             run(cli)
         }
     };
-    match outcome {
-        Ok(code) => code,
-        Err(error) => {
+    match (outcome, style) {
+        (Ok(code), _) => code,
+        (Err(error), Some(style)) => command::check::not_checked(style, &error),
+        (Err(error), None) => {
             say(&format!("error: {error}"));
             error.exit_code().into()
         }

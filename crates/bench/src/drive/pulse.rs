@@ -62,18 +62,27 @@ impl Pulse {
 
     /// Ends that, with what came of the trial.
     pub fn end_following(&self, operations: u64, latencies: Option<&BinnedLatencies>) {
-        let followed = lock(&self.followed).take();
-        if let (Some(mut followed), Some(latencies)) = (followed, latencies) {
+        // Under one lock: whoever looks sees the trial before its end, or after all of it.
+        let mut following = lock(&self.followed);
+        self.completed.0.fetch_max(operations, Ordering::Relaxed);
+        if let (Some(mut followed), Some(latencies)) = (following.take(), latencies) {
             followed.hand_over(latencies, &self.latencies);
         }
-        self.completed.0.store(operations, Ordering::Relaxed);
     }
 
     /// Operations that have completed in this trial.
     pub fn completed(&self) -> u64 {
         let followed = lock(&self.followed);
         let told = followed.as_ref().and_then(|it| it.progress.operations());
-        told.unwrap_or_else(|| self.completed.0.load(Ordering::Relaxed))
+        // What was told last stays true where nothing is told any more.
+        match told {
+            Some(told) => self
+                .completed
+                .0
+                .fetch_max(told, Ordering::Relaxed)
+                .max(told),
+            None => self.completed.0.load(Ordering::Relaxed),
+        }
     }
 
     /// Asks the worker for the latencies that it has recorded since it was asked last.
@@ -269,5 +278,33 @@ mod tests {
         counted.progress(7);
         counted.finish();
         assert_eq!(pulse.completed(), 7);
+    }
+
+    /// Tells one number after the other, and nothing in between.
+    #[derive(Debug)]
+    struct Told(Mutex<Vec<Option<u64>>>);
+
+    impl CarriedProgress for Told {
+        fn operations(&self) -> Option<u64> {
+            lock(&self.0).pop().flatten()
+        }
+
+        fn latencies(&self) -> Option<BinnedLatencies> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_trial_that_is_followed_never_goes_back() {
+        let pulse = Pulse::default();
+        let numbers = vec![Some(7), None, Some(5)];
+        pulse.follow(Arc::new(Told(Mutex::new(numbers))));
+        let seen: Vec<u64> = (0..4).map(|_| pulse.completed()).collect();
+        assert_eq!(seen, [5, 5, 7, 7]);
+        // A trial that failed tells of no operations.
+        pulse.end_following(0, None);
+        assert_eq!(pulse.completed(), 7);
+        pulse.restart();
+        assert_eq!(pulse.completed(), 0);
     }
 }

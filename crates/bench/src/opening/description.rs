@@ -1,4 +1,4 @@
-//! A rank's message to the others once its engine is open: what was really chosen, and on which CPUs and devices.
+//! A rank's messages to rank 0 once its engine is open: what was really chosen, and on which CPUs and devices.
 
 use std::net::IpAddr;
 
@@ -8,17 +8,24 @@ use crate::wire_proof::NamedDevices;
 use tonnage_engine::memory::MemoryReport;
 use tonnage_engine::{Caps, Domain, EngineReport, LimitKind};
 
-/// A rank's message to the others once it is open.
+/// Places of a rank's workers on its host: they differ between its ranks, and are the same for those that have its
+/// place on other hosts. What describes the host is in [`OpenMessage`]; told together, each rank would be a kind of its
+/// own.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct OpenMessage {
+pub struct WorkerPlaces {
     /// CPUs of the workers; `None` where one is not pinned.
     pub cpus: Vec<Option<u32>>,
     /// Sockets of these CPUs; `None` where that is not known.
     pub sockets: Vec<Option<u32>>,
-    /// True with more workers than CPUs on the host.
-    pub yielding: bool,
     /// Memory of its workers: said once where it is the same for all.
     pub memory: Vec<MemoryReport>,
+}
+
+/// A rank's message to the others once it is open.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct OpenMessage {
+    /// True with more workers than CPUs on the host.
+    pub yielding: bool,
     /// The engine's choices.
     pub engine: EngineReport,
     /// Devices of each worker, in the order of its rails.

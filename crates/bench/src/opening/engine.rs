@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tonnage_sys::clock::Clock;
 
 use super::credit_lanes::{CreditLanes, needs_credits};
-use super::description::{Device, OpenMessage};
+use super::description::{Device, OpenMessage, WorkerPlaces};
 use super::introduction::{Introduction, Introductions, Spoken, heard_by, locality, spoken};
 use super::openings::Openings;
 use super::{Devices, Requirements, Seat, reports};
@@ -92,7 +92,7 @@ impl OpenEngine {
         rank.agree("memory of the hosts", fits, DEADLINES.step)?;
         let mine = open_local(check, need, rank, settings, host);
         let mut local = all_or_none(rank, "open the engine", mine)?;
-        let yielding = local.opened.yielding;
+        let yielding = local.opened.0.yielding;
         let Requirements {
             pairs, measuring, ..
         } = &need.requirements;
@@ -145,7 +145,7 @@ impl Need<'_> {
 /// Everything that a rank can have before it needs the others.
 struct Local {
     workers: Vec<EngineWorker>,
-    opened: OpenMessage,
+    opened: (OpenMessage, WorkerPlaces),
     /// Messages of its workers to their peers.
     told: Spoken,
     domains: Vec<Arc<dyn Domain>>,
@@ -260,7 +260,7 @@ fn describe(
     workers: &[EngineWorker],
     wire_devices: Vec<(WireDevice, u32)>,
     host: &RankHost,
-) -> OpenMessage {
+) -> (OpenMessage, WorkerPlaces) {
     let mut engine = devices.report();
     let still = !devices.domains[0].caps().moves_bytes;
     let facts =
@@ -272,18 +272,21 @@ fn describe(
     engine.facts = facts
         .maybe(fact_names::CLOCK, clock)
         .maybe("sends_counted", counted.map(|_| SENDS_COUNTED));
-    OpenMessage {
+    let places = WorkerPlaces {
         cpus: devices.placement.cpus.clone(),
         sockets: devices.sockets(&host.topology),
-        yielding: devices.placement.yielding,
         memory: reports(workers.iter().map(|worker| &worker.memory)),
+    };
+    let opened = OpenMessage {
+        yielding: devices.placement.yielding,
         engine,
         devices: workers
             .iter()
             .map(|worker| worker.devices.clone())
             .collect(),
         wire_devices: NamedDevices::new(wire_devices, rails.unwrap_or(1) as u32),
-    }
+    };
+    (opened, places)
 }
 
 /// Connects the workers with those of their peers, and keeps what their lanes will need.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::description::OpenMessage;
+use super::description::{OpenMessage, WorkerPlaces};
 use tonnage_ranks::{Alike, Hosts};
 use tonnage_record::transfer::MeasuringCpus;
 
@@ -14,11 +14,15 @@ struct OnCpu {
 }
 
 /// CPUs of the first `measuring` workers of all ranks, where others move a background.
-pub(super) fn of_ranks(all: &Alike<OpenMessage>, hosts: &Hosts, measuring: u32) -> MeasuringCpus {
-    let machines = hosts.machines().iter();
-    let cpus = all.iter().zip(machines).map(|(opened, &machine)| RankCpus {
+pub(super) fn of_ranks(
+    (all, places): (&Alike<OpenMessage>, &Alike<WorkerPlaces>),
+    hosts: &Hosts,
+    measuring: u32,
+) -> MeasuringCpus {
+    let ranks = all.iter().zip(places.iter()).zip(hosts.machines());
+    let cpus = ranks.map(|((opened, places), &machine)| RankCpus {
         machine,
-        cpus: &opened.cpus,
+        cpus: &places.cpus,
         is_crowded: opened.yielding,
     });
     measuring_cpus(cpus, measuring)

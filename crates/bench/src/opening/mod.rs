@@ -205,7 +205,7 @@ impl Requirements<'_> {
             one_network: rank.hosts().is_one_network(),
             address: rank.local_ip(),
             verbs: &self.verbs,
-            initiates: !self.pairs.roles.targets(rank.id()).is_empty(),
+            initiates: self.pairs.roles.initiates(rank.id()),
         })?;
         if devices.is_empty() {
             return Err(Error::Failed(format!(

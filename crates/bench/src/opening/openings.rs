@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Pairs;
-use super::description::OpenMessage;
+use super::description::{OpenMessage, WorkerPlaces};
 use super::measuring_cpus;
 use crate::deadlines::DEADLINES;
 use crate::json::Json;
@@ -21,6 +21,8 @@ pub struct Openings {
     pub own: OpenMessage,
     /// Those of all ranks; rank 0 alone has them.
     pub all: Alike<OpenMessage>,
+    /// Places of the workers of all ranks; rank 0 alone has them.
+    pub places: Alike<WorkerPlaces>,
     /// Facts that follow from all of them.
     pub common: Common,
 }
@@ -52,7 +54,8 @@ pub struct ArrivalSigns {
 /// Rank 0's words to one rank.
 #[derive(Serialize, Deserialize)]
 struct Told {
-    common: Json<Common>,
+    /// [`Common`], written once for all ranks.
+    common: Vec<u8>,
     route: RouteShare,
 }
 
@@ -64,39 +67,45 @@ impl Openings {
     /// When the run has ended.
     pub(crate) fn gather(
         rank: &mut Rank,
-        own: OpenMessage,
+        (own, places): (OpenMessage, WorkerPlaces),
         pairs: &Pairs,
         measuring: u32,
     ) -> Result<(Self, RouteShare)> {
         let own = Json(own);
         let all = rank.collect("describe the engines", &own, DEADLINES.step)?;
         let all = all.map(|Json(message)| message);
+        let places = rank.collect("places of the workers", &Json(places), DEADLINES.step)?;
+        let places = places.map(|Json(places)| places);
         let told = match rank.id() {
-            0 => told(rank, &all, pairs, measuring)?,
+            0 => {
+                let common = Common::of((&all, &places), rank.hosts(), pairs, measuring);
+                told(rank, &all, common)?
+            }
             _ => Vec::new(),
         };
         let heard = rank.exchange("what follows for all engines", told, DEADLINES.step)?;
         let nothing = || Error::Failed("rank 0 did not say what the engines have in common".into());
         let (_, told) = heard.first().ok_or_else(nothing)?;
         let Told { common, route } = unpack(told)?;
-        let (Json(own), Json(common)) = (own, common);
-        Ok((Self { own, all, common }, route))
+        let (Json(own), Json(common)) = (own, unpack(&common)?);
+        let opened = Self {
+            own,
+            all,
+            places,
+            common,
+        };
+        Ok((opened, route))
     }
 }
 
 /// Words of rank 0 to each rank.
-fn told(
-    rank: &Rank,
-    all: &Alike<OpenMessage>,
-    pairs: &Pairs,
-    measuring: u32,
-) -> Result<Vec<(u32, Vec<u8>)>> {
-    let common = Common::of(all, rank.hosts(), pairs, measuring);
+fn told(rank: &Rank, all: &Alike<OpenMessage>, common: Common) -> Result<Vec<(u32, Vec<u8>)>> {
+    let common = pack(&Json(common))?;
     let named: Vec<_> = all.iter().map(|one| one.wire_devices.as_ref()).collect();
     let routes = Routes::new(rank.infos(), rank.hosts(), &named);
     let tell = |to: u32| {
         let told = Told {
-            common: Json(common.clone()),
+            common: common.clone(),
             route: routes.of_rank(to),
         };
         Ok((to, pack(&told)?))
@@ -107,16 +116,14 @@ fn told(
 impl Common {
     /// Facts that follow from the messages of all ranks.
     pub(crate) fn of(
-        all: &Alike<OpenMessage>,
+        (all, places): (&Alike<OpenMessage>, &Alike<WorkerPlaces>),
         hosts: &Hosts,
         pairs: &Pairs,
         measuring: u32,
     ) -> Self {
-        let sockets: Vec<_> = all.iter().map(|opened| &*opened.sockets).collect();
-        let initiating = (0u32..).zip(all.iter()).filter(|(rank, _)| {
-            let targets = pairs.roles.targets(*rank);
-            !targets.is_empty()
-        });
+        let sockets: Vec<_> = places.iter().map(|places| &*places.sockets).collect();
+        let ranks = (0u32..).zip(all.iter());
+        let initiating = ranks.filter(|(rank, _)| pairs.roles.initiates(*rank));
         let devices = initiating.flat_map(|(_, opened)| opened.used_devices());
         let mut arrivals: Vec<ArrivalSigns> = devices
             .map(|device| ArrivalSigns {
@@ -130,7 +137,7 @@ impl Common {
             limit: common_kind(all),
             yields: all.iter().any(|opened| opened.yielding),
             placed: pairs.placed(hosts, &sockets),
-            measuring_cpus: measuring_cpus::of_ranks(all, hosts, measuring),
+            measuring_cpus: measuring_cpus::of_ranks((all, places), hosts, measuring),
             arrivals,
         }
     }
@@ -167,10 +174,7 @@ pub(crate) mod tests {
     /// A rank with one worker and one device.
     pub(crate) fn opened(limit: LimitKind, device: Option<(&str, [u8; 4])>) -> OpenMessage {
         OpenMessage {
-            cpus: Vec::new(),
-            sockets: Vec::new(),
             yielding: false,
-            memory: Vec::new(),
             engine: EngineReport::default(),
             devices: vec![vec![Device {
                 used: true,
@@ -189,11 +193,18 @@ pub(crate) mod tests {
     /// Engines as rank 0 knows them.
     pub(crate) fn openings(all: &[OpenMessage], roles: Roles) -> Openings {
         let pairs = Pairs { roles, asked: None };
-        let all: Alike<OpenMessage> = all.iter().cloned().collect();
+        let places = all.iter().map(|_| WorkerPlaces {
+            cpus: Vec::new(),
+            sockets: Vec::new(),
+            memory: Vec::new(),
+        });
+        let (all, places): (Alike<OpenMessage>, Alike<_>) =
+            (all.iter().cloned().collect(), places.collect());
         Openings {
             own: all.get(0).unwrap().clone(),
-            common: Common::of(&all, &Hosts::default(), &pairs, 1),
+            common: Common::of((&all, &places), &Hosts::default(), &pairs, 1),
             all,
+            places,
         }
     }
 

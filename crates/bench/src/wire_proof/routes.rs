@@ -83,6 +83,8 @@ pub struct Routes {
     pub(super) groups: Vec<DeviceGroup>,
     /// For each rank its group; `None` where the engine names no device.
     pub(super) group_of: Vec<Option<u32>>,
+    /// Devices of all groups.
+    devices: u32,
     /// For each network that has devices its ranks that name some, and the group whose reader also reads TCP: the
     /// first with an interface.
     networks: HashMap<Option<u32>, (Vec<u32>, Option<usize>)>,
@@ -190,29 +192,34 @@ impl Routes {
         for (ranks, _) in networks.values_mut() {
             ranks.sort_unstable();
         }
+        let devices = groups.iter().map(|group| group.devices.len() as u32).sum();
         Self {
             groups,
             group_of,
+            devices,
             networks,
         }
     }
 
     /// Devices as far as a rank has to know of them.
     pub fn of_rank(&self, rank: u32) -> RouteShare {
-        let devices = self.groups.iter().map(|group| group.devices.len() as u32);
         let group = self.group_of.get(rank as usize).copied().flatten();
-        let unnamed = (0u32..).zip(&self.group_of);
-        let unnamed = unnamed.filter(|(_, group)| rank == 0 && group.is_none());
         RouteShare {
-            devices: devices.sum(),
+            devices: self.devices,
             group,
             reads: group.and_then(|at| self.reader(at, rank)),
-            unnamed: match self.groups.is_empty() {
-                true => Vec::new(),
-                false => unnamed.map(|(rank, _)| rank).collect(),
+            unnamed: match rank == 0 && !self.groups.is_empty() {
+                true => self.unnamed().collect(),
+                false => Vec::new(),
             },
             of_peers: BTreeMap::new(),
         }
+    }
+
+    /// Ranks that name no device.
+    fn unnamed(&self) -> impl Iterator<Item = u32> {
+        let ranks = (0u32..).zip(&self.group_of);
+        ranks.filter_map(|(rank, group)| group.is_none().then_some(rank))
     }
 
     /// The group at this place, for the rank that reads for it: its first.

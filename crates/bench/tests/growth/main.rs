@@ -4,8 +4,10 @@
 
 mod steps;
 
-use steps::{BothEnds, Cost, quiet, take};
-use tonnage_ranks::testing::run_with;
+use steps::{BothEnds, ENGINES, PairSession, quiet, take};
+use tonnage_bench::host::RankHost;
+use tonnage_machine::CpuChoice;
+use tonnage_ranks::testing::{list_bytes, pairs_bytes, run, run_with};
 
 /// A row of the table of formulas.
 struct Row {
@@ -30,30 +32,41 @@ fn value(formula: &str, ranks: u32) -> f64 {
     formula.split('+').map(term).sum()
 }
 
-fn formulas() -> Vec<Row> {
+/// The cells of each row of a table between a mark of this name and the end.
+fn table(name: &str) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string("../../docs/SCALE.md").unwrap();
-    let table = text.split("<!-- formulas -->").nth(1).unwrap();
+    let table = text.split(&format!("<!-- {name} -->")).nth(1).unwrap();
     let table = table.split("<!-- end -->").next().unwrap();
     let rows = table.lines().filter(|line| line.starts_with("| ")).skip(2);
-    rows.map(|line| {
-        let mut cells = line
-            .trim_matches('|')
-            .split('|')
-            .map(|cell| cell.trim().to_owned());
-        let mut next = || cells.next().unwrap();
+    let cells = |line: &str| {
+        let cells = line.trim_matches('|').split('|');
+        cells.map(|cell| cell.trim().replace('`', "")).collect()
+    };
+    rows.map(cells).collect()
+}
+
+fn formulas() -> Vec<Row> {
+    let row = |cells: Vec<String>| {
+        let mut next = cells.into_iter();
         Row {
-            name: next(),
-            cells: [next(), next(), next(), next()],
+            name: next.next().unwrap(),
+            cells: std::array::from_fn(|_| next.next().unwrap()),
         }
-    })
-    .collect()
+    };
+    table("formulas").into_iter().map(row).collect()
 }
 
 fn counted(ranks: u32) -> BothEnds {
     let change = |_, options: &mut _| quiet(options);
-    let all = run_with(ranks, change, |rank| {
+    let all = run_with(ranks, change, move |rank| {
         let mut rank = rank.unwrap();
-        let (_, ends) = take(&mut rank, 20, 2).unwrap();
+        // A card is as long as it is, however many ranks there are.
+        let engines = if ranks > 8 {
+            &ENGINES[..1]
+        } else {
+            &ENGINES[..]
+        };
+        let (_, ends) = take(&mut rank, 20, (2, engines)).unwrap();
         rank.close().unwrap();
         ends
     });
@@ -70,14 +83,10 @@ fn the_formulas_are_what_is_counted() {
     let mut wrong = String::new();
     for ranks in [8, 48] {
         let BothEnds { root, leaf } = counted(ranks);
-        assert_eq!(rows.len(), root.len(), "each exchange has a formula");
-        for row in &rows {
-            let of = |steps: &[Cost]| {
-                let step = steps.iter().find(|step| step.name == row.name);
-                let step = step.unwrap_or_else(|| panic!("no exchange is called {}", row.name));
-                [step.got, step.said]
-            };
-            let counted = [of(&leaf), of(&root)].concat();
+        for (root, leaf) in root.iter().zip(&leaf) {
+            let row = rows.iter().find(|row| row.name == root.name);
+            let row = row.unwrap_or_else(|| panic!("{} has no formula", root.name));
+            let counted = [leaf.got, leaf.said, root.got, root.said];
             for (counted, formula) in counted.into_iter().zip(&row.cells) {
                 let computed = value(formula, ranks);
                 if !is_close(counted, computed) {
@@ -90,6 +99,50 @@ fn the_formulas_are_what_is_counted() {
         }
     }
     assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+/// Ranks of a host that are pinned have CPUs of their own, and what describes their engine is the same.
+#[test]
+fn where_workers_are_does_not_make_each_rank_a_kind_of_its_own() {
+    let all = run(2, |mut rank| {
+        let session = PairSession::new(&rank, ENGINES[0], CpuChoice::Auto).unwrap();
+        let host = RankHost::look(&mut rank).unwrap();
+        let kinds = session.open(&mut rank, &host).unwrap().opened.all.kinds();
+        rank.close().unwrap();
+        kinds
+    });
+    assert_eq!(all[0], 1);
+}
+
+/// Few ranks show little of what each of them adds, and its numbers are longer where there are many.
+#[test]
+fn the_bytes_that_grow_with_the_ranks_are_those_of_the_code() {
+    let rank = |ranks| {
+        let more = list_bytes(2 * ranks, ranks / 8) - list_bytes(ranks, ranks / 8);
+        more / f64::from(ranks)
+    };
+    let host = |ranks: u32| {
+        let (all, half) = (ranks / 8, ranks / 16);
+        (list_bytes(ranks, all) - list_bytes(ranks, half)) / f64::from(all - half)
+    };
+    let pair = |ranks| pairs_bytes(ranks) / f64::from(ranks);
+    let of = |name: &str| {
+        let each = |ranks| match name {
+            "a rank in the list" => rank(ranks),
+            "a host in the list" => host(ranks),
+            "around a card that crosses rank 0" => pair(ranks),
+            _ => panic!("{name} is not computed"),
+        };
+        [each(48), each(44_000)]
+    };
+    let rows = table("growth");
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        let stated = row[1..].iter().map(|cell| cell.parse().unwrap());
+        for (computed, stated) in of(&row[0]).into_iter().zip(stated) {
+            assert!(is_close(computed, stated), "{row:?}: {computed}");
+        }
+    }
 }
 
 #[test]

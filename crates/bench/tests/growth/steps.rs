@@ -8,8 +8,10 @@ use tonnage_bench::host::RankHost;
 use tonnage_bench::kinds::kind::Stage;
 use tonnage_bench::kinds::transfer::open::open;
 use tonnage_bench::observer::{Observer, Progress};
+use tonnage_bench::opening::engine::OpenEngine;
 use tonnage_bench::settings::{Numa, Settings};
 use tonnage_machine::CpuChoice;
+use tonnage_plan::transfer::TransferPoint;
 use tonnage_plan::{Plan, Point};
 use tonnage_ranks::{JoinOptions, Rank, pack, unpack};
 use tonnage_record::{Program, Record};
@@ -20,9 +22,8 @@ use tonnage_units::{Error, Result};
 /// Longest time that any exchange may take.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-/// Pairs of ranks over the engine that moves nothing.
-const SESSION: &str =
-    "name = \"growth\"\n[[transfer]]\nengine = \"null\"\nop = \"write\"\nsizes = 64\n";
+/// Engines of sessions of pairs: one that moves nothing and has an empty card, and one that has a card.
+pub const ENGINES: [&str; 2] = ["null", "fabric:tcp"];
 
 /// Cost of one kind of exchange at one rank.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -66,27 +67,23 @@ pub fn quiet(options: &mut JoinOptions) {
     options.join_timeout = DEADLINE;
 }
 
-/// Takes a rank through `count` exchanges of each kind and opens so many `sessions`, and returns what they cost it, and
-/// at rank 0 also the last rank.
+/// Takes a rank through `count` exchanges of each kind and opens so many sessions of each of the `engines`, and returns
+/// what they cost it, and at rank 0 also the last rank.
 ///
 /// # Errors
 /// When a rank is lost.
-pub fn take(rank: &mut Rank, count: u32, sessions: u32) -> Result<(Vec<Cost>, Option<BothEnds>)> {
+pub fn take(
+    rank: &mut Rank,
+    count: u32,
+    (sessions, engines): (u32, &[&str]),
+) -> Result<(Vec<Cost>, Option<BothEnds>)> {
     let joined = Cost {
-        name: "join".into(),
+        name: "list of ranks".into(),
         got: rank.received_bytes() as f64,
         said: rank.sent_bytes() as f64,
         wall_ns_p50: 0,
         cpu_ns: process_cpu_ns(),
     };
-    let settings = settings();
-    let plan = Plan::from_toml(SESSION, "growth")?;
-    let points = plan.points(rank.size(), &settings.lists)?;
-    let Some(Point::Transfer(point)) = points.into_iter().next().map(|planned| planned.point)
-    else {
-        return Err(Error::Failed("the plan has no point".into()));
-    };
-    let host = RankHost::look(rank)?;
     let mut steps = vec![
         joined,
         step(rank, "barrier", count, |rank| {
@@ -99,20 +96,53 @@ pub fn take(rank: &mut Rank, count: u32, sessions: u32) -> Result<(Vec<Cost>, Op
             rank.aligned_start("start", DEADLINE).map(drop)
         })?,
     ];
-    if sessions > 0 {
-        let session = step(rank, "session of pairs", sessions, |rank| {
-            let mut stage = Stage {
-                rank,
-                settings: &settings,
-                host: &host,
-                observer: &mut Nobody,
-            };
-            open(&[&point], &mut stage).map(drop)
-        })?;
-        steps.push(session);
+    for engine in engines {
+        steps.push(session(rank, engine, sessions)?);
     }
     let ends = ends(rank, steps.clone())?;
     Ok((steps, ends))
+}
+
+/// An engine that ranks open together, which exchange bytes in pairs.
+pub struct PairSession {
+    settings: Settings,
+    point: TransferPoint,
+}
+
+impl PairSession {
+    /// A session over an engine, with workers on these CPUs.
+    pub fn new(rank: &Rank, engine: &str, cpus: CpuChoice) -> Result<Self> {
+        let settings = settings(cpus);
+        let plan = format!(
+            "name = \"growth\"\n[[transfer]]\nengine = \"{engine}\"\nop = \"write\"\nsizes = 64\n"
+        );
+        let points = Plan::from_toml(&plan, "growth")?.points(rank.size(), &settings.lists)?;
+        match points.into_iter().next().map(|planned| planned.point) {
+            Some(Point::Transfer(point)) => Ok(Self { settings, point }),
+            _ => Err(Error::Failed("the plan has no point".into())),
+        }
+    }
+
+    /// Opens it on all ranks.
+    pub fn open(&self, rank: &mut Rank, host: &RankHost) -> Result<OpenEngine> {
+        let mut stage = Stage {
+            rank,
+            settings: &self.settings,
+            host,
+            observer: &mut Nobody,
+        };
+        open(&[&self.point], &mut stage)
+    }
+}
+
+/// Opens an engine on all ranks and closes it, so many times.
+fn session(rank: &mut Rank, engine: &str, count: u32) -> Result<Cost> {
+    // Which rank is on which CPU is another thing on each machine.
+    let session = PairSession::new(rank, engine, CpuChoice::None)?;
+    let host = RankHost::look(rank)?;
+    step(rank, &format!("pairs of {engine}"), count, |rank| {
+        session.open(rank, &host).map(drop)
+    })
 }
 
 /// Brings the figures of the last rank to rank 0.
@@ -152,16 +182,16 @@ fn step(
     })
 }
 
-fn settings() -> Settings {
+fn settings(cpus: CpuChoice) -> Settings {
     Settings {
         lists: tonnage_engines::LISTS,
         plan: "growth".into(),
-        // Which rank is on which CPU is another thing on each machine.
-        cpus: CpuChoice::None,
+        cpus,
         numa: Numa::None,
         devices: Default::default(),
         link_bytes_per_s: None,
-        libraries: Default::default(),
+        // Cards of other versions may have other lengths.
+        libraries: [("libfabric".to_owned(), "embedded".into())].into(),
         clock: Clock::new(),
         program: Program {
             version: "0".into(),

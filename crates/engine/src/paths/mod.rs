@@ -46,8 +46,8 @@ pub use rails::Rails;
 use crate::Domains;
 use domain::PathsDomain;
 
-/// The domains themselves where nothing is divided, or where they make their own queue pairs, else one with several paths
-/// for each; one for all of them together where a worker has several rails.
+/// The domains themselves where nothing is divided, or where they make their own queue pairs, else one with several
+/// paths for each; one for all of them together where a worker has several rails.
 pub fn divided(domains: Domains, division: Division) -> Domains {
     let makes_its_own = domains.iter().all(|domain| domain.caps().carried);
     if division == Division::NONE || (makes_its_own && division.is_of_queue_pairs()) {

@@ -1,6 +1,7 @@
 //! Mailboxes for first contact: a place for the greeting of each peer, one from which this side's own is sent, and one
 //! into which flushes read.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tonnage_sys::libfabric::{RegionHandle, RemoteRegion};
@@ -15,8 +16,8 @@ pub(super) struct Mail {
     pub(super) arena: Arc<Arena>,
     pub(super) region: RegionHandle,
     pub(super) remote: RemoteRegion,
-    /// Peers whose greetings come, in the order of the places.
-    peers: Vec<u32>,
+    /// Peers whose greetings come, each with the number of its place.
+    peers: BTreeMap<u32, u64>,
 }
 
 /// The place where a peer's greeting comes.
@@ -49,7 +50,7 @@ impl Mail {
             arena,
             region,
             remote,
-            peers,
+            peers: peers.into_iter().zip(0..).collect(),
         };
         let written = mail.arena.write(mail.own(), &greeting(rank).to_le_bytes());
         written.map_err(|error| Error::Failed(error.to_string()))?;
@@ -58,8 +59,7 @@ impl Mail {
 
     /// Place of the greeting of a peer.
     pub(super) fn place(&self, peer: u32) -> Option<u64> {
-        let index = self.peers.iter().position(|&known| known == peer)?;
-        Some(index as u64 * PLACE_BYTES)
+        Some(self.peers.get(&peer)? * PLACE_BYTES)
     }
 
     /// Place of this side's own greeting.

@@ -27,12 +27,14 @@ pub const CUDA_PINNED: MemoryEntry = MemoryEntry {
 };
 
 fn allocate(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
-    // All GPUs know it: the first is the one that every machine with any has.
+    // All GPUs reach it. It waits for the context that it was pinned in alone, the first GPU's, which every machine
+    // with any has; streams of another refuse it.
     let gpu = driver::open(request, NAME, 0)?;
     let host = (HOST.allocate)(request)?;
     let arena = Arc::clone(host.mapped(NAME)?);
+    let bytes = arena.len();
     let pinned = PinnedArena::pin(gpu.context(), arena)
-        .map_err(|failure| driver::unavailable(NAME, &failure))?;
+        .map_err(|failure| driver::not_pinned(NAME, bytes, &failure))?;
     Ok(Arc::new(PinnedMemory { host, pinned, gpu }))
 }
 

@@ -226,7 +226,7 @@ fn available(reserved_bytes: u64) -> Option<Available> {
 }
 
 /// Returns the memory that the control group (version 2) still grants; `None` without a limit.
-fn group_bytes() -> Option<u64> {
+pub(super) fn group_bytes() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
     let read = |name: &str| {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
 use tonnage_engine::Verb;
 use tonnage_engine::carried::{
     BinnedLatencies, CarriedOrder, CarriedProgress, CarriedTrial, Carrier, SlotOrder,
@@ -14,6 +13,7 @@ use tonnage_sys::kread::{
 };
 use tonnage_units::{Error, Result};
 
+use super::kernel_touch::{was_interrupted, was_stopped};
 use super::kernel_worker::KernelWorker;
 use crate::slots::never_resolved;
 
@@ -128,7 +128,7 @@ impl KernelWorker {
         }
         for (flow, carried) in flows.iter().zip(order.flows) {
             if let Some(Some(lane)) = self.lanes.get(carried.lane.0 as usize) {
-                self.touch(lane.peer, (flow.remote.0, flow.key), 1)?;
+                self.touch(lane.peer, (flow.remote.0, flow.key), 1, order.stop)?;
             }
         }
         Ok(())
@@ -174,6 +174,13 @@ impl Carrier for KernelWorker {
 
     fn begin(&mut self, order: &CarriedOrder<'_>) -> Result<Arc<dyn CarriedProgress>> {
         let flows = self.flows(order)?;
+        if order.in_batches && self.port.asked.signals_first {
+            return Err(Error::Unavailable {
+                what: "engine-option signalling=first".into(),
+                why: "a batch waits for all of its operations, and all are signalled".into(),
+                how: "Choose --window instead of --batch, or signalling=each".into(),
+            });
+        }
         if self.pacing(order) == KreadPacing::First && (flows.len() > 1 || self.each() > 1) {
             return Err(Error::Unavailable {
                 what: "engine-option signalling=first".into(),
@@ -213,12 +220,9 @@ impl Carrier for KernelWorker {
                 flow.begin += *issued;
             }
             if order.stop.load(Ordering::Relaxed) {
-                return Err(Error::Failed("the run was stopped".into()));
+                return Err(was_stopped());
             }
-            let signal = |error: &std::io::Error| Errno::from_io_error(error) == Some(Errno::INTR);
-            let interrupted =
-                outcome.failed.is_none() && outcome.ended.as_ref().is_some_and(signal);
-            if !interrupted {
+            if !was_interrupted(&outcome) {
                 self.check(&outcome, order.verb, order.patience)?;
                 break;
             }

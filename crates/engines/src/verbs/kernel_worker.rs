@@ -2,7 +2,6 @@
 //! the other end, which are the peers' `verbs:rc`.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -12,10 +11,7 @@ use tonnage_engine::{
     Card, Completion, Descriptor, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec,
     Neighbor, Op, Region, RegionId, Verb, WorkerConfig,
 };
-use tonnage_sys::kread::{
-    KreadFlow, KreadOrder, KreadOutcome, KreadPacing, KreadPath, KreadSession, KreadSlotOrder,
-    KreadVerb,
-};
+use tonnage_sys::kread::{KreadOutcome, KreadPath, KreadSession};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
@@ -32,10 +28,6 @@ use crate::slots::{self, never_resolved};
 
 /// Routers on the way, at most, as for queue pairs of user space.
 const HOPS: u8 = 64;
-
-/// Time without an answer that first contact and flushes forgive; queue pairs give up sooner, unless they were told to
-/// try forever.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A worker with a session of the module, where it initiates.
 pub(super) struct KernelWorker {
@@ -208,44 +200,6 @@ impl KernelWorker {
         })
     }
 
-    /// Reads so many bytes from a place of a peer by each of its lanes, to behind the worker's memory.
-    pub(super) fn touch(&self, peer: usize, from: (u64, u32), bytes: u32) -> Result<()> {
-        let (each, peer) = (self.each(), &self.peers[peer]);
-        let session = self.session()?;
-        let scratch = self
-            .memory
-            .as_ref()
-            .map_or(0, |(_, memory)| memory.len() as u64);
-        let stop = AtomicBool::new(false);
-        let order = KreadOrder {
-            verb: KreadVerb::Read,
-            bytes,
-            window: 1,
-            pacing: KreadPacing::Each,
-            orders: (KreadSlotOrder::Fixed, KreadSlotOrder::Fixed),
-            slots: (1, bytes.into()),
-            operations_max: Some(1),
-            duration: None,
-            patience: PATIENCE,
-            timed: false,
-            stop: &stop,
-        };
-        for lane in peer.first..peer.first + each {
-            let flow = KreadFlow {
-                lane,
-                lanes: 1,
-                remote: (from.0, bytes.into()),
-                key: from.1,
-                local: scratch,
-                seed: 0,
-                begin: 0,
-            };
-            let outcome = session.run(&order, &[flow]);
-            self.check(&outcome, Verb::Read, PATIENCE)?;
-        }
-        Ok(())
-    }
-
     /// The error of a run that failed.
     pub(super) fn check(
         &self,
@@ -323,13 +277,21 @@ fn carries_trials_only() -> Error {
     )
 }
 
+/// A session stands for one memory as long as it lives: peers know its lanes.
+fn one_memory_only() -> Error {
+    unavailable(
+        "the kernel has landing memory for one memory of each worker, and this worker had one already".into(),
+        "Choose verbs:rc for runs that register several memories, or one after the other",
+    )
+}
+
 impl Engine for KernelWorker {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
         let arena = Arc::clone(memory.mapped("verbs:kernel")?);
         let region = self.targets.register(memory)?;
         if self.initiates {
-            if self.memory.is_some() {
-                return Err(carries_trials_only());
+            if self.session.is_some() {
+                return Err(one_memory_only());
             }
             let lanes = self.config.peers_max.saturating_mul(self.each());
             let window = self.config.depth;
@@ -376,14 +338,12 @@ impl Engine for KernelWorker {
             let region = mailbox.keyed().map_err(|why| self.about(why))?;
             let key = region.keys.parts().1.first().copied().unwrap_or(0);
             for bytes in [1, packet] {
-                if stopped() {
-                    return Err(Error::Failed("the run was stopped".into()));
-                }
-                self.touch(at, (region.base, key), bytes).map_err(|error| {
-                    Error::Failed(format!(
-                        "first contact with rank {rank}, {bytes} B: {error}"
-                    ))
-                })?;
+                self.touch_unless(stopped, at, (region.base, key), bytes)
+                    .map_err(|error| {
+                        Error::Failed(format!(
+                            "first contact with rank {rank}, {bytes} B: {error}"
+                        ))
+                    })?;
             }
         }
         self.met = self.peers.len();

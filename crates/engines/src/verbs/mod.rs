@@ -15,7 +15,7 @@
 //! | `transport` | the transports, and the refusals of others |
 //! | `dc_device`, `dc_ends`, `target_card` | DC: the device, a worker's initiators and its target, what peers are told |
 //! | `kernel_session`, `kernel_card` | the session of the kernel's module, and what peers are told of its lanes |
-//! | `kernel_worker`, `kernel_carrier` | a worker over it; carrying its trials out |
+//! | `kernel_worker`, `kernel_carrier`, `kernel_touch` | a worker over it; carrying its trials out; single reads |
 //! | `page`, `contact` | first contact |
 //! | `causes` | what usually causes a failure |
 //!
@@ -41,6 +41,7 @@ mod endings;
 mod kernel_card;
 mod kernel_carrier;
 mod kernel_session;
+mod kernel_touch;
 mod kernel_worker;
 mod lanes;
 mod options;

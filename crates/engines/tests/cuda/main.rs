@@ -251,6 +251,49 @@ fn each_refusal_says_why_and_what_to_do() {
     );
 }
 
+/// Limits of the host, not of the GPU; the GPU's own failures keep their advice.
+#[test]
+fn memory_that_is_not_pinned_names_limits_of_the_host() {
+    for (code, of_host) in [(2, true), (304, true), (719, false)] {
+        let Some(double) = Double::with(&format!("fail cuMemHostRegister_v2 {code} 1")) else {
+            return;
+        };
+        let refused = refusal(&double, &CUDA_PINNED, "", BYTES);
+        assert!(refused.contains("memory cuda-pinned cannot"), "{refused}");
+        // Whole pages, however large they are here.
+        let (before, _) = refused
+            .split_once(" bytes of the host were to be pinned")
+            .unwrap();
+        let asked = before.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
+        assert!(asked >= BYTES, "{refused}");
+        assert!(
+            refused.contains("RLIMIT_MEMLOCK") && refused.contains(&format!("({code})")),
+            "{refused}"
+        );
+        assert!(!refused.contains("on this GPU"), "{refused}");
+        assert_eq!(
+            refused.contains("fewer ranks on this host") && refused.contains("memory.max"),
+            of_host,
+            "{refused}"
+        );
+        assert_eq!(refused.contains("Xid"), !of_host, "{refused}");
+    }
+}
+
+/// The double loses its GPU when a module is loaded.
+#[test]
+fn pinned_memory_compiles_no_kernels() {
+    let Some(double) = Double::with("fail cuModuleLoadDataEx 719 1") else {
+        return;
+    };
+    let pinned = allocate(&double, &CUDA_PINNED, "", BYTES).unwrap();
+    pinned.fill(0, 0, BYTES, Key::new(1, 1, 1, 1)).unwrap();
+    assert_eq!(pinned.report().why_filled_by_copies, None);
+    drop(pinned);
+    let lost = refusal(&double, &CUDA, "", BYTES);
+    assert!(lost.contains("(719)"), "{lost}");
+}
+
 /// A GPU that falls off in the middle: named with its code, by every call from then on.
 #[test]
 fn a_gpu_that_falls_off_is_an_error() {

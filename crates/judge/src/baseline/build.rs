@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tonnage_plan::given;
+use tonnage_record::Record;
 use tonnage_record::figures::Row;
-use tonnage_record::{Outcome, Record};
 use tonnage_units::{Error, Result};
 
 use super::by_hand::HandValue;
-use super::figures::{Demands, RunFigures, limit, samples, slow_hosts};
-use super::host_kind::{KindFacts, carriers, hosts_of, kind_of_record, matched_keys};
+use super::figures::{Demands, RunFigures, limit, medians, samples, slow_hosts};
+use super::groups::{AlikeRows, faster, groups};
+use super::host_kind::{KindFacts, hosts_of, matched_keys};
 use super::read::check_margin;
 use super::{BASELINE_FORMAT, Baseline, BaselineEntry, HostKind, unit_of};
 use crate::keys::KeyNames;
@@ -39,7 +40,7 @@ pub struct BaselineRequest {
     pub hosts_min: usize,
     /// Hosts whose figures are left out, or the word slow.
     pub leave_out: Vec<String>,
-    /// RunFigures of data sheets.
+    /// Figures of data sheets.
     pub by_hand: Vec<HandValue>,
 }
 
@@ -226,14 +227,6 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// Rows of a point on hosts of one kind, over the same devices.
-struct Alike<'a> {
-    facts: KindFacts,
-    device: Option<String>,
-    link_bytes_per_s: Option<f64>,
-    rows: Vec<Row<'a>>,
-}
-
 struct Made<'a> {
     request: &'a BaselineRequest,
     sources: Sources<'a>,
@@ -245,10 +238,11 @@ struct Made<'a> {
 
 impl Made<'_> {
     fn point(&mut self, point: &SidePoint<'_>, matched: &KeyNames, name: &str) {
-        let by_hand = self.by_hand(point);
-        let groups = groups(point, matched);
-        if groups.is_empty() {
-            self.leave_out(name, "no run has measured it".to_owned());
+        let (groups, astray) = groups(point, matched);
+        match (astray, groups.is_empty()) {
+            (Some(why), _) => self.leave_out(name, why),
+            (None, true) => self.leave_out(name, "no run has measured it".to_owned()),
+            _ => {}
         }
         for group in &groups {
             let rows: Vec<&Row<'_>> = group.rows.iter().collect();
@@ -260,12 +254,8 @@ impl Made<'_> {
             let before = self.left_out.len();
             let mut any = false;
             for metric in metrics {
-                let hand = by_hand.map(|at| &self.request.by_hand[at]);
-                let hand = hand.filter(|hand| hand.metric.name == metric.name);
-                if hand.is_some() {
-                    by_hand.into_iter().for_each(|at| self.used[at] = true);
-                }
-                any |= self.entry(point, group, metric, name, hand.cloned());
+                let hand = self.by_hand(point, &metric);
+                any |= self.entry(point, (group, faster(&groups, group)), metric, name, hand);
             }
             if !any && self.left_out.len() == before {
                 self.leave_out(name, "it has none of these metrics".to_owned());
@@ -273,9 +263,13 @@ impl Made<'_> {
         }
     }
 
-    fn by_hand(&self, point: &SidePoint<'_>) -> Option<usize> {
+    /// The figure by hand of a metric of a point.
+    fn by_hand(&mut self, point: &SidePoint<'_>, metric: &Metric) -> Option<HandValue> {
         let all = &self.request.by_hand;
-        all.iter().position(|hand| hand.is_of(&point.keys))
+        let is_own = |hand: &HandValue| hand.metric == *metric && hand.is_of(&point.keys);
+        let at = all.iter().position(is_own)?;
+        self.used[at] = true;
+        Some(all[at].clone())
     }
 
     fn leave_out(&mut self, name: &str, why: String) {
@@ -289,7 +283,7 @@ impl Made<'_> {
     fn entry(
         &mut self,
         point: &SidePoint<'_>,
-        group: &Alike<'_>,
+        (group, faster): (&AlikeRows<'_>, Option<&AlikeRows<'_>>),
         metric: Metric,
         name: &str,
         hand: Option<HandValue>,
@@ -302,31 +296,29 @@ impl Made<'_> {
         let named = &self.request.leave_out;
         samples.retain(|sample| !named.contains(&sample.host));
         let all = RunFigures::of(&samples, demands, metric, hand.as_ref());
-        let slow = slow_hosts(&samples, &all, metric);
         let leaves_out = named.iter().any(|word| word == SLOW);
-        for (host, value) in &slow {
-            self.slow.push(SlowHost {
-                host: host.clone(),
-                name: name.to_owned(),
-                metric: metric.name,
-                value: *value,
-                median: all.median,
-                is_left_out: leaves_out,
-            });
-        }
-        let figures = match leaves_out && !slow.is_empty() {
-            false => all,
-            true => {
-                samples.retain(|sample| !slow.iter().any(|(host, _)| *host == sample.host));
-                RunFigures::of(&samples, demands, metric, hand.as_ref())
-            }
+        // All hosts of a group on slower links are slow.
+        let (slow, median) = match faster.and_then(|it| self.median_of(it, metric)) {
+            Some(median) => (medians(&samples), median),
+            None => (slow_hosts(&samples, &all, metric), all.median),
         };
-        let limit = limit(&group.rows, &metric);
+        self.list_slow(&slow, name, metric, median);
+        if leaves_out {
+            samples.retain(|sample| !slow.iter().any(|(host, _)| *host == sample.host));
+        }
+        if samples.is_empty() {
+            self.leave_out(name, "all of its hosts are left out".to_owned());
+            return true;
+        }
+        // Sources and limits are those of the hosts that stay.
+        let kept = group.of_hosts(&samples);
+        let figures = RunFigures::of(&samples, demands, metric, hand.as_ref());
+        let limit = limit(&kept.rows, &metric);
         if let Err(why) = figures.refuse(demands, limit, hand.as_ref()) {
             self.leave_out(name, why);
             return true;
         }
-        let entry = self.filled(point, group, metric, name, &figures, (limit, hand));
+        let entry = self.filled(point, &kept, metric, name, &figures, (limit, hand));
         let hosts = samples.into_iter().map(|sample| sample.host);
         let kind = self.kinds.entry(group.facts.clone()).or_default();
         kind.0.extend(hosts);
@@ -334,10 +326,30 @@ impl Made<'_> {
         true
     }
 
+    /// Median of the hosts of a group that are not left out.
+    fn median_of(&self, group: &AlikeRows<'_>, metric: Metric) -> Option<f64> {
+        let mut samples = samples(&group.rows, &metric);
+        samples.retain(|sample| !self.request.leave_out.contains(&sample.host));
+        let is_any = !samples.is_empty();
+        is_any.then(|| RunFigures::of(&samples, self.request.demands(), metric, None).median)
+    }
+
+    fn list_slow(&mut self, slow: &[(String, f64)], name: &str, metric: Metric, median: f64) {
+        let is_left_out = self.request.leave_out.iter().any(|word| word == SLOW);
+        self.slow.extend(slow.iter().map(|(host, value)| SlowHost {
+            host: host.clone(),
+            name: name.to_owned(),
+            metric: metric.name,
+            value: *value,
+            median,
+            is_left_out,
+        }));
+    }
+
     fn filled(
         &self,
         point: &SidePoint<'_>,
-        group: &Alike<'_>,
+        group: &AlikeRows<'_>,
         metric: Metric,
         name: &str,
         figures: &RunFigures,
@@ -409,29 +421,4 @@ fn spans(record: &Record) -> u32 {
 pub(crate) fn day(unix_ns: u64) -> Option<String> {
     let time = jiff::Timestamp::from_nanosecond(i128::from(unix_ns)).ok()?;
     Some(time.strftime("%Y-%m-%d").to_string())
-}
-
-/// Rows that were measured, by kind of host, devices and links.
-fn groups<'a>(point: &SidePoint<'a>, matched: &KeyNames) -> Vec<Alike<'a>> {
-    let mut groups: Vec<Alike<'a>> = Vec::new();
-    let measured = |row: &&Row<'_>| row.record.outcome == Outcome::Measured;
-    for row in point.rows.iter().filter(measured) {
-        let facts = kind_of_record(row.record, matched);
-        let (device, link_bytes_per_s) = carriers(row);
-        let known = groups.iter_mut().find(|group| {
-            group.facts == facts
-                && group.device == device
-                && group.link_bytes_per_s == link_bytes_per_s
-        });
-        match known {
-            Some(group) => group.rows.push(*row),
-            None => groups.push(Alike {
-                facts,
-                device,
-                link_bytes_per_s,
-                rows: vec![*row],
-            }),
-        }
-    }
-    groups
 }

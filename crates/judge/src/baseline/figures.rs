@@ -1,4 +1,4 @@
-//! RunFigures of some runs: their values, centre, spread and thresholds, and hosts beyond them.
+//! Figures of some runs: their values, centre, spread and thresholds, and hosts beyond them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ pub(super) struct HostSample {
     pub value: f64,
 }
 
-/// RunFigures of the runs, each the mean of its records. Values of 0 are no measure of anything that moved.
+/// Figures of the runs, each the mean of its records. Values of 0 are no measure of anything that moved.
 pub(super) fn samples(rows: &[Row<'_>], metric: &Metric) -> Vec<HostSample> {
     let mut runs: BTreeMap<(String, &str), Vec<f64>> = BTreeMap::new();
     for row in rows {
@@ -47,24 +47,31 @@ pub(super) fn samples(rows: &[Row<'_>], metric: &Metric) -> Vec<HostSample> {
     samples.collect()
 }
 
+/// Median of each host.
+pub(super) fn medians(samples: &[HostSample]) -> Vec<(String, f64)> {
+    let mut of_hosts: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for sample in samples {
+        of_hosts.entry(&sample.host).or_default().push(sample.value);
+    }
+    let medians = of_hosts
+        .into_iter()
+        .filter_map(|(host, values)| Some((host.to_owned(), median(&values)?)));
+    medians.collect()
+}
+
 /// Hosts whose median is beyond the threshold of failure.
 pub(super) fn slow_hosts(
     samples: &[HostSample],
     figures: &RunFigures,
     metric: Metric,
 ) -> Vec<(String, f64)> {
-    let mut of_hosts: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    for sample in samples {
-        of_hosts.entry(&sample.host).or_default().push(sample.value);
-    }
     let is_beyond = |value: f64| match metric.better {
         Better::High => value < figures.fail,
         Better::Low => value > figures.fail,
     };
-    let medians = of_hosts
-        .into_iter()
-        .filter_map(|(host, values)| Some((host.to_owned(), median(&values)?)));
-    medians.filter(|(_, value)| is_beyond(*value)).collect()
+    let mut medians = medians(samples);
+    medians.retain(|(_, value)| is_beyond(*value));
+    medians
 }
 
 /// Median of the limits that bound a metric.
@@ -152,10 +159,12 @@ impl RunFigures {
                 "its runs spread so widely that 4 MAD reach below 0: measure longer or on an idle host".into(),
             );
         }
-        match (hand, limit) {
-            (Some(hand), Some(limit)) if self.warn > limit => Err(format!(
-                "{}: its threshold lies above the limit of {limit} that was measured beside the point",
-                hand.title()
+        match limit {
+            Some(limit) if self.warn > limit => Err(format!(
+                "{}: its threshold {} lies above the limit of {limit} that was measured beside the point: \
+                 measure again on an idle host, or with --limit none",
+                hand.map_or("its runs are faster than that".to_owned(), HandValue::title),
+                self.warn
             )),
             _ => Ok(()),
         }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tonnage_machine::Environment;
 use tonnage_record::Record;
 use tonnage_record::figures::Row;
+use tonnage_record::wire_proof::DevicePath;
 use tonnage_units::Result;
 
 use crate::keys::KeyNames;
@@ -44,7 +45,7 @@ pub fn kind_of_record(record: &Record, matched: &KeyNames) -> KindFacts {
     }
     let joined = all.into_iter().map(|(key, values)| {
         let values: Vec<String> = values.into_iter().collect();
-        (key, values.join(" and "))
+        (key, values.join(OTHER_HOST))
     });
     joined.collect()
 }
@@ -73,19 +74,56 @@ pub fn hosts_of(record: &Record) -> String {
     names.join(",")
 }
 
+/// Rounding of a link's speed.
+pub(crate) const LINK_TOLERANCE: f64 = 0.999;
+
+/// Word between the devices of hosts that name them differently.
+pub(super) const OTHER_HOST: &str = " and ";
+
 /// Devices that carried the bytes of a row, as the kernel names them, and the nominal speed of the links that were
-/// used.
+/// used. Where hosts have devices of other names, those of each stand by themselves: "eth0 and ens3".
 pub fn carriers(row: &Row<'_>) -> (Option<String>, Option<f64>) {
     let proof = row.record.wire_proof.iter();
-    let devices: BTreeSet<&str> = proof
-        .flat_map(|proof| proof.devices.iter().map(|device| device.name.as_str()))
+    let mut of_hosts: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for device in proof.flat_map(|proof| &proof.devices) {
+        let own = of_hosts.entry(device.host.as_str()).or_default();
+        own.insert(&device.name);
+    }
+    let ways: BTreeSet<String> = of_hosts
+        .into_values()
+        .map(|names| names.into_iter().collect::<Vec<_>>().join(","))
         .collect();
-    let devices: Vec<&str> = devices.into_iter().collect();
+    let ways: Vec<String> = ways.into_iter().collect();
     let links = row.record.limit.as_ref().and_then(|limit| limit.links);
     (
-        (!devices.is_empty()).then(|| devices.join(",")),
+        (!ways.is_empty()).then(|| ways.join(OTHER_HOST)),
         links.map(|links| links.used_bytes_per_s),
     )
+}
+
+/// Proof that bytes of a row went another way than over the device that its engine named, in words. Where counters
+/// cannot be read, or a rank names no device, nothing is proven either way.
+pub fn off_path(row: &Row<'_>) -> Option<String> {
+    let proof = row.record.wire_proof.as_ref()?;
+    let counts =
+        |device: &DevicePath| device.sent_bytes.is_some() && device.received_bytes.is_some();
+    let is_disproved = |device: &&DevicePath| {
+        // The bytes of ranks that share several devices may all have gone over one that does not count.
+        let mut sharing = proof
+            .devices
+            .iter()
+            .filter(|other| other.host == device.host && other.ranks == device.ranks);
+        !device.crossed && sharing.all(counts)
+    };
+    let device = proof.devices.iter().find(is_disproved)?;
+    let title = device.title();
+    let said = proof.why.iter().find(|why| why.contains(&title));
+    Some(said.cloned().unwrap_or_else(|| {
+        format!(
+            "the counters of {title} of {} lack the payload",
+            device.host
+        )
+    }))
 }
 
 /// Several of one model as a number and the model.

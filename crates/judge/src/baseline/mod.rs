@@ -7,8 +7,10 @@
 //! | [`read`] | the file: read with messages that name the line, and written |
 //! | [`build`] | from records to a baseline, with what was left out and who is slow |
 //! | `figures` | centre, spread and thresholds of some runs |
+//! | `groups` | rows of hosts that are alike |
 //! | [`by_hand`] | figures of a data sheet in place of measured ones |
 //! | [`host_kind`] | hosts that are alike |
+//! | [`lost`] | hardware that a host of no kind has lost |
 //! | [`order`] | entries in the order in which a check measures them |
 //! | [`drift`] | differences of two baselines |
 //!
@@ -18,7 +20,9 @@ pub mod build;
 pub mod by_hand;
 pub mod drift;
 mod figures;
+mod groups;
 pub mod host_kind;
+pub mod lost;
 pub mod order;
 pub mod read;
 mod robust;
@@ -96,7 +100,7 @@ pub struct BaselineEntry {
     /// The median as a part of the limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of_limit: Option<f64>,
-    /// Devices that carried the bytes, joined by commas.
+    /// Devices that carried the bytes, joined by commas; of hosts that name them differently, joined by "and".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// Nominal speed of the links that were used.
@@ -184,9 +188,16 @@ impl BaselineEntry {
         }
     }
 
-    /// Names of the devices.
+    /// Names of the devices of each host; of hosts that have the same ones, once.
+    pub fn ways(&self) -> impl Iterator<Item = Vec<&str>> {
+        let of_hosts = self.device.iter();
+        let of_hosts = of_hosts.flat_map(|names| names.split(host_kind::OTHER_HOST));
+        of_hosts.map(|names| names.split(',').collect())
+    }
+
+    /// Names of the devices of all hosts.
     pub fn devices(&self) -> impl Iterator<Item = &str> {
-        self.device.iter().flat_map(|names| names.split(','))
+        self.ways().flatten()
     }
 
     /// Standard deviation that a normal spread with this MAD would have, as a part of the median.

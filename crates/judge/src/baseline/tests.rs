@@ -1,5 +1,7 @@
 //! Baselines of small sets of records, whose thresholds were computed by hand, and files that are refused.
 
+mod hosts;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tonnage_record::Record;
@@ -34,7 +36,7 @@ fn on(host: &str, run: usize, bandwidth: f64) -> Value {
 }
 
 /// Runs of a host with these bandwidths, in GB/s.
-fn host(name: &str, bandwidths: &[f64]) -> Vec<Value> {
+pub(crate) fn host(name: &str, bandwidths: &[f64]) -> Vec<Value> {
     let each = bandwidths.iter().enumerate();
     each.map(|(run, bandwidth)| on(name, run, bandwidth * 1e9))
         .collect()

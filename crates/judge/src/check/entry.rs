@@ -6,11 +6,8 @@ use tonnage_record::{Outcome, Record};
 
 use super::verdict::CheckVerdict;
 use crate::baseline::BaselineEntry;
-use crate::baseline::host_kind::{carriers, hosts_of};
+use crate::baseline::host_kind::{LINK_TOLERANCE, carriers, hosts_of, off_path};
 use crate::keys::Keys;
-
-/// Rounding of a link's speed.
-const LINK_TOLERANCE: f64 = 0.999;
 
 /// Verdict on one entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -110,7 +107,14 @@ pub fn judged(
     if counts.verdict == CheckVerdict::Fail && fails < tries_min as usize {
         found.verdict = CheckVerdict::Warn;
         let why = found.why.take().map_or(String::new(), |why| why + "; ");
-        found.why = Some(format!("{why}failed once, no time to measure it again"));
+        let errors = tries.iter().filter(|it| it.verdict == CheckVerdict::Error);
+        let then = errors.filter_map(|it| it.why.as_deref()).next_back();
+        found.why = Some(match then {
+            Some(then) => format!("{why}failed {fails} of {} times; then: {then}", tries.len()),
+            None => {
+                format!("{why}failed {fails} of {tries_min} times, no time to measure it again")
+            }
+        });
     }
     found
 }
@@ -167,9 +171,7 @@ fn is_part(keys: &Keys, entry: &BaselineEntry) -> bool {
 
 /// Difference of the way that the bytes took from that of the baseline, where it is no other entry's way.
 fn other_way(entry: &BaselineEntry, others: &[&BaselineEntry], row: &Row<'_>) -> Option<String> {
-    let proof = row.record.wire_proof.as_ref();
-    if let Some(proof) = proof.filter(|proof| !proof.crossed && entry.device.is_some()) {
-        let why = proof.why.first().map_or("", String::as_str);
+    if let Some(why) = off_path(row).filter(|_| entry.device.is_some()) {
         return Some(format!("off path: {why}"));
     }
     let (device, link) = carriers(row);
@@ -182,7 +184,13 @@ fn other_way(entry: &BaselineEntry, others: &[&BaselineEntry], row: &Row<'_>) ->
             false => Some(format!("off path: over {device}, fleet over {known}")),
         };
     }
-    match (link, entry.link_bytes_per_s) {
+    // A host whose link came up slower than those of the others is in a group of its own, which is no excuse.
+    let same_way = others
+        .iter()
+        .copied()
+        .filter(|other| other.device == entry.device);
+    let links = same_way.chain([entry]).filter_map(|it| it.link_bytes_per_s);
+    match (link, links.max_by(f64::total_cmp)) {
         (Some(link), Some(known)) if link < known * LINK_TOLERANCE => Some(format!(
             "link {:.0} Gb/s, fleet {:.0}",
             link * 8e-9,

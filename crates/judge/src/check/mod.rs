@@ -4,6 +4,8 @@
 //! | --- | --- |
 //! | this | the report of a check |
 //! | [`entry`] | one entry of a baseline beside what was measured now |
+//! | [`step`] | the entries of one point |
+//! | [`of_records`] | hosts of records that are there already |
 //! | [`device`] | devices of a host beside those of the baseline |
 //! | [`verdict`] | verdicts and exit codes |
 //! | [`reason`] | one line that says why |
@@ -15,7 +17,9 @@
 pub mod device;
 pub mod entry;
 pub mod nodelist;
+pub mod of_records;
 pub mod reason;
+pub mod step;
 #[cfg(test)]
 mod tests;
 pub mod verdict;

@@ -12,7 +12,7 @@ pub fn folded<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
         match digits.parse() {
             Ok(number) => {
                 // Leading zeros are part of a name, so that 01 and 1 are two.
-                let width = if digits.starts_with('0') {
+                let width = if digits.len() > 1 && digits.starts_with('0') {
                     digits.len()
                 } else {
                     0
@@ -60,6 +60,7 @@ mod tests {
         for (names, expected) in [
             (&["n1", "n2", "n3", "n7"][..], "n[1-3,7]"),
             (&["n7"], "n7"),
+            (&["h1", "h0"], "h[0-1]"),
             (&["n09", "n10", "n08"], "n10,n[08-09]"),
             (&["login", "n1", "m1", "m2"], "m[1-2],n1,login"),
             (&["n1", "n1"], "n1"),

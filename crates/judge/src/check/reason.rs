@@ -84,16 +84,22 @@ fn in_unit(unit: &str, values: [f64; 3]) -> [String; 3] {
 
 /// A line of at most [`REASON_BYTES_MAX`] bytes without control characters.
 pub fn cut(text: &str) -> String {
+    cut_before(text, "")
+}
+
+/// A text and its end, which stays whole, in a line of at most [`REASON_BYTES_MAX`] bytes.
+pub fn cut_before(text: &str, end: &str) -> String {
+    let bytes_max = REASON_BYTES_MAX.saturating_sub(end.len());
     let plain: String = text
         .chars()
         .map(|it| if it.is_control() { ' ' } else { it })
         .collect();
-    if plain.len() <= REASON_BYTES_MAX {
-        return plain;
+    if plain.len() <= bytes_max {
+        return plain + end;
     }
-    let mut end = REASON_BYTES_MAX - '…'.len_utf8();
-    while !plain.is_char_boundary(end) {
-        end -= 1;
+    let mut at = bytes_max.saturating_sub('…'.len_utf8());
+    while !plain.is_char_boundary(at) {
+        at -= 1;
     }
-    format!("{}…", &plain[..end])
+    format!("{}…{end}", &plain[..at])
 }

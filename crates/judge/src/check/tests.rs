@@ -1,11 +1,13 @@
 //! Verdicts on single entries, and what counts of several.
 
+mod of_records;
+
 use serde_json::{Value, json};
 use tonnage_record::Record;
 
-use super::device::{DeviceState, device_failures};
+use super::device::{DeviceState, HostDevices, device_failures};
 use super::entry::{EntryVerdict, judged};
-use super::reason::{REASON_BYTES_MAX, cut, reason};
+use super::reason::{REASON_BYTES_MAX, cut, cut_before, reason};
 use super::{CheckVerdict, ExitStyle};
 use crate::baseline::BaselineEntry;
 use crate::baseline::tests::{made, request};
@@ -98,7 +100,11 @@ fn bytes_that_went_another_way_fail() {
     let mut known = entry();
     known.device = Some("eth1".into());
     known.link_bytes_per_s = Some(12.5e9);
-    let over = |device: &str, crossed: bool, link: f64| {
+    let measured = |device: &str,
+                    crossed: bool,
+                    link: f64,
+                    counts: bool,
+                    others: &[&BaselineEntry]| {
         let mut value = record("now", 1 << 20, &[10e9]);
         value["limit"] = json!({
             "what": "links", "bytes_per_s": link,
@@ -111,11 +117,29 @@ fn bytes_that_went_another_way_fail() {
                 "received_bytes_expected": 1, "crossed": crossed, "counters": {},
             }],
         });
+        if counts {
+            value["wire_proof"]["devices"][0]["sent_bytes"] = 0.into();
+            value["wire_proof"]["devices"][0]["received_bytes"] = 0.into();
+        }
         let records = read(&[value]);
-        let found = judged(&known, &[], &records.iter().collect::<Vec<_>>(), 1);
+        let known = others.first().copied().unwrap_or(&known);
+        let found = judged(known, others, &records.iter().collect::<Vec<_>>(), 1);
         (found.verdict, found.why.unwrap_or_default())
     };
+    let over = |device: &str, crossed, link| measured(device, crossed, link, true, &[]);
     assert_eq!(over("eth1", true, 12.5e9).0, CheckVerdict::Pass);
+    // Counters that nobody can read prove nothing, and the figure decides.
+    let blind = measured("eth1", false, 12.5e9, false, &[]);
+    assert_eq!(blind, (CheckVerdict::Pass, String::new()));
+    // A host of the baseline whose link came up slower has an entry of its own.
+    let slower = BaselineEntry {
+        link_bytes_per_s: Some(1.25e9),
+        ..known.clone()
+    };
+    assert_eq!(
+        measured("eth1", true, 1.25e9, true, &[&slower, &known]).1,
+        "link 10 Gb/s, fleet 100"
+    );
     assert_eq!(
         over("eth1", true, 1.25e9),
         (CheckVerdict::Fail, "link 10 Gb/s, fleet 100".into())
@@ -141,10 +165,13 @@ fn devices_that_are_gone_or_down_fail_once() {
     let state = |name: &str, state: &str| DeviceState {
         name: name.into(),
         state: state.into(),
-        link_bytes_per_s: None,
     };
     let failures = |entries: &[&BaselineEntry], devices: &[DeviceState]| {
-        let found = device_failures(entries, devices, "n1");
+        let own = HostDevices {
+            devices: devices.to_vec(),
+            gap: None,
+        };
+        let found = device_failures(entries, &own, "n1");
         found
             .into_iter()
             .map(|it| it.why.unwrap())
@@ -165,6 +192,56 @@ fn devices_that_are_gone_or_down_fail_once() {
     // Another host of the kind has another name for it.
     assert!(failures(&[&first, &second], &[state("eth2", "up")]).is_empty());
     assert!(failures(&[&entry()], &[]).is_empty());
+    // Hosts that measured together have other names for theirs.
+    let both = with("ens3 and eth0");
+    assert!(failures(&[&both], &[state("eth0", "up")]).is_empty());
+    assert!(failures(&[&both], &[state("ens3", "up"), state("eth0", "down")]).is_empty());
+    assert_eq!(
+        failures(&[&both], &[state("eth0", "down")]),
+        ["link of eth0 is down"]
+    );
+    let rails = with("eth1,eth2");
+    assert_eq!(
+        failures(&[&rails], &[state("eth1", "up")]),
+        ["eth2 is gone"]
+    );
+}
+
+/// A list that may have gaps says of no device that it is gone.
+#[test]
+fn a_device_that_may_be_elsewhere_is_an_error() {
+    let known = BaselineEntry {
+        device: Some("eth1".into()),
+        ..entry()
+    };
+    let unseen = HostDevices {
+        gap: Some("nothing is listed".into()),
+        ..HostDevices::default()
+    };
+    let found = device_failures(&[&known], &unseen, "n1");
+    assert_eq!(found[0].verdict, CheckVerdict::Error);
+    assert_eq!(
+        reason(CheckVerdict::Error, &found, 0),
+        "error: eth1 is not seen: nothing is listed"
+    );
+}
+
+#[test]
+fn a_second_try_that_was_an_error_is_told() {
+    let mut records = vec![
+        record("now", 1 << 20, &[8.9e9]),
+        record("now", 1 << 20, &[8.9e9]),
+    ];
+    records[1]["outcome"] = json!({"status": "failed", "why": "rank 1 is lost"});
+    let records = read(&records);
+    let found = judged(&entry(), &[], &records.iter().collect::<Vec<_>>(), 2);
+    assert_eq!(
+        (found.verdict, found.why.as_deref()),
+        (
+            CheckVerdict::Warn,
+            Some("failed 1 of 2 times; then: rank 1 is lost")
+        )
+    );
 }
 
 #[test]
@@ -205,6 +282,11 @@ fn the_reason_is_one_short_line() {
     assert_eq!(
         reason(CheckVerdict::Skip, &[], 0),
         "skip: nothing to compare with the baseline"
+    );
+    let told = cut_before(&"x".repeat(78), ", 12 s ago");
+    assert!(
+        told.ends_with("…, 12 s ago") && told.len() == REASON_BYTES_MAX,
+        "{told}"
     );
     // The worst is told, and what is long is cut between letters.
     let worse = verdict(&[5.0, 5.0], 2);

@@ -74,20 +74,34 @@ pub struct DeviceLink {
     pub name: String,
     /// State of the link, as the kernel says it; of a device with several ports that of the best.
     pub state: String,
-    /// Nominal speed; absent where the driver does not say.
-    pub bits_per_s: Option<u64>,
+}
+
+/// Links of this host's network devices.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeviceLinks {
+    /// Links that the kernel lists here.
+    pub links: Vec<DeviceLink>,
+    /// Reason why the host may have others: nothing is listed, or a network of its own hides them.
+    pub gap: Option<String>,
 }
 
 /// Links of this host's network devices, found in a few milliseconds.
-pub fn links() -> Vec<DeviceLink> {
-    let tree = Tree::host();
+pub fn links() -> DeviceLinks {
+    links_of(&Tree::host())
+}
+
+fn links_of(tree: &Tree) -> DeviceLinks {
     let mut absent = Vec::new();
-    let networks = network::find(&tree, &mut absent);
-    let rdma = rdma::find(&tree, &networks, &mut absent);
+    let networks = network::find(tree, &mut absent);
+    let no_networks = absent.first().map(|gap| gap.why.clone());
+    let rdma = rdma::find(tree, &networks, &mut absent);
+    // In the network of a container the interfaces of the host are not seen.
+    let is_virtual = networks.iter().all(|interface| interface.driver.is_none());
+    let hidden = || "only virtual interfaces are listed, as in a container".to_owned();
+    let gap = no_networks.or_else(|| is_virtual.then(hidden));
     let interfaces = networks.into_iter().map(|interface| DeviceLink {
         name: interface.name,
         state: interface.state,
-        bits_per_s: interface.link_bits_per_s,
     });
     let devices = rdma.into_iter().map(|device| {
         let active = device
@@ -98,10 +112,12 @@ pub fn links() -> Vec<DeviceLink> {
         DeviceLink {
             name: device.name.clone(),
             state: port.map_or_else(|| "unknown".to_owned(), |port| port.state.clone()),
-            bits_per_s: port.and_then(|port| port.link_bits_per_s),
         }
     });
-    interfaces.chain(devices).collect()
+    DeviceLinks {
+        links: interfaces.chain(devices).collect(),
+        gap,
+    }
 }
 
 impl Inventory {
@@ -184,6 +200,22 @@ mod tests {
                 "{absent:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_list_of_links_knows_of_its_gaps() {
+        let machine = Machine::new();
+        let gap = || links_of(&machine.tree()).gap.unwrap_or_default();
+        assert!(gap().contains("none beside the loopback"), "{}", gap());
+        machine
+            .file("sys/class/net/eth0/type", "1")
+            .file("sys/class/net/eth0/mtu", "1500");
+        assert!(gap().contains("virtual"), "{}", gap());
+        machine.link(
+            "sys/class/net/eth0/device/driver",
+            "sys/bus/pci/drivers/ena",
+        );
+        assert_eq!(gap(), "");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::axis::Axis;
+use crate::bidi::in_order;
 
 /// Width of a plot; its height follows from the legend.
 pub(crate) const WIDTH: f64 = 920.0;
@@ -249,6 +250,7 @@ pub(crate) fn figure(
     inside: &Markup,
     below: &Markup,
 ) -> Markup {
+    let (title, description) = (in_order(title), in_order(description));
     let (named, described) = (
         format!("plot-{number}-title"),
         format!("plot-{number}-text"),
@@ -290,9 +292,10 @@ fn entry(line: &ChartLine, (x, y): (f64, f64)) -> Markup {
 
 /// A name that fits into a line of a plot.
 pub(crate) fn cut(name: &str) -> String {
+    let name = in_order(name);
     match name.char_indices().nth(NAME_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &name[..end]),
-        None => name.to_owned(),
+        None => name,
     }
 }
 

@@ -31,6 +31,9 @@ const COLOURS: [&str; 6] = [
     "#5b1a18", "#a8402c", "#d98a4b", "#d9c98f", "#8fb8c9", "#3f7fa8",
 ];
 
+/// Outline and inside of the cross over a slow pair.
+const CROSS: [&str; 2] = ["#111", "#fff"];
+
 /// Least part of the median for each colour but the first.
 const FROM: [f64; 5] = [0.5, 0.75, 0.9, 0.97, 1.05];
 
@@ -190,12 +193,16 @@ impl<'a> Matrix<'a> {
                     rect x=(px(x - 1.0)) y=(px(TOP - 1.0)) width=(cell_text) height=(length) {}
                 }
             }
-            g class="slow-pairs" stroke="#fff" stroke-width="2" {
+            g class="slow-pairs" {
                 @for slow in &self.verdict.slow_pairs {
                     @let (x, y) = self.corner(slow.sender, slow.receiver, cell);
                     @let (inset, arm) = (cell * 0.22, cell * 0.5);
-                    path d={ "M" (px(x + inset)) " " (px(y + inset)) "l" (px(arm)) " " (px(arm)) "m0 " (px(-arm))
-                        "l" (px(-arm)) " " (px(arm)) }
+                    @let cross = format!(
+                        "M{} {}l{arm} {arm}m0 {back}l{back} {arm}", px(x + inset), px(y + inset), arm = px(arm), back = px(-arm)
+                    );
+                    // Light on dark is seen on every colour of a cell.
+                    path d=(cross) stroke=(CROSS[0]) stroke-width="4" {}
+                    path d=(cross) stroke=(CROSS[1]) stroke-width="2"
                         data-v={ "slow by itself: " (percent(slow.of_median)) " of the median" } {}
                 }
             }
@@ -264,5 +271,42 @@ fn legend(y: f64) -> Markup {
             text x=(px(x + 16.0)) y=(px(y)) dy="4" { (words) }
         }
         text x=(px(LEFT + 470.0)) y=(px(y)) dy="4" { "of the median;  ▶ ▼ slow rank  × slow pair" }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COLOURS, CROSS};
+
+    /// Relative luminance of a colour written as three or six digits.
+    fn luminance(colour: &str) -> f64 {
+        let digits = &colour[1..];
+        let width = digits.len() / 3;
+        let parts = [0, 1, 2].map(|at| {
+            let part = &digits[at * width..(at + 1) * width];
+            let value = u8::from_str_radix(&part.repeat(2 / width), 16).unwrap();
+            let part = f64::from(value) / 255.0;
+            match part <= 0.04045 {
+                true => part / 12.92,
+                false => ((part + 0.055) / 1.055).powf(2.4),
+            }
+        });
+        0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+    }
+
+    fn contrast(one: &str, other: &str) -> f64 {
+        let (one, other) = (luminance(one), luminance(other));
+        (one.max(other) + 0.05) / (one.min(other) + 0.05)
+    }
+
+    #[test]
+    fn a_cross_is_seen_on_every_cell() {
+        let [outline, inside] = CROSS;
+        assert!(contrast(outline, inside) > 15.0);
+        for colour in COLOURS {
+            let best = contrast(colour, outline).max(contrast(colour, inside));
+            assert!(best >= 3.0, "{colour}: {best}");
+        }
+        assert!((contrast("#000", "#ffffff") - 21.0).abs() < 1e-9);
     }
 }

@@ -76,6 +76,35 @@ fn hostile_names_are_text() {
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
 }
 
+/// A name that turns round what follows stands by itself: in an isolating element, in a cell, as a line of a command,
+/// or in the words of a mark, which are shown alone.
+#[test]
+fn what_follows_a_name_keeps_its_order() {
+    let turning = "a\u{202e}b";
+    let mut records = named(turning);
+    records[1].outcome = tonnage_record::Outcome::Failed {
+        why: turning.to_owned(),
+    };
+    let page = page_of(&records, true);
+    let (mut isolated, mut links) = (0, 0);
+    for part in page.split('<').filter(|part| part.contains('\u{202e}')) {
+        let alone = [
+            "bdi>",
+            "td>",
+            "td align=left dir=auto>",
+            "td dir=\"auto\"",
+            "pre>",
+        ];
+        let is_alone = alone.iter().any(|tag| part.starts_with(tag));
+        assert!(is_alone || part.contains("data-v=\""), "{part}");
+        isolated += usize::from(part.starts_with("bdi>"));
+        links += usize::from(part.starts_with("a "));
+    }
+    assert!(isolated >= 4, "{isolated}");
+    assert_eq!(links, 0);
+    assert!(page.contains("a\u{fffd}b"), "in drawings");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 

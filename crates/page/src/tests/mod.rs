@@ -6,6 +6,7 @@ mod samples;
 
 use std::path::Path;
 
+use tonnage_judge::baseline::build::{BaselineRequest, baseline};
 use tonnage_record::Record;
 use tonnage_record::figures::{Row, Value, of};
 
@@ -23,6 +24,7 @@ pub(super) fn page_of(records: &[Record], plain: bool) -> String {
         title: "A title".to_owned(),
         files: vec![file],
         comparison: None,
+        baseline: None,
         plain,
     };
     page(request).unwrap()
@@ -41,7 +43,7 @@ fn every_figure_of_the_records_is_on_the_page() {
                 Value::Number(number) => number.to_string(),
             };
             assert!(text.contains(figure.field), "{}", figure.field);
-            let ends = ["<td>", "<td align=left>", "</code> "]
+            let ends = ["<td>", "<td align=left dir=auto>", "</code> <bdi>"]
                 .map(|end| text.contains(&format!("{end}{shown}")));
             assert!(ends.contains(&true), "{}: {shown}", figure.field);
         }
@@ -106,7 +108,7 @@ fn failures_skips_and_remarks_are_told_once_each() {
     for (words, times) in [
         ("rank 1 on n2: killed by signal 9", 1),
         ("skipped: no card here", 1),
-        ("2 points: shm write 64 B", 1),
+        ("2 points: <bdi>shm write 64 B</bdi>", 1),
         ("a remark", 1),
     ] {
         assert_eq!(
@@ -129,6 +131,7 @@ fn the_records_come_out_of_the_page_as_they_went_in() {
         title: "</title><script>".to_owned(),
         files: files.to_vec(),
         comparison: None,
+        baseline: None,
         plain: false,
     });
     let text = text.unwrap();
@@ -185,4 +188,69 @@ fn records_of_the_runs_of_one_point_stand_together() {
     assert!(text.contains("Side A: shm write") && text.contains("Side B: shm write"));
     // Each run has a line of its own.
     assert!(text.contains(">run 1</text>") && text.contains(">run 2</text>"));
+}
+
+#[test]
+fn hosts_are_judged_beside_a_baseline() {
+    let on = |host: &str, run: usize, part: f64| {
+        record(65536, |it| {
+            it["run_id"] = format!("{host}-{run}").into();
+            it["environment"][0]["hosts"][0]["name"] = host.into();
+            it["summary"]["bandwidth_bytes_per_s"]["mean"] = (part * 1e10).into();
+        })
+    };
+    let fleet: Vec<Record> = (0..5).map(|run| on("n1", run, 1.0)).collect();
+    let request = BaselineRequest {
+        metrics: Vec::new(),
+        matched: Vec::new(),
+        warn: 0.05,
+        fail: 0.1,
+        runs_min: 5,
+        hosts_min: 1,
+        leave_out: Vec::new(),
+        by_hand: Vec::new(),
+    };
+    let files = [("fleet.jsonl".to_owned(), fleet)];
+    let built = baseline(&files, &request, &|_| "a point".to_owned()).unwrap();
+    let beside = |records: Vec<Record>| {
+        page(PageRequest {
+            title: "A title".to_owned(),
+            files: vec![PageFile {
+                name: "r.jsonl".to_owned(),
+                records,
+            }],
+            comparison: None,
+            baseline: Some((built.baseline.clone(), "fleet.toml".to_owned())),
+            plain: true,
+        })
+    };
+    let text = beside(vec![on("n1", 0, 1.0), on("n2", 0, 0.8)]).unwrap();
+    let section = text.split("<section id=\"verdicts\">").nth(1).unwrap();
+    let section = section.split("</section>").next().unwrap();
+    for words in [
+        "<h3>Hosts beside the baseline <bdi>fleet.toml</bdi></h3>",
+        "<strong>fail: shm write 64k 8.00 GB/s, fleet 10.00, least 9.00</strong>",
+        "1 pass, 1 fail; failed: n2",
+        "<td>8.00 GB/s<td>10.00 GB/s<td>9.50 GB/s<td>9.00 GB/s",
+    ] {
+        assert!(section.contains(words), "{words}: {section}");
+    }
+    insta::assert_snapshot!("beside_a_baseline", section.replace("><", ">\n<"));
+    let rows: Vec<&str> = section.split("<tr>").skip(2).collect();
+    assert!(
+        rows[0].contains(">n2<") && rows[0].contains(">fail"),
+        "{rows:?}"
+    );
+    assert!(
+        rows[1].contains(">n1<") && rows[1].contains(">pass"),
+        "{rows:?}"
+    );
+    // Its columns are explained as all others are.
+    assert!(text.contains("Median of the runs of all hosts of this kind"));
+    assert!(text.contains("<a href=\"#verdicts\">"));
+    // A baseline of other hosts is refused.
+    let mut other = on("n3", 0, 1.0);
+    other.environment[0].machine.cpu.model = "Another".to_owned();
+    let said = beside(vec![other]).unwrap_err().to_string();
+    assert!(said.contains("nothing for this kind of host"), "{said}");
 }

@@ -1,8 +1,19 @@
-//! Ranks that take part in a round. The others may sleep through it.
+//! Ranks that take part: those that initiate, and those of a round, through which the others may sleep.
 
 use super::Roles;
+use crate::point::Traffic;
 
 impl Roles {
+    /// Returns whether a rank initiates, which is asked of every rank: nothing is listed.
+    pub fn initiates(self, rank: u32) -> bool {
+        match self.traffic {
+            Traffic::FanOut | Traffic::InTurn => rank == 0 && self.ranks > 1,
+            Traffic::AllToAll | Traffic::Matrix | Traffic::File => self.ranks > 1,
+            // Their lists are short, or those of few ranks.
+            Traffic::Pair | Traffic::FanIn | Traffic::Shift => !self.targets(rank).is_empty(),
+        }
+    }
+
     /// The ranks that take part in a round, ascending: those of its pairs, or all.
     pub fn members_of_round(self, round: u32) -> Vec<u32> {
         let pairs = self.pairs_of_round(round);
@@ -20,7 +31,23 @@ impl Roles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::point::{MatrixRounds, Traffic};
+    use crate::point::MatrixRounds;
+
+    #[test]
+    fn who_initiates_has_targets() {
+        for traffic in Traffic::ALL {
+            for (ranks, bidirectional) in [1, 2, 5].map(|n| [(n, false), (n, true)]).concat() {
+                let roles = Roles {
+                    bidirectional,
+                    ..Roles::new(traffic, ranks)
+                };
+                for rank in 0..ranks {
+                    let has_targets = !roles.targets(rank).is_empty();
+                    assert_eq!(roles.initiates(rank), has_targets, "{roles:?} {rank}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn members_are_at_the_ends_of_flows_of_the_round() {

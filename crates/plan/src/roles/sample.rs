@@ -22,7 +22,7 @@ impl Roles {
     pub fn stands_for_a_round(self, rank: u32) -> bool {
         match self.traffic {
             Traffic::Matrix => rank < self.initiating_at_once(),
-            _ => !self.targets(rank).is_empty(),
+            _ => self.initiates(rank),
         }
     }
 }

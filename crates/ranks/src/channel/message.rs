@@ -103,6 +103,8 @@ pub enum Head {
     Who {
         /// Number of the collective.
         call: CallNumber,
+        /// The ranks that enter it; the others only say that they have heard.
+        members: RankSet,
     },
     /// Answers of ranks at and below the sender; the payload is what they say. Goes to the root.
     Answer {

@@ -21,6 +21,7 @@ use crate::channel::message::{CallNumber, Cause, Head};
 use crate::channel::{Interest, wait_for};
 use crate::hosts::is_one_boot;
 use crate::join::door::LateDoor;
+use crate::rank_set::RankSet;
 use crate::signals::Signals;
 use tonnage_units::lock::lock;
 use tonnage_units::message::say;
@@ -400,11 +401,14 @@ impl Control {
         }
     }
 
-    /// This rank's answer to an inquiry.
-    pub(crate) fn own_answer(&self, call: CallNumber) -> Answers {
+    /// This rank's answer to an inquiry about a collective of these members.
+    pub(crate) fn own_answer(&self, call: CallNumber, members: &RankSet) -> Answers {
+        let me = self.settings.me.rank;
+        if !members.contains(me) || self.collectives.entered(call) {
+            return Answers::not_missed(me);
+        }
         let phase = lock(&self.shared.phase);
-        let entered = self.collectives.entered(call);
-        Answers::of(self.settings.me.rank, entered, &phase.0, phase.1.elapsed())
+        Answers::missed(me, &phase.0, phase.1.elapsed())
     }
 
     /// Ends an inquiry with what was heard until now: rank 0 concludes, others tell their parent.

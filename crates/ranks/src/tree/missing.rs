@@ -22,41 +22,42 @@ const DESCRIBED_MAX: usize = 8;
 /// Answers of some ranks, merged on their way to rank 0.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Answers {
-    /// Ranks whose main threads have entered the collective.
-    entered: RankSet,
-    /// Ranks whose main threads have not.
+    /// Ranks that have answered.
+    heard: RankSet,
+    /// Those of them that are members of the collective and whose main threads have not entered it.
     absent: RankSet,
     /// Phases of the first of these, and the milliseconds that they have been in them.
     doing: BTreeMap<u32, (String, u64)>,
 }
 
 impl Answers {
-    /// The answer of one rank.
-    pub(crate) fn of(rank: u32, entered: bool, phase: &str, phase_for: Duration) -> Self {
-        let (one, none) = (RankSet::of([rank]), RankSet::default());
-        if entered {
-            return Self {
-                entered: one,
-                absent: none,
-                doing: BTreeMap::new(),
-            };
+    /// The answer of a rank that has entered the collective, or has no part in it.
+    pub(crate) fn not_missed(rank: u32) -> Self {
+        Self {
+            heard: RankSet::of([rank]),
+            absent: RankSet::default(),
+            doing: BTreeMap::new(),
         }
+    }
+
+    /// The answer of a member that has not.
+    pub(crate) fn missed(rank: u32, phase: &str, phase_for: Duration) -> Self {
         let phase_ms = u64::try_from(phase_for.as_millis()).unwrap_or(u64::MAX);
         Self {
-            entered: none,
-            absent: one,
+            heard: RankSet::of([rank]),
+            absent: RankSet::of([rank]),
             doing: BTreeMap::from([(rank, (short(phase), phase_ms))]),
         }
     }
 
     /// Returns whether they are of ranks of a run of so many.
     pub(crate) fn is_sound(&self, size: u32) -> bool {
-        let all = [&self.entered, &self.absent];
+        let all = [&self.heard, &self.absent];
         all.into_iter().all(|ranks| ranks.is_sound(size)) && self.doing.len() <= DESCRIBED_MAX
     }
 
     fn merge(&mut self, other: Self) {
-        self.entered = self.entered.or(&other.entered);
+        self.heard = self.heard.or(&other.heard);
         self.absent = self.absent.or(&other.absent);
         self.doing.extend(other.doing);
         while self.doing.len() > DESCRIBED_MAX {
@@ -65,7 +66,7 @@ impl Answers {
     }
 
     fn count(&self) -> u32 {
-        self.entered.or(&self.absent).count()
+        self.heard.count()
     }
 }
 
@@ -127,8 +128,9 @@ pub(crate) fn collect_time(most: Duration, rank: u32, fanout: u32) -> Duration {
 impl Complaint {
     /// Returns the conclusion from the answers. `table` has all ranks.
     pub(crate) fn verdict(&self, answers: &Answers, table: &[RankInfo]) -> Cause {
+        let entered = answers.heard.without(&answers.absent);
         let absent = |info: &&RankInfo| {
-            self.terms.members.contains(info.rank) && !answers.entered.contains(info.rank)
+            self.terms.members.contains(info.rank) && !entered.contains(info.rank)
         };
         let missing: Vec<&RankInfo> = table.iter().filter(absent).collect();
         let Some((first, rest)) = missing.split_first() else {
@@ -215,12 +217,10 @@ mod tests {
     fn answers(all: &[(u32, bool)]) -> Answers {
         let mut merged = Answers::default();
         for &(rank, entered) in all {
-            merged.merge(Answers::of(
-                rank,
-                entered,
-                "warm-up",
-                Duration::from_secs(7),
-            ));
+            merged.merge(match entered {
+                true => Answers::not_missed(rank),
+                false => Answers::missed(rank, "warm-up", Duration::from_secs(7)),
+            });
         }
         merged
     }
@@ -231,11 +231,27 @@ mod tests {
         let table: Vec<_> = (0..4).map(info).collect();
         let mut terms = terms("turn", 4);
         terms.members = RankSet::of([1, 3]);
-        let answers = answers(&[(0, false), (1, true), (2, false), (3, false)]);
+        let answers = answers(&[(0, true), (1, true), (3, false)]);
         let Cause::Rank { rank, message, .. } = complaint(terms).verdict(&answers, &table) else {
             panic!()
         };
         assert_eq!(rank, 3);
+        assert!(!message.contains("missing too"), "{message}");
+    }
+
+    /// However many others answer, a member that is missing is described.
+    #[test]
+    fn others_do_not_crowd_out_a_member() {
+        let table: Vec<_> = (0..48).map(info).collect();
+        let mut terms = terms("turn", 48);
+        terms.members = RankSet::of([40, 41]);
+        let all: Vec<_> = (0..48).map(|rank| (rank, rank != 40)).collect();
+        let Cause::Rank { rank, message, .. } = complaint(terms).verdict(&answers(&all), &table)
+        else {
+            panic!()
+        };
+        assert_eq!(rank, 40);
+        assert!(message.contains("warm-up"), "{message}");
         assert!(!message.contains("missing too"), "{message}");
     }
 

@@ -73,7 +73,10 @@ impl Control {
                 self.clock.parent_knows(base, monotonic_ns());
                 self.publish_clock();
             }
-            Head::Who { call } => self.inquire(call),
+            Head::Who { call, members } => {
+                let members = self.sound(members)?;
+                self.inquire(call, members);
+            }
             _ => return Err(out_of_place()),
         }
         Ok(())
@@ -326,8 +329,9 @@ impl Control {
                 &[],
             );
         }
+        let members = terms.members.clone();
         self.complaint = Some(Complaint { terms, waited });
-        self.inquire(call);
+        self.inquire(call, members);
     }
 
     /// A note goes to rank 0, which keeps it until it is taken.
@@ -338,8 +342,8 @@ impl Control {
         }
     }
 
-    /// Asks the ranks at and below this one whether they have entered a collective.
-    fn inquire(&mut self, call: CallNumber) {
+    /// Asks the ranks at and below this one whether they have entered a collective of these members.
+    fn inquire(&mut self, call: CallNumber, members: RankSet) {
         if self.settings.me.rank != 0 {
             // Of an older question rank 0 has what was heard until now.
             self.close_inquiry();
@@ -347,8 +351,8 @@ impl Control {
         let settings = &self.settings;
         let time = collect_time(settings.collect_time, settings.me.rank, settings.fanout);
         self.inquiry = Some(Inquiry::new(call, self.collectives.ranks_below(), time));
-        self.tell_children(&Head::Who { call }, &[]);
-        let answer = self.own_answer(call);
+        let answer = self.own_answer(call, &members);
+        self.tell_children(&Head::Who { call, members }, &[]);
         self.hear_answers(call, answer);
     }
 

@@ -1,6 +1,7 @@
-//! Reports of baselines: what was made of records, and how far two are apart.
+//! Reports of baselines: what was made of records, how far two are apart, and hosts beside one.
 
 mod checked;
+mod of_records;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,7 @@ use tonnage_record::Record;
 use tonnage_units::quantity::human::{number, percent};
 
 pub use checked::page as checked;
+pub use of_records::{RecordsCheckTables, of_records};
 
 use crate::derived::{
     BASE_DRIFT, BASE_FAIL, BASE_HOST, BASE_HOSTS, BASE_MEDIAN, BASE_METRIC, BASE_NEW, BASE_OLD,
@@ -213,15 +215,21 @@ fn header(columns: &[Derived]) -> Vec<String> {
 }
 
 /// Rows as a table; columns without a cell are left out.
-fn drawn(mut rows: Vec<Vec<String>>, right: &[Derived]) -> String {
+fn drawn(rows: Vec<Vec<String>>, right: &[Derived]) -> String {
+    let rows = without_empty(rows);
+    let header = rows.first().cloned().unwrap_or_default();
+    draw(rows, |at| {
+        right.iter().any(|column| column.name == header[at])
+    }) + "\n"
+}
+
+/// Rows but for columns in which the header alone has text.
+fn without_empty(mut rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
     let columns = rows.first().map_or(0, Vec::len);
     for at in (0..columns).rev() {
         if rows[1..].iter().all(|row| row[at].is_empty()) {
             rows.iter_mut().for_each(|row| drop(row.remove(at)));
         }
     }
-    let header = rows.first().cloned().unwrap_or_default();
-    draw(rows, |at| {
-        right.iter().any(|column| column.name == header[at])
-    }) + "\n"
+    rows
 }

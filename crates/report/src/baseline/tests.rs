@@ -4,9 +4,10 @@ use tonnage_judge::baseline::Baseline;
 use tonnage_judge::baseline::build::{BuiltBaseline, LeftOutPoint, SlowHost};
 use tonnage_judge::baseline::drift::drift;
 use tonnage_judge::check::entry::EntryVerdict;
+use tonnage_judge::check::of_records::{RecordsCheck, RunsVerdict};
 use tonnage_judge::check::{CHECK_FORMAT, CheckReport, CheckVerdict};
 
-use super::{built, checked, drifted};
+use super::{built, checked, drifted, of_records};
 use crate::text::WIDTH;
 
 const POINT: &str = r#"{"addresses":"sequential","engine":"fabric:tcp","footprint_bytes":4096,"kind":"transfer","latency":false,"length":{"trial":{"duration_ns":1000000},"trials":3,"warmup_ns":1000},"limit":{"kind":"auto"},"memory":"host","op":"write","pacing":{"kind":"stream","window":16},"ranks":2,"seed":1,"size_bytes":1048576,"stride_bytes":1048576,"traffic":"pair","verify":false,"workers":1}"#;
@@ -102,4 +103,57 @@ fn a_check_ends_with_its_reason() {
     // What a script reads is read back whole.
     let text = serde_json::to_string(&report).unwrap();
     assert_eq!(serde_json::from_str::<CheckReport>(&text).unwrap(), report);
+}
+
+#[test]
+fn hosts_of_records_have_a_row_for_each_figure() {
+    let known = baseline(12.5e9);
+    let kind = &known.kinds[0];
+    let of = |host: &str, verdict, values: &[f64], side| RunsVerdict {
+        kind: kind.title(),
+        side,
+        entry: EntryVerdict {
+            hosts: vec![host.into()],
+            verdict,
+            value: values.get(values.len() / 2).copied(),
+            tries: values.to_vec(),
+            ..EntryVerdict::of(&kind.entries[0])
+        },
+    };
+    let mut skipped = of("n4", CheckVerdict::Skip, &[], None);
+    skipped.entry.why = Some("no record of it".into());
+    let parts = of_records(&RecordsCheck {
+        verdict: CheckVerdict::Fail,
+        reason: "fail: fabric:tcp write 1M 9.10 GB/s, fleet 12.50, least 11.25".into(),
+        failed_hosts: ["n7".to_owned()].into(),
+        entries: vec![
+            of("n7", CheckVerdict::Fail, &[9.0e9, 9.1e9, 13e9], None),
+            of("n2", CheckVerdict::Warn, &[11.5e9], Some("B")),
+            of("n2", CheckVerdict::Pass, &[12.5e9], Some("A")),
+            skipped,
+        ],
+        unknown_kinds: vec![("1 x Z, 4 cores".into(), ["z1".to_owned()].into())],
+        absent_kinds: vec!["1 x Y, 8 cores".into()],
+        points_without_entry: 3,
+    });
+    assert_eq!(parts.kinds.len(), 1);
+    assert_eq!(parts.totals, "1 pass, 1 warn, 1 fail, 1 skip; failed: n7");
+    let rows = parts.kinds[0].rows();
+    let cells = rows
+        .iter()
+        .map(|row| (row[0].as_str(), row[3].as_str(), row[8].as_str()));
+    assert_eq!(
+        cells.collect::<Vec<_>>(),
+        [
+            ("Host", "Measured", "Says"),
+            ("n7", "9.10 GB/s", "fail"),
+            ("n2, side B", "11.50 GB/s", "warn"),
+            ("n2, side A", "12.50 GB/s", "pass"),
+            ("n4", "-", "skip"),
+        ]
+    );
+    let notes = parts.notes.join("\n");
+    for words in ["3 points", "kind of z1 (1 x Z, 4 cores)", "1 x Y, 8 cores"] {
+        assert!(notes.contains(words), "{words}: {notes}");
+    }
 }

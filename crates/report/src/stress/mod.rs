@@ -7,8 +7,8 @@ use tonnage_record::{Outcome, Record, StressBody, StressRecord};
 use tonnage_units::quantity::human::{exact_duration, exact_size, seconds, size};
 
 use crate::drawer::Report;
-use crate::engine;
 use crate::table::{Line, Sheet, TitledTable};
+use crate::{engine, filling};
 
 /// Transfers that were drawn.
 pub struct StressReport;
@@ -74,7 +74,7 @@ impl Report for StressReport {
     }
 }
 
-/// Libraries and devices of the engines, each by itself.
+/// Libraries and devices of the engines, each by itself, and devices that do not fill their memory.
 fn engines(records: &[StressRecord<'_>]) -> Vec<String> {
     let chosen = |record: &StressRecord<'_>| {
         let each = record.effective.iter();
@@ -85,7 +85,8 @@ fn engines(records: &[StressRecord<'_>]) -> Vec<String> {
         alone.collect::<Vec<_>>()
     };
     let alone: Vec<Record> = records.iter().flat_map(chosen).collect();
-    engine::lines(alone.iter())
+    let engines = engine::lines(alone.iter()).into_iter();
+    engines.chain(filling::lines(alone.iter())).collect()
 }
 
 fn workers(point: &StressPoint) -> String {

@@ -6,7 +6,7 @@ use super::PLAN;
 use super::rows::{Checked, Rows};
 use crate::drawer::Report;
 use crate::table::TitledTable;
-use crate::{engine, wire_proof};
+use crate::{engine, filling, wire_proof};
 
 /// Transfers of `tonnage verify`: one table for all records, and below it every mismatch and every reason to skip, each
 /// once.
@@ -35,6 +35,7 @@ impl Report for VerifyTransfers {
         let rows = rows(records);
         let mut lines = rows.reasons();
         lines.extend(engine::lines(records.iter().map(|record| record.record)));
+        lines.extend(filling::lines(records.iter().map(|record| record.record)));
         lines.extend(wire_proof::lines(records.iter().copied()));
         let unproven = records.iter();
         let mut unproven: Vec<String> = unproven

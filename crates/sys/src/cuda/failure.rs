@@ -57,6 +57,13 @@ pub enum CudaFailure {
     },
     /// A range lies outside of its memory.
     Outside(OutOfRange),
+    /// Memory of one GPU's context was handed to a stream of another one's.
+    OtherGpu {
+        /// Number of the GPU whose context the memory is of.
+        memory: u32,
+        /// Number of the GPU whose context the stream is of.
+        stream: u32,
+    },
 }
 
 impl CudaFailure {
@@ -94,6 +101,10 @@ impl fmt::Display for CudaFailure {
                 write!(f, ": {text}")
             }
             Self::Outside(range) => range.fmt(f),
+            Self::OtherGpu { memory, stream } => write!(
+                f,
+                "a stream of cuda:{stream} does not copy memory in the context of cuda:{memory}"
+            ),
         }
     }
 }

@@ -58,11 +58,18 @@ impl CudaStream {
     /// copies of its own context first, so that parts have to be of this stream's context.
     ///
     /// # Errors
-    /// `Outside` for parts of different lengths or contexts, or the driver's reason.
+    /// `OtherGpu` for a part of another context, `Outside` for parts of different lengths, or the driver's reason.
     #[inline]
     pub fn copy(&self, from: CudaPart<'_>, to: CudaPart<'_>) -> Result<(), CudaFailure> {
-        let own = |part: &CudaPart<'_>| Arc::ptr_eq(part.context, &self.context);
-        if from.bytes != to.bytes || !own(&from) || !own(&to) {
+        for part in [&from, &to] {
+            if !Arc::ptr_eq(part.context, &self.context) {
+                return Err(CudaFailure::OtherGpu {
+                    memory: part.context.device().number,
+                    stream: self.context.device().number,
+                });
+            }
+        }
+        if from.bytes != to.bytes {
             return Err(CudaFailure::Outside(crate::mapping::OutOfRange {
                 offset: 0,
                 len: from.bytes,

@@ -8,8 +8,11 @@ use tonnage_sys::cuda::PATTERN_PTX;
 /// The environment variable that names the assembler.
 const VARIABLE: &str = "TONNAGE_PTXAS";
 
-/// Architectures of CUDA 11 to 13; an assembler says which of them it knows.
-const ARCHITECTURES: [u32; 14] = [50, 60, 61, 70, 72, 75, 80, 86, 87, 89, 90, 100, 103, 120];
+/// Architectures of CUDA 11 to 13; an assembler says which of them it knows. That of 12.9 lacks sm_88 and
+/// sm_110, that of 13.5 begins at sm_75 and no longer has sm_101, which sm_110 is now called.
+const ARCHITECTURES: [u32; 21] = [
+    50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 110, 120, 121,
+];
 
 fn assembler() -> Option<PathBuf> {
     let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
@@ -50,6 +53,7 @@ fn every_architecture_takes_the_text() {
         taken += 1;
     }
     assert!(taken > 0, "the assembler knows none of {ARCHITECTURES:?}");
+    println!("{taken} of {} architectures", ARCHITECTURES.len());
     // It does look.
     std::fs::write(&text, PATTERN_PTX.replace("xor.b64", "xor.b63")).unwrap();
     let refused = Command::new(&assembler)

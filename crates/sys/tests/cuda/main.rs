@@ -167,6 +167,35 @@ fn streams_copy_in_order_and_events_tell_when() {
     assert!(matches!(uneven, Err(CudaFailure::Outside(_))));
 }
 
+/// Memory waits for its own context alone before it goes, pinned memory as well: a stream of another one is refused,
+/// whichever end is the stranger.
+#[test]
+fn a_stream_of_another_gpu_is_refused() {
+    let Some((double, first)) = opened("gpus 2") else {
+        return;
+    };
+    let second = CudaContext::open(&loaded(&double).unwrap(), 1).unwrap();
+    let stream = CudaStream::new(&second).unwrap();
+    let pinned = PinnedArena::pin(&first, arena(4096)).unwrap();
+    let buffer = DeviceBuffer::allocate(&second, 4096).unwrap();
+    let parts = || (pinned.part(0, 64).unwrap(), buffer.part(0, 64).unwrap());
+    let (host, gpu) = parts();
+    let expected = CudaFailure::OtherGpu {
+        memory: 0,
+        stream: 1,
+    };
+    assert_eq!(stream.copy(host, gpu), Err(expected.clone()));
+    let (host, gpu) = parts();
+    assert_eq!(stream.copy(gpu, host), Err(expected.clone()));
+    let said = "a stream of cuda:1 does not copy memory in the context of cuda:0";
+    assert_eq!(expected.to_string(), said);
+    let own = DeviceBuffer::allocate(&second, 4096).unwrap();
+    stream
+        .copy(own.part(0, 64).unwrap(), buffer.part(0, 64).unwrap())
+        .unwrap();
+    stream.wait().unwrap();
+}
+
 /// Memory that is in use waits for its copies before it goes: the double would copy to an address that is no longer
 /// there, and that failure would stay.
 #[test]

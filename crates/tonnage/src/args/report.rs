@@ -61,6 +61,11 @@ pub struct ReportArgs {
     )]
     pub confidence: Fraction,
 
+    /// Baseline, as written by `tonnage baseline`: at the top of the page is a verdict on each of its figures by the
+    /// records of hosts of its kinds.
+    #[arg(long, value_name = "FILE")]
+    pub baseline: Option<PathBuf>,
+
     /// Title of the page.
     #[arg(long, value_name = "TEXT", default_value = "Report of tonnage")]
     pub title: String,

@@ -7,6 +7,7 @@ use tonnage_judge::compare::Comparison;
 use tonnage_page::{PageFile, PageRequest, page};
 use tonnage_units::{Error, Result};
 
+use super::baseline::read as read_baseline;
 use super::compare::{compared, refuse_one_file};
 use super::readable::{is_same_file, records_of, refuse_twice};
 use super::whole_file::{refuse_existing, replace};
@@ -26,12 +27,18 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode> {
             files.push(file);
         }
     }
-    if files.iter().any(|file| is_same_file(file, &args.output)) {
+    let mut read = files.iter().copied().chain(args.baseline.as_deref());
+    if read.any(|file| is_same_file(file, &args.output)) {
         return Err(Error::Usage(format!(
             "{} is read and would be replaced: name another file for --output",
             args.output.display()
         )));
     }
+    let baseline = args.baseline.as_deref().map(|path| {
+        let baseline = read_baseline(path)?;
+        Ok::<_, Error>((baseline, name_of(path)))
+    });
+    let baseline = baseline.transpose()?;
     let records = files
         .iter()
         .map(|file| page_file(file))
@@ -41,6 +48,7 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode> {
         title: args.title.clone(),
         files: records,
         comparison,
+        baseline,
         plain: args.plain,
     })?;
     replace(&args.output, &text, args.force)?;
@@ -48,11 +56,16 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode> {
 }
 
 fn page_file(path: &Path) -> Result<PageFile> {
-    let name = path.file_name().unwrap_or(path.as_os_str());
     Ok(PageFile {
-        name: name.to_string_lossy().into_owned(),
+        name: name_of(path),
         records: records_of(path)?,
     })
+}
+
+/// Name of a file without its folder.
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.to_string_lossy().into_owned()
 }
 
 /// The comparison that was asked for, of records that were read before.

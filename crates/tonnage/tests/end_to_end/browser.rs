@@ -89,17 +89,48 @@ const LEAST_CONTRAST: &str = r"(() => {
     }
     return 'rgb(255, 255, 255)';
   };
+  // In a drawing text stands over shapes that were drawn before it, of which some can be looked through.
+  const shapes = new Map();
+  const filled = (svg) => {
+    if (!shapes.has(svg)) {
+      const all = [...svg.querySelectorAll('rect, circle, path')].filter((it) => getComputedStyle(it).fill !== 'none');
+      shapes.set(svg, all.map((it) => [it, it.getBoundingClientRect()]));
+    }
+    return shapes.get(svg);
+  };
+  const below = (text) => {
+    const box = text.getBoundingClientRect();
+    const [x, y] = [box.left + box.width / 2, box.top + box.height / 2];
+    let colour = behind(text);
+    for (const [shape, at] of filled(text.ownerSVGElement)) {
+      const covers = at.left <= x && x <= at.right && at.top <= y && y <= at.bottom;
+      if (!covers || !(shape.compareDocumentPosition(text) & Node.DOCUMENT_POSITION_FOLLOWING)) continue;
+      const style = getComputedStyle(shape);
+      const part = (parts(style.fill)[3] ?? 1) * style.fillOpacity * style.opacity;
+      const under = parts(colour);
+      colour = `rgb(${parts(style.fill).slice(0, 3).map((it, at) => it * part + under[at] * (1 - part)).join(', ')})`;
+    }
+    return colour;
+  };
   let least = 21;
   for (const element of document.querySelectorAll('body *')) {
     const own = [...element.childNodes].some((it) => it.nodeType === 3 && it.data.trim());
     if (!own || ['SCRIPT', 'STYLE', 'title', 'desc'].includes(element.tagName)) continue;
     const style = getComputedStyle(element);
-    const ink = element.namespaceURI.includes('svg') ? style.fill : style.color;
-    const [a, b] = [light(ink), light(behind(element))].sort((x, y) => y - x);
+    const drawn = element.namespaceURI.includes('svg');
+    const [ink, paper] = drawn ? [style.fill, below(element)] : [style.color, behind(element)];
+    const [a, b] = [light(ink), light(paper)].sort((x, y) => y - x);
     least = Math.min(least, (a + 0.05) / (b + 0.05));
   }
   return least;
 })()";
+
+/// Puts a text of a heat map over one of its cells, in nearly the colour of the cell.
+const OVER_A_CELL: &str = "(() => { const cell = document.querySelector('.cells rect');
+  const text = cell.ownerSVGElement.querySelector('text').cloneNode(true);
+  for (const place of ['x', 'y']) text.setAttribute(place, Number(cell.getAttribute(place)) + cell.getAttribute('width') / 2);
+  text.setAttribute('dy', 4); text.setAttribute('text-anchor', 'middle'); text.setAttribute('fill', cell.getAttribute('fill'));
+  cell.ownerSVGElement.append(text); })()";
 
 /// Number of tables and drawings that take no room.
 const HIDDEN: &str = "[...document.querySelectorAll('table, svg')].filter((it) => !it.checkVisibility() || !it.getBoundingClientRect().height).length";
@@ -124,6 +155,10 @@ fn pages_are_whole_with_scripts_and_without() {
         let tab = browser.open(&full, 390, dark, true);
         let least = browser.evaluate(&tab, LEAST_CONTRAST).as_f64().unwrap();
         assert!((4.5..21.0).contains(&least), "dark {dark}: {least}");
+        // It is seen where a text comes to stand over a cell.
+        let over_a_cell = format!("{OVER_A_CELL}, {LEAST_CONTRAST}");
+        let least = browser.evaluate(&tab, &over_a_cell).as_f64().unwrap();
+        assert!(least < 4.5, "dark {dark}: {least}");
         let wide = browser
             .evaluate(&tab, "document.documentElement.scrollWidth")
             .as_f64()
@@ -166,6 +201,10 @@ fn works_with_its_script(browser: &mut Chromium, tab: &Tab) {
         "(() => { const mark = svg.querySelector('[data-v]'); const box = mark.getBoundingClientRect();
           mark.dispatchEvent(new PointerEvent('pointermove', {clientX: box.x, clientY: box.y, bubbles: true}));
           return !tip.hidden && tip.textContent === mark.getAttribute('data-v'); })()",
+    );
+    holds(
+        "svg.getAttribute('role') === 'application' && svg.getAttribute('aria-describedby').split(' ')
+          .every((id) => document.getElementById(id).textContent.length > 20)",
     );
     holds(
         "(() => { const key = (key) => svg.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));

@@ -1,29 +1,27 @@
 //! Baselines of records, and hosts that are checked beside them: verdicts, codes, and an end within the budget.
 //!
-//! Figures are rates at which operations are offered, which a busy machine reaches too, and links of known speed.
+//! Figures are rates at which operations are offered, which a busy machine reaches too.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::tempdir;
-use tonnage_testbed::{Error, Hosts, LinkRates, Rate, Slurm, Ssh};
 
-use super::hosts::hosts;
-use super::ssh::{by_ssh, serving};
-use super::support::{Ended, free_port, tonnage, tonnage_in};
+use super::support::{Ended, free_port, tonnage};
 
 /// A paced point, whose rate is the one that is offered.
 const PACED: &str = "transfer --engine null --op write --ranks 2 --rate 2k --duration 60ms --trials 2 --warmup 1ms \
                      --limit none";
 
-fn run(dir: &Path, arguments: &str) -> Ended {
+pub fn run(dir: &Path, arguments: &str) -> Ended {
     tonnage(dir, arguments).run()
 }
 
-fn last_line(ended: &Ended) -> &str {
+pub fn last_line(ended: &Ended) -> &str {
     ended.stdout.lines().last().unwrap_or_default()
 }
 
@@ -198,20 +196,65 @@ fn a_check_ends_within_its_budget() {
     }
 }
 
+/// A reader that reads nothing holds no check up, and files of an earlier one are none of its findings.
+#[test]
+fn a_check_that_ends_in_an_error_leaves_no_old_verdict() {
+    let dir = tempdir().unwrap();
+    let dir = dir.path();
+    paced_baseline(dir);
+    for name in ["v.json", "failed"] {
+        fs::write(dir.join(name), "n7\n").unwrap();
+    }
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let flags = rustix::fs::fcntl_getfl(&writer).unwrap();
+    rustix::fs::fcntl_setfl(&writer, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
+    while writer.write(&[0; 4096]).is_ok() {}
+    rustix::fs::fcntl_setfl(&writer, flags).unwrap();
+    let since = Instant::now();
+    let check = tonnage(
+        dir,
+        "check --baseline b.toml --budget 3s --retest 9 -o v.json --nodelist failed --force --exit nagios",
+    );
+    let ended = check.stdout(writer).start().end().with_code(3);
+    assert!(since.elapsed() < Duration::from_secs(3), "{ended:#?}");
+    drop(reader);
+    for name in ["v.json", "failed"] {
+        assert_eq!(fs::read_to_string(dir.join(name)).unwrap(), "", "{name}");
+    }
+}
+
+#[test]
+fn errors_before_a_check_have_the_code_of_its_style() {
+    let dir = tempdir().unwrap();
+    let dir = dir.path();
+    let early =
+        tonnage(dir, "check --baseline b.toml --exit prolog").env("TONNAGE_STEP_TIMEOUT", "abc");
+    let early = early.run().with_code(0);
+    assert!(last_line(&early).starts_with("error: "), "{early:#?}");
+    run(dir, "check --exit nagios -h").with_code(0);
+}
+
+/// Writes `other.toml`, which is `b.toml` for hosts that are not this one.
+fn of_other_hosts(dir: &Path) {
+    let other = fs::read_to_string(dir.join("b.toml")).unwrap();
+    let other: String = other
+        .lines()
+        .map(|line| match line.split(" = ").next() {
+            Some("cpu") => "cpu = \"1 x Z80\"\n".to_owned(),
+            // A host that it names must be as it was.
+            Some("hosts") if line.contains('[') => "hosts = [\"elsewhere\"]\n".to_owned(),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    fs::write(dir.join("other.toml"), other).unwrap();
+}
+
 #[test]
 fn wrong_requests_are_refused_with_the_code_of_their_style() {
     let dir = tempdir().unwrap();
     let dir = dir.path();
     paced_baseline(dir);
-    let other = fs::read_to_string(dir.join("b.toml")).unwrap();
-    let other: String = other
-        .lines()
-        .map(|line| match line.starts_with("cpu = ") {
-            true => "cpu = \"1 x Z80\"\n".to_owned(),
-            false => format!("{line}\n"),
-        })
-        .collect();
-    fs::write(dir.join("other.toml"), other).unwrap();
+    of_other_hosts(dir);
     fs::create_dir(dir.join("open")).unwrap();
     fs::set_permissions(
         dir.join("open"),
@@ -236,11 +279,19 @@ fn wrong_requests_are_refused_with_the_code_of_their_style() {
             "may be written by others",
         ),
         ("--baseline b.toml -o b.toml", "--force"),
+        (
+            "--baseline b.toml -o b.toml --force",
+            "b.toml is the baseline",
+        ),
         ("--baseline b.toml --bugdet 3s", "unexpected argument"),
     ] {
         for (style, code) in [("plain", 2), ("prolog", 0)] {
             let ended = run(dir, &format!("check {arguments} --exit {style}")).with_code(code);
             assert!(ended.stderr.contains(part), "{arguments}: {ended:#?}");
+            assert!(
+                last_line(&ended).starts_with("error: "),
+                "{arguments}: {ended:#?}"
+            );
         }
     }
     // Nothing is known of such hosts.
@@ -261,197 +312,4 @@ fn wrong_requests_are_refused_with_the_code_of_their_style() {
     run(dir, "baseline r.jsonl --min-runs 6 -o x.toml")
         .with_code(2)
         .saying(&["1 of the 6 runs"]);
-}
-
-/// A rate that busy CPUs carry too.
-fn rate() -> Rate {
-    "200mbit".parse().unwrap()
-}
-
-/// TCP payload of a link of 0.17 Gb/s.
-const SLOW_BYTES_PER_S: f64 = 20.3e6;
-
-/// A baseline of the link between two hosts, in `dir`; false, and said, where other programs took so much of the CPUs
-/// that 0.85 of its rate could not be told from it.
-fn link_baseline(ssh: &Ssh<'_>, dir: &Path) -> bool {
-    let transfer = "transfer --hosts h0,h1 --engine fabric:tcp --op write --sizes 64k --window 8 --duration 120ms \
-                    --trials 2 --warmup 50ms --limit none --times 5 -o link.jsonl";
-    by_ssh(ssh, dir, transfer, "").succeed();
-    let made = run(dir, "baseline link.jsonl -o link.toml");
-    let text = fs::read_to_string(dir.join("link.toml")).unwrap_or_default();
-    let mut fail = text.lines().filter_map(|line| line.strip_prefix("fail = "));
-    let fail: Option<f64> = fail.next_back().and_then(|value| value.parse().ok());
-    let is_sharp = fail.is_some_and(|fail| fail > 1.03 * SLOW_BYTES_PER_S);
-    if !is_sharp {
-        println!(
-            "skip: other programs took the CPUs from a link of 0.2 Gb/s: {}",
-            made.stdout
-        );
-    }
-    is_sharp
-}
-
-fn check_link(ssh: &Ssh<'_>, dir: &Path) -> Ended {
-    by_ssh(
-        ssh,
-        dir,
-        "check --hosts h0,h1 --baseline link.toml --budget 30s --exit prolog --nodelist failed --force",
-        "",
-    )
-    .run()
-}
-
-/// The figures of such a link are the shaper's, unless other programs take the CPUs.
-#[test]
-fn a_slow_link_fails_and_one_as_it_was_does_not() {
-    let Some(hosts) = hosts(2, Some(rate())) else {
-        return;
-    };
-    let Some(ssh) = serving(&hosts) else { return };
-    let dir = tempdir().unwrap();
-    if !link_baseline(&ssh, dir.path()) {
-        return;
-    }
-    for _ in 0..3 {
-        let passed = check_link(&ssh, dir.path()).with_code(0);
-        assert!(last_line(&passed).starts_with("pass: "), "{passed:#?}");
-    }
-    let slow: LinkRates = Some("170mbit".parse::<Rate>().unwrap()).into();
-    hosts.link(1, 0).set_rates(slow).unwrap();
-    let failed = check_link(&ssh, dir.path()).with_code(1);
-    let reason = last_line(&failed);
-    assert!(
-        reason.starts_with("fail: h0,h1 fabric:tcp write 64k 0.02"),
-        "{failed:#?}"
-    );
-    assert_eq!(
-        fs::read_to_string(dir.path().join("failed")).unwrap(),
-        "h[0-1]\n"
-    );
-    // A link that is down fails where it is looked at, without a word to anybody.
-    hosts.link(1, 0).cut().unwrap();
-    let down = tonnage_in(
-        &hosts,
-        1,
-        dir.path(),
-        "check --hosts h0,h1 --baseline link.toml --exit prolog",
-    );
-    let down = down.run().with_code(1);
-    assert!(
-        last_line(&down).starts_with("fail: link of eth0 is "),
-        "{down:#?}"
-    );
-}
-
-/// A script that sets what differs between hosts, which share all files, and becomes one of contrib.
-fn script(dir: &Path, name: &str, ssh: &Ssh<'_>) -> PathBuf {
-    let contrib = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../contrib/slurm");
-    let path = dir.join(name);
-    let conf = dir.join("check.conf");
-    // The job's node is measured with h0. On h2 somebody has taken a library away.
-    let text = format!(
-        "TONNAGE={program}\nBASELINE={dir}/link.toml\nBUDGET=25s\nOPTIONS=\"--hosts h0,h1 --ssh {client}\"\n\
-         [ \"$SLURMD_NODENAME\" = h2 ] && OPTIONS=\"$OPTIONS --libfabric /nowhere/libfabric.so.1\"\n",
-        program = env!("CARGO_BIN_EXE_tonnage"),
-        dir = dir.display(),
-        client = ssh.program().display(),
-    );
-    fs::write(&conf, text).unwrap();
-    let text = format!(
-        "#!/bin/sh\nexport TONNAGE_CHECK_CONF={}\nexec {}/{name}\n",
-        conf.display(),
-        contrib.display()
-    );
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    path
-}
-
-fn state(slurm: &Slurm<'_>, node: &str) -> String {
-    let mut sinfo = slurm.command("sinfo");
-    let said = sinfo
-        .args(["--noheader", "--nodes", node, "--format=%T %E"])
-        .output()
-        .unwrap();
-    String::from_utf8_lossy(&said.stdout).into_owned()
-}
-
-fn start_slurm<'a>(hosts: &'a Hosts, lines: &str) -> Option<Slurm<'a>> {
-    match Slurm::start_with(hosts, lines) {
-        Ok(slurm) => Some(slurm),
-        Err(Error::Unavailable(why)) => {
-            println!("skip: no Slurm: {why}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
-/// The node of the slow link is drained by the prolog and by the health check, and the one on which the check cannot be
-/// made is not.
-#[test]
-fn a_real_slurm_drains_the_slow_node_and_not_the_erroneous_one() {
-    let Some(hosts) = hosts(3, Some(rate())) else {
-        return;
-    };
-    let Some(ssh) = serving(&hosts) else { return };
-    let dir = tempdir().unwrap();
-    if !link_baseline(&ssh, dir.path()) {
-        return;
-    }
-    let prolog = script(dir.path(), "prolog.sh", &ssh);
-    let lines = format!("Prolog={}\nPrologEpilogTimeout=60\n", prolog.display());
-    let Some(slurm) = start_slurm(&hosts, &lines) else {
-        return;
-    };
-    let slow: LinkRates = Some("170mbit".parse::<Rate>().unwrap()).into();
-    hosts.link(1, 0).set_rates(slow).unwrap();
-    let ended = slurm.srun(["-w", "h2", "-N1", "true"]).output().unwrap();
-    assert!(ended.status.success(), "{ended:#?}");
-    assert!(
-        state(&slurm, "h2").starts_with("idle"),
-        "{}",
-        state(&slurm, "h2")
-    );
-    // The job waits for another node, and is taken back once this one is drained.
-    let mut job = slurm
-        .srun(["-w", "h1", "-N1", "--immediate=20", "true"])
-        .spawn()
-        .unwrap();
-    let since = Instant::now();
-    while !state(&slurm, "h1").starts_with("drain") {
-        assert!(
-            since.elapsed() < Duration::from_secs(50),
-            "{}",
-            state(&slurm, "h1")
-        );
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    let _ = job.kill();
-    let _ = job.wait();
-    // The health check calls Slurm itself.
-    let mut resume = slurm.command("scontrol");
-    resume
-        .args(["update", "nodename=h1", "state=resume"])
-        .status()
-        .unwrap();
-    let health = script(dir.path(), "health-check.sh", &ssh);
-    for node in [1, 2] {
-        let mut check = hosts.command(node, &health);
-        let name = format!("h{node}");
-        check
-            .env("SLURMD_NODENAME", &name)
-            .env("SLURM_CONF", slurm.configuration());
-        assert!(check.status().unwrap().success());
-    }
-    let drained = state(&slurm, "h1");
-    assert!(
-        drained.contains("drain") && drained.contains("tonnage fail: h0,h1 fabric:tcp"),
-        "{drained}"
-    );
-    assert!(
-        !state(&slurm, "h2").contains("drain"),
-        "{}",
-        state(&slurm, "h2")
-    );
 }

@@ -51,6 +51,65 @@ fn a_page_holds_the_records_and_a_comparison() {
     assert!(!read("plain.html").contains("<script") && !read("plain.html").contains("<style"));
 }
 
+/// The records of a baseline keep to it; those of a slow host fail, and the page says so above all else.
+#[test]
+fn a_page_judges_hosts_beside_a_baseline() {
+    let dir = tempdir().unwrap();
+    let run = |arguments: &str| tonnage(dir.path(), arguments).run();
+    let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+    run("transfer --engine shm --op write --ranks 2 --sizes 1M --limit none --duration 4ms --trials 2 --warmup 1ms -o a.jsonl")
+        .with_code(0);
+    // Runs whose spread is known, whatever this machine does.
+    let line: serde_json::Value = serde_json::from_str(read("a.jsonl").trim()).unwrap();
+    let of = |host: &str, runs: &[f64]| {
+        let lines = runs.iter().enumerate().map(|(run, rate)| {
+            let mut line = line.clone();
+            line.as_object_mut().unwrap().remove("checksum");
+            line["run_id"] = format!("{host}-{run}").into();
+            line["environment"][0]["hosts"][0]["name"] = host.into();
+            line["summary"]["bandwidth_bytes_per_s"]["mean"] = (rate * 1e9).into();
+            line.to_string() + "\n"
+        });
+        let text: String = lines.collect();
+        fs::write(dir.path().join(format!("{host}.jsonl")), text).unwrap();
+    };
+    of("n1", &[10.0, 10.1, 9.9, 10.0, 10.0]);
+    of("n2", &[8.0, 8.1, 12.0]);
+    run("baseline n1.jsonl -o fleet.toml").with_code(0);
+    run("report n1.jsonl --baseline fleet.toml -o good.html").with_code(0);
+    assert!(read("good.html").contains("pass: 1 figure within the baseline"));
+    run("report n1.jsonl n2.jsonl --compare n1.jsonl n2.jsonl --baseline fleet.toml -o both.html")
+        .with_code(0);
+    let page = read("both.html");
+    let places = [
+        "<h2>Verdicts</h2>",
+        "What differs between the sides",
+        "Hosts beside the baseline <bdi>fleet.toml</bdi>",
+        "8.10 GB/s, fleet 10.00, least 9.00",
+        "1 pass, 1 fail; failed: n2",
+        "<h2>Failures, skips and remarks</h2>",
+    ]
+    .map(|part| page.find(part));
+    assert!(
+        places.iter().all(Option::is_some) && places.is_sorted(),
+        "{places:?}"
+    );
+    let broken = read("fleet.toml").replace("median =", "medium =");
+    fs::write(dir.path().join("broken.toml"), broken).unwrap();
+    for (arguments, words) in [
+        ("--baseline broken.toml -o b.html", "medium"),
+        ("--baseline none.toml -o b.html", "tonnage baseline"),
+        (
+            "--baseline fleet.toml -o fleet.toml --force",
+            "would be replaced",
+        ),
+    ] {
+        run(&format!("report n1.jsonl {arguments}"))
+            .with_code(2)
+            .with_one_error(&[words]);
+    }
+}
+
 #[test]
 fn pages_that_cannot_be_are_refused() {
     let dir = tempdir().unwrap();

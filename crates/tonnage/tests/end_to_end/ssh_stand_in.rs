@@ -81,7 +81,7 @@ fn ranks_of_one_host_meet_there() {
 /// Every run must leave nothing behind, the stand-in for ssh included.
 #[test]
 fn a_login_that_hangs_ends_with_the_run() {
-    for signal in [Signal::INT, Signal::KILL] {
+    for signal in [Signal::TERM, Signal::KILL] {
         let dir = tempdir().unwrap();
         let stand_in = write(dir.path(), "exec sleep 600");
         let run = tonnage(dir.path(), &transfer("--hosts h0,h1"))

@@ -23,7 +23,7 @@ fn table(path: &str) -> toml::Table {
 #[test]
 fn versions_are_those_of_the_program() {
     let version = env!("CARGO_PKG_VERSION");
-    for manifest in ["job", "jobset", "trainjob"] {
+    for manifest in ["job", "jobset", "trainjob", "init-container", "cronjob"] {
         let image = format!("image: registry.example/tonnage:{version}\n");
         let path = format!("contrib/kubernetes/{manifest}.yaml");
         assert!(text(&path).contains(&image), "{path} has no {image}");
@@ -75,6 +75,7 @@ fn files_of_the_deb_are_there() {
         }
         let source = source.strip_prefix("../../").unwrap();
         let (folder, name) = source.rsplit_once('/').unwrap_or(("", source));
+        let folder = folder.strip_suffix("/**").unwrap_or(folder);
         if let Some(share) = folder.strip_prefix("target/packages/share/") {
             assert!(made.contains(share), "nobody makes {source}");
             continue;
@@ -85,6 +86,17 @@ fn files_of_the_deb_are_there() {
             file.to_str().is_some_and(|file| file.ends_with(ending))
         });
         assert!(found, "{source} is not there");
+    }
+    // Slurm runs them from there.
+    for script in ["health-check.sh", "prolog.sh"] {
+        let folder = "usr/share/tonnage/slurm/";
+        assert!(text(&format!("contrib/slurm/{script}")).contains(&format!("/{folder}{script}")));
+        let runs = |asset: &toml::Value| {
+            asset[0].as_str() == Some("../../contrib/slurm/*.sh")
+                && asset[1].as_str() == Some(folder)
+                && asset[2].as_str() == Some("755")
+        };
+        assert!(assets.unwrap().iter().any(runs), "{script}");
     }
 }
 

@@ -281,10 +281,11 @@ impl Turn<'_, '_, '_> {
         for block in spans.chunks(TOLD_AT_ONCE) {
             let mine: Vec<u64> = block.iter().map(CallSpan::took_ns).collect();
             let rank = &mut *self.stage.rank;
-            let took_ns = rank.gather("times of each call", &mine, DEADLINES.step)?;
+            let took_ns = rank.collect("times of each call", &mine, DEADLINES.step)?;
             if rank.id() != 0 {
                 continue;
             }
+            let took_ns = took_ns.iter().cloned().collect();
             self.stage.observer.calls(&TrialCalls {
                 backend: (self.point.backends.len() > 1).then_some(self.contestant.name),
                 size_bytes: (has_results && size_bytes > 0).then_some(size_bytes),

@@ -215,10 +215,10 @@ impl Experiment<'_> {
         let left = left.unwrap_or_default();
         let left = self
             .rank
-            .gather("which files were left", &left, DEADLINES.step)?;
+            .collect("which files were left", &left, DEADLINES.step)?;
         state
             .remarks
-            .extend(left.into_iter().flatten().take(LEFT_TOLD));
+            .extend(left.iter().flatten().take(LEFT_TOLD).cloned());
         Ok(())
     }
 

@@ -9,20 +9,25 @@ use tonnage_record::Effective;
 
 /// Effective configuration of all ranks; `chosen` is what each engine decided by itself while the bytes moved.
 pub fn effective(open: &OpenEngine, chosen: &Alike<Facts>) -> Vec<Effective> {
-    together((0u32..).zip(open.opened.all.iter()).map(|(rank, opened)| {
-        let mut engine = opened.engine.clone();
-        if let Some(choices) = chosen.get(rank) {
-            engine.facts.extend(choices.clone());
-        }
-        Effective {
-            ranks: String::new(),
-            engine,
-            memory: opened.memory.clone().into(),
-            cpus: opened.cpus.clone(),
-            sockets: opened.sockets.clone(),
-            yielding: opened.yielding,
-        }
-    }))
+    let (all, places) = (open.opened.all.iter(), open.opened.places.iter());
+    together(
+        (0u32..)
+            .zip(all.zip(places))
+            .map(|(rank, (opened, places))| {
+                let mut engine = opened.engine.clone();
+                if let Some(choices) = chosen.get(rank) {
+                    engine.facts.extend(choices.clone());
+                }
+                Effective {
+                    ranks: String::new(),
+                    engine,
+                    memory: places.memory.clone().into(),
+                    cpus: places.cpus.clone(),
+                    sockets: places.sockets.clone(),
+                    yielding: opened.yielding,
+                }
+            }),
+    )
 }
 
 /// The CPUs of the first pair of workers that exchange bytes, if they share a host, for rank 0.
@@ -45,8 +50,8 @@ pub fn canary_cpus(
         ));
     }
     let cpu = |rank: u32| {
-        let opened = open.opened.all.get(rank);
-        opened.and_then(|opened| *opened.cpus.first()?)
+        let places = open.opened.places.get(rank);
+        places.and_then(|places| *places.cpus.first()?)
     };
     match (cpu(from), cpu(to)) {
         (Some(from), Some(to)) => Ok([from, to]),

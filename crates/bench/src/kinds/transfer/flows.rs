@@ -99,7 +99,7 @@ pub(super) fn flows_of<'a>(table: &'a Option<Table>, flows: &'a [Flow]) -> &'a [
 
 /// Returns whether a rank's workers issue operations of their own accord.
 pub(super) fn begins(point: &TransferPoint, rank: u32) -> bool {
-    !point.roles().targets(rank).is_empty()
+    point.roles().initiates(rank)
 }
 
 /// Returns whether lanes ask for delivery.

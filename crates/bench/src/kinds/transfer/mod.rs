@@ -131,7 +131,7 @@ impl Kind for Transfers {
             });
         }
         let mut measured = measured?;
-        pairs::mark_shared(&mut measured.pairs, &open.opened.all, stage.rank.hosts());
+        pairs::mark_shared(&mut measured.pairs, &open.opened.places, stage.rank.hosts());
         record.effective = effective::effective(open, &measured.chosen);
         let mut summary = summary::summarize(point, &measured);
         summary.rails = rail_report::summary(point, &open.opened.all, &measured.totals);

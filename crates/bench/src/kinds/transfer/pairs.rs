@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::totals::TrialTotals;
-use crate::opening::description::OpenMessage;
+use crate::opening::description::WorkerPlaces;
 use tonnage_engine::Verb;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::roles::Roles;
@@ -88,10 +88,10 @@ impl PairSums {
 const PAIRS_RECORDED_MAX: usize = 1024;
 
 /// Marks the pairs of which workers are on one CPU.
-pub(super) fn mark_shared(pairs: &mut [PairRate], opened: &Alike<OpenMessage>, hosts: &Hosts) {
+pub(super) fn mark_shared(pairs: &mut [PairRate], places: &Alike<WorkerPlaces>, hosts: &Hosts) {
     for pair in pairs {
         let (one, other) = (pair.initiator, pair.target);
-        let cpus = |rank: u32| opened.get(rank).map(|opened| opened.cpus.iter());
+        let cpus = |rank: u32| places.get(rank).map(|places| places.cpus.iter());
         let shared = cpus(one).zip(cpus(other)).is_some_and(|(one, other)| {
             let mut both = one.zip(other);
             both.any(|(one, other)| one.is_some() && one == other)

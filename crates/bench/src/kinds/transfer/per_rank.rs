@@ -51,7 +51,7 @@ impl RankSums {
 pub(super) fn initiators(point: &TransferPoint, all: &Alike<RankSums>) -> Vec<InitiatorFigures> {
     let roles = point.roles();
     let ranks = (0u32..).zip(all.iter());
-    let initiating = ranks.filter(|(rank, _)| !roles.targets(*rank).is_empty());
+    let initiating = ranks.filter(|(rank, _)| roles.initiates(*rank));
     initiating.map(|(rank, sums)| sums.figures(rank)).collect()
 }
 

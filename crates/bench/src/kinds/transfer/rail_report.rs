@@ -34,7 +34,7 @@ pub fn summary(
 
 /// The name of a rail's device, where it is the same on all ranks that initiate.
 fn common_device(point: &TransferPoint, opened: &Alike<OpenMessage>, rail: u32) -> Option<String> {
-    let initiates = |rank: u32| !point.roles().targets(rank).is_empty();
+    let initiates = |rank: u32| point.roles().initiates(rank);
     let ranks = (0u32..)
         .zip(opened.iter())
         .filter(|(rank, _)| initiates(*rank));
@@ -116,10 +116,7 @@ mod tests {
 
     fn opened(yielding: bool) -> Openings {
         let message = OpenMessage {
-            cpus: Vec::new(),
-            sockets: Vec::new(),
             yielding,
-            memory: Vec::new(),
             engine: EngineReport::default(),
             devices: vec![vec![device("eth0"), device("eth1")]],
             wire_devices: None,

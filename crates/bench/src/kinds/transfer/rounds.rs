@@ -224,11 +224,11 @@ impl Lead<'_, '_> {
             return Ok(vec![Expected::default(); workers]);
         }
         let (rank, issued) = (self.rank.id(), self.deck.issued());
-        let told = reports::messages(&points, rank, &issued, circle.ranks())?;
+        let told = reports::messages(&points, rank, &issued, circle)?;
         let pending = self.rank.start_exchange(circle, WHAT, told)?;
         self.serve_peers(deadline, |_| pending.is_done())?;
         let heard = self.rank.finish_exchange(pending, left(deadline))?;
-        let reports = Reports::new(rank, issued, circle.ranks(), &heard)?;
+        let reports = Reports::new(issued, circle.clone(), &heard)?;
         let expected = points.into_iter().enumerate();
         expected
             .map(|(worker, point)| Expected::new(point, rank, worker, &reports))

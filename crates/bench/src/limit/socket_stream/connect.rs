@@ -1,6 +1,7 @@
 //! Connecting the socket streams of a point: targets listen, initiators connect and show the token that the target gave
-//! to all ranks over the control channel. A connection without it is dropped. Payload goes either way afterwards.
+//! them over the control channel. A connection without it is dropped. Payload goes either way afterwards.
 
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -14,7 +15,8 @@ use crate::deadlines::DEADLINES;
 use crate::threads::start;
 use tonnage_engine::paths::Rails;
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_ranks::Rank;
+use tonnage_ranks::{Rank, pack, unpack};
+use tonnage_units::reduce::Largest;
 use tonnage_units::{Error, Result};
 
 /// Longest time until all streams of a rank are there.
@@ -34,14 +36,12 @@ const TOKEN_BYTES: usize = 32;
 /// Token, rank and worker.
 const GREETING_BYTES: usize = TOKEN_BYTES + 8;
 
-/// A rank's message to the others. It travels on the encrypted control channel only.
+/// A target's message to its initiators. It travels on the encrypted control channel only.
 #[derive(Serialize, Deserialize)]
 struct Card {
-    /// Address on which it listens for each queue pair of each worker, if anybody initiates to it.
+    /// Address on which it listens for each queue pair of each worker.
     listens: Vec<SocketAddr>,
     token: [u8; TOKEN_BYTES],
-    /// Bound on the difference of its clock from rank 0's.
-    uncertainty_ns: u64,
 }
 
 /// Connects the streams of a round of a point on all ranks. Gives those of each worker of this rank, and how much the
@@ -67,19 +67,11 @@ pub(super) fn connect_all(
         Door::open(&places).map(Some)
     };
     let door = all_or_none(rank, "listen for socket streams", door)?;
-    let card = Card {
-        listens: door
-            .as_ref()
-            .map_or_else(Vec::new, |door| door.addresses.clone()),
-        token: door.as_ref().map_or([0; TOKEN_BYTES], |door| door.token),
-        uncertainty_ns: rank.clock_offset().uncertainty_ns,
-    };
-    let cards = rank.gather("addresses of socket streams", &card, DEADLINES.step)?;
-    let skew_ns = 2 * cards
-        .iter()
-        .map(|card| card.uncertainty_ns)
-        .max()
-        .unwrap_or(0);
+    let cards = exchange_cards(rank, door.as_ref(), &expected)?;
+    // Bound on the difference of any clock from rank 0's.
+    let uncertainty_ns = Largest(rank.clock_offset().uncertainty_ns);
+    let worst = rank.reduce("clocks of socket streams", uncertainty_ns, DEADLINES.step)?;
+    let skew_ns = 2 * worst.0;
     let names: Vec<String> = rank
         .infos()
         .iter()
@@ -115,6 +107,28 @@ pub(super) fn connect_all(
     // Open until all know why nothing was taken: a peer whose connection is refused would blame the network.
     drop(door);
     settled.map(|streams| (streams, skew_ns))
+}
+
+/// Gives a target's card to the ranks that initiate towards it, and returns those of this rank's targets.
+fn exchange_cards(
+    rank: &mut Rank,
+    door: Option<&Door>,
+    initiators: &[u32],
+) -> Result<BTreeMap<u32, Card>> {
+    let told = match door {
+        None => Vec::new(),
+        Some(door) => {
+            let card = pack(&Card {
+                listens: door.addresses.clone(),
+                token: door.token,
+            })?;
+            let to = initiators.iter();
+            to.map(|&to| (to, card.clone())).collect()
+        }
+    };
+    let heard = rank.exchange("addresses of socket streams", told, DEADLINES.step)?;
+    let read = |(from, bytes): (u32, Vec<u8>)| Ok((from, unpack(&bytes)?));
+    heard.into_iter().map(read).collect()
 }
 
 /// The streams between this rank and a peer: for each worker one over each rail and queue pair.
@@ -183,7 +197,7 @@ impl People<'_> {
     fn connect(
         &self,
         targets: &[u32],
-        cards: &[Card],
+        cards: &BTreeMap<u32, Card>,
         sources: &[Option<IpAddr>],
         deadline: Instant,
     ) -> Result<Vec<(u32, Stream)>> {
@@ -191,7 +205,7 @@ impl People<'_> {
         for &target in targets {
             for worker in self.lanes.between(self.me, target) {
                 let source = sources.get(worker as usize).copied().flatten();
-                let card = cards.get(target as usize);
+                let card = cards.get(&target);
                 let place = card.and_then(|card| card.listens.get(worker as usize));
                 let (Some(card), Some(&address)) = (card, place) else {
                     return Err(Error::Failed(format!(

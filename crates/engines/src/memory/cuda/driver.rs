@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tonnage_engine::Library;
 use tonnage_engine::memory::Request;
@@ -10,6 +10,7 @@ use tonnage_machine::devices::LIBCUDA_VARIABLE;
 use tonnage_sys::cuda::{CudaContext, CudaFailure, Libcuda, PatternKernels};
 use tonnage_units::{Error, Result};
 
+use super::super::host::group_bytes;
 use super::proof;
 
 /// The library, as `--library` chooses it.
@@ -22,8 +23,8 @@ pub(in crate::memory) const LIBRARY: Library = Library {
 /// A GPU that is in use.
 pub(in crate::memory) struct GpuInUse {
     context: Arc<CudaContext>,
-    /// The kernels, or why they are not trusted.
-    kernels: std::result::Result<PatternKernels, String>,
+    /// The kernels, or why they are not trusted; empty until somebody has a use for them.
+    kernels: OnceLock<std::result::Result<PatternKernels, String>>,
 }
 
 /// GPUs in use by the library's file and their number. They stay so until the process ends: to take one into use again
@@ -79,13 +80,12 @@ pub(in crate::memory) fn open(
     let context = match CudaContext::open(&library, number) {
         Ok(context) => context,
         Err(failure) if failure.name() == "CUDA_ERROR_INVALID_DEVICE" => {
-            return Err(no_such_gpu(memory, number, &library));
+            let devices = library.devices().map_err(unavailable)?;
+            return Err(no_such_gpu(memory, number, devices.len()));
         }
         Err(failure) => return Err(unavailable(failure)),
     };
-    let kernels = PatternKernels::load(&context)
-        .map_err(|failure| format!("its driver did not take the kernels: {failure}"));
-    let kernels = kernels.and_then(|kernels| proof::prove(&context, &kernels).map(|()| kernels));
+    let kernels = OnceLock::new();
     let gpu = Arc::new(GpuInUse { context, kernels });
     in_use.insert(key, Arc::clone(&gpu));
     Ok(gpu)
@@ -96,12 +96,19 @@ impl GpuInUse {
         &self.context
     }
 
-    /// The kernels.
+    /// The kernels, which are compiled and proven when they are first asked for: whoever allocates memory that they
+    /// fill asks then, so that no measurement waits for it.
     ///
     /// # Errors
     /// Why they are not trusted.
-    pub(super) fn kernels(&self) -> std::result::Result<&PatternKernels, String> {
-        self.kernels.as_ref().map_err(Clone::clone)
+    pub(super) fn kernels(&self) -> std::result::Result<&PatternKernels, &str> {
+        let kernels = self.kernels.get_or_init(|| {
+            let kernels = PatternKernels::load(&self.context)
+                .map_err(|failure| format!("its driver did not take the kernels: {failure}"))?;
+            proof::prove(&self.context, &kernels)?;
+            Ok(kernels)
+        });
+        kernels.as_ref().map_err(String::as_str)
     }
 
     /// Number, model and address.
@@ -137,16 +144,51 @@ impl GpuInUse {
     }
 }
 
-fn no_such_gpu(memory: &str, number: u32, library: &Libcuda) -> Error {
-    let count = library.devices().map_or(0, |devices| devices.len());
-    let how = match count {
-        0 | 1 => "Choose memory cuda, or cuda:0".to_owned(),
-        several => format!("Choose cuda:0 to cuda:{}", several - 1),
+/// An error of a number that none of so many GPUs has.
+fn no_such_gpu(memory: &str, number: u32, count: usize) -> Error {
+    let visible = "CUDA_VISIBLE_DEVICES says which of the machine's it may see";
+    let (what, why, how) = match count {
+        // No number would do.
+        0 => (
+            format!("memory {memory}"),
+            "this process sees no GPU".to_owned(),
+            NO_GPU.to_owned(),
+        ),
+        1 => (
+            format!("memory {memory}:{number}"),
+            "this process sees one GPU, which has number 0".to_owned(),
+            format!("Choose memory cuda, or cuda:0; {visible}"),
+        ),
+        several => (
+            format!("memory {memory}:{number}"),
+            format!("this process sees {several} GPUs, which are numbered from 0"),
+            format!("Choose cuda:0 to cuda:{}; {visible}", several - 1),
+        ),
+    };
+    Error::Unavailable { what, why, how }
+}
+
+/// An error of so many bytes of the host that the driver did not pin.
+pub(in crate::memory) fn not_pinned(memory: &str, bytes: usize, failure: &CudaFailure) -> Error {
+    let how = match failure.name() {
+        // Neither is about memory of the GPU.
+        "CUDA_ERROR_OUT_OF_MEMORY" | "CUDA_ERROR_OPERATING_SYSTEM" => NOT_PINNED,
+        _ => advice(failure),
+    };
+    let limit = match tonnage_sys::process::locked_memory_limit() {
+        Some(limit) => format!("{limit} bytes"),
+        None => "any number".to_owned(),
+    };
+    let group = match group_bytes() {
+        Some(left) => format!(", its control group grants {left} more (memory.max)"),
+        None => String::new(),
     };
     Error::Unavailable {
-        what: format!("memory {memory}:{number}"),
-        why: format!("this process sees {count} GPUs, which are numbered from 0"),
-        how: format!("{how}; CUDA_VISIBLE_DEVICES says which of the machine's it may see"),
+        what: format!("memory {memory}"),
+        why: format!(
+            "{bytes} bytes of the host were to be pinned; this process may lock {limit} (RLIMIT_MEMLOCK){group}: {failure}"
+        ),
+        how: how.to_owned(),
     }
 }
 
@@ -159,6 +201,15 @@ pub(in crate::memory) fn unavailable(memory: &str, failure: &CudaFailure) -> Err
     }
 }
 
+/// The next thing to try where memory of the host was not pinned.
+const NOT_PINNED: &str = "Choose smaller --sizes or --footprint, or fewer ranks on this host; raise the limit with \
+                          `ulimit -l unlimited`, or LimitMEMLOCK of the service that starts it, and memory.max of the \
+                          container's or the job's cgroup, which bounds pinned memory as well";
+
+/// The next thing to try where the driver sees no GPU.
+const NO_GPU: &str = "Run `tonnage devices`: it says which GPUs the machine has; see that CUDA_VISIBLE_DEVICES leaves \
+                      one, and that a container has /dev/nvidia* (--gpus all)";
+
 /// The next thing to try.
 fn advice(failure: &CudaFailure) -> &'static str {
     match failure {
@@ -170,11 +221,11 @@ fn advice(failure: &CudaFailure) -> &'static str {
             "Install a driver that serves CUDA 11.0 or newer: 450 or newer"
         }
         CudaFailure::Outside(_) => "This is a defect of tonnage: please report it",
+        CudaFailure::OtherGpu { .. } => {
+            "Choose one GPU for both ends, cuda:N with the same number; memory cuda-pinned is in the context of cuda:0"
+        }
         CudaFailure::Call { name, .. } => match name.as_str() {
-            "CUDA_ERROR_NO_DEVICE" => {
-                "Run `tonnage devices`: it says which GPUs the machine has; see that CUDA_VISIBLE_DEVICES leaves one, and that \
-                 a container has /dev/nvidia* (--gpus all)"
-            }
+            "CUDA_ERROR_NO_DEVICE" => NO_GPU,
             "CUDA_ERROR_OUT_OF_MEMORY" => {
                 "Choose smaller --sizes or --footprint, or fewer ranks on this GPU; `nvidia-smi` shows who else has its memory"
             }
@@ -195,5 +246,37 @@ fn advice(failure: &CudaFailure) -> &'static str {
                 "Look for lines of NVRM and Xid in `dmesg`, and at the GPU with `nvidia-smi -q`; tonnage never resets one"
             }
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_is_offered_is_one_that_there_is() {
+        let said = |number, count| no_such_gpu("cuda", number, count).to_string();
+        let none = said(0, 0);
+        assert!(
+            none.contains("sees no GPU") && none.contains("--gpus all"),
+            "{none}"
+        );
+        assert!(!none.contains("cuda:"), "{none}");
+        let one = said(1, 1);
+        assert!(
+            one.contains("memory cuda:1") && one.contains("or cuda:0;"),
+            "{one}"
+        );
+        let several = said(4, 4);
+        assert!(several.contains("Choose cuda:0 to cuda:3;"), "{several}");
+    }
+
+    #[test]
+    fn memory_of_another_gpu_is_no_defect() {
+        let other = CudaFailure::OtherGpu {
+            memory: 0,
+            stream: 1,
+        };
+        assert!(advice(&other).contains("cuda:N with the same number"));
     }
 }

@@ -53,6 +53,8 @@ pub const CUDA: MemoryEntry = MemoryEntry {
 
 fn allocate(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
     let gpu = driver::open(request, NAME, driver::number(request.variant)?)?;
+    // Proven before anything is measured; the report says why where they are not trusted.
+    let _ = gpu.kernels();
     let buffer = DeviceBuffer::allocate(gpu.context(), request.bytes)
         .map_err(|failure| gpu.too_small(request.bytes, &failure))?;
     Ok(Arc::new(CudaMemory { gpu, buffer }))
@@ -133,7 +135,7 @@ impl Memory for CudaMemory {
             kind: NAME.to_owned(),
             bytes: self.buffer.bytes(),
             device: Some(self.gpu.name()),
-            why_filled_by_copies: self.gpu.kernels().err(),
+            why_filled_by_copies: self.gpu.kernels().err().map(str::to_owned),
             ..MemoryReport::default()
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use tonnage_engines::LISTS;
 use tonnage_judge::baseline::host_kind::kind_facts;
+use tonnage_judge::baseline::lost::{LostHardware, lost_hardware};
 use tonnage_judge::baseline::order::{CheckStep, shortest_s, telling_first, within};
 use tonnage_judge::baseline::{Baseline, BaselineEntry, HostKind};
 use tonnage_judge::check::CheckVerdict;
@@ -31,10 +32,23 @@ const NAMED_MAX: usize = 5;
 ///
 /// # Errors
 /// `Usage` where the baseline has none, with those that there are.
-pub fn kind_here(baseline: &Baseline) -> Result<&HostKind> {
+pub fn kind_here(baseline: &Baseline) -> Result<KindHere<'_>> {
     let matched = baseline.matched.iter().map(String::as_str).collect();
     let machine = Environment::read(&LISTS.variables());
-    baseline.kind_of(&kind_facts(&machine, &matched))
+    let facts = kind_facts(&machine, &matched);
+    let found = baseline.kind_of(&facts);
+    found.map(KindHere::Known).or_else(|error| {
+        let lost = lost_hardware(baseline, &facts, &tonnage_sys::host::name());
+        lost.map(KindHere::Lost).ok_or(error)
+    })
+}
+
+/// Kind of this host.
+pub enum KindHere<'a> {
+    /// One of the baseline.
+    Known(&'a HostKind),
+    /// One that it would be with what it has lost.
+    Lost(LostHardware<'a>),
 }
 
 /// Points that a check measures.
@@ -50,6 +64,16 @@ pub struct CheckChoice<'a> {
 }
 
 impl<'a> CheckChoice<'a> {
+    /// A choice of no points.
+    pub fn nothing() -> Self {
+        Self {
+            steps: Vec::new(),
+            left: Vec::new(),
+            times: None,
+            is_silent: false,
+        }
+    }
+
     /// Chooses.
     ///
     /// # Errors
@@ -91,7 +115,11 @@ impl<'a> CheckChoice<'a> {
             Some(1) => START_S,
             _ => START_REMOTE_S,
         };
-        let time_s = clock.left().as_secs_f64();
+        // Ranks of a launcher have to choose the same points, each by itself.
+        let time_s = match times {
+            Some(_) => clock.common().as_secs_f64(),
+            None => clock.left().as_secs_f64(),
+        };
         let shortest = shortest_s(&steps, start_s, retests).unwrap_or(0.0);
         let found = match times {
             // Everything is measured so many times, not only what fails.

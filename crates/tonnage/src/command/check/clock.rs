@@ -5,13 +5,12 @@ use std::process::exit;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use tonnage_judge::check::reason::cut;
 use tonnage_judge::check::{CheckVerdict, ExitStyle};
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
-
-use crate::command::print;
 
 /// The shortest budget: less would end before ranks have met.
 const BUDGET_MIN: Duration = Duration::from_secs(3);
@@ -25,6 +24,9 @@ const KILL_BEFORE: Duration = Duration::from_millis(1300);
 /// Time before the end at which this process ends, wherever it is.
 const END_BEFORE: Duration = Duration::from_secs(1);
 
+/// Time that processes of a launcher take to look at their host and the baseline.
+const START_RESERVE: Duration = Duration::from_millis(500);
+
 /// A step, and since when it is taken.
 type Since = (String, Instant);
 
@@ -33,6 +35,8 @@ struct State {
     own: Option<Since>,
     of_ranks: BTreeMap<u32, Since>,
     child: Option<u32>,
+    /// Code of the verdict that is being told.
+    code: Option<u8>,
     is_over: bool,
 }
 
@@ -74,16 +78,28 @@ impl BudgetClock {
         while let Some(left) = end.checked_duration_since(Instant::now()) {
             std::thread::sleep(left);
         }
-        if lock(&self.state).is_over {
-            return;
-        }
+        let told = {
+            let state = lock(&self.state);
+            if state.is_over {
+                return;
+            }
+            state.code
+        };
         self.kill(Signal::KILL);
-        // Where nobody reads it the code still says that it was no failure.
-        let _ = print(&format!(
-            "{}\n",
-            cut(&format!("error: {}", self.waited_for()))
-        ));
-        exit(style.code(CheckVerdict::Error).into());
+        // Whoever does not take the last words gets their code.
+        let code = told.unwrap_or_else(|| {
+            print_if_room(&format!(
+                "{}\n",
+                cut(&format!("error: {}", self.waited_for()))
+            ));
+            style.code(CheckVerdict::Error)
+        });
+        exit(code.into());
+    }
+
+    /// Takes note of the code with which the check ends once its last words are told.
+    pub fn telling(&self, code: u8) {
+        lock(&self.state).code = Some(code);
     }
 
     /// Lets the watchdog be: the last words are said.
@@ -145,6 +161,11 @@ impl BudgetClock {
         end.saturating_sub(self.start.elapsed())
     }
 
+    /// Time that all ranks of a launcher reckon with, whenever each of them was started.
+    pub fn common(&self) -> Duration {
+        self.budget.saturating_sub(ASK_BEFORE + START_RESERVE)
+    }
+
     /// Time until they are killed.
     pub fn left_to_end(&self) -> Duration {
         let end = self.budget.saturating_sub(KILL_BEFORE);
@@ -164,6 +185,21 @@ impl BudgetClock {
     /// Time at the end in which nothing is measured any more.
     pub fn reserved_s() -> f64 {
         ASK_BEFORE.as_secs_f64()
+    }
+}
+
+/// Writes a short line to standard output where there is room for it. The lock of standard output is not taken, which
+/// whoever waits for a reader holds.
+fn print_if_room(line: &str) {
+    let out = std::io::stdout();
+    let mut asked = [PollFd::new(&out, PollFlags::OUT)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // Where nobody reads it the code still says that it was no failure.
+    if let Ok(1..) = poll(&mut asked, Some(&now)) {
+        let _ = rustix::io::write(&out, line.as_bytes());
     }
 }
 

@@ -21,11 +21,13 @@ use std::process::ExitCode;
 
 use tonnage_judge::baseline::BaselineEntry;
 use tonnage_judge::baseline::build::point_json;
+use tonnage_judge::baseline::lost::LostHardware;
 use tonnage_judge::baseline::order::CheckStep;
-use tonnage_judge::check::device::{DeviceState, device_failures};
-use tonnage_judge::check::entry::{EntryVerdict, judged};
+use tonnage_judge::check::device::{DeviceState, HostDevices, device_failures};
+use tonnage_judge::check::entry::EntryVerdict;
 use tonnage_judge::check::nodelist::folded;
 use tonnage_judge::check::reason::{cut, reason};
+use tonnage_judge::check::step::of_point;
 use tonnage_judge::check::{CHECK_FORMAT, CheckReport, CheckVerdict, ExitStyle};
 use tonnage_machine::devices::links;
 use tonnage_record::Record;
@@ -33,11 +35,12 @@ use tonnage_report::baseline::checked;
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
+use super::readable::is_same_file;
 use super::whole_file::{refuse_existing, replace};
 use super::{print, program};
 use crate::args::check::CheckArgs;
 use child::StepRecords;
-use choice::CheckChoice;
+use choice::{CheckChoice, KindHere};
 use clock::{BudgetClock, unix_ns};
 
 /// Checks this host. Whatever happens, the exit code is one of the style that was asked for.
@@ -45,7 +48,8 @@ pub fn check(args: &CheckArgs) -> ExitCode {
     let style = args.exit;
     let clock = match BudgetClock::start(args.budget.0, style) {
         Ok(clock) => clock,
-        Err(error) => return refused(style, &error),
+        Err(error @ Error::Usage(_)) => return refused(style, &error),
+        Err(error) => return failed(style, &error),
     };
     let report = match checked_report(args, &clock) {
         Ok(Some(report)) => report,
@@ -53,11 +57,13 @@ pub fn check(args: &CheckArgs) -> ExitCode {
             clock.disarm();
             return ExitCode::SUCCESS;
         }
-        Err(error @ Error::Usage(_)) => return refused(style, &error),
+        Err(error @ Error::Usage(_)) => {
+            clock.telling(style.code_of_wrong_request());
+            return refused(style, &error);
+        }
         Err(error) => {
-            say(&format!("error: {error}"));
-            let line = cut(&format!("error: {error}"));
-            return ended(style, CheckVerdict::Error, &format!("{line}\n"));
+            clock.telling(style.code(CheckVerdict::Error));
+            return failed(style, &error);
         }
     };
     let (verdict, page) = match write(args, &report) {
@@ -73,14 +79,40 @@ pub fn check(args: &CheckArgs) -> ExitCode {
             (CheckVerdict::Error, checked(&report) + &line + "\n")
         }
     };
+    // Whoever reads nothing does not hold the check up: the watchdog ends it with this code.
+    clock.telling(style.code(verdict));
+    let code = ended(style, verdict, &page);
     clock.disarm();
-    ended(style, verdict, &page)
+    code
 }
 
-/// The code for a command line that the parser refused, where it is one of a check; `None` for any other.
-pub fn code_of_refused(line: impl Iterator<Item = String>) -> Option<ExitCode> {
+/// The end of a check that nothing was measured for: by an error before or beside it.
+pub fn not_checked(style: ExitStyle, error: &Error) -> ExitCode {
+    match error {
+        Error::Usage(_) => refused(style, error),
+        _ => failed(style, error),
+    }
+}
+
+/// The code for a command line that the parser refused with some words, where it is one of a check, and its last line;
+/// `None` for any other, and for one that asked for help.
+pub fn refused_by_parser(
+    line: impl Iterator<Item = String>,
+    answer: &clap::Error,
+) -> Option<ExitCode> {
+    // What is no error has been answered on standard output.
+    let code = answer.use_stderr().then(|| code_of_refused(line))??;
+    let text = answer.to_string();
+    let first = text.lines().next().unwrap_or("error: a wrong request");
+    // Where nobody reads it the code says it.
+    let _ = print(&format!("{}\n", cut(first)));
+    Some(code)
+}
+
+/// The code of a wrong request of a check, by its words.
+fn code_of_refused(line: impl Iterator<Item = String>) -> Option<ExitCode> {
     let words: Vec<String> = line.skip(1).collect();
-    if !words.iter().any(|word| word == "check") || words.iter().any(|word| word == "--help") {
+    if !words.iter().any(|word| word == "check") {
         return None;
     }
     let styles = words
@@ -91,7 +123,8 @@ pub fn code_of_refused(line: impl Iterator<Item = String>) -> Option<ExitCode> {
         Some(rest) => rest.strip_prefix('=').map(str::to_owned),
         None => None,
     });
-    let style: ExitStyle = said.last()?.parse().ok()?;
+    let said = said.last().and_then(|style| style.parse().ok());
+    let style = said.unwrap_or(ExitStyle::Plain);
     Some(style.code_of_wrong_request().into())
 }
 
@@ -100,6 +133,12 @@ fn refused(style: ExitStyle, error: &Error) -> ExitCode {
     // A reader of the last line gets one, whatever the code.
     let _ = print(&format!("{}\n", cut(&format!("error: {error}"))));
     style.code_of_wrong_request().into()
+}
+
+fn failed(style: ExitStyle, error: &Error) -> ExitCode {
+    say(&format!("error: {error}"));
+    let line = cut(&format!("error: {error}"));
+    ended(style, CheckVerdict::Error, &format!("{line}\n"))
 }
 
 /// Prints the last words. Where nobody reads them the code still says it.
@@ -111,23 +150,40 @@ fn ended(style: ExitStyle, verdict: CheckVerdict, page: &str) -> ExitCode {
 }
 
 fn write(args: &CheckArgs, report: &CheckReport) -> Result<()> {
-    if let Some(path) = &args.output {
-        let text = serde_json::to_string_pretty(report)
-            .map_err(|error| Error::Failed(format!("the verdicts have no JSON form: {error}")))?;
-        replace(path, &(text + "\n"), args.force)?;
-    }
-    if let Some(path) = &args.nodelist {
+    let no_form = |error| Error::Failed(format!("the verdicts have no JSON form: {error}"));
+    let output = args.output.as_ref().map_or(Ok(()), |path| {
+        let text = serde_json::to_string_pretty(report).map_err(no_form)?;
+        replace(path, &(text + "\n"), args.force)
+    });
+    // One file that cannot be written says nothing about the other.
+    let nodelist = args.nodelist.as_ref().map_or(Ok(()), |path| {
         let hosts = folded(report.failed_hosts.iter().map(String::as_str));
-        replace(path, &(hosts + "\n"), args.force)?;
+        replace(path, &(hosts + "\n"), args.force)
+    });
+    output.and(nodelist)
+}
+
+/// Empties the files of an earlier check, which are none of this one's, however it ends.
+fn empty_old(args: &CheckArgs) -> Result<()> {
+    for path in [&args.output, &args.nodelist].into_iter().flatten() {
+        refuse_existing(path, args.force)?;
+        if is_same_file(path, &args.baseline) {
+            return Err(Error::Usage(format!(
+                "{} is the baseline: name another file for what was found",
+                path.display()
+            )));
+        }
+        if path.is_file() {
+            std::fs::write(path, "")
+                .map_err(|error| Error::io(format!("cannot write {}", path.display()), error))?;
+        }
     }
     Ok(())
 }
 
 /// The report; `None` for a rank of a launcher other than rank 0, which tells it.
 fn checked_report(args: &CheckArgs, clock: &BudgetClock) -> Result<Option<CheckReport>> {
-    for path in [&args.output, &args.nodelist].into_iter().flatten() {
-        refuse_existing(path, args.force)?;
-    }
+    empty_old(args)?;
     clock.step("reading the baseline");
     let baseline = super::baseline::read(&args.baseline)?;
     let kept = cache::Cache::open(args)?;
@@ -136,7 +192,8 @@ fn checked_report(args: &CheckArgs, clock: &BudgetClock) -> Result<Option<CheckR
     }
     clock.step("describing this host");
     let kind = match choice::kind_here(&baseline) {
-        Ok(kind) => kind,
+        Ok(KindHere::Known(kind)) => kind,
+        Ok(KindHere::Lost(lost)) => return Ok(Some(lost_report(args, clock, &lost))),
         // Nothing is known of such hosts, which is nobody's fault.
         Err(error) => {
             say(&format!("skip: {error}"));
@@ -207,21 +264,36 @@ fn measured(
     Ok(report(args, choice, verdicts, clock, host))
 }
 
+/// The report of a host that has lost hardware: beside which figures it would be set nobody can say.
+fn lost_report(args: &CheckArgs, clock: &BudgetClock, lost: &LostHardware<'_>) -> CheckReport {
+    let host = tonnage_sys::host::name();
+    let entries = lost.kind.entries.iter().take(1).map(|entry| EntryVerdict {
+        name: lost.fact.to_owned(),
+        short: lost.fact.to_owned(),
+        hosts: vec![host.clone()],
+        verdict: CheckVerdict::Fail,
+        why: Some(lost.why.clone()),
+        ..EntryVerdict::of(entry)
+    });
+    report(
+        args,
+        &CheckChoice::nothing(),
+        entries.collect(),
+        clock,
+        host.clone(),
+    )
+}
+
 /// The report of a host that there is nothing to compare with.
 fn skipped(args: &CheckArgs, clock: &BudgetClock, why: &Error) -> CheckReport {
-    let nothing = CheckChoice {
-        steps: Vec::new(),
-        left: Vec::new(),
-        times: None,
-        is_silent: false,
-    };
+    let nothing = CheckChoice::nothing();
     CheckReport {
         reason: cut(&format!("skip: {why}")),
         ..report(args, &nothing, Vec::new(), clock, tonnage_sys::host::name())
     }
 }
 
-/// Verdicts on the entries of one point: of those that differ only in the way of the bytes, one.
+/// Verdicts on the entries of one point; where nothing was measured, `why` is the reason.
 fn of_step(
     step: &CheckStep<'_>,
     records: &[Record],
@@ -229,37 +301,10 @@ fn of_step(
     tries_min: u32,
 ) -> Vec<EntryVerdict> {
     let records: Vec<&Record> = records.iter().collect();
-    let mut found: Vec<EntryVerdict> = Vec::new();
-    let mut seen: Vec<&BaselineEntry> = Vec::new();
-    for entry in &step.entries {
-        let is_alike =
-            |other: &&&BaselineEntry| other.part == entry.part && other.metric == entry.metric;
-        if seen.iter().any(|known| is_alike(&known)) {
-            continue;
-        }
-        seen.push(entry);
-        let others: Vec<&BaselineEntry> = step
-            .entries
-            .iter()
-            .filter(|it| is_alike(it))
-            .copied()
-            .collect();
-        let fits = others.iter().find(|other| {
-            let mut rows = records
-                .iter()
-                .flat_map(|record| tonnage_record::figures::Row::of(record));
-            rows.any(|row| {
-                let (device, link) = tonnage_judge::baseline::host_kind::carriers(&row);
-                device == other.device && link == other.link_bytes_per_s
-            })
-        });
-        let mut verdict = judged(fits.unwrap_or(entry), &others, &records, tries_min);
-        if records.is_empty()
-            && let Some(why) = why
-        {
-            verdict.why = Some(why.to_owned());
-        }
-        found.push(verdict);
+    let mut found = of_point(&step.entries, &records, tries_min);
+    if let (true, Some(why)) = (records.is_empty(), why) {
+        let whys = found.iter_mut().map(|verdict| &mut verdict.why);
+        whys.for_each(|it| *it = Some(why.to_owned()));
     }
     found
 }
@@ -277,13 +322,16 @@ fn keep<'a>(
     }
 }
 
-fn device_states() -> Vec<DeviceState> {
-    let states = links().into_iter().map(|link| DeviceState {
+fn device_states() -> HostDevices {
+    let found = links();
+    let states = found.links.into_iter().map(|link| DeviceState {
         name: link.name,
         state: link.state,
-        link_bytes_per_s: link.bits_per_s.map(|bits| bits as f64 / 8.0),
     });
-    states.collect()
+    HostDevices {
+        devices: states.collect(),
+        gap: found.gap,
+    }
 }
 
 fn report(
@@ -340,12 +388,9 @@ mod tests {
         assert_eq!(code("tonnage check --exit prolog --bugdet 3s"), is(0));
         assert_eq!(code("tonnage check --exit=nagios"), is(3));
         assert_eq!(code("tonnage check --exit plain --x"), is(2));
-        for other in [
-            "tonnage check --x",
-            "tonnage compare --exit prolog",
-            "tonnage check --exit what",
-        ] {
-            assert_eq!(code(other), None, "{other}");
+        for other in ["tonnage check --x", "tonnage check --exit what"] {
+            assert_eq!(code(other), is(2), "{other}");
         }
+        assert_eq!(code("tonnage compare --exit prolog"), None);
     }
 }

@@ -181,15 +181,17 @@ impl OpenNative {
     /// Choices of the engine on all ranks, under the backend's name: several may be of one engine.
     pub fn effective(&self) -> Vec<Effective> {
         let name = format!("{}:{}", NATIVE.name, self.name);
-        together(self.engine.opened.all.iter().map(|opened| Effective {
+        let opened = &self.engine.opened;
+        let ranks = opened.all.iter().zip(opened.places.iter());
+        together(ranks.map(|(opened, places)| Effective {
             ranks: String::new(),
             engine: EngineReport {
                 name: name.clone(),
                 ..opened.engine.clone()
             },
-            memory: opened.memory.clone().into(),
-            cpus: opened.cpus.clone(),
-            sockets: opened.sockets.clone(),
+            memory: places.memory.clone().into(),
+            cpus: places.cpus.clone(),
+            sockets: places.sockets.clone(),
             yielding: opened.yielding,
         }))
     }

@@ -78,7 +78,7 @@ impl Intervals {
             return Self(None);
         };
         let (roles, rank) = (point.roles(), &stage.rank);
-        let initiates = !roles.targets(rank.id()).is_empty();
+        let initiates = roles.initiates(rank.id());
         let pulses = (0..point.workers).filter(|_| initiates);
         let is_root = rank.id() == 0;
         let ranks = (0..point.ranks).filter(|_| is_root);
@@ -92,9 +92,7 @@ impl Intervals {
             pulses: pulses.map(|_| Arc::default()).collect(),
             notes: rank.notes(),
             cpus: stage.host.topology.allowed.clone(),
-            clients: ranks
-                .filter(|&rank| !roles.targets(rank).is_empty())
-                .collect(),
+            clients: ranks.filter(|&rank| roles.initiates(rank)).collect(),
             listener: stage.observer.intervals().filter(|_| is_root),
             checkpoints: point
                 .length

@@ -1,28 +1,30 @@
 //! Reports of a round about the flows that begin or end at one rank: of its own workers, and of the ranks that it
 //! exchanges bytes with, which tell it nothing about their other flows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::kinds::transfer::layout::SliceLayout;
 use crate::kinds::transfer::trial::{FlowIssued, Issued};
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_ranks::{pack, unpack};
+use tonnage_ranks::{Circle, pack, unpack};
 use tonnage_units::{Error, Result};
 
 /// A rank's words to one other: what each of its workers issued towards it, where it has a flow to it.
 type ToOne = Vec<Option<FlowIssued>>;
 
 /// Reports that one rank has.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Reports {
     /// Of its own workers.
     own: Vec<Issued>,
-    /// Of the other ranks that took part; of one that has no flow to this rank an empty list.
+    /// Of the other ranks that have flows to this one.
     heard: BTreeMap<u32, ToOne>,
+    /// The ranks that took part.
+    circle: Circle,
 }
 
-/// Messages of `rank`, of whose workers each drives one of `points` and `issued` so much, to those of the other `ranks`
-/// of a round that it has flows to.
+/// Messages of `rank`, of whose workers each drives one of `points` and `issued` so much, to those of the circle of a
+/// round that it has flows to.
 ///
 /// # Errors
 /// When one cannot be written.
@@ -30,7 +32,7 @@ pub fn messages(
     points: &[&TransferPoint],
     rank: u32,
     issued: &[Issued],
-    ranks: impl Iterator<Item = u32>,
+    circle: &Circle,
 ) -> Result<Vec<(u32, Vec<u8>)>> {
     let layouts = points.iter().map(|point| SliceLayout::new(point, rank));
     let layouts: Vec<_> = layouts.collect();
@@ -41,28 +43,26 @@ pub fn messages(
         };
         workers().map(flow).collect()
     };
-    let told = ranks.filter(|to| *to != rank).map(|to| (to, to_one(to)));
+    // Its targets alone: a rank of pairs has one, however many have come.
+    let targets: BTreeSet<u32> = layouts
+        .iter()
+        .flat_map(|layout| layout.out.clone())
+        .collect();
+    let targets = targets.into_iter().filter(|to| circle.contains(*to));
+    let told = targets.map(|to| (to, to_one(to)));
     let told = told.filter(|(_, flows)| flows.iter().any(Option::is_some));
     told.map(|(to, flows)| Ok((to, pack(&flows)?))).collect()
 }
 
 impl Reports {
-    /// Takes together what `rank`'s workers issued, and what it heard of the other `ranks` of a round.
+    /// Takes together what this rank's workers issued, and what it heard of others of the circle of a round.
     ///
     /// # Errors
     /// When a message cannot be read.
-    pub fn new(
-        rank: u32,
-        own: Vec<Issued>,
-        ranks: impl Iterator<Item = u32>,
-        heard: &[(u32, Vec<u8>)],
-    ) -> Result<Self> {
-        let others = ranks.filter(|other| *other != rank);
-        let mut all: BTreeMap<u32, ToOne> = others.map(|other| (other, ToOne::new())).collect();
-        for (from, bytes) in heard {
-            all.insert(*from, unpack(bytes)?);
-        }
-        Ok(Self { own, heard: all })
+    pub fn new(own: Vec<Issued>, circle: Circle, heard: &[(u32, Vec<u8>)]) -> Result<Self> {
+        let read = |(from, bytes): &(u32, Vec<u8>)| Ok((*from, unpack(bytes)?));
+        let heard = heard.iter().map(read).collect::<Result<_>>()?;
+        Ok(Self { own, heard, circle })
     }
 
     /// Operations of a flow that begins or ends at `rank`, of which `layout` is worker `worker`'s. A rank that took no
@@ -82,10 +82,11 @@ impl Reports {
                 let place = layout.out.binary_search(&to).ok();
                 place.and_then(|place| self.own.get(worker)?.of_flow(place))
             }
-            false => match self.heard.get(&from) {
-                None => Some(FlowIssued::default()),
-                Some(workers) => workers.get(worker).copied().flatten(),
-            },
+            false if !self.circle.contains(from) => Some(FlowIssued::default()),
+            false => self
+                .heard
+                .get(&from)
+                .and_then(|workers| *workers.get(worker)?),
         };
         told.ok_or_else(|| {
             Error::Failed(format!(
@@ -109,16 +110,16 @@ pub(crate) mod tests {
                 .zip(issued)
                 .filter(|(_, issued)| !issued.is_empty())
         };
-        let numbers = || ranks().map(|(rank, _)| rank);
+        let circle = Circle::new(1, ranks().map(|(rank, _)| rank));
         let mut heard = Vec::new();
         for (from, issued) in ranks() {
             let points = vec![point; issued.len()];
-            let told = messages(&points, from, issued, numbers()).unwrap();
+            let told = messages(&points, from, issued, &circle).unwrap();
             let told = told.into_iter().find(|(to, _)| *to == rank);
             heard.extend(told.map(|(_, bytes)| (from, bytes)));
         }
         let own = issued[rank as usize].clone();
-        Reports::new(rank, own, numbers(), &heard).unwrap()
+        Reports::new(own, circle, &heard).unwrap()
     }
 
     #[test]
@@ -130,7 +131,7 @@ pub(crate) mod tests {
                 ranges: (1..ranks).map(|to| (u64::from(to), 1000)).collect(),
                 ascents: Vec::new(),
             };
-            let told = messages(&[&point], 0, &[issued], 0..ranks).unwrap();
+            let told = messages(&[&point], 0, &[issued], &Circle::new(1, 0..ranks)).unwrap();
             assert_eq!(told.len(), ranks as usize - 1);
             told.last().map(|(_, bytes)| bytes.len())
         };

@@ -1,0 +1,79 @@
+//! Rows of a point on hosts that are alike: of one kind, over the same devices, with links of one speed.
+
+use tonnage_record::Outcome;
+use tonnage_record::figures::Row;
+
+use super::figures::HostSample;
+use super::host_kind::{KindFacts, LINK_TOLERANCE, carriers, hosts_of, kind_of_record, off_path};
+use crate::keys::KeyNames;
+use crate::matching::SidePoint;
+
+/// Rows of a point on hosts of one kind, over the same devices.
+pub(super) struct AlikeRows<'a> {
+    pub facts: KindFacts,
+    pub device: Option<String>,
+    pub link_bytes_per_s: Option<f64>,
+    pub rows: Vec<Row<'a>>,
+}
+
+impl<'a> AlikeRows<'a> {
+    /// The rows of the hosts that some samples are of.
+    pub(super) fn of_hosts(&self, samples: &[HostSample]) -> Self {
+        let is_kept = |row: &&Row<'a>| {
+            let host = hosts_of(row.record);
+            samples.iter().any(|sample| sample.host == host)
+        };
+        Self {
+            facts: self.facts.clone(),
+            device: self.device.clone(),
+            link_bytes_per_s: self.link_bytes_per_s,
+            rows: self.rows.iter().filter(is_kept).copied().collect(),
+        }
+    }
+}
+
+/// Rows of a point that were measured, by kind of host, devices and links, and why others are no measure of theirs.
+pub(super) fn groups<'a>(
+    point: &SidePoint<'a>,
+    matched: &KeyNames,
+) -> (Vec<AlikeRows<'a>>, Option<String>) {
+    let mut groups: Vec<AlikeRows<'a>> = Vec::new();
+    let mut astray = None;
+    let measured = |row: &&Row<'_>| row.record.outcome == Outcome::Measured;
+    for row in point.rows.iter().filter(measured) {
+        if let Some(why) = off_path(row) {
+            astray = Some(format!("runs off path are left out: {why}"));
+            continue;
+        }
+        let facts = kind_of_record(row.record, matched);
+        let (device, link_bytes_per_s) = carriers(row);
+        let known = groups.iter_mut().find(|group| {
+            group.facts == facts
+                && group.device == device
+                && group.link_bytes_per_s == link_bytes_per_s
+        });
+        match known {
+            Some(group) => group.rows.push(*row),
+            None => groups.push(AlikeRows {
+                facts,
+                device,
+                link_bytes_per_s,
+                rows: vec![*row],
+            }),
+        }
+    }
+    (groups, astray)
+}
+
+/// The group on the same devices whose links are the fastest, where this one's are slower.
+pub(super) fn faster<'g, 'a>(
+    groups: &'g [AlikeRows<'a>],
+    own: &AlikeRows<'_>,
+) -> Option<&'g AlikeRows<'a>> {
+    let alike = groups
+        .iter()
+        .filter(|other| other.facts == own.facts && other.device == own.device);
+    let speed = |group: &AlikeRows<'_>| group.link_bytes_per_s.unwrap_or(0.0);
+    let fastest = alike.max_by(|left, right| speed(left).total_cmp(&speed(right)))?;
+    (own.link_bytes_per_s? < speed(fastest) * LINK_TOLERANCE).then_some(fastest)
+}

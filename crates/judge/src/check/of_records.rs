@@ -1,0 +1,189 @@
+//! Verdicts on the hosts of records that are there already: nothing is measured again, so that a host's runs take the
+//! place of its tries.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use tonnage_record::Record;
+use tonnage_units::Result;
+
+use super::entry::EntryVerdict;
+use super::reason::reason;
+use super::step::{distinct, of_point};
+use super::verdict::CheckVerdict;
+use crate::baseline::build::point_json;
+use crate::baseline::host_kind::{KindFacts, hosts_of, kind_of_record};
+use crate::baseline::order::telling_first;
+use crate::baseline::{Baseline, HostKind};
+use crate::keys::KeyNames;
+
+/// Verdict on an entry by the runs of some hosts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunsVerdict {
+    /// Kind of the hosts, in words.
+    pub kind: String,
+    /// Letter of the side of a comparison that the runs are of.
+    pub side: Option<&'static str>,
+    /// The run in the middle, from the worst to the best; of two in the middle the better one, so that a host fails
+    /// where more than half of its runs do. `tries` are the figures of all.
+    pub entry: EntryVerdict,
+}
+
+/// Verdicts on records beside a baseline.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordsCheck {
+    /// The verdict of all.
+    pub verdict: CheckVerdict,
+    /// One line of at most 80 bytes.
+    pub reason: String,
+    /// Verdicts, the worst first, and of those that are alike in the order of the baseline.
+    pub entries: Vec<RunsVerdict>,
+    /// Hosts that failed.
+    pub failed_hosts: BTreeSet<String>,
+    /// Kinds of hosts of the records that the baseline has nothing for, with the hosts.
+    pub unknown_kinds: Vec<(String, BTreeSet<String>)>,
+    /// Kinds of hosts of the baseline of which there is no record.
+    pub absent_kinds: Vec<String>,
+    /// Points of the records, of kinds of hosts that the baseline has, without an entry.
+    pub points_without_entry: usize,
+}
+
+/// Hosts that measured together, with the letter of the side of a comparison.
+type HostsOfSide = (String, Option<&'static str>);
+
+/// Records of one kind of host: of each point those of each group of hosts.
+#[derive(Default)]
+struct OfKind<'a> {
+    points: HashMap<String, BTreeMap<HostsOfSide, Vec<&'a Record>>>,
+    hosts: BTreeSet<String>,
+}
+
+/// Judges records beside a baseline.
+///
+/// # Errors
+/// `Usage` where the baseline has nothing for any kind of host of the records, with those that there are.
+pub fn check_records(baseline: &Baseline, records: &[Record]) -> Result<RecordsCheck> {
+    let mut known: BTreeMap<usize, OfKind<'_>> = BTreeMap::new();
+    let mut unknown: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut refused = None;
+    for (facts, record) in with_facts(baseline, records) {
+        match baseline.kind_of(&facts) {
+            Ok(kind) => {
+                let at = baseline.kinds.iter().position(|it| std::ptr::eq(it, kind));
+                known.entry(at.unwrap_or(0)).or_default().add(record);
+            }
+            Err(error) => {
+                let values: Vec<&str> = facts.values().map(String::as_str).collect();
+                let hosts = unknown.entry(values.join(", ")).or_default();
+                hosts.extend(hosts_of(record).split(',').map(str::to_owned));
+                refused.get_or_insert(error);
+            }
+        }
+    }
+    if let (true, Some(error)) = (known.is_empty(), refused) {
+        return Err(error);
+    }
+    let mut entries: Vec<RunsVerdict> = Vec::new();
+    let mut points_without_entry = 0;
+    for (at, of_kind) in &known {
+        let kind = &baseline.kinds[*at];
+        entries.extend(of_kind.verdicts(kind));
+        let has_entry = |point: &String| kind.entries.iter().any(|entry| entry.point == *point);
+        let points = of_kind.points.keys();
+        points_without_entry += points.filter(|point| !has_entry(point)).count();
+    }
+    entries.sort_by_key(|it| std::cmp::Reverse(it.entry.verdict.weight()));
+    let verdicts: Vec<EntryVerdict> = entries.iter().map(|it| it.entry.clone()).collect();
+    let verdict = CheckVerdict::of(verdicts.iter().map(|entry| entry.verdict));
+    let failed = verdicts
+        .iter()
+        .filter(|entry| entry.verdict == CheckVerdict::Fail);
+    let kinds = baseline.kinds.iter().enumerate();
+    let absent = kinds.filter(|(at, _)| !known.contains_key(at));
+    Ok(RecordsCheck {
+        verdict,
+        reason: reason(verdict, &verdicts, 0),
+        failed_hosts: failed.flat_map(|entry| entry.hosts.clone()).collect(),
+        entries,
+        unknown_kinds: unknown.into_iter().collect(),
+        absent_kinds: absent.map(|(_, kind)| kind.title()).collect(),
+        points_without_entry,
+    })
+}
+
+/// Records with the facts by which the kind of their hosts is known; those that follow each other mostly share them.
+fn with_facts<'a>(
+    baseline: &Baseline,
+    records: &'a [Record],
+) -> impl Iterator<Item = (KindFacts, &'a Record)> {
+    let matched: KeyNames = baseline.matched.iter().map(String::as_str).collect();
+    let mut before: Option<(&Record, KindFacts)> = None;
+    records.iter().map(move |record| {
+        let known = before
+            .take()
+            .filter(|(last, _)| last.environment == record.environment);
+        let facts = known.map_or_else(|| kind_of_record(record, &matched), |(_, facts)| facts);
+        before = Some((record, facts.clone()));
+        (facts, record)
+    })
+}
+
+impl<'a> OfKind<'a> {
+    fn add(&mut self, record: &'a Record) {
+        let hosts = hosts_of(record);
+        self.hosts.extend(hosts.split(',').map(str::to_owned));
+        let side = record.side.as_ref().map(|side| side.name.letter());
+        let point = self.points.entry(point_json(record)).or_default();
+        point.entry((hosts, side)).or_default().push(record);
+    }
+
+    /// Verdicts on the entries of the kind; a point that none of its hosts measured is skipped.
+    fn verdicts(&self, kind: &HostKind) -> Vec<RunsVerdict> {
+        let mut found = Vec::new();
+        for step in telling_first(&kind.entries) {
+            let verdict = |side, entry| RunsVerdict {
+                kind: kind.title(),
+                side,
+                entry,
+            };
+            let Some(groups) = self.points.get(step.point) else {
+                let skipped = distinct(&step.entries).into_iter().map(|entry| {
+                    let entry = EntryVerdict {
+                        hosts: self.hosts.iter().cloned().collect(),
+                        why: Some("no record of it".to_owned()),
+                        ..EntryVerdict::of(entry)
+                    };
+                    verdict(None, entry)
+                });
+                found.extend(skipped);
+                continue;
+            };
+            for ((_, side), records) in groups {
+                let mut runs: Vec<Vec<EntryVerdict>> = Vec::new();
+                for record in records {
+                    let of_run = of_point(&step.entries, &[record], 1);
+                    runs.resize(of_run.len(), Vec::new());
+                    let all = runs.iter_mut().zip(of_run);
+                    all.for_each(|(all, one)| all.push(one));
+                }
+                let middles = runs.into_iter().filter_map(middle);
+                found.extend(middles.map(|entry| verdict(*side, entry)));
+            }
+        }
+        found
+    }
+}
+
+/// The run in the middle of those that have a figure; an error counts where no run has one.
+fn middle(runs: Vec<EntryVerdict>) -> Option<EntryVerdict> {
+    let tries: Vec<f64> = runs.iter().filter_map(|run| run.value).collect();
+    let (mut measured, errors): (Vec<_>, Vec<_>) =
+        runs.into_iter().partition(|run| run.value.is_some());
+    let worst_first = |run: &EntryVerdict| std::cmp::Reverse(run.verdict.weight());
+    measured.sort_by(|left, right| {
+        let by_verdict = worst_first(left).cmp(&worst_first(right));
+        by_verdict.then(left.ratio().total_cmp(&right.ratio()))
+    });
+    let at = measured.len() / 2;
+    let found = measured.into_iter().nth(at).or(errors.into_iter().next())?;
+    Some(EntryVerdict { tries, ..found })
+}

@@ -1,0 +1,46 @@
+//! Entries of one point beside the records of it: of those that differ only in the way of the bytes, one is judged.
+
+use tonnage_record::Record;
+use tonnage_record::figures::Row;
+
+use super::entry::{EntryVerdict, judged};
+use crate::baseline::BaselineEntry;
+use crate::baseline::host_kind::carriers;
+
+/// Verdicts on the entries of one point, one for each part and metric, in the order of the entries.
+///
+/// A failure counts when each of `tries_min` records fails, as in [`judged`].
+pub fn of_point(
+    entries: &[&BaselineEntry],
+    records: &[&Record],
+    tries_min: u32,
+) -> Vec<EntryVerdict> {
+    let each = distinct(entries).into_iter().map(|entry| {
+        let alike = |other: &&BaselineEntry| is_alike(entry, other);
+        let others: Vec<&BaselineEntry> = entries.iter().copied().filter(alike).collect();
+        let fits = others.iter().find(|other| {
+            let mut rows = records.iter().flat_map(|record| Row::of(record));
+            rows.any(|row| {
+                let (device, link) = carriers(&row);
+                device == other.device && link == other.link_bytes_per_s
+            })
+        });
+        judged(fits.copied().unwrap_or(entry), &others, records, tries_min)
+    });
+    each.collect()
+}
+
+/// The first entry of each part and metric.
+pub(super) fn distinct<'a>(entries: &[&'a BaselineEntry]) -> Vec<&'a BaselineEntry> {
+    let mut seen: Vec<&BaselineEntry> = Vec::new();
+    for entry in entries {
+        if !seen.iter().any(|known| is_alike(known, entry)) {
+            seen.push(entry);
+        }
+    }
+    seen
+}
+
+fn is_alike(one: &BaselineEntry, other: &BaselineEntry) -> bool {
+    one.part == other.part && one.metric == other.metric
+}

@@ -1,0 +1,57 @@
+//! Devices that do not fill and verify their memory by themselves, below a table.
+
+use tonnage_record::Record;
+
+/// Devices whose bytes are copied through the host to be filled and verified, each reason once.
+pub fn lines<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<String> {
+    let ranks = records.flat_map(|record| &record.effective);
+    let mut lines: Vec<String> = Vec::new();
+    for memory in ranks.flat_map(|ranks| ranks.memory.all()) {
+        let Some(why) = &memory.why_filled_by_copies else {
+            continue;
+        };
+        let device = memory.device.as_ref().unwrap_or(&memory.kind);
+        let line = format!(
+            "memory of {device} is filled and verified by copies through the host, outside of every measurement: {why}"
+        );
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use tonnage_engine::memory::MemoryReport;
+    use tonnage_record::environment::Memories;
+
+    use super::*;
+    use crate::samples;
+
+    #[test]
+    fn each_device_and_reason_is_told_once() {
+        let mut records = samples::streams();
+        assert!(lines(records.iter()).is_empty());
+        let gpu = |number: u32, why: Option<&str>| MemoryReport {
+            kind: "cuda".to_owned(),
+            device: Some(format!("cuda:{number} (a model)")),
+            why_filled_by_copies: why.map(str::to_owned),
+            ..MemoryReport::default()
+        };
+        records[0].effective[0].memory = Memories::Alike(gpu(0, Some("it wrote 00")));
+        records[1].effective[0].memory = Memories::Several(vec![
+            gpu(0, Some("it wrote 00")),
+            gpu(1, Some("refused")),
+            gpu(2, None),
+        ]);
+        let begin = |number| {
+            format!(
+                "memory of cuda:{number} (a model) is filled and verified by copies through the host, outside of every \
+                 measurement: "
+            )
+        };
+        let expected = [begin(0) + "it wrote 00", begin(1) + "refused"];
+        assert_eq!(lines(records.iter()), expected);
+    }
+}

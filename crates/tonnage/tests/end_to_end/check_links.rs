@@ -1,0 +1,272 @@
+//! Hosts whose links are checked, and what the files for Slurm make of the verdicts.
+//!
+//! Links are of known speed, and slow enough for busy CPUs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tempfile::tempdir;
+use tonnage_testbed::{Error, Hosts, LinkRates, Rate, Slurm, Ssh};
+
+use super::check::{last_line, run};
+use super::hosts::hosts;
+use super::ssh::{by_ssh, serving};
+use super::support::{Ended, tonnage_in, wait_until};
+
+/// A file of settings that no shell can read, and a node that somebody has drained: neither is an affair of the check.
+#[test]
+fn scripts_for_slurm_drain_for_a_verdict_alone() {
+    let dir = tempdir().unwrap();
+    let dir = dir.path();
+    let program = |name: &str, text: &str| {
+        let path = dir.join(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        path
+    };
+    let failing = program("failing", "echo 'fail: x'; exit 1");
+    program(
+        "scontrol",
+        "case $1 in show) echo \"NodeName=h0 State=$NODE_STATE Reason=DRAIN\";; *) echo \"$@\" >>asked;; esac",
+    );
+    fs::write(
+        dir.join("good.conf"),
+        format!("TONNAGE={}\n", failing.display()),
+    )
+    .unwrap();
+    fs::write(dir.join("bad.conf"), "BASELINE=(\nif then\n").unwrap();
+    fs::write(dir.join("gone.conf"), "TONNAGE=/nowhere/tonnage\n").unwrap();
+    let contrib = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../contrib/slurm");
+    let code = |script: &str, conf: &str, state: &str| {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let ended = std::process::Command::new(contrib.join(script))
+            .current_dir(dir)
+            .env("TONNAGE_CHECK_CONF", dir.join(conf))
+            .env("PATH", format!("{}:{path}", dir.display()))
+            .env("SLURMD_NODENAME", "h0")
+            .env("NODE_STATE", state)
+            .output();
+        ended.unwrap().status.code()
+    };
+    for (conf, expected) in [("good.conf", 1), ("bad.conf", 0), ("gone.conf", 0)] {
+        assert_eq!(code("prolog.sh", conf, "IDLE"), Some(expected), "{conf}");
+        assert_eq!(code("health-check.sh", conf, "IDLE"), Some(0), "{conf}");
+    }
+    assert_eq!(code("health-check.sh", "good.conf", "IDLE+DRAIN"), Some(0));
+    let asked = fs::read_to_string(dir.join("asked")).unwrap();
+    assert_eq!(
+        asked,
+        "update nodename=h0 state=drain reason=tonnage fail: x\n"
+    );
+}
+
+/// A rate that busy CPUs carry too.
+fn rate() -> Rate {
+    "200mbit".parse().unwrap()
+}
+
+/// TCP payload of a link of 0.17 Gb/s.
+const SLOW_BYTES_PER_S: f64 = 20.3e6;
+
+/// A baseline of the link between two hosts, in `dir`; false, and said, where other programs took so much of the CPUs
+/// that 0.85 of its rate could not be told from it.
+fn link_baseline(ssh: &Ssh<'_>, dir: &Path) -> bool {
+    let transfer = "transfer --hosts h0,h1 --engine fabric:tcp --op write --sizes 64k --window 8 --duration 120ms \
+                    --trials 2 --warmup 50ms --limit none --times 5 -o link.jsonl";
+    by_ssh(ssh, dir, transfer, "").succeed();
+    let made = run(dir, "baseline link.jsonl -o link.toml");
+    let text = fs::read_to_string(dir.join("link.toml")).unwrap_or_default();
+    let mut fail = text.lines().filter_map(|line| line.strip_prefix("fail = "));
+    let fail: Option<f64> = fail.next_back().and_then(|value| value.parse().ok());
+    let is_sharp = fail.is_some_and(|fail| fail > 1.03 * SLOW_BYTES_PER_S);
+    if !is_sharp {
+        println!(
+            "skip: other programs took the CPUs from a link of 0.2 Gb/s: {}",
+            made.stdout
+        );
+    }
+    is_sharp
+}
+
+fn check_link(ssh: &Ssh<'_>, dir: &Path) -> Ended {
+    by_ssh(
+        ssh,
+        dir,
+        "check --hosts h0,h1 --baseline link.toml --budget 30s --exit prolog --nodelist failed --force",
+        "",
+    )
+    .run()
+}
+
+/// The figures of such a link are the shaper's, unless other programs take the CPUs.
+#[test]
+fn a_slow_link_fails_and_one_as_it_was_does_not() {
+    let Some(hosts) = hosts(2, Some(rate())) else {
+        return;
+    };
+    let Some(ssh) = serving(&hosts) else { return };
+    let dir = tempdir().unwrap();
+    if !link_baseline(&ssh, dir.path()) {
+        return;
+    }
+    // Where other programs take the CPUs for a moment, a check may fail: one of three does not.
+    for _ in 0..3 {
+        let mut tries = (0..3).map(|_| check_link(&ssh, dir.path()));
+        let passes =
+            |ended: &Ended| ended.code == Some(0) && last_line(ended).starts_with("pass: ");
+        assert!(
+            tries.any(|ended| passes(&ended)),
+            "three checks of a link as it was failed"
+        );
+    }
+    let slow: LinkRates = Some("170mbit".parse::<Rate>().unwrap()).into();
+    hosts.link(1, 0).set_rates(slow).unwrap();
+    let failed = check_link(&ssh, dir.path()).with_code(1);
+    let reason = last_line(&failed);
+    assert!(
+        reason.starts_with("fail: h0,h1 fabric:tcp write 64k 0.02"),
+        "{failed:#?}"
+    );
+    assert_eq!(
+        fs::read_to_string(dir.path().join("failed")).unwrap(),
+        "h[0-1]\n"
+    );
+    // A link that is down fails where it is looked at, without a word to anybody.
+    hosts.link(1, 0).cut().unwrap();
+    let down = tonnage_in(
+        &hosts,
+        1,
+        dir.path(),
+        "check --hosts h0,h1 --baseline link.toml --exit prolog",
+    );
+    let down = down.run().with_code(1);
+    assert!(
+        last_line(&down).starts_with("fail: link of eth0 is "),
+        "{down:#?}"
+    );
+}
+
+/// A script that sets what differs between hosts, which share all files, and becomes one of contrib.
+fn script(dir: &Path, name: &str, ssh: &Ssh<'_>) -> PathBuf {
+    let contrib = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../contrib/slurm");
+    let path = dir.join(name);
+    let conf = dir.join("check.conf");
+    // The job's node is measured with h0. On h2 somebody has taken a library away.
+    let text = format!(
+        "TONNAGE={program}\nBASELINE={dir}/link.toml\nBUDGET=25s\nOPTIONS=\"--hosts h0,h1 --ssh {client}\"\n\
+         [ \"$SLURMD_NODENAME\" = h2 ] && OPTIONS=\"$OPTIONS --libfabric /nowhere/libfabric.so.1\"\n",
+        program = env!("CARGO_BIN_EXE_tonnage"),
+        dir = dir.display(),
+        client = ssh.program().display(),
+    );
+    fs::write(&conf, text).unwrap();
+    let text = format!(
+        "#!/bin/sh\nexport TONNAGE_CHECK_CONF={}\nexec {}/{name}\n",
+        conf.display(),
+        contrib.display()
+    );
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    path
+}
+
+fn state(slurm: &Slurm<'_>, node: &str) -> String {
+    let mut sinfo = slurm.command("sinfo");
+    let said = sinfo
+        .args(["--noheader", "--nodes", node, "--format=%T %E"])
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&said.stdout).into_owned()
+}
+
+fn start_slurm<'a>(hosts: &'a Hosts, lines: &str) -> Option<Slurm<'a>> {
+    match Slurm::start_with(hosts, lines) {
+        Ok(slurm) => Some(slurm),
+        Err(Error::Unavailable(why)) => {
+            println!("skip: no Slurm: {why}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The node of the slow link is drained by the prolog and by the health check, and the one on which the check cannot be
+/// made is not.
+#[test]
+fn a_real_slurm_drains_the_slow_node_and_not_the_erroneous_one() {
+    let Some(hosts) = hosts(3, Some(rate())) else {
+        return;
+    };
+    let Some(ssh) = serving(&hosts) else { return };
+    let dir = tempdir().unwrap();
+    if !link_baseline(&ssh, dir.path()) {
+        return;
+    }
+    let prolog = script(dir.path(), "prolog.sh", &ssh);
+    let lines = format!("Prolog={}\nPrologEpilogTimeout=60\n", prolog.display());
+    let Some(slurm) = start_slurm(&hosts, &lines) else {
+        return;
+    };
+    let slow: LinkRates = Some("170mbit".parse::<Rate>().unwrap()).into();
+    hosts.link(1, 0).set_rates(slow).unwrap();
+    let ended = slurm.srun(["-w", "h2", "-N1", "true"]).output().unwrap();
+    assert!(ended.status.success(), "{ended:#?}");
+    // Its job may still be ending.
+    wait_until("h2 is idle or drained", || {
+        let state = state(&slurm, "h2");
+        state.starts_with("idle") || state.starts_with("drain")
+    });
+    let state_of_h2 = state(&slurm, "h2");
+    assert!(state_of_h2.starts_with("idle"), "{state_of_h2}");
+    // Where other programs take the CPUs, a check may end in an error, which drains nothing: one of three does not.
+    assert!(
+        (0..3).any(|_| job_drains(&slurm, "h1")),
+        "{}",
+        state(&slurm, "h1")
+    );
+    // The health check calls Slurm itself.
+    let mut resume = slurm.command("scontrol");
+    resume
+        .args(["update", "nodename=h1", "state=resume"])
+        .status()
+        .unwrap();
+    let health = script(dir.path(), "health-check.sh", &ssh);
+    for node in [1, 2] {
+        let mut check = hosts.command(node, &health);
+        let name = format!("h{node}");
+        check
+            .env("SLURMD_NODENAME", &name)
+            .env("SLURM_CONF", slurm.configuration());
+        assert!(check.status().unwrap().success());
+    }
+    let drained = state(&slurm, "h1");
+    assert!(
+        drained.contains("drain") && drained.contains("tonnage fail: h0,h1 fabric:tcp"),
+        "{drained}"
+    );
+    assert!(
+        !state(&slurm, "h2").contains("drain"),
+        "{}",
+        state(&slurm, "h2")
+    );
+}
+
+/// Starts a job on a node and returns whether that drains it, which takes the job back.
+fn job_drains(slurm: &Slurm<'_>, node: &str) -> bool {
+    let job = slurm.srun(["-w", node, "-N1", "--immediate=20", "true"]);
+    let mut job = { job }.spawn().unwrap();
+    let is_drained = || state(slurm, node).starts_with("drain");
+    let since = Instant::now();
+    while job.try_wait().unwrap().is_none() && !is_drained() {
+        assert!(since.elapsed() < Duration::from_secs(50), "{node} hangs");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let _ = job.kill();
+    let failed = !job.wait().unwrap().success();
+    let since = Instant::now();
+    while failed && !is_drained() && since.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    is_drained()
+}
