@@ -14,7 +14,7 @@
 //! | [`order`] | entries in the order in which a check measures them |
 //! | [`drift`] | differences of two baselines |
 //!
-//! Whether a host keeps to a baseline is said in [`crate::check`].
+//! Verdicts on hosts beside a baseline are in [`crate::check`].
 
 pub mod build;
 pub mod by_hand;

@@ -6,7 +6,7 @@
 //! | `abi` | declarations of the module's header |
 //! | `session` | an open session: lanes, runs, landing memory, latencies |
 //!
-//! Who connects a lane to whom, and advice about what is missing, are `tonnage_engines::verbs`'.
+//! Connections of lanes, and advice about what is missing, are `tonnage_engines::verbs`'.
 
 mod abi;
 mod session;
