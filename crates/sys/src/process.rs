@@ -47,6 +47,25 @@ pub fn locked_memory_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Memlock).current
 }
 
+/// Room for what a process maps, where that is limited (`ulimit -v`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddressSpace {
+    pub limit_bytes: u64,
+    pub left_bytes: u64,
+}
+
+/// Room that this process has left to map memory; `None` without a limit, or where the system does not say.
+pub fn address_space() -> Option<AddressSpace> {
+    let limit_bytes = rustix::process::getrlimit(rustix::process::Resource::As).current?;
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split(' ').next()?.parse().ok()?;
+    let used = pages.saturating_mul(rustix::param::page_size() as u64);
+    Some(AddressSpace {
+        limit_bytes,
+        left_bytes: limit_bytes.saturating_sub(used),
+    })
+}
+
 /// Reads one byte of another process's memory, to find out whether this one may.
 ///
 /// # Errors
@@ -82,5 +101,14 @@ mod tests {
         assert_eq!(read_byte_of(std::process::id(), address).unwrap(), 42);
         assert!(read_byte_of(std::process::id(), 8).is_err());
         assert!(read_byte_of(u32::MAX, address).is_err());
+    }
+
+    #[test]
+    fn room_to_map_memory_is_what_a_limit_leaves() {
+        // Tests run without a limit; what one leaves is seen by running the program under it.
+        let unlimited = rustix::process::getrlimit(rustix::process::Resource::As)
+            .current
+            .is_none();
+        assert_eq!(address_space().is_none(), unlimited);
     }
 }

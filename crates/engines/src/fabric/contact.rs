@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_engine::{Card, Descriptor, Locality};
 use tonnage_sys::libfabric::{Attributes, Libfabric, RemoteRegion};
 use tonnage_sys::mapping::Arena;
+use tonnage_sys::process::{AddressSpace, address_space};
 use tonnage_units::{Error, Result};
 
 use super::mail::{Mail, greeting};
@@ -178,12 +179,23 @@ pub(super) fn device(attributes: &Attributes) -> String {
     }
 }
 
+/// Time after which first contact looks whether memory is short: where all is well it takes less.
+const ROOM_LOOK: Duration = Duration::from_secs(2);
+
+/// Room to map memory with which a connection comes about, in bytes. A library that has less tries again without a word:
+/// rxm of libfabric 1.17 asks for 17 MB at once, seen by its calls of mmap.
+const ROOM_MIN: u64 = 32 << 20;
+
 /// First contact in progress.
 pub(super) struct Contact {
     /// This side's device.
     device: String,
     awaited: Vec<Awaited>,
     began: Instant,
+    /// The next time to look whether memory is short.
+    look: Instant,
+    /// Room to map memory.
+    room: fn() -> Option<AddressSpace>,
 }
 
 /// A peer whose greeting is to come.
@@ -205,6 +217,30 @@ impl Contact {
             device,
             awaited,
             began: Instant::now(),
+            look: Instant::now() + ROOM_LOOK,
+            room: address_space,
+        }
+    }
+
+    /// Looks now and then whether there is room for what the library maps.
+    ///
+    /// # Errors
+    /// When there is not, which the library does not say.
+    fn check_room(&mut self, me: u32) -> Result<()> {
+        if Instant::now() < self.look {
+            return Ok(());
+        }
+        self.look = Instant::now() + ROOM_LOOK;
+        match (self.room)() {
+            Some(space) if space.left_bytes < ROOM_MIN => Err(Error::Failed(format!(
+                "rank {me} reached no peer from {} because its memory is short: {} KiB are left of the {} KiB that it may \
+                 map, and a connection takes some {} KiB: raise the limit (ulimit -v)",
+                self.device,
+                space.left_bytes >> 10,
+                space.limit_bytes >> 10,
+                ROOM_MIN >> 10,
+            ))),
+            _ => Ok(()),
         }
     }
 
@@ -224,13 +260,19 @@ impl Contact {
     /// Returns whether all greetings have come.
     ///
     /// # Errors
-    /// When they take too long; `unsent` are the peers that did not take this side's own, and `in_flight` is how many
-    /// of those have not completed.
-    pub(super) fn is_complete(&self, me: u32, unsent: &[u32], in_flight: usize) -> Result<bool> {
+    /// When they take too long, or memory is short; `unsent` are the peers that did not take this side's own, and
+    /// `in_flight` is how many of those have not completed.
+    pub(super) fn is_complete(
+        &mut self,
+        me: u32,
+        unsent: &[u32],
+        in_flight: usize,
+    ) -> Result<bool> {
         let missing = self.missing();
         if missing.is_empty() && unsent.is_empty() && in_flight == 0 {
             return Ok(true);
         }
+        self.check_room(me)?;
         if self.began.elapsed() < CONTACT_DEADLINE {
             return Ok(false);
         }
@@ -262,7 +304,7 @@ impl Contact {
             .collect();
         Err(Error::Failed(format!(
             "{what} within {seconds} s; this rank is at {}, {}: is there a route between these devices, and is it not \
-             filtered (see --devices)? Did one of them come up only now, or is memory short (ulimit -v)?",
+             filtered (see --devices)? Did one of them come up only now?",
             self.device,
             theirs.join(", ")
         )))
@@ -276,4 +318,54 @@ fn ranks(list: &str) -> String {
         "rank"
     };
     format!("{plural} {list}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contact(room: fn() -> Option<AddressSpace>) -> Contact {
+        let mut contact = Contact::new("lo (127.0.0.1)".into(), Vec::new());
+        contact.room = room;
+        contact
+    }
+
+    fn space(left_bytes: u64) -> Option<AddressSpace> {
+        Some(AddressSpace {
+            limit_bytes: 200_000 << 10,
+            left_bytes,
+        })
+    }
+
+    #[test]
+    fn memory_that_is_short_is_said_when_contact_takes_long_and_not_before() {
+        let mut short = contact(|| space(ROOM_MIN - 1));
+        assert_eq!(short.is_complete(3, &[4], 0).ok(), Some(false));
+        short.look = Instant::now();
+        let error = short.is_complete(3, &[4], 0).unwrap_err().to_string();
+        for part in [
+            "rank 3",
+            "lo (127.0.0.1)",
+            "32767 KiB",
+            "200000 KiB",
+            "ulimit -v",
+        ] {
+            assert!(error.contains(part), "{part} in {error}");
+        }
+        // Whoever is through has had enough.
+        assert_eq!(short.is_complete(3, &[], 0).ok(), Some(true));
+    }
+
+    #[test]
+    fn enough_memory_or_no_limit_is_no_reason_to_give_up() {
+        for room in [|| space(ROOM_MIN), || None] {
+            let mut contact = contact(room);
+            contact.look = Instant::now();
+            assert_eq!(contact.is_complete(0, &[1], 0).ok(), Some(false));
+            assert!(
+                contact.look > Instant::now(),
+                "it does not look in each turn"
+            );
+        }
+    }
 }

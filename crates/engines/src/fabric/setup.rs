@@ -122,7 +122,7 @@ impl FabricWorker {
             place: peer.greeted.place,
         };
         let own = device(&self.attributes);
-        let contact = Contact::new(own, fresh.iter().map(awaited).collect());
+        let mut contact = Contact::new(own, fresh.iter().map(awaited).collect());
         let all = fresh.len();
         let mut left: Vec<u32> = fresh.iter().map(|peer| peer.rank).collect();
         let mut completed = 0;

@@ -433,3 +433,32 @@ fn memory_that_runs_out() {
         assert!(!dir.path().join("t").exists());
     }
 }
+
+/// Room for the program and none for a connection, which the library does not say: it tries again for ever.
+#[test]
+fn memory_too_short_for_a_connection() {
+    let dir = tempdir().unwrap();
+    let run = format!("transfer --engine fabric:tcp --op write --ranks 2 --sizes 64 {BRIEF}");
+    let mut seen = Vec::new();
+    // What the program maps before differs by machine, and so does the limit that leaves too little after it.
+    for megabytes in (190..=300).step_by(5).chain((100..190).step_by(5)) {
+        let Some(ended) = limited(dir.path(), &format!("--as={megabytes}000000"), &run) else {
+            return;
+        };
+        orderly(&ended);
+        assert!(
+            ended.took < Duration::from_secs(20),
+            "{megabytes}: {ended:#?}"
+        );
+        let words: Vec<&str> = ended.stdout.split_whitespace().collect();
+        let text = words.join(" ");
+        if text.contains("because its memory is short: ")
+            && text.contains("raise the limit (ulimit -v)")
+        {
+            assert_eq!(ended.code, Some(1));
+            return;
+        }
+        seen.push((megabytes, ended.code));
+    }
+    panic!("no limit left too little for a connection: {seen:?}");
+}
