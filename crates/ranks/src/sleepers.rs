@@ -52,16 +52,31 @@ impl Sleeper {
     /// # Errors
     /// When the descriptor cannot be waited for.
     pub fn sleep(&self, descriptor: BorrowedFd<'_>, most: Duration) -> Result<()> {
+        let bell = PollFd::new(&*self.bell, PollFlags::IN);
+        self.wait(
+            &mut [bell, PollFd::new(&descriptor, PollFlags::IN)],
+            most,
+            "cannot sleep on the engine's descriptor",
+        )
+    }
+
+    /// Sleeps until somebody wakes all sleepers, or so much time has passed.
+    ///
+    /// # Errors
+    /// When the system does not let it.
+    pub fn rest(&self, most: Duration) -> Result<()> {
+        let bell = PollFd::new(&*self.bell, PollFlags::IN);
+        self.wait(&mut [bell], most, "cannot sleep on an eventfd")
+    }
+
+    /// Waits for descriptors, of which the bell is the first, and takes note of its ringing.
+    fn wait(&self, descriptors: &mut [PollFd<'_>], most: Duration, failed: &str) -> Result<()> {
         let timeout = Timespec::try_from(most).unwrap_or_default();
-        let mut descriptors = [
-            PollFd::new(&descriptor, PollFlags::IN),
-            PollFd::new(&*self.bell, PollFlags::IN),
-        ];
-        match poll(&mut descriptors, Some(&timeout)) {
+        match poll(descriptors, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(Error::io("cannot sleep on the engine's descriptor", error)),
+            Err(error) => return Err(Error::io(failed, error)),
         }
-        if descriptors[1].revents().contains(PollFlags::IN) {
+        if descriptors[0].revents().contains(PollFlags::IN) {
             let mut count = [0u8; 8];
             // Nothing to read would mean that nobody rang.
             let _ = rustix::io::read(&*self.bell, &mut count);
@@ -110,16 +125,16 @@ mod tests {
         let pair = [sleepers.join().unwrap(), sleepers.join().unwrap()];
         sleepers.wake();
         let began = Instant::now();
-        for sleeper in &pair {
-            sleeper.sleep(silent.as_fd(), LONG).unwrap();
-        }
+        pair[0].sleep(silent.as_fd(), LONG).unwrap();
+        pair[1].rest(LONG).unwrap();
         assert!(began.elapsed() < LONG);
         // Once each.
         let began = Instant::now();
         pair[0]
             .sleep(silent.as_fd(), Duration::from_millis(30))
             .unwrap();
-        assert!(began.elapsed() >= Duration::from_millis(30));
+        pair[1].rest(Duration::from_millis(30)).unwrap();
+        assert!(began.elapsed() >= Duration::from_millis(60));
         drop(pair);
         sleepers.join().unwrap();
         assert_eq!(lock(&sleepers.all).len(), 1);

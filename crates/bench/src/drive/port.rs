@@ -124,6 +124,11 @@ impl<'a> Port<'a> {
         self.wakeful = wakeful;
     }
 
+    /// Returns whether something else than a completion is waited for.
+    pub fn is_kept_awake(&self) -> bool {
+        self.wakeful
+    }
+
     /// Returns whether an idle turn may take as long as a sleep.
     pub fn sleeps(&self) -> bool {
         self.sleeper.is_some() && !self.wakeful

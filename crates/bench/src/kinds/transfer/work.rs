@@ -37,6 +37,7 @@ use tonnage_engine::memory::{CopyRate, Memory};
 use tonnage_engine::pattern::Mismatches;
 use tonnage_engine::{Caps, Engine, Facts, Lane, Verb};
 use tonnage_plan::transfer::{CqMode, TransferPoint};
+use tonnage_ranks::Sleepers;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
@@ -86,6 +87,8 @@ pub struct Work<'a> {
     pub(super) part: WorkerPart,
     /// True where the device serves the peers, so that nothing has to be polled for them.
     pub(super) rests_as_target: bool,
+    /// Those of the rank that sleep, as this worker does where it rests.
+    pub(super) sleepers: Arc<Sleepers>,
     /// True where workers of this rank share CPUs.
     pub(super) shares_cpus: bool,
     /// Time without progress that is forgiven where trials are carried out elsewhere; `None` where they are not.
@@ -163,6 +166,7 @@ impl<'a> Work<'a> {
             began_ns,
             worker: station.worker,
             part: station.part,
+            sleepers: station.sleepers,
             shares_cpus: station.yielding,
             carried: caps.carried.then_some(station.patience),
             moves_bytes: caps.moves_bytes,
@@ -280,7 +284,7 @@ impl<'a> Work<'a> {
     pub fn poll_until(&mut self, over: impl FnMut() -> bool) -> Result<()> {
         let rests = !self.takes_part() || self.part.is_resting || self.rests_as_target;
         let waited = match rests {
-            true => rest(&mut self.port, over),
+            true => rest(&mut self.port, &self.sleepers, over),
             false => serve(&mut self.port, over),
         };
         waited.map_err(|error| self.with_stalled(error))
