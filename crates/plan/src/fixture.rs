@@ -85,7 +85,7 @@ const ENGINES: [Entry; 3] = [
     ),
 ];
 
-const SHIPPED_ENGINES: [Entry; 3] = [
+const SHIPPED_ENGINES: [Entry; 4] = [
     entry("null", &Verb::ALL, true, false),
     entry("shm", &Verb::ALL, true, true),
     Entry {
@@ -98,6 +98,23 @@ const SHIPPED_ENGINES: [Entry; 3] = [
         }),
         has_devices: true,
         ..entry("fabric", &Verb::COPYING, true, true)
+    },
+    Entry {
+        variant: Some(Variant {
+            what: "TRANSPORT",
+            everywhere: &[],
+            with_device: &["rc", "dc", "kernel"],
+            one_sided: &["dc", "kernel"],
+            required: true,
+        }),
+        has_devices: true,
+        options: &[EngineOption {
+            name: "signalling",
+            kind: OptionKind::Choice(&["each", "first"]),
+            variants: &["kernel"],
+            about: "",
+        }],
+        ..entry("verbs", &Verb::ALL, true, true)
     },
 ];
 

@@ -40,8 +40,8 @@ pub trait AnyExperiment: Debug {
     /// The heading of its points, if it has one.
     fn label(&self) -> Option<&str>;
 
-    /// Chooses its engines, whatever was said of them.
-    fn use_engines(&mut self, engines: &[String]);
+    /// Chooses its engines, whatever was said of them. Returns whether it is about any of these.
+    fn use_engines(&mut self, engines: &[String]) -> bool;
 
     /// Changes how long it is measured. What is wrong already stays wrong, so that scaling hides no mistake.
     fn scale(&mut self, scale: Scale);

@@ -62,10 +62,20 @@ impl Plan {
         }
     }
 
-    /// Makes every experiment use these engines, whatever the plan says.
-    pub fn use_engines(&mut self, engines: &[String]) {
-        for experiment in &mut self.experiments {
-            experiment.any_mut().use_engines(engines);
+    /// Makes every experiment use these engines, whatever the plan says; one that is about others only is left out.
+    ///
+    /// # Errors
+    /// `Usage` where none is left.
+    pub fn use_engines(&mut self, engines: &[String]) -> Result<()> {
+        let had_some = !self.experiments.is_empty();
+        self.experiments
+            .retain_mut(|experiment| experiment.any_mut().use_engines(engines));
+        match had_some && self.experiments.is_empty() {
+            false => Ok(()),
+            true => Err(Error::Usage(format!(
+                "no experiment of the plan is about {}: leave --engine out, or name one that it is about",
+                engines.join(", ")
+            ))),
         }
     }
 

@@ -17,7 +17,8 @@ pub struct RunArgs {
     #[arg(value_name = "PLAN")]
     pub plan: PathBuf,
 
-    /// Use these engines in every experiment, whatever the plan says; several are joined by commas.
+    /// Use these engines in every experiment, whatever the plan says; several are joined by commas. An optional one with
+    /// options of engines stays with those that it names, and is left out where none is among these.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub engine: Vec<String>,
 
@@ -46,7 +47,7 @@ impl RunArgs {
         let mut plan = Plan::load(&self.plan)?;
         if !self.engine.is_empty() {
             plan.refuse_given("--engine")?;
-            plan.use_engines(&self.engine);
+            plan.use_engines(&self.engine)?;
         }
         if let Some(place) = &self.path {
             plan.move_files(place)?;

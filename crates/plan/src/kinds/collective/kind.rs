@@ -46,9 +46,10 @@ impl AnyExperiment for CollectiveJob {
     }
 
     /// Engines of native backends.
-    fn use_engines(&mut self, engines: &[String]) {
+    fn use_engines(&mut self, engines: &[String]) -> bool {
         let native = engines.iter().map(|engine| format!("native:{engine}"));
         self.call.backend = Some(native.collect::<Vec<_>>().into());
+        true
     }
 
     fn scale(&mut self, scale: Scale) {

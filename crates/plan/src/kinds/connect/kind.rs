@@ -38,8 +38,9 @@ impl AnyExperiment for Connect {
         self.what.label.as_deref()
     }
 
-    fn use_engines(&mut self, engines: &[String]) {
+    fn use_engines(&mut self, engines: &[String]) -> bool {
         self.what.engine = Some(engines.to_vec().into());
+        true
     }
 
     /// Multiplies the measured time, but not below what a trial takes at least.

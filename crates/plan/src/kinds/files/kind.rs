@@ -36,8 +36,9 @@ impl AnyExperiment for FileJob {
         self.files.label.as_deref()
     }
 
-    fn use_engines(&mut self, engines: &[String]) {
+    fn use_engines(&mut self, engines: &[String]) -> bool {
         self.how.engine = Some(engines.to_vec().into());
+        true
     }
 
     fn scale(&mut self, scale: Scale) {

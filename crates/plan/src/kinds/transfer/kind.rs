@@ -42,8 +42,16 @@ impl AnyExperiment for Transfer {
         self.what.label.as_deref()
     }
 
-    fn use_engines(&mut self, engines: &[String]) {
-        self.what.engine = Some(engines.to_vec().into());
+    /// One that is optional and has options of its engines is about these only: others lack them.
+    fn use_engines(&mut self, engines: &[String]) -> bool {
+        let mut chosen = engines.to_vec();
+        if self.skipping.optional && !self.what.engine_options.is_empty() {
+            let own = self.what.engine.take().map_or(Vec::new(), |own| own.0);
+            chosen.retain(|engine| own.contains(engine));
+        }
+        let is_about_some = !chosen.is_empty();
+        self.what.engine = Some(chosen.into());
+        is_about_some
     }
 
     fn scale(&mut self, scale: Scale) {

@@ -35,8 +35,9 @@ impl AnyExperiment for Tune {
         self.what.label.as_deref()
     }
 
-    fn use_engines(&mut self, engines: &[String]) {
+    fn use_engines(&mut self, engines: &[String]) -> bool {
         self.what.engine = Some(engines.to_vec().into());
+        true
     }
 
     /// Multiplies the time of a trial.

@@ -395,12 +395,12 @@ proptest! {
         plan.scale(factor, ranks).unwrap();
         let mut tunes = plan.clone();
         tunes.experiments.retain(|experiment| matches!(experiment, Experiment::Tune(_)));
-        tunes.use_engines(&["shm".into()]);
+        let _none_is_left = tunes.use_engines(&["shm".into()]);
         if let Err(error) = tunes.points(ranks, &LISTS) {
             prop_assert_eq!(error.exit_code(), 2);
         }
         plan.experiments.retain(|experiment| matches!(experiment, Experiment::Transfer(_)));
-        plan.use_engines(&["shm".into()]);
+        let _none_is_left = plan.use_engines(&["shm".into()]);
         match plan.transfer_points(ranks) {
             Ok(points) => {
                 let whole = points.iter().all(|point| {

@@ -71,7 +71,12 @@ fn loaded(name: &str, ranks: Option<u32>) -> (Plan, u32) {
 
 fn shipped(name: &str, ranks: Option<u32>) -> Vec<TransferPoint> {
     let (plan, ranks) = loaded(name, ranks);
-    plan.transfer_points(ranks).unwrap()
+    let planned = plan.points(ranks, &SHIPPED).unwrap().into_iter();
+    let points = planned.map(|planned| match planned.point {
+        crate::Point::Transfer(point) => point,
+        other => panic!("{other:?}"),
+    });
+    points.collect()
 }
 
 /// The experiments of the published page: operation, batch, queue pairs and sizes of each.
@@ -168,7 +173,8 @@ fn the_efa_plan_has_the_published_cells() {
 }
 
 #[test]
-fn the_one_sided_read_plan_has_the_published_cells() {
+fn the_one_sided_read_plan_has_the_published_cells_by_each_engine() {
+    const ENGINES: [&str; 4] = ["shm", "verbs:rc", "verbs:dc", "verbs:kernel"];
     let points = shipped("one-sided-read", None);
     let cell = |point: &TransferPoint| {
         assert_eq!((point.op, point.workers), (Verb::Read, 12));
@@ -176,19 +182,51 @@ fn the_one_sided_read_plan_has_the_published_cells() {
             (point.footprint_bytes, point.addresses),
             (4 << 20, Addresses::Random)
         );
-        (point.size_bytes, point.depth(), point.initiators.unwrap())
+        let cell = (point.size_bytes, point.depth(), point.initiators.unwrap());
+        (point.engine.clone(), cell)
     };
-    let expected = [
-        (64, 1, 1),
-        (64, 12, 1),
-        (64, 1, 4),
-        (64, 12, 4),
-        (64, 1, 8),
-        (64, 12, 8),
-        (4096, 1, 1),
-        (4096, 1, 8),
-    ];
-    assert!(points.iter().map(cell).eq(expected));
+    let mut cells: Vec<_> = points.iter().map(cell).collect();
+    // The published way of signalling is a choice of the kernel's alone.
+    let first: Vec<_> = points
+        .iter()
+        .filter(|point| !point.engine_options.is_empty())
+        .map(cell)
+        .collect();
+    let kernel = |clients| ("verbs:kernel".to_owned(), (64, 12, clients));
+    assert_eq!(first, [1, 4, 8].map(kernel));
+    assert!(cells.ends_with(&first));
+    cells.truncate(cells.len() - first.len());
+    cells.sort_unstable();
+    let mut expected = Vec::new();
+    for engine in ENGINES {
+        for size in [64, 4096] {
+            for window in [1, 12] {
+                let all = [1, 4, 8].map(|clients| (engine.to_owned(), (size, window, clients)));
+                expected.extend(all);
+            }
+        }
+    }
+    expected.sort_unstable();
+    assert_eq!(cells, expected);
+}
+
+/// The command line names engines, and what is about others is left out.
+#[test]
+fn the_published_signalling_stays_with_the_kernel() {
+    let of = |engines: &[&str]| {
+        let (mut plan, ranks) = loaded("one-sided-read", None);
+        let engines: Vec<_> = engines.iter().map(|&name| name.to_owned()).collect();
+        plan.use_engines(&engines).unwrap();
+        let planned = plan.points(ranks, &SHIPPED).unwrap();
+        assert!(planned.iter().all(|planned| planned.reading.optional));
+        planned.len()
+    };
+    assert_eq!(of(&["null"]), 12);
+    assert_eq!(of(&["verbs:rc", "verbs:kernel"]), 2 * 12 + 3);
+    let (mut plan, _) = loaded("one-sided-read", None);
+    plan.experiments.drain(..2);
+    let refused = plan.use_engines(&["shm".to_owned()]).unwrap_err();
+    assert!(refused.to_string().contains("is about shm"), "{refused}");
 }
 
 #[test]
@@ -197,7 +235,7 @@ fn a_plan_for_more_ranks_has_as_many_initiators_as_fit() {
         let points = shipped("one-sided-read", Some(ranks));
         points
             .iter()
-            .filter(|point| point.size_bytes == 64 && point.depth() == 1)
+            .filter(|point| point.engine == "shm" && point.size_bytes == 64 && point.depth() == 1)
             .map(|point| point.initiators.unwrap())
             .collect()
     };
