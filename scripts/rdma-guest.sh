@@ -11,6 +11,7 @@
 #                             for more
 #         --share FOLDER      a folder of this machine that the guest reads and writes at /host
 #         --timeout S         for all of it, 300 if not given
+#         --kernel backports  with the kernel in Debian's backports instead of Debian 12's
 #
 # Ends as COMMAND ends; with 124 after the time-out, 125 where the guest died before COMMAND ended, and 126 where no
 # guest can be had. A line on standard error then says why.
@@ -73,13 +74,17 @@ put() {
 }
 
 run() {
-    local files=() file share='' seconds=300 devices=() accelerator=() status=0
+    local files=() file share='' seconds=300 kernel='' devices=() accelerator=() status=0
     while [ $# != 0 ] && [ "$1" != -- ]; do
         [ $# -ge 2 ] || usage
         case $1 in
             --file) files+=("$2") ;;
             --share) share=$(realpath -e "$2") || give_up 126 "there is no folder $2 to share" ;;
             --timeout) seconds=$2 ;;
+            --kernel)
+                [ "$2" = backports ] || usage
+                kernel=$2
+                ;;
             *) usage ;;
         esac
         shift 2
@@ -87,19 +92,21 @@ run() {
     [ $# -ge 2 ] || usage
     shift
     image
+    NEWER=
+    [ -z "$kernel" ] || newer_kernel
     WORK=$(mktemp -d)
     mkdir -p "$WORK/root/test"
     for file in ${files[@]+"${files[@]}"}; do put "$file"; done
     printf '%s\n' "$*" >"$WORK/root/test/.command"
     # The kernel unpacks one archive after the other.
-    { cat "$IMAGE/root.cpio" && archive "$WORK/root" "$IMAGE/busybox"; } >"$WORK/root.cpio"
+    { cat "$IMAGE/root.cpio" ${NEWER:+"$NEWER/modules.cpio"} && archive "$WORK/root" "$IMAGE/busybox"; } >"$WORK/root.cpio"
     [ -z "$share" ] || devices=(-virtfs "local,path=${share//,/,,},mount_tag=host,security_model=none")
     read -ra accelerator < <(accelerator)
     # The first serial port is what the command prints, the second is its exit code. What the kernel does not know of
     # its command line, such as share=, is in the environment of the guest's first process. In the background, because
     # the shell runs no trap while it waits for a program before it.
     timeout --kill-after=5 "$seconds" qemu-system-x86_64 -M pc "${accelerator[@]}" -smp "$CPUS" -m "$MEMORY_MIB" \
-        -kernel "$IMAGE/vmlinux" -initrd "$WORK/root.cpio" \
+        -kernel "${NEWER:-$IMAGE}/vmlinux" -initrd "$WORK/root.cpio" \
         -append "tsc=reliable console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off share=${share:+yes}" \
         -nodefaults -display none -no-reboot -serial stdio -serial "file:$WORK/status" \
         ${devices[@]+"${devices[@]}"} </dev/null &

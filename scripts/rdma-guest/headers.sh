@@ -13,9 +13,10 @@ headers() {
     mkdir -p "$folder" || give_up 126 "there is no place for the headers (see above)"
     exec 8>"$folder.lock"
     flock 8
-    [ "${1:-}" != backports ] || backports_lists "$folder" || give_up 126 "Debian's backports cannot be reached"
-    [ "${1:-}" != backports ] || known=(-o "Dir::Etc::sourcelist=$folder/backports.list" -o Dir::Etc::sourceparts=-
-        -o "Dir::State::lists=$folder/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=)
+    if [ "${1:-}" = backports ]; then
+        backports
+        known=("${BACKPORTS_KNOWN[@]}")
+    fi
     version=$(headers_version ${known[@]+"${known[@]}"}) || give_up 126 "apt-get knows no headers of such a kernel"
     to=$folder/$version
     if [ ! -d "$to" ]; then
@@ -38,12 +39,16 @@ headers() {
     echo "$to/usr/src/linux-headers-$version"
 }
 
-# Lists of backports, apart from the machine's own; those of a day are new enough.
-backports_lists() {
-    mkdir -p "$1/lists/partial"
-    echo "$BACKPORTS" >"$1/backports.list"
-    [ -z "$(find "$1/lists" -name '*Packages*' -mtime -1 2>/dev/null)" ] || return 0
-    apt -o "Dir::Etc::sourcelist=$1/backports.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$1/lists" update
+# Lists of backports, apart from the machine's own; those of a day are new enough. Sets BACKPORTS_KNOWN to options of
+# apt that know them.
+backports() {
+    local folder=$CACHE/headers-backports
+    mkdir -p "$folder/lists/partial"
+    echo "$BACKPORTS" >"$folder/backports.list"
+    BACKPORTS_KNOWN=(-o "Dir::Etc::sourcelist=$folder/backports.list" -o Dir::Etc::sourceparts=-
+        -o "Dir::State::lists=$folder/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=)
+    [ -z "$(find "$folder/lists" -name '*Packages*' -mtime -1 2>/dev/null)" ] || return 0
+    apt "${BACKPORTS_KNOWN[@]}" update || give_up 126 "Debian's backports cannot be reached"
 }
 
 # headers_version [APT_OPTION]...: of the guest's kernel, or the newest that these options know.

@@ -62,9 +62,36 @@ host_packages() {
         give_up 126 "${missing[*]} could not be installed (see above)"
 }
 
-# The kernel that is newest now: linux-image-amd64 stands for it.
+# kernel_package [APT_OPTION]...: the kernel that is newest now: linux-image-amd64 stands for it.
 kernel_package() {
-    apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | grep .
+    apt-cache "$@" depends linux-image-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | grep .
+}
+
+# newer_kernel: makes what is missing of the kernel in backports, and sets NEWER to the folder that has it and its
+# modules: the kernel unpacks them behind the image's files.
+newer_kernel() {
+    local kernel
+    exec 7>"$CACHE/headers-backports.lock"
+    flock 7
+    backports
+    kernel=$(kernel_package "${BACKPORTS_KNOWN[@]}") || give_up 126 "apt-get knows no kernel of backports"
+    NEWER=$CACHE/newer-$kernel
+    if [ ! -d "$NEWER" ]; then
+        WORK=$(mktemp -d "$CACHE/new.XXXXXX")
+        echo "downloading $kernel" >&2
+        (cd "$WORK" && apt "${BACKPORTS_KNOWN[@]}" download "$kernel") ||
+            give_up 126 "$kernel cannot be downloaded (see above)"
+        dpkg -x "$WORK"/*.deb "$WORK/packages"
+        mkdir "$WORK/newer"
+        uncompressed_kernel "$WORK/packages/boot/vmlinuz-${kernel#linux-image-}" >"$WORK/newer/vmlinux"
+        copy_modules "$WORK/packages" "$WORK/root" "${kernel#linux-image-}" "$IMAGE/busybox"
+        archive "$WORK/root" "$IMAGE/busybox" >"$WORK/newer/modules.cpio"
+        rm -rf "$CACHE"/newer-*
+        mv "$WORK/newer" "$NEWER"
+        rm -rf "$WORK"
+        WORK=
+    fi
+    flock -u 7
 }
 
 # download KERNEL: a mirror has only the newest of each package, so that old lists may name what is gone.
@@ -87,23 +114,14 @@ download() (
 
 # make_image KERNEL_VERSION: from WORK/packages.
 make_image() {
-    local from=$WORK/packages to=$WORK/root image=$WORK/image kernel=lib/modules/$1 name file
+    local from=$WORK/packages to=$WORK/root image=$WORK/image name file
     mkdir -p "$image" "$to"/{proc,sys,dev,tmp,root,host,test} "$to/usr"/{bin,sbin,lib64} "$to/$LIBRARIES/libibverbs"
     for name in bin sbin lib64; do ln -s "usr/$name" "$to/$name"; done
     ln -s usr/lib "$to/lib"
     cp "$from/bin/busybox" "$image/"
     uncompressed_kernel "$from/boot/vmlinuz-$1" >"$image/vmlinux"
 
-    "$image/busybox" depmod -b "$from" "$1"
-    for name in "${MODULES[@]}"; do
-        # A module, and all that it needs.
-        grep "/$name\.ko:" "$from/$kernel/modules.dep" | tr -d : || give_up 1 "the kernel has no module $name"
-    done | tr ' ' '\n' | sort -u | while read -r file; do
-        install -D -m 644 "$from/$kernel/$file" "$to/$kernel/$file"
-    done
-    cp "$from/$kernel"/modules.{builtin,order} "$to/$kernel/"
-    "$image/busybox" depmod -b "$to" "$1"
-
+    copy_modules "$from" "$to" "$1" "$image/busybox"
     # Names with * stand for several files.
     # shellcheck disable=SC2086
     for name in "${PROGRAMS[@]}"; do
@@ -139,17 +157,38 @@ make_image() {
     echo "made the image of a guest with Linux $1" >&2
 }
 
+# copy_modules FROM TO VERSION BUSYBOX: those that the guest needs, as they are without a package's compression.
+copy_modules() {
+    local kernel=lib/modules/$3 name file
+    "$4" depmod -b "$1" "$3"
+    mkdir -p "$2/$kernel"
+    for name in "${MODULES[@]}"; do
+        # A module, and all that it needs.
+        grep -E "/$name\.ko(\.xz)?:" "$1/$kernel/modules.dep" | tr -d : ||
+            grep -q "/$name\.ko$" "$1/$kernel/modules.builtin" || give_up 1 "the kernel has no module $name"
+    done | tr ' ' '\n' | sort -u | while read -r file; do
+        install -D -m 644 "$1/$kernel/$file" "$2/$kernel/$file"
+        [ "$file" = "${file%.xz}" ] || xz -d "$2/$kernel/$file"
+    done
+    cp "$1/$kernel"/modules.{builtin,order} "$2/$kernel/"
+    "$4" depmod -b "$2" "$3"
+}
+
 # uncompressed_kernel FILE: QEMU boots it too, some seconds earlier where it emulates. Where it is packed in another way
-# than Debian's is, the file itself is printed.
+# than Debian's are, or with what this machine cannot read, the file itself is printed.
 uncompressed_kernel() {
-    local at
-    at=$(LC_ALL=C grep -aboP '\xfd7zXZ\x00' "$1" | head -n 1 | cut -d : -f 1) || true
-    if [ -n "$at" ] && tail -c "+$((at + 1))" "$1" | xz -dc --single-stream >"$WORK/vmlinux" &&
-        is_elf "$WORK/vmlinux"; then
-        cat "$WORK/vmlinux"
-    else
-        cat "$1"
-    fi
+    unpacked "$1" '\xfd7zXZ\x00' xz -dc --single-stream || unpacked "$1" '\x28\xb5\x2f\xfd' zstd -dcq || cat "$1"
+}
+
+# unpacked FILE MAGIC COMMAND...: prints the program that the command makes of what begins with these bytes.
+unpacked() {
+    local file=$1 at
+    at=$(LC_ALL=C grep -aboP "$2" "$1" | head -n 1 | cut -d : -f 1) || true
+    shift 2
+    [ -n "$at" ] && command -v "$1" >/dev/null || return
+    # Behind its end there is more, which it may find fault with.
+    tail -c "+$((at + 1))" "$file" | "$@" >"$WORK/vmlinux" 2>/dev/null || true
+    is_elf "$WORK/vmlinux" && cat "$WORK/vmlinux"
 }
 
 is_elf() { [ -f "$1" ] && [ "$(head -c 4 "$1" | tail -c 3)" = ELF ]; }

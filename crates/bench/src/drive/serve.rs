@@ -26,7 +26,7 @@ pub fn serve(port: &mut Port, mut over: impl FnMut() -> bool) -> Result<()> {
 /// Time between two looks of a worker that takes no part: at the clock, before a start that is near, and at what it is
 /// woken for anyway. Each look takes the CPU from a worker that moves bytes, where both share one.
 const LOOK: Duration = Duration::from_millis(1);
-const REST: Duration = Duration::from_millis(20);
+const REST: Duration = Duration::from_millis(50);
 
 /// Rests until `over` says that everybody is done: a worker without peers would only take CPU time from the others.
 /// Whoever brings about what `over` looks at wakes the rank's sleepers.

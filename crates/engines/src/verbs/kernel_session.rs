@@ -110,7 +110,8 @@ fn refusal(port: &OpenPort, refused: KreadRefused, landing: Landing) -> Error {
             format!(
                 "the module that is loaded has layout {module} of its calls, and this program {KREAD_ABI}"
             ),
-            "Load the module of this version of tonnage: rmmod tonnage_kread, then insmod the new one",
+            "Build that of this version of tonnage and load it: make -C kernel/tonnage_kread, rmmod tonnage_kread, insmod \
+             kernel/tonnage_kread/tonnage_kread.ko",
         ),
         KreadRefused::Other(error) => match Errno::from_io_error(&error) {
             Some(Errno::NODEV) => unavailable(

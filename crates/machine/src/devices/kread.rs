@@ -55,7 +55,10 @@ pub(super) fn find(
             absent.push(Absent::new(
                 what,
                 format!("version {version} is loaded, the layout of whose calls is {has} and not {KREAD_ABI}"),
-                format!("Load the module of this version of tonnage: rmmod {NAME}, then insmod the new one."),
+                format!(
+                    "Build that of this version of tonnage and load it: make -C kernel/{NAME}, rmmod {NAME}, insmod \
+                     kernel/{NAME}/{NAME}.ko."
+                ),
             ));
             None
         }

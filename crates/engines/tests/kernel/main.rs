@@ -1,0 +1,172 @@
+//! The engine `verbs:kernel` with a key that a target never gave: between two devices of one host, in one process. It
+//! needs the module, and runs in the guest of `make test-kernel`, which names the devices.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use serde_json::Value;
+use tonnage_engine::carried::{CarriedFlow, CarriedOrder, CarriedTrial, SlotOrder};
+use tonnage_engine::memory::{Memory, Request};
+use tonnage_engine::{
+    Descriptor, DeviceRequest, Engine, LaneKind, LaneSpec, Neighbor, OpenRequest, Region, Verb,
+    WorkerConfig,
+};
+use tonnage_engines::memory::SMALL;
+use tonnage_engines::verbs::ENTRY;
+use tonnage_sys::clock::Clock;
+use tonnage_units::Result;
+
+/// Devices of the target and of the initiator, joined by a comma.
+const DEVICES: &str = "TONNAGE_TEST_KERNEL";
+const BYTES: u64 = 64 << 10;
+const SIZE: u32 = 4096;
+
+/// A worker of one rank, whose memory is registered.
+struct Side {
+    engine: Box<dyn Engine>,
+    memory: Arc<dyn Memory>,
+    region: Region,
+}
+
+/// The target has rank 0, the initiator rank 1.
+fn side(rank: u32, device: &str, clock: Clock) -> Side {
+    let opened = (ENTRY.open)(&OpenRequest {
+        variant: "kernel",
+        devices: DeviceRequest::Named(&[device.to_owned()]),
+        initiates: rank == 1,
+        ..OpenRequest::default()
+    });
+    let config = WorkerConfig {
+        rank,
+        worker: 0,
+        peers_max: 1,
+        depth: 4,
+        queue_pairs: 1,
+        sleeps: false,
+        clock,
+    };
+    let mut engine = opened.unwrap()[0].worker(&config).unwrap();
+    let memory = (SMALL.allocate)(&Request {
+        bytes: BYTES,
+        ..Request::default()
+    });
+    let memory = memory.unwrap();
+    memory
+        .write(0, &vec![rank as u8 + 1; BYTES as usize])
+        .unwrap();
+    let region = engine.register(&memory).unwrap();
+    Side {
+        engine,
+        memory,
+        region,
+    }
+}
+
+/// A target and an initiator that have met.
+fn pair(devices: [&str; 2]) -> [Side; 2] {
+    let clock = Clock::new();
+    let [mut target, mut initiator] = [side(0, devices[0], clock), side(1, devices[1], clock)];
+    let cards = [target.engine.cards(&[1]), initiator.engine.cards(&[0])];
+    let [of_target, of_initiator] = cards.map(|cards| cards.unwrap().remove(0));
+    let to_initiator = Neighbor::beside(1, of_initiator);
+    target.engine.connect(&[to_initiator]).unwrap();
+    let to_target = Neighbor::beside(0, of_target);
+    initiator.engine.connect(&[to_target]).unwrap();
+    initiator.engine.meet(&|| false).unwrap();
+    [target, initiator]
+}
+
+/// Four operations, one after the other.
+fn carried(initiator: &mut Side, verb: Verb, remote: &Descriptor) -> Result<CarriedTrial> {
+    let lane = initiator.engine.lane(&LaneSpec {
+        kind: LaneKind::Initiate(verb),
+        peer: 0,
+        local: initiator.region.id,
+        remote,
+        ordered: false,
+        in_order: false,
+        delivered: false,
+    })?;
+    let (stop, flow) = (
+        AtomicBool::new(false),
+        CarriedFlow {
+            lane,
+            local: 0,
+            remote: 0,
+            seed: 1,
+            issued: 0,
+        },
+    );
+    let order = CarriedOrder {
+        verb,
+        size_bytes: SIZE,
+        window: 1,
+        in_batches: false,
+        slots: BYTES / u64::from(SIZE),
+        stride_bytes: SIZE.into(),
+        orders: (SlotOrder::Sequential, SlotOrder::Sequential),
+        flows: &[flow],
+        operations_max: Some(4),
+        duration: None,
+        patience: Duration::from_secs(20),
+        timed: true,
+        stop: &stop,
+    };
+    let carrier = initiator.engine.carrier().unwrap();
+    carrier.take_over(&[(0, BYTES)])?;
+    carrier.begin(&order)?;
+    carrier.carry_out(&order)
+}
+
+/// A descriptor of the same bytes with another key.
+fn spoiled(descriptor: &Descriptor) -> Descriptor {
+    let mut known: Value = serde_json::from_slice(&descriptor.0).unwrap();
+    let key = &mut known["keys"][0];
+    *key = (key.as_u64().unwrap() ^ 0xff).into();
+    Descriptor(serde_json::to_vec(&known).unwrap())
+}
+
+fn first_bytes(side: &Side) -> Vec<u8> {
+    let mut bytes = vec![0; 4 * SIZE as usize];
+    side.memory.read(0, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_wrong_key_is_refused_by_name_and_touches_nothing() {
+    let Ok(devices) = std::env::var(DEVICES) else {
+        println!(
+            "skip: nobody names devices in {DEVICES}; `make test-kernel` does, in a guest with the module"
+        );
+        return;
+    };
+    let (target, initiator) = devices.split_once(',').unwrap();
+    for verb in [Verb::Write, Verb::Read] {
+        let [target, mut initiator] = pair([target, initiator]);
+        let wrong = spoiled(&target.region.descriptor);
+        let error = carried(&mut initiator, verb, &wrong)
+            .unwrap_err()
+            .to_string();
+        for part in [verb.name(), "with rank 0", "REM_ACCESS_ERR (10)", "rxe"] {
+            assert!(error.contains(part), "{error}");
+        }
+        assert!(first_bytes(&target).iter().all(|&byte| byte == 1));
+        println!("{error}");
+        // The lane is of no use any more, with the right key either, and says so.
+        let right = target.region.descriptor.clone();
+        let after = carried(&mut initiator, verb, &right)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            after.contains("an operation on it failed earlier"),
+            "{after}"
+        );
+    }
+    // With the right one the same order changes the same bytes.
+    let [target, mut initiator] = pair([target, initiator]);
+    let right = target.region.descriptor.clone();
+    let trial = carried(&mut initiator, Verb::Write, &right).unwrap();
+    assert_eq!(trial.operations(), 4);
+    assert!(first_bytes(&target).iter().all(|&byte| byte == 2));
+}
