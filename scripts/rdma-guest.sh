@@ -61,6 +61,14 @@ accelerator() {
     fi
 }
 
+# clock_option: an emulated guest tells the time by this machine's counter of cycles, and looks how fast that is while
+# it boots. One that waits for a CPU meanwhile may take it for another rate as long as it lives, so it is told the rate,
+# where this machine says that and not the frequency of the moment.
+clock_option() {
+    grep -qw aperfmperf /proc/cpuinfo || [ -e /sys/devices/system/cpu/cpu0/cpufreq ] ||
+        awk '/^cpu MHz/ { printf "tsc_early_khz=%d\n", $4 * 1000; exit }' /proc/cpuinfo
+}
+
 # put FILE: into the guest's /test. Debug information stays here: it is most of a program's size, and the guest keeps
 # all its files in memory.
 put() {
@@ -107,7 +115,7 @@ run() {
     # the shell runs no trap while it waits for a program before it.
     timeout --kill-after=5 "$seconds" qemu-system-x86_64 -M pc "${accelerator[@]}" -smp "$CPUS" -m "$MEMORY_MIB" \
         -kernel "${NEWER:-$IMAGE}/vmlinux" -initrd "$WORK/root.cpio" \
-        -append "tsc=reliable console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off share=${share:+yes}" \
+        -append "tsc=reliable $(clock_option) console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off share=${share:+yes}" \
         -nodefaults -display none -no-reboot -serial stdio -serial "file:$WORK/status" \
         ${devices[@]+"${devices[@]}"} </dev/null &
     GUEST=$!

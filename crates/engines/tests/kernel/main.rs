@@ -30,6 +30,7 @@ struct Side {
 }
 
 /// The target has rank 0, the initiator rank 1.
+#[cfg(test)]
 fn side(rank: u32, device: &str, clock: Clock) -> Side {
     let opened = (ENTRY.open)(&OpenRequest {
         variant: "kernel",
@@ -64,6 +65,7 @@ fn side(rank: u32, device: &str, clock: Clock) -> Side {
 }
 
 /// A target and an initiator that have met.
+#[cfg(test)]
 fn pair(devices: [&str; 2]) -> [Side; 2] {
     let clock = Clock::new();
     let [mut target, mut initiator] = [side(0, devices[0], clock), side(1, devices[1], clock)];
@@ -78,6 +80,7 @@ fn pair(devices: [&str; 2]) -> [Side; 2] {
 }
 
 /// Four operations, one after the other.
+#[cfg(test)]
 fn carried(initiator: &mut Side, verb: Verb, remote: &Descriptor) -> Result<CarriedTrial> {
     let lane = initiator.engine.lane(&LaneSpec {
         kind: LaneKind::Initiate(verb),
@@ -120,6 +123,7 @@ fn carried(initiator: &mut Side, verb: Verb, remote: &Descriptor) -> Result<Carr
 }
 
 /// A descriptor of the same bytes with another key.
+#[cfg(test)]
 fn spoiled(descriptor: &Descriptor) -> Descriptor {
     let mut known: Value = serde_json::from_slice(&descriptor.0).unwrap();
     let key = &mut known["keys"][0];
@@ -127,6 +131,7 @@ fn spoiled(descriptor: &Descriptor) -> Descriptor {
     Descriptor(serde_json::to_vec(&known).unwrap())
 }
 
+#[cfg(test)]
 fn first_bytes(side: &Side) -> Vec<u8> {
     let mut bytes = vec![0; 4 * SIZE as usize];
     side.memory.read(0, &mut bytes).unwrap();

@@ -17,8 +17,8 @@ pub struct RunArgs {
     #[arg(value_name = "PLAN")]
     pub plan: PathBuf,
 
-    /// Use these engines in every experiment, whatever the plan says; several are joined by commas. An optional one with
-    /// options of engines stays with those that it names, and is left out where none is among these.
+    /// Use these engines in every experiment, whatever the plan says; several are joined by commas. An optional one
+    /// with options of engines stays with those that it names, and is left out where none is among these.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub engine: Vec<String>,
 

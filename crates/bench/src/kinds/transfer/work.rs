@@ -134,10 +134,8 @@ impl<'a> Work<'a> {
         if posted > 0 {
             port.post_receives(receives, receives_depth)?;
         }
-        let scratch = scratch(
-            point,
-            flows.len().min(point.roles().targets_at_once() as usize),
-        );
+        let at_once = flows.len().min(point.roles().targets_at_once() as usize);
+        let scratch = scratch(point, at_once);
         let work = Self {
             watch: MemoryWatch::new(point, (rank, station.worker), &layout),
             rests_as_target: is_served(point, &caps, &layout),
