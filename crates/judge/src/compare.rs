@@ -160,8 +160,7 @@ fn metrics(pair: [&SidePoint<'_>; 2], request: &CompareRequest) -> Vec<Metric> {
         return request.metrics.clone();
     }
     let rows: Vec<_> = pair.into_iter().flat_map(|point| &point.rows).collect();
-    let is_paced = pair[0].keys.get("pacing") == Some("paced");
-    Metric::usual(&rows, is_paced).into_iter().collect()
+    Metric::usual(&rows).into_iter().collect()
 }
 
 fn nothing_in_common(found: &Matched, request: &CompareRequest) -> Error {

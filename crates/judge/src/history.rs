@@ -1,8 +1,10 @@
 //! History: a metric of each point over the runs of some files, and the runs from which on it was another.
 //!
 //! A change is looked for where two stretches of runs differ most by Welch's t on logarithms, and then again on either
-//! side of it. It has to be larger than a margin, and its p value is held against the number of places that were looked
-//! at.
+//! side of it. It has to be larger than a margin. Its p value is multiplied by the number of places that were looked at,
+//! and held to a level that the number of points and hosts has lowered: those with a change are found by the method of
+//! Benjamini and Hochberg, and within each of them the level is lowered by the same part, as Benjamini and Bogomolov have
+//! it for families of tests.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +14,7 @@ use tonnage_record::{Outcome, Record};
 use tonnage_units::{Error, Result};
 
 use crate::baseline::host_kind::hosts_of;
+use crate::correction::adjusted;
 use crate::keys::Keys;
 use crate::matching::points;
 use crate::metric::Metric;
@@ -21,7 +24,7 @@ use crate::welch::{LogSummary, Welch};
 /// Runs on each side of a change, at least.
 const RUNS_MIN: usize = 3;
 
-/// Greatest part of places where no change is taken for one.
+/// Greatest part of the changes that are none, as far as chance goes.
 const P_MAX: f64 = 0.01;
 
 /// Wishes of whoever asks.
@@ -68,7 +71,8 @@ pub struct HistoryChange {
     pub at: usize,
     /// Ratio of the geometric means after and before it.
     pub ratio: f64,
-    /// P value of the difference, multiplied by the places that were looked at.
+    /// P value of the difference, multiplied by the places that were looked at, and corrected for all points and hosts:
+    /// at most 0.01.
     pub p: f64,
     /// Differences of the surroundings between the run before and the first one after it.
     pub differences: Vec<Difference>,
@@ -92,7 +96,7 @@ pub fn history(records: &[Record], request: &HistoryRequest) -> Result<Vec<Point
         )));
     }
     let [points, _] = points(&[records.iter().collect(), Vec::new()]);
-    let mut found = Vec::new();
+    let mut series = Vec::new();
     for point in &points {
         let mut of_hosts: BTreeMap<String, Vec<Row<'_>>> = BTreeMap::new();
         let measured = |row: &&Row<'_>| row.record.outcome == Outcome::Measured;
@@ -101,36 +105,86 @@ pub fn history(records: &[Record], request: &HistoryRequest) -> Result<Vec<Point
         }
         for (hosts, rows) in of_hosts {
             let all: Vec<&Row<'_>> = rows.iter().collect();
-            let is_paced = point.keys.get("pacing.rate").is_some();
             let metrics = match request.metrics.as_slice() {
-                [] => Metric::usual(&all, is_paced).into_iter().collect(),
+                [] => Metric::usual(&all).into_iter().collect(),
                 asked => asked.to_vec(),
             };
             for metric in metrics {
                 let runs = runs(&rows, &metric);
-                if runs.is_empty() {
-                    continue;
+                if !runs.is_empty() {
+                    series.push(Series {
+                        keys: point.keys.clone(),
+                        hosts: hosts.clone(),
+                        metric,
+                        runs,
+                    });
                 }
-                let mut changes = Vec::new();
-                changes_in(&runs, 0, request.margin, &mut changes);
-                changes.sort_by_key(|change| change.at);
-                found.push(PointHistory {
-                    keys: point.keys.clone(),
-                    hosts: hosts.clone(),
-                    metric: metric.name,
-                    field: metric.figure.field,
-                    runs: runs.into_iter().map(|measured| measured.run).collect(),
-                    changes,
-                });
             }
         }
     }
-    match found.is_empty() {
-        false => Ok(found),
+    match series.is_empty() {
+        false => Ok(with_changes(series, request.margin)),
         true => Err(Error::Usage(
             "no record has a value of these metrics: `tonnage show FILE --format csv` shows what they have".to_owned(),
         )),
     }
+}
+
+/// Runs of a metric of a point on some hosts.
+struct Series<'a> {
+    keys: Keys,
+    hosts: String,
+    metric: Metric,
+    runs: Vec<Measured<'a>>,
+}
+
+fn with_changes(series: Vec<Series<'_>>, margin: f64) -> Vec<PointHistory> {
+    // Too few runs have no place to look at, and are no test.
+    let tested = series.iter().filter(|it| it.runs.len() >= 2 * RUNS_MIN);
+    let p = tested.map(|it| {
+        let found = strongest(&values(&it.runs), margin);
+        found.map_or(1.0, |found| found.p)
+    });
+    let level = Level::of(&p.collect::<Vec<_>>());
+    let history = |it: Series<'_>| {
+        let mut changes = Vec::new();
+        changes_in(&it.runs, 0, (margin, level), &mut changes);
+        changes.sort_by_key(|change| change.at);
+        PointHistory {
+            keys: it.keys,
+            hosts: it.hosts,
+            metric: it.metric.name,
+            field: it.metric.figure.field,
+            runs: it.runs.into_iter().map(|measured| measured.run).collect(),
+            changes,
+        }
+    };
+    series.into_iter().map(history).collect()
+}
+
+/// Factor by which p values grow for the number of tests.
+#[derive(Debug, Clone, Copy)]
+struct Level {
+    factor: f64,
+}
+
+impl Level {
+    /// The level for tests with these p values: of those that are found, at most [`P_MAX`] are found by chance.
+    fn of(p: &[f64]) -> Self {
+        let found = adjusted(p).into_iter().filter(|p| *p <= P_MAX).count();
+        Self {
+            factor: p.len().max(1) as f64 / found.max(1) as f64,
+        }
+    }
+
+    /// The corrected p value, if that is small enough.
+    fn take(self, p: f64) -> Option<f64> {
+        Some(p * self.factor).filter(|p| *p <= P_MAX)
+    }
+}
+
+fn values(runs: &[Measured<'_>]) -> Vec<f64> {
+    runs.iter().map(|measured| measured.run.value).collect()
 }
 
 fn runs<'a>(rows: &[Row<'a>], metric: &Metric) -> Vec<Measured<'a>> {
@@ -172,9 +226,16 @@ fn runs<'a>(rows: &[Row<'a>], metric: &Metric) -> Vec<Measured<'a>> {
 }
 
 /// Adds the changes in a stretch of runs that begins at `first`.
-fn changes_in(runs: &[Measured<'_>], first: usize, margin: f64, into: &mut Vec<HistoryChange>) {
-    let values: Vec<f64> = runs.iter().map(|measured| measured.run.value).collect();
-    let Some((at, ratio, p)) = strongest(&values, margin) else {
+fn changes_in(
+    runs: &[Measured<'_>],
+    first: usize,
+    (margin, level): (f64, Level),
+    into: &mut Vec<HistoryChange>,
+) {
+    let Some(Strongest { at, ratio, p }) = strongest(&values(runs), margin) else {
+        return;
+    };
+    let Some(p) = level.take(p) else {
         return;
     };
     let around = [at - 1, at].map(|at| {
@@ -191,33 +252,41 @@ fn changes_in(runs: &[Measured<'_>], first: usize, margin: f64, into: &mut Vec<H
         p,
         differences: around[0].differences(&around[1], &Allowed::default()),
     });
-    changes_in(&runs[..at], first, margin, into);
-    changes_in(&runs[at..], first + at, margin, into);
+    changes_in(&runs[..at], first, (margin, level), into);
+    changes_in(&runs[at..], first + at, (margin, level), into);
 }
 
-/// The place with the smallest p value, if that is small enough: place, ratio, and p value.
-fn strongest(values: &[f64], margin: f64) -> Option<(usize, f64, f64)> {
+/// Place of a stretch where what is before it and after it differs most.
+struct Strongest {
+    at: usize,
+    ratio: f64,
+    /// P value, multiplied by the places that were looked at.
+    p: f64,
+}
+
+/// The place with the smallest p value, of those where the change is larger than the margin.
+fn strongest(values: &[f64], margin: f64) -> Option<Strongest> {
     let places = RUNS_MIN..(values.len() + 1).saturating_sub(RUNS_MIN);
     let number = places.len() as f64;
     let at_place = |at: usize| {
         let (before, after) = values.split_at(at);
         let welch = Welch::of(&LogSummary::of(before)?, &LogSummary::of(after)?);
-        Some((
+        let found = Strongest {
             at,
-            welch.difference.exp(),
-            (welch.p() * number).min(1.0),
-            welch.error,
-        ))
+            ratio: welch.difference.exp(),
+            p: (welch.p() * number).min(1.0),
+        };
+        Some((found, welch.error))
     };
     // Where nothing varies every p is 0, and the larger step is the change.
-    let (at, ratio, p, _) = places
+    let found = places
         .filter_map(at_place)
-        .filter(|(_, ratio, _, _)| ratio.ln().abs() > -(1.0 - margin).ln())
+        .filter(|(found, _)| found.ratio.ln().abs() > -(1.0 - margin).ln())
         .min_by(|left, right| {
-            let p = left.2.total_cmp(&right.2);
-            p.then(left.3.total_cmp(&right.3))
+            let p = left.0.p.total_cmp(&right.0.p);
+            p.then(left.1.total_cmp(&right.1))
         })?;
-    (p <= P_MAX).then_some((at, ratio, p))
+    Some(found.0)
 }
 
 #[cfg(test)]
@@ -225,6 +294,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::known_answers::Source;
     use crate::tests::{read, record};
 
     fn over(bandwidths: &[f64]) -> Vec<Value> {
@@ -300,6 +370,55 @@ mod tests {
             of(&over(&[10.0, 10.0, 10.0, 5.0, 5.0, 5.0])).changes[0].at,
             3
         );
+    }
+
+    /// Series of ten runs that vary by a tenth.
+    fn noise(count: usize) -> Vec<Series<'static>> {
+        let mut source = Source(18);
+        let run = |value| Measured {
+            run: HistoryRun {
+                run_id: String::new(),
+                time_unix_ns: 0,
+                value,
+            },
+            rows: Vec::new(),
+        };
+        let each = (0..count).map(|_| Series {
+            keys: Keys::default(),
+            hosts: String::new(),
+            metric: "bandwidth".parse().unwrap(),
+            runs: source.runs(10, 1e10, 0.1).into_iter().map(run).collect(),
+        });
+        each.collect()
+    }
+
+    fn marked(histories: &[PointHistory]) -> Vec<usize> {
+        let marked = histories.iter().enumerate();
+        let marked = marked.filter(|(_, history)| !history.changes.is_empty());
+        marked.map(|(at, _)| at).collect()
+    }
+
+    #[test]
+    fn many_points_are_corrected_for() {
+        let alone = |one| marked(&with_changes(vec![one], 0.05)).len();
+        let by_chance: usize = noise(1000).into_iter().map(alone).sum();
+        assert!((1..=20).contains(&by_chance), "{by_chance}");
+        let together = marked(&with_changes(noise(1000), 0.05));
+        assert!(together.len() <= 1, "{together:?}");
+        // Changes that are there are found among as many points that have none.
+        let mut all = noise(1000);
+        for one in &mut all[100..150] {
+            let after = one.runs[5..].iter_mut();
+            after.for_each(|measured| measured.run.value *= 0.4);
+        }
+        let found = marked(&with_changes(all, 0.05));
+        let right = found.iter().filter(|at| (100..150).contains(*at)).count();
+        assert!(right >= 45 && found.len() - right <= 2, "{found:?}");
+        // Too few runs are no test, and make no other one harder.
+        let p = [1e-9, 1e-3, 0.5, 1.0];
+        assert_eq!(Level::of(&p).take(1e-3), Some(2e-3));
+        assert_eq!(Level::of(&p).take(0.006), None);
+        assert_eq!(Level::of(&[]).take(0.01), Some(0.01));
     }
 
     #[test]

@@ -57,7 +57,7 @@ fn figures_are_those_of_scipy() {
 }
 
 /// Seeded values around a mean, whose logarithms vary normally.
-struct Source(u64);
+pub(crate) struct Source(pub(crate) u64);
 
 impl Source {
     fn uniform(&mut self) -> f64 {
@@ -70,7 +70,7 @@ impl Source {
         ((mixed >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
     }
 
-    fn runs(&mut self, count: usize, mean: f64, spread: f64) -> Vec<f64> {
+    pub(crate) fn runs(&mut self, count: usize, mean: f64, spread: f64) -> Vec<f64> {
         let normal = Normal::new(0.0, spread).unwrap();
         let values = (0..count).map(|_| mean * normal.inverse_cdf(self.uniform()).exp());
         values.collect()

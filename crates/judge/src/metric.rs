@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use tonnage_plan::transfer::PacingAim;
 use tonnage_record::figures::{Better, Figure, Row, Value, all, by_field};
 use tonnage_units::names::{nearest, quote};
 use tonnage_units::{Error, Result};
@@ -30,8 +31,14 @@ pub const NAMED: &[(&str, &str)] = &[
 /// Metrics of a point where none was asked for: the first of which it has a value.
 const USUAL: &[&str] = &["bandwidth", "time", "connections", "latency-p50"];
 
-/// Metrics of a paced point: its bandwidth is what it was asked to offer until it can no more.
-const USUAL_PACED: &[&str] = &["latency-p99", "bandwidth"];
+/// Metrics of a transfer, by what its pacing is chosen for.
+fn usual_of(aim: PacingAim) -> &'static [&'static str] {
+    match aim {
+        PacingAim::Bandwidth => USUAL,
+        PacingAim::Latency => &["latency-p50", "bandwidth"],
+        PacingAim::LatencyAtRate => &["latency-p99", "bandwidth"],
+    }
+}
 
 /// A figure that gets better in one direction.
 #[derive(Clone, Copy)]
@@ -96,8 +103,10 @@ impl Metric {
 
     /// The metric of a point that is looked at where none was asked for: the first of which a row has more than 0, or
     /// else any value; `None` for rows without any.
-    pub fn usual(rows: &[&Row<'_>], is_paced: bool) -> Option<Self> {
-        let names = if is_paced { USUAL_PACED } else { USUAL };
+    pub fn usual(rows: &[&Row<'_>]) -> Option<Self> {
+        let mut transfers = rows.iter().filter_map(|row| row.record.transfer());
+        let first = transfers.next();
+        let names = first.map_or(USUAL, |body| usual_of(body.point.pacing.aim()));
         let all = names.iter().filter_map(|name| name.parse::<Self>().ok());
         let all: Vec<Self> = all.collect();
         let has = |least: f64| {
@@ -143,8 +152,14 @@ mod tests {
             let metric: Metric = name.parse().unwrap();
             assert_eq!(metric.figure.field, *field);
         }
-        for name in USUAL.iter().chain(USUAL_PACED) {
-            assert!(NAMED.iter().any(|(known, _)| known == name), "{name}");
+        for usual in [
+            USUAL,
+            usual_of(PacingAim::Latency),
+            usual_of(PacingAim::LatencyAtRate),
+        ] {
+            for name in usual {
+                assert!(NAMED.iter().any(|(known, _)| known == name), "{name}");
+            }
         }
         let metric: Metric = "latency_ns_max".parse().unwrap();
         assert_eq!(

@@ -377,35 +377,41 @@ fn runs_are_counted_by_point() {
     assert_eq!(compared(&a, &b).runs, [3, 3]);
 }
 
-/// Below saturation the bandwidth of a paced point is the one that was offered, whatever the path does.
+/// Below saturation the bandwidth of a paced point is the one that was offered, whatever the path does, and that of a
+/// ping-pong is its latency turned over.
 #[test]
-fn paced_points_are_compared_by_latency() {
-    let paced = |name: &str, latency_ns: u64| {
+fn points_are_compared_by_what_their_pacing_is_chosen_for() {
+    let issued = |pacing: &Value, name: &str, latency_ns: u64| {
         changed(runs(name, 3, 1e10), |record: &mut Value| {
-            record["point"]["pacing"] = json!({"kind": "paced", "window": 16, "rate_per_s": 100});
+            record["point"]["pacing"] = pacing.clone();
             record["point"]["latency"] = true.into();
             record["summary"]["latency"] = latency(latency_ns);
         })
     };
-    let comparison = compared(&paced("a", 1000), &paced("b", 5000));
-    let judged = only(&comparison);
-    assert_eq!(
-        (judged.metric, judged.verdict),
-        (Some("latency-p99"), PointVerdict::Worse)
-    );
-    // Where none was taken there is the bandwidth.
     let without = |record: &mut Value| {
         record["summary"].as_object_mut().unwrap().remove("latency");
     };
-    let comparison = compared(
-        &changed(paced("a", 1), without),
-        &changed(paced("b", 1), without),
-    );
-    assert_eq!(only(&comparison).metric, Some("bandwidth"));
+    for (pacing, metric) in [
+        (
+            json!({"kind": "paced", "window": 16, "rate_per_s": 100}),
+            "latency-p99",
+        ),
+        (json!({"kind": "ping-pong"}), "latency-p50"),
+    ] {
+        let comparison = compared(&issued(&pacing, "a", 1000), &issued(&pacing, "b", 5000));
+        let judged = only(&comparison);
+        assert_eq!(
+            (judged.metric, judged.verdict),
+            (Some(metric), PointVerdict::Worse)
+        );
+        // Where none was taken there is the bandwidth.
+        let [a, b] = ["a", "b"].map(|name| changed(issued(&pacing, name, 1), without));
+        assert_eq!(only(&compared(&a, &b)).metric, Some("bandwidth"));
+    }
 }
 
 /// Latencies that are all of this time.
-fn latency(ns: u64) -> Value {
+pub(crate) fn latency(ns: u64) -> Value {
     json!({
         "kind": "operation", "samples": 100_000, "latency_ns_min": ns, "latency_ns_mean": ns as f64,
         "latency_ns_p50": ns, "latency_ns_p90": ns, "latency_ns_p99": ns, "latency_ns_p999": ns, "latency_ns_max": ns,

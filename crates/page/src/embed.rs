@@ -51,6 +51,8 @@ pub struct PageFile {
     pub name: String,
     /// Its records, in order.
     pub records: Vec<Record>,
+    /// Words about lines of the file that could not be read, which the page tells.
+    pub left_out: Option<String>,
 }
 
 /// The link to a file, in which its records are packed, a line for each; and beside it their number.
@@ -103,6 +105,7 @@ pub fn records_of_page(page: &str, path: &Path) -> Result<Vec<PageFile>> {
         files.push(PageFile {
             name: unescaped(name),
             records: found.records,
+            left_out: None,
         });
     }
     match files.is_empty() {

@@ -94,8 +94,8 @@ pub(crate) fn counts(records: &[Record]) -> String {
     }
 }
 
-/// Failures, skips and remarks, each text once.
-pub(crate) fn findings(records: &[Record]) -> Markup {
+/// Lines of files that could not be read, then failures, skips and remarks, each text once.
+pub(crate) fn findings(records: &[Record], left_out: &[String]) -> Markup {
     let failed = Remarks::of(records, |record| match &record.outcome {
         Outcome::Failed { why } => vec![why.clone()],
         _ => Vec::new(),
@@ -109,6 +109,10 @@ pub(crate) fn findings(records: &[Record]) -> Markup {
         .iter()
         .all(|it| it.0.is_empty());
     html! {
+        @if !left_out.is_empty() {
+            h3 { "Not on this page" }
+            ul { @for words in left_out { li { (isolated(words)) } } }
+        }
         @if nothing { p { "Nothing failed, nothing was skipped, and no record has a remark." } }
         (failed.list("Failed"))
         (skipped.list("Skipped"))

@@ -71,6 +71,8 @@ pub fn page(request: PageRequest) -> Result<String> {
     let links = request.files.iter().map(embed::link);
     let links: Vec<_> = links.collect::<Result<_>>()?;
     let files: Vec<String> = request.files.iter().map(|it| it.name.clone()).collect();
+    let left_out = request.files.iter().filter_map(|it| it.left_out.clone());
+    let left_out: Vec<String> = left_out.collect();
     let kept = request.files.into_iter();
     let records: Vec<Record> = kept
         .flat_map(|file| in_order(kept_attempts(file.records)))
@@ -88,7 +90,7 @@ pub fn page(request: PageRequest) -> Result<String> {
         }
         None => None,
     };
-    let findings = findings::findings(&records);
+    let findings = findings::findings(&records, &left_out);
     let overview = places::overview(&records);
     let results = results::results(&records, numbers, &mut columns);
     let parts = PageParts {

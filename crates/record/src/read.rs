@@ -232,10 +232,18 @@ struct Head {
 
 /// The version is looked at first, because a record of another one need not have the fields that this program expects.
 fn parse(line: &[u8]) -> Result<Record, Problem> {
-    let head: Head = json(line)?;
+    // A line that begins as this version's do is read once; for what is wrong with it, its head is looked at first.
+    let quickly = is_of_this_version(line).then(|| json(line).ok()).flatten();
+    let head: Head = match &quickly {
+        Some(_) => Head {
+            schema_version: SCHEMA_VERSION,
+            tonnage: None,
+        },
+        None => json(line)?,
+    };
     let found = head.schema_version;
     if found == SCHEMA_VERSION {
-        let record = json(line)?;
+        let record = quickly.map_or_else(|| json(line), Ok)?;
         if !checksum::is_unchanged(line) {
             return Err(Problem::NotRecord(
                 "it was changed after it was written, for its checksum is that of another text. Take the line out, or its \
@@ -243,10 +251,10 @@ fn parse(line: &[u8]) -> Result<Record, Problem> {
                     .to_owned(),
             ));
         }
-        return Ok(Record {
+        return Ok(fitted(Record {
             checksum: None,
             ..record
-        });
+        }));
     }
     if found == 0 {
         return Err(Problem::NotRecord(
@@ -267,6 +275,23 @@ fn parse(line: &[u8]) -> Result<Record, Problem> {
     Err(Problem::NotRecord(format!(
         "schema version {found}{writer}, and this tonnage reads version {SCHEMA_VERSION} only: {what_to_do}"
     )))
+}
+
+/// Returns whether a line begins as the writer of this version begins one.
+fn is_of_this_version(line: &[u8]) -> bool {
+    let rest = line.strip_prefix(RECORD_BEGIN);
+    let rest = rest.and_then(|rest| rest.strip_prefix(SCHEMA_VERSION.to_string().as_bytes()));
+    rest.is_some_and(|rest| rest.starts_with(b","))
+}
+
+/// A record without room for more: lists of one, which most are, have been given room for four large entries.
+fn fitted(mut record: Record) -> Record {
+    record.effective.shrink_to_fit();
+    for group in &mut record.environment {
+        group.hosts.shrink_to_fit();
+    }
+    record.environment.shrink_to_fit();
+    record
 }
 
 fn json<T: DeserializeOwned>(line: &[u8]) -> Result<T, Problem> {

@@ -13,6 +13,7 @@ use super::groups::{AlikeRows, faster, groups};
 use super::host_kind::{KindFacts, hosts_of, matched_keys};
 use super::read::check_margin;
 use super::{BASELINE_FORMAT, Baseline, BaselineEntry, HostKind, unit_of};
+use crate::check::blame::Blame;
 use crate::keys::KeyNames;
 use crate::matching::{SidePoint, points};
 use crate::metric::Metric;
@@ -246,9 +247,8 @@ impl Made<'_> {
         }
         for group in &groups {
             let rows: Vec<&Row<'_>> = group.rows.iter().collect();
-            let is_paced = point.keys.get("pacing.rate").is_some();
             let metrics = match self.request.metrics.as_slice() {
-                [] => Metric::usual(&rows, is_paced).into_iter().collect(),
+                [] => Metric::usual(&rows).into_iter().collect(),
                 asked => asked.to_vec(),
             };
             let before = self.left_out.len();
@@ -315,6 +315,14 @@ impl Made<'_> {
         let figures = RunFigures::of(&samples, demands, metric, hand.as_ref());
         let limit = limit(&kept.rows, &metric);
         if let Err(why) = figures.refuse(demands, limit, hand.as_ref()) {
+            self.leave_out(name, why);
+            return true;
+        }
+        let records = kept.rows.iter().map(|row| row.record);
+        if let Some(words) = Blame::of_most(records, 1.0 - self.request.fail) {
+            let why = format!(
+                "in most of its runs {words}: every check would fail; mend that, or measure without these hosts"
+            );
             self.leave_out(name, why);
             return true;
         }

@@ -11,7 +11,7 @@ use super::by_hand::HandValue;
 use super::drift::{Drift, drift};
 use super::order::{telling_first, within};
 use super::{Baseline, BaselineEntry};
-use crate::tests::{read, record};
+use crate::tests::{latency, read, record};
 
 pub(crate) fn request() -> BaselineRequest {
     BaselineRequest {
@@ -96,6 +96,14 @@ fn of_latencies_thresholds_lie_above() {
     assert_eq!((entry.median, entry.mad), (10.0, 0.0));
     assert_eq!((entry.warn, entry.fail), (10.5, 11.0));
     assert!(entry.is_beyond(11.5, entry.fail) && !entry.is_beyond(9.0, entry.warn));
+    // A ping-pong is about its latency, also where nobody says so.
+    let mut ping_pong = host("n1", &FIVE);
+    for record in &mut ping_pong {
+        record["point"]["pacing"] = json!({"kind": "ping-pong"});
+        record["summary"]["latency"] = latency(700);
+    }
+    let built = made(&ping_pong, &request()).unwrap();
+    assert_eq!(only(&built).metric, "latency-p50");
 }
 
 #[test]

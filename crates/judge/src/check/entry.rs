@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_record::figures::Row;
 use tonnage_record::{Outcome, Record};
 
+use super::blame::Blame;
 use super::verdict::CheckVerdict;
 use crate::baseline::BaselineEntry;
 use crate::baseline::host_kind::{LINK_TOLERANCE, carriers, hosts_of, off_path};
@@ -22,6 +23,9 @@ pub struct EntryVerdict {
     pub unit: String,
     /// Hosts that took part.
     pub hosts: Vec<String>,
+    /// Those of them that a matrix blames; where there are none, a failure is that of all.
+    #[serde(default)]
+    pub blamed: Vec<String>,
     /// Verdict.
     pub verdict: CheckVerdict,
     /// Figure that counts: that of the best try.
@@ -47,6 +51,7 @@ impl EntryVerdict {
             metric: entry.metric.clone(),
             unit: entry.unit.clone(),
             hosts: Vec::new(),
+            blamed: Vec::new(),
             verdict: CheckVerdict::Skip,
             value: None,
             tries: Vec::new(),
@@ -54,6 +59,15 @@ impl EntryVerdict {
             warn: entry.warn,
             fail: entry.fail,
             why: None,
+        }
+    }
+
+    /// Hosts that have failed, where it is a failure.
+    pub fn failed_hosts(&self) -> &[String] {
+        match (self.verdict, self.blamed.is_empty()) {
+            (CheckVerdict::Fail, true) => &self.hosts,
+            (CheckVerdict::Fail, false) => &self.blamed,
+            _ => &[],
         }
     }
 
@@ -104,7 +118,8 @@ pub fn judged(
     found.verdict = counts.verdict;
     found.value = counts.value;
     found.why.clone_from(&counts.why);
-    if counts.verdict == CheckVerdict::Fail && fails < tries_min as usize {
+    blame(&mut found, &tries);
+    if found.verdict == CheckVerdict::Fail && fails < tries_min as usize {
         found.verdict = CheckVerdict::Warn;
         let why = found.why.take().map_or(String::new(), |why| why + "; ");
         let errors = tries.iter().filter(|it| it.verdict == CheckVerdict::Error);
@@ -119,10 +134,36 @@ pub fn judged(
     found
 }
 
+/// Puts a failure down to the hosts that every failed try of a matrix blames. Tries that fail for nothing but their
+/// blame, and blame different ones, are what other programs do to a matrix, and no failure.
+fn blame(found: &mut EntryVerdict, tries: &[Try]) {
+    let failed = || {
+        let all = tries.iter();
+        all.filter(|it| it.verdict == CheckVerdict::Fail)
+    };
+    if found.verdict != CheckVerdict::Fail || failed().all(|it| it.blame.is_empty()) {
+        return;
+    }
+    let common = Blame::common(failed().map(|it| &it.blame));
+    if !common.is_empty() {
+        found.blamed = common.hosts();
+        found.why = Some(common.words());
+    } else if failed().any(|it| !it.is_beyond) {
+        found.verdict = CheckVerdict::Warn;
+        let each = failed().map(|it| it.blame.words());
+        let each: Vec<String> = each.collect();
+        found.why = Some(format!("each try has others slow: {}", each.join("; then ")));
+    }
+}
+
 struct Try {
     verdict: CheckVerdict,
     value: Option<f64>,
     why: Option<String>,
+    /// What a matrix blames.
+    blame: Blame,
+    /// The figure itself has failed.
+    is_beyond: bool,
 }
 
 impl Try {
@@ -131,6 +172,8 @@ impl Try {
             verdict,
             value,
             why: why.into(),
+            blame: Blame::default(),
+            is_beyond: verdict == CheckVerdict::Fail,
         }
     }
 }
@@ -153,12 +196,22 @@ fn one_try(entry: &BaselineEntry, others: &[&BaselineEntry], record: &Record) ->
     if let Some(why) = other_way(entry, others, row) {
         return Try::of(CheckVerdict::Fail, Some(value), why);
     }
+    let is_beyond = entry.is_beyond(value, entry.fail);
+    let fail_part = match entry.is_high_better() {
+        true => entry.fail / entry.median,
+        false => entry.median / entry.fail,
+    };
+    let blame = Blame::below(record, fail_part);
     let verdict = match () {
-        () if entry.is_beyond(value, entry.fail) => CheckVerdict::Fail,
+        () if is_beyond || !blame.is_empty() => CheckVerdict::Fail,
         () if entry.is_beyond(value, entry.warn) => CheckVerdict::Warn,
         () => CheckVerdict::Pass,
     };
-    Try::of(verdict, Some(value), None)
+    Try {
+        blame,
+        is_beyond,
+        ..Try::of(verdict, Some(value), None)
+    }
 }
 
 fn is_part(keys: &Keys, entry: &BaselineEntry) -> bool {

@@ -5,6 +5,8 @@
 //! | this | the report of a check |
 //! | [`entry`] | one entry of a baseline beside what was measured now |
 //! | [`step`] | the entries of one point |
+//! | [`blame`] | hosts and pairs that a matrix calls slow |
+//! | [`each_host`] | verdicts of several hosts, each checked by itself |
 //! | [`of_records`] | hosts of records that are there already |
 //! | [`device`] | devices of a host beside those of the baseline |
 //! | [`verdict`] | verdicts and exit codes |
@@ -14,7 +16,9 @@
 //! An error is never a failure: what could not be measured says nothing about the host. Nothing here measures; the
 //! program does.
 
+pub mod blame;
 pub mod device;
+pub mod each_host;
 pub mod entry;
 pub mod nodelist;
 pub mod of_records;

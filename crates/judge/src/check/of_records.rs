@@ -94,15 +94,14 @@ pub fn check_records(baseline: &Baseline, records: &[Record]) -> Result<RecordsC
     entries.sort_by_key(|it| std::cmp::Reverse(it.entry.verdict.weight()));
     let verdicts: Vec<EntryVerdict> = entries.iter().map(|it| it.entry.clone()).collect();
     let verdict = CheckVerdict::of(verdicts.iter().map(|entry| entry.verdict));
-    let failed = verdicts
-        .iter()
-        .filter(|entry| entry.verdict == CheckVerdict::Fail);
+    let failed = verdicts.iter().flat_map(EntryVerdict::failed_hosts);
+    let failed_hosts = failed.cloned().collect();
     let kinds = baseline.kinds.iter().enumerate();
     let absent = kinds.filter(|(at, _)| !known.contains_key(at));
     Ok(RecordsCheck {
         verdict,
         reason: reason(verdict, &verdicts, 0),
-        failed_hosts: failed.flat_map(|entry| entry.hosts.clone()).collect(),
+        failed_hosts,
         entries,
         unknown_kinds: unknown.into_iter().collect(),
         absent_kinds: absent.map(|(_, kind)| kind.title()).collect(),

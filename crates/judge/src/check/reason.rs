@@ -34,6 +34,8 @@ pub fn reason(verdict: CheckVerdict, entries: &[EntryVerdict], not_measured: usi
 /// The line of one entry.
 fn of_one(verdict: CheckVerdict, entry: &EntryVerdict) -> String {
     let hosts = match entry.hosts.len() {
+        // Words of blame name those that count.
+        _ if !entry.blamed.is_empty() => String::new(),
         0 | 1 => String::new(),
         2 | 3 => format!("{} ", entry.hosts.join(",")),
         more => format!("{more} hosts "),

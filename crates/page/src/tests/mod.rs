@@ -19,6 +19,7 @@ pub(super) fn page_of(records: &[Record], plain: bool) -> String {
     let file = PageFile {
         name: "r.jsonl".to_owned(),
         records: records.to_vec(),
+        left_out: None,
     };
     let request = PageRequest {
         title: "A title".to_owned(),
@@ -126,6 +127,7 @@ fn the_records_come_out_of_the_page_as_they_went_in() {
     let files = ["a & \"b\".jsonl", "<c>.jsonl"].map(|name| PageFile {
         name: name.to_owned(),
         records: sweep(),
+        left_out: None,
     });
     let text = page(PageRequest {
         title: "</title><script>".to_owned(),
@@ -137,6 +139,30 @@ fn the_records_come_out_of_the_page_as_they_went_in() {
     let text = text.unwrap();
     assert!(is_page(text.as_bytes()));
     assert_eq!(records_of_page(&text, Path::new("p.html")).unwrap(), files);
+}
+
+#[test]
+fn lines_that_could_not_be_read_are_told() {
+    let file = |left_out: Option<&str>| PageFile {
+        name: "r.jsonl".to_owned(),
+        records: sweep(),
+        left_out: left_out.map(str::to_owned),
+    };
+    let of = |files| {
+        let request = PageRequest {
+            title: "A title".to_owned(),
+            files,
+            comparison: None,
+            baseline: None,
+            plain: true,
+        };
+        page(request).unwrap()
+    };
+    let words = "1 of 5 lines of r.jsonl left out: line 3: <cut> short";
+    let text = of(vec![file(None), file(Some(words))]);
+    let said = "<h3>Not on this page</h3><ul><li><bdi>1 of 5 lines of r.jsonl left out: line 3: &lt;cut&gt; short</bdi></li></ul>";
+    assert!(text.contains(said));
+    assert!(!of(vec![file(None)]).contains("Not on this page"));
 }
 
 #[test]
@@ -218,6 +244,7 @@ fn hosts_are_judged_beside_a_baseline() {
             files: vec![PageFile {
                 name: "r.jsonl".to_owned(),
                 records,
+                left_out: None,
             }],
             comparison: None,
             baseline: Some((built.baseline.clone(), "fleet.toml".to_owned())),

@@ -25,7 +25,7 @@ impl From<String> for Exported {
 
 /// Names of the usual metrics of these rows, for a message about one that they do not have.
 pub fn available<'a>(rows: impl Iterator<Item = Row<'a>>) -> String {
-    let usual = rows.filter_map(|row| Metric::usual(&[&row], false));
+    let usual = rows.filter_map(|row| Metric::usual(&[&row]));
     let names: BTreeSet<&str> = usual.map(|metric| metric.name).collect();
     match names.is_empty() {
         true => "nothing of them was measured".to_owned(),

@@ -26,7 +26,8 @@ pub struct CompareArgs {
     /// Metrics, joined by commas: bandwidth, message-rate, latency-p50, latency-p99, latency-p999, cpu-per-op; of
     /// collectives time, time-p50, busbw, algbw; of files iops, open, transfer, sync, close, total; of connections
     /// connections; or any column of CSV that has a better direction. [default: bandwidth; at a --rate
-    /// latency-p99, of collectives time, of connections connections, of what has neither latency-p50]
+    /// latency-p99, with --ping-pong latency-p50, of collectives time, of connections connections, of what has neither
+    /// latency-p50]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub metric: Vec<Metric>,
 

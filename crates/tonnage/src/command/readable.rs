@@ -14,6 +14,18 @@ const LEFT_OUT_SHOWN_MAX: usize = 5;
 /// # Errors
 /// A file that cannot be read, or in which nothing can be.
 pub fn records_of(path: &Path) -> Result<Vec<Record>> {
+    let (records, left_out) = records_and_gaps(path, &path.display().to_string())?;
+    if let Some(left_out) = left_out {
+        log::warn!("{left_out}");
+    }
+    Ok(records)
+}
+
+/// The records of a file that can be read, and words about lines that were left out, which call the file by this name.
+///
+/// # Errors
+/// As for [`records_of`].
+pub fn records_and_gaps(path: &Path, name: &str) -> Result<(Vec<Record>, Option<String>)> {
     let Readable { records, left_out } = read_readable(path)?;
     let shown = path.display();
     if records.is_empty() {
@@ -24,25 +36,24 @@ pub fn records_of(path: &Path) -> Result<Vec<Record>> {
             }
         }));
     }
-    if !left_out.is_empty() {
-        let lines = left_out.iter().take(LEFT_OUT_SHOWN_MAX);
-        let lines: Vec<String> = lines
-            .map(|(line, why)| format!("line {line}: {why}"))
-            .collect();
-        let more = left_out.len().saturating_sub(LEFT_OUT_SHOWN_MAX);
-        let more = if more > 0 {
-            format!("; and {more} more")
-        } else {
-            String::new()
-        };
-        log::warn!(
-            "{} of {} lines of {shown} left out: {}{more}",
-            left_out.len(),
-            left_out.len() + records.len(),
-            lines.join("; ")
-        );
+    if left_out.is_empty() {
+        return Ok((records, None));
     }
-    Ok(records)
+    let lines = left_out.iter().take(LEFT_OUT_SHOWN_MAX);
+    let lines: Vec<String> = lines
+        .map(|(line, why)| format!("line {line}: {why}"))
+        .collect();
+    let more = match left_out.len().saturating_sub(LEFT_OUT_SHOWN_MAX) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    let words = format!(
+        "{} of {} lines of {name} left out: {}{more}",
+        left_out.len(),
+        left_out.len() + records.len(),
+        lines.join("; ")
+    );
+    Ok((records, Some(words)))
 }
 
 /// Refuses files that are named twice.

@@ -51,6 +51,18 @@ const KEPT: [&str; 9] = [
 /// # Errors
 /// When ssh cannot be started.
 pub fn gather(hosts: &[HostSlots], ssh: &SshArgs) -> Result<Party> {
+    gather_until(hosts, ssh, None)
+}
+
+/// Starts the agents of hosts, of which those are given up that have not answered by then.
+///
+/// # Errors
+/// When ssh cannot be started.
+pub fn gather_until(
+    hosts: &[HostSlots],
+    ssh: &SshArgs,
+    answer_until: Option<Instant>,
+) -> Result<Party> {
     let program = own_file()?;
     let push = match ssh.push {
         true => Some(push(&program)?),
@@ -62,6 +74,7 @@ pub fn gather(hosts: &[HostSlots], ssh: &SshArgs) -> Result<Party> {
         program,
         build: build(),
         push,
+        answer_until,
     };
     Party::gather(settings, hosts)
 }
@@ -153,8 +166,11 @@ fn jobs(job: &Job) -> Result<(String, String)> {
     Ok((root, text(&letter)?))
 }
 
-/// Variables for the ranks.
-fn variables(
+/// Variables for ranks on other hosts.
+///
+/// # Errors
+/// `Usage` for one that is not passed on, or is not set.
+pub fn variables(
     hosts: &HostArgs,
     own: impl Iterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
 ) -> Result<Vec<(String, String)>> {

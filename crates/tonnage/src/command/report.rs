@@ -9,7 +9,7 @@ use tonnage_units::{Error, Result};
 
 use super::baseline::read as read_baseline;
 use super::compare::{compared, refuse_one_file};
-use super::readable::{is_same_file, records_of, refuse_twice};
+use super::readable::{is_same_file, records_and_gaps, refuse_twice};
 use super::whole_file::{refuse_existing, replace};
 use crate::args::report::ReportArgs;
 
@@ -56,9 +56,15 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode> {
 }
 
 fn page_file(path: &Path) -> Result<PageFile> {
+    let name = name_of(path);
+    let (records, left_out) = records_and_gaps(path, &name)?;
+    if let Some(left_out) = &left_out {
+        log::warn!("{left_out}");
+    }
     Ok(PageFile {
-        name: name_of(path),
-        records: records_of(path)?,
+        name,
+        records,
+        left_out,
     })
 }
 

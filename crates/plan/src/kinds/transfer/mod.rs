@@ -56,6 +56,6 @@ pub use options::{MeasureOptions, MemoryOptions, OperationOptions, Transfer};
 pub(crate) use pacing::contradictions;
 pub use pacing::{PacingOptions, WINDOW_DEFAULT};
 pub use point::{
-    Addresses, CqMode, Pacing, SessionUse, TargetFootprint, TransferApi, TransferPoint,
+    Addresses, CqMode, Pacing, PacingAim, SessionUse, TargetFootprint, TransferApi, TransferPoint,
 };
 pub use point_length::{PointLength, TrialLength};

@@ -377,6 +377,26 @@ impl Pacing {
             Self::Paced { .. } => "paced",
         }
     }
+
+    /// The figure that operations are issued in this way for: what a point is judged by where nobody names a metric.
+    pub fn aim(self) -> PacingAim {
+        match self {
+            Self::PingPong => PacingAim::Latency,
+            Self::Stream { .. } | Self::Batch { .. } => PacingAim::Bandwidth,
+            Self::Paced { .. } => PacingAim::LatencyAtRate,
+        }
+    }
+}
+
+/// Figure that a pacing is chosen for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PacingAim {
+    /// How much moves: as many operations as the window takes.
+    Bandwidth,
+    /// How long one operation takes that waits for no other.
+    Latency,
+    /// How long operations take at a rate that was asked for; the bandwidth follows from the rate.
+    LatencyAtRate,
 }
 
 tonnage_units::names! {

@@ -17,11 +17,13 @@
 //! | `questions` | the meeting place, and what the hosts are | here |
 //! | [`meeting`] | the address where the ranks meet | here |
 //! | [`ranks`] | the ranks, for the supervisor | here |
+//! | [`apart`] | a process on each host that has nothing to do with the others | here |
 //! | `trial` | listening and connecting in a trial | there |
 //! | `children` | the ranks of one host | there |
 //! | [`agent`] | obeying orders, and the end of everything | there |
 
 pub mod agent;
+pub mod apart;
 mod children;
 pub mod command;
 mod connection;

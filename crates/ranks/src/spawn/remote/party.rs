@@ -42,6 +42,8 @@ pub struct SshSettings {
     pub build: Build,
     /// The program is copied where it is missing.
     pub push: Option<Push>,
+    /// Moment at which hosts that have not answered yet are given up; without one each has its time.
+    pub answer_until: Option<Instant>,
 }
 
 /// State of a host.
@@ -113,9 +115,11 @@ impl Party {
     /// Starts as many as may connect now, and gives up those that took too long. Returns whether some are not settled.
     fn connect(&mut self) -> Result<bool> {
         let mut connecting = 0;
+        let is_late = |until: Instant| Instant::now() >= until;
+        let is_late = self.settings.answer_until.is_some_and(is_late);
         for host in 0..self.members.len() {
             let member = &mut self.members[host];
-            member.give_up_late();
+            member.give_up_late(is_late);
             if let Progress::Connecting(_) | Progress::Pushing(..) = member.progress {
                 connecting += 1;
             }
@@ -303,9 +307,12 @@ impl PartyMember {
         })
     }
 
-    /// Gives it up where it is silent for too long, or where copying does not go on.
-    fn give_up_late(&mut self) {
+    /// Gives it up where it is silent for too long, where copying does not go on, or where there is no more time for any.
+    fn give_up_late(&mut self, is_late: bool) {
         let ended = match &mut self.progress {
+            Progress::Waiting | Progress::Connecting(_) | Progress::Pushing(..) if is_late => {
+                "had no time to answer".to_owned()
+            }
             Progress::Connecting(since) if since.elapsed() > HELLO_TIMEOUT => {
                 format!("said nothing for {HELLO_TIMEOUT:?}")
             }

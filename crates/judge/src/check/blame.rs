@@ -1,0 +1,126 @@
+//! Blame of a matrix: hosts and pairs that its own verdict calls slow, where they are further below the middle of the
+//! pairs than a baseline lets a figure be.
+//!
+//! The bandwidth of a whole matrix hardly tells one slow host of many; its row and its column do.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tonnage_record::Record;
+use tonnage_record::transfer::SlowRank;
+use tonnage_units::number_list;
+use tonnage_units::quantity::human::percent;
+
+/// Hosts and pairs that are named in words.
+const NAMED_MAX: usize = 3;
+
+/// A host that sends slowly to all others, one that receives slowly from them, or a pair of both.
+type SlowWay = (Option<String>, Option<String>);
+
+/// Slow ways, each with its rate as a part of the middle of all pairs.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Blame(BTreeMap<SlowWay, f64>);
+
+impl Blame {
+    /// Ways of a record that reach less than this part of the middle, of those that the verdict on its matrix calls slow;
+    /// none where it is of no matrix.
+    pub fn below(record: &Record, least: f64) -> Self {
+        let summary = record.transfer().and_then(|body| body.summary.as_ref());
+        let Some(verdict) = summary.and_then(|summary| summary.matrix.as_ref()) else {
+            return Self::default();
+        };
+        let host_of = hosts_of_ranks(record);
+        let host = |rank: u32| {
+            let known = host_of.get(&rank).cloned();
+            known.unwrap_or_else(|| format!("rank {rank}"))
+        };
+        let within = |slow: &SlowRank| slow.within_host.then(|| host(slow.rank));
+        let senders = verdict.slow_senders.iter();
+        let senders = senders.map(|it| ((Some(host(it.rank)), within(it)), it.of_median));
+        let receivers = verdict.slow_receivers.iter();
+        let receivers = receivers.map(|it| ((within(it), Some(host(it.rank))), it.of_median));
+        let pairs = verdict.slow_pairs.iter().map(|it| {
+            let ends = (Some(host(it.sender)), Some(host(it.receiver)));
+            (ends, it.of_median)
+        });
+        let mut blame = Self::default();
+        for (way, part) in senders.chain(receivers).chain(pairs) {
+            if part < least {
+                let known = blame.0.entry(way).or_insert(part);
+                *known = known.min(part);
+            }
+        }
+        blame
+    }
+
+    /// Returns whether nobody is blamed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Ways that all of some measurements blame, each with the best that it reached.
+    pub fn common<'a>(mut all: impl Iterator<Item = &'a Self>) -> Self {
+        let mut common = all.next().cloned().unwrap_or_default();
+        for other in all {
+            common.0.retain(|way, part| {
+                let again = other.0.get(way);
+                *part = again.map_or(*part, |again| part.max(*again));
+                again.is_some()
+            });
+        }
+        common
+    }
+
+    /// The blame of more than half of some runs, in words.
+    pub(crate) fn of_most<'a>(
+        records: impl Iterator<Item = &'a Record>,
+        least: f64,
+    ) -> Option<String> {
+        let all: Vec<Self> = records.map(|record| Self::below(record, least)).collect();
+        let runs_of = |way: &SlowWay| all.iter().filter(|one| one.0.contains_key(way)).count();
+        let mut most = Self::default();
+        for (way, part) in all.iter().flat_map(|one| &one.0) {
+            if 2 * runs_of(way) > all.len() {
+                most.0.insert(way.clone(), *part);
+            }
+        }
+        (!most.is_empty()).then(|| most.words())
+    }
+
+    /// Hosts that are blamed: of a pair both.
+    pub fn hosts(&self) -> Vec<String> {
+        let ways = self.0.keys();
+        let hosts: BTreeSet<&String> = ways.flat_map(|(from, to)| from.iter().chain(to)).collect();
+        hosts.into_iter().cloned().collect()
+    }
+
+    /// Words such as "h3 sends at 50 % of the median", the slowest first.
+    pub fn words(&self) -> String {
+        let mut ways: Vec<(&SlowWay, &f64)> = self.0.iter().collect();
+        ways.sort_by(|left, right| left.1.total_cmp(right.1));
+        let said = ways.iter().take(NAMED_MAX).map(|((from, to), part)| {
+            let part = percent(**part);
+            match (from, to) {
+                (Some(from), Some(to)) if from == to => format!("within {from} at {part}"),
+                (Some(from), Some(to)) => format!("{from} to {to} at {part}"),
+                (Some(from), None) => format!("{from} sends at {part}"),
+                (None, to) => format!("{} receives at {part}", to.as_deref().unwrap_or("?")),
+            }
+        });
+        let said: Vec<String> = said.collect();
+        let more = match ways.len().saturating_sub(NAMED_MAX) {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        format!("{} of the median{more}", said.join(", "))
+    }
+}
+
+/// Names of the hosts of all ranks.
+fn hosts_of_ranks(record: &Record) -> BTreeMap<u32, String> {
+    let hosts = record.environment.iter().flat_map(|group| &group.hosts);
+    let of_host = hosts.flat_map(|host| {
+        let ranks = number_list::parse(&host.ranks).unwrap_or_default();
+        ranks.into_iter().map(|rank| (rank, host.name.clone()))
+    });
+    of_host.collect()
+}
