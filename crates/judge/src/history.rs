@@ -1,10 +1,10 @@
 //! History: a metric of each point over the runs of some files, and the runs from which on it was another.
 //!
 //! A change is looked for where two stretches of runs differ most by Welch's t on logarithms, and then again on either
-//! side of it. It has to be larger than a margin. Its p value is multiplied by the number of places that were looked at,
-//! and held to a level that the number of points and hosts has lowered: those with a change are found by the method of
-//! Benjamini and Hochberg, and within each of them the level is lowered by the same part, as Benjamini and Bogomolov have
-//! it for families of tests.
+//! side of it. It has to be larger than a margin. Its p value is multiplied by the number of places that were looked
+//! at, and held to a level that the number of points and hosts has lowered: those with a change are found by the method
+//! of Benjamini and Hochberg, and within each of them the level is lowered by the same part, as Benjamini and Bogomolov
+//! have it for families of tests.
 
 use std::collections::BTreeMap;
 
@@ -294,7 +294,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::known_answers::Source;
+    use crate::known_answers::NormalSource;
     use crate::tests::{read, record};
 
     fn over(bandwidths: &[f64]) -> Vec<Value> {
@@ -374,7 +374,7 @@ mod tests {
 
     /// Series of ten runs that vary by a tenth.
     fn noise(count: usize) -> Vec<Series<'static>> {
-        let mut source = Source(18);
+        let mut source = NormalSource(18);
         let run = |value| Measured {
             run: HistoryRun {
                 run_id: String::new(),

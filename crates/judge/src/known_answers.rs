@@ -57,9 +57,9 @@ fn figures_are_those_of_scipy() {
 }
 
 /// Seeded values around a mean, whose logarithms vary normally.
-pub(crate) struct Source(pub(crate) u64);
+pub(crate) struct NormalSource(pub(crate) u64);
 
-impl Source {
+impl NormalSource {
     fn uniform(&mut self) -> f64 {
         // SplitMix64, whose upper bits pass the usual tests.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -80,7 +80,7 @@ impl Source {
 /// Part of 2,000 comparisons of so many runs, in files of 20 points each, that come to a verdict.
 fn part(verdict: PointVerdict, runs: usize, ratio: f64, spread: f64) -> f64 {
     let criteria = Criteria::default();
-    let mut source = Source(18);
+    let mut source = NormalSource(18);
     let mut found = 0;
     for _ in 0..100 {
         let estimates: Vec<Estimate> = (0..20)

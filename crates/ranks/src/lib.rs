@@ -44,6 +44,7 @@ mod tree;
 use serde::{Deserialize, Serialize};
 
 pub use bootstrap::detect::{Explicit, detect};
+pub use bootstrap::launchers::is_of_launcher;
 pub use bootstrap::options::JoinOptions;
 pub use bootstrap::rendezvous::{Met, meet};
 pub use bootstrap::secret::{Secret, plan_hash};

@@ -49,10 +49,10 @@ fn program() -> ExitCode {
         last_resort::end_with(style.code(CheckVerdict::Error));
     }
     let outcome = match cli.command {
-        Some(Command::HostRank) => remote_rank::read().and_then(|(log_level, job)| {
-            start_log(log_level);
+        Some(Command::HostRank) => remote_rank::read().and_then(|work| {
+            start_log(work.log_level);
             bind_deadlines()?;
-            remote_rank::be_a_rank(&job)
+            work.work()
         }),
         _ => {
             start_log(cli.log_level());
@@ -93,7 +93,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Man(args) => command::manual::man(&args),
         Command::Hosts(args) => command::hosts::hosts(&args),
         Command::HostAgent(args) => command::there::agent(&args),
-        Command::HostRank => remote_rank::be_a_rank(&remote_rank::read()?.1),
+        Command::HostRank => remote_rank::read()?.work(),
     }
 }
 

@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use tonnage_record::Record;
 use tonnage_record::transfer::SlowRank;
 use tonnage_units::number_list;
-use tonnage_units::quantity::human::percent;
 
 /// Hosts and pairs that are named in words.
 const NAMED_MAX: usize = 3;
@@ -21,8 +20,8 @@ type SlowWay = (Option<String>, Option<String>);
 pub struct Blame(BTreeMap<SlowWay, f64>);
 
 impl Blame {
-    /// Ways of a record that reach less than this part of the middle, of those that the verdict on its matrix calls slow;
-    /// none where it is of no matrix.
+    /// Ways of a record that reach less than this part of the middle, of those that the verdict on its matrix calls
+    /// slow; none where it is of no matrix.
     pub fn below(record: &Record, least: f64) -> Self {
         let summary = record.transfer().and_then(|body| body.summary.as_ref());
         let Some(verdict) = summary.and_then(|summary| summary.matrix.as_ref()) else {
@@ -98,7 +97,7 @@ impl Blame {
         let mut ways: Vec<(&SlowWay, &f64)> = self.0.iter().collect();
         ways.sort_by(|left, right| left.1.total_cmp(right.1));
         let said = ways.iter().take(NAMED_MAX).map(|((from, to), part)| {
-            let part = percent(**part);
+            let part = format!("{:.0} %", 100.0 * **part);
             match (from, to) {
                 (Some(from), Some(to)) if from == to => format!("within {from} at {part}"),
                 (Some(from), Some(to)) => format!("{from} to {to} at {part}"),

@@ -154,9 +154,10 @@ fn reason(verdict: CheckVerdict, each: &[HostVerdict]) -> String {
     match own.as_slice() {
         [] => cut(&format!("{verdict}: no host was checked")),
         [one] => cut(&format!("{verdict}: {hosts}: {}", one.why())),
-        _ if verdict == CheckVerdict::Pass && own.len() == each.len() => {
-            cut(&format!("{verdict}: {} hosts within the baseline", own.len()))
-        }
+        _ if verdict == CheckVerdict::Pass && own.len() == each.len() => cut(&format!(
+            "{verdict}: {} hosts within the baseline",
+            own.len()
+        )),
         [first, ..] => cut(&format!(
             "{verdict}: {} of {} hosts: {hosts}: {}",
             own.len(),

@@ -152,7 +152,10 @@ fn blame(found: &mut EntryVerdict, tries: &[Try]) {
         found.verdict = CheckVerdict::Warn;
         let each = failed().map(|it| it.blame.words());
         let each: Vec<String> = each.collect();
-        found.why = Some(format!("each try has others slow: {}", each.join("; then ")));
+        found.why = Some(format!(
+            "each try has others slow: {}",
+            each.join("; then ")
+        ));
     }
 }
 
@@ -160,7 +163,7 @@ struct Try {
     verdict: CheckVerdict,
     value: Option<f64>,
     why: Option<String>,
-    /// What a matrix blames.
+    /// Blame of a matrix.
     blame: Blame,
     /// The figure itself has failed.
     is_beyond: bool,

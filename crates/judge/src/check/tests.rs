@@ -1,5 +1,6 @@
 //! Verdicts on single entries, and what counts of several.
 
+mod blame;
 mod of_records;
 
 use serde_json::{Value, json};

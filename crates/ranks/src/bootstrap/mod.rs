@@ -16,7 +16,7 @@ pub(crate) mod advert;
 pub mod detect;
 mod first_host;
 pub mod launcher_process;
-mod launchers;
+pub(crate) mod launchers;
 pub mod options;
 mod pmi1;
 pub mod rendezvous;

@@ -1,6 +1,7 @@
 //! Reports of baselines: what was made of records, how far two are apart, and hosts beside one.
 
 mod checked;
+mod each_host;
 mod of_records;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use tonnage_record::Record;
 use tonnage_units::quantity::human::{number, percent};
 
 pub use checked::page as checked;
+pub use each_host::page as checked_each;
 pub use of_records::{RecordsCheckTables, of_records};
 
 use crate::derived::{

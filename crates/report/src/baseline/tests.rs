@@ -3,11 +3,12 @@
 use tonnage_judge::baseline::Baseline;
 use tonnage_judge::baseline::build::{BuiltBaseline, LeftOutPoint, SlowHost};
 use tonnage_judge::baseline::drift::drift;
+use tonnage_judge::check::each_host::{EachHostFacts, EachHostReport, HostVerdict};
 use tonnage_judge::check::entry::EntryVerdict;
 use tonnage_judge::check::of_records::{RecordsCheck, RunsVerdict};
 use tonnage_judge::check::{CHECK_FORMAT, CheckReport, CheckVerdict};
 
-use super::{built, checked, drifted, of_records};
+use super::{built, checked, checked_each, drifted, of_records};
 use crate::text::WIDTH;
 
 const POINT: &str = r#"{"addresses":"sequential","engine":"fabric:tcp","footprint_bytes":4096,"kind":"transfer","latency":false,"length":{"trial":{"duration_ns":1000000},"trials":3,"warmup_ns":1000},"limit":{"kind":"auto"},"memory":"host","op":"write","pacing":{"kind":"stream","window":16},"ranks":2,"seed":1,"size_bytes":1048576,"stride_bytes":1048576,"traffic":"pair","verify":false,"workers":1}"#;
@@ -103,6 +104,39 @@ fn a_check_ends_with_its_reason() {
     // What a script reads is read back whole.
     let text = serde_json::to_string(&report).unwrap();
     assert_eq!(serde_json::from_str::<CheckReport>(&text).unwrap(), report);
+}
+
+#[test]
+fn hosts_that_were_checked_each_by_itself_are_folded() {
+    let host = |number: u32, why: Option<&str>| {
+        let name = format!("n{number}");
+        match why {
+            Some(why) => HostVerdict::error(name, why),
+            None => HostVerdict {
+                verdict: CheckVerdict::Pass,
+                reason: "pass: 3 figures within the baseline".into(),
+                ..HostVerdict::error(name, "")
+            },
+        }
+    };
+    let long = "ssh has not answered in time, and neither has the host's other address";
+    let each = vec![host(1, None), host(2, Some(long)), host(3, None)];
+    let facts = EachHostFacts {
+        program: "0.1.0".into(),
+        baseline: "fleet.toml".into(),
+        time_unix_ns: 1,
+        budget_s: 20.0,
+        took_s: 3.0,
+    };
+    let page = checked_each(&EachHostReport::of(facts, each));
+    fits(&page);
+    let rows = ["\nn2 ", "\nn[1,3]  pass "].map(|row| page.find(row));
+    assert!(rows.is_sorted() && rows[0].is_some(), "{page}");
+    let last = page.lines().last().unwrap();
+    assert!(
+        last.starts_with("error: n2: ssh has not") && last.len() <= 80,
+        "{page}"
+    );
 }
 
 #[test]

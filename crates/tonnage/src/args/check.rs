@@ -68,6 +68,12 @@ pub struct CheckArgs {
     #[arg(long, value_name = "FILE")]
     pub nodelist: Option<PathBuf>,
 
+    /// Check each host by itself, all at once, beside points of ranks on one host: those of --hosts, or those on which
+    /// a launcher has started this command, of which the first process on each host makes the check. The reason names
+    /// the hosts of the verdict that counts.
+    #[arg(long)]
+    pub each_host: bool,
+
     /// Placement of ranks. --ranks and --hosts choose points that were measured by as many.
     #[command(flatten)]
     pub ranks: RankArgs,

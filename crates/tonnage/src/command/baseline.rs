@@ -88,7 +88,11 @@ pub fn read(path: &Path) -> Result<Baseline> {
     Baseline::from_toml(&text_of(path)?, &path.display().to_string())
 }
 
-fn text_of(path: &Path) -> Result<String> {
+/// Text of a baseline, or of figures by hand.
+///
+/// # Errors
+/// `Usage` for a file that cannot be read or is too large.
+pub fn text_of(path: &Path) -> Result<String> {
     let shown = path.display();
     let unreadable = |why: &dyn std::fmt::Display| {
         Error::Usage(format!(

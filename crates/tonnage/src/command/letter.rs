@@ -28,27 +28,48 @@ pub struct JobLetter {
     pub before: String,
 }
 
+/// Beginning of the job of a process that checks its host; that of a rank is JSON.
+const CHECK: &str = "check ";
+
+/// The job of a process that checks its host, for its letter: the text of a check.
+pub fn job_of_check(text: &str) -> String {
+    format!("{CHECK}{text}")
+}
+
+/// The job in a letter.
+pub enum HostJob {
+    /// To be a rank.
+    Rank(RankLetter, Box<JobLetter>),
+    /// To check the host, as this text says.
+    Check(String),
+}
+
 /// The letter to this rank.
 pub struct RankLetter {
     letter: Letter,
     before: String,
 }
 
-impl RankLetter {
-    /// Takes the letter to this rank from its standard input. From then on the rank ends with the agent.
+impl HostJob {
+    /// Takes the letter to this process from its standard input. From then on the process ends with the agent.
     ///
     /// # Errors
     /// [`Error::Usage`] when there is none, or the agent has ended.
-    pub fn from_input() -> Result<(Self, JobLetter)> {
+    pub fn from_input() -> Result<Self> {
         let letter = Letter::from_input()?;
         end_with_parent(&letter.parent.to_string())?;
+        if let Some(check) = letter.job.strip_prefix(CHECK) {
+            return Ok(Self::Check(check.to_owned()));
+        }
         let mut said: JobLetter = serde_json::from_str(&letter.job).map_err(|error| {
             Error::Usage(format!("the letter to rank {}: {error}", letter.rank))
         })?;
         let before = std::mem::take(&mut said.before);
-        Ok((Self { letter, before }, said))
+        Ok(Self::Rank(RankLetter { letter, before }, Box::new(said)))
     }
+}
 
+impl RankLetter {
     /// The rank's place in the run.
     pub fn identity(&self) -> Identity {
         self.letter.identity()

@@ -1,22 +1,45 @@
-//! A rank that the agent of a host has started: its job is in a letter.
+//! Work that the agent of a host has started: a rank of a run, or a check of its host. What it is stands in a letter.
 
 use std::process::ExitCode;
 
 use tonnage_plan::Plan;
 use tonnage_units::{Error, Result};
 
+use super::check::own::for_elsewhere;
+use super::check::task::CheckTask;
 use super::job::Job;
-use super::letter::RankLetter;
+use super::letter::{HostJob, RankLetter};
 use super::measure::be_a_remote_rank;
 use crate::args::common::LogLevel;
 use crate::args::passed_on::RankWords;
 
-/// Reads the letter to this rank.
+/// Work for an agent.
+pub struct RemoteWork {
+    /// Level of messages.
+    pub log_level: LogLevel,
+    task: RemoteTask,
+}
+
+enum RemoteTask {
+    Rank(Box<Job>),
+    Check(Box<CheckTask>, u64),
+}
+
+/// Reads the letter to this process.
 ///
 /// # Errors
 /// [`Error::Usage`] when there is none.
-pub fn read() -> Result<(LogLevel, Job)> {
-    let (letter, said) = RankLetter::from_input()?;
+pub fn read() -> Result<RemoteWork> {
+    let (letter, said) = match HostJob::from_input()? {
+        HostJob::Rank(letter, said) => (letter, said),
+        HostJob::Check(text) => {
+            let (task, budget_ns, log_level) = CheckTask::of_letter(&text)?;
+            return Ok(RemoteWork {
+                log_level,
+                task: RemoteTask::Check(Box::new(task), budget_ns),
+            });
+        }
+    };
     let words = RankWords::read(&said.ranks)?;
     let job = Job {
         plan: Plan::from_toml(&said.plan, "the plan")?,
@@ -28,15 +51,24 @@ pub fn read() -> Result<(LogLevel, Job)> {
         block: None,
         letter: Some(letter),
     };
-    Ok((words.log_level, job))
+    Ok(RemoteWork {
+        log_level: words.log_level,
+        task: RemoteTask::Rank(Box::new(job)),
+    })
 }
 
-/// Takes part in the run.
-///
-/// # Errors
-/// A wrong request, or what ended the run.
-pub fn be_a_rank(job: &Job) -> Result<ExitCode> {
-    let identity = job.letter.as_ref().map(RankLetter::identity);
-    let identity = identity.ok_or_else(|| Error::Usage("a rank without a letter".into()))?;
-    be_a_remote_rank(job, identity)
+impl RemoteWork {
+    /// Takes part in the run, or checks the host.
+    ///
+    /// # Errors
+    /// A wrong request, or what ended the run.
+    pub fn work(&self) -> Result<ExitCode> {
+        let job = match &self.task {
+            RemoteTask::Rank(job) => job,
+            RemoteTask::Check(task, budget_ns) => return for_elsewhere(task, *budget_ns),
+        };
+        let identity = job.letter.as_ref().map(RankLetter::identity);
+        let identity = identity.ok_or_else(|| Error::Usage("a rank without a letter".into()))?;
+        be_a_remote_rank(job, identity)
+    }
 }

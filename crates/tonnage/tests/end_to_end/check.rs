@@ -32,13 +32,13 @@ fn printing(ended: &Ended, parts: &[&str]) {
 }
 
 /// A run of the point, and a baseline with a rate by hand, which no busy machine makes another.
-fn paced_baseline(dir: &Path) {
+pub fn paced_baseline(dir: &Path) {
     run(dir, &format!("{PACED} --sizes 64 -o r.jsonl")).with_code(0);
     by_hand(dir, "r.jsonl", 2000.0, "b.toml");
 }
 
 /// A baseline of some records with this rate: a check fails below a tenth of it.
-fn by_hand(dir: &Path, records: &str, rate_per_s: f64, file: &str) {
+pub fn by_hand(dir: &Path, records: &str, rate_per_s: f64, file: &str) {
     let text = format!(
         "[[value]]\npoint = {{ engine = 'null', op = 'write' }}\nmetric = 'message-rate'\nvalue = {rate_per_s}\n\
          source = 'the rate that is offered'\n"
@@ -140,14 +140,32 @@ fn what_cannot_be_measured_is_an_error_and_drains_nothing() {
 fn ranks_of_a_launcher_are_checked_together() {
     let dir = tempdir().unwrap();
     paced_baseline(dir.path());
-    let port = free_port();
-    let start = |rank| {
-        let check = tonnage(dir.path(), "check --baseline b.toml --budget 30s");
-        check.launched(rank, 2, port).start()
-    };
-    let [first, second] = [start(0), start(1)].map(|run| run.end().with_code(0));
-    assert!(last_line(&first).starts_with("pass: "), "{first:#?}");
-    assert_eq!(second.stdout, "", "{second:#?}");
+    for (option, expected) in [
+        ("", "pass: 1 figure"),
+        // Both are on one host, which the first of them checks with ranks of its own.
+        ("--each-host -o each.json", ": 1 figure within the baseline"),
+    ] {
+        let port = free_port();
+        let start = |rank| {
+            let arguments = format!("check --baseline b.toml --budget 30s {option}");
+            let check = tonnage(dir.path(), &arguments);
+            check.launched(rank, 2, port).start()
+        };
+        let [first, second] = [start(0), start(1)].map(|run| run.end().with_code(0));
+        let line = last_line(&first);
+        assert!(
+            line.starts_with("pass: ") && line.contains(expected),
+            "{first:#?}"
+        );
+        assert_eq!(second.stdout, "", "{second:#?}");
+    }
+    let report = fs::read_to_string(dir.path().join("each.json")).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let each = report["each"].as_array().unwrap();
+    assert_eq!(
+        (each.len(), &each[0]["report"]["verdict"]),
+        (1, &"pass".into())
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tempfile::tempdir;
 use tonnage_testbed::{Error, Hosts, LinkRates, Rate, Slurm, Ssh};
 
-use super::check::{last_line, run};
+use super::check::{by_hand, last_line, paced_baseline, run};
 use super::hosts::hosts;
 use super::ssh::{by_ssh, serving};
 use super::support::{Ended, tonnage_in, wait_until};
@@ -145,6 +145,50 @@ fn a_slow_link_fails_and_one_as_it_was_does_not() {
         last_line(&down).starts_with("fail: link of eth0 is "),
         "{down:#?}"
     );
+}
+
+/// Each host has a verdict of its own, and a host that cannot be reached takes nobody else's.
+#[test]
+fn hosts_are_checked_each_by_itself() {
+    let Some(hosts) = hosts(2, None) else { return };
+    let Some(ssh) = serving(&hosts) else { return };
+    let dir = tempdir().unwrap();
+    let dir = dir.path();
+    paced_baseline(dir);
+    by_hand(dir, "r.jsonl", 100_000.0, "fast.toml");
+    let check = |arguments: &str| {
+        let check =
+            format!("check --each-host --hosts h0,h1 --force --nodelist failed {arguments}");
+        by_ssh(&ssh, dir, &check, "").run()
+    };
+    let failed_hosts = || fs::read_to_string(dir.join("failed")).unwrap();
+    let passed = check("--baseline b.toml --budget 30s").with_code(0);
+    assert_eq!(last_line(&passed), "pass: 2 hosts within the baseline");
+    assert_eq!(failed_hosts(), "\n");
+    let failed = check("--baseline fast.toml --budget 30s --exit prolog").with_code(1);
+    let reason = last_line(&failed);
+    assert!(
+        reason.starts_with("fail: 2 of 2 hosts: h[0-1]: null write 64 ") && reason.len() <= 80,
+        "{failed:#?}"
+    );
+    assert_eq!(failed_hosts(), "h[0-1]\n");
+    hosts.link(1, 0).cut().unwrap();
+    let since = Instant::now();
+    let lost = check("--baseline b.toml --budget 12s -o each.json --exit nagios").with_code(3);
+    assert!(since.elapsed() < Duration::from_secs(12), "{lost:#?}");
+    assert!(last_line(&lost).starts_with("error: h1: "), "{lost:#?}");
+    let report = fs::read_to_string(dir.join("each.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["each"][0]["verdict"], "pass", "{report:#}");
+    // Numbers of ranks are the baseline's.
+    let wrong = by_ssh(
+        &ssh,
+        dir,
+        "check --each-host --hosts h0:2,h1 --baseline b.toml",
+        "",
+    )
+    .run();
+    wrong.with_code(2).saying(&["numbers behind hosts"]);
 }
 
 /// A script that sets what differs between hosts, which share all files, and becomes one of contrib.

@@ -47,6 +47,11 @@ fn a_page_holds_the_records_and_a_comparison() {
         )
     );
 
+    // Lines that cannot be read are told there, too.
+    let cut = read("a.jsonl") + "{\"schema_version\":2,\n";
+    fs::write(dir.path().join("cut.jsonl"), cut).unwrap();
+    run("report cut.jsonl --plain -o cut.html").with_code(0);
+    assert!(read("cut.html").contains("1 of 3 lines of cut.jsonl left out: line 3"));
     run("report a.jsonl --plain -o plain.html").with_code(0);
     assert!(!read("plain.html").contains("<script") && !read("plain.html").contains("<style"));
 }

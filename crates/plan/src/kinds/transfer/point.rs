@@ -391,11 +391,11 @@ impl Pacing {
 /// Figure that a pacing is chosen for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacingAim {
-    /// How much moves: as many operations as the window takes.
+    /// Amount that moves: as many operations as the window takes.
     Bandwidth,
-    /// How long one operation takes that waits for no other.
+    /// Time of one operation that waits for no other.
     Latency,
-    /// How long operations take at a rate that was asked for; the bandwidth follows from the rate.
+    /// Time of operations at a rate that was asked for, from which the bandwidth follows.
     LatencyAtRate,
 }
 

@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use super::agent::{PULSE, SILENCE};
+use super::agent::SILENCE;
 use super::connection::HostNews;
 use super::party::Party;
 use super::words::{AgentOrder, AgentReport, SecretText, StartOrder};
@@ -14,6 +14,12 @@ use tonnage_units::Result;
 
 /// Time for all ssh to end by themselves once their processes have ended.
 const END_TIME: Duration = Duration::from_millis(300);
+
+/// Time for the lines of a process that has ended and has printed none: on a busy host they come after its end.
+const LAST_LINES: Duration = Duration::from_millis(1500);
+
+/// Longest time between two looks.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Everything that the processes need to start.
 #[derive(Debug)]
@@ -26,7 +32,7 @@ pub struct ApartStart {
     pub job: String,
 }
 
-/// What became of the process of one host.
+/// Fate of the process of one host.
 #[derive(Debug, Clone, Default)]
 pub struct ApartProcess {
     /// Lines of its standard output.
@@ -37,11 +43,20 @@ pub struct ApartProcess {
     pub exit: Option<RankExit>,
     /// Reason why nothing more came from the host.
     pub lost: Option<String>,
+    /// Moment at which its host was last heard.
+    heard: Option<Instant>,
+    /// Moment at which its end was.
+    ended: Option<Instant>,
 }
 
 impl ApartProcess {
     fn is_over(&self) -> bool {
-        self.exit.is_some() || self.lost.is_some()
+        let is_heard = |ended: Instant| !self.lines.is_empty() || ended.elapsed() > LAST_LINES;
+        self.lost.is_some() || self.ended.is_some_and(is_heard)
+    }
+
+    fn is_silent(&self) -> bool {
+        self.heard.is_some_and(|heard| heard.elapsed() > SILENCE)
     }
 }
 
@@ -69,24 +84,23 @@ impl Party {
         mut complain: impl FnMut(&str, &str),
     ) -> Result<Vec<ApartProcess>> {
         let secret = SecretText(generate_text()?);
-        let count = self.members.len();
-        let mut found = vec![ApartProcess::default(); count];
-        let mut heard = vec![Instant::now(); count];
-        for host in 0..count {
+        let mut found = vec![ApartProcess::default(); self.members.len()];
+        for (host, process) in found.iter_mut().enumerate() {
             if let Some(why) = self.lost(host) {
-                found[host].lost = Some(why.to_owned());
+                process.lost = Some(why.to_owned());
                 continue;
             }
             self.members[host].send(&order(host, start, &secret));
+            process.heard = Some(Instant::now());
         }
         while found.iter().any(|process| !process.is_over()) && Instant::now() < until {
             let time = until.saturating_duration_since(Instant::now());
-            if let Some((host, news)) = self.hear(time.clamp(Duration::from_millis(1), PULSE)) {
-                heard[host] = Instant::now();
+            if let Some((host, news)) = self.hear(time.clamp(Duration::from_millis(1), LOOK)) {
+                found[host].heard = Some(Instant::now());
                 self.take(host, news, &mut found[host], &mut complain);
             }
-            for (process, at) in found.iter_mut().zip(&heard) {
-                if !process.is_over() && at.elapsed() > SILENCE {
+            for process in &mut found {
+                if !process.is_over() && process.is_silent() {
                     process.lost = Some(format!("it was silent for {SILENCE:.1?}"));
                 }
             }
@@ -112,7 +126,10 @@ impl Party {
                     }
                 }
             },
-            HostNews::Report(AgentReport::Ended { exit, .. }) => process.exit = Some(exit),
+            HostNews::Report(AgentReport::Ended { exit, .. }) => {
+                process.exit = Some(exit);
+                process.ended = Some(Instant::now());
+            }
             HostNews::Report(AgentReport::Failed { message, .. }) => process.lost = Some(message),
             HostNews::Closed if !process.is_over() => {
                 let ended = self.members[host].end();

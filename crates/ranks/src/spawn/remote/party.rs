@@ -307,11 +307,13 @@ impl PartyMember {
         })
     }
 
-    /// Gives it up where it is silent for too long, where copying does not go on, or where there is no more time for any.
+    /// Gives it up where it is silent for too long, where copying does not go on, or where no host has more time.
     fn give_up_late(&mut self, is_late: bool) {
         let ended = match &mut self.progress {
             Progress::Waiting | Progress::Connecting(_) | Progress::Pushing(..) if is_late => {
-                "had no time to answer".to_owned()
+                self.lose(|member| format!("{}: ssh has not answered in time", member.name));
+                self.end_within(Duration::ZERO);
+                return;
             }
             Progress::Connecting(since) if since.elapsed() > HELLO_TIMEOUT => {
                 format!("said nothing for {HELLO_TIMEOUT:?}")

@@ -9,6 +9,7 @@ use tonnage_plan::given::checksum;
 use tonnage_units::{Error, Result};
 
 use super::clock::unix_ns;
+use super::task::CheckTask;
 use crate::args::check::CheckArgs;
 use crate::command::whole_file::replace;
 
@@ -26,7 +27,8 @@ impl Cache {
     ///
     /// # Errors
     /// `Usage` for a directory that others may write in, who could say that a host is well.
-    pub fn open(args: &CheckArgs) -> Result<Option<Self>> {
+    pub fn open(task: &CheckTask) -> Result<Option<Self>> {
+        let args = &task.args;
         let (Some(cache), Some(state)) = (args.cache, &args.state) else {
             return Ok(None);
         };
@@ -41,7 +43,7 @@ impl Cache {
             ..args.clone()
         };
         let host = tonnage_sys::host::name();
-        let key = checksum(&format!("{asked:?}\n{host}\n{}", text_of(&args.baseline)?));
+        let key = checksum(&format!("{asked:?}\n{host}\n{}", task.baseline_text));
         Ok(Some(Self {
             file: state.join(format!("check-{key}.json")),
             age_s_max: cache.0 as f64 / 1e9,

@@ -14,16 +14,15 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::Signal;
 use tonnage_judge::baseline::order::CheckStep;
 use tonnage_plan::Plan;
-use tonnage_ranks::STEP_MARK;
 use tonnage_ranks::spawn::local::TURN_PARENT;
+use tonnage_ranks::{STEP_MARK, is_of_launcher};
 use tonnage_record::Record;
 use tonnage_record::read::read_records_of;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
 use super::clock::BudgetClock;
-use crate::args::check::CheckArgs;
-use crate::args::passed_on::words_with_hosts;
+use super::task::CheckTask;
 use crate::command::env;
 
 /// Silence that is a lost rank at most; on a short budget it is less, so that there is time to say so.
@@ -48,14 +47,14 @@ pub struct StepRecords {
 /// # Errors
 /// When the run cannot be started.
 pub fn measure(
-    args: &CheckArgs,
+    task: &CheckTask,
     steps: &[&CheckStep<'_>],
     times: Option<u32>,
     clock: &BudgetClock,
 ) -> Result<StepRecords> {
     clock.step("starting ranks");
     let plan = plan_file(steps)?;
-    let mut command = command(args, &plan, steps, times, clock)?;
+    let mut command = command(task, &plan, steps, times, clock)?;
     let mut child = command
         .spawn()
         .map_err(|error| Error::not_started("the run", &error))?;
@@ -111,7 +110,7 @@ fn plan_file(steps: &[&CheckStep<'_>]) -> Result<File> {
 }
 
 fn command(
-    args: &CheckArgs,
+    task: &CheckTask,
     plan: &File,
     steps: &[&CheckStep<'_>],
     times: Option<u32>,
@@ -120,9 +119,8 @@ fn command(
     let program = std::env::current_exe()
         .map_err(|error| Error::io("cannot find this program's own file", error))?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), plan.as_raw_fd());
-    let mut words = words_with_hosts(std::env::args_os())?;
-    words.retain(|word| !word.starts_with("--log-level"));
-    if args.ranks.asked()?.is_none() && times.is_none() {
+    let mut words = task.words.clone();
+    if task.args.ranks.asked()?.is_none() && times.is_none() {
         let ranks = steps.first().map_or(1, |step| step.shape().0);
         words.push(format!("--ranks={ranks}"));
     }
@@ -132,6 +130,12 @@ fn command(
     let left = clock.left();
     let seconds = |time: Duration| format!("{:.3}", time.as_secs_f64());
     let mut command = Command::new(program);
+    if task.is_by_itself {
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        names.filter(|name| is_of_launcher(name)).for_each(|name| {
+            command.env_remove(name);
+        });
+    }
     command
         .args(["run", &path, "--format=jsonl", "--log-level=debug"])
         .args(words)

@@ -11,13 +11,12 @@ use tonnage_judge::baseline::{Baseline, BaselineEntry, HostKind};
 use tonnage_judge::check::CheckVerdict;
 use tonnage_judge::check::entry::judged;
 use tonnage_machine::Environment;
-use tonnage_plan::Plan;
 use tonnage_record::Record;
 use tonnage_units::{Error, Result};
 
 use super::clock::BudgetClock;
+use super::task::CheckTask;
 use crate::args::check::CheckArgs;
-use crate::command::measure::identity_of;
 
 /// Time that starting ranks takes on one host, in seconds.
 const START_S: f64 = 0.8;
@@ -78,18 +77,19 @@ impl<'a> CheckChoice<'a> {
     ///
     /// # Errors
     /// `Usage` where nothing is left, with what there is.
-    pub fn of(args: &CheckArgs, kind: &'a HostKind, clock: &BudgetClock) -> Result<Self> {
-        let identity = identity_of(&args.ranks)?;
+    pub fn of(task: &CheckTask, kind: &'a HostKind, clock: &BudgetClock) -> Result<Self> {
+        let args = &task.args;
+        let identity = task.identity.as_ref();
         if args.cache.is_some()
-            && let Some(identity) = &identity
+            && let Some(identity) = identity
         {
             return Err(Error::Usage(format!(
                 "--cache cannot be told to all ranks that {} started, some of which would wait for others: leave it out",
                 identity.source
             )));
         }
-        let is_silent = identity.as_ref().is_some_and(|identity| identity.rank != 0);
-        let (ranks, spans) = match &identity {
+        let is_silent = identity.is_some_and(|identity| identity.rank != 0);
+        let (ranks, spans) = match identity {
             Some(identity) => (Some(identity.size), None),
             None => {
                 let (ranks, spans) = args.shape()?;
@@ -105,7 +105,7 @@ impl<'a> CheckChoice<'a> {
             return Err(nothing_of_shape(&kind.entries, ranks, spans));
         }
         let asked = named(args, of_devices(args, of_shape)?)?;
-        let asked = planned(args, asked)?;
+        let asked = planned(task, asked)?;
         let steps = telling_first(asked);
         let (retests, times) = match identity {
             Some(_) => (args.retest, Some(args.retest + 1)),
@@ -227,13 +227,12 @@ fn named<'a>(args: &CheckArgs, entries: Vec<&'a BaselineEntry>) -> Result<Vec<&'
 
 /// Entries whose point a plan has too.
 fn planned<'a>(
-    args: &CheckArgs,
+    task: &CheckTask,
     entries: Vec<&'a BaselineEntry>,
 ) -> Result<Vec<&'a BaselineEntry>> {
-    let Some(path) = &args.plan else {
+    let Some((name, plan)) = &task.plan else {
         return Ok(entries);
     };
-    let plan = Plan::load(path)?;
     let mut points = Vec::new();
     let mut ranks: Vec<u32> = entries.iter().map(|entry| entry.ranks).collect();
     ranks.sort_unstable();
@@ -251,8 +250,7 @@ fn planned<'a>(
     match kept.is_empty() {
         false => Ok(kept),
         true => Err(Error::Usage(format!(
-            "the baseline has no point of {}: it was made of another plan, or of another --scale",
-            path.display()
+            "the baseline has no point of {name}: it was made of another plan, or of another --scale"
         ))),
     }
 }

@@ -3,6 +3,9 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | this | the check from its request to its exit code |
+//! | [`task`] | wishes with everything that they name in files |
+//! | [`own`] | the check of this host |
+//! | [`each`] | checks of several hosts, each by itself |
 //! | [`choice`] | what is measured, and in which order |
 //! | [`child`] | one start of ranks, whose records are read as they come |
 //! | [`clock`] | the budget, the step that is waited for, and the end of it all |
@@ -15,33 +18,73 @@ mod cache;
 mod child;
 mod choice;
 mod clock;
+mod each;
+pub mod own;
+pub mod task;
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use tonnage_judge::baseline::BaselineEntry;
-use tonnage_judge::baseline::build::point_json;
-use tonnage_judge::baseline::lost::LostHardware;
-use tonnage_judge::baseline::order::CheckStep;
-use tonnage_judge::check::device::{DeviceState, HostDevices, device_failures};
-use tonnage_judge::check::entry::EntryVerdict;
+use serde::Serialize;
+use tonnage_judge::check::each_host::EachHostReport;
 use tonnage_judge::check::nodelist::folded;
-use tonnage_judge::check::reason::{cut, reason};
-use tonnage_judge::check::step::of_point;
-use tonnage_judge::check::{CHECK_FORMAT, CheckReport, CheckVerdict, ExitStyle};
-use tonnage_machine::devices::links;
-use tonnage_record::Record;
-use tonnage_report::baseline::checked;
+use tonnage_judge::check::reason::cut;
+use tonnage_judge::check::{CheckReport, CheckVerdict, ExitStyle};
+use tonnage_report::baseline::{checked, checked_each};
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
+use super::print;
 use super::readable::is_same_file;
 use super::whole_file::{refuse_existing, replace};
-use super::{print, program};
 use crate::args::check::CheckArgs;
-use child::StepRecords;
-use choice::{CheckChoice, KindHere};
-use clock::{BudgetClock, unix_ns};
+use clock::BudgetClock;
+use each::EachOutcome;
+use task::CheckTask;
+
+/// Findings of a check, and the forms in which they are told.
+struct Findings {
+    verdict: CheckVerdict,
+    page: String,
+    json: String,
+    failed_hosts: Vec<String>,
+    /// True where this process writes the files that were asked for.
+    is_kept: bool,
+}
+
+impl Findings {
+    fn of(report: &CheckReport, is_kept: bool) -> Result<Self> {
+        Ok(Self {
+            verdict: report.verdict,
+            page: checked(report),
+            json: json(report)?,
+            failed_hosts: report.failed_hosts.clone(),
+            is_kept,
+        })
+    }
+
+    fn of_each(report: &EachHostReport) -> Result<Self> {
+        Ok(Self {
+            verdict: report.verdict,
+            page: checked_each(report),
+            json: json(report)?,
+            failed_hosts: report.failed_hosts.clone(),
+            is_kept: true,
+        })
+    }
+}
+
+fn json(report: &impl Serialize) -> Result<String> {
+    let text = serde_json::to_string_pretty(report);
+    text.map(|text| text + "\n")
+        .map_err(|error| Error::Failed(format!("the verdicts have no JSON form: {error}")))
+}
+
+/// Teller of what was found.
+enum Told {
+    Here(Findings),
+    /// Another process; this one ends as the verdict says.
+    Elsewhere(CheckVerdict),
+}
 
 /// Checks this host. Whatever happens, the exit code is one of the style that was asked for.
 pub fn check(args: &CheckArgs) -> ExitCode {
@@ -51,11 +94,11 @@ pub fn check(args: &CheckArgs) -> ExitCode {
         Err(error @ Error::Usage(_)) => return refused(style, &error),
         Err(error) => return failed(style, &error),
     };
-    let report = match checked_report(args, &clock) {
-        Ok(Some(report)) => report,
-        Ok(None) => {
+    let found = match findings(args, &clock) {
+        Ok(Told::Here(found)) => found,
+        Ok(Told::Elsewhere(verdict)) => {
             clock.disarm();
-            return ExitCode::SUCCESS;
+            return style.code(verdict).into();
         }
         Err(error @ Error::Usage(_)) => {
             clock.telling(style.code_of_wrong_request());
@@ -66,17 +109,17 @@ pub fn check(args: &CheckArgs) -> ExitCode {
             return failed(style, &error);
         }
     };
-    let (verdict, page) = match write(args, &report) {
-        Ok(()) => (report.verdict, checked(&report)),
+    let (verdict, page) = match write(args, &found) {
+        Ok(()) => (found.verdict, found.page),
         // What failed has failed, whether or not that can be written down.
-        Err(error) if report.verdict == CheckVerdict::Fail => {
+        Err(error) if found.verdict == CheckVerdict::Fail => {
             say(&format!("error: {error}"));
-            (report.verdict, checked(&report))
+            (found.verdict, found.page)
         }
         Err(error) => {
             say(&format!("error: {error}"));
             let line = cut(&format!("error: {error}"));
-            (CheckVerdict::Error, checked(&report) + &line + "\n")
+            (CheckVerdict::Error, found.page + &line + "\n")
         }
     };
     // Whoever reads nothing does not hold the check up: the watchdog ends it with this code.
@@ -84,6 +127,27 @@ pub fn check(args: &CheckArgs) -> ExitCode {
     let code = ended(style, verdict, &page);
     clock.disarm();
     code
+}
+
+fn findings(args: &CheckArgs, clock: &BudgetClock) -> Result<Told> {
+    // Of a launcher's processes that check hosts by themselves only one writes files, and it empties them.
+    let is_one_of_many = args.each_host && each::is_not_first(args)?;
+    if !is_one_of_many {
+        empty_old(args)?;
+    }
+    clock.step("reading the baseline");
+    let task = CheckTask::of_command(args)?;
+    if args.each_host {
+        return match each::check(&task, args, clock)? {
+            EachOutcome::All(report) => Findings::of_each(&report).map(Told::Here),
+            EachOutcome::Own(report) => Findings::of(&report, false).map(Told::Here),
+            EachOutcome::Elsewhere(verdict) => Ok(Told::Elsewhere(verdict)),
+        };
+    }
+    match own::own_report(&task, clock)? {
+        Some(report) => Findings::of(&report, true).map(Told::Here),
+        None => Ok(Told::Elsewhere(CheckVerdict::Pass)),
+    }
 }
 
 /// The end of a check that nothing was measured for: by an error before or beside it.
@@ -149,15 +213,17 @@ fn ended(style: ExitStyle, verdict: CheckVerdict, page: &str) -> ExitCode {
     style.code(verdict).into()
 }
 
-fn write(args: &CheckArgs, report: &CheckReport) -> Result<()> {
-    let no_form = |error| Error::Failed(format!("the verdicts have no JSON form: {error}"));
-    let output = args.output.as_ref().map_or(Ok(()), |path| {
-        let text = serde_json::to_string_pretty(report).map_err(no_form)?;
-        replace(path, &(text + "\n"), args.force)
-    });
+fn write(args: &CheckArgs, found: &Findings) -> Result<()> {
+    if !found.is_kept {
+        return Ok(());
+    }
+    let output = args
+        .output
+        .as_ref()
+        .map_or(Ok(()), |path| replace(path, &found.json, args.force));
     // One file that cannot be written says nothing about the other.
     let nodelist = args.nodelist.as_ref().map_or(Ok(()), |path| {
-        let hosts = folded(report.failed_hosts.iter().map(String::as_str));
+        let hosts = folded(found.failed_hosts.iter().map(String::as_str));
         replace(path, &(hosts + "\n"), args.force)
     });
     output.and(nodelist)
@@ -179,199 +245,6 @@ fn empty_old(args: &CheckArgs) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The report; `None` for a rank of a launcher other than rank 0, which tells it.
-fn checked_report(args: &CheckArgs, clock: &BudgetClock) -> Result<Option<CheckReport>> {
-    empty_old(args)?;
-    clock.step("reading the baseline");
-    let baseline = super::baseline::read(&args.baseline)?;
-    let kept = cache::Cache::open(args)?;
-    if let Some(told) = kept.as_ref().and_then(cache::Cache::young) {
-        return Ok(Some(told));
-    }
-    clock.step("describing this host");
-    let kind = match choice::kind_here(&baseline) {
-        Ok(KindHere::Known(kind)) => kind,
-        Ok(KindHere::Lost(lost)) => return Ok(Some(lost_report(args, clock, &lost))),
-        // Nothing is known of such hosts, which is nobody's fault.
-        Err(error) => {
-            say(&format!("skip: {error}"));
-            return Ok(Some(skipped(args, clock, &error)));
-        }
-    };
-    let choice = CheckChoice::of(args, kind, clock)?;
-    let report = measured(args, &choice, clock)?;
-    if choice.is_silent {
-        return Ok(None);
-    }
-    if let Some(kept) = &kept {
-        kept.keep(&report)?;
-    }
-    Ok(Some(report))
-}
-
-/// Measures and judges what was chosen.
-fn measured(
-    args: &CheckArgs,
-    choice: &CheckChoice<'_>,
-    clock: &BudgetClock,
-) -> Result<CheckReport> {
-    let host = tonnage_sys::host::name();
-    clock.step("looking at the devices");
-    let entries: Vec<&BaselineEntry> = choice.entries().collect();
-    let mut verdicts = device_failures(&entries, &device_states(), &host);
-    let mut records: BTreeMap<&str, Vec<Record>> = BTreeMap::new();
-    let mut why = None;
-    // Over a link that is down there is nothing to measure; its failure is certain.
-    let lacks_device = |step: &&CheckStep<'_>| {
-        let mut devices = step.entries.iter().flat_map(|entry| entry.devices());
-        devices.any(|name| verdicts.iter().any(|failed| failed.name == name))
-    };
-    let steps: Vec<&CheckStep<'_>> = choice
-        .steps
-        .iter()
-        .filter(|step| !lacks_device(step))
-        .collect();
-    for group in choice::groups(&steps) {
-        let StepRecords {
-            records: own,
-            failed,
-        } = child::measure(args, &group, choice.times, clock)?;
-        why = why.or(failed);
-        keep(own, &steps, &mut records);
-    }
-    for _ in 0..if choice.times.is_some() {
-        0
-    } else {
-        args.retest
-    } {
-        let again = choice::again(&steps, &records, clock);
-        if again.is_empty() {
-            break;
-        }
-        for group in choice::groups(&again) {
-            // What cannot be measured again stays a failure that was not confirmed.
-            let StepRecords { records: own, .. } = child::measure(args, &group, None, clock)?;
-            keep(own, &steps, &mut records);
-        }
-    }
-    clock.step("judging");
-    for step in &steps {
-        let own = records.get(step.point).map_or(&[][..], Vec::as_slice);
-        verdicts.extend(of_step(step, own, why.as_deref(), args.retest + 1));
-    }
-    Ok(report(args, choice, verdicts, clock, host))
-}
-
-/// The report of a host that has lost hardware: beside which figures it would be set nobody can say.
-fn lost_report(args: &CheckArgs, clock: &BudgetClock, lost: &LostHardware<'_>) -> CheckReport {
-    let host = tonnage_sys::host::name();
-    let entries = lost.kind.entries.iter().take(1).map(|entry| EntryVerdict {
-        name: lost.fact.to_owned(),
-        short: lost.fact.to_owned(),
-        hosts: vec![host.clone()],
-        verdict: CheckVerdict::Fail,
-        why: Some(lost.why.clone()),
-        ..EntryVerdict::of(entry)
-    });
-    report(
-        args,
-        &CheckChoice::nothing(),
-        entries.collect(),
-        clock,
-        host.clone(),
-    )
-}
-
-/// The report of a host that there is nothing to compare with.
-fn skipped(args: &CheckArgs, clock: &BudgetClock, why: &Error) -> CheckReport {
-    let nothing = CheckChoice::nothing();
-    CheckReport {
-        reason: cut(&format!("skip: {why}")),
-        ..report(args, &nothing, Vec::new(), clock, tonnage_sys::host::name())
-    }
-}
-
-/// Verdicts on the entries of one point; where nothing was measured, `why` is the reason.
-fn of_step(
-    step: &CheckStep<'_>,
-    records: &[Record],
-    why: Option<&str>,
-    tries_min: u32,
-) -> Vec<EntryVerdict> {
-    let records: Vec<&Record> = records.iter().collect();
-    let mut found = of_point(&step.entries, &records, tries_min);
-    if let (true, Some(why)) = (records.is_empty(), why) {
-        let whys = found.iter_mut().map(|verdict| &mut verdict.why);
-        whys.for_each(|it| *it = Some(why.to_owned()));
-    }
-    found
-}
-
-fn keep<'a>(
-    own: Vec<Record>,
-    steps: &[&CheckStep<'a>],
-    records: &mut BTreeMap<&'a str, Vec<Record>>,
-) {
-    for record in own {
-        let json = point_json(&record);
-        if let Some(step) = steps.iter().find(|step| step.point == json) {
-            records.entry(step.point).or_default().push(record);
-        }
-    }
-}
-
-fn device_states() -> HostDevices {
-    let found = links();
-    let states = found.links.into_iter().map(|link| DeviceState {
-        name: link.name,
-        state: link.state,
-    });
-    HostDevices {
-        devices: states.collect(),
-        gap: found.gap,
-    }
-}
-
-fn report(
-    args: &CheckArgs,
-    choice: &CheckChoice<'_>,
-    entries: Vec<EntryVerdict>,
-    clock: &BudgetClock,
-    host: String,
-) -> CheckReport {
-    let verdict = CheckVerdict::of(entries.iter().map(|entry| entry.verdict));
-    let mut hosts: Vec<String> = entries
-        .iter()
-        .flat_map(|entry| entry.hosts.clone())
-        .collect();
-    hosts.sort();
-    hosts.dedup();
-    if hosts.is_empty() {
-        hosts.push(host);
-    }
-    let failed = entries
-        .iter()
-        .filter(|entry| entry.verdict == CheckVerdict::Fail);
-    let mut failed_hosts: Vec<String> = failed.flat_map(|entry| entry.hosts.clone()).collect();
-    failed_hosts.sort();
-    failed_hosts.dedup();
-    CheckReport {
-        format: CHECK_FORMAT,
-        program: program().version,
-        hosts,
-        baseline: args.baseline.display().to_string(),
-        time_unix_ns: unix_ns(),
-        budget_s: clock.budget_s(),
-        took_s: clock.elapsed_s(),
-        verdict,
-        reason: reason(verdict, &entries, choice.left.len()),
-        failed_hosts,
-        entries,
-        not_measured: choice.left.clone(),
-        cached_for_s: None,
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,107 @@
+//! Hosts and pairs that a matrix blames.
+
+use serde_json::{Value, json};
+use tonnage_record::Record;
+
+use super::super::blame::Blame;
+use super::super::entry::{EntryVerdict, judged};
+use super::super::reason::reason;
+use super::super::step::of_point;
+use super::super::verdict::CheckVerdict;
+use super::entry;
+use crate::baseline::tests::{made, request};
+use crate::tests::{read, record};
+
+/// A matrix of four hosts with this bandwidth in all, and what its verdict calls slow.
+fn matrix(gigabytes_per_s: f64, slow: Value) -> Value {
+    let mut value = record("now", 1 << 20, &[gigabytes_per_s * 1e9]);
+    let host = |rank: u32| json!({"name": format!("h{rank}"), "ranks": rank.to_string(), "clock_offset_ns": 0, "clock_uncertainty_ns": 0});
+    value["environment"][0]["hosts"] = (0..4).map(host).collect();
+    value["summary"]["matrix"] = slow;
+    value["summary"]["matrix"]["across_hosts"] =
+        json!({"median_bytes_per_s": 1e10, "width_fraction": 0.01});
+    value
+}
+
+fn sender(rank: u32, of_median: f64) -> Value {
+    json!({"slow_senders": [{"rank": rank, "of_median": of_median}]})
+}
+
+fn verdict(tries: &[Value]) -> EntryVerdict {
+    let records = read(tries);
+    let records: Vec<&Record> = records.iter().collect();
+    judged(&entry(), &[], &records, tries.len() as u32)
+}
+
+#[test]
+fn a_slow_host_fails_and_the_others_do_not() {
+    // The bandwidth of the whole keeps to the baseline: only the host's row tells.
+    let found = verdict(&[matrix(9.9, sender(2, 0.5)), matrix(9.9, sender(2, 0.6))]);
+    assert_eq!((found.verdict, found.hosts.len()), (CheckVerdict::Fail, 4));
+    assert_eq!(found.failed_hosts(), ["h2"]);
+    let line = reason(found.verdict, std::slice::from_ref(&found), 0);
+    assert_eq!(line, "fail: shm write 1M: h2 sends at 60 % of the median");
+    // One try is not enough, and a second one that blames nobody takes the failure back.
+    let once = [matrix(9.9, sender(2, 0.5)), matrix(9.9, json!({}))];
+    assert_eq!(verdict(&once).verdict, CheckVerdict::Pass);
+    // What is slow by less than the baseline lets a figure be is no failure of its own.
+    assert_eq!(
+        verdict(&[matrix(9.9, sender(2, 0.95))]).verdict,
+        CheckVerdict::Pass
+    );
+}
+
+#[test]
+fn tries_that_blame_others_each_time_are_no_failure() {
+    let changing = [matrix(9.9, sender(1, 0.5)), matrix(9.9, sender(2, 0.5))];
+    let found = verdict(&changing);
+    assert_eq!(found.verdict, CheckVerdict::Warn);
+    let why = found.why.unwrap();
+    assert!(
+        why.contains("h1 sends at 50 %") && why.contains("then h2 sends"),
+        "{why}"
+    );
+    // Where the whole is below the failure's threshold each time, all have failed.
+    let found = verdict(&[matrix(8.0, sender(1, 0.5)), matrix(8.0, sender(2, 0.5))]);
+    assert_eq!(
+        (found.verdict, found.failed_hosts().len()),
+        (CheckVerdict::Fail, 4)
+    );
+}
+
+#[test]
+fn rows_columns_and_pairs_are_named_the_slowest_first() {
+    let slow = json!({
+        "slow_senders": [{"rank": 3, "of_median": 0.5}],
+        "slow_receivers": [{"rank": 3, "of_median": 0.7}, {"rank": 0, "of_median": 0.4, "within_host": true}],
+        "slow_pairs": [{"sender": 0, "receiver": 1, "of_median": 0.1}],
+    });
+    let records = read(&[matrix(9.9, slow)]);
+    let blame = Blame::below(&records[0], 0.9);
+    assert_eq!(
+        blame.words(),
+        "h0 to h1 at 10 %, within h0 at 40 %, h3 sends at 50 % of the median, and 1 more"
+    );
+    assert_eq!(blame.hosts(), ["h0", "h1", "h3"]);
+    assert!(Blame::below(&records[0], 0.05).is_empty());
+}
+
+#[test]
+fn no_baseline_is_made_of_a_matrix_that_always_blames_somebody() {
+    let runs = |slow: usize| -> Vec<Value> {
+        let run = |at: usize| {
+            let marks = if at < slow { sender(2, 0.5) } else { json!({}) };
+            let mut value = matrix(10.0, marks);
+            value["run_id"] = format!("r{at}").into();
+            value
+        };
+        (0..5).map(run).collect()
+    };
+    let error = made(&runs(3), &request()).unwrap_err().to_string();
+    assert!(error.contains("h2 sends at 50 % of the median"), "{error}");
+    let built = made(&runs(2), &request()).unwrap();
+    let entry = &built.baseline.kinds[0].entries[0];
+    let records = read(&[matrix(9.9, sender(2, 0.5))]);
+    let found = of_point(&[entry], &records.iter().collect::<Vec<_>>(), 1);
+    assert_eq!(found[0].blamed, ["h2"]);
+}

@@ -1,0 +1,26 @@
+//! Report of a check of several hosts, each by itself: a row for hosts that are alike, then one line that says why.
+
+use tonnage_judge::check::each_host::EachHostReport;
+
+use super::{drawn, header};
+use crate::derived::{BASE_HOST, CHECK_VERDICT, CHECK_WHY};
+use crate::text::wrap;
+
+/// Greatest width of the hosts in a line of their cell.
+const HOSTS_COLUMNS_MAX: usize = 36;
+
+/// Greatest width of a reason in a line of its cell.
+const WHY_COLUMNS_MAX: usize = 60;
+
+/// Draws the report, the worst verdict first. Its last line is the reason.
+pub fn page(report: &EachHostReport) -> String {
+    let mut rows = vec![header(&[BASE_HOST, CHECK_VERDICT, CHECK_WHY])];
+    rows.extend(report.alike().into_iter().map(|alike| {
+        vec![
+            wrap(&alike.hosts, HOSTS_COLUMNS_MAX, 0),
+            alike.verdict.name().to_owned(),
+            wrap(alike.why, WHY_COLUMNS_MAX, 0),
+        ]
+    }));
+    format!("{}\n{}\n", drawn(rows, &[]), report.reason)
+}

@@ -1,0 +1,151 @@
+//! Hosts on which a launcher has started this command: the first process of each checks its host, and rank 0 gets the
+//! verdicts of all.
+//!
+//! Where the processes do not find each other, or lose one, each tells the verdict of its own host.
+
+use std::time::Duration;
+
+use tonnage_judge::check::CheckVerdict;
+use tonnage_judge::check::each_host::HostVerdict;
+use tonnage_ranks::bootstrap::rendezvous::Leave;
+use tonnage_ranks::{Identity, JoinOptions, Rank};
+use tonnage_units::{Error, Result};
+
+use super::super::clock::BudgetClock;
+use super::super::own::own_report;
+use super::super::task::CheckTask;
+use super::outcome::{EachOutcome, report};
+use crate::args::check::CheckArgs;
+use crate::command::env;
+
+/// Time at the end for verdicts to come together.
+const GATHERING: Duration = Duration::from_secs(2);
+
+/// Part of the time that processes may take to find each other.
+const JOINING_PART: u32 = 4;
+
+/// Variable by which the wait for others is bounded.
+const JOIN_TIMEOUT: &str = "TONNAGE_JOIN_TIMEOUT";
+
+/// Checks this host, and on rank 0 tells of all.
+///
+/// # Errors
+/// Never for what concerns other hosts: those have an error then.
+pub fn check(
+    task: &CheckTask,
+    args: &CheckArgs,
+    identity: Identity,
+    clock: &BudgetClock,
+) -> Result<EachOutcome> {
+    clock.step("waiting for the other hosts");
+    let (place, size) = (identity.rank, identity.size);
+    let is_first_by_launcher = identity.local_rank == 0;
+    let own_host = tonnage_sys::host::name();
+    let joined = join(task, args, identity, clock);
+    let checks = match &joined {
+        Ok(Together { rank, .. }) => rank.hosts().host(rank.id()) == Some(rank.id()),
+        Err(_) => is_first_by_launcher,
+    };
+    let own = checks.then(|| own_verdict(task, own_host, &clock.shortened(GATHERING)));
+    clock.step("waiting for the verdicts of other hosts");
+    let gathered = joined.and_then(|together| gather(together, own.as_ref(), clock));
+    match (gathered, place) {
+        (Ok(Gathered::All(each)), _) => Ok(EachOutcome::All(Box::new(report(task, each, clock)))),
+        (Ok(Gathered::Told(verdict)), _) => Ok(EachOutcome::Elsewhere(verdict)),
+        (Err(error), 0) => {
+            let others = match size - 1 {
+                1 => "the other process".to_owned(),
+                more => format!("{more} other processes"),
+            };
+            let lost = HostVerdict::error(others, &error.to_string());
+            let each = own.into_iter().chain([lost]).collect();
+            Ok(EachOutcome::All(Box::new(report(task, each, clock))))
+        }
+        (Err(error), _) => {
+            log::warn!("only this host's verdict is told: {error}");
+            match own.and_then(|own| own.report) {
+                Some(report) => Ok(EachOutcome::Own(Box::new(report))),
+                None => Err(error),
+            }
+        }
+    }
+}
+
+/// The verdict on this host, by itself.
+pub fn own_verdict(task: &CheckTask, host: String, clock: &BudgetClock) -> HostVerdict {
+    match own_report(task, clock) {
+        Ok(Some(report)) => HostVerdict::of(host, report),
+        Ok(None) => HostVerdict::error(host, "it was not checked"),
+        Err(error) => HostVerdict::error(host, &error.to_string()),
+    }
+}
+
+/// This process among the others.
+struct Together {
+    rank: Rank,
+    /// Until the end, so that the launcher sees this process go only when all is over.
+    leave: Leave,
+}
+
+fn join(
+    task: &CheckTask,
+    args: &CheckArgs,
+    identity: Identity,
+    clock: &BudgetClock,
+) -> Result<Together> {
+    let time = clock.left() / JOINING_PART;
+    // The launcher's own exchange is bounded by it, too.
+    let env = |name: &str| match (name, env(name)) {
+        (JOIN_TIMEOUT, None) => Some(format!("{:.3}", time.as_secs_f64())),
+        (_, value) => value,
+    };
+    let met = tonnage_ranks::meet(&env, identity, args.ranks.interface.as_deref())?;
+    let hash = tonnage_ranks::plan_hash(&format!("check\n{}", task.baseline_text))?;
+    let mut options = JoinOptions::new(&env, &met.identity, met.secret, hash)?;
+    options.listener = met.listener;
+    options.interface.clone_from(&args.ranks.interface);
+    // A lost host ends no check of another.
+    options.end_process = false;
+    options.close_timeout = GATHERING;
+    let leave = met.leave;
+    match Rank::join(met.identity, options) {
+        Ok(rank) => Ok(Together { rank, leave }),
+        Err(failure) => Err(failure.error),
+    }
+}
+
+enum Gathered {
+    All(Vec<HostVerdict>),
+    /// Rank 0 has them, and says which counts.
+    Told(CheckVerdict),
+}
+
+fn gather(together: Together, own: Option<&HostVerdict>, clock: &BudgetClock) -> Result<Gathered> {
+    let Together {
+        mut rank,
+        leave: _leave,
+    } = together;
+    let mine = own.map(|own| serde_json::to_string(own).unwrap_or_default());
+    let all = rank.collect("verdicts of hosts", &mine, clock.left_to_end())?;
+    let each: Vec<HostVerdict> = all
+        .iter()
+        .flatten()
+        .filter_map(|text| serde_json::from_str(text).ok())
+        .collect();
+    let counts = CheckVerdict::of(each.iter().map(|one| one.verdict));
+    let told = (rank.id() == 0).then(|| counts.name().as_bytes().to_vec());
+    let told = rank.broadcast("the verdict that counts", told, clock.left_to_end())?;
+    let is_root = rank.id() == 0;
+    // Everybody has what they need, whatever becomes of the end.
+    if let Err(failure) = rank.close() {
+        log::debug!("{}", failure.error);
+    }
+    if is_root {
+        return Ok(Gathered::All(each));
+    }
+    let told = String::from_utf8_lossy(&told);
+    let verdict = told.parse();
+    verdict
+        .map(Gathered::Told)
+        .map_err(|_| Error::Failed(format!("rank 0 says {told:?}")))
+}

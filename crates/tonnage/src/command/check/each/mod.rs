@@ -1,0 +1,63 @@
+//! Checks of several hosts, each by itself: all are checked at once, and one process tells the verdicts of all.
+//!
+//! | file | whose hosts |
+//! | --- | --- |
+//! | [`by_ssh`] | those of `--hosts`, on which this process starts a check each |
+//! | [`by_launcher`] | those on which a launcher has started this command |
+//!
+//! Verdicts of all are put together in `outcome`.
+
+mod by_launcher;
+mod by_ssh;
+mod outcome;
+
+use tonnage_ranks::Identity;
+use tonnage_units::{Error, Result};
+
+use super::clock::BudgetClock;
+use super::task::CheckTask;
+use crate::args::check::CheckArgs;
+use crate::args::hosts::listed;
+use crate::command::env;
+pub use outcome::EachOutcome;
+use outcome::report;
+
+/// Returns whether another of a launcher's processes tells what is found.
+///
+/// # Errors
+/// `Usage` where launchers contradict each other.
+pub fn is_not_first(args: &CheckArgs) -> Result<bool> {
+    let place = identity(args)?;
+    Ok(place.is_some_and(|identity| identity.rank != 0))
+}
+
+fn identity(args: &CheckArgs) -> Result<Option<Identity>> {
+    tonnage_ranks::detect(&env, args.ranks.explicit())
+}
+
+/// Checks all hosts.
+///
+/// # Errors
+/// `Usage` for a wrong request; what keeps any host from being checked.
+pub fn check(task: &CheckTask, args: &CheckArgs, clock: &BudgetClock) -> Result<EachOutcome> {
+    let hosts = &args.ranks.hosts;
+    let hosts = listed(&hosts.hosts, hosts.hostfile.as_ref())?;
+    match (hosts, identity(args)?) {
+        (Some(_), Some(identity)) => Err(Error::Usage(format!(
+            "--each-host takes the hosts of --hosts or those of {}: leave --hosts out, or start tonnage outside of the \
+             launcher",
+            identity.source
+        ))),
+        (Some(hosts), None) => {
+            let each = by_ssh::check(task, args, &hosts, clock)?;
+            Ok(EachOutcome::All(Box::new(report(task, each, clock))))
+        }
+        (None, Some(identity)) => by_launcher::check(task, args, identity, clock),
+        // One process alone, as a launcher starts it for one host.
+        (None, None) => {
+            let host = tonnage_sys::host::name();
+            let each = vec![by_launcher::own_verdict(task, host, clock)];
+            Ok(EachOutcome::All(Box::new(report(task, each, clock))))
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! The check of this host: what is measured and judged here, whoever tells it.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use tonnage_judge::baseline::BaselineEntry;
+use tonnage_judge::baseline::build::point_json;
+use tonnage_judge::baseline::lost::LostHardware;
+use tonnage_judge::baseline::order::CheckStep;
+use tonnage_judge::check::device::{DeviceState, HostDevices, device_failures};
+use tonnage_judge::check::entry::EntryVerdict;
+use tonnage_judge::check::reason::{cut, reason};
+use tonnage_judge::check::step::of_point;
+use tonnage_judge::check::{CHECK_FORMAT, CheckReport, CheckVerdict, ExitStyle};
+use tonnage_machine::devices::links;
+use tonnage_record::Record;
+use tonnage_units::message::say;
+use tonnage_units::{Error, Result};
+
+use super::cache::Cache;
+use super::child::{self, StepRecords};
+use super::choice::{self, CheckChoice, KindHere};
+use super::clock::{BudgetClock, unix_ns};
+use super::task::CheckTask;
+use crate::command::{print, program};
+
+/// The report; `None` for a rank of a launcher other than rank 0, which tells it.
+///
+/// # Errors
+/// A wrong request; what cannot be started or written.
+pub fn own_report(task: &CheckTask, clock: &BudgetClock) -> Result<Option<CheckReport>> {
+    let kept = Cache::open(task)?;
+    if let Some(told) = kept.as_ref().and_then(Cache::young) {
+        return Ok(Some(told));
+    }
+    clock.step("describing this host");
+    let kind = match choice::kind_here(&task.baseline) {
+        Ok(KindHere::Known(kind)) => kind,
+        Ok(KindHere::Lost(lost)) => return Ok(Some(lost_report(task, clock, &lost))),
+        // Nothing is known of such hosts, which is nobody's fault.
+        Err(error) => {
+            say(&format!("skip: {error}"));
+            return Ok(Some(skipped(task, clock, &error)));
+        }
+    };
+    let choice = CheckChoice::of(task, kind, clock)?;
+    let report = measured(task, &choice, clock)?;
+    if choice.is_silent {
+        return Ok(None);
+    }
+    if let Some(kept) = &kept {
+        kept.keep(&report)?;
+    }
+    Ok(Some(report))
+}
+
+/// Checks this host for a process elsewhere, which gets the report as a line of standard output.
+///
+/// # Errors
+/// As for [`own_report`].
+pub fn for_elsewhere(task: &CheckTask, budget_ns: u64) -> Result<ExitCode> {
+    let clock = BudgetClock::start(budget_ns, ExitStyle::Plain)?;
+    if let Some(report) = own_report(task, &clock)? {
+        let text = serde_json::to_string(&report)
+            .map_err(|error| Error::Failed(format!("the verdicts have no JSON form: {error}")))?;
+        clock.telling(ExitStyle::Plain.code(report.verdict));
+        print(&(text + "\n"))?;
+    }
+    clock.disarm();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures and judges what was chosen.
+fn measured(
+    task: &CheckTask,
+    choice: &CheckChoice<'_>,
+    clock: &BudgetClock,
+) -> Result<CheckReport> {
+    let args = &task.args;
+    let host = tonnage_sys::host::name();
+    clock.step("looking at the devices");
+    let entries: Vec<&BaselineEntry> = choice.entries().collect();
+    let mut verdicts = device_failures(&entries, &device_states(), &host);
+    let mut records: BTreeMap<&str, Vec<Record>> = BTreeMap::new();
+    let mut why = None;
+    // Over a link that is down there is nothing to measure; its failure is certain.
+    let lacks_device = |step: &&CheckStep<'_>| {
+        let mut devices = step.entries.iter().flat_map(|entry| entry.devices());
+        devices.any(|name| verdicts.iter().any(|failed| failed.name == name))
+    };
+    let steps: Vec<&CheckStep<'_>> = choice
+        .steps
+        .iter()
+        .filter(|step| !lacks_device(step))
+        .collect();
+    for group in choice::groups(&steps) {
+        let StepRecords {
+            records: own,
+            failed,
+        } = child::measure(task, &group, choice.times, clock)?;
+        why = why.or(failed);
+        keep(own, &steps, &mut records);
+    }
+    for _ in 0..if choice.times.is_some() {
+        0
+    } else {
+        args.retest
+    } {
+        let again = choice::again(&steps, &records, clock);
+        if again.is_empty() {
+            break;
+        }
+        for group in choice::groups(&again) {
+            // What cannot be measured again stays a failure that was not confirmed.
+            let StepRecords { records: own, .. } = child::measure(task, &group, None, clock)?;
+            keep(own, &steps, &mut records);
+        }
+    }
+    clock.step("judging");
+    for step in &steps {
+        let own = records.get(step.point).map_or(&[][..], Vec::as_slice);
+        verdicts.extend(of_step(step, own, why.as_deref(), args.retest + 1));
+    }
+    Ok(report(task, choice, verdicts, clock, host))
+}
+
+/// The report of a host that has lost hardware: beside which figures it would be set nobody can say.
+fn lost_report(task: &CheckTask, clock: &BudgetClock, lost: &LostHardware<'_>) -> CheckReport {
+    let host = tonnage_sys::host::name();
+    let entries = lost.kind.entries.iter().take(1).map(|entry| EntryVerdict {
+        name: lost.fact.to_owned(),
+        short: lost.fact.to_owned(),
+        hosts: vec![host.clone()],
+        verdict: CheckVerdict::Fail,
+        why: Some(lost.why.clone()),
+        ..EntryVerdict::of(entry)
+    });
+    report(
+        task,
+        &CheckChoice::nothing(),
+        entries.collect(),
+        clock,
+        host.clone(),
+    )
+}
+
+/// The report of a host that there is nothing to compare with.
+fn skipped(task: &CheckTask, clock: &BudgetClock, why: &Error) -> CheckReport {
+    let nothing = CheckChoice::nothing();
+    CheckReport {
+        reason: cut(&format!("skip: {why}")),
+        ..report(task, &nothing, Vec::new(), clock, tonnage_sys::host::name())
+    }
+}
+
+/// Verdicts on the entries of one point; where nothing was measured, `why` is the reason.
+fn of_step(
+    step: &CheckStep<'_>,
+    records: &[Record],
+    why: Option<&str>,
+    tries_min: u32,
+) -> Vec<EntryVerdict> {
+    let records: Vec<&Record> = records.iter().collect();
+    let mut found = of_point(&step.entries, &records, tries_min);
+    if let (true, Some(why)) = (records.is_empty(), why) {
+        let whys = found.iter_mut().map(|verdict| &mut verdict.why);
+        whys.for_each(|it| *it = Some(why.to_owned()));
+    }
+    found
+}
+
+fn keep<'a>(
+    own: Vec<Record>,
+    steps: &[&CheckStep<'a>],
+    records: &mut BTreeMap<&'a str, Vec<Record>>,
+) {
+    for record in own {
+        let json = point_json(&record);
+        if let Some(step) = steps.iter().find(|step| step.point == json) {
+            records.entry(step.point).or_default().push(record);
+        }
+    }
+}
+
+fn device_states() -> HostDevices {
+    let found = links();
+    let states = found.links.into_iter().map(|link| DeviceState {
+        name: link.name,
+        state: link.state,
+    });
+    HostDevices {
+        devices: states.collect(),
+        gap: found.gap,
+    }
+}
+
+fn report(
+    task: &CheckTask,
+    choice: &CheckChoice<'_>,
+    entries: Vec<EntryVerdict>,
+    clock: &BudgetClock,
+    host: String,
+) -> CheckReport {
+    let verdict = CheckVerdict::of(entries.iter().map(|entry| entry.verdict));
+    let mut hosts: Vec<String> = entries
+        .iter()
+        .flat_map(|entry| entry.hosts.clone())
+        .collect();
+    hosts.sort();
+    hosts.dedup();
+    if hosts.is_empty() {
+        hosts.push(host);
+    }
+    let failed = entries.iter().flat_map(EntryVerdict::failed_hosts);
+    let mut failed_hosts: Vec<String> = failed.cloned().collect();
+    failed_hosts.sort();
+    failed_hosts.dedup();
+    CheckReport {
+        format: CHECK_FORMAT,
+        program: program().version,
+        hosts,
+        baseline: task.baseline_name.clone(),
+        time_unix_ns: unix_ns(),
+        budget_s: clock.budget_s(),
+        took_s: clock.elapsed_s(),
+        verdict,
+        reason: reason(verdict, &entries, choice.left.len()),
+        failed_hosts,
+        entries,
+        not_measured: choice.left.clone(),
+        cached_for_s: None,
+    }
+}
