@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
+use crate::kinds::files::ledger::Ledger;
 use tonnage_engine::{DeviceRequest, Libraries, Lists};
 use tonnage_machine::{CpuChoice, Topology};
 use tonnage_record::Program;
@@ -33,6 +34,8 @@ pub struct Settings {
     pub program: Program,
     /// Number of this repetition of the plan, where there are several.
     pub repetition: Option<u32>,
+    /// Ledger of files that this rank makes, for whoever is left when it is killed.
+    pub ledger: Option<Ledger>,
 }
 
 /// Devices that were named: for all ranks, and for some of them.

@@ -9,11 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use seen::Posted;
+use tonnage_engine::Libraries;
 use tonnage_machine::CpuChoice;
 use tonnage_plan::Plan;
 use tonnage_plan::point::{MatrixRounds, Traffic};
 use tonnage_plan::roles::Roles;
-use tonnage_record::Outcome;
+use tonnage_ranks::JoinOptions;
+use tonnage_record::{Outcome, Record};
 use tonnage_units::lock::lock;
 
 /// Sights of engines are of one run at a time.
@@ -91,4 +93,29 @@ fn pairs_of_a_matrix_are_alone_and_disjoint_ones_share_a_round() {
 #[test]
 fn the_targets_of_rank_0_have_their_turns_one_after_the_other() {
     check(Roles::new(Traffic::InTurn, 5), "traffic = 'in-turn'");
+}
+
+/// Hosts of boots of their own have clocks of their own, and each record tells what is known of them at its point.
+#[test]
+fn clocks_are_asked_for_again_before_each_point() {
+    let _alone = lock(&ONE_RUN);
+    let text = "name = 'clocks'\n[[transfer]]\nengine = 'seen'\nop = 'write'\nsizes = [8, 16, 32]\ntrials = 1\n\
+                iters = 1\nwarmup = '0s'\nlimit = 'none'";
+    let planned = Plan::from_toml(text, "clocks.toml")
+        .unwrap()
+        .points(2, &seen::LISTS)
+        .unwrap();
+    let boots = |rank: u32, options: &mut JoinOptions| options.boot_id = format!("boot {rank}");
+    let libraries = Libraries::new();
+    let records = runs::records_on(boots, 2, planned, seen::LISTS, CpuChoice::None, libraries);
+    let of_rank_1 = |record: &Record| {
+        let mut hosts = record.environment.iter().flat_map(|group| &group.hosts);
+        let host = hosts.find(|host| host.ranks == "1").unwrap();
+        host.clock_uncertainty_ns
+    };
+    let mut told: Vec<u64> = records.unwrap().iter().map(of_rank_1).collect();
+    // The estimate is older each time, or a new one.
+    told.dedup();
+    assert_eq!(told.len(), 3, "{told:?}");
+    drop(seen::take());
 }

@@ -7,7 +7,7 @@ mod runs;
 use far::LISTS;
 use tonnage_machine::CpuChoice;
 use tonnage_plan::Plan;
-use tonnage_record::Outcome;
+use tonnage_record::{Outcome, Record};
 use tonnage_units::Result;
 
 const VERBS: [&str; 4] = ["write", "write-imm", "read", "send"];
@@ -18,9 +18,34 @@ const OPERATIONS: usize = 8;
 
 /// The outcome of a point, in words.
 fn outcome(ranks: u32, lines: &str) -> Result<String> {
+    Ok(outcomes(ranks, &[lines.to_owned()])?.swap_remove(0))
+}
+
+/// Outcomes of points of one run, in words. Where the run ends with one, it is the last.
+fn outcomes(ranks: u32, points: &[String]) -> Result<Vec<String>> {
+    let tables: String = points.iter().map(|lines| table(lines)).collect();
+    let text = format!("name = 'lies'\n{tables}");
+    let planned = Plan::from_toml(&text, "lies.toml")?.points(ranks, &LISTS)?;
+    let run = runs::records(ranks, planned, LISTS, CpuChoice::None);
+    let words = |record: &Record| match &record.outcome {
+        Outcome::Measured => "measured".into(),
+        Outcome::Skipped { why } => format!("skipped: {why}"),
+        Outcome::Failed { why } => format!("failed: {why}"),
+    };
+    Ok(match run {
+        Ok(records) => records.iter().map(words).collect(),
+        Err(error) => vec![format!("failed: {error}")],
+    })
+}
+
+/// An experiment of a plan.
+fn table(lines: &str) -> String {
     let length = if lines.contains("rate") {
         // What is paced takes as long as its operations are due.
         "trial-time = '8ms'"
+    } else if lines.contains("traffic-file") {
+        // As long as its bytes are moved.
+        ""
     } else if lines.contains("batch") {
         "iters = 2"
     } else {
@@ -28,20 +53,10 @@ fn outcome(ranks: u32, lines: &str) -> Result<String> {
     };
     let is_atomic = lines.contains("fetch-add") || lines.contains("compare-swap");
     let size = if is_atomic { 8 } else { 64 };
-    let text = format!(
-        "name = 'lies'\n[[transfer]]\nengine = 'far'\nsizes = {size}\nfootprint = 512\nstride = 64\ntrials = 1\n\
-         warmup = '0s'\nlimit = 'none'\n{length}\n{lines}"
-    );
-    let planned = Plan::from_toml(&text, "lies.toml")?.points(ranks, &LISTS)?;
-    let run = runs::records(ranks, planned, LISTS, CpuChoice::None);
-    Ok(match run {
-        Ok(records) => match &records[0].outcome {
-            Outcome::Measured => "measured".into(),
-            Outcome::Skipped { why } => format!("skipped: {why}"),
-            Outcome::Failed { why } => format!("failed: {why}"),
-        },
-        Err(error) => format!("failed: {error}"),
-    })
+    format!(
+        "[[transfer]]\nengine = 'far'\nsizes = {size}\nfootprint = 512\nstride = 64\ntrials = 1\nwarmup = '0s'\n\
+         limit = 'none'\n{length}\n{lines}\n"
+    )
 }
 
 /// Lies after which nobody waits for what never comes.
@@ -140,36 +155,45 @@ fn every_lie_about_words_fails_the_point_and_says_which() {
     }
 }
 
+/// A notification too many is one arrival too many, or stands where another should.
+fn is_noticed_twice(verb: &str, told: &str) -> bool {
+    let parts = match notifies(verb) {
+        true => [
+            "operations arrived of the",
+            "receives that were posted ahead",
+            "the immediates of",
+        ],
+        false => ["completed one twice"; 3],
+    };
+    parts.iter().any(|part| told.contains(part))
+}
+
 #[test]
 fn what_comes_twice_is_noticed_without_verification() {
     for verify in [false, true] {
         for (verb, pacing) in cells() {
             let told = outcome(2, &lines("double", verb, pacing, verify)).unwrap();
-            // A notification too many is one arrival too many, or stands where another should.
-            let parts = match notifies(verb) {
-                true => [
-                    "operations arrived of the",
-                    "receives that were posted ahead",
-                    "the immediates of",
-                ],
-                false => ["completed one twice"; 3],
-            };
-            let noticed = parts.iter().any(|part| told.contains(part));
-            assert!(noticed, "{verb} {pacing}: {told}");
+            assert!(is_noticed_twice(verb, &told), "{verb} {pacing}: {told}");
         }
     }
 }
 
+/// All at once, since each is waited for.
 #[test]
 fn a_notification_that_never_comes_is_missed_without_verification() {
+    let notifying = ["write-imm", "send"].into_iter();
+    let cells = notifying.flat_map(|verb| PACINGS.map(|pacing| (verb, pacing)));
     std::thread::scope(|scope| {
-        for (lie, verb) in [("drop", "write-imm"), ("late", "send")] {
+        for ((verb, pacing), lie) in cells.zip(["drop", "late"].into_iter().cycle()) {
             scope.spawn(move || {
-                let told = outcome(2, &lines(lie, verb, "window = 4", false)).unwrap();
-                assert!(
-                    told.contains("7 operations arrived of the 8"),
-                    "{lie} {verb}: {told}"
-                );
+                let told = outcome(2, &lines(lie, verb, pacing, false)).unwrap();
+                // A ping-pong waits for each, and is ended as one whose path is cut.
+                let words = match pacing.starts_with("ping-pong") {
+                    true => "with rank 1 on here has ended for",
+                    false => "7 operations arrived of the 8",
+                };
+                let missed = told.contains(words);
+                assert!(missed, "{lie} {verb} {pacing}: {told}");
             });
         }
     });
@@ -219,18 +243,74 @@ fn lies_about_a_shared_footprint_are_found() {
     }
 }
 
+/// Every traffic, with the ranks that it takes.
+const TRAFFICS: [(u32, &str); 8] = [
+    (3, "traffic = 'fan-out'"),
+    (3, "traffic = 'fan-in'"),
+    (3, "traffic = 'all-to-all'"),
+    (3, "traffic = 'in-turn'"),
+    (3, "traffic = 'shift'\nshift = 2"),
+    (3, "traffic = 'matrix'"),
+    (
+        3,
+        "traffic-file = \"\"\"0 512 512\n512 0 512\n512 512 0\"\"\"",
+    ),
+    (2, "bidirectional = true"),
+];
+
+/// Lies about a traffic, each with the verb and the pacing that it is told under: all of them for a stream, some for
+/// batches. A traffic file is always a stream, and a notification that never comes is waited for.
+fn lies_of(traffic: &str) -> Vec<(&'static str, &'static str, &'static str)> {
+    let mut cells = Vec::new();
+    for verb in VERBS {
+        let silent = |lie: &&str| !notifies(verb) || !["drop", "late"].contains(lie);
+        let stream = [
+            "none",
+            "flip",
+            "swap",
+            "truncate",
+            "elsewhere",
+            "drop",
+            "late",
+        ]
+        .into_iter();
+        cells.extend(stream.filter(silent).map(|lie| (lie, verb, "window = 4")));
+        let batch = ["elsewhere", "drop"]
+            .into_iter()
+            .filter(|_| !traffic.starts_with("traffic-file"));
+        cells.extend(batch.filter(silent).map(|lie| (lie, verb, "batch = 4")));
+    }
+    cells
+}
+
+/// One run for each traffic: a lie about bytes ends its point alone.
 #[test]
 fn lies_are_found_in_every_traffic() {
-    for traffic in ["fan-out", "fan-in", "all-to-all"] {
-        for verb in VERBS {
-            for lie in ["flip", "elsewhere"] {
-                let lines = lines(lie, verb, "window = 4", true);
-                let told = outcome(3, &format!("traffic = '{traffic}'\n{lines}")).unwrap();
-                assert!(
-                    told.contains("bytes are wrong; at offset"),
-                    "{lie} {verb} {traffic}: {told}"
-                );
-            }
+    for (ranks, traffic) in TRAFFICS {
+        let cells = lies_of(traffic);
+        let point = |&(lie, verb, pacing): &(&str, &str, &str)| {
+            format!("{traffic}\n{}", lines(lie, verb, pacing, true))
+        };
+        let points: Vec<String> = cells.iter().map(point).collect();
+        let told = outcomes(ranks, &points).unwrap();
+        assert_eq!(told.len(), cells.len(), "{traffic}: {told:#?}");
+        for (cell, told) in cells.iter().zip(&told) {
+            let right = match cell.0 {
+                "none" => told == "measured",
+                _ => told.contains("bytes are wrong; at offset"),
+            };
+            assert!(right, "{cell:?} {traffic}: {told}");
+        }
+    }
+}
+
+#[test]
+fn what_comes_twice_is_noticed_in_every_traffic() {
+    for (ranks, traffic) in TRAFFICS {
+        for verb in ["write-imm", "read"] {
+            let lines = lines("double", verb, "window = 4", false);
+            let told = outcome(ranks, &format!("{traffic}\n{lines}")).unwrap();
+            assert!(is_noticed_twice(verb, &told), "{verb} {traffic}: {told}");
         }
     }
 }

@@ -209,6 +209,11 @@ pub trait Calls: Send {
     /// # Errors
     /// What failed, with the file's path and the offset; the caller adds the rank.
     fn call(&mut self, call: &Call<'_>) -> Result<u64>;
+    /// Device and inode of a file that is open; `None` where the engine does not know them, or has no such file.
+    fn identity(&self, file: u32) -> Option<(u64, u64)> {
+        let _ = file;
+        None
+    }
     /// For reads and writes that do not block; engines with [`FileEntry::queues`] have one.
     fn queue(&mut self) -> Option<&mut dyn Queue> {
         None

@@ -12,6 +12,7 @@ use tonnage_engine::calls::OpenFile;
 use tonnage_engine::{EngineOption, Facts, OptionKind};
 use tonnage_machine::direct;
 use tonnage_machine::direct::Direct;
+use tonnage_sys::files::file_system::identity;
 use tonnage_sys::files::open::{OpenFlags, close, open};
 use tonnage_units::{Error, Result};
 
@@ -120,6 +121,11 @@ impl HostFile {
     #[inline]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+
+    /// Its device and inode. A network file system is not asked for what its client knows.
+    pub fn identity(&self) -> Option<(u64, u64)> {
+        identity(&self.file).ok()
     }
 
     /// Rules for using it without the page cache; `None` for a file that is open with it.

@@ -182,6 +182,10 @@ impl Calls for Posix {
         }
     }
 
+    fn identity(&self, file: u32) -> Option<(u64, u64)> {
+        self.file(file).ok()?.identity()
+    }
+
     fn chosen(&self) -> Facts {
         Facts::default()
             .with("atime", if self.access_time { "on" } else { "off" })

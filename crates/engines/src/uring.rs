@@ -337,6 +337,10 @@ impl Calls for Uring {
         }
     }
 
+    fn identity(&self, file: u32) -> Option<(u64, u64)> {
+        self.file(file).ok()?.identity()
+    }
+
     fn queue(&mut self) -> Option<&mut dyn Queue> {
         Some(self)
     }

@@ -15,13 +15,14 @@ pub(crate) fn within<T: Send>(space: &str, work: impl FnOnce() -> T + Send) -> R
     let failed = |error: String| Error::Failed(format!("cannot work in {space}: {error}"));
     let file = File::open(&path).map_err(|error| failed(error.to_string()))?;
     let done = std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
+        let work = || {
             move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
             Ok::<T, Errno>(work())
-        });
-        thread.join()
+        };
+        let thread = std::thread::Builder::new().spawn_scoped(scope, work);
+        thread.map(|thread| thread.join())
     });
-    match done {
+    match done.map_err(|error| failed(format!("no thread was started: {error}")))? {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(failed(error.to_string())),
         Err(_) => Err(failed("the work panicked".into())),

@@ -101,4 +101,61 @@ mod tests {
             "{line}"
         );
     }
+
+    /// Variable that makes a process of this test one that panics.
+    const PANICS: &str = "TONNAGE_TEST_PANICS";
+
+    /// The code of processes that come here, in this test.
+    const ENDS_WITH: u8 = 7;
+
+    /// Panics as it is told to, where the test has started it for that.
+    fn panic_as_told(which: &str) -> ! {
+        end_with(ENDS_WITH);
+        let code = guard(|| {
+            if which == CONTROL {
+                let control = std::thread::Builder::new().name(CONTROL.into());
+                drop(control.spawn(|| panic!("a bug in the thread")));
+                // The main thread is stuck in a library, and nobody else would end this process.
+                std::thread::sleep(std::time::Duration::from_secs(600));
+            }
+            let worker = std::thread::Builder::new().name("worker 1".into());
+            let worker = worker.spawn(|| panic!("a bug in the thread")).unwrap();
+            assert!(worker.join().is_err());
+            panic!("the main thread fails because of it");
+        });
+        let is_right = format!("{code:?}") == format!("{:?}", ExitCode::from(ENDS_WITH));
+        std::process::exit(if is_right { ENDS_WITH.into() } else { 99 })
+    }
+
+    /// A process says its first panic and no other, ends with the code that it is to have, and does so too where the
+    /// panic is the control thread's and the main thread never returns.
+    #[test]
+    fn a_process_that_panics_ends_with_one_line_and_its_code() {
+        if let Ok(which) = std::env::var(PANICS) {
+            panic_as_told(&which);
+        }
+        let this = "last_resort::tests::a_process_that_panics_ends_with_one_line_and_its_code";
+        for which in ["main", CONTROL] {
+            let mut process = std::process::Command::new(std::env::current_exe().unwrap());
+            process
+                .args(["--exact", this, "--nocapture"])
+                .env(PANICS, which);
+            let ended = process.output().unwrap();
+            let said = String::from_utf8(ended.stderr).unwrap();
+            assert_eq!(
+                ended.status.code(),
+                Some(ENDS_WITH.into()),
+                "{which}: {said}"
+            );
+            let lines: Vec<_> = said.lines().collect();
+            let [line] = lines[..] else {
+                panic!("{which}: {said}")
+            };
+            assert!(line.starts_with("error: "), "{line}");
+            assert!(
+                line.contains(": a bug in the thread. This is a bug of"),
+                "{line}"
+            );
+        }
+    }
 }

@@ -198,5 +198,6 @@ fn settings(cpus: CpuChoice) -> Settings {
             git_revision: "unknown".into(),
         },
         repetition: None,
+        ledger: None,
     }
 }

@@ -8,8 +8,8 @@ use tonnage_bench::settings::{Numa, Settings};
 use tonnage_engine::{Libraries, Lists};
 use tonnage_machine::CpuChoice;
 use tonnage_plan::{Planned, Point};
-use tonnage_ranks::Rank;
 use tonnage_ranks::testing::run_with;
+use tonnage_ranks::{JoinOptions, Rank};
 use tonnage_record::{Program, Record};
 use tonnage_sys::clock::Clock;
 use tonnage_units::Result;
@@ -52,6 +52,22 @@ pub fn records_with(
     cpus: CpuChoice,
     libraries: Libraries,
 ) -> Result<Vec<Record>> {
+    let here = |_: u32, options: &mut JoinOptions| options.host = "here".into();
+    records_on(here, ranks, planned, lists, cpus, libraries)
+}
+
+/// Does so on hosts as they are given to the ranks.
+///
+/// # Errors
+/// The error of the lowest rank that has one.
+pub fn records_on(
+    host: impl Fn(u32, &mut JoinOptions),
+    ranks: u32,
+    planned: Vec<Planned>,
+    lists: Lists,
+    cpus: CpuChoice,
+    libraries: Libraries,
+) -> Result<Vec<Record>> {
     let settings = Settings {
         lists,
         plan: "test".into(),
@@ -66,6 +82,7 @@ pub fn records_with(
             git_revision: "unknown".into(),
         },
         repetition: None,
+        ledger: None,
     };
     let body = move |rank: Result<Rank>| {
         let (mut rank, mut kept) = (rank?, Kept(Vec::new()));
@@ -73,7 +90,7 @@ pub fn records_with(
         rank.close()?;
         Ok(kept.0)
     };
-    let all = run_with(ranks, |_, options| options.host = "here".into(), body);
+    let all = run_with(ranks, host, body);
     let mut all = all.into_iter().collect::<Result<Vec<_>>>()?;
     Ok(all.swap_remove(0))
 }

@@ -248,7 +248,7 @@ fn by_device(offered: &[Info], devices: &[String], provider: &str) -> Result<Vec
                     provider,
                     format!(
                         "it has no device {device} on this host{}",
-                        not_running(device)
+                        not_running(device, std::fs::read_to_string(state_file(device)).ok())
                     ),
                     format!("Choose --devices among {}", names.join(", ")),
                 ))
@@ -259,14 +259,17 @@ fn by_device(offered: &[Info], devices: &[String], provider: &str) -> Result<Vec
 }
 
 /// Words about a network interface that is there and does not run, which libraries do not list.
-fn not_running(device: &str) -> String {
-    let state = std::fs::read_to_string(format!("/sys/class/net/{device}/operstate"));
+pub(super) fn not_running(device: &str, state: Option<String>) -> String {
     match state.as_deref().map(str::trim) {
-        Ok("up" | "unknown") | Err(_) => String::new(),
-        Ok(state) => format!(
+        Some("up" | "unknown") | None => String::new(),
+        Some(state) => format!(
             ": the interface {device} is there and {state}: it came up only now, or has no carrier"
         ),
     }
+}
+
+fn state_file(device: &str) -> String {
+    format!("/sys/class/net/{device}/operstate")
 }
 
 /// A device is meant by the name of its domain, with or without what EFA and verbs add ("-rdm"), or by its address.

@@ -11,8 +11,8 @@ use crate::memory::HOST;
 use serde_json::Value;
 use tonnage_engine::memory::Request;
 use tonnage_engine::{
-    Card, Completion, Ending, EngineOptions, Facts, Flush, Lane, LaneKind, LimitKind, Locality,
-    Neighbor, Op, OpenRequest, Verb,
+    Card, Completion, Domain, Ending, EngineOptions, Facts, Flush, Lane, LaneKind, LimitKind,
+    Locality, Neighbor, Op, OpenRequest, Verb,
 };
 
 use super::ENTRY;
@@ -336,6 +336,11 @@ fn pair_with_short_order(options: &EngineOptions) -> [support::Side; 2] {
             FabricDomain::new(&request, info, chosen.delivery, Facts::default()).unwrap();
         assert_eq!(domain.raw_bytes_max, u32::MAX, "tcp orders all of them");
         domain.raw_bytes_max = 4096;
+        let told = serde_json::to_value(domain.report().facts).unwrap();
+        let flushes = options
+            .get(COMPLETION)
+            .is_none_or(|asked| asked == "transmit");
+        assert_eq!(told["flushed_bytes_max"] == 4096, flushes, "{told}");
         domain
     };
     let sides = [(0, 1), (1, 0)];

@@ -29,7 +29,9 @@ impl KernelWorker {
         bytes: u32,
         stop: &AtomicBool,
     ) -> Result<()> {
-        self.read_by_each(peer, from, bytes, stop, one_read)
+        self.read_by_each(peer, from, bytes, stop, |session, order, flow| {
+            Ok(one_read(session, order, flow))
+        })
     }
 
     /// Does the same, and asks meanwhile whether the run was stopped.
@@ -44,20 +46,21 @@ impl KernelWorker {
         self.read_by_each(peer, from, bytes, &stop, |session, order, flow| {
             let asker = thread::current();
             thread::scope(|scope| {
-                let reader = scope.spawn(|| {
+                let read = || {
                     let outcome = one_read(session, order, flow);
                     asker.unpark();
                     outcome
-                });
+                };
+                let reader = thread::Builder::new().spawn_scoped(scope, read);
+                let reader = reader.map_err(|error| Error::not_started("a thread", &error))?;
                 while !reader.is_finished() {
                     thread::park_timeout(LOOK);
                     if stopped() {
                         stop.store(true, Ordering::Relaxed);
                     }
                 }
-                reader
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                let outcome = reader.join();
+                Ok(outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             })
         })
     }
@@ -68,7 +71,7 @@ impl KernelWorker {
         from: (u64, u32),
         bytes: u32,
         stop: &AtomicBool,
-        read: impl Fn(&KreadSession, &KreadOrder<'_>, KreadFlow) -> KreadOutcome,
+        read: impl Fn(&KreadSession, &KreadOrder<'_>, KreadFlow) -> Result<KreadOutcome>,
     ) -> Result<()> {
         let (each, peer) = (self.each(), &self.peers[peer]);
         let session = self.session()?;
@@ -99,7 +102,7 @@ impl KernelWorker {
             if stop.load(Ordering::Relaxed) {
                 return Err(was_stopped());
             }
-            let outcome = read(session, &order, flow);
+            let outcome = read(session, &order, flow)?;
             if stop.load(Ordering::Relaxed) {
                 return Err(was_stopped());
             }

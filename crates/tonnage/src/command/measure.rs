@@ -29,6 +29,7 @@ use super::checks::{
     facts,
 };
 use super::job::Job;
+use super::leftovers::{Leftovers, clean_up, ledger};
 use super::letter::RankLetter;
 use super::observer::Keeper;
 use super::output::{in_order_of_plan, open_output, show};
@@ -233,12 +234,14 @@ pub fn supervise(
     // A stream of records goes out as they come.
     let shown = shown.filter(|job| job.format.is_some_and(|format| format != Format::Jsonl));
     let spare = shown.and_then(|_| Spare::new());
-    let variables: Vec<_> = spare.iter().map(Spare::variable).collect();
+    let leftovers = Leftovers::new();
+    let variables = spare.iter().map(Spare::variable);
+    let variables: Vec<_> = variables.chain(leftovers.variable()).collect();
     let supervisor = start_local(&env, ranks, &program, arguments, &variables)?;
     let pids = supervisor.pids();
     let code = supervisor.wait()?;
     if code != 0 {
-        pids.into_iter().for_each(clean_up);
+        leftovers.remove(ranks, pids);
     }
     if let (Some(job), Some(spare)) = (shown, spare) {
         let records = spare.not_shown()?;
@@ -330,11 +333,6 @@ fn finish_engines() -> Result<()> {
     LISTS.lifecycles().try_for_each(|of| (of.finish)())
 }
 
-/// Removes from this machine what engines of a rank have left there that was killed. Its run must have ended.
-fn clean_up(pid: u32) {
-    LISTS.lifecycles().for_each(|of| (of.clean_up)(pid));
-}
-
 /// Processes of the other ranks that this one could find, which may have been killed.
 fn reachable_processes(rank: &Rank) -> Vec<u32> {
     let infos = rank.infos().iter();
@@ -375,7 +373,10 @@ fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
         .as_ref()
         .map(RankLetter::checkpoints)
         .transpose()?;
-    let settings = settings(job, &points)?;
+    let settings = Settings {
+        ledger: ledger(rank.identity()),
+        ..settings(job, &points)?
+    };
     let runs = runs_left(job, &points, rank, &before)?;
     let format = job.format.unwrap_or_default();
     let spare = SpareWriter::inherited(rank.identity(), &before);
@@ -488,5 +489,6 @@ fn settings(job: &Job, points: &[Planned]) -> Result<Settings> {
         clock: Clock::new(),
         program: program(),
         repetition: None,
+        ledger: None,
     })
 }

@@ -9,6 +9,8 @@
 //! | `output` | the file of records, and showing what was measured |
 //! | [`screen`] | messages above the rows of a run |
 //! | `spare` | a copy of them, for the case that rank 0 is lost |
+//! | `leftovers` | what killed ranks have left, and its removal |
+//! | `memory_file` | files in memory that a supervisor shares with its ranks |
 //! | `checks` | checks before a rank starts |
 //! | [`ior`] | `ior`: a command line of IOR becomes a plan |
 //! | `block` | IOR's result block |
@@ -43,10 +45,12 @@ pub mod hosts;
 mod intervals;
 pub mod ior;
 mod job;
+mod leftovers;
 mod letter;
 pub mod limits;
 pub mod manual;
 pub mod measure;
+mod memory_file;
 mod observer;
 mod output;
 mod rank_count;

@@ -4,40 +4,30 @@
 //! empties it once everything is shown.
 
 use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd;
 
-use rustix::fs::{MemfdFlags, memfd_create};
 use tonnage_record::Record;
 use tonnage_record::read::read_records;
 use tonnage_record::writer::RecordWriter;
 use tonnage_units::identity::Identity;
 use tonnage_units::{Error, Result};
 
-use super::env;
+use super::memory_file::{MemoryFile, inherited};
 
 /// Variable by which a rank hears of the file: its descriptor.
 const VARIABLE: &str = "TONNAGE_SPARE";
 
 /// The supervisor's end.
-pub struct Spare {
-    file: File,
-}
+pub struct Spare(MemoryFile);
 
 impl Spare {
     /// An empty one; `None` where the system refuses, since the run does not depend on it.
     pub fn new() -> Option<Self> {
-        // Processes that this one starts inherit it.
-        let made = memfd_create("tonnage records", MemfdFlags::NOEXEC_SEAL);
-        // Kernels before 6.3 do not know the flag.
-        let made = made.or_else(|_| memfd_create("tonnage records", MemfdFlags::empty()));
-        made.inspect_err(|error| log::debug!("no spare copy of the records: {error}"))
-            .map(|file| Self { file: file.into() })
-            .ok()
+        MemoryFile::new(VARIABLE, "tonnage records").map(Self)
     }
 
     /// The variable for ranks.
     pub fn variable(&self) -> (&'static str, String) {
-        (VARIABLE, self.file.as_raw_fd().to_string())
+        self.0.variable()
     }
 
     /// Records that were measured and not shown.
@@ -45,8 +35,7 @@ impl Spare {
     /// # Errors
     /// When they cannot be read.
     pub fn not_shown(&self) -> Result<Vec<Record>> {
-        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        read_records(path.as_ref()).map(|read| read.records)
+        read_records(self.0.path().as_ref()).map(|read| read.records)
     }
 }
 
@@ -60,21 +49,17 @@ impl SpareWriter {
     /// The one that this rank's supervisor made, with the records that were there `before`; `None` for other ranks, and
     /// where there is none.
     pub fn inherited(identity: &Identity, before: &[Record]) -> Option<Self> {
-        // Only the supervisor of this program sets the other variable.
-        let is_mine = identity.rank == 0 && env("TONNAGE_RANK").is_some();
-        let descriptor = env(VARIABLE).filter(|_| is_mine)?;
-        Self::open(&descriptor, before)
+        let file = match identity.rank {
+            0 => inherited(VARIABLE, OpenOptions::new().append(true))?,
+            _ => return None,
+        };
+        file.and_then(|file| Self::of(file, before))
             .inspect_err(|error| log::debug!("no spare copy of the records: {error}"))
             .ok()
     }
 
-    fn open(descriptor: &str, before: &[Record]) -> Result<Self> {
-        let path = format!("/proc/self/fd/{descriptor}");
-        let failed = |error| Error::io(format!("cannot open {VARIABLE} {path}"), error);
-        let file = OpenOptions::new()
-            .append(true)
-            .open(&path)
-            .map_err(failed)?;
+    fn of(file: File, before: &[Record]) -> Result<Self> {
+        let failed = |error| Error::io("cannot share the spare copy", error);
         let mut writer = RecordWriter::to(file.try_clone().map_err(failed)?, "the spare copy");
         before.iter().try_for_each(|record| writer.write(record))?;
         Ok(Self { file, writer })

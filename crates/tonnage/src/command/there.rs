@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use tonnage_engines::LISTS;
 use tonnage_machine::HostFacts;
 use tonnage_ranks::bootstrap::secret::content_hash;
 use tonnage_ranks::spawn::remote::agent::{AgentProgram, serve};
 use tonnage_ranks::spawn::remote::words::Build;
 use tonnage_units::{Error, Result};
 
+use super::leftovers::clean_up;
 use super::{print, program};
 use crate::args::AgentArgs;
 
@@ -28,7 +28,7 @@ pub fn agent(args: &AgentArgs) -> Result<ExitCode> {
         path,
         rank_command: "host-rank",
         describe: || HostFacts::read().to_json(),
-        clean_up: |pid| LISTS.lifecycles().for_each(|of| (of.clean_up)(pid)),
+        clean_up,
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -74,10 +74,12 @@ fn the_commands_of_the_plan_at_a_small_size() {
     let (_, record) = measured(
         dir.path(),
         "--ranks 2 --path t.dat --layout per-process --block 256k --transfer 256k --segments 4 --phases write,read \
-         --fsync end --barriers",
+         --fsync end --barriers --numa 0",
     );
     assert_eq!(payloads(&record), write_and_read(2 * MIB));
     assert_eq!(record.file().unwrap().phases[0].summary.operations, 8);
+    let memory = &record.effective[0].memory.all()[0];
+    assert_eq!(memory.numa_asked, Some(0), "{memory:?}");
     if !unavailable("uring") {
         let command = "--ranks 2 --engine uring --direct --path t.dat --block 1m --transfer 4k --order shuffled \
              --window 32 --stonewall 5s";

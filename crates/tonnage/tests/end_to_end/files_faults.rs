@@ -230,6 +230,64 @@ fn a_rank_that_is_killed_while_it_writes() {
     }
 }
 
+/// Kills all ranks, and the supervisor `too`. They are stopped before, so that none sees the end of another one.
+fn kill_all(run: &Started, too: bool) {
+    let processes = run.processes();
+    let hit = || {
+        processes
+            .iter()
+            .filter(|process| too || process.rank.is_some())
+    };
+    for signal in [Signal::STOP, Signal::KILL] {
+        for process in hit() {
+            run.signal_process(process, signal);
+        }
+    }
+}
+
+/// The supervisor removes what they made, and tells of each.
+#[test]
+fn all_ranks_that_are_killed_while_they_write() {
+    for options in ["", "--layout per-process --directory-per-rank"] {
+        let dir = on_disk();
+        let arguments = format!("--ranks 2 --path t {ENDLESS} {options}");
+        let run = tonnage(dir.path(), &experiment(&arguments)).start();
+        writing(&run, dir.path());
+        kill_all(&run, false);
+        let killed = Instant::now();
+        let ended = run.end().with_code(1);
+        assert!(killed.elapsed() < SOON, "{ended:#?}");
+        for rank in 0..2 {
+            blames(&ended, rank);
+        }
+        drop(fs::remove_file(dir.path().join("r.jsonl")));
+        assert_eq!(names(dir.path()), Vec::<String>::new(), "{options}");
+    }
+}
+
+/// Nobody is left to remove anything, and the next run tells of it.
+#[test]
+fn the_supervisor_that_is_killed_with_all_ranks() {
+    let dir = on_disk();
+    let each = "--ranks 2 --path t --layout per-process --directory-per-rank";
+    let run = tonnage(dir.path(), &experiment(&format!("{each} {ENDLESS}"))).start();
+    writing(&run, dir.path());
+    kill_all(&run, true);
+    assert_eq!(run.end().signal, Some(9));
+    drop(fs::remove_file(dir.path().join("r.jsonl")));
+    assert_eq!(names(dir.path()), ["0/", "1/"]);
+    let next = format!("{each} --block 64k --transfer 4k --trials 2 --phases write");
+    tonnage(dir.path(), &experiment(&next)).run().with_code(0);
+    let record = only(&dir.path().join("r.jsonl"));
+    let told = "2 files that an earlier run of tonnage had left or kept were removed before they were written anew, such \
+                as 0/t.00000000, 1/t.00000001; directories of ranks were there as well, and stay";
+    assert!(
+        record.remarks.iter().any(|remark| remark == told),
+        "{:#?}",
+        record.remarks
+    );
+}
+
 /// Waits until a process has a file of its own in a directory open, which is how it finds out what the storage can do.
 fn probing(pid: i32, dir: &Path) {
     let dir = dir.canonicalize().unwrap();

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use proptest::prelude::*;
-use proptest::sample::select;
+use proptest::sample::{Index, select};
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rustix::process::Signal;
@@ -21,29 +21,42 @@ pub struct Case {
     pub work: Work,
     /// Ranks of the run.
     pub ranks: u32,
-    /// Time from the start of the program to the signal. A rank that is not there yet is waited for.
-    pub moment_ms: u64,
-    /// The signal.
+    /// The moment of the fault.
+    pub moment: Moment,
+    /// The fault.
     pub fault: Fault,
-    /// The receiver of the signal.
+    /// The receiver of a signal.
     pub whom: Whom,
 }
 
 /// An experiment that lasts a few seconds.
 #[derive(Debug, Clone)]
 pub enum Work {
-    Transfer(&'static str, &'static str, &'static str),
+    Transfer(&'static str, &'static str, &'static str, &'static str),
     Connect(&'static str, &'static str),
-    File(&'static str, &'static str),
+    File(&'static str, &'static str, &'static str),
 }
 
-/// A signal that ends or stops a process.
+/// Moment of a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// So many milliseconds after the start of the program. A rank that is not there yet is waited for.
+    After(u64),
+    /// The begin of a step of the receiver, or of rank 0 where that is no rank.
+    Step(&'static str),
+}
+
+/// Something that goes wrong: a signal that ends or stops a process, and more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     Kill,
     Stop,
     Term,
     Int,
+    /// All ranks are killed, so that none sees the end of another one.
+    KillAll,
+    /// Somebody removes the results file.
+    Remove,
 }
 
 /// Receiver of a signal.
@@ -54,10 +67,10 @@ pub enum Whom {
 }
 
 impl Fault {
-    /// The signal itself.
+    /// The signal; for what is none, that which ends the program's processes at last.
     pub fn signal(self) -> Signal {
         match self {
-            Self::Kill => Signal::KILL,
+            Self::Kill | Self::KillAll | Self::Remove => Signal::KILL,
             Self::Stop => Signal::STOP,
             Self::Term => Signal::TERM,
             Self::Int => Signal::INT,
@@ -71,7 +84,49 @@ const ENGINES: &[&str] = &[
     "fabric:tcp --libfabric embedded",
     "fabric:shm --libfabric embedded",
 ];
-const TRAFFICS: &[&str] = &["pair", "fan-in", "all-to-all"];
+const TRAFFICS: &[&str] = &[
+    "pair",
+    "fan-in",
+    "all-to-all",
+    "fan-out",
+    "in-turn",
+    "shift",
+    "matrix",
+    "pair --bidirectional",
+];
+const TRANSFER_OPTIONS: &[&str] = &["--limit none", "--limit auto", "--limit none --verify"];
+const FILE_OPTIONS: &[&str] = &[
+    "--limit none --phases write",
+    "--limit none --phases write,read",
+    "--limit none --phases write,read --verify",
+    "--limit auto --phases write",
+];
+/// Steps of every transfer, of every connection and of every file, by the words that they are told in.
+const TRANSFER_STEPS: &[&str] = &[
+    "describing the hosts",
+    "opening ",
+    "connecting ",
+    "warm-up of ",
+    "trial 1 of ",
+    "trial 2 of ",
+    "closing a point",
+];
+const CONNECT_STEPS: &[&str] = &[
+    "opening ",
+    "setting up a first connection",
+    "warm-up of ",
+    "trial 2 of ",
+];
+const FILE_STEPS: &[&str] = &[
+    "look at the path",
+    "open the engine",
+    "find out the seed of the data",
+    "write phase of repetition 0",
+    "write phase of repetition 1",
+    "remove the files",
+];
+/// A step of the first point of each, at which the results file is there and nothing is in it.
+const FIRST_STEPS: [&str; 3] = ["trial 1 of ", "warm-up of ", "write phase of repetition 0"];
 const LAYOUTS: &[&str] = &[
     "shared",
     "per-process",
@@ -81,20 +136,37 @@ const LAYOUTS: &[&str] = &[
 
 fn works() -> impl Strategy<Value = Work> {
     let verbs = select(&["write", "read", "send", "write-imm"][..]);
-    let transfers = (select(ENGINES), verbs, select(TRAFFICS));
+    let transfers = (
+        select(ENGINES),
+        verbs,
+        select(TRAFFICS),
+        select(TRANSFER_OPTIONS),
+    );
     let connects = (select(ENGINES), select(&["pair", "fan-in"][..]));
-    let files = (select(&["posix", "uring"][..]), select(LAYOUTS));
+    let files = (
+        select(&["posix", "uring"][..]),
+        select(LAYOUTS),
+        select(FILE_OPTIONS),
+    );
     prop_oneof![
-        5 => transfers.prop_map(|(engine, verb, traffic)| Work::Transfer(engine, verb, traffic)),
+        5 => transfers.prop_map(|(engine, verb, traffic, more)| Work::Transfer(engine, verb, traffic, more)),
         2 => connects.prop_map(|(engine, traffic)| Work::Connect(engine, traffic)),
-        3 => files.prop_map(|(engine, layout)| Work::File(engine, layout)),
+        4 => files.prop_map(|(engine, layout, more)| Work::File(engine, layout, more)),
     ]
 }
 
 fn cases() -> impl Strategy<Value = Case> {
-    let faults = select(&[Fault::Kill, Fault::Stop, Fault::Term, Fault::Int][..]);
+    let faults = prop_oneof![
+        8 => select(&[Fault::Kill, Fault::Stop, Fault::Term, Fault::Int][..]),
+        1 => Just(Fault::KillAll),
+        1 => Just(Fault::Remove),
+    ];
     // Starting, joining and connecting take some 200 ms, a whole run takes 2 to 4 s.
-    let moments = prop_oneof![0u64..300, 0u64..3000];
+    let moments = prop_oneof![
+        1 => (0u64..300).prop_map(Drawn::After),
+        1 => (0u64..3000).prop_map(Drawn::After),
+        2 => any::<Index>().prop_map(Drawn::Step),
+    ];
     let whom = prop_oneof![
         2 => Just(Whom::Rank(0)),
         3 => (0u32..12).prop_map(Whom::Rank),
@@ -103,14 +175,42 @@ fn cases() -> impl Strategy<Value = Case> {
     (works(), 2u32..=4, moments, faults, whom).prop_map(possible)
 }
 
+/// A moment before it is known of what.
+#[derive(Debug, Clone, Copy)]
+enum Drawn {
+    After(u64),
+    Step(Index),
+}
+
+impl Work {
+    /// Its steps, and one of its first point.
+    fn steps(&self) -> (&'static [&'static str], &'static str) {
+        let [transfer, connect, file] = FIRST_STEPS;
+        match self {
+            Self::Transfer(..) => (TRANSFER_STEPS, transfer),
+            Self::Connect(..) => (CONNECT_STEPS, connect),
+            Self::File(..) => (FILE_STEPS, file),
+        }
+    }
+}
+
 /// Pairs have an even number of ranks, ranks are below their number, and a stopped supervisor is the user's own doing.
-fn possible((work, ranks, moment_ms, fault, whom): (Work, u32, u64, Fault, Whom)) -> Case {
+/// Ranks that take no part in a traffic have steps of their own, which rank 0 has not.
+fn possible((work, ranks, drawn, fault, whom): (Work, u32, Drawn, Fault, Whom)) -> Case {
+    let pairs = |traffic: &str| traffic.starts_with("pair");
     let is_pairs = matches!(
         work,
-        Work::Transfer(_, _, "pair") | Work::Connect(_, "pair")
+        Work::Transfer(_, _, traffic, _) | Work::Connect(_, traffic) if pairs(traffic)
     );
     let ranks = if is_pairs { ranks & !1 } else { ranks };
+    let (steps, first) = work.steps();
+    let moment = match (drawn, fault) {
+        (_, Fault::Remove) => Moment::Step(first),
+        (Drawn::After(ms), _) => Moment::After(ms),
+        (Drawn::Step(index), _) => Moment::Step(steps[index.index(steps.len())]),
+    };
     let whom = match (whom, fault) {
+        (_, Fault::Remove | Fault::KillAll) => Whom::Rank(0),
         (Whom::Supervisor, Fault::Stop) => Whom::Rank(0),
         (Whom::Rank(rank), _) => Whom::Rank(rank % ranks),
         (Whom::Supervisor, _) => Whom::Supervisor,
@@ -118,7 +218,7 @@ fn possible((work, ranks, moment_ms, fault, whom): (Work, u32, u64, Fault, Whom)
     Case {
         work,
         ranks,
-        moment_ms,
+        moment,
         fault,
         whom,
     }
@@ -139,14 +239,14 @@ impl Case {
     pub fn arguments(&self) -> String {
         let ranks = self.ranks;
         let what = match &self.work {
-            Work::Transfer(engine, verb, traffic) => format!(
+            Work::Transfer(engine, verb, traffic, more) => format!(
                 "transfer --engine {engine} --op {verb} --traffic {traffic} --sizes 8,64k --trials 2 --trial-time 500ms \
-                 --warmup 50ms --limit none"
+                 --warmup 50ms {more}"
             ),
             Work::Connect(engine, traffic) => format!(
                 "connect --engine {engine} --traffic {traffic} --workers 1,2 --trials 2 --duration 500ms"
             ),
-            Work::File(engine, layout) => {
+            Work::File(engine, layout, more) => {
                 // Synced often, so that little is written.
                 let pace = match *engine {
                     "uring" => "--window 1 --direct",
@@ -154,7 +254,7 @@ impl Case {
                 };
                 format!(
                     "file --engine {engine} --layout {layout} --path t --block 1G --transfer 4k,64k {pace} \
-                     --phases write --trials 2 --stonewall 500ms --limit none"
+                     --trials 2 --stonewall 400ms {more}"
                 )
             }
         };
@@ -165,17 +265,17 @@ impl Case {
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let signal = format!("{:?}", self.fault).to_uppercase();
-        write!(f, "{signal} to ")?;
-        match self.whom {
-            Whom::Rank(rank) => write!(f, "rank {rank}")?,
-            Whom::Supervisor => write!(f, "the supervisor")?,
+        match (self.fault, self.whom) {
+            (Fault::KillAll, _) => write!(f, "KILL to all ranks")?,
+            (Fault::Remove, _) => write!(f, "the results file removed")?,
+            (_, Whom::Rank(rank)) => write!(f, "{signal} to rank {rank}")?,
+            (_, Whom::Supervisor) => write!(f, "{signal} to the supervisor")?,
         }
-        write!(
-            f,
-            " after {} ms of tonnage {}",
-            self.moment_ms,
-            self.arguments()
-        )
+        match self.moment {
+            Moment::After(ms) => write!(f, " after {ms} ms")?,
+            Moment::Step(step) => write!(f, " at {:?}", step.trim_end())?,
+        }
+        write!(f, " of tonnage {}", self.arguments())
     }
 }
 
@@ -207,8 +307,13 @@ fn forty_cases_have_everything_in_them() {
         "connect ",
         "posix",
         "uring",
+        "all ranks",
+        "results file",
+        " ms of",
     ];
     words.extend(ENGINES.iter().chain(TRAFFICS).chain(LAYOUTS));
+    words.extend(TRANSFER_OPTIONS.iter().chain(FILE_OPTIONS));
+    words.extend(["at \"warm-up", "at \"trial", "at \"write phase"]);
     for word in words {
         assert!(all.iter().any(|case| case.contains(word)), "no {word}");
     }

@@ -19,7 +19,7 @@ pub struct Seen {
     pub is_struck: bool,
     /// Exit code as a shell gives it: 128 + n where signal n ended the program.
     pub code: i32,
-    /// Standard error.
+    /// Standard error, but for what only who debugs asks for.
     pub stderr: String,
     /// Time from the signal to the end of the last process.
     pub took: Duration,
@@ -34,7 +34,8 @@ pub struct Seen {
 /// Returns the promises that were broken, with `soon` for the end.
 pub fn broken(case: &Case, host: &str, seen: &Seen, soon: Duration) -> Vec<String> {
     let mut broken = Vec::new();
-    if seen.took > soon {
+    // Without its results file a run goes on to its end for the table's sake.
+    if seen.took > soon && case.fault != Fault::Remove {
         broken.push(format!("{LATE}{:?} to end", seen.took));
     }
     for (place, left) in [
@@ -81,7 +82,7 @@ pub fn broken(case: &Case, host: &str, seen: &Seen, soon: Duration) -> Vec<Strin
 
 fn wrong_code(case: &Case, code: i32) -> Option<String> {
     let is_lost_rank =
-        case.whom != Whom::Supervisor && matches!(case.fault, Fault::Kill | Fault::Stop);
+        case.whom != Whom::Supervisor && !matches!(case.fault, Fault::Term | Fault::Int);
     let promised = match is_lost_rank {
         true => 1,
         false => 128 + case.fault.signal().as_raw(),
@@ -92,6 +93,8 @@ fn wrong_code(case: &Case, code: i32) -> Option<String> {
 /// One line says it, and names who was hit.
 fn wrong_cause(case: &Case, host: &str, seen: &Seen) -> Option<String> {
     let cause = match case.whom {
+        Whom::Rank(_) if case.fault == Fault::KillAll => format!(" on {host}"),
+        Whom::Rank(_) if case.fault == Fault::Remove => "r.jsonl".to_owned(),
         Whom::Rank(rank) => format!("rank {rank} on {host}"),
         // Nobody is left to say it, but for ranks that notice.
         Whom::Supervisor if case.fault == Fault::Kill => return None,
@@ -110,6 +113,12 @@ fn wrong_cause(case: &Case, host: &str, seen: &Seen) -> Option<String> {
         (1, 1) => None,
         // Not promised yet: while ranks join, they cannot tell a signal to all from one to them alone: each says it.
         (told, all) if told == all && told > 0 && case.whom == Whom::Supervisor => None,
+        // Each of the ranks is told of.
+        (told, all)
+            if told == all && all == case.ranks as usize && case.fault == Fault::KillAll =>
+        {
+            None
+        }
         _ => Some(format!(
             "no one error that says {cause:?}: {:?}",
             seen.stderr
@@ -120,13 +129,13 @@ fn wrong_cause(case: &Case, host: &str, seen: &Seen) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cases::Work;
+    use crate::cases::{Moment, Work};
 
     fn case() -> Case {
         Case {
-            work: Work::Transfer("null", "write", "pair"),
+            work: Work::Transfer("null", "write", "pair", ""),
             ranks: 2,
-            moment_ms: 0,
+            moment: Moment::After(0),
             fault: Fault::Kill,
             whom: Whom::Rank(1),
         }

@@ -1,19 +1,24 @@
 //! Running cases and looking at what they leave.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Seek;
+use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tempfile::tempdir_in;
+use rustix::process::Signal;
+use tempfile::{tempdir_in, tempfile_in};
+use tonnage_ranks::STEP_MARK;
 use tonnage_record::Outcome;
 use tonnage_record::read::read_records;
 
-use super::cases::{Case, SEED, Whom, Work};
+use super::cases::{Case, Fault, Moment, SEED, Whom, Work};
 use super::promises::{LATE, SOON, Seen, broken};
+use super::support::processes::Process;
 use super::support::{Started, records, shared_memory, tonnage};
 
 /// Cases that run where nothing else is asked for.
@@ -52,7 +57,7 @@ fn promises_hold_whatever_signal_comes_when() {
                 return;
             }
             let case = Case::draw(seed, number);
-            if !has_uring && matches!(case.work, Work::File("uring", _)) {
+            if !has_uring && matches!(case.work, Work::File("uring", ..)) {
                 continue;
             }
             match tried(number, &case, SOON).as_slice() {
@@ -112,8 +117,12 @@ fn tried(number: u64, case: &Case, soon: Duration) -> Vec<String> {
 fn run(case: &Case) -> Seen {
     let dir = tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let memory = shared_memory();
-    let mut run = tonnage(dir.path(), &case.arguments()).start();
-    let (is_struck, pids) = strike(case, &mut run);
+    // Steps are told to who debugs.
+    let arguments = format!("{} --log-level debug", case.arguments());
+    let mut told = tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let program = tonnage(dir.path(), &arguments).stderr(told.try_clone().unwrap().into());
+    let mut run = program.start();
+    let (is_struck, pids) = strike(case, &mut run, (dir.path(), &told));
     let struck = Instant::now();
     let ended = run.end();
     let took = struck.elapsed();
@@ -125,15 +134,52 @@ fn run(case: &Case) -> Seen {
         records: outcomes(&dir.path().join("r.jsonl")),
         left_in_dir: names(dir.path()),
         left_in_memory: new_names(&memory, &pids),
-        stderr: ended.stderr,
+        stderr: said(&mut told),
     }
 }
 
-/// Waits for the moment and sends the signal, unless the run has ended by then. Returns whether it was sent, and all
+/// Lines that are not only for who debugs.
+fn said(told: &mut File) -> String {
+    told.rewind().unwrap();
+    let text = std::io::read_to_string(told).unwrap();
+    let is_said = |line: &&str| {
+        !["debug: ", "info: "]
+            .iter()
+            .any(|level| line.starts_with(level))
+    };
+    text.split_inclusive('\n').filter(is_said).collect()
+}
+
+/// Returns whether a rank has begun a step.
+fn has_begun(told: &File, rank: u32, step: &str) -> bool {
+    let mut bytes = vec![0; told.metadata().unwrap().len() as usize];
+    let count = told.read_at(&mut bytes, 0).unwrap();
+    let text = String::from_utf8_lossy(&bytes[..count]);
+    text.contains(&format!("{STEP_MARK}{rank}: {step}"))
+}
+
+/// Does it to the receiver of a signal, or to what else it befalls. Returns whether it came in time.
+fn befall(case: &Case, run: &Started, receiver: &Process, dir: &Path) -> bool {
+    match case.fault {
+        Fault::Remove => fs::remove_file(dir.join("r.jsonl")).is_ok(),
+        Fault::KillAll => {
+            let processes = run.processes();
+            let ranks = || processes.iter().filter(|process| process.rank.is_some());
+            let stopped = ranks().filter(|rank| run.signal_process(rank, Signal::STOP));
+            let all = stopped.count() == case.ranks as usize;
+            for rank in ranks() {
+                run.signal_process(rank, Signal::KILL);
+            }
+            all
+        }
+        fault => run.signal_process(receiver, fault.signal()),
+    }
+}
+
+/// Waits for the moment and lets the fault happen, unless the run has ended by then. Returns whether it did, and all
 /// processes that there were.
-fn strike(case: &Case, run: &mut Started) -> (bool, BTreeSet<i32>) {
+fn strike(case: &Case, run: &mut Started, (dir, told): (&Path, &File)) -> (bool, BTreeSet<i32>) {
     let begun = Instant::now();
-    let moment = Duration::from_millis(case.moment_ms);
     let mut pids = BTreeSet::new();
     let mut is_struck = false;
     while !is_struck && run.is_running() {
@@ -143,13 +189,29 @@ fn strike(case: &Case, run: &mut Started) -> (bool, BTreeSet<i32>) {
             Whom::Rank(rank) => process.rank == Some(rank),
             Whom::Supervisor => process.pid == run.pid(),
         });
-        let left = moment.saturating_sub(begun.elapsed());
-        is_struck = left.is_zero()
-            && receiver.is_some_and(|process| run.signal_process(process, case.fault.signal()));
-        std::thread::sleep(left.min(Duration::from_millis(5)));
+        // All ranks are there to be killed.
+        let ranks = processes.iter().filter(|process| process.rank.is_some());
+        let are_there = case.fault != Fault::KillAll || ranks.count() == case.ranks as usize;
+        let is_time = match case.moment {
+            Moment::After(ms) => begun.elapsed() >= Duration::from_millis(ms),
+            Moment::Step(step) => has_begun(told, receiving_rank(case), step),
+        };
+        is_struck = is_time
+            && are_there
+            && receiver.is_some_and(|receiver| befall(case, run, receiver, dir));
+        if !is_struck {
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
     pids.extend(run.processes().iter().map(|process| process.pid));
     (is_struck, pids)
+}
+
+fn receiving_rank(case: &Case) -> u32 {
+    match case.whom {
+        Whom::Rank(rank) => rank,
+        Whom::Supervisor => 0,
+    }
 }
 
 /// Outcomes of the records of a file, each allowed by the schema and with its line's end.

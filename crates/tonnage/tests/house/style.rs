@@ -15,6 +15,9 @@ const RIDDLES: &[&str] = &[
     "If",
 ];
 
+/// Openings of calls that start a thread or panic.
+const BARE_SPAWNS: &[&str] = &["scope.spawn(", "thread::spawn("];
+
 /// The crate with `unsafe` in it.
 const UNSAFE_CRATE: &str = "sys";
 
@@ -160,6 +163,23 @@ fn without_reason(file: &File) -> Vec<String> {
         .collect()
 }
 
+/// Calls outside of tests that start a thread or panic; a `Builder` says instead that the system starts no more.
+fn bare_spawns(file: &File) -> Vec<String> {
+    let is_source = file.path.contains("/src/") && !file.path.contains("test");
+    let text = file.text.split("#[cfg(test)]").next();
+    let lines = (1..).zip(text.filter(|_| is_source).into_iter().flat_map(str::lines));
+    let bare = |line: &str| BARE_SPAWNS.iter().any(|call| line.contains(call));
+    let found = lines.filter(|(_, line)| bare(line));
+    found
+        .map(|(number, _)| {
+            format!(
+                "{}:{number}: it panics where no thread can be started: use std::thread::Builder and Error::not_started",
+                file.path
+            )
+        })
+        .collect()
+}
+
 /// A head of a crate that does not forbid `unsafe`.
 fn allows_unsafe(file: &File) -> Option<String> {
     let forbids = file.text.contains("\n#![forbid(unsafe_code)]\n");
@@ -184,6 +204,19 @@ fn comments_are_narrow() {
 #[test]
 fn doc_comments_open_with_the_thing() {
     check(riddles);
+}
+
+#[test]
+fn threads_that_cannot_be_started_are_errors() {
+    check(bare_spawns);
+}
+
+#[test]
+fn bare_spawns_are_found_outside_of_tests() {
+    let spawn = "fn f() {\n    std::thread::spawn(g);\n    scope.spawn(g);\n    Builder::new().spawn(g);\n}\n";
+    assert_eq!(bare_spawns(&invented(spawn.to_owned())).len(), 2);
+    let tests = format!("#[cfg(test)]\nmod tests {{\n{spawn}}}\n");
+    assert_eq!(bare_spawns(&invented(tests)), Vec::<String>::new());
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::clean::{Made, files_to_clean};
 use super::figures::Sums;
 use super::limit::{self, Streams};
 use super::memory::ThreadSource;
+use super::old::RemovedFiles;
 use super::space;
 use super::storage::{self, LocalStorage};
 use super::team::FileWorker;
@@ -68,6 +69,8 @@ pub struct State {
     pub remarks: Vec<String>,
     /// Striping of the files, as a file system that stripes tells it.
     pub striping: Option<String>,
+    /// Files of earlier runs that this rank has removed.
+    pub removed: RemovedFiles,
 }
 
 /// An experiment whose engine is open on all ranks.
@@ -180,6 +183,7 @@ impl Experiment<'_> {
             streams: None,
             remarks: Vec::new(),
             striping: None,
+            removed: RemovedFiles::default(),
         };
         record.effective = self.effective(&*domain, &state)?;
         self.remark(&mut state);
@@ -219,6 +223,9 @@ impl Experiment<'_> {
         state
             .remarks
             .extend(left.iter().flatten().take(LEFT_TOLD).cloned());
+        let (what, mine) = ("which old files were removed", state.removed.clone());
+        let removed = self.rank.reduce(what, mine, DEADLINES.step)?;
+        state.remarks.extend(removed.remark());
         Ok(())
     }
 

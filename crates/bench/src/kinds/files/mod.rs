@@ -15,7 +15,8 @@
 //! | [`cache`] | the state of the page cache |
 //! | [`storage`], [`limit`], [`scratch`] | the storage of the files, and the bandwidth that it gives to a single stream |
 //! | `space` | space for the files, beside what their storages have |
-//! | [`clean`], `ours` | removing files, and telling whether they hold what tonnage wrote |
+//! | [`clean`], `old`, `ours` | removing files of this run and of earlier ones, and telling whether tonnage wrote them |
+//! | [`ledger`] | what a rank has made, for whoever is left when it is killed |
 //! | [`names`], [`sequence`] | the file of a rank, and the sequence of a thread's transfers |
 //! | [`stamp`], [`data`], [`wrong`] | what marks a sector, content of files, and wrong bytes that were read |
 //! | [`timeline`] | bytes over time, in bounded memory |
@@ -33,9 +34,11 @@ pub mod data;
 pub mod drive;
 pub mod experiment;
 mod figures;
+pub mod ledger;
 pub mod limit;
 pub mod memory;
 pub mod names;
+mod old;
 mod opened;
 mod ours;
 mod phase;
@@ -99,6 +102,7 @@ impl Kind for Files {
         course: Course<'_>,
     ) -> Result<(), StepFailure> {
         let mut body = FileBody::new(point.clone(), reading.clone());
+        self.made.keep_ledger(stage.settings.ledger.as_ref());
         let mut experiment = Experiment {
             point,
             reading,

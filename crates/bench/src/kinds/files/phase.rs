@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use tonnage_sys::clock::Clock;
 
 use super::before;
-use super::clean::remove_old;
 use super::experiment::{Experiment, State, quota};
+use super::old::remove_old;
 use super::team::{self, PhasePlan, PhaseState};
 use super::totals::{PhaseTotals, ThreadFigures};
 use crate::deadlines::DEADLINES;
@@ -184,10 +184,15 @@ impl Experiment<'_> {
         let makes = point.layout == FileLayout::PerProcess || id == 0;
         if job.phase == Phase::Write {
             let fresh = !point.existing && !state.prefilled;
-            let mine = if fresh && makes {
-                remove_old(point, &job.path, id)
-            } else {
-                Ok(())
+            // What the repetition before has left is no news.
+            let is_new = !self.made.knows(&job.path);
+            let mine = match fresh && makes {
+                true => remove_old(point, &job.path, id).map(|was_there| {
+                    if was_there && is_new {
+                        state.removed.add(&job.path, point.directory_per_rank);
+                    }
+                }),
+                false => Ok(()),
             };
             self.agree("remove what an earlier run has written", mine)?;
             self.made.remember(point, id, job.trial);
@@ -246,8 +251,12 @@ impl Experiment<'_> {
             .aligned_start("start of a phase", DEADLINES.phase)?;
         let mut clock = self.settings.clock;
         clock.resync();
+        let birth = self
+            .made
+            .birth(&job.path)
+            .filter(|_| job.phase == Phase::Write);
         let plan = plan(point, job, start_ns, clock);
-        let shared = PhaseState::new(state.team.len(), self.rank.stopped());
+        let shared = PhaseState::new(state.team.len(), self.rank.stopped(), birth);
         let progress = PhaseProgress {
             phase: job.phase,
             trial: job.trial,

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tonnage_sys::clock::{Clock, process_cpu_ns, thread_cpu_ns};
 use tonnage_sys::mapping::Arena;
 
+use super::clean::Birth;
 use super::totals::{Span, ThreadFigures};
 use crate::deadlines::DEADLINES;
 use crate::kinds::files::data::Pool;
@@ -89,13 +90,15 @@ pub struct PhaseState {
     most: AtomicU64,
     /// CPU time that the process had used at the common start.
     process_begin_ns: AtomicU64,
+    /// Place for the identity of the file, where the phase makes it.
+    birth: Option<Birth>,
     /// Bytes that each thread has moved, for whoever watches.
     pub watched: Vec<AtomicU64>,
 }
 
 impl PhaseState {
     /// Makes the state of a rank of so many threads.
-    pub fn new(threads: usize, stopped: Arc<AtomicBool>) -> Self {
+    pub fn new(threads: usize, stopped: Arc<AtomicBool>, birth: Option<Birth>) -> Self {
         Self {
             stopped,
             failed: AtomicBool::new(false),
@@ -103,6 +106,7 @@ impl PhaseState {
             meeting: Barrier::new(threads),
             most: AtomicU64::new(0),
             process_begin_ns: AtomicU64::new(0),
+            birth,
             watched: (0..threads).map(|_| AtomicU64::new(0)).collect(),
         }
     }
@@ -269,6 +273,7 @@ impl<'a, 'b> Steps<'a, 'b> {
                 .store(begin_ns, Ordering::Relaxed);
         }
         let open = self.timed(|_| open(plan, worker));
+        self.note_birth(worker);
         self.meet("files are open");
         let (cpu_transfer_ns, begin_ns) = (thread_cpu_ns(), clock.now_ns());
         self.transfers(worker, inspect);
@@ -315,6 +320,20 @@ impl<'a, 'b> Steps<'a, 'b> {
         self.step(take);
         let end_ns = clock.now_ns().saturating_sub(start_ns);
         Span { begin_ns, end_ns }
+    }
+
+    /// Notes which file this rank works on from now on. It takes a system call between two times that are measured, and
+    /// without it nobody could tell this file from one that takes its place before the phase is over.
+    fn note_birth(&self, worker: &FileWorker) {
+        let failed = self.shared.failed.load(Ordering::SeqCst);
+        if let Some(birth) = self
+            .shared
+            .birth
+            .as_ref()
+            .filter(|_| self.index == 0 && !failed)
+        {
+            birth.note(worker.calls.identity(FILE));
+        }
     }
 
     fn await_start(&self) {

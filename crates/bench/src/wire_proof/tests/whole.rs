@@ -220,6 +220,7 @@ fn records(engine: &'static str, open: Open) -> Vec<Record> {
             git_revision: "unknown".into(),
         },
         repetition: None,
+        ledger: None,
     };
     let body = move |rank: Result<tonnage_ranks::Rank>| {
         let (mut rank, mut keep) = (rank.unwrap(), Keep(Vec::new()));

@@ -200,3 +200,16 @@ fn shm_is_refused_between_places_that_share_no_memory_and_tcp_is_not() {
         );
     }
 }
+
+/// An interface that is there and does not run is told from one that is not there.
+#[test]
+fn an_interface_that_does_not_run_is_said_to_be_there() {
+    let words = |state: &str| choose::not_running("eth7", Some(state.to_owned()));
+    assert_eq!(words("down\n"), words("down"));
+    assert!(words("down\n").starts_with(": the interface eth7 is there and down: "));
+    assert!(words("dormant").contains("there and dormant"));
+    for running in ["up\n", "unknown"] {
+        assert_eq!(words(running), "");
+    }
+    assert_eq!(choose::not_running("eth7", None), "");
+}

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::channel::{Interest, wait_for};
@@ -104,13 +104,17 @@ fn answer(listener: TcpListener, token: &str, over: &AtomicBool) -> Option<TcpLi
 /// Connects to all of these at once; for each the reason why it was not reached.
 pub(super) fn reach(addresses: &[SocketAddr], token: &str) -> Vec<Option<String>> {
     std::thread::scope(|scope| {
-        let tries: Vec<_> = addresses
-            .iter()
-            .map(|address| scope.spawn(move || reach_one(*address, token)))
-            .collect();
-        let joined = tries.into_iter().map(|thread| match thread.join() {
-            Ok(failure) => failure,
-            Err(_) => Some("the trial broke".to_owned()),
+        let start = |&address: &SocketAddr| {
+            let tried = move || reach_one(address, token);
+            let started = Builder::new().spawn_scoped(scope, tried);
+            started.map_err(|error| Error::not_started("a thread", &error).to_string())
+        };
+        let tries: Vec<_> = addresses.iter().map(start).collect();
+        let joined = tries.into_iter().map(|started| match started {
+            Ok(thread) => thread
+                .join()
+                .unwrap_or_else(|_| Some("the trial broke".to_owned())),
+            Err(why) => Some(why),
         });
         joined.collect()
     })

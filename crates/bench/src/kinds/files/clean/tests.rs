@@ -1,0 +1,213 @@
+use super::*;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+
+use crate::kinds::files::sequence::tests::point;
+use crate::kinds::files::stamp::{FileKey, SECTOR_BYTES};
+
+/// Content of a file of so many sectors, as tonnage writes it.
+pub fn stamped(number: u32, sectors: u64) -> Vec<u8> {
+    let sector = |index: u64| {
+        let mut bytes = FileKey::new(5, number).stamp(index * SECTOR_BYTES).to_vec();
+        bytes.resize(SECTOR_BYTES as usize, 7);
+        bytes
+    };
+    (0..sectors).flat_map(sector).collect()
+}
+
+/// A point of one rank with a file of 4 KiB, and what is remembered of its file.
+fn made(directory: &Path, keep: bool) -> (FilePoint, Made, PathBuf) {
+    let mut point = point(1);
+    (point.block_bytes, point.segments, point.keep) = (4096, 1, keep);
+    point.paths = vec![directory.join("7/a").display().to_string()];
+    let mut made = Made::default();
+    made.directory(&directory.join("7")).unwrap();
+    made.remember(&point, 0, 0);
+    let path = path_of(&point, 0, 0);
+    (point, made, path)
+}
+
+#[test]
+fn what_the_run_made_goes_and_the_rest_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, mut all, own) = made(directory.path(), false);
+    let other = directory.path().join("b");
+    fs::write(&own, stamped(0, 8)).unwrap();
+    fs::write(&other, stamped(0, 8)).unwrap();
+    let left = all.remove([own.clone(), other.clone()]).unwrap();
+    assert!(left.is_empty() && other.exists());
+    assert!(!own.exists() && !directory.path().join("7").exists());
+    let (_, mut all, own) = made(directory.path(), true);
+    fs::write(&own, stamped(0, 8)).unwrap();
+    all.note(&own);
+    all.remove_all();
+    assert!(own.exists());
+    all.remove([own.clone()]).unwrap();
+    assert!(!own.exists());
+}
+
+/// Knowledge of a file when it comes to be removed.
+#[derive(Debug, Clone, Copy)]
+enum Known {
+    Nothing,
+    Opened,
+    Written,
+    ByNeighbour,
+    BySupervisor,
+}
+
+/// Makes a file of which so much is known, lets somebody change it, and removes what is this run's. Returns the line
+/// about what was left.
+fn left(directory: &Path, change: &dyn Fn(&Path), known: Known) -> String {
+    let ledgers = tempfile::tempfile().unwrap();
+    let ledger = |rank| Ledger::new(ledgers.try_clone().unwrap(), rank);
+    let (point, mut all, own) = made(directory, false);
+    all.keep_ledger(Some(&ledger(0)));
+    all.remember(&point, 0, 0);
+    fs::write(&own, stamped(0, 8)).unwrap();
+    match known {
+        Known::Nothing => {}
+        Known::Written => all.note(&own),
+        Known::Opened | Known::ByNeighbour | Known::BySupervisor => {
+            all.birth(&own).unwrap().note(None);
+        }
+    }
+    match known {
+        Known::ByNeighbour => {
+            all = made(directory, false).1;
+            all.keep_ledger(Some(&ledger(1)));
+            all.remember(&point, 1, 0);
+            all.ask_neighbours();
+        }
+        Known::BySupervisor => all = Made::of_dead_rank(&ledgers, 0),
+        _ => {}
+    }
+    change(&own);
+    let left = all.remove([own.clone()]).unwrap();
+    assert_eq!(left.len(), usize::from(own.exists()), "{left:?}");
+    let _ = fs::remove_file(&own);
+    left.concat()
+}
+
+#[test]
+fn what_became_somebody_elses_is_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let left = |change: &dyn Fn(&Path), known| left(directory.path(), change, known);
+    for noted in [
+        Known::Nothing,
+        Known::Opened,
+        Known::Written,
+        Known::ByNeighbour,
+        Known::BySupervisor,
+    ] {
+        let letters = |path: &Path| {
+            let other = path.with_file_name("letters");
+            fs::write(&other, "somebody's letters").unwrap();
+            fs::rename(other, path).unwrap();
+        };
+        assert!(left(&letters, noted).contains("was left"));
+        let append = |path: &Path| {
+            let file = OpenOptions::new().append(true).open(path);
+            file.unwrap().write_all(b"notes").unwrap();
+        };
+        assert!(left(&append, noted).contains("4101 bytes"));
+        let overwrite = |path: &Path| {
+            let file = OpenOptions::new().write(true).open(path).unwrap();
+            file.write_all_at(b"notes", 512).unwrap();
+        };
+        assert!(left(&overwrite, noted).contains("offset 512"));
+        assert_eq!(left(&|_| (), noted), "");
+        // Holes of an order that was cut short, or nothing at all.
+        let cut = |path: &Path| fs::write(path, vec![0; 4096]).unwrap();
+        assert_eq!(left(&cut, noted), "");
+    }
+    // A copy of our own that somebody put in place of it is theirs.
+    let copy = |path: &Path| {
+        let other = path.with_file_name("copy");
+        fs::copy(path, &other).unwrap();
+        fs::rename(other, path).unwrap();
+    };
+    for known in [
+        Known::Opened,
+        Known::Written,
+        Known::ByNeighbour,
+        Known::BySupervisor,
+    ] {
+        assert!(
+            left(&copy, known).contains("not the file that this run made"),
+            "{known:?}"
+        );
+    }
+}
+
+/// After a failure as much is looked at as after a success: an overwritten part behind the begin is found, and a
+/// phase that ended hides no other file in the place of its own.
+#[test]
+fn after_a_failure_too_data_of_others_is_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let begun = |change: &dyn Fn(&Path), ends: bool| {
+        let (_, mut all, own) = made(directory.path(), false);
+        all.files.get_mut(&own).unwrap().bytes_max = 1 << 20;
+        fs::write(&own, stamped(0, 2048)).unwrap();
+        all.birth(&own).unwrap().note(None);
+        change(&own);
+        if ends {
+            all.note(&own);
+        }
+        all.clone().remove_all();
+        let is_left = own.exists();
+        let _ = fs::remove_file(&own);
+        is_left
+    };
+    let overwrite = |path: &Path| {
+        let file = OpenOptions::new().write(true).open(path).unwrap();
+        file.write_all_at(b"somebody's letters", 768 << 10).unwrap();
+    };
+    assert!(begun(&overwrite, false));
+    assert!(!begun(&|_| (), false));
+    let replace = |path: &Path| {
+        fs::write(path.with_file_name("copy"), stamped(0, 8)).unwrap();
+        fs::rename(path.with_file_name("copy"), path).unwrap();
+    };
+    assert!(begun(&replace, false) && begun(&replace, true));
+    assert!(!begun(&|_| (), true));
+}
+
+/// The supervisor removes what all ranks together have left, and no other file or directory of the same name.
+#[test]
+fn what_a_dead_rank_left_goes_by_its_ledger() {
+    let directory = tempfile::tempdir().unwrap();
+    let ledgers = tempfile::tempfile().unwrap();
+    let ledger = Ledger::new(ledgers.try_clone().unwrap(), 0);
+    let begin = |keep: bool| {
+        let (point, mut all, own) = made(directory.path(), keep);
+        all.directories.clear();
+        fs::remove_dir(own.parent().unwrap()).unwrap();
+        all.keep_ledger(Some(&ledger));
+        all.directory(own.parent().unwrap()).unwrap();
+        all.remember(&point, 0, 0);
+        fs::write(&own, stamped(0, 8)).unwrap();
+        all.birth(&own).unwrap().note(None);
+        (all, own)
+    };
+    let (_, own) = begin(false);
+    Made::of_dead_rank(&ledgers, 0).remove_all();
+    assert!(!own.parent().unwrap().exists());
+    // What is to be kept stays, and so does a directory of somebody else.
+    ledger.clear();
+    let (_, own) = begin(true);
+    Made::of_dead_rank(&ledgers, 0).remove_all();
+    assert!(own.exists());
+    fs::remove_file(&own).unwrap();
+    let (_, own) = begin(false);
+    fs::rename(own.parent().unwrap(), directory.path().join("moved")).unwrap();
+    fs::create_dir(own.parent().unwrap()).unwrap();
+    Made::of_dead_rank(&ledgers, 0).remove_all();
+    assert!(own.parent().unwrap().exists());
+    // Once a rank has removed its own, nothing is left to remove.
+    ledger.clear();
+    let (mut all, own) = begin(false);
+    all.remove([own.clone()]).unwrap();
+    assert_eq!(ledger.entries_of(0), []);
+}
