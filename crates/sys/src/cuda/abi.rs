@@ -29,6 +29,12 @@ pub(super) const NOT_READY: Code = 600;
 pub(super) const STREAM_NON_BLOCKING: u32 = 1;
 /// `CU_EVENT_DEFAULT`: with a time.
 pub(super) const EVENT_DEFAULT: u32 = 0;
+/// `CU_EVENT_DISABLE_TIMING`: such an event costs less.
+pub(super) const EVENT_UNTIMED: u32 = 2;
+/// `CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`: somebody in this process has done it.
+pub(super) const PEER_ENABLED: Code = 704;
+/// `CU_MEMHOSTREGISTER_DEVICEMAP`: kernels reach it too.
+pub(super) const HOST_REGISTER_MAPPED: u32 = 2;
 /// `CU_MEMHOSTREGISTER_PORTABLE`: known to the contexts of all devices.
 pub(super) const HOST_REGISTER_PORTABLE: u32 = 1;
 

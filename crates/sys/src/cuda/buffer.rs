@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use super::abi::{CudaAddress, HOST_REGISTER_PORTABLE};
+use super::abi::{CudaAddress, HOST_REGISTER_MAPPED, HOST_REGISTER_PORTABLE};
 use super::context::CudaContext;
 use super::failure::CudaFailure;
 use crate::mapping::{Arena, OutOfRange};
@@ -32,7 +32,7 @@ pub struct CudaPart<'a> {
     pub(super) bytes: u64,
 }
 
-fn checked(offset: u64, len: u64, size: u64) -> Result<(), OutOfRange> {
+pub(super) fn checked(offset: u64, len: u64, size: u64) -> Result<(), OutOfRange> {
     match offset.checked_add(len) {
         Some(end) if end <= size => Ok(()),
         _ => Err(OutOfRange { offset, len, size }),
@@ -143,7 +143,13 @@ impl PinnedArena {
             let address = arena.address() as *mut c_void;
             // SAFETY: the whole mapping, which stays mapped until it was unregistered: this value holds it. What a GPU
             // writes there is bytes of an arena, over which no reference is ever formed.
-            unsafe { (calls.host_register)(address, arena.len(), HOST_REGISTER_PORTABLE) }
+            unsafe {
+                (calls.host_register)(
+                    address,
+                    arena.len(),
+                    HOST_REGISTER_PORTABLE | HOST_REGISTER_MAPPED,
+                )
+            }
         })?;
         Ok(Self {
             context: Arc::clone(context),
@@ -154,6 +160,20 @@ impl PinnedArena {
     /// The memory.
     pub fn arena(&self) -> &Arc<Arena> {
         &self.arena
+    }
+
+    /// Address for kernels of a GPU.
+    ///
+    /// # Errors
+    /// The driver's reason.
+    pub(super) fn address_in(&self, context: &CudaContext) -> Result<CudaAddress, CudaFailure> {
+        let mut address = 0;
+        context.call("cuMemHostGetDevicePointer_v2", |calls| {
+            let host = self.arena.address() as *mut c_void;
+            // SAFETY: the address is valid for the write; the memory is registered, mapped, and portable.
+            unsafe { (calls.host_address)(&raw mut address, host, 0) }
+        })?;
+        Ok(address)
     }
 
     /// The context that it was pinned in.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::abi::{Attribute, ContextHandle, Ordinal};
+use super::abi::{ContextHandle, Ordinal, PEER_ENABLED};
 use super::device::CudaDevice;
 use super::failure::CudaFailure;
 use super::loaded::{Calls, Libcuda};
@@ -71,25 +71,63 @@ impl CudaContext {
         })
     }
 
+    /// Lets kernels and copies of this GPU reach memory of another one's context.
+    ///
+    /// # Errors
+    /// `NoPeer` where the machine has no way between the two, or the driver's reason.
+    pub fn reach(&self, peer: &Self) -> Result<(), CudaFailure> {
+        if self.handle == peer.handle {
+            return Ok(());
+        }
+        let mut can = 0;
+        self.call("cuDeviceCanAccessPeer", |calls| {
+            // SAFETY: the number is valid for the write of an int; both ordinals came from the library.
+            unsafe { (calls.can_access_peer)(&raw mut can, self.ordinal, peer.ordinal) }
+        })?;
+        if can == 0 {
+            return Err(CudaFailure::NoPeer {
+                gpu: self.device.number,
+                peer: peer.device.number,
+            });
+        }
+        self.call("cuCtxEnablePeerAccess", |calls| {
+            // SAFETY: the peer's context is retained; the flags have to be 0.
+            match unsafe { (calls.enable_peer)(peer.handle, 0) } {
+                PEER_ENABLED => 0,
+                code => code,
+            }
+        })
+    }
+
+    /// Makes the context this thread's, for several calls.
+    #[inline]
+    pub(super) fn current(&self) -> Result<&Calls, CudaFailure> {
+        // SAFETY: the context is retained until this value is dropped.
+        let code = unsafe { (self.library.calls.set_current)(self.handle) };
+        self.library.check("cuCtxSetCurrent", code)?;
+        Ok(&self.library.calls)
+    }
+
+    /// The failure of a call, where its result is one.
+    #[inline]
+    pub(super) fn check(&self, name: &'static str, code: i32) -> Result<(), CudaFailure> {
+        self.library.check(name, code)
+    }
+
     /// Carries out a call in this context.
     pub(super) fn call(
         &self,
         name: &'static str,
         call: impl FnOnce(&Calls) -> i32,
     ) -> Result<(), CudaFailure> {
-        // SAFETY: the context is retained until this value is dropped.
-        let code = unsafe { (self.library.calls.set_current)(self.handle) };
-        self.library.check("cuCtxSetCurrent", code)?;
-        let code = call(&self.library.calls);
+        let code = call(self.current()?);
         self.library.check(name, code)
     }
 
     /// Processors of the GPU, at least one.
+    #[inline]
     pub(super) fn multiprocessors(&self) -> u32 {
-        let count = self
-            .library
-            .attribute(self.ordinal, Attribute::Multiprocessors);
-        count.unwrap_or(1).max(1)
+        self.device.multiprocessors.max(1)
     }
 }
 

@@ -57,6 +57,17 @@ pub enum CudaFailure {
     },
     /// A range lies outside of its memory.
     Outside(OutOfRange),
+    /// The machine has no way from one GPU to another one's memory.
+    NoPeer {
+        /// Number of the GPU that would reach.
+        gpu: u32,
+        /// Number of the GPU whose memory it would reach.
+        peer: u32,
+    },
+    /// A kernel was to reach memory of the host that is not pinned.
+    NotPinned,
+    /// Neither end of a copy is memory of a GPU.
+    NoGpu,
     /// Memory of one GPU's context was handed to a stream of another one's.
     OtherGpu {
         /// Number of the GPU whose context the memory is of.
@@ -101,6 +112,15 @@ impl fmt::Display for CudaFailure {
                 write!(f, ": {text}")
             }
             Self::Outside(range) => range.fmt(f),
+            Self::NoPeer { gpu, peer } => write!(
+                f,
+                "cuDeviceCanAccessPeer: cuda:{gpu} cannot reach the memory of cuda:{peer}"
+            ),
+            Self::NotPinned => write!(
+                f,
+                "a kernel of a GPU reaches memory of the host only where the driver has pinned it"
+            ),
+            Self::NoGpu => write!(f, "neither end of the copies is memory of a GPU"),
             Self::OtherGpu { memory, stream } => write!(
                 f,
                 "a stream of cuda:{stream} does not copy memory in the context of cuda:{memory}"

@@ -64,11 +64,14 @@ functions! {
     primary_release = c"cuDevicePrimaryCtxRelease_v2" since 11, 0 (Ordinal);
     set_current = c"cuCtxSetCurrent" since 4, 0 (ContextHandle);
     synchronize = c"cuCtxSynchronize" since 2, 0 ();
+    can_access_peer = c"cuDeviceCanAccessPeer" since 4, 0 (*mut c_int, Ordinal, Ordinal);
+    enable_peer = c"cuCtxEnablePeerAccess" since 4, 0 (ContextHandle, c_uint);
     memory_info = c"cuMemGetInfo_v2" since 3, 2 (*mut usize, *mut usize);
     allocate = c"cuMemAlloc_v2" since 3, 2 (*mut CudaAddress, usize);
     free = c"cuMemFree_v2" since 3, 2 (CudaAddress);
     host_register = c"cuMemHostRegister_v2" since 6, 5 (*mut c_void, usize, c_uint);
     host_unregister = c"cuMemHostUnregister" since 4, 0 (*mut c_void);
+    host_address = c"cuMemHostGetDevicePointer_v2" since 3, 2 (*mut CudaAddress, *mut c_void, c_uint);
     copy_in = c"cuMemcpyHtoD_v2" since 3, 2 (CudaAddress, *const c_void, usize);
     copy_out = c"cuMemcpyDtoH_v2" since 3, 2 (*mut c_void, CudaAddress, usize);
     copy = c"cuMemcpyAsync" since 4, 0 (CudaAddress, CudaAddress, usize, StreamHandle);

@@ -10,6 +10,9 @@
 //! | `context` | a GPU in use: allocations, free memory, waiting |
 //! | `buffer` | memory of a GPU, and memory of the host that the driver knows |
 //! | `stream` | copies one after the other, and the times between them |
+//! | `copier` | copies between two memories over several streams, with what tells their ends |
+//! | `module` | kernels compiled from their text, and their launches |
+//! | `copy_kernel`, `copy.ptx` | copies by the processors of a GPU |
 //! | `pattern`, `pattern.ptx` | the keyed pattern, written and compared by a GPU |
 //!
 //! Symbols are looked up by the name that carries their version (`cuMemAlloc_v2`), which is what the header's macros
@@ -22,14 +25,19 @@
 mod abi;
 mod buffer;
 mod context;
+mod copier;
+mod copy_kernel;
 mod device;
 mod failure;
 mod loaded;
+mod module;
 mod pattern;
 mod stream;
 
 pub use buffer::{CudaPart, DeviceBuffer, PinnedArena};
 pub use context::CudaContext;
+pub use copier::{CopyMark, CudaCopier, CudaRegion};
+pub use copy_kernel::{COPY_PTX, CopyKernel};
 pub use device::CudaDevice;
 pub use failure::{CudaFailure, CudaVersion};
 pub use loaded::Libcuda;

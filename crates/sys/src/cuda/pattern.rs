@@ -3,27 +3,17 @@
 //! The driver compiles the text for its GPU when they are loaded, so that GPUs are served that are newer than this
 //! program. Proving that they do as the host does is `tonnage_engines::memory`'s.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::abi::{FunctionHandle, JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES, ModuleHandle};
+use super::abi::FunctionHandle;
 use super::buffer::DeviceBuffer;
 use super::context::CudaContext;
 use super::failure::CudaFailure;
+use super::module::{GpuModule, launch};
 use super::stream::CudaStream;
 
 /// The kernels' text.
 pub const PATTERN_PTX: &str = include_str!("pattern.ptx");
-
-/// Threads of a block: a multiple of 32 that every GPU takes.
-const THREADS: u32 = 256;
-
-/// Blocks for each processor, at most: enough to keep all of its threads busy, and each thread then goes on to the next
-/// words.
-const BLOCKS_PER_PROCESSOR: u32 = 16;
-
-/// Room for the compiler's complaints.
-const LOG_BYTES: usize = 2048;
 
 /// Numbers of the pattern that a stretch of memory holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,11 +30,12 @@ pub struct PatternNumbers {
 #[derive(Debug)]
 pub struct PatternKernels {
     stream: CudaStream,
-    module: ModuleHandle,
     fill: FunctionHandle,
     verify: FunctionHandle,
     /// The first and the last byte that the kernel found; locked while one compares.
     found: Mutex<DeviceBuffer>,
+    // Holds the functions. Every launch is waited for, so that none is under way when it goes.
+    _module: GpuModule,
 }
 
 // SAFETY: the driver allows modules and functions to any thread; their context is made current first.
@@ -60,17 +51,14 @@ impl PatternKernels {
     pub fn load(context: &Arc<CudaContext>) -> Result<Self, CudaFailure> {
         let stream = CudaStream::new(context)?;
         let found = Mutex::new(DeviceBuffer::allocate(context, 16)?);
-        let module = compile(context, PATTERN_PTX)?;
-        let mut kernels = Self {
+        let module = GpuModule::compile(context, PATTERN_PTX)?;
+        Ok(Self {
             stream,
-            module,
-            fill: std::ptr::null_mut(),
-            verify: std::ptr::null_mut(),
+            fill: module.function(c"tonnage_fill")?,
+            verify: module.function(c"tonnage_verify")?,
             found,
-        };
-        kernels.fill = function(context, module, c"tonnage_fill")?;
-        kernels.verify = function(context, module, c"tonnage_verify")?;
-        Ok(kernels)
+            _module: module,
+        })
     }
 
     /// Writes the pattern to a range, and waits.
@@ -146,96 +134,9 @@ impl PatternKernels {
         if bytes == 0 {
             return Ok(());
         }
-        let context = self.stream.context();
-        // Not aligned, a range touches one word more.
-        let words = bytes.div_ceil(8) + 1;
-        let most = context
-            .multiprocessors()
-            .saturating_mul(BLOCKS_PER_PROCESSOR);
-        let blocks = words.div_ceil(u64::from(THREADS)).min(u64::from(most)) as u32;
-        let mut arguments = arguments;
-        let mut pointers = arguments
-            .each_mut()
-            .map(|argument| std::ptr::from_mut(argument).cast::<c_void>());
-        context.call("cuLaunchKernel", |calls| {
-            // SAFETY: the kernel is one of this module's and has as many 64-bit parameters as there are pointers; it
-            // touches the range that was checked, and the two numbers of `found`, and nothing else.
-            unsafe {
-                (calls.launch)(
-                    kernel,
-                    blocks,
-                    1,
-                    1,
-                    THREADS,
-                    1,
-                    1,
-                    0,
-                    self.stream.handle,
-                    pointers.as_mut_ptr(),
-                    std::ptr::null_mut(),
-                )
-            }
-        })?;
+        // SAFETY: the kernel is one of this module's and has as many 64-bit parameters as there are arguments; it
+        // touches the range that was checked, and the two numbers of `found`, and nothing else.
+        unsafe { launch(&self.stream, kernel, bytes, arguments) }?;
         self.stream.wait()
     }
-}
-
-impl Drop for PatternKernels {
-    fn drop(&mut self) {
-        // Nobody is left to be told of a failure.
-        let _ = self.stream.context().call("cuModuleUnload", |calls| {
-            // SAFETY: loaded once, unloaded once, and every launch was waited for.
-            unsafe { (calls.module_unload)(self.module) }
-        });
-    }
-}
-
-/// Has the driver compile a text.
-fn compile(context: &Arc<CudaContext>, ptx: &str) -> Result<ModuleHandle, CudaFailure> {
-    // The driver reads to a NUL.
-    let image = [ptx.as_bytes(), &[0]].concat();
-    let mut module = std::ptr::null_mut();
-    let mut log: [c_char; LOG_BYTES] = [0; LOG_BYTES];
-    let mut options: [c_int; 2] = [JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES];
-    let mut values: [*mut c_void; 2] = [
-        log.as_mut_ptr().cast(),
-        // The number itself stands in the place of a pointer; one byte stays NUL.
-        std::ptr::without_provenance_mut(LOG_BYTES - 1),
-    ];
-    let loaded = context.call("cuModuleLoadDataEx", |calls| {
-        // SAFETY: the handle is valid for the write, the text ends with a NUL, and there are as many options as values,
-        // of which the first is room for as many bytes as the second says.
-        unsafe {
-            (calls.module_load)(
-                &raw mut module,
-                image.as_ptr().cast(),
-                2,
-                options.as_mut_ptr(),
-                values.as_mut_ptr(),
-            )
-        }
-    });
-    // SAFETY: the array is NUL-terminated, and nobody else has it.
-    let complaints = unsafe { crate::library::text(log.as_ptr()) }.unwrap_or_default();
-    loaded.map(|()| module).map_err(|mut failure| {
-        if let CudaFailure::Call { text, .. } = &mut failure
-            && let Some(first) = complaints.lines().find(|line| !line.trim().is_empty())
-        {
-            *text = format!("{text}: {}", first.trim());
-        }
-        failure
-    })
-}
-
-fn function(
-    context: &Arc<CudaContext>,
-    module: ModuleHandle,
-    name: &CStr,
-) -> Result<FunctionHandle, CudaFailure> {
-    let mut function = std::ptr::null_mut();
-    context.call("cuModuleGetFunction", |calls| {
-        // SAFETY: the handle is valid for the write, the module is loaded, and the name ends with a NUL.
-        unsafe { (calls.module_function)(&raw mut function, module, name.as_ptr()) }
-    })?;
-    Ok(function)
 }

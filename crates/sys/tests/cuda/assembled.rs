@@ -1,9 +1,9 @@
-//! The kernels' text, taken by NVIDIA's assembler for each architecture that it knows.
+//! The kernels' texts, taken by NVIDIA's assembler for each architecture that it knows.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tonnage_sys::cuda::PATTERN_PTX;
+use tonnage_sys::cuda::{COPY_PTX, PATTERN_PTX};
 
 /// The environment variable that names the assembler.
 const VARIABLE: &str = "TONNAGE_PTXAS";
@@ -31,13 +31,32 @@ fn every_architecture_takes_the_text() {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
-    let text = directory.path().join("pattern.ptx");
-    std::fs::write(&text, PATTERN_PTX).unwrap();
+    for ptx in [PATTERN_PTX, COPY_PTX] {
+        let taken = architectures_that_take(&assembler, ptx, directory.path());
+        assert!(taken > 0, "the assembler knows none of {ARCHITECTURES:?}");
+        println!("{taken} of {} architectures", ARCHITECTURES.len());
+    }
+    // It does look.
+    let text = directory.path().join("text.ptx");
+    std::fs::write(&text, PATTERN_PTX.replace("xor.b64", "xor.b63")).unwrap();
+    let refused = Command::new(&assembler)
+        .arg(&text)
+        .current_dir(&directory)
+        .output()
+        .unwrap();
+    assert!(!refused.status.success());
+}
+
+/// Number of the architectures for which the assembler takes a text; it takes it for each that it knows.
+#[cfg(test)]
+fn architectures_that_take(assembler: &Path, ptx: &str, directory: &Path) -> u32 {
+    let text = directory.join("text.ptx");
+    std::fs::write(&text, ptx).unwrap();
     let mut taken = 0;
     for architecture in ARCHITECTURES {
-        let output = Command::new(&assembler)
+        let output = Command::new(assembler)
             .args(["--gpu-name", &format!("sm_{architecture}"), "-o"])
-            .arg(directory.path().join("pattern.cubin"))
+            .arg(directory.join("text.cubin"))
             .arg(&text)
             .output()
             .unwrap();
@@ -52,14 +71,5 @@ fn every_architecture_takes_the_text() {
         );
         taken += 1;
     }
-    assert!(taken > 0, "the assembler knows none of {ARCHITECTURES:?}");
-    println!("{taken} of {} architectures", ARCHITECTURES.len());
-    // It does look.
-    std::fs::write(&text, PATTERN_PTX.replace("xor.b64", "xor.b63")).unwrap();
-    let refused = Command::new(&assembler)
-        .arg(&text)
-        .current_dir(&directory)
-        .output()
-        .unwrap();
-    assert!(!refused.status.success());
+    taken
 }

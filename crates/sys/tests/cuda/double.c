@@ -13,6 +13,9 @@
  *   fail CALL CODE N  the N-th call of that name returns CODE; codes of lost devices are returned by all later calls
  *   wrong 1           mul.lo is wrong for one number in 4096, as on a broken GPU
  *   ptx 0             the compiler refuses every text
+ *   peers 0           no GPU reaches another one's memory
+ *   spoil HOW N       the N-th copy of a stream goes wrong: flip changes a byte in its middle, swap exchanges its first
+ *                     two blocks of 64 bytes, stale copies nothing
  *
  * Compiled with -DOLD_DRIVER, it lacks the newest call. */
 #define _GNU_SOURCE
@@ -23,12 +26,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101,
        INVALID_CONTEXT = 201, INVALID_PTX = 218, OPERATING_SYSTEM = 304, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600,
-       ILLEGAL_ADDRESS = 700, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713 };
+       ILLEGAL_ADDRESS = 700, PEER_ENABLED = 704, PEER_UNSUPPORTED = 217, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713 };
 
 #define GPUS_MAX 8
 #define ROOM 256
@@ -39,7 +43,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Allocation allocations[ROOM], pinned[ROOM];
 static int gpus = 2, version = 12040, wrong, compiles = 1, initialised, lost, retained[GPUS_MAX];
 static uint64_t memory = 64 << 20, used[GPUS_MAX];
-static char fail_call[64];
+static char fail_call[64], spoil[8];
+static int spoil_at, copies_seen, peers = 1, reaches[GPUS_MAX][GPUS_MAX];
 static int fail_code, fail_at, fail_seen;
 static __thread int current = -1;
 
@@ -59,6 +64,8 @@ static void configure(void) {
         if (sscanf(line, "version %llu", &value) == 1) version = value;
         if (sscanf(line, "wrong %llu", &value) == 1) wrong = value;
         if (sscanf(line, "ptx %llu", &value) == 1) compiles = value;
+        if (sscanf(line, "peers %llu", &value) == 1) peers = value;
+        sscanf(line, "spoil %7s %d", spoil, &spoil_at);
         sscanf(line, "fail %63s %d %d", fail_call, &fail_code, &fail_at);
     }
     if (file) fclose(file);
@@ -87,6 +94,13 @@ static uint8_t *reach(uint64_t address, uint64_t bytes) {
     return NULL;
 }
 
+/* Memory of the host that nobody has pinned; NULL for what this process itself cannot reach. */
+static uint8_t *pageable(uint64_t address, uint64_t bytes) {
+    uint8_t byte[2];
+    struct iovec to = {byte, 2}, from[] = {{(void *)address, 1}, {(void *)(address + bytes - 1), 1}};
+    return process_vm_readv(getpid(), &to, 1, from, 2, 0) == 2 ? (uint8_t *)address : NULL;
+}
+
 #include "ptx.h"
 
 /* Work of streams, in the order in which it was handed over. */
@@ -113,10 +127,17 @@ static int carry_out(Work *w) {
         w->event->pending = 0;
         return 0;
     }
-    if (w->kernel) return run(w->kernel, w->arguments, w->blocks, w->threads, wrong);
+    if (w->kernel) return run(w->kernel, w->arguments, w->blocks, w->threads, *(int *)w->stream, wrong);
     uint8_t *to = reach(w->to, w->bytes), *from = reach(w->from, w->bytes);
+    if (!to) to = pageable(w->to, w->bytes);
+    if (!from) from = pageable(w->from, w->bytes);
     if (!to || !from) return ILLEGAL_ADDRESS;
+    int spoiled = spoil_at && ++copies_seen == spoil_at;
+    if (spoiled && *spoil == 's' && spoil[1] == 't') return 0;
     memmove(to, from, w->bytes);
+    if (spoiled && *spoil == 'f') to[w->bytes / 2] ^= 4;
+    if (spoiled && spoil[1] == 'w')
+        for (int i = 0; i < 64; i++) { uint8_t byte = to[i]; to[i] = to[i + 64]; to[i + 64] = byte; }
     return 0;
 }
 
@@ -232,6 +253,19 @@ static int cuCtxSetCurrent_inner(void *context) {
 CALL(cuCtxSynchronize, void) BODY(cuCtxSynchronize)
 static int cuCtxSynchronize_inner(void) { NEEDS_CONTEXT; return drain(NULL, NULL); }
 
+CALL(cuDeviceCanAccessPeer, int *out, int n, int peer) BODY(cuDeviceCanAccessPeer, out, n, peer)
+static int cuDeviceCanAccessPeer_inner(int *out, int n, int peer) { *out = peers && n != peer; return 0; }
+CALL(cuCtxEnablePeerAccess, void *context, unsigned flags) BODY(cuCtxEnablePeerAccess, context, flags)
+static int cuCtxEnablePeerAccess_inner(void *context, unsigned flags) {
+    NEEDS_CONTEXT;
+    int peer = (int)(intptr_t)context - 1;
+    if (flags || peer < 0 || retained[peer] < 1) return INVALID_VALUE;
+    if (!peers || peer == current) return PEER_UNSUPPORTED;
+    if (reaches[current][peer]) return PEER_ENABLED;
+    reaches[current][peer] = 1;
+    return 0;
+}
+
 CALL(cuMemGetInfo_v2, size_t *free_, size_t *all) BODY(cuMemGetInfo_v2, free_, all)
 static int cuMemGetInfo_v2_inner(size_t *free_, size_t *all) {
     NEEDS_CONTEXT;
@@ -297,6 +331,15 @@ static int cuMemHostUnregister_inner(void *host) {
     return NOT_REGISTERED;
 }
 
+CALL(cuMemHostGetDevicePointer_v2, uint64_t *out, void *host, unsigned flags)
+BODY(cuMemHostGetDevicePointer_v2, out, host, flags)
+static int cuMemHostGetDevicePointer_v2_inner(uint64_t *out, void *host, unsigned flags) {
+    NEEDS_CONTEXT;
+    for (int i = 0; i < ROOM; i++)
+        if (pinned[i].host && pinned[i].address == (uint64_t)host && !flags) { *out = (uint64_t)host; return 0; }
+    return INVALID_VALUE;
+}
+
 /* Copies that wait do so for themselves alone: streams here are none that the default one waits for. */
 CALL(cuMemcpyHtoD_v2, uint64_t to, const void *from, size_t bytes) BODY(cuMemcpyHtoD_v2, to, from, bytes)
 static int cuMemcpyHtoD_v2_inner(uint64_t to, const void *from, size_t bytes) {
@@ -313,11 +356,21 @@ static int cuMemcpyDtoH_v2_inner(void *to, uint64_t from, size_t bytes) {
 CALL(cuMemcpyAsync, uint64_t to, uint64_t from, size_t bytes, void *stream) BODY(cuMemcpyAsync, to, from, bytes, stream)
 static int cuMemcpyAsync_inner(uint64_t to, uint64_t from, size_t bytes, void *stream) {
     NEEDS_CONTEXT;
-    return hand_over((Work){.stream = stream, .to = to, .from = from, .bytes = bytes});
+    int known = reach(to, bytes) && reach(from, bytes);
+    int code = hand_over((Work){.stream = stream, .to = to, .from = from, .bytes = bytes});
+    /* Pageable memory goes by way of pinned memory of the driver's, while the caller waits. */
+    return known || !pageable(reach(to, bytes) ? from : to, bytes) ? code : drain(stream, NULL);
 }
 
 CALL(cuStreamCreate, void **out, unsigned flags) BODY(cuStreamCreate, out, flags)
-static int cuStreamCreate_inner(void **out, unsigned flags) { NEEDS_CONTEXT; (void)flags; *out = malloc(1); return 0; }
+static int cuStreamCreate_inner(void **out, unsigned flags) {
+    NEEDS_CONTEXT;
+    (void)flags;
+    int *gpu = malloc(sizeof *gpu);
+    *gpu = current;
+    *out = gpu;
+    return 0;
+}
 CALL(cuStreamSynchronize, void *stream) BODY(cuStreamSynchronize, stream)
 static int cuStreamSynchronize_inner(void *stream) { NEEDS_CONTEXT; return drain(stream, NULL); }
 CALL(cuStreamDestroy_v2, void *stream) BODY(cuStreamDestroy_v2, stream)

@@ -5,10 +5,13 @@
 //! | --- | --- |
 //! | `double`, `double.c`, `ptx.h` | the double: compiling it; the calls; kernels from their text |
 //! | `kernels` | the kernels against a second writing of the pattern |
+//! | `copier` | copies between memories of all sorts |
 //! | `assembled` | the kernels' text, taken by the assembler for each architecture |
 
 #[cfg(test)]
 mod assembled;
+#[cfg(test)]
+mod copier;
 #[cfg(test)]
 mod double;
 #[cfg(test)]

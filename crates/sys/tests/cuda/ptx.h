@@ -191,19 +191,22 @@ static inline uint64_t value_of(const Operand *o, const uint64_t *r, const uint6
     return o->special >= 0 ? special[o->special] : o->value;
 }
 
-/* The allocation that was reached last, which mostly is the next one too. None is given back during a launch. */
-static Allocation near;
+/* The allocations that were reached last, which mostly are the next ones too. None is given back during a launch. A
+ * kernel reaches memory of its own GPU, of those that its context may reach, and pinned memory. */
+static Allocation near[2];
 
-static uint8_t *reach_near(uint64_t address, uint64_t bytes) {
-    for (int i = -1; i < ROOM; i++) {
-        if (i >= 0) near = allocations[i];
-        if (near.host && address >= near.address && address + bytes <= near.address + near.bytes)
-            return near.host + (address - near.address);
+static uint8_t *reach_near(uint64_t address, uint64_t bytes, int gpu) {
+    for (int i = -2; i < 2 * ROOM; i++) {
+        const Allocation *a = i < 0 ? &near[i + 2] : i < ROOM ? &allocations[i] : &pinned[i - ROOM];
+        if (!a->host || address < a->address || address + bytes > a->address + a->bytes) continue;
+        if (i >= 0 && i < ROOM && a->gpu != gpu && !reaches[gpu][a->gpu]) return NULL;
+        if (i >= 0) { near[0] = near[1]; near[1] = *a; a = &near[1]; }
+        return a->host + (address - a->address);
     }
     return NULL;
 }
 
-static int one_thread(const Kernel *k, const uint64_t *arguments, const uint64_t *special, int wrong) {
+static int one_thread(const Kernel *k, const uint64_t *arguments, const uint64_t *special, int gpu, int wrong) {
     uint64_t r[REGISTERS_MAX] = {0};
     for (int at = 0;;) {
         const Instruction *i = &k->code[at++];
@@ -231,7 +234,7 @@ static int one_thread(const Kernel *k, const uint64_t *arguments, const uint64_t
         case RET: return 0;
         default: {
             uint64_t bytes = i->bits / 8, address = i->what == LD ? a : value_of(&i->o[0], r, special);
-            uint8_t *there = address % bytes ? NULL : reach_near(address, bytes);
+            uint8_t *there = address % bytes ? NULL : reach_near(address, bytes, gpu);
             if (!there) return ILLEGAL_ADDRESS;
             uint64_t word = 0;
             memcpy(&word, there, bytes);
@@ -246,12 +249,12 @@ static int one_thread(const Kernel *k, const uint64_t *arguments, const uint64_t
     }
 }
 
-static int run(const Kernel *k, const uint64_t *arguments, unsigned blocks, unsigned threads, int wrong) {
-    near = (Allocation){0};
+static int run(const Kernel *k, const uint64_t *arguments, unsigned blocks, unsigned threads, int gpu, int wrong) {
+    memset(near, 0, sizeof near);
     for (unsigned block = 0; block < blocks; block++)
         for (unsigned thread = 0; thread < threads; thread++) {
             uint64_t special[] = {thread, threads, block, blocks};
-            int code = one_thread(k, arguments, special, wrong);
+            int code = one_thread(k, arguments, special, gpu, wrong);
             if (code) return code;
         }
     return 0;

@@ -1,0 +1,237 @@
+//! Copies between two memories, at least one of which is a GPU's, with many under way: over several streams in turn,
+//! with an event behind each copy that tells its end.
+//!
+//! A copy's memories may belong to two contexts, of which each waits for its own work alone before it gives memory
+//! back. So a copier holds both of its memories, and waits for its own streams before it lets them go.
+
+use std::sync::Arc;
+
+use super::abi::{CudaAddress, NOT_READY, SUCCESS};
+use super::buffer::{DeviceBuffer, PinnedArena, checked};
+use super::context::CudaContext;
+use super::copy_kernel::CopyKernel;
+use super::failure::CudaFailure;
+use super::stream::{CudaEvent, CudaStream};
+use crate::mapping::Arena;
+
+/// Memory at one end of copies.
+#[derive(Debug, Clone)]
+pub enum CudaRegion {
+    /// Memory of a GPU.
+    Device(Arc<DeviceBuffer>),
+    /// Memory of the host that the driver has pinned.
+    Pinned(Arc<PinnedArena>),
+    /// Memory of the host that the driver knows nothing of: it copies by way of pinned memory of its own.
+    Pageable(Arc<Arena>),
+}
+
+impl CudaRegion {
+    /// Number of its bytes.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Device(buffer) => buffer.bytes(),
+            Self::Pinned(pinned) => pinned.arena().len() as u64,
+            Self::Pageable(arena) => arena.len() as u64,
+        }
+    }
+
+    /// The context of a GPU's memory; `None` for memory of the host.
+    pub fn gpu(&self) -> Option<&Arc<CudaContext>> {
+        match self {
+            Self::Device(buffer) => Some(buffer.context()),
+            Self::Pinned(_) | Self::Pageable(_) => None,
+        }
+    }
+
+    /// Address for copy engines, or for a kernel of this context.
+    fn address(&self, kernel_of: Option<&CudaContext>) -> Result<CudaAddress, CudaFailure> {
+        match (self, kernel_of) {
+            (Self::Device(buffer), _) => Ok(buffer.address()),
+            (Self::Pinned(pinned), Some(context)) => pinned.address_in(context),
+            (Self::Pinned(pinned), None) => Ok(pinned.arena().address()),
+            (Self::Pageable(_), Some(_)) => Err(CudaFailure::NotPinned),
+            (Self::Pageable(arena), None) => Ok(arena.address()),
+        }
+    }
+}
+
+/// A caller's mark of a copy, given back when it has ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CopyMark {
+    /// The caller's number.
+    pub tag: u32,
+    /// Bytes of the copy.
+    pub len: u32,
+}
+
+/// One stream, and the copies on it that have not been found to have ended, the oldest first.
+#[derive(Debug)]
+struct CopyLine {
+    stream: CudaStream,
+    /// Events with the marks of their copies, used in turn.
+    slots: Vec<(CudaEvent, CopyMark)>,
+    oldest: usize,
+    pending: usize,
+}
+
+impl CopyLine {
+    fn new(context: &Arc<CudaContext>, depth: u32) -> Result<Self, CudaFailure> {
+        let slot = |_| Ok((CudaEvent::untimed(context)?, CopyMark::default()));
+        Ok(Self {
+            stream: CudaStream::new(context)?,
+            slots: (0..depth.max(1))
+                .map(slot)
+                .collect::<Result<_, CudaFailure>>()?,
+            oldest: 0,
+            pending: 0,
+        })
+    }
+}
+
+/// Copies from one memory to another.
+#[derive(Debug)]
+pub struct CudaCopier {
+    context: Arc<CudaContext>,
+    ends: [CudaRegion; 2],
+    /// Addresses of both.
+    addresses: [CudaAddress; 2],
+    kernel: Option<Arc<CopyKernel>>,
+    lines: Vec<CopyLine>,
+    /// The line of the next copy.
+    next: usize,
+}
+
+impl CudaCopier {
+    /// Makes a copier of copies `from` one memory `to` another in a context, which is that of a GPU at one of the ends.
+    /// They are carried out by `kernel`, or by copy engines where there is none, on so many streams with at most
+    /// `depth` under way on each.
+    ///
+    /// # Errors
+    /// `NoGpu`; `OtherGpu` for a context that is of neither end; `NoPeer`; `NotPinned` where a kernel cannot reach an
+    /// end; the driver's reason.
+    pub fn new(
+        context: &Arc<CudaContext>,
+        (from, to): (CudaRegion, CudaRegion),
+        kernel: Option<Arc<CopyKernel>>,
+        (streams, depth): (u32, u32),
+    ) -> Result<Self, CudaFailure> {
+        let gpus = || [&from, &to].into_iter().filter_map(CudaRegion::gpu);
+        let first = gpus().next().ok_or(CudaFailure::NoGpu)?;
+        let is_own = |other: &Arc<CudaContext>| Arc::ptr_eq(other, context);
+        let fits = gpus().any(is_own)
+            && kernel
+                .as_ref()
+                .is_none_or(|kernel| is_own(kernel.context()));
+        if !fits {
+            return Err(CudaFailure::OtherGpu {
+                memory: first.device().number,
+                stream: context.device().number,
+            });
+        }
+        gpus().try_for_each(|peer| context.reach(peer))?;
+        let kernel_of = kernel.as_ref().map(|_| &**context);
+        let addresses = [from.address(kernel_of)?, to.address(kernel_of)?];
+        let line = |_| CopyLine::new(context, depth);
+        Ok(Self {
+            context: Arc::clone(context),
+            addresses,
+            kernel,
+            lines: (0..streams.max(1)).map(line).collect::<Result<_, _>>()?,
+            next: 0,
+            ends: [from, to],
+        })
+    }
+
+    /// Hands over a copy of so many bytes between two offsets; false where as many are under way as there may be.
+    ///
+    /// # Errors
+    /// `Outside`, or the driver's reason.
+    #[inline]
+    pub fn post(&mut self, from: u64, to: u64, mark: CopyMark) -> Result<bool, CudaFailure> {
+        let len = u64::from(mark.len);
+        checked(from, len, self.ends[0].bytes())?;
+        checked(to, len, self.ends[1].bytes())?;
+        let line = &mut self.lines[self.next];
+        if line.pending == line.slots.len() {
+            return Ok(false);
+        }
+        let (from, to) = (self.addresses[0] + from, self.addresses[1] + to);
+        if let Some(kernel) = &self.kernel {
+            // SAFETY: stream and kernel are of this context, which was found to reach both memories; all of them are
+            // held until the stream was waited for, and the ranges were checked.
+            unsafe { kernel.copy(&line.stream, (to, from), len) }?;
+        }
+        let calls = self.context.current()?;
+        if self.kernel.is_none() {
+            // SAFETY: both ranges lie in memory that is held until the stream was waited for. Bytes that the CPU or
+            // another copy touches meanwhile become a mixture.
+            let code = unsafe { (calls.copy)(to, from, len as usize, line.stream.handle) };
+            self.context.check("cuMemcpyAsync", code)?;
+        }
+        let slots = line.slots.len();
+        let place = line.oldest + line.pending;
+        let place = if place < slots { place } else { place - slots };
+        let (event, slot) = &mut line.slots[place];
+        // SAFETY: event and stream live.
+        let code = unsafe { (calls.event_record)(event.handle, line.stream.handle) };
+        self.context.check("cuEventRecord", code)?;
+        *slot = mark;
+        line.pending += 1;
+        self.next += 1;
+        if self.next == self.lines.len() {
+            self.next = 0;
+        }
+        Ok(true)
+    }
+
+    /// Copies under way.
+    pub fn pending(&self) -> usize {
+        self.lines.iter().map(|line| line.pending).sum()
+    }
+
+    /// Gives the marks of copies that have ended to `ended`, at most so many, and returns how many they were. Those of
+    /// one stream come in the order in which they were posted.
+    ///
+    /// # Errors
+    /// The driver's reason, which may be that of anything handed over earlier.
+    #[inline]
+    pub fn poll(
+        &mut self,
+        most: usize,
+        mut ended: impl FnMut(CopyMark),
+    ) -> Result<usize, CudaFailure> {
+        let mut count = 0;
+        if most == 0 || self.lines.iter().all(|line| line.pending == 0) {
+            return Ok(0);
+        }
+        let calls = self.context.current()?;
+        for line in &mut self.lines {
+            while line.pending > 0 && count < most {
+                let (event, mark) = &line.slots[line.oldest];
+                // SAFETY: the event lives.
+                match unsafe { (calls.event_query)(event.handle) } {
+                    SUCCESS => ended(*mark),
+                    NOT_READY => break,
+                    code => self.context.check("cuEventQuery", code)?,
+                }
+                line.oldest += 1;
+                if line.oldest == line.slots.len() {
+                    line.oldest = 0;
+                }
+                line.pending -= 1;
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+}
+
+impl Drop for CudaCopier {
+    fn drop(&mut self) {
+        // Copies may be under way between the two memories, which are let go afterwards. Where waiting fails the
+        // context is lost, and with it everything under way; nobody is left to be told.
+        for line in &self.lines {
+            let _ = line.stream.wait();
+        }
+    }
+}

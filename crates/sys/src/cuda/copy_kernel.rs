@@ -1,0 +1,63 @@
+//! The kernel of `copy.ptx`: bytes copied by a GPU's processors, and not by its copy engines.
+//!
+//! What it may reach is checked by whoever launches it: see [`CudaCopier`](super::CudaCopier).
+
+use std::sync::Arc;
+
+use super::abi::{CudaAddress, FunctionHandle};
+use super::context::CudaContext;
+use super::failure::CudaFailure;
+use super::module::{GpuModule, launch};
+use super::stream::CudaStream;
+
+/// The kernel's text.
+pub const COPY_PTX: &str = include_str!("copy.ptx");
+
+/// The kernel, compiled for one GPU.
+#[derive(Debug)]
+pub struct CopyKernel {
+    function: FunctionHandle,
+    context: Arc<CudaContext>,
+    // Holds the function; whoever launches it holds this value until it has waited.
+    _module: GpuModule,
+}
+
+// SAFETY: the driver allows modules and functions to any thread; their context is made current first.
+unsafe impl Send for CopyKernel {}
+// SAFETY: as above; nothing here is changed.
+unsafe impl Sync for CopyKernel {}
+
+impl CopyKernel {
+    /// Compiles the kernel for the context's GPU.
+    ///
+    /// # Errors
+    /// The driver's reason, with its compiler's complaints.
+    pub fn load(context: &Arc<CudaContext>) -> Result<Self, CudaFailure> {
+        let module = GpuModule::compile(context, COPY_PTX)?;
+        Ok(Self {
+            function: module.function(c"tonnage_copy")?,
+            context: Arc::clone(context),
+            _module: module,
+        })
+    }
+
+    /// The context that it is of.
+    pub(super) fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
+    /// Hands a copy to a stream.
+    ///
+    /// # Safety
+    /// The stream is of the kernel's context, which reaches both ranges; they and this value live until it has ended.
+    #[inline]
+    pub(super) unsafe fn copy(
+        &self,
+        stream: &CudaStream,
+        (to, from): (CudaAddress, CudaAddress),
+        bytes: u64,
+    ) -> Result<(), CudaFailure> {
+        // SAFETY: it has three parameters of 64 bits, and touches what the caller promises.
+        unsafe { launch(stream, self.function, bytes, [to, from, bytes]) }
+    }
+}

@@ -1,0 +1,154 @@
+//! Kernels of this crate, compiled by the driver from their text, and their launches.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::Arc;
+
+use super::abi::{FunctionHandle, JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES, ModuleHandle};
+use super::context::CudaContext;
+use super::failure::CudaFailure;
+use super::stream::CudaStream;
+
+/// Threads of a block: a multiple of 32 that every GPU takes.
+const THREADS: u32 = 256;
+
+/// Blocks for each processor, at most: enough to keep all of its threads busy, and each thread then goes on to the next
+/// words.
+const BLOCKS_PER_PROCESSOR: u32 = 16;
+
+/// Room for the compiler's complaints.
+const LOG_BYTES: usize = 2048;
+
+/// Kernels of one text, compiled for one GPU.
+#[derive(Debug)]
+pub(super) struct GpuModule {
+    context: Arc<CudaContext>,
+    handle: ModuleHandle,
+}
+
+impl GpuModule {
+    /// Compiles a text for the context's GPU.
+    ///
+    /// # Errors
+    /// The driver's reason, with its compiler's complaints.
+    pub(super) fn compile(context: &Arc<CudaContext>, ptx: &str) -> Result<Self, CudaFailure> {
+        let handle = compile(context, ptx)?;
+        Ok(Self {
+            context: Arc::clone(context),
+            handle,
+        })
+    }
+
+    /// A kernel, which may be launched as long as this value lives.
+    ///
+    /// # Errors
+    /// The driver's reason.
+    pub(super) fn function(&self, name: &CStr) -> Result<FunctionHandle, CudaFailure> {
+        function(&self.context, self.handle, name)
+    }
+}
+
+impl Drop for GpuModule {
+    fn drop(&mut self) {
+        // Nobody is left to be told of a failure.
+        let _ = self.context.call("cuModuleUnload", |calls| {
+            // SAFETY: loaded once, unloaded once, and whoever launched its kernels has waited for them.
+            unsafe { (calls.module_unload)(self.handle) }
+        });
+    }
+}
+
+/// Launches a kernel whose threads go over so many bytes in words of 8, and does not wait.
+///
+/// # Errors
+/// The driver's reason.
+///
+/// # Safety
+/// The kernel is of the stream's context, lives until it has ended, has exactly so many parameters, all of 64 bits, and
+/// touches nothing but memory that lives as long.
+#[inline]
+pub(super) unsafe fn launch<const N: usize>(
+    stream: &CudaStream,
+    kernel: FunctionHandle,
+    bytes: u64,
+    arguments: [u64; N],
+) -> Result<(), CudaFailure> {
+    let context = stream.context();
+    // Not aligned, a range touches one word more.
+    let words = bytes.div_ceil(8) + 1;
+    let most = context
+        .multiprocessors()
+        .saturating_mul(BLOCKS_PER_PROCESSOR);
+    let blocks = words.div_ceil(u64::from(THREADS)).min(u64::from(most)) as u32;
+    let mut arguments = arguments;
+    let mut pointers = arguments
+        .each_mut()
+        .map(|argument| std::ptr::from_mut(argument).cast::<c_void>());
+    context.call("cuLaunchKernel", |calls| {
+        // SAFETY: as the caller promises; the driver has read the arguments when the call returns.
+        unsafe {
+            (calls.launch)(
+                kernel,
+                blocks,
+                1,
+                1,
+                THREADS,
+                1,
+                1,
+                0,
+                stream.handle,
+                pointers.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        }
+    })
+}
+
+/// Has the driver compile a text.
+fn compile(context: &Arc<CudaContext>, ptx: &str) -> Result<ModuleHandle, CudaFailure> {
+    // The driver reads to a NUL.
+    let image = [ptx.as_bytes(), &[0]].concat();
+    let mut module = std::ptr::null_mut();
+    let mut log: [c_char; LOG_BYTES] = [0; LOG_BYTES];
+    let mut options: [c_int; 2] = [JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES];
+    let mut values: [*mut c_void; 2] = [
+        log.as_mut_ptr().cast(),
+        // The number itself stands in the place of a pointer; one byte stays NUL.
+        std::ptr::without_provenance_mut(LOG_BYTES - 1),
+    ];
+    let loaded = context.call("cuModuleLoadDataEx", |calls| {
+        // SAFETY: the handle is valid for the write, the text ends with a NUL, and there are as many options as values,
+        // of which the first is room for as many bytes as the second says.
+        unsafe {
+            (calls.module_load)(
+                &raw mut module,
+                image.as_ptr().cast(),
+                2,
+                options.as_mut_ptr(),
+                values.as_mut_ptr(),
+            )
+        }
+    });
+    // SAFETY: the array is NUL-terminated, and nobody else has it.
+    let complaints = unsafe { crate::library::text(log.as_ptr()) }.unwrap_or_default();
+    loaded.map(|()| module).map_err(|mut failure| {
+        if let CudaFailure::Call { text, .. } = &mut failure
+            && let Some(first) = complaints.lines().find(|line| !line.trim().is_empty())
+        {
+            *text = format!("{text}: {}", first.trim());
+        }
+        failure
+    })
+}
+
+fn function(
+    context: &Arc<CudaContext>,
+    module: ModuleHandle,
+    name: &CStr,
+) -> Result<FunctionHandle, CudaFailure> {
+    let mut function = std::ptr::null_mut();
+    context.call("cuModuleGetFunction", |calls| {
+        // SAFETY: the handle is valid for the write, the module is loaded, and the name ends with a NUL.
+        unsafe { (calls.module_function)(&raw mut function, module, name.as_ptr()) }
+    })?;
+    Ok(function)
+}
