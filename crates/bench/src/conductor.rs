@@ -12,6 +12,7 @@ use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, Steps, Stretches, When};
 use crate::observer::Observer;
 use crate::run::{Run, unix_ns};
 use crate::settings::Settings;
+use crate::within;
 use tonnage_plan::Planned;
 use tonnage_ranks::Rank;
 use tonnage_record::{Canary, Outcome, Record, published};
@@ -41,13 +42,57 @@ pub fn run(
         },
         run: &run,
         points,
+        place: (0, points.len()),
         next: 0,
     };
     let mut kinds = Kinds::default();
     while let Some(next) = points.get(conductor.next) {
-        kinds.stretch(&next.point, &mut conductor)?;
+        match next.point.any().threads(&settings.lists) {
+            Some(threads) => conductor.within(threads)?,
+            None => kinds.stretch(&next.point, &mut conductor)?,
+        }
     }
     Ok(())
+}
+
+/// Points of a run that has begun.
+struct Portion<'a> {
+    points: &'a [Planned],
+    run_id: &'a str,
+    /// Index of the first point in the run, and number of all of the run.
+    place: (usize, usize),
+}
+
+impl Portion<'_> {
+    /// Measures them on ranks of their own.
+    ///
+    /// # Errors
+    /// As [`run`].
+    fn measure(
+        &self,
+        rank: &mut Rank,
+        settings: &Settings,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        let run = Run::join(rank, settings, self.run_id)?;
+        let mut conductor = Conductor {
+            stage: Stage {
+                rank,
+                settings,
+                host: &run.host,
+                observer,
+            },
+            run: &run,
+            points: self.points,
+            place: self.place,
+            next: 0,
+        };
+        let mut kinds = Kinds::default();
+        while let Some(next) = self.points.get(conductor.next) {
+            kinds.stretch(&next.point, &mut conductor)?;
+        }
+        Ok(())
+    }
 }
 
 /// A run on its way through its points.
@@ -55,6 +100,8 @@ struct Conductor<'a> {
     stage: Stage<'a>,
     run: &'a Run,
     points: &'a [Planned],
+    /// Index of the first of them in the run, and number of all of the run.
+    place: (usize, usize),
     /// The first point that has no record.
     next: usize,
 }
@@ -82,9 +129,9 @@ impl Stretches for Conductor<'_> {
         for asked in stretch {
             let mut record = self.blank::<K>(asked);
             if self.stage.rank.id() == 0 {
-                let (next, of) = (self.next, self.points.len());
-                let point = &self.points[next].point;
-                self.stage.observer.begin(next, of, point);
+                let (first, of) = self.place;
+                let point = &self.points[self.next].point;
+                self.stage.observer.begin(first + self.next, of, point);
             }
             match self.point(kind, &mut open, asked, &mut record) {
                 Ok(()) => self.emit(record, Outcome::Measured)?,
@@ -99,6 +146,35 @@ impl Stretches for Conductor<'_> {
 }
 
 impl Conductor<'_> {
+    /// Has rank 0 measure the next point, and those after it that have as many threads as ranks, in its process.
+    fn within(&mut self, size: u32) -> Result<()> {
+        let Stage {
+            rank,
+            settings,
+            host,
+            observer,
+        } = &mut self.stage;
+        let ahead = &self.points[self.next..];
+        let fits = |planned: &&Planned| planned.point.any().threads(&settings.lists) == Some(size);
+        let points = &ahead[..ahead.iter().take_while(fits).count()];
+        rank.phase("points within rank 0's process");
+        let portion = Portion {
+            points,
+            run_id: &self.run.run_id,
+            place: (self.place.0 + self.next, self.place.1),
+        };
+        if rank.id() == 0 {
+            let around = (&**rank, &host.topology.allowed[..]);
+            let measure = |rank: &mut Rank, observer: &mut dyn Observer| {
+                portion.measure(rank, settings, observer)
+            };
+            within::run(size, &measure, around, *observer)?;
+        }
+        self.next += points.len();
+        // As long as rank 0 lives, nobody knows how long its points take.
+        rank.barrier("points within rank 0's process", DEADLINES.phase)
+    }
+
     /// Records all points that could not be opened, or the first of them when the run is over.
     fn not_opened<K: Kind>(
         &mut self,

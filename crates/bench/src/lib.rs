@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`conductor`] | the points of a run, one after the other |
 //! | [`run`], [`settings`] | what stays the same for all of them, found out and stated |
+//! | `within` | points whose ranks are threads of one process |
 //! | [`observer`] | who is told |
 //! | [`failure`], [`deadlines`] | how far a failure reaches, and how long ranks wait for each other |
 //! | `all_or_none`, `latencies`, `json` | what ranks say to each other in several kinds |
@@ -40,3 +41,4 @@ pub mod run;
 pub mod settings;
 pub mod threads;
 pub mod wire_proof;
+mod within;

@@ -28,14 +28,22 @@ impl Run {
     /// # Errors
     /// When a rank does not answer, or unreadably.
     pub fn begin(rank: &mut Rank, settings: &Settings) -> Result<Self> {
-        rank.phase("describing the hosts");
-        let environment = gather_environment(rank, settings)?;
         let run_id = format!("{:016x}", getrandom::u64().unwrap_or_else(|_| unix_ns()));
         if rank.id() == 0 {
             log::info!("run {run_id} of plan {}", settings.plan);
         }
+        Self::join(rank, settings, &run_id)
+    }
+
+    /// Does so for a part of a run that has begun.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub(crate) fn join(rank: &mut Rank, settings: &Settings, run_id: &str) -> Result<Self> {
+        rank.phase("describing the hosts");
+        let environment = gather_environment(rank, settings)?;
         Ok(Self {
-            run_id,
+            run_id: run_id.to_owned(),
             environment,
             host: RankHost::look(rank)?,
         })

@@ -22,6 +22,8 @@ pub struct Settings {
     pub numa: Numa,
     /// Devices that engines use.
     pub devices: DeviceNames,
+    /// GPUs that the ranks of a host get in turn; empty where none was named.
+    pub gpus: Vec<u32>,
     /// Speed of links whose devices do not say it, bytes per second.
     pub link_bytes_per_s: Option<u64>,
     /// Libraries to load instead of those that engines find.
@@ -36,6 +38,14 @@ pub struct Settings {
     pub repetition: Option<u32>,
     /// Ledger of files that this rank makes, for whoever is left when it is killed.
     pub ledger: Option<Ledger>,
+}
+
+impl Settings {
+    /// The GPU of a rank with this place on its host; `None` where none was named.
+    pub fn gpu(&self, local_rank: u32) -> Option<u32> {
+        let place = (local_rank as usize).checked_rem(self.gpus.len())?;
+        self.gpus.get(place).copied()
+    }
 }
 
 /// Devices that were named: for all ranks, and for some of them.

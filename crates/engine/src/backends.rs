@@ -23,6 +23,9 @@ pub const NATIVE: BackendEntry = BackendEntry {
     open: None,
 };
 
+/// Memory of the tensors that torch has on a GPU, by its name for that device.
+pub const TORCH_GPU_MEMORY: &str = "cuda";
+
 /// Libraries behind torch.distributed, and none at all.
 pub const TORCH_VARIANTS: &[BackendPart] = &[
     BackendPart {

@@ -30,6 +30,11 @@ pub struct Entry {
     pub libraries: &'static [Library],
     /// Start and end of a library that lives as long as its process.
     pub lifecycle: Lifecycle,
+    /// Memory of a device that its bytes are in where nobody names one, and without which there is nothing to move: not
+    /// every machine has it. `None` for an engine that memory of the host will do.
+    pub device_memory: Option<&'static str>,
+    /// True when it moves bytes within one process, so that the ranks of its points are threads of rank 0's process.
+    pub one_process: bool,
     /// The verbs it knows, so that a wrong request is refused before any rank starts.
     pub verbs: &'static [Verb],
     /// True when `--op write --ping-pong` can be asked for (see [`Caps::ordered_writes`](crate::Caps::ordered_writes)).
@@ -70,6 +75,17 @@ pub struct OpenRequest<'a> {
     pub verbs: &'a [Verb],
     /// True when this rank initiates operations, and is not only their target.
     pub initiates: bool,
+    /// This rank's memory, and those of the ranks that it exchanges bytes with.
+    pub memories: (RankMemory<'a>, &'a [RankMemory<'a>]),
+}
+
+/// Memory of a rank, before it is allocated.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RankMemory<'a> {
+    /// Its name in the list of memories, with the variant.
+    pub name: &'a str,
+    /// The GPU that the rank was given; `None` where none was named.
+    pub gpu: Option<u32>,
 }
 
 impl Default for OpenRequest<'_> {
@@ -86,6 +102,7 @@ impl Default for OpenRequest<'_> {
             address: None,
             verbs: &Verb::ALL,
             initiates: true,
+            memories: (RankMemory::default(), &[]),
         }
     }
 }
@@ -121,6 +138,9 @@ impl Entry {
 
     /// Names of its variants that every machine has; just its own name where it has no variants.
     pub fn names_everywhere(&self) -> Vec<String> {
+        if self.device_memory.is_some() {
+            return Vec::new();
+        }
         match self.variant {
             None => vec![self.name.to_owned()],
             Some(variant) => {

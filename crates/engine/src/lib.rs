@@ -61,7 +61,7 @@ mod report;
 
 pub use domain::{Caps, Domain, LimitKind, WorkerConfig};
 pub use engine::{Arm, Card, Engine, Flush, Locality, Neighbor, RailLoad};
-pub use entry::{DeviceRequest, Domains, Entry, OpenRequest};
+pub use entry::{DeviceRequest, Domains, Entry, OpenRequest, RankMemory};
 pub use failure::Failure;
 pub use library::{BeforeJoin, Libraries, Library, Lifecycle};
 pub use lists::{Lists, find};

@@ -3,6 +3,7 @@
 //! What is written to be verified is in [`crate::pattern`]; the memories themselves are in `tonnage_engines::memory`, a
 //! [`MemoryEntry`] each. Which part of a memory belongs to whom is not known here.
 
+use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
@@ -29,6 +30,8 @@ pub struct MemoryEntry {
     pub variant: Option<Variant>,
     /// True when the CPU can address it, so that what needs to look at single bytes is refused before any rank starts.
     pub host_addressable: bool,
+    /// True when it is memory of a GPU, or pinned for one, which may be the one that the rank was given.
+    pub takes_gpu: bool,
     /// Allocates it and gives every page its place, so that nothing is left to be done when it is first touched.
     pub allocate: fn(&Request<'_>) -> Result<Arc<dyn Memory>>,
     /// Bytes that can still be had, by the part of the name after the colon; `None` where that is not known. Asked
@@ -60,6 +63,8 @@ pub struct Request<'a> {
     pub node: Option<u32>,
     /// True when the user named that node: then memory that cannot be bound to it is an error, and not only a remark.
     pub node_required: bool,
+    /// The GPU that the rank was given; `None` leaves it to the memory's name.
+    pub gpu: Option<u32>,
     /// Files of libraries to load; `None` where nobody could choose one.
     pub libraries: Option<&'a Libraries>,
 }
@@ -67,8 +72,9 @@ pub struct Request<'a> {
 /// Memory that engines can register and peers can reach. Bytes are named by their offset.
 ///
 /// Whoever owns the memory carries out everything that touches it, for only they know how: nothing outside may assume
-/// that the CPU can.
-pub trait Memory: Send + Sync {
+/// that the CPU can. An engine that has a device of its own kind move the bytes finds out by its type whether a memory
+/// is of that kind.
+pub trait Memory: Any + Send + Sync {
     /// Number of its bytes.
     fn bytes(&self) -> u64;
     /// The mapped bytes; `None` where the CPU cannot address them.

@@ -60,6 +60,8 @@ pub mod fact_names {
     pub const HINTS_NOT_TAKEN: &str = "hints_not_taken";
     /// Version of the Python that a worker runs in.
     pub const PYTHON: &str = "python";
+    /// Version of CUDA that a worker's Python has.
+    pub const CUDA: &str = "cuda";
     /// Consequence of the hints that had no effect.
     pub const HINTS_NOT_TAKEN_EFFECT: &str = "hints_not_taken_effect";
 }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`null`] | moves nothing: the harness's own floor, and the shortest engine to read first |
 //! | [`shm`] | between ranks of one host over a shared mapping |
+//! | [`cuda`] | copies of a GPU within one process |
 //! | [`fabric`] | by any provider of libfabric |
 //! | [`verbs`] | by RDMA devices, straight through libibverbs |
 //! | [`posix`], [`uring`], [`mpiio`] | engines for files |
@@ -16,6 +17,7 @@
 //! loops that drive engines are in `tonnage_bench::drive`. To add one, go to docs/ADDING-AN-ENGINE.md.
 #![forbid(unsafe_code)]
 
+pub mod cuda;
 mod early;
 pub mod fabric;
 mod host_file;
@@ -37,7 +39,13 @@ use tonnage_engine::calls::FileEntry;
 use tonnage_engine::{Entry, Lists};
 
 /// Every engine, in the order in which help texts and reports list them.
-pub static ENGINES: &[Entry] = &[null::ENTRY, shm::ENTRY, fabric::ENTRY, verbs::ENTRY];
+pub static ENGINES: &[Entry] = &[
+    null::ENTRY,
+    shm::ENTRY,
+    fabric::ENTRY,
+    verbs::ENTRY,
+    cuda::ENTRY,
+];
 
 /// Every engine for files, in the same way.
 pub static FILE_ENGINES: &[FileEntry] = &[posix::ENTRY, uring::ENTRY, mpiio::ENTRY];

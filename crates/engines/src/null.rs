@@ -47,6 +47,8 @@ pub const ENTRY: Entry = Entry {
     has_devices: false,
     libraries: &[],
     lifecycle: Lifecycle::NONE,
+    device_memory: None,
+    one_process: false,
     verbs: &Verb::ALL,
     ordered_writes: false,
     moves_bytes: false,

@@ -30,6 +30,8 @@ const fn entry(
         has_devices: false,
         libraries: &[],
         lifecycle: Lifecycle::NONE,
+        device_memory: None,
+        one_process: false,
         verbs,
         ordered_writes,
         moves_bytes,
@@ -37,9 +39,11 @@ const fn entry(
     }
 }
 
-/// Memories that the CPU can address, and one that it cannot.
-const MEMORIES: [MemoryEntry; 3] = [
+/// Memories that the CPU can address, and some that it cannot.
+const MEMORIES: [MemoryEntry; 5] = [
     memory("host", true),
+    memory("cuda-pinned", true),
+    memory("cuda", false),
     memory("huge", true),
     memory("far", false),
 ];
@@ -50,6 +54,7 @@ const fn memory(name: &'static str, host_addressable: bool) -> MemoryEntry {
         about: "",
         variant: None,
         host_addressable,
+        takes_gpu: false,
         allocate: |_| Err(Error::Failed("tests of plans allocate nothing".to_owned())),
         available: |_| None,
         libraries: &[],
@@ -85,7 +90,18 @@ const ENGINES: [Entry; 3] = [
     ),
 ];
 
-const SHIPPED_ENGINES: [Entry; 4] = [
+const SHIPPED_ENGINES: [Entry; 5] = [
+    Entry {
+        options: &[EngineOption {
+            name: "by",
+            kind: OptionKind::Choice(&["ce", "sm"]),
+            variants: &[],
+            about: "",
+        }],
+        device_memory: Some("cuda"),
+        one_process: true,
+        ..entry("cuda", &[Verb::Write, Verb::Read], false, true)
+    },
     entry("null", &Verb::ALL, true, false),
     entry("shm", &Verb::ALL, true, true),
     Entry {

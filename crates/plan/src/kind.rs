@@ -122,6 +122,12 @@ pub trait AnyPoint {
         Some("a run that measures no bandwidth between ranks: leave it out")
     }
 
+    /// Its ranks, where its engine moves bytes within one process only, so that they are threads of rank 0's; `None`
+    /// where they are the ranks of the run.
+    fn threads(&self, _lists: &Lists) -> Option<u32> {
+        None
+    }
+
     /// Facts about its engines, from the list that has them.
     ///
     /// # Errors

@@ -14,6 +14,7 @@
 //! | [`hosts`] | who shares a host, a network, CPUs |
 //! | `handle`, `agreement`, `start_lead` | [`Rank`], the main thread's side |
 //! | `patience` | time-outs where many ranks share a CPU |
+//! | `threads` | ranks that are threads of one process |
 //! | `rank_set`, `rank_list` | sets of ranks; all ranks as they are told to each |
 //! | `signals` | SIGINT and SIGTERM as something to wait for |
 //!
@@ -39,6 +40,7 @@ mod start_lead;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod tree;
 
 use serde::{Deserialize, Serialize};
@@ -53,6 +55,7 @@ pub use channel::{frame, message};
 pub use handle::{Alarm, Alike, Circle, Notes, Pending, Rank, RankFailure, STEP_MARK};
 pub use hosts::Hosts;
 pub use sleepers::{Sleeper, Sleepers};
+pub use threads::{ThreadRank, thread_ranks};
 pub use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};
 
 /// Facts that every rank knows of every rank.

@@ -197,8 +197,15 @@ fn places(records: &[TransferRecord<'_>]) -> Vec<Placed> {
     distinct(records.iter().filter_map(|record| record.place()))
 }
 
-/// A table for each operation, and for each place where there are several: a row for each size, bandwidth and part of
-/// the limit for each engine.
+/// Memories of the initiator and the target, where they are of different kinds.
+fn memories<'a>(record: &TransferRecord<'a>) -> Option<(&'a str, &'a str)> {
+    let point = &record.body.point;
+    let target = point.target_memory.as_deref()?;
+    Some((&point.memory, target))
+}
+
+/// A table for each operation, for each place where there are several, and for memories of different kinds: a row for
+/// each size, bandwidth and part of the limit for each engine.
 fn bandwidth(records: &[TransferRecord<'_>]) -> String {
     let is_shown = |record: &TransferRecord<'_>| {
         let streams = matches!(record.body.point.pacing, Pacing::Stream { .. });
@@ -213,20 +220,23 @@ fn bandwidth(records: &[TransferRecord<'_>]) -> String {
     let tables = distinct(
         streams
             .iter()
-            .map(|record| (record.body.point.op, place(record))),
+            .map(|record| (record.body.point.op, place(record), memories(record))),
     );
     let mut text = heading("Bandwidth between two ranks");
     for table in tables {
         let same: Vec<TransferRecord<'_>> = streams
             .iter()
             .copied()
-            .filter(|record| (record.body.point.op, place(record)) == table)
+            .filter(|record| (record.body.point.op, place(record), memories(record)) == table)
             .collect();
         let pacings = distinct(same.iter().map(|record| record.body.point.pacing));
         let pacings: Vec<_> = pacings.iter().map(ToString::to_string).collect();
-        let (op, place) = table;
+        let (op, place, memories) = table;
         let place = place.map_or(String::new(), |place| format!(", {}", place::name(place)));
-        let what = format!("{}, {}{place}", op.name(), pacings.join(" and "));
+        let memories = memories.map_or(String::new(), |(own, target)| {
+            format!(", memory {own} and memory {target}")
+        });
+        let what = format!("{}, {}{place}{memories}", op.name(), pacings.join(" and "));
         text += &format!("{what}\n{}\n\n", by_size(&same));
     }
     text += &wrap(&what_limits(&streams), WIDTH, 0);

@@ -144,9 +144,8 @@ impl TransferEndpoint {
                 variant: split_name(kind).1,
                 bytes,
                 shared: self.caps().shared_memory,
-                node: None,
-                node_required: false,
                 libraries: None,
+                ..Request::default()
             })
         };
         let memory = allocate().map_err(|error| {

@@ -93,7 +93,7 @@ impl Transport {
                 one_network: options.one_host,
                 address: options.address,
                 verbs: &options.verbs,
-                initiates: true,
+                ..OpenRequest::default()
             })?;
             Ok(Self {
                 name: name.to_owned(),

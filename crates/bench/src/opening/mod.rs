@@ -32,8 +32,8 @@ use crate::settings::{Numa, Settings};
 use tonnage_engine::memory::{Available, Memory, MemoryReport, Request};
 use tonnage_engine::paths::{Division, Rails, divided};
 use tonnage_engine::{
-    DeviceRequest, Domain, EngineOptions, EngineReport, Entry, OpenRequest, Verb, WorkerConfig,
-    fact_names, split_name,
+    DeviceRequest, Domain, EngineOptions, EngineReport, Entry, OpenRequest, RankMemory, Verb,
+    WorkerConfig, fact_names, split_name,
 };
 use tonnage_machine::{Placement, Topology, Workers};
 use tonnage_ranks::Rank;
@@ -193,6 +193,12 @@ impl Requirements<'_> {
     ) -> Result<Devices> {
         let spans = !self.division.rails.is_single();
         let (named, of_rank) = settings.devices.request(rank.id(), spans);
+        let of_rank_memory = |of: u32| RankMemory {
+            name: (self.memory_of)(of),
+            gpu: settings.gpu(local_rank(rank, of)),
+        };
+        let peers = self.pairs.peers(rank.id()).into_iter();
+        let peers: Vec<_> = peers.map(of_rank_memory).collect();
         let mut devices = (self.entry.open)(&OpenRequest {
             variant: split_name(self.engine).1,
             options: self.options,
@@ -206,6 +212,7 @@ impl Requirements<'_> {
             address: rank.local_ip(),
             verbs: &self.verbs,
             initiates: self.pairs.roles.initiates(rank.id()),
+            memories: (of_rank_memory(rank.id()), &peers),
         })?;
         if devices.is_empty() {
             return Err(Error::Failed(format!(
@@ -302,6 +309,7 @@ impl Requirements<'_> {
             shared: domain.caps().shared_memory,
             node: settings.numa.node(&host.topology, cpu)?,
             node_required: matches!(settings.numa, Numa::Node(_)),
+            gpu: settings.gpu(local_rank(rank, rank.id())),
             libraries: Some(&settings.libraries),
         })
         .map_err(|error| self.lacks_memory(error, rank.id()))?;
@@ -336,6 +344,12 @@ impl Requirements<'_> {
             other => other,
         }
     }
+}
+
+/// The place of a rank on its host.
+fn local_rank(rank: &Rank, of: u32) -> u32 {
+    let info = rank.infos().get(of as usize);
+    info.map_or(0, |info| info.local_rank)
 }
 
 /// Memory of workers: said once where it is the same for all.

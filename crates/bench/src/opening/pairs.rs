@@ -67,7 +67,7 @@ impl Pairs {
         host.ranks.iter().map(of).collect()
     }
 
-    fn peers(&self, rank: u32) -> Vec<u32> {
+    pub(super) fn peers(&self, rank: u32) -> Vec<u32> {
         let mut peers = self.roles.targets(rank);
         peers.extend(self.roles.initiators_of(rank));
         peers

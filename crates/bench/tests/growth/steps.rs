@@ -189,6 +189,7 @@ fn settings(cpus: CpuChoice) -> Settings {
         cpus,
         numa: Numa::None,
         devices: Default::default(),
+        gpus: Vec::new(),
         link_bytes_per_s: None,
         // Cards of other versions may have other lengths.
         libraries: [("libfabric".to_owned(), "embedded".into())].into(),

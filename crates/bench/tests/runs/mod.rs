@@ -74,6 +74,7 @@ pub fn records_on(
         cpus,
         numa: Numa::None,
         devices: Default::default(),
+        gpus: Vec::new(),
         link_bytes_per_s: None,
         libraries,
         clock: Clock::new(),

@@ -68,6 +68,8 @@ pub const ENTRY: Entry = Entry {
         clean_up: files::clean_up_after,
         ..Lifecycle::NONE
     },
+    device_memory: None,
+    one_process: false,
     verbs: &Verb::COPYING,
     ordered_writes: true,
     moves_bytes: true,

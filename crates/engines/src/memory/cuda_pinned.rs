@@ -21,27 +21,38 @@ const NAME: &str = "cuda-pinned";
 pub const CUDA_PINNED: MemoryEntry = MemoryEntry {
     name: NAME,
     about: "memory host, pinned by the driver of NVIDIA GPUs, so that they copy it without help from the CPU",
+    takes_gpu: true,
     allocate,
     libraries: &[LIBRARY],
     ..HOST
 };
 
 fn allocate(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
-    // All GPUs reach it. It waits for the context that it was pinned in alone, the first GPU's, which every machine
-    // with any has; streams of another refuse it.
-    let gpu = driver::open(request, NAME, 0)?;
+    // All GPUs reach it. It is pinned in the context of the rank's GPU, or of the first one, which every machine with
+    // any has, and waits for that alone; whoever copies it by another holds it meanwhile.
+    let gpu = driver::open(request, NAME, request.gpu.unwrap_or(0))?;
     let host = (HOST.allocate)(request)?;
     let arena = Arc::clone(host.mapped(NAME)?);
     let bytes = arena.len();
     let pinned = PinnedArena::pin(gpu.context(), arena)
         .map_err(|failure| driver::not_pinned(NAME, bytes, &failure))?;
-    Ok(Arc::new(PinnedMemory { host, pinned, gpu }))
+    Ok(Arc::new(PinnedMemory {
+        host,
+        pinned: Arc::new(pinned),
+        gpu,
+    }))
 }
 
-struct PinnedMemory {
+pub(super) struct PinnedMemory {
     host: Arc<dyn Memory>,
-    pinned: PinnedArena,
+    pinned: Arc<PinnedArena>,
     gpu: Arc<GpuInUse>,
+}
+
+impl PinnedMemory {
+    pub(super) fn pinned(&self) -> &Arc<PinnedArena> {
+        &self.pinned
+    }
 }
 
 impl Memory for PinnedMemory {

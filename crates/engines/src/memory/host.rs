@@ -40,6 +40,7 @@ pub const SMALL: MemoryEntry = MemoryEntry {
     about: "host memory with the system's normal pages and no others",
     variant: None,
     host_addressable: true,
+    takes_gpu: false,
     allocate: |request| {
         let (bytes, sharing) = (len(request)?, sharing(request));
         allocate_plain(bytes, Pages::Small, "small", Vec::new(), sharing, request)

@@ -6,10 +6,12 @@
 //! | `copy` | how fast the CPU copies them |
 //! | `cuda` | memory of an NVIDIA GPU |
 //! | `cuda_pinned` | memory of the host that NVIDIA's driver has pinned |
+//! | `cuda_region` | all of them as ends of copies that a GPU makes |
 
 mod copy;
 mod cuda;
 mod cuda_pinned;
+pub(crate) mod cuda_region;
 mod host;
 
 use tonnage_engine::memory::MemoryEntry;

@@ -63,6 +63,8 @@ pub const ENTRY: Entry = Entry {
     has_devices: false,
     libraries: &[],
     lifecycle: Lifecycle::NONE,
+    device_memory: None,
+    one_process: false,
     verbs: &Verb::ALL,
     ordered_writes: true,
     moves_bytes: true,

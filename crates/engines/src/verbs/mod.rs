@@ -94,6 +94,8 @@ pub const ENTRY: Entry = Entry {
         },
     ],
     lifecycle: Lifecycle::NONE,
+    device_memory: None,
+    one_process: false,
     verbs: &Verb::ALL,
     ordered_writes: true,
     moves_bytes: true,

@@ -27,7 +27,7 @@ pub use gpu::Gpu;
 pub use kread::KernelModule;
 pub use memory::{MemoryFound, NumaNode};
 pub use network::NetworkInterface;
-pub use pci::{PciFunction, PcieLink};
+pub use pci::{PciFunction, PcieLink, nominal_link_bytes_per_s};
 pub use rdma::{RdmaDevice, RdmaGid, RdmaPort};
 
 use super::environment::{HostIdentity, Processors};

@@ -51,6 +51,23 @@ pub(super) fn function_of(tree: &Tree, path: impl AsRef<Path>) -> Option<PciFunc
     })
 }
 
+/// The nominal speed of the PCIe link of the function with this address, one direction, bytes per second: the lanes
+/// that it has now, at the best generation that both of its ends can do, because an idle GPU lowers that by itself.
+/// `None` where the kernel does not say.
+pub fn nominal_link_bytes_per_s(address: &str) -> Option<u64> {
+    nominal(&Tree::host(), address)
+}
+
+fn nominal(tree: &Tree, address: &str) -> Option<u64> {
+    let path = Path::new("sys/bus/pci/devices").join(address.to_lowercase());
+    let function = tree.resolve(path)?;
+    let link = link_of(tree, &function)?;
+    let before = function.parent().map(|port| port.join("max_link_speed"));
+    let before = before.and_then(|speed| generation_of(&tree.text(speed)?));
+    let generation = before.map_or(link.generation_max, |most| most.min(link.generation_max));
+    Some(u64::from(link.lanes) * lane_bytes_per_s(generation.max(link.generation)))
+}
+
 /// All PCI functions, as paths in the tree.
 pub(super) fn functions(tree: &Tree) -> Vec<PathBuf> {
     let root = Path::new("sys/bus/pci/devices");

@@ -14,7 +14,7 @@ use tonnage_report::Format;
 use tonnage_units::{Error, Result};
 
 use super::hosts::HostArgs;
-use super::values::{Master, devices_of, library, link_speed, ranks, scale};
+use super::values::{GpuList, Master, devices_of, library, link_speed, ranks, scale};
 
 /// Placement and meeting of ranks.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
@@ -59,6 +59,11 @@ pub struct RankArgs {
     /// --rails says. May be repeated.
     #[arg(long, value_name = "RANK=NAMES", value_parser = devices_of)]
     pub devices_of: Vec<(u32, Vec<String>)>,
+
+    /// GPUs that the ranks of a host get in turn, by their numbers in `tonnage devices`, such as 0-3 or 0,0,1,1: rank i
+    /// of the host has its memory cuda there, and pins its memory cuda-pinned for that one.
+    #[arg(long, value_name = "LIST")]
+    pub gpus: Option<GpuList>,
 
     /// Speed of one link, such as 100Gb/s, where the device does not say it: bandwidth is then set beside the links
     /// that were used.

@@ -4,11 +4,24 @@
 use std::str::FromStr;
 
 use tonnage_units::names::quote;
+use tonnage_units::number_list;
 use tonnage_units::{BytesPerSecond, Count};
 use tonnage_units::{Error, Result};
 
 /// Longest name of a host that DNS knows.
 const HOST_BYTES_MAX: usize = 253;
+
+/// GPUs by their numbers, in the order in which ranks get them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GpuList(pub Vec<u32>);
+
+impl FromStr for GpuList {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        number_list::parse(text).map(Self)
+    }
+}
 
 /// Address of rank 0.
 #[derive(Debug, Clone, PartialEq, Eq)]

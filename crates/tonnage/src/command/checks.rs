@@ -74,6 +74,9 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
     if let (Some((rank, names)), false) = (ranks.devices_of.first(), has_devices) {
         return without_effect(format!("--devices-of {rank}={}", names.join(",")));
     }
+    if ranks.gpus.is_some() && !takes_gpu(points) {
+        return without_gpu();
+    }
     if ranks.link_speed.is_some() {
         check_link_speed(points)?;
     }
@@ -97,6 +100,22 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Returns whether some rank has memory whose GPU can be chosen for it.
+fn takes_gpu(points: &[Planned]) -> bool {
+    points.iter().flat_map(memories_of).any(|name| {
+        let (_, variant) = tonnage_engine::split_name(name);
+        variant.is_empty() && LISTS.memory(name).is_ok_and(|entry| entry.takes_gpu)
+    })
+}
+
+fn without_gpu() -> Result<()> {
+    Err(Error::Usage(
+        "--gpus says which GPU each rank has its memory on, and no memory of this run leaves that open: leave it out, or use \
+         --memory cuda"
+            .to_owned(),
+    ))
 }
 
 /// Names of the memories of a point.

@@ -40,6 +40,7 @@ use crate::args::common::{RankArgs, ResultArgs};
 use crate::args::experiment::ExperimentArgs;
 use crate::args::layers::LayersArgs;
 use crate::args::run::RunArgs;
+use crate::args::values::GpuList;
 use crate::args::verify::{RANKS_DEFAULT, Ranks, VerifyArgs};
 
 /// Exit code of a wrong request, as that of `Error::Usage`.
@@ -483,6 +484,11 @@ fn settings(job: &Job, points: &[Planned]) -> Result<Settings> {
             may_idle,
             ..job.ranks.device_names()?
         },
+        gpus: job
+            .ranks
+            .gpus
+            .clone()
+            .map_or_else(Vec::new, |GpuList(numbers)| numbers),
         link_bytes_per_s: job.ranks.link_speed,
         libraries: job.ranks.libraries()?,
         lists: LISTS,

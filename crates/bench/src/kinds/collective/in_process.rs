@@ -160,6 +160,7 @@ fn seat(point: &CollectivePoint, bytes: u64, stage: &Stage<'_>) -> Result<Seated
         shared: false,
         node: settings.numa.node(&host.topology, cpu)?,
         node_required: matches!(settings.numa, Numa::Node(_)),
+        gpu: settings.gpu(stage.rank.identity().local_rank),
         libraries: Some(&settings.libraries),
     })?;
     Ok(Seated {

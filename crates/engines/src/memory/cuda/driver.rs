@@ -1,30 +1,32 @@
 //! CUDA's driver in this process: the library that was chosen, the GPUs in use, and advice for each failure.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tonnage_engine::Library;
 use tonnage_engine::memory::Request;
+use tonnage_engine::{Libraries, Library};
 use tonnage_machine::devices::LIBCUDA_VARIABLE;
-use tonnage_sys::cuda::{CudaContext, CudaFailure, Libcuda, PatternKernels};
+use tonnage_sys::cuda::{CopyKernel, CudaContext, CudaFailure, Libcuda, PatternKernels};
 use tonnage_units::{Error, Result};
 
 use super::super::host::group_bytes;
 use super::proof;
 
 /// The library, as `--library` chooses it.
-pub(in crate::memory) const LIBRARY: Library = Library {
+pub(crate) const LIBRARY: Library = Library {
     name: "libcuda",
     variable: LIBCUDA_VARIABLE,
     about: "the driver's libcuda.so.1, of CUDA 11.0 (driver 450) or newer",
 };
 
 /// A GPU that is in use.
-pub(in crate::memory) struct GpuInUse {
+pub(crate) struct GpuInUse {
     context: Arc<CudaContext>,
     /// The kernels, or why they are not trusted; empty until somebody has a use for them.
     kernels: OnceLock<std::result::Result<PatternKernels, String>>,
+    /// The kernel that copies, in the same way.
+    copies: OnceLock<std::result::Result<Arc<CopyKernel>, String>>,
 }
 
 /// GPUs in use by the library's file and their number. They stay so until the process ends: to take one into use again
@@ -34,13 +36,13 @@ static IN_USE: Mutex<BTreeMap<GpuKey, Arc<GpuInUse>>> = Mutex::new(BTreeMap::new
 /// The file that was named, and the number.
 type GpuKey = (Option<OsString>, u32);
 
-/// The number of the GPU that a memory's name asks for; the first where it names none.
+/// The number of the GPU that a memory's name asks for; where it names none that of the rank, else the first.
 ///
 /// # Errors
 /// `Usage` for anything but a number.
-pub(super) fn number(variant: &str) -> Result<u32> {
+pub(in crate::memory) fn number(variant: &str, of_rank: Option<u32>) -> Result<u32> {
     match variant {
-        "" => Ok(0),
+        "" => Ok(of_rank.unwrap_or(0)),
         number => number.parse().map_err(|_| {
             Error::Usage(format!(
                 "memory cuda:{number} names no GPU: write its number, such as cuda:0, as `tonnage devices` lists them"
@@ -58,25 +60,15 @@ pub(in crate::memory) fn open(
     memory: &str,
     number: u32,
 ) -> Result<Arc<GpuInUse>> {
-    let named = request
-        .libraries
-        .and_then(|libraries| libraries.get(LIBRARY.name))
-        .map(|path| path.as_os_str().to_owned())
-        .or_else(|| std::env::var_os(LIBRARY.variable).filter(|path| !path.is_empty()));
+    let named = named(request.libraries);
     let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
     let key = (named, number);
     if let Some(gpu) = in_use.get(&key) {
         return Ok(Arc::clone(gpu));
     }
-    let file = key.0.as_ref().map(|path| path.to_str());
-    if file == Some(None) {
-        return Err(Error::Usage(format!(
-            "{}: the path of the library is not UTF-8",
-            LIBRARY.name
-        )));
-    }
-    let unavailable = |failure: CudaFailure| unavailable(memory, &failure);
-    let library = Libcuda::load(file.flatten()).map_err(unavailable)?;
+    let what = format!("memory {memory}");
+    let unavailable = |failure: CudaFailure| unavailable(&what, &failure);
+    let library = load(key.0.as_deref(), &what)?;
     let context = match CudaContext::open(&library, number) {
         Ok(context) => context,
         Err(failure) if failure.name() == "CUDA_ERROR_INVALID_DEVICE" => {
@@ -85,14 +77,45 @@ pub(in crate::memory) fn open(
         }
         Err(failure) => return Err(unavailable(failure)),
     };
-    let kernels = OnceLock::new();
-    let gpu = Arc::new(GpuInUse { context, kernels });
+    let (kernels, copies) = (OnceLock::new(), OnceLock::new());
+    let gpu = Arc::new(GpuInUse {
+        context,
+        kernels,
+        copies,
+    });
     in_use.insert(key, Arc::clone(&gpu));
     Ok(gpu)
 }
 
+/// The file that was named, by an option or by the variable.
+fn named(libraries: Option<&Libraries>) -> Option<OsString> {
+    let asked = libraries.and_then(|libraries| libraries.get(LIBRARY.name));
+    let asked = asked.map(|path| path.as_os_str().to_owned());
+    asked.or_else(|| std::env::var_os(LIBRARY.variable).filter(|path| !path.is_empty()))
+}
+
+/// Loads the driver's library for `what`.
+fn load(named: Option<&OsStr>, what: &str) -> Result<Arc<Libcuda>> {
+    let file = named.map(OsStr::to_str);
+    if file == Some(None) {
+        return Err(Error::Usage(format!(
+            "{}: the path of the library is not UTF-8",
+            LIBRARY.name
+        )));
+    }
+    Libcuda::load(file.flatten()).map_err(|failure| unavailable(what, &failure))
+}
+
+/// The driver's library, for an engine.
+///
+/// # Errors
+/// `Unavailable`, with what to do.
+pub(crate) fn library(libraries: &Libraries, what: &str) -> Result<Arc<Libcuda>> {
+    load(named(Some(libraries)).as_deref(), what)
+}
+
 impl GpuInUse {
-    pub(in crate::memory) fn context(&self) -> &Arc<CudaContext> {
+    pub(crate) fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
 
@@ -111,8 +134,23 @@ impl GpuInUse {
         kernels.as_ref().map_err(String::as_str)
     }
 
+    /// The kernel that copies, which is compiled and proven when it is first asked for.
+    ///
+    /// # Errors
+    /// Why it is not trusted.
+    pub(crate) fn copy_kernel(&self) -> std::result::Result<Arc<CopyKernel>, String> {
+        let kernel = self.copies.get_or_init(|| {
+            let kernel = CopyKernel::load(&self.context)
+                .map_err(|failure| format!("its driver did not take the kernel: {failure}"))?;
+            let kernel = Arc::new(kernel);
+            proof::prove_copies(&self.context, &kernel)?;
+            Ok(kernel)
+        });
+        kernel.clone()
+    }
+
     /// Number, model and address.
-    pub(in crate::memory) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let device = self.context.device();
         format!(
             "cuda:{} ({}, {})",
@@ -121,7 +159,7 @@ impl GpuInUse {
     }
 
     /// A failure while it was in use.
-    pub(super) fn failed(&self, failure: &CudaFailure) -> Error {
+    pub(crate) fn failed(&self, failure: &CudaFailure) -> Error {
         match failure {
             CudaFailure::Outside(range) => Error::Failed(range.to_string()),
             _ => Error::Failed(format!("{}: {failure}. {}", self.name(), advice(failure))),
@@ -193,9 +231,9 @@ pub(in crate::memory) fn not_pinned(memory: &str, bytes: usize, failure: &CudaFa
 }
 
 /// An error of something that is not here.
-pub(in crate::memory) fn unavailable(memory: &str, failure: &CudaFailure) -> Error {
+pub(crate) fn unavailable(what: &str, failure: &CudaFailure) -> Error {
     Error::Unavailable {
-        what: format!("memory {memory}"),
+        what: what.to_owned(),
         why: failure.to_string(),
         how: advice(failure).to_owned(),
     }
@@ -221,6 +259,16 @@ fn advice(failure: &CudaFailure) -> &'static str {
             "Install a driver that serves CUDA 11.0 or newer: 450 or newer"
         }
         CudaFailure::Outside(_) => "This is a defect of tonnage: please report it",
+        CudaFailure::NoPeer { .. } => {
+            "Look at `nvidia-smi topo -p2p rw`: virtual machines and chipsets may forbid it; copy by way of the host in two \
+             steps, as --memory cuda:N --target-memory cuda-pinned"
+        }
+        CudaFailure::NotPinned => {
+            "Choose --memory cuda-pinned, or --engine-option by=ce for copies by copy engines"
+        }
+        CudaFailure::NoGpu => {
+            "Choose --memory cuda-pinned --target-memory cuda, or --memory cuda for both"
+        }
         CudaFailure::OtherGpu { .. } => {
             "Choose one GPU for both ends, cuda:N with the same number; memory cuda-pinned is in the context of cuda:0"
         }

@@ -45,6 +45,7 @@ pub const CUDA: MemoryEntry = MemoryEntry {
         required: false,
     }),
     host_addressable: false,
+    takes_gpu: true,
     allocate,
     // Asking would start the driver on ranks that allocate nothing, and what is too large is refused whole.
     available: |_| None,
@@ -52,20 +53,32 @@ pub const CUDA: MemoryEntry = MemoryEntry {
 };
 
 fn allocate(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
-    let gpu = driver::open(request, NAME, driver::number(request.variant)?)?;
+    let number = driver::number(request.variant, request.gpu)?;
+    let gpu = driver::open(request, NAME, number)?;
     // Proven before anything is measured; the report says why where they are not trusted.
     let _ = gpu.kernels();
     let buffer = DeviceBuffer::allocate(gpu.context(), request.bytes)
         .map_err(|failure| gpu.too_small(request.bytes, &failure))?;
-    Ok(Arc::new(CudaMemory { gpu, buffer }))
+    Ok(Arc::new(CudaMemory {
+        gpu,
+        buffer: Arc::new(buffer),
+    }))
 }
 
-struct CudaMemory {
+pub(super) struct CudaMemory {
     gpu: Arc<GpuInUse>,
-    buffer: DeviceBuffer,
+    buffer: Arc<DeviceBuffer>,
 }
 
 impl CudaMemory {
+    pub(super) fn buffer(&self) -> &Arc<DeviceBuffer> {
+        &self.buffer
+    }
+
+    pub(super) fn gpu(&self) -> &Arc<GpuInUse> {
+        &self.gpu
+    }
+
     fn copy_out(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
         let copied = self.buffer.read(offset, bytes);
         copied.map_err(|failure| self.gpu.failed(&failure))

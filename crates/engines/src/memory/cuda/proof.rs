@@ -6,7 +6,10 @@
 use std::sync::Arc;
 
 use tonnage_engine::pattern::{self, Key};
-use tonnage_sys::cuda::{CudaContext, CudaFailure, DeviceBuffer, PatternKernels};
+use tonnage_sys::cuda::{
+    CopyKernel, CopyMark, CudaContext, CudaCopier, CudaFailure, CudaRegion, DeviceBuffer,
+    PatternKernels,
+};
 
 use super::numbers::numbers;
 
@@ -33,6 +36,55 @@ pub(super) fn prove(
     // Both aligned, and the filler's inverted words.
     proof.fills(24, 4096 + 3, key.poison())?;
     proof.finds(BESIDE, 4096, key.ahead(2))
+}
+
+/// Proves the kernel that copies, or says what it did otherwise than the host.
+pub(super) fn prove_copies(
+    context: &Arc<CudaContext>,
+    kernel: &Arc<CopyKernel>,
+) -> std::result::Result<(), String> {
+    let said = |failure: CudaFailure| format!("the proof of its kernel failed: {failure}");
+    let room = BYTES + 2 * BESIDE;
+    let buffer = || DeviceBuffer::allocate(context, room).map(Arc::new);
+    let (from, to) = (buffer().map_err(said)?, buffer().map_err(said)?);
+    let bytes: Vec<u8> = (0..room)
+        .map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8)
+        .collect();
+    from.write(0, &bytes).map_err(said)?;
+    let ends = (
+        CudaRegion::Device(Arc::clone(&from)),
+        CudaRegion::Device(Arc::clone(&to)),
+    );
+    let mut copier =
+        CudaCopier::new(context, ends, Some(Arc::clone(kernel)), (1, 1)).map_err(said)?;
+    // Aligned alike, and otherwise: of the second sort each byte goes alone.
+    for (source, target, len) in [(BESIDE, BESIDE, BYTES), (24, 16, 4099), (BESIDE, 24, 4099)] {
+        let mut expected = vec![RAW; room as usize];
+        to.write(0, &expected).map_err(said)?;
+        let mark = CopyMark {
+            tag: 0,
+            len: len as u32,
+        };
+        copier.post(source, target, mark).map_err(said)?;
+        while copier.pending() > 0 {
+            copier.poll(1, |_| ()).map_err(said)?;
+        }
+        expected[target as usize..][..len as usize]
+            .copy_from_slice(&bytes[source as usize..][..len as usize]);
+        let mut found = vec![0; room as usize];
+        to.read(0, &mut found).map_err(said)?;
+        if let Some(at) = expected
+            .iter()
+            .zip(&found)
+            .position(|(expected, found)| expected != found)
+        {
+            return Err(format!(
+                "its kernel for copies left {:02x} at byte {at} of the proof, where {:02x} belongs",
+                found[at], expected[at]
+            ));
+        }
+    }
+    Ok(())
 }
 
 struct Proof<'a> {

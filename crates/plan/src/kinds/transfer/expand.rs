@@ -45,6 +45,8 @@ pub(super) fn expand(
     points_max: usize,
 ) -> Result<Vec<TransferPoint>> {
     let what = &transfer.what;
+    let entries = entries(what, lists)?;
+    let ranks = ranks_of(&entries, ranks);
     let loads = loads(transfer, ranks)?;
     let roles = roles(what, ranks)?;
     let length = match loads {
@@ -52,7 +54,6 @@ pub(super) fn expand(
         None => length(&transfer.length)?,
     };
     check_rounds(transfer.length.interval, &roles)?;
-    let entries = entries(what, lists)?;
     let ops = ops(what)?;
     let memories = memories(transfer, ops, &roles, lists)?;
     let places = places(&what.place, &roles)?;
@@ -105,6 +106,14 @@ pub(super) fn expand(
         }
     }
     Ok(points)
+}
+
+/// The ranks of the points. Where they are threads of one process, a run of one rank has room for two of them.
+fn ranks_of(entries: &[ChosenEngine<'_>], ranks: u32) -> u32 {
+    match ranks {
+        1 if entries.iter().all(|named| named.entry.one_process) => 2,
+        _ => ranks,
+    }
 }
 
 /// The sizes of operations. Atomic ones have but one.

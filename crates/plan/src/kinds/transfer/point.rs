@@ -13,7 +13,7 @@ use crate::kind::AnyPoint;
 use crate::point::{LimitChoice, MatrixRounds, Traffic};
 use crate::roles::Roles;
 use tonnage_engine::paths::{Cut, Division, Rails};
-use tonnage_engine::{EngineOptions, Verb};
+use tonnage_engine::{EngineOptions, Lists, Verb};
 use tonnage_units::quantity::human;
 use tonnage_units::{Bytes, PairPlace};
 
@@ -266,6 +266,11 @@ fn one() -> u32 {
 }
 
 impl AnyPoint for TransferPoint {
+    fn threads(&self, lists: &Lists) -> Option<u32> {
+        let entry = lists.engine(&self.engine).ok()?;
+        entry.one_process.then_some(self.ranks)
+    }
+
     fn engines(&self) -> Vec<&str> {
         vec![&self.engine]
     }

@@ -193,7 +193,10 @@ impl VerifyArgs {
         };
         let mut transfers = Vec::new();
         if !copies.is_empty() {
-            transfers.push(self.transfer(engine, copies, sizes, traffic));
+            let mut transfer = self.transfer(engine, copies, sizes, traffic);
+            let memory = known.and_then(|entry| entry.device_memory);
+            transfer.memory.memory = memory.map(|name| vec![name.to_owned()].into());
+            transfers.push(transfer);
         }
         // Pairs that take turns do not contend; who names such an operation is told so.
         let fits = traffic != Traffic::Matrix || !self.op.is_empty();

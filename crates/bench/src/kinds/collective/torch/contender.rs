@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tonnage_collective::Reduction;
+use tonnage_engine::backends::TORCH_GPU_MEMORY;
 use tonnage_engine::memory::MemoryReport;
 use tonnage_engine::{EngineReport, Facts, LibraryReport, fact_names};
 use tonnage_plan::collective::{CollectivePoint, Refill};
@@ -298,7 +299,7 @@ fn check_memory(asked: &str, own: &str) -> Result<()> {
 
 fn memory_kind(backend: TorchBackend) -> &'static str {
     match backend {
-        TorchBackend::Nccl => "cuda",
+        TorchBackend::Nccl => TORCH_GPU_MEMORY,
         _ => "host",
     }
 }
@@ -308,7 +309,7 @@ fn report(backend: TorchBackend, worker: &TorchWorker) -> EngineReport {
     let facts = Facts::default()
         .with(fact_names::PYTHON, found.python.clone())
         .with("threads", found.threads)
-        .maybe("cuda", found.cuda.clone());
+        .maybe(fact_names::CUDA, found.cuda.clone());
     let interfaces = worker.environment().iter();
     let facts = interfaces.fold(facts, |facts, (name, value)| {
         facts.with(&name.to_lowercase(), value.clone())

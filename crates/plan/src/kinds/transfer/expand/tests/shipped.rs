@@ -31,6 +31,7 @@ fn plans_that_ship_expand() {
         "efa-write",
         "one-sided-read",
         "torch-distributed",
+        "gpu-node",
     ] {
         assert!(
             names.iter().any(|name| name == expected),
@@ -53,7 +54,7 @@ fn the_tour_measures_less_than_20_seconds() {
         };
         assert_eq!(point.length.until_ci, None);
         assert!(
-            ["null", "shm", "fabric:shm", "fabric:tcp"].contains(&point.engine.as_str()),
+            ["null", "shm", "fabric:shm", "fabric:tcp", "cuda"].contains(&point.engine.as_str()),
             "{point:?}"
         );
         total_ns += point.length.warmup_ns + trial_ns * u64::from(point.length.trials);

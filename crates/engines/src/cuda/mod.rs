@@ -1,0 +1,415 @@
+//! `cuda`: copies within one process, between memories of GPUs, and between them and the host's. The ranks of its
+//! points are threads of one process, each with its own memory; the initiator's thread hands the copies over.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `mod` | the row of the list, the domain, and a worker's lanes |
+//! | `registry` | memories of other threads of this process |
+//! | `limit` | what bounds the copies |
+//!
+//! A lane is a [`CudaCopier`]: two memories, streams, and events behind the copies. Ranks that are processes of their
+//! own cannot reach each other's memory like this.
+
+mod limit;
+mod registry;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tonnage_engine::memory::Memory;
+use tonnage_engine::{
+    Caps, Card, Completion, Descriptor, Domain, Ending, Engine, EngineOption, EngineReport, Entry,
+    Facts, Failure, Flush, Lane, LaneKind, LaneSpec, LibraryReport, Lifecycle, LimitKind, Neighbor,
+    Op, OpenRequest, OptionKind, Peer, Region, RegionId, Verb, WorkerConfig,
+};
+use tonnage_sys::cuda::{CopyMark, CudaCopier, CudaFailure, Libcuda};
+use tonnage_units::{Error, Result};
+
+use crate::memory::cuda_region::{CudaEnd, LIBCUDA, library, unavailable};
+use crate::slots::{self, never_resolved};
+
+use registry::CudaRegistration;
+
+const NAME: &str = "cuda";
+
+/// Copies under way on a lane, on all of its streams.
+const DEPTH: u32 = 1024;
+
+/// Value of `by` for copies by a kernel.
+const BY_KERNEL: &str = "sm";
+
+const OPTIONS: [EngineOption; 2] = [
+    EngineOption {
+        name: "by",
+        kind: OptionKind::Choice(&["ce", BY_KERNEL]),
+        variants: &[],
+        about: "copy engines, or a kernel on the GPU's processors (streaming multiprocessors)",
+    },
+    EngineOption {
+        name: "streams",
+        kind: OptionKind::Number {
+            default: 1,
+            min: 1,
+            max: 32,
+        },
+        variants: &[],
+        about: "streams of a lane, which take its copies in turn; copies of different streams may run at once",
+    },
+];
+
+/// The row of the list of engines.
+pub const ENTRY: Entry = Entry {
+    name: NAME,
+    about: "copies of an NVIDIA GPU within one process: host and GPU, one GPU, two of them",
+    variant: None,
+    options: &OPTIONS,
+    has_devices: false,
+    libraries: &[LIBCUDA],
+    lifecycle: Lifecycle::NONE,
+    device_memory: Some("cuda"),
+    one_process: true,
+    verbs: &[Verb::Write, Verb::Read],
+    ordered_writes: false,
+    moves_bytes: true,
+    open: |request| Ok(vec![Arc::new(CudaDomain::open(request)?)]),
+};
+
+const CAPS: Caps = Caps {
+    verbs: &[Verb::Write, Verb::Read],
+    immediate_bits: 0,
+    depth: DEPTH,
+    message_bytes_max: u32::MAX as u64,
+    moves_bytes: true,
+    // The event behind a copy is passed when its bytes are where they belong, for the host and for what is handed to
+    // the GPU from then on.
+    delivered: true,
+    delivery_on_request: true,
+    arrivals_named: true,
+    arrives_by_polling: false,
+    ordered_writes: false,
+    sends_taken: true,
+    passive_target: true,
+    shared_memory: false,
+    carried: false,
+    limit: LimitKind::None,
+};
+
+struct CudaDomain {
+    caps: Caps,
+    /// This rank's end.
+    end: String,
+    driver: LibraryReport,
+    by_kernel: bool,
+    streams: u32,
+}
+
+impl CudaDomain {
+    fn open(request: &OpenRequest<'_>) -> Result<Self> {
+        let what = format!("engine {NAME}");
+        let library = library(request.libraries, &what)?;
+        let devices = library.devices().map_err(|why| unavailable(&what, &why))?;
+        let end = limit::end(request.memories, &devices)?;
+        Ok(Self {
+            caps: Caps {
+                limit: end.limit,
+                ..CAPS
+            },
+            end: end.name,
+            driver: driver(&library),
+            by_kernel: request.option(&OPTIONS, "by") == BY_KERNEL,
+            // Within the option's bounds: anything else was refused before.
+            streams: request.number(&OPTIONS, "streams") as u32,
+        })
+    }
+}
+
+fn driver(library: &Libcuda) -> LibraryReport {
+    let served = library.version().map(|version| version.to_string());
+    LibraryReport {
+        version: format!(
+            "CUDA {}",
+            served.as_deref().unwrap_or("of an unknown version")
+        ),
+        library: library.path().to_owned(),
+    }
+}
+
+impl Domain for CudaDomain {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn report(&self) -> EngineReport {
+        let by = match self.by_kernel {
+            true => "a kernel of the GPU",
+            false => "copy engines",
+        };
+        EngineReport {
+            name: NAME.to_owned(),
+            library: Some(self.driver.clone()),
+            device: Some(self.end.clone()),
+            facts: Facts::default()
+                .with("by", by)
+                .with("streams", u64::from(self.streams))
+                .with("depth", DEPTH)
+                .with("ranks_are", "threads of one process")
+                .with(
+                    "completion",
+                    "delivered: the event behind a copy is passed when its bytes have arrived",
+                )
+                .with("ordering", "in order within a stream"),
+            ..EngineReport::default()
+        }
+    }
+
+    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
+        Ok(Box::new(CudaCopies {
+            by_kernel: self.by_kernel,
+            streams: self.streams,
+            // A stream of several may get all that are in flight, if those of others end before.
+            depth: config.depth.clamp(1, DEPTH),
+            regions: BTreeMap::new(),
+            region_next: 0,
+            lanes: Vec::new(),
+        }))
+    }
+}
+
+/// Specification of a lane, by which it is known again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct LaneKey {
+    verb: Verb,
+    peer: Peer,
+    local: RegionId,
+    remote: Vec<u8>,
+}
+
+struct LaneState {
+    key: LaneKey,
+    copier: CudaCopier,
+    /// The end whose GPU carries the copies out, which names it in messages.
+    end: CudaEnd,
+    // Both ends stay registered for as long as a copy may be under way: the copier holds their bytes, and these what
+    // fills and verifies them.
+    _memories: [Arc<dyn Memory>; 2],
+}
+
+struct CudaCopies {
+    by_kernel: bool,
+    streams: u32,
+    depth: u32,
+    regions: BTreeMap<u32, CudaRegistration>,
+    region_next: u32,
+    lanes: Vec<Option<LaneState>>,
+}
+
+impl CudaCopies {
+    fn region(&self, region: RegionId) -> Result<&CudaRegistration> {
+        let known = self.regions.get(&region.0);
+        known.ok_or_else(|| Error::Failed(format!("region {} is not registered", region.0)))
+    }
+
+    /// Makes the streams of a lane, and events for so many copies on each.
+    fn resolve(
+        &self,
+        key: LaneKey,
+        memories: [Arc<dyn Memory>; 2],
+        sizes: (u32, u32),
+    ) -> Result<LaneState> {
+        let [own, far] = [end(&*memories[0])?, end(&*memories[1])?];
+        let what = || {
+            let [own, far] = [&memories[0], &memories[1]].map(|memory| memory.report().kind);
+            format!(
+                "{} between memory {own} and memory {far} of rank {}",
+                key.verb.name(),
+                key.peer
+            )
+        };
+        let refused = |failure: &CudaFailure| unavailable(&format!("{NAME}, {}", what()), failure);
+        // The initiator's GPU where it has one: it pushes what it writes, and pulls what it reads.
+        let driving = if own.gpu.is_some() { &own } else { &far };
+        let Some(gpu) = &driving.gpu else {
+            return Err(refused(&CudaFailure::NoGpu));
+        };
+        let kernel = match self.by_kernel {
+            false => None,
+            true => Some(gpu.copy_kernel().map_err(|why| Error::Unavailable {
+                what: format!("{NAME}, {}, by={BY_KERNEL}", what()),
+                why: format!("{}: {why}", gpu.name()),
+                how: "Choose --engine-option by=ce".to_owned(),
+            })?),
+        };
+        let ends = (own.region.clone(), far.region.clone());
+        let ends = match key.verb {
+            Verb::Read => (ends.1, ends.0),
+            _ => ends,
+        };
+        let copier = CudaCopier::new(gpu.context(), ends, kernel, sizes)
+            .map_err(|failure| refused(&failure))?;
+        Ok(LaneState {
+            key,
+            copier,
+            end: driving.clone(),
+            _memories: memories,
+        })
+    }
+}
+
+impl LaneState {
+    #[cold]
+    fn failed(&self, failure: &CudaFailure) -> Error {
+        let what = format!(
+            "{NAME}: {} with rank {}",
+            self.key.verb.name(),
+            self.key.peer
+        );
+        match &self.end.gpu {
+            Some(gpu) => Error::Failed(format!("{what}: {}", gpu.failed(failure))),
+            None => Error::Failed(format!("{what}: {failure}")),
+        }
+    }
+}
+
+/// A memory as an end of copies.
+fn end(memory: &dyn Memory) -> Result<CudaEnd> {
+    CudaEnd::of(memory).ok_or_else(|| Error::Unavailable {
+        what: format!("memory {} with engine {NAME}", memory.report().kind),
+        why: "CUDA's driver copies memory of its own GPUs and of the host".to_owned(),
+        how: "Choose --memory cuda, cuda-pinned or one of the host".to_owned(),
+    })
+}
+
+impl Engine for CudaCopies {
+    fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
+        end(&**memory)?;
+        let id = RegionId(self.region_next);
+        self.region_next += 1;
+        let registration = CudaRegistration::new(memory);
+        let descriptor = registration.descriptor();
+        self.regions.insert(id.0, registration);
+        Ok(Region { id, descriptor })
+    }
+
+    fn deregister(&mut self, region: RegionId) -> Result<()> {
+        self.region(region)?;
+        self.regions.remove(&region.0);
+        Ok(())
+    }
+
+    /// Descriptors of this worker's memories, one behind the other: peers find out whether they can be copied.
+    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
+        let all = self.regions.values();
+        let card: Vec<u8> = all.flat_map(|region| region.descriptor().0).collect();
+        Ok(vec![Card(card); peers.len()])
+    }
+
+    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
+        for neighbor in peers {
+            for descriptor in neighbor.card.0.chunks(registry::DESCRIPTOR_BYTES) {
+                let remote = Descriptor(descriptor.to_vec());
+                let far = registry::find(&remote, neighbor.peer)?;
+                for (&region, own) in &self.regions {
+                    let key = LaneKey {
+                        verb: Verb::Write,
+                        peer: neighbor.peer,
+                        local: RegionId(region),
+                        remote: remote.0.clone(),
+                    };
+                    // A lane that cannot be had later would end the run; here it is a skip.
+                    self.resolve(key, [Arc::clone(own.memory()), Arc::clone(&far)], (1, 1))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
+        let LaneKind::Initiate(verb) = spec.kind else {
+            return Err(Error::Failed(format!("engine {NAME} has no receives")));
+        };
+        let key = LaneKey {
+            verb,
+            peer: spec.peer,
+            local: spec.local,
+            remote: spec.remote.0.clone(),
+        };
+        let known = |lane: &Option<LaneState>| lane.as_ref().is_some_and(|lane| lane.key == key);
+        if let Some(index) = self.lanes.iter().position(known) {
+            return Ok(Lane(index as u32));
+        }
+        let own = Arc::clone(self.region(spec.local)?.memory());
+        let far = registry::find(spec.remote, spec.peer)?;
+        let lane = self.resolve(key, [own, far], (self.streams, self.depth))?;
+        Ok(slots::put(&mut self.lanes, lane))
+    }
+
+    fn release(&mut self, lane: Lane) {
+        slots::take(&mut self.lanes, lane);
+    }
+
+    fn post(&mut self, ops: &[Op]) -> Result<usize> {
+        for (taken, op) in ops.iter().enumerate() {
+            let Some(Some(lane)) = self.lanes.get_mut(op.lane.0 as usize) else {
+                return if taken > 0 {
+                    Ok(taken)
+                } else {
+                    Err(never_resolved(op.lane))
+                };
+            };
+            let mark = CopyMark {
+                tag: op.tag,
+                len: op.len,
+            };
+            let (from, to) = match lane.key.verb {
+                Verb::Read => (op.remote, op.local),
+                _ => (op.local, op.remote),
+            };
+            match lane.copier.post(from, to, mark) {
+                Ok(true) => {}
+                Ok(false) => return Ok(taken),
+                Err(_) if taken > 0 => return Ok(taken),
+                Err(failure) => return Err(lane.failed(&failure)),
+            }
+        }
+        Ok(ops.len())
+    }
+
+    fn flush(&mut self, lane: Lane, _tag: u32) -> Result<Flush> {
+        match self.lanes.get(lane.0 as usize) {
+            Some(Some(_)) => Ok(Flush::Delivered),
+            _ => Err(never_resolved(lane)),
+        }
+    }
+
+    fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
+        let mut count = 0;
+        for (index, lane) in (0..).zip(&mut self.lanes) {
+            let Some(lane) = lane else { continue };
+            let room = done.len() - count;
+            let mut free = done[count..].iter_mut();
+            let polled = lane.copier.poll(room, |mark| {
+                if let Some(slot) = free.next() {
+                    *slot = Completion {
+                        tag: mark.tag,
+                        lane: Lane(index),
+                        len: mark.len,
+                        imm: 0,
+                        ending: Ending::Done,
+                    };
+                }
+            });
+            match polled {
+                Ok(ended) => count += ended,
+                Err(failure) => return Err(lane.failed(&failure)),
+            }
+        }
+        Ok(count)
+    }
+
+    fn failure(&self, _done: &Completion) -> Failure {
+        // What fails ends the engine: the driver names no single copy.
+        Failure::default()
+    }
+}

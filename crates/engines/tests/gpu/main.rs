@@ -1,0 +1,300 @@
+//! Engine `cuda`: the same cases over the double of the driver and, where this machine has a GPU, over the real one;
+//! there its speed too, beside a raw loop of the same calls of the driver. `make test-gpu` runs these.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `main` | drivers, a lane between two memories, and cases that hold on each driver |
+//! | `speed` | figures, on the real driver alone |
+#![cfg(test)]
+
+#[path = "../../../sys/tests/cuda/double.rs"]
+mod double;
+mod speed;
+
+use std::sync::Arc;
+
+use double::Double;
+use tonnage_engine::memory::{Memory, Request};
+use tonnage_engine::pattern::{Key, Mismatches};
+use tonnage_engine::{
+    Completion, Engine, EngineOptions, Lane, LaneKind, LaneSpec, Libraries, Op, OpenRequest,
+    RankMemory, Verb, WorkerConfig, split_name,
+};
+use tonnage_engines::{LISTS, cuda};
+use tonnage_sys::clock::Clock;
+use tonnage_sys::cuda::Libcuda;
+use tonnage_units::Result;
+
+/// A driver to run the cases on.
+struct Driver {
+    libraries: Libraries,
+    gpus: usize,
+    _double: Option<Double>,
+}
+
+impl Driver {
+    /// The double with two GPUs; `None`, and a visible skip, without a C compiler.
+    fn double(lines: &str) -> Option<Self> {
+        let double = Double::with(lines)?;
+        let libraries = Libraries::from([("libcuda".to_owned(), double.path())]);
+        Some(Self {
+            libraries,
+            gpus: 2,
+            _double: Some(double),
+        })
+    }
+
+    /// The real one; `None`, and a visible skip, where there is no GPU.
+    fn real() -> Option<Self> {
+        match Libcuda::load(None).and_then(|library| library.devices()) {
+            Ok(devices) if !devices.is_empty() => Some(Self {
+                libraries: Libraries::new(),
+                gpus: devices.len(),
+                _double: None,
+            }),
+            Ok(_) => {
+                println!("skip: the driver sees no GPU: engine cuda ran over its double only");
+                None
+            }
+            Err(why) => {
+                println!("skip: no GPU: {why}: engine cuda ran over its double only");
+                None
+            }
+        }
+    }
+
+    /// The real one, for figures: `make test-gpu` says by a variable that nothing else runs.
+    fn for_figures() -> Option<Self> {
+        if std::env::var_os("TONNAGE_GPU_FIGURES").is_none() {
+            println!("skip: figures of a GPU, which `make test-gpu` measures");
+            return None;
+        }
+        Self::real()
+    }
+
+    /// All that are here.
+    fn all() -> impl Iterator<Item = Self> {
+        Self::double("").into_iter().chain(Self::real())
+    }
+
+    fn memory(&self, name: &str, bytes: u64) -> Result<Arc<dyn Memory>> {
+        (LISTS.memory(name)?.allocate)(&Request {
+            variant: split_name(name).1,
+            bytes,
+            libraries: Some(&self.libraries),
+            ..Request::default()
+        })
+    }
+
+    fn worker(&self, options: &EngineOptions, depth: u32) -> Box<dyn Engine + Send> {
+        let domains = (cuda::ENTRY.open)(&OpenRequest {
+            options,
+            libraries: &self.libraries,
+            memories: (RankMemory::default(), &[]),
+            ..OpenRequest::default()
+        });
+        let config = WorkerConfig {
+            rank: 0,
+            worker: 0,
+            peers_max: 1,
+            depth,
+            queue_pairs: 1,
+            sleeps: false,
+            clock: Clock::new(),
+        };
+        domains.unwrap()[0].worker(&config).unwrap()
+    }
+}
+
+/// A lane between two memories, its worker, and the worker of its peer.
+struct Line {
+    engine: Box<dyn Engine + Send>,
+    lane: Lane,
+    _peer: Box<dyn Engine + Send>,
+}
+
+impl Line {
+    fn new(
+        driver: &Driver,
+        (own, far): (&Arc<dyn Memory>, &Arc<dyn Memory>),
+        verb: Verb,
+        (options, depth): (&[(&str, &str)], u32),
+    ) -> Result<Self> {
+        let options = options
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let options: EngineOptions = options.collect();
+        let (mut engine, mut peer) = (
+            driver.worker(&options, depth),
+            driver.worker(&options, depth),
+        );
+        let local = engine.register(own)?.id;
+        let remote = peer.register(far)?.descriptor;
+        let lane = engine.lane(&LaneSpec {
+            kind: LaneKind::Initiate(verb),
+            peer: 1,
+            local,
+            remote: &remote,
+            ordered: false,
+            in_order: false,
+            delivered: true,
+        })?;
+        Ok(Self {
+            engine,
+            lane,
+            _peer: peer,
+        })
+    }
+
+    fn op(&self, tag: u32, local: u64, remote: u64, len: u32) -> Op {
+        Op {
+            lane: self.lane,
+            tag,
+            local,
+            remote,
+            len,
+            imm: 0,
+        }
+    }
+
+    /// Carries out the operations, and gives their tags in the order in which they ended.
+    fn carry_out(&mut self, ops: &[Op]) -> Vec<u32> {
+        let (mut posted, mut tags) = (0, Vec::new());
+        let mut done = [Completion::EMPTY; 8];
+        while tags.len() < ops.len() {
+            posted += self.engine.post(&ops[posted..]).unwrap();
+            let count = self.engine.poll(&mut done).unwrap();
+            tags.extend(done[..count].iter().map(|completion| completion.tag));
+        }
+        tags
+    }
+}
+
+const BYTES: u64 = 256 << 10;
+
+/// Names of the memories of both ends, and options of the engine.
+type Ends = (
+    &'static str,
+    &'static str,
+    &'static [(&'static str, &'static str)],
+);
+
+/// Memories that can be copied between.
+fn ends(gpus: usize) -> Vec<Ends> {
+    let mut all: Vec<(_, _, &'static [_])> = Vec::new();
+    for options in [&[][..], &[("streams", "3")], &[("by", "sm")]] {
+        all.extend([
+            ("cuda-pinned", "cuda", options),
+            ("cuda", "cuda-pinned", options),
+            ("cuda", "cuda", options),
+        ]);
+        if gpus > 1 {
+            all.push(("cuda:0", "cuda:1", options));
+        }
+    }
+    all.extend([("host", "cuda", &[][..]), ("cuda", "host", &[])]);
+    all
+}
+
+/// Written on the one and verified on the other, at odd offsets and sizes, with nothing beside them touched.
+#[test]
+fn each_byte_comes_to_its_place() {
+    for driver in Driver::all() {
+        for (own, far, options) in ends(driver.gpus) {
+            let [own, far] = [own, far].map(|name| driver.memory(name, BYTES).unwrap());
+            for verb in [Verb::Write, Verb::Read] {
+                let line = Line::new(&driver, (&own, &far), verb, (options, 4));
+                let mut line = line.unwrap();
+                let (from, to) = match verb {
+                    Verb::Read => (&far, &own),
+                    _ => (&own, &far),
+                };
+                let key = Key::new(1, 2, 3, 4);
+                from.fill(0, 0, BYTES, key).unwrap();
+                to.fill(0, 0, BYTES, key.poison()).unwrap();
+                // Seven operations of which four may be under way, each to the place that it came from.
+                let ranges = [
+                    (0, 1),
+                    (1, 4095),
+                    (5000, 1),
+                    (8192, 65_536),
+                    (80_003, 777),
+                    (90_000, 8),
+                    (100_001, 100_000),
+                ];
+                let ops: Vec<Op> = (0..)
+                    .zip(ranges)
+                    .map(|(tag, (at, len))| line.op(tag, at, at, len))
+                    .collect();
+                let mut tags = line.carry_out(&ops);
+                tags.sort_unstable();
+                assert!(tags.into_iter().eq(0..7));
+                let mut beside = 0;
+                for (at, len) in ranges.map(|(at, len)| (at, u64::from(len))) {
+                    let mut found = Mismatches::default();
+                    to.verify(0, at, len, key, &mut found).unwrap();
+                    assert!(
+                        found.is_clean() && found.checked_bytes == len,
+                        "{options:?} {verb:?} {at} {len}"
+                    );
+                    let mut found = Mismatches::default();
+                    to.verify(0, beside, at - beside, key.poison(), &mut found)
+                        .unwrap();
+                    assert!(found.is_clean(), "{options:?} {verb:?} before {at}");
+                    beside = at + len;
+                }
+            }
+        }
+    }
+}
+
+/// Lanes of one specification are one, and a lane that was released takes nothing.
+#[test]
+fn lanes_are_known_again_and_ranges_outside_are_refused() {
+    for driver in Driver::all() {
+        let [own, far] = ["cuda-pinned", "cuda"].map(|name| driver.memory(name, BYTES).unwrap());
+        let mut line = Line::new(&driver, (&own, &far), Verb::Write, (&[], 2)).unwrap();
+        let far_away = driver.memory("host", BYTES).unwrap();
+        let region = line.engine.register(&far_away).unwrap();
+        let spec = LaneSpec {
+            kind: LaneKind::Initiate(Verb::Write),
+            peer: 1,
+            local: region.id,
+            remote: &region.descriptor,
+            ordered: false,
+            in_order: false,
+            delivered: false,
+        };
+        // Two memories of the host.
+        let refused = line.engine.lane(&spec).unwrap_err().to_string();
+        assert!(
+            refused.contains("neither end") && refused.contains("--target-memory cuda"),
+            "{refused}"
+        );
+        let outside = line.op(0, BYTES - 7, 0, 8);
+        assert!(line.engine.post(&[outside]).is_err());
+        let good = line.op(1, 0, 0, 8);
+        assert_eq!(line.engine.post(&[good, outside]).unwrap(), 1);
+        while line.engine.poll(&mut [Completion::EMPTY; 1]).unwrap() == 0 {}
+        let lane = line.lane;
+        line.engine.release(lane);
+        assert!(line.engine.post(&[good]).is_err() && line.engine.flush(lane, 0).is_err());
+        line.engine.deregister(region.id).unwrap();
+        assert!(line.engine.deregister(region.id).is_err());
+    }
+}
+
+/// A kernel that does otherwise than the host is not used, and nothing else in its place.
+#[test]
+fn a_kernel_that_is_not_trusted_copies_nothing() {
+    let Some(driver) = Driver::double("ptx 0") else {
+        return;
+    };
+    let [own, far] = ["cuda-pinned", "cuda"].map(|name| driver.memory(name, BYTES).unwrap());
+    let line = Line::new(&driver, (&own, &far), Verb::Write, (&[("by", "sm")], 2));
+    let refused = line.err().unwrap().to_string();
+    assert!(
+        refused.contains("did not take the kernel") && refused.contains("by=ce"),
+        "{refused}"
+    );
+}

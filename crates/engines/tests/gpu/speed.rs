@@ -1,0 +1,231 @@
+//! Figures of the engine on a real GPU, beside a raw loop of the same calls, interleaved, the better half of several
+//! turns of each: what else the machine does comes and goes.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tonnage_engine::pattern::{Key, Mismatches};
+use tonnage_engine::{Completion, Verb};
+use tonnage_machine::devices::nominal_link_bytes_per_s;
+use tonnage_sys::cuda::{
+    CudaContext, CudaEvent, CudaPart, CudaStream, DeviceBuffer, Libcuda, PinnedArena,
+};
+use tonnage_sys::mapping::{Arena, Pages, Sharing};
+
+use super::{Driver, Line};
+
+/// Turns of each side.
+const TURNS: usize = 7;
+
+const WINDOW: usize = 4;
+
+/// Seconds that a turn takes, the middle one of the better half.
+fn middle_of_better(mut turns: Vec<f64>) -> f64 {
+    turns.sort_by(f64::total_cmp);
+    turns[turns.len() / 4]
+}
+
+/// Seconds of the engine for so many copies of so many bytes.
+fn by_engine(line: &mut Line, copies: usize, len: u32) -> f64 {
+    let begun = Instant::now();
+    let (mut posted, mut ended) = (0, 0);
+    let mut done = [Completion::EMPTY; WINDOW];
+    while ended < copies {
+        while posted < copies && posted - ended < WINDOW {
+            let op = line.op(posted as u32, 0, 0, len);
+            posted += line.engine.post(&[op]).unwrap();
+        }
+        ended += line.engine.poll(&mut done).unwrap();
+    }
+    begun.elapsed().as_secs_f64()
+}
+
+/// Memories and a stream of a raw loop.
+struct Raw {
+    stream: CudaStream,
+    events: Vec<CudaEvent>,
+    pinned: PinnedArena,
+    buffer: DeviceBuffer,
+}
+
+impl Raw {
+    fn new(context: &Arc<CudaContext>, bytes: u64) -> Self {
+        let arena = Arena::allocate(bytes as usize, Pages::Normal, Sharing::Private, None).unwrap();
+        Self {
+            stream: CudaStream::new(context).unwrap(),
+            events: (0..WINDOW)
+                .map(|_| CudaEvent::new(context).unwrap())
+                .collect(),
+            pinned: PinnedArena::pin(context, Arc::new(arena)).unwrap(),
+            buffer: DeviceBuffer::allocate(context, bytes).unwrap(),
+        }
+    }
+
+    fn parts(&self, len: u64) -> (CudaPart<'_>, CudaPart<'_>) {
+        (
+            self.pinned.part(0, len).unwrap(),
+            self.buffer.part(0, len).unwrap(),
+        )
+    }
+
+    /// Seconds of the driver's calls alone: a copy, an event behind it, and queries of the oldest one.
+    fn copies(&self, copies: usize, len: u32) -> f64 {
+        let begun = Instant::now();
+        let (mut posted, mut ended) = (0, 0);
+        while ended < copies {
+            while posted < copies && posted - ended < WINDOW {
+                let (from, to) = self.parts(len.into());
+                self.stream.copy(from, to).unwrap();
+                self.events[posted % WINDOW].record(&self.stream).unwrap();
+                posted += 1;
+            }
+            if self.events[ended % WINDOW].is_passed().unwrap() {
+                ended += 1;
+            }
+        }
+        begun.elapsed().as_secs_f64()
+    }
+
+    /// Seconds of one copy by the GPU's clock, and by the host's.
+    fn both_clocks(&self, len: u64) -> (f64, f64) {
+        let begun = Instant::now();
+        let (from, to) = self.parts(len);
+        self.events[0].record(&self.stream).unwrap();
+        self.stream.copy(from, to).unwrap();
+        self.events[1].record(&self.stream).unwrap();
+        self.events[1].wait().unwrap();
+        let host = begun.elapsed().as_secs_f64();
+        (
+            self.events[1].ns_since(&self.events[0]).unwrap() / 1e9,
+            host,
+        )
+    }
+}
+
+const LARGE: u32 = 256 << 20;
+
+fn line(driver: &Driver, (own, far): (&str, &str), options: &[(&str, &str)]) -> Line {
+    let [own, far] = [own, far].map(|name| driver.memory(name, LARGE.into()).unwrap());
+    Line::new(driver, (&own, &far), Verb::Write, (options, WINDOW as u32)).unwrap()
+}
+
+/// Bytes per second of copies of 256 MiB.
+fn rate(line: &mut Line) -> f64 {
+    by_engine(line, 2, LARGE);
+    let turns = (0..TURNS).map(|_| by_engine(line, 4, LARGE)).collect();
+    4.0 * f64::from(LARGE) / middle_of_better(turns)
+}
+
+#[test]
+fn the_engine_is_as_fast_as_the_driver() {
+    let Some(driver) = Driver::for_figures() else {
+        return;
+    };
+    let context = CudaContext::open(&Libcuda::load(None).unwrap(), 0).unwrap();
+    let (raw, mut line) = (
+        Raw::new(&context, LARGE.into()),
+        line(&driver, ("cuda-pinned", "cuda"), &[]),
+    );
+    for (len, copies) in [(64, 20_000), (16 << 20, 32), (LARGE, 4)] {
+        let (mut engine, mut calls) = (Vec::new(), Vec::new());
+        by_engine(&mut line, copies, len);
+        for _ in 0..TURNS {
+            engine.push(by_engine(&mut line, copies, len));
+            calls.push(raw.copies(copies, len));
+        }
+        let [engine, calls] = [engine, calls].map(|turns| middle_of_better(turns) / copies as f64);
+        println!(
+            "{len} B: engine {:.0} ns, calls {:.0} ns for each copy",
+            engine * 1e9,
+            calls * 1e9
+        );
+        match len {
+            64 => assert!(engine <= calls + 100e-9, "{engine} {calls}"),
+            _ => assert!(calls / engine >= 0.98, "{len}: {engine} {calls}"),
+        }
+    }
+    // Those above a millisecond.
+    let (gpu, host) = raw.both_clocks(LARGE.into());
+    println!(
+        "256 MiB: {:.3} ms by events, {:.3} ms by the host",
+        gpu * 1e3,
+        host * 1e3
+    );
+    assert!((gpu - host).abs() <= 0.01 * host, "{gpu} {host}");
+}
+
+#[test]
+fn ways_of_copying_are_in_the_order_that_they_must_be() {
+    let Some(driver) = Driver::for_figures() else {
+        return;
+    };
+    let devices = Libcuda::load(None).unwrap().devices().unwrap();
+    let pinned = rate(&mut line(&driver, ("cuda-pinned", "cuda"), &[]));
+    let pageable = rate(&mut line(&driver, ("host", "cuda"), &[]));
+    let by_kernel = rate(&mut line(&driver, ("cuda-pinned", "cuda"), &[("by", "sm")]));
+    let within = rate(&mut line(&driver, ("cuda", "cuda"), &[]));
+    println!(
+        "256 MiB, GB/s: pinned {:.2}, pageable {:.2}, by a kernel {:.2}, within the GPU {:.1}",
+        pinned / 1e9,
+        pageable / 1e9,
+        by_kernel / 1e9,
+        within / 1e9
+    );
+    assert!(pageable < pinned, "{pageable} {pinned}");
+    assert!(
+        (by_kernel / pinned - 1.0).abs() < 0.1,
+        "{by_kernel} {pinned}"
+    );
+    if let Some(nominal) = nominal_link_bytes_per_s(&devices[0].pci_address) {
+        println!(
+            "nominal speed of the link: {:.2} GB/s",
+            nominal as f64 / 1e9
+        );
+        assert!(pinned <= 1.02 * nominal as f64, "{pinned} {nominal}");
+    }
+    if let Some(nominal) = devices[0].memory_bytes_per_s {
+        // Each byte is read and written.
+        assert!(2.0 * within >= 0.8 * nominal as f64, "{within} {nominal}");
+    }
+}
+
+/// Seconds that a call takes, with a turn before that does not count.
+fn seconds(mut call: impl FnMut()) -> f64 {
+    call();
+    let turn = |_| {
+        let begun = Instant::now();
+        call();
+        begun.elapsed().as_secs_f64()
+    };
+    middle_of_better((0..TURNS).map(turn).collect())
+}
+
+#[test]
+fn filling_and_verifying_reach_half_of_the_memorys_speed() {
+    let Some(driver) = Driver::for_figures() else {
+        return;
+    };
+    let memory = driver.memory("cuda", LARGE.into()).unwrap();
+    assert_eq!(memory.report().why_filled_by_copies, None);
+    let key = Key::new(1, 2, 3, 4);
+    let bytes = u64::from(LARGE);
+    let fill = seconds(|| memory.fill(0, 0, bytes, key).unwrap());
+    let verify = seconds(|| {
+        let mut found = Mismatches::default();
+        memory.verify(0, 0, bytes, key, &mut found).unwrap();
+        assert!(found.is_clean());
+    });
+    // A copy reads and writes; these do one of the two.
+    let memory_rate = 2.0 * rate(&mut line(&driver, ("cuda", "cuda"), &[]));
+    let [fill, verify] = [fill, verify].map(|seconds| bytes as f64 / seconds);
+    println!(
+        "GB/s: fill {:.1}, verify {:.1}, memory {:.1}",
+        fill / 1e9,
+        verify / 1e9,
+        memory_rate / 1e9
+    );
+    assert!(
+        fill >= 0.5 * memory_rate && verify >= 0.5 * memory_rate,
+        "{fill} {verify} {memory_rate}"
+    );
+}

@@ -1,0 +1,97 @@
+//! Ranks that are threads of this process: a run within the run, for what moves bytes within one process only.
+//!
+//! They meet over the loopback like any others. The run around them takes signals, and ends the process where its main
+//! thread is stuck.
+
+use std::net::{Ipv4Addr, TcpListener};
+
+use tonnage_units::identity::{Identity, Meeting};
+use tonnage_units::{Error, Result};
+
+use crate::bootstrap::secret::{Secret, generate_text, plan_hash};
+use crate::{JoinOptions, Rank, RankFailure};
+
+/// A rank before its thread joins the others.
+#[derive(Debug)]
+pub struct ThreadRank {
+    identity: Identity,
+    options: JoinOptions,
+}
+
+/// Makes so many ranks, two or more, one for each thread.
+///
+/// # Errors
+/// When the loopback or the system's random numbers cannot be had.
+pub fn thread_ranks(size: u32) -> Result<Vec<ThreadRank>> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .map_err(|error| Error::io("cannot listen on 127.0.0.1", error))?;
+    let control = listener
+        .local_addr()
+        .map_err(|error| Error::io("address of the listening socket", error))?;
+    let secret = Secret::from_text(&generate_text()?)?;
+    let mut listener = Some(listener);
+    let member = |rank| {
+        let identity = Identity {
+            rank,
+            size,
+            local_rank: rank,
+            local_size: Some(size),
+            source: "a thread".into(),
+            meeting: Meeting::Local { control },
+        };
+        let mut options =
+            JoinOptions::new(&|_| None, &identity, secret.clone(), plan_hash("threads")?)?;
+        options.listener = listener.take();
+        options.end_process = false;
+        options.handle_signals = false;
+        options.launcher = None;
+        Ok(ThreadRank { identity, options })
+    };
+    (0..size).map(member).collect()
+}
+
+impl ThreadRank {
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.identity.rank
+    }
+
+    /// Joins the others; each calls it in a thread of its own.
+    ///
+    /// # Errors
+    /// As [`Rank::join`].
+    pub fn join(self) -> std::result::Result<Rank, RankFailure> {
+        Rank::join(self.identity, self.options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tonnage_units::reduce::Largest;
+
+    #[test]
+    fn threads_meet_and_know_that_they_are_of_one_host() {
+        let threads = thread_ranks(3).unwrap().into_iter().map(|member| {
+            std::thread::spawn(move || {
+                let mut rank = member.join().unwrap();
+                let beside = rank.hosts().ranks_of_machine(rank.id()).len();
+                let place = (rank.id(), rank.identity().local_rank);
+                let Largest(most) = rank
+                    .reduce(
+                        "numbers",
+                        Largest(u64::from(rank.id())),
+                        Duration::from_secs(20),
+                    )
+                    .unwrap();
+                rank.close().unwrap();
+                (place, beside, most)
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        for (number, thread) in (0..).zip(threads) {
+            assert_eq!(thread.join().unwrap(), ((number, number), 3, 2));
+        }
+    }
+}
