@@ -1,6 +1,6 @@
 # The commands that matter. `make` alone lists them.
 
-.PHONY: help build packages test-packages check test-unit test-system test-faults test-rdma test-kernel test-browser \
+.PHONY: help build packages test-packages check test-unit test-system test-faults test-rdma test-kernel test-gpu test-browser \
 	test fuzz fuzz-corpus mutants fmt doc hosts rails
 
 help: ## List these commands.
@@ -37,6 +37,9 @@ test-rdma: ## The program inside a guest with Soft-RoCE devices (root once, for 
 test-kernel: ## The kernel's module in that guest: make test-kernel FUZZ=60 FUZZ_SEED=7
 	@KREAD_FUZZ_S=$(FUZZ) KREAD_FUZZ_SEED=$(FUZZ_SEED) bash scripts/test.sh kernel
 
+test-gpu: ## Engine cuda on the GPU of this machine, and its figures beside a raw loop of the driver's calls.
+	@bash scripts/test.sh gpu
+
 fuzz: ## Each fuzz target for SECONDS with coverage, or one: make fuzz SECONDS=3600 TARGET=plan
 	@FUZZ_SECONDS=$(SECONDS) FUZZ_TARGET=$(TARGET) bash scripts/test.sh fuzz
 
@@ -47,7 +50,7 @@ mutants: ## Changes that no unit test notices: make mutants FILES='crates/bench/
 	@MUTANT_FILES="$(FILES)" MUTANT_DIFF=$(DIFF) MUTANT_SECONDS=$(SECONDS) bash scripts/test.sh mutants
 
 test: ## All of them: everything that must pass.
-	@bash scripts/test.sh check unit system rdma kernel
+	@bash scripts/test.sh check unit system rdma kernel gpu
 
 fmt: ## Format the source.
 	cargo fmt

@@ -8,6 +8,7 @@
 #                                                                             tests.sh, fuzz.sh
 #     rdma      the program on RDMA devices, in a virtual machine     rdma.sh, rdma-guest.sh
 #     kernel    the kernel's module in that machine, which is shared where rdma is asked for too     kernel.sh
+#     gpu       engine cuda on a GPU, with its figures     gpu.sh
 #     browser   pages of `tonnage report` in Chromium, which `system` has too     tests.sh
 #     fuzz      fuzz targets for as long as FUZZ_SECONDS says     fuzz.sh
 #     corpus    what is committed of their inputs, made anew     fuzz.sh
@@ -17,7 +18,7 @@
 # Tests that could not run are never silent: every skip is printed where it happens and again at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-for part in lib packages check tests rdma kernel fuzz mutants; do
+for part in lib packages check tests rdma kernel gpu fuzz mutants; do
     # shellcheck source=/dev/null
     source "scripts/$part.sh"
 done
@@ -25,7 +26,7 @@ done
 # A first build gains nothing from what incremental compilation writes.
 [ -d "${CARGO_TARGET_DIR:-target}/debug/incremental" ] || export CARGO_INCREMENTAL=0
 [ $# != 0 ] || {
-    echo "usage: scripts/test.sh [check] [unit] [system] [rdma] [kernel] [browser] [fuzz] [corpus] [mutants]" >&2
+    echo "usage: scripts/test.sh [check] [unit] [system] [rdma] [kernel] [gpu] [browser] [fuzz] [corpus] [mutants]" >&2
     exit 2
 }
 trap report EXIT
@@ -38,12 +39,13 @@ for part in "$@"; do
         system) prepared; system_tests; fuzz_briefly ;;
         rdma) prepared; if [[ " $* " == *" kernel "* ]]; then rdma_tests kernel; else rdma_tests; fi ;;
         kernel) [[ " $* " == *" rdma "* ]] || { prepared; kernel_tests; } ;;
+        gpu) gpu_tests ;;
         browser) prepared; browser_tests ;;
         fuzz) fuzz ;;
         corpus) fuzz_corpus ;;
         mutants) mutants ;;
         *)
-            echo "scripts/test.sh: no part $part: check, unit, system, rdma, kernel, browser, fuzz, corpus or mutants" >&2
+            echo "scripts/test.sh: no part $part: check, unit, system, rdma, kernel, gpu, browser, fuzz, corpus or mutants" >&2
             exit 2
             ;;
     esac

@@ -8,7 +8,7 @@ use tonnage_record::{Outcome, Record};
 use super::support::{BRIEF, records, tonnage};
 
 #[path = "../../../sys/tests/cuda/double.rs"]
-mod double;
+pub mod double;
 
 use double::Double;
 

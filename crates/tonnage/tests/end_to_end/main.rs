@@ -48,6 +48,7 @@
 //! | [`files_hosts`] | file experiments of ranks on several hosts |
 //! | [`files_queues`] | transfers that queues really had in flight, and their CPU time |
 //! | [`files_memory`] | memory of a rank, which must not grow with its files |
+//! | [`gpu_copies`] | copies of a GPU within one process, over the same double |
 //! | [`gpu_memory`] | memories of GPUs, over a double of their driver, and where there is none |
 //! | [`support`] | starting the program under a watchdog, and reading its records |
 //!
@@ -108,6 +109,8 @@ mod files_refused;
 mod files_stonewall;
 #[cfg(test)]
 mod files_verify;
+#[cfg(test)]
+mod gpu_copies;
 #[cfg(test)]
 mod gpu_memory;
 #[cfg(test)]

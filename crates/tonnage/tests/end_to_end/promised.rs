@@ -1,7 +1,7 @@
 //! The commands that the documentation promises, with less time for each point.
 
 use tempfile::tempdir;
-use tonnage_record::Outcome;
+use tonnage_record::{Outcome, Record};
 
 use super::support::{records, tonnage};
 
@@ -121,9 +121,22 @@ fn the_tour_is_one_page_and_a_file() {
     );
     let records = records::read(&dir.path().join(&saved[0]));
     assert!(records.len() > 15, "{}", records.len());
+    // A GPU is measured where there is one; where there is none the page says what to install.
+    let (on_gpu, others): (Vec<_>, Vec<_>) = records
+        .iter()
+        .partition(|record| record.transfer().unwrap().point.engine == "cuda");
     assert!(
-        records
+        others
             .iter()
             .all(|record| record.outcome == Outcome::Measured)
     );
+    assert_eq!(on_gpu.len(), 4);
+    let is_skip = |record: &&Record| matches!(record.outcome, Outcome::Skipped { .. });
+    if on_gpu.iter().all(is_skip) {
+        assert!(
+            run.stdout
+                .contains("Not measured: cuda write, cuda read (4 points): "),
+            "{run:#?}"
+        );
+    }
 }

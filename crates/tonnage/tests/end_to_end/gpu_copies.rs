@@ -1,0 +1,279 @@
+//! Copies of a GPU within one process, over the double of the driver, and where there is none.
+
+use std::path::Path;
+
+use tempfile::tempdir;
+use tonnage_record::{Outcome, Record};
+
+use super::gpu_memory::double::Double;
+use super::support::{BRIEF, records, tonnage};
+
+/// Arguments with the double's library and a file of records.
+fn with(double: &Double, arguments: &str) -> String {
+    let library = double.path();
+    format!(
+        "{arguments} --library libcuda={} -o r.jsonl",
+        library.display()
+    )
+}
+
+fn read(dir: &Path) -> Vec<Record> {
+    records::read(&dir.join("r.jsonl"))
+}
+
+/// Devices of the ranks, from rank 0 on.
+fn devices(record: &Record) -> Vec<String> {
+    let all = record.effective.iter();
+    all.filter_map(|part| part.engine.device.clone()).collect()
+}
+
+/// Host and GPU, pageable and pinned, within one GPU, and between two: by copy engines, and by the kernel. Nobody says
+/// how many ranks there are.
+#[test]
+fn copies_between_all_sorts_of_memory_are_verified() {
+    let Some(double) = Double::with("gpus 2") else {
+        return;
+    };
+    for (arguments, points) in [
+        (
+            "--memory cuda-pinned,host,cuda --target-memory cuda:1 --sizes 5003 --window 4",
+            6,
+        ),
+        (
+            "--engine-option by=sm --memory cuda-pinned,cuda:1 --target-memory cuda --sizes 777 --batch 3",
+            4,
+        ),
+        (
+            "--memory cuda-pinned --target-memory cuda --sizes 4k --bidirectional --engine-option streams=3 --window 7",
+            2,
+        ),
+    ] {
+        let dir = tempdir().unwrap();
+        let arguments =
+            format!("transfer --engine cuda --op write,read {arguments} --verify {BRIEF}");
+        let run = tonnage(dir.path(), &with(&double, &arguments)).succeed();
+        let records = records::shown(dir.path(), "r.jsonl", &run, "table");
+        assert_eq!(records.len(), points, "{arguments}");
+        for record in &records {
+            assert_eq!(record.outcome, Outcome::Measured);
+            let body = record.transfer().unwrap();
+            assert_eq!(body.point.ranks, 2);
+            assert!(
+                body.trials
+                    .iter()
+                    .all(|trial| trial.verified_bytes > Some(0))
+            );
+            let text = serde_json::to_string(&record.effective).unwrap();
+            assert!(
+                text.contains("\"ranks_are\":\"threads of one process\""),
+                "{text}"
+            );
+        }
+        let run_ids: std::collections::BTreeSet<_> =
+            records.iter().map(|record| &record.run_id).collect();
+        assert_eq!(run_ids.len(), 1);
+    }
+}
+
+/// Ranks that are processes wait meanwhile, and the next engine has them.
+#[test]
+fn a_run_of_processes_has_points_within_one() {
+    let Some(double) = Double::with("gpus 2") else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    let arguments = "verify --engine cuda,shm --op write,read --ranks 2 --sizes 1,4099 --gpus 1,0";
+    tonnage(dir.path(), &with(&double, arguments)).succeed();
+    let records = read(dir.path());
+    assert_eq!(records.len(), 8);
+    let of = |engine: &str| {
+        let engine = engine.to_owned();
+        records
+            .iter()
+            .filter(move |record| record.transfer().unwrap().point.engine == engine)
+    };
+    assert!(
+        records
+            .iter()
+            .all(|record| record.outcome == Outcome::Measured)
+    );
+    for record in of("cuda") {
+        assert_eq!(
+            devices(record),
+            ["cuda:1 (0000:1c:00.0)", "cuda:0 (0000:1b:00.0)"]
+        );
+        assert_eq!(record.transfer().unwrap().point.memory, "cuda");
+    }
+    assert_eq!(of("shm").count(), 4);
+}
+
+/// The second copy of the first batch goes wrong.
+#[test]
+fn bytes_that_a_gpu_spoils_are_named_by_their_offset() {
+    for (how, expected) in [("flip", "2"), ("swap", "2"), ("stale", "2")] {
+        let Some(double) = Double::with(&format!("spoil {how} 2")) else {
+            return;
+        };
+        let dir = tempdir().unwrap();
+        let arguments = "transfer --engine cuda --op write --memory cuda-pinned --target-memory cuda --sizes 4096 --batch 4 \
+                         --iters 1 --trials 1 --warmup 0s --limit none --verify";
+        let run = tonnage(dir.path(), &with(&double, arguments))
+            .run()
+            .with_code(1);
+        let records = read(dir.path());
+        let Outcome::Failed { why } = &records[0].outcome else {
+            panic!("{how}: {:?} {}", records[0].outcome, run.stderr);
+        };
+        assert!(why.contains("offset"), "{how} {expected}: {why}");
+    }
+}
+
+/// A GPU that falls off in the second point: named with its code, and the first point's record is kept.
+#[test]
+fn a_gpu_that_falls_off_ends_the_run_and_leaves_the_records() {
+    let Some(double) = Double::with("fail cuMemcpyAsync 719 100") else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    let arguments = "transfer --engine cuda --op write --memory cuda-pinned --target-memory cuda --sizes 64,128,256 --window 4 \
+                     --iters 40 --trials 2 --warmup 0s --limit none";
+    let run = tonnage(dir.path(), &with(&double, arguments))
+        .run()
+        .with_code(1);
+    assert!(
+        run.stderr
+            .contains("cuda:0 (Double of a GPU, 0000:1b:00.0): cuMemcpyAsync: an error (719)")
+            && run.stderr.contains("Xid"),
+        "{}",
+        run.stderr
+    );
+    let records = read(dir.path());
+    assert_eq!(records[0].outcome, Outcome::Measured);
+    assert!(matches!(&records[1].outcome, Outcome::Failed { why } if why.contains("(719)")));
+}
+
+/// Refusals are records that say why and what to do; with the issue of a driver that is not there for all points.
+#[test]
+fn what_cannot_be_copied_is_skipped_by_name() {
+    let (Some(whole), Some(apart), Some(small)) = (
+        Double::with("gpus 2"),
+        Double::with("peers 0"),
+        Double::with("memory 2097152"),
+    ) else {
+        return;
+    };
+    for (double, arguments, parts) in [
+        (
+            &whole,
+            "--memory host,cuda-pinned",
+            &["neither end", "--target-memory cuda"][..],
+        ),
+        (
+            &whole,
+            "--engine-option by=sm --memory host --target-memory cuda",
+            &["only where the driver has pinned it", "by=ce"],
+        ),
+        (
+            &whole,
+            "--memory cuda --gpus 5,0",
+            &["memory cuda on rank 0", "sees 2 GPUs"],
+        ),
+        (
+            &apart,
+            "--memory cuda --gpus 0,1",
+            &[
+                "cuda:0 cannot reach the memory of cuda:1",
+                "nvidia-smi topo",
+            ],
+        ),
+        (
+            &small,
+            "--memory cuda --footprint 4M",
+            &["bytes were asked for", "of 2097152 are free"],
+        ),
+    ] {
+        let dir = tempdir().unwrap();
+        let arguments =
+            format!("transfer --engine cuda --op write --sizes 64 {arguments} {BRIEF} --optional");
+        tonnage(dir.path(), &with(double, &arguments)).succeed();
+        for record in read(dir.path()) {
+            let Outcome::Skipped { why } = &record.outcome else {
+                panic!("{arguments}: {:?}", record.outcome);
+            };
+            assert!(
+                parts.iter().all(|part| why.contains(part)),
+                "{arguments}: {why}"
+            );
+        }
+    }
+    let dir = tempdir().unwrap();
+    let arguments = "transfer --engine cuda --op write,read --memory cuda-pinned --target-memory cuda --sizes 64..256M*16 \
+                     --library libcuda=/nonexistent/libcuda.so.1 -o r.jsonl";
+    let run = tonnage(dir.path(), arguments).run().with_code(1);
+    assert!(
+        run.stdout.contains("Install NVIDIA's driver"),
+        "{}",
+        run.stdout
+    );
+    let records = read(dir.path());
+    assert!(
+        records
+            .iter()
+            .all(|record| matches!(record.outcome, Outcome::Skipped { .. }))
+    );
+}
+
+#[test]
+fn options_without_effect_are_refused_before_anything_starts() {
+    let dir = tempdir().unwrap();
+    for (arguments, said) in [
+        (
+            "--engine shm --ranks 2 --gpus 0",
+            "no memory of this run leaves that open",
+        ),
+        (
+            "--engine cuda --memory cuda:0 --gpus 0",
+            "no memory of this run leaves that open",
+        ),
+        ("--engine cuda --memory cuda --gpus 3-1", "goes down"),
+        ("--engine cuda --memory cuda --engine-option by=dma", "by"),
+        (
+            "--engine cuda,shm --memory cuda",
+            "a transfer needs two ranks",
+        ),
+        ("--engine cuda --op send --memory cuda", "send"),
+    ] {
+        let arguments = format!("transfer --op write --sizes 64 {arguments}");
+        let arguments = arguments.replace(
+            "--op write --sizes 64 --engine cuda --op send",
+            "--sizes 64 --engine cuda --op send",
+        );
+        let run = tonnage(dir.path(), &arguments).run().with_code(2);
+        assert!(run.stderr.contains(said), "{arguments}: {}", run.stderr);
+    }
+}
+
+/// The plan that ships, with smaller copies: the double's memory is small.
+#[test]
+fn the_page_of_a_node_is_measured_whole() {
+    let Some(double) = Double::with("gpus 2") else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    let plan = include_str!("../../../../plans/gpu-node.toml")
+        .replace("\"64k,1M,16M,256M\"", "1024")
+        .replace("\"16M,256M\"", "1024")
+        .replace("\"64M\"", "1024")
+        .replace("trial-time = \"200ms\"", "trials = 1\ntrial-time = \"1ms\"")
+        .replace("trial-time = \"100ms\"", "trials = 1\ntrial-time = \"1ms\"");
+    std::fs::write(dir.path().join("p.toml"), plan).unwrap();
+    let arguments = "run p.toml --ranks 3 --gpus 0,0-1";
+    let run = tonnage(dir.path(), &with(&double, arguments)).succeed();
+    let records = read(dir.path());
+    assert_eq!(records.len(), 13);
+    for record in &records {
+        assert_eq!(record.outcome, Outcome::Measured, "{run:#?}");
+        assert_eq!(record.transfer().unwrap().point.ranks, 3);
+    }
+    assert!(run.stdout.contains("matrix at 1 KiB"), "{run:#?}");
+}
