@@ -203,6 +203,13 @@ fn possible((work, ranks, drawn, fault, whom): (Work, u32, Drawn, Fault, Whom)) 
         Work::Transfer(_, _, traffic, _) | Work::Connect(_, traffic) if pairs(traffic)
     );
     let ranks = if is_pairs { ranks & !1 } else { ranks };
+    // Without bytes there is nothing to verify.
+    let work = match work {
+        Work::Transfer("null", verb, traffic, _) => {
+            Work::Transfer("null", verb, traffic, TRANSFER_OPTIONS[0])
+        }
+        work => work,
+    };
     let (steps, first) = work.steps();
     let moment = match (drawn, fault) {
         (_, Fault::Remove) => Moment::Step(first),
