@@ -54,6 +54,7 @@ pub use channel::pack::{pack, unpack};
 pub use channel::{frame, message};
 pub use handle::{Alarm, Alike, Circle, Notes, Pending, Rank, RankFailure, STEP_MARK};
 pub use hosts::Hosts;
+pub use join::JoinBytes;
 pub use sleepers::{Sleeper, Sleepers};
 pub use threads::{ThreadRank, thread_ranks};
 pub use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};

@@ -13,6 +13,8 @@ const LINE_BYTES_MAX: usize = 512;
 
 /// Words for this process, which are made while there is memory. A global, because the allocator is one.
 static WHO: OnceLock<String> = OnceLock::new();
+/// Better words, of a process that learns later which rank it is.
+static RANK: OnceLock<String> = OnceLock::new();
 
 /// Code with which the process ends.
 static CODE: AtomicU8 = AtomicU8::new(1);
@@ -26,6 +28,18 @@ pub struct OrEnd;
 pub fn introduce(who: String) {
     // A second call changes nothing, as promised.
     let _ = WHO.set(who);
+}
+
+/// States who this process is once that is known better. The first call counts.
+pub fn introduce_rank(who: String) {
+    // As above.
+    let _ = RANK.set(who);
+}
+
+/// The words for this process.
+pub fn who() -> &'static str {
+    let said = RANK.get().or_else(|| WHO.get());
+    said.map_or("tonnage", String::as_str)
 }
 
 /// Sets the code with which the process ends, for those whom 1 tells something else.
@@ -76,7 +90,7 @@ fn end(bytes: usize) -> ! {
 
 /// Writes the line without allocating, and returns its length.
 fn describe(bytes: usize, line: &mut [u8]) -> usize {
-    let who = WHO.get().map_or("tonnage", String::as_str);
+    let who = who();
     let mut text = Cursor::new(line);
     // A line that is too long is cut.
     let _ = writeln!(
@@ -100,5 +114,8 @@ mod tests {
         assert!(text.starts_with("error: rank 1 on nnn"), "{text}");
         assert!(text.ends_with("a smaller window\n"), "{text}");
         assert_eq!(describe(1, &mut [0; 20]), 20);
+        introduce_rank("rank 7 on h1".into());
+        introduce("somebody else".into());
+        assert_eq!(who(), "rank 7 on h1");
     }
 }

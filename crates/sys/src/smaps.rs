@@ -1,24 +1,40 @@
 //! The kernel's account of this process's mappings, `/proc/self/smaps`.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
 use std::ops::Range;
+
+/// The smallest huge page that the kernel makes by itself, where it makes any.
+const HUGE_BYTES_MIN: u64 = 2 << 20;
 
 /// Bytes of the mappings that touch `addresses` which the kernel backs with transparent huge pages.
 ///
 /// # Errors
 /// When the file cannot be read.
 pub(crate) fn huge_bytes(addresses: Range<u64>) -> io::Result<u64> {
-    Ok(huge_bytes_of(
-        &std::fs::read_to_string("/proc/self/smaps")?,
-        &addresses,
-    ))
+    // The kernel walks through every mapping before these, and there are two for each thread.
+    match has_room(&addresses) {
+        true => huge_bytes_of(BufReader::new(File::open("/proc/self/smaps")?), &addresses),
+        false => Ok(0),
+    }
 }
 
-fn huge_bytes_of(smaps: &str, addresses: &Range<u64>) -> u64 {
+/// Returns whether a huge page has room in the range.
+fn has_room(addresses: &Range<u64>) -> bool {
+    let first = addresses.start.next_multiple_of(HUGE_BYTES_MIN);
+    first.saturating_add(HUGE_BYTES_MIN) <= addresses.end
+}
+
+fn huge_bytes_of(smaps: impl BufRead, addresses: &Range<u64>) -> io::Result<u64> {
     let (mut inside, mut bytes) = (false, 0);
     for line in smaps.lines() {
-        if let Some(mapping) = address_range(line) {
-            inside = mapping.start < addresses.end && mapping.end > addresses.start;
+        let line = line?;
+        if let Some(mapping) = address_range(&line) {
+            // They come in the order of their addresses.
+            if mapping.start >= addresses.end {
+                break;
+            }
+            inside = mapping.end > addresses.start;
         } else if inside
             && ["AnonHugePages:", "ShmemPmdMapped:"]
                 .iter()
@@ -31,7 +47,7 @@ fn huge_bytes_of(smaps: &str, addresses: &Range<u64>) -> u64 {
             bytes += kib << 10;
         }
     }
-    bytes
+    Ok(bytes)
 }
 
 /// The address range that opens an entry, or `None` for the other lines.
@@ -48,8 +64,27 @@ mod tests {
     fn only_mappings_that_touch_the_range_count() {
         let smaps = "1000-3000 rw-p 0 00:00 0\nAnonHugePages:  2048 kB\n\
                      3000-5000 rw-s 0 00:00 0 /memfd\nRss: 4 kB\nShmemPmdMapped: 4096 kB\n";
-        assert_eq!(huge_bytes_of(smaps, &(0x3000..0x4000)), 4 << 20);
-        assert_eq!(huge_bytes_of(smaps, &(0x2fff..0x3001)), 6 << 20);
-        assert_eq!(huge_bytes_of(smaps, &(0x5000..0x6000)), 0);
+        let of = |addresses| huge_bytes_of(smaps.as_bytes(), &addresses).unwrap();
+        assert_eq!(of(0x3000..0x4000), 4 << 20);
+        assert_eq!(of(0x2fff..0x3001), 6 << 20);
+        assert_eq!(of(0x5000..0x6000), 0);
+    }
+
+    #[test]
+    fn what_is_behind_the_range_is_not_read() {
+        let text = b"1000-3000 rw-p 0 00:00 0\nAnonHugePages: 2048 kB\n3000-4000 rw-p\n\xff\n";
+        assert_eq!(
+            huge_bytes_of(&text[..], &(0x1000..0x3000)).unwrap(),
+            2 << 20
+        );
+        assert!(huge_bytes_of(&text[..], &(0x1000..0x3001)).is_err());
+    }
+
+    #[test]
+    fn a_range_without_room_for_a_huge_page_has_none() {
+        const MIB: u64 = 1 << 20;
+        assert!(has_room(&(2 * MIB..4 * MIB)));
+        assert!(has_room(&(2 * MIB + 1..6 * MIB)));
+        assert!(!has_room(&(2 * MIB + 1..6 * MIB - 1)) && !has_room(&(0..MIB)));
     }
 }

@@ -24,13 +24,12 @@ pub fn end_with(code: u8) {
 
 /// Runs the program. A panic of the main thread ends it as any other failure does.
 pub fn guard(program: impl FnOnce() -> ExitCode) -> ExitCode {
-    let who = who();
-    out_of_memory::introduce(who.clone());
+    out_of_memory::introduce(who());
     let said = AtomicBool::new(false);
     std::panic::set_hook(Box::new(move |panic| {
         // Further panics of this process follow from the first.
         if !said.swap(true, Ordering::SeqCst) {
-            say(&describe(&who, panic));
+            say(&describe(out_of_memory::who(), panic));
         }
         if std::thread::current().name() == Some(CONTROL) {
             std::process::exit(CODE.load(Ordering::SeqCst).into());
@@ -39,7 +38,8 @@ pub fn guard(program: impl FnOnce() -> ExitCode) -> ExitCode {
     catch_unwind(AssertUnwindSafe(program)).unwrap_or_else(|_| CODE.load(Ordering::SeqCst).into())
 }
 
-/// This process in words: its rank, as far as its environment tells, and its host.
+/// This process in words: its rank, as far as its environment tells, and its host. A rank that ssh has started learns
+/// later which one it is.
 fn who() -> String {
     let host = tonnage_sys::host::name();
     match tonnage_ranks::detect(&env, None) {

@@ -16,13 +16,15 @@ struct Row {
     cells: [String; 4],
 }
 
-/// The value of a formula such as `40 c + 3.5 N + 120`: c is the number of rank 0's children, N that of all ranks.
+/// The value of a formula such as `40 c + 3.5 N + 120`: c is the number of rank 0's children, n that of all ranks but
+/// rank 0, N that of all.
 fn value(formula: &str, ranks: u32) -> f64 {
     let children = f64::from((ranks - 1).min(32));
     let term = |term: &str| {
         let (number, factor) = match term.trim().split_once(' ') {
             None => (term.trim(), 1.0),
             Some((number, "c")) => (number, children),
+            Some((number, "n")) => (number, f64::from(ranks - 1)),
             Some((number, "N")) => (number, f64::from(ranks)),
             Some((number, "c N")) => (number, children * f64::from(ranks)),
             Some(other) => panic!("{other:?} of {formula}"),
@@ -77,28 +79,40 @@ fn is_close(counted: f64, computed: f64) -> bool {
     (counted - computed).abs() <= 0.1 * computed.max(counted)
 }
 
-#[test]
-fn the_formulas_are_what_is_counted() {
-    let rows = formulas();
+/// Differences of the table to what is counted at so many ranks.
+fn wrong(rows: &[Row], ranks: u32) -> String {
     let mut wrong = String::new();
-    for ranks in [8, 48] {
-        let BothEnds { root, leaf } = counted(ranks);
-        for (root, leaf) in root.iter().zip(&leaf) {
-            let row = rows.iter().find(|row| row.name == root.name);
-            let row = row.unwrap_or_else(|| panic!("{} has no formula", root.name));
-            let counted = [leaf.got, leaf.said, root.got, root.said];
-            for (counted, formula) in counted.into_iter().zip(&row.cells) {
-                let computed = value(formula, ranks);
-                if !is_close(counted, computed) {
-                    let name = &row.name;
-                    wrong += &format!(
-                        "{name}, {ranks} ranks: {formula} is {computed}, counted {counted}\n"
-                    );
-                }
+    let BothEnds { root, leaf } = counted(ranks);
+    for (root, leaf) in root.iter().zip(&leaf) {
+        let row = rows.iter().find(|row| row.name == root.name);
+        let row = row.unwrap_or_else(|| panic!("{} has no formula", root.name));
+        let counted = [leaf.got, leaf.said, root.got, root.said];
+        if counted == [0.0; 4] {
+            // All are children of rank 0.
+            assert!(row.name == "going to a parent" && ranks <= 33);
+            continue;
+        }
+        for (counted, formula) in counted.into_iter().zip(&row.cells) {
+            let computed = value(formula, ranks);
+            if !is_close(counted, computed) {
+                let name = &row.name;
+                wrong +=
+                    &format!("{name}, {ranks} ranks: {formula} is {computed}, counted {counted}\n");
             }
         }
     }
-    assert!(wrong.is_empty(), "\n{wrong}");
+    wrong
+}
+
+#[test]
+fn the_formulas_are_what_is_counted() {
+    let rows = formulas();
+    for ranks in [8, 48] {
+        // What a rank hears of the next exchange may come before it has counted the last one. A wrong formula stays so.
+        let mut tries = (0..4).map(|_| wrong(&rows, ranks));
+        let least = tries.find(String::is_empty);
+        assert!(least.is_some(), "\n{}", wrong(&rows, ranks));
+    }
 }
 
 /// Ranks of a host that are pinned have CPUs of their own, and what describes their engine is the same.

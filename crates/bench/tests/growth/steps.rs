@@ -84,8 +84,22 @@ pub fn take(
         wall_ns_p50: 0,
         cpu_ns: process_cpu_ns(),
     };
+    let bytes = rank.join_bytes();
+    let way = |name: &str, got, said| Cost {
+        name: name.into(),
+        got: got as f64,
+        said: said as f64,
+        wall_ns_p50: 0,
+        cpu_ns: 0,
+    };
     let mut steps = vec![
         joined,
+        way("coming to rank 0", bytes.got, bytes.said),
+        way(
+            "going to a parent",
+            bytes.got_of_parent,
+            bytes.said_to_parent,
+        ),
         step(rank, "barrier", count, |rank| {
             rank.barrier("barrier", DEADLINE)
         })?,
@@ -137,6 +151,8 @@ impl PairSession {
 
 /// Opens an engine on all ranks and closes it, so many times.
 fn session(rank: &mut Rank, engine: &str, count: u32) -> Result<Cost> {
+    // What threads of one process do before a session is not part of what they did last.
+    rank.barrier("before a session", DEADLINE)?;
     // Which rank is on which CPU is another thing on each machine.
     let session = PairSession::new(rank, engine, CpuChoice::None)?;
     let host = RankHost::look(rank)?;

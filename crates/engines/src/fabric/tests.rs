@@ -419,3 +419,18 @@ fn more_peers_than_it_was_opened_for_are_refused() {
         .to_string();
     assert!(refused.contains("opened for 1 peers"), "{refused}");
 }
+
+/// A card names the peer that it is for and no other: a target of a fan-in has thousands of them.
+#[test]
+fn a_card_does_not_grow_with_the_peers() {
+    let options = EngineOptions::new();
+    let card_bytes_max = |peers: u32| {
+        let peers: Vec<u32> = (1..=peers).collect();
+        let mut side = side("tcp", &options, 0, &peers);
+        let cards = side.engine.cards(&peers).unwrap();
+        cards.iter().map(|Card(bytes)| bytes.len()).max().unwrap()
+    };
+    let (one, many) = (card_bytes_max(1), card_bytes_max(5000));
+    // Numbers have more digits.
+    assert!(many <= one + 16 && many < 1024, "{one} and {many} bytes");
+}

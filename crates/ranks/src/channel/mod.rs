@@ -3,26 +3,28 @@
 //! Noise `NNpsk0` over a nonblocking socket: whoever does not know the run's secret fails at the first message, and
 //! until then a frame may have 64 bytes. Nothing here waits, except [`Channel::flush_until`] for the last words of a
 //! connection. Bounded frames are in [`frame`], messages in [`message`]; who is called when a socket is ready is
-//! decided in [`crate::join`] and [`crate::tree::control`].
+//! decided in [`crate::join`] and [`crate::tree::node`].
 
 pub mod frame;
 pub mod message;
 pub(crate) mod pack;
+mod waiting;
 
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
 use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::types::{Cipher, Dh, Hash, Random};
 
 use self::frame::FrameDecoder;
+use self::frame::LENGTH_BYTES;
 use self::message::{Head, Message};
+pub(crate) use self::waiting::{Interest, wait_for};
 use crate::bootstrap::secret::Secret;
 use tonnage_units::{Error, Result};
 
@@ -93,7 +95,8 @@ pub(crate) struct Channel {
     ended: bool,
     wrong_secret: bool,
     received_bytes: u64,
-    sealed_bytes: u64,
+    understood_bytes: u64,
+    said_bytes: u64,
 }
 
 impl Channel {
@@ -139,7 +142,8 @@ impl Channel {
             ended: false,
             wrong_secret: false,
             received_bytes: 0,
-            sealed_bytes: 0,
+            understood_bytes: 0,
+            said_bytes: 0,
         })
     }
 
@@ -157,9 +161,15 @@ impl Channel {
         self.received_bytes
     }
 
-    /// Bytes of all messages that were given to this connection since its handshake, those of the encryption included.
-    pub(crate) fn sealed_bytes(&self) -> u64 {
-        self.sealed_bytes
+    /// Bytes of the handshake and of the messages that were taken, those of the encryption included. What has come
+    /// behind them is not among them.
+    pub(crate) fn understood_bytes(&self) -> u64 {
+        self.understood_bytes
+    }
+
+    /// Bytes of the handshake and of all messages that were given to this connection, those of the encryption included.
+    pub(crate) fn said_bytes(&self) -> u64 {
+        self.said_bytes
     }
 
     pub(crate) fn local_addr(&self) -> Result<SocketAddr> {
@@ -218,7 +228,7 @@ impl Channel {
             let len = transport.write_message(chunk, &mut sealed).map_err(noise)?;
             let before = self.outgoing.len();
             frame::encode(sealed.get(..len).unwrap_or_default(), &mut self.outgoing)?;
-            self.sealed_bytes += (self.outgoing.len() - before) as u64;
+            self.said_bytes += (self.outgoing.len() - before) as u64;
         }
         Ok(())
     }
@@ -246,6 +256,19 @@ impl Channel {
     /// # Errors
     /// When the peer does not know the secret, or sends what no rank sends.
     pub(crate) fn receive(&mut self) -> Result<()> {
+        self.take_in(true)
+    }
+
+    /// Takes what has arrived and is in one piece. It is one system call where [`Channel::receive`] needs a second one
+    /// to see that there is no more; whoever waits for the socket learns of what has been left, also of its end.
+    ///
+    /// # Errors
+    /// As [`Channel::receive`].
+    pub(crate) fn receive_some(&mut self) -> Result<()> {
+        self.take_in(false)
+    }
+
+    fn take_in(&mut self, until_empty: bool) -> Result<()> {
         let mut taken = 0;
         #[cfg(test)]
         RECEIVES.set(RECEIVES.get() + 1);
@@ -257,8 +280,12 @@ impl Channel {
                 Ok((bytes, _)) => {
                     taken += bytes.len();
                     self.received_bytes += bytes.len() as u64;
+                    let is_full = bytes.len() == READ_BYTES_MAX;
                     self.sealed.push(bytes);
                     self.open_frames()?;
+                    if !until_empty && !is_full {
+                        return Ok(());
+                    }
                 }
                 Err(Errno::WOULDBLOCK) => return Ok(()),
                 Err(Errno::INTR) => {}
@@ -275,6 +302,7 @@ impl Channel {
                     let read = handshake.read_message(&frame, &mut [0; HANDSHAKE_BYTES_MAX]);
                     self.wrong_secret = read.is_err();
                     read.map_err(noise)?;
+                    self.understood_bytes += (LENGTH_BYTES + frame.len()) as u64;
                     self.step_handshake()?;
                 }
                 State::Transport(transport) => {
@@ -297,6 +325,7 @@ impl Channel {
             let mut answer = [0; HANDSHAKE_BYTES_MAX];
             let len = handshake.write_message(&[], &mut answer).map_err(noise)?;
             frame::encode(answer.get(..len).unwrap_or_default(), &mut self.outgoing)?;
+            self.said_bytes += (LENGTH_BYTES + len) as u64;
         }
         self.state = match std::mem::replace(&mut self.state, State::Broken) {
             State::Handshake(handshake) if handshake.is_handshake_finished() => {
@@ -320,7 +349,12 @@ impl Channel {
     pub(crate) fn next_message(&mut self) -> Result<Option<Message>> {
         match self.plain.next_frame()? {
             None => Ok(None),
-            Some(bytes) => Message::decode(&bytes).map(Some),
+            Some(bytes) => {
+                let plain = LENGTH_BYTES + bytes.len();
+                let chunks = plain.div_ceil(NOISE_BYTES_MAX - TAG_BYTES);
+                self.understood_bytes += (plain + chunks * (LENGTH_BYTES + TAG_BYTES)) as u64;
+                Message::decode(&bytes).map(Some)
+            }
         }
     }
 
@@ -385,46 +419,6 @@ fn noise(error: snow::Error) -> Error {
     Error::Failed(format!(
         "the peer is not a rank of this run, or it has another secret ({error})"
     ))
-}
-
-/// Something to wait for: that it can be read, and with `write` also that it can be written.
-pub(crate) struct Interest<'a> {
-    fd: BorrowedFd<'a>,
-    write: bool,
-}
-
-impl<'a> Interest<'a> {
-    pub(crate) fn read(fd: &'a impl AsFd) -> Self {
-        Self {
-            fd: fd.as_fd(),
-            write: false,
-        }
-    }
-}
-
-/// Sleeps until one is ready or the time is up, and says for each whether it is ready.
-pub(crate) fn wait_for(interests: &[Interest<'_>], timeout: Duration) -> Result<Vec<bool>> {
-    let mut fds: Vec<PollFd<'_>> = interests
-        .iter()
-        .map(|interest| {
-            let flags = if interest.write {
-                PollFlags::IN | PollFlags::OUT
-            } else {
-                PollFlags::IN
-            };
-            PollFd::from_borrowed_fd(interest.fd, flags)
-        })
-        .collect();
-    let timeout = rustix::time::Timespec {
-        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(timeout.subsec_nanos()),
-    };
-    match rustix::event::poll(&mut fds, Some(&timeout)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => {
-            Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect())
-        }
-        Err(error) => Err(Error::io("waiting for the control channel", error)),
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! [`Alike`]: values of all ranks at rank 0, where those that are the same are there once.
+//! [`Alike`]: values of all ranks, at rank 0 or at all of them, where those that are the same are there once.
 //!
 //! They are put together on the way up, so that what describes ranks costs as much as there are kinds of ranks.
 
@@ -120,17 +120,41 @@ impl Rank {
         mine: &T,
         deadline: Duration,
     ) -> Result<Alike<T>> {
+        let all = self.merge_alike(CollectiveKind::Collect, what, mine, deadline)?;
+        match self.id() {
+            0 => Alike::of(fold::<Groups>(&all)?, self.size()),
+            _ => Ok(Alike::default()),
+        }
+    }
+
+    /// Every rank gets every rank's value, those that are alike once: for what is the same on most ranks.
+    ///
+    /// # Errors
+    /// As [`Rank::collect`].
+    pub fn gather_alike<T: Serialize + DeserializeOwned>(
+        &mut self,
+        what: &str,
+        mine: &T,
+        deadline: Duration,
+    ) -> Result<Alike<T>> {
+        let all = self.merge_alike(CollectiveKind::Reduce, what, mine, deadline)?;
+        Alike::of(fold::<Groups>(&all)?, self.size())
+    }
+
+    fn merge_alike<T: Serialize>(
+        &mut self,
+        kind: CollectiveKind,
+        what: &str,
+        mine: &T,
+        deadline: Duration,
+    ) -> Result<Vec<u8>> {
         let value = pack(mine)?;
         self.check_share(what, &value)?;
         let groups = Groups(BTreeMap::from([(value, RankSet::of([self.id()]))]));
         let mine = reduce_entry(&pack(&groups)?)?;
         let merge = Some(merging::<Groups> as fn(&[u8]) -> Result<Vec<u8>>);
-        let pending = self.enter(CollectiveKind::Collect, what, mine, merge)?;
-        let all = self.wait(pending, deadline)?;
-        match self.id() {
-            0 => Alike::of(fold::<Groups>(&all)?, self.size()),
-            _ => Ok(Alike::default()),
-        }
+        let pending = self.enter(kind, what, mine, merge)?;
+        self.wait(pending, deadline)
     }
 }
 

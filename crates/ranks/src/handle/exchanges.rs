@@ -1,6 +1,6 @@
 //! Exchanges of all ranks: barriers, gathers, messages to single ranks, reductions, and a common start.
 //!
-//! Every exchange is a request to the control thread and a place where the result appears.
+//! Every exchange is an entry at this rank's node of the tree and a place where the result appears.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crate::channel::pack::{pack, unpack};
 use crate::rank_set::RankSet;
 use crate::tree::collective::{gather_entries, gather_entry, reduce_entries, reduce_entry};
 use crate::tree::exchange::{read_messages, write_messages};
-use crate::tree::shared::{CollectiveResult, ControlCommand, Enter, Merge, Slot};
+use crate::tree::shared::{CollectiveResult, Enter, Merge, Slot};
 use crate::tree::terms::Terms;
 use tonnage_units::{Error, Reduce, Result};
 
@@ -297,12 +297,12 @@ impl Rank {
             what: short(what),
             members,
         };
-        self.shared.command(ControlCommand::Enter(Enter {
+        self.node.enter(Enter {
             terms: terms.clone(),
             mine,
             merge,
             slot: slot.clone(),
-        }));
+        });
         Ok(Pending {
             terms,
             since: Instant::now(),
@@ -312,15 +312,16 @@ impl Rank {
 
     pub(super) fn wait(&self, pending: Pending, deadline: Duration) -> Result<Vec<u8>> {
         let Pending { terms, since, slot } = pending;
+        let in_time = self.node.wait(&slot, Instant::now() + deadline)?;
         let what = terms.what.clone();
-        let outcome = slot.wait(Instant::now() + deadline).or_else(|| {
-            let overdue = ControlCommand::Overdue {
-                terms,
-                waited: since.elapsed(),
-            };
-            self.shared.command(overdue);
-            slot.wait(Instant::now() + self.verdict_timeout)
-        });
+        let outcome = match in_time {
+            Some(result) => Some(result),
+            None => {
+                self.node.overdue(terms, since.elapsed());
+                self.node
+                    .wait(&slot, Instant::now() + self.verdict_timeout)?
+            }
+        };
         match outcome {
             Some(CollectiveResult::Result(bytes)) => Ok(bytes),
             Some(CollectiveResult::Stopped) => Err(self.shared.error()),

@@ -1,7 +1,7 @@
 //! [`Rank`]: the main thread's side of the control channel.
 //!
-//! How it comes to be, what it knows, and how it ends are here; what ranks do together is in `exchanges`. Nothing here
-//! touches a socket, so a main thread that is stuck in a library does not stop this rank from answering the others.
+//! How it comes to be, what it knows, and how it ends are here; what ranks do together is in `exchanges`. While the
+//! main thread is stuck in a library, the control thread answers the others.
 
 mod alarm;
 mod alike;
@@ -25,18 +25,20 @@ use crate::bootstrap::options::JoinOptions;
 use crate::channel::message::short;
 use crate::channel::pack::{pack, unpack};
 use crate::hosts::{Hosts, count_local_ranks};
-use crate::join::{self, JoinFailure, MARGIN};
+use crate::join::{self, JoinBytes, JoinFailure, MARGIN};
 use crate::patience;
 use crate::rank_list::RankList;
 use crate::signals::Signals;
 use crate::sleepers::Sleepers;
 use crate::start_lead::StartLead;
 use crate::tree::clock::monotonic_ns;
-use crate::tree::control::{BEATS, Control};
+use crate::tree::control::Control;
 use crate::tree::missing::COLLECT;
+use crate::tree::node::{BEATS, TreeNode};
+use crate::tree::node_handle::NodeHandle;
 use crate::tree::settings::ControlSettings;
 use crate::tree::shape::{message_bytes_max, parent_of};
-use crate::tree::shared::{CollectiveResult, ControlCommand, Shared, speaks};
+use crate::tree::shared::{CollectiveResult, ControlCommand, Shared, Slot, speaks};
 use crate::{ClockOffset, RankInfo};
 use tonnage_units::identity::{Identity, Meeting};
 use tonnage_units::lock::lock;
@@ -54,6 +56,7 @@ pub struct Rank {
     hosts: Hosts,
     local_ip: Option<IpAddr>,
     shared: Arc<Shared>,
+    node: NodeHandle,
     thread: Option<JoinHandle<()>>,
     next_seq: u64,
     message_bytes_max: usize,
@@ -66,6 +69,9 @@ pub struct Rank {
 
 /// Usual time in which the verdict must come after a complaint about a missing rank.
 const VERDICT: Duration = Duration::from_secs(3);
+
+/// The most time that rank 0's port takes to close.
+const DOOR: Duration = Duration::from_secs(1);
 
 /// Failure of a rank to join, or to end in order.
 #[derive(Debug)]
@@ -124,7 +130,6 @@ impl Rank {
             collect_time: COLLECT.saturating_add(beyond),
             grace: options.grace,
             end_process: options.end_process,
-            launcher: options.launcher,
             supervised: matches!(identity.meeting, Meeting::Local { .. }),
             start_lead: Arc::clone(&start_lead),
         };
@@ -132,7 +137,8 @@ impl Rank {
         let local_ip = tree.local_ip();
         let parent_is_root = identity.rank > 0 && parent_of(identity.rank, options.fanout) == 0;
         let shared = Shared::new()?;
-        let control = Control::new(settings, tree, shared.clone(), signals);
+        let (node, door) = TreeNode::new(settings, tree, shared.clone())?;
+        let control = Control::new(Arc::clone(&node), signals, door, options.launcher);
         let thread = std::thread::Builder::new()
             .name("control".into())
             .spawn(move || control.run())
@@ -148,6 +154,7 @@ impl Rank {
             hosts: Hosts::default(),
             local_ip,
             shared,
+            node: NodeHandle::new(&node),
             thread: Some(thread),
             next_seq: 0,
             close_timeout: options.close_timeout,
@@ -244,6 +251,11 @@ impl Rank {
         self.network_timeout
     }
 
+    /// Bytes of the control channel until this rank had its place among the others.
+    pub fn join_bytes(&self) -> JoinBytes {
+        self.node.join_bytes()
+    }
+
     /// Bytes that have come to this rank on the control channel since the ranks joined.
     pub fn received_bytes(&self) -> u64 {
         self.shared.received_bytes.load(Ordering::Relaxed)
@@ -274,7 +286,11 @@ impl Rank {
 
     /// Notes to rank 0, for any thread of this rank.
     pub fn notes(&self) -> Notes {
-        Notes::new(Arc::clone(&self.shared), self.message_bytes_max)
+        Notes::new(
+            Arc::clone(&self.shared),
+            self.node.clone(),
+            self.message_bytes_max,
+        )
     }
 
     /// Becomes true when the run ends early; timed loops look at it.
@@ -323,8 +339,14 @@ impl Rank {
     /// Why the run ended early, if it did.
     pub fn close(mut self) -> std::result::Result<(), RankFailure> {
         self.phase("end of the run");
-        // Before anybody can have left, so that no rank of a next run at the same port comes to this one.
-        self.shared.command(ControlCommand::CloseDoor);
+        if self.id() == 0 && !self.shared.stopped.load(Ordering::Acquire) {
+            // Before anybody can have left, so that no rank of a next run at the same port comes to this one.
+            let closed = Slot::waking(Arc::clone(&self.shared.sleepers));
+            self.shared
+                .command(ControlCommand::CloseDoor(Arc::clone(&closed)));
+            // A control thread that has ended meanwhile has closed it.
+            closed.wait(Instant::now() + DOOR);
+        }
         let outcome = self.barrier("end of the run", self.close_timeout);
         let is_told = !self.reports_failure();
         self.leave();

@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use crate::tree::shared::{ControlCommand, Shared};
+use crate::tree::node_handle::NodeHandle;
+use crate::tree::shared::Shared;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
@@ -16,13 +17,15 @@ const HEAD_BYTES: usize = 1024;
 #[derive(Debug, Clone)]
 pub struct Notes {
     shared: Arc<Shared>,
+    node: NodeHandle,
     message_bytes_max: usize,
 }
 
 impl Notes {
-    pub(super) fn new(shared: Arc<Shared>, message_bytes_max: usize) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, node: NodeHandle, message_bytes_max: usize) -> Self {
         Self {
             shared,
+            node,
             message_bytes_max,
         }
     }
@@ -39,7 +42,7 @@ impl Notes {
                 self.message_bytes_max - HEAD_BYTES
             )));
         }
-        self.shared.command(ControlCommand::Note(note));
+        self.node.note(note);
         Ok(())
     }
 

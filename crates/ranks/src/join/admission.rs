@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::address::root_listener;
+use super::bytes::JoinBytes;
 use super::conditions::Conditions;
 use super::crowd::Crowd;
 use super::door::LateDoor;
@@ -106,6 +107,12 @@ fn position(
     door: Option<LateDoor>,
     ranks_per_cpu: u32,
 ) -> TreePosition {
+    let channels = || members.iter().map(|member| &member.channel);
+    let bytes = JoinBytes {
+        got: channels().map(Channel::understood_bytes).sum(),
+        said: channels().map(Channel::said_bytes).sum(),
+        ..JoinBytes::default()
+    };
     let mut table = vec![me.clone()];
     table.extend(members.iter().map(|member| member.hello.info.clone()));
     let children = members
@@ -123,6 +130,7 @@ fn position(
         door,
         root_boot_id: me.boot_id.clone(),
         ranks_per_cpu,
+        bytes,
     }
 }
 

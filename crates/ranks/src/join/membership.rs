@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::address::inner_listener;
+use super::bytes::JoinBytes;
 use super::connection::{Listener, is_inherited};
 use super::failure::JoinFailure;
 use super::handshake::{Handshakes, MARGIN, STRANGERS_MAX, acknowledge, last_words, tell};
@@ -33,6 +34,7 @@ pub(crate) fn become_member(
         mut channel,
         welcome,
         listener,
+        bytes,
     } = introduce(identity, me, !children.is_empty(), options, signals)?;
     channel.trust(message_bytes_max(identity.size));
     let mut parent = PeerConnection {
@@ -71,6 +73,7 @@ pub(crate) fn become_member(
         door: None,
         root_boot_id: welcome.root_boot_id,
         ranks_per_cpu: welcome.ranks_per_cpu,
+        bytes,
     })
 }
 
@@ -81,6 +84,7 @@ struct Introduced {
     welcome: Welcome,
     /// The socket for its children, if it will have any.
     listener: Option<TcpListener>,
+    bytes: JoinBytes,
 }
 
 /// Introduces this rank to rank 0, and to its parent where that is another.
@@ -121,6 +125,11 @@ fn introduce(
         wait_for_welcome(&root, &mut channel, options, signals).inspect_err(|failure| {
             tell(&mut channel, &Cause::of(&failure.error, me.rank, &me.host));
         })?;
+    let mut bytes = JoinBytes {
+        got: channel.understood_bytes(),
+        said: channel.said_bytes(),
+        ..JoinBytes::default()
+    };
     if let Some(address) = welcome.address {
         let parent = Listener {
             rank: welcome.parent.rank,
@@ -132,11 +141,14 @@ fn introduce(
                 info: Box::new(me.clone()),
             })
         })?;
+        bytes.got_of_parent = channel.understood_bytes();
+        bytes.said_to_parent = channel.said_bytes();
     }
     Ok(Introduced {
         channel,
         welcome,
         listener,
+        bytes,
     })
 }
 

@@ -7,6 +7,7 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`admission`] | rank 0's side |
+//! | [`bytes`] | the count of what that costs |
 //! | [`conditions`] | the comparison of a rank with the run |
 //! | [`crowd`] | connections to all ranks that have joined, as one thing to wait for |
 //! | [`door`] | rank 0's port when the run has begun |
@@ -21,6 +22,7 @@
 
 pub(crate) mod address;
 mod admission;
+pub(crate) mod bytes;
 pub(crate) mod conditions;
 mod connection;
 mod crowd;
@@ -32,6 +34,7 @@ mod membership;
 mod open_files;
 mod refusals;
 
+pub use bytes::JoinBytes;
 pub(crate) use failure::JoinFailure;
 pub(crate) use handshake::MARGIN;
 
@@ -56,6 +59,7 @@ pub(crate) fn join(
             door: None,
             root_boot_id: me.boot_id.clone(),
             ranks_per_cpu: 1,
+            bytes: JoinBytes::default(),
         }),
         0 => Ok(admission::admit(identity, me, options, signals)?),
         _ => membership::become_member(identity, me, options, signals),

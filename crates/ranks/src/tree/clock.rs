@@ -12,8 +12,10 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::ClockOffset;
 use crate::channel::message::Head;
 
-/// Round trips at the beginning, before anything is estimated.
+/// Round trips at the beginning, before anything is estimated; and those to a parent whose clock is the same, which
+/// tell only how long the way is.
 const SAMPLES: u32 = 16;
+const SAMPLES_OF_ONE_CLOCK: u32 = 4;
 
 /// Two clocks gain on each other by less than one part in so many (100 ppm): the crystals of computers are specified to
 /// 50 ppm or better.
@@ -116,7 +118,11 @@ impl ClockSync {
     /// Any other rank; `same_boot` when rank 0 runs on the same boot of the same host.
     pub(crate) fn child(same_boot: bool) -> Self {
         Self {
-            samples_left: SAMPLES,
+            samples_left: if same_boot {
+                SAMPLES_OF_ONE_CLOCK
+            } else {
+                SAMPLES
+            },
             best: None,
             against: Against::Parent(None),
             same_boot,

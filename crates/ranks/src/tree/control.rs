@@ -1,27 +1,19 @@
-//! The control thread of a rank: it owns all connections of the control channel, and sleeps unless something happens.
+//! The control thread of a rank: it sleeps unless something happens.
 //!
-//! It passes collectives up and down the tree, tells its neighbours that it lives, notices when one of them does not,
-//! and when the run ends early sees to it that everybody hears the first cause and this process really ends. What a
-//! message means is in [`super::protocol`]; how contributions are combined in [`super::collective`].
+//! It attends to the connections of the control channel while the main thread does not wait for them, does what is due
+//! by the clock, and when the run ends early sees to it that everybody hears the first cause and this process really
+//! ends. What it acts on is in [`super::node`]; what a message means is in [`super::protocol`].
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::clock::{ClockSync, monotonic_ns};
-use super::collective::Collectives;
-use super::exchange::Subtree;
-use super::link::{Link, Way};
-use super::missing::{Answers, Complaint, Inquiry};
-use super::settings::ControlSettings;
-use super::shape::{TreePosition, children_of};
+use super::node::{RunEnd, TreeNode};
 use super::shared::{CollectiveResult, ControlCommand, Shared, speaks};
-use crate::RankInfo;
-use crate::channel::message::{CallNumber, Cause, Head};
+use crate::bootstrap::launcher_process::LauncherProcess;
+use crate::channel::message::{Cause, Head};
 use crate::channel::{Interest, wait_for};
-use crate::hosts::is_one_boot;
 use crate::join::door::LateDoor;
-use crate::rank_set::RankSet;
 use crate::signals::Signals;
 use tonnage_units::lock::lock;
 use tonnage_units::message::say;
@@ -32,367 +24,207 @@ const LINGER: Duration = Duration::from_secs(1);
 const LINGER_ABORT: Duration = Duration::from_millis(200);
 
 /// Reason that the control thread woke.
+#[derive(Default)]
 struct Awake {
-    /// Links to listen to.
-    links: Vec<usize>,
+    is_called: bool,
+    /// A connection is ready.
+    by_link: bool,
+    /// Anything else is, such as a signal.
+    is_rare: bool,
     launcher_ended: bool,
 }
 
-/// Signs of life in the time after which a rank that gives none is taken for lost.
-pub(crate) const BEATS: u32 = 6;
-
-/// The state of the control thread.
+/// The control thread: what it alone has to do with.
 pub(crate) struct Control {
-    pub(crate) settings: ControlSettings,
-    pub(crate) links: Vec<Link>,
-    pub(crate) table: Vec<RankInfo>,
-    pub(crate) collectives: Collectives,
-    pub(crate) clock: ClockSync,
-    pub(crate) inquiry: Option<Inquiry>,
-    /// The reason of the inquiry, at rank 0.
-    pub(crate) complaint: Option<Complaint>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) signals: Signals,
+    node: Arc<Mutex<TreeNode>>,
+    shared: Arc<Shared>,
+    signals: Signals,
     door: Option<LateDoor>,
-    aborted: Option<Instant>,
+    /// The launcher, whose end is this run's.
+    launcher: Option<LauncherProcess>,
     leaving: bool,
-    ticked: Instant,
 }
 
 impl Control {
     pub(crate) fn new(
-        settings: ControlSettings,
-        tree: TreePosition,
-        shared: Arc<Shared>,
+        node: Arc<Mutex<TreeNode>>,
         signals: Signals,
+        door: Option<LateDoor>,
+        launcher: Option<LauncherProcess>,
     ) -> Self {
-        let mut links: Vec<Link> = tree
-            .parent
-            .into_iter()
-            .map(|peer| Link::new(peer, Way::Up))
-            .collect();
-        for (child, peer) in tree.children.into_iter().enumerate() {
-            let is_leaf = children_of(peer.info.rank, settings.size, settings.fanout).is_empty();
-            let mut link = Link::new(peer, Way::Down(child));
-            // It has nobody to wait for, so its first words are due now.
-            link.armed = is_leaf;
-            links.push(link);
-        }
-        let same_boot = is_one_boot(&settings.me.boot_id, &tree.root_boot_id);
-        let is_root = settings.me.rank == 0;
+        let shared = Arc::clone(&lock(&node).shared);
         Self {
-            clock: if is_root {
-                ClockSync::root()
-            } else {
-                ClockSync::child(same_boot)
-            },
-            collectives: Collectives::new(
-                Subtree::new(settings.me.rank, settings.size, settings.fanout),
-                settings.size,
-            ),
-            links,
-            table: tree.table,
-            inquiry: None,
-            complaint: None,
+            node,
             shared,
             signals,
-            door: tree.door,
-            aborted: None,
+            door,
+            launcher,
             leaving: false,
-            ticked: Instant::now(),
-            settings,
         }
     }
 
     /// Runs until the main thread leaves, or the run has ended and its grace is over.
     pub(crate) fn run(mut self) {
-        self.start();
-        while !self.over() {
-            if let Err(error) = self.turn() {
-                let me = &self.settings.me;
+        let node = Arc::clone(&self.node);
+        self.start(&mut lock(&node));
+        while !self.over(&lock(&node)) {
+            if let Err(error) = self.turn(&node) {
+                let mut node = lock(&node);
+                let me = &node.settings.me;
                 let cause = Cause::of(&error, me.rank, &me.host);
-                self.abort(cause);
-                // Without its connections or its sleep this thread cannot go on.
+                node.abort(cause);
+                self.end(&mut node);
+                // Without its sleep this thread cannot go on.
                 break;
             }
         }
-        self.linger();
-        if self.settings.end_process && self.aborted.is_some() && !self.leaving {
-            self.end_process();
+        let mut node = lock(&node);
+        linger(&mut node);
+        if node.settings.end_process && node.aborted.is_some() && !self.leaving {
+            self.end_process(&node);
+        }
+        // The main thread may go on for a while, but not with these.
+        node.links.clear();
+    }
+
+    fn start(&mut self, node: &mut TreeNode) {
+        node.start();
+        // A signal may have come while the ranks joined, and be known already.
+        self.take_signals(node);
+        if node.main_waits {
+            // What it waits for may have come with the words of joining.
+            node.watch.ring();
         }
     }
 
-    fn start(&mut self) {
-        // What came right behind the words of joining has been read with them.
-        for index in 0..self.links.len() {
-            self.listen(index);
+    fn turn(&mut self, node: &Mutex<TreeNode>) -> Result<()> {
+        let now = Instant::now();
+        let due = lock(node).due(now);
+        let watch = Arc::clone(&lock(node).watch);
+        let awake = self.sleep(&Interest::read(watch.gate()), now, due)?;
+        if awake.is_called {
+            self.shared.awake();
         }
-        self.ask_clock();
-        self.publish_clock();
-        self.tell_all(&Head::Beat, &[]);
-    }
-
-    fn turn(&mut self) -> Result<()> {
-        let awake = self.sleep()?;
-        self.shared.awake();
-        // Links come first: when a rank is killed its launcher often ends the others by a signal, and the cause is the
-        // better message.
-        for index in awake.links {
-            self.listen(index);
+        let heard_before = self.shared.received_bytes.load(Ordering::Relaxed);
+        let mut node = lock(node);
+        // Connections come first: when a rank is killed its launcher often ends the others by a signal, and the cause
+        // is the better message. What else happens is rare: then all are looked at, for what came at the same time.
+        if awake.is_rare {
+            node.attend_all();
+        } else if awake.by_link && !node.main_waits {
+            for index in watch.ready(Duration::ZERO)? {
+                node.attend(index);
+            }
         }
         if let Some(door) = &mut self.door {
-            door.turn_away(&self.table);
+            door.turn_away(&node.table);
         }
         let commands = std::mem::take(&mut *lock(&self.shared.commands));
         for command in commands {
-            self.obey(command);
+            self.obey(command, &mut node);
         }
-        for signal in self.signals.take() {
-            let me = &self.settings.me;
-            let cause = Cause::interrupted(signal, me.rank, &me.host);
-            self.abort(cause);
+        self.end(&mut node);
+        if awake.is_rare {
+            self.take_signals(&mut node);
         }
         if awake.launcher_ended {
-            self.lose_launcher();
+            self.lose_launcher(&mut node);
         }
-        self.tick();
-        for link in self.links.iter_mut().filter(|link| link.open) {
-            link.channel.flush();
+        node.tick();
+        self.end(&mut node);
+        let has_heard = self.shared.received_bytes.load(Ordering::Relaxed) > heard_before;
+        if node.main_waits && (has_heard || node.aborted.is_some()) {
+            // What it waits for may be there.
+            watch.ring();
         }
         Ok(())
     }
 
     /// Sleeps until something happens.
-    fn sleep(&self) -> Result<Awake> {
-        let now = Instant::now();
-        let mut wake = now + Duration::from_secs(3600);
-        for link in self.open_links() {
-            wake = wake.min(link.said + self.beat_interval());
-            if link.armed {
-                wake = wake.min(link.heard + self.settings.silence_max(link.is_remote));
-            }
-        }
-        if let Some(inquiry) = &self.inquiry {
-            wake = wake.min(inquiry.until());
-        }
-        if let Some(aborted) = self.aborted {
-            wake = now + (aborted + self.settings.grace).saturating_duration_since(now);
-        }
-        let launcher = self.settings.launcher.as_ref();
-        let mut interests: Vec<_> = launcher
-            .map(|launcher| Interest::read(&launcher.ended))
-            .into_iter()
-            .collect();
-        interests.push(Interest::read(self.shared.wake()));
+    fn sleep(&self, links: &Interest<'_>, now: Instant, due: Instant) -> Result<Awake> {
+        let mut wake = due;
+        let mut interests = vec![Interest::read(self.shared.wake()), links.clone()];
+        interests.extend(
+            self.launcher
+                .iter()
+                .map(|launcher| Interest::read(&launcher.ended)),
+        );
         interests.extend(self.signals.interests());
         if let Some(door) = &self.door {
             interests.extend(door.interests());
             wake = door.expiry().map_or(wake, |expiry| expiry.min(wake));
         }
-        let others = interests.len();
-        interests.extend(self.open_links().map(|link| link.channel.interest()));
         let ready = wait_for(&interests, wake.saturating_duration_since(now))?;
-        let (ready, of_links) = ready.split_at(others.min(ready.len()));
-        // Anything but links and the main thread is rare: then all links are looked at, for what came at the same time.
-        let own_wake = usize::from(launcher.is_some());
-        let is_rare = (0..).zip(ready).any(|(place, &is)| is && place != own_wake);
-        let open = (0..).zip(&self.links).filter(|(_, link)| link.open);
-        let heard = open.zip(of_links).filter(|&(_, &is)| is || is_rare);
+        let [is_called, by_link, rare @ ..] = &ready[..] else {
+            return Ok(Awake::default());
+        };
         Ok(Awake {
-            links: heard.map(|((index, _), _)| index).collect(),
-            launcher_ended: launcher.is_some() && ready.first() == Some(&true),
+            is_called: *is_called,
+            by_link: *by_link,
+            is_rare: rare.contains(&true),
+            launcher_ended: self.launcher.is_some() && rare.first() == Some(&true),
         })
     }
 
-    fn lose_launcher(&mut self) {
-        if let Some(launcher) = self.settings.launcher.take() {
-            let me = &self.settings.me;
+    fn lose_launcher(&mut self, node: &mut TreeNode) {
+        if let Some(launcher) = self.launcher.take() {
+            let me = &node.settings.me;
             let message = format!(
                 "its launcher (process {}) ended before the run did: it was killed or it crashed. Look at its output",
                 launcher.pid
             );
             let cause = Cause::rank(me.rank, &me.host, &message);
-            self.abort(cause);
+            node.abort(cause);
         }
     }
 
-    fn open_links(&self) -> impl Iterator<Item = &Link> {
-        self.links.iter().filter(|link| link.open)
-    }
-
-    fn beat_interval(&self) -> Duration {
-        self.settings.heartbeat_timeout / BEATS
-    }
-
-    fn listen(&mut self, index: usize) {
-        let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
-            return;
-        };
-        let before = link.channel.received_bytes();
-        let mut outcome = link.channel.receive();
-        let received = link.channel.received_bytes() - before;
-        self.shared
-            .received_bytes
-            .fetch_add(received, Ordering::Relaxed);
-        loop {
-            let Some(link) = self.links.get_mut(index) else {
-                return;
-            };
-            match outcome.and_then(|()| link.channel.next_message()) {
-                Ok(Some(message)) => {
-                    link.armed = true;
-                    link.heard = Instant::now();
-                    outcome = self.understand(index, message);
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    // The link stays open, so that its rank hears the cause too.
-                    let cause = Cause::rank(link.info.rank, &link.info.host, &error.to_string());
-                    self.abort(cause);
-                    break;
-                }
-            }
+    fn take_signals(&mut self, node: &mut TreeNode) {
+        for signal in self.signals.take() {
+            let me = &node.settings.me;
+            let cause = Cause::interrupted(signal, me.rank, &me.host);
+            node.abort(cause);
         }
-        if let Some(link) = self
-            .links
-            .get_mut(index)
-            .filter(|link| link.channel.ended())
-        {
-            link.open = false;
-            if !link.goodbye {
-                let message = format!(
-                    "its process {} ended without saying goodbye: it was killed or it crashed. Look at its output, and \
-                     for the out-of-memory killer in the kernel log",
-                    link.info.pid
-                );
-                let cause = Cause::rank(link.info.rank, &link.info.host, &message);
-                self.abort(cause);
-            }
-        }
+        self.end(node);
     }
 
-    fn obey(&mut self, command: ControlCommand) {
+    fn obey(&mut self, command: ControlCommand, node: &mut TreeNode) {
         match command {
-            ControlCommand::Enter(enter) if self.aborted.is_some() => {
-                enter.slot.set(CollectiveResult::Stopped)
+            ControlCommand::Abort(cause) => node.abort(cause),
+            ControlCommand::CloseDoor(closed) => {
+                self.close_door();
+                closed.set(CollectiveResult::Result(Vec::new()));
             }
-            ControlCommand::Enter(enter) => self.enter(enter),
-            ControlCommand::Overdue { terms, waited } => self.overdue(terms, waited),
-            ControlCommand::Note(note) => self.pass_note(self.settings.me.rank, note),
-            ControlCommand::Abort(cause) => self.abort(cause),
-            ControlCommand::CloseDoor => self.close_door(),
             ControlCommand::Leave => self.leaving = true,
         }
     }
 
-    fn over(&self) -> bool {
-        self.leaving
-            || self
-                .aborted
-                .is_some_and(|since| since.elapsed() >= self.settings.grace)
+    fn over(&self, node: &TreeNode) -> bool {
+        let is_grace_over = |since: Instant| since.elapsed() >= node.settings.grace;
+        self.leaving || node.aborted.is_some_and(is_grace_over)
     }
 
-    /// Does everything that is due by the clock: heartbeats, silence, and the end of an inquiry.
-    fn tick(&mut self) {
-        let now = Instant::now();
-        // When this process itself was stopped for a while, the others could not be heard.
-        let excused = now.duration_since(self.ticked) > self.settings.heartbeat_timeout / 2;
-        self.ticked = now;
-        if self.aborted.is_some() {
-            return;
-        }
-        let interval = self.beat_interval();
-        let clock_interval = self.settings.clock_interval;
-        if let Some(question) = self.clock.question(monotonic_ns(), clock_interval) {
-            self.tell_parent(&question, &[]);
-        }
-        for index in 0..self.links.len() {
-            let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
-                continue;
-            };
-            if excused {
-                link.heard = now;
-            }
-            let silence = now.duration_since(link.heard);
-            if link.armed && silence >= self.settings.silence_max(link.is_remote) {
-                let me = &self.settings.me;
-                let message = format!(
-                    "rank {} on {} has heard nothing of it (process {}) for {silence:.1?}: it hangs or is stopped, or its \
-                     host or the network between them is gone",
-                    me.rank, me.host, link.info.pid
-                );
-                let cause = Cause::rank(link.info.rank, &link.info.host, &message);
-                self.abort(cause);
-                return;
-            }
-            if now.duration_since(link.said) >= interval {
-                self.send(index, &Head::Beat, &[]);
-            }
-        }
-        if self
-            .inquiry
-            .as_ref()
-            .is_some_and(|inquiry| now >= inquiry.until())
-        {
-            self.close_inquiry();
-        }
-    }
-
-    /// Queues a message on one link.
-    pub(crate) fn send(&mut self, index: usize, head: &Head, payload: &[u8]) {
-        let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
+    /// Ends the run where there is a cause to.
+    fn end(&mut self, node: &mut TreeNode) {
+        let Some(RunEnd { cause, is_heard }) = node.ending.take() else {
             return;
         };
-        link.said = Instant::now();
-        let before = link.channel.sealed_bytes();
-        let sealed = link.channel.send(head, payload);
-        let sent = link.channel.sealed_bytes() - before;
-        self.shared.sent_bytes.fetch_add(sent, Ordering::Relaxed);
-        if let Err(error) = sealed {
-            link.open = false;
-            let cause = Cause::rank(link.info.rank, &link.info.host, &error.to_string());
-            self.abort(cause);
-        } else {
-            link.channel.flush();
-        }
-    }
-
-    pub(crate) fn tell_parent(&mut self, head: &Head, payload: &[u8]) {
-        if self.settings.me.rank != 0 {
-            // The parent is always the first link.
-            self.send(0, head, payload);
-        }
-    }
-
-    pub(crate) fn tell_children(&mut self, head: &Head, payload: &[u8]) {
-        for index in 0..self.links.len() {
-            if self
-                .links
-                .get(index)
-                .is_some_and(|link| link.way != Way::Up)
-            {
-                self.send(index, head, payload);
-            }
-        }
-    }
-
-    fn tell_all(&mut self, head: &Head, payload: &[u8]) {
-        self.tell_parent(head, payload);
-        self.tell_children(head, payload);
-    }
-
-    /// Ends the run with this cause, unless it has ended already: then the first cause stays the one that is told.
-    pub(crate) fn abort(&mut self, cause: Cause) {
-        if self.aborted.is_some() {
-            return;
-        }
+        let cause = match is_heard {
+            true => self.name_if_one(cause),
+            false => cause,
+        };
         // Who is told of the end may be started again at once, and must not find this run.
         self.close_door();
-        self.aborted = Some(Instant::now());
-        self.shared.stop(&cause);
-        self.collectives.stop();
-        self.shared.clock_known.set(CollectiveResult::Stopped);
-        self.tell_all(&Head::Abort { cause }, &[]);
+        node.tell_end(cause);
+    }
+
+    /// A signal that this rank got too was meant for all of them, so none is named.
+    fn name_if_one(&mut self, cause: Cause) -> Cause {
+        match cause {
+            Cause::Interrupted { signal, .. } if self.signals.take().contains(&signal) => {
+                Cause::Interrupted { signal, rank: None }
+            }
+            cause => cause,
+        }
     }
 
     fn close_door(&mut self) {
@@ -401,74 +233,17 @@ impl Control {
         }
     }
 
-    /// This rank's answer to an inquiry about a collective of these members.
-    pub(crate) fn own_answer(&self, call: CallNumber, members: &RankSet) -> Answers {
-        let me = self.settings.me.rank;
-        if !members.contains(me) || self.collectives.entered(call) {
-            return Answers::not_missed(me);
-        }
-        let phase = lock(&self.shared.phase);
-        Answers::missed(me, &phase.0, phase.1.elapsed())
-    }
-
-    /// Ends an inquiry with what was heard until now: rank 0 concludes, others tell their parent.
-    pub(crate) fn close_inquiry(&mut self) {
-        let Some(inquiry) = self.inquiry.take() else {
-            return;
-        };
-        let call = inquiry.call;
-        let answers = inquiry.into_answers();
-        match self.complaint.take() {
-            None => self.pass_answers(call, &answers),
-            Some(complaint) if !self.collectives.has_finished(call) => {
-                let cause = complaint.verdict(&answers, &self.table);
-                self.abort(cause);
-            }
-            Some(_) => {}
-        }
-    }
-
-    /// Says goodbye, and gives the last words time to arrive: a connection that is closed while something unread waits
-    /// in it takes what was said last with it.
-    fn linger(&mut self) {
-        let time = if self.aborted.is_some() {
-            LINGER_ABORT
-        } else {
-            LINGER
-        };
-        let until = Instant::now() + time;
-        self.tell_all(&Head::Goodbye, &[]);
-        for link in self.links.iter_mut().filter(|link| link.open) {
-            link.channel.flush_until(until);
-            link.channel.finish_writing();
-        }
-        loop {
-            for link in self.links.iter_mut().filter(|link| link.open) {
-                link.channel.discard();
-                link.open = !link.channel.ended();
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            let interests: Vec<_> = self
-                .open_links()
-                .map(|link| link.channel.interest())
-                .collect();
-            if interests.is_empty() || left.is_zero() || wait_for(&interests, left).is_err() {
-                return;
-            }
-        }
-    }
-
     /// The main thread did not end by itself: it may be stuck inside a library, so the process is ended here.
-    fn end_process(&self) {
+    fn end_process(&self, node: &TreeNode) {
         let Some(cause) = self.shared.cause() else {
             return;
         };
         let error = Error::from(&cause);
-        let parent_is_root = self.links.first().is_some_and(|link| link.info.rank == 0);
+        let parent_is_root = node.links.first().is_some_and(|link| link.info.rank == 0);
         if speaks(
-            self.settings.me.rank,
+            node.settings.me.rank,
             parent_is_root,
-            self.settings.supervised,
+            node.settings.supervised,
             &cause,
         ) {
             say(&format!("error: {error}"));
@@ -478,5 +253,35 @@ impl Control {
             last_will();
         }
         std::process::exit(i32::from(error.exit_code()));
+    }
+}
+
+/// Says goodbye, and gives the last words time to arrive: a connection that is closed while something unread waits
+/// in it takes what was said last with it.
+fn linger(node: &mut TreeNode) {
+    let time = if node.aborted.is_some() {
+        LINGER_ABORT
+    } else {
+        LINGER
+    };
+    let until = Instant::now() + time;
+    node.tell_all(&Head::Goodbye, &[]);
+    for link in node.links.iter_mut().filter(|link| link.open) {
+        link.channel.flush_until(until);
+        link.channel.finish_writing();
+    }
+    loop {
+        for link in node.links.iter_mut().filter(|link| link.open) {
+            link.channel.discard();
+            link.open = !link.channel.ended();
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        let interests: Vec<_> = node
+            .open_links()
+            .map(|link| link.channel.interest())
+            .collect();
+        if interests.is_empty() || left.is_zero() || wait_for(&interests, left).is_err() {
+            return;
+        }
     }
 }

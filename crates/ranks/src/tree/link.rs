@@ -28,6 +28,8 @@ pub(crate) struct Link {
     pub(crate) said: Instant,
     pub(crate) goodbye: bool,
     pub(crate) open: bool,
+    /// True while it is waited for that it can be written to.
+    pub(crate) writing_watched: bool,
 }
 
 impl Link {
@@ -43,6 +45,7 @@ impl Link {
             said: now,
             goodbye: false,
             open: true,
+            writing_watched: false,
         }
     }
 

@@ -1,12 +1,15 @@
-//! The control thread of a rank, and what it shares with the main thread.
+//! One rank in the tree of ranks: its node, and the two threads that act on it.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`settings`] | what the thread is told at its start |
 //! | [`shape`] | parents and children; the open connections of one rank |
 //! | [`link`] | one connection, and the rank behind it |
-//! | [`control`] | the thread: it waits, sends, notices silence, ends the run |
+//! | [`node`] | the state of one rank: connections, what it says and hears, and what is due by the clock |
 //! | [`protocol`] | its reaction to each message |
+//! | [`control`] | the control thread: it waits, notices silence, ends the run |
+//! | [`node_handle`] | what other threads do with the node: they enter collectives and wait for them |
+//! | [`watch`] | which of the two wakes for a connection |
 //! | [`collective`] | contributions on their way up the tree and results on their way down |
 //! | [`exchange`] | messages for single ranks, and which way they go |
 //! | [`clock`] | offset of this host's clock from rank 0's |
@@ -22,8 +25,11 @@ pub(crate) mod control;
 pub(crate) mod exchange;
 mod link;
 pub(crate) mod missing;
+pub(crate) mod node;
+pub(crate) mod node_handle;
 mod protocol;
 pub(crate) mod settings;
 pub(crate) mod shape;
 pub(crate) mod shared;
 pub(crate) mod terms;
+mod watch;

@@ -1,12 +1,13 @@
-//! The control thread's reaction to each message, and to each command of its main thread.
+//! A node's reaction to each message, and to what its main thread does.
 
 use std::time::Duration;
 
 use super::clock::{Base, monotonic_ns};
 use super::collective::{Combined, Member};
-use super::control::Control;
+
 use super::link::Way;
 use super::missing::{Answers, Complaint, Inquiry, collect_time};
+use super::node::TreeNode;
 use super::shared::{CollectiveResult, Enter};
 use super::terms::Terms;
 use crate::ClockOffset;
@@ -16,7 +17,7 @@ use crate::rank_set::RankSet;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-impl Control {
+impl TreeNode {
     /// Acts on a message of the rank behind a link.
     ///
     /// # Errors
@@ -29,10 +30,7 @@ impl Control {
         match (head, link.way) {
             (Head::Beat, _) => {}
             (Head::Goodbye, _) => link.goodbye = true,
-            (Head::Abort { cause }, _) => {
-                let cause = self.name_if_one(cause);
-                self.abort(cause);
-            }
+            (Head::Abort { cause }, _) => self.hear_end(cause),
             (head, Way::Up) => return self.understand_parent(head, payload),
             (head, Way::Down(child)) => {
                 let from = link.place();
@@ -40,16 +38,6 @@ impl Control {
             }
         }
         Ok(())
-    }
-
-    /// A signal that this rank got too was meant for all of them, so none is named.
-    fn name_if_one(&mut self, cause: Cause) -> Cause {
-        match cause {
-            Cause::Interrupted { signal, .. } if self.signals.take().contains(&signal) => {
-                Cause::Interrupted { signal, rank: None }
-            }
-            cause => cause,
-        }
     }
 
     fn understand_parent(&mut self, head: Head, payload: Vec<u8>) -> Result<()> {
@@ -139,6 +127,9 @@ impl Control {
 
     /// The main thread enters a collective.
     pub(crate) fn enter(&mut self, enter: Enter) {
+        if self.aborted.is_some() {
+            return enter.slot.set(CollectiveResult::Stopped);
+        }
         let me = &self.settings.me;
         let here = Member {
             rank: me.rank,

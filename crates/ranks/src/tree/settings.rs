@@ -4,7 +4,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::RankInfo;
-use crate::bootstrap::launcher_process::LauncherProcess;
 use crate::start_lead::StartLead;
 
 /// Settings that the control thread gets at its start.
@@ -21,8 +20,6 @@ pub(crate) struct ControlSettings {
     pub(crate) collect_time: Duration,
     pub(crate) grace: Duration,
     pub(crate) end_process: bool,
-    /// The launcher, whose end is this run's.
-    pub(crate) launcher: Option<LauncherProcess>,
     /// True when a supervisor reports the loss of rank 0.
     pub(crate) supervised: bool,
     /// Lead of aligned starts, once all clocks are known.

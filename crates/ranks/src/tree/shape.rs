@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use crate::RankInfo;
 use crate::channel::Channel;
+use crate::join::bytes::JoinBytes;
 use crate::join::door::LateDoor;
 
 /// A connection to a rank of this run.
@@ -26,6 +27,8 @@ pub(crate) struct TreePosition {
     pub(crate) root_boot_id: String,
     /// Number of ranks of the most crowded CPU of all hosts.
     pub(crate) ranks_per_cpu: u32,
+    /// Bytes that it took to come here.
+    pub(crate) bytes: JoinBytes,
 }
 
 impl TreePosition {

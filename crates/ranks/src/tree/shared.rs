@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -19,19 +19,13 @@ use tonnage_units::{Error, Result};
 /// one.
 pub(crate) type Merge = fn(&[u8]) -> Result<Vec<u8>>;
 
-/// Command of the main thread to the control thread.
+/// Command to the control thread.
 #[derive(Debug)]
 pub(crate) enum ControlCommand {
-    /// This rank enters a collective.
-    Enter(Enter),
-    /// This rank has waited too long in a collective.
-    Overdue { terms: Terms, waited: Duration },
-    /// This rank has a note for rank 0.
-    Note(Vec<u8>),
     /// This rank ends the run.
     Abort(Cause),
-    /// The run ends, so the next one may have rank 0's port.
-    CloseDoor,
+    /// The run ends, so the next one may have rank 0's port; the slot says when.
+    CloseDoor(Arc<Slot>),
     /// The main thread is done with the channel: say goodbye and end.
     Leave,
 }
@@ -49,9 +43,16 @@ pub(crate) struct Enter {
 #[derive(Debug)]
 pub(crate) struct Slot {
     done: AtomicBool,
-    result: Mutex<Option<CollectiveResult>>,
+    inner: Mutex<SlotInner>,
     ready: Condvar,
     sleepers: Arc<Sleepers>,
+}
+
+#[derive(Debug, Default)]
+struct SlotInner {
+    result: Option<CollectiveResult>,
+    /// Waking nobody is a system call too.
+    is_waited_for: bool,
 }
 
 /// Outcome of a collective.
@@ -68,7 +69,7 @@ impl Slot {
         Arc::new(Self {
             sleepers,
             done: AtomicBool::new(false),
-            result: Mutex::new(None),
+            inner: Mutex::default(),
             ready: Condvar::new(),
         })
     }
@@ -79,37 +80,40 @@ impl Slot {
 
     /// The first result stays.
     pub(crate) fn set(&self, outcome: CollectiveResult) {
-        let mut result = lock(&self.result);
-        if result.is_none() && !self.is_done() {
-            *result = Some(outcome);
+        let mut inner = lock(&self.inner);
+        if inner.result.is_none() && !self.is_done() {
+            inner.result = Some(outcome);
             self.done.store(true, Ordering::Release);
-            self.ready.notify_all();
+            if inner.is_waited_for {
+                self.ready.notify_all();
+            }
             self.sleepers.wake();
+        }
+    }
+
+    /// Takes the result, if there is one.
+    pub(crate) fn take(&self) -> Option<CollectiveResult> {
+        match self.is_done() {
+            true => lock(&self.inner).result.take(),
+            false => None,
         }
     }
 
     /// Waits until there is a result, and takes it; `None` when the time is up.
     pub(crate) fn wait(&self, deadline: Instant) -> Option<CollectiveResult> {
-        // Ranks are usually released at nearly the same time. Looking again a few times is sooner than being woken, and
-        // yielding leaves the CPU to the control threads when there are fewer CPUs than threads.
-        for _ in 0..50 {
-            if self.is_done() {
-                break;
-            }
-            std::thread::yield_now();
-        }
-        let mut result = lock(&self.result);
+        let mut inner = lock(&self.inner);
+        inner.is_waited_for = true;
         loop {
-            if let Some(outcome) = result.take() {
+            if let Some(outcome) = inner.result.take() {
                 return Some(outcome);
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return None;
             }
-            result = self
+            inner = self
                 .ready
-                .wait_timeout(result, left)
+                .wait_timeout(inner, left)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
@@ -172,6 +176,11 @@ impl Shared {
     /// Hands a command to the control thread and wakes it.
     pub(crate) fn command(&self, command: ControlCommand) {
         lock(&self.commands).push_back(command);
+        self.call();
+    }
+
+    /// Wakes the control thread.
+    pub(crate) fn call(&self) {
         // It fails only when the counter is full, and then the thread is awake already.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }

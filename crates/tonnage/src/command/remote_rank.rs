@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use tonnage_plan::Plan;
+use tonnage_sys::out_of_memory;
 use tonnage_units::{Error, Result};
 
 use super::check::own::for_elsewhere;
@@ -63,12 +64,17 @@ impl RemoteWork {
     /// # Errors
     /// A wrong request, or what ended the run.
     pub fn work(&self) -> Result<ExitCode> {
+        let host = tonnage_sys::host::name();
         let job = match &self.task {
             RemoteTask::Rank(job) => job,
-            RemoteTask::Check(task, budget_ns) => return for_elsewhere(task, *budget_ns),
+            RemoteTask::Check(task, budget_ns) => {
+                out_of_memory::introduce_rank(format!("the check of {host}"));
+                return for_elsewhere(task, *budget_ns);
+            }
         };
         let identity = job.letter.as_ref().map(RankLetter::identity);
         let identity = identity.ok_or_else(|| Error::Usage("a rank without a letter".into()))?;
+        out_of_memory::introduce_rank(format!("rank {} on {host}", identity.rank));
         be_a_remote_rank(job, identity)
     }
 }

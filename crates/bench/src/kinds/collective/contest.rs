@@ -407,7 +407,11 @@ impl Steps for Contest<'_, '_> {
         let all = self
             .stage
             .rank
-            .gather("times of ranks", &own, DEADLINES.step)?;
+            .collect("times of ranks", &own, DEADLINES.step)?;
+        // The record is rank 0's.
+        if self.stage.rank.id() != 0 {
+            return Ok(());
+        }
         for (at, contestant) in self.contestants.iter_mut().enumerate() {
             let of: Vec<OwnTimes> = all.iter().filter_map(|own| own.get(at).copied()).collect();
             contestant.gathered(&of, self.point.grouping());

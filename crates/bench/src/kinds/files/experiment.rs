@@ -324,8 +324,8 @@ impl Experiment<'_> {
             .map_or(Ok(()), |place| before::check_direct(point, place));
         self.agree("look at direct I/O", mine)?;
         let what = "what the files are on";
-        let places = self.rank.gather(what, &place, DEADLINES.step)?;
-        let places: Option<Vec<LocalStorage>> = places.into_iter().collect();
+        let places = self.rank.gather_alike(what, &place, DEADLINES.step)?;
+        let places: Option<Vec<LocalStorage>> = places.iter().cloned().collect();
         let unknown = || Error::Failed("a rank does not know what its files are on".into());
         let places = places.ok_or_else(unknown)?;
         if writes {

@@ -127,10 +127,10 @@ fn median(times_ns: &[u64]) -> Option<f64> {
 }
 
 /// The pairs of all ranks, by initiator and target. `moves_bytes`: their operations carry something.
-pub(super) fn rates(
+pub(super) fn rates<'a>(
     point: &TransferPoint,
     hosts: &Hosts,
-    all: &[Vec<PairOutcome>],
+    all: impl Iterator<Item = &'a Vec<PairOutcome>>,
     moves_bytes: bool,
 ) -> Vec<PairRate> {
     let size_bytes = u64::from(point.size_bytes) * u64::from(moves_bytes);
@@ -186,7 +186,7 @@ mod tests {
         let rows = vec![vec![0, 24, 0], vec![0, 0, 0], vec![0, 0, 0]];
         point.loads = Some(rows.try_into().unwrap());
         let all = [times.outcomes(), Vec::new(), Vec::new()];
-        let rates = rates(&point, &Hosts::of(&[]), &all, true);
+        let rates = rates(&point, &Hosts::of(&[]), all.iter(), true);
         let [pair] = &rates[..] else {
             panic!("{rates:?}")
         };

@@ -13,6 +13,7 @@ use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
 use tonnage_engine::Verb;
 use tonnage_plan::point::Traffic;
+use tonnage_ranks::{pack, unpack};
 use tonnage_record::transfer::judge;
 use tonnage_units::Result;
 
@@ -89,14 +90,9 @@ impl Lead<'_, '_> {
 
     /// Takes the turns of slow pairs of a matrix again, until none is left that may be so by chance.
     fn look_again(&mut self) -> Result<(), StepFailure> {
-        let roles = self.point.roles();
         for look in 0..LOOKS_MAX {
-            self.gather_pairs()?;
-            let slow = self.slow_pairs();
-            let is_slow = |pair: &(u32, u32)| slow.contains(pair);
-            let rounds = 0..roles.rounds();
-            let suspect = rounds.filter(|&round| roles.pairs_of_round(round).iter().any(is_slow));
-            let suspect: Vec<u32> = suspect.collect();
+            self.collect_pairs()?;
+            let suspect = self.suspect_rounds()?;
             if suspect.is_empty() {
                 break;
             }
@@ -108,7 +104,25 @@ impl Lead<'_, '_> {
         Ok(())
     }
 
-    /// Initiators and targets of the pairs that are slow so far.
+    /// The rounds with pairs that are slow so far, as rank 0 tells all.
+    fn suspect_rounds(&mut self) -> Result<Vec<u32>> {
+        let mine = match self.rank.id() {
+            0 => Some(pack(&self.rounds_of_slow())?),
+            _ => None,
+        };
+        let what = "rounds with slow pairs";
+        unpack(&self.rank.broadcast(what, mine, DEADLINES.step)?)
+    }
+
+    fn rounds_of_slow(&self) -> Vec<u32> {
+        let (roles, slow) = (self.point.roles(), self.slow_pairs());
+        let is_slow = |pair: &(u32, u32)| slow.contains(pair);
+        let rounds = 0..roles.rounds();
+        let suspect = rounds.filter(|&round| roles.pairs_of_round(round).iter().any(is_slow));
+        suspect.collect()
+    }
+
+    /// Initiators and targets of the pairs that are slow so far, at rank 0.
     fn slow_pairs(&self) -> BTreeSet<(u32, u32)> {
         let reads = self.point.op == Verb::Read;
         let rates = &self.taken.rates;
@@ -117,27 +131,26 @@ impl Lead<'_, '_> {
         slow.map(|pair| (pair.initiator, pair.target)).collect()
     }
 
-    /// Tells all ranks what all pairs have moved.
-    pub(super) fn gather_pairs(&mut self) -> Result<()> {
+    /// Brings what all pairs have moved to rank 0.
+    pub(super) fn collect_pairs(&mut self) -> Result<()> {
         let roles = self.point.roles();
         if roles.traffic == Traffic::File {
-            return self.gather_times();
+            return self.collect_times();
         }
         if roles.has_pairs_in_rounds() {
-            let all = self
-                .rank
-                .gather("figures of pairs", &self.taken.pairs, DEADLINES.step)?;
-            self.taken.rates = pairs::rates(roles, self.rank.hosts(), &all);
+            let what = "figures of pairs";
+            let all = self.rank.collect(what, &self.taken.pairs, DEADLINES.step)?;
+            self.taken.rates = pairs::rates(roles, self.rank.hosts(), all.iter());
         }
         Ok(())
     }
 
-    fn gather_times(&mut self) -> Result<()> {
+    fn collect_times(&mut self) -> Result<()> {
         if are_few(self.point) {
             let own = self.taken.times.outcomes();
-            let all = self.rank.gather("times of pairs", &own, DEADLINES.step)?;
+            let all = self.rank.collect("times of pairs", &own, DEADLINES.step)?;
             let (hosts, moves_bytes) = (self.rank.hosts(), self.moves_bytes);
-            self.taken.rates = pair_times::rates(self.point, hosts, &all, moves_bytes);
+            self.taken.rates = pair_times::rates(self.point, hosts, all.iter(), moves_bytes);
         }
         Ok(())
     }

@@ -111,7 +111,11 @@ pub(super) fn add_to(summary: &mut Summary, point: &TransferPoint, rates: &[Pair
 }
 
 /// The rates of all pairs, by initiator and target, from the sums of all ranks.
-pub(super) fn rates(roles: Roles, hosts: &Hosts, all: &[PairSums]) -> Vec<PairRate> {
+pub(super) fn rates<'a>(
+    roles: Roles,
+    hosts: &Hosts,
+    all: impl Iterator<Item = &'a PairSums>,
+) -> Vec<PairRate> {
     let ranks = (0u32..).zip(all);
     let of_rank = |(rank, sums): (u32, &PairSums)| {
         let targets = roles.targets(rank);
@@ -140,7 +144,7 @@ mod tests {
             };
             all[from].add(place, PairSum::of(&totals));
         }
-        let rates = rates(Roles::new(Traffic::Matrix, 3), &Hosts::of(&[]), &all);
+        let rates = rates(Roles::new(Traffic::Matrix, 3), &Hosts::of(&[]), all.iter());
         let said = rates.iter().map(|rate| {
             let ends = (rate.initiator, rate.target);
             let rates = [rate.bandwidth_bytes_per_s, rate.bandwidth_bytes_per_s_max];

@@ -334,7 +334,7 @@ impl Steps for Lead<'_, '_> {
                 .collect("figures of ranks", &own, DEADLINES.step)?;
             self.taken.initiators = initiators(self.point, &all);
         }
-        self.gather_pairs()?;
+        self.collect_pairs()?;
         let chosen = Json(self.own.chosen());
         let all = self
             .rank

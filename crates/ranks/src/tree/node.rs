@@ -1,0 +1,428 @@
+//! The state of one rank in the tree: its connections, and what is known of the ranks behind them.
+//!
+//! Both threads of a rank act on it, one at a time: the main thread in a collective ([`super::node_handle`]), else the
+//! control thread ([`super::control`]), which alone does what is due by the clock and ends the run. What a message
+//! means is in [`super::protocol`]; how contributions are combined in [`super::collective`].
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::clock::{ClockSync, monotonic_ns};
+use super::collective::Collectives;
+use super::exchange::Subtree;
+use super::link::{Link, Way};
+use super::missing::{Answers, Complaint, Inquiry};
+use super::settings::ControlSettings;
+use super::shape::{TreePosition, children_of};
+use super::shared::{CollectiveResult, Shared};
+use super::watch::LinkWatch;
+use crate::RankInfo;
+use crate::channel::message::{CallNumber, Cause, Head};
+use crate::hosts::is_one_boot;
+use crate::join::bytes::JoinBytes;
+use crate::join::door::LateDoor;
+use crate::rank_set::RankSet;
+use tonnage_units::Result;
+use tonnage_units::lock::lock;
+
+/// Signs of life in the time after which a rank that gives none is taken for lost.
+pub(crate) const BEATS: u32 = 6;
+
+/// The cause of the run's end, until the control thread tells the others.
+pub(crate) struct RunEnd {
+    pub(crate) cause: Cause,
+    /// True where another rank said so.
+    pub(crate) is_heard: bool,
+}
+
+/// One rank in the tree.
+pub(crate) struct TreeNode {
+    pub(crate) settings: ControlSettings,
+    pub(crate) links: Vec<Link>,
+    pub(crate) table: Vec<RankInfo>,
+    pub(crate) join_bytes: JoinBytes,
+    pub(crate) collectives: Collectives,
+    pub(crate) clock: ClockSync,
+    pub(crate) inquiry: Option<Inquiry>,
+    /// The reason of the inquiry, at rank 0.
+    pub(crate) complaint: Option<Complaint>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) watch: Arc<LinkWatch>,
+    /// True while the main thread waits for the connections itself.
+    pub(crate) main_waits: bool,
+    pub(crate) ending: Option<RunEnd>,
+    /// Time at which the others were told of the end.
+    pub(crate) aborted: Option<Instant>,
+    ticked: Instant,
+}
+
+impl TreeNode {
+    /// A rank with its connections, and beside it the port of rank 0.
+    ///
+    /// # Errors
+    /// When the system cannot wait for the connections.
+    pub(crate) fn new(
+        settings: ControlSettings,
+        tree: TreePosition,
+        shared: Arc<Shared>,
+    ) -> Result<(Arc<Mutex<Self>>, Option<LateDoor>)> {
+        let watch = LinkWatch::new()?;
+        let mut links: Vec<Link> = tree
+            .parent
+            .into_iter()
+            .map(|peer| Link::new(peer, Way::Up))
+            .collect();
+        for (child, peer) in tree.children.into_iter().enumerate() {
+            let is_leaf = children_of(peer.info.rank, settings.size, settings.fanout).is_empty();
+            let mut link = Link::new(peer, Way::Down(child));
+            // It has nobody to wait for, so its first words are due now.
+            link.armed = is_leaf;
+            links.push(link);
+        }
+        for (index, link) in links.iter().enumerate() {
+            watch.add(index, &link.channel)?;
+        }
+        let same_boot = is_one_boot(&settings.me.boot_id, &tree.root_boot_id);
+        let is_root = settings.me.rank == 0;
+        let node = Self {
+            clock: if is_root {
+                ClockSync::root()
+            } else {
+                ClockSync::child(same_boot)
+            },
+            collectives: Collectives::new(
+                Subtree::new(settings.me.rank, settings.size, settings.fanout),
+                settings.size,
+            ),
+            links,
+            table: tree.table,
+            join_bytes: tree.bytes,
+            inquiry: None,
+            complaint: None,
+            shared,
+            watch: Arc::new(watch),
+            main_waits: false,
+            ending: None,
+            aborted: None,
+            ticked: Instant::now(),
+            settings,
+        };
+        Ok((Arc::new(Mutex::new(node)), tree.door))
+    }
+
+    /// Says the first words.
+    pub(crate) fn start(&mut self) {
+        // What came right behind the words of joining has been read with them.
+        self.attend_all();
+        self.ask_clock();
+        self.publish_clock();
+        self.tell_all(&Head::Beat, &[]);
+    }
+
+    pub(crate) fn open_links(&self) -> impl Iterator<Item = &Link> {
+        self.links.iter().filter(|link| link.open)
+    }
+
+    fn beat_interval(&self) -> Duration {
+        self.settings.heartbeat_timeout / BEATS
+    }
+
+    /// The time at which something is due by the clock.
+    pub(crate) fn due(&self, now: Instant) -> Instant {
+        if let Some(aborted) = self.aborted {
+            return now + (aborted + self.settings.grace).saturating_duration_since(now);
+        }
+        let mut due = now + Duration::from_secs(3600);
+        for link in self.open_links() {
+            due = due.min(link.said + self.beat_interval());
+            if link.armed {
+                due = due.min(link.heard + self.settings.silence_max(link.is_remote));
+            }
+        }
+        match &self.inquiry {
+            Some(inquiry) => due.min(inquiry.until()),
+            None => due,
+        }
+    }
+
+    /// Does what a connection is ready for.
+    pub(crate) fn attend(&mut self, index: usize) {
+        self.listen(index, false);
+        if let Some(link) = self.links.get_mut(index).filter(|link| link.open) {
+            link.channel.flush();
+        }
+        self.watch_writing(index);
+    }
+
+    /// Takes everything that has come on all connections.
+    pub(crate) fn attend_all(&mut self) {
+        for index in 0..self.links.len() {
+            self.listen(index, true);
+        }
+    }
+
+    fn listen(&mut self, index: usize, until_empty: bool) {
+        let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
+            return;
+        };
+        let (before, understood) = (
+            link.channel.received_bytes(),
+            link.channel.understood_bytes(),
+        );
+        let mut outcome = match until_empty {
+            true => link.channel.receive(),
+            false => link.channel.receive_some(),
+        };
+        if link.channel.received_bytes() > before {
+            // Signs of life wait behind a long message, which is one as long as it goes on.
+            link.heard = Instant::now();
+        }
+        loop {
+            let Some(link) = self.links.get_mut(index) else {
+                return;
+            };
+            match outcome.and_then(|()| link.channel.next_message()) {
+                Ok(Some(message)) => {
+                    link.armed = true;
+                    link.heard = Instant::now();
+                    outcome = self.understand(index, message);
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    // The link stays open, so that its rank hears the cause too.
+                    let cause = Cause::rank(link.info.rank, &link.info.host, &error.to_string());
+                    self.abort(cause);
+                    break;
+                }
+            }
+        }
+        self.notice_end(index);
+        // What came right behind the words of joining was received before, and is understood here.
+        if let Some(link) = self.links.get(index) {
+            let bytes = link.channel.understood_bytes() - understood;
+            self.shared
+                .received_bytes
+                .fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// A connection that has ended is closed, and unless its rank said goodbye, so is the run.
+    fn notice_end(&mut self, index: usize) {
+        let link = self.links.get_mut(index);
+        let Some(link) = link.filter(|link| link.open && link.channel.ended()) else {
+            return;
+        };
+        self.watch.remove(&link.channel);
+        link.open = false;
+        if !link.goodbye {
+            let message = format!(
+                "its process {} ended without saying goodbye: it was killed or it crashed. Look at its output, and \
+                 for the out-of-memory killer in the kernel log",
+                link.info.pid
+            );
+            let cause = Cause::rank(link.info.rank, &link.info.host, &message);
+            self.abort(cause);
+        }
+    }
+
+    /// Does what is due by the clock where the control thread may not have come to it: the main thread is often sooner
+    /// to take the node again.
+    pub(crate) fn tick_when_late(&mut self) {
+        if self.ticked.elapsed() > self.beat_interval() {
+            self.tick();
+        }
+    }
+
+    /// Does everything that is due by the clock: heartbeats, silence, and the end of an inquiry.
+    pub(crate) fn tick(&mut self) {
+        let now = Instant::now();
+        // When this process itself was stopped for a while, the others could not be heard.
+        let excused = now.duration_since(self.ticked) > self.settings.heartbeat_timeout / 2;
+        self.ticked = now;
+        if self.is_over() {
+            return;
+        }
+        let interval = self.beat_interval();
+        let clock_interval = self.settings.clock_interval;
+        if let Some(question) = self.clock.question(monotonic_ns(), clock_interval) {
+            self.tell_parent(&question, &[]);
+        }
+        for index in 0..self.links.len() {
+            let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
+                continue;
+            };
+            if excused {
+                link.heard = now;
+            }
+            let said = link.said;
+            if self.is_silent(index, now) {
+                // The main thread may not have come to listen yet.
+                self.listen(index, true);
+                if self.is_silent(index, now) {
+                    self.lose_silent(index, now);
+                }
+            }
+            if self.is_over() {
+                return;
+            }
+            if now.duration_since(said) >= interval {
+                self.send(index, &Head::Beat, &[]);
+            }
+        }
+        if self
+            .inquiry
+            .as_ref()
+            .is_some_and(|inquiry| now >= inquiry.until())
+        {
+            self.close_inquiry();
+        }
+    }
+
+    fn is_silent(&self, index: usize, now: Instant) -> bool {
+        let link = self.links.get(index).filter(|link| link.open && link.armed);
+        link.is_some_and(|link| {
+            now.saturating_duration_since(link.heard) >= self.settings.silence_max(link.is_remote)
+        })
+    }
+
+    fn lose_silent(&mut self, index: usize, now: Instant) {
+        let Some(link) = self.links.get(index) else {
+            return;
+        };
+        let silence = now.saturating_duration_since(link.heard);
+        let me = &self.settings.me;
+        let message = format!(
+            "rank {} on {} has heard nothing of it (process {}) for {silence:.1?}: it hangs or is stopped, or its \
+             host or the network between them is gone",
+            me.rank, me.host, link.info.pid
+        );
+        let cause = Cause::rank(link.info.rank, &link.info.host, &message);
+        self.abort(cause);
+    }
+
+    /// Says a message on one link.
+    pub(crate) fn send(&mut self, index: usize, head: &Head, payload: &[u8]) {
+        let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
+            return;
+        };
+        link.said = Instant::now();
+        let before = link.channel.said_bytes();
+        let sealed = link.channel.send(head, payload);
+        let sent = link.channel.said_bytes() - before;
+        self.shared.sent_bytes.fetch_add(sent, Ordering::Relaxed);
+        if let Err(error) = sealed {
+            self.watch.remove(&link.channel);
+            link.open = false;
+            let cause = Cause::rank(link.info.rank, &link.info.host, &error.to_string());
+            self.abort(cause);
+        } else {
+            link.channel.flush();
+            self.watch_writing(index);
+        }
+    }
+
+    /// Waits for a connection to take more, where it has not taken all.
+    fn watch_writing(&mut self, index: usize) {
+        let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
+            return;
+        };
+        let wants_write = link.channel.wants_write();
+        if wants_write == link.writing_watched {
+            return;
+        }
+        link.writing_watched = wants_write;
+        if let Err(error) = self.watch.change(index, &link.channel, wants_write) {
+            let me = &self.settings.me;
+            let cause = Cause::of(&error, me.rank, &me.host);
+            self.abort(cause);
+        }
+    }
+
+    pub(crate) fn tell_parent(&mut self, head: &Head, payload: &[u8]) {
+        if self.settings.me.rank != 0 {
+            // The parent is always the first link.
+            self.send(0, head, payload);
+        }
+    }
+
+    pub(crate) fn tell_children(&mut self, head: &Head, payload: &[u8]) {
+        for index in 0..self.links.len() {
+            if self
+                .links
+                .get(index)
+                .is_some_and(|link| link.way != Way::Up)
+            {
+                self.send(index, head, payload);
+            }
+        }
+    }
+
+    pub(crate) fn tell_all(&mut self, head: &Head, payload: &[u8]) {
+        self.tell_parent(head, payload);
+        self.tell_children(head, payload);
+    }
+
+    /// Returns whether the run has ended, or the control thread is about to end it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.ending.is_some() || self.aborted.is_some()
+    }
+
+    /// Ends the run with this cause, unless it has ended already: then the first cause stays the one that is told. The
+    /// control thread tells the others.
+    pub(crate) fn abort(&mut self, cause: Cause) {
+        if !self.is_over() {
+            self.shared.stop(&cause);
+            self.ending = Some(RunEnd {
+                cause,
+                is_heard: false,
+            });
+        }
+    }
+
+    /// Ends the run because another rank says that it has ended.
+    pub(crate) fn hear_end(&mut self, cause: Cause) {
+        if !self.is_over() {
+            self.ending = Some(RunEnd {
+                cause,
+                is_heard: true,
+            });
+        }
+    }
+
+    /// Tells the others of the end, and the main thread.
+    pub(crate) fn tell_end(&mut self, cause: Cause) {
+        self.aborted = Some(Instant::now());
+        self.shared.stop(&cause);
+        self.collectives.stop();
+        self.shared.clock_known.set(CollectiveResult::Stopped);
+        self.tell_all(&Head::Abort { cause }, &[]);
+    }
+
+    /// This rank's answer to an inquiry about a collective of these members.
+    pub(crate) fn own_answer(&self, call: CallNumber, members: &RankSet) -> Answers {
+        let me = self.settings.me.rank;
+        if !members.contains(me) || self.collectives.entered(call) {
+            return Answers::not_missed(me);
+        }
+        let phase = lock(&self.shared.phase);
+        Answers::missed(me, &phase.0, phase.1.elapsed())
+    }
+
+    /// Ends an inquiry with what was heard until now: rank 0 concludes, others tell their parent.
+    pub(crate) fn close_inquiry(&mut self) {
+        let Some(inquiry) = self.inquiry.take() else {
+            return;
+        };
+        let call = inquiry.call;
+        let answers = inquiry.into_answers();
+        match self.complaint.take() {
+            None => self.pass_answers(call, &answers),
+            Some(complaint) if !self.collectives.has_finished(call) => {
+                let cause = complaint.verdict(&answers, &self.table);
+                self.abort(cause);
+            }
+            Some(_) => {}
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Access to a rank's node for threads other than its control thread: the main thread enters collectives and waits for
+//! them at the connections itself, and any thread sends notes.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::node::TreeNode;
+use super::shared::{CollectiveResult, Enter, Shared, Slot};
+use super::terms::Terms;
+use super::watch::LinkWatch;
+use crate::join::bytes::JoinBytes;
+use tonnage_units::Result;
+use tonnage_units::lock::lock;
+
+/// One rank's node for threads that are not its control thread.
+#[derive(Clone)]
+pub(crate) struct NodeHandle {
+    node: Arc<Mutex<TreeNode>>,
+    watch: Arc<LinkWatch>,
+    shared: Arc<Shared>,
+    join_bytes: JoinBytes,
+}
+
+impl std::fmt::Debug for NodeHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NodeHandle").finish_non_exhaustive()
+    }
+}
+
+impl NodeHandle {
+    pub(crate) fn new(node: &Arc<Mutex<TreeNode>>) -> Self {
+        let inner = lock(node);
+        Self {
+            node: Arc::clone(node),
+            watch: Arc::clone(&inner.watch),
+            shared: Arc::clone(&inner.shared),
+            join_bytes: inner.join_bytes,
+        }
+    }
+
+    /// Bytes that it took the rank to join.
+    pub(crate) fn join_bytes(&self) -> JoinBytes {
+        self.join_bytes
+    }
+
+    /// Acts on the node, and wakes the control thread for what is its own: the end of the run, and answers that are
+    /// waited for.
+    fn with(&self, act: impl FnOnce(&mut TreeNode)) {
+        let mut node = lock(&self.node);
+        act(&mut node);
+        let is_for_control = node.ending.is_some() || node.inquiry.is_some();
+        drop(node);
+        if is_for_control {
+            self.shared.call();
+        }
+    }
+
+    /// The main thread enters a collective.
+    pub(crate) fn enter(&self, enter: Enter) {
+        self.with(|node| node.enter(enter));
+    }
+
+    /// The main thread has waited too long in a collective.
+    pub(crate) fn overdue(&self, terms: Terms, waited: Duration) {
+        self.with(|node| node.overdue(terms, waited));
+    }
+
+    /// A note of this rank to rank 0.
+    pub(crate) fn note(&self, note: Vec<u8>) {
+        self.with(|node| {
+            let rank = node.settings.me.rank;
+            node.pass_note(rank, note);
+        });
+    }
+
+    /// Waits until a collective has a result, and takes it; `None` when the time is up. Meanwhile the calling thread
+    /// does what the control thread does at other times.
+    ///
+    /// # Errors
+    /// When the system cannot wait.
+    pub(crate) fn wait(&self, slot: &Slot, deadline: Instant) -> Result<Option<CollectiveResult>> {
+        if let Some(result) = slot.take() {
+            return Ok(Some(result));
+        }
+        // From here on the control thread rings where it has done something.
+        lock(&self.node).main_waits = true;
+        let outcome = self
+            .watch
+            .shut_gate(true)
+            .and_then(|()| self.attend_until(slot, deadline));
+        lock(&self.node).main_waits = false;
+        self.watch.shut_gate(false)?;
+        outcome
+    }
+
+    fn attend_until(&self, slot: &Slot, deadline: Instant) -> Result<Option<CollectiveResult>> {
+        loop {
+            if let Some(result) = slot.take() {
+                return Ok(Some(result));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let ready = self.watch.ready(left)?;
+            self.with(|node| {
+                ready.for_each(|index| node.attend(index));
+                node.tick_when_late();
+            });
+        }
+    }
+}

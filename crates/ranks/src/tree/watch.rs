@@ -1,0 +1,185 @@
+//! Descriptors of a rank's connections, and which of its two threads wakes for them: the main thread while it waits in
+//! a collective, else the control thread. So a collective needs no hand-over between the two, which would cost more than
+//! all else that a rank does in it.
+//!
+//! All connections are in one set. The control thread waits for that set by way of a gate, which the main thread shuts
+//! while it waits for the set itself. What is done about a connection that is ready is in [`super::node`].
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::io::Errno;
+use tonnage_units::{Error, Result};
+
+/// Connections that one look tells of; the others stay ready for the next.
+const READY_MAX: usize = 32;
+/// Number of the bell in the set; connections have smaller ones.
+const BELL: u64 = u64::MAX;
+/// The system takes no time-outs above some weeks.
+const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+
+/// The set of a rank's connections, its gate, and a bell for the main thread.
+#[derive(Debug)]
+pub(crate) struct LinkWatch {
+    set: OwnedFd,
+    gate: OwnedFd,
+    bell: OwnedFd,
+}
+
+impl LinkWatch {
+    /// An empty set, for which the control thread wakes.
+    ///
+    /// # Errors
+    /// When the system has no descriptor for it.
+    pub(crate) fn new() -> Result<Self> {
+        let failed = |error| Error::io("cannot prepare to wait for connections", error);
+        let watch = Self {
+            set: epoll::create(CreateFlags::CLOEXEC).map_err(failed)?,
+            gate: epoll::create(CreateFlags::CLOEXEC).map_err(failed)?,
+            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?,
+        };
+        let number = EventData::new_u64(BELL);
+        epoll::add(&watch.set, &watch.bell, number, EventFlags::IN).map_err(failed)?;
+        epoll::add(&watch.gate, &watch.set, number, EventFlags::IN).map_err(failed)?;
+        Ok(watch)
+    }
+
+    /// Adds a connection with its number.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(crate) fn add(&self, number: usize, connection: impl AsFd) -> Result<()> {
+        let number = EventData::new_u64(number as u64);
+        epoll::add(&self.set, connection, number, EventFlags::IN).map_err(unwatched)
+    }
+
+    /// Tells of a connection also when it can be written to, or no longer.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(crate) fn change(
+        &self,
+        number: usize,
+        connection: impl AsFd,
+        wants_write: bool,
+    ) -> Result<()> {
+        let flags = match wants_write {
+            true => EventFlags::IN | EventFlags::OUT,
+            false => EventFlags::IN,
+        };
+        let number = EventData::new_u64(number as u64);
+        epoll::modify(&self.set, connection, number, flags).map_err(unwatched)
+    }
+
+    /// Forgets a connection that has ended: it would be ready for ever.
+    pub(crate) fn remove(&self, connection: impl AsFd) {
+        // One that is not there needs no forgetting.
+        let _ = epoll::delete(&self.set, connection);
+    }
+
+    /// Readable when a connection is ready and the main thread does not wait for it.
+    pub(crate) fn gate(&self) -> &OwnedFd {
+        &self.gate
+    }
+
+    /// The main thread waits for the connections from now on, or no longer.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(crate) fn shut_gate(&self, is_shut: bool) -> Result<()> {
+        let flags = match is_shut {
+            true => EventFlags::empty(),
+            false => EventFlags::IN,
+        };
+        epoll::modify(&self.gate, &self.set, EventData::new_u64(BELL), flags).map_err(unwatched)
+    }
+
+    /// Ends the wait of the main thread.
+    pub(crate) fn ring(&self) {
+        // It fails only when the counter is full, and then the bell has been rung already.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    /// Waits until a connection is ready, the bell rings or the time is up, and gives the numbers of some that are.
+    ///
+    /// # Errors
+    /// When the system cannot wait.
+    pub(crate) fn ready(&self, timeout: Duration) -> Result<impl Iterator<Item = usize>> {
+        let none = Event {
+            flags: EventFlags::empty(),
+            data: EventData::new_u64(BELL),
+        };
+        let mut events = [none; READY_MAX];
+        let timeout = Timespec::try_from(timeout.min(TIMEOUT_MAX)).unwrap_or_default();
+        let count = match epoll::wait(&self.set, &mut events, Some(&timeout)) {
+            Ok(count) => count,
+            Err(Errno::INTR) => 0,
+            Err(error) => return Err(Error::io("cannot wait for connections", error)),
+        };
+        let numbers = events.into_iter().take(count);
+        let numbers = numbers.map(|event| event.data.u64());
+        if numbers.clone().any(|number| number == BELL) {
+            // Nothing to read would mean that nobody rang.
+            let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
+        }
+        let connections = numbers.filter(|number| *number != BELL);
+        Ok(connections.filter_map(|number| usize::try_from(number).ok()))
+    }
+}
+
+fn unwatched(error: Errno) -> Error {
+    Error::io("cannot wait for a connection", error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::channel::{Interest, wait_for};
+
+    const NONE: Duration = Duration::ZERO;
+
+    fn gate_is_ready(watch: &LinkWatch) -> bool {
+        wait_for(&[Interest::read(watch.gate())], NONE).unwrap() == [true]
+    }
+
+    #[test]
+    fn one_thread_wakes_at_a_time() {
+        let (mut far, near) = UnixStream::pair().unwrap();
+        let watch = LinkWatch::new().unwrap();
+        watch.add(7, &near).unwrap();
+        assert!(!gate_is_ready(&watch) && watch.ready(NONE).unwrap().next().is_none());
+        watch.shut_gate(true).unwrap();
+        far.write_all(b"x").unwrap();
+        assert!(!gate_is_ready(&watch));
+        assert!(watch.ready(NONE).unwrap().eq([7]));
+        // What the main thread leaves is the control thread's.
+        watch.shut_gate(false).unwrap();
+        assert!(gate_is_ready(&watch));
+        watch.remove(&near);
+        assert!(!gate_is_ready(&watch));
+    }
+
+    #[test]
+    fn the_bell_ends_a_wait_once() {
+        let watch = LinkWatch::new().unwrap();
+        watch.ring();
+        assert!(watch.ready(TIMEOUT_MAX).unwrap().next().is_none());
+        assert!(!gate_is_ready(&watch));
+    }
+
+    #[test]
+    fn a_connection_can_be_waited_for_until_it_takes_more() {
+        let (near, _far) = UnixStream::pair().unwrap();
+        let watch = LinkWatch::new().unwrap();
+        watch.add(0, &near).unwrap();
+        watch.change(0, &near, true).unwrap();
+        assert!(watch.ready(NONE).unwrap().eq([0]));
+        watch.change(0, &near, false).unwrap();
+        assert!(watch.ready(NONE).unwrap().next().is_none());
+    }
+}
