@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bounds;
+mod engine_choice;
 pub mod expand;
 pub mod given;
 pub mod kind;

@@ -62,16 +62,24 @@ impl Plan {
         }
     }
 
-    /// Makes every experiment use these engines, whatever the plan says; one that is about others only is left out.
+    /// Makes every experiment use these engines, whatever the plan says. One that is about others only is left out; the
+    /// answer names those: their kinds, places in the plan and labels.
     ///
     /// # Errors
     /// `Usage` where none is left.
-    pub fn use_engines(&mut self, engines: &[String]) -> Result<()> {
+    pub fn use_engines(&mut self, engines: &[String]) -> Result<Vec<String>> {
         let had_some = !self.experiments.is_empty();
-        self.experiments
-            .retain_mut(|experiment| experiment.any_mut().use_engines(engines));
+        let (mut place, mut left_out) = (0, Vec::new());
+        self.experiments.retain_mut(|experiment| {
+            place += 1;
+            let is_about_some = experiment.any_mut().use_engines(engines);
+            if !is_about_some {
+                left_out.push(named(experiment, place));
+            }
+            is_about_some
+        });
         match had_some && self.experiments.is_empty() {
-            false => Ok(()),
+            false => Ok(left_out),
             true => Err(Error::Usage(format!(
                 "no experiment of the plan is about {}: leave --engine out, or name one that it is about",
                 engines.join(", ")
@@ -153,6 +161,13 @@ impl Plan {
         let version = env!("CARGO_PKG_VERSION");
         Ok(format!("tonnage {version}\n{}", self.to_toml()?))
     }
+}
+
+/// An experiment as messages name it, by its place in the plan.
+fn named(experiment: &Experiment, place: usize) -> String {
+    let label = experiment.any().label();
+    let label = label.map_or(String::new(), |label| format!(" ({label})"));
+    format!("{} {place}{label}", experiment.kind())
 }
 
 /// A path in a directory, or with the place before its name.

@@ -18,7 +18,8 @@ pub struct RunArgs {
     pub plan: PathBuf,
 
     /// Use these engines in every experiment, whatever the plan says; several are joined by commas. An optional one
-    /// with options of engines stays with those that it names, and is left out where none is among these.
+    /// with options of engines stays with those that it names, and is left out, with a warning, where none is among
+    /// these.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub engine: Vec<String>,
 
@@ -39,21 +40,23 @@ pub struct RunArgs {
 
 impl RunArgs {
     /// The plan of the file, with the engines and the place of the files of the command line where it names any, before
-    /// `--scale`. It is still for the ranks that it was made for, if it says for how many.
+    /// `--scale`, and the names of the experiments that are about none of these engines. It is still for the ranks that it
+    /// was made for, if it says for how many.
     ///
     /// # Errors
     /// `Usage` when the file cannot be read or is not a plan, and for a place that its files cannot have.
-    pub fn to_plan(&self) -> Result<Plan> {
+    pub fn to_plan(&self) -> Result<(Plan, Vec<String>)> {
         let mut plan = Plan::load(&self.plan)?;
+        let mut left_out = Vec::new();
         if !self.engine.is_empty() {
             plan.refuse_given("--engine")?;
-            plan.use_engines(&self.engine)?;
+            left_out = plan.use_engines(&self.engine)?;
         }
         if let Some(place) = &self.path {
             plan.move_files(place)?;
         }
         plan.ranks = plan.ranks.or(self.ranks.ranks);
-        Ok(plan)
+        Ok((plan, left_out))
     }
 }
 

@@ -39,7 +39,6 @@ use super::{env, print, program, remote};
 use crate::args::common::{RankArgs, ResultArgs};
 use crate::args::experiment::ExperimentArgs;
 use crate::args::layers::LayersArgs;
-use crate::args::run::RunArgs;
 use crate::args::values::GpuList;
 use crate::args::verify::{RANKS_DEFAULT, Ranks, VerifyArgs};
 
@@ -68,15 +67,11 @@ pub fn experiment(args: &ExperimentArgs) -> Result<ExitCode> {
     measured(args.to_plan(), &args.ranks, &args.results)
 }
 
-/// `tonnage run`.
+/// A plan, by these ranks and with these results.
 ///
 /// # Errors
 /// A wrong request, or what ended the run.
-pub fn run(args: &RunArgs) -> Result<ExitCode> {
-    measured(args.to_plan()?, &args.ranks, &args.results)
-}
-
-fn measured(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<ExitCode> {
+pub(super) fn measured(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<ExitCode> {
     let identity = identity_of(ranks)?;
     let count = how_many(ranks, &plan, identity.as_ref())?;
     let plan = results.scaled(plan, count)?;

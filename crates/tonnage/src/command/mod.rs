@@ -2,7 +2,8 @@
 //!
 //! | file | command |
 //! | --- | --- |
-//! | [`measure`] | the commands of kinds, `run`, `layers` and `verify`: a plan, ranks, records, a table |
+//! | [`measure`] | the commands of kinds, `layers` and `verify`: a plan, ranks, records, a table |
+//! | [`run`] | `run`: a plan that is written down |
 //! | `job` | a plan with everything that a command needs to run it |
 //! | `rank_count` | the number of ranks, and advice about it |
 //! | `observer` | records as they come |
@@ -58,6 +59,7 @@ mod readable;
 mod remote;
 pub mod remote_rank;
 pub mod report;
+pub mod run;
 pub mod screen;
 pub mod show;
 mod spare;

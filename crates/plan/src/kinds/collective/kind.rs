@@ -3,6 +3,7 @@
 use super::expand::expand;
 use super::options::CollectiveJob;
 use super::point::CollectivePoint;
+use crate::engine_choice::choose;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::point::Reading;
 use crate::published;
@@ -48,8 +49,8 @@ impl AnyExperiment for CollectiveJob {
     /// Engines of native backends.
     fn use_engines(&mut self, engines: &[String]) -> bool {
         let native = engines.iter().map(|engine| format!("native:{engine}"));
-        self.call.backend = Some(native.collect::<Vec<_>>().into());
-        true
+        let (own, options) = (&mut self.call.backend, &self.call.engine_options);
+        choose(own, native.collect(), options, self.skipping.optional)
     }
 
     fn scale(&mut self, scale: Scale) {

@@ -3,6 +3,7 @@
 use super::expand::{expand, scaled};
 use super::options::Connect;
 use super::point::ConnectPoint;
+use crate::engine_choice::choose;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::point::Reading;
 use tonnage_engine::Lists;
@@ -39,8 +40,8 @@ impl AnyExperiment for Connect {
     }
 
     fn use_engines(&mut self, engines: &[String]) -> bool {
-        self.what.engine = Some(engines.to_vec().into());
-        true
+        let (own, options) = (&mut self.what.engine, &self.what.engine_options);
+        choose(own, engines.to_vec(), options, self.skipping.optional)
     }
 
     /// Multiplies the measured time, but not below what a trial takes at least.

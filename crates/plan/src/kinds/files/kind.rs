@@ -3,6 +3,7 @@
 use super::expand::expand;
 use super::options::FileJob;
 use super::point::FilePoint;
+use crate::engine_choice::choose;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::point::Reading;
 use tonnage_engine::Lists;
@@ -37,8 +38,8 @@ impl AnyExperiment for FileJob {
     }
 
     fn use_engines(&mut self, engines: &[String]) -> bool {
-        self.how.engine = Some(engines.to_vec().into());
-        true
+        let (own, options) = (&mut self.how.engine, &self.how.engine_options);
+        choose(own, engines.to_vec(), options, self.skipping.optional)
     }
 
     fn scale(&mut self, scale: Scale) {

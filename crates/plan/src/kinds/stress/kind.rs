@@ -3,6 +3,7 @@
 use super::expand::{expand, scaled};
 use super::options::Stress;
 use super::point::StressPoint;
+use crate::engine_choice::choose;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::point::Reading;
 use tonnage_engine::Lists;
@@ -35,8 +36,8 @@ impl AnyExperiment for Stress {
     }
 
     fn use_engines(&mut self, engines: &[String]) -> bool {
-        self.what.engine = Some(engines.to_vec().into());
-        true
+        let (own, options) = (&mut self.what.engine, &self.what.engine_options);
+        choose(own, engines.to_vec(), options, false)
     }
 
     /// Multiplies the time, within its bounds.

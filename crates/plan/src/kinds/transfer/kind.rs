@@ -5,6 +5,7 @@ use super::length;
 use super::options::Transfer;
 use super::point::TransferPoint;
 use super::roles::fit;
+use crate::engine_choice::choose;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::point::Reading;
 use crate::published;
@@ -42,16 +43,9 @@ impl AnyExperiment for Transfer {
         self.what.label.as_deref()
     }
 
-    /// One that is optional and has options of its engines is about these only: others lack them.
     fn use_engines(&mut self, engines: &[String]) -> bool {
-        let mut chosen = engines.to_vec();
-        if self.skipping.optional && !self.what.engine_options.is_empty() {
-            let own = self.what.engine.take().map_or(Vec::new(), |own| own.0);
-            chosen.retain(|engine| own.contains(engine));
-        }
-        let is_about_some = !chosen.is_empty();
-        self.what.engine = Some(chosen.into());
-        is_about_some
+        let (own, options) = (&mut self.what.engine, &self.what.engine_options);
+        choose(own, engines.to_vec(), options, self.skipping.optional)
     }
 
     fn scale(&mut self, scale: Scale) {

@@ -209,6 +209,16 @@ fn the_one_sided_read_plan_has_the_published_cells_by_each_engine() {
     }
     expected.sort_unstable();
     assert_eq!(cells, expected);
+    // Rows of RC with 12 outstanding are beside the way of signalling that they were measured in.
+    let (plan, ranks) = loaded("one-sided-read", None);
+    let planned = plan.points(ranks, &SHIPPED).unwrap();
+    let rows = planned.iter().map(|planned| {
+        let tables = planned.reading.tables.iter();
+        tables.map(|table| table.rows.len()).collect::<Vec<_>>()
+    });
+    let mut rows: Vec<_> = rows.collect();
+    rows.dedup();
+    assert_eq!(rows, [vec![3, 6], vec![2, 2], vec![3]]);
 }
 
 /// The command line names engines, and what is about others is left out.
