@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::BURST;
 use super::port::Port;
 use tonnage_engine::Completion;
-use tonnage_ranks::Sleepers;
+use tonnage_ranks::{Sleeper, Sleepers};
 use tonnage_units::Result;
 
 /// Polls until `over` says that everybody is done.
@@ -28,17 +28,93 @@ pub fn serve(port: &mut Port, mut over: impl FnMut() -> bool) -> Result<()> {
 const LOOK: Duration = Duration::from_millis(1);
 const REST: Duration = Duration::from_millis(50);
 
-/// Rests until `over` says that everybody is done: a worker without peers would only take CPU time from the others.
-/// Whoever brings about what `over` looks at wakes the rank's sleepers.
-///
-/// # Errors
-/// When the run is stopped.
-pub fn rest(port: &mut Port, sleepers: &Sleepers, mut over: impl FnMut() -> bool) -> Result<()> {
-    // First, so that it is not woken between a look and its sleep.
-    let sleeper = sleepers.join()?;
-    while !over() {
-        sleeper.rest(if port.is_kept_awake() { LOOK } else { REST })?;
-        port.check_stop()?;
+/// Where a worker rests that would only take CPU time from the others. Whoever brings about what it rests for wakes the
+/// rank's sleepers; what woke it while it did not rest costs one more look.
+#[derive(Debug)]
+pub struct Rest {
+    sleeper: Sleeper,
+    longest: Duration,
+}
+
+impl Rest {
+    /// A place of its own among those of the rank that sleep.
+    ///
+    /// # Errors
+    /// When the system has no descriptor for it.
+    pub fn among(sleepers: &Sleepers) -> Result<Self> {
+        Ok(Self {
+            sleeper: sleepers.join()?,
+            longest: REST,
+        })
     }
-    Ok(())
+
+    /// Rests until `over` says that everybody is done.
+    ///
+    /// # Errors
+    /// When the run is stopped.
+    pub fn until(&self, port: &mut Port, mut over: impl FnMut() -> bool) -> Result<()> {
+        while !over() {
+            let most = match port.is_kept_awake() {
+                true => LOOK,
+                false => self.longest,
+            };
+            self.sleeper.rest(most)?;
+            port.check_stop()?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::drive::mock::{Mock, silent_port};
+
+    /// Far longer than any of these tests takes: whoever is not woken is seen by it.
+    pub(crate) const LONG: Duration = Duration::from_secs(20);
+
+    /// Rests with looks that are as far apart as that until `over`, while another thread does `action`; the time that
+    /// it took, and what came of it.
+    pub(crate) fn rested(
+        sleepers: &Sleepers,
+        stop: &AtomicBool,
+        over: impl FnMut() -> bool,
+        action: impl FnOnce() + Send,
+    ) -> (Duration, Result<()>) {
+        let rest = Rest {
+            longest: LONG,
+            ..Rest::among(sleepers).unwrap()
+        };
+        let mut mock = Mock::new(1);
+        let mut port = silent_port(&mut mock, stop);
+        let began = Instant::now();
+        let ended = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // It should be asleep by then; where it is not, it does not sleep over it.
+                std::thread::sleep(Duration::from_millis(20));
+                action();
+            });
+            rest.until(&mut port, over)
+        });
+        (began.elapsed(), ended)
+    }
+
+    #[test]
+    fn a_start_that_is_near_is_looked_at_each_millisecond() {
+        let (sleepers, stop) = (Sleepers::default(), AtomicBool::new(false));
+        let rest = Rest {
+            longest: LONG,
+            ..Rest::among(&sleepers).unwrap()
+        };
+        let mut mock = Mock::new(1);
+        let mut port = silent_port(&mut mock, &stop);
+        port.keep_awake(true);
+        let began = Instant::now();
+        let start = Duration::from_millis(10);
+        rest.until(&mut port, || began.elapsed() >= start).unwrap();
+        assert!(began.elapsed() < LONG / 2);
+    }
 }

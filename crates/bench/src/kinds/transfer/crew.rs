@@ -264,3 +264,30 @@ impl Drop for Alarm<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::serve::tests::{LONG, rested};
+
+    /// What a resting worker waits for, by turns: each end of the deck's own wakes it at once.
+    #[test]
+    fn whatever_the_deck_tells_wakes_who_rests() {
+        let (sleepers, stop) = (Arc::new(Sleepers::default()), AtomicBool::new(false));
+        let deck = Deck::new(2, Arc::clone(&sleepers));
+        let is_over = || deck.over.load(Ordering::Acquire);
+        type Tells<'a> = (&'a (dyn Fn() -> bool + Sync), &'a (dyn Fn() + Sync));
+        let each: [Tells; 3] = [
+            (&|| deck.all_driven(), &|| deck.has_driven()),
+            (&is_over, &|| deck.finish(Vec::new())),
+            (&|| deck.has_failed(), &|| deck.fail("it failed".into())),
+        ];
+        deck.reset(1);
+        for (over, action) in each {
+            assert!(!over());
+            let (took, ended) = rested(&sleepers, &stop, over, action);
+            ended.unwrap();
+            assert!(took < LONG / 2, "{took:?}");
+        }
+    }
+}

@@ -25,7 +25,7 @@ use crate::drive::ping_pong::{Table, return_all};
 use crate::drive::port::Port;
 use crate::drive::pulse::FeltPulse;
 use crate::drive::recorder::PhaseHistograms;
-use crate::drive::serve::{rest, serve};
+use crate::drive::serve::{Rest, serve};
 use crate::drive::stall::StallWatch;
 use crate::kinds::transfer::layout::{SliceLayout, answers};
 use crate::kinds::transfer::stalled::FlowNames;
@@ -37,7 +37,6 @@ use tonnage_engine::memory::{CopyRate, Memory};
 use tonnage_engine::pattern::Mismatches;
 use tonnage_engine::{Caps, Engine, Facts, Lane, Verb};
 use tonnage_plan::transfer::{CqMode, TransferPoint};
-use tonnage_ranks::Sleepers;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
@@ -87,8 +86,8 @@ pub struct Work<'a> {
     pub(super) part: WorkerPart,
     /// True where the device serves the peers, so that nothing has to be polled for them.
     pub(super) rests_as_target: bool,
-    /// Those of the rank that sleep, as this worker does where it rests.
-    pub(super) sleepers: Arc<Sleepers>,
+    /// Where it rests, of a worker that may.
+    pub(super) rest: Option<Rest>,
     /// True where workers of this rank share CPUs.
     pub(super) shares_cpus: bool,
     /// Time without progress that is forgiven where trials are carried out elsewhere; `None` where they are not.
@@ -139,6 +138,7 @@ impl<'a> Work<'a> {
         let work = Self {
             watch: MemoryWatch::new(point, (rank, station.worker), &layout),
             rests_as_target: is_served(point, &caps, &layout),
+            rest: place_to_rest(point, &station, &caps, &layout)?,
             point,
             rank,
             layout,
@@ -164,7 +164,6 @@ impl<'a> Work<'a> {
             began_ns,
             worker: station.worker,
             part: station.part,
-            sleepers: station.sleepers,
             shares_cpus: station.yielding,
             carried: caps.carried.then_some(station.patience),
             moves_bytes: caps.moves_bytes,
@@ -196,11 +195,15 @@ impl<'a> Work<'a> {
 
     /// Rounds of a serving loop between two looks at the clock: few where each is a rest, or a sleep.
     pub(super) fn look_rounds(&self) -> u32 {
-        let rests = !self.takes_part() || self.rests_as_target;
         match self.point.cq {
-            CqMode::Busy if !rests => 1 << 16,
+            CqMode::Busy if !self.is_at_rest() => 1 << 16,
             _ => 1,
         }
+    }
+
+    /// Returns whether this worker rests now instead of polling: it takes no part, or the device does it all.
+    fn is_at_rest(&self) -> bool {
+        !self.takes_part() || self.part.is_resting || self.rests_as_target
     }
 
     /// The flows of a round.
@@ -280,10 +283,10 @@ impl<'a> Work<'a> {
     /// # Errors
     /// When the engine fails or the run is stopped.
     pub fn poll_until(&mut self, over: impl FnMut() -> bool) -> Result<()> {
-        let rests = !self.takes_part() || self.part.is_resting || self.rests_as_target;
-        let waited = match rests {
-            true => rest(&mut self.port, &self.sleepers, over),
-            false => serve(&mut self.port, over),
+        let is_at_rest = self.is_at_rest();
+        let waited = match self.rest.as_ref().filter(|_| is_at_rest) {
+            Some(rest) => rest.until(&mut self.port, over),
+            None => serve(&mut self.port, over),
         };
         waited.map_err(|error| self.with_stalled(error))
     }
@@ -460,6 +463,18 @@ impl<'a> Work<'a> {
 fn is_served(point: &TransferPoint, caps: &Caps, layout: &SliceLayout) -> bool {
     let is_silent = caps.passive_target && !point.op.notifies_target();
     is_silent && layout.out.is_empty() && point.cq == CqMode::Busy
+}
+
+/// Where a worker rests that may: the one without a part in this point, that of a served target, the background's.
+fn place_to_rest(
+    point: &TransferPoint,
+    station: &Station,
+    caps: &Caps,
+    layout: &SliceLayout,
+) -> Result<Option<Rest>> {
+    let is_idle = layout.out.is_empty() && layout.into.is_empty();
+    let may_rest = is_idle || is_served(point, caps, layout) || station.part.is_background;
+    may_rest.then(|| Rest::among(&station.sleepers)).transpose()
 }
 
 /// A port that waits as the point asks and the device allows, and watches over so many flows.
