@@ -34,8 +34,8 @@ test-browser: ## Pages of `tonnage report` in a real browser (root once, for Chr
 test-rdma: ## The program inside a guest with Soft-RoCE devices (root once, for packages).
 	@bash scripts/test.sh rdma
 
-test-kernel: ## The kernel's module in that guest: make test-kernel FUZZ=60 FUZZ_SEED=7
-	@KREAD_FUZZ_S=$(FUZZ) KREAD_FUZZ_SEED=$(FUZZ_SEED) bash scripts/test.sh kernel
+test-kernel: ## The kernel's module in that guest: make test-kernel FUZZ=60 FUZZ_SEED=7, or in Linux 6.12: KERNEL=backports
+	@KREAD_FUZZ_S=$(FUZZ) KREAD_FUZZ_SEED=$(FUZZ_SEED) KREAD_KERNEL=$(KERNEL) bash scripts/test.sh kernel
 
 test-gpu: ## Engine cuda on the GPU of this machine, and its figures beside a raw loop of the driver's calls.
 	@bash scripts/test.sh gpu
