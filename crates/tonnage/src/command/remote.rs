@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tonnage_machine::variables::names_a_secret;
 use tonnage_plan::{Planned, Point};
@@ -51,32 +51,27 @@ const KEPT: [&str; 9] = [
 /// # Errors
 /// When ssh cannot be started.
 pub fn gather(hosts: &[HostSlots], ssh: &SshArgs) -> Result<Party> {
-    gather_until(hosts, ssh, None)
+    Party::gather(settings(ssh, None)?, hosts)
 }
 
-/// Starts the agents of hosts, of which those are given up that have not answered by then.
+/// Settings of ssh; hosts that have not answered within a time, if there is one, are given up.
 ///
 /// # Errors
-/// When ssh cannot be started.
-pub fn gather_until(
-    hosts: &[HostSlots],
-    ssh: &SshArgs,
-    answer_until: Option<Instant>,
-) -> Result<Party> {
+/// `Usage` for words of ssh that are none; when this program's file cannot be read.
+pub fn settings(ssh: &SshArgs, answer_within: Option<Duration>) -> Result<SshSettings> {
     let program = own_file()?;
     let push = match ssh.push {
         true => Some(push(&program)?),
         false => None,
     };
-    let settings = SshSettings {
+    Ok(SshSettings {
         words: words(ssh.command())?,
         parallel: ssh.parallel(),
         program,
         build: build(),
         push,
-        answer_until,
-    };
-    Party::gather(settings, hosts)
+        answer_within,
+    })
 }
 
 fn push(program: &Path) -> Result<Push> {

@@ -7,7 +7,7 @@ use tonnage_sys::out_of_memory;
 use tonnage_units::{Error, Result};
 
 use super::check::own::for_elsewhere;
-use super::check::task::CheckTask;
+use super::check::task::{CheckTask, LetterTime};
 use super::job::Job;
 use super::letter::{HostJob, RankLetter};
 use super::measure::be_a_remote_rank;
@@ -23,7 +23,7 @@ pub struct RemoteWork {
 
 enum RemoteTask {
     Rank(Box<Job>),
-    Check(Box<CheckTask>, u64),
+    Check(Box<CheckTask>, LetterTime),
 }
 
 /// Reads the letter to this process.
@@ -34,10 +34,10 @@ pub fn read() -> Result<RemoteWork> {
     let (letter, said) = match HostJob::from_input()? {
         HostJob::Rank(letter, said) => (letter, said),
         HostJob::Check(text) => {
-            let (task, budget_ns, log_level) = CheckTask::of_letter(&text)?;
+            let (task, time, log_level) = CheckTask::of_letter(&text)?;
             return Ok(RemoteWork {
                 log_level,
-                task: RemoteTask::Check(Box::new(task), budget_ns),
+                task: RemoteTask::Check(Box::new(task), time),
             });
         }
     };
@@ -67,9 +67,9 @@ impl RemoteWork {
         let host = tonnage_sys::host::name();
         let job = match &self.task {
             RemoteTask::Rank(job) => job,
-            RemoteTask::Check(task, budget_ns) => {
+            RemoteTask::Check(task, time) => {
                 out_of_memory::introduce_rank(format!("the check of {host}"));
-                return for_elsewhere(task, *budget_ns);
+                return for_elsewhere(task, *time);
             }
         };
         let identity = job.letter.as_ref().map(RankLetter::identity);

@@ -174,8 +174,9 @@ fn hosts_are_checked_each_by_itself() {
     assert_eq!(failed_hosts(), "h[0-1]\n");
     hosts.link(1, 0).cut().unwrap();
     let since = Instant::now();
-    let lost = check("--baseline b.toml --budget 12s -o each.json --exit nagios").with_code(3);
-    assert!(since.elapsed() < Duration::from_secs(12), "{lost:#?}");
+    // It is ssh's own time-out that ends it.
+    let lost = check("--baseline b.toml --budget 30s -o each.json --exit nagios").with_code(3);
+    assert!(since.elapsed() < Duration::from_secs(30), "{lost:#?}");
     assert!(last_line(&lost).starts_with("error: h1: "), "{lost:#?}");
     let report = fs::read_to_string(dir.join("each.json")).unwrap();
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();

@@ -19,6 +19,7 @@
 //! | [`tune`] | searches for the options that serve a goal best |
 //! | [`compare`] | two sides by turns, repetitions of a plan, verdicts |
 //! | [`check`] | baselines of records, and hosts that are checked beside them |
+//! | [`check_each`] | hosts that are checked each by itself, some of which are late or hang |
 //! | [`check_links`] | links of hosts that are checked, and what Slurm makes of it |
 //! | [`report`] | pages of records, which are read from them again |
 //! | [`browser`] | such pages in a real browser, also where scripts and styles are forbidden |
@@ -71,6 +72,8 @@ mod both_ways;
 mod browser;
 #[cfg(test)]
 mod check;
+#[cfg(test)]
+mod check_each;
 #[cfg(test)]
 mod check_links;
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tempfile::tempdir;
 use super::support::{BRIEF, Ended, tonnage, wait_until};
 
 /// Runs the last argument as sshd would: by a shell, and without this process's environment.
-const RUNS: &str =
+pub const RUNS: &str =
     "for last; do :; done\nexec env -i PATH=\"$PATH\" HOME=\"$HOME\" /bin/sh -c \"$last\"";
 
 /// The program with a stand-in that does this.
@@ -22,7 +22,8 @@ fn run(dir: &Path, script: &str, arguments: &str) -> Ended {
         .run()
 }
 
-fn write(dir: &Path, script: &str) -> String {
+/// Writes the stand-in, and gives its path.
+pub fn write(dir: &Path, script: &str) -> String {
     let path = dir.join("stand-in");
     fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,42 +1,50 @@
 //! A process on each host that has nothing to do with those on the others: none waits for another, and the end of one
 //! ends no other.
 
+use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use super::agent::SILENCE;
 use super::connection::HostNews;
-use super::party::Party;
+use super::list::HostSlots;
+use super::party::{Party, SshSettings};
 use super::words::{AgentOrder, AgentReport, SecretText, StartOrder};
 use crate::bootstrap::secret::generate_text;
 use crate::spawn::RankExit;
-use tonnage_units::Result;
+use tonnage_units::{Error, Result};
 
 /// Time for all ssh to end by themselves once their processes have ended.
 const END_TIME: Duration = Duration::from_millis(300);
 
-/// Time for the lines of a process that has ended and has printed none: on a busy host they come after its end.
+/// Time for the answer of a process that has ended without one: on a busy host it comes after the end.
 const LAST_LINES: Duration = Duration::from_millis(1500);
 
 /// Longest time between two looks.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Last lines of standard output that are kept of a process.
+const LINES_MAX: usize = 8;
+
 /// Everything that the processes need to start.
-#[derive(Debug)]
-pub struct ApartStart {
+pub struct ApartStart<'a> {
     /// Directory to start in, where a host has it.
     pub directory: String,
     /// Variables for the processes.
     pub variables: Vec<(String, String)>,
-    /// The job, as the command reads it.
-    pub job: String,
+    /// The job, as the command reads it: made for each process as it starts, since some have less time left.
+    pub job: &'a dyn Fn() -> Result<String>,
+    /// Returns whether a line of standard output is the answer of a process.
+    pub is_answer: &'a dyn Fn(&str) -> bool,
 }
 
 /// Fate of the process of one host.
 #[derive(Debug, Clone, Default)]
 pub struct ApartProcess {
-    /// Lines of its standard output.
-    pub lines: Vec<String>,
+    /// The line of its standard output that is its answer.
+    pub answer: Option<String>,
+    /// The last of the other lines.
+    pub lines: VecDeque<String>,
     /// The first line of its standard error that tells of an error.
     pub error: Option<String>,
     /// Its end; `None` where nobody has seen that.
@@ -51,8 +59,21 @@ pub struct ApartProcess {
 
 impl ApartProcess {
     fn is_over(&self) -> bool {
-        let is_heard = |ended: Instant| !self.lines.is_empty() || ended.elapsed() > LAST_LINES;
+        let is_heard = |ended: Instant| self.answer.is_some() || ended.elapsed() > LAST_LINES;
         self.lost.is_some() || self.ended.is_some_and(is_heard)
+    }
+
+    fn print(&mut self, line: String, is_answer: bool) {
+        match is_answer {
+            true => self.answer = Some(line),
+            // Libraries print there too, as much as they like.
+            false => {
+                self.lines.push_back(line);
+                if self.lines.len() > LINES_MAX {
+                    self.lines.pop_front();
+                }
+            }
+        }
     }
 
     fn is_silent(&self) -> bool {
@@ -72,41 +93,85 @@ impl Party {
         )
     }
 
-    /// Starts a process on each host, and hears all of them until they have ended or it is late; `complain` gets what
-    /// they print to standard error. Then the agents are let go, which end whatever still runs.
+    /// Starts a process on each host as soon as its agent is there, whatever becomes of the other hosts, and hears all
+    /// of them until they have ended or it is late; `complain` gets what they print to standard error. Then the agents
+    /// are let go, which end whatever still runs. Returns the party, which knows the hosts' names, with their fates.
     ///
     /// # Errors
-    /// When the system gives no random bytes.
+    /// When ssh itself or a job cannot be started; `Usage` for two hosts that are one machine.
     pub fn run_apart(
-        &mut self,
-        start: &ApartStart,
+        settings: SshSettings,
+        hosts: &[HostSlots],
+        start: &ApartStart<'_>,
         until: Instant,
         mut complain: impl FnMut(&str, &str),
-    ) -> Result<Vec<ApartProcess>> {
+    ) -> Result<(Self, Vec<ApartProcess>)> {
         let secret = SecretText(generate_text()?);
-        let mut found = vec![ApartProcess::default(); self.members.len()];
-        for (host, process) in found.iter_mut().enumerate() {
-            if let Some(why) = self.lost(host) {
-                process.lost = Some(why.to_owned());
-                continue;
-            }
-            self.members[host].send(&order(host, start, &secret));
-            process.heard = Some(Instant::now());
-        }
+        let mut party = Self::begin(settings, hosts)?;
+        let mut found = vec![ApartProcess::default(); hosts.len()];
         while found.iter().any(|process| !process.is_over()) && Instant::now() < until {
+            party.connect()?;
+            party.start_those_there(&mut found, start, &secret)?;
             let time = until.saturating_duration_since(Instant::now());
-            if let Some((host, news)) = self.hear(time.clamp(Duration::from_millis(1), LOOK)) {
-                found[host].heard = Some(Instant::now());
-                self.take(host, news, &mut found[host], &mut complain);
+            if let Some((host, news)) = party.hear(time.clamp(Duration::from_millis(1), LOOK)) {
+                match &mut found[host] {
+                    process if process.heard.is_some() => {
+                        process.heard = Some(Instant::now());
+                        party.take(host, news, process, start.is_answer, &mut complain);
+                    }
+                    _ => party.first_words(host, news)?,
+                }
             }
             for process in &mut found {
                 if !process.is_over() && process.is_silent() {
-                    process.lost = Some(format!("it was silent for {SILENCE:.1?}"));
+                    process.lost = Some(format!(
+                        "it was silent for {SILENCE:.1?}: is the host up, and its cable in?"
+                    ));
                 }
             }
         }
-        self.let_go(&found);
-        Ok(found)
+        party.let_go(&found);
+        Ok((party, found))
+    }
+
+    /// Starts processes where agents have come, and takes note of hosts that will have none.
+    fn start_those_there(
+        &mut self,
+        found: &mut [ApartProcess],
+        start: &ApartStart<'_>,
+        secret: &SecretText,
+    ) -> Result<()> {
+        let there: Vec<usize> = self.hellos().map(|(host, _)| host).collect();
+        let come = there.iter().filter(|host| found[**host].heard.is_none());
+        let come: Vec<usize> = come.copied().collect();
+        if !come.is_empty() {
+            self.refuse_twins()?;
+        }
+        for host in come {
+            // The order has to wait for the copy of the program, behind which the agent reads.
+            if self.members[host].is_ready() {
+                self.members[host].send(&order(host, start, secret)?);
+                found[host].heard = Some(Instant::now());
+            }
+        }
+        for (host, process) in found.iter_mut().enumerate() {
+            if process.heard.is_none() && process.lost.is_none() {
+                process.lost = self.lost(host).map(str::to_owned);
+            }
+        }
+        Ok(())
+    }
+
+    /// Processes apart would disturb each other on one machine.
+    fn refuse_twins(&self) -> Result<()> {
+        let twins = self.twins();
+        let Some((one, other)) = twins.first() else {
+            return Ok(());
+        };
+        let [one, other] = [one, other].map(|host| &self.members[*host].name);
+        Err(Error::Usage(format!(
+            "{one} and {other} are one machine, whose checks would disturb each other: name it once"
+        )))
     }
 
     fn take(
@@ -114,11 +179,15 @@ impl Party {
         host: usize,
         news: HostNews,
         process: &mut ApartProcess,
+        is_answer: &dyn Fn(&str) -> bool,
         complain: &mut impl FnMut(&str, &str),
     ) {
         match news {
             HostNews::Report(AgentReport::Line { is_error, text, .. }) => match is_error {
-                false => process.lines.push(text),
+                false => {
+                    let is_answer = is_answer(&text);
+                    process.print(text, is_answer);
+                }
                 true => {
                     complain(&self.members[host].name, &text);
                     if let (None, Some(error)) = (&process.error, text.strip_prefix("error: ")) {
@@ -161,9 +230,9 @@ impl Party {
 }
 
 /// The order for a process that is rank of no run: it is not the first, so that nobody listens for others.
-fn order(host: usize, start: &ApartStart, secret: &SecretText) -> AgentOrder {
+fn order(host: usize, start: &ApartStart<'_>, secret: &SecretText) -> Result<AgentOrder> {
     let place = u32::try_from(host).unwrap_or(u32::MAX - 2);
-    AgentOrder::Start(Box::new(StartOrder {
+    Ok(AgentOrder::Start(Box::new(StartOrder {
         first: place + 1,
         count: 1,
         size: place + 2,
@@ -172,7 +241,31 @@ fn order(host: usize, start: &ApartStart, secret: &SecretText) -> AgentOrder {
         directory: start.directory.clone(),
         needs_directory: false,
         variables: start.variables.clone(),
-        job: start.job.clone(),
+        job: (start.job)()?,
         root_job: None,
-    }))
+    })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Libraries print before the answer, and on a busy host the end comes before all lines.
+    #[test]
+    fn a_process_is_over_with_its_answer_whatever_else_it_prints() {
+        let mut process = ApartProcess::default();
+        for number in 0..100 {
+            process.print(format!("a library's line {number}"), false);
+        }
+        assert_eq!(process.lines.len(), LINES_MAX);
+        assert_eq!(process.lines.back().unwrap(), "a library's line 99");
+        process.ended = Some(Instant::now());
+        assert!(!process.is_over());
+        process.print("the answer".to_owned(), true);
+        assert!(process.is_over());
+        // Nobody waits for an answer for ever.
+        process.answer = None;
+        process.ended = Instant::now().checked_sub(LAST_LINES * 2);
+        assert!(process.is_over());
+    }
 }

@@ -1,5 +1,7 @@
 //! Failures of ssh, of its script and of the program there: a message with the host and the next thing to try.
 
+use std::time::Duration;
+
 use super::list::without_user;
 
 /// Signs in what ssh and the script said, in lower case, the failure that each means, and the next thing to try. The
@@ -134,6 +136,13 @@ pub(super) fn no_agent(host: &str, said: &[String], ended: &str) -> String {
             "{host}: ssh {ended} before the program there answered{quoted}: does `ssh -o BatchMode=yes {host} true` work?"
         ),
     }
+}
+
+/// Describes why a host was not asked while there was time.
+pub(super) fn passed_over(host: &str, waited: Duration) -> String {
+    format!(
+        "{host}: was not reached in {waited:.1?} behind others: raise --ssh-parallel or --budget"
+    )
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::agent::PULSE;
 use super::command::{WANTED, ssh};
 use super::connection::{Connection, Ear, HostNews};
-use super::faults::no_agent;
+use super::faults::{no_agent, passed_over};
 use super::fitting::{Push, cannot_run, other_build};
 use super::list::HostSlots;
 use super::meeting::is_same_machine;
@@ -42,8 +42,8 @@ pub struct SshSettings {
     pub build: Build,
     /// The program is copied where it is missing.
     pub push: Option<Push>,
-    /// Moment at which hosts that have not answered yet are given up; without one each has its time.
-    pub answer_until: Option<Instant>,
+    /// Time after which hosts that have not answered yet are given up; without one each has its own.
+    pub answer_within: Option<Duration>,
 }
 
 /// State of a host.
@@ -70,6 +70,7 @@ pub(super) struct PartyMember {
 /// All hosts.
 pub struct Party {
     pub(super) members: Vec<PartyMember>,
+    since: Instant,
     settings: SshSettings,
     ear: Ear,
     inbox: Receiver<(usize, HostNews)>,
@@ -82,6 +83,17 @@ impl Party {
     /// # Errors
     /// When ssh itself cannot be started. A host without an agent is no error: [`Party::lost`] names it.
     pub fn gather(settings: SshSettings, hosts: &[HostSlots]) -> Result<Self> {
+        let mut party = Self::begin(settings, hosts)?;
+        while party.connect()? {
+            if let Some((host, heard)) = party.hear(PULSE) {
+                party.first_words(host, heard)?;
+            }
+        }
+        Ok(party)
+    }
+
+    /// A party for these hosts, none of which is asked yet.
+    pub(super) fn begin(settings: SshSettings, hosts: &[HostSlots]) -> Result<Self> {
         let (sender, inbox) = mpsc::sync_channel(NEWS_MAX);
         let failed = |error| Error::io("cannot make a socket", error);
         let (woken, wake) = UnixStream::pair().map_err(failed)?;
@@ -94,8 +106,9 @@ impl Party {
             progress: Progress::Waiting,
             said: Vec::new(),
         });
-        let mut party = Self {
+        Ok(Self {
             members: members.collect(),
+            since: Instant::now(),
             settings,
             ear: Ear {
                 sender,
@@ -103,23 +116,18 @@ impl Party {
             },
             inbox,
             woken,
-        };
-        while party.connect()? {
-            if let Some((host, heard)) = party.hear(PULSE) {
-                party.first_words(host, heard)?;
-            }
-        }
-        Ok(party)
+        })
     }
 
     /// Starts as many as may connect now, and gives up those that took too long. Returns whether some are not settled.
-    fn connect(&mut self) -> Result<bool> {
+    pub(super) fn connect(&mut self) -> Result<bool> {
         let mut connecting = 0;
-        let is_late = |until: Instant| Instant::now() >= until;
-        let is_late = self.settings.answer_until.is_some_and(is_late);
+        let waited = self.since.elapsed();
+        let within = self.settings.answer_within;
+        let is_late = within.is_some_and(|time| waited >= time);
         for host in 0..self.members.len() {
             let member = &mut self.members[host];
-            member.give_up_late(is_late);
+            member.give_up_late(is_late.then_some(waited));
             if let Progress::Connecting(_) | Progress::Pushing(..) = member.progress {
                 connecting += 1;
             }
@@ -155,7 +163,7 @@ impl Party {
         Ok(unsettled || self.members.iter().any(has_no_pipe))
     }
 
-    fn first_words(&mut self, host: usize, heard: HostNews) -> Result<()> {
+    pub(super) fn first_words(&mut self, host: usize, heard: HostNews) -> Result<()> {
         let build = self.settings.build.clone();
         let member = &mut self.members[host];
         match heard {
@@ -289,6 +297,12 @@ impl Party {
 }
 
 impl PartyMember {
+    /// Returns whether its agent is there and hears orders, which it does not while the program is on its way.
+    pub(super) fn is_ready(&self) -> bool {
+        let connection = self.connection.as_ref();
+        matches!(self.progress, Progress::There(_)) && connection.is_some_and(Connection::has_input)
+    }
+
     pub(super) fn send(&mut self, order: &AgentOrder) {
         if let Some(connection) = &mut self.connection {
             connection.send(order);
@@ -307,18 +321,26 @@ impl PartyMember {
         })
     }
 
-    /// Gives it up where it is silent for too long, where copying does not go on, or where no host has more time.
-    fn give_up_late(&mut self, is_late: bool) {
-        let ended = match &mut self.progress {
-            Progress::Waiting | Progress::Connecting(_) | Progress::Pushing(..) if is_late => {
-                self.lose(|member| format!("{}: ssh has not answered in time", member.name));
-                self.end_within(Duration::ZERO);
-                return;
+    /// Gives it up where it is silent for too long, where copying does not go on, or where no host has more time than
+    /// was `waited`.
+    fn give_up_late(&mut self, waited: Option<Duration>) {
+        let ended = match (&mut self.progress, waited) {
+            (Progress::Waiting, Some(waited)) => {
+                return self.lose(|member| passed_over(&member.name, waited));
             }
-            Progress::Connecting(since) if since.elapsed() > HELLO_TIMEOUT => {
+            (Progress::Connecting(since), Some(_)) => {
+                format!("was given up after {:.1?}", since.elapsed())
+            }
+            (Progress::Pushing(..), Some(waited)) => {
+                let bytes = self.connection.as_ref().map_or(0, Connection::pushed_bytes);
+                format!(
+                    "had copied {bytes} bytes of the program when it was given up after {waited:.1?}"
+                )
+            }
+            (Progress::Connecting(since), None) if since.elapsed() > HELLO_TIMEOUT => {
                 format!("said nothing for {HELLO_TIMEOUT:?}")
             }
-            Progress::Pushing(before, since) => {
+            (Progress::Pushing(before, since), None) => {
                 let bytes = self.connection.as_ref().map_or(0, Connection::pushed_bytes);
                 if bytes != *before {
                     (*before, *since) = (bytes, Instant::now());

@@ -131,7 +131,7 @@ impl<'a> CheckChoice<'a> {
                 "--budget {} s is too short for any point of the baseline: the shortest needs {:.0} s, or fewer with a \
                  smaller --retest",
                 clock.budget_s(),
-                (shortest + BudgetClock::reserved_s() + clock.elapsed_s()).ceil()
+                (shortest + BudgetClock::reserved_s() + clock.elapsed_s() + clock.taken_s()).ceil()
             )));
         }
         Ok(Self {

@@ -44,7 +44,10 @@ struct State {
 #[derive(Debug, Clone)]
 pub struct BudgetClock {
     start: Instant,
+    /// Time of this process.
     budget: Duration,
+    /// Time that the user gave, of which others may have taken a part.
+    asked: Duration,
     state: Arc<Mutex<State>>,
 }
 
@@ -54,15 +57,31 @@ impl BudgetClock {
     /// # Errors
     /// `Usage` for a budget in which nothing can be measured.
     pub fn start(budget_ns: u64, style: ExitStyle) -> Result<Self> {
-        let budget = Duration::from_nanos(budget_ns);
+        Self::start_rest(budget_ns, budget_ns, style)
+    }
+
+    /// Starts the clock where others have taken a part of the time that was asked for.
+    ///
+    /// # Errors
+    /// As for [`BudgetClock::start`].
+    pub fn start_rest(asked_ns: u64, budget_ns: u64, style: ExitStyle) -> Result<Self> {
+        let [asked, budget] = [asked_ns, budget_ns].map(Duration::from_nanos);
         if budget < BUDGET_MIN {
+            let taken = asked.saturating_sub(budget);
+            let part = match taken.is_zero() {
+                true => String::new(),
+                false => format!(", as {taken:.1?} of it went by before"),
+            };
+            let least_s = (BUDGET_MIN + taken).as_secs_f64().ceil();
             return Err(Error::Usage(format!(
-                "--budget {budget:?} is too short: ranks need {BUDGET_MIN:?} to meet and to end"
+                "--budget {} s is too short{part}: ranks need {BUDGET_MIN:?} to meet and to end: give it {least_s} s",
+                asked.as_secs_f64()
             )));
         }
         let clock = Self {
             start: Instant::now(),
             budget,
+            asked,
             state: Arc::default(),
         };
         let watched = clock.clone();
@@ -98,7 +117,7 @@ impl BudgetClock {
     }
 
     /// A clock with less time, beside the same watchdog: for work that something else has to follow.
-    pub fn shortened(&self, by: Duration) -> Self {
+    fn shortened(&self, by: Duration) -> Self {
         Self {
             budget: self.budget.saturating_sub(by),
             ..self.clone()
@@ -180,9 +199,38 @@ impl BudgetClock {
         end.saturating_sub(self.start.elapsed())
     }
 
-    /// The budget, in seconds.
+    /// The budget that was asked for, in seconds.
     pub fn budget_s(&self) -> f64 {
-        self.budget.as_secs_f64()
+        self.asked.as_secs_f64()
+    }
+
+    /// The part of it that is not this check's, in seconds.
+    pub fn taken_s(&self) -> f64 {
+        self.asked.saturating_sub(self.budget).as_secs_f64()
+    }
+
+    /// Time within which other hosts have to answer: half, but so that the last of them can still be checked.
+    ///
+    /// # Errors
+    /// `Usage` where half of the budget is too short for a check, with the least that is not.
+    pub fn reaching(&self) -> Result<Duration> {
+        let least = 2 * BUDGET_MIN + ASK_BEFORE;
+        if self.asked < least {
+            return Err(Error::Usage(format!(
+                "--budget {} s is too short for --each-host with --hosts: half of it is for reaching them, and their \
+                 ranks need {BUDGET_MIN:?} to meet and to end: give it {} s",
+                self.budget_s(),
+                least.as_secs_f64().ceil()
+            )));
+        }
+        let left = self.left();
+        Ok((left / 2).min(left.saturating_sub(BUDGET_MIN)))
+    }
+
+    /// A clock for what has to be over some time before the first of several processes ends, which has `least_left` to
+    /// its end.
+    pub fn ending_before(&self, least_left: Duration, by: Duration) -> Self {
+        self.shortened(self.left_to_end().saturating_sub(least_left) + by)
     }
 
     /// Time since the start, in seconds.
@@ -241,5 +289,52 @@ mod tests {
         );
         let short = BudgetClock::start(2_000_000_000, ExitStyle::Plain).unwrap_err();
         assert!(short.to_string().contains("too short"), "{short}");
+    }
+
+    /// The one that started first ends first, and all that is measured is over before it.
+    #[test]
+    fn processes_that_started_at_other_times_end_together() {
+        let late = BudgetClock::start(20_000_000_000, ExitStyle::Plain).unwrap();
+        late.disarm();
+        let gathering = Duration::from_secs(2);
+        let of_first = late.left_to_end() - Duration::from_secs(3);
+        let shortened = late.ending_before(of_first, gathering);
+        let left = shortened.left_to_end();
+        assert!(left <= of_first - gathering, "{left:?}");
+        assert!(
+            left > of_first - gathering - Duration::from_secs(1),
+            "{left:?}"
+        );
+        assert!((4.9..5.1).contains(&shortened.taken_s()));
+        assert_eq!(shortened.budget_s(), 20.0);
+        // The first itself only gathers.
+        let left = late
+            .ending_before(late.left_to_end(), gathering)
+            .left_to_end();
+        assert!(left > late.left_to_end() - gathering - Duration::from_secs(1));
+    }
+
+    /// Budgets that are refused name one that is not, in the user's terms.
+    #[test]
+    fn advice_on_a_budget_can_be_followed() {
+        let s = |seconds: u64| seconds * 1_000_000_000;
+        let rest = BudgetClock::start_rest(s(7), s(2), ExitStyle::Plain).unwrap_err();
+        assert!(
+            rest.to_string()
+                .contains("--budget 7 s is too short, as 5.0s of it went by")
+                && rest.to_string().ends_with("give it 8 s"),
+            "{rest}"
+        );
+        let short = BudgetClock::start(s(7), ExitStyle::Plain).unwrap();
+        short.disarm();
+        let error = short.reaching().unwrap_err().to_string();
+        assert!(
+            error.contains("--budget 7 s") && error.ends_with("give it 8 s"),
+            "{error}"
+        );
+        let enough = BudgetClock::start(s(8), ExitStyle::Plain).unwrap();
+        enough.disarm();
+        let reaching = enough.reaching().unwrap();
+        assert!(reaching > Duration::from_secs(2) && enough.left() - reaching >= BUDGET_MIN);
     }
 }

@@ -21,7 +21,7 @@ use super::cache::Cache;
 use super::child::{self, StepRecords};
 use super::choice::{self, CheckChoice, KindHere};
 use super::clock::{BudgetClock, unix_ns};
-use super::task::CheckTask;
+use super::task::{CheckTask, LetterTime};
 use crate::command::{print, program};
 
 /// The report; `None` for a rank of a launcher other than rank 0, which tells it.
@@ -58,8 +58,8 @@ pub fn own_report(task: &CheckTask, clock: &BudgetClock) -> Result<Option<CheckR
 ///
 /// # Errors
 /// As for [`own_report`].
-pub fn for_elsewhere(task: &CheckTask, budget_ns: u64) -> Result<ExitCode> {
-    let clock = BudgetClock::start(budget_ns, ExitStyle::Plain)?;
+pub fn for_elsewhere(task: &CheckTask, time: LetterTime) -> Result<ExitCode> {
+    let clock = BudgetClock::start_rest(time.asked_ns, time.budget_ns, ExitStyle::Plain)?;
     if let Some(report) = own_report(task, &clock)? {
         let text = serde_json::to_string(&report)
             .map_err(|error| Error::Failed(format!("the verdicts have no JSON form: {error}")))?;

@@ -88,7 +88,7 @@ impl CheckTask {
     ///
     /// # Errors
     /// When the plan has no text.
-    pub fn letter(&self, budget_ns: u64) -> Result<String> {
+    pub fn letter(&self, time: LetterTime) -> Result<String> {
         let plan = self.plan.as_ref().map(|(name, plan)| {
             let text = plan.to_toml()?;
             Ok::<_, Error>((name.clone(), text))
@@ -98,7 +98,7 @@ impl CheckTask {
         ranks.push(format!("--log-level={level}"));
         let letter = CheckLetter {
             ranks,
-            budget_ns,
+            time,
             baseline_name: self.baseline_name.clone(),
             baseline_text: self.baseline_text.clone(),
             plan: plan.transpose()?,
@@ -115,7 +115,7 @@ impl CheckTask {
     ///
     /// # Errors
     /// `Usage` for one that no program of this build has written.
-    pub fn of_letter(text: &str) -> Result<(Self, u64, LogLevel)> {
+    pub fn of_letter(text: &str) -> Result<(Self, LetterTime, LogLevel)> {
         let letter: CheckLetter = serde_json::from_str(text)
             .map_err(|error| Error::Usage(format!("the letter of a check: {error}")))?;
         letter.task()
@@ -128,12 +128,21 @@ fn for_runs(mut words: Vec<String>) -> Vec<String> {
     words
 }
 
+/// Time of a check in a letter.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct LetterTime {
+    /// Budget that the user gave, in nanoseconds.
+    pub asked_ns: u64,
+    /// Part of it that is left.
+    pub budget_ns: u64,
+}
+
 /// A check in a letter to another host.
 #[derive(Debug, Serialize, Deserialize)]
 struct CheckLetter {
     /// Options of [`RankWords`].
     ranks: Vec<String>,
-    budget_ns: u64,
+    time: LetterTime,
     baseline_name: String,
     baseline_text: String,
     /// Name and text.
@@ -145,7 +154,7 @@ struct CheckLetter {
 }
 
 impl CheckLetter {
-    fn task(self) -> Result<(CheckTask, u64, LogLevel)> {
+    fn task(self) -> Result<(CheckTask, LetterTime, LogLevel)> {
         let words = RankWords::read(&self.ranks)?;
         let plan = self
             .plan
@@ -153,7 +162,7 @@ impl CheckLetter {
         let task = CheckTask {
             args: CheckArgs {
                 baseline: PathBuf::from(&self.baseline_name),
-                budget: Nanos(self.budget_ns),
+                budget: Nanos(self.time.budget_ns),
                 exit: ExitStyle::Plain,
                 plan: None,
                 only: self.only,
@@ -174,6 +183,6 @@ impl CheckLetter {
             identity: None,
             is_by_itself: true,
         };
-        Ok((task.by_itself(), self.budget_ns, words.log_level))
+        Ok((task.by_itself(), self.time, words.log_level))
     }
 }

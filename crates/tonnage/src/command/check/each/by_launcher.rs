@@ -5,10 +5,12 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tonnage_judge::check::CheckVerdict;
 use tonnage_judge::check::each_host::HostVerdict;
 use tonnage_ranks::bootstrap::rendezvous::Leave;
 use tonnage_ranks::{Identity, JoinOptions, Rank};
+use tonnage_units::reduce::Reduce;
 use tonnage_units::{Error, Result};
 
 use super::super::clock::BudgetClock;
@@ -46,13 +48,22 @@ pub fn check(
         Ok(Together { rank, .. }) => rank.hosts().host(rank.id()) == Some(rank.id()),
         Err(_) => is_first_by_launcher,
     };
-    let own = checks.then(|| own_verdict(task, own_host, &clock.shortened(GATHERING)));
+    // Some of the others may have started earlier, and end earlier.
+    let least_left = match &joined {
+        Ok(together) => together.least_left,
+        Err(_) => clock.left_to_end(),
+    };
+    let time = clock.ending_before(least_left, GATHERING);
+    let own = checks.then(|| own_verdict(task, own_host, &time));
     clock.step("waiting for the verdicts of other hosts");
     let gathered = joined.and_then(|together| gather(together, own.as_ref(), clock));
     match (gathered, place) {
         (Ok(Gathered::All(each)), _) => Ok(EachOutcome::All(Box::new(report(task, each, clock)))),
         (Ok(Gathered::Told(verdict)), _) => Ok(EachOutcome::Elsewhere(verdict)),
         (Err(error), 0) => {
+            log::warn!(
+                "verdicts of other hosts did not come, so that a list of those that failed lacks them: {error}"
+            );
             let others = match size - 1 {
                 1 => "the other process".to_owned(),
                 more => format!("{more} other processes"),
@@ -83,6 +94,8 @@ pub fn own_verdict(task: &CheckTask, host: String, clock: &BudgetClock) -> HostV
 /// This process among the others.
 struct Together {
     rank: Rank,
+    /// Time until the first of all is ended.
+    least_left: Duration,
     /// Until the end, so that the launcher sees this process go only when all is over.
     leave: Leave,
 }
@@ -108,9 +121,24 @@ fn join(
     options.end_process = false;
     options.close_timeout = GATHERING;
     let leave = met.leave;
-    match Rank::join(met.identity, options) {
-        Ok(rank) => Ok(Together { rank, leave }),
-        Err(failure) => Err(failure.error),
+    let mut rank = Rank::join(met.identity, options).map_err(|failure| failure.error)?;
+    let left = clock.left_to_end();
+    let mine = LeastLeft(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
+    let LeastLeft(least_ns) = rank.reduce("the time of all", mine, left)?;
+    Ok(Together {
+        rank,
+        least_left: Duration::from_nanos(least_ns),
+        leave,
+    })
+}
+
+/// Least time that a process has left, in nanoseconds.
+#[derive(Debug, Serialize, Deserialize)]
+struct LeastLeft(u64);
+
+impl Reduce for LeastLeft {
+    fn merge(&mut self, other: Self) {
+        self.0 = self.0.min(other.0);
     }
 }
 
@@ -124,6 +152,7 @@ fn gather(together: Together, own: Option<&HostVerdict>, clock: &BudgetClock) ->
     let Together {
         mut rank,
         leave: _leave,
+        ..
     } = together;
     let mine = own.map(|own| serde_json::to_string(own).unwrap_or_default());
     let all = rank.collect("verdicts of hosts", &mine, clock.left_to_end())?;

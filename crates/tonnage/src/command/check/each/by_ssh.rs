@@ -7,18 +7,20 @@ use tonnage_judge::check::each_host::HostVerdict;
 use tonnage_ranks::spawn::RankExit;
 use tonnage_ranks::spawn::remote::apart::{ApartProcess, ApartStart};
 use tonnage_ranks::spawn::remote::list::{HostPlacement, HostSlots};
+use tonnage_ranks::spawn::remote::party::Party;
 use tonnage_units::{Error, Result};
 
 use super::super::clock::BudgetClock;
-use super::super::task::CheckTask;
+use super::super::task::{CheckTask, LetterTime};
 use crate::args::check::CheckArgs;
 use crate::command::letter::job_of_check;
-use crate::command::remote::{gather_until, variables};
+use crate::command::remote::{settings, variables};
 
 /// Checks the hosts of a list.
 ///
 /// # Errors
-/// `Usage` for hosts that are one machine and for numbers of ranks in the list; when ssh cannot be started.
+/// `Usage` for hosts that are one machine, for numbers of ranks in the list, and for a budget that is too short for
+/// reaching hosts; when ssh cannot be started.
 pub fn check(
     task: &CheckTask,
     args: &CheckArgs,
@@ -34,38 +36,41 @@ pub fn check(
         ));
     }
     let placement = HostPlacement::new(hosts, None)?;
-    clock.step("reaching the hosts");
-    // Hosts that do not answer must leave the others time to be checked.
-    let answer_until = Instant::now() + clock.left() / 2;
-    let mut party = gather_until(&placement.hosts, &given.ssh, Some(answer_until))?;
-    if let Some((one, other)) = party.twins().first() {
-        let [one, other] = [one, other].map(|host| placement.hosts[*host].name.as_str());
-        return Err(Error::Usage(format!(
-            "{one} and {other} are one machine, whose checks would disturb each other: name it once"
-        )));
-    }
     clock.step("checking the hosts");
-    let left = clock.left();
-    let budget_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
-    let letter = task.letter(budget_ns)?;
+    let settings = settings(&given.ssh, Some(clock.reaching()?))?;
+    // Whoever is there first has more time than who comes last.
+    let job = || {
+        let time = LetterTime {
+            asked_ns: task.args.budget.0,
+            budget_ns: u64::try_from(clock.left().as_nanos()).unwrap_or(u64::MAX),
+        };
+        task.letter(time).map(|letter| job_of_check(&letter))
+    };
     let directory =
         std::env::current_dir().map_err(|error| Error::io("the working directory", error))?;
     let start = ApartStart {
         directory: directory.to_string_lossy().into_owned(),
         variables: variables(given, std::env::vars_os())?,
-        job: job_of_check(&letter),
+        job: &job,
+        is_answer: &|line| report_in(line).is_some(),
     };
     let complain = |host: &str, line: &str| log::info!("{host}: {line}");
-    let found = party.run_apart(&start, Instant::now() + left, complain)?;
+    let left = clock.left();
+    let until = Instant::now() + left;
+    let (party, found) = Party::run_apart(settings, &placement.hosts, &start, until, complain)?;
     let each = found.iter().zip(&placement.hosts).enumerate();
     let each = each
         .map(|(host, (process, listed))| verdict(party.name_of(host), &listed.name, process, left));
     Ok(each.collect())
 }
 
+/// The report of a host, where a line is one.
+fn report_in(line: &str) -> Option<CheckReport> {
+    serde_json::from_str(line).ok()
+}
+
 fn verdict(name: String, listed: &str, process: &ApartProcess, time: Duration) -> HostVerdict {
-    let mut lines = process.lines.iter();
-    if let Some(report) = lines.find_map(|line| serde_json::from_str::<CheckReport>(line).ok()) {
+    if let Some(report) = process.answer.as_deref().and_then(report_in) {
         return HostVerdict::of(name, report);
     }
     // Its watchdog prints the step that it has waited for.

@@ -1,0 +1,126 @@
+//! Hosts that are checked each by itself, some of which are late or hang: the verdicts of the others stand.
+//!
+//! Hosts with links of their own are in [`super::check_links`].
+
+use std::fs;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+use tempfile::tempdir;
+
+use super::check::{by_hand, last_line, paced_baseline, run};
+use super::ssh_stand_in::{RUNS, write};
+use super::support::{free_port, tonnage};
+
+/// A baseline of these sizes, each of which takes `trial_ms` and a little to measure.
+///
+/// The records are of shorter trials, so that it is there soon.
+fn slow_baseline(dir: &Path, sizes: &str, trial_ms: u64) {
+    run(
+        dir,
+        &format!(
+            "transfer --engine null --op write --ranks 2 --rate 2k --duration 20ms --trials 1 --warmup 1ms \
+             --limit none --sizes {sizes} -o r.jsonl"
+        ),
+    )
+    .with_code(0);
+    let text = fs::read_to_string(dir.join("r.jsonl")).unwrap();
+    let longer = text.lines().map(|line| {
+        let mut record: Value = serde_json::from_str(line).unwrap();
+        let trial = &mut record["point"]["length"]["trial"]["duration_ns"];
+        assert_eq!(*trial, 20_000_000);
+        *trial = (trial_ms * 1_000_000).into();
+        record.as_object_mut().unwrap().remove("checksum");
+        record.to_string() + "\n"
+    });
+    fs::write(dir.join("r.jsonl"), longer.collect::<String>()).unwrap();
+    by_hand(dir, "r.jsonl", 2000.0, "b.toml");
+    let text = fs::read_to_string(dir.join("b.toml")).unwrap();
+    let takes_s = Duration::from_millis(trial_ms + 20).as_secs_f64();
+    let longer = text.lines().map(|line| match line.split_once(" = ") {
+        Some(("takes-s", _)) => format!("takes-s = {takes_s}\n"),
+        _ => format!("{line}\n"),
+    });
+    fs::write(dir.join("b.toml"), longer.collect::<String>()).unwrap();
+}
+
+fn each(dir: &Path) -> Vec<Value> {
+    let report = fs::read_to_string(dir.join("each.json")).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    report["each"].as_array().unwrap().clone()
+}
+
+/// A host whose login hangs is given up in half of the time, in which the others are checked.
+#[test]
+fn a_host_that_hangs_leaves_the_others_their_time() {
+    let dir = tempdir().unwrap();
+    let dir = dir.path();
+    paced_baseline(dir);
+    let hangs = format!("case \"$*\" in *' dead '*) exec sleep 600;; esac\n{RUNS}");
+    let stand_in = write(dir, &hangs);
+    let check = |hosts: &str, budget: &str| {
+        let arguments = format!(
+            "check --each-host --hosts {hosts} --baseline b.toml {budget} -o each.json --force"
+        );
+        tonnage(dir, &arguments)
+            .arguments(&["--ssh".to_owned(), stand_in.clone()])
+            .run()
+    };
+    let since = Instant::now();
+    let begun = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let ended = check("live,dead", "--budget 16s").with_code(1);
+    assert!(since.elapsed() < Duration::from_secs(16), "{ended:#?}");
+    assert!(last_line(&ended).starts_with("error: dead: "), "{ended:#?}");
+    let verdicts = each(dir);
+    assert_eq!(verdicts[0]["verdict"], "pass", "{verdicts:#?}");
+    assert_eq!(verdicts[0]["report"]["budget_s"], 16.0);
+    // Not when the other was given up.
+    let checked_ns = verdicts[0]["report"]["time_unix_ns"].as_u64().unwrap();
+    let checked = Duration::from_nanos(checked_ns).saturating_sub(begun);
+    assert!(checked < Duration::from_secs(7), "{checked:?}");
+    let why = verdicts[1].to_string();
+    assert!(why.contains("ssh was given up after "), "{why}");
+    // Behind one that hangs nobody else is reached.
+    let ended = check("dead,live", "--budget 8s --ssh-parallel 1").with_code(1);
+    assert!(
+        each(dir)[1]
+            .to_string()
+            .contains("behind others: raise --ssh-parallel or --budget"),
+        "{ended:#?}"
+    );
+    check("live,dead", "--budget 7s")
+        .with_code(2)
+        .saying(&["half of it is for reaching them", "give it 8 s"]);
+}
+
+/// The process that started first ends first: the check of a host that started later is over by then.
+#[test]
+fn processes_of_a_launcher_that_start_late_lose_no_verdict() {
+    let dir = tempdir().unwrap();
+    let dir = dir.path();
+    // More than the whole budget.
+    slow_baseline(dir, "64..64k*2", 1000);
+    let port = free_port();
+    let start = |rank| {
+        let arguments =
+            "check --each-host --baseline b.toml --budget 12s --retest 0 -o each.json --force";
+        let check = tonnage(dir, arguments).env("TONNAGE_JOIN_TIMEOUT", "8");
+        check.launched(rank, 2, port).start()
+    };
+    let first = start(1);
+    sleep(Duration::from_secs(4));
+    // It has a host to check, and eight seconds of its own for that; the other has six.
+    let late = start(0);
+    // Where other programs take the CPUs the verdict may be an error, but all have it.
+    let [late, first] = [late, first].map(|run| run.end());
+    assert!(!late.stderr.contains("did not come"), "{late:#?}");
+    assert_eq!(
+        (first.code, first.stdout.as_str()),
+        (late.code, ""),
+        "{first:#?}"
+    );
+    let verdicts = each(dir);
+    assert_eq!(verdicts.len(), 1, "{verdicts:#?}");
+}
