@@ -15,7 +15,7 @@ system_tests() {
 # Those of pages in a real browser alone.
 browser_tests() {
     say "pages in a browser"
-    cargo test --quiet --locked -p tonnage --test end_to_end browser:: -- --nocapture || FAILED+=("browser")
+    cargo test --quiet --locked -p tonnage --test end_to_end browser -- --nocapture || FAILED+=("browser")
 }
 
 # timed_tests NAME WHICH...: the clock of the test programs is unstable. They accept it from a variable of their

@@ -23,6 +23,7 @@
 //! | [`check_links`] | links of hosts that are checked, and what Slurm makes of it |
 //! | [`report`] | pages of records, which are read from them again |
 //! | [`browser`] | such pages in a real browser, also where scripts and styles are forbidden |
+//! | [`browser_golden`] | drawings as the browser paints them, beside what is stored |
 //! | [`export`] | records as other programs read them, files that are replaced whole |
 //! | [`stress`] | transfers drawn from a seed, over several engines in turn |
 //! | [`mixed`] | plans with experiments of several kinds |
@@ -70,6 +71,8 @@ mod batches;
 mod both_ways;
 #[cfg(test)]
 mod browser;
+#[cfg(test)]
+mod browser_golden;
 #[cfg(test)]
 mod check;
 #[cfg(test)]
