@@ -13,34 +13,44 @@ use super::memory_file::{MemoryFile, inherited};
 /// Variable by which a rank hears of the file of all ledgers: its descriptor.
 const VARIABLE: &str = "TONNAGE_LEDGERS";
 
-/// The supervisor's end of all ledgers.
+/// The end of all ledgers of a host that whoever starts its ranks holds.
 pub struct Leftovers(Option<MemoryFile>);
 
 impl Leftovers {
     /// Those of a run that begins.
     pub fn new() -> Self {
-        Self(MemoryFile::new(VARIABLE, "tonnage ledgers"))
+        Self(MemoryFile::new(VARIABLE, "ledgers of files"))
     }
 
-    /// The variable for ranks.
-    pub fn variable(&self) -> Option<(&'static str, String)> {
-        self.0.as_ref().map(MemoryFile::variable)
+    /// The variable for ranks; empty where there are no ledgers, so that no other one is taken for them.
+    pub fn variable(&self) -> (&'static str, String) {
+        let none = || (VARIABLE, String::new());
+        self.0.as_ref().map_or_else(none, MemoryFile::variable)
     }
 
-    /// Removes what so many ranks have left, all of which have ended.
+    /// Removes what so many ranks of this host have left, all of which have ended. These processes did not end well.
     pub fn remove(&self, ranks: u32, pids: impl IntoIterator<Item = u32>) {
         pids.into_iter().for_each(clean_up);
         if let Some(ledgers) = &self.0 {
-            (0..ranks).for_each(|rank| Made::of_dead_rank(&ledgers.file, rank).remove_all());
+            (0..ranks).for_each(|place| Made::of_dead_rank(&ledgers.file, place).remove_all());
         }
     }
 }
 
-/// The ledger of this rank, where its supervisor made one.
-pub fn ledger(identity: &Identity) -> Option<Ledger> {
-    let opened = inherited(VARIABLE, OpenOptions::new().read(true).write(true))?;
-    let opened = opened.inspect_err(|error| log::debug!("no ledger of files: {error}"));
-    opened.ok().map(|file| Ledger::new(file, identity.rank))
+/// The ledger of this rank, where whoever started it made one. `has_agent` as for [`inherited`].
+pub fn ledger(identity: &Identity, has_agent: bool) -> Option<Ledger> {
+    let opened = inherited(
+        VARIABLE,
+        OpenOptions::new().read(true).write(true),
+        has_agent,
+    )?;
+    let rank = identity.rank;
+    let opened = opened.inspect_err(|error| log::warn!("rank {rank}: no ledger of files: {error}"));
+    let first = match has_agent {
+        true => rank.saturating_sub(identity.local_rank),
+        false => 0,
+    };
+    opened.ok().map(|file| Ledger::new(file, rank, first))
 }
 
 /// Removes from this machine what engines of a rank have left there that was killed. Its run must have ended.

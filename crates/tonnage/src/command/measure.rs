@@ -232,7 +232,7 @@ pub fn supervise(
     let spare = shown.and_then(|_| Spare::new());
     let leftovers = Leftovers::new();
     let variables = spare.iter().map(Spare::variable);
-    let variables: Vec<_> = variables.chain(leftovers.variable()).collect();
+    let variables: Vec<_> = variables.chain([leftovers.variable()]).collect();
     let supervisor = start_local(&env, ranks, &program, arguments, &variables)?;
     let pids = supervisor.pids();
     let code = supervisor.wait()?;
@@ -370,7 +370,7 @@ fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
         .map(RankLetter::checkpoints)
         .transpose()?;
     let settings = Settings {
-        ledger: ledger(rank.identity()),
+        ledger: ledger(rank.identity(), job.letter.is_some()),
         ..settings(job, &points)?
     };
     let runs = runs_left(job, &points, rank, &before)?;

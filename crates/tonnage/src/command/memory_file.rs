@@ -20,7 +20,8 @@ impl MemoryFile {
         let made = memfd_create(name, MemfdFlags::NOEXEC_SEAL);
         // Kernels before 6.3 do not know the flag.
         let made = made.or_else(|_| memfd_create(name, MemfdFlags::empty()));
-        made.inspect_err(|error| log::debug!("no {name}: {error}"))
+        // It is said all the same: something that was promised will not happen.
+        made.inspect_err(|error| log::warn!("no memory for {name}: {error}"))
             .map(|file| Self {
                 variable,
                 file: file.into(),
@@ -39,13 +40,15 @@ impl MemoryFile {
     }
 }
 
-/// The file that this rank's supervisor made, opened so; `None` where there is none.
+/// The file that this rank's supervisor or agent made, opened so; `None` where there is none. `has_agent` says that an
+/// agent has started it, by a letter.
 ///
 /// # Errors
 /// The system's refusal.
-pub fn inherited(variable: &str, options: &OpenOptions) -> Option<Result<File>> {
-    // Only the supervisor of this program sets the other variable.
-    let descriptor = env(variable).filter(|_| env("TONNAGE_RANK").is_some())?;
+pub fn inherited(variable: &str, options: &OpenOptions, has_agent: bool) -> Option<Result<File>> {
+    // Only the supervisor of this program sets the other variable, and an agent always this one.
+    let is_child = || has_agent || env("TONNAGE_RANK").is_some();
+    let descriptor = env(variable).filter(|descriptor| !descriptor.is_empty() && is_child())?;
     let path = path(&descriptor);
     let opened = options.open(&path);
     Some(opened.map_err(|error| Error::io(format!("cannot open {variable} {path}"), error)))

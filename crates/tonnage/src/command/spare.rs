@@ -50,7 +50,7 @@ impl SpareWriter {
     /// where there is none.
     pub fn inherited(identity: &Identity, before: &[Record]) -> Option<Self> {
         let file = match identity.rank {
-            0 => inherited(VARIABLE, OpenOptions::new().append(true))?,
+            0 => inherited(VARIABLE, OpenOptions::new().append(true), false)?,
             _ => return None,
         };
         file.and_then(|file| Self::of(file, before))

@@ -9,7 +9,7 @@ use tonnage_ranks::spawn::remote::agent::{AgentProgram, serve};
 use tonnage_ranks::spawn::remote::words::Build;
 use tonnage_units::{Error, Result};
 
-use super::leftovers::clean_up;
+use super::leftovers::Leftovers;
 use super::{print, program};
 use crate::args::AgentArgs;
 
@@ -23,12 +23,14 @@ pub fn agent(args: &AgentArgs) -> Result<ExitCode> {
         print(&format!("{}\n", content_hash(&path)?.0))?;
         return Ok(ExitCode::SUCCESS);
     }
+    let leftovers = Leftovers::new();
     serve(AgentProgram {
         build: build(),
         path,
         rank_command: "host-rank",
         describe: || HostFacts::read().to_json(),
-        clean_up,
+        variables: vec![leftovers.variable()],
+        clean_up: Box::new(move |ranks, lost| leftovers.remove(ranks, lost)),
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -13,7 +13,9 @@ use tonnage_record::Outcome;
 use super::files::{names, on_disk, unavailable};
 use super::files_refused::{left, on_tmpfs};
 use super::killing::{blames, nothing_new, pids};
+use super::ssh_stand_in::write as stand_in;
 use super::support::file_records::{experiment, failed, only, walled, why};
+use super::support::processes::Process;
 use super::support::{Started, shared_memory, tonnage, wait_until};
 
 const SOON: Duration = Duration::from_secs(5);
@@ -148,7 +150,7 @@ fn a_file_that_fills_the_disk_is_written_again() {
 
 /// Waits until both ranks have written something.
 fn writing(run: &Started, dir: &Path) {
-    run.rank(1);
+    wait_until("ranks are there", || run.processes().iter().any(is_rank));
     wait_until("the ranks write", || {
         let mut files = Vec::new();
         let mut look = |dir: &Path| {
@@ -230,14 +232,19 @@ fn a_rank_that_is_killed_while_it_writes() {
     }
 }
 
-/// Kills all ranks, and the supervisor `too`. They are stopped before, so that none sees the end of another one.
-fn kill_all(run: &Started, too: bool) {
+/// Returns whether a process is a rank, of `--hosts` too.
+fn is_rank(process: &Process) -> bool {
+    process.rank.is_some() || process.command_line.contains(" host-rank")
+}
+
+/// Kills all ranks, those of `--hosts` too. They are stopped before, so that none sees the end of another one.
+fn kill_ranks(run: &Started) {
+    kill_all(run, is_rank);
+}
+
+fn kill_all(run: &Started, is_hit: impl Fn(&Process) -> bool) {
     let processes = run.processes();
-    let hit = || {
-        processes
-            .iter()
-            .filter(|process| too || process.rank.is_some())
-    };
+    let hit = || processes.iter().filter(|process| is_hit(process));
     for signal in [Signal::STOP, Signal::KILL] {
         for process in hit() {
             run.signal_process(process, signal);
@@ -245,23 +252,36 @@ fn kill_all(run: &Started, too: bool) {
     }
 }
 
-/// The supervisor removes what they made, and tells of each.
+/// Whoever started them removes what they made, and tells of each: the supervisor, or the agent of their host.
 #[test]
 fn all_ranks_that_are_killed_while_they_write() {
-    for options in ["", "--layout per-process --directory-per-rank"] {
+    let folder = tempdir().unwrap();
+    // It keeps the environment, by which processes of a run are known here.
+    let ssh = stand_in(
+        folder.path(),
+        "for last; do :; done\nexec /bin/sh -c \"$last\"",
+    );
+    let by_agent = format!("--hosts h:2 --ssh {ssh}");
+    let per_rank = "--layout per-process --directory-per-rank";
+    for (ranks, options) in [
+        ("--ranks 2", ""),
+        ("--ranks 2", per_rank),
+        (&*by_agent, per_rank),
+    ] {
         let dir = on_disk();
-        let arguments = format!("--ranks 2 --path t {ENDLESS} {options}");
+        let arguments = format!("{ranks} --path t {ENDLESS} {options}");
         let run = tonnage(dir.path(), &experiment(&arguments)).start();
         writing(&run, dir.path());
-        kill_all(&run, false);
+        kill_ranks(&run);
         let killed = Instant::now();
         let ended = run.end().with_code(1);
         assert!(killed.elapsed() < SOON, "{ended:#?}");
         for rank in 0..2 {
-            blames(&ended, rank);
+            let told = format!("rank {rank} on ");
+            assert!(ended.stderr.contains(&told), "{ended:#?}");
         }
         drop(fs::remove_file(dir.path().join("r.jsonl")));
-        assert_eq!(names(dir.path()), Vec::<String>::new(), "{options}");
+        assert_eq!(names(dir.path()), Vec::<String>::new(), "{ranks} {options}");
     }
 }
 
@@ -272,7 +292,7 @@ fn the_supervisor_that_is_killed_with_all_ranks() {
     let each = "--ranks 2 --path t --layout per-process --directory-per-rank";
     let run = tonnage(dir.path(), &experiment(&format!("{each} {ENDLESS}"))).start();
     writing(&run, dir.path());
-    kill_all(&run, true);
+    kill_all(&run, |_| true);
     assert_eq!(run.end().signal, Some(9));
     drop(fs::remove_file(dir.path().join("r.jsonl")));
     assert_eq!(names(dir.path()), ["0/", "1/"]);

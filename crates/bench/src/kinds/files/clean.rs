@@ -8,6 +8,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use super::ledger::{Inode, Ledger, LedgerEntry, entries};
 use super::ours::{self, Content, Much};
@@ -15,6 +16,10 @@ use super::storage::directory_of;
 use crate::kinds::files::names::{bytes_of_file, number_of, path_of};
 use tonnage_plan::files::{FileLayout, FilePoint};
 use tonnage_units::{Error, Result};
+
+/// Longest time for looking closely after a failure, for all files of a rank. Its process is ended 2 s after the
+/// failure and killed after 4 s, and the looks at the begins of files, which always are, take time too.
+const LOOKING_MAX: Duration = Duration::from_millis(500);
 
 /// A file that this run makes, as far as it is known.
 #[derive(Debug, Clone)]
@@ -195,12 +200,20 @@ impl Made {
     /// # Errors
     /// The first that could not be removed; the others are tried all the same.
     pub fn remove(&mut self, paths: impl IntoIterator<Item = PathBuf>) -> Result<Vec<String>> {
+        self.remove_after(paths, Much::Sample)
+    }
+
+    fn remove_after(
+        &mut self,
+        paths: impl IntoIterator<Item = PathBuf>,
+        much: Much,
+    ) -> Result<Vec<String>> {
         let (mut outcome, mut left) = (Ok(()), Vec::new());
         for path in paths {
             let (made, kept) = (self.files.remove(&path), self.kept.remove(&path));
             let Some(file) = made.or(kept) else { continue };
             self.enter(&path, None);
-            match file.why_left(&path) {
+            match file.why_left(&path, much) {
                 Some(why) => left.push(format!("{} was left: {why}", path.display())),
                 None => outcome = outcome.and(remove_file(&path)),
             }
@@ -234,10 +247,11 @@ impl Made {
         self.close_ledger();
     }
 
-    /// Files and directories that a rank of this host had made and not removed when it ended, as its ledger says.
-    pub fn of_dead_rank(ledgers: &File, rank: u32) -> Self {
+    /// Files and directories that the rank of this place on the host had made and not removed when it ended, as its
+    /// ledger says.
+    pub fn of_dead_rank(ledgers: &File, place: u32) -> Self {
         let mut made = Self::default();
-        made.read(entries(ledgers, rank));
+        made.read(entries(ledgers, place));
         made
     }
 
@@ -294,11 +308,13 @@ impl Made {
         }
     }
 
-    /// Removes what this run made and was not to keep, after a failure.
+    /// Removes what this run made and was not to keep, after a failure. On storage that is slow or busy less is looked
+    /// at, so that something is removed at all.
     pub fn remove_all(&mut self) {
         self.ask_neighbours();
         let all: Vec<_> = self.files.keys().cloned().collect();
-        match self.remove(all) {
+        let much = Much::SampleUntil(Instant::now() + LOOKING_MAX);
+        match self.remove_after(all, much) {
             Ok(left) => left.iter().for_each(|line| log::warn!("{line}")),
             Err(error) => log::warn!("{error}"),
         }
@@ -307,7 +323,7 @@ impl Made {
 
 impl MadeFile {
     /// Reason why what is at the path is not this run's to remove; `None` where it is, or nothing is there.
-    fn why_left(&self, path: &Path) -> Option<String> {
+    fn why_left(&self, path: &Path, much: Much) -> Option<String> {
         let found = fs::symlink_metadata(path).ok()?;
         let now = Noted::of(&found);
         if !found.is_file() || self.inode.get().is_some_and(|inode| *inode != now.inode) {
@@ -322,7 +338,7 @@ impl MadeFile {
         // Reading a file that nobody has written to since would take as long as measuring it did.
         let much = match self.noted == Some(now) {
             true => Much::Begin,
-            false => Much::Sample,
+            false => much,
         };
         match ours::look(path, self.number, much) {
             Content::Nothing | Content::Ours => None,

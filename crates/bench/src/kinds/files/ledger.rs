@@ -2,21 +2,24 @@
 //! on the host can remove them when all ranks of a run have been killed. [`super::clean`] decides what is removed.
 //!
 //! All ledgers of a host are in one file in memory, which the process that starts the ranks makes. A rank adds to its
-//! own area; a NUL ends it.
+//! own area; a NUL ends it. Areas are small, since a limit on the size of files (`ulimit -f`) holds for memory too, and
+//! an area that is full is written anew without what is over.
 
+use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
+use tonnage_units::lock::lock;
+use tonnage_units::{Error, Result};
 
-/// Bytes of one rank's area. Memory is taken for what is written only; a rank that needs more is not noted further.
-const AREA_BYTES: u64 = 16 << 20;
+/// Bytes of one rank's area, which is room for the files of a hundred trials at once.
+const AREA_BYTES: u64 = 64 << 10;
 
 /// Step in which areas are read.
-const STEP_BYTES: usize = 64 << 10;
+const STEP_BYTES: usize = 8 << 10;
 
 /// Identity of a file or a directory on its host, whatever its name is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,69 +71,127 @@ pub enum LedgerEntry {
 pub struct Ledger {
     file: Arc<File>,
     rank: u32,
-    /// Bytes of the area that are used.
-    used: Arc<AtomicU64>,
+    /// First rank of this host.
+    first: u32,
+    state: Arc<Mutex<LedgerState>>,
+}
+
+#[derive(Debug, Default)]
+struct LedgerState {
+    /// Bytes of the area that are used, the NUL excepted.
+    used: u64,
+    /// It was said that an entry is lost.
+    is_told: bool,
 }
 
 impl Ledger {
-    /// The empty ledger of a rank in the file of its host, which was opened for reading and writing.
-    pub fn new(file: File, rank: u32) -> Self {
+    /// The empty ledger of a rank in the file of its host, which was opened for reading and writing. Ranks of the host
+    /// follow each other from `first` on.
+    pub fn new(file: File, rank: u32, first: u32) -> Self {
         Self {
             file: Arc::new(file),
             rank,
-            used: Arc::default(),
+            first,
+            state: Arc::default(),
         }
     }
 
-    /// Adds an entry. The run does not depend on it: one that cannot be kept is lost.
+    /// Adds an entry. The run does not depend on it: one that cannot be kept is lost, which is said once.
     pub fn add(&self, entry: &LedgerEntry) {
-        let Ok(mut line) = serde_json::to_vec(entry) else {
-            return;
-        };
-        line.extend(*b"\n\0");
-        let bytes = line.len() as u64;
-        // The next entry takes the place of the NUL.
-        let at = self.used.fetch_add(bytes - 1, Ordering::SeqCst);
-        if at + bytes > AREA_BYTES {
-            log::debug!("rank {}: its ledger of files is full", self.rank);
-            return;
-        }
-        if let Err(error) = self.file.write_all_at(&line, self.begin() + at) {
-            log::debug!(
-                "rank {}: no entry in its ledger of files: {error}",
+        self.change(|state| self.append(state, entry));
+    }
+
+    /// Empties it.
+    pub fn clear(&self) {
+        self.change(|state| self.replace(state, &[]));
+    }
+
+    /// Entries of a rank of this host; none where it is on another one.
+    pub fn entries_of(&self, rank: u32) -> Vec<LedgerEntry> {
+        let place = rank.checked_sub(self.first);
+        place.map_or_else(Vec::new, |place| entries(&self.file, place))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut LedgerState) -> Result<()>) {
+        let mut state = lock(&self.state);
+        if let Err(error) = change(&mut state)
+            && !std::mem::replace(&mut state.is_told, true)
+        {
+            log::warn!(
+                "rank {}: its ledger of files is not complete ({error}): files may stay if all ranks are killed at once",
                 self.rank
             );
         }
     }
 
-    /// Empties it.
-    pub fn clear(&self) {
-        self.used.store(0, Ordering::SeqCst);
-        if let Err(error) = self.file.write_all_at(b"\0", self.begin()) {
-            log::debug!("rank {}: its ledger of files stays: {error}", self.rank);
+    fn append(&self, state: &mut LedgerState, entry: &LedgerEntry) -> Result<()> {
+        let line = line(entry)?;
+        if state.used + line.len() as u64 >= AREA_BYTES {
+            let kept = still_valid(self.entries_of(self.rank));
+            self.replace(state, &kept)?;
         }
+        self.write(state, line)
     }
 
-    /// Entries of a rank of this host; none where it is on another one.
-    pub fn entries_of(&self, rank: u32) -> Vec<LedgerEntry> {
-        entries(&self.file, rank)
+    /// Writes the area anew.
+    fn replace(&self, state: &mut LedgerState, entries: &[LedgerEntry]) -> Result<()> {
+        let lines: Result<Vec<_>> = entries.iter().map(line).collect();
+        state.used = 0;
+        self.write(state, lines?.concat())
     }
 
-    fn begin(&self) -> u64 {
-        begin(self.rank)
+    /// Writes behind what is used, over the NUL that is there.
+    fn write(&self, state: &mut LedgerState, mut text: Vec<u8>) -> Result<()> {
+        let bytes = text.len() as u64;
+        if state.used + bytes >= AREA_BYTES {
+            return Err(Error::Failed("it is full".to_owned()));
+        }
+        text.push(0);
+        let begin = begin(self.rank.saturating_sub(self.first));
+        let written = self.file.write_all_at(&text, begin + state.used);
+        written.map_err(|error| Error::io("cannot write to its memory", error))?;
+        state.used += bytes;
+        Ok(())
     }
 }
 
-fn begin(rank: u32) -> u64 {
-    u64::from(rank) * AREA_BYTES
+fn line(entry: &LedgerEntry) -> Result<Vec<u8>> {
+    let text = serde_json::to_vec(entry);
+    let mut text = text.map_err(|error| Error::Failed(format!("an entry has no text: {error}")))?;
+    text.push(b'\n');
+    Ok(text)
 }
 
-/// Entries of a rank in the file of a host, up to one that was cut short.
-pub fn entries(file: &File, rank: u32) -> Vec<LedgerEntry> {
+/// Entries but for those of files that are no longer to be removed.
+fn still_valid(entries: Vec<LedgerEntry>) -> Vec<LedgerEntry> {
+    let mut over: BTreeSet<PathBuf> = BTreeSet::new();
+    let mut kept = Vec::new();
+    // A file that was done may be made again later.
+    for entry in entries.into_iter().rev() {
+        let is_kept = match &entry {
+            LedgerEntry::Done(path) => {
+                over.insert(path.clone());
+                false
+            }
+            LedgerEntry::File { path, .. } | LedgerEntry::Opened(path, _) => !over.contains(path),
+            LedgerEntry::Directory(..) => true,
+        };
+        kept.extend(is_kept.then_some(entry));
+    }
+    kept.reverse();
+    kept
+}
+
+fn begin(place: u32) -> u64 {
+    u64::from(place) * AREA_BYTES
+}
+
+/// Entries of the rank of this place among those of a host, up to one that was cut short.
+pub fn entries(file: &File, place: u32) -> Vec<LedgerEntry> {
     let mut text = Vec::new();
     let mut step = vec![0; STEP_BYTES];
     while (text.len() as u64) < AREA_BYTES {
-        let Ok(count @ 1..) = file.read_at(&mut step, begin(rank) + text.len() as u64) else {
+        let Ok(count @ 1..) = file.read_at(&mut step, begin(place) + text.len() as u64) else {
             break;
         };
         let end = step[..count].iter().position(|&byte| byte == 0);
@@ -156,7 +217,7 @@ mod tests {
     #[test]
     fn each_rank_has_its_own() {
         let file = tempfile::tempfile().unwrap();
-        let ledgers = [0, 1].map(|rank| Ledger::new(file.try_clone().unwrap(), rank));
+        let ledgers = [0, 1].map(|rank| Ledger::new(file.try_clone().unwrap(), rank, 0));
         let long = done(&"x".repeat(STEP_BYTES));
         for entry in [&done("a\nb"), &long, &done("c")] {
             ledgers[0].add(entry);
@@ -174,15 +235,60 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_short_is_no_entry_and_a_full_one_ends() {
+    fn ranks_of_a_later_host_begin_at_its_first_area() {
         let file = tempfile::tempfile().unwrap();
-        let ledger = Ledger::new(file.try_clone().unwrap(), 0);
+        let ledger = Ledger::new(file.try_clone().unwrap(), 4001, 4000);
         ledger.add(&done("a"));
-        file.write_all_at(b"{\"Done\":\"b", ledger.used.load(Ordering::SeqCst))
-            .unwrap();
+        assert_eq!(entries(&file, 1), [done("a")]);
+        assert_eq!(ledger.entries_of(4001), [done("a")]);
+        assert_eq!(ledger.entries_of(1), []);
+        assert!(file.metadata().unwrap().len() <= 2 * AREA_BYTES);
+    }
+
+    #[test]
+    fn what_was_cut_short_is_no_entry() {
+        let file = tempfile::tempfile().unwrap();
+        let ledger = Ledger::new(file.try_clone().unwrap(), 0, 0);
+        ledger.add(&done("a"));
+        let used = lock(&ledger.state).used;
+        file.write_all_at(b"{\"Done\":\"b", used).unwrap();
         assert_eq!(entries(&file, 0), [done("a")]);
-        ledger.used.store(AREA_BYTES - 3, Ordering::SeqCst);
-        ledger.add(&done("b"));
-        assert_eq!(entries(&file, 1), []);
+    }
+
+    #[test]
+    fn a_full_one_is_written_anew_and_says_once_what_is_lost() {
+        let file = tempfile::tempfile().unwrap();
+        let ledgers = [0, 1].map(|rank| Ledger::new(file.try_clone().unwrap(), rank, 0));
+        let made = |name: &str| LedgerEntry::File {
+            path: PathBuf::from(name),
+            number: 0,
+            bytes_max: 1,
+        };
+        ledgers[1].add(&made("of 1"));
+        ledgers[0].add(&made("first"));
+        // Made, removed and made again, many times what fits.
+        for _ in 0..2000 {
+            ledgers[0].add(&made("again"));
+            ledgers[0].add(&done("again"));
+        }
+        ledgers[0].add(&made("again"));
+        let kept = still_valid(entries(&file, 0));
+        assert_eq!(kept, [made("first"), made("again")]);
+        assert!(!lock(&ledgers[0].state).is_told);
+        for number in 0..2000 {
+            ledgers[0].add(&made(&format!("{number}")));
+        }
+        assert!(lock(&ledgers[0].state).is_told);
+        let kept = entries(&file, 0);
+        assert!(kept.starts_with(&[made("first"), made("again"), made("0")]));
+        assert_eq!(entries(&file, 1), [made("of 1")]);
+    }
+
+    #[test]
+    fn memory_that_refuses_is_told() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let ledger = Ledger::new(File::open(file.path()).unwrap(), 0, 0);
+        ledger.add(&done("a"));
+        assert!(lock(&ledger.state).is_told);
     }
 }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::Instant;
 
 use super::stamp::{FileKey, SECTOR_BYTES, STAMP_BYTES};
 
@@ -19,6 +20,19 @@ pub enum Much {
     Begin,
     /// All of a file of up to 16 MiB; of a larger one its begin, its end, and chunks in between at equal distances.
     Sample,
+    /// As a sample until then, and from then on the begin only.
+    SampleUntil(Instant),
+}
+
+impl Much {
+    /// Returns whether a file that holds something of tonnage needs no further look.
+    fn is_enough(self) -> bool {
+        match self {
+            Self::Begin => true,
+            Self::Sample => false,
+            Self::SampleUntil(end) => Instant::now() >= end,
+        }
+    }
 }
 
 /// Content of a file, as far as it was looked at.
@@ -50,7 +64,7 @@ pub fn look(path: &Path, number: u32, much: Much) -> Content {
             let len = CHUNK_BYTES.min(bytes - at) as usize;
             file.read_exact_at(&mut chunk[..len], at)?;
             found.judge(&chunk[..len], at);
-            if found.foreign.is_some() || much == Much::Begin && found.ours {
+            if found.foreign.is_some() || found.ours && much.is_enough() {
                 break;
             }
         }

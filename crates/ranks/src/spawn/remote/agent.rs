@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::Signal;
 
-use super::children::Children;
+use super::children::{Children, RankCommand};
 use super::pipes::thread;
 use super::trial::{Trials, reach};
 use super::words::{
@@ -39,8 +39,11 @@ const WAITING_MAX: usize = 1024;
 /// No letter to a rank is longer: it holds the records of a resumed file.
 const LETTER_BYTES_MAX: u64 = 1 << 32;
 
+/// Removal of what ranks of this host have left of which some did not end well; it gets the number of all, which have
+/// ended, and the processes of these.
+pub type CleanUp = dyn Fn(u32, Vec<u32>);
+
 /// Parts of the program that an agent needs.
-#[derive(Debug, Clone)]
 pub struct AgentProgram {
     /// Its build.
     pub build: Build,
@@ -50,8 +53,10 @@ pub struct AgentProgram {
     pub rank_command: &'static str,
     /// Describes this host.
     pub describe: fn() -> Result<String>,
-    /// Removes what a rank that was killed has left; it gets the rank's process.
-    pub clean_up: fn(u32),
+    /// Variables for its ranks, beside those of the order.
+    pub variables: Vec<(&'static str, String)>,
+    /// Removes what they left.
+    pub clean_up: Box<CleanUp>,
 }
 
 /// Something that happens to an agent.
@@ -287,8 +292,12 @@ impl Agent {
                 order.meeting
             )));
         }
-        let command = (&*self.program.path, self.program.rank_command);
-        self.children.start(order, command, listener)
+        let command = RankCommand {
+            program: &self.program.path,
+            word: self.program.rank_command,
+            variables: &self.program.variables,
+        };
+        self.children.start(order, &command, listener)
     }
 
     fn end_all(&self) {
@@ -312,7 +321,11 @@ impl Agent {
     }
 
     fn clean_up(&self) {
-        self.children.lost_pids().for_each(self.program.clean_up);
+        let lost: Vec<u32> = self.children.lost_pids().collect();
+        // Another host's failure has ended these with a code too.
+        if !lost.is_empty() {
+            (self.program.clean_up)(self.children.count(), lost);
+        }
     }
 }
 

@@ -44,6 +44,16 @@ struct Reading {
     waiting: Arc<AtomicUsize>,
 }
 
+/// Command that is a rank.
+pub(super) struct RankCommand<'a> {
+    /// Its program.
+    pub program: &'a Path,
+    /// Its first argument.
+    pub word: &'a str,
+    /// Variables for it, beside those of the order.
+    pub variables: &'a [(&'static str, String)],
+}
+
 /// The ranks of this host.
 pub(super) struct Children {
     first: u32,
@@ -68,7 +78,7 @@ impl Children {
     pub(super) fn start(
         &mut self,
         order: &StartOrder,
-        command: (&Path, &str),
+        command: &RankCommand<'_>,
         mut listener: Option<TcpListener>,
     ) -> Result<()> {
         self.first = order.first;
@@ -82,7 +92,7 @@ impl Children {
         &mut self,
         order: &StartOrder,
         local_rank: u32,
-        (program, word): (&Path, &str),
+        asked: &RankCommand<'_>,
         listener: Option<TcpListener>,
     ) -> Result<()> {
         let rank = order.first + local_rank;
@@ -117,10 +127,11 @@ impl Children {
                 _ => order.job.clone(),
             },
         };
-        let mut command = Command::new(program);
+        let mut command = Command::new(asked.program);
         command
-            .arg(word)
+            .arg(asked.word)
             .envs(order.variables.iter().map(|(name, value)| (name, value)))
+            .envs(asked.variables.iter().cloned())
             .stdin(Stdio::from(sealed(&letter)?))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -128,7 +139,7 @@ impl Children {
             command.current_dir(&order.directory);
         }
         let mut process = command.spawn().map_err(|error| {
-            Error::not_started(format!("rank {rank} ({})", program.display()), &error)
+            Error::not_started(format!("rank {rank} ({})", asked.program.display()), &error)
         })?;
         let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| Error::Failed(format!("rank {rank} has no process number")))?;
@@ -208,6 +219,11 @@ impl Children {
     /// Sends a signal to all that have not ended.
     pub(super) fn signal_all(&self, signal: Signal) {
         self.all.iter().for_each(|child| child.send(signal));
+    }
+
+    /// Number of those that were started.
+    pub(super) fn count(&self) -> u32 {
+        u32::try_from(self.all.len()).unwrap_or(u32::MAX)
     }
 
     /// Returns whether all have ended.

@@ -61,7 +61,7 @@ enum Known {
 /// about what was left.
 fn left(directory: &Path, change: &dyn Fn(&Path), known: Known) -> String {
     let ledgers = tempfile::tempfile().unwrap();
-    let ledger = |rank| Ledger::new(ledgers.try_clone().unwrap(), rank);
+    let ledger = |rank| Ledger::new(ledgers.try_clone().unwrap(), rank, 0);
     let (point, mut all, own) = made(directory, false);
     all.keep_ledger(Some(&ledger(0)));
     all.remember(&point, 0, 0);
@@ -174,12 +174,32 @@ fn after_a_failure_too_data_of_others_is_left() {
     assert!(!begun(&|_| (), true));
 }
 
+/// Better that something is removed than that nothing is.
+#[test]
+fn once_the_time_for_looking_is_over_only_the_begin_counts() {
+    let directory = tempfile::tempdir().unwrap();
+    let is_left = |at: u64, much: Much| {
+        let (_, mut all, own) = made(directory.path(), false);
+        all.files.get_mut(&own).unwrap().bytes_max = 1 << 20;
+        fs::write(&own, stamped(0, 2048)).unwrap();
+        let file = OpenOptions::new().write(true).open(&own).unwrap();
+        file.write_all_at(b"somebody's letters", at).unwrap();
+        let left = all.remove_after([own.clone()], much).unwrap();
+        let _ = fs::remove_file(&own);
+        !left.is_empty()
+    };
+    let (over, late) = (Instant::now(), Instant::now() + Duration::from_secs(60));
+    assert!(is_left(512, Much::SampleUntil(over)));
+    assert!(!is_left(768 << 10, Much::SampleUntil(over)));
+    assert!(is_left(768 << 10, Much::SampleUntil(late)));
+}
+
 /// The supervisor removes what all ranks together have left, and no other file or directory of the same name.
 #[test]
 fn what_a_dead_rank_left_goes_by_its_ledger() {
     let directory = tempfile::tempdir().unwrap();
     let ledgers = tempfile::tempfile().unwrap();
-    let ledger = Ledger::new(ledgers.try_clone().unwrap(), 0);
+    let ledger = Ledger::new(ledgers.try_clone().unwrap(), 0, 0);
     let begin = |keep: bool| {
         let (point, mut all, own) = made(directory.path(), keep);
         all.directories.clear();
