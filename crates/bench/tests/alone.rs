@@ -95,9 +95,10 @@ fn the_targets_of_rank_0_have_their_turns_one_after_the_other() {
     check(Roles::new(Traffic::InTurn, 5), "traffic = 'in-turn'");
 }
 
-/// Hosts of boots of their own have clocks of their own, and each record tells what is known of them at its point.
+/// Hosts of boots of their own have clocks of their own, and each record tells what is known of them at its point: as
+/// estimates grow old, doubt grows. That parents are asked again meanwhile is tested where that is done.
 #[test]
-fn clocks_are_asked_for_again_before_each_point() {
+fn each_record_tells_what_is_known_of_clocks_at_its_point() {
     let _alone = lock(&ONE_RUN);
     let text = "name = 'clocks'\n[[transfer]]\nengine = 'seen'\nop = 'write'\nsizes = [8, 16, 32]\ntrials = 1\n\
                 iters = 1\nwarmup = '0s'\nlimit = 'none'";
@@ -114,7 +115,7 @@ fn clocks_are_asked_for_again_before_each_point() {
         host.clock_uncertainty_ns
     };
     let mut told: Vec<u64> = records.unwrap().iter().map(of_rank_1).collect();
-    // The estimate is older each time, or a new one.
+    // The estimate is older each time, or a new one. One that was told once for all points would be the same.
     told.dedup();
     assert_eq!(told.len(), 3, "{told:?}");
     drop(seen::take());

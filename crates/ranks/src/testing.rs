@@ -68,9 +68,9 @@ pub(crate) fn start<T: Send + 'static>(
     let mut options = options(&identity);
     options.listener = door.0;
     change(&mut options);
-    std::thread::spawn(move || {
-        body(Rank::join(identity, options).map_err(tonnage_units::Error::from))
-    })
+    std::thread::Builder::new()
+        .spawn(move || body(Rank::join(identity, options).map_err(tonnage_units::Error::from)))
+        .unwrap()
 }
 
 /// Runs all ranks of a run and gives what each returned.

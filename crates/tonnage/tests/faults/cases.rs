@@ -183,6 +183,28 @@ enum Drawn {
 }
 
 impl Work {
+    /// Name of its family.
+    pub fn family(&self) -> &'static str {
+        match self {
+            Self::Transfer(..) => "transfer",
+            Self::Connect(..) => "connect",
+            Self::File(..) => "file",
+        }
+    }
+
+    /// A work of each family with its steps.
+    pub fn one_of_each() -> impl Iterator<Item = (Self, &'static [&'static str])> {
+        let works = [
+            Self::Transfer("shm", "write", "pair", TRANSFER_OPTIONS[1]),
+            Self::Connect("shm", "pair"),
+            Self::File("posix", LAYOUTS[1], FILE_OPTIONS[3]),
+        ];
+        works.into_iter().map(|work| {
+            let steps = work.steps().0;
+            (work, steps)
+        })
+    }
+
     /// Its steps, and one of its first point.
     fn steps(&self) -> (&'static [&'static str], &'static str) {
         let [transfer, connect, file] = FIRST_STEPS;

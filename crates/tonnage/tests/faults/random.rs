@@ -1,6 +1,6 @@
 //! Running cases and looking at what they leave.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Seek;
 use std::os::unix::fs::FileExt;
@@ -27,6 +27,16 @@ const CASES: u64 = 40;
 /// Cases at a time. Their ranks are more than most machines have CPUs, which is part of the test.
 const AT_A_TIME: usize = 2;
 
+/// Time between two looks for the moment of a fault. Each reads all of /proc, on CPUs that the run needs.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Least share of the cases of a family, in percent, to which their fault came before the run was over. Where less do,
+/// a step has another name by now, or runs are too short.
+const STRUCK_MIN_PERCENT: usize = 80;
+
+/// Cases of a family from which on its share says anything.
+const SHARE_OF_MIN: usize = 5;
+
 fn variable(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
     Some(
@@ -45,6 +55,7 @@ fn promises_hold_whatever_signal_comes_when() {
     let has_uring = has_uring();
     let next = AtomicU64::new(numbers.start);
     let (failures, late) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let struck = Mutex::new(BTreeMap::new());
     let fail = |number: u64, found: &[String]| {
         let failure = format!("FAULT_SEED={seed} FAULT_CASE={number}");
         println!("{failure}: {found:#?}");
@@ -60,7 +71,12 @@ fn promises_hold_whatever_signal_comes_when() {
             if !has_uring && matches!(case.work, Work::File("uring", ..)) {
                 continue;
             }
-            match tried(number, &case, SOON).as_slice() {
+            let (is_struck, found) = tried(number, &case, SOON);
+            let mut struck = struck.lock().unwrap();
+            let of_family: &mut Vec<bool> = struck.entry(case.work.family()).or_default();
+            of_family.push(is_struck);
+            drop(struck);
+            match found.as_slice() {
                 [] => {}
                 [one] if one.starts_with(LATE) => late.lock().unwrap().push((number, case)),
                 found => fail(number, found),
@@ -74,13 +90,73 @@ fn promises_hold_whatever_signal_comes_when() {
     // again.
     for (number, case) in late.into_inner().unwrap() {
         println!("again, alone:");
-        let found = tried(number, &case, 2 * SOON);
+        let (_, found) = tried(number, &case, 2 * SOON);
         if !found.is_empty() {
             fail(number, &found);
         }
     }
     let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "promises were broken in {failures:#?}");
+    let struck = struck.into_inner().unwrap();
+    println!("struck: {}", shares(&struck).join(", "));
+    let few = shares(&too_few(struck));
+    assert!(few.is_empty(), "no fault came to many: {few:?}");
+}
+
+/// Cases of each family, each with whether its fault came.
+type Struck = BTreeMap<&'static str, Vec<bool>>;
+
+fn shares(struck: &Struck) -> Vec<String> {
+    let came = |all: &[bool]| all.iter().filter(|is_struck| **is_struck).count();
+    let each = struck.iter();
+    each.map(|(family, all)| format!("{} of {} {family} cases", came(all), all.len()))
+        .collect()
+}
+
+/// Families of which too many cases were no test of anything.
+fn too_few(mut struck: Struck) -> Struck {
+    struck.retain(|_, all| {
+        let came = all.iter().filter(|is_struck| **is_struck).count();
+        all.len() >= SHARE_OF_MIN && came * 100 < all.len() * STRUCK_MIN_PERCENT
+    });
+    struck
+}
+
+#[test]
+fn families_that_were_not_struck_are_found() {
+    let of = |came, all| (0..all).map(|case| case < came).collect::<Vec<_>>();
+    let struck = Struck::from([
+        ("few", of(0, SHARE_OF_MIN - 1)),
+        ("hit", of(4, 5)),
+        ("missed", of(3, 5)),
+    ]);
+    assert_eq!(shares(&too_few(struck)), ["3 of 5 missed cases"]);
+}
+
+/// Every step that a fault may come at is told by each rank of a run that has it, so that no moment is a name only.
+#[test]
+fn each_step_is_told() {
+    for (work, steps) in Work::one_of_each() {
+        let dir = tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let case = Case {
+            work,
+            ranks: 2,
+            moment: Moment::After(0),
+            fault: Fault::Kill,
+            whom: Whom::Rank(0),
+        };
+        let brief = case.arguments().replace("00ms", "0ms");
+        let mut told = tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let program = tonnage(dir.path(), &format!("{brief} --log-level debug"));
+        let ended = program.stderr(told.try_clone().unwrap().into()).run();
+        told.rewind().unwrap();
+        let told = std::io::read_to_string(told).unwrap();
+        assert_eq!(ended.code, Some(0), "{told}");
+        for (step, rank) in steps.iter().flat_map(|step| [(step, 0), (step, 1)]) {
+            let mark = format!("{STEP_MARK}{rank}: {step}");
+            assert!(told.contains(&mark), "no {mark:?} of {brief}: {told}");
+        }
+    }
 }
 
 fn has_uring() -> bool {
@@ -96,21 +172,23 @@ fn has_uring() -> bool {
     tried.code == Some(0)
 }
 
-/// Runs a case, says how it ended, and returns the promises that were broken. The watchdog of [`Started`] and its look
-/// for processes left behind panic.
-fn tried(number: u64, case: &Case, soon: Duration) -> Vec<String> {
+/// Runs a case, says how it ended, and returns whether its fault came and the promises that were broken. The watchdog
+/// of [`Started`] and its look for processes left behind panic.
+fn tried(number: u64, case: &Case, soon: Duration) -> (bool, Vec<String>) {
     let seen = match catch_unwind(AssertUnwindSafe(|| run(case))) {
         Ok(seen) => seen,
         Err(panic) => {
             println!("case {number}, a panic: {case}");
             let text = panic.downcast_ref::<String>().cloned();
-            return vec![text.unwrap_or_else(|| "a panic of this test".to_owned())];
+            let text = text.unwrap_or_else(|| "a panic of this test".to_owned());
+            return (true, vec![text]);
         }
     };
     let since = if seen.is_struck { "it" } else { "no signal" };
     let (code, took) = (seen.code, seen.took);
     println!("case {number}, code {code} {took:.1?} after {since}: {case}");
-    broken(case, &tonnage_sys::host::name(), &seen, soon)
+    let found = broken(case, &tonnage_sys::host::name(), &seen, soon);
+    (seen.is_struck, found)
 }
 
 /// Runs a case. Files are on a disk, and what is left is looked for where they are.
@@ -150,12 +228,40 @@ fn said(told: &mut File) -> String {
     text.split_inclusive('\n').filter(is_said).collect()
 }
 
-/// Returns whether a rank has begun a step.
-fn has_begun(told: &File, rank: u32, step: &str) -> bool {
-    let mut bytes = vec![0; told.metadata().unwrap().len() as usize];
-    let count = told.read_at(&mut bytes, 0).unwrap();
-    let text = String::from_utf8_lossy(&bytes[..count]);
-    text.contains(&format!("{STEP_MARK}{rank}: {step}"))
+/// Steps that are told while a run goes on. Each look reads only what is new: the CPUs are the run's.
+struct Steps<'a> {
+    told: &'a File,
+    /// Words by which the awaited one begins.
+    awaited: String,
+    read: u64,
+    /// The last line so far.
+    line: Vec<u8>,
+    has_begun: bool,
+}
+
+impl<'a> Steps<'a> {
+    fn new(told: &'a File, rank: u32, step: &str) -> Self {
+        Self {
+            told,
+            awaited: format!("{STEP_MARK}{rank}: {step}"),
+            read: 0,
+            line: Vec::new(),
+            has_begun: false,
+        }
+    }
+
+    /// Returns whether the rank has begun the step.
+    fn have_begun(&mut self) -> bool {
+        let bytes = self.told.metadata().unwrap().len();
+        let mut new = vec![0; bytes.saturating_sub(self.read) as usize];
+        let count = self.told.read_at(&mut new, self.read).unwrap();
+        self.read += count as u64;
+        self.line.extend_from_slice(&new[..count]);
+        self.has_begun |= String::from_utf8_lossy(&self.line).contains(&self.awaited);
+        let end = self.line.iter().rposition(|&byte| byte == b'\n');
+        drop(self.line.drain(..end.map_or(0, |end| end + 1)));
+        self.has_begun
+    }
 }
 
 /// Does it to the receiver of a signal, or to what else it befalls. Returns whether it came in time.
@@ -164,13 +270,16 @@ fn befall(case: &Case, run: &Started, receiver: &Process, dir: &Path) -> bool {
         Fault::Remove => fs::remove_file(dir.join("r.jsonl")).is_ok(),
         Fault::KillAll => {
             let processes = run.processes();
-            let ranks = || processes.iter().filter(|process| process.rank.is_some());
-            let stopped = ranks().filter(|rank| run.signal_process(rank, Signal::STOP));
-            let all = stopped.count() == case.ranks as usize;
-            for rank in ranks() {
-                run.signal_process(rank, Signal::KILL);
+            let ranks = processes.iter().filter(|process| process.rank.is_some());
+            let stopped = ranks.filter(|rank| run.signal_process(rank, Signal::STOP));
+            let stopped: Vec<_> = stopped.collect();
+            // Where one has ended by itself, the run is over, and the others may end by themselves too.
+            let are_all = stopped.len() == case.ranks as usize;
+            let next = if are_all { Signal::KILL } else { Signal::CONT };
+            for rank in stopped {
+                run.signal_process(rank, next);
             }
-            all
+            are_all
         }
         fault => run.signal_process(receiver, fault.signal()),
     }
@@ -182,6 +291,10 @@ fn strike(case: &Case, run: &mut Started, (dir, told): (&Path, &File)) -> (bool,
     let begun = Instant::now();
     let mut pids = BTreeSet::new();
     let mut is_struck = false;
+    let mut steps = match case.moment {
+        Moment::After(_) => None,
+        Moment::Step(step) => Some(Steps::new(told, receiving_rank(case), step)),
+    };
     while !is_struck && run.is_running() {
         let processes = run.processes();
         pids.extend(processes.iter().map(|process| process.pid));
@@ -192,15 +305,15 @@ fn strike(case: &Case, run: &mut Started, (dir, told): (&Path, &File)) -> (bool,
         // All ranks are there to be killed.
         let ranks = processes.iter().filter(|process| process.rank.is_some());
         let are_there = case.fault != Fault::KillAll || ranks.count() == case.ranks as usize;
-        let is_time = match case.moment {
-            Moment::After(ms) => begun.elapsed() >= Duration::from_millis(ms),
-            Moment::Step(step) => has_begun(told, receiving_rank(case), step),
+        let is_time = match (case.moment, &mut steps) {
+            (Moment::After(ms), _) => begun.elapsed() >= Duration::from_millis(ms),
+            (_, steps) => steps.as_mut().is_some_and(Steps::have_begun),
         };
         is_struck = is_time
             && are_there
             && receiver.is_some_and(|receiver| befall(case, run, receiver, dir));
         if !is_struck {
-            std::thread::sleep(Duration::from_millis(2));
+            std::thread::sleep(LOOK);
         }
     }
     pids.extend(run.processes().iter().map(|process| process.pid));

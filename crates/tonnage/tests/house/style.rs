@@ -163,12 +163,33 @@ fn without_reason(file: &File) -> Vec<String> {
         .collect()
 }
 
+/// Numbered lines of a file but for items that are built for tests only, each of which ends, as rustfmt writes it, with
+/// a line of its own indentation.
+fn outside_of_tests(text: &str) -> Vec<(usize, &str)> {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let mut of_item = None;
+    let mut outside = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        if line.trim() == "#[cfg(test)]" && of_item.is_none() {
+            of_item = Some(indent(line));
+        } else if let Some(column) = of_item {
+            let is_end = indent(line) == column && line.ends_with([';', '}']);
+            of_item = (!is_end).then_some(column);
+        } else {
+            outside.push((number, line));
+        }
+    }
+    outside
+}
+
 /// Calls outside of tests that start a thread or panic; a `Builder` says instead that the system starts no more.
 fn bare_spawns(file: &File) -> Vec<String> {
-    let is_source = file.path.contains("/src/") && !file.path.contains("test");
-    let text = file.text.split("#[cfg(test)]").next();
-    let lines = (1..).zip(text.filter(|_| is_source).into_iter().flat_map(str::lines));
+    let is_test = file.path.contains("/tests/") || file.path.ends_with("/tests.rs");
+    if !file.path.contains("/src/") || is_test {
+        return Vec::new();
+    }
     let bare = |line: &str| BARE_SPAWNS.iter().any(|call| line.contains(call));
+    let lines = outside_of_tests(&file.text).into_iter();
     let found = lines.filter(|(_, line)| bare(line));
     found
         .map(|(number, _)| {
@@ -216,7 +237,29 @@ fn bare_spawns_are_found_outside_of_tests() {
     let spawn = "fn f() {\n    std::thread::spawn(g);\n    scope.spawn(g);\n    Builder::new().spawn(g);\n}\n";
     assert_eq!(bare_spawns(&invented(spawn.to_owned())).len(), 2);
     let tests = format!("#[cfg(test)]\nmod tests {{\n{spawn}}}\n");
-    assert_eq!(bare_spawns(&invented(tests)), Vec::<String>::new());
+    assert_eq!(bare_spawns(&invented(tests.clone())), Vec::<String>::new());
+    // Code behind what is for tests, and that of crates for tests, which people wait for too.
+    let behind =
+        "#[cfg(test)]\nmod tests;\n#[cfg(test)]\n#[allow(dead_code)]\nuse a::{\n    b,\n};\n";
+    let found = bare_spawns(&invented(format!("{behind}{tests}{spawn}")));
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        found[0].starts_with("crates/attic/src/lib.rs:17: "),
+        "{found:?}"
+    );
+    let at = |path: &str| File {
+        path: path.to_owned(),
+        text: spawn.to_owned(),
+    };
+    for (path, count) in [
+        ("crates/testbed/src/lib.rs", 2),
+        ("crates/attic/src/testing.rs", 2),
+        ("crates/attic/src/attic/tests.rs", 0),
+        ("crates/attic/src/tests/rain.rs", 0),
+        ("crates/attic/tests/rain.rs", 0),
+    ] {
+        assert_eq!(bare_spawns(&at(path)).len(), count, "{path}");
+    }
 }
 
 #[test]
