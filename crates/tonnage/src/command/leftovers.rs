@@ -32,7 +32,7 @@ impl Leftovers {
     pub fn remove(&self, ranks: u32, pids: impl IntoIterator<Item = u32>) {
         pids.into_iter().for_each(clean_up);
         if let Some(ledgers) = &self.0 {
-            (0..ranks).for_each(|place| Made::of_dead_rank(&ledgers.file, place).remove_all());
+            Made::remove_of_dead_ranks(&ledgers.file, ranks);
         }
     }
 }

@@ -249,7 +249,7 @@ impl Made {
 
     /// Files and directories that the rank of this place on the host had made and not removed when it ended, as its
     /// ledger says.
-    pub fn of_dead_rank(ledgers: &File, place: u32) -> Self {
+    fn of_dead_rank(ledgers: &File, place: u32) -> Self {
         let mut made = Self::default();
         made.read(entries(ledgers, place));
         made
@@ -311,10 +311,21 @@ impl Made {
     /// Removes what this run made and was not to keep, after a failure. On storage that is slow or busy less is looked
     /// at, so that something is removed at all.
     pub fn remove_all(&mut self) {
+        self.remove_until(Instant::now() + LOOKING_MAX);
+    }
+
+    /// Removes what these many ranks of this host had made and not removed when they ended, as their ledgers say.
+    pub fn remove_of_dead_ranks(ledgers: &File, ranks: u32) {
+        // Who waits for the end of the run waits for all of them.
+        let end = Instant::now() + LOOKING_MAX;
+        (0..ranks).for_each(|place| Self::of_dead_rank(ledgers, place).remove_until(end));
+    }
+
+    /// Does so, with close looks until then.
+    fn remove_until(&mut self, end: Instant) {
         self.ask_neighbours();
         let all: Vec<_> = self.files.keys().cloned().collect();
-        let much = Much::SampleUntil(Instant::now() + LOOKING_MAX);
-        match self.remove_after(all, much) {
+        match self.remove_after(all, Much::SampleUntil(end)) {
             Ok(left) => left.iter().for_each(|line| log::warn!("{line}")),
             Err(error) => log::warn!("{error}"),
         }
