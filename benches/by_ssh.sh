@@ -2,7 +2,7 @@
 # Time from typing to the first figure of two hosts beside what ssh itself takes, and the time in which 64 hosts are
 # reached at once. To be run in hosts of this machine, which should do nothing else:
 #     cargo run -p tonnage-testbed -- --count 64 -- bash benches/by_ssh.sh target/release/tonnage
-set -eu
+set -euo pipefail
 tonnage=${1:?path of the program}
 hosts=${2:-64}
 records=$(mktemp -d)
@@ -11,7 +11,7 @@ trap 'rm -rf "$records"' EXIT
 # Milliseconds since an arbitrary time.
 now() { echo $(($(date +%s%N) / 1000000)); }
 # The middle one of three.
-median() { sort -n | sed -n 2p; }
+median() { sort -n | awk '{ all[NR] = $1 } END { if (NR != 3) exit 1; print all[2] }'; }
 missed=0
 # Prints a figure beside its goal.
 beside() {

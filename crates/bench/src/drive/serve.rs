@@ -28,15 +28,15 @@ pub fn serve(port: &mut Port, mut over: impl FnMut() -> bool) -> Result<()> {
 const LOOK: Duration = Duration::from_millis(1);
 const REST: Duration = Duration::from_millis(50);
 
-/// Where a worker rests that would only take CPU time from the others. Whoever brings about what it rests for wakes the
-/// rank's sleepers; what woke it while it did not rest costs one more look.
+/// Place of a worker that rests, because it would only take CPU time from the others. Whoever brings about what it
+/// rests for wakes the rank's sleepers; what woke it while it did not rest costs one more look.
 #[derive(Debug)]
-pub struct Rest {
+pub struct RestingPlace {
     sleeper: Sleeper,
     longest: Duration,
 }
 
-impl Rest {
+impl RestingPlace {
     /// A place of its own among those of the rank that sleep.
     ///
     /// # Errors
@@ -84,9 +84,9 @@ pub(crate) mod tests {
         over: impl FnMut() -> bool,
         action: impl FnOnce() + Send,
     ) -> (Duration, Result<()>) {
-        let rest = Rest {
+        let rest = RestingPlace {
             longest: LONG,
-            ..Rest::among(sleepers).unwrap()
+            ..RestingPlace::among(sleepers).unwrap()
         };
         let mut mock = Mock::new(1);
         let mut port = silent_port(&mut mock, stop);
@@ -105,9 +105,9 @@ pub(crate) mod tests {
     #[test]
     fn a_start_that_is_near_is_looked_at_each_millisecond() {
         let (sleepers, stop) = (Sleepers::default(), AtomicBool::new(false));
-        let rest = Rest {
+        let rest = RestingPlace {
             longest: LONG,
-            ..Rest::among(&sleepers).unwrap()
+            ..RestingPlace::among(&sleepers).unwrap()
         };
         let mut mock = Mock::new(1);
         let mut port = silent_port(&mut mock, &stop);

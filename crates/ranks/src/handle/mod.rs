@@ -139,14 +139,7 @@ impl Rank {
         let shared = Shared::new()?;
         let (node, door) = TreeNode::new(settings, tree, shared.clone())?;
         let control = Control::new(Arc::clone(&node), signals, door, options.launcher);
-        let thread = std::thread::Builder::new()
-            .name("control".into())
-            .spawn(move || control.run())
-            .map_err(|error| Error::Rank {
-                rank: identity.rank,
-                host: options.host.clone(),
-                message: Error::not_started("the control thread", &error).to_string(),
-            })?;
+        let thread = control.start_thread()?;
         let mut rank = Self {
             message_bytes_max: message_bytes_max(identity.size),
             identity,

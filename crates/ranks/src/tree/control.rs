@@ -6,6 +6,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::node::{RunEnd, TreeNode};
@@ -63,8 +64,34 @@ impl Control {
         }
     }
 
+    /// Starts the thread. Where there can be none the others hear why, before they find this rank's connections closed
+    /// and believe that it crashed.
+    ///
+    /// # Errors
+    /// When the system starts no more threads.
+    pub(crate) fn start_thread(self) -> Result<JoinHandle<()>> {
+        let node = Arc::clone(&self.node);
+        let started = std::thread::Builder::new()
+            .name("control".into())
+            .spawn(move || self.run());
+        started.map_err(|error| {
+            let mut node = lock(&node);
+            let me = &node.settings.me;
+            let error = Error::Rank {
+                rank: me.rank,
+                host: me.host.clone(),
+                message: Error::not_started("the control thread", &error).to_string(),
+            };
+            let cause = Cause::of(&error, me.rank, &me.host);
+            node.tell_end(cause);
+            linger(&mut node);
+            node.links.clear();
+            error
+        })
+    }
+
     /// Runs until the main thread leaves, or the run has ended and its grace is over.
-    pub(crate) fn run(mut self) {
+    fn run(mut self) {
         let node = Arc::clone(&self.node);
         self.start(&mut lock(&node));
         while !self.over(&lock(&node)) {

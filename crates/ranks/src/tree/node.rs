@@ -397,6 +397,9 @@ impl TreeNode {
         self.collectives.stop();
         self.shared.clock_known.set(CollectiveResult::Stopped);
         self.tell_all(&Head::Abort { cause }, &[]);
+        if self.main_waits {
+            self.watch.ring();
+        }
     }
 
     /// This rank's answer to an inquiry about a collective of these members.

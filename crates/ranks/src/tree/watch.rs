@@ -1,6 +1,6 @@
-//! Descriptors of a rank's connections, and which of its two threads wakes for them: the main thread while it waits in
-//! a collective, else the control thread. So a collective needs no hand-over between the two, which would cost more than
-//! all else that a rank does in it.
+//! Descriptors of a rank's connections, and which of its two threads wakes for them: the main thread while it waits
+//! in a collective, else the control thread. So a collective needs no hand-over between the two, which would cost more
+//! than all else that a rank does in it.
 //!
 //! All connections are in one set. The control thread waits for that set by way of a gate, which the main thread shuts
 //! while it waits for the set itself. What is done about a connection that is ready is in [`super::node`].

@@ -40,8 +40,8 @@ pub struct RunArgs {
 
 impl RunArgs {
     /// The plan of the file, with the engines and the place of the files of the command line where it names any, before
-    /// `--scale`, and the names of the experiments that are about none of these engines. It is still for the ranks that it
-    /// was made for, if it says for how many.
+    /// `--scale`, and the names of the experiments that are about none of these engines. It is still for the ranks that
+    /// it was made for, if it says for how many.
     ///
     /// # Errors
     /// `Usage` when the file cannot be read or is not a plan, and for a place that its files cannot have.

@@ -24,8 +24,8 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     measured(plan, &args.ranks, &args.results)
 }
 
-/// Returns whether this process is the one of the run that says what all of them find: whoever starts the ranks, or rank
-/// 0 of those that a launcher has started.
+/// Returns whether this process is the one of the run that says what all of them find: whoever starts the ranks, or
+/// rank 0 of those that a launcher has started.
 fn tells(args: &RunArgs) -> Result<bool> {
     let identity = identity_of(&args.ranks)?;
     let has_supervisor = env("TONNAGE_RANK").is_some();

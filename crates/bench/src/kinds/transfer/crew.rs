@@ -270,7 +270,7 @@ mod tests {
     use super::*;
     use crate::drive::serve::tests::{LONG, rested};
 
-    /// What a resting worker waits for, by turns: each end of the deck's own wakes it at once.
+    /// Ends of the deck's own that a resting worker waits for, by turns: each wakes it at once.
     #[test]
     fn whatever_the_deck_tells_wakes_who_rests() {
         let (sleepers, stop) = (Arc::new(Sleepers::default()), AtomicBool::new(false));

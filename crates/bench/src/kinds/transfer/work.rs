@@ -25,7 +25,7 @@ use crate::drive::ping_pong::{Table, return_all};
 use crate::drive::port::Port;
 use crate::drive::pulse::FeltPulse;
 use crate::drive::recorder::PhaseHistograms;
-use crate::drive::serve::{Rest, serve};
+use crate::drive::serve::{RestingPlace, serve};
 use crate::drive::stall::StallWatch;
 use crate::kinds::transfer::layout::{SliceLayout, answers};
 use crate::kinds::transfer::stalled::FlowNames;
@@ -86,8 +86,8 @@ pub struct Work<'a> {
     pub(super) part: WorkerPart,
     /// True where the device serves the peers, so that nothing has to be polled for them.
     pub(super) rests_as_target: bool,
-    /// Where it rests, of a worker that may.
-    pub(super) rest: Option<Rest>,
+    /// Place to rest of a worker that may.
+    pub(super) rest: Option<RestingPlace>,
     /// True where workers of this rank share CPUs.
     pub(super) shares_cpus: bool,
     /// Time without progress that is forgiven where trials are carried out elsewhere; `None` where they are not.
@@ -465,16 +465,18 @@ fn is_served(point: &TransferPoint, caps: &Caps, layout: &SliceLayout) -> bool {
     is_silent && layout.out.is_empty() && point.cq == CqMode::Busy
 }
 
-/// Where a worker rests that may: the one without a part in this point, that of a served target, the background's.
+/// Place of a worker that may rest: one without a part in this point, that of a served target, the background's.
 fn place_to_rest(
     point: &TransferPoint,
     station: &Station,
     caps: &Caps,
     layout: &SliceLayout,
-) -> Result<Option<Rest>> {
+) -> Result<Option<RestingPlace>> {
     let is_idle = layout.out.is_empty() && layout.into.is_empty();
     let may_rest = is_idle || is_served(point, caps, layout) || station.part.is_background;
-    may_rest.then(|| Rest::among(&station.sleepers)).transpose()
+    may_rest
+        .then(|| RestingPlace::among(&station.sleepers))
+        .transpose()
 }
 
 /// A port that waits as the point asks and the device allows, and watches over so many flows.
