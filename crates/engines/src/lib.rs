@@ -5,19 +5,22 @@
 //! | [`null`] | moves nothing: the harness's own floor, and the shortest engine to read first |
 //! | [`shm`] | between ranks of one host over a shared mapping |
 //! | [`cuda`] | copies of a GPU within one process |
+//! | [`cuda_ipc`] | between GPUs of one host, into memory of other processes |
 //! | [`fabric`] | by any provider of libfabric |
+//! | `staged` | any of them that has sends, through pinned memory at both ends |
 //! | [`verbs`] | by RDMA devices, straight through libibverbs |
 //! | [`posix`], [`uring`], [`mpiio`] | engines for files |
 //! | [`mpi`] | a backend of collectives; others are in `tonnage_bench` |
 //! | [`mpi_world`] | the MPI library that both use |
 //! | [`memory`] | where bytes live |
-//! | `slots`, `early`, `locked_memory`, `host_file` | what several engines need: tables of lanes, early arrivals, advice, files of this host |
+//! | `rings`, `slots`, `early`, `locked_memory`, `host_file` | what several engines need: rings of arrivals, tables of lanes, early arrivals, advice, files of this host |
 //!
 //! The contract of engines is [`tonnage_engine`]; unsafe calls into libraries and the system are in `tonnage_sys`; the
 //! loops that drive engines are in `tonnage_bench::drive`. To add one, go to docs/ADDING-AN-ENGINE.md.
 #![forbid(unsafe_code)]
 
 pub mod cuda;
+pub mod cuda_ipc;
 mod early;
 pub mod fabric;
 mod host_file;
@@ -28,8 +31,10 @@ pub mod mpi_world;
 pub mod mpiio;
 pub mod null;
 pub mod posix;
+mod rings;
 pub mod shm;
 mod slots;
+mod staged;
 pub mod uring;
 pub mod verbs;
 
@@ -45,6 +50,7 @@ pub static ENGINES: &[Entry] = &[
     fabric::ENTRY,
     verbs::ENTRY,
     cuda::ENTRY,
+    cuda_ipc::ENTRY,
 ];
 
 /// Every engine for files, in the same way.

@@ -50,9 +50,9 @@ pub fn locked_memory_limit() -> Option<u64> {
 /// Room for what a process maps, where that is limited (`ulimit -v`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressSpace {
-    /// What it may map in all.
+    /// Bytes that it may map, mapped ones included.
     pub limit_bytes: u64,
-    /// What is left of that.
+    /// Bytes that it may still map.
     pub left_bytes: u64,
 }
 

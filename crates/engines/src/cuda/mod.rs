@@ -5,12 +5,10 @@
 //! | --- | --- |
 //! | `mod` | the row of the list, the domain, and a worker's lanes |
 //! | `registry` | memories of other threads of this process |
-//! | `limit` | what bounds the copies |
 //!
 //! A lane is a [`CudaCopier`]: two memories, streams, and events behind the copies. Ranks that are processes of their
 //! own cannot reach each other's memory like this.
 
-mod limit;
 mod registry;
 #[cfg(test)]
 mod tests;
@@ -24,18 +22,24 @@ use tonnage_engine::{
     Facts, Failure, Flush, Lane, LaneKind, LaneSpec, LibraryReport, Lifecycle, LimitKind, Neighbor,
     Op, OpenRequest, OptionKind, Peer, Region, RegionId, Verb, WorkerConfig,
 };
-use tonnage_sys::cuda::{CopyMark, CudaCopier, CudaFailure, Libcuda};
+use tonnage_sys::cuda::{CopyMark, CudaCopier, CudaFailure};
 use tonnage_units::{Error, Result};
 
-use crate::memory::cuda_region::{CudaEnd, LIBCUDA, library, unavailable};
+use crate::memory::cuda_limit;
+use crate::memory::cuda_region::{CudaEnd, LIBCUDA, driver_report, library, unavailable};
 use crate::slots::{self, never_resolved};
 
 use registry::CudaRegistration;
 
 const NAME: &str = "cuda";
 
-/// Copies under way on a lane, on all of its streams.
-const DEPTH: u32 = 1024;
+/// Copies under way on each stream of a lane, at most: a driver that holds more makes the caller wait, whose queue of
+/// launches has some thousand places for two commands of each copy.
+const DEPTH: u32 = 256;
+
+/// Bytes that one call hands over where the driver copies while the caller waits, as it does memory that nobody has
+/// pinned: the caller looks at its clock and its peers between calls.
+const WAITED_BYTES_MAX: u64 = 4 << 20;
 
 /// Value of `by` for copies by a kernel.
 const BY_KERNEL: &str = "sm";
@@ -110,29 +114,18 @@ impl CudaDomain {
         let what = format!("engine {NAME}");
         let library = library(request.libraries, &what)?;
         let devices = library.devices().map_err(|why| unavailable(&what, &why))?;
-        let end = limit::end(request.memories, &devices)?;
+        let end = cuda_limit::end(request.memories, &devices)?;
         Ok(Self {
             caps: Caps {
                 limit: end.limit,
                 ..CAPS
             },
             end: end.name,
-            driver: driver(&library),
+            driver: driver_report(&library),
             by_kernel: request.option(&OPTIONS, "by") == BY_KERNEL,
             // Within the option's bounds: anything else was refused before.
             streams: request.number(&OPTIONS, "streams") as u32,
         })
-    }
-}
-
-fn driver(library: &Libcuda) -> LibraryReport {
-    let served = library.version().map(|version| version.to_string());
-    LibraryReport {
-        version: format!(
-            "CUDA {}",
-            served.as_deref().unwrap_or("of an unknown version")
-        ),
-        library: library.path().to_owned(),
     }
 }
 
@@ -168,11 +161,12 @@ impl Domain for CudaDomain {
         Ok(Box::new(CudaCopies {
             by_kernel: self.by_kernel,
             streams: self.streams,
-            // A stream of several may get all that are in flight, if those of others end before.
+            // Of each stream.
             depth: config.depth.clamp(1, DEPTH),
             regions: BTreeMap::new(),
             region_next: 0,
             lanes: Vec::new(),
+            broken: None,
         }))
     }
 }
@@ -203,9 +197,25 @@ struct CudaCopies {
     regions: BTreeMap<u32, CudaRegistration>,
     region_next: u32,
     lanes: Vec<Option<LaneState>>,
+    /// The first failure of the driver, after which nobody knows what is under way.
+    broken: Option<String>,
 }
 
 impl CudaCopies {
+    fn check(&self) -> Result<()> {
+        match &self.broken {
+            None => Ok(()),
+            Some(why) => Err(Error::Failed(why.clone())),
+        }
+    }
+
+    /// Keeps a failure after which nothing more is taken.
+    #[cold]
+    fn breaks(&mut self, error: Error) -> Error {
+        self.broken = Some(error.to_string());
+        error
+    }
+
     fn region(&self, region: RegionId) -> Result<&CudaRegistration> {
         let known = self.regions.get(&region.0);
         known.ok_or_else(|| Error::Failed(format!("region {} is not registered", region.0)))
@@ -294,6 +304,13 @@ impl Engine for CudaCopies {
 
     fn deregister(&mut self, region: RegionId) -> Result<()> {
         self.region(region)?;
+        let mut lanes = self.lanes.iter().flatten();
+        if lanes.any(|lane| lane.key.local == region) {
+            return Err(Error::Failed(format!(
+                "region {} has lanes that were not released",
+                region.0
+            )));
+        }
         self.regions.remove(&region.0);
         Ok(())
     }
@@ -350,6 +367,8 @@ impl Engine for CudaCopies {
     }
 
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
+        self.check()?;
+        let mut waited = 0;
         for (taken, op) in ops.iter().enumerate() {
             let Some(Some(lane)) = self.lanes.get_mut(op.lane.0 as usize) else {
                 return if taken > 0 {
@@ -367,10 +386,21 @@ impl Engine for CudaCopies {
                 _ => (op.local, op.remote),
             };
             match lane.copier.post(from, to, mark) {
+                Ok(true) if lane.copier.waits() => {
+                    waited += u64::from(op.len);
+                    if waited >= WAITED_BYTES_MAX {
+                        return Ok(taken + 1);
+                    }
+                }
                 Ok(true) => {}
                 Ok(false) => return Ok(taken),
-                Err(_) if taken > 0 => return Ok(taken),
-                Err(failure) => return Err(lane.failed(&failure)),
+                Err(failure) => {
+                    let mut error = lane.failed(&failure);
+                    if !matches!(failure, CudaFailure::Outside(_)) {
+                        error = self.breaks(error);
+                    }
+                    return if taken > 0 { Ok(taken) } else { Err(error) };
+                }
             }
         }
         Ok(ops.len())
@@ -384,6 +414,7 @@ impl Engine for CudaCopies {
     }
 
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
+        self.check()?;
         let mut count = 0;
         for (index, lane) in (0..).zip(&mut self.lanes) {
             let Some(lane) = lane else { continue };
@@ -402,7 +433,10 @@ impl Engine for CudaCopies {
             });
             match polled {
                 Ok(ended) => count += ended,
-                Err(failure) => return Err(lane.failed(&failure)),
+                Err(failure) => {
+                    let error = lane.failed(&failure);
+                    return Err(self.breaks(error));
+                }
             }
         }
         Ok(count)

@@ -43,6 +43,8 @@ use tonnage_machine::fabric::LIBFABRIC_VARIABLE;
 use tonnage_sys::libfabric::Info;
 use tonnage_units::Result;
 
+use crate::staged::open_staged;
+
 use domain::FabricDomain;
 use options::{LIBRARY, OPTIONS};
 
@@ -73,7 +75,7 @@ pub const ENTRY: Entry = Entry {
     verbs: &Verb::COPYING,
     ordered_writes: true,
     moves_bytes: true,
-    open,
+    open: |request| open_staged(request, &OPTIONS, open),
 };
 
 fn open(request: &OpenRequest<'_>) -> Result<Domains> {

@@ -13,7 +13,7 @@ pub(super) const SHM_WRITES: &str = "shm-writes";
 pub(super) const INJECT: &str = "inject";
 
 /// All of them, for the row of the list.
-pub(super) static OPTIONS: [EngineOption; 3] = [
+pub(super) static OPTIONS: [EngineOption; 4] = [
     EngineOption {
         name: COMPLETION,
         kind: OptionKind::Choice(&["auto", "delivery", "transmit"]),
@@ -34,6 +34,7 @@ pub(super) static OPTIONS: [EngineOption; 3] = [
         variants: &[],
         about: "auto: writes and sends below the provider's inject size are copied at once and done; off: none is",
     },
+    crate::staged::option(&[]),
 ];
 
 /// The provider at the bottom of a layered one: "tcp" of "tcp;ofi_rxm".

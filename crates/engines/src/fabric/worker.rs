@@ -21,6 +21,7 @@ use super::mail::{Greeted, Mail};
 use super::queue_sizes::sizes;
 use crate::early::EarlyArrivals;
 use crate::slots::{self, never_resolved};
+use crate::staged::registrable;
 
 /// Completions that are taken from the library at once.
 pub(super) const EVENTS: usize = 64;
@@ -326,7 +327,8 @@ impl FabricWorker {
 
 impl Engine for FabricWorker {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
-        let (number, region, remote) = self.register_arena(memory.mapped(&self.name)?)?;
+        let arena = registrable(&**memory, &self.name)?;
+        let (number, region, remote) = self.register_arena(arena)?;
         self.regions.insert(number, region);
         Ok(Region {
             id: RegionId(number),

@@ -30,7 +30,7 @@ pub const CUDA_PINNED: MemoryEntry = MemoryEntry {
 fn allocate(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
     // All GPUs reach it. It is pinned in the context of the rank's GPU, or of the first one, which every machine with
     // any has, and waits for that alone; whoever copies it by another holds it meanwhile.
-    let gpu = driver::open(request, NAME, request.gpu.unwrap_or(0))?;
+    let gpu = driver::open(request.libraries, NAME, request.gpu.unwrap_or(0))?;
     let host = (HOST.allocate)(request)?;
     let arena = Arc::clone(host.mapped(NAME)?);
     let bytes = arena.len();

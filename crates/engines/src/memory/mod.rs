@@ -7,9 +7,11 @@
 //! | `cuda` | memory of an NVIDIA GPU |
 //! | `cuda_pinned` | memory of the host that NVIDIA's driver has pinned |
 //! | `cuda_region` | all of them as ends of copies that a GPU makes |
+//! | `cuda_limit` | what bounds such copies |
 
 mod copy;
 mod cuda;
+pub(crate) mod cuda_limit;
 mod cuda_pinned;
 pub(crate) mod cuda_region;
 mod host;

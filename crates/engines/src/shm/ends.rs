@@ -5,14 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tonnage_engine::{Ending, Op, WORD_BYTES};
 use tonnage_sys::mapping::{Arena, OutOfRange};
 
-use super::mailbox::{Arrival, PeerRings};
 use super::tuner::Tuner;
-
-/// The system's error number for a message that is longer than the receive it meets.
-pub(super) const MESSAGE_TOO_LONG: i32 = 90;
-
-/// The system's error number for a send whose receive lies in another region than its lane says.
-pub(super) const OTHER_REGION: i32 = 22;
+use crate::rings::{Arrival, PeerRings};
 
 /// The memories of a lane.
 pub(super) struct Ends<'a> {
@@ -104,9 +98,8 @@ impl Ends<'_> {
         let Some(receive) = peer.outbox.next_receive()? else {
             return Ok(false);
         };
-        if receive.len < op.len || receive.region != region {
-            let fits = receive.len >= op.len;
-            *ending = Ending::Failed(if fits { OTHER_REGION } else { MESSAGE_TOO_LONG });
+        if let Some(code) = receive.refuses(op.len, region) {
+            *ending = Ending::Failed(code);
             return Ok(true);
         }
         tuner.run(op.len, |method| {

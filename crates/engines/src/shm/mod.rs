@@ -4,12 +4,11 @@
 //! Each registered memory is a memory file (memfd). A peer opens it through `/proc/PID/fd`, which the kernel allows
 //! only to the same user, and maps it when a lane names it. Nothing has a name in /dev/shm, so nothing can be left
 //! there, however a rank ends. Arrivals and posted receives travel through rings in second, small memory files: see
-//! `mailbox`. Which way of copying is fastest depends on size and caches, so each point finds it out by trying: see
-//! `tuner`.
+//! `crate::rings`. Which way of copying is fastest depends on size and caches, so each point finds it out by trying:
+//! see `tuner`.
 
 mod ends;
-mod mailbox;
-mod setup;
+mod far;
 mod tuner;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -26,11 +25,11 @@ use tonnage_sys::copy::Method;
 use tonnage_sys::mapping::{Arena, OutOfRange};
 use tonnage_units::{Error, Result};
 
+use crate::rings::{Contacts, DEPTH, PeerRings, take_arrivals, torn};
 use crate::slots::never_resolved;
 
-use ends::{Ends, MESSAGE_TOO_LONG, OTHER_REGION};
-use mailbox::PeerRings;
-use setup::{Contacts, FarRegion};
+use ends::Ends;
+use far::{FarMaps, FarRegion};
 use tuner::Tuner;
 
 /// One call of `post` moves at most about this much, so that a loop stays in control of large operations.
@@ -39,7 +38,7 @@ const POST_BYTES_MAX: u64 = 256 << 10;
 static CAPS: Caps = Caps {
     verbs: &Verb::ALL,
     immediate_bits: 32,
-    depth: mailbox::DEPTH,
+    depth: DEPTH,
     message_bytes_max: u32::MAX as u64,
     moves_bytes: true,
     delivered: true,
@@ -82,7 +81,7 @@ impl Domain for ShmDomain {
         EngineReport {
             name: "shm".to_owned(),
             facts: Facts::default()
-                .with("depth", mailbox::DEPTH)
+                .with("depth", DEPTH)
                 .with("completion", "delivered: the copy is done by the initiator")
                 .with(
                     "ordering",
@@ -98,12 +97,13 @@ impl Domain for ShmDomain {
             config: config.clone(),
             tuner: Tuner::new(config.clock, Method::available()),
             verb: None,
-            contacts: Contacts::new(config.rank),
+            contacts: Contacts::new("shm", config.rank),
+            far: FarMaps::default(),
             regions: BTreeMap::new(),
             region_next: 0,
             peers: Vec::new(),
             lanes: Vec::new(),
-            done: VecDeque::with_capacity(mailbox::DEPTH as usize),
+            done: VecDeque::with_capacity(DEPTH as usize),
         }))
     }
 }
@@ -125,6 +125,7 @@ struct Shm {
     tuner: Tuner,
     verb: Option<Verb>,
     contacts: Contacts,
+    far: FarMaps,
     regions: BTreeMap<u32, Arc<Arena>>,
     region_next: u32,
     peers: Vec<PeerRings>,
@@ -250,7 +251,7 @@ impl Engine for Shm {
             LaneKind::Initiate(verb) => {
                 self.verb = Some(verb);
                 self.tuner.restart(own.len() as u64);
-                Some(self.contacts.far(spec.peer, spec.remote)?)
+                Some(self.far.of(&self.contacts, spec.peer, spec.remote)?)
             }
             LaneKind::Receive => None,
         };
@@ -283,7 +284,7 @@ impl Engine for Shm {
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
         let (mut taken, mut bytes) = (0, 0);
         for op in ops {
-            if bytes >= POST_BYTES_MAX || self.done.len() == mailbox::DEPTH as usize {
+            if bytes >= POST_BYTES_MAX || self.done.len() == DEPTH as usize {
                 break;
             }
             match self.carry_out(op) {
@@ -307,21 +308,7 @@ impl Engine for Shm {
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
         // Arrivals first, because somebody waits for them, but never all of the room: own completions would starve.
         let share = done.len().div_ceil(2);
-        let mut count = 0;
-        for peer in &mut self.peers {
-            while count < share
-                && let Some(arrival) = peer.inbox.next_arrival().map_err(ring)?
-            {
-                done[count] = Completion {
-                    tag: arrival.tag,
-                    lane: Lane(peer.rank),
-                    len: arrival.len,
-                    imm: arrival.imm,
-                    ending: Ending::Arrived,
-                };
-                count += 1;
-            }
-        }
+        let mut count = take_arrivals(&mut self.peers, &mut done[..share]).map_err(ring)?;
         while count < done.len()
             && let Some(completion) = self.done.pop_front()
         {
@@ -336,29 +323,8 @@ impl Engine for Shm {
             .lanes
             .get(done.lane.0 as usize)
             .and_then(Option::as_ref);
-        let (name, usual_cause) = match done.ending {
-            Ending::Failed(MESSAGE_TOO_LONG) => (
-                "message too long",
-                Some("the peer posted a receive that is shorter than the message"),
-            ),
-            Ending::Failed(OTHER_REGION) => (
-                "receive in another region",
-                Some("the lane names another region of the peer than its receives lie in"),
-            ),
-            _ => ("not a failure", None),
-        };
-        Failure {
-            name: name.to_owned(),
-            code: match done.ending {
-                Ending::Failed(code) => code,
-                Ending::Done | Ending::Arrived => 0,
-            },
-            engine: "shm".to_owned(),
-            operation: lane.map(|lane| lane.kind),
-            peer: lane.and_then(|lane| self.peers.get(lane.peer).map(|peer| peer.rank)),
-            usual_cause: usual_cause.map(str::to_owned),
-            ..Failure::default()
-        }
+        let peer = |lane: &LaneState| self.peers.get(lane.peer).map(|peer| peer.rank);
+        crate::rings::failure("shm", done, lane.map(|lane| (lane.kind, peer(lane))))
     }
 
     fn settle(&mut self, trying: bool) -> bool {
@@ -379,7 +345,7 @@ fn text(error: impl std::fmt::Display) -> String {
 }
 
 fn ring(error: OutOfRange) -> Error {
-    Error::Failed(format!("a ring of shm was torn: {error}"))
+    torn("shm", error)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::memory::HOST;
+use crate::rings::OTHER_REGION;
 use tonnage_engine::memory::Request;
 use tonnage_engine::{Locality, OpenRequest};
 use tonnage_sys::clock::Clock;

@@ -62,6 +62,8 @@ use std::sync::Arc;
 use tonnage_engine::{Domain, Domains, Entry, Library, Lifecycle, OpenRequest, Variant, Verb};
 use tonnage_units::Result;
 
+use crate::staged::open_staged;
+
 use domain::PortDomain;
 use options::{LIBIBVERBS_VARIABLE, LIBRARY, LIBRDMACM, LIBRDMACM_VARIABLE, OPTIONS};
 use transport::{DC, KERNEL, RC, VerbsTransport, check_transport};
@@ -99,7 +101,7 @@ pub const ENTRY: Entry = Entry {
     verbs: &Verb::ALL,
     ordered_writes: true,
     moves_bytes: true,
-    open,
+    open: |request| open_staged(request, &OPTIONS, open),
 };
 
 fn open(request: &OpenRequest<'_>) -> Result<Domains> {

@@ -54,7 +54,7 @@ const RNR_TIMER: u8 = 12;
 pub(super) const INLINE_USUAL: u32 = 220;
 
 /// All of them, for the row of the list.
-pub(super) static OPTIONS: [EngineOption; 21] = [
+pub(super) static OPTIONS: [EngineOption; 22] = [
     EngineOption {
         name: CONNECT,
         kind: OptionKind::Choice(&["exchange", "cm"]),
@@ -202,6 +202,7 @@ pub(super) static OPTIONS: [EngineOption; 21] = [
         about: "first: of each window only the first operation is signalled, and waited for once the whole window is posted, as the \
                 published benchmark of one-sided reads did; each waits for all",
     },
+    crate::staged::option(&["rc"]),
 ];
 
 const fn number(

@@ -26,6 +26,7 @@ use super::transport::VerbsTransport;
 use crate::early::EarlyArrivals;
 use crate::locked_memory;
 use crate::slots::{self, never_resolved};
+use crate::staged::registrable;
 
 /// Completions that are taken from the library at once.
 const EVENTS: usize = 64;
@@ -284,7 +285,7 @@ fn not_registered(bytes: usize, why: &str) -> String {
 
 impl Engine for VerbsWorker {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
-        let arena = Arc::clone(memory.mapped("verbs")?);
+        let arena = Arc::clone(registrable(&**memory, "verbs")?);
         let bytes = self.bytes_to_lock(arena.len())?;
         let access = RegionAccess {
             relaxed: self.port.asked.relaxed,

@@ -4,6 +4,8 @@
 #[cfg(test)]
 #[path = "../../../sys/tests/cuda/double.rs"]
 mod double;
+#[cfg(test)]
+mod staged;
 
 use std::sync::Arc;
 

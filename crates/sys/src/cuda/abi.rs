@@ -33,10 +33,11 @@ pub(super) const EVENT_DEFAULT: u32 = 0;
 pub(super) const EVENT_UNTIMED: u32 = 2;
 /// `CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`: somebody in this process has done it.
 pub(super) const PEER_ENABLED: Code = 704;
-/// `CU_MEMHOSTREGISTER_DEVICEMAP`: kernels reach it too.
-pub(super) const HOST_REGISTER_MAPPED: u32 = 2;
-/// `CU_MEMHOSTREGISTER_PORTABLE`: known to the contexts of all devices.
-pub(super) const HOST_REGISTER_PORTABLE: u32 = 1;
+/// `CU_MEMHOSTREGISTER_PORTABLE`, known to the contexts of all devices, and `CU_MEMHOSTREGISTER_DEVICEMAP`, with an
+/// address for them.
+pub(super) const HOST_REGISTER_FLAGS: u32 = 1 | 2;
+/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`: another GPU's memory becomes reachable as it is opened.
+pub(super) const IPC_LAZY_PEER_ACCESS: u32 = 1;
 
 /// `CU_JIT_ERROR_LOG_BUFFER`.
 pub(super) const JIT_ERROR_LOG: c_int = 5;
@@ -59,6 +60,8 @@ pub(super) enum Attribute {
     ComputeMajor = 75,
     /// `COMPUTE_CAPABILITY_MINOR`.
     ComputeMinor = 76,
+    /// `CAN_USE_64_BIT_STREAM_MEM_OPS`.
+    StreamWords = 122,
     /// `DMA_BUF_SUPPORTED`.
     Dmabuf = 124,
 }

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use super::abi::{CudaAddress, HOST_REGISTER_MAPPED, HOST_REGISTER_PORTABLE};
+use super::abi::{CudaAddress, HOST_REGISTER_FLAGS};
 use super::context::CudaContext;
 use super::failure::CudaFailure;
 use crate::mapping::{Arena, OutOfRange};
@@ -23,6 +23,13 @@ pub struct PinnedArena {
     arena: Arc<Arena>,
 }
 
+/// Pinned memory as the streams of one context copy it, which may be another than the one that it was pinned in.
+#[derive(Debug)]
+pub struct PinnedView {
+    context: Arc<CudaContext>,
+    pinned: Arc<PinnedArena>,
+}
+
 /// A range of either, for copies.
 #[derive(Debug, Clone, Copy)]
 pub struct CudaPart<'a> {
@@ -32,6 +39,7 @@ pub struct CudaPart<'a> {
     pub(super) bytes: u64,
 }
 
+/// Refuses a range that does not lie in so many bytes.
 pub(super) fn checked(offset: u64, len: u64, size: u64) -> Result<(), OutOfRange> {
     match offset.checked_add(len) {
         Some(end) if end <= size => Ok(()),
@@ -143,13 +151,7 @@ impl PinnedArena {
             let address = arena.address() as *mut c_void;
             // SAFETY: the whole mapping, which stays mapped until it was unregistered: this value holds it. What a GPU
             // writes there is bytes of an arena, over which no reference is ever formed.
-            unsafe {
-                (calls.host_register)(
-                    address,
-                    arena.len(),
-                    HOST_REGISTER_PORTABLE | HOST_REGISTER_MAPPED,
-                )
-            }
+            unsafe { (calls.host_register)(address, arena.len(), HOST_REGISTER_FLAGS) }
         })?;
         Ok(Self {
             context: Arc::clone(context),
@@ -193,6 +195,34 @@ impl PinnedArena {
             address: self.arena.address() + offset,
             bytes: len,
         })
+    }
+}
+
+impl PinnedView {
+    /// The memory, for streams of this context.
+    pub fn new(pinned: &Arc<PinnedArena>, context: &Arc<CudaContext>) -> Self {
+        let (context, pinned) = (Arc::clone(context), Arc::clone(pinned));
+        Self { context, pinned }
+    }
+
+    /// A range of it.
+    ///
+    /// # Errors
+    /// `Outside`.
+    pub fn part(&self, offset: u64, len: u64) -> Result<CudaPart<'_>, CudaFailure> {
+        let CudaPart { address, bytes, .. } = self.pinned.part(offset, len)?;
+        Ok(CudaPart {
+            context: &self.context,
+            address,
+            bytes,
+        })
+    }
+}
+
+impl Drop for PinnedView {
+    fn drop(&mut self) {
+        // The memory waits for its own context alone. Where waiting fails the context is lost, and all that is in flight.
+        let _ = self.context.wait();
     }
 }
 

@@ -10,9 +10,9 @@ use super::loaded::{Calls, Libcuda};
 /// The primary context of a GPU. It lives as long as anything that was made in it.
 #[derive(Debug)]
 pub struct CudaContext {
-    library: Arc<Libcuda>,
+    pub(super) library: Arc<Libcuda>,
     handle: ContextHandle,
-    ordinal: Ordinal,
+    pub(super) ordinal: Ordinal,
     device: CudaDevice,
 }
 

@@ -142,10 +142,17 @@ impl CudaCopier {
         })
     }
 
+    /// Returns whether the driver copies while the caller waits, because nobody has pinned one of the ends.
+    pub fn waits(&self) -> bool {
+        let mut ends = self.ends.iter();
+        ends.any(|end| matches!(end, CudaRegion::Pageable(_)))
+    }
+
     /// Hands over a copy of so many bytes between two offsets; false where as many are under way as there may be.
     ///
     /// # Errors
-    /// `Outside`, or the driver's reason.
+    /// `Outside`, with nothing handed over; or the driver's reason, after which a copy may be under way that is never
+    /// told.
     #[inline]
     pub fn post(&mut self, from: u64, to: u64, mark: CopyMark) -> Result<bool, CudaFailure> {
         let len = u64::from(mark.len);
@@ -156,13 +163,15 @@ impl CudaCopier {
             return Ok(false);
         }
         let (from, to) = (self.addresses[0] + from, self.addresses[1] + to);
-        if let Some(kernel) = &self.kernel {
+        if len > 0
+            && let Some(kernel) = &self.kernel
+        {
             // SAFETY: stream and kernel are of this context, which was found to reach both memories; all of them are
             // held until the stream was waited for, and the ranges were checked.
             unsafe { kernel.copy(&line.stream, (to, from), len) }?;
         }
         let calls = self.context.current()?;
-        if self.kernel.is_none() {
+        if len > 0 && self.kernel.is_none() {
             // SAFETY: both ranges lie in memory that is held until the stream was waited for. Bytes that the CPU or
             // another copy touches meanwhile become a mixture.
             let code = unsafe { (calls.copy)(to, from, len as usize, line.stream.handle) };

@@ -17,6 +17,8 @@ pub const COPY_PTX: &str = include_str!("copy.ptx");
 #[derive(Debug)]
 pub struct CopyKernel {
     function: FunctionHandle,
+    /// Blocks of a launch, at most; `None` for as many as the GPU has use for.
+    blocks_max: Option<u32>,
     context: Arc<CudaContext>,
     // Holds the function; whoever launches it holds this value until it has waited.
     _module: GpuModule,
@@ -33,9 +35,23 @@ impl CopyKernel {
     /// # Errors
     /// The driver's reason, with its compiler's complaints.
     pub fn load(context: &Arc<CudaContext>) -> Result<Self, CudaFailure> {
+        Self::with(context, None)
+    }
+
+    /// Compiles it for launches of at most so many blocks, whose threads then go over a short range as those of a full
+    /// launch go over a long one.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_narrow(context: &Arc<CudaContext>, blocks: u32) -> Result<Self, CudaFailure> {
+        Self::with(context, Some(blocks))
+    }
+
+    fn with(context: &Arc<CudaContext>, blocks_max: Option<u32>) -> Result<Self, CudaFailure> {
         let module = GpuModule::compile(context, COPY_PTX)?;
         Ok(Self {
             function: module.function(c"tonnage_copy")?,
+            blocks_max,
             context: Arc::clone(context),
             _module: module,
         })
@@ -57,7 +73,8 @@ impl CopyKernel {
         (to, from): (CudaAddress, CudaAddress),
         bytes: u64,
     ) -> Result<(), CudaFailure> {
+        let size = (bytes, self.blocks_max);
         // SAFETY: it has three parameters of 64 bits, and touches what the caller promises.
-        unsafe { launch(stream, self.function, bytes, [to, from, bytes]) }
+        unsafe { launch(stream, self.function, size, [to, from, bytes]) }
     }
 }

@@ -15,21 +15,28 @@ use crate::library::{SharedLibrary, file_of, text};
 const NAME: &str = "libcuda.so.1";
 
 macro_rules! functions {
-    ($($name:ident = $symbol:literal since $major:literal, $minor:literal ($($argument:ty),*);)*) => {
-        /// The exported calls.
+    ($calls:ident: $($name:ident = $symbol:literal since $major:literal, $minor:literal ($($argument:ty),*);)*) => {
+        /// Exported calls.
         #[derive(Debug, Clone, Copy)]
-        pub(super) struct Calls {
-            $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> Code,)*
+        pub(super) struct $calls {
+            $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> $crate::cuda::abi::Code,)*
         }
 
-        impl Calls {
-            fn of(library: &SharedLibrary, has: Option<CudaVersion>) -> Result<Self, CudaFailure> {
+        impl $calls {
+            /// Looks them up.
+            ///
+            /// # Errors
+            /// `TooOld`, with the first that the library lacks.
+            pub(super) fn of(
+                library: &$crate::library::SharedLibrary,
+                has: Option<$crate::cuda::CudaVersion>,
+            ) -> Result<Self, $crate::cuda::CudaFailure> {
                 Ok(Self {
                     $($name: {
                         let address = library.symbol_without_version($symbol).map_err(|_| {
-                            CudaFailure::TooOld {
+                            $crate::cuda::CudaFailure::TooOld {
                                 has,
-                                needs: CudaVersion { major: $major, minor: $minor },
+                                needs: $crate::cuda::CudaVersion { major: $major, minor: $minor },
                                 symbol: $symbol.to_string_lossy().into_owned(),
                             }
                         })?;
@@ -37,8 +44,8 @@ macro_rules! functions {
                         // which is the one that stands here.
                         unsafe {
                             std::mem::transmute::<
-                                NonNull<c_void>,
-                                unsafe extern "C" fn($($argument),*) -> Code,
+                                std::ptr::NonNull<std::ffi::c_void>,
+                                unsafe extern "C" fn($($argument),*) -> $crate::cuda::abi::Code,
                             >(address)
                         }
                     },)*
@@ -48,8 +55,10 @@ macro_rules! functions {
     };
 }
 
+pub(super) use functions;
+
 // The newest is of CUDA 11.0, which drivers serve from 450 on.
-functions! {
+functions! { Calls:
     init = c"cuInit" since 2, 0 (c_uint);
     error_name = c"cuGetErrorName" since 6, 0 (Code, *mut *const c_char);
     error_string = c"cuGetErrorString" since 6, 0 (Code, *mut *const c_char);
@@ -94,10 +103,10 @@ functions! {
 #[derive(Debug)]
 pub struct Libcuda {
     pub(super) calls: Calls,
-    version: Option<CudaVersion>,
+    pub(super) version: Option<CudaVersion>,
     path: String,
     // Dropping the handle does not unload the library; it is here because the calls are its.
-    _library: SharedLibrary,
+    pub(super) library: SharedLibrary,
 }
 
 impl Libcuda {
@@ -115,7 +124,7 @@ impl Libcuda {
             calls,
             version,
             path: path.unwrap_or_else(|| name.to_owned()),
-            _library: library,
+            library,
         };
         // SAFETY: may be called at any time and more than once; the flags have to be 0.
         let code = unsafe { (loaded.calls.init)(0) };

@@ -8,6 +8,8 @@
 //! | `failure` | why something could not be done, with the driver's name of the code |
 //! | `device` | what the driver says of a GPU |
 //! | `context` | a GPU in use: allocations, free memory, waiting |
+//! | `ipc` | memory of a GPU that another process has allocated |
+//! | `flags` | words that a stream writes for the CPU, behind the data |
 //! | `buffer` | memory of a GPU, and memory of the host that the driver knows |
 //! | `stream` | copies one after the other, and the times between them |
 //! | `copier` | copies between two memories over several streams, with what tells their ends |
@@ -29,17 +31,21 @@ mod copier;
 mod copy_kernel;
 mod device;
 mod failure;
+mod flags;
+mod ipc;
 mod loaded;
 mod module;
 mod pattern;
 mod stream;
 
-pub use buffer::{CudaPart, DeviceBuffer, PinnedArena};
+pub use buffer::{CudaPart, DeviceBuffer, PinnedArena, PinnedView};
 pub use context::CudaContext;
 pub use copier::{CopyMark, CudaCopier, CudaRegion};
 pub use copy_kernel::{COPY_PTX, CopyKernel};
 pub use device::CudaDevice;
 pub use failure::{CudaFailure, CudaVersion};
+pub use flags::FlagWords;
+pub use ipc::{ImportedBuffer, IpcHandle};
 pub use loaded::Libcuda;
 pub use pattern::{PATTERN_PTX, PatternKernels, PatternNumbers};
 pub use stream::{CudaEvent, CudaStream};

@@ -57,7 +57,8 @@ impl Drop for GpuModule {
     }
 }
 
-/// Launches a kernel whose threads go over so many bytes in words of 8, and does not wait.
+/// Launches a kernel whose threads go over so many bytes in words of 8, in at most so many blocks where that is said,
+/// and does not wait.
 ///
 /// # Errors
 /// The driver's reason.
@@ -69,7 +70,7 @@ impl Drop for GpuModule {
 pub(super) unsafe fn launch<const N: usize>(
     stream: &CudaStream,
     kernel: FunctionHandle,
-    bytes: u64,
+    (bytes, blocks_max): (u64, Option<u32>),
     arguments: [u64; N],
 ) -> Result<(), CudaFailure> {
     let context = stream.context();
@@ -78,7 +79,8 @@ pub(super) unsafe fn launch<const N: usize>(
     let most = context
         .multiprocessors()
         .saturating_mul(BLOCKS_PER_PROCESSOR);
-    let blocks = words.div_ceil(u64::from(THREADS)).min(u64::from(most)) as u32;
+    let most = u64::from(blocks_max.map_or(most, |blocks| blocks.clamp(1, most)));
+    let blocks = words.div_ceil(u64::from(THREADS)).min(most) as u32;
     let mut arguments = arguments;
     let mut pointers = arguments
         .each_mut()

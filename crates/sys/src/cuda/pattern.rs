@@ -136,7 +136,7 @@ impl PatternKernels {
         }
         // SAFETY: the kernel is one of this module's and has as many 64-bit parameters as there are arguments; it
         // touches the range that was checked, and the two numbers of `found`, and nothing else.
-        unsafe { launch(&self.stream, kernel, bytes, arguments) }?;
+        unsafe { launch(&self.stream, kernel, (bytes, None), arguments) }?;
         self.stream.wait()
     }
 }

@@ -69,8 +69,12 @@ fn settled(copier: &mut CudaCopier) -> Vec<u32> {
     tags
 }
 
-/// Ranges of both ends: aligned alike, aligned otherwise, of one byte, of whole turns of all threads.
-const RANGES: [(u64, u64, u32); 9] = [
+/// Ranges of both ends: aligned alike, aligned otherwise, of no byte and of one, of whole turns of all threads.
+const RANGES: [(u64, u64, u32); 13] = [
+    (5, 5, 0),
+    (13, 5, 0),
+    (SIZE - 3, SIZE - 3, 0),
+    (SIZE, SIZE, 0),
     (0, 0, 1),
     (3, 3, 2),
     (3, 11, 5000),

@@ -14,8 +14,12 @@
  *   wrong 1           mul.lo is wrong for one number in 4096, as on a broken GPU
  *   ptx 0             the compiler refuses every text
  *   peers 0           no GPU reaches another one's memory
+ *   blind A           GPU A reaches no other one's memory, and they its
  *   spoil HOW N       the N-th copy of a stream goes wrong: flip changes a byte in its middle, swap exchanges its first
  *                     two blocks of 64 bytes, stale copies nothing
+ *   words 0           streams write no words
+ *
+ * Memory is shared with other processes, and words are written by streams, in double_ipc.h.
  *
  * Compiled with -DOLD_DRIVER, it lacks the newest call. */
 #define _GNU_SOURCE
@@ -31,20 +35,24 @@
 #include <unistd.h>
 
 enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101,
-       INVALID_CONTEXT = 201, INVALID_PTX = 218, OPERATING_SYSTEM = 304, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600,
-       ILLEGAL_ADDRESS = 700, PEER_ENABLED = 704, PEER_UNSUPPORTED = 217, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713 };
+       INVALID_CONTEXT = 201, PEER_UNSUPPORTED = 217, INVALID_PTX = 218, OPERATING_SYSTEM = 304, INVALID_HANDLE = 400,
+       NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700, PEER_ENABLED = 704, ALREADY_REGISTERED = 712,
+       NOT_REGISTERED = 713 };
 
 #define GPUS_MAX 8
 #define ROOM 256
 
-typedef struct { uint64_t address, bytes; uint8_t *host; int gpu; } Allocation;
+typedef struct { uint64_t address, bytes; uint8_t *host; int gpu, file, imported; } Allocation;
+
+/* Mapped bytes of an allocation: whole pages, and one that processes which share it write into. */
+#define MAPPED(bytes) (((bytes) + 4095) / 4096 * 4096 + 4096)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Allocation allocations[ROOM], pinned[ROOM];
-static int gpus = 2, version = 12040, wrong, compiles = 1, initialised, lost, retained[GPUS_MAX];
+static int gpus = 2, version = 12040, wrong, compiles = 1, peers = 1, words = 1, blind = -1, initialised, lost, retained[GPUS_MAX];
 static uint64_t memory = 64 << 20, used[GPUS_MAX];
 static char fail_call[64], spoil[8];
-static int spoil_at, copies_seen, peers = 1, reaches[GPUS_MAX][GPUS_MAX];
+static int spoil_at, copies_seen, reaches[GPUS_MAX][GPUS_MAX];
 static int fail_code, fail_at, fail_seen;
 static __thread int current = -1;
 
@@ -65,7 +73,9 @@ static void configure(void) {
         if (sscanf(line, "wrong %llu", &value) == 1) wrong = value;
         if (sscanf(line, "ptx %llu", &value) == 1) compiles = value;
         if (sscanf(line, "peers %llu", &value) == 1) peers = value;
+        if (sscanf(line, "blind %llu", &value) == 1) blind = value;
         sscanf(line, "spoil %7s %d", spoil, &spoil_at);
+        if (sscanf(line, "words %llu", &value) == 1) words = value;
         sscanf(line, "fail %63s %d %d", fail_call, &fail_code, &fail_at);
     }
     if (file) fclose(file);
@@ -101,6 +111,9 @@ static uint8_t *pageable(uint64_t address, uint64_t bytes) {
     return process_vm_readv(getpid(), &to, 1, from, 2, 0) == 2 ? (uint8_t *)address : NULL;
 }
 
+/* Pinned memory has another address for kernels and for words, so that a caller who takes the CPU's is found. */
+#define FOR_GPUS (1ull << 62)
+
 #include "ptx.h"
 
 /* Work of streams, in the order in which it was handed over. */
@@ -111,6 +124,7 @@ typedef struct Work {
     const Kernel *kernel;
     uint64_t to, from, bytes, arguments[PARAMETERS_MAX];
     unsigned blocks, threads;
+    int is_word;
 } Work;
 typedef struct Event { int pending; double ns; } Event;
 static Work *first, **last = &first;
@@ -121,6 +135,7 @@ static double now_ns(void) {
     return t.tv_sec * 1e9 + t.tv_nsec;
 }
 
+static int write_word(uint64_t address, uint64_t word);
 static int carry_out(Work *w) {
     if (w->event) {
         w->event->ns = now_ns();
@@ -128,6 +143,7 @@ static int carry_out(Work *w) {
         return 0;
     }
     if (w->kernel) return run(w->kernel, w->arguments, w->blocks, w->threads, *(int *)w->stream, wrong);
+    if (w->is_word) return write_word(w->to, w->from);
     uint8_t *to = reach(w->to, w->bytes), *from = reach(w->from, w->bytes);
     if (!to) to = pageable(w->to, w->bytes);
     if (!from) from = pageable(w->from, w->bytes);
@@ -196,6 +212,7 @@ static const struct { int code; const char *name, *text; } names[] = {
     {NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {PEER_UNSUPPORTED, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported between these two devices"},
     {INVALID_PTX, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
     {INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
@@ -230,6 +247,7 @@ static int cuDeviceGetPCIBusId_inner(char *out, int room, int n) { snprintf(out,
 CALL(cuDeviceGetAttribute, int *out, int which, int n) BODY(cuDeviceGetAttribute, out, which, n)
 static int cuDeviceGetAttribute_inner(int *out, int which, int n) {
     (void)n;
+    if (which == 122) { *out = words; return 0; }
     static const int known[][2] = {{16, 3}, {36, 1000000}, {37, 512}, {40, 2}, {75, 9}, {76, 0}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i][0] == which) { *out = known[i][1]; return 0; }
@@ -254,13 +272,13 @@ CALL(cuCtxSynchronize, void) BODY(cuCtxSynchronize)
 static int cuCtxSynchronize_inner(void) { NEEDS_CONTEXT; return drain(NULL, NULL); }
 
 CALL(cuDeviceCanAccessPeer, int *out, int n, int peer) BODY(cuDeviceCanAccessPeer, out, n, peer)
-static int cuDeviceCanAccessPeer_inner(int *out, int n, int peer) { *out = peers && n != peer; return 0; }
+static int cuDeviceCanAccessPeer_inner(int *out, int n, int peer) { *out = peers && n != blind && n != peer; return 0; }
 CALL(cuCtxEnablePeerAccess, void *context, unsigned flags) BODY(cuCtxEnablePeerAccess, context, flags)
 static int cuCtxEnablePeerAccess_inner(void *context, unsigned flags) {
     NEEDS_CONTEXT;
     int peer = (int)(intptr_t)context - 1;
     if (flags || peer < 0 || retained[peer] < 1) return INVALID_VALUE;
-    if (!peers || peer == current) return PEER_UNSUPPORTED;
+    if (!peers || current == blind || peer == current) return PEER_UNSUPPORTED;
     if (reaches[current][peer]) return PEER_ENABLED;
     reaches[current][peer] = 1;
     return 0;
@@ -283,10 +301,10 @@ static int cuMemAlloc_v2_inner(uint64_t *out, size_t bytes) {
         Allocation *a = &allocations[i];
         if (a->host) continue;
         int file = memfd_create("tonnage-double", MFD_CLOEXEC);
-        if (file < 0 || ftruncate(file, bytes)) return OUT_OF_MEMORY;
-        a->host = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-        a->address = (uint64_t)mmap(NULL, bytes, PROT_NONE, MAP_SHARED, file, 0);
-        close(file);
+        if (file < 0 || ftruncate(file, MAPPED(bytes))) return OUT_OF_MEMORY;
+        a->host = mmap(NULL, MAPPED(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        a->address = (uint64_t)mmap(NULL, MAPPED(bytes), PROT_NONE, MAP_SHARED, file, 0);
+        a->file = file;
         a->bytes = bytes;
         a->gpu = current;
         used[current] += bytes;
@@ -296,16 +314,22 @@ static int cuMemAlloc_v2_inner(uint64_t *out, size_t bytes) {
     }
     return OUT_OF_MEMORY;
 }
+static void forget(Allocation *a) {
+    munmap(a->host, MAPPED(a->bytes));
+    munmap((void *)a->address, MAPPED(a->bytes));
+    close(a->file);
+    memset(a, 0, sizeof *a);
+}
+#include "double_ipc.h"
 CALL(cuMemFree_v2, uint64_t address) BODY(cuMemFree_v2, address)
 static int cuMemFree_v2_inner(uint64_t address) {
     NEEDS_CONTEXT;
     for (int i = 0; i < ROOM; i++) {
         Allocation *a = &allocations[i];
-        if (!a->host || a->address != address) continue;
-        munmap(a->host, a->bytes);
-        munmap((void *)a->address, a->bytes);
+        if (!a->host || a->address != address || a->imported) continue;
+        complain_if_open(a);
         used[a->gpu] -= a->bytes;
-        memset(a, 0, sizeof *a);
+        forget(a);
         return 0;
     }
     return INVALID_VALUE;
@@ -318,7 +342,7 @@ static int cuMemHostRegister_v2_inner(void *host, size_t bytes, unsigned flags) 
     if (reach((uint64_t)host, 1)) return ALREADY_REGISTERED;
     for (int i = 0; i < ROOM; i++)
         if (!pinned[i].host) {
-            pinned[i] = (Allocation){(uint64_t)host, bytes, host, current};
+            pinned[i] = (Allocation){.address = (uint64_t)host, .bytes = bytes, .host = host, .gpu = current};
             return 0;
         }
     return OUT_OF_MEMORY;
@@ -329,15 +353,6 @@ static int cuMemHostUnregister_inner(void *host) {
     for (int i = 0; i < ROOM; i++)
         if (pinned[i].host == host && host) { memset(&pinned[i], 0, sizeof *pinned); return 0; }
     return NOT_REGISTERED;
-}
-
-CALL(cuMemHostGetDevicePointer_v2, uint64_t *out, void *host, unsigned flags)
-BODY(cuMemHostGetDevicePointer_v2, out, host, flags)
-static int cuMemHostGetDevicePointer_v2_inner(uint64_t *out, void *host, unsigned flags) {
-    NEEDS_CONTEXT;
-    for (int i = 0; i < ROOM; i++)
-        if (pinned[i].host && pinned[i].address == (uint64_t)host && !flags) { *out = (uint64_t)host; return 0; }
-    return INVALID_VALUE;
 }
 
 /* Copies that wait do so for themselves alone: streams here are none that the default one waits for. */

@@ -3,9 +3,10 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `double`, `double.c`, `ptx.h` | the double: compiling it; the calls; kernels from their text |
+//! | `double`, `double.c`, `double_ipc.h`, `ptx.h` | the double: compiling it; the calls; sharing memory; kernels from their text |
 //! | `kernels` | the kernels against a second writing of the pattern |
 //! | `copier` | copies between memories of all sorts |
+//! | `sharing` | memory for other processes, and words that streams write |
 //! | `assembled` | the kernels' text, taken by the assembler for each architecture |
 
 #[cfg(test)]
@@ -16,6 +17,8 @@ mod copier;
 mod double;
 #[cfg(test)]
 mod kernels;
+#[cfg(test)]
+mod sharing;
 
 use std::sync::Arc;
 

@@ -198,10 +198,11 @@ static Allocation near[2];
 static uint8_t *reach_near(uint64_t address, uint64_t bytes, int gpu) {
     for (int i = -2; i < 2 * ROOM; i++) {
         const Allocation *a = i < 0 ? &near[i + 2] : i < ROOM ? &allocations[i] : &pinned[i - ROOM];
-        if (!a->host || address < a->address || address + bytes > a->address + a->bytes) continue;
+        uint64_t start = i < ROOM ? a->address : a->address | FOR_GPUS;
+        if (!a->host || address < start || address + bytes > start + a->bytes) continue;
         if (i >= 0 && i < ROOM && a->gpu != gpu && !reaches[gpu][a->gpu]) return NULL;
-        if (i >= 0) { near[0] = near[1]; near[1] = *a; a = &near[1]; }
-        return a->host + (address - a->address);
+        if (i >= 0) { near[0] = near[1]; near[1] = *a; near[1].address = start; }
+        return a->host + (address - start);
     }
     return NULL;
 }

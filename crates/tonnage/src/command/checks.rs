@@ -104,10 +104,16 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
 
 /// Returns whether some rank has memory whose GPU can be chosen for it.
 fn takes_gpu(points: &[Planned]) -> bool {
-    points.iter().flat_map(memories_of).any(|name| {
-        let (_, variant) = tonnage_engine::split_name(name);
-        variant.is_empty() && LISTS.memory(name).is_ok_and(|entry| entry.takes_gpu)
-    })
+    // torch's own tensors are no memory of the list.
+    let is_nccl = |planned: &Planned| match &planned.point {
+        Point::Collective(point) => point.backends.iter().any(|backend| backend == "torch:nccl"),
+        _ => false,
+    };
+    points.iter().any(is_nccl)
+        || points.iter().flat_map(memories_of).any(|name| {
+            let (_, variant) = tonnage_engine::split_name(name);
+            variant.is_empty() && LISTS.memory(name).is_ok_and(|entry| entry.takes_gpu)
+        })
 }
 
 fn without_gpu() -> Result<()> {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tonnage_engine::memory::Request;
 use tonnage_engine::{Libraries, Library};
 use tonnage_machine::devices::LIBCUDA_VARIABLE;
 use tonnage_sys::cuda::{CopyKernel, CudaContext, CudaFailure, Libcuda, PatternKernels};
@@ -56,11 +55,11 @@ pub(in crate::memory) fn number(variant: &str, of_rank: Option<u32>) -> Result<u
 /// # Errors
 /// `Unavailable`, with what to do.
 pub(in crate::memory) fn open(
-    request: &Request<'_>,
+    libraries: Option<&Libraries>,
     memory: &str,
     number: u32,
 ) -> Result<Arc<GpuInUse>> {
-    let named = named(request.libraries);
+    let named = named(libraries);
     let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
     let key = (named, number);
     if let Some(gpu) = in_use.get(&key) {
@@ -151,11 +150,7 @@ impl GpuInUse {
 
     /// Number, model and address.
     pub(crate) fn name(&self) -> String {
-        let device = self.context.device();
-        format!(
-            "cuda:{} ({}, {})",
-            device.number, device.name, device.pci_address
-        )
+        gpu_name(&self.context)
     }
 
     /// A failure while it was in use.
@@ -180,6 +175,15 @@ impl GpuInUse {
             how: advice(failure).to_owned(),
         }
     }
+}
+
+/// Number, model and address of a context's GPU.
+pub(crate) fn gpu_name(context: &CudaContext) -> String {
+    let device = context.device();
+    format!(
+        "cuda:{} ({}, {})",
+        device.number, device.name, device.pci_address
+    )
 }
 
 /// An error of a number that none of so many GPUs has.
@@ -249,7 +253,7 @@ const NO_GPU: &str = "Run `tonnage devices`: it says which GPUs the machine has;
                       one, and that a container has /dev/nvidia* (--gpus all)";
 
 /// The next thing to try.
-fn advice(failure: &CudaFailure) -> &'static str {
+pub(in crate::memory) fn advice(failure: &CudaFailure) -> &'static str {
     match failure {
         CudaFailure::NoDriver(_) => {
             "Install NVIDIA's driver (libcuda1 on Debian, libnvidia-compute on Ubuntu; in a container, start it with --gpus \

@@ -54,7 +54,7 @@ pub const CUDA: MemoryEntry = MemoryEntry {
 
 fn allocate(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
     let number = driver::number(request.variant, request.gpu)?;
-    let gpu = driver::open(request, NAME, number)?;
+    let gpu = driver::open(request.libraries, NAME, number)?;
     // Proven before anything is measured; the report says why where they are not trusted.
     let _ = gpu.kernels();
     let buffer = DeviceBuffer::allocate(gpu.context(), request.bytes)

@@ -44,7 +44,23 @@ pub(super) fn prove_copies(
     kernel: &Arc<CopyKernel>,
 ) -> std::result::Result<(), String> {
     let said = |failure: CudaFailure| format!("the proof of its kernel failed: {failure}");
-    let room = BYTES + 2 * BESIDE;
+    // Aligned alike, and otherwise: of the second sort each byte goes alone.
+    let ranges = [(BESIDE, BESIDE, BYTES), (24, 16, 4099), (BESIDE, 24, 4099)];
+    prove_ranges(context, kernel, &ranges)?;
+    // On a GPU with many processors each thread has one word of these. In one block it has many, as of a large copy.
+    let narrow = Arc::new(CopyKernel::load_narrow(context, 1).map_err(said)?);
+    prove_ranges(context, &narrow, &[(BESIDE, BESIDE, 64 << 10)])
+}
+
+/// Proves it for ranges of a source, of a target, and so many bytes.
+fn prove_ranges(
+    context: &Arc<CudaContext>,
+    kernel: &Arc<CopyKernel>,
+    ranges: &[(u64, u64, u64)],
+) -> std::result::Result<(), String> {
+    let said = |failure: CudaFailure| format!("the proof of its kernel failed: {failure}");
+    let longest = ranges.iter().map(|range| range.2).max().unwrap_or(0);
+    let room = longest + 2 * BESIDE;
     let buffer = || DeviceBuffer::allocate(context, room).map(Arc::new);
     let (from, to) = (buffer().map_err(said)?, buffer().map_err(said)?);
     let bytes: Vec<u8> = (0..room)
@@ -57,8 +73,7 @@ pub(super) fn prove_copies(
     );
     let mut copier =
         CudaCopier::new(context, ends, Some(Arc::clone(kernel)), (1, 1)).map_err(said)?;
-    // Aligned alike, and otherwise: of the second sort each byte goes alone.
-    for (source, target, len) in [(BESIDE, BESIDE, BYTES), (24, 16, 4099), (BESIDE, 24, 4099)] {
+    for &(source, target, len) in ranges {
         let mut expected = vec![RAW; room as usize];
         to.write(0, &expected).map_err(said)?;
         let mark = CopyMark {

@@ -127,7 +127,7 @@ impl VerifyArgs {
     pub fn to_plan(&self, lists: &Lists, ranks: Ranks) -> Result<Plan> {
         let experiments = match &self.collectives {
             Some(ops) => self.collective_jobs(ops, lists, ranks)?,
-            None => self.transfers(lists.engines, ranks.size)?,
+            None => self.transfers(lists, ranks.size)?,
         };
         Ok(Plan {
             name: "verify".to_owned(),
@@ -138,7 +138,8 @@ impl VerifyArgs {
     }
 
     /// One batch of each operation and size, in four places, checked.
-    fn transfers(&self, engines: &[Entry], ranks: u32) -> Result<Vec<Experiment>> {
+    fn transfers(&self, lists: &Lists, ranks: u32) -> Result<Vec<Experiment>> {
+        let engines = lists.engines;
         let asked: Vec<u64> = self.sizes.iter().flat_map(Sweep::values).copied().collect();
         let sizes = match asked.is_empty() {
             false => Sweep::list(&asked)?,
@@ -164,7 +165,7 @@ impl VerifyArgs {
         });
         Ok(names
             .into_iter()
-            .flat_map(|name| self.transfers_of(&name, &sizes, engines, traffic))
+            .flat_map(|name| self.transfers_of(&name, &sizes, lists, traffic))
             .map(Experiment::from)
             .collect())
     }
@@ -175,16 +176,17 @@ impl VerifyArgs {
         &self,
         engine: &str,
         sizes: &Sweep,
-        engines: &[Entry],
+        lists: &Lists,
         traffic: Traffic,
     ) -> Vec<Transfer> {
-        let known = tonnage_engine::find(engines, engine).ok();
+        let known = tonnage_engine::find(lists.engines, engine).ok();
         let ops = match known {
             // An unknown engine is refused when the plan is expanded, whatever the verb.
             _ if !self.op.is_empty() => self.op.clone(),
             Some(entry) => entry.verbs_of(engine).to_vec(),
             None => vec![Verb::Write],
         };
+        let memory = known.and_then(|entry| entry.device_memory);
         let (atomics, copies): (Vec<Verb>, Vec<Verb>) =
             ops.into_iter().partition(|verb| verb.is_atomic());
         let words = match copies.is_empty() && !self.sizes.is_empty() {
@@ -193,10 +195,7 @@ impl VerifyArgs {
         };
         let mut transfers = Vec::new();
         if !copies.is_empty() {
-            let mut transfer = self.transfer(engine, copies, sizes, traffic);
-            let memory = known.and_then(|entry| entry.device_memory);
-            transfer.memory.memory = memory.map(|name| vec![name.to_owned()].into());
-            transfers.push(transfer);
+            transfers.push(self.transfer(engine, copies, sizes, traffic));
         }
         // Pairs that take turns do not contend; who names such an operation is told so.
         let fits = traffic != Traffic::Matrix || !self.op.is_empty();
@@ -206,6 +205,17 @@ impl VerifyArgs {
             transfer.length.iters = Some(Count(ATOMIC_BATCHES));
             transfer.memory.footprint = Some(Bytes((2 * WORD_BYTES).into()));
             transfers.push(transfer);
+        }
+        for transfer in &mut transfers {
+            let Some(device) = memory else { continue };
+            // The device's own, and what else is for it, such as host memory that it copies: those are other paths.
+            let others = lists.memories.iter().filter(|entry| entry.takes_gpu);
+            let others = others
+                .map(|entry| entry.name)
+                .filter(|name| *name != device);
+            let all = std::iter::once(device).chain(others).map(str::to_owned);
+            transfer.memory.memory = Some(all.collect::<Vec<_>>().into());
+            transfer.memory.target_memory = Some(vec![device.to_owned()].into());
         }
         transfers
     }

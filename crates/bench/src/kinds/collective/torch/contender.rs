@@ -272,7 +272,10 @@ fn settings(backend: TorchBackend, point: &CollectivePoint, stage: &Stage<'_>) -
         backend,
         // Those that the rank was started with, before it was pinned.
         cpus: stage.host.topology.allowed.clone(),
-        gpu: is_gpu.then(|| rank.identity().local_rank),
+        gpu: is_gpu.then(|| {
+            let own = rank.identity().local_rank;
+            stage.settings.gpu(own).unwrap_or(own)
+        }),
         interface: named.first().cloned().or_else(own),
         timeout: Duration::from_nanos(point.timeout_ns),
     }

@@ -13,16 +13,20 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use tonnage_engine::Peer;
+use tonnage_engine::{Completion, Ending, Lane, Peer};
 use tonnage_sys::mapping::{Arena, OutOfRange};
 
+use super::refusals::{MESSAGE_TOO_LONG, OTHER_REGION};
+
 /// Entries of each ring: posted receives and unread arrivals of one peer.
-pub(super) const DEPTH: u32 = 1024;
+pub(crate) const DEPTH: u32 = 1024;
 
 /// Counters of different writers lie this far apart, because CPUs fetch cache lines in pairs.
 const LINE: u64 = 128;
 const ARRIVALS_READ: u64 = 0;
 const RECEIVES_READ: u64 = LINE;
+/// Written by the peer when it has given back all that is the owner's; beside its other counter.
+const CLOSED: u64 = LINE + 8;
 const ARRIVALS: u64 = 2 * LINE;
 const ARRIVAL_BYTES: u64 = 16;
 const RECEIVES: u64 = ARRIVALS + DEPTH as u64 * ARRIVAL_BYTES;
@@ -30,46 +34,65 @@ const RECEIVE_BYTES: u64 = 32;
 const PLACE_BYTES: u64 = RECEIVES + DEPTH as u64 * RECEIVE_BYTES;
 
 /// Bytes of a mailbox with places for `peers` peers.
-pub(super) fn bytes(peers: usize) -> usize {
+pub(crate) fn bytes(peers: usize) -> usize {
     (peers.max(1) as u64 * PLACE_BYTES) as usize
 }
 
 /// Something that a peer delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Arrival {
+pub(crate) struct Arrival {
     /// Tag of the receive that was filled; 0 for a write-imm.
-    pub(super) tag: u32,
-    pub(super) len: u32,
-    pub(super) imm: u32,
+    pub(crate) tag: u32,
+    pub(crate) len: u32,
+    pub(crate) imm: u32,
 }
 
 /// A place where a send may land.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Receive {
-    pub(super) offset: u64,
-    pub(super) len: u32,
-    pub(super) tag: u32,
+pub(crate) struct Receive {
+    pub(crate) offset: u64,
+    pub(crate) len: u32,
+    pub(crate) tag: u32,
     /// The owner's region that it lies in.
-    pub(super) region: u32,
+    pub(crate) region: u32,
+}
+
+impl Receive {
+    /// The code of the reason why a send cannot land here; `None` where it can.
+    pub(crate) fn refuses(&self, len: u32, region: u32) -> Option<i32> {
+        match (self.len >= len, self.region == region) {
+            (false, _) => Some(MESSAGE_TOO_LONG),
+            (true, false) => Some(OTHER_REGION),
+            (true, true) => None,
+        }
+    }
+}
+
+/// An arrival that has its place in a ring and is not written yet: two words, the second of which makes it seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ArrivalEntry {
+    /// Offset of the first word in the rings' memory; the second follows.
+    pub(crate) offset: u64,
+    pub(crate) words: [u64; 2],
 }
 
 /// A worker's own mailbox.
-pub(super) struct Mailbox {
+pub(crate) struct Mailbox {
     arena: Arc<Arena>,
 }
 
 impl Mailbox {
     /// `arena` is fresh and holds at least [`bytes`] of the number of peers.
-    pub(super) fn new(arena: Arc<Arena>) -> Self {
+    pub(crate) fn new(arena: Arc<Arena>) -> Self {
         Self { arena }
     }
 
-    pub(super) fn arena(&self) -> &Arc<Arena> {
+    pub(crate) fn arena(&self) -> &Arc<Arena> {
         &self.arena
     }
 
     /// The owner's end of one peer's rings.
-    pub(super) fn inbox(&self, place: usize) -> Inbox {
+    pub(crate) fn inbox(&self, place: usize) -> Inbox {
         Inbox {
             ring: Place::new(Arc::clone(&self.arena), place),
             arrivals: 0,
@@ -121,7 +144,7 @@ fn sequence(index: u64) -> u32 {
 }
 
 /// The owner's end: reads arrivals, writes receives.
-pub(super) struct Inbox {
+pub(crate) struct Inbox {
     ring: Place,
     arrivals: u64,
     receives: u64,
@@ -131,7 +154,7 @@ pub(super) struct Inbox {
 
 impl Inbox {
     #[inline]
-    pub(super) fn next_arrival(&mut self) -> Result<Option<Arrival>, OutOfRange> {
+    pub(crate) fn next_arrival(&mut self) -> Result<Option<Arrival>, OutOfRange> {
         let at = arrival_at(self.arrivals);
         let last = self.ring.word(at + 8)?.load(Acquire);
         if (last >> 32) as u32 != sequence(self.arrivals) {
@@ -150,9 +173,14 @@ impl Inbox {
         }))
     }
 
+    /// True when the peer has given back all that is the owner's.
+    pub(crate) fn is_closed(&self) -> Result<bool, OutOfRange> {
+        Ok(self.ring.word(CLOSED)?.load(Acquire) != 0)
+    }
+
     /// `false`: the ring is full.
     #[inline]
-    pub(super) fn post_receive(
+    pub(crate) fn post_receive(
         &mut self,
         offset: u64,
         len: u32,
@@ -183,7 +211,7 @@ impl Inbox {
 }
 
 /// A peer's end, over its mapping of the owner's mailbox: writes arrivals, reads receives.
-pub(super) struct Outbox {
+pub(crate) struct Outbox {
     ring: Place,
     arrivals: u64,
     /// Arrivals that the owner had read when last looked at.
@@ -192,7 +220,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub(super) fn new(arena: Arc<Arena>, place: usize) -> Self {
+    pub(crate) fn new(arena: Arc<Arena>, place: usize) -> Self {
         Self {
             ring: Place::new(arena, place),
             arrivals: 0,
@@ -203,7 +231,7 @@ impl Outbox {
 
     /// Returns whether one more arrival can be told.
     #[inline]
-    pub(super) fn has_room(&mut self) -> Result<bool, OutOfRange> {
+    pub(crate) fn has_room(&mut self) -> Result<bool, OutOfRange> {
         if self.arrivals - self.arrivals_read >= u64::from(DEPTH) {
             // A peer that publishes nonsense must not make the difference wrap.
             self.arrivals_read = self
@@ -217,19 +245,43 @@ impl Outbox {
 
     /// Tells the owner; only after [`Self::has_room`] said so.
     #[inline]
-    pub(super) fn tell(&mut self, arrival: Arrival) -> Result<(), OutOfRange> {
-        let at = arrival_at(self.arrivals);
+    pub(crate) fn tell(&mut self, arrival: Arrival) -> Result<(), OutOfRange> {
+        let entry = self.entry(arrival);
+        self.put(&entry)
+    }
+
+    /// Takes the next place for an arrival that somebody writes later; only after [`Self::has_room`] said so. The owner
+    /// sees arrivals in the order of their places.
+    #[inline]
+    pub(crate) fn entry(&mut self, arrival: Arrival) -> ArrivalEntry {
         let first = u64::from(arrival.len) << 32 | u64::from(arrival.imm);
         let last = u64::from(sequence(self.arrivals)) << 32 | u64::from(arrival.tag);
-        self.ring.word(at)?.store(first, Relaxed);
-        self.ring.word(at + 8)?.store(last, Release);
+        let offset = self.ring.base + arrival_at(self.arrivals);
         self.arrivals += 1;
+        ArrivalEntry {
+            offset,
+            words: [first, last],
+        }
+    }
+
+    /// Writes an arrival into its place.
+    #[inline]
+    pub(crate) fn put(&self, entry: &ArrivalEntry) -> Result<(), OutOfRange> {
+        let at = entry.offset - self.ring.base;
+        self.ring.word(at)?.store(entry.words[0], Relaxed);
+        self.ring.word(at + 8)?.store(entry.words[1], Release);
+        Ok(())
+    }
+
+    /// Tells the owner that nothing of it is held here any more.
+    pub(crate) fn close(&self) -> Result<(), OutOfRange> {
+        self.ring.word(CLOSED)?.store(1, Release);
         Ok(())
     }
 
     /// Returns the place where the next send may land, or `None` while the owner has posted nothing.
     #[inline]
-    pub(super) fn next_receive(&self) -> Result<Option<Receive>, OutOfRange> {
+    pub(crate) fn next_receive(&self) -> Result<Option<Receive>, OutOfRange> {
         let at = receive_at(self.receives);
         let last = self.ring.word(at + 16)?.load(Acquire);
         if last as u32 != sequence(self.receives) {
@@ -247,7 +299,7 @@ impl Outbox {
 
     /// Uses up the receive that [`Self::next_receive`] showed.
     #[inline]
-    pub(super) fn take_receive(&mut self) -> Result<(), OutOfRange> {
+    pub(crate) fn take_receive(&mut self) -> Result<(), OutOfRange> {
         self.receives += 1;
         self.ring.word(RECEIVES_READ)?.store(self.receives, Release);
         Ok(())
@@ -255,10 +307,34 @@ impl Outbox {
 }
 
 /// This worker's ends of a peer's rings.
-pub(super) struct PeerRings {
-    pub(super) rank: Peer,
-    pub(super) inbox: Inbox,
-    pub(super) outbox: Outbox,
+pub(crate) struct PeerRings {
+    pub(crate) rank: Peer,
+    pub(crate) inbox: Inbox,
+    pub(crate) outbox: Outbox,
+}
+
+/// Fills `done` with what peers have told, and returns how many.
+#[inline]
+pub(crate) fn take_arrivals(
+    peers: &mut [PeerRings],
+    done: &mut [Completion],
+) -> Result<usize, OutOfRange> {
+    let mut count = 0;
+    for peer in peers {
+        while count < done.len()
+            && let Some(arrival) = peer.inbox.next_arrival()?
+        {
+            done[count] = Completion {
+                tag: arrival.tag,
+                lane: Lane(peer.rank),
+                len: arrival.len,
+                imm: arrival.imm,
+                ending: Ending::Arrived,
+            };
+            count += 1;
+        }
+    }
+    Ok(count)
 }
 
 #[cfg(test)]
@@ -337,5 +413,26 @@ mod tests {
             );
             outbox.take_receive().unwrap();
         }
+    }
+
+    /// Places are in order, whoever writes them when.
+    #[test]
+    fn an_arrival_is_not_seen_before_those_that_have_places_before_it() {
+        let (mut inbox, mut outbox) = pair();
+        let told = [1, 2].map(|tag| Arrival {
+            tag,
+            len: 8,
+            imm: 9,
+        });
+        let entries = told.map(|arrival| outbox.entry(arrival));
+        outbox.put(&entries[1]).unwrap();
+        assert_eq!(inbox.next_arrival().unwrap(), None);
+        outbox.put(&entries[0]).unwrap();
+        for arrival in told {
+            assert_eq!(inbox.next_arrival().unwrap(), Some(arrival));
+        }
+        assert!(!inbox.is_closed().unwrap());
+        outbox.close().unwrap();
+        assert!(inbox.is_closed().unwrap());
     }
 }

@@ -1,0 +1,331 @@
+//! Memory of peers: describing one's own to them, and opening what lanes name for the GPU that copies it.
+
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tonnage_engine::memory::Memory;
+use tonnage_engine::{Descriptor, Libraries, Peer};
+use tonnage_sys::cuda::{
+    CudaContext, CudaFailure, CudaPart, DeviceBuffer, ImportedBuffer, IpcHandle, Libcuda,
+    PinnedArena, PinnedView,
+};
+use tonnage_units::{Error, Result};
+
+use super::bounds::NAME;
+use crate::memory::cuda_region::{DriverMemory, context_of, gpu_failed, gpu_name};
+use crate::rings::Contacts;
+
+/// A registered memory as a peer opens it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct IpcRegion {
+    pid: u32,
+    /// Never given twice, as a file's number is.
+    region: u32,
+    bytes: u64,
+    shared: SharedBy,
+}
+
+/// The way in which it is shared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum SharedBy {
+    /// Memory of a GPU, by the driver's handle.
+    Gpu {
+        uuid: String,
+        name: String,
+        handle: Vec<u8>,
+    },
+    /// Pinned memory of the host, by its file.
+    Host { fd: i32 },
+}
+
+/// Memory of a peer that is open here.
+pub(super) enum IpcBytes {
+    Gpu(ImportedBuffer),
+    Host(PinnedArena),
+}
+
+impl IpcBytes {
+    #[inline]
+    pub(super) fn part(&self, offset: u64, len: u64) -> Result<CudaPart<'_>, CudaFailure> {
+        match self {
+            Self::Gpu(buffer) => buffer.part(offset, len),
+            Self::Host(arena) => arena.part(offset, len),
+        }
+    }
+
+    fn context(&self) -> &Arc<CudaContext> {
+        match self {
+            Self::Gpu(buffer) => buffer.context(),
+            Self::Host(arena) => arena.context(),
+        }
+    }
+}
+
+/// Memory of this rank at the near end of a lane.
+pub(super) enum OwnBytes {
+    Gpu(Arc<DeviceBuffer>),
+    Host(PinnedView),
+}
+
+impl OwnBytes {
+    /// The bytes, for streams of this context.
+    pub(super) fn new(memory: DriverMemory, context: &Arc<CudaContext>) -> Self {
+        match memory {
+            DriverMemory::Gpu(buffer) => Self::Gpu(buffer),
+            DriverMemory::Pinned(pinned) => Self::Host(PinnedView::new(&pinned, context)),
+        }
+    }
+
+    #[inline]
+    pub(super) fn part(&self, offset: u64, len: u64) -> Result<CudaPart<'_>, CudaFailure> {
+        match self {
+            Self::Gpu(buffer) => buffer.part(offset, len),
+            Self::Host(view) => view.part(offset, len),
+        }
+    }
+}
+
+/// The driver, and how it was chosen.
+#[derive(Clone)]
+pub(super) struct IpcDriver {
+    pub(super) library: Arc<Libcuda>,
+    pub(super) libraries: Libraries,
+}
+
+impl IpcDriver {
+    /// The context that copies between a memory of this rank and what a peer describes: that of the own GPU, and for
+    /// pinned memory that of the peer's, so that nothing goes by a third one.
+    ///
+    /// # Errors
+    /// `Unavailable` where this process does not see the peer's GPU.
+    pub(super) fn context(
+        &self,
+        own: &DriverMemory,
+        (contacts, peer): (&Contacts, Peer),
+        descriptor: &Descriptor,
+    ) -> Result<Arc<CudaContext>> {
+        let DriverMemory::Pinned(pinned) = own else {
+            return Ok(Arc::clone(own.context()));
+        };
+        let SharedBy::Gpu { uuid, name, .. } = read(contacts, peer, descriptor)?.shared else {
+            return Ok(Arc::clone(pinned.context()));
+        };
+        let what = format!("{NAME}, pinned memory and GPU {uuid}");
+        let seen = context_of((&self.library, &self.libraries), &uuid, &what)?;
+        seen.ok_or_else(|| Error::Unavailable {
+            what,
+            why: format!(
+                "rank {peer} has its memory on that GPU, which it calls {name}, and this process does not see it: another \
+                 one would have to copy"
+            ),
+            how: "Let each rank see both GPUs (CUDA_VISIBLE_DEVICES), or let the rank with the GPU initiate".to_owned(),
+        })
+    }
+}
+
+fn read(contacts: &Contacts, peer: Peer, descriptor: &Descriptor) -> Result<IpcRegion> {
+    serde_json::from_slice(&descriptor.0).map_err(|error| {
+        contacts.unusable(peer, format!("the peer's region cannot be read ({error})"))
+    })
+}
+
+/// A memory that is open, and the way from the GPU that opened it.
+pub(super) struct IpcMemory {
+    /// The peer's number of it.
+    pub(super) region: u32,
+    pub(super) bytes: IpcBytes,
+    /// The way between it and memory of the GPU that opened it, in words.
+    way: String,
+}
+
+impl IpcMemory {
+    /// The way between this memory and the near end, in words.
+    pub(super) fn way_from(&self, own: &OwnBytes) -> String {
+        match (own, &self.bytes) {
+            (OwnBytes::Host(_), IpcBytes::Gpu(buffer)) => {
+                format!(
+                    "pinned memory of the host and {}",
+                    gpu_name(buffer.context())
+                )
+            }
+            _ => self.way.clone(),
+        }
+    }
+}
+
+/// The refusal of a memory that the driver does not know.
+pub(super) fn not_known(memory: &dyn Memory) -> Error {
+    Error::Unavailable {
+        what: format!("memory {} with engine {NAME}", memory.report().kind),
+        why: "GPUs move the bytes, and CUDA's driver does not know this memory".to_owned(),
+        how: "Choose --memory cuda, cuda:N or cuda-pinned, or engine shm for memory of the host"
+            .to_owned(),
+    }
+}
+
+/// Describes a memory to peers.
+///
+/// # Errors
+/// `Unavailable` for memory that the driver does not share.
+pub(super) fn describe(
+    number: u32,
+    memory: &dyn Memory,
+    bytes: &DriverMemory,
+) -> Result<IpcRegion> {
+    let unavailable = |why: String, how: &str| Error::Unavailable {
+        what: format!("memory {} with engine {NAME}", memory.report().kind),
+        why,
+        how: how.to_owned(),
+    };
+    let shared = match bytes {
+        DriverMemory::Gpu(buffer) => {
+            let device = buffer.context().device();
+            let handle = buffer.export().map_err(|failure| {
+                unavailable(
+                    format!("{} does not share it with other processes: {failure}", gpu_name(buffer.context())),
+                    "Use a whole GPU on Linux, whose driver shares memory between processes; engine cuda copies within one \
+                     process",
+                )
+            })?;
+            SharedBy::Gpu {
+                uuid: device.uuid.clone(),
+                name: gpu_name(buffer.context()),
+                handle: handle.0.to_vec(),
+            }
+        }
+        DriverMemory::Pinned(pinned) => match pinned.arena().file() {
+            Some(file) => SharedBy::Host {
+                fd: file.as_raw_fd(),
+            },
+            None => {
+                return Err(unavailable(
+                    "peers map each other's memory, and this belongs to one process alone"
+                        .to_owned(),
+                    "Allocate it shared",
+                ));
+            }
+        },
+    };
+    Ok(IpcRegion {
+        pid: std::process::id(),
+        region: number,
+        bytes: memory.bytes(),
+        shared,
+    })
+}
+
+/// A peer's memory in this process. It stays while a lane uses it, and until another one of that peer is opened.
+struct Opened {
+    peer: Peer,
+    described: IpcRegion,
+    memory: Arc<IpcMemory>,
+}
+
+/// The memory of peers that is open.
+#[derive(Default)]
+pub(super) struct IpcMemories {
+    opened: Vec<Opened>,
+}
+
+impl IpcMemories {
+    /// The memory that a peer's descriptor means, for streams of this context.
+    pub(super) fn of(
+        &mut self,
+        (contacts, context): (&Contacts, &Arc<CudaContext>),
+        peer: Peer,
+        descriptor: &Descriptor,
+    ) -> Result<Arc<IpcMemory>> {
+        let described = read(contacts, peer, descriptor)?;
+        let known = |opened: &&Opened| {
+            (opened.peer, &opened.described) == (peer, &described)
+                && Arc::ptr_eq(opened.memory.bytes.context(), context)
+        };
+        if let Some(opened) = self.opened.iter().find(known) {
+            return Ok(Arc::clone(&opened.memory));
+        }
+        if contacts.process_of(peer) != Some(described.pid) {
+            let why = "the peer's region is of another process than the peer";
+            return Err(contacts.unusable(peer, why.to_owned()));
+        }
+        let memory = Arc::new(open((contacts, context), peer, &described)?);
+        self.opened
+            .retain(|old| old.peer != peer || Arc::strong_count(&old.memory) > 1);
+        self.opened.push(Opened {
+            peer,
+            described,
+            memory: Arc::clone(&memory),
+        });
+        Ok(memory)
+    }
+}
+
+fn open(
+    (contacts, context): (&Contacts, &Arc<CudaContext>),
+    peer: Peer,
+    described: &IpcRegion,
+) -> Result<IpcMemory> {
+    let own = gpu_name(context);
+    let (bytes, way) = match &described.shared {
+        SharedBy::Gpu { uuid, name, handle } => {
+            let handle: [u8; 64] = handle.as_slice().try_into().map_err(|_| {
+                contacts.unusable(peer, "the peer's handle has another length".to_owned())
+            })?;
+            let imported = ImportedBuffer::open(context, IpcHandle(handle), described.bytes);
+            let imported = imported
+                .map_err(|failure| not_opened((contacts, context), (peer, name), &failure))?;
+            let same = *uuid == context.device().uuid;
+            let way = match same {
+                true => format!("within {own}"),
+                false => format!("{own} and GPU {uuid}, which its owner calls {name}"),
+            };
+            (IpcBytes::Gpu(imported), way)
+        }
+        SharedBy::Host { fd } => {
+            let arena = contacts.attach(peer, (described.pid, *fd), described.bytes)?;
+            let pinned = PinnedArena::pin(context, arena)
+                .map_err(|failure| gpu_failed(NAME, context, &failure))?;
+            (
+                IpcBytes::Host(pinned),
+                format!("{own} and pinned memory of the host"),
+            )
+        }
+    };
+    Ok(IpcMemory {
+        region: described.region,
+        bytes,
+        way,
+    })
+}
+
+/// An error of a peer's memory that the driver did not open.
+fn not_opened(
+    (contacts, context): (&Contacts, &CudaContext),
+    (peer, name): (Peer, &str),
+    failure: &CudaFailure,
+) -> Error {
+    let own = gpu_name(context);
+    let how = match failure.name() {
+        "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED" | "CUDA_ERROR_TOO_MANY_PEERS" => {
+            "Choose one GPU for both ranks, or two that reach each other: `nvidia-smi topo -p2p r` lists them"
+        }
+        "CUDA_ERROR_INVALID_DEVICE" => {
+            "Let each rank see both GPUs (CUDA_VISIBLE_DEVICES), and choose its own with --memory cuda:N"
+        }
+        _ => {
+            "Start both ranks in one container and as one user; a container needs the host's PID and IPC namespaces \
+             (--pid=host --ipc=host) to share GPU memory with another one"
+        }
+    };
+    match contacts.unusable(
+        peer,
+        format!("{own} does not open memory of rank {peer}, on what is {name} there: {failure}"),
+    ) {
+        Error::Unavailable { what, why, .. } => Error::Unavailable {
+            what,
+            why,
+            how: how.to_owned(),
+        },
+        other => other,
+    }
+}

@@ -1,0 +1,140 @@
+//! `cuda-ipc`: one-sided operations between ranks of one machine into each other's GPU memory, which the initiator's
+//! GPU opens by an IPC handle and copies: to GPUs what [`crate::shm`] is to the CPUs of a host.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `mod` | the row of the list, capabilities, report |
+//! | `bounds` | its name, and how much is in flight |
+//! | `worker` | a worker: registrations, lanes, posting, polling |
+//! | `card` | a worker's address |
+//! | `far` | describing memory to peers, and opening theirs |
+//! | `outlet` | the stream towards a peer: copies, the arrivals behind them, what is in flight |
+//! | `closing` | giving back peers' memory before they free it |
+//!
+//! All operations of one GPU towards a peer go through one stream, in the order in which they were posted. An operation
+//! is done when the stream has passed the event behind its copy. What arrives is told through the rings that `shm` has
+//! too (`crate::rings`), in shared memory that the driver has pinned: the GPU writes there itself, behind the data.
+//!
+//! Memory is allocated, filled and verified by [`crate::memory`]; calls of the driver are in `tonnage_sys::cuda`.
+
+mod bounds;
+mod card;
+mod closing;
+mod far;
+mod outlet;
+mod worker;
+
+use std::sync::Arc;
+
+use tonnage_engine::{
+    Caps, Domain, Engine, EngineReport, Entry, Facts, Lifecycle, LimitKind, OpenRequest, Verb,
+    WorkerConfig,
+};
+use tonnage_units::Result;
+
+use crate::memory::cuda_limit;
+use crate::memory::cuda_region::{LIBCUDA, driver_report, library, unavailable};
+
+use bounds::{IN_FLIGHT_MAX, NAME};
+use closing::LeavePatience;
+use far::IpcDriver;
+use worker::CudaIpc;
+
+const CAPS: Caps = Caps {
+    verbs: &Verb::COPYING,
+    immediate_bits: 32,
+    depth: IN_FLIGHT_MAX,
+    message_bytes_max: u32::MAX as u64,
+    moves_bytes: true,
+    delivered: true,
+    delivery_on_request: true,
+    arrivals_named: true,
+    arrives_by_polling: false,
+    // A copy engine promises no order within a copy.
+    ordered_writes: false,
+    sends_taken: true,
+    passive_target: false,
+    // Pinned memory of the host is mapped by peers; GPU memory is shared by its handle in any case.
+    shared_memory: true,
+    carried: false,
+    limit: LimitKind::None,
+};
+
+/// The row of the list of engines.
+pub const ENTRY: Entry = Entry {
+    name: NAME,
+    about: "NVIDIA GPUs of one machine, copies by the initiator's GPU into memory that the peer's process has allocated",
+    variant: None,
+    options: &[],
+    has_devices: false,
+    libraries: &[LIBCUDA],
+    lifecycle: Lifecycle::NONE,
+    device_memory: Some("cuda"),
+    one_process: false,
+    verbs: &Verb::COPYING,
+    ordered_writes: false,
+    moves_bytes: true,
+    open: |request| Ok(vec![Arc::new(IpcDomain::open(request)?)]),
+};
+
+struct IpcDomain {
+    caps: Caps,
+    /// This rank's end.
+    end: String,
+    libcuda: IpcDriver,
+    initiates: bool,
+    patience: Arc<LeavePatience>,
+}
+
+impl IpcDomain {
+    fn open(request: &OpenRequest<'_>) -> Result<Self> {
+        let what = format!("engine {NAME}");
+        let library = library(request.libraries, &what)?;
+        let devices = library.devices().map_err(|why| unavailable(&what, &why))?;
+        let end = cuda_limit::own_end(request.memories, &devices)?;
+        Ok(Self {
+            caps: Caps {
+                limit: end.limit,
+                ..CAPS
+            },
+            end: end.name,
+            libcuda: IpcDriver {
+                library,
+                libraries: request.libraries.clone(),
+            },
+            initiates: request.initiates,
+            patience: Arc::default(),
+        })
+    }
+}
+
+impl Domain for IpcDomain {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn report(&self) -> EngineReport {
+        EngineReport {
+            name: NAME.to_owned(),
+            library: Some(driver_report(&self.libcuda.library)),
+            device: Some(self.end.clone()),
+            facts: Facts::default()
+                .with("depth", IN_FLIGHT_MAX)
+                .with(
+                    "completion",
+                    "delivered: the initiator's GPU has done the copy",
+                )
+                .with(
+                    "ordering",
+                    "in order, by one stream of each GPU towards each peer",
+                ),
+            ..EngineReport::default()
+        }
+    }
+
+    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
+        let driver = (self.libcuda.clone(), self.initiates);
+        let patience = Arc::clone(&self.patience);
+        Ok(Box::new(CudaIpc::new(config, driver, patience)))
+    }
+}

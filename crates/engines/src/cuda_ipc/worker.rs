@@ -1,0 +1,383 @@
+//! A worker of `cuda-ipc`: its registrations, its peers, its lanes, and the loop of posting and polling.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use tonnage_engine::memory::Memory;
+use tonnage_engine::{
+    Card, Completion, Descriptor, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec,
+    Neighbor, Op, Peer, Region, RegionId, Verb, WorkerConfig,
+};
+use tonnage_sys::cuda::{CudaContext, CudaFailure};
+use tonnage_units::{Error, Result};
+
+use super::bounds::NAME;
+use super::card::{join, split};
+use super::closing::{LeavePatience, take_leave};
+use super::far::{IpcDriver, IpcMemories, IpcMemory, OwnBytes, describe, not_known};
+use super::outlet::IpcOutlet;
+use crate::memory::cuda_region::DriverMemory;
+use crate::rings::{Arrival, Contacts, PeerRings, take_arrivals, torn};
+use crate::slots::never_resolved;
+
+/// Sends that failed before their copy and wait to be told, at most.
+const REFUSED_MAX: usize = 64;
+
+struct LaneState {
+    kind: LaneKind,
+    /// Index in the list of peers.
+    peer: usize,
+    local: RegionId,
+    // Stays registered, and with it what fills and verifies it.
+    _own: Arc<dyn Memory>,
+    /// Index of the stream, and the memories at both ends; a receive has none of them.
+    ends: Option<(usize, OwnBytes, Arc<IpcMemory>)>,
+}
+
+pub(super) struct CudaIpc {
+    config: WorkerConfig,
+    driver: IpcDriver,
+    initiates: bool,
+    contacts: Contacts,
+    far: IpcMemories,
+    regions: BTreeMap<u32, Arc<dyn Memory>>,
+    region_next: u32,
+    /// Descriptors of these, which peers are told with the card.
+    described: Vec<(RegionId, Descriptor)>,
+    peers: Vec<PeerRings>,
+    /// One for each peer and context.
+    outlets: Vec<IpcOutlet>,
+    lanes: Vec<Option<LaneState>>,
+    /// Sends that their receives refused.
+    refused: VecDeque<Completion>,
+    patience: Arc<LeavePatience>,
+    /// Ways of the lanes that were resolved since there were none, in words.
+    copied: BTreeSet<String>,
+    /// Ways in which their arrivals are told.
+    arrivals: BTreeSet<String>,
+    /// The first failure of the driver, after which nobody knows what is under way.
+    broken: Option<String>,
+}
+
+impl CudaIpc {
+    pub(super) fn new(
+        config: &WorkerConfig,
+        (driver, initiates): (IpcDriver, bool),
+        patience: Arc<LeavePatience>,
+    ) -> Self {
+        Self {
+            config: config.clone(),
+            driver,
+            initiates,
+            contacts: Contacts::new(NAME, config.rank),
+            far: IpcMemories::default(),
+            regions: BTreeMap::new(),
+            region_next: 0,
+            described: Vec::new(),
+            peers: Vec::new(),
+            outlets: Vec::new(),
+            lanes: Vec::new(),
+            refused: VecDeque::with_capacity(REFUSED_MAX),
+            patience,
+            copied: BTreeSet::new(),
+            arrivals: BTreeSet::new(),
+            broken: None,
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        match &self.broken {
+            None => Ok(()),
+            Some(why) => Err(Error::Failed(why.clone())),
+        }
+    }
+
+    /// Index of the stream between a context and a peer.
+    fn outlet(&mut self, context: &Arc<CudaContext>, peer: usize) -> Result<usize> {
+        let same =
+            |outlet: &IpcOutlet| outlet.peer == peer && Arc::ptr_eq(outlet.context(), context);
+        if let Some(index) = self.outlets.iter().position(same) {
+            return Ok(index);
+        }
+        let rings = self.contacts.attach_rings(self.peers[peer].rank)?;
+        let outlet = IpcOutlet::new(context, peer, rings, self.config.depth)?;
+        self.outlets.push(outlet);
+        Ok(self.outlets.len() - 1)
+    }
+
+    /// Opens what a peer has registered for the GPUs that copy between that and what is registered here, so that memory
+    /// which cannot be reached is refused before anything is measured. Who initiates nothing opens nothing.
+    fn try_to_open(&mut self, peer: Peer, described: &[Descriptor]) -> Result<()> {
+        if !self.initiates {
+            return Ok(());
+        }
+        for own in self.regions.values() {
+            let Some(bytes) = DriverMemory::of(&**own) else {
+                continue;
+            };
+            for far in described {
+                let context = self.driver.context(&bytes, (&self.contacts, peer), far)?;
+                self.far.of((&self.contacts, &context), peer, far)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps what the record is to say of a lane.
+    fn remember(&mut self, verb: Verb, outlet: usize, way: String) {
+        if self.lanes.iter().all(Option::is_none) {
+            self.copied.clear();
+            self.arrivals.clear();
+        }
+        self.copied.insert(way);
+        if verb.notifies_target() {
+            self.arrivals.insert(self.outlets[outlet].arrivals());
+        }
+    }
+
+    /// Hands over one operation. `false`: there is no room now, try again after polling.
+    #[inline]
+    fn carry_out(&mut self, op: &Op) -> Result<bool> {
+        let Some(Some(lane)) = self.lanes.get(op.lane.0 as usize) else {
+            return Err(never_resolved(op.lane));
+        };
+        let peer = &mut self.peers[lane.peer];
+        let (LaneKind::Initiate(verb), Some((outlet, own, far))) = (lane.kind, &lane.ends) else {
+            let posted = peer
+                .inbox
+                .post_receive(op.local, op.len, op.tag, lane.local.0);
+            return posted.map_err(|error| torn(NAME, error));
+        };
+        let outlet = &mut self.outlets[*outlet];
+        let told = verb.notifies_target();
+        if !outlet.has_room()
+            || (told && !peer.outbox.has_room().map_err(|error| torn(NAME, error))?)
+        {
+            return Ok(false);
+        }
+        let mut done = Completion {
+            tag: op.tag,
+            lane: op.lane,
+            len: op.len,
+            imm: op.imm,
+            ending: Ending::Done,
+        };
+        let (mut remote, mut tag) = (op.remote, 0);
+        if verb == Verb::Send {
+            let receive = peer.outbox.next_receive();
+            let Some(receive) = receive.map_err(|error| torn(NAME, error))? else {
+                return Ok(false);
+            };
+            if let Some(code) = receive.refuses(op.len, far.region) {
+                if self.refused.len() == REFUSED_MAX {
+                    return Ok(false);
+                }
+                done.ending = Ending::Failed(code);
+                self.refused.push_back(done);
+                return Ok(true);
+            }
+            (remote, tag) = (receive.offset, receive.tag);
+        }
+        let len = u64::from(op.len);
+        let parts = (own.part(op.local, len), far.bytes.part(remote, len));
+        let outside = |failure: CudaFailure| {
+            Error::Failed(format!("an operation with rank {}: {failure}", peer.rank))
+        };
+        let (own, far) = (parts.0.map_err(outside)?, parts.1.map_err(outside)?);
+        if verb == Verb::Send {
+            let taken = peer.outbox.take_receive();
+            taken.map_err(|error| torn(NAME, error))?;
+        }
+        let (len, imm) = (op.len, op.imm);
+        let entry = told.then(|| peer.outbox.entry(Arrival { tag, len, imm }));
+        let way = match verb.fetches() {
+            true => (far, own),
+            false => (own, far),
+        };
+        let handed = outlet.hand_over(way, done, entry);
+        if let Err(failure) = handed {
+            // A receive and a place may be taken that nothing will fill.
+            let error = outlet.failed(&failure);
+            self.broken = Some(error.to_string());
+            return Err(error);
+        }
+        Ok(true)
+    }
+}
+
+impl Engine for CudaIpc {
+    fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
+        let bytes = DriverMemory::of(&**memory).ok_or_else(|| not_known(&**memory))?;
+        let id = RegionId(self.region_next);
+        let described = describe(id.0, &**memory, &bytes)?;
+        self.regions.insert(id.0, Arc::clone(memory));
+        self.region_next += 1;
+        // Numbers and a few short strings: writing them as JSON cannot fail.
+        let descriptor = Descriptor(serde_json::to_vec(&described).unwrap_or_default());
+        self.described.push((id, descriptor.clone()));
+        Ok(Region { id, descriptor })
+    }
+
+    fn deregister(&mut self, region: RegionId) -> Result<()> {
+        let mut lanes = self.lanes.iter().flatten();
+        if lanes.any(|lane| lane.local == region) {
+            return Err(Error::Failed(format!(
+                "region {} has lanes that were not released",
+                region.0
+            )));
+        }
+        self.described.retain(|(id, _)| *id != region);
+        let taken = self.regions.remove(&region.0);
+        let never = || Error::Failed(format!("region {} is not registered", region.0));
+        taken.map(|_| ()).ok_or_else(never)
+    }
+
+    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
+        self.contacts.make_rings(peers)?;
+        let card = |&peer: &Peer| join(self.contacts.card(peer)?, &self.described);
+        peers.iter().map(card).collect()
+    }
+
+    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
+        for neighbor in peers {
+            let (rings, described) = split(&self.contacts, neighbor)?;
+            let rings = self.contacts.connect_one(&rings)?;
+            if self.contacts.process_of(rings.rank) == Some(std::process::id()) {
+                let why = "both are in this process, and the driver opens memory of other processes alone";
+                return Err(self.contacts.unusable(rings.rank, why.to_owned()));
+            }
+            let rank = rings.rank;
+            // First, so that the leave is taken of a peer too whose memory cannot be opened: it may have opened ours.
+            self.peers.push(rings);
+            self.try_to_open(rank, &described)?;
+        }
+        Ok(())
+    }
+
+    fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
+        let peer = self.peers.iter().position(|peer| peer.rank == spec.peer);
+        let peer = peer.ok_or_else(|| {
+            Error::Failed(format!(
+                "rank {} was never connected to rank {}",
+                self.config.rank, spec.peer
+            ))
+        })?;
+        let own = self.regions.get(&spec.local.0).cloned();
+        let own =
+            own.ok_or_else(|| Error::Failed(format!("region {} is not registered", spec.local.0)))?;
+        let ends = match spec.kind {
+            LaneKind::Initiate(verb) => {
+                let bytes = DriverMemory::of(&*own).ok_or_else(|| not_known(&*own))?;
+                let by = (&self.contacts, spec.peer);
+                let context = self.driver.context(&bytes, by, spec.remote)?;
+                let outlet = self.outlet(&context, peer)?;
+                let by = (&self.contacts, &context);
+                let far = self.far.of(by, spec.peer, spec.remote)?;
+                let own = OwnBytes::new(bytes, &context);
+                self.remember(verb, outlet, far.way_from(&own));
+                Some((outlet, own, far))
+            }
+            LaneKind::Receive => None,
+        };
+        let region = |ends: &Option<(usize, OwnBytes, Arc<IpcMemory>)>| {
+            ends.as_ref().map(|ends| ends.2.region)
+        };
+        let same = |lane: &Option<LaneState>| {
+            lane.as_ref().is_some_and(|lane| {
+                (lane.kind, lane.peer, lane.local) == (spec.kind, peer, spec.local)
+                    && region(&lane.ends) == region(&ends)
+            })
+        };
+        if let Some(index) = self.lanes.iter().position(same) {
+            return Ok(Lane(index as u32));
+        }
+        let state = LaneState {
+            kind: spec.kind,
+            peer,
+            local: spec.local,
+            _own: own,
+            ends,
+        };
+        Ok(crate::slots::put(&mut self.lanes, state))
+    }
+
+    fn release(&mut self, lane: Lane) {
+        crate::slots::take(&mut self.lanes, lane);
+    }
+
+    fn post(&mut self, ops: &[Op]) -> Result<usize> {
+        self.check()?;
+        for (taken, op) in ops.iter().enumerate() {
+            match self.carry_out(op) {
+                Ok(true) => {}
+                Err(error) if taken == 0 => return Err(error),
+                Ok(false) | Err(_) => return Ok(taken),
+            }
+        }
+        Ok(ops.len())
+    }
+
+    fn flush(&mut self, lane: Lane, _tag: u32) -> Result<Flush> {
+        // A completed operation has been passed by an event, behind which everybody sees its bytes.
+        match self.lanes.get(lane.0 as usize) {
+            Some(Some(_)) => Ok(Flush::Delivered),
+            _ => Err(never_resolved(lane)),
+        }
+    }
+
+    fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
+        self.check()?;
+        // Arrivals first, because somebody waits for them, but never all of the room: own completions would starve.
+        let share = done.len().div_ceil(2);
+        let arrived = take_arrivals(&mut self.peers, &mut done[..share]);
+        let mut count = arrived.map_err(|error| torn(NAME, error))?;
+        while count < done.len()
+            && let Some(completion) = self.refused.pop_front()
+        {
+            done[count] = completion;
+            count += 1;
+        }
+        for outlet in &mut self.outlets {
+            let outbox = &self.peers[outlet.peer].outbox;
+            while count < done.len()
+                && let Some(completion) = outlet.take_done(outbox)?
+            {
+                done[count] = completion;
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    fn failure(&self, done: &Completion) -> Failure {
+        let lane = self.lanes.get(done.lane.0 as usize);
+        let lane = lane.and_then(Option::as_ref);
+        let peer = |lane: &LaneState| self.peers.get(lane.peer).map(|peer| peer.rank);
+        crate::rings::failure(NAME, done, lane.map(|lane| (lane.kind, peer(lane))))
+    }
+
+    fn chosen(&self) -> Facts {
+        let said = |words: &BTreeSet<String>| {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            (!words.is_empty()).then(|| words.join("; "))
+        };
+        Facts::default()
+            .maybe("copied", said(&self.copied))
+            .maybe("arrivals", said(&self.arrivals))
+    }
+}
+
+impl Drop for CudaIpc {
+    fn drop(&mut self) {
+        // Streams end what is in flight, and then nothing of peers is open here.
+        self.lanes.clear();
+        self.outlets.clear();
+        self.far = IpcMemories::default();
+        let process = |peer: PeerRings| {
+            let process = self.contacts.process_of(peer.rank);
+            (peer, process)
+        };
+        let peers: Vec<_> = self.peers.drain(..).map(process).collect();
+        take_leave(&peers, &self.patience);
+    }
+}

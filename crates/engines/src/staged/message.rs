@@ -1,0 +1,154 @@
+//! The header of a piece: what it is, and which bytes of which operation it carries.
+
+/// Bytes of a header.
+pub(super) const HEADER_BYTES: u64 = 48;
+
+/// Number of an operation in messages that are about none.
+pub(super) const NO_OPERATION: u32 = u32::MAX;
+
+/// Kind of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum MessageKind {
+    /// Bytes of a write.
+    Write = 1,
+    /// Bytes of a write of which the peer is told.
+    WriteImm = 2,
+    /// Bytes for the next receive.
+    Send = 3,
+    /// A request for bytes.
+    ReadRequest = 4,
+    /// Bytes that were requested.
+    ReadData = 5,
+    /// A piece has been copied into its memory.
+    Taken = 6,
+    /// A piece could not be.
+    Refused = 7,
+}
+
+/// A header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StagedMessage {
+    pub(super) kind: MessageKind,
+    /// Number of the operation, of whoever posted it.
+    pub(super) operation: u32,
+    /// Number of the region at the other end.
+    pub(super) region: u32,
+    pub(super) imm: u32,
+    /// Offset in that region of the operation's first byte.
+    pub(super) offset: u64,
+    /// Bytes of the operation.
+    pub(super) whole: u32,
+    /// Bytes of it before this piece.
+    pub(super) at: u32,
+    /// Bytes of this piece.
+    pub(super) len: u32,
+    /// Reason of a refusal, as the system numbers errors.
+    pub(super) code: i32,
+}
+
+impl StagedMessage {
+    pub(super) fn encode(&self) -> [u8; HEADER_BYTES as usize] {
+        let mut bytes = [0; HEADER_BYTES as usize];
+        let words = [
+            self.kind as u32,
+            self.operation,
+            self.region,
+            self.imm,
+            self.whole,
+            self.at,
+            self.len,
+            self.code as u32,
+        ];
+        for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes[32..40].copy_from_slice(&self.offset.to_le_bytes());
+        bytes
+    }
+
+    /// The header in these bytes; `None` for one that no peer of this version writes.
+    pub(super) fn decode(bytes: &[u8; HEADER_BYTES as usize]) -> Option<Self> {
+        let word = |at: usize| {
+            let mut word = [0; 4];
+            word.copy_from_slice(&bytes[4 * at..4 * at + 4]);
+            u32::from_le_bytes(word)
+        };
+        let mut offset = [0; 8];
+        offset.copy_from_slice(&bytes[32..40]);
+        let kind = match word(0) {
+            1 => MessageKind::Write,
+            2 => MessageKind::WriteImm,
+            3 => MessageKind::Send,
+            4 => MessageKind::ReadRequest,
+            5 => MessageKind::ReadData,
+            6 => MessageKind::Taken,
+            7 => MessageKind::Refused,
+            _ => return None,
+        };
+        let message = Self {
+            kind,
+            operation: word(1),
+            region: word(2),
+            imm: word(3),
+            whole: word(4),
+            at: word(5),
+            len: word(6),
+            code: word(7) as i32,
+            offset: u64::from_le_bytes(offset),
+        };
+        let fits = u64::from(message.at) + u64::from(message.len) <= u64::from(message.whole);
+        fits.then_some(message)
+    }
+
+    /// True for the piece that ends its operation.
+    pub(super) fn is_last(&self) -> bool {
+        self.at + self.len == self.whole
+    }
+
+    /// The acknowledgement of a piece, for an operation of its sender's or for none.
+    pub(super) fn answer(&self, operation: u32, code: i32) -> Self {
+        Self {
+            kind: match code {
+                0 => MessageKind::Taken,
+                _ => MessageKind::Refused,
+            },
+            operation,
+            code,
+            len: 0,
+            ..*self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_reads_back_and_nonsense_does_not() {
+        let message = StagedMessage {
+            kind: MessageKind::ReadData,
+            operation: 1,
+            region: 2,
+            imm: 3,
+            offset: 4 << 40,
+            whole: 60,
+            at: 50,
+            len: 10,
+            code: -8,
+        };
+        assert_eq!(StagedMessage::decode(&message.encode()), Some(message));
+        assert!(message.is_last());
+        assert_eq!(message.answer(5, 0).kind, MessageKind::Taken);
+        assert_eq!(message.answer(5, 14).kind, MessageKind::Refused);
+        let too_long = StagedMessage { len: 11, ..message };
+        assert_eq!(StagedMessage::decode(&too_long.encode()), None);
+        let wraps = StagedMessage {
+            at: u32::MAX,
+            ..message
+        };
+        assert_eq!(StagedMessage::decode(&wraps.encode()), None);
+        assert_eq!(StagedMessage::decode(&[0; HEADER_BYTES as usize]), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! Words that a stream writes into pinned memory, behind everything that was handed to it before: how a GPU tells a CPU
+//! that data have arrived.
+//!
+//! A word is written after a fence over the whole system, so that whoever sees it sees the data too.
+
+use super::abi::{Attribute, CudaAddress, StreamHandle};
+use super::buffer::{PinnedArena, checked};
+use super::failure::CudaFailure;
+use super::loaded::functions;
+use super::stream::CudaStream;
+use crate::mapping::OutOfRange;
+
+use std::ffi::c_uint;
+use std::sync::Arc;
+
+/// Bytes of a word.
+const WORD: u64 = 8;
+
+functions! { FlagCalls:
+    write = c"cuStreamWriteValue64_v2" since 11, 7 (StreamHandle, CudaAddress, u64, c_uint);
+}
+
+/// Pinned memory whose words streams of one GPU write.
+#[derive(Debug)]
+pub struct FlagWords {
+    pinned: PinnedArena,
+    calls: FlagCalls,
+    /// Its first byte for the GPU, which need not be the CPU's address.
+    address: CudaAddress,
+}
+
+impl FlagWords {
+    /// Makes words of pinned memory, for streams of the context that it was pinned in.
+    ///
+    /// # Errors
+    /// Reason why the GPU writes none, in words.
+    pub fn of(pinned: PinnedArena) -> Result<Self, String> {
+        let context = pinned.context();
+        let library = &context.library;
+        let calls = FlagCalls::of(&library.library, library.version);
+        let calls = calls.map_err(|failure| failure.to_string())?;
+        // A driver that does not know the question does not have the answer.
+        let writes = library.attribute(context.ordinal, Attribute::StreamWords);
+        if writes.unwrap_or(0) == 0 {
+            return Err("the driver says that this GPU writes no words of 64 bits".to_owned());
+        }
+        let address = pinned.address_in(context);
+        let address = address.map_err(|failure| failure.to_string())?;
+        Ok(Self {
+            pinned,
+            calls,
+            address,
+        })
+    }
+
+    /// Hands over the write of an aligned word, as the CPU would store it.
+    ///
+    /// # Errors
+    /// `Outside`, also for a word that is not aligned; `OtherGpu`; or the driver's reason.
+    #[inline]
+    pub fn write(&self, stream: &CudaStream, offset: u64, word: u64) -> Result<(), CudaFailure> {
+        let size = self.pinned.arena().len() as u64;
+        checked(offset, WORD, size)?;
+        if !offset.is_multiple_of(WORD) {
+            let len = WORD;
+            return Err(OutOfRange { offset, len, size }.into());
+        }
+        let context = stream.context();
+        if !Arc::ptr_eq(context, self.pinned.context()) {
+            return Err(CudaFailure::OtherGpu {
+                memory: self.pinned.context().device().number,
+                stream: context.device().number,
+            });
+        }
+        context.call("cuStreamWriteValue64_v2", |_| {
+            // SAFETY: the word lies in pinned memory, which waits for this context before it is given back, and is
+            // aligned; it is bytes of an arena, over which no reference is formed but to atomics.
+            unsafe { (self.calls.write)(stream.handle, self.address + offset, word, 0) }
+        })
+    }
+}

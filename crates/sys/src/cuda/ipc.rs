@@ -1,0 +1,124 @@
+//! Memory of a GPU that another process has allocated: the handle by which it is shared, and the memory as opened here.
+//!
+//! Who tells whom a handle is not known here. The calls came with CUDA 11.0 at the latest, and are looked up when they
+//! are first needed.
+
+use std::sync::Arc;
+
+use super::abi::{CudaAddress, IPC_LAZY_PEER_ACCESS};
+use super::buffer::{CudaPart, DeviceBuffer, checked};
+use super::context::CudaContext;
+use super::failure::CudaFailure;
+use super::loaded::functions;
+use crate::mapping::OutOfRange;
+
+functions! { IpcCalls:
+    export = c"cuIpcGetMemHandle" since 4, 1 (*mut IpcHandle, CudaAddress);
+    open = c"cuIpcOpenMemHandle_v2" since 11, 0 (*mut CudaAddress, IpcHandle, u32);
+    close = c"cuIpcCloseMemHandle" since 4, 1 (CudaAddress);
+    range = c"cuMemGetAddressRange_v2" since 3, 2 (*mut CudaAddress, *mut usize, CudaAddress);
+}
+
+impl IpcCalls {
+    fn of_context(context: &CudaContext) -> Result<Self, CudaFailure> {
+        Self::of(&context.library.library, context.library.version)
+    }
+}
+
+/// Name of an allocation for other processes of the machine. It says nothing to this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct IpcHandle(pub [u8; 64]);
+
+/// Memory of a GPU that another process has allocated. The CPU cannot address it.
+#[derive(Debug)]
+pub struct ImportedBuffer {
+    context: Arc<CudaContext>,
+    calls: IpcCalls,
+    address: CudaAddress,
+    bytes: u64,
+}
+
+impl DeviceBuffer {
+    /// Makes a handle by which another process opens the whole allocation. It has to have closed it again before this
+    /// memory is dropped.
+    ///
+    /// # Errors
+    /// `TooOld`, or the driver's reason.
+    pub fn export(&self) -> Result<IpcHandle, CudaFailure> {
+        let calls = IpcCalls::of_context(self.context())?;
+        let mut handle = IpcHandle([0; 64]);
+        self.context().call("cuIpcGetMemHandle", |_| {
+            // SAFETY: the handle is valid for the write of 64 bytes; the address is that of this allocation.
+            unsafe { (calls.export)(&raw mut handle, self.address()) }
+        })?;
+        Ok(handle)
+    }
+}
+
+impl ImportedBuffer {
+    /// Opens memory of another process for the context's GPU, which may be another one than the memory's.
+    ///
+    /// # Errors
+    /// `TooOld`; `Outside` where the allocation is smaller than `bytes`; or the driver's reason, such as
+    /// `CUDA_ERROR_INVALID_CONTEXT` for memory of this process itself.
+    pub fn open(
+        context: &Arc<CudaContext>,
+        handle: IpcHandle,
+        bytes: u64,
+    ) -> Result<Self, CudaFailure> {
+        let calls = IpcCalls::of_context(context)?;
+        let mut address = 0;
+        context.call("cuIpcOpenMemHandle_v2", |_| {
+            // SAFETY: the address is valid for the write; a handle that names nothing is an error of the call.
+            unsafe { (calls.open)(&raw mut address, handle, IPC_LAZY_PEER_ACCESS) }
+        })?;
+        let opened = Self {
+            context: Arc::clone(context),
+            calls,
+            address,
+            bytes,
+        };
+        let (mut start, mut size) = (0, 0);
+        context.call("cuMemGetAddressRange_v2", |_| {
+            // SAFETY: both numbers are valid for the write; the address was opened just now.
+            unsafe { (calls.range)(&raw mut start, &raw mut size, address) }
+        })?;
+        // The driver may have put several allocations into one: the handle leads to its own.
+        let size = (start + size as u64).saturating_sub(address);
+        if bytes > size {
+            let (offset, len) = (0, bytes);
+            return Err(OutOfRange { offset, len, size }.into());
+        }
+        Ok(opened)
+    }
+
+    /// The context that it was opened in.
+    pub fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
+    /// A range of it.
+    ///
+    /// # Errors
+    /// `Outside`.
+    pub fn part(&self, offset: u64, len: u64) -> Result<CudaPart<'_>, CudaFailure> {
+        checked(offset, len, self.bytes)?;
+        Ok(CudaPart {
+            context: &self.context,
+            address: self.address + offset,
+            bytes: len,
+        })
+    }
+}
+
+impl Drop for ImportedBuffer {
+    fn drop(&mut self) {
+        // Copies may be in flight that name it. Where that fails the context is lost, and nobody is left to be told.
+        let _ = self.context.wait();
+        let _ = self.context.call("cuIpcCloseMemHandle", |_| {
+            // SAFETY: opened once, closed once, and nothing in flight uses it.
+            unsafe { (self.calls.close)(self.address) }
+        });
+    }
+}

@@ -1,0 +1,265 @@
+//! Bytes into GPU memory of another process, and through pinned memory, over the double of the driver; and what is said
+//! where there is no driver. Nothing here has seen a GPU.
+
+use std::fs;
+use std::time::Instant;
+
+use rustix::process::Signal;
+use tempfile::tempdir;
+use tonnage_record::{Outcome, Record};
+
+use super::gpu_memory::{Double, reason, transfer};
+use super::killing::{blames, nothing_new, pids};
+use super::support::{LONG, records, shared_memory, tonnage};
+
+fn all_verified(records: &[Record]) {
+    for record in records {
+        assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
+        let trials = &record.transfer().unwrap().trials;
+        let verified = |bytes: Option<u64>| bytes.is_some_and(|bytes| bytes > 0);
+        assert!(trials.iter().all(|trial| verified(trial.verified_bytes)));
+    }
+}
+
+/// Another GPU than the initiator's, and pinned memory, with every verb. The double tells on standard error of memory
+/// that is freed while a peer has it open.
+#[test]
+fn every_verb_reaches_memory_of_another_process() {
+    let Some(double) = Double::with("gpus 2") else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    let library = double.path();
+    let arguments = transfer(
+        "--engine cuda-ipc --op write,write-imm,read,send --ranks 2 --memory cuda,cuda-pinned --target-memory cuda:1 \
+         --sizes 7001 --window 4 --verify",
+        library.to_str().unwrap(),
+    );
+    let run = tonnage(dir.path(), &arguments).succeed();
+    let records = records::shown(dir.path(), "r.jsonl", &run, "table");
+    assert_eq!(records.len(), 8);
+    all_verified(&records);
+    let told = serde_json::to_string(&records).unwrap();
+    for part in [
+        "GPU d1d1d1d1-d1d1-d1d1-d1d1-d1d1d1d1d1d1",
+        "told by the GPU, behind the data",
+        // By the GPU that the bytes are of, and not by the first.
+        "pinned memory of the host and cuda:1 (Double of a GPU, 0000:1c:00.0)",
+        "\"device\":\"cuda:0 (0000:1b:00.0)\"",
+        "\"version\":\"CUDA 12.4\"",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+}
+
+/// A driver that writes no words: the CPU tells what arrived, and the record says so.
+#[test]
+fn arrivals_that_the_cpu_tells_are_recorded_as_such() {
+    let Some(double) = Double::with("words 0") else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    let library = double.path();
+    let arguments = transfer(
+        "--engine cuda-ipc --op write-imm --ping-pong --ranks 2 --memory cuda --target-memory cuda,cuda-pinned --sizes 8 \
+         --verify",
+        library.to_str().unwrap(),
+    );
+    tonnage(dir.path(), &arguments).succeed();
+    let records = records::read(&dir.path().join("r.jsonl"));
+    all_verified(&records);
+    let told = serde_json::to_string(&records).unwrap();
+    assert!(
+        told.contains("told by the CPU, when it sees the copy done"),
+        "{told}"
+    );
+    assert!(
+        told.contains("this GPU writes no words of 64 bits"),
+        "{told}"
+    );
+    assert!(
+        told.contains("within cuda:0 (Double of a GPU, 0000:1b:00.0)"),
+        "{told}"
+    );
+    assert!(told.contains("and pinned memory of the host"), "{told}");
+}
+
+#[test]
+fn verify_takes_the_memory_that_the_engine_is_for() {
+    let Some(double) = Double::with("memory 268435456") else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    tonnage(
+        dir.path(),
+        "verify --engine cuda-ipc --ranks 2 --sizes 1,4097 -o r.jsonl",
+    )
+    .env("TONNAGE_LIBCUDA", double.path())
+    .succeed();
+    let records = records::read(&dir.path().join("r.jsonl"));
+    assert_eq!(records.len(), 16);
+    all_verified(&records);
+    let point = |record: &Record| record.transfer().unwrap().point.clone();
+    let of = |memory: &str| {
+        records
+            .iter()
+            .filter(|record| point(record).memory == memory)
+            .count()
+    };
+    assert_eq!((of("cuda"), of("cuda-pinned")), (8, 8));
+    assert!(records.iter().all(|record| {
+        point(record)
+            .target_memory
+            .is_none_or(|memory| memory == "cuda")
+    }));
+}
+
+/// GPUs that do not reach each other, memory of the host, and a check that would need the CPU to look.
+#[test]
+fn what_ipc_cannot_do_is_refused_by_name() {
+    let Some(double) = Double::with("gpus 2\npeers 0") else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    let library = double.path();
+    let arguments = transfer(
+        "--engine cuda-ipc --op write --ranks 2 --sizes 8 --memory cuda,host --target-memory cuda:1,host --optional",
+        library.to_str().unwrap(),
+    );
+    tonnage(dir.path(), &arguments).succeed();
+    let records = records::read(&dir.path().join("r.jsonl"));
+    let why: Vec<&str> = records.iter().map(reason).collect();
+    assert_eq!(why.len(), 4);
+    assert!(why[0].contains("cuda-ipc between ranks 0 and 1"), "{why:?}");
+    assert!(
+        why[0].contains("CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"),
+        "{why:?}"
+    );
+    assert!(why[0].contains("nvidia-smi topo -p2p r"), "{why:?}");
+    for why in &why[1..] {
+        assert!(why.contains("memory host with engine cuda-ipc"), "{why}");
+        assert!(
+            why.contains("--memory cuda, cuda:N or cuda-pinned"),
+            "{why}"
+        );
+    }
+    let looks = transfer(
+        "--engine cuda-ipc --op write --ping-pong --ranks 2 --sizes 8 --memory cuda",
+        library.to_str().unwrap(),
+    );
+    let run = tonnage(dir.path(), &looks).run();
+    run.with_code(2).saying(&["use op write-imm"]);
+}
+
+/// Rank 0's GPU reaches none, and rank 1's reaches it: neither frees what the other one has open.
+#[test]
+fn a_rank_that_cannot_open_its_peers_memory_keeps_its_own_while_that_is_open() {
+    let Some(double) = Double::with("gpus 2\nblind 0") else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    let library = double.path();
+    let arguments = transfer(
+        "--engine cuda-ipc --op write --ranks 2 --traffic all-to-all --sizes 8 --memory cuda --gpus 0,1 --optional",
+        library.to_str().unwrap(),
+    );
+    let run = tonnage(dir.path(), &arguments).succeed();
+    let records = records::read(&dir.path().join("r.jsonl"));
+    let why = reason(&records[0]);
+    assert!(
+        why.contains("cuda:0 (Double of a GPU, 0000:1b:00.0) does not open"),
+        "{why}"
+    );
+    assert!(!run.stderr.contains("frees memory"), "{}", run.stderr);
+    fs::remove_file(dir.path().join("r.jsonl")).unwrap();
+    // Who initiates nothing opens nothing: the other direction alone is there.
+    let arguments = transfer(
+        "--engine cuda-ipc --op write --ranks 2 --sizes 8 --memory cuda --gpus 1,0 --verify",
+        library.to_str().unwrap(),
+    );
+    tonnage(dir.path(), &arguments).succeed();
+    all_verified(&records::read(&dir.path().join("r.jsonl")));
+}
+
+#[test]
+fn a_killed_rank_leaves_nothing_though_its_memory_is_open() {
+    let Some(double) = Double::with("") else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    let before = shared_memory();
+    let arguments = format!(
+        "transfer --engine cuda-ipc --op write --ranks 2 --memory cuda --sizes 4096 {LONG} --library libcuda={} -o r.jsonl",
+        double.path().display()
+    );
+    let run = tonnage(dir.path(), &arguments).start();
+    let rank = run.rank(1);
+    // It has the other's memory open: its files are there.
+    super::support::wait_until("the ranks share memory of a GPU", || {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", rank.pid)).unwrap_or_default();
+        maps.matches("memfd:tonnage-double").count() >= 2
+    });
+    let pids = pids(&run);
+    run.signal_rank(1, Signal::KILL);
+    let killed = Instant::now();
+    let ended = run.end();
+    assert!(killed.elapsed().as_secs() < 5, "{ended:#?}");
+    assert_eq!(ended.code, Some(1), "{ended:#?}");
+    blames(&ended, 1);
+    nothing_new(&before, &pids);
+}
+
+/// Memory of a GPU over sockets, where it was asked for and nowhere else.
+#[test]
+fn bytes_of_a_gpu_are_staged_only_where_that_is_asked_for() {
+    let Some(double) = Double::with("gpus 2") else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    let library = double.path();
+    let arguments = transfer(
+        "--engine fabric:tcp --op write,write-imm,read,send --ranks 2 --memory cuda:1 --engine-option staging=pinned \
+         --sizes 8,300001 --window 4 --verify",
+        library.to_str().unwrap(),
+    );
+    let run = tonnage(dir.path(), &arguments).succeed();
+    assert!(run.stdout.contains("staging=pinned"), "{}", run.stdout);
+    let records = records::shown(dir.path(), "r.jsonl", &run, "table");
+    assert_eq!(records.len(), 8);
+    all_verified(&records);
+    let told = serde_json::to_string(&records).unwrap();
+    assert!(
+        told.contains("copied through the host at both ends"),
+        "{told}"
+    );
+    fs::remove_file(dir.path().join("r.jsonl")).unwrap();
+    let arguments = transfer(
+        "--engine fabric:tcp --op write --ranks 2 --memory cuda --sizes 8 --optional",
+        library.to_str().unwrap(),
+    );
+    tonnage(dir.path(), &arguments).succeed();
+    let records = records::read(&dir.path().join("r.jsonl"));
+    assert!(
+        reason(&records[0]).contains("--engine-option staging=pinned"),
+        "{records:#?}"
+    );
+}
+
+#[test]
+fn without_a_driver_each_is_one_skip_that_says_how() {
+    let dir = tempdir().unwrap();
+    for engine in ["cuda-ipc", "fabric:tcp --engine-option staging=pinned"] {
+        let arguments = transfer(
+            &format!("--engine {engine} --op write --ranks 2 --sizes 8 --memory cuda --optional"),
+            "/nonexistent/libcuda.so.1",
+        );
+        tonnage(dir.path(), &arguments).succeed();
+    }
+    let records = records::read(&dir.path().join("r.jsonl"));
+    assert_eq!(records.len(), 2);
+    for record in &records {
+        let why = reason(record);
+        assert!(why.contains("the driver library cannot be loaded"), "{why}");
+        assert!(why.contains("--library libcuda=PATH"), "{why}");
+    }
+}
