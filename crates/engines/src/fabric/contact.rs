@@ -182,8 +182,8 @@ pub(super) fn device(attributes: &Attributes) -> String {
 /// Time after which first contact looks whether memory is short: where all is well it takes less.
 const ROOM_LOOK: Duration = Duration::from_secs(2);
 
-/// Room to map memory with which a connection comes about, in bytes. A library that has less tries again without a word:
-/// rxm of libfabric 1.17 asks for 17 MB at once, seen by its calls of mmap.
+/// Room to map memory with which a connection comes about, in bytes. A library that has less tries again without a
+/// word: rxm of libfabric 1.17 asks for 17 MB at once, seen by its calls of mmap.
 const ROOM_MIN: u64 = 32 << 20;
 
 /// First contact in progress.

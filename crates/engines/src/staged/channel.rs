@@ -91,6 +91,8 @@ pub(super) struct StagedChannel {
     pub(super) arriving: Vec<Option<CudaEvent>>,
     /// Places that are to be posted for what arrives next.
     pub(super) unposted: VecDeque<u32>,
+    /// Places that are posted, the first one first, and whether something has arrived there.
+    pub(super) posted: VecDeque<(u32, bool)>,
     pub(super) landing: VecDeque<LandingPiece>,
     /// Number of those, from the oldest on, whose copy has begun.
     pub(super) begun: usize,
@@ -133,6 +135,7 @@ impl StagedChannel {
             free_notes: (0..NOTES).collect(),
             arriving: arriving?,
             unposted: (0..ARRIVING).collect(),
+            posted: VecDeque::with_capacity(ARRIVING as usize),
             landing: VecDeque::with_capacity(ARRIVING as usize),
             begun: 0,
             receives: VecDeque::with_capacity(depth),

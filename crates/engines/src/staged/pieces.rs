@@ -62,6 +62,7 @@ impl StagedChannel {
                 break;
             }
             self.unposted.pop_front();
+            self.posted.push_back((index, false));
         }
         Ok(())
     }
@@ -148,7 +149,8 @@ impl StagedChannel {
                 if let Some(told) = self.told.iter_mut().find(of_note) {
                     told.2 = true;
                 }
-                while let Some((_, arrived, _)) = self.told.pop_front_if(|told| told.2) {
+                while let Some(&(_, arrived, true)) = self.told.front() {
+                    self.told.pop_front();
                     ready.push_back(arrived);
                 }
             }
@@ -156,8 +158,25 @@ impl StagedChannel {
         }
     }
 
-    /// Looks at what has arrived in a place.
+    /// Looks at what has arrived, from the place on that was posted first: messages meet receives in their order, but
+    /// an engine below may tell a short one before the long one that it followed.
     pub(super) fn arrived(
+        &mut self,
+        index: u32,
+        regions: &StagedRegions,
+        ready: &mut VecDeque<Completion>,
+    ) -> Result<()> {
+        if let Some(posted) = self.posted.iter_mut().find(|posted| posted.0 == index) {
+            posted.1 = true;
+        }
+        while let Some(&(index, true)) = self.posted.front() {
+            self.posted.pop_front();
+            self.look_at(index, regions, ready)?;
+        }
+        Ok(())
+    }
+
+    fn look_at(
         &mut self,
         index: u32,
         regions: &StagedRegions,

@@ -221,7 +221,7 @@ impl PinnedView {
 
 impl Drop for PinnedView {
     fn drop(&mut self) {
-        // The memory waits for its own context alone. Where waiting fails the context is lost, and all that is in flight.
+        // The memory waits for its own context alone. Where waiting fails the context is lost, and all in flight.
         let _ = self.context.wait();
     }
 }
