@@ -301,7 +301,7 @@ fn a_plan_file_can_be_run_with_other_engines_and_ranks() {
         .command
     {
         Some(Command::Run(args)) => {
-            let plan = args.to_plan().unwrap();
+            let (plan, _) = args.to_plan().unwrap();
             args.results.scaled(plan, ranks).unwrap()
         }
         other => panic!("not a run: {other:?}"),

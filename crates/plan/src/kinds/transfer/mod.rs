@@ -16,6 +16,7 @@
 //!
 //! Measuring a point is not known here; see `tonnage_bench`.
 
+mod aim;
 mod atomics;
 mod background;
 mod background_options;
@@ -41,6 +42,7 @@ mod point_length;
 mod roles;
 
 pub use crate::bounds::DEPTH_MAX;
+pub use aim::PacingAim;
 pub use background::{Background, BackgroundPair};
 pub use background_options::{BackgroundOptions, BackgroundRate};
 pub use batches::{BatchCall, BatchMerge, BatchOf, Batching};
@@ -56,6 +58,6 @@ pub use options::{MeasureOptions, MemoryOptions, OperationOptions, Transfer};
 pub(crate) use pacing::contradictions;
 pub use pacing::{PacingOptions, WINDOW_DEFAULT};
 pub use point::{
-    Addresses, CqMode, Pacing, PacingAim, SessionUse, TargetFootprint, TransferApi, TransferPoint,
+    Addresses, CqMode, Pacing, SessionUse, TargetFootprint, TransferApi, TransferPoint,
 };
 pub use point_length::{PointLength, TrialLength};

@@ -132,7 +132,7 @@ fn a_plan_with_files_is_scaled_to_the_ranks_and_moved() {
             .command
         {
             Some(Command::Run(args)) => {
-                let plan = args.to_plan().unwrap();
+                let (plan, _) = args.to_plan().unwrap();
                 args.results.scaled(plan, ranks).unwrap()
             }
             other => panic!("not a run: {other:?}"),

@@ -414,9 +414,9 @@ fn memories_are_known_by_name_and_a_ping_pong_needs_to_see_its_last_byte() {
     assert!(variant.contains("write memory host"), "{variant}");
     // A memory that another version may have is for optional experiments, a slip of the hand for none.
     let optional = format!("{lines}optional = true\nmemory = ");
-    let cuda = points(&format!("{optional}['host', 'cuda:1']"));
-    assert!(cuda.iter().any(|point| point.memory == "cuda:1"));
-    assert!(message(&format!("{lines}memory = 'cuda'")).starts_with("unknown memory \"cuda\""));
+    let hip = points(&format!("{optional}['host', 'hip:1']"));
+    assert!(hip.iter().any(|point| point.memory == "hip:1"));
+    assert!(message(&format!("{lines}memory = 'hip'")).starts_with("unknown memory \"hip\""));
     assert!(message(&format!("{optional}'hugh'")).contains("did you mean \"huge\"?"));
     let far = points(&format!("{lines}memory = 'far'"));
     assert!(far.iter().all(|point| point.memory == "far"));
