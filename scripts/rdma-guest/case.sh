@@ -141,10 +141,22 @@ over() {
     tc qdisc del dev ve0 root
 }
 
-# Takes rxeA's interface down for a while, two seconds from now. Its routes are gone with it.
+# Packets that rxeA has sent.
+SENT=/sys/class/infiniband/rxeA/ports/1/hw_counters/sent_pkts
+
+# under_way COUNT: waits until rxeA has sent a thousand packets more than so many: a busy machine takes its time to begin.
+under_way() {
+    for _ in $(seq 600); do
+        [ "$(cat "$SENT")" -le $(($1 + 1000)) ] || break
+        sleep 0.05
+    done
+}
+
+# Takes rxeA's interface down for a while, once bytes are under way. Its routes are gone with it.
 take_down() {
+    before=$(cat "$SENT")
     (
-        sleep 2
+        under_way "$before"
         ip link set ve0 down
         sleep 3
         ip link set ve0 up

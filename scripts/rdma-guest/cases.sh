@@ -4,10 +4,11 @@
 
 . ./case.sh
 
-# cut_for SECONDS: no packet of rxeA arrives any more, from two seconds on for so many.
+# cut_for SECONDS: no packet of rxeA arrives any more for so many, once bytes are under way.
 cut_for() {
+    before=$(cat "$SENT")
     (
-        sleep 2
+        under_way "$before"
         tc qdisc add dev ve0 root netem loss 100%
         sleep "$1"
         tc qdisc del dev ve0 root
