@@ -1,6 +1,7 @@
-//! Lists of lanes from which single ones are taken out again, without moving the others.
+//! Lists of lanes from which single ones are taken out again, without moving the others; and what engines say of lanes
+//! and regions that they do not have or cannot let go.
 
-use tonnage_engine::Lane;
+use tonnage_engine::{Lane, RegionId};
 use tonnage_units::Error;
 
 /// Puts a lane into the first free place.
@@ -19,6 +20,21 @@ pub(crate) fn take<T>(lanes: &mut [Option<T>], lane: Lane) {
     if let Some(place) = lanes.get_mut(lane.0 as usize) {
         *place = None;
     }
+}
+
+/// The refusal to take a region back whose lanes are still there.
+#[cold]
+pub(crate) fn has_lanes(region: RegionId) -> Error {
+    Error::Failed(format!(
+        "region {} has lanes that were not released",
+        region.0
+    ))
+}
+
+/// The refusal of a region that this worker does not have.
+#[cold]
+pub(crate) fn not_registered(region: RegionId) -> Error {
+    Error::Failed(format!("region {} is not registered", region.0))
 }
 
 /// The refusal of a lane that is not in the list.

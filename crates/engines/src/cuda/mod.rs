@@ -27,7 +27,7 @@ use tonnage_units::{Error, Result};
 
 use crate::memory::cuda_limit;
 use crate::memory::cuda_region::{CudaEnd, LIBCUDA, driver_report, library, unavailable};
-use crate::slots::{self, never_resolved};
+use crate::slots::{self, has_lanes, never_resolved};
 
 use registry::CudaRegistration;
 
@@ -306,10 +306,7 @@ impl Engine for CudaCopies {
         self.region(region)?;
         let mut lanes = self.lanes.iter().flatten();
         if lanes.any(|lane| lane.key.local == region) {
-            return Err(Error::Failed(format!(
-                "region {} has lanes that were not released",
-                region.0
-            )));
+            return Err(has_lanes(region));
         }
         self.regions.remove(&region.0);
         Ok(())

@@ -15,7 +15,7 @@ struct IpcCard {
 /// The card of rings and regions.
 ///
 /// # Errors
-/// Where so many are registered that no card has room for them.
+/// More regions than a card has room for.
 pub(super) fn join(rings: Card, described: &[(RegionId, Descriptor)]) -> Result<Card> {
     let regions = described.iter().map(|(_, region)| region.clone()).collect();
     // Lists of bytes: writing them as JSON cannot fail.

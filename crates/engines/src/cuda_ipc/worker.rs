@@ -18,7 +18,7 @@ use super::far::{IpcDriver, IpcMemories, IpcMemory, OwnBytes, describe, not_know
 use super::outlet::IpcOutlet;
 use crate::memory::cuda_region::DriverMemory;
 use crate::rings::{Arrival, Contacts, PeerRings, take_arrivals, torn};
-use crate::slots::never_resolved;
+use crate::slots::{has_lanes, never_resolved, not_registered};
 
 /// Sends that failed before their copy and wait to be told, at most.
 const REFUSED_MAX: usize = 64;
@@ -221,15 +221,11 @@ impl Engine for CudaIpc {
     fn deregister(&mut self, region: RegionId) -> Result<()> {
         let mut lanes = self.lanes.iter().flatten();
         if lanes.any(|lane| lane.local == region) {
-            return Err(Error::Failed(format!(
-                "region {} has lanes that were not released",
-                region.0
-            )));
+            return Err(has_lanes(region));
         }
         self.described.retain(|(id, _)| *id != region);
         let taken = self.regions.remove(&region.0);
-        let never = || Error::Failed(format!("region {} is not registered", region.0));
-        taken.map(|_| ()).ok_or_else(never)
+        taken.map(|_| ()).ok_or_else(|| not_registered(region))
     }
 
     fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
@@ -263,8 +259,7 @@ impl Engine for CudaIpc {
             ))
         })?;
         let own = self.regions.get(&spec.local.0).cloned();
-        let own =
-            own.ok_or_else(|| Error::Failed(format!("region {} is not registered", spec.local.0)))?;
+        let own = own.ok_or_else(|| not_registered(spec.local))?;
         let ends = match spec.kind {
             LaneKind::Initiate(verb) => {
                 let bytes = DriverMemory::of(&*own).ok_or_else(|| not_known(&*own))?;

@@ -1,5 +1,6 @@
 //! Resolving lanes: the route and the flush that come of what a lane was asked for.
 
+use crate::slots::not_registered;
 use tonnage_engine::{Lane, LaneKind, LaneSpec, Verb};
 use tonnage_sys::libfabric::{Action, RegionHandle, RemoteRegion, Route};
 use tonnage_units::{Error, Result};
@@ -20,8 +21,7 @@ impl FabricWorker {
             ))
         })?;
         let local = self.regions.get(&spec.local.0).copied();
-        let local = local
-            .ok_or_else(|| Error::Failed(format!("region {} is not registered", spec.local.0)))?;
+        let local = local.ok_or_else(|| not_registered(spec.local))?;
         let action = self.action(spec.kind, peer)?;
         let remote = match action {
             Action::Write | Action::WriteData | Action::Read => {

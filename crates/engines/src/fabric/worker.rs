@@ -20,7 +20,7 @@ use super::lanes::LaneState;
 use super::mail::{Greeted, Mail};
 use super::queue_sizes::sizes;
 use crate::early::EarlyArrivals;
-use crate::slots::{self, never_resolved};
+use crate::slots::{self, has_lanes, never_resolved};
 use crate::staged::registrable;
 
 /// Completions that are taken from the library at once.
@@ -339,10 +339,7 @@ impl Engine for FabricWorker {
     fn deregister(&mut self, region: RegionId) -> Result<()> {
         let lanes = || self.lanes.iter().flatten();
         if lanes().any(|lane| lane.spec.local == region) {
-            return Err(Error::Failed(format!(
-                "region {} has lanes that were not released",
-                region.0
-            )));
+            return Err(has_lanes(region));
         }
         let registered = self.regions.remove(&region.0);
         let never = || Error::Failed(format!("region {} is not registered", region.0));

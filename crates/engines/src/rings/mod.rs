@@ -17,4 +17,4 @@ pub(crate) use contacts::Contacts;
 pub(crate) use mailbox::{Arrival, ArrivalEntry, DEPTH, Outbox, PeerRings, take_arrivals};
 #[cfg(test)]
 pub(crate) use refusals::OTHER_REGION;
-pub(crate) use refusals::{failure, torn};
+pub(crate) use refusals::{described, failure, torn};

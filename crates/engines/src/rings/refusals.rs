@@ -27,6 +27,17 @@ pub(crate) fn failure(
         ),
         _ => ("not a failure", None),
     };
+    let of = (lane.map(|(kind, _)| kind), lane.and_then(|(_, peer)| peer));
+    described(engine, done, of, (name, usual_cause))
+}
+
+/// A failed completion of an engine that has names and causes of its own.
+pub(crate) fn described(
+    engine: &str,
+    done: &Completion,
+    (operation, peer): (Option<LaneKind>, Option<Peer>),
+    (name, usual_cause): (&str, Option<&str>),
+) -> Failure {
     Failure {
         name: name.to_owned(),
         code: match done.ending {
@@ -34,8 +45,8 @@ pub(crate) fn failure(
             Ending::Done | Ending::Arrived => 0,
         },
         engine: engine.to_owned(),
-        operation: lane.map(|(kind, _)| kind),
-        peer: lane.and_then(|(_, peer)| peer),
+        operation,
+        peer,
         usual_cause: usual_cause.map(str::to_owned),
         ..Failure::default()
     }

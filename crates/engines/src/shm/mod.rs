@@ -26,7 +26,7 @@ use tonnage_sys::mapping::{Arena, OutOfRange};
 use tonnage_units::{Error, Result};
 
 use crate::rings::{Contacts, DEPTH, PeerRings, take_arrivals, torn};
-use crate::slots::never_resolved;
+use crate::slots::{has_lanes, never_resolved, not_registered};
 
 use ends::Ends;
 use far::{FarMaps, FarRegion};
@@ -212,14 +212,10 @@ impl Engine for Shm {
     fn deregister(&mut self, region: RegionId) -> Result<()> {
         let mut lanes = self.lanes.iter().flatten();
         if lanes.any(|lane| lane.local == region) {
-            return Err(Error::Failed(format!(
-                "region {} has lanes that were not released",
-                region.0
-            )));
+            return Err(has_lanes(region));
         }
         let taken = self.regions.remove(&region.0);
-        let never = || Error::Failed(format!("region {} is not registered", region.0));
-        taken.map(|_| ()).ok_or_else(never)
+        taken.map(|_| ()).ok_or_else(|| not_registered(region))
     }
 
     fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
@@ -244,8 +240,7 @@ impl Engine for Shm {
             ))
         })?;
         let own = self.regions.get(&spec.local.0).cloned();
-        let own =
-            own.ok_or_else(|| Error::Failed(format!("region {} is not registered", spec.local.0)))?;
+        let own = own.ok_or_else(|| not_registered(spec.local))?;
         // Lanes are resolved at the beginning of a point, for which another copy method may be the fastest.
         let far = match spec.kind {
             LaneKind::Initiate(verb) => {

@@ -19,7 +19,8 @@ use super::pieces::{OUTSIDE, TOO_LONG};
 use super::ring::{RingPlace, StagingRing};
 use super::tag::Tag;
 use crate::memory::cuda_region::{DriverMemory, gpu_name};
-use crate::slots::never_resolved;
+use crate::rings::described;
+use crate::slots::{has_lanes, never_resolved, not_registered};
 
 /// Completions of the engine below that are looked at at once.
 const POLLED: usize = 32;
@@ -251,14 +252,10 @@ impl Engine for StagedWorker {
     fn deregister(&mut self, region: RegionId) -> Result<()> {
         let mut lanes = self.lanes.iter().flatten();
         if lanes.any(|lane| lane.local == region) {
-            return Err(Error::Failed(format!(
-                "region {} has lanes that were not released",
-                region.0
-            )));
+            return Err(has_lanes(region));
         }
         let taken = self.regions.remove(&region.0);
-        let never = || Error::Failed(format!("region {} is not registered", region.0));
-        taken.map(|_| ()).ok_or_else(never)
+        taken.map(|_| ()).ok_or_else(|| not_registered(region))
     }
 
     fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
@@ -339,8 +336,7 @@ impl Engine for StagedWorker {
     fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
         let channel = self.channel_of(spec.peer)?;
         let own = self.regions.get(&spec.local.0);
-        let own =
-            own.ok_or_else(|| Error::Failed(format!("region {} is not registered", spec.local.0)))?;
+        let own = own.ok_or_else(|| not_registered(spec.local))?;
         let far = match spec.kind {
             LaneKind::Receive => None,
             LaneKind::Initiate(_) => {
@@ -418,18 +414,12 @@ impl Engine for StagedWorker {
             ),
             _ => ("not a failure", None),
         };
-        Failure {
-            name: name.to_owned(),
-            code: match done.ending {
-                Ending::Failed(code) => code,
-                Ending::Done | Ending::Arrived => 0,
-            },
-            engine: format!("{STAGING} over {}", self.below_name),
-            operation: lane.map(|lane| lane.kind),
-            peer: lane.map(|lane| self.channels[lane.channel].peer),
-            usual_cause: usual_cause.map(str::to_owned),
-            ..Failure::default()
-        }
+        let of = (
+            lane.map(|lane| lane.kind),
+            lane.map(|lane| self.channels[lane.channel].peer),
+        );
+        let engine = format!("{STAGING} over {}", self.below_name);
+        described(&engine, done, of, (name, usual_cause))
     }
 
     fn settle(&mut self, trying: bool) -> bool {

@@ -1,7 +1,7 @@
 //! [`Rank`]: the main thread's side of the control channel.
 //!
-//! How it comes to be, what it knows, and how it ends are here; what ranks do together is in `exchanges`. While the
-//! main thread is stuck in a library, the control thread answers the others.
+//! Joining, what a rank knows, and its end are here; what ranks do together is in `exchanges`. While the main thread is
+//! stuck in a library, the control thread answers the others.
 
 mod alarm;
 mod alike;

@@ -1,6 +1,6 @@
 //! The kernel of `copy.ptx`: bytes copied by a GPU's processors, and not by its copy engines.
 //!
-//! What it may reach is checked by whoever launches it: see [`CudaCopier`](super::CudaCopier).
+//! Ranges are checked by whoever launches it: see [`CudaCopier`](super::CudaCopier).
 
 use std::sync::Arc;
 

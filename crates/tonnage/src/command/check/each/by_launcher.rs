@@ -1,7 +1,7 @@
 //! Hosts on which a launcher has started this command: the first process of each checks its host, and rank 0 gets the
 //! verdicts of all.
 //!
-//! Where the processes do not find each other, or lose one, each tells the verdict of its own host.
+//! Processes that do not find each other, or lose one, tell the verdict of their own host each.
 
 use std::time::Duration;
 
