@@ -128,7 +128,7 @@ fn as_threads(ranks: u32) -> Result<Run> {
             true => &[],
             false => &ENGINES[..],
         };
-        let (_, ends) = take(&mut rank, COUNT, (SESSIONS, engines))?;
+        let (_, ends) = take(&mut rank, COUNT, (SESSIONS, engines), &|| ())?;
         rank.close()?;
         Ok((joined, resident, ends))
     };
@@ -167,7 +167,7 @@ fn as_process(mut rank: Rank) -> Result<()> {
         .unwrap_or(0);
     let joined = Duration::from_nanos(since_1970_ns().saturating_sub(began));
     let resident_bytes = resident_bytes();
-    let (steps, ends) = take(&mut rank, COUNT, (SESSIONS, &ENGINES))?;
+    let (steps, ends) = take(&mut rank, COUNT, (SESSIONS, &ENGINES), &|| ())?;
     let used = Used {
         resident_bytes,
         cpu_ns: steps.iter().map(|step| step.cpu_ns).collect(),

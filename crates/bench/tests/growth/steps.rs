@@ -68,7 +68,8 @@ pub fn quiet(options: &mut JoinOptions) {
 }
 
 /// Takes a rank through `count` exchanges of each kind and opens so many sessions of each of the `engines`, and returns
-/// what they cost it, and at rank 0 also the last rank.
+/// what they cost it, and at rank 0 also the last rank. `all_have_read` is called after each look at the counts: where it
+/// holds a rank back until all have looked, nothing that belongs to the next exchange is counted with the last one.
 ///
 /// # Errors
 /// When a rank is lost.
@@ -76,6 +77,7 @@ pub fn take(
     rank: &mut Rank,
     count: u32,
     (sessions, engines): (u32, &[&str]),
+    all_have_read: &dyn Fn(),
 ) -> Result<(Vec<Cost>, Option<BothEnds>)> {
     let joined = Cost {
         name: "list of ranks".into(),
@@ -85,6 +87,7 @@ pub fn take(
         cpu_ns: process_cpu_ns(),
     };
     let bytes = rank.join_bytes();
+    all_have_read();
     let way = |name: &str, got, said| Cost {
         name: name.into(),
         got: got as f64,
@@ -100,18 +103,18 @@ pub fn take(
             bytes.got_of_parent,
             bytes.said_to_parent,
         ),
-        step(rank, "barrier", count, |rank| {
+        step(rank, "barrier", count, all_have_read, |rank| {
             rank.barrier("barrier", DEADLINE)
         })?,
-        step(rank, "reduce", count, |rank| {
+        step(rank, "reduce", count, all_have_read, |rank| {
             rank.reduce("reduce", Largest(1 << 40), DEADLINE).map(drop)
         })?,
-        step(rank, "start", count, |rank| {
+        step(rank, "start", count, all_have_read, |rank| {
             rank.aligned_start("start", DEADLINE).map(drop)
         })?,
     ];
     for engine in engines {
-        steps.push(session(rank, engine, sessions)?);
+        steps.push(session(rank, engine, sessions, all_have_read)?);
     }
     let ends = ends(rank, steps.clone())?;
     Ok((steps, ends))
@@ -150,13 +153,14 @@ impl PairSession {
 }
 
 /// Opens an engine on all ranks and closes it, so many times.
-fn session(rank: &mut Rank, engine: &str, count: u32) -> Result<Cost> {
+fn session(rank: &mut Rank, engine: &str, count: u32, all_have_read: &dyn Fn()) -> Result<Cost> {
     // What threads of one process do before a session is not part of what they did last.
     rank.barrier("before a session", DEADLINE)?;
     // Which rank is on which CPU is another thing on each machine.
     let session = PairSession::new(rank, engine, CpuChoice::None)?;
     let host = RankHost::look(rank)?;
-    step(rank, &format!("pairs of {engine}"), count, |rank| {
+    let name = format!("pairs of {engine}");
+    step(rank, &name, count, all_have_read, |rank| {
         session.open(rank, &host).map(drop)
     })
 }
@@ -177,24 +181,28 @@ fn step(
     rank: &mut Rank,
     name: &str,
     count: u32,
+    all_have_read: &dyn Fn(),
     mut exchange: impl FnMut(&mut Rank) -> Result<()>,
 ) -> Result<Cost> {
     rank.barrier("before", DEADLINE)?;
     let before = (rank.received_bytes(), rank.sent_bytes(), process_cpu_ns());
+    all_have_read();
     let mut took = Vec::with_capacity(count as usize);
     for _ in 0..count {
         let begun = Instant::now();
         exchange(rank)?;
         took.push(begun.elapsed().as_nanos() as u64);
     }
+    let after = (rank.received_bytes(), rank.sent_bytes(), process_cpu_ns());
+    all_have_read();
     took.sort_unstable();
     let each = |after: u64, before: u64| (after - before) as f64 / f64::from(count);
     Ok(Cost {
         name: name.to_owned(),
-        got: each(rank.received_bytes(), before.0),
-        said: each(rank.sent_bytes(), before.1),
+        got: each(after.0, before.0),
+        said: each(after.1, before.1),
         wall_ns_p50: took.get(took.len() / 2).copied().unwrap_or(0),
-        cpu_ns: (process_cpu_ns() - before.2) / u64::from(count),
+        cpu_ns: (after.2 - before.2) / u64::from(count),
     })
 }
 

@@ -3,12 +3,14 @@
 //! of an interval, under an allocator that counts. Loops that time collectives are in [`native_calls`].
 
 mod asking;
+#[path = "../../../sys/tests/cuda/double.rs"]
+mod double;
 mod native_calls;
 mod sides;
 mod verbs;
 
 use asking::{Asking, Extra};
-use sides::{Side, flows, receives, sides, table};
+use sides::{Side, double_of_cuda, flows, receives, sides, table};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tonnage_bench::drive::Scratch;
@@ -116,10 +118,19 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
     }
 }
 
-/// Every engine, with each variant that every machine has.
+/// Every engine whose sides may be threads of one process, with each variant that every machine has; those of GPUs over
+/// the double of their driver.
 fn engines() -> Vec<(&'static Entry, String)> {
     let mut all = Vec::new();
+    let has_gpus = double_of_cuda().is_some();
     for entry in ENGINES {
+        if entry.name == "cuda-ipc" {
+            println!("skip: cuda-ipc is not counted, for its two sides are processes");
+            continue;
+        }
+        if entry.device_memory.is_some() && !has_gpus {
+            continue;
+        }
         match entry.variant {
             None => all.push((entry, entry.name.to_owned())),
             Some(variant) => all.extend(

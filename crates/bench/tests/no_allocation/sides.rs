@@ -1,7 +1,9 @@
 //! The two ranks of a point as threads: their engines, memories, lanes and receives, made as the program makes them.
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
+use crate::double::Double;
 use tonnage_bench::drive::flow::{Flow, Receives};
 use tonnage_bench::drive::ping_pong::{Signal, Table};
 use tonnage_bench::kinds::collective::native::executor::WorkerView;
@@ -12,10 +14,10 @@ use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::paths::divided;
 use tonnage_engine::{
     Caps, Card, Descriptor, DeviceRequest, Engine, Lane, LaneKind, LaneSpec, Libraries, Neighbor,
-    OpenRequest, Region, Verb, WorkerConfig, find, split_name,
+    OpenRequest, RankMemory, Region, Verb, WorkerConfig, find, split_name,
 };
-use tonnage_engines::ENGINES;
 use tonnage_engines::memory::HOST;
+use tonnage_engines::{ENGINES, LISTS};
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
@@ -128,7 +130,13 @@ impl Side {
 fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
     let entry = find(ENGINES, &point.engine)?;
     // Debian's libfabric 1.17 can crash when an endpoint closes that has messages waiting.
-    let libraries = Libraries::from([("libfabric".to_owned(), "embedded".into())]);
+    let mut libraries = Libraries::from([("libfabric".to_owned(), "embedded".into())]);
+    libraries.extend(double_of_cuda().map(|path| ("libcuda".to_owned(), path)));
+    let memory = entry.device_memory.unwrap_or(HOST.name);
+    let own = RankMemory {
+        name: memory,
+        gpu: None,
+    };
     // Where there are devices, each side has another.
     let devices = match entry.has_devices && entry.names_everywhere().is_empty() {
         true => DeviceRequest::All,
@@ -138,14 +146,17 @@ fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
         variant: split_name(&point.engine).1,
         devices,
         libraries: &libraries,
+        memories: (own, &[own]),
         ..OpenRequest::default()
     })?;
     let domains = divided(domains, point.division());
     let domain = &domains[rank as usize % domains.len()];
     let bytes = SliceLayout::new(point, rank).bytes();
-    let memory = (HOST.allocate)(&Request {
+    let allocator = LISTS.memory(memory)?;
+    let memory = (allocator.allocate)(&Request {
         bytes,
         shared: domain.caps().shared_memory,
+        libraries: Some(&libraries),
         ..Request::default()
     })?;
     let config = WorkerConfig {
@@ -166,6 +177,13 @@ fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
         memory,
         caps: *domain.caps(),
     })
+}
+
+/// The file that stands for the driver of GPUs; `None`, and a visible skip, without a C compiler.
+pub fn double_of_cuda() -> Option<PathBuf> {
+    static DOUBLE: OnceLock<Option<Double>> = OnceLock::new();
+    let double = DOUBLE.get_or_init(|| Double::with("gpus 2"));
+    double.as_ref().map(Double::path)
 }
 
 /// The flows and signals of one side, as `run` makes them for a point.
