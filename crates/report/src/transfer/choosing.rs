@@ -15,6 +15,9 @@ use super::footers::row_name;
 /// of their rates, with the half width of its 95 % confidence interval. The first ones are 1; empty where nothing can
 /// be set beside anything.
 pub fn to_first(records: &[TransferRecord<'_>], compared: &[&str], fields: &[&str]) -> Vec<String> {
+    if compared.is_empty() {
+        return Vec::new();
+    }
     let others: Vec<&str> = fields
         .iter()
         .copied()
@@ -35,7 +38,7 @@ pub fn to_first(records: &[TransferRecord<'_>], compared: &[&str], fields: &[&st
     });
     let cells: Vec<Option<String>> = cells.collect();
     let is_alone = cells.iter().flatten().all(|cell| cell == "1");
-    match compared.is_empty() || is_alone {
+    match is_alone {
         true => Vec::new(),
         false => cells.into_iter().map(Option::unwrap_or_default).collect(),
     }

@@ -12,6 +12,8 @@ mod per_rank;
 mod series;
 mod title;
 
+use std::collections::BTreeMap;
+
 use tonnage_plan::transfer::{CqMode, Pacing};
 use tonnage_record::figures::Row;
 use tonnage_record::{TransferBody, TransferRecord};
@@ -346,11 +348,13 @@ fn layout(records: &[TransferRecord<'_>]) -> ModeTable {
 
 /// True when two rows would look alike though they walked over different footprints.
 fn same_size_other_footprint(records: &[TransferRecord<'_>]) -> bool {
-    let points = || records.iter().map(|record| &record.body.point);
-    points().any(|left| {
-        points().any(|right| {
-            left.size_bytes == right.size_bytes && left.footprint_bytes != right.footprint_bytes
-        })
+    let mut footprints = BTreeMap::new();
+    let mut points = records.iter().map(|record| &record.body.point);
+    points.any(|point| {
+        let first = footprints
+            .entry(point.size_bytes)
+            .or_insert(point.footprint_bytes);
+        *first != point.footprint_bytes
     })
 }
 

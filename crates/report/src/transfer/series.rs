@@ -22,6 +22,11 @@ const NOTHING: char = '.';
 
 /// Lines about the series of all rows, and of a trial that was broken off.
 pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
+    // A name takes a look at all rows.
+    let has_lines = |record: &&TransferRecord<'_>| {
+        let mut trials = record.body.trials.iter();
+        trials.any(|trial| trial.series.is_some()) || record.body.broken_off.is_some()
+    };
     let of_row = |record: &TransferRecord<'_>| {
         let row = row_name(record, records, distinguishing);
         let trials = &record.body.trials;
@@ -47,7 +52,8 @@ pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<Str
         }));
         lines
     };
-    records.iter().flat_map(of_row).collect()
+    let told = records.iter().filter(has_lines);
+    told.flat_map(of_row).collect()
 }
 
 fn line(which: &str, series: &TrialSeries, window_ns: u64) -> String {
