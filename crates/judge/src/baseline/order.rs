@@ -126,6 +126,25 @@ pub fn within<'a>(
     found
 }
 
+/// Reserve in the time of points that follow others: the pace of those before was one of many.
+const PACE_MARGIN: f64 = 1.5;
+
+/// The fastest pace that is reckoned with.
+const PACE_MIN: f64 = 0.05;
+
+/// As [`within`], where points before took `pace` times the time that was reckoned with.
+pub fn within_at_pace<'a>(
+    steps: Vec<CheckStep<'a>>,
+    budget_s: f64,
+    start_s: f64,
+    retests: u32,
+    pace: f64,
+) -> WithinBudget<'a> {
+    let pace = (PACE_MARGIN * pace).max(PACE_MIN);
+    // A start takes as long as it takes, whatever the pace of points.
+    within(steps, budget_s / pace, start_s / pace, retests)
+}
+
 /// The shortest time into which a point fits.
 pub fn shortest_s(steps: &[CheckStep<'_>], start_s: f64, retests: u32) -> Option<f64> {
     let times = steps

@@ -214,6 +214,34 @@ fn a_check_ends_within_its_budget() {
     }
 }
 
+/// A baseline of a slow machine, by which only the first of three points has time.
+#[test]
+fn more_points_follow_as_long_as_there_is_time() {
+    let dir = tempdir().unwrap();
+    let dir = dir.path();
+    run(dir, &format!("{PACED} --sizes 64,128,256 -o r.jsonl")).with_code(0);
+    by_hand(dir, "r.jsonl", 2000.0, "b.toml");
+    let text = fs::read_to_string(dir.join("b.toml")).unwrap();
+    let lines = text
+        .lines()
+        .map(|line| match line.starts_with("takes-s = ") {
+            true => "takes-s = 14.0",
+            false => line,
+        });
+    let slow = lines.collect::<Vec<_>>().join("\n");
+    assert_eq!(slow.matches("takes-s = 14.0").count(), 3);
+    fs::write(dir.join("b.toml"), slow).unwrap();
+    run(
+        dir,
+        "check --baseline b.toml --budget 30s --retest 0 -o v.json",
+    )
+    .with_code(0);
+    let text = fs::read_to_string(dir.join("v.json")).unwrap();
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["entries"].as_array().unwrap().len(), 3);
+    assert_eq!(report["not_measured"], Value::Array(Vec::new()));
+}
+
 /// A reader that reads nothing holds no check up, and files of an earlier one are none of its findings.
 #[test]
 fn a_check_that_ends_in_an_error_leaves_no_old_verdict() {

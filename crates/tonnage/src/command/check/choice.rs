@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use tonnage_engines::LISTS;
 use tonnage_judge::baseline::host_kind::kind_facts;
 use tonnage_judge::baseline::lost::{LostHardware, lost_hardware};
-use tonnage_judge::baseline::order::{CheckStep, shortest_s, telling_first, within};
+use tonnage_judge::baseline::order::{
+    CheckStep, shortest_s, telling_first, within, within_at_pace,
+};
 use tonnage_judge::baseline::{Baseline, BaselineEntry, HostKind};
 use tonnage_judge::check::CheckVerdict;
 use tonnage_judge::check::entry::judged;
@@ -54,8 +56,10 @@ pub enum KindHere<'a> {
 pub struct CheckChoice<'a> {
     /// Points, in their order.
     pub steps: Vec<CheckStep<'a>>,
-    /// Names of those that there is no time for.
-    pub left: Vec<String>,
+    /// Those that there is no time for, if all take as long as the baseline says.
+    pub left: Vec<CheckStep<'a>>,
+    /// Time that starting ranks takes, in seconds.
+    start_s: f64,
     /// Times that everything is measured in one go, where a launcher started the ranks: nobody could start them again.
     pub times: Option<u32>,
     /// True for a rank of a launcher that gets no records: rank 0 judges.
@@ -63,16 +67,6 @@ pub struct CheckChoice<'a> {
 }
 
 impl<'a> CheckChoice<'a> {
-    /// A choice of no points.
-    pub fn nothing() -> Self {
-        Self {
-            steps: Vec::new(),
-            left: Vec::new(),
-            times: None,
-            is_silent: false,
-        }
-    }
-
     /// Chooses.
     ///
     /// # Errors
@@ -135,14 +129,28 @@ impl<'a> CheckChoice<'a> {
             )));
         }
         Ok(Self {
-            left: found
-                .left
-                .iter()
-                .map(|step| step.name().to_owned())
-                .collect(),
+            left: found.left,
             steps: found.chosen,
+            start_s,
             times,
             is_silent,
+        })
+    }
+
+    /// The next points, where the last ones took so many seconds and left time: none for the ranks of a launcher, which
+    /// choose before they start.
+    pub fn next(&self, took_s: f64, retests: u32, clock: &BudgetClock) -> Option<Self> {
+        let left = match self.times {
+            None => self.left.clone(),
+            Some(_) => Vec::new(),
+        };
+        let pace = took_s / self.estimated_s();
+        let time_s = clock.left().as_secs_f64();
+        let found = within_at_pace(left, time_s, self.start_s, retests, pace);
+        (!found.chosen.is_empty()).then_some(Self {
+            left: found.left,
+            steps: found.chosen,
+            ..*self
         })
     }
 
@@ -151,6 +159,13 @@ impl<'a> CheckChoice<'a> {
         self.steps
             .iter()
             .flat_map(|step| step.entries.iter().copied())
+    }
+
+    /// Time that the points and the starts of their ranks take by the baseline.
+    fn estimated_s(&self) -> f64 {
+        let steps: Vec<&CheckStep<'_>> = self.steps.iter().collect();
+        let starts = groups(&steps).len() as f64 * self.start_s;
+        starts + steps.iter().map(|step| step.takes_s()).sum::<f64>()
     }
 }
 

@@ -44,8 +44,9 @@ pub fn own_report(task: &CheckTask, clock: &BudgetClock) -> Result<Option<CheckR
         }
     };
     let choice = CheckChoice::of(task, kind, clock)?;
-    let report = measured(task, &choice, clock)?;
-    if choice.is_silent {
+    let is_silent = choice.is_silent;
+    let report = measured(task, choice, clock)?;
+    if is_silent {
         return Ok(None);
     }
     if let Some(kept) = &kept {
@@ -70,23 +71,54 @@ pub fn for_elsewhere(task: &CheckTask, time: LetterTime) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures and judges what was chosen.
-fn measured(
+/// Verdicts on a host so far, and the points that there was no time for.
+struct Judged {
+    verdicts: Vec<EntryVerdict>,
+    left: Vec<String>,
+}
+
+/// Measures and judges what was chosen, and then more of what the baseline has as far as the time goes: how long points
+/// take is known from the machine that the baseline was measured on, as busy as it was.
+fn measured(task: &CheckTask, choice: CheckChoice<'_>, clock: &BudgetClock) -> Result<CheckReport> {
+    let host = tonnage_sys::host::name();
+    let retests = task.args.retest;
+    clock.step("looking at the devices");
+    let devices = device_states();
+    let mut judged = Judged {
+        verdicts: Vec::new(),
+        left: Vec::new(),
+    };
+    let mut next = Some(choice);
+    while let Some(choice) = next {
+        let begun = clock.elapsed_s();
+        let entries: Vec<&BaselineEntry> = choice.entries().collect();
+        let lost = device_failures(&entries, &devices, &host);
+        let is_whole = judge_steps(task, &choice, &lost, clock, &mut judged.verdicts)?;
+        add_lost(&mut judged.verdicts, lost);
+        judged.left = names(&choice);
+        next = match is_whole {
+            true => choice.next(clock.elapsed_s() - begun, retests, clock),
+            false => None,
+        };
+    }
+    Ok(report(task, judged, clock, host))
+}
+
+/// Measures points and adds the verdicts on them; false where one could not be measured. Over a link that is down there
+/// is nothing to measure: its failure is certain.
+fn judge_steps(
     task: &CheckTask,
     choice: &CheckChoice<'_>,
+    lost: &[EntryVerdict],
     clock: &BudgetClock,
-) -> Result<CheckReport> {
-    let args = &task.args;
-    let host = tonnage_sys::host::name();
-    clock.step("looking at the devices");
-    let entries: Vec<&BaselineEntry> = choice.entries().collect();
-    let mut verdicts = device_failures(&entries, &device_states(), &host);
+    verdicts: &mut Vec<EntryVerdict>,
+) -> Result<bool> {
+    let retests = task.args.retest;
     let mut records: BTreeMap<&str, Vec<Record>> = BTreeMap::new();
     let mut why = None;
-    // Over a link that is down there is nothing to measure; its failure is certain.
     let lacks_device = |step: &&CheckStep<'_>| {
         let mut devices = step.entries.iter().flat_map(|entry| entry.devices());
-        devices.any(|name| verdicts.iter().any(|failed| failed.name == name))
+        devices.any(|name| lost.iter().any(|failed| failed.name == name))
     };
     let steps: Vec<&CheckStep<'_>> = choice
         .steps
@@ -101,11 +133,7 @@ fn measured(
         why = why.or(failed);
         keep(own, &steps, &mut records);
     }
-    for _ in 0..if choice.times.is_some() {
-        0
-    } else {
-        args.retest
-    } {
+    for _ in 0..if choice.times.is_some() { 0 } else { retests } {
         let again = choice::again(&steps, &records, clock);
         if again.is_empty() {
             break;
@@ -119,9 +147,21 @@ fn measured(
     clock.step("judging");
     for step in &steps {
         let own = records.get(step.point).map_or(&[][..], Vec::as_slice);
-        verdicts.extend(of_step(step, own, why.as_deref(), args.retest + 1));
+        verdicts.extend(of_step(step, own, why.as_deref(), retests + 1));
     }
-    Ok(report(task, choice, verdicts, clock, host))
+    Ok(why.is_none())
+}
+
+/// Adds devices that are gone, once each and before all else.
+fn add_lost(verdicts: &mut Vec<EntryVerdict>, lost: Vec<EntryVerdict>) {
+    let is_new = |found: &EntryVerdict| verdicts.iter().all(|known| known.name != found.name);
+    let new: Vec<EntryVerdict> = lost.into_iter().filter(is_new).collect();
+    verdicts.splice(0..0, new);
+}
+
+fn names(choice: &CheckChoice<'_>) -> Vec<String> {
+    let left = choice.left.iter();
+    left.map(|step| step.name().to_owned()).collect()
 }
 
 /// The report of a host that has lost hardware: beside which figures it would be set nobody can say.
@@ -135,21 +175,22 @@ fn lost_report(task: &CheckTask, clock: &BudgetClock, lost: &LostHardware<'_>) -
         why: Some(lost.why.clone()),
         ..EntryVerdict::of(entry)
     });
-    report(
-        task,
-        &CheckChoice::nothing(),
-        entries.collect(),
-        clock,
-        host.clone(),
-    )
+    let judged = Judged {
+        verdicts: entries.collect(),
+        left: Vec::new(),
+    };
+    report(task, judged, clock, host)
 }
 
 /// The report of a host that there is nothing to compare with.
 fn skipped(task: &CheckTask, clock: &BudgetClock, why: &Error) -> CheckReport {
-    let nothing = CheckChoice::nothing();
+    let nothing = Judged {
+        verdicts: Vec::new(),
+        left: Vec::new(),
+    };
     CheckReport {
         reason: cut(&format!("skip: {why}")),
-        ..report(task, &nothing, Vec::new(), clock, tonnage_sys::host::name())
+        ..report(task, nothing, clock, tonnage_sys::host::name())
     }
 }
 
@@ -194,13 +235,8 @@ fn device_states() -> HostDevices {
     }
 }
 
-fn report(
-    task: &CheckTask,
-    choice: &CheckChoice<'_>,
-    entries: Vec<EntryVerdict>,
-    clock: &BudgetClock,
-    host: String,
-) -> CheckReport {
+fn report(task: &CheckTask, judged: Judged, clock: &BudgetClock, host: String) -> CheckReport {
+    let entries = judged.verdicts;
     let verdict = CheckVerdict::of(entries.iter().map(|entry| entry.verdict));
     let mut hosts: Vec<String> = entries
         .iter()
@@ -224,10 +260,10 @@ fn report(
         budget_s: clock.budget_s(),
         took_s: clock.elapsed_s(),
         verdict,
-        reason: reason(verdict, &entries, choice.left.len()),
+        reason: reason(verdict, &entries, judged.left.len()),
         failed_hosts,
         entries,
-        not_measured: choice.left.clone(),
+        not_measured: judged.left,
         cached_for_s: None,
     }
 }
