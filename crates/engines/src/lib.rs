@@ -6,6 +6,7 @@
 //! | [`shm`] | between ranks of one host over a shared mapping |
 //! | [`cuda`] | copies of a GPU within one process |
 //! | [`cuda_ipc`] | between GPUs of one host, into memory of other processes |
+//! | [`hip`] | rows of the same two for GPUs of AMD |
 //! | [`fabric`] | by any provider of libfabric |
 //! | `staged` | any of them that has sends, through pinned memory at both ends |
 //! | [`verbs`] | by RDMA devices, straight through libibverbs |
@@ -23,6 +24,7 @@ pub mod cuda;
 pub mod cuda_ipc;
 mod early;
 pub mod fabric;
+pub mod hip;
 mod host_file;
 mod locked_memory;
 pub mod memory;
@@ -51,6 +53,8 @@ pub static ENGINES: &[Entry] = &[
     verbs::ENTRY,
     cuda::ENTRY,
     cuda_ipc::ENTRY,
+    hip::ENTRY,
+    hip::IPC,
 ];
 
 /// Every engine for files, in the same way.

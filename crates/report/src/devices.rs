@@ -45,7 +45,16 @@ pub fn text(found: &Inventory) -> String {
         group(&mut page, &fabric::heading(library), &fabric::rows(library));
     }
     group(&mut page, "GPUs", &gpus(&found.gpus));
-    group(&mut page, "GPUs by CUDA", &cuda(&found.cuda));
+    group(
+        &mut page,
+        "GPUs by CUDA",
+        &driven(("cuda", "CUDA"), &found.cuda),
+    );
+    group(
+        &mut page,
+        "GPUs by HIP",
+        &driven(("hip", "HIP"), &found.hip),
+    );
     group(
         &mut page,
         "File systems",
@@ -260,8 +269,8 @@ fn gpus(gpus: &[Gpu]) -> Vec<DeviceRow> {
     gpus.iter().map(one).collect()
 }
 
-/// GPUs by the names that `--memory` takes.
-fn cuda(gpus: &[CudaGpu]) -> Vec<DeviceRow> {
+/// GPUs by the names that `--memory` takes, and the version of an interface.
+fn driven((memory, interface): (&str, &str), gpus: &[CudaGpu]) -> Vec<DeviceRow> {
     let one = |gpu: &CudaGpu| {
         let dmabuf = match gpu.dmabuf {
             Some(true) => "dmabuf",
@@ -275,7 +284,7 @@ fn cuda(gpus: &[CudaGpu]) -> Vec<DeviceRow> {
             count => format!("{count} copy engines"),
         };
         row([
-            &format!("cuda:{}", gpu.number),
+            &format!("{memory}:{}", gpu.number),
             &gpu.name,
             &size(gpu.memory_bytes),
             &rate,
@@ -283,7 +292,7 @@ fn cuda(gpus: &[CudaGpu]) -> Vec<DeviceRow> {
             &format!("compute {}", gpu.compute),
             &gpu.pci_address,
             dmabuf,
-            &format!("CUDA {}", gpu.cuda_version),
+            &format!("{interface} {}", gpu.cuda_version),
             &gpu.uuid,
         ])
     };
@@ -375,10 +384,11 @@ mod tests {
             dmabuf: Some(true),
             cuda_version: "12.4".to_owned(),
         };
-        let row = cuda(std::slice::from_ref(&gpu)).remove(0);
+        let by = ("cuda", "CUDA");
+        let row = driven(by, std::slice::from_ref(&gpu)).remove(0);
         assert_eq!(row[2..5], ["80 GiB", "3352 GB/s", "3 copy engines"]);
         (gpu.copy_engines, gpu.memory_bytes_per_s) = (1, None);
-        let unknown = cuda(&[gpu]).remove(0);
+        let unknown = driven(by, &[gpu]).remove(0);
         assert_eq!(unknown[2..5], ["80 GiB", "", "1 copy engine"]);
         assert_eq!(unknown.len(), row.len());
     }

@@ -10,7 +10,7 @@ mod sides;
 mod verbs;
 
 use asking::{Asking, Extra};
-use sides::{Side, double_of_cuda, flows, receives, sides, table};
+use sides::{Side, doubles_of_drivers, flows, receives, sides, table};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tonnage_bench::drive::Scratch;
@@ -119,13 +119,13 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
 }
 
 /// Every engine whose sides may be threads of one process, with each variant that every machine has; those of GPUs over
-/// the double of their driver.
+/// the doubles of their drivers.
 fn engines() -> Vec<(&'static Entry, String)> {
     let mut all = Vec::new();
-    let has_gpus = double_of_cuda().is_some();
+    let has_gpus = !doubles_of_drivers().is_empty();
     for entry in ENGINES {
-        if entry.name == "cuda-ipc" {
-            println!("skip: cuda-ipc is not counted, for its two sides are processes");
+        if let name @ ("cuda-ipc" | "hip-ipc") = entry.name {
+            println!("skip: {name} is not counted, for its two sides are processes");
             continue;
         }
         if entry.device_memory.is_some() && !has_gpus {

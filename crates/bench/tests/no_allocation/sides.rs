@@ -131,7 +131,7 @@ fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
     let entry = find(ENGINES, &point.engine)?;
     // Debian's libfabric 1.17 can crash when an endpoint closes that has messages waiting.
     let mut libraries = Libraries::from([("libfabric".to_owned(), "embedded".into())]);
-    libraries.extend(double_of_cuda().map(|path| ("libcuda".to_owned(), path)));
+    libraries.extend(doubles_of_drivers());
     let memory = entry.device_memory.unwrap_or(HOST.name);
     let own = RankMemory {
         name: memory,
@@ -179,11 +179,20 @@ fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
     })
 }
 
-/// The file that stands for the driver of GPUs; `None`, and a visible skip, without a C compiler.
-pub fn double_of_cuda() -> Option<PathBuf> {
-    static DOUBLE: OnceLock<Option<Double>> = OnceLock::new();
-    let double = DOUBLE.get_or_init(|| Double::with("gpus 2"));
-    double.as_ref().map(Double::path)
+/// The files that stand for the drivers of GPUs; none, and a visible skip, without a C compiler.
+pub fn doubles_of_drivers() -> Vec<(String, PathBuf)> {
+    static DOUBLES: OnceLock<[(&str, Option<Double>); 2]> = OnceLock::new();
+    let doubles = DOUBLES.get_or_init(|| {
+        [
+            ("libcuda", Double::with("gpus 2")),
+            ("libamdhip64", Double::hip("gpus 2")),
+        ]
+    });
+    let file = |(name, double): &(&str, Option<Double>)| {
+        let path = double.as_ref().map(Double::path);
+        path.map(|path| ((*name).to_owned(), path))
+    };
+    doubles.iter().filter_map(file).collect()
 }
 
 /// The flows and signals of one side, as `run` makes them for a point.

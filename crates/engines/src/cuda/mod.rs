@@ -1,5 +1,6 @@
 //! `cuda`: copies within one process, between memories of GPUs, and between them and the host's. The ranks of its
-//! points are threads of one process, each with its own memory; the initiator's thread hands the copies over.
+//! points are threads of one process, each with its own memory; the initiator's thread hands the copies over. The same
+//! for GPUs of other makers is in rows of their own, such as [`crate::hip`]'s.
 //!
 //! | file | what lives there |
 //! | --- | --- |
@@ -18,20 +19,20 @@ use std::sync::Arc;
 
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Caps, Card, Completion, Descriptor, Domain, Ending, Engine, EngineOption, EngineReport, Entry,
-    Facts, Failure, Flush, Lane, LaneKind, LaneSpec, LibraryReport, Lifecycle, LimitKind, Neighbor,
-    Op, OpenRequest, OptionKind, Peer, Region, RegionId, Verb, WorkerConfig,
+    Caps, Card, Completion, Descriptor, Domain, Domains, Ending, Engine, EngineOption,
+    EngineReport, Entry, Facts, Failure, Flush, Lane, LaneKind, LaneSpec, LibraryReport, Lifecycle,
+    LimitKind, Neighbor, Op, OpenRequest, OptionKind, Peer, Region, RegionId, Verb, WorkerConfig,
 };
 use tonnage_sys::cuda::{CopyMark, CudaCopier, CudaFailure};
 use tonnage_units::{Error, Result};
 
 use crate::memory::cuda_limit;
-use crate::memory::cuda_region::{CudaEnd, LIBCUDA, driver_report, library, unavailable};
+use crate::memory::cuda_region::{CudaEnd, driver_report, library, unavailable};
+use crate::memory::nvidia::NVIDIA;
+use crate::memory::vendor::GpuVendor;
 use crate::slots::{self, has_lanes, never_resolved};
 
 use registry::CudaRegistration;
-
-const NAME: &str = "cuda";
 
 /// Copies under way on each stream of a lane, at most: a driver that holds more makes the caller wait, whose queue of
 /// launches has some thousand places for two commands of each copy.
@@ -49,7 +50,7 @@ const OPTIONS: [EngineOption; 2] = [
         name: "by",
         kind: OptionKind::Choice(&["ce", BY_KERNEL]),
         variants: &[],
-        about: "copy engines, or a kernel on the GPU's processors (streaming multiprocessors)",
+        about: "copy engines, or a kernel on the GPU's processors (streaming multiprocessors, compute units)",
     },
     EngineOption {
         name: "streams",
@@ -64,21 +65,39 @@ const OPTIONS: [EngineOption; 2] = [
 ];
 
 /// The row of the list of engines.
-pub const ENTRY: Entry = Entry {
-    name: NAME,
-    about: "copies of an NVIDIA GPU within one process: host and GPU, one GPU, two of them",
-    variant: None,
-    options: &OPTIONS,
-    has_devices: false,
-    libraries: &[LIBCUDA],
-    lifecycle: Lifecycle::NONE,
-    device_memory: Some("cuda"),
-    one_process: true,
-    verbs: &[Verb::Write, Verb::Read],
-    ordered_writes: false,
-    moves_bytes: true,
-    open: |request| Ok(vec![Arc::new(CudaDomain::open(request)?)]),
-};
+pub const ENTRY: Entry = entry(
+    NVIDIA,
+    "copies of an NVIDIA GPU within one process: host and GPU, one GPU, two of them",
+    |request| open(NVIDIA, request),
+);
+
+/// The row of a maker's GPUs, which are opened by `open`.
+pub(crate) const fn entry(
+    vendor: &'static GpuVendor,
+    about: &'static str,
+    open: fn(&OpenRequest<'_>) -> Result<Domains>,
+) -> Entry {
+    Entry {
+        name: vendor.copies,
+        about,
+        variant: None,
+        options: &OPTIONS,
+        has_devices: false,
+        libraries: std::slice::from_ref(&vendor.library),
+        lifecycle: Lifecycle::NONE,
+        device_memory: Some(vendor.memory),
+        one_process: true,
+        verbs: &[Verb::Write, Verb::Read],
+        ordered_writes: false,
+        moves_bytes: true,
+        open,
+    }
+}
+
+/// Opens it for a maker's GPUs.
+pub(crate) fn open(vendor: &'static GpuVendor, request: &OpenRequest<'_>) -> Result<Domains> {
+    Ok(vec![Arc::new(CudaDomain::open(vendor, request)?)])
+}
 
 const CAPS: Caps = Caps {
     verbs: &[Verb::Write, Verb::Read],
@@ -101,6 +120,7 @@ const CAPS: Caps = Caps {
 };
 
 struct CudaDomain {
+    vendor: &'static GpuVendor,
     caps: Caps,
     /// This rank's end.
     end: String,
@@ -110,12 +130,14 @@ struct CudaDomain {
 }
 
 impl CudaDomain {
-    fn open(request: &OpenRequest<'_>) -> Result<Self> {
-        let what = format!("engine {NAME}");
-        let library = library(request.libraries, &what)?;
-        let devices = library.devices().map_err(|why| unavailable(&what, &why))?;
-        let end = cuda_limit::end(request.memories, &devices)?;
+    fn open(vendor: &'static GpuVendor, request: &OpenRequest<'_>) -> Result<Self> {
+        let what = format!("engine {}", vendor.copies);
+        let library = library(vendor, request.libraries, &what)?;
+        let devices = library.devices();
+        let devices = devices.map_err(|why| unavailable(vendor, &what, &why))?;
+        let end = cuda_limit::end(vendor, request.memories, &devices)?;
         Ok(Self {
+            vendor,
             caps: Caps {
                 limit: end.limit,
                 ..CAPS
@@ -140,7 +162,7 @@ impl Domain for CudaDomain {
             false => "copy engines",
         };
         EngineReport {
-            name: NAME.to_owned(),
+            name: self.vendor.copies.to_owned(),
             library: Some(self.driver.clone()),
             device: Some(self.end.clone()),
             facts: Facts::default()
@@ -159,6 +181,7 @@ impl Domain for CudaDomain {
 
     fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
         Ok(Box::new(CudaCopies {
+            vendor: self.vendor,
             by_kernel: self.by_kernel,
             streams: self.streams,
             // Of each stream.
@@ -181,6 +204,8 @@ struct LaneKey {
 }
 
 struct LaneState {
+    /// The engine's name.
+    name: &'static str,
     key: LaneKey,
     copier: CudaCopier,
     /// The end whose GPU carries the copies out, which names it in messages.
@@ -191,6 +216,7 @@ struct LaneState {
 }
 
 struct CudaCopies {
+    vendor: &'static GpuVendor,
     by_kernel: bool,
     streams: u32,
     depth: u32,
@@ -221,6 +247,26 @@ impl CudaCopies {
         known.ok_or_else(|| Error::Failed(format!("region {} is not registered", region.0)))
     }
 
+    /// A memory as an end of copies.
+    fn end(&self, memory: &dyn Memory) -> Result<CudaEnd> {
+        let vendor = self.vendor;
+        CudaEnd::of(vendor, memory).ok_or_else(|| Error::Unavailable {
+            what: format!(
+                "memory {} with engine {}",
+                memory.report().kind,
+                vendor.copies
+            ),
+            why: format!(
+                "{} copies memory of its own GPUs and of the host",
+                vendor.driver_words
+            ),
+            how: format!(
+                "Choose --memory {}, {} or one of the host",
+                vendor.memory, vendor.pinned
+            ),
+        })
+    }
+
     /// Makes the streams of a lane, and events for so many copies on each.
     fn resolve(
         &self,
@@ -228,7 +274,8 @@ impl CudaCopies {
         memories: [Arc<dyn Memory>; 2],
         sizes: (u32, u32),
     ) -> Result<LaneState> {
-        let [own, far] = [end(&*memories[0])?, end(&*memories[1])?];
+        let [own, far] = [self.end(&*memories[0])?, self.end(&*memories[1])?];
+        let name = self.vendor.copies;
         let what = || {
             let [own, far] = [&memories[0], &memories[1]].map(|memory| memory.report().kind);
             format!(
@@ -237,7 +284,9 @@ impl CudaCopies {
                 key.peer
             )
         };
-        let refused = |failure: &CudaFailure| unavailable(&format!("{NAME}, {}", what()), failure);
+        let refused = |failure: &CudaFailure| {
+            unavailable(self.vendor, &format!("{name}, {}", what()), failure)
+        };
         // The initiator's GPU where it has one: it pushes what it writes, and pulls what it reads.
         let driving = if own.gpu.is_some() { &own } else { &far };
         let Some(gpu) = &driving.gpu else {
@@ -246,7 +295,7 @@ impl CudaCopies {
         let kernel = match self.by_kernel {
             false => None,
             true => Some(gpu.copy_kernel().map_err(|why| Error::Unavailable {
-                what: format!("{NAME}, {}, by={BY_KERNEL}", what()),
+                what: format!("{name}, {}, by={BY_KERNEL}", what()),
                 why: format!("{}: {why}", gpu.name()),
                 how: "Choose --engine-option by=ce".to_owned(),
             })?),
@@ -259,6 +308,7 @@ impl CudaCopies {
         let copier = CudaCopier::new(gpu.context(), ends, kernel, sizes)
             .map_err(|failure| refused(&failure))?;
         Ok(LaneState {
+            name,
             key,
             copier,
             end: driving.clone(),
@@ -271,7 +321,8 @@ impl LaneState {
     #[cold]
     fn failed(&self, failure: &CudaFailure) -> Error {
         let what = format!(
-            "{NAME}: {} with rank {}",
+            "{}: {} with rank {}",
+            self.name,
             self.key.verb.name(),
             self.key.peer
         );
@@ -282,18 +333,9 @@ impl LaneState {
     }
 }
 
-/// A memory as an end of copies.
-fn end(memory: &dyn Memory) -> Result<CudaEnd> {
-    CudaEnd::of(memory).ok_or_else(|| Error::Unavailable {
-        what: format!("memory {} with engine {NAME}", memory.report().kind),
-        why: "CUDA's driver copies memory of its own GPUs and of the host".to_owned(),
-        how: "Choose --memory cuda, cuda-pinned or one of the host".to_owned(),
-    })
-}
-
 impl Engine for CudaCopies {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
-        end(&**memory)?;
+        self.end(&**memory)?;
         let id = RegionId(self.region_next);
         self.region_next += 1;
         let registration = CudaRegistration::new(memory);
@@ -323,7 +365,7 @@ impl Engine for CudaCopies {
         for neighbor in peers {
             for descriptor in neighbor.card.0.chunks(registry::DESCRIPTOR_BYTES) {
                 let remote = Descriptor(descriptor.to_vec());
-                let far = registry::find(&remote, neighbor.peer)?;
+                let far = registry::find(self.vendor.copies, &remote, neighbor.peer)?;
                 for (&region, own) in &self.regions {
                     let key = LaneKey {
                         verb: Verb::Write,
@@ -341,7 +383,8 @@ impl Engine for CudaCopies {
 
     fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
         let LaneKind::Initiate(verb) = spec.kind else {
-            return Err(Error::Failed(format!("engine {NAME} has no receives")));
+            let name = self.vendor.copies;
+            return Err(Error::Failed(format!("engine {name} has no receives")));
         };
         let key = LaneKey {
             verb,
@@ -354,7 +397,7 @@ impl Engine for CudaCopies {
             return Ok(Lane(index as u32));
         }
         let own = Arc::clone(self.region(spec.local)?.memory());
-        let far = registry::find(spec.remote, spec.peer)?;
+        let far = registry::find(self.vendor.copies, spec.remote, spec.peer)?;
         let lane = self.resolve(key, [own, far], (self.streams, self.depth))?;
         Ok(slots::put(&mut self.lanes, lane))
     }

@@ -61,16 +61,16 @@ impl Drop for CudaRegistration {
     }
 }
 
-/// The memory of a peer.
+/// The memory of a peer, for an engine of this name.
 ///
 /// # Errors
 /// `Unavailable` for one of another process; `Failed` for one that is not there.
-pub(super) fn find(descriptor: &Descriptor, peer: Peer) -> Result<Arc<dyn Memory>> {
-    let unknown = || Error::Failed(format!("cuda: rank {peer} has no such memory"));
+pub(super) fn find(engine: &str, descriptor: &Descriptor, peer: Peer) -> Result<Arc<dyn Memory>> {
+    let unknown = || Error::Failed(format!("{engine}: rank {peer} has no such memory"));
     let (process, number) = descriptor.0.split_first_chunk::<4>().ok_or_else(unknown)?;
     if u32::from_le_bytes(*process) != std::process::id() {
         return Err(Error::Unavailable {
-            what: format!("engine cuda with rank {peer}"),
+            what: format!("engine {engine} with rank {peer}"),
             why: "it copies within one process, and that rank is another one".to_owned(),
             how: "Choose an engine between processes".to_owned(),
         });

@@ -21,21 +21,24 @@ fn a_memory_is_found_by_its_descriptor_as_long_as_it_is_registered() {
     let [one, other] = [memory(), memory()];
     let (first, second) = (CudaRegistration::new(&one), CudaRegistration::new(&other));
     let descriptor = second.descriptor();
-    assert!(Arc::ptr_eq(&find(&descriptor, 1).unwrap(), &other));
-    assert!(Arc::ptr_eq(&find(&first.descriptor(), 1).unwrap(), &one));
+    assert!(Arc::ptr_eq(&find("cuda", &descriptor, 1).unwrap(), &other));
+    assert!(Arc::ptr_eq(
+        &find("cuda", &first.descriptor(), 1).unwrap(),
+        &one
+    ));
     drop(second);
-    assert!(find(&descriptor, 1).is_err());
+    assert!(find("cuda", &descriptor, 1).is_err());
     for nonsense in [
         vec![],
         vec![1; 3],
         vec![0; 4],
         first.descriptor().0[..11].to_vec(),
     ] {
-        assert!(find(&Descriptor(nonsense), 1).is_err());
+        assert!(find("cuda", &Descriptor(nonsense), 1).is_err());
     }
     let mut elsewhere = first.descriptor();
     elsewhere.0[0] ^= 1;
-    let refused = find(&elsewhere, 3).err().unwrap().to_string();
+    let refused = find("cuda", &elsewhere, 3).err().unwrap().to_string();
     assert!(
         refused.contains("engine cuda with rank 3") && refused.contains("one process"),
         "{refused}"

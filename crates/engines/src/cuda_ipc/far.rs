@@ -12,9 +12,17 @@ use tonnage_sys::cuda::{
 };
 use tonnage_units::{Error, Result};
 
-use super::bounds::NAME;
 use crate::memory::cuda_region::{DriverMemory, context_of, gpu_failed, gpu_name};
+use crate::memory::vendor::GpuVendor;
+use crate::memory::vendors::vendor_of;
 use crate::rings::Contacts;
+
+/// Code of a number that no GPU has.
+const INVALID_DEVICE: i32 = 101;
+/// Code of two GPUs without a way between them.
+const PEER_ACCESS_UNSUPPORTED: i32 = 217;
+/// Code of one more peer than a GPU can have.
+const TOO_MANY_PEERS: i32 = 711;
 
 /// A registered memory as a peer opens it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,6 +97,7 @@ impl OwnBytes {
 /// The driver, and how it was chosen.
 #[derive(Clone)]
 pub(super) struct IpcDriver {
+    pub(super) vendor: &'static GpuVendor,
     pub(super) library: Arc<Libcuda>,
     pub(super) libraries: Libraries,
 }
@@ -111,7 +120,8 @@ impl IpcDriver {
         let SharedBy::Gpu { uuid, name, .. } = read(contacts, peer, descriptor)?.shared else {
             return Ok(Arc::clone(pinned.context()));
         };
-        let what = format!("{NAME}, pinned memory and GPU {uuid}");
+        let GpuVendor { ipc, visible, .. } = self.vendor;
+        let what = format!("{ipc}, pinned memory and GPU {uuid}");
         let seen = context_of((&self.library, &self.libraries), &uuid, &what)?;
         seen.ok_or_else(|| Error::Unavailable {
             what,
@@ -119,7 +129,9 @@ impl IpcDriver {
                 "rank {peer} has its memory on that GPU, which it calls {name}, and this process does not see it: another \
                  one would have to copy"
             ),
-            how: "Let each rank see both GPUs (CUDA_VISIBLE_DEVICES), or let the rank with the GPU initiate".to_owned(),
+            how: format!(
+                "Let each rank see both GPUs ({visible}), or let the rank with the GPU initiate"
+            ),
         })
     }
 }
@@ -155,12 +167,19 @@ impl IpcMemory {
 }
 
 /// The refusal of a memory that the driver does not know.
-pub(super) fn not_known(memory: &dyn Memory) -> Error {
+pub(super) fn not_known(vendor: &GpuVendor, memory: &dyn Memory) -> Error {
+    let GpuVendor {
+        memory: gpu,
+        pinned,
+        driver_words,
+        ..
+    } = vendor;
     Error::Unavailable {
-        what: format!("memory {} with engine {NAME}", memory.report().kind),
-        why: "GPUs move the bytes, and CUDA's driver does not know this memory".to_owned(),
-        how: "Choose --memory cuda, cuda:N or cuda-pinned, or engine shm for memory of the host"
-            .to_owned(),
+        what: format!("memory {} with engine {}", memory.report().kind, vendor.ipc),
+        why: format!("GPUs move the bytes, and {driver_words} does not know this memory"),
+        how: format!(
+            "Choose --memory {gpu}, {gpu}:N or {pinned}, or engine shm for memory of the host"
+        ),
     }
 }
 
@@ -169,14 +188,15 @@ pub(super) fn not_known(memory: &dyn Memory) -> Error {
 /// # Errors
 /// `Unavailable` for memory that the driver does not share.
 pub(super) fn describe(
+    vendor: &GpuVendor,
     number: u32,
     memory: &dyn Memory,
     bytes: &DriverMemory,
 ) -> Result<IpcRegion> {
-    let unavailable = |why: String, how: &str| Error::Unavailable {
-        what: format!("memory {} with engine {NAME}", memory.report().kind),
+    let unavailable = |why: String, how: String| Error::Unavailable {
+        what: format!("memory {} with engine {}", memory.report().kind, vendor.ipc),
         why,
-        how: how.to_owned(),
+        how,
     };
     let shared = match bytes {
         DriverMemory::Gpu(buffer) => {
@@ -184,8 +204,11 @@ pub(super) fn describe(
             let handle = buffer.export().map_err(|failure| {
                 unavailable(
                     format!("{} does not share it with other processes: {failure}", gpu_name(buffer.context())),
-                    "Use a whole GPU on Linux, whose driver shares memory between processes; engine cuda copies within one \
-                     process",
+                    format!(
+                        "Use a whole GPU on Linux, whose driver shares memory between processes; engine {} copies within \
+                         one process",
+                        vendor.copies
+                    ),
                 )
             })?;
             SharedBy::Gpu {
@@ -202,7 +225,7 @@ pub(super) fn describe(
                 return Err(unavailable(
                     "peers map each other's memory, and this belongs to one process alone"
                         .to_owned(),
-                    "Allocate it shared",
+                    "Allocate it shared".to_owned(),
                 ));
             }
         },
@@ -283,8 +306,9 @@ fn open(
         }
         SharedBy::Host { fd } => {
             let arena = contacts.attach(peer, (described.pid, *fd), described.bytes)?;
-            let pinned = PinnedArena::pin(context, arena)
-                .map_err(|failure| gpu_failed(NAME, context, &failure))?;
+            let pinned = PinnedArena::pin(context, arena).map_err(|failure| {
+                gpu_failed(vendor_of(context.driver()).ipc, context, &failure)
+            })?;
             (
                 IpcBytes::Host(pinned),
                 format!("{own} and pinned memory of the host"),
@@ -305,27 +329,22 @@ fn not_opened(
     failure: &CudaFailure,
 ) -> Error {
     let own = gpu_name(context);
-    let how = match failure.name() {
-        "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED" | "CUDA_ERROR_TOO_MANY_PEERS" => {
-            "Choose one GPU for both ranks, or two that reach each other: `nvidia-smi topo -p2p r` lists them"
-        }
-        "CUDA_ERROR_INVALID_DEVICE" => {
-            "Let each rank see both GPUs (CUDA_VISIBLE_DEVICES), and choose its own with --memory cuda:N"
-        }
-        _ => {
-            "Start both ranks in one container and as one user; a container needs the host's PID and IPC namespaces \
-             (--pid=host --ipc=host) to share GPU memory with another one"
-        }
+    let vendor = vendor_of(context.driver());
+    let how = match failure.code() {
+        Some(PEER_ACCESS_UNSUPPORTED | TOO_MANY_PEERS) => vendor.no_way.to_owned(),
+        Some(INVALID_DEVICE) => format!(
+            "Let each rank see both GPUs ({}), and choose its own with --memory {}:N",
+            vendor.visible, vendor.memory
+        ),
+        _ => "Start both ranks in one container and as one user; a container needs the host's PID and IPC namespaces \
+              (--pid=host --ipc=host) to share GPU memory with another one"
+            .to_owned(),
     };
     match contacts.unusable(
         peer,
         format!("{own} does not open memory of rank {peer}, on what is {name} there: {failure}"),
     ) {
-        Error::Unavailable { what, why, .. } => Error::Unavailable {
-            what,
-            why,
-            how: how.to_owned(),
-        },
+        Error::Unavailable { what, why, .. } => Error::Unavailable { what, why, how },
         other => other,
     }
 }

@@ -4,7 +4,7 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `mod` | the row of the list, capabilities, report |
-//! | `bounds` | its name, and how much is in flight |
+//! | `bounds` | how much is in flight |
 //! | `worker` | a worker: registrations, lanes, posting, polling |
 //! | `card` | a worker's address |
 //! | `far` | describing memory to peers, and opening theirs |
@@ -13,7 +13,9 @@
 //!
 //! All operations of one GPU towards a peer go through one stream, in the order in which they were posted. An operation
 //! is done when the stream has passed the event behind its copy. What arrives is told through the rings that `shm` has
-//! too (`crate::rings`), in shared memory that the driver has pinned: the GPU writes there itself, behind the data.
+//! too (`crate::rings`), in shared memory that the driver has pinned: the GPU writes there itself, behind the data,
+//! where its driver promises their order. The same for GPUs of other makers is in rows of their own, such as
+//! [`crate::hip`]'s.
 //!
 //! Memory is allocated, filled and verified by [`crate::memory`]; calls of the driver are in `tonnage_sys::cuda`.
 
@@ -27,15 +29,17 @@ mod worker;
 use std::sync::Arc;
 
 use tonnage_engine::{
-    Caps, Domain, Engine, EngineReport, Entry, Facts, Lifecycle, LimitKind, OpenRequest, Verb,
-    WorkerConfig,
+    Caps, Domain, Domains, Engine, EngineReport, Entry, Facts, Lifecycle, LimitKind, OpenRequest,
+    Verb, WorkerConfig,
 };
 use tonnage_units::Result;
 
 use crate::memory::cuda_limit;
-use crate::memory::cuda_region::{LIBCUDA, driver_report, library, unavailable};
+use crate::memory::cuda_region::{driver_report, library, unavailable};
+use crate::memory::nvidia::NVIDIA;
+use crate::memory::vendor::GpuVendor;
 
-use bounds::{IN_FLIGHT_MAX, NAME};
+use bounds::IN_FLIGHT_MAX;
 use closing::LeavePatience;
 use far::IpcDriver;
 use worker::CudaIpc;
@@ -61,44 +65,64 @@ const CAPS: Caps = Caps {
 };
 
 /// The row of the list of engines.
-pub const ENTRY: Entry = Entry {
-    name: NAME,
-    about: "NVIDIA GPUs of one machine, copies by the initiator's GPU into memory that the peer's process has allocated",
-    variant: None,
-    options: &[],
-    has_devices: false,
-    libraries: &[LIBCUDA],
-    lifecycle: Lifecycle::NONE,
-    device_memory: Some("cuda"),
-    one_process: false,
-    verbs: &Verb::COPYING,
-    ordered_writes: false,
-    moves_bytes: true,
-    open: |request| Ok(vec![Arc::new(IpcDomain::open(request)?)]),
-};
+pub const ENTRY: Entry = entry(
+    NVIDIA,
+    "NVIDIA GPUs of one machine, copies by the initiator's GPU into memory that the peer's process has allocated",
+    |request| open(NVIDIA, request),
+);
+
+/// The row of a maker's GPUs, which are opened by `open`.
+pub(crate) const fn entry(
+    vendor: &'static GpuVendor,
+    about: &'static str,
+    open: fn(&OpenRequest<'_>) -> Result<Domains>,
+) -> Entry {
+    Entry {
+        name: vendor.ipc,
+        about,
+        variant: None,
+        options: &[],
+        has_devices: false,
+        libraries: std::slice::from_ref(&vendor.library),
+        lifecycle: Lifecycle::NONE,
+        device_memory: Some(vendor.memory),
+        one_process: false,
+        verbs: &Verb::COPYING,
+        ordered_writes: false,
+        moves_bytes: true,
+        open,
+    }
+}
+
+/// Opens it for a maker's GPUs.
+pub(crate) fn open(vendor: &'static GpuVendor, request: &OpenRequest<'_>) -> Result<Domains> {
+    Ok(vec![Arc::new(IpcDomain::open(vendor, request)?)])
+}
 
 struct IpcDomain {
     caps: Caps,
     /// This rank's end.
     end: String,
-    libcuda: IpcDriver,
+    driver: IpcDriver,
     initiates: bool,
     patience: Arc<LeavePatience>,
 }
 
 impl IpcDomain {
-    fn open(request: &OpenRequest<'_>) -> Result<Self> {
-        let what = format!("engine {NAME}");
-        let library = library(request.libraries, &what)?;
-        let devices = library.devices().map_err(|why| unavailable(&what, &why))?;
-        let end = cuda_limit::own_end(request.memories, &devices)?;
+    fn open(vendor: &'static GpuVendor, request: &OpenRequest<'_>) -> Result<Self> {
+        let what = format!("engine {}", vendor.ipc);
+        let library = library(vendor, request.libraries, &what)?;
+        let devices = library.devices();
+        let devices = devices.map_err(|why| unavailable(vendor, &what, &why))?;
+        let end = cuda_limit::own_end(vendor, request.memories, &devices)?;
         Ok(Self {
             caps: Caps {
                 limit: end.limit,
                 ..CAPS
             },
             end: end.name,
-            libcuda: IpcDriver {
+            driver: IpcDriver {
+                vendor,
                 library,
                 libraries: request.libraries.clone(),
             },
@@ -115,8 +139,8 @@ impl Domain for IpcDomain {
 
     fn report(&self) -> EngineReport {
         EngineReport {
-            name: NAME.to_owned(),
-            library: Some(driver_report(&self.libcuda.library)),
+            name: self.driver.vendor.ipc.to_owned(),
+            library: Some(driver_report(&self.driver.library)),
             device: Some(self.end.clone()),
             facts: Facts::default()
                 .with("depth", IN_FLIGHT_MAX)
@@ -133,7 +157,7 @@ impl Domain for IpcDomain {
     }
 
     fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
-        let driver = (self.libcuda.clone(), self.initiates);
+        let driver = (self.driver.clone(), self.initiates);
         let patience = Arc::clone(&self.patience);
         Ok(Box::new(CudaIpc::new(config, driver, patience)))
     }

@@ -11,8 +11,9 @@ use tonnage_sys::cuda::{
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
-use super::bounds::{IN_FLIGHT_MAX, NAME};
+use super::bounds::IN_FLIGHT_MAX;
 use crate::memory::cuda_region::gpu_failed;
+use crate::memory::vendors::vendor_of;
 use crate::rings::{ArrivalEntry, Outbox, torn};
 
 /// The way in which arrivals are told.
@@ -34,6 +35,8 @@ struct Flight {
 
 /// A stream towards one peer.
 pub(super) struct IpcOutlet {
+    /// The engine's name.
+    name: &'static str,
     /// Index in the list of peers.
     pub(super) peer: usize,
     stream: CudaStream,
@@ -53,7 +56,8 @@ impl IpcOutlet {
         rings: Arc<Arena>,
         depth: u32,
     ) -> Result<Self> {
-        let failed = |failure: CudaFailure| gpu_failed(NAME, context, &failure);
+        let name = vendor_of(context.driver()).ipc;
+        let failed = |failure: CudaFailure| gpu_failed(name, context, &failure);
         let pinned = PinnedArena::pin(context, rings).map_err(|failure| failure.to_string());
         let arrivals = match pinned.and_then(FlagWords::of) {
             Ok(words) => ArrivalsBy::Gpu(words),
@@ -62,6 +66,7 @@ impl IpcOutlet {
         let depth = depth.clamp(1, IN_FLIGHT_MAX) as usize;
         let events: Result<Vec<_>, _> = (0..depth).map(|_| CudaEvent::new(context)).collect();
         Ok(Self {
+            name,
             peer,
             stream: CudaStream::new(context).map_err(failed)?,
             arrivals,
@@ -127,13 +132,13 @@ impl IpcOutlet {
             return Ok(None);
         }
         if let Some(entry) = &flight.entry {
-            outbox.put(entry).map_err(|error| torn(NAME, error))?;
+            outbox.put(entry).map_err(|error| torn(self.name, error))?;
         }
         Ok(self.flights.pop_front().map(|flight| flight.done))
     }
 
     #[cold]
     pub(super) fn failed(&self, failure: &CudaFailure) -> Error {
-        gpu_failed(NAME, self.context(), failure)
+        gpu_failed(self.name, self.context(), failure)
     }
 }

@@ -11,7 +11,6 @@ use tonnage_engine::{
 use tonnage_sys::cuda::{CudaContext, CudaFailure};
 use tonnage_units::{Error, Result};
 
-use super::bounds::NAME;
 use super::card::{join, split};
 use super::closing::{LeavePatience, take_leave};
 use super::far::{IpcDriver, IpcMemories, IpcMemory, OwnBytes, describe, not_known};
@@ -67,9 +66,9 @@ impl CudaIpc {
     ) -> Self {
         Self {
             config: config.clone(),
+            contacts: Contacts::new(driver.vendor.ipc, config.rank),
             driver,
             initiates,
-            contacts: Contacts::new(NAME, config.rank),
             far: IpcMemories::default(),
             regions: BTreeMap::new(),
             region_next: 0,
@@ -112,7 +111,7 @@ impl CudaIpc {
             return Ok(());
         }
         for own in self.regions.values() {
-            let Some(bytes) = DriverMemory::of(&**own) else {
+            let Some(bytes) = DriverMemory::of_vendor(self.driver.vendor, &**own) else {
                 continue;
             };
             for far in described {
@@ -138,6 +137,7 @@ impl CudaIpc {
     /// Hands over one operation. `false`: there is no room now, try again after polling.
     #[inline]
     fn carry_out(&mut self, op: &Op) -> Result<bool> {
+        let name = self.driver.vendor.ipc;
         let Some(Some(lane)) = self.lanes.get(op.lane.0 as usize) else {
             return Err(never_resolved(op.lane));
         };
@@ -146,12 +146,12 @@ impl CudaIpc {
             let posted = peer
                 .inbox
                 .post_receive(op.local, op.len, op.tag, lane.local.0);
-            return posted.map_err(|error| torn(NAME, error));
+            return posted.map_err(|error| torn(name, error));
         };
         let outlet = &mut self.outlets[*outlet];
         let told = verb.notifies_target();
         if !outlet.has_room()
-            || (told && !peer.outbox.has_room().map_err(|error| torn(NAME, error))?)
+            || (told && !peer.outbox.has_room().map_err(|error| torn(name, error))?)
         {
             return Ok(false);
         }
@@ -165,7 +165,7 @@ impl CudaIpc {
         let (mut remote, mut tag) = (op.remote, 0);
         if verb == Verb::Send {
             let receive = peer.outbox.next_receive();
-            let Some(receive) = receive.map_err(|error| torn(NAME, error))? else {
+            let Some(receive) = receive.map_err(|error| torn(name, error))? else {
                 return Ok(false);
             };
             if let Some(code) = receive.refuses(op.len, far.region) {
@@ -186,7 +186,7 @@ impl CudaIpc {
         let (own, far) = (parts.0.map_err(outside)?, parts.1.map_err(outside)?);
         if verb == Verb::Send {
             let taken = peer.outbox.take_receive();
-            taken.map_err(|error| torn(NAME, error))?;
+            taken.map_err(|error| torn(name, error))?;
         }
         let (len, imm) = (op.len, op.imm);
         let entry = told.then(|| peer.outbox.entry(Arrival { tag, len, imm }));
@@ -207,9 +207,11 @@ impl CudaIpc {
 
 impl Engine for CudaIpc {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
-        let bytes = DriverMemory::of(&**memory).ok_or_else(|| not_known(&**memory))?;
+        let vendor = self.driver.vendor;
+        let bytes = DriverMemory::of_vendor(vendor, &**memory);
+        let bytes = bytes.ok_or_else(|| not_known(vendor, &**memory))?;
         let id = RegionId(self.region_next);
-        let described = describe(id.0, &**memory, &bytes)?;
+        let described = describe(vendor, id.0, &**memory, &bytes)?;
         self.regions.insert(id.0, Arc::clone(memory));
         self.region_next += 1;
         // Numbers and a few short strings: writing them as JSON cannot fail.
@@ -262,7 +264,9 @@ impl Engine for CudaIpc {
         let own = own.ok_or_else(|| not_registered(spec.local))?;
         let ends = match spec.kind {
             LaneKind::Initiate(verb) => {
-                let bytes = DriverMemory::of(&*own).ok_or_else(|| not_known(&*own))?;
+                let vendor = self.driver.vendor;
+                let bytes = DriverMemory::of_vendor(vendor, &*own);
+                let bytes = bytes.ok_or_else(|| not_known(vendor, &*own))?;
                 let by = (&self.contacts, spec.peer);
                 let context = self.driver.context(&bytes, by, spec.remote)?;
                 let outlet = self.outlet(&context, peer)?;
@@ -325,7 +329,7 @@ impl Engine for CudaIpc {
         // Arrivals first, because somebody waits for them, but never all of the room: own completions would starve.
         let share = done.len().div_ceil(2);
         let arrived = take_arrivals(&mut self.peers, &mut done[..share]);
-        let mut count = arrived.map_err(|error| torn(NAME, error))?;
+        let mut count = arrived.map_err(|error| torn(self.driver.vendor.ipc, error))?;
         while count < done.len()
             && let Some(completion) = self.refused.pop_front()
         {
@@ -348,7 +352,11 @@ impl Engine for CudaIpc {
         let lane = self.lanes.get(done.lane.0 as usize);
         let lane = lane.and_then(Option::as_ref);
         let peer = |lane: &LaneState| self.peers.get(lane.peer).map(|peer| peer.rank);
-        crate::rings::failure(NAME, done, lane.map(|lane| (lane.kind, peer(lane))))
+        crate::rings::failure(
+            self.driver.vendor.ipc,
+            done,
+            lane.map(|lane| (lane.kind, peer(lane))),
+        )
     }
 
     fn chosen(&self) -> Facts {

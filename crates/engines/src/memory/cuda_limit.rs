@@ -8,6 +8,7 @@ use tonnage_sys::cuda::CudaDevice;
 use tonnage_units::Result;
 
 use super::cuda_region::number_of;
+use super::vendor::GpuVendor;
 
 /// A rank's end of its copies, for what they are set beside.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,33 +20,36 @@ pub(crate) struct LimitedEnd {
 }
 
 /// Describes a rank's end. What crosses PCIe is bounded by the link of the GPU, and what stays in a GPU by its own
-/// copies. Between two GPUs there may be NVLink, which the driver's library does not describe: no bound is known there.
+/// copies. Between two GPUs there may be NVLink or XGMI, which the driver's library does not describe: no bound is
+/// known there.
 pub(crate) fn end(
+    vendor: &GpuVendor,
     (own, peers): (RankMemory<'_>, &[RankMemory<'_>]),
     devices: &[CudaDevice],
 ) -> Result<LimitedEnd> {
-    let peers = peers.iter().map(|&peer| number_of(peer));
+    let peers = peers.iter().map(|&peer| number_of(vendor, peer));
     let peers = peers.collect::<Result<Vec<_>>>()?;
     let link = |number: Option<u32>| {
         let device = devices.get(number? as usize)?;
         nominal_link_bytes_per_s(&device.pci_address)
     };
-    let own = number_of(own)?;
+    let own = number_of(vendor, own)?;
     Ok(LimitedEnd {
-        name: name(own, &peers, devices),
+        name: name(vendor, own, (&peers, devices)),
         limit: kind(own, &peers, link),
     })
 }
 
 /// Describes a rank's end where its peers may see other GPUs by the same numbers: only its own link is known.
 pub(crate) fn own_end(
+    vendor: &GpuVendor,
     (own, peers): (RankMemory<'_>, &[RankMemory<'_>]),
     devices: &[CudaDevice],
 ) -> Result<LimitedEnd> {
-    let both = end((own, peers), devices)?;
-    Ok(match number_of(own)? {
+    let both = end(vendor, (own, peers), devices)?;
+    Ok(match number_of(vendor, own)? {
         None => LimitedEnd {
-            name: name(None, &[], devices),
+            name: name(vendor, None, (&[], devices)),
             limit: LimitKind::None,
         },
         Some(_) if both.limit == LimitKind::MemoryCopy => LimitedEnd {
@@ -56,10 +60,15 @@ pub(crate) fn own_end(
     })
 }
 
-fn name(own: Option<u32>, peers: &[Option<u32>], devices: &[CudaDevice]) -> String {
+fn name(
+    vendor: &GpuVendor,
+    own: Option<u32>,
+    (peers, devices): (&[Option<u32>], &[CudaDevice]),
+) -> String {
+    let memory = vendor.memory;
     let gpu = |number: u32| match devices.get(number as usize) {
-        None => format!("cuda:{number}"),
-        Some(device) => format!("cuda:{number} ({})", device.pci_address),
+        None => format!("{memory}:{number}"),
+        Some(device) => format!("{memory}:{number} ({})", device.pci_address),
     };
     let host = "memory of the host";
     match own {
@@ -98,6 +107,7 @@ fn kind(
 
 #[cfg(test)]
 mod tests {
+    use super::super::nvidia::NVIDIA;
     use super::*;
 
     #[test]
@@ -126,7 +136,7 @@ mod tests {
     /// Ends of one name are counted once, so that hosts of different GPUs have to have different names.
     #[test]
     fn the_host_is_named_by_the_gpus_that_it_copies_to() {
-        let of = |own, peers: &[Option<u32>]| name(own, peers, &[]);
+        let of = |own, peers: &[Option<u32>]| name(NVIDIA, own, (peers, &[]));
         assert_eq!(of(Some(3), &[None]), "cuda:3");
         assert_eq!(of(None, &[Some(1)]), "memory of the host, to cuda:1");
         let several = of(None, &[Some(1), Some(0), Some(1)]);
@@ -137,7 +147,10 @@ mod tests {
     #[test]
     fn numbers_of_other_processes_bound_nothing() {
         let rank = |name| RankMemory { name, gpu: None };
-        let of = |own, peer| own_end((rank(own), &[rank(peer)]), &[]).unwrap().limit;
+        let of = |own, peer| {
+            let both = (rank(own), &[rank(peer)][..]);
+            own_end(NVIDIA, both, &[]).unwrap().limit
+        };
         for (own, peer) in [
             ("cuda", "cuda"),
             ("cuda-pinned", "cuda"),

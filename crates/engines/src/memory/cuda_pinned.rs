@@ -1,5 +1,5 @@
-//! Host memory that CUDA's driver has pinned: a GPU copies it without help from the CPU, and the CPU addresses it as
-//! any other.
+//! Host memory that a GPU's driver has pinned: a GPU copies it without help from the CPU, and the CPU addresses it as
+//! any other. Written for all makers; NVIDIA's row is here.
 
 use std::sync::Arc;
 
@@ -12,30 +12,51 @@ use tonnage_sys::cuda::PinnedArena;
 use tonnage_sys::mapping::Arena;
 use tonnage_units::Result;
 
-use super::cuda::driver::{self, GpuInUse, LIBRARY};
+use super::cuda::driver::{self, GpuInUse};
 use super::host::HOST;
+use super::nvidia::NVIDIA;
+use super::vendor::GpuVendor;
 
-const NAME: &str = "cuda-pinned";
+/// Pages and places of memory host, pinned for all GPUs of NVIDIA.
+pub const CUDA_PINNED: MemoryEntry = entry(
+    NVIDIA,
+    "memory host, pinned by the driver of NVIDIA GPUs, so that they copy it without help from the CPU",
+    |request| allocate(NVIDIA, request),
+);
 
-/// Pages and places of memory host, pinned for all GPUs.
-pub const CUDA_PINNED: MemoryEntry = MemoryEntry {
-    name: NAME,
-    about: "memory host, pinned by the driver of NVIDIA GPUs, so that they copy it without help from the CPU",
-    takes_gpu: true,
-    allocate,
-    libraries: &[LIBRARY],
-    ..HOST
-};
+/// The row of memory that a maker's driver pins, which it allocates.
+pub(super) const fn entry(
+    vendor: &'static GpuVendor,
+    about: &'static str,
+    allocate: fn(&Request<'_>) -> Result<Arc<dyn Memory>>,
+) -> MemoryEntry {
+    MemoryEntry {
+        name: vendor.pinned,
+        about,
+        takes_gpu: true,
+        allocate,
+        libraries: std::slice::from_ref(&vendor.library),
+        ..HOST
+    }
+}
 
-fn allocate(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
+pub(super) fn allocate(
+    vendor: &'static GpuVendor,
+    request: &Request<'_>,
+) -> Result<Arc<dyn Memory>> {
     // All GPUs reach it. It is pinned in the context of the rank's GPU, or of the first one, which every machine with
     // any has, and waits for that alone; whoever copies it by another holds it meanwhile.
-    let gpu = driver::open(request.libraries, NAME, request.gpu.unwrap_or(0))?;
+    let gpu = driver::open(
+        vendor,
+        request.libraries,
+        vendor.pinned,
+        request.gpu.unwrap_or(0),
+    )?;
     let host = (HOST.allocate)(request)?;
-    let arena = Arc::clone(host.mapped(NAME)?);
+    let arena = Arc::clone(host.mapped(vendor.pinned)?);
     let bytes = arena.len();
     let pinned = PinnedArena::pin(gpu.context(), arena)
-        .map_err(|failure| driver::not_pinned(NAME, bytes, &failure))?;
+        .map_err(|failure| driver::not_pinned(vendor, bytes, &failure))?;
     Ok(Arc::new(PinnedMemory {
         host,
         pinned: Arc::new(pinned),
@@ -53,6 +74,10 @@ impl PinnedMemory {
     pub(super) fn pinned(&self) -> &Arc<PinnedArena> {
         &self.pinned
     }
+
+    pub(super) fn gpu(&self) -> &Arc<GpuInUse> {
+        &self.gpu
+    }
 }
 
 impl Memory for PinnedMemory {
@@ -66,7 +91,7 @@ impl Memory for PinnedMemory {
 
     fn device(&self) -> Option<DeviceMemory<'_>> {
         Some(DeviceMemory {
-            interface: "cuda",
+            interface: self.gpu.vendor().memory,
             device: self.gpu.context().device().number,
             address: self.pinned.arena().address(),
             dmabuf: None,
@@ -75,7 +100,7 @@ impl Memory for PinnedMemory {
 
     fn report(&self) -> MemoryReport {
         MemoryReport {
-            kind: NAME.to_owned(),
+            kind: self.gpu.vendor().pinned.to_owned(),
             device: Some(self.gpu.name()),
             ..self.host.report()
         }

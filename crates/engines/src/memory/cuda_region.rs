@@ -10,11 +10,13 @@ use tonnage_sys::cuda::{
 };
 use tonnage_units::{Error, Result};
 
+use super::cuda::CudaMemory;
 use super::cuda::driver::{self, GpuInUse, advice};
-use super::cuda::{CUDA, CudaMemory};
 use super::cuda_pinned::PinnedMemory;
+use super::vendor::GpuVendor;
+use super::vendors::vendor_of;
 
-pub(crate) use super::cuda::driver::{LIBRARY as LIBCUDA, gpu_name, library, unavailable};
+pub(crate) use super::cuda::driver::{gpu_name, library, unavailable};
 
 /// Memory at one end.
 #[derive(Clone)]
@@ -26,24 +28,26 @@ pub(crate) struct CudaEnd {
 }
 
 impl CudaEnd {
-    /// A memory as an end; `None` for memory of another device.
-    pub(crate) fn of(memory: &dyn Memory) -> Option<Self> {
+    /// A memory as an end of copies of a maker's GPUs; `None` for memory of another device. What another maker's driver
+    /// has pinned is any memory of the host to this one.
+    pub(crate) fn of(vendor: &GpuVendor, memory: &dyn Memory) -> Option<Self> {
         let typed: &dyn Any = memory;
+        let is_own = |gpu: &GpuInUse| gpu.vendor().memory == vendor.memory;
         if let Some(memory) = typed.downcast_ref::<CudaMemory>() {
-            return Some(Self {
+            return is_own(memory.gpu()).then(|| Self {
                 region: CudaRegion::Device(Arc::clone(memory.buffer())),
                 gpu: Some(Arc::clone(memory.gpu())),
             });
         }
         let region = match typed.downcast_ref::<PinnedMemory>() {
-            Some(memory) => CudaRegion::Pinned(Arc::clone(memory.pinned())),
-            None => CudaRegion::Pageable(Arc::clone(memory.host()?)),
+            Some(memory) if is_own(memory.gpu()) => CudaRegion::Pinned(Arc::clone(memory.pinned())),
+            _ => CudaRegion::Pageable(Arc::clone(memory.host()?)),
         };
         Some(Self { region, gpu: None })
     }
 }
 
-/// Memory that the driver knows, for engines that give it to their peers.
+/// Memory that a driver knows, for engines that give it to their peers.
 #[derive(Clone)]
 pub(crate) enum DriverMemory {
     /// A GPU's own.
@@ -53,9 +57,17 @@ pub(crate) enum DriverMemory {
 }
 
 impl DriverMemory {
-    /// The bytes of a memory; `None` for memory that the driver does not know.
+    /// The bytes of a memory; `None` for memory that no driver knows.
     pub(crate) fn of(memory: &dyn Memory) -> Option<Self> {
-        match CudaEnd::of(memory)?.region {
+        let typed: &dyn Any = memory;
+        let gpu = typed.downcast_ref().map(CudaMemory::gpu);
+        let gpu = gpu.or(typed.downcast_ref().map(PinnedMemory::gpu))?;
+        Self::of_vendor(gpu.vendor(), memory)
+    }
+
+    /// The bytes of a memory; `None` for memory that this maker's driver does not know.
+    pub(crate) fn of_vendor(vendor: &GpuVendor, memory: &dyn Memory) -> Option<Self> {
+        match CudaEnd::of(vendor, memory)?.region {
             CudaRegion::Device(buffer) => Some(Self::Gpu(buffer)),
             CudaRegion::Pinned(pinned) => Some(Self::Pinned(pinned)),
             CudaRegion::Pageable(_) => None,
@@ -87,7 +99,10 @@ pub(crate) fn gpu_failed(engine: &str, context: &CudaContext, failure: &CudaFail
     let gpu = gpu_name(context);
     match failure {
         CudaFailure::Outside(range) => Error::Failed(format!("{engine} on {gpu}: {range}")),
-        _ => Error::Failed(format!("{engine} on {gpu}: {failure}. {}", advice(failure))),
+        _ => Error::Failed(format!(
+            "{engine} on {gpu}: {failure}. {}",
+            advice(context, failure)
+        )),
     }
 }
 
@@ -96,7 +111,8 @@ pub(crate) fn driver_report(library: &Libcuda) -> LibraryReport {
     let served = library.version().map(|version| version.to_string());
     LibraryReport {
         version: format!(
-            "CUDA {}",
+            "{} {}",
+            library.driver().interface,
             served.as_deref().unwrap_or("of an unknown version")
         ),
         library: library.path().to_owned(),
@@ -112,23 +128,26 @@ pub(crate) fn context_of(
     uuid: &str,
     what: &str,
 ) -> Result<Option<Arc<CudaContext>>> {
+    let vendor = vendor_of(library.driver());
     let devices = library
         .devices()
-        .map_err(|failure| unavailable(what, &failure))?;
+        .map_err(|failure| unavailable(vendor, what, &failure))?;
     let Some(device) = devices.iter().find(|device| device.uuid == uuid) else {
         return Ok(None);
     };
-    let gpu = driver::open(Some(libraries), CUDA.name, device.number)?;
+    let gpu = driver::open(vendor, Some(libraries), vendor.memory, device.number)?;
     Ok(Some(Arc::clone(gpu.context())))
 }
 
-/// The number of the GPU whose memory a rank will have; `None` for any other memory.
+/// The number of the maker's GPU whose memory a rank will have; `None` for any other memory.
 ///
 /// # Errors
 /// `Usage` for a name that has no number where one belongs.
-pub(crate) fn number_of(memory: RankMemory<'_>) -> Result<Option<u32>> {
+pub(crate) fn number_of(vendor: &GpuVendor, memory: RankMemory<'_>) -> Result<Option<u32>> {
     match split_name(memory.name) {
-        (name, variant) if name == CUDA.name => driver::number(variant, memory.gpu).map(Some),
+        (name, variant) if name == vendor.memory => {
+            driver::number(vendor, variant, memory.gpu).map(Some)
+        }
         _ => Ok(None),
     }
 }

@@ -4,23 +4,32 @@
 //! | --- | --- |
 //! | `host` | those of the host, which differ in their pages only |
 //! | `copy` | how fast the CPU copies them |
-//! | `cuda` | memory of an NVIDIA GPU |
-//! | `cuda_pinned` | memory of the host that NVIDIA's driver has pinned |
+//! | `cuda` | memory of a GPU, and NVIDIA's row |
+//! | `cuda_pinned` | memory of the host that a GPU's driver has pinned, and NVIDIA's row |
+//! | `hip` | rows of the same for AMD |
 //! | `cuda_region` | all of them as ends of copies that a GPU makes |
 //! | `cuda_limit` | what bounds such copies |
+//! | `vendor`, `vendors` | a maker of GPUs: names, and advice for failures; the list of them |
+//! | `nvidia`, `amd` | the makers |
 
+pub(crate) mod amd;
 mod copy;
 mod cuda;
 pub(crate) mod cuda_limit;
 mod cuda_pinned;
 pub(crate) mod cuda_region;
+mod hip;
 mod host;
+pub(crate) mod nvidia;
+pub(crate) mod vendor;
+pub(crate) mod vendors;
 
 use tonnage_engine::memory::MemoryEntry;
 
 pub use cuda::CUDA;
 pub use cuda_pinned::CUDA_PINNED;
+pub use hip::{HIP, HIP_PINNED};
 pub use host::{HOST, HUGE, SMALL, of_arena};
 
 /// Every memory, the default first.
-pub static MEMORIES: &[MemoryEntry] = &[HOST, SMALL, HUGE, CUDA, CUDA_PINNED];
+pub static MEMORIES: &[MemoryEntry] = &[HOST, SMALL, HUGE, CUDA, CUDA_PINNED, HIP, HIP_PINNED];

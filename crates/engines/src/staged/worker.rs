@@ -104,8 +104,8 @@ impl StagedWorker {
             how: how.to_owned(),
         };
         let Some(bytes) = DriverMemory::of(memory) else {
-            let why = "neither the CPU nor CUDA's driver copies this memory".to_owned();
-            return Err(unavailable(why, "Choose memory host or cuda"));
+            let why = "neither the CPU nor the driver of a GPU copies this memory".to_owned();
+            return Err(unavailable(why, "Choose memory host, cuda or hip"));
         };
         match &self.context {
             Some(known) if Arc::ptr_eq(known, bytes.context()) => Ok(()),

@@ -5,6 +5,8 @@
 #[path = "../../../sys/tests/cuda/double.rs"]
 mod double;
 #[cfg(test)]
+mod hip;
+#[cfg(test)]
 mod staged;
 
 use std::sync::Arc;
@@ -13,7 +15,7 @@ use double::Double;
 use tonnage_engine::Libraries;
 use tonnage_engine::memory::{Memory, MemoryEntry, Request, Stretch};
 use tonnage_engine::pattern::{Key, Mismatches};
-use tonnage_engines::memory::{CUDA, CUDA_PINNED, HOST};
+use tonnage_engines::memory::{CUDA, CUDA_PINNED, HIP, HOST};
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
@@ -25,7 +27,8 @@ fn allocate(
     variant: &str,
     bytes: u64,
 ) -> Result<Arc<dyn Memory>> {
-    let libraries = Libraries::from([("libcuda".to_owned(), double.path())]);
+    let library = entry.libraries[0].name.to_owned();
+    let libraries = Libraries::from([(library, double.path())]);
     (entry.allocate)(&Request {
         variant,
         bytes,
@@ -80,15 +83,25 @@ fn cases() -> Vec<((u64, u64, u64), Key)> {
     ]
 }
 
-/// Both ways, by the kernels and by copies.
+/// Both ways, by the kernels and by copies, of both makers.
 #[test]
 fn the_pattern_is_the_hosts_byte_for_byte() {
-    let (Some(whole), Some(broken)) = (Double::with(""), Double::with("ptx 0")) else {
+    let (Some(whole), Some(broken), Some(whole_hip), Some(broken_hip)) = (
+        Double::with(""),
+        Double::with("ptx 0"),
+        Double::hip(""),
+        Double::hip("ptx 0"),
+    ) else {
         return;
     };
     let host = host();
-    for (double, by_kernels) in [(&whole, true), (&broken, false)] {
-        let gpu = allocate(double, &CUDA, "", BYTES).unwrap();
+    for (double, entry, by_kernels) in [
+        (&whole, &CUDA, true),
+        (&broken, &CUDA, false),
+        (&whole_hip, &HIP, true),
+        (&broken_hip, &HIP, false),
+    ] {
+        let gpu = allocate(double, entry, "", BYTES).unwrap();
         assert_eq!(gpu.report().why_filled_by_copies.is_none(), by_kernels);
         for (range, key) in cases() {
             let (origin, offset, len) = range;
@@ -168,14 +181,29 @@ fn what_is_wrong_is_named_as_on_the_host() {
 /// A GPU that computes wrongly is not believed, and the record says so; its bytes are right all the same.
 #[test]
 fn kernels_that_do_otherwise_than_the_host_are_not_used() {
-    let (Some(wrong), Some(broken)) = (Double::with("wrong 1"), Double::with("ptx 0")) else {
+    let (Some(wrong), Some(broken), Some(wrong_hip), Some(broken_hip)) = (
+        Double::with("wrong 1"),
+        Double::with("ptx 0"),
+        Double::hip("wrong 1"),
+        Double::hip("ptx 0"),
+    ) else {
         return;
     };
-    for (double, reason) in [
-        (&wrong, "its kernel for filling wrote "),
-        (&broken, "cuModuleLoadDataEx: CUDA_ERROR_INVALID_PTX (218)"),
+    for (double, entry, reason) in [
+        (&wrong, &CUDA, "its kernel for filling wrote "),
+        (
+            &broken,
+            &CUDA,
+            "cuModuleLoadDataEx: CUDA_ERROR_INVALID_PTX (218)",
+        ),
+        (&wrong_hip, &HIP, "its kernel for filling wrote "),
+        (
+            &broken_hip,
+            &HIP,
+            "hiprtcCompileProgram: HIPRTC_ERROR_COMPILATION (6)",
+        ),
     ] {
-        let memory = allocate(double, &CUDA, "", BYTES).unwrap();
+        let memory = allocate(double, entry, "", BYTES).unwrap();
         let why = memory.report().why_filled_by_copies.unwrap();
         assert!(why.contains(reason), "{why}");
         let key = Key::new(5, 5, 5, 5);

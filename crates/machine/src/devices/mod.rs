@@ -20,7 +20,7 @@ mod timeout;
 use serde::{Deserialize, Serialize};
 
 pub use absent::Absent;
-pub use cuda::{CudaGpu, LIBCUDA_VARIABLE};
+pub use cuda::{CudaGpu, LIBCUDA_VARIABLE, LIBHIP_VARIABLE};
 pub use fabric::{FabricLibrary, FabricOffer, FabricProvider};
 pub use files::MountedFileSystem;
 pub use gpu::Gpu;
@@ -59,6 +59,9 @@ pub struct Inventory {
     /// GPUs of NVIDIA that the driver lists; empty until it is asked.
     #[serde(default)]
     pub cuda: Vec<CudaGpu>,
+    /// GPUs of AMD that its runtime lists, in the same way.
+    #[serde(default)]
+    pub hip: Vec<CudaGpu>,
     /// File systems that hold files.
     pub file_systems: Vec<MountedFileSystem>,
     /// Things that are not here, or are here and cannot be used.
@@ -133,12 +136,18 @@ impl Inventory {
     /// Asks the drivers of GPUs for what the kernel does not tell; on a machine that has none nobody is asked, unless
     /// a variable names a driver's library. It may take a driver seconds to answer.
     pub fn ask_drivers(mut self) -> Self {
-        let named = std::env::var_os(LIBCUDA_VARIABLE).is_some_and(|path| !path.is_empty());
-        let is_usable = |gpu: &Gpu| gpu.vendor == "NVIDIA" && gpu.usable;
-        if named || self.gpus.iter().any(is_usable) {
-            self.cuda = cuda::ask(&mut self.absent);
-        }
+        self.cuda = self.ask_driver(&cuda::BY_CUDA);
+        self.hip = self.ask_driver(&cuda::BY_HIP);
         self
+    }
+
+    fn ask_driver(&mut self, asked: &cuda::AskedDriver) -> Vec<CudaGpu> {
+        let named = std::env::var_os(asked.variable).is_some_and(|path| !path.is_empty());
+        let is_usable = |gpu: &Gpu| gpu.vendor == asked.vendor && gpu.usable;
+        match named || self.gpus.iter().any(is_usable) {
+            true => cuda::ask(asked, &mut self.absent),
+            false => Vec::new(),
+        }
     }
 
     /// Looks at the machine laid out in `tree`, with the library that could be loaded or why none could.
@@ -166,6 +175,7 @@ impl Inventory {
             libfabric,
             gpus: gpu::find(tree, &mut absent),
             cuda: Vec::new(),
+            hip: Vec::new(),
             file_systems: files::find(tree, &mut absent),
             absent,
         }

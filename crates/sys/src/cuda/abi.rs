@@ -4,50 +4,50 @@
 use std::ffi::{c_int, c_void};
 
 /// `CUresult`.
-pub(super) type Code = c_int;
+pub(crate) type Code = c_int;
 /// `CUdevice`: an ordinal.
-pub(super) type Ordinal = c_int;
+pub(crate) type Ordinal = c_int;
 /// `CUdeviceptr`.
-pub(super) type CudaAddress = u64;
+pub(crate) type CudaAddress = u64;
 /// `CUcontext`.
-pub(super) type ContextHandle = *mut c_void;
+pub(crate) type ContextHandle = *mut c_void;
 /// `CUstream`.
-pub(super) type StreamHandle = *mut c_void;
+pub(crate) type StreamHandle = *mut c_void;
 /// `CUevent`.
-pub(super) type EventHandle = *mut c_void;
+pub(crate) type EventHandle = *mut c_void;
 /// `CUmodule`.
-pub(super) type ModuleHandle = *mut c_void;
+pub(crate) type ModuleHandle = *mut c_void;
 /// `CUfunction`.
-pub(super) type FunctionHandle = *mut c_void;
+pub(crate) type FunctionHandle = *mut c_void;
 
 /// `CUDA_SUCCESS`.
-pub(super) const SUCCESS: Code = 0;
+pub(crate) const SUCCESS: Code = 0;
 /// `CUDA_ERROR_NOT_READY`: of a query, and no failure.
-pub(super) const NOT_READY: Code = 600;
+pub(crate) const NOT_READY: Code = 600;
 
 /// `CU_STREAM_NON_BLOCKING`: not ordered with the stream that calls without one use.
-pub(super) const STREAM_NON_BLOCKING: u32 = 1;
+pub(crate) const STREAM_NON_BLOCKING: u32 = 1;
 /// `CU_EVENT_DEFAULT`: with a time.
-pub(super) const EVENT_DEFAULT: u32 = 0;
+pub(crate) const EVENT_DEFAULT: u32 = 0;
 /// `CU_EVENT_DISABLE_TIMING`: such an event costs less.
-pub(super) const EVENT_UNTIMED: u32 = 2;
+pub(crate) const EVENT_UNTIMED: u32 = 2;
 /// `CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`: somebody in this process has done it.
-pub(super) const PEER_ENABLED: Code = 704;
+pub(crate) const PEER_ENABLED: Code = 704;
 /// `CU_MEMHOSTREGISTER_PORTABLE`, known to the contexts of all devices, and `CU_MEMHOSTREGISTER_DEVICEMAP`, with an
 /// address for them.
-pub(super) const HOST_REGISTER_FLAGS: u32 = 1 | 2;
+pub(crate) const HOST_REGISTER_FLAGS: u32 = 1 | 2;
 /// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`: another GPU's memory becomes reachable as it is opened.
-pub(super) const IPC_LAZY_PEER_ACCESS: u32 = 1;
+pub(crate) const IPC_LAZY_PEER_ACCESS: u32 = 1;
 
 /// `CU_JIT_ERROR_LOG_BUFFER`.
-pub(super) const JIT_ERROR_LOG: c_int = 5;
+pub(crate) const JIT_ERROR_LOG: c_int = 5;
 /// `CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES`.
-pub(super) const JIT_ERROR_LOG_BYTES: c_int = 6;
+pub(crate) const JIT_ERROR_LOG_BYTES: c_int = 6;
 
 /// Attributes of a device, by their numbers in the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
-pub(super) enum Attribute {
+pub(crate) enum Attribute {
     /// `MULTIPROCESSOR_COUNT`.
     Multiprocessors = 16,
     /// `MEMORY_CLOCK_RATE`, in kHz.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::abi::{ContextHandle, Ordinal, PEER_ENABLED};
 use super::device::CudaDevice;
+use super::driver::GpuDriver;
 use super::failure::CudaFailure;
 use super::loaded::{Calls, Libcuda};
 
@@ -26,20 +27,26 @@ impl CudaContext {
     /// Takes the GPU with this number into use. The first time in a process, it takes the driver up to seconds.
     ///
     /// # Errors
-    /// The driver's reason; `CUDA_ERROR_INVALID_DEVICE` for a number that no GPU has.
+    /// The driver's reason; code 101 for a number that no GPU has.
     pub fn open(library: &Arc<Libcuda>, number: u32) -> Result<Arc<Self>, CudaFailure> {
         let ordinal = library.ordinal(number)?;
         let device = CudaDevice::of(library, number)?;
-        let mut handle = std::ptr::null_mut();
-        // SAFETY: the handle is valid for the write; the ordinal came from the library.
-        let code = unsafe { (library.calls.primary_retain)(&raw mut handle, ordinal) };
-        library.check("cuDevicePrimaryCtxRetain", code)?;
+        // SAFETY: the ordinal came from the library.
+        let retained = unsafe { library.own.retain(ordinal) };
+        if let Err(code) = retained {
+            library.check("cuDevicePrimaryCtxRetain", code)?;
+        }
         Ok(Arc::new(Self {
             library: Arc::clone(library),
-            handle,
+            handle: retained.unwrap_or(std::ptr::null_mut()),
             ordinal,
             device,
         }))
+    }
+
+    /// The driver that the GPU is used through.
+    pub fn driver(&self) -> &'static GpuDriver {
+        self.library.driver()
     }
 
     /// The GPU.
@@ -65,9 +72,9 @@ impl CudaContext {
     /// # Errors
     /// The driver's reason, which may be that of work that was started earlier.
     pub fn wait(&self) -> Result<(), CudaFailure> {
-        self.call("cuCtxSynchronize", |calls| {
-            // SAFETY: takes no arguments; the context is current.
-            unsafe { (calls.synchronize)() }
+        self.call("cuCtxSynchronize", |_| {
+            // SAFETY: the context is current.
+            unsafe { self.library.own.synchronize() }
         })
     }
 
@@ -90,9 +97,9 @@ impl CudaContext {
                 peer: peer.device.number,
             });
         }
-        self.call("cuCtxEnablePeerAccess", |calls| {
-            // SAFETY: the peer's context is retained; the flags have to be 0.
-            match unsafe { (calls.enable_peer)(peer.handle, 0) } {
+        self.call("cuCtxEnablePeerAccess", |_| {
+            // SAFETY: both contexts are retained, and this one is current.
+            match unsafe { self.library.own.enable_peer(peer.handle) } {
                 PEER_ENABLED => 0,
                 code => code,
             }
@@ -103,7 +110,7 @@ impl CudaContext {
     #[inline]
     pub(super) fn current(&self) -> Result<&Calls, CudaFailure> {
         // SAFETY: the context is retained until this value is dropped.
-        let code = unsafe { (self.library.calls.set_current)(self.handle) };
+        let code = unsafe { self.library.own.set_current(self.handle) };
         self.library.check("cuCtxSetCurrent", code)?;
         Ok(&self.library.calls)
     }
@@ -134,6 +141,6 @@ impl CudaContext {
 impl Drop for CudaContext {
     fn drop(&mut self) {
         // SAFETY: retained once, released once, and everything that was made in it holds it and is gone.
-        unsafe { (self.library.calls.primary_release)(self.ordinal) };
+        unsafe { self.library.own.release(self.ordinal) };
     }
 }

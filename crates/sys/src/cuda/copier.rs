@@ -172,9 +172,10 @@ impl CudaCopier {
         }
         let calls = self.context.current()?;
         if len > 0 && self.kernel.is_none() {
+            let own = &self.context.library.own;
             // SAFETY: both ranges lie in memory that is held until the stream was waited for. Bytes that the CPU or
             // another copy touches meanwhile become a mixture.
-            let code = unsafe { (calls.copy)(to, from, len as usize, line.stream.handle) };
+            let code = unsafe { own.copy(to, from, len as usize, line.stream.handle) };
             self.context.check("cuMemcpyAsync", code)?;
         }
         let slots = line.slots.len();

@@ -1,4 +1,5 @@
-//! The kernel of `copy.ptx`: bytes copied by a GPU's processors, and not by its copy engines.
+//! The kernel of `copy.ptx`, or of another driver's text: bytes copied by a GPU's processors, and not by its copy
+//! engines.
 //!
 //! Ranges are checked by whoever launches it: see [`CudaCopier`](super::CudaCopier).
 
@@ -9,9 +10,6 @@ use super::context::CudaContext;
 use super::failure::CudaFailure;
 use super::module::{GpuModule, launch};
 use super::stream::CudaStream;
-
-/// The kernel's text.
-pub const COPY_PTX: &str = include_str!("copy.ptx");
 
 /// The kernel, compiled for one GPU.
 #[derive(Debug)]
@@ -48,7 +46,7 @@ impl CopyKernel {
     }
 
     fn with(context: &Arc<CudaContext>, blocks_max: Option<u32>) -> Result<Self, CudaFailure> {
-        let module = GpuModule::compile(context, COPY_PTX)?;
+        let module = GpuModule::compile(context, context.driver().texts.copy)?;
         Ok(Self {
             function: module.function(c"tonnage_copy")?,
             blocks_max,

@@ -24,13 +24,13 @@ pub struct CudaDevice {
     pub memory_bytes: u64,
     /// Address on the PCI bus as the kernel writes it, such as "0000:1b:00.0".
     pub pci_address: String,
-    /// Generation of its instructions, such as "9.0".
+    /// Generation of its instructions, such as "9.0", or "gfx90a".
     pub compute: String,
     /// Processors in it.
     pub multiprocessors: u32,
     /// Engines that copy beside its processors.
     pub copy_engines: u32,
-    /// Nominal bytes per second of its memory; `None` where the driver no longer tells the clock.
+    /// Nominal bytes per second of its memory; `None` where the driver does not tell the clock of its transfers.
     pub memory_bytes_per_s: Option<u64>,
     /// True when its memory can be exported as a dmabuf; `None` where the driver does not know the question.
     pub dmabuf: Option<bool>,
@@ -89,11 +89,11 @@ impl Libcuda {
             memory_bytes: memory_bytes as u64,
             // The kernel writes lower case.
             pci_address: pci?.to_ascii_lowercase(),
-            compute: format!(
-                "{}.{}",
-                attribute(Attribute::ComputeMajor),
-                attribute(Attribute::ComputeMinor)
-            ),
+            compute: self.own.generation(device).unwrap_or_else(|| {
+                let [major, minor] =
+                    [Attribute::ComputeMajor, Attribute::ComputeMinor].map(attribute);
+                format!("{major}.{minor}")
+            }),
             multiprocessors: attribute(Attribute::Multiprocessors),
             copy_engines: attribute(Attribute::CopyEngines),
             memory_bytes_per_s: Some(nominal).filter(|&nominal| nominal > 0),
@@ -110,8 +110,10 @@ impl Libcuda {
     /// The driver's reason, such as `CUDA_ERROR_INVALID_VALUE` for an attribute that is newer than the driver.
     pub(super) fn attribute(&self, device: Ordinal, which: Attribute) -> Result<u32, CudaFailure> {
         let mut value = 0;
-        // SAFETY: the number is valid for the write of an int.
-        let code = unsafe { (self.calls.device_attribute)(&raw mut value, which as c_int, device) };
+        // A number that no driver has is an error of the call.
+        let number = self.driver().attribute(which).unwrap_or(c_int::MAX);
+        // SAFETY: the value is valid for the write of an int.
+        let code = unsafe { (self.calls.device_attribute)(&raw mut value, number, device) };
         self.check("cuDeviceGetAttribute", code)
             .map(|()| u32::try_from(value).unwrap_or(0))
     }

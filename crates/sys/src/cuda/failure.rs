@@ -5,23 +5,13 @@ use std::fmt;
 use super::abi::Code;
 use crate::mapping::OutOfRange;
 
-/// A version of CUDA, as drivers say it of themselves: the newest that they can serve.
+/// A version of CUDA, or of another interface, as drivers say it of themselves: the newest that they can serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CudaVersion {
     /// The number before the dot.
     pub major: i32,
     /// The number behind it.
     pub minor: i32,
-}
-
-impl CudaVersion {
-    /// The version of the driver's number, such as 12040.
-    pub(super) fn of(number: i32) -> Self {
-        Self {
-            major: number / 1000,
-            minor: number % 1000 / 10,
-        }
-    }
 }
 
 impl fmt::Display for CudaVersion {
@@ -35,14 +25,27 @@ impl fmt::Display for CudaVersion {
 pub enum CudaFailure {
     /// The library cannot be loaded: the loader's reason.
     NoDriver(String),
+    /// The library of the compiler of kernels cannot be loaded: the loader's reason.
+    NoCompiler(String),
     /// The library lacks a call.
     TooOld {
+        /// Name of the interface.
+        interface: &'static str,
         /// The version that the driver serves; `None` where it cannot even say that.
         has: Option<CudaVersion>,
         /// The version that the call came with.
         needs: CudaVersion,
         /// The call's symbol.
         symbol: String,
+    },
+    /// No version of the interface has such a call.
+    NotOffered {
+        /// Name of the interface.
+        interface: &'static str,
+        /// The name that CUDA's driver gives the call.
+        call: String,
+        /// Reason why it is not used here; may be empty.
+        why: &'static str,
     },
     /// A call failed.
     Call {
@@ -85,18 +88,55 @@ impl CudaFailure {
             _ => "",
         }
     }
+
+    /// The result of the call that failed; `None` where none did. Drivers of other makers took CUDA's numbers over.
+    pub fn code(&self) -> Option<i32> {
+        match self {
+            Self::Call { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// This failure, with the first of a compiler's complaints.
+    pub(crate) fn with_complaint(mut self, complaints: &str) -> Self {
+        if let Self::Call { text, .. } = &mut self
+            && let Some(first) = complaints.lines().find(|line| !line.trim().is_empty())
+        {
+            *text = format!("{text}: {}", first.trim());
+        }
+        self
+    }
 }
 
 impl fmt::Display for CudaFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoDriver(why) => write!(f, "the driver library cannot be loaded ({why})"),
-            Self::TooOld { has, needs, symbol } => {
+            Self::NoCompiler(why) => {
+                write!(f, "the compiler of kernels cannot be loaded ({why})")
+            }
+            Self::TooOld {
+                interface,
+                has,
+                needs,
+                symbol,
+            } => {
                 match has {
-                    Some(has) => write!(f, "the driver serves CUDA {has}")?,
-                    None => write!(f, "the library does not say which CUDA it serves")?,
+                    Some(has) => write!(f, "the driver serves {interface} {has}")?,
+                    None => write!(f, "the library does not say which {interface} it serves")?,
                 }
-                write!(f, ", and {symbol} came with CUDA {needs}")
+                write!(f, ", and {symbol} came with {interface} {needs}")
+            }
+            Self::NotOffered {
+                interface,
+                call,
+                why,
+            } => {
+                write!(f, "{interface} has nothing in the place of {call}")?;
+                match why.is_empty() {
+                    true => Ok(()),
+                    false => write!(f, ": {why}"),
+                }
             }
             Self::Call {
                 call,
@@ -114,7 +154,7 @@ impl fmt::Display for CudaFailure {
             Self::Outside(range) => range.fmt(f),
             Self::NoPeer { gpu, peer } => write!(
                 f,
-                "cuDeviceCanAccessPeer: cuda:{gpu} cannot reach the memory of cuda:{peer}"
+                "the driver says that GPU {gpu} cannot reach the memory of GPU {peer}"
             ),
             Self::NotPinned => write!(
                 f,
@@ -123,7 +163,7 @@ impl fmt::Display for CudaFailure {
             Self::NoGpu => write!(f, "neither end of the copies is memory of a GPU"),
             Self::OtherGpu { memory, stream } => write!(
                 f,
-                "a stream of cuda:{stream} does not copy memory in the context of cuda:{memory}"
+                "a stream of GPU {stream} does not copy memory in the context of GPU {memory}"
             ),
         }
     }

@@ -1,9 +1,14 @@
-//! libcuda, the driver library of NVIDIA GPUs, loaded at run time: devices, memory, copies, streams, events, and the
-//! kernels of tonnage.
+//! Drivers of GPUs, loaded at run time: devices, memory, copies, streams, events, and the kernels of tonnage.
+//!
+//! Everything here is written for libcuda, NVIDIA's, and named after it; other drivers have the same calls by names of
+//! their own, which [`crate::hip`] lists for AMD's.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | `abi` | declarations of the driver's header |
+//! | `driver` | in what drivers differ, and the calls that each has in a form of its own |
+//! | `nvidia` | NVIDIA's driver, in these terms |
+//! | `functions` | tables of calls |
 //! | `loaded` | the library and the calls that it exports, each with the version of CUDA that it came with |
 //! | `failure` | why something could not be done, with the driver's name of the code |
 //! | `device` | what the driver says of a GPU |
@@ -24,28 +29,33 @@
 //! check every range: see [`PatternKernels`]. Choosing a GPU, advice about failures and proving the kernels are
 //! `tonnage_engines::memory`'s.
 
-mod abi;
+pub(crate) mod abi;
 mod buffer;
 mod context;
 mod copier;
 mod copy_kernel;
 mod device;
+pub(crate) mod driver;
 mod failure;
 mod flags;
+pub(crate) mod functions;
 mod ipc;
 mod loaded;
 mod module;
+mod nvidia;
 mod pattern;
 mod stream;
 
 pub use buffer::{CudaPart, DeviceBuffer, PinnedArena, PinnedView};
 pub use context::CudaContext;
 pub use copier::{CopyMark, CudaCopier, CudaRegion};
-pub use copy_kernel::{COPY_PTX, CopyKernel};
+pub use copy_kernel::CopyKernel;
 pub use device::CudaDevice;
+pub use driver::GpuDriver;
 pub use failure::{CudaFailure, CudaVersion};
 pub use flags::FlagWords;
 pub use ipc::{ImportedBuffer, IpcHandle};
 pub use loaded::Libcuda;
-pub use pattern::{PATTERN_PTX, PatternKernels, PatternNumbers};
+pub use nvidia::{COPY_PTX, NVIDIA, PATTERN_PTX};
+pub use pattern::{PatternKernels, PatternNumbers};
 pub use stream::{CudaEvent, CudaStream};

@@ -1,9 +1,9 @@
 //! Kernels of this crate, compiled by the driver from their text, and their launches.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
-use super::abi::{FunctionHandle, JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES, ModuleHandle};
+use super::abi::{FunctionHandle, ModuleHandle};
 use super::context::CudaContext;
 use super::failure::CudaFailure;
 use super::stream::CudaStream;
@@ -14,9 +14,6 @@ const THREADS: u32 = 256;
 /// Blocks for each processor, at most: enough to keep all of its threads busy, and each thread then goes on to the next
 /// words.
 const BLOCKS_PER_PROCESSOR: u32 = 16;
-
-/// Room for the compiler's complaints.
-const LOG_BYTES: usize = 2048;
 
 /// Kernels of one text, compiled for one GPU.
 #[derive(Debug)]
@@ -30,8 +27,8 @@ impl GpuModule {
     ///
     /// # Errors
     /// The driver's reason, with its compiler's complaints.
-    pub(super) fn compile(context: &Arc<CudaContext>, ptx: &str) -> Result<Self, CudaFailure> {
-        let handle = compile(context, ptx)?;
+    pub(super) fn compile(context: &Arc<CudaContext>, text: &str) -> Result<Self, CudaFailure> {
+        let handle = compile(context, text)?;
         Ok(Self {
             context: Arc::clone(context),
             handle,
@@ -106,40 +103,10 @@ pub(super) unsafe fn launch<const N: usize>(
 }
 
 /// Has the driver compile a text.
-fn compile(context: &Arc<CudaContext>, ptx: &str) -> Result<ModuleHandle, CudaFailure> {
-    // The driver reads to a NUL.
-    let image = [ptx.as_bytes(), &[0]].concat();
-    let mut module = std::ptr::null_mut();
-    let mut log: [c_char; LOG_BYTES] = [0; LOG_BYTES];
-    let mut options: [c_int; 2] = [JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES];
-    let mut values: [*mut c_void; 2] = [
-        log.as_mut_ptr().cast(),
-        // The number itself stands in the place of a pointer; one byte stays NUL.
-        std::ptr::without_provenance_mut(LOG_BYTES - 1),
-    ];
-    let loaded = context.call("cuModuleLoadDataEx", |calls| {
-        // SAFETY: the handle is valid for the write, the text ends with a NUL, and there are as many options as values,
-        // of which the first is room for as many bytes as the second says.
-        unsafe {
-            (calls.module_load)(
-                &raw mut module,
-                image.as_ptr().cast(),
-                2,
-                options.as_mut_ptr(),
-                values.as_mut_ptr(),
-            )
-        }
-    });
-    // SAFETY: the array is NUL-terminated, and nobody else has it.
-    let complaints = unsafe { crate::library::text(log.as_ptr()) }.unwrap_or_default();
-    loaded.map(|()| module).map_err(|mut failure| {
-        if let CudaFailure::Call { text, .. } = &mut failure
-            && let Some(first) = complaints.lines().find(|line| !line.trim().is_empty())
-        {
-            *text = format!("{text}: {}", first.trim());
-        }
-        failure
-    })
+fn compile(context: &Arc<CudaContext>, text: &str) -> Result<ModuleHandle, CudaFailure> {
+    context.current()?;
+    // SAFETY: the context is current, and is that of this GPU.
+    unsafe { context.library.own.compile(text, context.ordinal) }
 }
 
 fn function(

@@ -1,4 +1,4 @@
-//! The kernels of `pattern.ptx`, launched on ranges that were checked.
+//! The kernels of `pattern.ptx`, or of another driver's text, launched on ranges that were checked.
 //!
 //! The driver compiles the text for its GPU when they are loaded, so that GPUs are served that are newer than this
 //! program. Proving that they do as the host does is `tonnage_engines::memory`'s.
@@ -11,9 +11,6 @@ use super::context::CudaContext;
 use super::failure::CudaFailure;
 use super::module::{GpuModule, launch};
 use super::stream::CudaStream;
-
-/// The kernels' text.
-pub const PATTERN_PTX: &str = include_str!("pattern.ptx");
 
 /// Numbers of the pattern that a stretch of memory holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +48,7 @@ impl PatternKernels {
     pub fn load(context: &Arc<CudaContext>) -> Result<Self, CudaFailure> {
         let stream = CudaStream::new(context)?;
         let found = Mutex::new(DeviceBuffer::allocate(context, 16)?);
-        let module = GpuModule::compile(context, PATTERN_PTX)?;
+        let module = GpuModule::compile(context, context.driver().texts.pattern)?;
         Ok(Self {
             stream,
             fill: module.function(c"tonnage_fill")?,

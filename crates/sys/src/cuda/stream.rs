@@ -78,10 +78,11 @@ impl CudaStream {
                 size: to.bytes,
             }));
         }
-        self.context.call("cuMemcpyAsync", |calls| {
+        self.context.call("cuMemcpyAsync", |_| {
+            let own = &self.context.library.own;
             // SAFETY: both ranges lie in memory that waits for this context before it is given back. Bytes that the CPU
             // or another copy touches meanwhile become a mixture.
-            unsafe { (calls.copy)(to.address, from.address, from.bytes as usize, self.handle) }
+            unsafe { own.copy(to.address, from.address, from.bytes as usize, self.handle) }
         })
     }
 

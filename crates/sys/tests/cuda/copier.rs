@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use tonnage_sys::cuda::{
-    CopyKernel, CopyMark, CudaContext, CudaCopier, CudaFailure, CudaRegion, DeviceBuffer,
+    CopyKernel, CopyMark, CudaContext, CudaCopier, CudaFailure, CudaRegion, DeviceBuffer, Libcuda,
     PinnedArena,
 };
+use tonnage_sys::hip::AMD;
 
 use super::{Double, arena, loaded};
 
@@ -21,10 +22,21 @@ impl Pair {
     fn with(lines: &str) -> Option<Self> {
         let double = Double::with(lines)?;
         let library = loaded(&double).unwrap();
-        Some(Self {
-            contexts: [0, 1].map(|number| CudaContext::open(&library, number).unwrap()),
+        Some(Self::of(double, &library))
+    }
+
+    /// GPUs of AMD.
+    fn hip(lines: &str) -> Option<Self> {
+        let double = Double::hip(lines)?;
+        let library = Libcuda::load_of(&AMD, double.path().to_str()).unwrap();
+        Some(Self::of(double, &library))
+    }
+
+    fn of(double: Double, library: &Arc<Libcuda>) -> Self {
+        Self {
+            contexts: [0, 1].map(|number| CudaContext::open(library, number).unwrap()),
             _double: double,
-        })
+        }
     }
 
     /// Memory of each sort: two of the first GPU, one of the second, pinned, pageable.
@@ -106,9 +118,11 @@ fn checked(copier: &mut CudaCopier, from: &CudaRegion, to: &CudaRegion) {
 
 #[test]
 fn bytes_come_to_their_place_and_to_no_other() {
-    let Some(pair) = Pair::with("gpus 2") else {
-        return;
-    };
+    let pairs = [Pair::with("gpus 2"), Pair::hip("gpus 2")];
+    pairs.iter().flatten().for_each(come_to_their_place);
+}
+
+fn come_to_their_place(pair: &Pair) {
     let regions = pair.regions();
     for from in &regions {
         for to in &regions {
@@ -180,7 +194,7 @@ fn ends_that_cannot_be_copied_between_are_named() {
     };
     let far = refused(0, 2, first);
     assert_eq!(far, CudaFailure::NoPeer { gpu: 0, peer: 1 });
-    let said = "cuDeviceCanAccessPeer: cuda:0 cannot reach the memory of cuda:1";
+    let said = "the driver says that GPU 0 cannot reach the memory of GPU 1";
     assert_eq!(far.to_string(), said);
     assert_eq!(refused(3, 4, first), CudaFailure::NoGpu);
     let stranger = CudaFailure::OtherGpu {

@@ -9,10 +9,10 @@
  *
  *   gpus 2            how many there are
  *   memory 67108864   bytes of each
- *   version 12040     what cuDriverGetVersion says
+ *   version 12040     what cuDriverGetVersion says; a number of HIP for that
  *   fail CALL CODE N  the N-th call of that name returns CODE; codes of lost devices are returned by all later calls
- *   wrong 1           mul.lo is wrong for one number in 4096, as on a broken GPU
- *   ptx 0             the compiler refuses every text
+ *   wrong 1           mul.lo is wrong for one number in 4096, as on a broken GPU; of HIP, each kernel leaves a wrong byte
+ *   ptx 0             the compiler refuses every text, also one of HIP
  *   peers 0           no GPU reaches another one's memory
  *   blind A           GPU A reaches no other one's memory, and they its
  *   spoil HOW N       the N-th copy of a stream goes wrong: flip changes a byte in its middle, swap exchanges its first
@@ -21,7 +21,8 @@
  *
  * Memory is shared with other processes, and words are written by streams, in double_ipc.h.
  *
- * Compiled with -DOLD_DRIVER, it lacks the newest call. */
+ * Compiled with -DOLD_DRIVER, it lacks the newest call; with -DHIP, it is a double of AMD's runtime and of its compiler:
+ * double_hip.h. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -39,6 +40,13 @@ enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 10
        NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700, PEER_ENABLED = 704, ALREADY_REGISTERED = 712,
        NOT_REGISTERED = 713 };
 
+#ifdef HIP
+#include "double_hip_names.h"
+#else
+#define VERSION 12040
+#define NO_GPUS NO_DEVICE
+#endif
+
 #define GPUS_MAX 8
 #define ROOM 256
 
@@ -49,7 +57,7 @@ typedef struct { uint64_t address, bytes; uint8_t *host; int gpu, file, imported
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Allocation allocations[ROOM], pinned[ROOM];
-static int gpus = 2, version = 12040, wrong, compiles = 1, peers = 1, words = 1, blind = -1, initialised, lost, retained[GPUS_MAX];
+static int gpus = 2, version = VERSION, wrong, compiles = 1, peers = 1, words = 1, blind = -1, initialised, lost, retained[GPUS_MAX];
 static uint64_t memory = 64 << 20, used[GPUS_MAX];
 static char fail_call[64], spoil[8];
 static int spoil_at, copies_seen, reaches[GPUS_MAX][GPUS_MAX];
@@ -114,7 +122,11 @@ static uint8_t *pageable(uint64_t address, uint64_t bytes) {
 /* Pinned memory has another address for kernels and for words, so that a caller who takes the CPU's is found. */
 #define FOR_GPUS (1ull << 62)
 
+#ifdef HIP
+#include "double_hip_kernels.h"
+#else
 #include "ptx.h"
+#endif
 
 /* Work of streams, in the order in which it was handed over. */
 typedef struct Work {
@@ -181,19 +193,21 @@ static int hand_over(Work work) {
     return 0;
 }
 
+#define TEXT(name) #name
+#define TEXT_OF(name) TEXT(name)
 #define CALL(name, ...) \
     static int name##_inner(__VA_ARGS__); \
     int name(__VA_ARGS__)
 #define BODY(name, ...) \
-    { pthread_mutex_lock(&lock); configure(); int code = initialised ? failing(#name) : NOT_INITIALIZED; \
+    { pthread_mutex_lock(&lock); configure(); int code = initialised ? failing(TEXT(name)) : NOT_INITIALIZED; \
       code = code ? code : name##_inner(__VA_ARGS__); pthread_mutex_unlock(&lock); return code; }
 #define NEEDS_CONTEXT if (current < 0) return INVALID_CONTEXT
 
 int cuInit(unsigned flags) {
     pthread_mutex_lock(&lock);
     configure();
-    int code = failing("cuInit");
-    if (!code) code = gpus == 0 ? NO_DEVICE : flags ? INVALID_VALUE : 0;
+    int code = failing(TEXT_OF(cuInit));
+    if (!code) code = gpus == 0 ? NO_GPUS : flags ? INVALID_VALUE : 0;
     initialised = !code;
     pthread_mutex_unlock(&lock);
     return code;
@@ -205,6 +219,7 @@ int cuDriverGetVersion(int *out) {
     return 0;
 }
 
+#ifndef HIP
 static const struct { int code; const char *name, *text; } names[] = {
     {INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
     {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
@@ -231,6 +246,7 @@ static int name_of(int code, const char **out, int text) {
 }
 int cuGetErrorName(int code, const char **out) { return name_of(code, out, 0); }
 int cuGetErrorString(int code, const char **out) { return name_of(code, out, 1); }
+#endif
 
 CALL(cuDeviceGetCount, int *out) BODY(cuDeviceGetCount, out)
 static int cuDeviceGetCount_inner(int *out) { *out = gpus; return 0; }
@@ -247,13 +263,18 @@ static int cuDeviceGetPCIBusId_inner(char *out, int room, int n) { snprintf(out,
 CALL(cuDeviceGetAttribute, int *out, int which, int n) BODY(cuDeviceGetAttribute, out, which, n)
 static int cuDeviceGetAttribute_inner(int *out, int which, int n) {
     (void)n;
+#ifdef HIP
+    static const int known[][2] = {{63, 3}, {2, 2}, {23, 9}, {61, 0}};
+#else
     if (which == 122) { *out = words; return 0; }
     static const int known[][2] = {{16, 3}, {36, 1000000}, {37, 512}, {40, 2}, {75, 9}, {76, 0}};
+#endif
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i][0] == which) { *out = known[i][1]; return 0; }
     return INVALID_VALUE;
 }
 
+#ifndef HIP
 /* A context is the number of its GPU plus one. */
 CALL(cuDevicePrimaryCtxRetain, void **out, int n) BODY(cuDevicePrimaryCtxRetain, out, n)
 static int cuDevicePrimaryCtxRetain_inner(void **out, int n) { retained[n]++; *out = (void *)(intptr_t)(n + 1); return 0; }
@@ -270,9 +291,11 @@ static int cuCtxSetCurrent_inner(void *context) {
 }
 CALL(cuCtxSynchronize, void) BODY(cuCtxSynchronize)
 static int cuCtxSynchronize_inner(void) { NEEDS_CONTEXT; return drain(NULL, NULL); }
+#endif
 
 CALL(cuDeviceCanAccessPeer, int *out, int n, int peer) BODY(cuDeviceCanAccessPeer, out, n, peer)
 static int cuDeviceCanAccessPeer_inner(int *out, int n, int peer) { *out = peers && n != blind && n != peer; return 0; }
+#ifndef HIP
 CALL(cuCtxEnablePeerAccess, void *context, unsigned flags) BODY(cuCtxEnablePeerAccess, context, flags)
 static int cuCtxEnablePeerAccess_inner(void *context, unsigned flags) {
     NEEDS_CONTEXT;
@@ -283,6 +306,7 @@ static int cuCtxEnablePeerAccess_inner(void *context, unsigned flags) {
     reaches[current][peer] = 1;
     return 0;
 }
+#endif
 
 CALL(cuMemGetInfo_v2, size_t *free_, size_t *all) BODY(cuMemGetInfo_v2, free_, all)
 static int cuMemGetInfo_v2_inner(size_t *free_, size_t *all) {
@@ -368,7 +392,10 @@ static int cuMemcpyDtoH_v2_inner(void *to, uint64_t from, size_t bytes) {
     uint8_t *there = reach(from, bytes);
     return there ? (memcpy(to, there, bytes), 0) : INVALID_VALUE;
 }
-CALL(cuMemcpyAsync, uint64_t to, uint64_t from, size_t bytes, void *stream) BODY(cuMemcpyAsync, to, from, bytes, stream)
+#ifndef HIP
+static int cuMemcpyAsync_inner(uint64_t to, uint64_t from, size_t bytes, void *stream);
+int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void *stream) BODY(cuMemcpyAsync, to, from, bytes, stream)
+#endif
 static int cuMemcpyAsync_inner(uint64_t to, uint64_t from, size_t bytes, void *stream) {
     NEEDS_CONTEXT;
     int known = reach(to, bytes) && reach(from, bytes);
@@ -432,6 +459,7 @@ static int cuEventDestroy_v2_inner(Event *event) {
     return code;
 }
 
+#ifndef HIP
 CALL(cuModuleLoadDataEx, Module **out, const char *image, unsigned count, int *options, void **values)
 BODY(cuModuleLoadDataEx, out, image, count, options, values)
 static int cuModuleLoadDataEx_inner(Module **out, const char *image, unsigned count, int *options, void **values) {
@@ -443,6 +471,7 @@ static int cuModuleLoadDataEx_inner(Module **out, const char *image, unsigned co
         snprintf(values[0], (size_t)values[1], "ptxas double, %s\n", compiles ? why : "line 1; fatal : told to refuse");
     return INVALID_PTX;
 }
+#endif
 CALL(cuModuleGetFunction, const Kernel **out, Module *module, const char *name) BODY(cuModuleGetFunction, out, module, name)
 static int cuModuleGetFunction_inner(const Kernel **out, Module *module, const char *name) {
     NEEDS_CONTEXT;
@@ -452,6 +481,9 @@ static int cuModuleGetFunction_inner(const Kernel **out, Module *module, const c
 }
 CALL(cuModuleUnload, Module *module) BODY(cuModuleUnload, module)
 static int cuModuleUnload_inner(Module *module) { NEEDS_CONTEXT; free(module); return 0; }
+#ifdef HIP
+#include "double_hip.h"
+#endif
 CALL(cuLaunchKernel, const Kernel *f, unsigned x, unsigned y, unsigned z, unsigned tx, unsigned ty, unsigned tz,
      unsigned shared, void *stream, void **arguments, void **extra)
 BODY(cuLaunchKernel, f, x, y, z, tx, ty, tz, shared, stream, arguments, extra)

@@ -1,8 +1,11 @@
-//! The kernels against a second writing of the pattern, byte by byte. `tonnage_engines` compares them with the host's.
+//! The kernels of both makers against a second writing of the pattern, byte by byte. `tonnage_engines` compares them
+//! with the host's.
 
-use tonnage_sys::cuda::{DeviceBuffer, PatternKernels, PatternNumbers};
+use std::sync::Arc;
 
-use super::opened;
+use tonnage_sys::cuda::{CudaContext, DeviceBuffer, PatternKernels, PatternNumbers};
+
+use super::{opened, opened_both};
 
 const SIZE: u64 = 4096;
 
@@ -50,11 +53,14 @@ fn cases() -> Vec<(u64, u64, PatternNumbers)> {
 
 #[test]
 fn every_byte_of_a_range_is_written_and_none_beside_it() {
-    let Some((_double, context)) = opened("") else {
-        return;
-    };
-    let kernels = PatternKernels::load(&context).unwrap();
-    let buffer = DeviceBuffer::allocate(&context, SIZE).unwrap();
+    for (_double, context) in opened_both("") {
+        writes_ranges(&context);
+    }
+}
+
+fn writes_ranges(context: &Arc<CudaContext>) {
+    let kernels = PatternKernels::load(context).unwrap();
+    let buffer = DeviceBuffer::allocate(context, SIZE).unwrap();
     let mut bytes = vec![0; SIZE as usize];
     for (offset, len, numbers) in cases() {
         buffer.write(0, &vec![RAW; SIZE as usize]).unwrap();
@@ -78,11 +84,14 @@ fn every_byte_of_a_range_is_written_and_none_beside_it() {
 
 #[test]
 fn the_first_and_the_last_wrong_byte_are_named() {
-    let Some((_double, context)) = opened("") else {
-        return;
-    };
-    let kernels = PatternKernels::load(&context).unwrap();
-    let buffer = DeviceBuffer::allocate(&context, SIZE).unwrap();
+    for (_double, context) in opened_both("") {
+        names_bytes(&context);
+    }
+}
+
+fn names_bytes(context: &Arc<CudaContext>) {
+    let kernels = PatternKernels::load(context).unwrap();
+    let buffer = DeviceBuffer::allocate(context, SIZE).unwrap();
     for (offset, len, numbers) in cases() {
         if len == 0 {
             continue;

@@ -1,12 +1,15 @@
-//! The driver of GPUs, driven over its double. Nothing here has seen a GPU: the double keeps the driver's rules as its
-//! documentation states them.
+//! The drivers of GPUs, driven over their doubles. Nothing here has seen a GPU: the doubles keep the drivers' rules as
+//! their documentation states them.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | `double`, `double.c`, `double_ipc.h`, `ptx.h` | the double: compiling it; the calls; sharing memory; kernels from their text |
+//! | `double_hip.h`, `double_hip_names.h`, `double_hip_kernels.h` | the same for AMD's runtime: calls of another form; names; kernels from their text |
 //! | `kernels` | the kernels against a second writing of the pattern |
 //! | `copier` | copies between memories of all sorts |
 //! | `sharing` | memory for other processes, and words that streams write |
+//! | `hip` | what is AMD's own |
+//! | `hip_text` | the kernels' HIP text, taken by Clang for generations of GPUs |
 //! | `assembled` | the kernels' text, taken by the assembler for each architecture |
 
 #[cfg(test)]
@@ -15,6 +18,10 @@ mod assembled;
 mod copier;
 #[cfg(test)]
 mod double;
+#[cfg(test)]
+mod hip;
+#[cfg(test)]
+mod hip_text;
 #[cfg(test)]
 mod kernels;
 #[cfg(test)]
@@ -27,6 +34,7 @@ use tonnage_sys::cuda::{
     CudaContext, CudaEvent, CudaFailure, CudaStream, DeviceBuffer, Libcuda, PatternKernels,
     PatternNumbers, PinnedArena,
 };
+use tonnage_sys::hip::AMD;
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
 fn loaded(double: &Double) -> Result<Arc<Libcuda>, CudaFailure> {
@@ -39,6 +47,24 @@ fn opened(lines: &str) -> Option<(Double, Arc<CudaContext>)> {
     let double = Double::with(lines)?;
     let context = CudaContext::open(&loaded(&double).unwrap(), 0).unwrap();
     Some((double, context))
+}
+
+/// A context of the first GPU of a double of AMD's runtime.
+#[cfg(test)]
+fn opened_hip(lines: &str) -> Option<(Double, Arc<CudaContext>)> {
+    let double = Double::hip(lines)?;
+    let library = Libcuda::load_of(&AMD, double.path().to_str()).unwrap();
+    let context = CudaContext::open(&library, 0).unwrap();
+    Some((double, context))
+}
+
+/// Contexts of both makers' first GPUs; none without a C compiler.
+#[cfg(test)]
+fn opened_both(lines: &str) -> Vec<(Double, Arc<CudaContext>)> {
+    [opened(lines), opened_hip(lines)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 #[cfg(test)]
@@ -193,7 +219,7 @@ fn a_stream_of_another_gpu_is_refused() {
     assert_eq!(stream.copy(host, gpu), Err(expected.clone()));
     let (host, gpu) = parts();
     assert_eq!(stream.copy(gpu, host), Err(expected.clone()));
-    let said = "a stream of cuda:1 does not copy memory in the context of cuda:0";
+    let said = "a stream of GPU 1 does not copy memory in the context of GPU 0";
     assert_eq!(expected.to_string(), said);
     let own = DeviceBuffer::allocate(&second, 4096).unwrap();
     stream

@@ -61,7 +61,7 @@ pub struct RankArgs {
     pub devices_of: Vec<(u32, Vec<String>)>,
 
     /// GPUs that the ranks of a host get in turn, by their numbers in `tonnage devices`, such as 0-3 or 0,0,1,1: rank i
-    /// of the host has its memory cuda there, and pins its memory cuda-pinned for that one.
+    /// of the host has its memory cuda or hip there, and pins its memory cuda-pinned or hip-pinned for that one.
     #[arg(long, value_name = "LIST")]
     pub gpus: Option<GpuList>,
 

@@ -119,7 +119,7 @@ fn takes_gpu(points: &[Planned]) -> bool {
 fn without_gpu() -> Result<()> {
     Err(Error::Usage(
         "--gpus says which GPU each rank has its memory on, and no memory of this run leaves that open: leave it out, or use \
-         --memory cuda"
+         --memory cuda or hip"
             .to_owned(),
     ))
 }

@@ -189,10 +189,7 @@ fn what_cannot_be_copied_is_skipped_by_name() {
         (
             &apart,
             "--memory cuda --gpus 0,1",
-            &[
-                "cuda:0 cannot reach the memory of cuda:1",
-                "nvidia-smi topo",
-            ],
+            &["GPU 0 cannot reach the memory of GPU 1", "nvidia-smi topo"],
         ),
         (
             &small,

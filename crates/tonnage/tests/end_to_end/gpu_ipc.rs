@@ -12,7 +12,8 @@ use super::gpu_memory::{Double, reason, transfer};
 use super::killing::{blames, nothing_new, pids};
 use super::support::{LONG, records, shared_memory, tonnage};
 
-fn all_verified(records: &[Record]) {
+/// Every record has a result, and bytes of each trial were checked.
+pub fn all_verified(records: &[Record]) {
     for record in records {
         assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
         let transfer = record.transfer();

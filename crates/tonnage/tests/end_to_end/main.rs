@@ -51,6 +51,7 @@
 //! | [`files_queues`] | transfers that queues really had in flight, and their CPU time |
 //! | [`files_memory`] | memory of a rank, which must not grow with its files |
 //! | [`gpu_copies`] | copies of a GPU within one process, over the same double |
+//! | [`gpu_hip`] | the same of AMD's GPUs, over a double of their runtime |
 //! | [`gpu_ipc`] | GPU memory of another process, and staged through pinned memory, over the same double |
 //! | [`gpu_memory`] | memories of GPUs, over a double of their driver, and where there is none |
 //! | [`support`] | starting the program under a watchdog, and reading its records |
@@ -118,6 +119,8 @@ mod files_stonewall;
 mod files_verify;
 #[cfg(test)]
 mod gpu_copies;
+#[cfg(test)]
+mod gpu_hip;
 mod gpu_ipc;
 #[cfg(test)]
 mod gpu_memory;

@@ -1,26 +1,22 @@
-//! CUDA's driver in this process: the library that was chosen, the GPUs in use, and advice for each failure.
+//! Drivers of GPUs in this process: the libraries that were chosen, and the GPUs in use. Advice for failures is each
+//! maker's.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tonnage_engine::{Libraries, Library};
-use tonnage_machine::devices::LIBCUDA_VARIABLE;
+use tonnage_engine::Libraries;
 use tonnage_sys::cuda::{CopyKernel, CudaContext, CudaFailure, Libcuda, PatternKernels};
 use tonnage_units::{Error, Result};
 
 use super::super::host::group_bytes;
+use super::super::vendor::GpuVendor;
+use super::super::vendors::vendor_of;
 use super::proof;
-
-/// The library, as `--library` chooses it.
-pub(crate) const LIBRARY: Library = Library {
-    name: "libcuda",
-    variable: LIBCUDA_VARIABLE,
-    about: "the driver's libcuda.so.1, of CUDA 11.0 (driver 450) or newer",
-};
 
 /// A GPU that is in use.
 pub(crate) struct GpuInUse {
+    vendor: &'static GpuVendor,
     context: Arc<CudaContext>,
     /// The kernels, or why they are not trusted; empty until somebody has a use for them.
     kernels: OnceLock<std::result::Result<PatternKernels, String>>,
@@ -28,23 +24,29 @@ pub(crate) struct GpuInUse {
     copies: OnceLock<std::result::Result<Arc<CopyKernel>, String>>,
 }
 
-/// GPUs in use by the library's file and their number. They stay so until the process ends: to take one into use again
-/// for each point of a plan would take longer than most points.
+/// GPUs in use by their maker, the library's file and their number. They stay so until the process ends: to take one
+/// into use again for each point of a plan would take longer than most points.
 static IN_USE: Mutex<BTreeMap<GpuKey, Arc<GpuInUse>>> = Mutex::new(BTreeMap::new());
 
-/// The file that was named, and the number.
-type GpuKey = (Option<OsString>, u32);
+/// Name of the memory, the file that was named, and the number.
+type GpuKey = (&'static str, Option<OsString>, u32);
 
 /// The number of the GPU that a memory's name asks for; where it names none that of the rank, else the first.
 ///
 /// # Errors
 /// `Usage` for anything but a number.
-pub(in crate::memory) fn number(variant: &str, of_rank: Option<u32>) -> Result<u32> {
+pub(in crate::memory) fn number(
+    vendor: &GpuVendor,
+    variant: &str,
+    of_rank: Option<u32>,
+) -> Result<u32> {
     match variant {
         "" => Ok(of_rank.unwrap_or(0)),
         number => number.parse().map_err(|_| {
+            let memory = vendor.memory;
             Error::Usage(format!(
-                "memory cuda:{number} names no GPU: write its number, such as cuda:0, as `tonnage devices` lists them"
+                "memory {memory}:{number} names no GPU: write its number, such as {memory}:0, as `tonnage devices` lists \
+                 them"
             ))
         }),
     }
@@ -55,29 +57,31 @@ pub(in crate::memory) fn number(variant: &str, of_rank: Option<u32>) -> Result<u
 /// # Errors
 /// `Unavailable`, with what to do.
 pub(in crate::memory) fn open(
+    vendor: &'static GpuVendor,
     libraries: Option<&Libraries>,
     memory: &str,
     number: u32,
 ) -> Result<Arc<GpuInUse>> {
-    let named = named(libraries);
+    let named = named(vendor, libraries);
     let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (named, number);
+    let key = (vendor.memory, named, number);
     if let Some(gpu) = in_use.get(&key) {
         return Ok(Arc::clone(gpu));
     }
     let what = format!("memory {memory}");
-    let unavailable = |failure: CudaFailure| unavailable(&what, &failure);
-    let library = load(key.0.as_deref(), &what)?;
+    let unavailable = |failure: CudaFailure| unavailable(vendor, &what, &failure);
+    let library = load(vendor, key.1.as_deref(), &what)?;
     let context = match CudaContext::open(&library, number) {
         Ok(context) => context,
-        Err(failure) if failure.name() == "CUDA_ERROR_INVALID_DEVICE" => {
+        Err(failure) if failure.code() == Some(INVALID_DEVICE) => {
             let devices = library.devices().map_err(unavailable)?;
-            return Err(no_such_gpu(memory, number, devices.len()));
+            return Err(no_such_gpu(vendor, (memory, number), devices.len()));
         }
         Err(failure) => return Err(unavailable(failure)),
     };
     let (kernels, copies) = (OnceLock::new(), OnceLock::new());
     let gpu = Arc::new(GpuInUse {
+        vendor,
         context,
         kernels,
         copies,
@@ -87,33 +91,43 @@ pub(in crate::memory) fn open(
 }
 
 /// The file that was named, by an option or by the variable.
-fn named(libraries: Option<&Libraries>) -> Option<OsString> {
-    let asked = libraries.and_then(|libraries| libraries.get(LIBRARY.name));
+fn named(vendor: &GpuVendor, libraries: Option<&Libraries>) -> Option<OsString> {
+    let library = &vendor.library;
+    let asked = libraries.and_then(|libraries| libraries.get(library.name));
     let asked = asked.map(|path| path.as_os_str().to_owned());
-    asked.or_else(|| std::env::var_os(LIBRARY.variable).filter(|path| !path.is_empty()))
+    asked.or_else(|| std::env::var_os(library.variable).filter(|path| !path.is_empty()))
 }
 
 /// Loads the driver's library for `what`.
-fn load(named: Option<&OsStr>, what: &str) -> Result<Arc<Libcuda>> {
+fn load(vendor: &GpuVendor, named: Option<&OsStr>, what: &str) -> Result<Arc<Libcuda>> {
     let file = named.map(OsStr::to_str);
     if file == Some(None) {
         return Err(Error::Usage(format!(
             "{}: the path of the library is not UTF-8",
-            LIBRARY.name
+            vendor.library.name
         )));
     }
-    Libcuda::load(file.flatten()).map_err(|failure| unavailable(what, &failure))
+    Libcuda::load_of(vendor.driver, file.flatten())
+        .map_err(|failure| unavailable(vendor, what, &failure))
 }
 
 /// The driver's library, for an engine.
 ///
 /// # Errors
 /// `Unavailable`, with what to do.
-pub(crate) fn library(libraries: &Libraries, what: &str) -> Result<Arc<Libcuda>> {
-    load(named(Some(libraries)).as_deref(), what)
+pub(crate) fn library(
+    vendor: &GpuVendor,
+    libraries: &Libraries,
+    what: &str,
+) -> Result<Arc<Libcuda>> {
+    load(vendor, named(vendor, Some(libraries)).as_deref(), what)
 }
 
 impl GpuInUse {
+    pub(crate) fn vendor(&self) -> &'static GpuVendor {
+        self.vendor
+    }
+
     pub(crate) fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
@@ -157,7 +171,11 @@ impl GpuInUse {
     pub(crate) fn failed(&self, failure: &CudaFailure) -> Error {
         match failure {
             CudaFailure::Outside(range) => Error::Failed(range.to_string()),
-            _ => Error::Failed(format!("{}: {failure}. {}", self.name(), advice(failure))),
+            _ => Error::Failed(format!(
+                "{}: {failure}. {}",
+                self.name(),
+                (self.vendor.advice)(failure)
+            )),
         }
     }
 
@@ -172,7 +190,7 @@ impl GpuInUse {
         Error::Unavailable {
             what: format!("memory of {}", self.name()),
             why,
-            how: advice(failure).to_owned(),
+            how: (self.vendor.advice)(failure).to_owned(),
         }
     }
 }
@@ -181,41 +199,53 @@ impl GpuInUse {
 pub(crate) fn gpu_name(context: &CudaContext) -> String {
     let device = context.device();
     format!(
-        "cuda:{} ({}, {})",
-        device.number, device.name, device.pci_address
+        "{}:{} ({}, {})",
+        context.driver().name,
+        device.number,
+        device.name,
+        device.pci_address
     )
 }
 
 /// An error of a number that none of so many GPUs has.
-fn no_such_gpu(memory: &str, number: u32, count: usize) -> Error {
-    let visible = "CUDA_VISIBLE_DEVICES says which of the machine's it may see";
+fn no_such_gpu(vendor: &GpuVendor, (memory, number): (&str, u32), count: usize) -> Error {
+    let GpuVendor {
+        memory: name,
+        visible,
+        ..
+    } = vendor;
+    let visible = format!("{visible} says which of the machine's it may see");
     let (what, why, how) = match count {
         // No number would do.
         0 => (
             format!("memory {memory}"),
             "this process sees no GPU".to_owned(),
-            NO_GPU.to_owned(),
+            vendor.no_gpu.to_owned(),
         ),
         1 => (
             format!("memory {memory}:{number}"),
             "this process sees one GPU, which has number 0".to_owned(),
-            format!("Choose memory cuda, or cuda:0; {visible}"),
+            format!("Choose memory {name}, or {name}:0; {visible}"),
         ),
         several => (
             format!("memory {memory}:{number}"),
             format!("this process sees {several} GPUs, which are numbered from 0"),
-            format!("Choose cuda:0 to cuda:{}; {visible}", several - 1),
+            format!("Choose {name}:0 to {name}:{}; {visible}", several - 1),
         ),
     };
     Error::Unavailable { what, why, how }
 }
 
 /// An error of so many bytes of the host that the driver did not pin.
-pub(in crate::memory) fn not_pinned(memory: &str, bytes: usize, failure: &CudaFailure) -> Error {
-    let how = match failure.name() {
+pub(in crate::memory) fn not_pinned(
+    vendor: &GpuVendor,
+    bytes: usize,
+    failure: &CudaFailure,
+) -> Error {
+    let how = match failure.code() {
         // Neither is about memory of the GPU.
-        "CUDA_ERROR_OUT_OF_MEMORY" | "CUDA_ERROR_OPERATING_SYSTEM" => NOT_PINNED,
-        _ => advice(failure),
+        Some(OUT_OF_MEMORY | OPERATING_SYSTEM) => NOT_PINNED,
+        _ => (vendor.advice)(failure),
     };
     let limit = match tonnage_sys::process::locked_memory_limit() {
         Some(limit) => format!("{limit} bytes"),
@@ -226,7 +256,7 @@ pub(in crate::memory) fn not_pinned(memory: &str, bytes: usize, failure: &CudaFa
         None => String::new(),
     };
     Error::Unavailable {
-        what: format!("memory {memory}"),
+        what: format!("memory {}", vendor.pinned),
         why: format!(
             "{bytes} bytes of the host were to be pinned; this process may lock {limit} (RLIMIT_MEMLOCK){group}: {failure}"
         ),
@@ -235,79 +265,40 @@ pub(in crate::memory) fn not_pinned(memory: &str, bytes: usize, failure: &CudaFa
 }
 
 /// An error of something that is not here.
-pub(crate) fn unavailable(what: &str, failure: &CudaFailure) -> Error {
+pub(crate) fn unavailable(vendor: &GpuVendor, what: &str, failure: &CudaFailure) -> Error {
     Error::Unavailable {
         what: what.to_owned(),
         why: failure.to_string(),
-        how: advice(failure).to_owned(),
+        how: (vendor.advice)(failure).to_owned(),
     }
 }
+
+/// The next thing to try after a failure in a context.
+pub(in crate::memory) fn advice(context: &CudaContext, failure: &CudaFailure) -> &'static str {
+    (vendor_of(context.driver()).advice)(failure)
+}
+
+/// Code of memory that is not there.
+const OUT_OF_MEMORY: i32 = 2;
+/// Code of a number that no GPU has.
+const INVALID_DEVICE: i32 = 101;
+/// Code of a call of the system that failed.
+const OPERATING_SYSTEM: i32 = 304;
 
 /// The next thing to try where memory of the host was not pinned.
 const NOT_PINNED: &str = "Choose smaller --sizes or --footprint, or fewer ranks on this host; raise the limit with \
                           `ulimit -l unlimited`, or LimitMEMLOCK of the service that starts it, and memory.max of the \
                           container's or the job's cgroup, which bounds pinned memory as well";
 
-/// The next thing to try where the driver sees no GPU.
-const NO_GPU: &str = "Run `tonnage devices`: it says which GPUs the machine has; see that CUDA_VISIBLE_DEVICES leaves \
-                      one, and that a container has /dev/nvidia* (--gpus all)";
-
-/// The next thing to try.
-pub(in crate::memory) fn advice(failure: &CudaFailure) -> &'static str {
-    match failure {
-        CudaFailure::NoDriver(_) => {
-            "Install NVIDIA's driver (libcuda1 on Debian, libnvidia-compute on Ubuntu; in a container, start it with --gpus \
-             all), or name a file with --library libcuda=PATH"
-        }
-        CudaFailure::TooOld { .. } => {
-            "Install a driver that serves CUDA 11.0 or newer: 450 or newer"
-        }
-        CudaFailure::Outside(_) => "This is a defect of tonnage: please report it",
-        CudaFailure::NoPeer { .. } => {
-            "Look at `nvidia-smi topo -p2p rw`: virtual machines and chipsets may forbid it; copy by way of the host in two \
-             steps, as --memory cuda:N --target-memory cuda-pinned"
-        }
-        CudaFailure::NotPinned => {
-            "Choose --memory cuda-pinned, or --engine-option by=ce for copies by copy engines"
-        }
-        CudaFailure::NoGpu => {
-            "Choose --memory cuda-pinned --target-memory cuda, or --memory cuda for both"
-        }
-        CudaFailure::OtherGpu { .. } => {
-            "Choose one GPU for both ends, cuda:N with the same number; memory cuda-pinned is in the context of cuda:0"
-        }
-        CudaFailure::Call { name, .. } => match name.as_str() {
-            "CUDA_ERROR_NO_DEVICE" => NO_GPU,
-            "CUDA_ERROR_OUT_OF_MEMORY" => {
-                "Choose smaller --sizes or --footprint, or fewer ranks on this GPU; `nvidia-smi` shows who else has its memory"
-            }
-            "CUDA_ERROR_SYSTEM_NOT_READY" => {
-                "Start the fabric manager (systemctl start nvidia-fabricmanager), which GPUs behind NVSwitch wait for"
-            }
-            "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH" | "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE" => {
-                "The library and the kernel's module are of different drivers: load the module of the installed one (modprobe \
-                 -r nvidia, then modprobe nvidia; or restart), or take a compat library out of LD_LIBRARY_PATH"
-            }
-            "CUDA_ERROR_DEVICE_UNAVAILABLE" => {
-                "Another process has the GPU for itself (`nvidia-smi -q -d COMPUTE`): wait until it has ended"
-            }
-            "CUDA_ERROR_NOT_SUPPORTED" | "CUDA_ERROR_NOT_PERMITTED" => {
-                "This GPU, or the machine that it is passed through, does not allow that: use another memory"
-            }
-            _ => {
-                "Look for lines of NVRM and Xid in `dmesg`, and at the GPU with `nvidia-smi -q`; tonnage never resets one"
-            }
-        },
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::super::amd::AMD;
+    use super::super::super::nvidia::NVIDIA;
     use super::*;
 
     #[test]
     fn a_number_that_is_offered_is_one_that_there_is() {
-        let said = |number, count| no_such_gpu("cuda", number, count).to_string();
+        let said = |number, count| no_such_gpu(NVIDIA, ("cuda", number), count).to_string();
         let none = said(0, 0);
         assert!(
             none.contains("sees no GPU") && none.contains("--gpus all"),
@@ -321,14 +312,10 @@ mod tests {
         );
         let several = said(4, 4);
         assert!(several.contains("Choose cuda:0 to cuda:3;"), "{several}");
-    }
-
-    #[test]
-    fn memory_of_another_gpu_is_no_defect() {
-        let other = CudaFailure::OtherGpu {
-            memory: 0,
-            stream: 1,
-        };
-        assert!(advice(&other).contains("cuda:N with the same number"));
+        let other = no_such_gpu(AMD, ("hip", 2), 2).to_string();
+        assert!(
+            other.contains("Choose hip:0 to hip:1; HIP_VISIBLE_DEVICES"),
+            "{other}"
+        );
     }
 }

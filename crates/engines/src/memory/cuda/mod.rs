@@ -1,4 +1,4 @@
-//! Memory of a GPU, through CUDA's driver. The CPU cannot address it.
+//! Memory of a GPU, through its driver. The CPU cannot address it. Written for all makers; NVIDIA's row is here.
 //!
 //! | file | what lives there |
 //! | --- | --- |
@@ -28,33 +28,49 @@ use tonnage_sys::cuda::{DeviceBuffer, PatternKernels};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
-use driver::{GpuInUse, LIBRARY};
+use super::nvidia::NVIDIA;
+use super::vendor::GpuVendor;
+use driver::GpuInUse;
 use numbers::numbers;
 
-const NAME: &str = "cuda";
+/// Memory of a GPU of NVIDIA.
+pub const CUDA: MemoryEntry = entry(
+    NVIDIA,
+    "memory of an NVIDIA GPU, the first one where no number is given; filled and verified by the GPU",
+    |request| allocate(NVIDIA, request),
+);
 
-/// Memory of a GPU.
-pub const CUDA: MemoryEntry = MemoryEntry {
-    name: NAME,
-    about: "memory of an NVIDIA GPU, the first one where no number is given; filled and verified by the GPU",
-    variant: Some(Variant {
-        what: "GPU",
-        everywhere: &[],
-        with_device: &["0", "1"],
-        one_sided: &[],
-        required: false,
-    }),
-    host_addressable: false,
-    takes_gpu: true,
-    allocate,
-    // Asking would start the driver on ranks that allocate nothing, and what is too large is refused whole.
-    available: |_| None,
-    libraries: &[LIBRARY],
-};
+/// The row of a maker's memory, which it allocates.
+pub(super) const fn entry(
+    vendor: &'static GpuVendor,
+    about: &'static str,
+    allocate: fn(&Request<'_>) -> Result<Arc<dyn Memory>>,
+) -> MemoryEntry {
+    MemoryEntry {
+        name: vendor.memory,
+        about,
+        variant: Some(Variant {
+            what: "GPU",
+            everywhere: &[],
+            with_device: &["0", "1"],
+            one_sided: &[],
+            required: false,
+        }),
+        host_addressable: false,
+        takes_gpu: true,
+        allocate,
+        // Asking would start the driver on ranks that allocate nothing, and what is too large is refused whole.
+        available: |_| None,
+        libraries: std::slice::from_ref(&vendor.library),
+    }
+}
 
-fn allocate(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
-    let number = driver::number(request.variant, request.gpu)?;
-    let gpu = driver::open(request.libraries, NAME, number)?;
+pub(super) fn allocate(
+    vendor: &'static GpuVendor,
+    request: &Request<'_>,
+) -> Result<Arc<dyn Memory>> {
+    let number = driver::number(vendor, request.variant, request.gpu)?;
+    let gpu = driver::open(vendor, request.libraries, vendor.memory, number)?;
     // Proven before anything is measured; the report says why where they are not trusted.
     let _ = gpu.kernels();
     let buffer = DeviceBuffer::allocate(gpu.context(), request.bytes)
@@ -136,7 +152,7 @@ impl Memory for CudaMemory {
 
     fn device(&self) -> Option<DeviceMemory<'_>> {
         Some(DeviceMemory {
-            interface: NAME,
+            interface: self.gpu.vendor().memory,
             device: self.gpu.context().device().number,
             address: self.buffer.address(),
             dmabuf: None,
@@ -145,7 +161,7 @@ impl Memory for CudaMemory {
 
     fn report(&self) -> MemoryReport {
         MemoryReport {
-            kind: NAME.to_owned(),
+            kind: self.gpu.vendor().memory.to_owned(),
             bytes: self.buffer.bytes(),
             device: Some(self.gpu.name()),
             why_filled_by_copies: self.gpu.kernels().err().map(str::to_owned),
@@ -197,7 +213,10 @@ impl Memory for CudaMemory {
         let rate = copies::rate(&self.buffer, stretch, slots);
         let bytes_per_s = rate.map_err(|failure| self.gpu.failed(&failure))?;
         Ok(vec![CopyRate {
-            method: "the GPU's cuMemcpyAsync".to_owned(),
+            method: format!(
+                "the GPU's {}",
+                self.gpu.vendor().driver.called("cuMemcpyAsync")
+            ),
             bytes_per_s,
         }])
     }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tonnage_collective::Collective;
+use tonnage_engine::memory::MemoryEntry;
 use tonnage_engine::{Entry, Lists, Verb, WORD_BYTES};
 use tonnage_plan::options::one_of;
 use tonnage_plan::options::pairs::{self, Pair};
@@ -209,7 +210,10 @@ impl VerifyArgs {
         for transfer in &mut transfers {
             let Some(device) = memory else { continue };
             // The device's own, and what else is for it, such as host memory that it copies: those are other paths.
-            let others = lists.memories.iter().filter(|entry| entry.takes_gpu);
+            let own = lists.memories.iter().find(|entry| entry.name == device);
+            let others = lists.memories.iter().filter(|entry| {
+                entry.takes_gpu && own.is_some_and(|own| have_one_driver(own, entry))
+            });
             let others = others
                 .map(|entry| entry.name)
                 .filter(|name| *name != device);
@@ -269,4 +273,13 @@ fn default_sizes() -> Result<Sweep> {
 /// Returns whether an engine moves bytes. One that is unknown is refused when the plan is expanded.
 fn moves_bytes(engines: &[Entry], name: &str) -> bool {
     tonnage_engine::find(engines, name).map_or(true, |entry| entry.moves_bytes)
+}
+
+/// Returns whether two memories are of GPUs of one driver.
+fn have_one_driver(one: &MemoryEntry, other: &MemoryEntry) -> bool {
+    let mut libraries = one.libraries.iter();
+    libraries.any(|library| {
+        let mut others = other.libraries.iter();
+        others.any(|other| other.name == library.name)
+    })
 }

@@ -1,0 +1,109 @@
+//! AMD, as a maker of GPUs.
+
+use tonnage_engine::Library;
+use tonnage_machine::devices::LIBHIP_VARIABLE;
+use tonnage_sys::cuda::CudaFailure;
+use tonnage_sys::hip;
+
+use super::vendor::GpuVendor;
+
+/// GPUs of AMD.
+pub(crate) const AMD: &GpuVendor = &GpuVendor {
+    driver: &hip::AMD,
+    driver_words: "HIP's runtime",
+    library: Library {
+        name: "libamdhip64",
+        variable: LIBHIP_VARIABLE,
+        about: "libamdhip64.so.7, .6 or .5 of ROCm 5.1 or newer, with libhiprtc beside it",
+    },
+    memory: "hip",
+    pinned: "hip-pinned",
+    copies: "hip",
+    ipc: "hip-ipc",
+    visible: "HIP_VISIBLE_DEVICES",
+    advice,
+    no_gpu: NO_GPU,
+    no_way: "Choose one GPU for both ranks, or two that reach each other: `rocm-smi --showtopo` lists the links",
+};
+
+/// The next thing to try where the runtime sees no GPU.
+const NO_GPU: &str = "Run `tonnage devices`: it says which GPUs the machine has; see that HIP_VISIBLE_DEVICES and \
+                      ROCR_VISIBLE_DEVICES leave one, that a container has /dev/kfd and /dev/dri (--device), and that \
+                      this user may open them (groups render and video)";
+
+/// The next thing to try.
+fn advice(failure: &CudaFailure) -> &'static str {
+    match failure {
+        CudaFailure::NoDriver(_) => {
+            "Install ROCm's runtime (libamdhip64-5 on Debian, hip-runtime-amd of AMD's packages), or name a file with \
+             --library libamdhip64=PATH"
+        }
+        CudaFailure::NoCompiler(_) => {
+            "Install hiprtc, which compiles the kernels (libhiprtc.so: libamdhip64-5 on Debian, hip-runtime-amd of AMD's \
+             packages)"
+        }
+        CudaFailure::TooOld { .. } => "Install ROCm 5.1 or newer",
+        CudaFailure::NotOffered { .. } => "Choose another way to do it, which ROCm has",
+        CudaFailure::Outside(_) => "This is a defect of tonnage: please report it",
+        CudaFailure::NoPeer { .. } => {
+            "Look at `rocm-smi --showtopo`: virtual machines, chipsets and small BARs may forbid it; copy by way of the host \
+             in two steps, as --memory hip:N --target-memory hip-pinned"
+        }
+        CudaFailure::NotPinned => {
+            "Choose --memory hip-pinned, or --engine-option by=ce for copies by copy engines"
+        }
+        CudaFailure::NoGpu => {
+            "Choose --memory hip-pinned --target-memory hip, or --memory hip for both"
+        }
+        CudaFailure::OtherGpu { .. } => {
+            "Choose one GPU for both ends, hip:N with the same number; memory hip-pinned is that of hip:0"
+        }
+        // Without a GPU, releases differ in the code that this returns.
+        CudaFailure::Call {
+            call: "hipInit", ..
+        } => NO_GPU,
+        CudaFailure::Call { name, .. } => match name.as_str() {
+            "hipErrorNoDevice" => NO_GPU,
+            "hipErrorOutOfMemory" => {
+                "Choose smaller --sizes or --footprint, or fewer ranks on this GPU; `rocm-smi --showpids` shows who else has \
+                 its memory"
+            }
+            "hipErrorNotSupported" => {
+                "This GPU, or the machine that it is passed through, does not allow that: use another memory"
+            }
+            "hipErrorInsufficientDriver" => {
+                "The runtime and the kernel's module are of different releases: install amdgpu-dkms of this ROCm, or a newer \
+                 kernel"
+            }
+            _ => {
+                "Look for lines of amdgpu in `dmesg`, and at the GPU with `rocm-smi -a`; tonnage never resets one"
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_is_of_this_maker() {
+        let call = |name: &str| CudaFailure::Call {
+            call: "hipMalloc",
+            code: 2,
+            name: name.to_owned(),
+            text: String::new(),
+        };
+        for failure in [
+            CudaFailure::NoDriver(String::new()),
+            CudaFailure::NotPinned,
+            CudaFailure::NoGpu,
+            CudaFailure::NoPeer { gpu: 0, peer: 1 },
+            call("hipErrorOutOfMemory"),
+            call("hipErrorLaunchFailure"),
+        ] {
+            let said = advice(&failure).to_lowercase();
+            assert!(!said.contains("cuda") && !said.contains("nvidia"), "{said}");
+        }
+    }
+}

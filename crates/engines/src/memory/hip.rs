@@ -1,0 +1,20 @@
+//! Memories of AMD's GPUs: rows of the list. What they do is in `cuda` and `cuda_pinned`.
+
+use tonnage_engine::memory::MemoryEntry;
+
+use super::amd::AMD;
+use super::{cuda, cuda_pinned};
+
+/// Memory of a GPU of AMD.
+pub const HIP: MemoryEntry = cuda::entry(
+    AMD,
+    "memory of an AMD GPU, the first one where no number is given; filled and verified by the GPU",
+    |request| cuda::allocate(AMD, request),
+);
+
+/// Pages and places of memory host, pinned for all GPUs of AMD.
+pub const HIP_PINNED: MemoryEntry = cuda_pinned::entry(
+    AMD,
+    "memory host, pinned by the runtime of AMD GPUs, so that they copy it without help from the CPU",
+    |request| cuda_pinned::allocate(AMD, request),
+);

@@ -1,0 +1,97 @@
+//! NVIDIA, as a maker of GPUs.
+
+use tonnage_engine::Library;
+use tonnage_machine::devices::LIBCUDA_VARIABLE;
+use tonnage_sys::cuda::{self, CudaFailure};
+
+use super::vendor::GpuVendor;
+
+/// GPUs of NVIDIA.
+pub(crate) const NVIDIA: &GpuVendor = &GpuVendor {
+    driver: &cuda::NVIDIA,
+    driver_words: "CUDA's driver",
+    library: Library {
+        name: "libcuda",
+        variable: LIBCUDA_VARIABLE,
+        about: "the driver's libcuda.so.1, of CUDA 11.0 (driver 450) or newer",
+    },
+    memory: "cuda",
+    pinned: "cuda-pinned",
+    copies: "cuda",
+    ipc: "cuda-ipc",
+    visible: "CUDA_VISIBLE_DEVICES",
+    advice,
+    no_gpu: NO_GPU,
+    no_way: "Choose one GPU for both ranks, or two that reach each other: `nvidia-smi topo -p2p r` lists them",
+};
+
+/// The next thing to try where nothing of the user's can be the reason.
+const DEFECT: &str = "This is a defect of tonnage: please report it";
+
+/// The next thing to try where the driver sees no GPU.
+const NO_GPU: &str = "Run `tonnage devices`: it says which GPUs the machine has; see that CUDA_VISIBLE_DEVICES leaves \
+                      one, and that a container has /dev/nvidia* (--gpus all)";
+
+/// The next thing to try.
+fn advice(failure: &CudaFailure) -> &'static str {
+    match failure {
+        CudaFailure::NoDriver(_) => {
+            "Install NVIDIA's driver (libcuda1 on Debian, libnvidia-compute on Ubuntu; in a container, start it with --gpus \
+             all), or name a file with --library libcuda=PATH"
+        }
+        CudaFailure::TooOld { .. } => {
+            "Install a driver that serves CUDA 11.0 or newer: 450 or newer"
+        }
+        CudaFailure::NotOffered { .. } | CudaFailure::NoCompiler(_) => DEFECT,
+        CudaFailure::Outside(_) => DEFECT,
+        CudaFailure::NoPeer { .. } => {
+            "Look at `nvidia-smi topo -p2p rw`: virtual machines and chipsets may forbid it; copy by way of the host in two \
+             steps, as --memory cuda:N --target-memory cuda-pinned"
+        }
+        CudaFailure::NotPinned => {
+            "Choose --memory cuda-pinned, or --engine-option by=ce for copies by copy engines"
+        }
+        CudaFailure::NoGpu => {
+            "Choose --memory cuda-pinned --target-memory cuda, or --memory cuda for both"
+        }
+        CudaFailure::OtherGpu { .. } => {
+            "Choose one GPU for both ends, cuda:N with the same number; memory cuda-pinned is in the context of cuda:0"
+        }
+        CudaFailure::Call { name, .. } => match name.as_str() {
+            "CUDA_ERROR_NO_DEVICE" => NO_GPU,
+            "CUDA_ERROR_OUT_OF_MEMORY" => {
+                "Choose smaller --sizes or --footprint, or fewer ranks on this GPU; `nvidia-smi` shows who else has its memory"
+            }
+            "CUDA_ERROR_SYSTEM_NOT_READY" => {
+                "Start the fabric manager (systemctl start nvidia-fabricmanager), which GPUs behind NVSwitch wait for"
+            }
+            "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH" | "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE" => {
+                "The library and the kernel's module are of different drivers: load the module of the installed one (modprobe \
+                 -r nvidia, then modprobe nvidia; or restart), or take a compat library out of LD_LIBRARY_PATH"
+            }
+            "CUDA_ERROR_DEVICE_UNAVAILABLE" => {
+                "Another process has the GPU for itself (`nvidia-smi -q -d COMPUTE`): wait until it has ended"
+            }
+            "CUDA_ERROR_NOT_SUPPORTED" | "CUDA_ERROR_NOT_PERMITTED" => {
+                "This GPU, or the machine that it is passed through, does not allow that: use another memory"
+            }
+            _ => {
+                "Look for lines of NVRM and Xid in `dmesg`, and at the GPU with `nvidia-smi -q`; tonnage never resets one"
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_another_gpu_is_no_defect() {
+        let other = CudaFailure::OtherGpu {
+            memory: 0,
+            stream: 1,
+        };
+        assert!(advice(&other).contains("cuda:N with the same number"));
+    }
+}

@@ -1,0 +1,142 @@
+//! NVIDIA's driver, as data, and the calls that it has in a form of its own.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use super::abi::{
+    Code, ContextHandle, CudaAddress, JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES, ModuleHandle, Ordinal,
+    StreamHandle,
+};
+use super::driver::{GpuDriver, KernelTexts, OwnCalls};
+use super::failure::{CudaFailure, CudaVersion};
+use super::functions::functions;
+use crate::library::text;
+
+/// Text of the kernel that copies.
+pub const COPY_PTX: &str = include_str!("copy.ptx");
+
+/// Text of the kernels that fill and compare.
+pub const PATTERN_PTX: &str = include_str!("pattern.ptx");
+
+/// Room for the compiler's complaints.
+const LOG_BYTES: usize = 2048;
+
+/// NVIDIA's driver.
+pub static NVIDIA: GpuDriver = GpuDriver {
+    name: "cuda",
+    interface: "CUDA",
+    files: &["libcuda.so.1"],
+    prefix: "cu",
+    aliases: &[],
+    lacks: &[],
+    attributes: None,
+    version_call: c"cuDriverGetVersion",
+    version: |number| CudaVersion {
+        major: number / 1000,
+        minor: number % 1000 / 10,
+    },
+    texts: KernelTexts {
+        pattern: PATTERN_PTX,
+        copy: COPY_PTX,
+    },
+    own: |library, has| Ok(Box::new(NvidiaCalls::of(library, has)?)),
+};
+
+functions! { NvidiaCalls:
+    error_name = c"cuGetErrorName" since 6, 0 (Code, *mut *const c_char);
+    error_string = c"cuGetErrorString" since 6, 0 (Code, *mut *const c_char);
+    primary_retain = c"cuDevicePrimaryCtxRetain" since 7, 0 (*mut ContextHandle, Ordinal);
+    primary_release = c"cuDevicePrimaryCtxRelease_v2" since 11, 0 (Ordinal);
+    set_current = c"cuCtxSetCurrent" since 4, 0 (ContextHandle);
+    synchronize = c"cuCtxSynchronize" since 2, 0 ();
+    enable_peer = c"cuCtxEnablePeerAccess" since 4, 0 (ContextHandle, c_uint);
+    copy = c"cuMemcpyAsync" since 4, 0 (CudaAddress, CudaAddress, usize, StreamHandle);
+    module_load = c"cuModuleLoadDataEx" since 2, 1 (*mut ModuleHandle, *const c_void, c_uint, *mut c_int, *mut *mut c_void);
+}
+
+impl OwnCalls for NvidiaCalls {
+    unsafe fn retain(&self, ordinal: Ordinal) -> Result<ContextHandle, Code> {
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the handle is valid for the write; the caller promises the ordinal.
+        match unsafe { (self.primary_retain)(&raw mut handle, ordinal) } {
+            0 => Ok(handle),
+            code => Err(code),
+        }
+    }
+
+    unsafe fn release(&self, ordinal: Ordinal) {
+        // SAFETY: as the caller promises.
+        unsafe { (self.primary_release)(ordinal) };
+    }
+
+    #[inline]
+    unsafe fn set_current(&self, context: ContextHandle) -> Code {
+        // SAFETY: as the caller promises.
+        unsafe { (self.set_current)(context) }
+    }
+
+    unsafe fn synchronize(&self) -> Code {
+        // SAFETY: takes no arguments; the caller promises a context.
+        unsafe { (self.synchronize)() }
+    }
+
+    unsafe fn enable_peer(&self, peer: ContextHandle) -> Code {
+        // SAFETY: the peer's context is retained; the flags have to be 0.
+        unsafe { (self.enable_peer)(peer, 0) }
+    }
+
+    #[inline]
+    unsafe fn copy(
+        &self,
+        to: CudaAddress,
+        from: CudaAddress,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Code {
+        // SAFETY: as the caller promises.
+        unsafe { (self.copy)(to, from, bytes, stream) }
+    }
+
+    unsafe fn compile(&self, ptx: &str, _ordinal: Ordinal) -> Result<ModuleHandle, CudaFailure> {
+        // The driver reads to a NUL.
+        let image = [ptx.as_bytes(), &[0]].concat();
+        let mut module = std::ptr::null_mut();
+        let mut log: [c_char; LOG_BYTES] = [0; LOG_BYTES];
+        let mut options: [c_int; 2] = [JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES];
+        let mut values: [*mut c_void; 2] = [
+            log.as_mut_ptr().cast(),
+            // The number itself stands in the place of a pointer; one byte stays NUL.
+            std::ptr::without_provenance_mut(LOG_BYTES - 1),
+        ];
+        // SAFETY: the handle is valid for the write, the text ends with a NUL, and there are as many options as values,
+        // of which the first is room for as many bytes as the second says.
+        let code = unsafe {
+            (self.module_load)(
+                &raw mut module,
+                image.as_ptr().cast(),
+                2,
+                options.as_mut_ptr(),
+                values.as_mut_ptr(),
+            )
+        };
+        // SAFETY: the array is NUL-terminated, and nobody else has it.
+        let complaints = unsafe { text(log.as_ptr()) }.unwrap_or_default();
+        let loaded = self.check("cuModuleLoadDataEx", code);
+        loaded
+            .map(|()| module)
+            .map_err(|failure| failure.with_complaint(&complaints))
+    }
+
+    fn words(&self, code: Code) -> [String; 2] {
+        [self.error_name, self.error_string].map(|of| {
+            let mut words = std::ptr::null();
+            // SAFETY: the pointer is valid for the write; an unknown code makes it null.
+            unsafe { of(code, &raw mut words) };
+            // SAFETY: null, or a constant NUL-terminated string of the library.
+            unsafe { text(words) }.unwrap_or_default()
+        })
+    }
+
+    fn generation(&self, _ordinal: Ordinal) -> Option<String> {
+        None
+    }
+}

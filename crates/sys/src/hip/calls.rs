@@ -1,0 +1,158 @@
+//! Calls that HIP has in forms of its own: a number instead of a context, copies that are told their direction, names
+//! of results that are returned, and properties of a GPU in a struct.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::sync::OnceLock;
+
+use super::compiler::HipCompiler;
+use crate::cuda::abi::{Code, ContextHandle, CudaAddress, ModuleHandle, Ordinal, StreamHandle};
+use crate::cuda::driver::{DriverLibrary, GpuDriver, OwnCalls, OwnCallsFound};
+use crate::cuda::functions::functions;
+use crate::cuda::{CudaFailure, CudaVersion};
+use crate::library::{file_of, text};
+
+/// `hipMemcpyDefault`: from wherever the one address is to wherever the other is.
+const COPY_DEFAULT: c_int = 4;
+
+/// Room for `hipDeviceProp_t`, with some to spare: it had 792 bytes where the library's symbol without a version in its
+/// name was frozen, and has 1472 in newer headers.
+const PROPERTIES_BYTES: usize = 4096;
+
+/// Place of `gcnArchName` in the frozen struct.
+const GENERATION_OFFSET: usize = 396;
+
+/// Its size.
+const GENERATION_BYTES: usize = 256;
+
+functions! { HipCalls:
+    set_device = c"hipSetDevice" since 4, 2 (c_int);
+    synchronize = c"hipDeviceSynchronize" since 4, 2 ();
+    enable_peer = c"hipDeviceEnablePeerAccess" since 4, 2 (c_int, c_uint);
+    copy = c"hipMemcpyAsync" since 4, 2 (CudaAddress, CudaAddress, usize, c_int, StreamHandle);
+    properties = c"hipGetDeviceProperties" since 4, 2 (*mut c_void, c_int);
+    module_load = c"hipModuleLoadData" since 4, 2 (*mut ModuleHandle, *const c_void);
+}
+
+/// Calls that return no code.
+type Words = unsafe extern "C" fn(Code) -> *const c_char;
+
+#[derive(Debug)]
+struct HipOwn {
+    calls: HipCalls,
+    /// Name and text of a result.
+    words: [Words; 2],
+    driver: &'static GpuDriver,
+    has: Option<CudaVersion>,
+    /// The file of the library, beside which its compiler is.
+    path: String,
+    /// The compiler, or why there is none; empty until somebody has a use for it.
+    compiler: OnceLock<Result<HipCompiler, CudaFailure>>,
+}
+
+/// Looks the calls up.
+///
+/// # Errors
+/// `TooOld`.
+pub(super) fn own(library: &DriverLibrary, has: Option<CudaVersion>) -> OwnCallsFound {
+    let calls = HipCalls::of(library, has)?;
+    let needs = CudaVersion { major: 4, minor: 2 };
+    let words = |symbol| {
+        let address = library.symbol(symbol, needs, has)?;
+        // SAFETY: the symbol has this signature since there is one.
+        Ok::<_, CudaFailure>(unsafe {
+            std::mem::transmute::<std::ptr::NonNull<c_void>, Words>(address)
+        })
+    };
+    let words = [words(c"hipGetErrorName")?, words(c"hipGetErrorString")?];
+    let address = std::ptr::NonNull::new(calls.set_device as *mut c_void);
+    Ok(Box::new(HipOwn {
+        calls,
+        words,
+        driver: library.driver,
+        has,
+        path: address.and_then(file_of).unwrap_or_default(),
+        compiler: OnceLock::new(),
+    }))
+}
+
+/// The number of a GPU in the place of a context; no call gets it as an address.
+fn number(context: ContextHandle) -> c_int {
+    c_int::try_from(context.addr()).unwrap_or(c_int::MAX)
+}
+
+impl OwnCalls for HipOwn {
+    unsafe fn retain(&self, ordinal: Ordinal) -> Result<ContextHandle, Code> {
+        // SAFETY: the call refuses numbers that no GPU has. It makes what others know as a context.
+        match unsafe { (self.calls.set_device)(ordinal) } {
+            0 => Ok(std::ptr::without_provenance_mut(
+                usize::try_from(ordinal).unwrap_or(usize::MAX),
+            )),
+            code => Err(code),
+        }
+    }
+
+    unsafe fn release(&self, _ordinal: Ordinal) {
+        // The runtime keeps what a GPU needs until the process ends; hipDeviceReset would take it from other users too.
+    }
+
+    #[inline]
+    unsafe fn set_current(&self, context: ContextHandle) -> Code {
+        // SAFETY: takes a number, and refuses one that no GPU has.
+        unsafe { (self.calls.set_device)(number(context)) }
+    }
+
+    unsafe fn synchronize(&self) -> Code {
+        // SAFETY: takes no arguments.
+        unsafe { (self.calls.synchronize)() }
+    }
+
+    unsafe fn enable_peer(&self, peer: ContextHandle) -> Code {
+        // SAFETY: takes a number; the flags have to be 0.
+        unsafe { (self.calls.enable_peer)(number(peer), 0) }
+    }
+
+    #[inline]
+    unsafe fn copy(
+        &self,
+        to: CudaAddress,
+        from: CudaAddress,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Code {
+        // SAFETY: as the caller promises.
+        unsafe { (self.calls.copy)(to, from, bytes, COPY_DEFAULT, stream) }
+    }
+
+    unsafe fn compile(&self, text: &str, ordinal: Ordinal) -> Result<ModuleHandle, CudaFailure> {
+        let compiler = self
+            .compiler
+            .get_or_init(|| HipCompiler::load(self.driver, &self.path, self.has));
+        let compiler = compiler.as_ref().map_err(CudaFailure::clone)?;
+        let code = compiler.compile(text, self.generation(ordinal).as_deref())?;
+        let mut module = std::ptr::null_mut();
+        // SAFETY: the handle is valid for the write; the code is whole, as the compiler made it for this GPU.
+        let loaded = unsafe { (self.calls.module_load)(&raw mut module, code.as_ptr().cast()) };
+        self.check("hipModuleLoadData", loaded).map(|()| module)
+    }
+
+    fn words(&self, code: Code) -> [String; 2] {
+        // SAFETY: null, or a constant NUL-terminated string of the library, for whatever number.
+        let [name, words] = self
+            .words
+            .map(|of| unsafe { text(of(code)) }.unwrap_or_default());
+        // Older releases have no other words than the name.
+        let words = if words == name { String::new() } else { words };
+        [name, words]
+    }
+
+    fn generation(&self, ordinal: Ordinal) -> Option<String> {
+        let mut room = [0u8; PROPERTIES_BYTES];
+        // SAFETY: the array has more room than the struct has in any version.
+        let code = unsafe { (self.calls.properties)(room.as_mut_ptr().cast(), ordinal) };
+        let name = &room[GENERATION_OFFSET..][..GENERATION_BYTES];
+        let name = name.split(|&byte| byte == 0).next()?;
+        let name = std::str::from_utf8(name).ok()?;
+        // A struct of another form would have something else there.
+        (code == 0 && name.starts_with("gfx")).then(|| name.to_owned())
+    }
+}

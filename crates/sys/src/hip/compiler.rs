@@ -1,0 +1,220 @@
+//! hiprtc, the compiler of HIP: kernels of this crate compiled for one GPU.
+//!
+//! It is a library of its own beside the runtime in newer releases of ROCm, and part of the runtime in older ones.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::path::Path;
+use std::ptr::NonNull;
+
+use crate::cuda::driver::{DriverLibrary, GpuDriver};
+use crate::cuda::functions::functions;
+use crate::cuda::{CudaFailure, CudaVersion};
+use crate::library::{SharedLibrary, text};
+
+/// Name of the runtime's file up to the version of its interface.
+const RUNTIME: &str = "libamdhip64";
+
+/// Name of the compiler's, in the same way.
+const COMPILER: &str = "libhiprtc";
+
+/// `hiprtcProgram`.
+type Program = *mut c_void;
+
+functions! { HiprtcCalls:
+    create = c"hiprtcCreateProgram" since 4, 2 (*mut Program, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char);
+    compile = c"hiprtcCompileProgram" since 4, 2 (Program, c_int, *const *const c_char);
+    log_size = c"hiprtcGetProgramLogSize" since 4, 2 (Program, *mut usize);
+    log = c"hiprtcGetProgramLog" since 4, 2 (Program, *mut c_char);
+    code_size = c"hiprtcGetCodeSize" since 4, 2 (Program, *mut usize);
+    code = c"hiprtcGetCode" since 4, 2 (Program, *mut c_char);
+    destroy = c"hiprtcDestroyProgram" since 4, 2 (*mut Program);
+}
+
+/// The call that names a result.
+type Words = unsafe extern "C" fn(c_int) -> *const c_char;
+
+/// The call that tells the bytes of a log or of code.
+type SizeCall = unsafe extern "C" fn(Program, *mut usize) -> c_int;
+
+/// The call that writes a log or code.
+type BytesCall = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
+
+/// The compiler.
+#[derive(Debug)]
+pub(super) struct HipCompiler {
+    calls: HiprtcCalls,
+    words: Words,
+    // Dropping the handle does not unload the library; it is here because the calls are its.
+    _library: DriverLibrary,
+}
+
+/// A text that is being compiled.
+struct HipProgram<'a> {
+    compiler: &'a HipCompiler,
+    handle: Program,
+}
+
+impl HipCompiler {
+    /// Loads the compiler of a runtime that was loaded from `runtime`: the one beside it, the one in it, or the one
+    /// that the loader finds.
+    ///
+    /// # Errors
+    /// `NoCompiler`, `TooOld`.
+    pub(super) fn load(
+        driver: &'static GpuDriver,
+        runtime: &str,
+        has: Option<CudaVersion>,
+    ) -> Result<Self, CudaFailure> {
+        let mut first = None;
+        for name in candidates(runtime) {
+            let found = SharedLibrary::open(&name).map_err(CudaFailure::NoCompiler);
+            let found = found.and_then(|file| Self::of(DriverLibrary { driver, file }, has));
+            match found {
+                Ok(compiler) => return Ok(compiler),
+                Err(failure) => first = first.or(Some(failure)),
+            }
+        }
+        Err(first.unwrap_or_else(|| CudaFailure::NoCompiler(COMPILER.to_owned())))
+    }
+
+    fn of(library: DriverLibrary, has: Option<CudaVersion>) -> Result<Self, CudaFailure> {
+        let calls = HiprtcCalls::of(&library, has)?;
+        let needs = CudaVersion { major: 4, minor: 2 };
+        let words = library.symbol(c"hiprtcGetErrorString", needs, has)?;
+        Ok(Self {
+            calls,
+            // SAFETY: the symbol has this signature since there is one.
+            words: unsafe { std::mem::transmute::<NonNull<c_void>, Words>(words) },
+            _library: library,
+        })
+    }
+
+    /// Compiles a text for a generation of GPUs, or for that of this thread's where it is not known.
+    ///
+    /// # Errors
+    /// `Call`, with the compiler's first complaint.
+    pub(super) fn compile(
+        &self,
+        source: &str,
+        generation: Option<&str>,
+    ) -> Result<Vec<u8>, CudaFailure> {
+        let program = self.create(source)?;
+        // No name of a generation has a NUL.
+        let wanted =
+            generation.and_then(|name| CString::new(format!("--offload-arch={name}")).ok());
+        let options: Vec<*const c_char> = wanted.iter().map(|option| option.as_ptr()).collect();
+        // SAFETY: the program lives, and there are as many strings as the number says, each of which ends with a NUL
+        // and outlives the call.
+        let code = unsafe {
+            (self.calls.compile)(program.handle, options.len() as c_int, options.as_ptr())
+        };
+        self.check("hiprtcCompileProgram", code)
+            .map_err(|failure| {
+                let sizes = (self.calls.log_size, self.calls.log);
+                let log = program.bytes(sizes, ["hiprtcGetProgramLogSize", "hiprtcGetProgramLog"]);
+                let log = log.unwrap_or_default();
+                failure.with_complaint(String::from_utf8_lossy(&log).trim_end_matches('\0'))
+            })?;
+        let sizes = (self.calls.code_size, self.calls.code);
+        program.bytes(sizes, ["hiprtcGetCodeSize", "hiprtcGetCode"])
+    }
+
+    fn create(&self, source: &str) -> Result<HipProgram<'_>, CudaFailure> {
+        // The texts of this crate have no NUL; one that had would be compiled up to there.
+        let bytes: Vec<u8> = source.bytes().take_while(|&byte| byte != 0).collect();
+        let source = CString::new(bytes).unwrap_or_default();
+        let mut handle = std::ptr::null_mut();
+        let no_headers = std::ptr::null();
+        // SAFETY: the handle is valid for the write, both strings end with a NUL and outlive the call, and there are no
+        // headers.
+        let code = unsafe {
+            (self.calls.create)(
+                &raw mut handle,
+                source.as_ptr(),
+                c"tonnage.hip".as_ptr(),
+                0,
+                no_headers,
+                no_headers,
+            )
+        };
+        self.check("hiprtcCreateProgram", code)?;
+        Ok(HipProgram {
+            compiler: self,
+            handle,
+        })
+    }
+
+    fn check(&self, call: &'static str, code: c_int) -> Result<(), CudaFailure> {
+        if code == 0 {
+            return Ok(());
+        }
+        // SAFETY: null, or a constant NUL-terminated string of the library, for whatever number.
+        let name = unsafe { text((self.words)(code)) }.unwrap_or_default();
+        Err(CudaFailure::Call {
+            call,
+            code,
+            name,
+            text: "the kernels were not compiled".to_owned(),
+        })
+    }
+}
+
+impl HipProgram<'_> {
+    /// Bytes of a log or of code: one call tells how many they are, another one writes them.
+    fn bytes(
+        &self,
+        (size, bytes): (SizeCall, BytesCall),
+        [size_name, bytes_name]: [&'static str; 2],
+    ) -> Result<Vec<u8>, CudaFailure> {
+        let mut len = 0;
+        // SAFETY: the number is valid for the write of a size; the program lives.
+        let code = unsafe { size(self.handle, &raw mut len) };
+        self.compiler.check(size_name, code)?;
+        let mut room = vec![0u8; len];
+        // SAFETY: there is room for as many bytes as the library has said.
+        let code = unsafe { bytes(self.handle, room.as_mut_ptr().cast()) };
+        self.compiler.check(bytes_name, code).map(|()| room)
+    }
+}
+
+impl Drop for HipProgram<'_> {
+    fn drop(&mut self) {
+        // SAFETY: made once, destroyed once. Nobody is left to be told of a failure.
+        unsafe { (self.compiler.calls.destroy)(&raw mut self.handle) };
+    }
+}
+
+/// Files that may hold the compiler of a runtime, in the order in which they are tried.
+fn candidates(runtime: &str) -> Vec<String> {
+    let file = Path::new(runtime)
+        .file_name()
+        .and_then(|name| name.to_str());
+    // Both carry the version of one interface.
+    let version = file.and_then(|name| name.strip_prefix(RUNTIME));
+    let beside = version.map(|version| {
+        let beside = Path::new(runtime).with_file_name(format!("{COMPILER}{version}"));
+        beside.to_string_lossy().into_owned()
+    });
+    let by_loader = version.map(|version| format!("{COMPILER}{version}"));
+    let others = [7, 6, 5].map(|major| format!("{COMPILER}.so.{major}"));
+    let named = beside
+        .into_iter()
+        .chain([runtime.to_owned()])
+        .chain(by_loader);
+    named.chain(others).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_compiler_beside_the_runtime_comes_first() {
+        let tried = candidates("/opt/rocm/lib/libamdhip64.so.6");
+        assert_eq!(tried[0], "/opt/rocm/lib/libhiprtc.so.6");
+        assert_eq!(tried[1], "/opt/rocm/lib/libamdhip64.so.6");
+        assert_eq!(tried[2], "libhiprtc.so.6");
+        // A runtime of another name has none beside it that could be named.
+        assert_eq!(candidates("/a/b.so")[..2], ["/a/b.so", "libhiprtc.so.7"]);
+    }
+}

@@ -1,0 +1,51 @@
+//! libamdhip64, the runtime library of AMD GPUs, loaded at run time: the differences between it and NVIDIA's driver,
+//! after which everything else is as in [`crate::cuda`].
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `mod` | the driver, as data |
+//! | `names` | its names of calls, and its numbers of attributes |
+//! | `calls` | calls that it has in forms of its own |
+//! | `compiler` | kernels compiled from their text, by hiprtc |
+//! | `pattern.hip` | the keyed pattern, written and compared by a GPU |
+//! | `copy.hip` | copies by the processors of a GPU |
+//!
+//! Nothing here has run on a GPU of AMD. Names, prototypes, numbers and the version that each call came with are those
+//! of ROCm's public headers and of the list of symbols that the library exports. Contexts are deprecated in HIP: a
+//! thread has a current GPU, whose number stands in their place.
+
+mod calls;
+mod compiler;
+mod names;
+
+use crate::cuda::GpuDriver;
+use crate::cuda::driver::KernelTexts;
+
+/// Text of the kernel that copies.
+pub const COPY_HIP: &str = include_str!("copy.hip");
+
+/// Text of the kernels that fill and compare.
+pub const PATTERN_HIP: &str = include_str!("pattern.hip");
+
+/// AMD's runtime.
+pub static AMD: GpuDriver = GpuDriver {
+    name: "hip",
+    interface: "HIP",
+    files: &[
+        "libamdhip64.so.7",
+        "libamdhip64.so.6",
+        "libamdhip64.so.5",
+        "/opt/rocm/lib/libamdhip64.so",
+    ],
+    prefix: "hip",
+    aliases: names::ALIASES,
+    lacks: names::LACKS,
+    attributes: Some(names::ATTRIBUTES),
+    version_call: c"hipDriverGetVersion",
+    version: names::version,
+    texts: KernelTexts {
+        pattern: PATTERN_HIP,
+        copy: COPY_HIP,
+    },
+    own: calls::own,
+};

@@ -1,0 +1,110 @@
+//! HIP's names of calls and its numbers of attributes, beside those of CUDA's driver.
+
+use std::ffi::{CStr, c_int};
+
+use crate::cuda::CudaVersion;
+use crate::cuda::abi::Attribute;
+use crate::cuda::driver::Alias;
+
+/// HIP's number of the version that it is of, such as 60342134 of 6.3.
+pub(super) fn version(number: c_int) -> CudaVersion {
+    CudaVersion {
+        major: number / 10_000_000,
+        minor: number / 100_000 % 100,
+    }
+}
+
+/// A call of the oldest symbol version that the library has; it may be older than that.
+const fn old(of: &'static CStr, symbol: &'static CStr) -> Alias {
+    since(4, 2, of, symbol)
+}
+
+const fn since(major: i32, minor: i32, of: &'static CStr, symbol: &'static CStr) -> Alias {
+    Alias {
+        of,
+        symbol,
+        since: CudaVersion { major, minor },
+    }
+}
+
+/// Calls by CUDA's names and by HIP's. Those of a form of their own are here for messages.
+pub(super) const ALIASES: &[Alias] = &[
+    old(c"cuInit", c"hipInit"),
+    old(c"cuDeviceGetCount", c"hipGetDeviceCount"),
+    old(c"cuDeviceGet", c"hipDeviceGet"),
+    old(c"cuDeviceGetName", c"hipDeviceGetName"),
+    since(5, 1, c"cuDeviceGetUuid", c"hipDeviceGetUuid"),
+    old(c"cuDeviceTotalMem_v2", c"hipDeviceTotalMem"),
+    old(c"cuDeviceGetPCIBusId", c"hipDeviceGetPCIBusId"),
+    old(c"cuDeviceGetAttribute", c"hipDeviceGetAttribute"),
+    old(c"cuDevicePrimaryCtxRetain", c"hipSetDevice"),
+    old(c"cuCtxSetCurrent", c"hipSetDevice"),
+    old(c"cuCtxSynchronize", c"hipDeviceSynchronize"),
+    old(c"cuDeviceCanAccessPeer", c"hipDeviceCanAccessPeer"),
+    old(c"cuCtxEnablePeerAccess", c"hipDeviceEnablePeerAccess"),
+    old(c"cuMemGetInfo_v2", c"hipMemGetInfo"),
+    old(c"cuMemAlloc_v2", c"hipMalloc"),
+    old(c"cuMemFree_v2", c"hipFree"),
+    old(c"cuMemHostRegister_v2", c"hipHostRegister"),
+    old(c"cuMemHostUnregister", c"hipHostUnregister"),
+    old(c"cuMemHostGetDevicePointer_v2", c"hipHostGetDevicePointer"),
+    old(c"cuMemcpyHtoD_v2", c"hipMemcpyHtoD"),
+    old(c"cuMemcpyDtoH_v2", c"hipMemcpyDtoH"),
+    old(c"cuMemcpyAsync", c"hipMemcpyAsync"),
+    old(c"cuStreamCreate", c"hipStreamCreateWithFlags"),
+    old(c"cuStreamSynchronize", c"hipStreamSynchronize"),
+    old(c"cuStreamDestroy_v2", c"hipStreamDestroy"),
+    old(c"cuEventCreate", c"hipEventCreateWithFlags"),
+    old(c"cuEventRecord", c"hipEventRecord"),
+    old(c"cuEventQuery", c"hipEventQuery"),
+    old(c"cuEventSynchronize", c"hipEventSynchronize"),
+    old(c"cuEventElapsedTime", c"hipEventElapsedTime"),
+    old(c"cuEventDestroy_v2", c"hipEventDestroy"),
+    old(c"cuModuleGetFunction", c"hipModuleGetFunction"),
+    old(c"cuModuleUnload", c"hipModuleUnload"),
+    old(c"cuLaunchKernel", c"hipModuleLaunchKernel"),
+    old(c"cuIpcGetMemHandle", c"hipIpcGetMemHandle"),
+    old(c"cuIpcOpenMemHandle_v2", c"hipIpcOpenMemHandle"),
+    old(c"cuIpcCloseMemHandle", c"hipIpcCloseMemHandle"),
+    old(c"cuMemGetAddressRange_v2", c"hipMemGetAddressRange"),
+];
+
+/// Calls that are not used, and why.
+pub(super) const LACKS: &[(&CStr, &str)] = &[(
+    c"cuStreamWriteValue64_v2",
+    "hipStreamWriteValue64 does not promise that whoever sees the word sees the data before it",
+)];
+
+/// HIP's numbers of attributes. It tells the clock of a GPU's memory as well, but not how many transfers there are in a
+/// cycle of it, which is 2 for some generations and 4 for others.
+pub(super) const ATTRIBUTES: &[(Attribute, c_int)] = &[
+    // hipDeviceAttributeAsyncEngineCount
+    (Attribute::CopyEngines, 2),
+    // hipDeviceAttributeComputeCapabilityMajor
+    (Attribute::ComputeMajor, 23),
+    // hipDeviceAttributeComputeCapabilityMinor
+    (Attribute::ComputeMinor, 61),
+    // hipDeviceAttributeMultiprocessorCount
+    (Attribute::Multiprocessors, 63),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_as_the_library_writes_them() {
+        let said = [50_221_153, 60_342_134, 71_025_424].map(|number| version(number).to_string());
+        assert_eq!(said, ["5.2", "6.3", "7.10"]);
+    }
+
+    /// A name that is written down twice would hide the second.
+    #[test]
+    fn every_call_has_one_name() {
+        for (at, alias) in ALIASES.iter().enumerate() {
+            let same = |other: &Alias| other.of == alias.of;
+            assert!(!ALIASES[at + 1..].iter().any(same), "{alias:?}");
+            assert!(LACKS.iter().all(|(call, _)| *call != alias.of), "{alias:?}");
+        }
+    }
+}

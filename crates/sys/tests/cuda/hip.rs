@@ -1,0 +1,109 @@
+//! AMD's runtime, where it is not as NVIDIA's driver: names of calls and of results, versions, the compiler.
+
+use tonnage_sys::cuda::{
+    CopyKernel, CudaContext, CudaFailure, DeviceBuffer, FlagWords, ImportedBuffer, IpcHandle,
+    Libcuda, PatternKernels, PinnedArena,
+};
+use tonnage_sys::hip::AMD;
+
+use super::double::Double;
+use super::{arena, opened_hip};
+
+#[test]
+fn gpus_are_described_by_the_runtime() {
+    let Some((_double, context)) = opened_hip("gpus 2") else {
+        return;
+    };
+    assert_eq!(
+        (context.driver().name, context.driver().interface),
+        ("hip", "HIP")
+    );
+    let device = context.device();
+    assert_eq!(device.compute, "gfx90a:sramecc+:xnack-");
+    assert_eq!((device.multiprocessors, device.copy_engines), (3, 2));
+    assert_eq!(device.pci_address, "0000:1b:00.0");
+    // It tells neither of these.
+    assert_eq!((device.memory_bytes_per_s, device.dmabuf), (None, None));
+}
+
+#[test]
+fn failures_have_the_names_that_the_runtime_gives_them() {
+    let (Some((_double, context)), Some(empty), Some(lost)) = (
+        opened_hip("memory 1048576\nversion 50221153"),
+        Double::hip("gpus 0"),
+        Double::hip("fail hipSetDevice 719 1"),
+    ) else {
+        return;
+    };
+    let full = DeviceBuffer::allocate(&context, 1 << 21).unwrap_err();
+    assert_eq!(
+        full.to_string(),
+        "hipMalloc: hipErrorOutOfMemory (2): out of memory"
+    );
+    assert_eq!(full.code(), Some(2));
+    let load = |double: &Double| Libcuda::load_of(&AMD, double.path().to_str());
+    let empty = load(&empty).unwrap_err().to_string();
+    assert_eq!(empty, "hipInit: hipErrorInvalidDevice (101)");
+    let lost = CudaContext::open(&load(&lost).unwrap(), 1).unwrap_err();
+    assert!(lost.to_string().starts_with("hipSetDevice: "), "{lost}");
+    let missing = Libcuda::load_of(&AMD, Some("/nonexistent/libamdhip64.so.6")).unwrap_err();
+    assert!(matches!(missing, CudaFailure::NoDriver(_)), "{missing}");
+    let other = Libcuda::load_of(&AMD, Some("libc.so.6"))
+        .unwrap_err()
+        .to_string();
+    let said = "the library does not say which HIP it serves, and hipInit came with HIP 4.2";
+    assert_eq!(other, said);
+}
+
+/// Memory of a machine that has no GPU of AMD: each of the files is named.
+#[test]
+fn a_library_that_is_nowhere_is_named_with_all_its_places() {
+    let Err(CudaFailure::NoDriver(why)) = Libcuda::load_of(&AMD, None) else {
+        println!("skip: AMD's runtime is installed here");
+        return;
+    };
+    for file in [
+        "libamdhip64.so.7",
+        "libamdhip64.so.5",
+        "/opt/rocm/lib/libamdhip64.so",
+    ] {
+        assert!(why.contains(file), "{why}");
+    }
+}
+
+#[test]
+fn a_text_that_hiprtc_refuses_is_refused_with_its_reason() {
+    let Some((_double, context)) = opened_hip("ptx 0") else {
+        return;
+    };
+    let said = "hiprtcCompileProgram: HIPRTC_ERROR_COMPILATION (6): the kernels were not compiled: tonnage.hip:1:1: error: \
+                told to refuse";
+    for refused in [
+        PatternKernels::load(&context).unwrap_err(),
+        CopyKernel::load(&context).unwrap_err(),
+    ] {
+        assert_eq!(refused.to_string(), said);
+    }
+}
+
+#[test]
+fn memory_is_shared_and_words_are_not_written() {
+    let Some((_double, context)) = opened_hip("") else {
+        return;
+    };
+    let buffer = DeviceBuffer::allocate(&context, 100).unwrap();
+    let own = ImportedBuffer::open(&context, buffer.export().unwrap(), 100).unwrap_err();
+    assert!(
+        own.to_string()
+            .starts_with("hipIpcOpenMemHandle: hipErrorInvalidContext"),
+        "{own}"
+    );
+    let nothing = ImportedBuffer::open(&context, IpcHandle([0; 64]), 100).unwrap_err();
+    assert_eq!(nothing.name(), "hipErrorInvalidValue");
+    let pinned = PinnedArena::pin(&context, arena(4096)).unwrap();
+    let why = FlagWords::of(pinned).unwrap_err();
+    assert!(
+        why.starts_with("HIP has nothing in the place of cuStreamWriteValue64_v2: hipStreamWriteValue64 does not"),
+        "{why}"
+    );
+}
