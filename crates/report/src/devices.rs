@@ -5,20 +5,21 @@
 
 mod engines;
 mod fabric;
+mod gpus;
 mod rows;
 mod summary;
 
 pub use engines::{backends, engines, file_engines, memories};
 pub use summary::summary;
 use tonnage_machine::devices::{
-    Absent, CudaGpu, Gpu, Inventory, KernelModule, MemoryFound, MountedFileSystem,
-    NetworkInterface, NumaNode, PciFunction, PcieLink, RdmaDevice, RdmaPort,
+    Absent, Inventory, KernelModule, MemoryFound, MountedFileSystem, NetworkInterface, NumaNode,
+    RdmaDevice, RdmaPort,
 };
 use tonnage_machine::environment::Processors;
 use tonnage_units::Result;
-use tonnage_units::quantity::human::{gigabytes_per_s, link_speed, size, thousandths};
+use tonnage_units::quantity::human::{link_speed, size, thousandths};
 
-use rows::{DeviceRow, free_of, group, row, shortened};
+use rows::{DeviceRow, free_of, group, place, row, shortened};
 
 /// The inventory as one JSON object, indented for people.
 ///
@@ -44,17 +45,18 @@ pub fn text(found: &Inventory) -> String {
     for library in &found.libfabric {
         group(&mut page, &fabric::heading(library), &fabric::rows(library));
     }
-    group(&mut page, "GPUs", &gpus(&found.gpus));
+    group(&mut page, "GPUs", &gpus::gpus(&found.gpus));
+    let by_cuda = gpus::driven(("cuda", "CUDA"), &found.cuda);
+    group(&mut page, "GPUs by CUDA", &by_cuda);
+    let by_hip = gpus::driven(("hip", "HIP"), &found.hip);
+    group(&mut page, "GPUs by HIP", &by_hip);
     group(
         &mut page,
-        "GPUs by CUDA",
-        &driven(("cuda", "CUDA"), &found.cuda),
+        "Slices of GPUs (MIG)",
+        &gpus::slices(&found.gpus),
     );
-    group(
-        &mut page,
-        "GPUs by HIP",
-        &driven(("hip", "HIP"), &found.hip),
-    );
+    group(&mut page, "GPU to GPU", &gpus::pairs(found));
+    group(&mut page, "GPU to nearest NICs", &gpus::nics(found));
     group(
         &mut page,
         "File systems",
@@ -249,56 +251,6 @@ fn address(port: &RdmaPort) -> String {
     format!("GID {}{others} {} ({})", gid.index, gid.ip(), gid.kind)
 }
 
-fn gpus(gpus: &[Gpu]) -> Vec<DeviceRow> {
-    let one = |gpu: &Gpu| {
-        let driver = gpu.driver.as_deref().unwrap_or("no driver");
-        let memory = gpu.memory_bytes.map_or_else(String::new, size);
-        let usable = if gpu.usable { "usable" } else { "not usable" };
-        let [numa, pcie] = place(Some(&gpu.pci));
-        row([
-            &gpu.pci.address,
-            &gpu.vendor,
-            &gpu.model,
-            driver,
-            usable,
-            &memory,
-            &numa,
-            &pcie,
-        ])
-    };
-    gpus.iter().map(one).collect()
-}
-
-/// GPUs by the names that `--memory` takes, and the version of an interface.
-fn driven((memory, interface): (&str, &str), gpus: &[CudaGpu]) -> Vec<DeviceRow> {
-    let one = |gpu: &CudaGpu| {
-        let dmabuf = match gpu.dmabuf {
-            Some(true) => "dmabuf",
-            Some(false) => "no dmabuf",
-            None => "dmabuf unknown",
-        };
-        let rate = gpu.memory_bytes_per_s;
-        let rate = rate.map_or_else(String::new, |rate| gigabytes_per_s(rate as f64));
-        let copy_engines = match gpu.copy_engines {
-            1 => "1 copy engine".to_owned(),
-            count => format!("{count} copy engines"),
-        };
-        row([
-            &format!("{memory}:{}", gpu.number),
-            &gpu.name,
-            &size(gpu.memory_bytes),
-            &rate,
-            &copy_engines,
-            &format!("compute {}", gpu.compute),
-            &gpu.pci_address,
-            dmabuf,
-            &format!("{interface} {}", gpu.cuda_version),
-            &gpu.uuid,
-        ])
-    };
-    gpus.iter().map(one).collect()
-}
-
 fn file_systems(file_systems: &[MountedFileSystem]) -> Vec<DeviceRow> {
     let one = |file_system: &MountedFileSystem| {
         let size = free_of(file_system.available_bytes, file_system.total_bytes);
@@ -319,79 +271,9 @@ fn file_systems(file_systems: &[MountedFileSystem]) -> Vec<DeviceRow> {
     file_systems.iter().map(one).collect()
 }
 
-/// NUMA node and PCIe link, in words.
-fn place(pci: Option<&PciFunction>) -> [String; 2] {
-    let numa = pci
-        .and_then(|pci| pci.numa_node)
-        .map(|node| format!("node {node}"));
-    let link = pci.and_then(|pci| pci.link.as_ref()).map(pcie);
-    [numa.unwrap_or_default(), link.unwrap_or_default()]
-}
-
-fn pcie(link: &PcieLink) -> String {
-    let rate = link.bytes_per_s / 100_000_000;
-    let now = format!(
-        "PCIe {} x{}, {}.{} GB/s",
-        link.generation,
-        link.lanes,
-        rate / 10,
-        rate % 10
-    );
-    if !link.below_maximum {
-        return now;
-    }
-    format!(
-        "{now} (BELOW its maximum: PCIe {} x{})",
-        link.generation_max, link.lanes_max
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_slow_link_stands_out() {
-        let mut link = PcieLink {
-            generation: 4,
-            lanes: 16,
-            bytes_per_s: 31_507_692_304,
-            generation_max: 4,
-            lanes_max: 16,
-            below_maximum: false,
-        };
-        assert_eq!(pcie(&link), "PCIe 4 x16, 31.5 GB/s");
-        link.generation_max = 5;
-        link.below_maximum = true;
-        assert_eq!(
-            pcie(&link),
-            "PCIe 4 x16, 31.5 GB/s (BELOW its maximum: PCIe 5 x16)"
-        );
-    }
-
-    /// A figure that the driver does not tell leaves its place empty, and the columns where they are.
-    #[test]
-    fn gpus_have_their_memorys_rate_and_copy_engines() {
-        let mut gpu = CudaGpu {
-            number: 0,
-            name: "NVIDIA H100 80GB HBM3".to_owned(),
-            uuid: "d1d1d1d1-d1d1-d1d1-d1d1-d1d1d1d1d1d1".to_owned(),
-            memory_bytes: 80 << 30,
-            pci_address: "0000:1b:00.0".to_owned(),
-            compute: "9.0".to_owned(),
-            copy_engines: 3,
-            memory_bytes_per_s: Some(3_352_320_000_000),
-            dmabuf: Some(true),
-            cuda_version: "12.4".to_owned(),
-        };
-        let by = ("cuda", "CUDA");
-        let row = driven(by, std::slice::from_ref(&gpu)).remove(0);
-        assert_eq!(row[2..5], ["80 GiB", "3352 GB/s", "3 copy engines"]);
-        (gpu.copy_engines, gpu.memory_bytes_per_s) = (1, None);
-        let unknown = driven(by, &[gpu]).remove(0);
-        assert_eq!(unknown[2..5], ["80 GiB", "", "1 copy engine"]);
-        assert_eq!(unknown.len(), row.len());
-    }
 
     #[test]
     fn columns_are_aligned_and_an_empty_group_is_left_out() {

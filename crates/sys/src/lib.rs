@@ -6,7 +6,7 @@
 //! | [`copy`], [`fold`] | the CPU's ways to copy memory, and to reduce elements in it |
 //! | [`wide`] | loops over plain numbers in the CPU's widest instructions |
 //! | [`clock`] | the clock of the timed loops |
-//! | [`cuda`], [`hip`], [`libfabric`], [`mpi`], [`pmix`], [`verbs`] | C libraries that are loaded at run time, one each |
+//! | [`cuda`], [`hip`], [`libfabric`], [`mpi`], [`nvml`], [`pmix`], [`verbs`] | C libraries that are loaded at run time, one each |
 //! | [`library`], `signal_actions` | loading a C library and looking symbols up; signals that it takes |
 //! | [`files`], [`uring`] | system calls on files, and io_uring |
 //! | [`kread`] | the calls of the module that posts one-sided operations in the kernel |
@@ -34,6 +34,7 @@ pub mod libfabric;
 pub mod library;
 pub mod mapping;
 pub mod mpi;
+pub mod nvml;
 pub mod out_of_memory;
 pub mod pmix;
 pub mod process;

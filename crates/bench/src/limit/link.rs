@@ -54,11 +54,16 @@ pub(super) fn link_limit(
 fn words(side: &Side<'_>) -> Option<String> {
     let (_, (device, _)) = side.iter().find(|(_, (_, used))| *used)?;
     let stated = if device.link_stated { "stated " } else { "" };
-    Some(match (links(side).used, &device.interface) {
-        (1, Some(name)) => format!("{stated}link speed of {name}"),
-        (1, None) => format!("{stated}link speed of 1 device"),
-        (several, _) => format!("{stated}link speed of {several} devices together"),
-    })
+    Some(
+        match (
+            links(side).used,
+            device.interface.as_ref().or(device.name.as_ref()),
+        ) {
+            (1, Some(name)) => format!("{stated}link speed of {name}"),
+            (1, None) => format!("{stated}link speed of 1 device"),
+            (several, _) => format!("{stated}link speed of {several} devices together"),
+        },
+    )
 }
 
 /// The limits of both directions added up, because a link has its speed in each; `None` where the devices cannot send

@@ -26,6 +26,8 @@ pub struct WorkerPlaces {
 pub struct OpenMessage {
     /// True with more workers than CPUs on the host.
     pub yielding: bool,
+    /// True for a rank without peers, whose devices bound nothing.
+    pub idle: bool,
     /// The engine's choices.
     pub engine: EngineReport,
     /// Devices of each worker, in the order of its rails.

@@ -188,7 +188,12 @@ fn open_local(
         told.push(introductions);
     }
     Ok(Local {
-        opened: describe(&devices, &workers, wire_devices, host),
+        opened: describe(
+            &devices,
+            (&workers, need.peers.is_empty()),
+            wire_devices,
+            host,
+        ),
         workers,
         told: spoken(told)?,
         domains: devices.domains,
@@ -257,7 +262,7 @@ fn open_worker(
 
 fn describe(
     devices: &Devices,
-    workers: &[EngineWorker],
+    (workers, idle): (&[EngineWorker], bool),
     wire_devices: Vec<(WireDevice, u32)>,
     host: &RankHost,
 ) -> (OpenMessage, WorkerPlaces) {
@@ -279,6 +284,7 @@ fn describe(
     };
     let opened = OpenMessage {
         yielding: devices.placement.yielding,
+        idle,
         engine,
         devices: workers
             .iter()

@@ -143,11 +143,13 @@ impl Common {
     }
 }
 
-/// The kind that the engines of all ranks agree on. Where only some know the speed of their link, sockets tell for all.
+/// The kind that the engines of all ranks with peers agree on. Where only some know the speed of their link, sockets
+/// tell for all.
 fn common_kind(all: &Alike<OpenMessage>) -> LimitKind {
     let is_link = |kind: LimitKind| matches!(kind, LimitKind::Link { .. });
     let kinds = || {
-        let devices = all.iter().flat_map(OpenMessage::used_devices);
+        let busy = all.iter().filter(|opened| !opened.idle);
+        let devices = busy.flat_map(OpenMessage::used_devices);
         devices.map(|device| device.limit)
     };
     let Some(first) = kinds().next() else {
@@ -175,6 +177,7 @@ pub(crate) mod tests {
     pub(crate) fn opened(limit: LimitKind, device: Option<(&str, [u8; 4])>) -> OpenMessage {
         OpenMessage {
             yielding: false,
+            idle: false,
             engine: EngineReport::default(),
             devices: vec![vec![Device {
                 used: true,
@@ -227,6 +230,23 @@ pub(crate) mod tests {
             let all: Alike<OpenMessage> = kinds.iter().map(kind).collect();
             assert_eq!(common_kind(&all), expected, "{kinds:?}");
         }
+    }
+
+    /// A rank without peers does not say what bounds the others.
+    #[test]
+    fn ranks_without_peers_bound_nothing() {
+        let of = |kinds: &[(LimitKind, bool)]| {
+            let one = |&(kind, idle): &(LimitKind, bool)| OpenMessage {
+                idle,
+                ..opened(kind, None)
+            };
+            common_kind(&kinds.iter().map(one).collect())
+        };
+        let (copy, none) = (LimitKind::MemoryCopy, LimitKind::None);
+        assert_eq!(of(&[(SLOW, false), (FAST, false), (copy, true)]), SLOW);
+        assert_eq!(of(&[(none, true), (copy, false), (copy, false)]), copy);
+        assert_eq!(of(&[(SLOW, false), (copy, false)]), none);
+        assert_eq!(of(&[(SLOW, true), (FAST, true)]), none);
     }
 
     #[test]

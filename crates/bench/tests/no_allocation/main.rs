@@ -3,8 +3,6 @@
 //! of an interval, under an allocator that counts. Loops that time collectives are in [`native_calls`].
 
 mod asking;
-#[path = "../../../sys/tests/cuda/double.rs"]
-mod double;
 mod native_calls;
 mod sides;
 mod verbs;
@@ -124,21 +122,17 @@ fn engines() -> Vec<(&'static Entry, String)> {
     let mut all = Vec::new();
     let has_gpus = !doubles_of_drivers().is_empty();
     for entry in ENGINES {
-        if let name @ ("cuda-ipc" | "hip-ipc") = entry.name {
-            println!("skip: {name} is not counted, for its two sides are processes");
-            continue;
-        }
-        if entry.device_memory.is_some() && !has_gpus {
+        // The sides of cuda-ipc and hip-ipc are processes: the tests of tonnage-engines count there (`tests/cuda/ipc.rs`).
+        let is_ipc = matches!(entry.name, "cuda-ipc" | "hip-ipc");
+        if is_ipc || (entry.device_memory.is_some() && !has_gpus) {
             continue;
         }
         match entry.variant {
             None => all.push((entry, entry.name.to_owned())),
-            Some(variant) => all.extend(
-                variant
-                    .everywhere
-                    .iter()
-                    .map(|name| (entry, format!("{}:{name}", entry.name))),
-            ),
+            Some(variant) => {
+                let names = variant.everywhere.iter();
+                all.extend(names.map(|name| (entry, format!("{}:{name}", entry.name))));
+            }
         }
     }
     all

@@ -1,9 +1,13 @@
 //! The two ranks of a point as threads: their engines, memories, lanes and receives, made as the program makes them.
 
+#[cfg(test)]
+#[path = "../../../sys/tests/cuda/double.rs"]
+mod double;
+
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use crate::double::Double;
+use double::Double;
 use tonnage_bench::drive::flow::{Flow, Receives};
 use tonnage_bench::drive::ping_pong::{Signal, Table};
 use tonnage_bench::kinds::collective::native::executor::WorkerView;

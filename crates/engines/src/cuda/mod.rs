@@ -124,6 +124,8 @@ struct CudaDomain {
     caps: Caps,
     /// This rank's end.
     end: String,
+    /// Links that bound it, in words.
+    links: Option<String>,
     driver: LibraryReport,
     by_kernel: bool,
     streams: u32,
@@ -143,6 +145,7 @@ impl CudaDomain {
                 ..CAPS
             },
             end: end.name,
+            links: end.links,
             driver: driver_report(&library),
             by_kernel: request.option(&OPTIONS, "by") == BY_KERNEL,
             // Within the option's bounds: anything else was refused before.
@@ -168,6 +171,7 @@ impl Domain for CudaDomain {
             facts: Facts::default()
                 .with("by", by)
                 .with("streams", u64::from(self.streams))
+                .maybe("limit_of_links", self.links.clone())
                 .with("depth", DEPTH)
                 .with("ranks_are", "threads of one process")
                 .with(

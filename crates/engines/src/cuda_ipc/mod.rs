@@ -103,6 +103,8 @@ struct IpcDomain {
     caps: Caps,
     /// This rank's end.
     end: String,
+    /// Links that bound it, in words.
+    links: Option<String>,
     driver: IpcDriver,
     initiates: bool,
     patience: Arc<LeavePatience>,
@@ -121,6 +123,7 @@ impl IpcDomain {
                 ..CAPS
             },
             end: end.name,
+            links: end.links,
             driver: IpcDriver {
                 vendor,
                 library,
@@ -143,6 +146,7 @@ impl Domain for IpcDomain {
             library: Some(driver_report(&self.driver.library)),
             device: Some(self.end.clone()),
             facts: Facts::default()
+                .maybe("limit_of_links", self.links.clone())
                 .with("depth", IN_FLIGHT_MAX)
                 .with(
                     "completion",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tonnage_engine::Completion;
 use tonnage_sys::cuda::{
-    CudaContext, CudaEvent, CudaFailure, CudaPart, CudaStream, FlagWords, PinnedArena,
+    CudaContext, CudaEvent, CudaFailure, CudaPart, CudaStream, FlagWords, PinnedArena, WordsBehind,
 };
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
@@ -64,7 +64,7 @@ impl IpcOutlet {
             Err(why) => ArrivalsBy::Cpu(why),
         };
         let depth = depth.clamp(1, IN_FLIGHT_MAX) as usize;
-        let events: Result<Vec<_>, _> = (0..depth).map(|_| CudaEvent::new(context)).collect();
+        let events: Result<Vec<_>, _> = (0..depth).map(|_| CudaEvent::untimed(context)).collect();
         Ok(Self {
             name,
             peer,
@@ -98,20 +98,24 @@ impl IpcOutlet {
     #[inline]
     pub(super) fn hand_over(
         &mut self,
-        (from, to): (CudaPart<'_>, CudaPart<'_>),
+        way: (CudaPart<'_>, CudaPart<'_>),
         done: Completion,
         entry: Option<ArrivalEntry>,
     ) -> Result<(), CudaFailure> {
-        self.stream.copy(from, to)?;
-        let mut untold = entry;
-        if let (Some(entry), ArrivalsBy::Gpu(words)) = (&entry, &self.arrivals) {
-            let [first, last] = entry.words;
-            words.write(&self.stream, entry.offset, first)?;
-            words.write(&self.stream, entry.offset + 8, last)?;
-            untold = None;
-        }
+        let (behind, untold) = match (entry, &self.arrivals) {
+            (Some(entry), ArrivalsBy::Gpu(words)) => {
+                let behind = WordsBehind {
+                    words,
+                    offset: entry.offset,
+                    values: entry.words,
+                };
+                (Some(behind), None)
+            }
+            (entry, _) => (None, entry),
+        };
         let event = self.next;
-        self.events[event].record(&self.stream)?;
+        self.stream
+            .copy_and_tell(way, behind, &self.events[event])?;
         self.next = (event + 1) % self.events.len();
         self.flights.push_back(Flight {
             event,

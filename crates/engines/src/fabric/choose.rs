@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tonnage_engine::{DeviceRequest, OpenRequest, Verb};
+use tonnage_machine::devices::rdma_address;
 use tonnage_machine::fabric::LIBFABRIC_VARIABLE;
 use tonnage_machine::kernel_files::{Tree, natural};
 use tonnage_sys::libfabric::{Hints, Info, Libfabric};
@@ -16,6 +17,7 @@ use tonnage_units::{Error, Result};
 
 use super::files;
 use super::options::{LIBRARY, OPTIONS, SHM_WRITES, core_of};
+use crate::memory::gpu_nic::GpuPlace;
 
 /// The choice.
 pub(super) struct Chosen {
@@ -27,6 +29,8 @@ pub(super) struct Chosen {
     pub(super) why_embedded: Option<String>,
     /// Devices that `all` did not take, with the reason; empty where it took all that lead to the others.
     pub(super) left_out: String,
+    /// The reason for the device, where the rank's memory has one.
+    pub(super) why_device: Option<String>,
 }
 
 pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
@@ -62,8 +66,15 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
         ..hints
     };
     let delivery = Info::query(&library, &delivering).is_ok_and(|infos| !infos.is_empty());
+    let mut why_device = None;
     let (infos, left_out) = match request.devices {
-        DeviceRequest::Own => (vec![preferred(offered, request)], String::new()),
+        DeviceRequest::Own => {
+            let (near, why) = beside_gpu(offered, |addresses| {
+                GpuPlace::of(request)?.nearest(addresses)
+            });
+            why_device = why;
+            (vec![preferred(near, request)], String::new())
+        }
         DeviceRequest::All => all_devices(offered, request, no_way_out),
         DeviceRequest::Named(names) => (by_device(&offered, names, provider)?, String::new()),
     };
@@ -72,7 +83,34 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
         delivery,
         why_embedded,
         left_out,
+        why_device,
     })
+}
+
+/// Offers of the RDMA device that is nearest to the GPU of this rank's memory, and the reason; all of the offers for
+/// memory of the host, and where none is of an RDMA device: packets of sockets go where the routes lead.
+fn beside_gpu(
+    mut offered: Vec<Info>,
+    near_gpu: impl Fn(&[Option<&str>]) -> Option<(usize, String)>,
+) -> (Vec<Info>, Option<String>) {
+    let names = offered.iter().map(|info| info.attributes().domain.clone());
+    let names: BTreeSet<String> = names.collect();
+    let mut names: Vec<String> = names.into_iter().collect();
+    names.sort_by_cached_key(|name| natural(name));
+    let tree = Tree::host();
+    // EFA and verbs add the kind of endpoint to the device's name.
+    let device = |name: &String| name.split('-').next().unwrap_or_default().to_owned();
+    let address = |name: &String| rdma_address(&tree, &device(name));
+    let addresses: Vec<Option<String>> = names.iter().map(address).collect();
+    if addresses.iter().all(Option::is_none) {
+        return (offered, None);
+    }
+    let addresses: Vec<Option<&str>> = addresses.iter().map(Option::as_deref).collect();
+    let Some((place, why)) = near_gpu(&addresses) else {
+        return (offered, None);
+    };
+    offered.retain(|info| Some(&info.attributes().domain) == names.get(place));
+    (offered, Some(why))
 }
 
 /// The library that was asked for on the command line, else in the environment, else the one that is found.

@@ -82,6 +82,7 @@ fn open(request: &OpenRequest<'_>) -> Result<Domains> {
     let chosen = choose::choose(request)?;
     let facts = Facts::default()
         .maybe("why_embedded", chosen.why_embedded)
+        .maybe("device_chosen_because", chosen.why_device)
         .maybe(
             fact_names::DEVICES_LEFT_OUT,
             Some(chosen.left_out).filter(|words| !words.is_empty()),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use tonnage_engine::{LimitKind, RankMemory};
-use tonnage_machine::devices::nominal_link_bytes_per_s;
+use tonnage_machine::devices::{GpuLinks, gpu_links, nominal_link_bytes_per_s};
 use tonnage_sys::cuda::CudaDevice;
 use tonnage_units::Result;
 
@@ -17,11 +17,13 @@ pub(crate) struct LimitedEnd {
     pub(crate) name: String,
     /// The bound.
     pub(crate) limit: LimitKind,
+    /// The links whose speed it is, in words; `None` where it is none of links.
+    pub(crate) links: Option<String>,
 }
 
-/// Describes a rank's end. What crosses PCIe is bounded by the link of the GPU, and what stays in a GPU by its own
-/// copies. Between two GPUs there may be NVLink or XGMI, which the driver's library does not describe: no bound is
-/// known there.
+/// Describes a rank's end. What crosses PCIe is bounded by the link of the GPU, what goes to another GPU over NVLink by
+/// its links, which the driver's management library describes, and what stays in a GPU by its own copies. No bound is
+/// known between two GPUs without NVLink, whose bytes may cross several links of PCIe.
 pub(crate) fn end(
     vendor: &GpuVendor,
     (own, peers): (RankMemory<'_>, &[RankMemory<'_>]),
@@ -33,10 +35,16 @@ pub(crate) fn end(
         let device = devices.get(number? as usize)?;
         nominal_link_bytes_per_s(&device.pci_address)
     };
+    let linked = |own: u32, peer: u32| {
+        let [own, peer] = [own, peer].map(|number| devices.get(number as usize));
+        gpu_links(&own?.pci_address, &peer?.pci_address)
+    };
     let own = number_of(vendor, own)?;
+    let (limit, links) = kind(own, &peers, link, linked);
     Ok(LimitedEnd {
         name: name(vendor, own, (&peers, devices)),
-        limit: kind(own, &peers, link),
+        limit,
+        links,
     })
 }
 
@@ -46,18 +54,18 @@ pub(crate) fn own_end(
     (own, peers): (RankMemory<'_>, &[RankMemory<'_>]),
     devices: &[CudaDevice],
 ) -> Result<LimitedEnd> {
-    let both = end(vendor, (own, peers), devices)?;
-    Ok(match number_of(vendor, own)? {
-        None => LimitedEnd {
-            name: name(vendor, None, (&[], devices)),
-            limit: LimitKind::None,
-        },
-        Some(_) if both.limit == LimitKind::MemoryCopy => LimitedEnd {
-            limit: LimitKind::None,
-            ..both
-        },
-        Some(_) => both,
-    })
+    let number = number_of(vendor, own)?;
+    let unbounded = LimitedEnd {
+        name: name(vendor, number, (&[], devices)),
+        limit: LimitKind::None,
+        links: None,
+    };
+    for &peer in peers {
+        if number.is_none() || number_of(vendor, peer)?.is_some() {
+            return Ok(unbounded);
+        }
+    }
+    end(vendor, (own, peers), devices)
 }
 
 fn name(
@@ -85,24 +93,59 @@ fn name(
     }
 }
 
+/// The bound of an end, and the links whose speed it is.
 fn kind(
     own: Option<u32>,
     peers: &[Option<u32>],
     link: impl Fn(Option<u32>) -> Option<u64>,
-) -> LimitKind {
-    let of_link = |bytes_per_s| LimitKind::Link { bytes_per_s };
+    linked: impl Fn(u32, u32) -> Option<GpuLinks>,
+) -> (LimitKind, Option<String>) {
+    let peers: BTreeSet<Option<u32>> = peers.iter().copied().collect();
+    let of_links = |speed: Option<u64>, words: String| match speed.filter(|&speed| speed > 0) {
+        Some(bytes_per_s) => (LimitKind::Link { bytes_per_s }, Some(words)),
+        None => (LimitKind::None, None),
+    };
     match own {
+        _ if peers.is_empty() => (LimitKind::None, None),
         // The host is no link; it has those of all GPUs that it copies to, each once.
         None => {
-            let peers: BTreeSet<Option<u32>> = peers.iter().copied().collect();
+            let count = peers.len();
             let links: Option<Vec<u64>> = peers.into_iter().map(link).collect();
-            let links = links.filter(|links| !links.is_empty());
-            links.map_or(LimitKind::None, |links| of_link(links.iter().sum()))
+            let speed = links.map(|links| links.iter().sum());
+            of_links(speed, format!("PCIe, of {count} GPUs"))
         }
-        Some(_) if peers.iter().all(|&peer| peer == own) => LimitKind::MemoryCopy,
-        Some(_) if peers.iter().all(Option::is_none) => link(own).map_or(LimitKind::None, of_link),
-        Some(_) => LimitKind::None,
+        Some(_) if peers.iter().all(|&peer| peer == own) => (LimitKind::MemoryCopy, None),
+        Some(_) if peers.iter().all(Option::is_none) => of_links(link(own), "PCIe".to_owned()),
+        Some(own) => {
+            let links = peers
+                .into_iter()
+                .map(|peer| linked(own, peer.filter(|&peer| peer != own)?));
+            let links: Option<Vec<GpuLinks>> = links.collect();
+            let (speed, words) = links.map(|links| together(&links)).unwrap_or_default();
+            of_links(speed, words)
+        }
     }
+}
+
+/// The speed of a GPU's links to some others: all that lead to switches are one and the same, and those that lead to
+/// GPUs are others for each.
+fn together(links: &[GpuLinks]) -> (Option<u64>, String) {
+    let speeds: Option<Vec<u64>> = links.iter().map(|links| links.bytes_per_s).collect();
+    let counts = links.iter().map(|links| links.count);
+    let (speed, count, to) = if links.iter().all(|links| links.switched) {
+        let most = speeds.and_then(|speeds| speeds.into_iter().max());
+        (most, counts.max(), " to switches")
+    } else if links.iter().any(|links| links.switched) {
+        (None, None, "")
+    } else {
+        (
+            speeds.map(|speeds| speeds.iter().sum()),
+            Some(counts.sum()),
+            "",
+        )
+    };
+    let kind = links.first().map_or("", |links| &links.kind);
+    (speed, format!("{kind}, {} links{to}", count.unwrap_or(0)))
 }
 
 #[cfg(test)]
@@ -113,7 +156,7 @@ mod tests {
     #[test]
     fn what_is_crossed_bounds_the_copies() {
         let link = |number: Option<u32>| (number? < 2).then(|| 10 + u64::from(number.unwrap_or(0)));
-        let of = |own, peers: &[Option<u32>]| kind(own, peers, link);
+        let of = |own, peers: &[Option<u32>]| kind(own, peers, link, |_, _| None).0;
         let speed = |bytes_per_s| LimitKind::Link { bytes_per_s };
         assert_eq!(of(None, &[Some(1)]), speed(11));
         assert_eq!(of(None, &[Some(0), Some(1)]), speed(21));
@@ -128,8 +171,44 @@ mod tests {
             (None, &[Some(7)]),
             (None, &[None]),
             (None, &[]),
+            (Some(0), &[]),
         ] {
             assert_eq!(of(own, peers), LimitKind::None);
+        }
+    }
+
+    /// GPUs 1 to 3 are behind switches with GPU 0, 4 and 5 are linked to it directly, and nobody tells of others.
+    #[test]
+    fn links_between_gpus_bound_what_goes_over_them() {
+        let linked = |own, peer| {
+            let (count, switched) = match (own, peer) {
+                (0, 1..=3) => (18, true),
+                (0, 4 | 5) => (peer, false),
+                _ => return None,
+            };
+            Some(GpuLinks {
+                kind: "NVLink".to_owned(),
+                count,
+                switched,
+                bytes_per_s: Some(u64::from(count) * 10),
+            })
+        };
+        let of = |peers: &[u32]| {
+            let peers: Vec<Option<u32>> = peers.iter().copied().map(Some).collect();
+            let (limit, words) = kind(Some(0), &peers, |_| Some(7), linked);
+            match limit {
+                LimitKind::Link { bytes_per_s } => (bytes_per_s, words.unwrap_or_default()),
+                other => (0, format!("{other:?}")),
+            }
+        };
+        let switched = (180, "NVLink, 18 links to switches".to_owned());
+        assert_eq!(of(&[1]), switched);
+        // The same links, however many GPUs are behind the switches.
+        assert_eq!(of(&[1, 2, 3, 3]), switched);
+        assert_eq!(of(&[4, 5]), (90, "NVLink, 9 links".to_owned()));
+        assert_eq!(of(&[0]), (0, "MemoryCopy".to_owned()));
+        for unknown in [&[1, 4][..], &[6], &[1, 6], &[0, 1]] {
+            assert_eq!(of(unknown), (0, "None".to_owned()), "{unknown:?}");
         }
     }
 
@@ -155,6 +234,8 @@ mod tests {
             ("cuda", "cuda"),
             ("cuda-pinned", "cuda"),
             ("cuda", "cuda:1"),
+            ("cuda:1", "cuda"),
+            ("cuda", "host"),
         ] {
             assert_eq!(of(own, peer), LimitKind::None);
         }

@@ -9,6 +9,7 @@
 //! | `hip` | rows of the same for AMD |
 //! | `cuda_region` | all of them as ends of copies that a GPU makes |
 //! | `cuda_limit` | what bounds such copies |
+//! | `gpu_nic` | the NIC that is nearest to the GPU of a rank's memory |
 //! | `vendor`, `vendors` | a maker of GPUs: names, and advice for failures; the list of them |
 //! | `nvidia`, `amd` | the makers |
 
@@ -18,6 +19,7 @@ mod cuda;
 pub(crate) mod cuda_limit;
 mod cuda_pinned;
 pub(crate) mod cuda_region;
+pub(crate) mod gpu_nic;
 mod hip;
 mod host;
 pub(crate) mod nvidia;

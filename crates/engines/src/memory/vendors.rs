@@ -6,7 +6,8 @@ use super::amd::AMD;
 use super::nvidia::NVIDIA;
 use super::vendor::GpuVendor;
 
-static VENDORS: [&GpuVendor; 2] = [NVIDIA, AMD];
+/// All of them.
+pub(crate) static VENDORS: [&GpuVendor; 2] = [NVIDIA, AMD];
 
 /// The maker whose driver this is.
 pub(crate) fn vendor_of(driver: &GpuDriver) -> &'static GpuVendor {

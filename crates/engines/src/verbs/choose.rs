@@ -10,6 +10,7 @@ use tonnage_sys::verbs::{Context, Libibverbs, LinkLayer, PortState};
 use tonnage_units::{Error, Result};
 
 use super::options::{Asked, FlowLabel, LIBIBVERBS_VARIABLE, LIBRARY};
+use crate::memory::gpu_nic::GpuPlace;
 
 /// A port, its device open.
 pub(super) struct ChosenPort {
@@ -26,7 +27,9 @@ pub(super) struct ChosenPort {
 pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Vec<ChosenPort>> {
     let library = Arc::new(library(request)?);
     let devices = RdmaDevice::all(&Tree::host());
-    let named = named_by(request.devices, &devices)?;
+    // Nobody asks a driver where devices are named.
+    let near = |addresses: &[Option<&str>]| GpuPlace::of(request)?.nearest(addresses);
+    let named = named_by(request.devices, &devices, &near)?;
     let open = |(device, port, why): (&RdmaDevice, &RdmaPort, Option<String>)| {
         open_port(&library, (device, port), &Asked::of(request), why)
     };
@@ -61,8 +64,15 @@ fn library(request: &OpenRequest<'_>) -> Result<Libibverbs> {
 /// A port, and the reason for it where nobody named one.
 type Wanted<'a> = (&'a RdmaDevice, &'a RdmaPort, Option<String>);
 
+/// The choice for memory of a GPU among devices with these PCI addresses, and the reason.
+type NearGpu<'a> = &'a dyn Fn(&[Option<&str>]) -> Option<(usize, String)>;
+
 /// The ports that were asked for.
-fn named_by<'a>(asked: DeviceRequest<'_>, devices: &'a [RdmaDevice]) -> Result<Vec<Wanted<'a>>> {
+fn named_by<'a>(
+    asked: DeviceRequest<'_>,
+    devices: &'a [RdmaDevice],
+    near_gpu: NearGpu<'_>,
+) -> Result<Vec<Wanted<'a>>> {
     let active: Vec<(&RdmaDevice, &RdmaPort)> = all_ports(devices)
         .filter(|(_, port)| port.state == "ACTIVE")
         .collect();
@@ -79,6 +89,9 @@ fn named_by<'a>(asked: DeviceRequest<'_>, devices: &'a [RdmaDevice]) -> Result<V
         _ if active.is_empty() => Err(none()),
         DeviceRequest::All => Ok(active.into_iter().map(|(d, p)| (d, p, None)).collect()),
         DeviceRequest::Own => {
+            if let Some(port) = beside_gpu(&active, near_gpu) {
+                return Ok(vec![port]);
+            }
             let topology = Topology::read();
             let cpu = allowed_cpus().first().copied();
             let here = cpu.and_then(|cpu| topology.memory_node_of_cpu(cpu));
@@ -99,6 +112,21 @@ fn all_ports<'a>(
 fn names(devices: &[RdmaDevice]) -> String {
     let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
     names.join(", ")
+}
+
+/// The port that is nearest to the GPU of this rank's memory; `None` for memory of the host.
+fn beside_gpu<'a>(
+    active: &[(&'a RdmaDevice, &'a RdmaPort)],
+    near_gpu: NearGpu<'_>,
+) -> Option<Wanted<'a>> {
+    let address = |(device, _): &(&'a RdmaDevice, &RdmaPort)| {
+        let pci = device.pci.as_ref();
+        pci.map(|pci| pci.address.as_str())
+    };
+    let addresses: Vec<Option<&str>> = active.iter().map(address).collect();
+    let (place, why) = near_gpu(&addresses)?;
+    let &(device, port) = active.get(place)?;
+    Some((device, port, Some(why)))
 }
 
 /// The first of the ports at the node of this process's memory, else the first.
@@ -281,7 +309,7 @@ mod tests {
     fn refusal(asked: &str) -> String {
         let names = [asked.to_owned()];
         let devices = two_devices();
-        let refused = named_by(DeviceRequest::Named(&names), &devices);
+        let refused = named_by(DeviceRequest::Named(&names), &devices, &|_| None);
         refused.unwrap_err().to_string()
     }
 
@@ -290,9 +318,9 @@ mod tests {
         let devices = two_devices();
         let port = |name: &str| by_name(&devices, name).unwrap().1.port;
         assert_eq!((port("mlx5_0"), port("mlx5_0:2")), (1, 2));
-        let all = named_by(DeviceRequest::All, &devices).unwrap();
+        let all = named_by(DeviceRequest::All, &devices, &|_| None).unwrap();
         assert_eq!(all.len(), 2);
-        let (device, port, why) = &named_by(DeviceRequest::Own, &devices).unwrap()[0];
+        let (device, port, why) = &named_by(DeviceRequest::Own, &devices, &|_| None).unwrap()[0];
         assert_eq!((device.name.as_str(), port.port), ("mlx5_0", 1));
         assert!(
             why.as_ref().unwrap().contains("first active port"),
@@ -306,7 +334,7 @@ mod tests {
         assert!(refusal("mlx5_0:3").contains("port 1 and 2"));
         assert!(refusal("mlx5_1").contains("port 1 of mlx5_1 is DOWN"));
         assert!(
-            named_by(DeviceRequest::Own, &[])
+            named_by(DeviceRequest::Own, &[], &|_| None)
                 .unwrap_err()
                 .to_string()
                 .contains("no RDMA device")
@@ -330,6 +358,54 @@ mod tests {
             assert_eq!(device.name, expected);
             assert_eq!(here.is_some(), why.unwrap().contains("NUMA node"));
         }
+    }
+
+    /// Two switches with a GPU and a NIC each, and a device in software.
+    #[test]
+    fn memory_of_a_gpu_takes_the_nic_at_its_switch() {
+        let machine = Machine::new();
+        machine.processors(1, 2, 1);
+        for (slot, name) in [("1", "mlx5_0"), ("2", "mlx5_1")] {
+            let switch = format!("sys/devices/pci0000:00/0000:00:0{slot}.0/0000:{slot}0:00.0");
+            for (port, class, vendor) in [("1", "0x030200", "0x10de"), ("2", "0x020700", "0x15b3")]
+            {
+                let address = format!("0000:{slot}{port}:00.0");
+                let path = format!("{switch}/0000:{slot}0:0{port}.0/{address}");
+                machine.file(&format!("{path}/class"), class);
+                machine.file(&format!("{path}/vendor"), vendor);
+                machine.link(&format!("sys/bus/pci/devices/{address}"), &path);
+            }
+            let device = format!("sys/class/infiniband/{name}");
+            machine.file(&format!("{device}/ports/1/state"), "4: ACTIVE");
+            let nic = format!("sys/bus/pci/devices/0000:{slot}2:00.0");
+            machine.link(&format!("{device}/device"), &nic);
+        }
+        machine.file("sys/class/infiniband/rxe0/ports/1/state", "4: ACTIVE");
+        let tree = machine.tree();
+        let topology = Topology::read_from(&tree, vec![]);
+        let devices = RdmaDevice::all(&tree);
+        let chosen = |gpu: &str, asked: DeviceRequest<'_>| {
+            let gpu = GpuPlace {
+                name: "cuda:3".to_owned(),
+                address: gpu.to_owned(),
+            };
+            let near = |addresses: &[Option<&str>]| gpu.nearest_in(&tree, &topology, addresses);
+            let (device, _, why) = named_by(asked, &devices, &near).unwrap().remove(0);
+            (device.name.clone(), why.unwrap_or_default())
+        };
+        for (gpu, expected) in [("0000:11:00.0", "mlx5_0"), ("0000:21:00.0", "mlx5_1")] {
+            let (name, why) = chosen(gpu, DeviceRequest::Own);
+            assert_eq!(name, expected);
+            let nearest = format!("the nearest to cuda:3 ({gpu}), by one PCIe switch");
+            assert!(why.contains(&nearest), "{why}");
+        }
+        // A GPU that the kernel does not list, and devices that were named.
+        let (name, why) = chosen("0000:99:00.0", DeviceRequest::Own);
+        assert_eq!(name, "mlx5_0");
+        assert!(why.contains("none is known to be nearer"), "{why}");
+        let named = ["mlx5_0".to_owned()];
+        let (name, why) = chosen("0000:21:00.0", DeviceRequest::Named(&named));
+        assert_eq!((name.as_str(), why.as_str()), ("mlx5_0", ""));
     }
 
     #[test]

@@ -7,6 +7,8 @@ mod double;
 #[cfg(test)]
 mod hip;
 #[cfg(test)]
+mod ipc;
+#[cfg(test)]
 mod staged;
 
 use std::sync::Arc;
@@ -17,7 +19,11 @@ use tonnage_engine::memory::{Memory, MemoryEntry, Request, Stretch};
 use tonnage_engine::pattern::{Key, Mismatches};
 use tonnage_engines::memory::{CUDA, CUDA_PINNED, HIP, HOST};
 use tonnage_sys::clock::Clock;
+use tonnage_sys::counting_alloc::Counting;
 use tonnage_units::{Error, Result};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 const BYTES: u64 = 1 << 20;
 
@@ -372,11 +378,28 @@ fn copies_within_a_gpu_have_a_rate_and_move_the_bytes() {
     };
     let memory = allocate(&double, &CUDA, "", BYTES).unwrap();
     memory.write(0, &vec![7; BYTES as usize / 2]).unwrap();
-    let rates = rates(&*memory).unwrap();
-    assert!(rates.len() == 1 && rates[0].bytes_per_s > 0.0, "{rates:?}");
+    let found = rates(&*memory).unwrap();
+    assert!(found.len() == 1 && found[0].bytes_per_s > 0.0, "{found:?}");
+    // In one copy, though operations have 4 KiB.
+    let expected =
+        "the GPU's cuMemcpyAsync of 512 KiB, of nominal 128.0 GB/s for what it reads and writes";
+    assert_eq!(found[0].method, expected);
     let mut bytes = vec![0; BYTES as usize / 2];
     memory.read(BYTES / 2, &mut bytes).unwrap();
     assert!(bytes.iter().all(|&byte| byte == 7));
+}
+
+/// Memory that no cache holds bounds them too, if there is room for it.
+#[test]
+fn copies_of_few_bytes_are_set_beside_those_of_many() {
+    let Some(double) = Double::with("memory 536870912") else {
+        return;
+    };
+    let found = rates(&*allocate(&double, &CUDA, "", BYTES).unwrap()).unwrap();
+    assert_eq!(found.len(), 2, "{found:?}");
+    let of_many = &found[1].method;
+    assert!(of_many.contains("of 16 MiB over 128 MiB"), "{of_many}");
+    assert!(found[1].bytes_per_s > 0.0, "{found:?}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::pattern::{Key, Mismatches};
 use tonnage_engine::{
     Completion, Engine, EngineOptions, Lane, LaneKind, LaneSpec, Libraries, Op, OpenRequest,
-    RankMemory, Verb, WorkerConfig, split_name,
+    RankMemory, RegionId, Verb, WorkerConfig, split_name,
 };
 use tonnage_engines::{LISTS, cuda};
 use tonnage_sys::clock::Clock;
@@ -243,6 +243,10 @@ fn each_byte_comes_to_its_place() {
                     assert!(found.is_clean(), "{options:?} {verb:?} before {at}");
                     beside = at + len;
                 }
+                let mut found = Mismatches::default();
+                to.verify(0, beside, BYTES - beside, key.poison(), &mut found)
+                    .unwrap();
+                assert!(found.is_clean(), "{options:?} {verb:?} behind {beside}");
             }
         }
     }
@@ -278,11 +282,48 @@ fn lanes_are_known_again_and_ranges_outside_are_refused() {
         assert_eq!(line.engine.post(&[good, outside]).unwrap(), 1);
         while line.engine.poll(&mut [Completion::EMPTY; 1]).unwrap() == 0 {}
         let lane = line.lane;
+        // The lane's own memory, which was registered first.
+        let in_use = line.engine.deregister(RegionId(0)).unwrap_err();
+        assert!(in_use.to_string().contains("lane"), "{in_use}");
         line.engine.release(lane);
+        line.engine.deregister(RegionId(0)).unwrap();
         assert!(line.engine.post(&[good]).is_err() && line.engine.flush(lane, 0).is_err());
         line.engine.deregister(region.id).unwrap();
         assert!(line.engine.deregister(region.id).is_err());
     }
+}
+
+/// Copies that the driver makes while the caller waits end a call after so many bytes: somebody looks at the time then.
+#[test]
+fn a_call_hands_over_a_bounded_number_of_bytes_that_nobody_pinned() {
+    let Some(driver) = Driver::double("") else {
+        return;
+    };
+    for (own, taken) in [("host", 16), ("cuda-pinned", 32)] {
+        let [own, far] = [own, "cuda"].map(|name| driver.memory(name, BYTES).unwrap());
+        let mut line = Line::new(&driver, (&own, &far), Verb::Write, (&[], 32)).unwrap();
+        let ops: Vec<Op> = (0..32)
+            .map(|tag| line.op(tag, 0, 0, BYTES as u32))
+            .collect();
+        // 4 MiB of 256 KiB each.
+        assert_eq!(line.engine.post(&ops).unwrap(), taken);
+    }
+}
+
+/// A copy was handed over, and nobody knows when it ends: no later call hands it over again, or finds it done.
+#[test]
+fn a_failure_of_the_driver_is_told_by_every_later_call() {
+    let Some(driver) = Driver::double("fail cuEventRecord 1 3") else {
+        return;
+    };
+    let [own, far] = ["cuda-pinned", "cuda"].map(|name| driver.memory(name, BYTES).unwrap());
+    let mut line = Line::new(&driver, (&own, &far), Verb::Write, (&[], 8)).unwrap();
+    let ops: Vec<Op> = (0..4).map(|tag| line.op(tag, 0, 0, 8)).collect();
+    assert_eq!(line.engine.post(&ops).unwrap(), 2);
+    let again = line.engine.post(&ops[2..]).unwrap_err().to_string();
+    assert!(again.contains("cuEventRecord"), "{again}");
+    let polled = line.engine.poll(&mut [Completion::EMPTY; 8]).unwrap_err();
+    assert_eq!(polled.to_string(), again);
 }
 
 /// A kernel that does otherwise than the host is not used, and nothing else in its place.

@@ -1,23 +1,20 @@
 //! GPUs as their drivers number and describe them: the numbers behind `--memory cuda:N` and `hip:N`.
 
 use std::ffi::OsString;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tonnage_sys::cuda::{CudaDevice, CudaFailure, GpuDriver, Libcuda, NVIDIA};
 use tonnage_sys::hip::AMD;
 
 use super::absent::Absent;
-use super::timeout::within;
+use super::gpu_pairs::{GpuPair, PeerAccess};
+use super::timeout::{TIMEOUT, within};
 
 /// The environment variable that names the driver's library to use instead of the installed one.
 pub const LIBCUDA_VARIABLE: &str = "TONNAGE_LIBCUDA";
 
 /// The environment variable that names AMD's runtime library in the same way.
 pub const LIBHIP_VARIABLE: &str = "TONNAGE_LIBAMDHIP64";
-
-/// A driver that takes longer to start is not waited for.
-const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A driver that is asked.
 pub(super) struct AskedDriver {
@@ -80,14 +77,37 @@ pub struct CudaGpu {
     pub cuda_version: String,
 }
 
+/// Answers of the driver.
+#[derive(Debug, Default)]
+pub(super) struct DriverAnswer {
+    pub(super) gpus: Vec<CudaGpu>,
+    /// Access of the first GPU to the memory of the second, by their places in the list.
+    access: Vec<([usize; 2], PeerAccess)>,
+}
+
+impl DriverAnswer {
+    /// Adds to pairs what is told of them.
+    pub(super) fn add_to(&self, pairs: &mut [GpuPair]) {
+        for ([from, to], access) in &self.access {
+            let address = |place: &usize| self.gpus.get(*place).map(|gpu| &gpu.pci_address);
+            let told = |pair: &&mut GpuPair| {
+                address(from) == Some(&pair.from) && address(to) == Some(&pair.to)
+            };
+            if let Some(pair) = pairs.iter_mut().find(told) {
+                pair.access = Some(access.clone());
+            }
+        }
+    }
+}
+
 /// Asks the driver that the variable names, or the installed one.
-pub(super) fn ask(asked: &AskedDriver, absent: &mut Vec<Absent>) -> Vec<CudaGpu> {
+pub(super) fn ask(asked: &AskedDriver, absent: &mut Vec<Absent>) -> DriverAnswer {
     let driver = asked.driver;
     let named = match named(asked, std::env::var_os(asked.variable)) {
         Ok(named) => named,
         Err(unusable) => {
             absent.push(unusable);
-            return Vec::new();
+            return DriverAnswer::default();
         }
     };
     let answer = within(TIMEOUT, move || {
@@ -95,7 +115,10 @@ pub(super) fn ask(asked: &AskedDriver, absent: &mut Vec<Absent>) -> Vec<CudaGpu>
         let version = library.version().map(|version| version.to_string());
         let devices = library.devices()?;
         let version = version.unwrap_or_default();
-        Ok::<_, CudaFailure>(devices.into_iter().map(|one| of(one, &version)).collect())
+        Ok::<_, CudaFailure>(DriverAnswer {
+            access: access(&library, &devices),
+            gpus: devices.into_iter().map(|one| of(one, &version)).collect(),
+        })
     });
     let why = match answer {
         Some(Ok(found)) => return found,
@@ -103,7 +126,27 @@ pub(super) fn ask(asked: &AskedDriver, absent: &mut Vec<Absent>) -> Vec<CudaGpu>
         None => format!("the driver did not answer within {} s", TIMEOUT.as_secs()),
     };
     absent.push(Absent::new(asked.what, why, asked.how));
-    Vec::new()
+    DriverAnswer::default()
+}
+
+/// Access of each GPU to each other one, as far as the driver tells.
+fn access(library: &Libcuda, devices: &[CudaDevice]) -> Vec<([usize; 2], PeerAccess)> {
+    let mut told = Vec::new();
+    for (from, gpu) in devices.iter().enumerate() {
+        for (to, peer) in devices.iter().enumerate() {
+            // Of a GPU with itself, and of slices of one GPU, the driver tells nothing.
+            if let Ok(way) = library.peer(gpu.number, peer.number) {
+                let access = PeerAccess {
+                    granted: way.access,
+                    native_atomics: way.native_atomics,
+                    performance_rank: way.performance_rank,
+                    why_not: None,
+                };
+                told.push(([from, to], access));
+            }
+        }
+    }
+    told
 }
 
 /// The file that the variable's value names; `None` for the installed library.
@@ -137,10 +180,26 @@ fn of(device: CudaDevice, cuda_version: &str) -> CudaGpu {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::os::unix::ffi::OsStringExt;
 
     use super::*;
+
+    /// A GPU of which nothing is special.
+    pub(in super::super) fn gpu() -> CudaGpu {
+        CudaGpu {
+            number: 0,
+            name: "NVIDIA H100 80GB HBM3".to_owned(),
+            uuid: String::new(),
+            memory_bytes: 80 << 30,
+            pci_address: "0000:03:00.0".to_owned(),
+            compute: "9.0".to_owned(),
+            copy_engines: 3,
+            memory_bytes_per_s: None,
+            dmabuf: Some(true),
+            cuda_version: "12.4".to_owned(),
+        }
+    }
 
     #[test]
     fn a_path_that_cannot_be_used_is_not_taken_for_none() {

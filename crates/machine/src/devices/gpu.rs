@@ -3,11 +3,14 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use tonnage_sys::nvml::MigSlice;
 
 use super::super::kernel_files::{Tree, value_of};
 use super::super::nvidia::nvidia_driver;
 use super::absent::Absent;
-use super::pci::{PciFunction, function_of, functions, hexadecimal};
+use super::near::NearNic;
+use super::pci::{PciFunction, function_of, functions, hexadecimal, resource_bytes};
+use super::slices;
 
 const NVIDIA: u32 = 0x10de;
 const AMD: u32 = 0x1002;
@@ -28,10 +31,43 @@ pub struct Gpu {
     /// Memory of its own; absent where the driver does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
+    /// Bytes of that memory which others on the bus can address at once: NVIDIA's BAR1, AMD's BAR0. Absent where the
+    /// kernel does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_bytes: Option<u64>,
+    /// Parts that it is divided into (MIG); empty for a GPU that is whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<GpuSlice>,
+    /// The NICs that are nearest to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nics: Vec<NearNic>,
     /// Place on the PCI bus.
     pub pci: PciFunction,
     /// True when its device files are here, so that a program could open it.
     pub usable: bool,
+}
+
+/// A part of a GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuSlice {
+    /// Model and profile, or the driver's numbers of it where its management library does not answer.
+    pub name: String,
+    /// The identifier that CUDA_VISIBLE_DEVICES takes; absent where that library does not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// Its memory; absent in the same way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+}
+
+impl From<&MigSlice> for GpuSlice {
+    fn from(slice: &MigSlice) -> Self {
+        Self {
+            name: slice.name.clone(),
+            uuid: Some(slice.uuid.clone()),
+            memory_bytes: slice.memory_bytes,
+        }
+    }
 }
 
 /// Models of the GPUs on the PCI bus.
@@ -39,6 +75,13 @@ pub(crate) fn gpu_models(tree: &Tree) -> Vec<String> {
     let found = functions(tree);
     let models = found.iter().filter_map(|path| Some(gpu(tree, path)?.model));
     models.collect()
+}
+
+/// PCI addresses of the GPUs of the host, in the order of their numbers.
+pub fn gpu_addresses(tree: &Tree) -> Vec<String> {
+    let found = functions(tree);
+    let gpus = found.iter().filter_map(|path| gpu(tree, path));
+    gpus.map(|gpu| gpu.pci.address).collect()
 }
 
 pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<Gpu> {
@@ -82,25 +125,40 @@ fn gpu(tree: &Tree, path: &Path) -> Option<Gpu> {
     let pci = function_of(tree, path)?;
     let number = tree.text(path.join("device")).unwrap_or_default();
     let driver = tree.link_name(path.join("driver"));
-    let (name, memory_bytes, usable) = if vendor == NVIDIA {
+    let (name, memory_bytes, usable, slices) = if vendor == NVIDIA {
         let information = tree.text(format!(
             "proc/driver/nvidia/gpus/{}/information",
             pci.address
         ));
         let value = |key| information.as_deref().and_then(|text| value_of(text, key));
-        let minor = value("Device Minor").map(|minor| format!("dev/nvidia{minor}"));
-        let usable = tree.exists("dev/nvidiactl") && minor.is_some_and(|file| tree.exists(file));
-        (value("Model").map(str::to_owned), None, usable)
+        let minor = value("Device Minor");
+        let file = minor.map(|minor| format!("dev/nvidia{minor}"));
+        let usable = tree.exists("dev/nvidiactl") && file.is_some_and(|file| tree.exists(file));
+        let slices = minor.map_or_else(Vec::new, |minor| slices::slices(tree, minor));
+        (value("Model").map(str::to_owned), None, usable, slices)
     } else {
         let memory = tree.number(path.join("mem_info_vram_total"));
         let usable = driver.as_deref() == Some("amdgpu") && tree.exists("dev/kfd");
-        (tree.text(path.join("product_name")), memory, usable)
+        (
+            tree.text(path.join("product_name")),
+            memory,
+            usable,
+            Vec::new(),
+        )
     };
+    let slices = slices.into_iter().map(|name| GpuSlice {
+        name,
+        uuid: None,
+        memory_bytes: None,
+    });
     Some(Gpu {
         vendor: if vendor == NVIDIA { "NVIDIA" } else { "AMD" }.to_owned(),
         model: name.unwrap_or_else(|| format!("PCI device {number}")),
         driver,
         memory_bytes,
+        window_bytes: resource_bytes(tree, path, if vendor == NVIDIA { 1 } else { 0 }),
+        slices: slices.collect(),
+        nics: Vec::new(),
         pci,
         usable,
     })
@@ -171,6 +229,15 @@ mod tests {
             .file(
                 "proc/driver/nvidia/gpus/0000:1b:00.0/information",
                 "Model: \t\t NVIDIA H200\nIRQ: 1\nDevice Minor: \t 0",
+            )
+            .file(
+                "proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access",
+                "DeviceFileMinor: 12",
+            )
+            .file(
+                "sys/bus/pci/devices/0000:1b:00.0/resource",
+                "0x00000000a0000000 0x00000000a0ffffff 0x0000000000040200\n\
+                 0x0000220000000000 0x000022000fffffff 0x000000000014220c",
             );
         let (_, absent) = look(&machine);
         assert!(absent[0].how.contains("--gpus all"), "{absent:?}");
@@ -182,6 +249,8 @@ mod tests {
             ("NVIDIA H200", true)
         );
         assert_eq!(found[0].pci.link.unwrap().generation, 5);
+        assert_eq!(found[0].window_bytes, Some(256 << 20));
+        assert_eq!(found[0].slices[0].name, "gi1/ci0");
     }
 
     #[test]

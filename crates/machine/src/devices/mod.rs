@@ -9,13 +9,22 @@ mod cuda;
 mod fabric;
 mod files;
 pub(crate) mod gpu;
+mod gpu_pairs;
 mod kread;
 mod memory;
+mod near;
 mod network;
+mod nvml;
 mod pci;
+mod pci_way;
 mod providers;
 mod rdma;
+mod registration;
+mod slices;
 mod timeout;
+mod xgmi;
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
@@ -23,12 +32,17 @@ pub use absent::Absent;
 pub use cuda::{CudaGpu, LIBCUDA_VARIABLE, LIBHIP_VARIABLE};
 pub use fabric::{FabricLibrary, FabricOffer, FabricProvider};
 pub use files::MountedFileSystem;
-pub use gpu::Gpu;
+pub use gpu::{Gpu, GpuSlice, gpu_addresses};
+pub use gpu_pairs::{GpuLinks, GpuPair, PeerAccess};
 pub use kread::KernelModule;
 pub use memory::{MemoryFound, NumaNode};
+pub use near::{NearNic, nic_of_gpu, rdma_address};
 pub use network::NetworkInterface;
+pub use nvml::{LIBNVML_VARIABLE, gpu_links};
 pub use pci::{PciFunction, PcieLink, nominal_link_bytes_per_s};
+pub use pci_way::PciWay;
 pub use rdma::{RdmaDevice, RdmaGid, RdmaPort};
+pub use registration::peer_memory_module;
 
 use super::environment::{HostIdentity, Processors};
 use super::kernel_files::Tree;
@@ -62,6 +76,12 @@ pub struct Inventory {
     /// GPUs of AMD that its runtime lists, in the same way.
     #[serde(default)]
     pub hip: Vec<CudaGpu>,
+    /// Each ordered pair of GPUs: the way between them, and access once drivers were asked.
+    #[serde(default)]
+    pub gpu_pairs: Vec<GpuPair>,
+    /// The module by which RDMA devices register memory of NVIDIA's GPUs; absent where none is loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_memory_module: Option<String>,
     /// File systems that hold files.
     pub file_systems: Vec<MountedFileSystem>,
     /// Things that are not here, or are here and cannot be used.
@@ -136,18 +156,69 @@ impl Inventory {
     /// Asks the drivers of GPUs for what the kernel does not tell; on a machine that has none nobody is asked, unless
     /// a variable names a driver's library. It may take a driver seconds to answer.
     pub fn ask_drivers(mut self) -> Self {
-        self.cuda = self.ask_driver(&cuda::BY_CUDA);
-        self.hip = self.ask_driver(&cuda::BY_HIP);
+        let cuda = self.ask_driver(&cuda::BY_CUDA);
+        let hip = self.ask_driver(&cuda::BY_HIP);
+        let usable = self.has_usable(cuda::BY_CUDA.vendor);
+        let is_nvidia = |gpu: &&Gpu| gpu.vendor == cuda::BY_CUDA.vendor && gpu.usable;
+        let pci = self.gpus.iter().filter(is_nvidia);
+        let by_cuda = cuda.gpus.iter().map(|gpu| &gpu.pci_address);
+        let addresses: BTreeSet<String> = pci
+            .map(|gpu| &gpu.pci.address)
+            .chain(by_cuda)
+            .cloned()
+            .collect();
+        let mut nvml = nvml::NvmlAnswer::default();
+        if usable || !cuda.gpus.is_empty() {
+            let addresses = addresses.iter().cloned().collect();
+            nvml = nvml::ask(addresses, &mut self.absent);
+        }
+        self.told_by((&Tree::host(), &Topology::read()), (cuda, hip), &nvml);
         self
     }
 
-    fn ask_driver(&mut self, asked: &cuda::AskedDriver) -> Vec<CudaGpu> {
+    /// Whether a maker's GPU is here that processes may open.
+    fn has_usable(&self, vendor: &str) -> bool {
+        let is_usable = |gpu: &Gpu| gpu.vendor == vendor && gpu.usable;
+        self.gpus.iter().any(is_usable)
+    }
+
+    fn ask_driver(&mut self, asked: &cuda::AskedDriver) -> cuda::DriverAnswer {
         let named = std::env::var_os(asked.variable).is_some_and(|path| !path.is_empty());
-        let is_usable = |gpu: &Gpu| gpu.vendor == asked.vendor && gpu.usable;
-        match named || self.gpus.iter().any(is_usable) {
+        match named || self.has_usable(asked.vendor) {
             true => cuda::ask(asked, &mut self.absent),
-            false => Vec::new(),
+            false => cuda::DriverAnswer::default(),
         }
+    }
+
+    /// Adds what drivers told.
+    fn told_by(
+        &mut self,
+        (tree, topology): (&Tree, &Topology),
+        (cuda, hip): (cuda::DriverAnswer, cuda::DriverAnswer),
+        nvml: &nvml::NvmlAnswer,
+    ) {
+        let by_drivers = || cuda.gpus.iter().chain(&hip.gpus);
+        let unknown = |gpu: &CudaGpu| {
+            let mut listed = self.gpus.iter();
+            listed.all(|listed| listed.pci.address != gpu.pci_address)
+        };
+        if by_drivers().any(unknown) {
+            // As in a container that does not see the host's bus.
+            let all = by_drivers().map(|gpu| gpu.pci_address.clone());
+            let all = all.chain(self.gpus.iter().map(|gpu| gpu.pci.address.clone()));
+            self.gpu_pairs = gpu_pairs::pairs(tree, topology, &all.collect::<Vec<_>>());
+        }
+        cuda.add_to(&mut self.gpu_pairs);
+        hip.add_to(&mut self.gpu_pairs);
+        nvml.add_to(&mut self.gpu_pairs);
+        for gpu in &mut self.gpus {
+            if let Some(slices) = nvml.slices(&gpu.pci.address) {
+                gpu.slices = slices.iter().map(GpuSlice::from).collect();
+            }
+        }
+        registration::without_dmabuf(tree, &cuda.gpus, &mut self.absent);
+        self.cuda = cuda.gpus;
+        self.hip = hip.gpus;
     }
 
     /// Looks at the machine laid out in `tree`, with the library that could be loaded or why none could.
@@ -163,6 +234,7 @@ impl Inventory {
         let rdma = rdma::find(tree, &networks, &mut absent);
         let kernel_module = kread::find(tree, &rdma, &mut absent);
         let libfabric = fabric::find(libfabric, &mut absent);
+        let (gpus, gpu_pairs) = gpus(tree, topology, (&networks, &rdma), &mut absent);
         Self {
             host: HostIdentity::read(),
             cpu: Processors::read_from(tree, topology),
@@ -173,13 +245,36 @@ impl Inventory {
             rdma,
             kernel_module,
             libfabric,
-            gpus: gpu::find(tree, &mut absent),
+            gpus,
             cuda: Vec::new(),
             hip: Vec::new(),
+            gpu_pairs,
+            peer_memory_module: peer_memory_module(tree),
             file_systems: files::find(tree, &mut absent),
             absent,
         }
     }
+}
+
+/// GPUs with the NICs that are nearest to each, and the ways between them.
+fn gpus(
+    tree: &Tree,
+    topology: &Topology,
+    (networks, rdma): (&[NetworkInterface], &[RdmaDevice]),
+    absent: &mut Vec<Absent>,
+) -> (Vec<Gpu>, Vec<GpuPair>) {
+    let mut gpus = gpu::find(tree, absent);
+    let nics = near::nics(networks, rdma);
+    for gpu in &mut gpus {
+        gpu.nics = near::nearest((tree, topology), &gpu.pci.address, &nics);
+    }
+    if !gpus.is_empty() && !rdma.is_empty() {
+        registration::without_module(tree, absent);
+    }
+    let addresses: Vec<String> = gpus.iter().map(|gpu| gpu.pci.address.clone()).collect();
+    let mut pairs = gpu_pairs::pairs(tree, topology, &addresses);
+    gpu_pairs::add_links(&mut pairs, xgmi::links(tree));
+    (gpus, pairs)
 }
 
 #[cfg(test)]

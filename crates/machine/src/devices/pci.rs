@@ -82,6 +82,16 @@ pub(super) fn hexadecimal(tree: &Tree, path: impl AsRef<Path>) -> Option<u32> {
     u32::from_str_radix(tree.text(path)?.strip_prefix("0x")?, 16).ok()
 }
 
+/// Bytes of a function's resource with this number (BAR); `None` where it has none, or the kernel does not say.
+pub(super) fn resource_bytes(tree: &Tree, function: &Path, number: usize) -> Option<u64> {
+    let text = tree.text(function.join("resource"))?;
+    let mut words = text.lines().nth(number)?.split_whitespace();
+    let mut address = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+    let (first, last) = (address()?, address()?);
+    // One that is not there is all zeros.
+    (last > first).then(|| last - first + 1)
+}
+
 fn is_function(tree: &Tree, path: &Path) -> bool {
     let name = path
         .file_name()
@@ -226,6 +236,22 @@ pub(super) mod tests {
             function_of(&machine.tree(), "sys/class/net/lo/device"),
             None
         );
+    }
+
+    #[test]
+    fn resources_are_as_large_as_from_the_first_to_the_last_byte() {
+        let machine = Machine::new();
+        let path = invent(&machine, "0000:00:03.0", NIC, None);
+        let bytes = |number| resource_bytes(&machine.tree(), Path::new(&path), number);
+        assert_eq!(bytes(0), None);
+        let lines = [
+            "0x00000000a0000000 0x00000000a0ffffff 0x0000000000040200",
+            "0x0000220000000000 0x000023ffffffffff 0x000000000014220c",
+            "0x0000000000000000 0x0000000000000000 0x0000000000000000",
+        ];
+        machine.file(&format!("{path}/resource"), &lines.join("\n"));
+        let found = [0, 1, 2, 3].map(bytes);
+        assert_eq!(found, [Some(16 << 20), Some(2 << 40), None, None]);
     }
 
     #[test]

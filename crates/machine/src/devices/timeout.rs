@@ -4,6 +4,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+/// Time for a driver that is asked: one that takes longer to start is not waited for.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
+
 /// The answer of `question`, or `None` when it takes longer than `timeout` (or cannot be asked at all, for want of a
 /// thread). Its thread is then left behind: it hangs inside the kernel or a library and cannot be stopped.
 pub(super) fn within<T: Send + 'static>(

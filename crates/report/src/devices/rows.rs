@@ -1,5 +1,6 @@
-//! Groups of aligned rows, and what is cut to fit into them.
+//! Groups of aligned rows, cells that several of them have, and what is cut to fit into them.
 
+use tonnage_machine::devices::{PciFunction, PcieLink};
 use tonnage_units::quantity::human::size;
 
 /// Names of a longer list that are printed; all of them are in the JSON.
@@ -55,5 +56,56 @@ pub(super) fn free_of(free: Option<u64>, total: Option<u64>) -> String {
         (Some(free), Some(total)) => format!("{}, {} free", size(total), size(free)),
         (None, Some(total)) => size(total),
         _ => "size unknown".to_owned(),
+    }
+}
+
+/// NUMA node and PCIe link, in words.
+pub(super) fn place(pci: Option<&PciFunction>) -> [String; 2] {
+    let numa = pci
+        .and_then(|pci| pci.numa_node)
+        .map(|node| format!("node {node}"));
+    let link = pci.and_then(|pci| pci.link.as_ref()).map(pcie);
+    [numa.unwrap_or_default(), link.unwrap_or_default()]
+}
+
+fn pcie(link: &PcieLink) -> String {
+    let rate = link.bytes_per_s / 100_000_000;
+    let now = format!(
+        "PCIe {} x{}, {}.{} GB/s",
+        link.generation,
+        link.lanes,
+        rate / 10,
+        rate % 10
+    );
+    if !link.below_maximum {
+        return now;
+    }
+    format!(
+        "{now} (BELOW its maximum: PCIe {} x{})",
+        link.generation_max, link.lanes_max
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_link_stands_out() {
+        let mut link = PcieLink {
+            generation: 4,
+            lanes: 16,
+            bytes_per_s: 31_507_692_304,
+            generation_max: 4,
+            lanes_max: 16,
+            below_maximum: false,
+        };
+        assert_eq!(pcie(&link), "PCIe 4 x16, 31.5 GB/s");
+        link.generation_max = 5;
+        link.below_maximum = true;
+        assert_eq!(
+            pcie(&link),
+            "PCIe 4 x16, 31.5 GB/s (BELOW its maximum: PCIe 5 x16)"
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! The grid of a matrix, senders in rows and receivers in columns, and what its verdict says.
 
 use tonnage_engine::Verb;
-use tonnage_record::TransferRecord;
 use tonnage_record::transfer::{MatrixVerdict, PairMiddle, PairRate, SlowPair, SlowRank, Unclear};
+use tonnage_record::{Effective, TransferRecord};
+use tonnage_units::number_list;
 use tonnage_units::quantity::human::{number, whole_percent};
 
 use super::footers::row_name;
@@ -29,6 +30,7 @@ pub fn grids(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<Tit
             reads: point.op == Verb::Read,
             pairs: &summary.pairs,
             verdict,
+            devices: devices(&record.record.effective),
         };
         let name = row_name(record, records, distinguishing);
         Some(grid.table(&name))
@@ -41,6 +43,38 @@ struct Grid<'a> {
     reads: bool,
     pairs: &'a [PairRate],
     verdict: &'a MatrixVerdict,
+    /// Lines that say which device each rank has; none where all have the same.
+    devices: Vec<String>,
+}
+
+/// Devices of the ranks, where they differ.
+fn devices(effective: &[Effective]) -> Vec<String> {
+    let mut named: Vec<(&str, Vec<u32>)> = Vec::new();
+    for part in effective {
+        let ranks = number_list::parse(&part.ranks);
+        let (Some(device), Ok(ranks)) = (part.engine.device.as_deref(), ranks) else {
+            continue;
+        };
+        match named.iter_mut().find(|(known, _)| *known == device) {
+            Some((_, known)) => known.extend(ranks),
+            None => named.push((device, ranks)),
+        }
+    }
+    if named.len() < 2 {
+        return Vec::new();
+    }
+    let said = named.into_iter().map(|(device, mut ranks)| {
+        ranks.sort_unstable();
+        let word = if ranks.len() == 1 { "rank" } else { "ranks" };
+        (format!("{word} {}", number_list::format(&ranks)), device)
+    });
+    let said: Vec<(String, &str)> = said.collect();
+    let width = said.iter().map(|(ranks, _)| ranks.chars().count()).max();
+    let width = width.unwrap_or(0);
+    let lines = said
+        .iter()
+        .map(|(ranks, device)| format!("  {ranks:<width$}  {device}"));
+    lines.collect()
 }
 
 impl Grid<'_> {
@@ -79,6 +113,7 @@ impl Grid<'_> {
             .chain(rows)
             .collect();
         let lines = rows.iter().map(|(label, cells)| line(label.clone(), cells));
+        let lines = lines.chain(self.devices.iter().cloned());
         let lines = lines.collect::<Vec<_>>().join("\n");
         let whole = rows.into_iter();
         let whole = whole.map(|(label, cells)| [&[label], cells].concat());

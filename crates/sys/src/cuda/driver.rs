@@ -30,6 +30,8 @@ pub struct GpuDriver {
     pub(crate) lacks: &'static [(&'static CStr, &'static str)],
     /// Its own numbers of attributes, where they are not those of CUDA; one that is left out it does not tell.
     pub(crate) attributes: Option<&'static [(Attribute, c_int)]>,
+    /// Number of the first of a pair's attributes: its rank, before access and native atomics.
+    pub(crate) peer_attributes_from: c_int,
     /// The call that says its version.
     pub(crate) version_call: &'static CStr,
     /// The version that a number of that call means.

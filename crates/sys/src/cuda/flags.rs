@@ -24,7 +24,7 @@ functions! { FlagCalls:
 #[derive(Debug)]
 pub struct FlagWords {
     pinned: PinnedArena,
-    calls: FlagCalls,
+    pub(super) calls: FlagCalls,
     /// Its first byte for the GPU, which need not be the CPU's address.
     address: CudaAddress,
 }
@@ -59,10 +59,25 @@ impl FlagWords {
     /// `Outside`, also for a word that is not aligned; `OtherGpu`; or the driver's reason.
     #[inline]
     pub fn write(&self, stream: &CudaStream, offset: u64, word: u64) -> Result<(), CudaFailure> {
-        let size = self.pinned.arena().len() as u64;
-        checked(offset, WORD, size)?;
+        let address = self.place(stream, offset, 1)?;
+        stream.context().call("cuStreamWriteValue64_v2", |_| {
+            // SAFETY: the word lies in pinned memory, which waits for this context before it is given back, and is
+            // aligned; it is bytes of an arena, over which no reference is formed but to atomics.
+            unsafe { (self.calls.write)(stream.handle, address, word, 0) }
+        })
+    }
+
+    /// The address of so many words that follow each other, for a stream.
+    #[inline]
+    pub(super) fn place(
+        &self,
+        stream: &CudaStream,
+        offset: u64,
+        words: u64,
+    ) -> Result<CudaAddress, CudaFailure> {
+        let (len, size) = (words * WORD, self.pinned.arena().len() as u64);
+        checked(offset, len, size)?;
         if !offset.is_multiple_of(WORD) {
-            let len = WORD;
             return Err(OutOfRange { offset, len, size }.into());
         }
         let context = stream.context();
@@ -72,10 +87,6 @@ impl FlagWords {
                 stream: context.device().number,
             });
         }
-        context.call("cuStreamWriteValue64_v2", |_| {
-            // SAFETY: the word lies in pinned memory, which waits for this context before it is given back, and is
-            // aligned; it is bytes of an arena, over which no reference is formed but to atomics.
-            unsafe { (self.calls.write)(stream.handle, self.address + offset, word, 0) }
-        })
+        Ok(self.address + offset)
     }
 }

@@ -12,11 +12,14 @@
 //! | `loaded` | the library and the calls that it exports, each with the version of CUDA that it came with |
 //! | `failure` | why something could not be done, with the driver's name of the code |
 //! | `device` | what the driver says of a GPU |
+//! | `peers` | access of one GPU to another one's memory, as the driver describes it |
 //! | `context` | a GPU in use: allocations, free memory, waiting |
 //! | `ipc` | memory of a GPU that another process has allocated |
 //! | `flags` | words that a stream writes for the CPU, behind the data |
+//! | `behind` | a copy with words and an event behind it, at once |
 //! | `buffer` | memory of a GPU, and memory of the host that the driver knows |
 //! | `stream` | copies one after the other, and the times between them |
+//! | `raw_loop` | the driver's calls alone, for tests of speed |
 //! | `copier` | copies between two memories over several streams, with what tells their ends |
 //! | `module` | kernels compiled from their text, and their launches |
 //! | `copy_kernel`, `copy.ptx` | copies by the processors of a GPU |
@@ -30,6 +33,7 @@
 //! `tonnage_engines::memory`'s.
 
 pub(crate) mod abi;
+mod behind;
 mod buffer;
 mod context;
 mod copier;
@@ -44,8 +48,11 @@ mod loaded;
 mod module;
 mod nvidia;
 mod pattern;
+mod peers;
+mod raw_loop;
 mod stream;
 
+pub use behind::WordsBehind;
 pub use buffer::{CudaPart, DeviceBuffer, PinnedArena, PinnedView};
 pub use context::CudaContext;
 pub use copier::{CopyMark, CudaCopier, CudaRegion};
@@ -58,4 +65,6 @@ pub use ipc::{ImportedBuffer, IpcHandle};
 pub use loaded::Libcuda;
 pub use nvidia::{COPY_PTX, NVIDIA, PATTERN_PTX};
 pub use pattern::{PatternKernels, PatternNumbers};
+pub use peers::CudaPeer;
+pub use raw_loop::RawLoop;
 pub use stream::{CudaEvent, CudaStream};

@@ -29,6 +29,8 @@ pub static NVIDIA: GpuDriver = GpuDriver {
     aliases: &[],
     lacks: &[],
     attributes: None,
+    // `CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK`.
+    peer_attributes_from: 1,
     version_call: c"cuDriverGetVersion",
     version: |number| CudaVersion {
         major: number / 1000,

@@ -63,7 +63,23 @@ impl CudaStream {
     /// `OtherGpu` for a part of another context, `Outside` for parts of different lengths, or the driver's reason.
     #[inline]
     pub fn copy(&self, from: CudaPart<'_>, to: CudaPart<'_>) -> Result<(), CudaFailure> {
-        for part in [&from, &to] {
+        self.check_parts(&from, &to)?;
+        self.context.call("cuMemcpyAsync", |_| {
+            let own = &self.context.library.own;
+            // SAFETY: both ranges lie in memory that waits for this context before it is given back. Bytes that the CPU
+            // or another copy touches meanwhile become a mixture.
+            unsafe { own.copy(to.address, from.address, from.bytes as usize, self.handle) }
+        })
+    }
+
+    /// Refuses parts that it does not copy between.
+    #[inline]
+    pub(super) fn check_parts(
+        &self,
+        from: &CudaPart<'_>,
+        to: &CudaPart<'_>,
+    ) -> Result<(), CudaFailure> {
+        for part in [from, to] {
             if !Arc::ptr_eq(part.context, &self.context) {
                 return Err(CudaFailure::OtherGpu {
                     memory: part.context.device().number,
@@ -78,12 +94,7 @@ impl CudaStream {
                 size: to.bytes,
             }));
         }
-        self.context.call("cuMemcpyAsync", |_| {
-            let own = &self.context.library.own;
-            // SAFETY: both ranges lie in memory that waits for this context before it is given back. Bytes that the CPU
-            // or another copy touches meanwhile become a mixture.
-            unsafe { own.copy(to.address, from.address, from.bytes as usize, self.handle) }
-        })
+        Ok(())
     }
 
     /// Waits until everything has been carried out that was handed to it.
@@ -121,7 +132,7 @@ impl CudaEvent {
     ///
     /// # Errors
     /// The driver's reason.
-    pub(super) fn untimed(context: &Arc<CudaContext>) -> Result<Self, CudaFailure> {
+    pub fn untimed(context: &Arc<CudaContext>) -> Result<Self, CudaFailure> {
         Self::with(context, EVENT_UNTIMED)
     }
 

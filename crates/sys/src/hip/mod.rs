@@ -41,6 +41,8 @@ pub static AMD: GpuDriver = GpuDriver {
     aliases: names::ALIASES,
     lacks: names::LACKS,
     attributes: Some(names::ATTRIBUTES),
+    // `hipDevP2PAttrPerformanceRank`.
+    peer_attributes_from: 0,
     version_call: c"hipDriverGetVersion",
     version: names::version,
     texts: KernelTexts {

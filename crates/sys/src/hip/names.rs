@@ -41,6 +41,7 @@ pub(super) const ALIASES: &[Alias] = &[
     old(c"cuCtxSetCurrent", c"hipSetDevice"),
     old(c"cuCtxSynchronize", c"hipDeviceSynchronize"),
     old(c"cuDeviceCanAccessPeer", c"hipDeviceCanAccessPeer"),
+    old(c"cuDeviceGetP2PAttribute", c"hipDeviceGetP2PAttribute"),
     old(c"cuCtxEnablePeerAccess", c"hipDeviceEnablePeerAccess"),
     old(c"cuMemGetInfo_v2", c"hipMemGetInfo"),
     old(c"cuMemAlloc_v2", c"hipMalloc"),

@@ -18,6 +18,7 @@
  *   spoil HOW N       the N-th copy of a stream goes wrong: flip changes a byte in its middle, swap exchanges its first
  *                     two blocks of 64 bytes, stale copies nothing
  *   words 0           streams write no words
+ *   slow 1            a query carries out one piece of a stream's work, and no more
  *
  * Memory is shared with other processes, and words are written by streams, in double_ipc.h.
  *
@@ -60,7 +61,7 @@ static Allocation allocations[ROOM], pinned[ROOM];
 static int gpus = 2, version = VERSION, wrong, compiles = 1, peers = 1, words = 1, blind = -1, initialised, lost, retained[GPUS_MAX];
 static uint64_t memory = 64 << 20, used[GPUS_MAX];
 static char fail_call[64], spoil[8];
-static int spoil_at, copies_seen, reaches[GPUS_MAX][GPUS_MAX];
+static int slow, spoil_at, copies_seen, reaches[GPUS_MAX][GPUS_MAX];
 static int fail_code, fail_at, fail_seen;
 static __thread int current = -1;
 
@@ -84,6 +85,7 @@ static void configure(void) {
         if (sscanf(line, "blind %llu", &value) == 1) blind = value;
         sscanf(line, "spoil %7s %d", spoil, &spoil_at);
         if (sscanf(line, "words %llu", &value) == 1) words = value;
+        if (sscanf(line, "slow %llu", &value) == 1) slow = value;
         sscanf(line, "fail %63s %d %d", fail_call, &fail_code, &fail_at);
     }
     if (file) fclose(file);
@@ -169,9 +171,9 @@ static int carry_out(Work *w) {
     return 0;
 }
 
-/* Carries out the work of a stream, of all of them for NULL, up to an event where there is one. */
-static int drain(void *stream, Event *until) {
-    for (Work **at = &first; *at;) {
+/* Carries out the work of a stream, of all of them for NULL, up to an event where there is one; at most so many pieces. */
+static int carry(void *stream, Event *until, unsigned pieces) {
+    for (Work **at = &first; *at && pieces;) {
         Work *w = *at;
         if (stream && w->stream != stream) { at = &w->next; continue; }
         if (until && !until->pending) return 0;
@@ -179,10 +181,12 @@ static int drain(void *stream, Event *until) {
         if (!*at) last = at;
         int code = carry_out(w);
         free(w);
+        pieces--;
         if (code) return lost = code;
     }
     return 0;
 }
+static int drain(void *stream, Event *until) { return carry(stream, until, -1u); }
 
 static int hand_over(Work work) {
     Work *w = malloc(sizeof *w);
@@ -295,6 +299,18 @@ static int cuCtxSynchronize_inner(void) { NEEDS_CONTEXT; return drain(NULL, NULL
 
 CALL(cuDeviceCanAccessPeer, int *out, int n, int peer) BODY(cuDeviceCanAccessPeer, out, n, peer)
 static int cuDeviceCanAccessPeer_inner(int *out, int n, int peer) { *out = peers && n != blind && n != peer; return 0; }
+/* Attributes of a pair: its rank, access, and native atomics; the first is 0 in HIP. */
+CALL(cuDeviceGetP2PAttribute, int *out, int which, int n, int peer) BODY(cuDeviceGetP2PAttribute, out, which, n, peer)
+static int cuDeviceGetP2PAttribute_inner(int *out, int which, int n, int peer) {
+    if (n == peer || n < 0 || peer < 0 || n >= gpus || peer >= gpus) return INVALID_DEVICE;
+#ifdef HIP
+    which++;
+#endif
+    if (which < 1 || which > 3) return INVALID_VALUE;
+    int reached = peers && n != blind;
+    *out = which == 1 ? !reached : reached;
+    return 0;
+}
 #ifndef HIP
 CALL(cuCtxEnablePeerAccess, void *context, unsigned flags) BODY(cuCtxEnablePeerAccess, context, flags)
 static int cuCtxEnablePeerAccess_inner(void *context, unsigned flags) {
@@ -436,7 +452,7 @@ CALL(cuEventQuery, Event *event) BODY(cuEventQuery, event)
 static int cuEventQuery_inner(Event *event) {
     NEEDS_CONTEXT;
     if (!event->pending) return 0;
-    int code = drain(stream_of(event), event);
+    int code = carry(stream_of(event), event, slow ? 1 : -1u);
     return code ? code : NOT_READY;
 }
 CALL(cuEventSynchronize, Event *event) BODY(cuEventSynchronize, event)

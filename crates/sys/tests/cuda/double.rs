@@ -1,4 +1,5 @@
-//! The double of a driver's library, NVIDIA's or AMD's: `double.c`, compiled by the C compiler of the machine.
+//! The doubles of drivers' libraries, compiled by the C compiler of the machine: `double.c` is NVIDIA's or AMD's, and
+//! `double_nvml.c` NVIDIA's management library.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,18 +9,29 @@ use std::sync::OnceLock;
 pub struct Double {
     directory: tempfile::TempDir,
     /// Name of the file.
-    file: &'static str,
+    name: &'static str,
 }
 
-/// Name of NVIDIA's library.
-const CUDA: &str = "libcuda.so.1";
+/// Names of the libraries, which their doubles have too.
+const LIBCUDA: &str = "libcuda.so.1";
+const LIBNVML: &str = "libnvidia-ml.so.1";
+const LIBHIP: &str = "libamdhip64.so.6";
 
 impl Double {
     /// A double that does as the lines say, which `double.c` lists; `None`, and a visible skip, without a C compiler.
     pub fn with(lines: &str) -> Option<Self> {
         static BYTES: OnceLock<Option<Vec<u8>>> = OnceLock::new();
-        let bytes = BYTES.get_or_init(|| compiled(&[]));
-        Some(Self::of(bytes.as_ref()?, CUDA, lines))
+        let bytes = BYTES.get_or_init(|| compiled("double.c", &[]));
+        Some(Self::of(LIBCUDA, bytes.as_ref()?, lines))
+    }
+
+    /// A double of the management library that tells what the lines say, which `double_nvml.c` lists.
+    #[allow(
+        dead_code,
+        reason = "not every test that includes this file has a use for it"
+    )]
+    pub fn nvml(lines: &str) -> Option<Self> {
+        Some(Self::of(LIBNVML, &compiled("double_nvml.c", &[])?, lines))
     }
 
     /// A double of AMD's runtime and of its compiler.
@@ -29,8 +41,8 @@ impl Double {
     )]
     pub fn hip(lines: &str) -> Option<Self> {
         static BYTES: OnceLock<Option<Vec<u8>>> = OnceLock::new();
-        let bytes = BYTES.get_or_init(|| compiled(&["-DHIP"]));
-        Some(Self::of(bytes.as_ref()?, "libamdhip64.so.6", lines))
+        let bytes = BYTES.get_or_init(|| compiled("double.c", &["-DHIP"]));
+        Some(Self::of(LIBHIP, bytes.as_ref()?, lines))
     }
 
     /// A double of a driver that lacks the newest call.
@@ -39,25 +51,29 @@ impl Double {
         reason = "not every test that includes this file has a use for it"
     )]
     pub fn old(lines: &str) -> Option<Self> {
-        Some(Self::of(&compiled(&["-DOLD_DRIVER"])?, CUDA, lines))
+        let bytes = compiled("double.c", &["-DOLD_DRIVER"])?;
+        Some(Self::of(LIBCUDA, &bytes, lines))
     }
 
-    fn of(bytes: &[u8], file: &'static str, lines: &str) -> Self {
+    fn of(name: &'static str, bytes: &[u8], lines: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join(file), bytes).unwrap();
-        std::fs::write(directory.path().join(format!("{file}.conf")), lines).unwrap();
-        Self { directory, file }
+        let double = Self { directory, name };
+        std::fs::write(double.path(), bytes).unwrap();
+        let settings = double.directory.path().join(format!("{name}.conf"));
+        std::fs::write(settings, lines).unwrap();
+        double
     }
 
     /// The file to load.
     pub fn path(&self) -> PathBuf {
-        self.directory.path().join(self.file)
+        self.directory.path().join(self.name)
     }
 }
 
-/// The library's bytes.
-fn compiled(more: &[&str]) -> Option<Vec<u8>> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sys/tests/cuda/double.c");
+/// The bytes of the library that a source is of.
+fn compiled(source: &str, more: &[&str]) -> Option<Vec<u8>> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sys/tests/cuda");
+    let source = sources.join(source);
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("double.so");
     let output = Command::new("cc")

@@ -7,6 +7,7 @@
 //! | `double_hip.h`, `double_hip_names.h`, `double_hip_kernels.h` | the same for AMD's runtime: calls of another form; names; kernels from their text |
 //! | `kernels` | the kernels against a second writing of the pattern |
 //! | `copier` | copies between memories of all sorts |
+//! | `management`, `double_nvml.c` | pairs of GPUs, and the management library over its double |
 //! | `sharing` | memory for other processes, and words that streams write |
 //! | `hip` | what is AMD's own |
 //! | `hip_text` | the kernels' HIP text, taken by Clang for generations of GPUs |
@@ -24,6 +25,8 @@ mod hip;
 mod hip_text;
 #[cfg(test)]
 mod kernels;
+#[cfg(test)]
+mod management;
 #[cfg(test)]
 mod sharing;
 

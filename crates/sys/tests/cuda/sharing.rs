@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tonnage_sys::cuda::{
-    CudaFailure, CudaStream, DeviceBuffer, FlagWords, ImportedBuffer, IpcHandle, PinnedArena,
+    CudaContext, CudaEvent, CudaFailure, CudaStream, DeviceBuffer, FlagWords, ImportedBuffer,
+    IpcHandle, PinnedArena, RawLoop, WordsBehind,
 };
 
-use super::{arena, opened};
+use super::{arena, loaded, opened};
 
 #[test]
 fn memory_is_shared_with_other_processes_alone() {
@@ -41,6 +42,79 @@ fn words_are_written_when_the_stream_comes_to_them() {
         let refused = words.write(&stream, outside, 1).unwrap_err();
         assert!(matches!(refused, CudaFailure::Outside(_)), "{refused}");
     }
+}
+
+/// Carried out piece by piece, the words come one after the other, and only once the data are there.
+#[test]
+fn what_is_told_is_behind_the_data() {
+    let Some((double, context)) = opened("gpus 2\nslow 1") else {
+        return;
+    };
+    let [data, told] = [(); 2].map(|()| PinnedArena::pin(&context, arena(4096)).unwrap());
+    let [data_bytes, told_bytes] = [&data, &told].map(|pinned| Arc::clone(pinned.arena()));
+    let buffer = DeviceBuffer::allocate(&context, 8).unwrap();
+    buffer.write(0, &7u64.to_ne_bytes()).unwrap();
+    let words = FlagWords::of(told).unwrap();
+    let (stream, event) = (
+        CudaStream::new(&context).unwrap(),
+        CudaEvent::untimed(&context).unwrap(),
+    );
+    let behind = |offset| WordsBehind {
+        words: &words,
+        offset,
+        values: [1, 2],
+    };
+    let way = || (buffer.part(0, 8).unwrap(), data.part(16, 8).unwrap());
+    stream
+        .copy_and_tell(way(), Some(behind(8)), &event)
+        .unwrap();
+    let seen = || {
+        let word = |arena: &tonnage_sys::mapping::Arena, at| {
+            arena.word(at).unwrap().load(Ordering::Acquire)
+        };
+        (
+            word(&data_bytes, 16),
+            word(&told_bytes, 8),
+            word(&told_bytes, 16),
+        )
+    };
+    let mut all = vec![seen()];
+    while !event.is_passed().unwrap() {
+        all.push(seen());
+    }
+    assert_eq!(all, [(0, 0, 0), (7, 0, 0), (7, 1, 0), (7, 1, 2), (7, 1, 2)]);
+    // Refused before anything is handed over.
+    for outside in [4, 4096 - 8, 4096] {
+        let refused = stream
+            .copy_and_tell(way(), Some(behind(outside)), &event)
+            .unwrap_err();
+        assert!(matches!(refused, CudaFailure::Outside(_)), "{refused}");
+    }
+    let other = CudaContext::open(&loaded(&double).unwrap(), 1).unwrap();
+    let other = CudaStream::new(&other).unwrap();
+    let refused = other.copy_and_tell(way(), None, &event).unwrap_err();
+    assert!(matches!(refused, CudaFailure::OtherGpu { .. }), "{refused}");
+    assert!(event.is_passed().unwrap());
+}
+
+#[test]
+fn a_raw_loop_carries_all_of_its_copies_out() {
+    let Some((_double, context)) = opened("") else {
+        return;
+    };
+    let (from, to) = (
+        DeviceBuffer::allocate(&context, 64).unwrap(),
+        DeviceBuffer::allocate(&context, 64).unwrap(),
+    );
+    from.write(0, &[9; 64]).unwrap();
+    let raw = RawLoop::new(&context, 3).unwrap();
+    raw.copies((from.part(0, 64).unwrap(), to.part(0, 64).unwrap()), 10)
+        .unwrap();
+    let mut bytes = [0; 64];
+    to.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [9; 64]);
+    let uneven = (from.part(0, 64).unwrap(), to.part(0, 8).unwrap());
+    assert!(raw.copies(uneven, 1).is_err());
 }
 
 #[test]

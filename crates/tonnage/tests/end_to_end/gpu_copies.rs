@@ -75,6 +75,31 @@ fn copies_between_all_sorts_of_memory_are_verified() {
     }
 }
 
+/// Two GPUs with NVLink between them are set beside its nominal speed, where the management library tells it.
+#[test]
+fn copies_between_linked_gpus_are_bounded_by_their_links() {
+    let links = "gpu 0000:1b:00.0\ngpu 0000:1c:00.0\nlinks 0 1 4\nlinks 1 0 4\nspeed 25000";
+    let (Some(double), Some(management)) = (Double::with("gpus 2"), Double::nvml(links)) else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    let arguments = "transfer --engine cuda --op write --memory cuda --gpus 1,0 --sizes 512 --trials 2 --trial-time 2ms \
+                     --warmup 0s";
+    tonnage(dir.path(), &with(&double, arguments))
+        .env("TONNAGE_LIBNVML", management.path())
+        .succeed();
+    let record = &read(dir.path())[0];
+    let limit = record.limit.as_ref().unwrap();
+    // Both GPUs have as many links: either of them may be named.
+    assert!(limit.what.starts_with("link speed of cuda:"), "{limit:?}");
+    assert_eq!(limit.bytes_per_s, 100e9);
+    let effective = serde_json::to_string(&record.effective).unwrap();
+    assert!(
+        effective.contains("\"limit_of_links\":\"NVLink, 4 links\""),
+        "{effective}"
+    );
+}
+
 /// Ranks that are processes wait meanwhile, and the next engine has them.
 #[test]
 fn a_run_of_processes_has_points_within_one() {
@@ -97,6 +122,7 @@ fn a_run_of_processes_has_points_within_one() {
             .iter()
             .all(|record| record.outcome == Outcome::Measured)
     );
+    assert_eq!(of("cuda").count(), 8);
     for record in of("cuda") {
         let own = match record.transfer().unwrap().point.memory.as_str() {
             "cuda" => "cuda:1 (0000:1c:00.0)",
@@ -115,10 +141,27 @@ fn a_run_of_processes_has_points_within_one() {
     assert_eq!(of("shm").count(), 4);
 }
 
-/// The second copy of the first batch goes wrong.
+/// Words that are told of wrong bytes: the offset, what was expected, and what was found.
+fn told(why: &str) -> Vec<(u64, u64, u64)> {
+    let parts = why.split("at offset ").skip(1);
+    let words = parts.map(|part| {
+        let (offset, rest) = part.split_once(": expected ").unwrap();
+        let (expected, found) = rest.split_once(", found ").unwrap();
+        let word = |text: &str| u64::from_str_radix(&text[..16], 16).unwrap();
+        (offset.parse().unwrap(), word(expected), word(found))
+    });
+    words.collect()
+}
+
+/// The second copy of the first batch goes wrong: a byte in its middle is flipped, its first two blocks of 64 bytes are
+/// swapped, or nothing comes.
 #[test]
 fn bytes_that_a_gpu_spoils_are_named_by_their_offset() {
-    for (how, expected) in [("flip", "2"), ("swap", "2"), ("stale", "2")] {
+    for (how, bytes, first, told_of) in [
+        ("flip", 1, 4096 + 2048, 1),
+        ("swap", 128, 4096, 4),
+        ("stale", 4096, 4096, 4),
+    ] {
         let Some(double) = Double::with(&format!("spoil {how} 2")) else {
             return;
         };
@@ -132,7 +175,20 @@ fn bytes_that_a_gpu_spoils_are_named_by_their_offset() {
         let Outcome::Failed { why } = &records[0].outcome else {
             panic!("{how}: {:?} {}", records[0].outcome, run.stderr);
         };
-        assert!(why.contains("offset"), "{how} {expected}: {why}");
+        let words = told(why);
+        let count = format!("{bytes} of 16384 bytes are wrong");
+        assert!(why.contains(&count), "{how}: {why}");
+        assert_eq!((words.len(), words[0].0), (told_of, first), "{how}: {why}");
+        for (index, (offset, expected, found)) in (0..).zip(&words) {
+            assert_eq!(*offset, first + 8 * index, "{how}: {why}");
+            // What nothing came over is the filler, which is the inverted pattern.
+            let as_it_is = match how {
+                "flip" => (expected ^ found).count_ones() == 1,
+                "swap" => (expected ^ found).count_ones() > 1 && *found != !expected,
+                _ => *found == !expected,
+            };
+            assert!(as_it_is, "{how}: {why}");
+        }
     }
 }
 
@@ -283,10 +339,16 @@ fn the_page_of_a_node_is_measured_whole() {
     let arguments = "run p.toml --ranks 3 --gpus 0,0-1";
     let run = tonnage(dir.path(), &with(&double, arguments)).succeed();
     let records = read(dir.path());
-    assert_eq!(records.len(), 13);
+    assert_eq!(records.len(), 15);
     for record in &records {
         assert_eq!(record.outcome, Outcome::Measured, "{run:#?}");
         assert_eq!(record.transfer().unwrap().point.ranks, 3);
     }
     assert!(run.stdout.contains("matrix at 1 KiB"), "{run:#?}");
+    for line in [
+        "  ranks 0-1  cuda:0 (0000:1b:00.0)\n",
+        "  rank 2     cuda:1 (0000:1c:00.0)\n",
+    ] {
+        assert!(run.stdout.contains(line), "{line}: {run:#?}");
+    }
 }

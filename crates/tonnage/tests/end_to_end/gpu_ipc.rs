@@ -187,32 +187,38 @@ fn a_rank_that_cannot_open_its_peers_memory_keeps_its_own_while_that_is_open() {
     all_verified(&records::read(&dir.path().join("r.jsonl")));
 }
 
+/// With memory of the other rank open, and with pieces in the ring of staging.
 #[test]
 fn a_killed_rank_leaves_nothing_though_its_memory_is_open() {
     let Some(double) = Double::with("") else {
         return;
     };
-    let dir = tempdir().unwrap();
-    let before = shared_memory();
-    let arguments = format!(
-        "transfer --engine cuda-ipc --op write --ranks 2 --memory cuda --sizes 4096 {LONG} --library libcuda={} -o r.jsonl",
-        double.path().display()
-    );
-    let run = tonnage(dir.path(), &arguments).start();
-    let rank = run.rank(1);
-    // It has the other's memory open: its files are there.
-    super::support::wait_until("the ranks share memory of a GPU", || {
-        let maps = fs::read_to_string(format!("/proc/{}/maps", rank.pid)).unwrap_or_default();
-        maps.matches("memfd:tonnage-double").count() >= 2
-    });
-    let pids = pids(&run);
-    run.signal_rank(1, Signal::KILL);
-    let killed = Instant::now();
-    let ended = run.end();
-    assert!(killed.elapsed().as_secs() < 5, "{ended:#?}");
-    assert_eq!(ended.code, Some(1), "{ended:#?}");
-    blames(&ended, 1);
-    nothing_new(&before, &pids);
+    // Its own memory is a file of the double, and so is what it has open of the other's.
+    for (engine, files) in [
+        ("cuda-ipc", 2),
+        ("fabric:tcp --engine-option staging=pinned", 1),
+    ] {
+        let dir = tempdir().unwrap();
+        let before = shared_memory();
+        let arguments = format!(
+            "transfer --engine {engine} --op write --ranks 2 --memory cuda --sizes 4096 {LONG} --library libcuda={} -o r.jsonl",
+            double.path().display()
+        );
+        let run = tonnage(dir.path(), &arguments).start();
+        let rank = run.rank(1);
+        super::support::wait_until("the rank has memory of a GPU", || {
+            let maps = fs::read_to_string(format!("/proc/{}/maps", rank.pid)).unwrap_or_default();
+            maps.matches("memfd:tonnage-double").count() >= files
+        });
+        let pids = pids(&run);
+        run.signal_rank(1, Signal::KILL);
+        let killed = Instant::now();
+        let ended = run.end();
+        assert!(killed.elapsed().as_secs() < 5, "{ended:#?}");
+        assert_eq!(ended.code, Some(1), "{ended:#?}");
+        blames(&ended, 1);
+        nothing_new(&before, &pids);
+    }
 }
 
 /// Memory of a GPU over sockets, where it was asked for and nowhere else.

@@ -59,9 +59,15 @@ fn devices_are_listed_by_the_names_that_memory_takes() {
     let (Some(double), Some(old)) = (Double::with("gpus 2"), Double::old("version 10020")) else {
         return;
     };
+    let links = "gpu 0000:1b:00.0\ngpu 0000:1c:00.0\nlinks 0 1 4\nlinks 1 0 4\nspeed 25000";
+    let Some(management) = Double::nvml(links) else {
+        return;
+    };
     let dir = tempdir().unwrap();
     let asked = |arguments: &str, double: &Double| {
-        let run = tonnage(dir.path(), arguments).env("TONNAGE_LIBCUDA", double.path());
+        let run = tonnage(dir.path(), arguments)
+            .env("TONNAGE_LIBCUDA", double.path())
+            .env("TONNAGE_LIBNVML", management.path());
         run.succeed().stdout
     };
     let page = asked("devices", &double);
@@ -77,8 +83,24 @@ fn devices_are_listed_by_the_names_that_memory_takes() {
     ] {
         assert!(line.contains(part), "{part}: {line}");
     }
+    // The GPUs of the double are on no bus here.
+    for part in [
+        "\nGPU to GPU\n",
+        "  cuda:0  -          NVLink x4\n",
+        "  cuda:1  NVLink x4  -\n",
+        "4 links, 100.0 GB/s in each direction; peer access with native atomics, rank 0\n",
+        "cuda:0, cuda:1: the driver does not know the question, which came with CUDA 11.7",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
     let json: serde_json::Value = serde_json::from_str(&asked("devices --json", &double)).unwrap();
     assert_eq!(json["cuda"][0]["memory_bytes"], 64 << 20);
+    let pair = &json["gpu_pairs"][0];
+    assert_eq!(
+        (&pair["from"], &pair["pci"]),
+        (&"0000:1b:00.0".into(), &"unknown".into())
+    );
+    assert_eq!(pair["links"]["bytes_per_s"], 100_000_000_000_u64);
     let page = asked("devices", &old);
     assert!(page.contains("the driver serves CUDA 10.2"), "{page}");
 }

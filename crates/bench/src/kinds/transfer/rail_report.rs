@@ -117,6 +117,7 @@ mod tests {
     fn opened(yielding: bool) -> Openings {
         let message = OpenMessage {
             yielding,
+            idle: false,
             engine: EngineReport::default(),
             devices: vec![vec![device("eth0"), device("eth1")]],
             wire_devices: None,

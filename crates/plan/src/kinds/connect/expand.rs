@@ -10,7 +10,7 @@ use crate::bounds::{MEMORY_BYTES_MAX, POINTS_MAX, RANKS_MAX, WORKERS_MAX};
 use crate::options::{Many, pairs};
 use crate::place::places;
 use crate::point::Traffic;
-use crate::refuse::usage;
+use crate::refuse::{one_process, usage};
 use crate::roles::Roles;
 use crate::skipping::{self, SkippingOptions};
 use crate::sweep::Sweep;
@@ -113,6 +113,7 @@ fn engines_of(what: &What, lists: &Lists) -> Result<Vec<(String, EngineOptions)>
     let asked = pairs::map(&what.engine_options);
     let named = |name: &String| {
         let entry = lists.engine(name)?;
+        one_process(entry, "connections")?;
         let variant = tonnage_engine::split_name(name).1;
         Ok((name.clone(), entry.check_options(&asked, variant)?))
     };

@@ -7,7 +7,7 @@ use super::options::{
 use super::point::StressPoint;
 use crate::bounds::{POINTS_MAX, RANKS_MAX, SIZE_BYTES_MAX, WORKERS_MAX};
 use crate::options::{Many, pairs};
-use crate::refuse::usage;
+use crate::refuse::{one_process, usage};
 use tonnage_engine::{EngineOptions, Entry, Lists, Verb, split_name};
 use tonnage_units::{Bytes, Nanos, Result};
 
@@ -66,6 +66,7 @@ fn engines(what: &Drawn, lists: &Lists) -> Result<Chosen> {
     let (mut options, mut entries) = (EngineOptions::new(), Vec::new());
     for (index, name) in names.iter().enumerate() {
         let entry = lists.engine(name)?;
+        one_process(entry, "a stress")?;
         options.extend(entry.check_options(&asked, split_name(name).1)?);
         if !entry.moves_bytes {
             let mut others = lists.engines.iter();

@@ -6,7 +6,7 @@ use super::options::{GOAL_DEFAULT, TRIAL_TIME_DEFAULT, Tune};
 use super::point::{Goal, TunePoint};
 use crate::bounds::POINTS_MAX;
 use crate::options::{Many, command_line, pairs};
-use crate::refuse::usage;
+use crate::refuse::{one_process, usage};
 use crate::sweep::Sweep;
 use crate::transfer::{self, Transfer};
 use tonnage_engine::{Lists, Verb, split_name};
@@ -59,6 +59,7 @@ fn one(
     lists: &Lists,
 ) -> Result<TunePoint> {
     let entry = lists.engine(engine)?;
+    one_process(entry, "a search")?;
     let asked = pairs::map(&tune.what.engine_options);
     let engine_options = entry.check_options(&asked, split_name(engine).1)?;
     let goal = tune.search.goal.unwrap_or(GOAL_DEFAULT);

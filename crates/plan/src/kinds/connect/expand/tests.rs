@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixture::LISTS;
+use crate::fixture::{LISTS, SHIPPED};
 use crate::{Experiment, Plan, Point};
 use tonnage_units::PairPlace;
 
@@ -22,6 +22,27 @@ fn message(ranks: u32, lines: &str) -> String {
     let error = plan(lines).points(ranks, &LISTS).unwrap_err();
     assert_eq!(error.exit_code(), 2);
     error.to_string()
+}
+
+/// Its ranks would be threads of one process, and those of connections are processes.
+#[test]
+fn an_engine_within_one_process_connects_nobody() {
+    for (kind, lines) in [
+        ("connect", ""),
+        ("stress", ""),
+        ("tune", "op = 'write'\nsizes = '64k'"),
+    ] {
+        let text = format!("name = 'test'\n[[{kind}]]\nengine = 'cuda'\n{lines}");
+        let plan = Plan::from_toml(&text, "test.toml").unwrap();
+        let refused = plan.points(2, &SHIPPED).unwrap_err();
+        assert_eq!(refused.exit_code(), 2);
+        let words = refused.to_string();
+        assert!(
+            words.contains("engine cuda moves bytes within one process"),
+            "{words}"
+        );
+        assert!(words.contains("use `tonnage transfer`"), "{words}");
+    }
 }
 
 #[test]

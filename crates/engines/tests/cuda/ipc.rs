@@ -1,0 +1,264 @@
+//! Engine `cuda-ipc` between two processes over the double: this test program starts itself again as the target.
+//!
+//! Looked at while it runs: what arrives is told behind its data, more arrivals than a ring has places included, and
+//! neither side allocates for an operation. What comes of whole runs is looked at in the tests of the program.
+
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tonnage_engine::memory::{Memory, Request};
+use tonnage_engine::{
+    Card, Completion, Descriptor, Ending, Engine, Lane, LaneKind, LaneSpec, Libraries, Neighbor,
+    Op, OpenRequest, RankMemory, Region, Verb, WorkerConfig,
+};
+use tonnage_engines::cuda_ipc;
+use tonnage_engines::memory::CUDA;
+use tonnage_sys::clock::Clock;
+use tonnage_sys::counting_alloc::counts;
+
+use super::Double;
+
+/// Variables of the second process: the double's file, and the socket.
+const DOUBLE: &str = "TONNAGE_TEST_DOUBLE";
+const SOCKET: &str = "TONNAGE_TEST_SOCKET";
+
+/// More than the places of a ring, and no multiple of them.
+const COUNT: u32 = 2500;
+
+const WINDOW: u32 = 64;
+
+/// Each operation has a word of its own.
+const WORD: u32 = 8;
+const BYTES: u64 = (COUNT * WORD) as u64;
+
+/// One of the two, connected to the other.
+struct IpcSide {
+    rank: u32,
+    memory: Arc<dyn Memory>,
+    engine: Box<dyn Engine + Send>,
+    region: Region,
+    remote: Descriptor,
+    socket: UnixStream,
+    lines: Lines<BufReader<UnixStream>>,
+    /// Moment at which the other side is given up.
+    deadline: Instant,
+}
+
+fn connected(rank: u32, library: PathBuf, socket: UnixStream) -> IpcSide {
+    let libraries = Libraries::from([("libcuda".to_owned(), library)]);
+    let memory = (CUDA.allocate)(&Request {
+        variant: if rank == 0 { "0" } else { "1" },
+        bytes: BYTES,
+        libraries: Some(&libraries),
+        ..Request::default()
+    });
+    let memory = memory.unwrap();
+    let domains = (cuda_ipc::ENTRY.open)(&OpenRequest {
+        libraries: &libraries,
+        initiates: rank == 0,
+        memories: (
+            RankMemory {
+                name: "cuda",
+                gpu: None,
+            },
+            &[],
+        ),
+        ..OpenRequest::default()
+    });
+    let mut engine = domains.unwrap()[0]
+        .worker(&WorkerConfig {
+            rank,
+            worker: 0,
+            peers_max: 1,
+            queue_pairs: 1,
+            sleeps: false,
+            depth: WINDOW,
+            clock: Clock::new(),
+        })
+        .unwrap();
+    let region = engine.register(&memory).unwrap();
+    let peer = 1 - rank;
+    let card = engine.cards(&[peer]).unwrap().remove(0);
+    let mut lines = BufReader::new(socket.try_clone().unwrap()).lines();
+    let told = serde_json::to_string(&(card.0, region.descriptor.0.clone())).unwrap();
+    writeln!(&socket, "{told}").unwrap();
+    let told = lines.next().unwrap().unwrap();
+    let (card, remote): (Vec<u8>, Vec<u8>) = serde_json::from_str(&told).unwrap();
+    let neighbor = Neighbor::beside(peer, Card(card));
+    engine.connect(&[neighbor]).unwrap();
+    engine.meet(&|| false).unwrap();
+    IpcSide {
+        rank,
+        memory,
+        engine,
+        region,
+        remote: Descriptor(remote),
+        socket,
+        lines,
+        deadline: Instant::now() + Duration::from_secs(60),
+    }
+}
+
+/// The word of an operation's place, as the initiator fills it.
+fn word(number: u32) -> [u8; WORD as usize] {
+    (u64::from(number) + 1).to_ne_bytes()
+}
+
+impl IpcSide {
+    fn lane(&mut self, kind: LaneKind) -> Lane {
+        let spec = LaneSpec {
+            kind,
+            peer: 1 - self.rank,
+            local: self.region.id,
+            remote: &self.remote,
+            ordered: false,
+            in_order: false,
+            delivered: false,
+        };
+        self.engine.lane(&spec).unwrap()
+    }
+
+    fn op(lane: Lane, number: u32) -> Op {
+        let at = u64::from(number * WORD);
+        Op {
+            lane,
+            tag: number,
+            local: at,
+            remote: at,
+            len: WORD,
+            imm: number,
+        }
+    }
+
+    /// Carries out all operations of a lane, which end in the order in which they were posted.
+    fn carry_out(&mut self, lane: Lane) {
+        let (mut posted, mut ended) = (0, 0);
+        let mut done = [Completion::EMPTY; 16];
+        let before = counts();
+        while ended < COUNT {
+            self.check_time();
+            if posted < COUNT && posted - ended < WINDOW {
+                let taken = self.engine.post(&[Self::op(lane, posted)]).unwrap();
+                posted += taken as u32;
+            }
+            let count = self.engine.poll(&mut done).unwrap();
+            for completion in &done[..count] {
+                assert_eq!((completion.tag, completion.ending), (ended, Ending::Done));
+                ended += 1;
+            }
+        }
+        assert_eq!(counts().since(before), Default::default());
+    }
+
+    /// Looks at the data of each arrival when it is told, and posts the next receive where there are any.
+    fn take_arrivals(&mut self, receives: Option<Lane>) {
+        let mut done = [Completion::EMPTY; 16];
+        let (mut arrived, mut posted) = (0, WINDOW);
+        let before = counts();
+        while arrived < COUNT {
+            self.check_time();
+            let count = self.engine.poll(&mut done).unwrap();
+            for completion in &done[..count] {
+                let mut bytes = [0; WORD as usize];
+                let at = u64::from(arrived * WORD);
+                self.memory.read(at, &mut bytes).unwrap();
+                assert_eq!(bytes, word(arrived), "told before its data: {completion:?}");
+                match receives {
+                    None => assert_eq!(completion.imm, arrived),
+                    Some(_) => assert_eq!(completion.tag, arrived),
+                }
+                arrived += 1;
+            }
+            while let Some(lane) = receives.filter(|_| posted < COUNT.min(arrived + WINDOW)) {
+                posted += self.engine.post(&[Self::op(lane, posted)]).unwrap() as u32;
+            }
+        }
+        assert_eq!(counts().since(before), Default::default());
+    }
+
+    fn check_time(&self) {
+        assert!(
+            Instant::now() < self.deadline,
+            "the other side does nothing"
+        );
+    }
+
+    fn say(&mut self, word: &str) {
+        writeln!(&self.socket, "{word}").unwrap();
+    }
+
+    fn hear(&mut self, word: &str) {
+        assert_eq!(self.lines.next().unwrap().unwrap(), word);
+    }
+}
+
+/// The second process.
+#[test]
+fn second_process() {
+    let Some(double) = std::env::var_os(DOUBLE) else {
+        return;
+    };
+    let socket = UnixStream::connect(std::env::var_os(SOCKET).unwrap()).unwrap();
+    let mut side = connected(1, double.into(), socket);
+    let zeros = vec![0; BYTES as usize];
+    side.memory.write(0, &zeros).unwrap();
+    side.say("ready for write-imm");
+    side.take_arrivals(None);
+    side.memory.write(0, &zeros).unwrap();
+    let lane = side.lane(LaneKind::Receive);
+    for number in 0..WINDOW {
+        assert_eq!(side.engine.post(&[IpcSide::op(lane, number)]).unwrap(), 1);
+    }
+    side.say("ready for send");
+    side.take_arrivals(Some(lane));
+    side.say("all arrived");
+    side.hear("end");
+}
+
+/// Piece by piece, so that whoever told before the data would be seen.
+#[test]
+fn arrivals_are_told_behind_their_data_and_nothing_is_allocated() {
+    let Some(double) = Double::with("gpus 2\nslow 1") else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let listener = UnixListener::bind(&path).unwrap();
+    let mut second = start_second(&double.path(), &path);
+    let (socket, _) = listener.accept().unwrap();
+    let mut side = connected(0, double.path(), socket);
+    for number in 0..COUNT {
+        let at = u64::from(number * WORD);
+        side.memory.write(at, &word(number)).unwrap();
+    }
+    for (verb, ready) in [
+        (Verb::WriteImm, Some("ready for write-imm")),
+        (Verb::Send, Some("ready for send")),
+        (Verb::Write, Some("all arrived")),
+        (Verb::Read, None),
+    ] {
+        if let Some(ready) = ready {
+            side.hear(ready);
+        }
+        let lane = side.lane(LaneKind::Initiate(verb));
+        side.carry_out(lane);
+        side.engine.release(lane);
+    }
+    side.say("end");
+    drop(side);
+    assert!(second.wait().unwrap().success());
+}
+
+fn start_second(double: &Path, socket: &Path) -> std::process::Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "ipc::second_process", "--nocapture"])
+        .env(DOUBLE, double)
+        .env(SOCKET, socket)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}

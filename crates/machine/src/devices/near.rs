@@ -1,0 +1,161 @@
+//! NICs nearest to a GPU, by what their bytes cross on PCI.
+
+use serde::{Deserialize, Serialize};
+
+use super::super::kernel_files::{Tree, natural};
+use super::super::topology::Topology;
+use super::network::NetworkInterface;
+use super::pci::function_of;
+use super::pci_way::{PciWay, pci_way};
+use super::rdma::RdmaDevice;
+
+/// A NIC near a GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NearNic {
+    /// Its RDMA devices, or its network interfaces where it has none.
+    pub names: Vec<String>,
+    /// Its PCI address.
+    pub address: String,
+    /// The way to it.
+    pub way: PciWay,
+}
+
+/// A NIC by its names and its PCI address.
+type Named = (Vec<String>, String);
+
+/// NICs that could be near: RDMA devices, or network interfaces where there are none, because those that carry no RDMA
+/// are of the management.
+pub(super) fn nics(networks: &[NetworkInterface], rdma: &[RdmaDevice]) -> Vec<Named> {
+    let devices = rdma
+        .iter()
+        .filter_map(|device| Some((device.name.as_str(), device.pci.as_ref()?)));
+    let interfaces = networks
+        .iter()
+        .filter(|network| network.driver.is_some())
+        .filter_map(|network| Some((network.name.as_str(), network.pci.as_ref()?)));
+    let mut all: Vec<_> = devices.collect();
+    if all.is_empty() {
+        all = interfaces.collect();
+    }
+    let mut nics: Vec<Named> = Vec::new();
+    for (name, pci) in all {
+        match nics.iter_mut().find(|(_, address)| *address == pci.address) {
+            Some((names, _)) => names.push(name.to_owned()),
+            None => nics.push((vec![name.to_owned()], pci.address.clone())),
+        }
+    }
+    nics.sort_by_cached_key(|(_, address)| natural(address));
+    nics
+}
+
+/// All of the NICs that are nearest to the GPU with an address.
+pub(super) fn nearest(
+    (tree, topology): (&Tree, &Topology),
+    gpu: &str,
+    nics: &[Named],
+) -> Vec<NearNic> {
+    let addresses: Vec<&str> = nics.iter().map(|(_, address)| address.as_str()).collect();
+    let near = nearest_of((tree, topology), gpu, &addresses);
+    let (places, way) = near.unwrap_or_default();
+    let places = places.into_iter().filter_map(|place| nics.get(place));
+    let near = places.map(|(names, address)| NearNic {
+        names: names.clone(),
+        address: address.clone(),
+        way,
+    });
+    near.collect()
+}
+
+/// Places in the list of those addresses that are nearest to a GPU's, and the way to them; `None` without addresses.
+fn nearest_of(
+    (tree, topology): (&Tree, &Topology),
+    gpu: &str,
+    addresses: &[&str],
+) -> Option<(Vec<usize>, PciWay)> {
+    let ways: Vec<PciWay> = addresses
+        .iter()
+        .map(|address| pci_way(tree, topology, gpu, address))
+        .collect();
+    let way = *ways.iter().min()?;
+    let places = ways.iter().enumerate().filter(|(_, other)| **other == way);
+    Some((places.map(|(place, _)| place).collect(), way))
+}
+
+/// The PCI address of the RDMA device with this name; `None` for one in software, and for what is no RDMA device.
+pub fn rdma_address(tree: &Tree, name: &str) -> Option<String> {
+    let mut classes = ["infiniband", "cxi"].into_iter();
+    let function = |class| function_of(tree, format!("sys/class/{class}/{name}/device"));
+    classes.find_map(function).map(|function| function.address)
+}
+
+/// The choice of a NIC for a GPU among those with these addresses: its place in the list, and the way to it. GPUs that
+/// are equally near to the same NICs take them in turn, in the order of `gpus`, which are all of the machine's. `None`
+/// where the kernel does not tell how near any of them is.
+pub fn nic_of_gpu(
+    tree: &Tree,
+    topology: &Topology,
+    (gpu, gpus): (&str, &[String]),
+    addresses: &[&str],
+) -> Option<(usize, PciWay)> {
+    let near = |gpu: &str| nearest_of((tree, topology), gpu, addresses);
+    let (places, way) = near(gpu).filter(|(_, way)| *way != PciWay::Unknown)?;
+    let earlier = gpus.iter().take_while(|other| *other != gpu);
+    let alike = earlier.filter(|other| near(other).is_some_and(|(other, _)| other == places));
+    let turn = alike.count() % places.len();
+    Some((*places.get(turn)?, way))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pci_way::tests::two_sockets;
+    use super::*;
+
+    fn chosen(gpu: &str, nics: &[&str]) -> Option<(usize, PciWay)> {
+        let machine = two_sockets();
+        let tree = machine.tree();
+        let topology = Topology::read_from(&tree, vec![]);
+        let gpus = ["03", "04", "12", "23", "83", "84", "a3"].map(|bus| format!("0000:{bus}:00.0"));
+        let whole = |nic: &&str| match nic.is_empty() {
+            true => String::new(),
+            false => format!("0000:{nic}"),
+        };
+        let addresses: Vec<String> = nics.iter().map(whole).collect();
+        let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+        nic_of_gpu(
+            &tree,
+            &topology,
+            (&format!("0000:{gpu}"), &gpus),
+            &addresses,
+        )
+    }
+
+    /// Two GPUs at a switch with two NICs have one each; a single NIC is both's.
+    #[test]
+    fn gpus_take_the_nics_that_are_equally_near_in_turn() {
+        let all = [
+            "05:00.0", "06:00.0", "06:00.1", "18:00.0", "85:00.0", "86:00.0",
+        ];
+        assert_eq!(chosen("03:00.0", &all), Some((0, PciWay::Switch)));
+        assert_eq!(chosen("04:00.0", &all), Some((1, PciWay::Switch)));
+        // The third of them has the third turn.
+        assert_eq!(chosen("12:00.0", &all), Some((2, PciWay::Switches)));
+        assert_eq!(chosen("83:00.0", &all), Some((4, PciWay::Switch)));
+        assert_eq!(chosen("84:00.0", &all), Some((5, PciWay::Switch)));
+        assert_eq!(chosen("a3:00.0", &all), Some((4, PciWay::Node)));
+        let one = ["85:00.0"];
+        assert_eq!(chosen("83:00.0", &one), Some((0, PciWay::Switch)));
+        assert_eq!(chosen("84:00.0", &one), Some((0, PciWay::Switch)));
+        assert_eq!(chosen("03:00.0", &one), Some((0, PciWay::Sockets)));
+    }
+
+    #[test]
+    fn nothing_is_chosen_where_nothing_is_known() {
+        assert_eq!(chosen("03:00.0", &[]), None);
+        assert_eq!(chosen("77:00.0", &["05:00.0"]), None);
+        assert_eq!(chosen("03:00.0", &[""]), None);
+        assert_eq!(chosen("03:00.0", &["77:00.0"]), None);
+        // What is known is nearer than what is not.
+        let some = chosen("03:00.0", &["77:00.0", "85:00.0"]);
+        assert_eq!(some, Some((1, PciWay::Sockets)));
+    }
+}

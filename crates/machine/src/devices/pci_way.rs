@@ -1,0 +1,247 @@
+//! Ways between two PCI functions of this host: what their bytes cross, by the tree in which the kernel lists them.
+//!
+//! Links beside PCI, such as NVLink, are in `gpu_pairs`.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::super::kernel_files::Tree;
+use super::super::topology::Topology;
+
+/// The farthest thing that bytes between two PCI functions cross, the nearest first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PciWay {
+    /// Nothing: both are functions of one card.
+    Card,
+    /// One PCIe switch.
+    Switch,
+    /// Several PCIe switches below one port of a processor.
+    Switches,
+    /// One host bridge of a processor.
+    HostBridge,
+    /// Two host bridges at one NUMA node.
+    Node,
+    /// Two NUMA nodes of one socket.
+    Nodes,
+    /// Two sockets.
+    Sockets,
+    /// The kernel does not tell.
+    #[default]
+    Unknown,
+}
+
+impl PciWay {
+    /// One word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Card => "card",
+            Self::Switch => "switch",
+            Self::Switches => "switches",
+            Self::HostBridge => "bridge",
+            Self::Node => "node",
+            Self::Nodes => "nodes",
+            Self::Sockets => "sockets",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The way in words, as they follow "by".
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Card => "the same card",
+            Self::Switch => "one PCIe switch",
+            Self::Switches => "several PCIe switches",
+            Self::HostBridge => "one host bridge",
+            Self::Node => "two host bridges of one NUMA node",
+            Self::Nodes => "two NUMA nodes of one socket",
+            Self::Sockets => "two sockets",
+            Self::Unknown => "a way that the kernel does not tell",
+        }
+    }
+}
+
+/// The way between the functions with these addresses.
+pub fn pci_way(tree: &Tree, topology: &Topology, one: &str, other: &str) -> PciWay {
+    let place = |address: &str| {
+        let path = Path::new("sys/bus/pci/devices").join(address.to_lowercase());
+        tree.resolve(path).filter(|_| address.contains(':'))
+    };
+    match (place(one), place(other)) {
+        (Some(one), Some(other)) => between(tree, topology, [&one, &other]),
+        _ => PciWay::Unknown,
+    }
+}
+
+/// The way between functions at these places in the tree, such as
+/// "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0": each part behind the host bridge's is a bridge, or the function.
+fn between(tree: &Tree, topology: &Topology, places: [&Path; 2]) -> PciWay {
+    let [one, other] = places;
+    if card(one).is_some() && card(one) == card(other) {
+        return PciWay::Card;
+    }
+    let shared = one
+        .components()
+        .zip(other.components())
+        .take_while(|(one, other)| one == other);
+    let shared: PathBuf = shared.map(|(part, _)| part).collect();
+    let depth = |place: &Path| place.components().count() - shared.components().count();
+    match name(&shared) {
+        Some(part) if is_host_bridge(part) => PciWay::HostBridge,
+        // An upstream port, and behind it a downstream port of the same switch and the function.
+        Some(part) if part.contains(':') && depth(one).max(depth(other)) <= 2 => PciWay::Switch,
+        Some(part) if part.contains(':') => PciWay::Switches,
+        _ => between_nodes(topology, places.map(|place| node(tree, topology, place))),
+    }
+}
+
+fn between_nodes(topology: &Topology, nodes: [Option<u32>; 2]) -> PciWay {
+    let [Some(one), Some(other)] = nodes else {
+        return PciWay::Unknown;
+    };
+    if one == other {
+        return PciWay::Node;
+    }
+    let socket = |node| {
+        let cpu = topology.cpus_of_node(node).first();
+        cpu.and_then(|&cpu| topology.socket_of_cpu(cpu))
+    };
+    match (socket(one), socket(other)) {
+        (Some(one), Some(other)) if one == other => PciWay::Nodes,
+        (Some(_), Some(_)) => PciWay::Sockets,
+        _ => PciWay::Unknown,
+    }
+}
+
+/// The NUMA node of a function; the only one where there are no others.
+fn node(tree: &Tree, topology: &Topology, place: &Path) -> Option<u32> {
+    let said = tree.number::<i64>(place.join("numa_node"));
+    let said = said.and_then(|node| u32::try_from(node).ok());
+    match topology.nodes.as_slice() {
+        [only] => said.or(Some(only.id)),
+        _ => said,
+    }
+}
+
+/// The card of a function: where it is plugged in, and its address without the number of the function.
+fn card(place: &Path) -> Option<(&Path, &str)> {
+    Some((place.parent()?, name(place)?.rsplit_once('.')?.0))
+}
+
+fn name(place: &Path) -> Option<&str> {
+    place.file_name()?.to_str()
+}
+
+/// True for the directory of a host bridge, such as "pci0000:00".
+fn is_host_bridge(name: &str) -> bool {
+    name.strip_prefix("pci")
+        .is_some_and(|rest| rest.contains(':'))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::super::kernel_files::invented::Machine;
+    use super::*;
+
+    /// Lays out a function, or a bridge, at a place below "sys/devices", with its class, maker and number, at a NUMA
+    /// node (-1 for none).
+    pub(in super::super) fn plug(
+        machine: &Machine,
+        place: &str,
+        ids: [&str; 3],
+        node: i32,
+    ) -> String {
+        let path = format!("sys/devices/{place}");
+        for (file, text) in ["class", "vendor", "device"].into_iter().zip(ids) {
+            machine.file(&format!("{path}/{file}"), text);
+        }
+        machine.file(&format!("{path}/numa_node"), &node.to_string());
+        let address = place.rsplit('/').next().unwrap();
+        machine.link(&format!("sys/bus/pci/devices/{address}"), &path);
+        path
+    }
+
+    pub(in super::super) const GPU: [&str; 3] = ["0x030200", "0x10de", "0x2330"];
+    pub(in super::super) const NIC: [&str; 3] = ["0x020700", "0x15b3", "0x1021"];
+
+    /// Two sockets with two host bridges each, and under the first bridge of each a switch with two GPUs and two NICs,
+    /// the second of which has two functions; behind a downstream port of the first one is another switch with a GPU.
+    pub(in super::super) fn two_sockets() -> Machine {
+        let machine = Machine::new();
+        machine.processors(2, 4, 1);
+        for (socket, (bus, down)) in [("00", "02"), ("80", "82")].into_iter().enumerate() {
+            let node = socket as i32;
+            let up = format!("pci0000:{bus}/0000:{bus}:01.0/0000:{bus}:1f.0");
+            let next = u32::from_str_radix(down, 16).unwrap();
+            for (port, ids) in [GPU, GPU, NIC, NIC].into_iter().enumerate() {
+                let address = format!("0000:{:02x}:00.0", next + 1 + port as u32);
+                let port = format!("{up}/0000:{down}:{port:02x}.0");
+                plug(&machine, &format!("{port}/{address}"), ids, node);
+            }
+            let second = format!("{up}/0000:{down}:03.0/0000:{:02x}:00.1", next + 4);
+            plug(&machine, &second, NIC, node);
+            let other = format!("pci0000:{:02x}/0000:{:02x}:01.0", next + 0x20, next + 0x20);
+            let address = format!("{other}/0000:{:02x}:00.0", next + 0x21);
+            plug(&machine, &address, GPU, node);
+        }
+        let deep = "pci0000:00/0000:00:01.0/0000:00:1f.0/0000:02:04.0/0000:10:00.0/0000:11:00.0";
+        plug(&machine, &format!("{deep}/0000:12:00.0"), GPU, 0);
+        // On the first host bridge, at a port of its own.
+        plug(&machine, "pci0000:00/0000:00:03.0/0000:18:00.0", NIC, 0);
+        machine
+    }
+
+    #[test]
+    fn the_farthest_thing_that_is_crossed_is_the_way() {
+        let machine = two_sockets();
+        let tree = machine.tree();
+        let topology = Topology::read_from(&tree, vec![]);
+        for (one, other, expected) in [
+            ("03:00.0", "04:00.0", PciWay::Switch),
+            ("03:00.0", "05:00.0", PciWay::Switch),
+            ("06:00.0", "06:00.1", PciWay::Card),
+            ("03:00.0", "12:00.0", PciWay::Switches),
+            ("03:00.0", "18:00.0", PciWay::HostBridge),
+            ("03:00.0", "23:00.0", PciWay::Node),
+            ("03:00.0", "83:00.0", PciWay::Sockets),
+            ("83:00.0", "A3:00.0", PciWay::Node),
+            ("03:00.0", "77:00.0", PciWay::Unknown),
+        ] {
+            let way = |one: &str, other: &str| {
+                let [one, other] = [one, other].map(|address| format!("0000:{address}"));
+                pci_way(&tree, &topology, &one, &other)
+            };
+            assert_eq!(way(one, other), expected, "{one} {other}");
+            assert_eq!(way(other, one), expected, "{other} {one}");
+        }
+        assert!(PciWay::Switch < PciWay::HostBridge && PciWay::Sockets < PciWay::Unknown);
+    }
+
+    #[test]
+    fn host_bridges_are_told_apart_by_the_nodes_and_sockets_of_the_processors() {
+        let way = |machine: &Machine| {
+            let topology = Topology::read_from(&machine.tree(), vec![]);
+            pci_way(&machine.tree(), &topology, "0000:01:00.0", "0000:81:00.0")
+        };
+        let at = |nodes: [i32; 2], sockets: u32| {
+            let machine = Machine::new();
+            machine.processors(sockets, 2, 1);
+            plug(&machine, "pci0000:00/0000:01:00.0", GPU, nodes[0]);
+            plug(&machine, "pci0000:80/0000:81:00.0", GPU, nodes[1]);
+            machine
+        };
+        assert_eq!(way(&at([0, 0], 2)), PciWay::Node);
+        assert_eq!(way(&at([0, 1], 2)), PciWay::Sockets);
+        // The firmware says nothing: with one node there is no doubt.
+        assert_eq!(way(&at([-1, -1], 2)), PciWay::Unknown);
+        assert_eq!(way(&at([-1, -1], 1)), PciWay::Node);
+        // Two nodes of one socket.
+        let machine = at([0, 1], 2);
+        for cpu in 0..4 {
+            let file = format!("sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id");
+            machine.file(&file, "0");
+        }
+        assert_eq!(way(&machine), PciWay::Nodes);
+    }
+}

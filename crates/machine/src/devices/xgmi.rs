@@ -1,0 +1,108 @@
+//! Links of XGMI between AMD's GPUs, as the kernel's driver for compute lists them.
+
+use super::super::kernel_files::Tree;
+use super::gpu_pairs::GpuLinks;
+
+const NODES: &str = "sys/class/kfd/kfd/topology/nodes";
+
+/// The driver's number of the kind of link.
+const XGMI: u64 = 11;
+
+/// Links of one direction between the GPUs with two PCI addresses.
+pub(super) type XgmiLinks = (String, String, GpuLinks);
+
+/// All links of XGMI between GPUs.
+pub(super) fn links(tree: &Tree) -> Vec<XgmiLinks> {
+    let mut found = Vec::new();
+    for node in tree.names(NODES) {
+        let directory = format!("{NODES}/{node}/io_links");
+        for link in tree.names(&directory) {
+            let Some(text) = tree.text(format!("{directory}/{link}/properties")) else {
+                continue;
+            };
+            if property(&text, "type") != Some(XGMI) {
+                continue;
+            }
+            let ends = ["node_from", "node_to"].map(|end| address(tree, property(&text, end)?));
+            if let [Some(from), Some(to)] = ends {
+                found.push((from, to, links_of(&text)));
+            }
+        }
+    }
+    found
+}
+
+/// One entry stands for all links between two GPUs; the kernel says the speed of one, and of all.
+fn links_of(text: &str) -> GpuLinks {
+    let speed = |name| property(text, name).filter(|&speed| speed > 0);
+    let all = speed("max_bandwidth");
+    let count = match (speed("min_bandwidth"), all) {
+        (Some(one), Some(all)) => u32::try_from(all / one).unwrap_or(1).max(1),
+        _ => 1,
+    };
+    GpuLinks {
+        kind: "XGMI".to_owned(),
+        count,
+        switched: false,
+        bytes_per_s: all.map(|megabytes| megabytes.saturating_mul(1_000_000)),
+    }
+}
+
+/// PCI address of a node of the driver's list; `None` for one of the processors'.
+fn address(tree: &Tree, node: u64) -> Option<String> {
+    let text = tree.text(format!("{NODES}/{node}/properties"))?;
+    let location = property(&text, "location_id").filter(|&location| location != 0)?;
+    let domain = property(&text, "domain").unwrap_or(0);
+    let (bus, device, function) = (location >> 8 & 0xff, location >> 3 & 0x1f, location & 7);
+    Some(format!("{domain:04x}:{bus:02x}:{device:02x}.{function}"))
+}
+
+/// The value of a line of a name and a number.
+fn property(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(' ')?;
+        (key == name).then(|| value.trim().parse().ok())?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::kernel_files::invented::Machine;
+    use super::*;
+
+    #[test]
+    fn links_are_named_by_the_addresses_of_their_ends() {
+        let machine = Machine::new();
+        let node = |number: u32, text: &str| {
+            machine.file(&format!("{NODES}/{number}/properties"), text);
+        };
+        let link = |at: &str, text: &str| {
+            machine.file(&format!("{NODES}/{at}/properties"), text);
+        };
+        node(0, "cpu_cores_count 8\nlocation_id 0");
+        node(1, "simd_count 304\nlocation_id 1280\ndomain 0");
+        node(2, "simd_count 304\nlocation_id 33536\ndomain 1");
+        link(
+            "1/io_links/0",
+            "type 2\nnode_from 1\nnode_to 0\nmin_bandwidth 0\nmax_bandwidth 64000",
+        );
+        link(
+            "1/io_links/1",
+            "type 11\nnode_from 1\nnode_to 2\nmin_bandwidth 50000\nmax_bandwidth 200000",
+        );
+        link(
+            "2/io_links/0",
+            "type 11\nnode_from 2\nnode_to 1\nmin_bandwidth 0\nmax_bandwidth 0",
+        );
+        let found = links(&machine.tree());
+        assert_eq!(found.len(), 2, "{found:?}");
+        let (from, to, links) = &found[0];
+        assert_eq!(
+            (from.as_str(), to.as_str()),
+            ("0000:05:00.0", "0001:83:00.0")
+        );
+        assert_eq!((links.count, links.bytes_per_s), (4, Some(200_000_000_000)));
+        // A kernel that tells no speed.
+        assert_eq!((found[1].2.count, found[1].2.bytes_per_s), (1, None));
+    }
+}

@@ -1,0 +1,161 @@
+//! Groups about GPUs as they are drawn.
+
+use super::super::rows::group;
+use super::*;
+use tonnage_machine::Topology;
+use tonnage_machine::kernel_files::invented::Machine;
+
+/// A host with two GPUs and an RDMA device on one switch, and a third GPU at the other socket.
+fn machine() -> Machine {
+    let machine = Machine::new();
+    machine.processors(2, 2, 1);
+    let up = "pci0000:00/0000:00:01.0/0000:01:00.0";
+    let gpu = ["0x030200", "0x10de", "0x2330"];
+    let nic = ["0x020700", "0x15b3", "0x1021"];
+    for (place, ids, node) in [
+        (format!("{up}/0000:02:00.0/0000:03:00.0"), gpu, "0"),
+        (format!("{up}/0000:02:01.0/0000:04:00.0"), gpu, "0"),
+        (format!("{up}/0000:02:02.0/0000:05:00.0"), nic, "0"),
+        ("pci0000:80/0000:80:01.0/0000:83:00.0".to_owned(), gpu, "1"),
+    ] {
+        let path = format!("sys/devices/{place}");
+        for (file, text) in ["class", "vendor", "device"].into_iter().zip(ids) {
+            machine.file(&format!("{path}/{file}"), text);
+        }
+        machine.file(&format!("{path}/numa_node"), node);
+        let bar1 = "0x0 0x0 0x0\n0x0000220000000000 0x0000221fffffffff 0x000000000014220c";
+        machine.file(&format!("{path}/resource"), bar1);
+        let address = place.rsplit('/').next().unwrap();
+        machine.link(&format!("sys/bus/pci/devices/{address}"), &path);
+    }
+    let port = "sys/class/infiniband/mlx5_0";
+    machine.file(&format!("{port}/ports/1/state"), "4: ACTIVE");
+    machine.link(
+        &format!("{port}/device"),
+        "sys/bus/pci/devices/0000:05:00.0",
+    );
+    machine
+        .file("sys/module/nvidia/version", "570.1")
+        .file("sys/module/nvidia_peermem/refcnt", "0")
+        .file(
+            "proc/driver/nvidia/gpus/0000:83:00.0/information",
+            "Model: \t\t NVIDIA H100 80GB HBM3\nDevice Minor: \t 2",
+        )
+        .file(
+            "proc/driver/nvidia/capabilities/gpu2/mig/gi9/ci0/access",
+            "",
+        );
+    machine
+}
+
+fn inventory(machine: &Machine) -> Inventory {
+    let topology = Topology::read_from(&machine.tree(), vec![]);
+    Inventory::read_from(&machine.tree(), &topology, Err("none".to_owned()))
+}
+
+fn drawn(found: &Inventory) -> String {
+    let mut page = String::new();
+    for (heading, rows) in [
+        ("GPUs", gpus(&found.gpus)),
+        ("Slices of GPUs (MIG)", slices(&found.gpus)),
+        ("GPU to GPU", pairs(found)),
+        ("GPU to nearest NICs", nics(found)),
+    ] {
+        group(&mut page, heading, &rows);
+    }
+    page
+}
+
+#[test]
+fn gpus_of_a_stored_machine_are_drawn() {
+    insta::assert_snapshot!(drawn(&inventory(&machine())));
+}
+
+/// As drivers tell: links, access in each direction, and why not.
+#[test]
+fn pairs_are_told_apart_by_links_and_access() {
+    let mut found = inventory(&machine());
+    let links = |count, switched, bytes_per_s| {
+        let kind = "NVLink".to_owned();
+        Some(GpuLinks {
+            kind,
+            count,
+            switched,
+            bytes_per_s,
+        })
+    };
+    let access = |granted, why_not: Option<&str>| {
+        Some(tonnage_machine::devices::PeerAccess {
+            granted,
+            native_atomics: granted,
+            performance_rank: u32::from(!granted),
+            why_not: why_not.map(str::to_owned),
+        })
+    };
+    for pair in &mut found.gpu_pairs {
+        (pair.links, pair.access) = match (&pair.from[5..7], &pair.to[5..7]) {
+            ("03", "04") => (links(18, true, Some(478_116_000_000)), access(true, None)),
+            ("04", "03") => (links(1, false, None), access(true, None)),
+            (_, "83") => (None, access(false, Some("the chipset does not support it"))),
+            _ => (None, access(true, None)),
+        };
+    }
+    insta::assert_snapshot!(drawn(&found));
+}
+
+/// Sixteen GPUs are three blocks of columns, none of which is wider than the page.
+#[test]
+fn a_large_matrix_keeps_to_the_width() {
+    let mut found = inventory(&machine());
+    let address = |number: u32| format!("0001:{number:02x}:00.0");
+    let pair = found.gpu_pairs[0].clone();
+    found.gpu_pairs.clear();
+    for from in 0..16 {
+        for to in (0..16).filter(|to| *to != from) {
+            let links = GpuLinks {
+                kind: "NVLink".to_owned(),
+                count: 18,
+                switched: true,
+                bytes_per_s: None,
+            };
+            let (from, to) = (address(from), address(to));
+            found.gpu_pairs.push(GpuPair {
+                from,
+                to,
+                links: Some(links),
+                ..pair.clone()
+            });
+        }
+    }
+    let mut page = String::new();
+    let rows = pairs(&found);
+    group(&mut page, "GPU to GPU", &rows);
+    assert_eq!(rows.len(), 3 * 17 + 1, "{page}");
+    // The addresses of another domain than the usual are whole.
+    assert!(page.contains("0001:0f:00.0"), "{page}");
+    let widest = page.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(120), "{widest:?}\n{page}");
+}
+
+/// A figure that the driver does not tell leaves its place empty, and the columns where they are.
+#[test]
+fn gpus_have_their_memorys_rate_and_copy_engines() {
+    let mut gpu = CudaGpu {
+        number: 0,
+        name: "NVIDIA H100 80GB HBM3".to_owned(),
+        uuid: "d1d1d1d1-d1d1-d1d1-d1d1-d1d1d1d1d1d1".to_owned(),
+        memory_bytes: 80 << 30,
+        pci_address: "0000:1b:00.0".to_owned(),
+        compute: "9.0".to_owned(),
+        copy_engines: 3,
+        memory_bytes_per_s: Some(3_352_320_000_000),
+        dmabuf: Some(true),
+        cuda_version: "12.4".to_owned(),
+    };
+    let row = driven(("cuda", "CUDA"), std::slice::from_ref(&gpu)).remove(0);
+    assert_eq!(row[2..5], ["80 GiB", "3352 GB/s", "3 copy engines"]);
+    (gpu.copy_engines, gpu.memory_bytes_per_s) = (1, None);
+    let unknown = driven(("cuda", "CUDA"), &[gpu]).remove(0);
+    assert_eq!(unknown[2..5], ["80 GiB", "", "1 copy engine"]);
+    assert_eq!(unknown.len(), row.len());
+}

@@ -1,0 +1,339 @@
+//! libnvidia-ml (NVML), loaded at run time: links between NVIDIA's GPUs, and their slices. It comes with the driver,
+//! and describes all GPUs of the machine, whatever a process may use of them. Nothing is ever changed by it.
+//!
+//! Calls are looked up one by one, and what a library lacks is not known: of all that is asked here, nothing is needed.
+
+use std::ffi::{CString, c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::ptr::NonNull;
+
+use crate::library::{SharedLibrary, text};
+
+/// The file that the loader searches for.
+const NAME: &str = "libnvidia-ml.so.1";
+
+/// `nvmlReturn_t`.
+type NvmlCode = c_int;
+/// `nvmlDevice_t`.
+type NvmlHandle = *mut c_void;
+
+const SUCCESS: NvmlCode = 0;
+/// `NVML_FEATURE_ENABLED`, and `NVML_DEVICE_MIG_ENABLE`.
+const ENABLED: c_uint = 1;
+/// `NVML_NVLINK_DEVICE_TYPE_GPU`.
+const REMOTE_GPU: c_uint = 0;
+/// `NVML_NVLINK_DEVICE_TYPE_SWITCH`.
+const REMOTE_SWITCH: c_uint = 2;
+/// `NVML_P2P_CAPS_INDEX_READ`.
+const P2P_READ: c_uint = 0;
+/// `NVML_P2P_CAPS_INDEX_NVLINK`.
+const P2P_NVLINK: c_uint = 2;
+/// `NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON`: of each link that is up, in 10^6 bytes per second and direction.
+const FIELD_LINK_SPEED: c_uint = 90;
+/// `NVML_VALUE_TYPE_UNSIGNED_INT`.
+const VALUE_UNSIGNED: c_uint = 1;
+
+/// More links than any GPU has; asking ends with the first that the library does not know.
+const LINKS_MAX: u32 = 64;
+/// Room for names and identifiers (`NVML_DEVICE_UUID_V2_BUFFER_SIZE`).
+const TEXT_BYTES: usize = 96;
+
+/// Reasons of `nvmlGpuP2PStatus_t` by their numbers.
+const P2P_REASONS: [&str; 6] = [
+    "it is supported",
+    "the chipset does not support it",
+    "a GPU does not support it",
+    "they are below different root complexes, between which the processors do not carry it",
+    "it is disabled by a setting of the driver",
+    "it is not supported",
+];
+
+/// `nvmlPciInfo_t`.
+#[repr(C)]
+struct PciInfo {
+    legacy: [c_char; 16],
+    domain: c_uint,
+    bus: c_uint,
+    device: c_uint,
+    ids: [c_uint; 2],
+    address: [c_char; 32],
+}
+
+/// `nvmlFieldValue_t`, its union by the bytes that all members share.
+#[repr(C)]
+struct FieldValue {
+    field: c_uint,
+    scope: c_uint,
+    timestamp: i64,
+    latency: i64,
+    kind: c_uint,
+    code: NvmlCode,
+    value: [c_uint; 2],
+}
+
+/// `nvmlMemory_t`.
+#[repr(C)]
+#[derive(Default)]
+struct NvmlMemory {
+    total: c_ulonglong,
+    free: c_ulonglong,
+    used: c_ulonglong,
+}
+
+macro_rules! optional {
+    ($($name:ident = $symbol:literal ($($argument:ty),*);)*) => {
+        /// Exported calls, `None` for what the library lacks.
+        struct NvmlCalls {
+            $($name: Option<unsafe extern "C" fn($($argument),*) -> NvmlCode>,)*
+        }
+
+        impl NvmlCalls {
+            fn of(library: &SharedLibrary) -> Self {
+                Self {
+                    $($name: library.symbol_without_version($symbol).ok().map(|address| {
+                        // SAFETY: the symbol has the signature that the header declares for the name with its version,
+                        // which is the one that stands here.
+                        unsafe {
+                            std::mem::transmute::<NonNull<c_void>, unsafe extern "C" fn($($argument),*) -> NvmlCode>(
+                                address,
+                            )
+                        }
+                    }),)*
+                }
+            }
+        }
+    };
+}
+
+optional! {
+    init = c"nvmlInit_v2" ();
+    shutdown = c"nvmlShutdown" ();
+    by_address = c"nvmlDeviceGetHandleByPciBusId_v2" (*const c_char, *mut NvmlHandle);
+    link_state = c"nvmlDeviceGetNvLinkState" (NvmlHandle, c_uint, *mut c_uint);
+    link_type = c"nvmlDeviceGetNvLinkRemoteDeviceType" (NvmlHandle, c_uint, *mut c_uint);
+    link_remote = c"nvmlDeviceGetNvLinkRemotePciInfo_v2" (NvmlHandle, c_uint, *mut PciInfo);
+    fields = c"nvmlDeviceGetFieldValues" (NvmlHandle, c_int, *mut FieldValue);
+    p2p_status = c"nvmlDeviceGetP2PStatus" (NvmlHandle, NvmlHandle, c_uint, *mut c_uint);
+    mig_mode = c"nvmlDeviceGetMigMode" (NvmlHandle, *mut c_uint, *mut c_uint);
+    mig_count = c"nvmlDeviceGetMaxMigDeviceCount" (NvmlHandle, *mut c_uint);
+    mig_slice = c"nvmlDeviceGetMigDeviceHandleByIndex" (NvmlHandle, c_uint, *mut NvmlHandle);
+    name = c"nvmlDeviceGetName" (NvmlHandle, *mut c_char, c_uint);
+    uuid = c"nvmlDeviceGetUUID" (NvmlHandle, *mut c_char, c_uint);
+    memory = c"nvmlDeviceGetMemoryInfo" (NvmlHandle, *mut NvmlMemory);
+}
+
+/// The library, initialised. It is for one thread, and shut down when it is dropped.
+pub struct Nvml {
+    calls: NvmlCalls,
+    // Dropping the handle does not unload the library; it is here because the calls are its.
+    _library: SharedLibrary,
+}
+
+/// A GPU of the library's.
+pub struct NvmlGpu<'a> {
+    nvml: &'a Nvml,
+    handle: NvmlHandle,
+}
+
+/// The other end of a link that is up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NvlinkEnd {
+    /// A GPU, by its PCI address as the kernel writes it.
+    Gpu(String),
+    /// A switch.
+    Switch,
+    /// Something else, or nobody tells what.
+    Other,
+}
+
+/// A slice of a GPU (MIG).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MigSlice {
+    /// Model and profile, such as "NVIDIA H100 MIG 1g.10gb".
+    pub name: String,
+    /// The identifier that `CUDA_VISIBLE_DEVICES` takes.
+    pub uuid: String,
+    /// Bytes of its memory.
+    pub memory_bytes: Option<u64>,
+}
+
+impl Nvml {
+    /// Loads a file, or the library that the loader finds, and initialises it.
+    ///
+    /// # Errors
+    /// The loader's reason, or the library's code.
+    pub fn load(file: Option<&str>) -> Result<Self, String> {
+        let library = SharedLibrary::open(file.unwrap_or(NAME))?;
+        let calls = NvmlCalls::of(&library);
+        let init = calls.init.ok_or("it has no nvmlInit_v2")?;
+        // SAFETY: takes no arguments, and may be called more than once.
+        match unsafe { init() } {
+            SUCCESS => Ok(Self {
+                calls,
+                _library: library,
+            }),
+            code => Err(format!("nvmlInit_v2: error {code}")),
+        }
+    }
+
+    /// The GPU with this PCI address; `None` where the library knows none there.
+    pub fn gpu(&self, address: &str) -> Option<NvmlGpu<'_>> {
+        let (call, address) = (self.calls.by_address?, CString::new(address).ok()?);
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the text is NUL-terminated, and the handle valid for the write.
+        let code = unsafe { call(address.as_ptr(), &raw mut handle) };
+        (code == SUCCESS).then_some(NvmlGpu { nvml: self, handle })
+    }
+}
+
+impl Drop for Nvml {
+    fn drop(&mut self) {
+        if let Some(shutdown) = self.calls.shutdown {
+            // SAFETY: initialised once, shut down once; handles borrow this value and are gone.
+            unsafe { shutdown() };
+        }
+    }
+}
+
+impl NvmlGpu<'_> {
+    /// Other ends of its links that are up.
+    pub fn links(&self) -> Vec<NvlinkEnd> {
+        let Some(state) = self.nvml.calls.link_state else {
+            return Vec::new();
+        };
+        let mut ends = Vec::new();
+        for link in 0..LINKS_MAX {
+            let mut active = 0;
+            // SAFETY: the handle is the library's, and the number valid for the write.
+            match unsafe { state(self.handle, link, &raw mut active) } {
+                SUCCESS if active == ENABLED => ends.push(self.link_end(link)),
+                SUCCESS => {}
+                // There are no more.
+                _ => break,
+            }
+        }
+        ends
+    }
+
+    fn link_end(&self, link: u32) -> NvlinkEnd {
+        let mut kind = REMOTE_GPU;
+        if let Some(call) = self.nvml.calls.link_type {
+            // SAFETY: as for its state.
+            let code = unsafe { call(self.handle, link, &raw mut kind) };
+            if code == SUCCESS && kind == REMOTE_SWITCH {
+                return NvlinkEnd::Switch;
+            }
+        }
+        let Some(call) = self.nvml.calls.link_remote.filter(|_| kind == REMOTE_GPU) else {
+            return NvlinkEnd::Other;
+        };
+        let mut info = PciInfo {
+            legacy: [0; 16],
+            domain: 0,
+            bus: 0,
+            device: 0,
+            ids: [0; 2],
+            address: [0; 32],
+        };
+        // SAFETY: as for its state; the struct is that of the header.
+        match unsafe { call(self.handle, link, &raw mut info) } {
+            SUCCESS => NvlinkEnd::Gpu(format!(
+                "{:04x}:{:02x}:{:02x}.0",
+                info.domain, info.bus, info.device
+            )),
+            _ => NvlinkEnd::Other,
+        }
+    }
+
+    /// Nominal bytes per second of one of its links in one direction; `None` where the library does not tell.
+    pub fn link_bytes_per_s(&self) -> Option<u64> {
+        let call = self.nvml.calls.fields?;
+        let mut field = FieldValue {
+            field: FIELD_LINK_SPEED,
+            scope: 0,
+            timestamp: 0,
+            latency: 0,
+            kind: 0,
+            code: 0,
+            value: [0; 2],
+        };
+        // SAFETY: the handle is the library's; there is one field, which is valid for the write.
+        let code = unsafe { call(self.handle, 1, &raw mut field) };
+        let known = code == SUCCESS && field.code == SUCCESS && field.kind == VALUE_UNSIGNED;
+        let megabytes = known.then_some(field.value[0]).filter(|&speed| speed > 0)?;
+        Some(u64::from(megabytes) * 1_000_000)
+    }
+
+    /// Returns whether it reaches another GPU over NVLink; `None` where the library does not tell.
+    pub fn is_linked(&self, peer: &NvmlGpu<'_>) -> Option<bool> {
+        Some(self.status(peer, P2P_NVLINK)? == 0)
+    }
+
+    /// The reason why it does not read another GPU's memory; `None` where it does, or the library names none.
+    pub fn why_not_peer(&self, peer: &NvmlGpu<'_>) -> Option<&'static str> {
+        let status = self.status(peer, P2P_READ).filter(|&status| status > 0)?;
+        P2P_REASONS.get(status as usize).copied()
+    }
+
+    fn status(&self, peer: &NvmlGpu<'_>, capability: c_uint) -> Option<c_uint> {
+        let (call, mut status) = (self.nvml.calls.p2p_status?, 0);
+        // SAFETY: both handles are the library's, and the number is valid for the write.
+        let code = unsafe { call(self.handle, peer.handle, capability, &raw mut status) };
+        (code == SUCCESS).then_some(status)
+    }
+
+    /// Its slices; `None` for a GPU that is whole.
+    pub fn slices(&self) -> Option<Vec<MigSlice>> {
+        let calls = &self.nvml.calls;
+        let (mut current, mut pending, mut count) = (0, 0, 0);
+        // SAFETY: the handle is the library's, and both numbers are valid for the write.
+        let code = unsafe { (calls.mig_mode?)(self.handle, &raw mut current, &raw mut pending) };
+        if code != SUCCESS || current != ENABLED {
+            return None;
+        }
+        // SAFETY: as above.
+        let code = unsafe { (calls.mig_count?)(self.handle, &raw mut count) };
+        if code != SUCCESS {
+            return None;
+        }
+        let slice = calls.mig_slice?;
+        let slices = (0..count).filter_map(|index| {
+            let mut handle = std::ptr::null_mut();
+            // SAFETY: as above; places without a slice are an error of the call.
+            let code = unsafe { slice(self.handle, index, &raw mut handle) };
+            let slice = NvmlGpu {
+                nvml: self.nvml,
+                handle,
+            };
+            (code == SUCCESS).then(|| slice.described())
+        });
+        Some(slices.collect())
+    }
+
+    fn described(&self) -> MigSlice {
+        let calls = &self.nvml.calls;
+        let mut memory = NvmlMemory::default();
+        // SAFETY: the handle is the library's, and the struct that of the header.
+        let asked = calls
+            .memory
+            .map(|call| unsafe { call(self.handle, &raw mut memory) });
+        MigSlice {
+            name: self.text_of(calls.name).unwrap_or_default(),
+            uuid: self.text_of(calls.uuid).unwrap_or_default(),
+            memory_bytes: (asked == Some(SUCCESS)).then_some(memory.total),
+        }
+    }
+
+    fn text_of(
+        &self,
+        call: Option<unsafe extern "C" fn(NvmlHandle, *mut c_char, c_uint) -> NvmlCode>,
+    ) -> Option<String> {
+        let mut room: [c_char; TEXT_BYTES] = [0; TEXT_BYTES];
+        // SAFETY: the array has one byte more than the call may write, which keeps the text NUL-terminated.
+        let code = unsafe { call?(self.handle, room.as_mut_ptr(), TEXT_BYTES as c_uint - 1) };
+        if code != SUCCESS {
+            return None;
+        }
+        // SAFETY: the array is NUL-terminated, and nobody else has it.
+        unsafe { text(room.as_ptr()) }
+    }
+}

@@ -1,0 +1,76 @@
+//! Pairs of GPUs as the driver describes them, and the management library, each over its double.
+
+use tonnage_sys::cuda::{CudaPeer, Libcuda};
+use tonnage_sys::nvml::{NvlinkEnd, Nvml};
+
+use super::double::Double;
+
+#[test]
+fn access_is_told_for_each_direction() {
+    let Some(double) = Double::with("gpus 3\nblind 1") else {
+        return;
+    };
+    let library = Libcuda::load(double.path().to_str()).unwrap();
+    let way = |access: bool| CudaPeer {
+        access,
+        native_atomics: access,
+        performance_rank: u32::from(!access),
+    };
+    assert_eq!(library.peer(0, 1).unwrap(), way(true));
+    assert_eq!(library.peer(1, 0).unwrap(), way(false));
+    for (gpu, peer) in [(0, 0), (0, 3), (7, 0)] {
+        let refused = library.peer(gpu, peer).unwrap_err();
+        assert_eq!(refused.name(), "CUDA_ERROR_INVALID_DEVICE");
+    }
+}
+
+#[test]
+fn links_and_slices_are_those_of_the_library() {
+    let lines = "gpu 0000:1b:00.0\ngpu 0000:9a:00.0\nlinks 0 1 2\nlinks 1 0 2\ndown 0 1\nswitch 0 1\nuntold 0 1\n\
+                 speed 26562\nslice 1 1000 H100 MIG 1g.10gb\nslice 1 2000 H100 MIG 2g.20gb";
+    let Some(double) = Double::nvml(lines) else {
+        return;
+    };
+    let nvml = Nvml::load(double.path().to_str()).unwrap();
+    let [one, other] = ["0000:1b:00.0", "0000:9A:00.0"].map(|at| nvml.gpu(at).unwrap());
+    assert!(nvml.gpu("0000:77:00.0").is_none() && nvml.gpu("\0").is_none());
+    let to_other = || NvlinkEnd::Gpu("0000:9a:00.0".to_owned());
+    // One is down.
+    let expected = [to_other(), to_other(), NvlinkEnd::Switch, NvlinkEnd::Other];
+    assert_eq!(one.links(), expected);
+    assert_eq!(one.link_bytes_per_s(), Some(26_562_000_000));
+    assert_eq!(
+        (one.is_linked(&other), one.why_not_peer(&other)),
+        (Some(true), None)
+    );
+    assert_eq!(one.slices(), None);
+    let slices = other.slices().unwrap();
+    let told: Vec<_> = slices
+        .iter()
+        .map(|slice| (&*slice.name, &*slice.uuid, slice.memory_bytes))
+        .collect();
+    let expected = [
+        ("H100 MIG 1g.10gb", "MIG-0", Some(1000)),
+        ("H100 MIG 2g.20gb", "MIG-1", Some(2000)),
+    ];
+    assert_eq!(told, expected);
+}
+
+/// Nothing is made up that is not told, and a library that is none says why.
+#[test]
+fn a_library_that_tells_little_leaves_much_open() {
+    let Some(double) = Double::nvml("gpu 0000:1b:00.0\ngpu 0000:1c:00.0\nrefused 3") else {
+        return;
+    };
+    let nvml = Nvml::load(double.path().to_str()).unwrap();
+    let [one, other] = ["0000:1b:00.0", "0000:1c:00.0"].map(|at| nvml.gpu(at).unwrap());
+    assert_eq!((one.links(), one.link_bytes_per_s()), (Vec::new(), None));
+    assert_eq!(one.is_linked(&other), Some(false));
+    assert!(one.why_not_peer(&other).unwrap().contains("root complexes"));
+    let Some(driver) = Double::with("") else {
+        return;
+    };
+    let none = |file: &str| Nvml::load(Some(file)).err().unwrap();
+    assert!(none("/nonexistent/libnvidia-ml.so.1").contains("nonexistent"));
+    assert!(none(driver.path().to_str().unwrap()).contains("nvmlInit_v2"));
+}
