@@ -98,6 +98,7 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
         pacing,
         memory: "host".into(),
         target_memory: None,
+        memory_options: Default::default(),
         footprint_bytes: 4096,
         target_footprint: tonnage_plan::transfer::TargetFootprint::Own,
         stride_bytes: 64,

@@ -8,7 +8,7 @@ use tonnage_units::Result;
 
 use crate::library::{Libraries, Library, Lifecycle};
 use crate::name::{Variant, split_name};
-use crate::options::{EngineOption, EngineOptions, check_options, find_option};
+use crate::options::{EngineOption, EngineOptions, OptionsOf, check_options, find_option};
 use crate::{Domain, Verb};
 
 /// The devices of an engine that were opened on one host.
@@ -133,7 +133,7 @@ impl Entry {
     /// # Errors
     /// `Usage` for an unknown name or value, with those that there are, and for one that has no effect on this variant.
     pub fn check_options(&self, asked: &EngineOptions, variant: &str) -> Result<EngineOptions> {
-        check_options(self.name, self.options, asked, variant)
+        check_options(OptionsOf::Engine(self.name), self.options, asked, variant)
     }
 
     /// Names of its variants that every machine has; just its own name where it has no variants.

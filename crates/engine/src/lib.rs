@@ -70,6 +70,6 @@ pub use operation::{
     Completion, Descriptor, Ending, Lane, LaneKind, LaneSpec, Op, Peer, Region, RegionId, Verb,
     WORD_BYTES,
 };
-pub use options::{EngineOption, EngineOptions, OptionKind, check_options};
+pub use options::{EngineOption, EngineOptions, OptionKind, OptionsOf, check_options};
 pub use report::{EngineReport, Fact, Facts, LibraryReport, fact_names};
 pub use tonnage_units::{WireDevice, WireKind};

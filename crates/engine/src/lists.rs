@@ -226,6 +226,7 @@ mod tests {
             variant,
             host_addressable: true,
             takes_gpu: false,
+            options: &[],
             allocate: |_: &Request<'_>| Err(Error::Failed("only a name".to_owned())),
             available: |_| None,
             libraries: &[],

@@ -18,6 +18,7 @@ use tonnage_units::{Error, Result};
 
 use crate::library::{Libraries, Library};
 use crate::name::Variant;
+use crate::options::{EngineOption, EngineOptions, OptionsOf, check_options, find_option};
 use crate::pattern::{Key, Mismatches};
 
 /// One row of the list of memories.
@@ -32,6 +33,8 @@ pub struct MemoryEntry {
     pub host_addressable: bool,
     /// True when it is memory of a GPU, or pinned for one, which may be the one that the rank was given.
     pub takes_gpu: bool,
+    /// Options of its own, which `--memory-option NAME=VALUE` sets.
+    pub options: &'static [EngineOption],
     /// Allocates it and gives every page its place, so that nothing is left to be done when it is first touched.
     pub allocate: fn(&Request<'_>) -> Result<Arc<dyn Memory>>,
     /// Bytes that can still be had, by the part of the name after the colon; `None` where that is not known. Asked
@@ -39,6 +42,24 @@ pub struct MemoryEntry {
     pub available: fn(&str) -> Option<Available>,
     /// Libraries that it loads at run time, which `--library` and their variables choose.
     pub libraries: &'static [Library],
+}
+
+impl MemoryEntry {
+    /// Checks options against what the memory knows, and returns those that differ from the defaults.
+    ///
+    /// # Errors
+    /// `Usage` for an unknown name or value, with those that there are.
+    pub fn check_options(&self, asked: &EngineOptions) -> Result<EngineOptions> {
+        check_options(OptionsOf::Memory(self.name), self.options, asked, "")
+    }
+
+    /// Those of some options whose names the memory knows.
+    pub fn known_of(&self, asked: &EngineOptions) -> EngineOptions {
+        let known = |(name, _): &(&String, &String)| find_option(self.options, name).is_some();
+        let own = asked.iter().filter(known);
+        own.map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    }
 }
 
 /// Bytes of a memory that can still be had.
@@ -65,8 +86,21 @@ pub struct Request<'a> {
     pub node_required: bool,
     /// The GPU that the rank was given; `None` leaves it to the memory's name.
     pub gpu: Option<u32>,
+    /// Options that differ from the defaults, also those of other memories; `None` for the defaults.
+    pub options: Option<&'a EngineOptions>,
     /// Files of libraries to load; `None` where nobody could choose one.
     pub libraries: Option<&'a Libraries>,
+}
+
+impl Request<'_> {
+    /// The value of one of a memory's options: what was asked for, or its default; empty for an option that it lacks.
+    pub fn option(&self, known: &[EngineOption], name: &str) -> String {
+        static NONE: EngineOptions = EngineOptions::new();
+        let option = find_option(known, name);
+        option.map_or_else(String::new, |option| {
+            option.value(self.options.unwrap_or(&NONE))
+        })
+    }
 }
 
 /// Memory that engines can register and peers can reach. Bytes are named by their offset.
@@ -177,6 +211,10 @@ pub struct MemoryReport {
     /// Bytes that the kernel backs with transparent huge pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transparent_huge_bytes: Option<u64>,
+    /// Way in which it was allocated, where it has several: the value of the option and what that is; of mapped memory
+    /// of a GPU the bytes that allocations are multiples of, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocated: Option<String>,
     /// True when peers can map it.
     pub shared: bool,
     /// NUMA node that its pages are on, read back from the kernel: of several the one with most; `null` where the

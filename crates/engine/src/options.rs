@@ -1,21 +1,21 @@
-//! Options of engines' own: what they take, and checking them before a rank starts.
+//! Options of engines' own, and of memories': what they take, and checking them before a rank starts.
 
 use std::collections::BTreeMap;
 
 use tonnage_units::names::{nearest, quote};
 use tonnage_units::{Error, Result};
 
-/// Options of an engine by name, as a point and its record hold them: what differs from the defaults.
+/// Options of an engine, or of memories, by name, as a point and its record hold them: what differs from the defaults.
 pub type EngineOptions = BTreeMap<String, String>;
 
-/// One option of an engine, which `--engine-option NAME=VALUE` sets.
+/// One option of an engine, which `--engine-option NAME=VALUE` sets, or of a memory, which `--memory-option` does.
 #[derive(Debug, Clone, Copy)]
 pub struct EngineOption {
     /// Name on the command line and in plans.
     pub name: &'static str,
     /// The values that it takes.
     pub kind: OptionKind,
-    /// The variants of the engine on which it has an effect; empty for all.
+    /// The variants of the engine on which it has an effect; empty for all, and always of a memory.
     pub variants: &'static [&'static str],
     /// One line for help.
     pub about: &'static str,
@@ -26,6 +26,9 @@ pub struct EngineOption {
 pub enum OptionKind {
     /// One of these, the default first.
     Choice(&'static [&'static str]),
+    /// One of these, the default first. The others are about memory of a GPU alone: they are refused where no end has
+    /// any, and no search tries them by itself.
+    OfGpuMemory(&'static [&'static str]),
     /// A whole number within bounds, both included.
     Number {
         /// Value where nothing is said.
@@ -52,7 +55,9 @@ impl EngineOption {
     /// The value where nothing is said.
     pub fn default(&self) -> String {
         match self.kind {
-            OptionKind::Choice(values) => values.first().copied().unwrap_or_default().to_owned(),
+            OptionKind::Choice(values) | OptionKind::OfGpuMemory(values) => {
+                values.first().copied().unwrap_or_default().to_owned()
+            }
             OptionKind::Number { default, .. }
             | OptionKind::NumberOr {
                 default: Some(default),
@@ -77,10 +82,15 @@ impl EngineOption {
         self.value(asked).parse().unwrap_or(0)
     }
 
+    /// Returns whether a value was asked for that is about memory of a GPU alone.
+    pub fn needs_gpu_memory(&self, asked: &EngineOptions) -> bool {
+        matches!(self.kind, OptionKind::OfGpuMemory(_)) && self.value(asked) != self.default()
+    }
+
     /// The values for help and messages: "auto|off", or "1 to 128".
     pub fn values(&self) -> String {
         match self.kind {
-            OptionKind::Choice(values) => values.join("|"),
+            OptionKind::Choice(values) | OptionKind::OfGpuMemory(values) => values.join("|"),
             OptionKind::Number { min, max, .. } => format!("{min} to {max}"),
             OptionKind::NumberOr {
                 words, min, max, ..
@@ -91,7 +101,9 @@ impl EngineOption {
     /// The value as it is kept, if the option takes it.
     fn checked(&self, value: &str) -> Option<String> {
         match self.kind {
-            OptionKind::Choice(values) => values.contains(&value).then(|| value.to_owned()),
+            OptionKind::Choice(values) | OptionKind::OfGpuMemory(values) => {
+                values.contains(&value).then(|| value.to_owned())
+            }
             OptionKind::NumberOr { words, .. } if words.contains(&value) => Some(value.to_owned()),
             OptionKind::Number { min, max, .. } | OptionKind::NumberOr { min, max, .. } => {
                 let number: u64 = value.parse().ok()?;
@@ -101,31 +113,68 @@ impl EngineOption {
     }
 }
 
+/// Whose options are checked, for messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OptionsOf<'a> {
+    /// An engine of this name.
+    Engine(&'a str),
+    /// A memory of this name.
+    Memory(&'a str),
+}
+
+impl OptionsOf<'_> {
+    /// The name of the options.
+    fn option(self) -> &'static str {
+        match self {
+            Self::Engine(_) => "engine-option",
+            Self::Memory(_) => "memory-option",
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Self::Engine(name) | Self::Memory(name) => name,
+        }
+    }
+}
+
+impl std::fmt::Display for OptionsOf<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Engine(name) => write!(f, "engine {name}"),
+            Self::Memory(name) => write!(f, "memory {name}"),
+        }
+    }
+}
+
 pub(crate) fn find_option<'a>(known: &'a [EngineOption], name: &str) -> Option<&'a EngineOption> {
     known.iter().find(|option| option.name == name)
 }
 
-/// Checks options against those of an engine; see [`Entry::check_options`](crate::Entry::check_options).
+/// Checks options against those of an engine or of a memory; see
+/// [`Entry::check_options`](crate::Entry::check_options).
 ///
 /// # Errors
 /// As there.
 pub fn check_options(
-    engine: &str,
+    of: OptionsOf<'_>,
     known: &[EngineOption],
     asked: &EngineOptions,
     variant: &str,
 ) -> Result<EngineOptions> {
     let mut options = EngineOptions::new();
     for (name, value) in asked {
-        let option = find_option(known, name).ok_or_else(|| unknown_option(engine, known, name))?;
+        let option = find_option(known, name).ok_or_else(|| unknown_option(of, known, name))?;
         let Some(value) = option.checked(value) else {
             return Err(Error::Usage(format!(
-                "engine-option {name}={value}: engine {engine} takes {name}={}",
+                "{} {name}={value}: {of} takes {name}={}",
+                of.option(),
                 option.values()
             )));
         };
         let lowest = variant.split(';').next().unwrap_or(variant);
         if !option.variants.is_empty() && !option.variants.contains(&lowest) {
+            let engine = of.name();
             return Err(Error::Usage(format!(
                 "engine-option {name}={value} is for {engine}:{} and has no effect on {engine}:{variant}: leave it out",
                 option.variants.join(&format!(" and {engine}:"))
@@ -138,17 +187,14 @@ pub fn check_options(
     Ok(options)
 }
 
-fn unknown_option(engine: &str, known: &[EngineOption], name: &str) -> Error {
+fn unknown_option(of: OptionsOf<'_>, known: &[EngineOption], name: &str) -> Error {
     let names: Vec<_> = known.iter().map(|option| option.name).collect();
     let hint = match (nearest(name, &names), names.as_slice()) {
-        (_, []) => "it has none: leave engine-option out".to_owned(),
+        (_, []) => format!("it has none: leave {} out", of.option()),
         (Some(near), _) => format!("did you mean {near}? it has {}", names.join(", ")),
         (None, _) => format!("it has {}", names.join(", ")),
     };
-    Error::Usage(format!(
-        "engine {engine} has no option {}: {hint}",
-        quote(name)
-    ))
+    Error::Usage(format!("{of} has no option {}: {hint}", quote(name)))
 }
 
 #[cfg(test)]
@@ -176,7 +222,7 @@ mod tests {
 
     fn on(variant: &str, name: &str, value: &str) -> Result<EngineOptions> {
         let options = EngineOptions::from([(name.to_owned(), value.to_owned())]);
-        check_options("many", OPTIONS, &options, variant)
+        check_options(OptionsOf::Engine("many"), OPTIONS, &options, variant)
     }
 
     #[test]
@@ -194,6 +240,35 @@ mod tests {
         assert!(wrong.contains("slow|fast"), "{wrong}");
         let wrong = asked("pat", "fast").unwrap_err().to_string();
         assert!(wrong.contains("did you mean path"), "{wrong}");
+    }
+
+    #[test]
+    fn a_value_that_needs_memory_of_a_gpu_is_none_of_the_defaults() {
+        let option = EngineOption {
+            kind: OptionKind::OfGpuMemory(&["auto", "file"]),
+            ..OPTIONS[0]
+        };
+        let asked = |value: &str| EngineOptions::from([("path".to_owned(), value.to_owned())]);
+        assert!(option.needs_gpu_memory(&asked("file")));
+        assert!(!option.needs_gpu_memory(&asked("auto")));
+        assert!(!option.needs_gpu_memory(&EngineOptions::new()));
+        assert!(!OPTIONS[0].needs_gpu_memory(&asked("fast")));
+    }
+
+    #[test]
+    fn options_of_a_memory_are_told_as_such() {
+        let asked = |name: &str, value: &str| {
+            let options = EngineOptions::from([(name.to_owned(), value.to_owned())]);
+            let known = &OPTIONS[1..];
+            check_options(OptionsOf::Memory("far"), known, &options, "").unwrap_err()
+        };
+        let said = asked("retry", "7").to_string();
+        assert_eq!(said, "memory-option retry=7: memory far takes retry=0 to 6");
+        let said = asked("rety", "1").to_string();
+        assert!(
+            said.starts_with("memory far has no option \"rety\": did"),
+            "{said}"
+        );
     }
 
     #[test]
@@ -215,7 +290,7 @@ mod tests {
         let known = [option(Some(3))];
         let asked = |value: &str| {
             let options = EngineOptions::from([("times".to_owned(), value.to_owned())]);
-            check_options("many", &known, &options, "")
+            check_options(OptionsOf::Engine("many"), &known, &options, "")
         };
         assert_eq!(asked("never").unwrap()["times"], "never");
         assert_eq!(asked("05").unwrap()["times"], "5");

@@ -8,6 +8,7 @@
 //! | [`cuda_ipc`] | between GPUs of one host, into memory of other processes |
 //! | [`hip`] | rows of the same two for GPUs of AMD |
 //! | [`fabric`] | by any provider of libfabric |
+//! | `registration` | memory of GPUs, registered with network cards |
 //! | `staged` | any of them that has sends, through pinned memory at both ends |
 //! | [`verbs`] | by RDMA devices, straight through libibverbs |
 //! | [`posix`], [`uring`], [`mpiio`] | engines for files |
@@ -33,6 +34,7 @@ pub mod mpi_world;
 pub mod mpiio;
 pub mod null;
 pub mod posix;
+mod registration;
 mod rings;
 pub mod shm;
 mod slots;

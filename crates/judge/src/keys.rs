@@ -26,6 +26,7 @@ const FIRST: &[&str] = &[
     "workers",
     "traffic",
     "memory",
+    "memory-options",
     "size",
     "call-size",
     "window",

@@ -48,6 +48,14 @@ const MEMORIES: [MemoryEntry; 5] = [
     memory("far", false),
 ];
 
+/// Options of those that the CPU cannot address.
+const MEMORY_OPTIONS: [EngineOption; 1] = [EngineOption {
+    name: "alloc",
+    kind: OptionKind::Choice(&["whole", "parts"]),
+    variants: &[],
+    about: "",
+}];
+
 const fn memory(name: &'static str, host_addressable: bool) -> MemoryEntry {
     MemoryEntry {
         name,
@@ -55,6 +63,11 @@ const fn memory(name: &'static str, host_addressable: bool) -> MemoryEntry {
         variant: None,
         host_addressable,
         takes_gpu: false,
+        options: if host_addressable {
+            &[]
+        } else {
+            &MEMORY_OPTIONS
+        },
         allocate: |_| Err(Error::Failed("tests of plans allocate nothing".to_owned())),
         available: |_| None,
         libraries: &[],

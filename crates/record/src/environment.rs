@@ -70,7 +70,7 @@ pub enum Memories {
     /// Memory of workers that differ in it.
     Several(Vec<MemoryReport>),
     /// Memory of every worker.
-    Alike(MemoryReport),
+    Alike(Box<MemoryReport>),
 }
 
 impl Memories {
@@ -78,7 +78,7 @@ impl Memories {
     pub fn all(&self) -> &[MemoryReport] {
         match self {
             Self::Several(all) => all,
-            Self::Alike(one) => std::slice::from_ref(one),
+            Self::Alike(one) => std::slice::from_ref(&**one),
         }
     }
 }
@@ -86,7 +86,7 @@ impl Memories {
 impl From<Vec<MemoryReport>> for Memories {
     fn from(mut all: Vec<MemoryReport>) -> Self {
         match (all.len(), all.pop()) {
-            (1, Some(one)) => Self::Alike(one),
+            (1, Some(one)) => Self::Alike(Box::new(one)),
             (_, last) => Self::Several(all.into_iter().chain(last).collect()),
         }
     }

@@ -39,7 +39,7 @@ mod tests {
             why_filled_by_copies: why.map(str::to_owned),
             ..MemoryReport::default()
         };
-        records[0].effective[0].memory = Memories::Alike(gpu(0, Some("it wrote 00")));
+        records[0].effective[0].memory = Memories::Alike(Box::new(gpu(0, Some("it wrote 00"))));
         records[1].effective[0].memory = Memories::Several(vec![
             gpu(0, Some("it wrote 00")),
             gpu(1, Some("refused")),

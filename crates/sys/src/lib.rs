@@ -5,6 +5,7 @@
 //! | [`mapping`], `smaps` | mapped memory, which all bytes are moved through; the kernel's account of it |
 //! | [`copy`], [`fold`] | the CPU's ways to copy memory, and to reduce elements in it |
 //! | [`wide`] | loops over plain numbers in the CPU's widest instructions |
+//! | [`registrable`] | memory of the host or of a device, as network cards register it |
 //! | [`clock`] | the clock of the timed loops |
 //! | [`cuda`], [`hip`], [`libfabric`], [`mpi`], [`nvml`], [`pmix`], [`verbs`] | C libraries that are loaded at run time, one each |
 //! | [`library`], `signal_actions` | loading a C library and looking symbols up; signals that it takes |
@@ -38,6 +39,7 @@ pub mod nvml;
 pub mod out_of_memory;
 pub mod pmix;
 pub mod process;
+pub mod registrable;
 mod signal_actions;
 mod smaps;
 pub mod uring;

@@ -153,6 +153,7 @@ pub(crate) mod tests {
             pacing: Pacing::Stream { window: 4 },
             memory: "host".into(),
             target_memory: None,
+            memory_options: Default::default(),
             footprint_bytes: slots * 8,
             target_footprint: tonnage_plan::transfer::TargetFootprint::Own,
             stride_bytes: 8,

@@ -51,6 +51,8 @@ pub(crate) struct Requirements<'a> {
     pub(crate) memory: &'a str,
     /// The option that names it.
     pub(crate) memory_option: &'static str,
+    /// Options of memories, of which each memory takes those that it knows; `None` for their defaults.
+    pub(crate) memory_options: Option<&'a EngineOptions>,
     /// The name of another rank's memory.
     pub(crate) memory_of: Box<dyn Fn(u32) -> &'a str + 'a>,
     /// Bytes of each worker's memory on this rank.
@@ -310,6 +312,7 @@ impl Requirements<'_> {
             node: settings.numa.node(&host.topology, cpu)?,
             node_required: matches!(settings.numa, Numa::Node(_)),
             gpu: settings.gpu(local_rank(rank, rank.id())),
+            options: self.memory_options,
             libraries: Some(&settings.libraries),
         })
         .map_err(|error| self.lacks_memory(error, rank.id()))?;

@@ -78,6 +78,7 @@ const FAR: MemoryEntry = MemoryEntry {
     variant: None,
     host_addressable: false,
     takes_gpu: false,
+    options: &[],
     allocate,
     available: |_| None,
     libraries: &[],

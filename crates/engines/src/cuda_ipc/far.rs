@@ -201,6 +201,12 @@ pub(super) fn describe(
     let shared = match bytes {
         DriverMemory::Gpu(buffer) => {
             let device = buffer.context().device();
+            if buffer.granularity().is_some() {
+                return Err(unavailable(
+                    "the driver makes no IPC handle of memory that was allocated by virtual-memory handles".to_owned(),
+                    "Leave --memory-option alloc=vmm out: alloc=malloc is shared between processes".to_owned(),
+                ));
+            }
             let handle = buffer.export().map_err(|failure| {
                 unavailable(
                     format!("{} does not share it with other processes: {failure}", gpu_name(buffer.context())),

@@ -15,8 +15,10 @@ use tonnage_machine::kernel_files::{Tree, natural};
 use tonnage_sys::libfabric::{Hints, Info, Libfabric};
 use tonnage_units::{Error, Result};
 
+use super::device_memory::without_hmem;
 use super::files;
 use super::options::{LIBRARY, OPTIONS, SHM_WRITES, core_of};
+use crate::memory::cuda_region::is_of_gpu;
 use crate::memory::gpu_nic::GpuPlace;
 
 /// The choice.
@@ -55,15 +57,24 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
         reads_after_writes: ordered,
         delivery: false,
         virtual_addresses: true,
+        device_memory: is_of_gpu(request.memories.0),
     };
     let offered = Info::query(&library, &hints)
         .map_err(|why| unavailable(provider, why, "Run `tonnage devices`".into()))?;
     if offered.is_empty() {
+        let with = (request.memories.0.name, why_embedded.as_deref());
+        let asked = hints.device_memory;
+        if let Some(refusal) = asked
+            .then(|| without_hmem(&library, &hints, with))
+            .flatten()
+        {
+            return Err(refusal);
+        }
         return Err(not_offered(&library, provider, why_embedded.as_deref()));
     }
     let delivering = Hints {
         delivery: true,
-        ..hints
+        ..hints.clone()
     };
     let delivery = Info::query(&library, &delivering).is_ok_and(|infos| !infos.is_empty());
     let mut why_device = None;

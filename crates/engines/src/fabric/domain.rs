@@ -12,6 +12,8 @@ use tonnage_units::{Error, Result, WireDevice, WireKind};
 use super::arrival::{ArrivalProof, Granted};
 use super::options::{COMPLETION, INJECT, OPTIONS, SHM_WRITES, core_of};
 use super::worker::{FabricWorker, Flushed, Ways};
+use crate::memory::cuda_region::is_of_gpu;
+use crate::registration::REGISTRATION;
 
 /// One device of a provider.
 pub(super) struct FabricDomain {
@@ -26,6 +28,8 @@ pub(super) struct FabricDomain {
     inject: bool,
     /// The longest write that a read after it is ordered behind.
     pub(super) raw_bytes_max: u32,
+    /// Way to register memory of GPUs, where the provider was asked for that.
+    registration: Option<String>,
 }
 
 impl FabricDomain {
@@ -60,6 +64,8 @@ impl FabricDomain {
             shm_writes,
             inject: request.option(&OPTIONS, INJECT) == "auto",
             raw_bytes_max: u32::try_from(attributes.raw_bytes_max).unwrap_or(u32::MAX),
+            registration: is_of_gpu(request.memories.0)
+                .then(|| request.option(&OPTIONS, REGISTRATION)),
             info,
         })
     }
@@ -211,7 +217,7 @@ impl Domain for FabricDomain {
             attaches: self.shm_writes.as_deref() == Some("cma"),
             is_shm: self.is_shm,
         };
-        let worker = FabricWorker::open(info, config, ways)?;
+        let worker = FabricWorker::open(info, config, (ways, self.registration.clone()))?;
         Ok(Box::new(worker))
     }
 }

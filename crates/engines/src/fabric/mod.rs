@@ -6,6 +6,7 @@
 //! | `arrival` | proof that written bytes have arrived |
 //! | `choose` | choice of library, provider and device; the errors of those that are not there |
 //! | `contact`, `mail` | what workers tell their peers, comparing it, and first contact by mailboxes |
+//! | `device_memory` | memory of a GPU: registered, arrived in, and the refusal of a provider that has no use for it |
 //! | `queue_sizes` | queue sizes of an endpoint |
 //! | `options` | the names that a user may give |
 //! | `domain` | one device of a provider |
@@ -21,6 +22,7 @@ mod arrival;
 mod causes;
 mod choose;
 mod contact;
+mod device_memory;
 mod domain;
 mod files;
 mod lanes;

@@ -2,6 +2,8 @@
 
 use tonnage_engine::{EngineOption, OptionKind};
 
+use crate::registration::{self, AUTO, CardWay};
+
 /// The name by which the library is chosen.
 pub(super) const LIBRARY: &str = "libfabric";
 
@@ -12,8 +14,12 @@ pub(super) const SHM_WRITES: &str = "shm-writes";
 /// The option for small messages.
 pub(super) const INJECT: &str = "inject";
 
+/// Ways to register memory of a GPU, in the order in which they are tried: a provider that knows the GPU's driver knows
+/// by itself when to take a file.
+pub(super) const CARD_WAYS: [CardWay; 2] = [CardWay::Hmem, CardWay::Dmabuf];
+
 /// All of them, for the row of the list.
-pub(super) static OPTIONS: [EngineOption; 4] = [
+pub(super) static OPTIONS: [EngineOption; 5] = [
     EngineOption {
         name: COMPLETION,
         kind: OptionKind::Choice(&["auto", "delivery", "transmit"]),
@@ -34,6 +40,12 @@ pub(super) static OPTIONS: [EngineOption; 4] = [
         variants: &[],
         about: "auto: writes and sends below the provider's inject size are copied at once and done; off: none is",
     },
+    registration::option(
+        &[AUTO, CARD_WAYS[1].name(), CARD_WAYS[0].name()],
+        &[],
+        "way to register memory of a GPU, where the provider has FI_HMEM: hmem (its address, of which the provider is told that \
+         it is a GPU's), dmabuf (a file that the GPU's driver exports, since libfabric 1.20), or auto: hmem, else dmabuf",
+    ),
     crate::staged::option(&[]),
 ];
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tonnage_engine::memory::Memory;
 use tonnage_engine::{Card, Neighbor};
 use tonnage_sys::libfabric::{self, Action, Event, Posted, RemoteRegion, Route};
 use tonnage_sys::mapping::Arena;
@@ -19,11 +20,30 @@ impl FabricWorker {
         &mut self,
         arena: &Arc<Arena>,
     ) -> Result<(u32, libfabric::RegionHandle, RemoteRegion)> {
-        let number = self.region_next;
-        let registered = self
-            .endpoint
-            .register(Arc::clone(arena), u64::from(number) + 1);
+        let registered = self.endpoint.register(Arc::clone(arena), self.key());
         let region = registered.map_err(|why| not_registered(&self.name, arena.len(), &why))?;
+        self.numbered(region)
+    }
+
+    /// Registers memory of a GPU in the same way.
+    pub(super) fn register_device(
+        &mut self,
+        memory: &Arc<dyn Memory>,
+    ) -> Result<(u32, libfabric::RegionHandle, RemoteRegion)> {
+        let region = self.register_card_memory(memory, self.key())?;
+        self.numbered(region)
+    }
+
+    /// The key of the next region.
+    fn key(&self) -> u64 {
+        u64::from(self.region_next) + 1
+    }
+
+    fn numbered(
+        &mut self,
+        region: libfabric::RegionHandle,
+    ) -> Result<(u32, libfabric::RegionHandle, RemoteRegion)> {
+        let number = self.region_next;
         self.region_next += 1;
         let remote = self.endpoint.remote(region);
         let remote = remote.ok_or_else(|| Error::Failed("a region has no address".into()))?;

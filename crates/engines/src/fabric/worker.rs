@@ -20,8 +20,8 @@ use super::lanes::LaneState;
 use super::mail::{Greeted, Mail};
 use super::queue_sizes::sizes;
 use crate::early::EarlyArrivals;
+use crate::registration::CardRegions;
 use crate::slots::{self, has_lanes, never_resolved};
-use crate::staged::registrable;
 
 /// Completions that are taken from the library at once.
 pub(super) const EVENTS: usize = 64;
@@ -82,6 +82,10 @@ pub(super) struct FabricWorker {
     pub(super) endpoint: Endpoint,
     /// Registered memories by the number of their region.
     pub(super) regions: BTreeMap<u32, libfabric::RegionHandle>,
+    /// Way to register memory of GPUs; `None` where the provider was not asked for that.
+    pub(super) registration: Option<String>,
+    /// Those of them that are of GPUs.
+    pub(super) card_regions: CardRegions,
     /// Numbers regions and their keys, where the provider lets its user choose; none is given twice.
     pub(super) region_next: u32,
     /// One for each call of `cards`.
@@ -103,7 +107,12 @@ pub(super) struct FabricWorker {
 }
 
 impl FabricWorker {
-    pub(super) fn open(info: Info, config: &WorkerConfig, ways: Ways) -> Result<Self> {
+    /// Opens an endpoint. `registration` is the way to register memory of GPUs, where the provider was asked for that.
+    pub(super) fn open(
+        info: Info,
+        config: &WorkerConfig,
+        (ways, registration): (Ways, Option<String>),
+    ) -> Result<Self> {
         let attributes = info.attributes().clone();
         let name = format!("fabric:{}", attributes.provider);
         let sizes = sizes(config);
@@ -131,6 +140,8 @@ impl FabricWorker {
             attributes,
             endpoint,
             regions: BTreeMap::new(),
+            registration,
+            card_regions: CardRegions::default(),
             region_next: 0,
             mails: Vec::new(),
             peers: Vec::with_capacity(config.peers_max as usize),
@@ -327,8 +338,10 @@ impl FabricWorker {
 
 impl Engine for FabricWorker {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
-        let arena = registrable(&**memory, &self.name)?;
-        let (number, region, remote) = self.register_arena(arena)?;
+        let (number, region, remote) = match memory.host() {
+            Some(arena) => self.register_arena(arena)?,
+            None => self.register_device(memory)?,
+        };
         self.regions.insert(number, region);
         Ok(Region {
             id: RegionId(number),
@@ -429,9 +442,14 @@ impl Engine for FabricWorker {
             true => "cma: from one process's memory to the other's",
             false => "through shared buffers: this process may not attach to its peers' memory",
         });
-        // The endpoint can allow less for writes than the provider's attributes say of all messages.
-        Facts::default()
-            .with("inject_bytes_max", self.inject_bytes_max)
+        // The endpoint can allow less for writes than the provider's attributes say of all messages. What the CPU does
+        // not address is not injected.
+        let injects = self.card_regions.is_empty();
+        (self.card_regions.add_granted(Facts::default()))
+            .with(
+                "inject_bytes_max",
+                if injects { self.inject_bytes_max } else { 0 },
+            )
             .maybe("shm_large_messages", large)
     }
 
@@ -441,7 +459,9 @@ impl Engine for FabricWorker {
             self.post_held()?;
         }
         if !self.early.is_empty() {
-            return Ok(self.early.tell(done));
+            let count = self.early.tell(done);
+            self.flush_arrived(&done[..count])?;
+            return Ok(count);
         }
         // The library is always asked, because asking is what makes progress; half of the room is kept for it.
         let injected = self.done.len().min(done.len() / 2);
@@ -460,6 +480,7 @@ impl Engine for FabricWorker {
             done[count] = completion;
             count += 1;
         }
+        self.flush_arrived(&done[..count])?;
         Ok(count)
     }
 }

@@ -13,6 +13,7 @@ use tonnage_units::{Error, Result};
 use super::cuda::CudaMemory;
 use super::cuda::driver::{self, GpuInUse, advice};
 use super::cuda_pinned::PinnedMemory;
+use super::nvidia::NVIDIA;
 use super::vendor::GpuVendor;
 use super::vendors::vendor_of;
 
@@ -137,6 +138,11 @@ pub(crate) fn context_of(
     };
     let gpu = driver::open(vendor, Some(libraries), vendor.memory, device.number)?;
     Ok(Some(Arc::clone(gpu.context())))
+}
+
+/// Returns whether a rank will have memory of a GPU that engines register with network cards.
+pub(crate) fn is_of_gpu(memory: RankMemory<'_>) -> bool {
+    split_name(memory.name).0 == NVIDIA.memory
 }
 
 /// The number of the maker's GPU whose memory a rank will have; `None` for any other memory.

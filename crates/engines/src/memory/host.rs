@@ -41,6 +41,7 @@ pub const SMALL: MemoryEntry = MemoryEntry {
     variant: None,
     host_addressable: true,
     takes_gpu: false,
+    options: &[],
     allocate: |request| {
         let (bytes, sharing) = (len(request)?, sharing(request));
         allocate_plain(bytes, Pages::Small, "small", Vec::new(), sharing, request)

@@ -30,14 +30,13 @@ mod worker;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Caps, Domain, Domains, Engine, EngineOption, EngineReport, OpenRequest, OptionKind, Verb,
-    WorkerConfig,
+    Caps, Domain, Domains, Engine, EngineOption, EngineReport, OpenRequest, OptionKind, RankMemory,
+    Verb, WorkerConfig,
 };
-use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result, WireDevice};
 
+use crate::registration::check_registration;
 use bounds::{DEPTH_MAX, STAGING};
 use worker::StagedWorker;
 
@@ -70,31 +69,23 @@ pub(crate) fn open_staged(
     options: &[EngineOption],
     open: fn(&OpenRequest<'_>) -> Result<Domains>,
 ) -> Result<Domains> {
-    if request.option(options, STAGING) != "pinned" {
+    let is_staged = request.option(options, STAGING) == "pinned";
+    check_registration(request, options, is_staged)?;
+    if !is_staged {
         return open(request);
     }
-    // A target answers, and reads come as sends.
+    // A target answers, and reads come as sends. What the engine registers is the ring.
     staged(open(&OpenRequest {
         verbs: &[Verb::Send],
         initiates: true,
+        memories: (RankMemory::default(), &[]),
         ..request.clone()
     })?)
 }
 
-/// The bytes of a memory that an engine registers by their address in this process.
-///
-/// # Errors
-/// `Unavailable` for memory of a device, with the way that is left: staging.
-pub(crate) fn registrable<'a>(memory: &'a dyn Memory, engine: &str) -> Result<&'a Arc<Arena>> {
-    memory.host().ok_or_else(|| Error::Unavailable {
-        what: format!("memory {} with engine {engine}", memory.report().kind),
-        why: "it registers memory by the CPU's address, and the CPU cannot address this memory".to_owned(),
-        how: format!(
-            "Add --engine-option {STAGING}=pinned, which moves the bytes through pinned memory of the host and says so, or \
-             choose a memory of the host such as --memory host"
-        ),
-    })
-}
+/// The way that is left for memory of a GPU that no card registers, as the end of a sentence.
+pub(crate) const INSTEAD: &str = "add --engine-option staging=pinned, which moves the bytes through pinned memory of the \
+                                  host and says so, or choose a memory of the host such as --memory host";
 
 fn staged(domains: Domains) -> Result<Domains> {
     let staged = |inner: Arc<dyn Domain>| -> Result<Arc<dyn Domain>> {

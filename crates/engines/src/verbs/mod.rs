@@ -8,6 +8,7 @@
 //! | `domain` | one port of a device |
 //! | `worker`, `send_queue`, `endings` | posting; what a queue pair was given and has not completed; completions |
 //! | `closing` | the end of what was not signalled |
+//! | `device_memory` | memory of a GPU, registered and arrived in |
 //! | `lanes`, `resolve` | what a lane stands for |
 //! | `pairs`, `peers` | the queue pairs to each peer: making, cards, connecting |
 //! | `cm`, `cm_ways`, `cm_terms` | connecting by rdma_cm: its steps, what each queue pair waits for, what is agreed upon |
@@ -36,6 +37,7 @@ mod cm_ways;
 mod contact;
 mod dc_device;
 mod dc_ends;
+mod device_memory;
 mod domain;
 mod endings;
 mod kernel_card;

@@ -4,6 +4,7 @@ use tonnage_engine::{EngineOption, OpenRequest, OptionKind};
 use tonnage_sys::verbs::Patience;
 
 use super::transport::{DC, KERNEL, RC, VerbsTransport};
+use crate::registration::{self, AUTO, CardWay, REGISTRATION};
 
 /// The environment variable that names the library.
 pub(super) const LIBIBVERBS_VARIABLE: &str = "TONNAGE_LIBIBVERBS";
@@ -28,7 +29,7 @@ const RETRY: &str = "retry";
 const RNR_RETRY: &str = "rnr-retry";
 const TIMEOUT: &str = "timeout";
 const READS: &str = "rd-atomic";
-const INLINE: &str = "inline";
+pub(super) const INLINE: &str = "inline";
 const SEND_DEPTH: &str = "sq-depth";
 const POST_LIST: &str = "post-list";
 const SIGNAL: &str = "signal";
@@ -38,6 +39,9 @@ const ORDERING: &str = "ordering";
 const REGION_BYTES: &str = "mr-size";
 const INITIATORS: &str = "dci";
 const SIGNALLING: &str = "signalling";
+
+/// Ways to register memory of a GPU, in the order in which they are tried.
+pub(super) const CARD_WAYS: [CardWay; 2] = [CardWay::Dmabuf, CardWay::Peermem];
 
 /// Variants that post in user space.
 const IN_USER_SPACE: &[&str] = &[RC, DC];
@@ -54,7 +58,7 @@ const RNR_TIMER: u8 = 12;
 pub(super) const INLINE_USUAL: u32 = 220;
 
 /// All of them, for the row of the list.
-pub(super) static OPTIONS: [EngineOption; 22] = [
+pub(super) static OPTIONS: [EngineOption; 23] = [
     EngineOption {
         name: CONNECT,
         kind: OptionKind::Choice(&["exchange", "cm"]),
@@ -202,6 +206,12 @@ pub(super) static OPTIONS: [EngineOption; 22] = [
         about: "first: of each window only the first operation is signalled, and waited for once the whole window is posted, as the \
                 published benchmark of one-sided reads did; each waits for all",
     },
+    registration::option(
+        &[AUTO, CARD_WAYS[0].name(), CARD_WAYS[1].name()],
+        IN_USER_SPACE,
+        "way to register memory of a GPU with the device: dmabuf (a file that the GPU's driver exports), peermem (its address, \
+         which the module nvidia-peermem translates), or auto: the first of these that is granted",
+    ),
     crate::staged::option(&["rc"]),
 ];
 
@@ -286,6 +296,8 @@ pub(super) struct Asked {
     /// Every so many operations one is signalled.
     pub(super) signal: u32,
     pub(super) relaxed: bool,
+    /// Way to register memory of a GPU.
+    pub(super) registration: String,
     /// Bytes of one registration.
     pub(super) region_bytes: Option<u64>,
     /// True where the kernel signals the first operation of a window only.
@@ -329,6 +341,7 @@ impl Asked {
             stretches: number(STRETCHES).unwrap_or(1),
             signal: number(SIGNAL).unwrap_or(1),
             relaxed: text(ORDERING) == "relaxed",
+            registration: text(REGISTRATION),
             region_bytes: text(REGION_BYTES).parse().ok(),
             signals_first: text(SIGNALLING) == "first",
         }

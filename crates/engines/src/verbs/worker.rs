@@ -18,15 +18,15 @@ use super::causes::{state_name, usual_cause};
 use super::cm_ways::CmSide;
 use super::lanes::VerbsLane;
 use super::page::{SCRATCH, page};
-use super::pairs::{FarBytes, PeerPairs, WorkerPair};
+use super::pairs::{PeerPairs, WorkerPair};
 use super::port::OpenPort;
 use super::send_queue::{EndedWork, IMMEDIATE, RECEIVE, send_id};
 use super::target_card::OwnTarget;
 use super::transport::VerbsTransport;
 use crate::early::EarlyArrivals;
 use crate::locked_memory;
+use crate::registration::CardRegions;
 use crate::slots::{self, never_resolved};
-use crate::staged::registrable;
 
 /// Completions that are taken from the library at once.
 const EVENTS: usize = 64;
@@ -41,7 +41,9 @@ pub(super) struct VerbsWorker {
     pub(super) send_depth: u32,
     pub(super) receive_depth: u32,
     pub(super) regions: BTreeMap<u32, RegistrationHandle>,
-    region_next: u32,
+    pub(super) region_next: u32,
+    /// Those of them that are of GPUs.
+    pub(super) card_regions: CardRegions,
     pub(super) pairs: Vec<WorkerPair>,
     pub(super) peers: Vec<PeerPairs>,
     /// The target of this worker, over DC.
@@ -104,6 +106,7 @@ impl VerbsWorker {
             receive_depth,
             regions: BTreeMap::new(),
             region_next: 0,
+            card_regions: CardRegions::default(),
             pairs: Vec::new(),
             peers: Vec::with_capacity(config.peers_max as usize),
             target: None,
@@ -278,30 +281,14 @@ impl VerbsWorker {
     }
 }
 
-fn not_registered(bytes: usize, why: &str) -> String {
+pub(super) fn not_registered(bytes: usize, why: &str) -> String {
     let advice = locked_memory::advice(bytes);
     format!("{bytes} bytes cannot be registered: {why}{advice}")
 }
 
 impl Engine for VerbsWorker {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
-        let arena = Arc::clone(registrable(&**memory, "verbs")?);
-        let bytes = self.bytes_to_lock(arena.len())?;
-        let access = RegionAccess {
-            relaxed: self.port.asked.relaxed,
-            atomics: self.port.atomics,
-        };
-        let registered = self.queues.register(arena, access);
-        let handle = registered.map_err(|why| self.about_device(not_registered(bytes, &why)))?;
-        let remote = self.queues.remote(handle);
-        let remote = remote.ok_or_else(|| Error::Failed("a region has no address".into()))?;
-        let number = self.region_next;
-        self.region_next += 1;
-        self.regions.insert(number, handle);
-        Ok(Region {
-            id: RegionId(number),
-            descriptor: FarBytes::from(&remote).descriptor(),
-        })
+        self.register_memory(memory)
     }
 
     fn deregister(&mut self, region: RegionId) -> Result<()> {
@@ -456,6 +443,13 @@ impl Engine for VerbsWorker {
 
     fn chosen(&self) -> Facts {
         let inline = self.pairs.iter().map(|pair| pair.inline_bytes).min();
+        let inline = inline.map(|bytes| {
+            if self.card_regions.is_empty() {
+                bytes
+            } else {
+                0
+            }
+        });
         let gathered = Some(self.queues.gathered()).filter(|&count| count > 0);
         let registrations = self.queues.registrations();
         // Beside the memories, the bytes of first contact have one.
@@ -465,7 +459,7 @@ impl Engine for VerbsWorker {
             Some(side) => side.add_granted(facts),
             None => facts,
         };
-        facts
+        (self.card_regions.add_granted(facts))
             .maybe("mtu_bytes", self.mtu)
             .maybe("rd_atomic", self.reads.map(u32::from))
             .maybe("inline_bytes_max", inline)
@@ -488,12 +482,14 @@ impl Engine for VerbsWorker {
     #[inline]
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
         self.alive()?;
-        if !self.early.is_empty() {
-            return Ok(self.early.tell(done));
+        let count = match self.early.is_empty() {
+            false => self.early.tell(done),
+            true => self.take_completions(done)?,
+        };
+        if count == 0 {
+            return self.alive().map(|()| 0);
         }
-        match self.take_completions(done)? {
-            0 => self.alive().map(|()| 0),
-            count => Ok(count),
-        }
+        self.flush_arrived(&done[..count])?;
+        Ok(count)
     }
 }

@@ -9,14 +9,16 @@ mod hip;
 #[cfg(test)]
 mod ipc;
 #[cfg(test)]
+mod registration;
+#[cfg(test)]
 mod staged;
 
 use std::sync::Arc;
 
 use double::Double;
-use tonnage_engine::Libraries;
 use tonnage_engine::memory::{Memory, MemoryEntry, Request, Stretch};
 use tonnage_engine::pattern::{Key, Mismatches};
+use tonnage_engine::{EngineOptions, Libraries};
 use tonnage_engines::memory::{CUDA, CUDA_PINNED, HIP, HOST};
 use tonnage_sys::clock::Clock;
 use tonnage_sys::counting_alloc::Counting;
@@ -33,11 +35,21 @@ fn allocate(
     variant: &str,
     bytes: u64,
 ) -> Result<Arc<dyn Memory>> {
+    allocate_with(double, entry, variant, (bytes, &EngineOptions::new()))
+}
+
+fn allocate_with(
+    double: &Double,
+    entry: &MemoryEntry,
+    variant: &str,
+    (bytes, options): (u64, &EngineOptions),
+) -> Result<Arc<dyn Memory>> {
     let library = entry.libraries[0].name.to_owned();
     let libraries = Libraries::from([(library, double.path())]);
     (entry.allocate)(&Request {
         variant,
         bytes,
+        options: Some(options),
         libraries: Some(&libraries),
         ..Request::default()
     })
@@ -400,6 +412,64 @@ fn copies_of_few_bytes_are_set_beside_those_of_many() {
     let of_many = &found[1].method;
     assert!(of_many.contains("of 16 MiB over 128 MiB"), "{of_many}");
     assert!(found[1].bytes_per_s > 0.0, "{found:?}");
+}
+
+#[test]
+fn the_way_of_allocating_is_chosen_and_reported() {
+    let Some(double) = Double::with("granularity 65536") else {
+        return;
+    };
+    let by = |alloc: &str| {
+        let options = CUDA
+            .check_options(&EngineOptions::from([(
+                "alloc".to_owned(),
+                alloc.to_owned(),
+            )]))
+            .unwrap();
+        allocate_with(&double, &CUDA, "", (70_000, &options)).unwrap()
+    };
+    let key = Key::new(5, 6, 7, 8);
+    for (alloc, said) in [
+        ("malloc", "malloc: cuMemAlloc, in one piece"),
+        (
+            "vmm",
+            "vmm: cuMemCreate and cuMemMap, in granules of 65536 bytes, exportable as a file",
+        ),
+    ] {
+        let memory = by(alloc);
+        assert_eq!(memory.report().allocated.as_deref(), Some(said));
+        memory.fill(0, 3, 69_997, key).unwrap();
+        assert!(found(&*memory, (0, 3, 69_997), key).is_clean());
+    }
+    let (unknown, value) = ("alloc".to_owned(), "pool".to_owned());
+    let refused = CUDA.check_options(&EngineOptions::from([(unknown, value)]));
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.contains("memory cuda takes alloc=malloc|vmm"),
+        "{refused}"
+    );
+    // Too much is refused as for the other way.
+    let vmm = EngineOptions::from([("alloc".to_owned(), "vmm".to_owned())]);
+    let full = allocate_with(&double, &CUDA, "", (1 << 30, &vmm))
+        .err()
+        .unwrap();
+    assert!(
+        full.to_string()
+            .contains("cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY"),
+        "{full}"
+    );
+    let Some(without) = Double::with("vmm 0") else {
+        return;
+    };
+    let lacks = allocate_with(&without, &CUDA, "", (4096, &vmm))
+        .err()
+        .unwrap();
+    let lacks = lacks.to_string();
+    assert!(
+        lacks.contains("CUDA_ERROR_NOT_SUPPORTED")
+            && lacks.contains("Leave --memory-option alloc=vmm out"),
+        "{lacks}"
+    );
 }
 
 #[test]

@@ -24,6 +24,19 @@ pub fn engine_option(text: &str) -> Result<Pair, Error> {
     })
 }
 
+/// Reads one option of a memory. Whether the memory has it is checked when the plan is expanded.
+///
+/// # Errors
+/// `Usage` without an equals sign, or with nothing on one side of it.
+pub fn memory_option(text: &str) -> Result<Pair, Error> {
+    pair(text).ok_or_else(|| {
+        Error::Usage(format!(
+            "{} is no option of a memory: write NAME=VALUE",
+            quote(text)
+        ))
+    })
+}
+
 /// Reads one hint. Which hints there are only the library knows.
 ///
 /// # Errors
@@ -76,6 +89,8 @@ mod tests {
         for wrong in ["", "a", "a=", "=b"] {
             let message = engine_option(wrong).unwrap_err().to_string();
             assert!(message.ends_with("write NAME=VALUE"), "{message}");
+            let message = memory_option(wrong).unwrap_err().to_string();
+            assert!(message.contains("no option of a memory"), "{message}");
             let message = hint(wrong).unwrap_err().to_string();
             assert!(message.contains("romio_cb_write=disable"), "{message}");
         }

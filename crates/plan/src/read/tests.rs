@@ -225,6 +225,7 @@ fn keys_are_the_long_names_of_options() {
             .filter(|key| **key != "published")
             .map(|key| match *key {
                 "engine-options" => "engine-option",
+                "memory-options" => "memory-option",
                 "hints" => "hint",
                 key => key,
             });

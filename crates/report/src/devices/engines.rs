@@ -22,7 +22,7 @@ pub fn engines(entries: &[Entry]) -> String {
     for one in entries {
         page += &entry(&format!("{:INDENT$}{}", "", name(one)), width, &about(one));
         for option in one.options {
-            page += &option_lines(option, width);
+            page += &option_lines(("engine-option", option), width);
         }
         for library in one.libraries {
             page += &library_lines(library, width);
@@ -40,7 +40,7 @@ pub fn file_engines(entries: &[FileEntry]) -> String {
         let head = format!("{:INDENT$}{}", "", one.name);
         page += &entry(&head, width, one.about);
         for option in one.options {
-            page += &option_lines(option, width);
+            page += &option_lines(("engine-option", option), width);
         }
         for library in one.libraries {
             page += &library_lines(library, width);
@@ -60,6 +60,9 @@ pub fn memories(entries: &[MemoryEntry]) -> String {
     let mut page = "\nMemories\n".to_owned();
     for (one, name) in entries.iter().zip(names) {
         page += &entry(&format!("{:INDENT$}{name}", ""), width, one.about);
+        for option in one.options {
+            page += &option_lines(("memory-option", option), width);
+        }
         for library in one.libraries {
             page += &library_lines(library, width);
         }
@@ -135,10 +138,10 @@ fn about(entry: &Entry) -> String {
     format!("{}{everywhere}{with_device}", entry.about)
 }
 
-/// An option below its engine, the default first among its values.
-fn option_lines(option: &EngineOption, width: usize) -> String {
+/// An option below its engine or memory, the default first among its values.
+fn option_lines((asked_by, option): (&str, &EngineOption), width: usize) -> String {
     let (values, default) = (option.values(), option.default());
-    let asked = format!("{:width$}--engine-option {}={values}", "", option.name);
+    let asked = format!("{:width$}--{asked_by} {}={values}", "", option.name);
     let body = format!("{} [default: {default}]", option.about);
     format!("{asked}\n{}", entry("", width + INDENT, &body))
 }
@@ -202,6 +205,10 @@ mod tests {
                 &entry.about[..20]
             );
             assert!(page.contains(&begin), "{page}");
+            for option in entry.options {
+                let asked = format!("--memory-option {}={}", option.name, option.values());
+                assert!(page.contains(&asked), "no {asked} in {page}");
+            }
             for library in entry.libraries {
                 let asked = format!("--library {}=PATH", library.name);
                 assert!(page.contains(&asked), "no {asked} in {page}");

@@ -72,6 +72,7 @@ fn point_of(pacing: Pacing, size_bytes: u32) -> TransferPoint {
         pacing,
         memory: "host".into(),
         target_memory: None,
+        memory_options: Default::default(),
         footprint_bytes: u64::from(size_bytes) * 16,
         target_footprint: tonnage_plan::transfer::TargetFootprint::Own,
         stride_bytes: size_bytes.into(),

@@ -183,9 +183,16 @@ fn footprint(records: &[TransferRecord<'_>]) -> String {
 }
 
 fn memory(point: &TransferPoint) -> String {
+    let options = point.memory_options.iter();
+    let options: String = options
+        .map(|(name, value)| format!(", {name}={value}"))
+        .collect();
     match &point.target_memory {
-        None => format!("{} memory", point.memory),
-        Some(target) => format!("{} memory, {target} memory at the targets", point.memory),
+        None => format!("{} memory{options}", point.memory),
+        Some(target) => format!(
+            "{} memory, {target} memory at the targets{options}",
+            point.memory
+        ),
     }
 }
 

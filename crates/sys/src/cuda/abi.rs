@@ -60,6 +60,12 @@ pub(crate) enum Attribute {
     ComputeMajor = 75,
     /// `COMPUTE_CAPABILITY_MINOR`.
     ComputeMinor = 76,
+    /// `GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED`.
+    GpuDirectVmm = 110,
+    /// `GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS`.
+    FlushOptions = 117,
+    /// `GPU_DIRECT_RDMA_WRITES_ORDERING`.
+    WritesOrdering = 118,
     /// `CAN_USE_64_BIT_STREAM_MEM_OPS`.
     StreamWords = 122,
     /// `DMA_BUF_SUPPORTED`.

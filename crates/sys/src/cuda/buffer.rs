@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::abi::{CudaAddress, HOST_REGISTER_FLAGS};
 use super::context::CudaContext;
 use super::failure::CudaFailure;
+use super::vmm::VmmMapping;
 use crate::mapping::{Arena, OutOfRange};
 
 /// Memory of a GPU. Its bytes are not zeroed. The CPU cannot address it.
@@ -14,6 +15,8 @@ pub struct DeviceBuffer {
     context: Arc<CudaContext>,
     address: CudaAddress,
     bytes: u64,
+    /// Its mapping, where it is one.
+    mapping: Option<VmmMapping>,
 }
 
 /// Memory of the host that the driver has pinned and knows, so that a GPU copies it without help from the CPU.
@@ -54,7 +57,10 @@ impl DeviceBuffer {
     /// The driver's reason; `CUDA_ERROR_OUT_OF_MEMORY` where there is not so much in one piece.
     pub fn allocate(context: &Arc<CudaContext>, bytes: u64) -> Result<Self, CudaFailure> {
         let mut address = 0;
+        // Whole pages of the host: files by which other devices reach it consist of them.
         let len = usize::try_from(bytes.max(1)).unwrap_or(usize::MAX);
+        let len = len.checked_next_multiple_of(rustix::param::page_size());
+        let len = len.unwrap_or(usize::MAX);
         context.call("cuMemAlloc_v2", |calls| {
             // SAFETY: the address is valid for the write.
             unsafe { (calls.allocate)(&raw mut address, len) }
@@ -63,7 +69,28 @@ impl DeviceBuffer {
             context: Arc::clone(context),
             address,
             bytes,
+            mapping: None,
         })
+    }
+
+    /// Allocates memory of the context's GPU by virtual-memory handles: physical memory that can be exported, mapped at
+    /// addresses of its own.
+    ///
+    /// # Errors
+    /// As [`Self::allocate`], or `TooOld`.
+    pub fn map(context: &Arc<CudaContext>, bytes: u64) -> Result<Self, CudaFailure> {
+        let mapping = VmmMapping::allocate(context, bytes)?;
+        Ok(Self {
+            context: Arc::clone(context),
+            address: mapping.address(),
+            bytes,
+            mapping: Some(mapping),
+        })
+    }
+
+    /// Bytes that its mapping is a multiple of; `None` where it is none.
+    pub fn granularity(&self) -> Option<u64> {
+        self.mapping.as_ref().map(VmmMapping::granularity)
     }
 
     /// Number of its bytes.
@@ -134,6 +161,9 @@ impl Drop for DeviceBuffer {
         // Copies may be in flight that name it. Where waiting fails the context is lost, and with it everything in
         // flight; nobody is left to be told.
         let _ = self.context.wait();
+        if self.mapping.take().is_some() {
+            return;
+        }
         let _ = self.context.call("cuMemFree_v2", |calls| {
             // SAFETY: allocated once, freed once, and nothing in flight uses it.
             unsafe { (calls.free)(self.address) }

@@ -86,12 +86,7 @@ impl CudaContext {
         if self.handle == peer.handle {
             return Ok(());
         }
-        let mut can = 0;
-        self.call("cuDeviceCanAccessPeer", |calls| {
-            // SAFETY: the number is valid for the write of an int; both ordinals came from the library.
-            unsafe { (calls.can_access_peer)(&raw mut can, self.ordinal, peer.ordinal) }
-        })?;
-        if can == 0 {
+        if !self.can_access((self.ordinal, peer.ordinal))? {
             return Err(CudaFailure::NoPeer {
                 gpu: self.device.number,
                 peer: peer.device.number,
@@ -104,6 +99,16 @@ impl CudaContext {
                 code => code,
             }
         })
+    }
+
+    /// Returns whether the machine has a way from one GPU to the memory of another.
+    pub(super) fn can_access(&self, (gpu, peer): (Ordinal, Ordinal)) -> Result<bool, CudaFailure> {
+        let mut can = 0;
+        self.call("cuDeviceCanAccessPeer", |calls| {
+            // SAFETY: the number is valid for the write of an int; both ordinals came from the library.
+            unsafe { (calls.can_access_peer)(&raw mut can, gpu, peer) }
+        })?;
+        Ok(can != 0)
     }
 
     /// Makes the context this thread's, for several calls.

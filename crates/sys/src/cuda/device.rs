@@ -18,7 +18,8 @@ pub struct CudaDevice {
     pub number: u32,
     /// Model.
     pub name: String,
-    /// Identifier that stays the same over restarts, in hexadecimal groups.
+    /// Identifier that no other GPU of the machine has, and that stays the same over restarts: in hexadecimal groups,
+    /// or as the driver's own tools write it.
     pub uuid: String,
     /// Bytes of its memory.
     pub memory_bytes: u64,
@@ -82,13 +83,14 @@ impl Libcuda {
             ("cuDeviceGetPCIBusId", self.calls.device_pci),
         ];
         let [name, pci] = texts.map(|(call, of)| self.text_of(device, call, of));
+        // The kernel writes lower case.
+        let pci_address = pci?.to_ascii_lowercase();
         Ok(CudaDevice {
             number,
             name: name?,
-            uuid: grouped(&uuid),
+            uuid: (self.driver().identity)(&uuid, &pci_address),
             memory_bytes: memory_bytes as u64,
-            // The kernel writes lower case.
-            pci_address: pci?.to_ascii_lowercase(),
+            pci_address,
             compute: self.own.generation(device).unwrap_or_else(|| {
                 let [major, minor] =
                     [Attribute::ComputeMajor, Attribute::ComputeMinor].map(attribute);
@@ -133,14 +135,6 @@ impl Libcuda {
     }
 }
 
-/// An identifier in the groups in which people read it.
-fn grouped(bytes: &[u8; 16]) -> String {
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    [0..8, 8..12, 12..16, 16..20, 20..32]
-        .map(|range| hex[range].to_owned())
-        .join("-")
-}
-
 impl CudaDevice {
     /// The GPU with this number.
     ///
@@ -148,16 +142,5 @@ impl CudaDevice {
     /// The driver's reason; `CUDA_ERROR_INVALID_DEVICE` for a number that no GPU has.
     pub fn of(library: &Arc<Libcuda>, number: u32) -> Result<Self, CudaFailure> {
         library.describe(number)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn identifiers_are_in_groups() {
-        let bytes: [u8; 16] = std::array::from_fn(|at| 16 * at as u8 + 1);
-        assert_eq!(grouped(&bytes), "01112131-4151-6171-8191-a1b1c1d1e1f1");
     }
 }

@@ -36,6 +36,8 @@ pub struct GpuDriver {
     pub(crate) version_call: &'static CStr,
     /// The version that a number of that call means.
     pub(crate) version: fn(c_int) -> CudaVersion,
+    /// The identifier of a GPU, as people read it, by its UUID and its address on the PCI bus.
+    pub(crate) identity: fn(&[u8; 16], &str) -> String,
     /// Texts of the kernels.
     pub(crate) texts: KernelTexts,
     /// Looks up the calls that have forms of their own.

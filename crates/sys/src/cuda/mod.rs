@@ -17,6 +17,8 @@
 //! | `ipc` | memory of a GPU that another process has allocated |
 //! | `flags` | words that a stream writes for the CPU, behind the data |
 //! | `behind` | a copy with words and an event behind it, at once |
+//! | `vmm` | allocations by virtual-memory handles |
+//! | `dmabuf` | memory of a GPU for network cards |
 //! | `buffer` | memory of a GPU, and memory of the host that the driver knows |
 //! | `stream` | copies one after the other, and the times between them |
 //! | `raw_loop` | the driver's calls alone, for tests of speed |
@@ -39,6 +41,7 @@ mod context;
 mod copier;
 mod copy_kernel;
 mod device;
+mod dmabuf;
 pub(crate) mod driver;
 mod failure;
 mod flags;
@@ -51,6 +54,7 @@ mod pattern;
 mod peers;
 mod raw_loop;
 mod stream;
+mod vmm;
 
 pub use behind::WordsBehind;
 pub use buffer::{CudaPart, DeviceBuffer, PinnedArena, PinnedView};
@@ -58,6 +62,7 @@ pub use context::CudaContext;
 pub use copier::{CopyMark, CudaCopier, CudaRegion};
 pub use copy_kernel::CopyKernel;
 pub use device::CudaDevice;
+pub use dmabuf::{CardWrites, DmabufFile, WritesOrdering};
 pub use driver::GpuDriver;
 pub use failure::{CudaFailure, CudaVersion};
 pub use flags::FlagWords;

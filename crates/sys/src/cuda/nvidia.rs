@@ -36,12 +36,21 @@ pub static NVIDIA: GpuDriver = GpuDriver {
         major: number / 1000,
         minor: number % 1000 / 10,
     },
+    identity: |uuid, _pci_address| grouped(uuid),
     texts: KernelTexts {
         pattern: PATTERN_PTX,
         copy: COPY_PTX,
     },
     own: |library, has| Ok(Box::new(NvidiaCalls::of(library, has)?)),
 };
+
+/// An identifier in the groups in which people read it.
+fn grouped(bytes: &[u8; 16]) -> String {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    [0..8, 8..12, 12..16, 16..20, 20..32]
+        .map(|range| hex[range].to_owned())
+        .join("-")
+}
 
 functions! { NvidiaCalls:
     error_name = c"cuGetErrorName" since 6, 0 (Code, *mut *const c_char);
@@ -140,5 +149,16 @@ impl OwnCalls for NvidiaCalls {
 
     fn generation(&self, _ordinal: Ordinal) -> Option<String> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_are_in_groups() {
+        let bytes: [u8; 16] = std::array::from_fn(|at| 16 * at as u8 + 1);
+        assert_eq!(grouped(&bytes), "01112131-4151-6171-8191-a1b1c1d1e1f1");
     }
 }

@@ -45,6 +45,7 @@ pub static AMD: GpuDriver = GpuDriver {
     peer_attributes_from: 0,
     version_call: c"hipDriverGetVersion",
     version: names::version,
+    identity: names::identity,
     texts: KernelTexts {
         pattern: PATTERN_HIP,
         copy: COPY_HIP,

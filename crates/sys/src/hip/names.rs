@@ -14,6 +14,17 @@ pub(super) fn version(number: c_int) -> CudaVersion {
     }
 }
 
+/// The identifier of a GPU: 16 hexadecimal digits are its UUID. A GPU that has none says the same as any other such
+/// one, so that its address has to do.
+pub(super) fn identity(uuid: &[u8; 16], pci_address: &str) -> String {
+    let digits = std::str::from_utf8(uuid).ok();
+    let digits = digits.filter(|text| text.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    match digits {
+        Some(digits) => digits.to_owned(),
+        None => format!("at {pci_address}"),
+    }
+}
+
 /// A call of the oldest symbol version that the library has; it may be older than that.
 const fn old(of: &'static CStr, symbol: &'static CStr) -> Alias {
     since(4, 2, of, symbol)
@@ -97,6 +108,16 @@ mod tests {
     fn versions_are_read_as_the_library_writes_them() {
         let said = [50_221_153, 60_342_134, 71_025_424].map(|number| version(number).to_string());
         assert_eq!(said, ["5.2", "6.3", "7.10"]);
+    }
+
+    #[test]
+    fn a_gpu_without_a_uuid_is_known_by_its_address() {
+        let of = |uuid| identity(uuid, "0000:1b:00.0");
+        assert_eq!(of(b"0123456789abcdef"), "0123456789abcdef");
+        let none: &[u8; 16] = b"XX\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+        for without in [none, &[0; 16], &[0xd0; 16]] {
+            assert_eq!(of(without), "at 0000:1b:00.0");
+        }
     }
 
     /// A name that is written down twice would hide the second.

@@ -227,6 +227,14 @@ pub struct fi_mr_attr {
 }
 
 #[repr(C)]
+pub struct fi_mr_dmabuf {
+    pub fd: c_int,
+    pub offset: u64,
+    pub len: usize,
+    pub base_addr: *mut c_void,
+}
+
+#[repr(C)]
 pub struct fi_ops_mr {
     pub size: usize,
     pub reg: Unused,

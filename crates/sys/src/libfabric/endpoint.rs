@@ -11,8 +11,9 @@ use super::calls::EndpointCalls;
 use super::handles::{PeerAddress, RegionHandle, RemoteRegion};
 use super::open::{Fid, NAME_BYTES_MAX, Opener, QueueSizes, check};
 use super::slots::Slots;
-use super::{Info, Libfabric, abi};
+use super::{Info, Libfabric, Release, abi};
 use crate::mapping::Arena;
+use crate::registrable::{DeviceBytes, RegisteredBytes, RegisteredMemory};
 
 /// Ways to wait for completions.
 #[derive(Debug, Clone, Copy)]
@@ -25,11 +26,23 @@ pub enum Wait<'a> {
     Unsupported,
 }
 
-pub(super) struct RegisteredArena {
+/// Interface of a device whose memory is registered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HmemInterface {
+    /// CUDA, of NVIDIA.
+    Cuda,
+    /// ROCr, of AMD.
+    Rocr,
+}
+
+/// The release that registers memory by a file (a dmabuf).
+const FILES_SINCE: Release = Release(1 << 16 | 20);
+
+pub(super) struct FabricRegistration {
     mr: Option<Fid>,
     pub(super) desc: *mut c_void,
     key: u64,
-    pub(super) arena: Arc<Arena>,
+    pub(super) bytes: RegisteredBytes,
 }
 
 /// An endpoint. It belongs to one thread at a time, as FI_THREAD_DOMAIN demands: nothing of its domain is shared.
@@ -39,9 +52,9 @@ pub struct Endpoint {
     /// The library's addresses of the peers that were inserted.
     pub(super) peers: Vec<abi::fi_addr_t>,
     /// Regions; one that was taken back leaves its place to the next.
-    pub(super) regions: Vec<Option<RegisteredArena>>,
+    pub(super) regions: Vec<Option<FabricRegistration>>,
     /// Memory whose registration was taken back: a provider may still be carrying out what a peer has begun.
-    retired: Vec<Arc<Arena>>,
+    retired: Vec<RegisteredMemory>,
     virtual_addresses: bool,
     bind_regions: bool,
     name: Vec<u8>,
@@ -175,11 +188,42 @@ impl Endpoint {
     /// # Errors
     /// The library's reason.
     pub fn register(&mut self, arena: Arc<Arena>, key: u64) -> Result<RegionHandle, String> {
-        let len = arena.len();
-        let base = arena
-            .pointer(0, len as u64)
-            .map_err(|error| error.to_string())?;
-        let mr = self.registration(base.cast(), len, key)?;
+        self.register_bytes(RegisteredMemory::Host(arena), (abi::FI_HMEM_SYSTEM, 0), key)
+    }
+
+    /// Registers memory of a device in the same way, with an answer that was asked for it: by its file where it has
+    /// one, which takes libfabric 1.20, else by its address. Nothing of it is injected: the CPU does not reach it.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn register_device(
+        &mut self,
+        device: Arc<DeviceBytes>,
+        (interface, number): (HmemInterface, u32),
+        key: u64,
+    ) -> Result<RegionHandle, String> {
+        let release = self.info.library().release();
+        if device.file().is_some() && release < FILES_SINCE {
+            return Err(format!(
+                "libfabric {release} does not register memory by a file: {FILES_SINCE} does"
+            ));
+        }
+        let interface = match interface {
+            HmemInterface::Cuda => abi::FI_HMEM_CUDA,
+            HmemInterface::Rocr => abi::FI_HMEM_ROCR,
+        };
+        let number = u64::from(number);
+        self.register_bytes(RegisteredMemory::Device(device), (interface, number), key)
+    }
+
+    fn register_bytes(
+        &mut self,
+        memory: RegisteredMemory,
+        interface: (c_int, u64),
+        key: u64,
+    ) -> Result<RegionHandle, String> {
+        let bytes = RegisteredBytes::of(memory);
+        let mr = self.registration(&bytes, interface, key)?;
         if self.bind_regions
             && let Some(endpoint) = &self.endpoint
         {
@@ -189,11 +233,11 @@ impl Endpoint {
         let raw: *mut abi::fid_mr = mr.cast();
         // SAFETY: the registration is open, and its leading part is a fid_mr.
         let (desc, key) = unsafe { ((*raw).mem_desc, (*raw).key) };
-        let registered = Some(RegisteredArena {
+        let registered = Some(FabricRegistration {
             mr: Some(mr),
             desc,
             key,
-            arena,
+            bytes,
         });
         let free = self.regions.iter().position(Option::is_none);
         let index = free.unwrap_or(self.regions.len());
@@ -214,12 +258,9 @@ impl Endpoint {
         }
         let taken = self.regions.get_mut(region.0).and_then(Option::take);
         let mut registered = taken.ok_or("the region is not registered")?;
-        if !self
-            .retired
-            .iter()
-            .any(|arena| Arc::ptr_eq(arena, &registered.arena))
-        {
-            self.retired.push(Arc::clone(&registered.arena));
+        let memory = registered.bytes.memory.clone();
+        if !self.retired.iter().any(|kept| kept.is(&memory)) {
+            self.retired.push(memory);
         }
         match registered.mr.take().is_none_or(Fid::close) {
             true => Ok(()),
@@ -227,17 +268,37 @@ impl Endpoint {
         }
     }
 
-    fn registration(&self, base: *mut c_void, len: usize, key: u64) -> Result<Fid, String> {
+    fn registration(
+        &self,
+        bytes: &RegisteredBytes,
+        (iface, device): (c_int, u64),
+        key: u64,
+    ) -> Result<Fid, String> {
         let domain: *mut abi::fid_domain = match &self.domain {
             Some(domain) => domain.cast(),
             None => return Err("the domain is closed".to_owned()),
         };
+        let len = usize::try_from(bytes.len()).unwrap_or(usize::MAX);
         let iov = libc::iovec {
-            iov_base: base,
+            iov_base: bytes.address() as *mut c_void,
             iov_len: len,
         };
+        let file = match &bytes.memory {
+            RegisteredMemory::Host(_) => None,
+            RegisteredMemory::Device(device) => device.file(),
+        };
+        let dmabuf = file.map(|(fd, offset)| abi::fi_mr_dmabuf {
+            fd,
+            offset,
+            len,
+            base_addr: bytes.address().wrapping_sub(offset) as *mut c_void,
+        });
+        let (mr_iov, flags) = match &dmabuf {
+            None => (&raw const iov, 0),
+            Some(dmabuf) => (std::ptr::from_ref(dmabuf).cast(), abi::FI_MR_DMABUF),
+        };
         let attr = abi::fi_mr_attr {
-            mr_iov: &raw const iov,
+            mr_iov,
             iov_count: 1,
             access: abi::FI_SEND
                 | abi::FI_RECV
@@ -250,18 +311,19 @@ impl Endpoint {
             context: std::ptr::null_mut(),
             auth_key_size: 0,
             auth_key: std::ptr::null_mut(),
-            iface: 0,
-            device: 0,
+            iface,
+            device,
             hmem_data: std::ptr::null_mut(),
             page_size: 0,
             base_mr: std::ptr::null(),
             sub_mr_cnt: 0,
         };
         let mut mr = std::ptr::null_mut();
-        // SAFETY: the domain is open; the attribute and its vector live through the call; the memory lives as long as
-        // the arena, which is kept until the registration is closed.
-        let code =
-            unsafe { ((*(*domain).mr).regattr)(domain.cast(), &raw const attr, 0, &raw mut mr) };
+        // SAFETY: the domain is open; the attribute and what it points to live through the call, and the flag says
+        // which of the two that is. The memory is kept until the registration is closed.
+        let code = unsafe {
+            ((*(*domain).mr).regattr)(domain.cast(), &raw const attr, flags, &raw mut mr)
+        };
         self.check("fi_mr_regattr", code)?;
         Fid::new(mr)
     }
@@ -269,16 +331,14 @@ impl Endpoint {
     /// Returns a region as a peer reaches it.
     pub fn remote(&self, region: RegionHandle) -> Option<RemoteRegion> {
         let registered = self.regions.get(region.0)?.as_ref()?;
-        let len = registered.arena.len() as u64;
-        let base = if self.virtual_addresses {
-            registered.arena.pointer(0, len).ok()? as u64
-        } else {
-            0
+        let base = match self.virtual_addresses {
+            true => registered.bytes.address(),
+            false => 0,
         };
         Some(RemoteRegion {
             base,
             key: registered.key,
-            len,
+            len: registered.bytes.len(),
         })
     }
 
@@ -364,7 +424,7 @@ impl Drop for Endpoint {
             // The library may still write into what an object that is in use refers to.
             self.slots.leak();
             for region in self.regions.drain(..).flatten() {
-                std::mem::forget(region.arena);
+                std::mem::forget(region.bytes);
             }
             std::mem::forget(std::mem::take(&mut self.retired));
         }
@@ -386,6 +446,7 @@ mod tests {
             reads_after_writes: false,
             delivery: false,
             virtual_addresses: true,
+            device_memory: false,
         };
         let info = Info::query(&library, &hints).unwrap().remove(0);
         let sizes = QueueSizes {

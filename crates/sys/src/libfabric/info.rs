@@ -35,7 +35,7 @@ const INFOS_MAX: usize = 1 << 12;
 /// Demands on a provider.
 #[derive(Debug, Clone)]
 pub struct Hints<'a> {
-    /// Its name; layered forms of it are found as well.
+    /// Its name; layered forms of it are found as well. Empty for any.
     pub provider: &'a str,
     /// Sends and receives are needed beside writes and reads.
     pub messages: bool,
@@ -47,6 +47,8 @@ pub struct Hints<'a> {
     pub delivery: bool,
     /// Addresses of remote memory may be virtual ones; without it they count from 0.
     pub virtual_addresses: bool,
+    /// Memory of devices is registered and moved (FI_HMEM).
+    pub device_memory: bool,
 }
 
 /// One answer of `fi_getinfo`, owned.
@@ -154,7 +156,8 @@ impl Info {
             // SAFETY: the list came from this library's fi_getinfo and is freed once; the copies are independent of it.
             unsafe { (library.freeinfo)(list) };
         }
-        found.retain(|info| is_of(&info.attributes.provider, hints.provider));
+        let any = hints.provider.is_empty();
+        found.retain(|info| any || is_of(&info.attributes.provider, hints.provider));
         Ok(found)
     }
 
@@ -226,7 +229,9 @@ fn asked(library: &Arc<Libfabric>, hints: &Hints<'_>) -> Result<Owned, String> {
         if hints.delivery {
             (*(*info).tx_attr).op_flags = abi::FI_DELIVERY_COMPLETE;
         }
-        (*(*info).fabric_attr).prov_name = libc::strdup(name.as_ptr());
+        if !hints.provider.is_empty() {
+            (*(*info).fabric_attr).prov_name = libc::strdup(name.as_ptr());
+        }
     }
     Ok(owned)
 }
@@ -236,6 +241,9 @@ fn bits(hints: &Hints<'_>) -> (u64, u64, c_int) {
     let mut caps = CAPS_RMA;
     if hints.messages {
         caps |= CAPS_MSG;
+    }
+    if hints.device_memory {
+        caps |= abi::FI_HMEM;
     }
     let mut order = 0;
     if hints.ordered_writes {
@@ -248,11 +256,13 @@ fn bits(hints: &Hints<'_>) -> (u64, u64, c_int) {
         // Receives are posted for messages in the order in which these are sent.
         order |= abi::FI_ORDER_SAS;
     }
-    let mr_mode = if hints.virtual_addresses {
-        MR_MODE
-    } else {
-        MR_MODE & !abi::FI_MR_VIRT_ADDR
-    };
+    let mut mr_mode = MR_MODE;
+    if !hints.virtual_addresses {
+        mr_mode &= !abi::FI_MR_VIRT_ADDR;
+    }
+    if hints.device_memory {
+        mr_mode |= abi::FI_MR_HMEM;
+    }
     (caps, order, mr_mode)
 }
 

@@ -29,13 +29,14 @@ type StructLayout = BTreeMap<String, (u64, u64)>;
 
 /// Structs that we allocate and a library reads or writes: their size must be the headers'. Of all others we declare
 /// the leading part of what a library allocates.
-const ALLOCATED_BY_US: [&str; 8] = [
+const ALLOCATED_BY_US: [&str; 9] = [
     "fid",
     "fi_av_attr",
     "fi_cq_attr",
     "fi_cq_data_entry",
     "fi_cq_err_entry",
     "fi_mr_attr",
+    "fi_mr_dmabuf",
     "fi_msg_rma",
     "fi_rma_iov",
 ];
@@ -130,6 +131,7 @@ fn add_attributes(layout: &mut StructLayout) {
             mr_iov, iov_count, access, offset, requested_key, context, auth_key_size, auth_key,
             iface, device, hmem_data, page_size, base_mr, sub_mr_cnt
         }
+        fi_mr_dmabuf { fd, offset, len, base_addr }
         fi_cq_data_entry { op_context, flags, len, buf, data }
         fi_cq_err_entry {
             op_context, flags, len, buf, data, tag, olen, err, prov_errno, err_data, err_data_size,
@@ -167,7 +169,7 @@ fn add_objects(layout: &mut StructLayout) {
 fn add_values(layout: &mut StructLayout) {
     values! { layout:
         FI_MSG FI_RMA FI_TAGGED FI_READ FI_WRITE FI_RECV FI_SEND FI_TRANSMIT FI_REMOTE_READ FI_REMOTE_WRITE
-        FI_REMOTE_CQ_DATA FI_COMPLETION
+        FI_REMOTE_CQ_DATA FI_COMPLETION FI_MR_DMABUF FI_HMEM FI_HMEM_SYSTEM FI_HMEM_CUDA FI_HMEM_ROCR
         FI_DELIVERY_COMPLETE FI_PROV_ATTR_ONLY FI_CONTEXT
         FI_CONTEXT2 FI_MR_LOCAL FI_MR_RAW FI_MR_VIRT_ADDR FI_MR_ALLOCATED FI_MR_PROV_KEY
         FI_MR_MMU_NOTIFY FI_MR_RMA_EVENT FI_MR_ENDPOINT FI_MR_HMEM FI_MR_COLLECTIVE FI_ORDER_RAR

@@ -25,7 +25,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 
 pub use calls::{Action, Route};
-pub use endpoint::{Endpoint, Wait};
+pub use endpoint::{Endpoint, HmemInterface, Wait};
 pub use handles::{PeerAddress, RegionHandle, RemoteRegion};
 pub use info::{Attributes, Hints, Info};
 pub use offers::{Limits, ListedProvider, Offer};

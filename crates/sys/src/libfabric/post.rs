@@ -4,7 +4,7 @@
 //! Nothing here allocates, except to describe a failure. What does not: opening, in [`super::endpoint`], and the
 //! library's own calls, in [`super::calls`].
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use super::abi;
 use super::calls::{Action, ENTRIES, Operation, Route};
@@ -89,10 +89,8 @@ impl Endpoint {
             .get(route.local.0)
             .and_then(Option::as_ref)
             .ok_or_else(|| outside(user))?;
-        let buffer = region
-            .arena
-            .pointer(local, u64::from(len))
-            .map_err(|_| outside(user))?;
+        let buffer = region.bytes.at(local, u64::from(len));
+        let buffer = buffer.map_err(|_| outside(user))? as *mut c_void;
         let reaches = matches!(
             route.action,
             Action::Write | Action::WriteData | Action::Read
@@ -105,13 +103,13 @@ impl Endpoint {
         let operation = Operation {
             route,
             peer,
-            buffer: buffer.cast(),
+            buffer,
             len: len as usize,
             desc: region.desc,
             address: route.remote.base.wrapping_add(remote),
             data,
         };
-        if len <= route.inject_bytes_max && route.can_inject() {
+        if len <= route.inject_bytes_max && route.can_inject() && region.bytes.is_of_host() {
             // SAFETY: the buffer lies in a registered arena that this endpoint keeps alive.
             let code = unsafe { self.calls.inject(&operation) };
             return self.posted(code, Posted::Injected, user);

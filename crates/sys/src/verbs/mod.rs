@@ -7,6 +7,7 @@
 //! | `loaded` | the library and the calls that it exports |
 //! | `context` | an open device, its limits and its ports |
 //! | `queues` | what one worker owns on a device: completion queue, registrations, queue pairs |
+//! | `dmabuf` | the call of libibverbs that registers memory of a device by its file |
 //! | `pieces` | keys of memory that is registered in one piece or in several |
 //! | `queue_pair` | making a queue pair and taking it to its states |
 //! | `thread_domain` | queue pairs that are handed work without a lock |
@@ -30,6 +31,7 @@ mod cm_loaded;
 mod context;
 mod dc_pair;
 mod dc_post;
+mod dmabuf;
 mod extended;
 mod handles;
 mod loaded;

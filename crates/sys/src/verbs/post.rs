@@ -151,8 +151,10 @@ impl Queues {
         {
             return Ok(());
         }
+        // The driver copies such bytes by the CPU, which has to reach them.
         let is_inline = (1..=target.inline_bytes_max).contains(&request.len)
-            && target.action != WorkAction::Read;
+            && target.action != WorkAction::Read
+            && self.is_of_host(target.local);
         let place = self.chain.len;
         let staged = &mut self.chain.requests[place];
         staged.num_sge = i32::from(request.len > 0);
@@ -178,7 +180,11 @@ impl Queues {
             length: request.len,
             lkey,
         };
-        let limits = (self.stretches_max, target.inline_bytes_max);
+        let inline_bytes_max = match self.is_of_host(target.local) {
+            true => target.inline_bytes_max,
+            false => 0,
+        };
+        let limits = (self.stretches_max, inline_bytes_max);
         let Some(last) = self.chain.gather(far, stretch, limits) else {
             return false;
         };
@@ -378,13 +384,21 @@ impl Queues {
         }
     }
 
+    /// True for a region of the host.
+    #[inline]
+    fn is_of_host(&self, region: RegistrationHandle) -> bool {
+        let registered = self.regions.get(region.0);
+        matches!(registered, Some(Some(registered)) if registered.bytes.is_of_host())
+    }
+
     /// The word at an offset of a region.
     fn local_word(&self, region: RegistrationHandle, offset: u64) -> Result<u64, String> {
         let Some(Some(registered)) = self.regions.get(region.0) else {
             return Err("the region is not registered".to_owned());
         };
-        let word = registered.arena.word(offset);
-        let word = word.ok_or_else(|| format!("there is no aligned word at offset {offset}"))?;
+        let word = registered.bytes.word(offset);
+        let none = || format!("the CPU reaches no aligned word at offset {offset}");
+        let word = word.ok_or_else(none)?;
         Ok(word.load(Ordering::Acquire))
     }
 
@@ -400,8 +414,8 @@ impl Queues {
             return Err("the region is not registered".to_owned());
         };
         let key = registered.local_keys.key(offset, len);
-        match registered.arena.pointer(offset, len.into()) {
-            Ok(pointer) => Ok((pointer as u64, key.ok_or_else(|| too_long(len))?)),
+        match registered.bytes.at(offset, len.into()) {
+            Ok(address) => Ok((address, key.ok_or_else(|| too_long(len))?)),
             Err(error) => Err(error.to_string()),
         }
     }

@@ -3,6 +3,7 @@
 //! What lives here: opening and closing in the right order, registering, sleeping. What does not: the states of queue
 //! pairs, in [`super::queue_pair`], and posting and polling, in [`super::post`].
 
+use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -15,11 +16,13 @@ use super::abi::{
 use super::chain::{Chain, LIST_MAX};
 use super::context::{Context, unblock};
 use super::dc_post::DcParts;
+use super::dmabuf;
 use super::handles::{KeyedRegion, QueuePair, RegistrationHandle};
 use super::pieces::{RegionKeys, piece_stride, ranges, totals};
 use super::thread_domain::ThreadDomain;
 use super::{check, last_reason};
 use crate::mapping::Arena;
+use crate::registrable::{DeviceBytes, RegisteredBytes, RegisteredMemory};
 
 /// Rights of peers to a region, beside writing and reading it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,7 +38,7 @@ pub(super) struct Registration {
     pieces: Vec<NonNull<ibv_mr>>,
     pub(super) local_keys: RegionKeys,
     remote_keys: RegionKeys,
-    pub(super) arena: Arc<Arena>,
+    pub(super) bytes: RegisteredBytes,
 }
 
 /// Calls of the device itself, which are not exported.
@@ -73,7 +76,7 @@ pub struct Queues {
     /// Regions; one that was taken back leaves its place to the next.
     pub(super) regions: Vec<Option<Registration>>,
     /// Memory whose registration was taken back: operations on it may still be in flight.
-    retired: Vec<Arc<Arena>>,
+    retired: Vec<RegisteredMemory>,
     channel: Option<NonNull<ibv_comp_channel>>,
     /// True when the channel will say so once something completes.
     armed: bool,
@@ -193,7 +196,29 @@ impl Queues {
         arena: Arc<Arena>,
         granted: RegionAccess,
     ) -> Result<RegistrationHandle, String> {
-        let len = arena.len() as u64;
+        self.register_bytes(RegisteredMemory::Host(arena), granted)
+    }
+
+    /// Registers memory of a device in the same way: by its file where it has one, else by its address. The CPU touches
+    /// none of its bytes, so that payloads in work requests and atomic operations on it are refused.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn register_device(
+        &mut self,
+        device: Arc<DeviceBytes>,
+        granted: RegionAccess,
+    ) -> Result<RegistrationHandle, String> {
+        self.register_bytes(RegisteredMemory::Device(device), granted)
+    }
+
+    fn register_bytes(
+        &mut self,
+        memory: RegisteredMemory,
+        granted: RegionAccess,
+    ) -> Result<RegistrationHandle, String> {
+        let bytes = RegisteredBytes::of(memory);
+        let len = bytes.len();
         let mut access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
         if granted.relaxed {
             access |= IBV_ACCESS_RELAXED_ORDERING;
@@ -203,7 +228,7 @@ impl Queues {
         }
         let mut pieces = Vec::new();
         for range in ranges(len, self.region_bytes_max) {
-            match self.register_piece(&arena, range, access) {
+            match self.register_piece(&bytes, range, access) {
                 Ok(piece) => pieces.push(piece),
                 Err(why) => {
                     self.deregister_pieces(&pieces);
@@ -226,7 +251,7 @@ impl Queues {
             pieces,
             local_keys,
             remote_keys,
-            arena,
+            bytes,
         });
         let free = self.regions.iter().position(Option::is_none);
         let index = free.unwrap_or(self.regions.len());
@@ -237,20 +262,40 @@ impl Queues {
         Ok(RegistrationHandle(index))
     }
 
-    /// Registers a range of an arena.
+    /// Registers a range of the bytes.
     fn register_piece(
         &self,
-        arena: &Arena,
+        registered: &RegisteredBytes,
         (from, bytes): (u64, u64),
         access: i32,
     ) -> Result<NonNull<ibv_mr>, String> {
-        let start = arena.pointer(from, bytes);
+        let start = registered.at(from, bytes);
         let start = start.map_err(|error| error.to_string())?;
-        let reg_mr = self.context.library.calls.reg_mr;
-        let protection = self.protection.as_ptr();
-        // SAFETY: the protection domain is open; the memory is mapped for as long as the arena, which is kept until
-        // after the registration is gone. Its bytes were counted in a `usize`.
-        let mr = unsafe { (reg_mr)(protection, start.cast(), bytes as usize, access) };
+        let (library, protection) = (&self.context.library, self.protection.as_ptr());
+        if let RegisteredMemory::Device(device) = &registered.memory
+            && let Some((file, offset)) = device.file()
+        {
+            let register = dmabuf::Calls::of(&library.library)?.register;
+            // SAFETY: the protection domain is open. The file keeps what is behind it alive, and the registration keeps
+            // the file; a range that it does not have is an error of the call. The address is a number for peers.
+            let mr = unsafe {
+                (register)(
+                    protection,
+                    offset + from,
+                    bytes as usize,
+                    start,
+                    file,
+                    access,
+                )
+            };
+            return NonNull::new(mr).ok_or_else(|| last_reason("ibv_reg_dmabuf_mr"));
+        }
+        // SAFETY: the protection domain is open; the memory is mapped for as long as the arena, or allocated for as
+        // long as the device's, which is kept until after the registration is gone. Its bytes were counted in a
+        // `usize`.
+        let mr = unsafe {
+            (library.calls.reg_mr)(protection, start as *mut c_void, bytes as usize, access)
+        };
         NonNull::new(mr).ok_or_else(|| last_reason("ibv_reg_mr"))
     }
 
@@ -270,9 +315,9 @@ impl Queues {
     pub fn deregister(&mut self, region: RegistrationHandle) -> Result<(), String> {
         let taken = self.regions.get_mut(region.0).and_then(Option::take);
         let registered = taken.ok_or("the region is not registered")?;
-        let is_kept = |arena: &Arc<Arena>| Arc::ptr_eq(arena, &registered.arena);
-        if !self.retired.iter().any(is_kept) {
-            self.retired.push(Arc::clone(&registered.arena));
+        let memory = registered.bytes.memory;
+        if !self.retired.iter().any(|kept| kept.is(&memory)) {
+            self.retired.push(memory);
         }
         check("ibv_dereg_mr", self.deregister_pieces(&registered.pieces))
     }
@@ -281,9 +326,9 @@ impl Queues {
     pub fn remote(&self, region: RegistrationHandle) -> Option<KeyedRegion> {
         let registered = self.regions.get(region.0)?.as_ref()?;
         Some(KeyedRegion {
-            base: registered.arena.address(),
+            base: registered.bytes.address(),
             keys: registered.remote_keys.clone(),
-            len: registered.arena.len() as u64,
+            len: registered.bytes.len(),
         })
     }
 
@@ -370,7 +415,7 @@ impl Drop for Queues {
         if !closed {
             // The device may still write into what an object that is in use refers to.
             for region in self.regions.drain(..).flatten() {
-                std::mem::forget(region.arena);
+                std::mem::forget(region.bytes);
             }
             std::mem::forget(std::mem::take(&mut self.retired));
             // Its context would be freed under the objects that are left.

@@ -19,8 +19,14 @@
  *                     two blocks of 64 bytes, stale copies nothing
  *   words 0           streams write no words
  *   slow 1            a query carries out one piece of a stream's work, and no more
+ *   vmm 0             no memory by virtual-memory handles
+ *   granularity 65536 of such memory
+ *   dmabuf 1          memory of GPUs can be exported as a file; 0 cannot; else the driver does not know the question
+ *   ordering 0        no order between what network cards write and a GPU's own work; 100 and 200 there is one
+ *   flushes 1         the host can flush what network cards wrote
  *
- * Memory is shared with other processes, and words are written by streams, in double_ipc.h.
+ * Memory is shared with other processes, and words are written by streams, in double_ipc.h; virtual-memory handles and
+ * what network cards need are in double_vmm.h.
  *
  * Compiled with -DOLD_DRIVER, it lacks the newest call; with -DHIP, it is a double of AMD's runtime and of its compiler:
  * double_hip.h. */
@@ -46,12 +52,14 @@ enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 10
 #else
 #define VERSION 12040
 #define NO_GPUS NO_DEVICE
+#define UUID_BYTE 0xd0
 #endif
 
 #define GPUS_MAX 8
 #define ROOM 256
 
-typedef struct { uint64_t address, bytes; uint8_t *host; int gpu, file, imported; } Allocation;
+/* One with a handle is mapped physical memory, which only GPUs of its access reach. */
+typedef struct { uint64_t address, bytes, handle; uint8_t *host; int gpu, file, imported, access; } Allocation;
 
 /* Mapped bytes of an allocation: whole pages, and one that processes which share it write into. */
 #define MAPPED(bytes) (((bytes) + 4095) / 4096 * 4096 + 4096)
@@ -59,7 +67,8 @@ typedef struct { uint64_t address, bytes; uint8_t *host; int gpu, file, imported
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Allocation allocations[ROOM], pinned[ROOM];
 static int gpus = 2, version = VERSION, wrong, compiles = 1, peers = 1, words = 1, blind = -1, initialised, lost, retained[GPUS_MAX];
-static uint64_t memory = 64 << 20, used[GPUS_MAX];
+static int vmm = 1, dmabuf = -1, ordering = -1, flushes;
+static uint64_t memory = 64 << 20, granularity = 2 << 20, used[GPUS_MAX];
 static char fail_call[64], spoil[8];
 static int slow, spoil_at, copies_seen, reaches[GPUS_MAX][GPUS_MAX];
 static int fail_code, fail_at, fail_seen;
@@ -86,6 +95,11 @@ static void configure(void) {
         sscanf(line, "spoil %7s %d", spoil, &spoil_at);
         if (sscanf(line, "words %llu", &value) == 1) words = value;
         if (sscanf(line, "slow %llu", &value) == 1) slow = value;
+        if (sscanf(line, "vmm %llu", &value) == 1) vmm = value;
+        if (sscanf(line, "granularity %llu", &value) == 1) granularity = value;
+        if (sscanf(line, "dmabuf %llu", &value) == 1) dmabuf = value;
+        if (sscanf(line, "ordering %llu", &value) == 1) ordering = value;
+        if (sscanf(line, "flushes %llu", &value) == 1) flushes = value;
         sscanf(line, "fail %63s %d %d", fail_call, &fail_code, &fail_at);
     }
     if (file) fclose(file);
@@ -102,12 +116,15 @@ static int failing(const char *call) {
     return 0;
 }
 
+/* The GPU whose work is carried out. */
+static int acting;
+
 /* Where this file reaches an address of a device, or of pinned memory. */
 static uint8_t *reach(uint64_t address, uint64_t bytes) {
     for (int i = 0; i < ROOM; i++) {
         Allocation *a = &allocations[i], *p = &pinned[i];
         if (a->host && address >= a->address && address + bytes <= a->address + a->bytes)
-            return a->host + (address - a->address);
+            return a->handle && !(a->access >> acting & 1) ? NULL : a->host + (address - a->address);
         if (p->host && address >= p->address && address + bytes <= p->address + p->bytes)
             return p->host + (address - p->address);
     }
@@ -151,6 +168,7 @@ static double now_ns(void) {
 
 static int write_word(uint64_t address, uint64_t word);
 static int carry_out(Work *w) {
+    acting = *(int *)w->stream;
     if (w->event) {
         w->event->ns = now_ns();
         w->event->pending = 0;
@@ -239,6 +257,7 @@ static const struct { int code; const char *name, *text; } names[] = {
     {ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
     {ALREADY_REGISTERED, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED", "already mapped"},
     {NOT_REGISTERED, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED", "not mapped"},
+    {801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
     {OPERATING_SYSTEM, "CUDA_ERROR_OPERATING_SYSTEM", "OS call failed or operation not supported on this OS"},
 };
 
@@ -259,7 +278,7 @@ static int cuDeviceGet_inner(int *out, int n) { *out = n; return n < 0 || n >= g
 CALL(cuDeviceGetName, char *out, int room, int n) BODY(cuDeviceGetName, out, room, n)
 static int cuDeviceGetName_inner(char *out, int room, int n) { (void)n; snprintf(out, room, "Double of a GPU"); return 0; }
 CALL(cuDeviceGetUuid, uint8_t *out, int n) BODY(cuDeviceGetUuid, out, n)
-static int cuDeviceGetUuid_inner(uint8_t *out, int n) { memset(out, 0xd0 + n, 16); return 0; }
+static int cuDeviceGetUuid_inner(uint8_t *out, int n) { memset(out, UUID_BYTE + n, 16); return 0; }
 CALL(cuDeviceTotalMem_v2, size_t *out, int n) BODY(cuDeviceTotalMem_v2, out, n)
 static int cuDeviceTotalMem_v2_inner(size_t *out, int n) { (void)n; *out = memory; return 0; }
 CALL(cuDeviceGetPCIBusId, char *out, int room, int n) BODY(cuDeviceGetPCIBusId, out, room, n)
@@ -271,6 +290,10 @@ static int cuDeviceGetAttribute_inner(int *out, int which, int n) {
     static const int known[][2] = {{63, 3}, {2, 2}, {23, 9}, {61, 0}};
 #else
     if (which == 122) { *out = words; return 0; }
+    if (which == 110) { *out = vmm; return 0; }
+    if (which == 117 && ordering >= 0) { *out = flushes; return 0; }
+    if (which == 118 && ordering >= 0) { *out = ordering; return 0; }
+    if (which == 124 && dmabuf >= 0) { *out = dmabuf; return 0; }
     static const int known[][2] = {{16, 3}, {36, 1000000}, {37, 512}, {40, 2}, {75, 9}, {76, 0}};
 #endif
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -361,12 +384,13 @@ static void forget(Allocation *a) {
     memset(a, 0, sizeof *a);
 }
 #include "double_ipc.h"
+#include "double_vmm.h"
 CALL(cuMemFree_v2, uint64_t address) BODY(cuMemFree_v2, address)
 static int cuMemFree_v2_inner(uint64_t address) {
     NEEDS_CONTEXT;
     for (int i = 0; i < ROOM; i++) {
         Allocation *a = &allocations[i];
-        if (!a->host || a->address != address || a->imported) continue;
+        if (!a->host || a->address != address || a->imported || a->handle) continue;
         complain_if_open(a);
         used[a->gpu] -= a->bytes;
         forget(a);
@@ -399,12 +423,14 @@ static int cuMemHostUnregister_inner(void *host) {
 CALL(cuMemcpyHtoD_v2, uint64_t to, const void *from, size_t bytes) BODY(cuMemcpyHtoD_v2, to, from, bytes)
 static int cuMemcpyHtoD_v2_inner(uint64_t to, const void *from, size_t bytes) {
     NEEDS_CONTEXT;
+    acting = current;
     uint8_t *there = reach(to, bytes);
     return there ? (memcpy(there, from, bytes), 0) : INVALID_VALUE;
 }
 CALL(cuMemcpyDtoH_v2, void *to, uint64_t from, size_t bytes) BODY(cuMemcpyDtoH_v2, to, from, bytes)
 static int cuMemcpyDtoH_v2_inner(void *to, uint64_t from, size_t bytes) {
     NEEDS_CONTEXT;
+    acting = current;
     uint8_t *there = reach(from, bytes);
     return there ? (memcpy(to, there, bytes), 0) : INVALID_VALUE;
 }
@@ -414,6 +440,7 @@ int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void *stream) BODY(c
 #endif
 static int cuMemcpyAsync_inner(uint64_t to, uint64_t from, size_t bytes, void *stream) {
     NEEDS_CONTEXT;
+    acting = *(int *)stream;
     int known = reach(to, bytes) && reach(from, bytes);
     int code = hand_over((Work){.stream = stream, .to = to, .from = from, .bytes = bytes});
     /* Pageable memory goes by way of pinned memory of the driver's, while the caller waits. */

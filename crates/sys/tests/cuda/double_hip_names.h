@@ -2,6 +2,7 @@
  * are in double_hip.h. */
 #define VERSION 60342134
 #define NO_GPUS INVALID_DEVICE /* What hipInit of ROCm 5.2 says without any. */
+#define UUID_BYTE 'a' /* Hexadecimal digits. */
 #define cuInit hipInit
 #define cuDriverGetVersion hipDriverGetVersion
 #define cuDeviceGetCount hipGetDeviceCount

@@ -34,7 +34,8 @@ static int cuIpcGetMemHandle_inner(Handle *out, uint64_t address) {
     for (int i = 0; i < ROOM; i++) {
         Allocation *a = &allocations[i];
         struct stat is;
-        if (!a->host || a->address != address || a->imported) continue;
+        /* As the driver refuses mapped memory. */
+        if (!a->host || a->address != address || a->imported || a->handle) continue;
         if (fstat(a->file, &is)) return OPERATING_SYSTEM;
         *out = (Handle){"double", getpid(), a->file, a->gpu, a->bytes, is.st_ino, ""};
         return 0;

@@ -22,6 +22,7 @@ fn gpus_are_described_by_the_runtime() {
     assert_eq!(device.compute, "gfx90a:sramecc+:xnack-");
     assert_eq!((device.multiprocessors, device.copy_engines), (3, 2));
     assert_eq!(device.pci_address, "0000:1b:00.0");
+    assert_eq!(device.uuid, "aaaaaaaaaaaaaaaa");
     // It tells neither of these.
     assert_eq!((device.memory_bytes_per_s, device.dmabuf), (None, None));
 }

@@ -3,11 +3,13 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `double`, `double.c`, `double_ipc.h`, `ptx.h` | the double: compiling it; the calls; sharing memory; kernels from their text |
+//! | `double`, `double.c`, `ptx.h` | the double: compiling it; the calls; kernels from their text |
+//! | `double_ipc.h`, `double_vmm.h` | its part that shares memory; virtual-memory handles, and what network cards need |
 //! | `double_hip.h`, `double_hip_names.h`, `double_hip_kernels.h` | the same for AMD's runtime: calls of another form; names; kernels from their text |
 //! | `kernels` | the kernels against a second writing of the pattern |
 //! | `copier` | copies between memories of all sorts |
 //! | `management`, `double_nvml.c` | pairs of GPUs, and the management library over its double |
+//! | `mapped` | memory by virtual-memory handles, and for network cards |
 //! | `sharing` | memory for other processes, and words that streams write |
 //! | `hip` | what is AMD's own |
 //! | `hip_text` | the kernels' HIP text, taken by Clang for generations of GPUs |
@@ -27,6 +29,8 @@ mod hip_text;
 mod kernels;
 #[cfg(test)]
 mod management;
+#[cfg(test)]
+mod mapped;
 #[cfg(test)]
 mod sharing;
 

@@ -40,7 +40,8 @@ fn copies_between_all_sorts_of_memory_are_verified() {
             6,
         ),
         (
-            "--engine-option by=sm --memory cuda-pinned,cuda:1 --target-memory cuda --sizes 777 --batch 3",
+            "--engine-option by=sm --memory cuda-pinned,cuda:1 --target-memory cuda --memory-option alloc=vmm --sizes 777 \
+             --batch 3",
             4,
         ),
         (
@@ -68,6 +69,9 @@ fn copies_between_all_sorts_of_memory_are_verified() {
                 text.contains("\"ranks_are\":\"threads of one process\""),
                 "{text}"
             );
+            let is_mapped = arguments.contains("alloc=vmm");
+            assert_eq!(text.contains("\"vmm: cuMemCreate"), is_mapped, "{text}");
+            assert_eq!(run.stdout.contains("alloc=vmm"), is_mapped);
         }
         let run_ids: std::collections::BTreeSet<_> =
             records.iter().map(|record| &record.run_id).collect();
@@ -306,6 +310,18 @@ fn options_without_effect_are_refused_before_anything_starts() {
         ),
         ("--engine cuda --memory cuda --gpus 3-1", "goes down"),
         ("--engine cuda --memory cuda --engine-option by=dma", "by"),
+        (
+            "--engine cuda --memory host --target-memory cuda-pinned --memory-option alloc=vmm",
+            "memory host or cuda-pinned has no option \"alloc\"",
+        ),
+        (
+            "--engine fabric:tcp --ranks 2 --memory cuda-pinned --engine-option registration=hmem",
+            "registration=hmem is about memory of a GPU, and no end has any: leave it out, or use memory cuda",
+        ),
+        (
+            "--engine cuda --memory cuda --memory-option alloc=pool",
+            "memory cuda takes alloc=malloc|vmm",
+        ),
         (
             "--engine cuda,shm --memory cuda",
             "a transfer needs two ranks",

@@ -246,13 +246,18 @@ fn bytes_of_a_gpu_are_staged_only_where_that_is_asked_for() {
     );
     fs::remove_file(dir.path().join("r.jsonl")).unwrap();
     let arguments = transfer(
-        "--engine fabric:tcp --op write --ranks 2 --memory cuda --sizes 8 --optional",
+        "--engine fabric:tcp,cuda-ipc --op write --ranks 2 --memory cuda --memory-option alloc=vmm --sizes 8 --optional",
         library.to_str().unwrap(),
     );
     tonnage(dir.path(), &arguments).succeed();
     let records = records::read(&dir.path().join("r.jsonl"));
     assert!(
         reason(&records[0]).contains("--engine-option staging=pinned"),
+        "{records:#?}"
+    );
+    // The driver makes no handle of such memory.
+    assert!(
+        reason(&records[1]).contains("alloc=malloc is shared between processes"),
         "{records:#?}"
     );
 }

@@ -161,6 +161,7 @@ fn seat(point: &CollectivePoint, bytes: u64, stage: &Stage<'_>) -> Result<Seated
         node: settings.numa.node(&host.topology, cpu)?,
         node_required: matches!(settings.numa, Numa::Node(_)),
         gpu: settings.gpu(stage.rank.identity().local_rank),
+        options: None,
         libraries: Some(&settings.libraries),
     })?;
     Ok(Seated {

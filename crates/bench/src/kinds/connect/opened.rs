@@ -183,6 +183,7 @@ fn requirements<'a>(
         verbs: FIRST_BYTES.to_vec(),
         memory: &point.memory,
         memory_option: "--memory",
+        memory_options: None,
         memory_of: Box::new(|_| &point.memory),
         bytes: point.register_bytes,
         bytes_of: Box::new(|_| point.register_bytes),

@@ -44,7 +44,7 @@ impl Experiment<'_> {
         let all = all.iter().map(|Json(opened)| Effective {
             ranks: String::new(),
             engine: opened.engine.clone(),
-            memory: Memories::Alike(opened.memory.clone()),
+            memory: Memories::Alike(Box::new(opened.memory.clone())),
             cpus: opened.cpus.clone(),
             sockets: Vec::new(),
             yielding: false,

@@ -83,6 +83,7 @@ fn all_leaves_out_what_has_no_way_to_the_others() {
         ordered_writes: false,
         reads_after_writes: false,
         delivery: false,
+        device_memory: false,
         virtual_addresses: true,
     };
     let (library, _) = Libfabric::choose(Some("embedded")).unwrap();

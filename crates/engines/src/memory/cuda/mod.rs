@@ -18,13 +18,13 @@ mod proof;
 
 use std::sync::Arc;
 
-use tonnage_engine::Variant;
 use tonnage_engine::memory::{
     CopyRate, DeviceMemory, Memory, MemoryEntry, MemoryReport, Request, Stretch,
 };
 use tonnage_engine::pattern::{self, Key, Mismatches};
+use tonnage_engine::{EngineOption, OptionKind, Variant};
 use tonnage_sys::clock::Clock;
-use tonnage_sys::cuda::{DeviceBuffer, PatternKernels};
+use tonnage_sys::cuda::{CudaFailure, DeviceBuffer, PatternKernels};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
@@ -33,12 +33,29 @@ use super::vendor::GpuVendor;
 use driver::GpuInUse;
 use numbers::numbers;
 
+/// The option for the way of allocating.
+const ALLOC: &str = "alloc";
+
+/// The value for memory by virtual-memory handles.
+const BY_HANDLES: &str = "vmm";
+
+static OPTIONS: [EngineOption; 1] = [EngineOption {
+    name: ALLOC,
+    kind: OptionKind::Choice(&["malloc", BY_HANDLES]),
+    variants: &[],
+    about: "malloc: in one piece by cuMemAlloc; vmm: physical memory by a virtual-memory handle (cuMemCreate), mapped in whole \
+            granules, which some drivers export to network cards where they do not export the other",
+}];
+
 /// Memory of a GPU of NVIDIA.
-pub const CUDA: MemoryEntry = entry(
-    NVIDIA,
-    "memory of an NVIDIA GPU, the first one where no number is given; filled and verified by the GPU",
-    |request| allocate(NVIDIA, request),
-);
+pub const CUDA: MemoryEntry = MemoryEntry {
+    options: &OPTIONS,
+    ..entry(
+        NVIDIA,
+        "memory of an NVIDIA GPU, the first one where no number is given; filled and verified by the GPU",
+        |request| allocate(NVIDIA, request),
+    )
+};
 
 /// The row of a maker's memory, which it allocates.
 pub(super) const fn entry(
@@ -58,6 +75,7 @@ pub(super) const fn entry(
         }),
         host_addressable: false,
         takes_gpu: true,
+        options: &[],
         allocate,
         // Asking would start the driver on ranks that allocate nothing, and what is too large is refused whole.
         available: |_| None,
@@ -73,12 +91,32 @@ pub(super) fn allocate(
     let gpu = driver::open(vendor, request.libraries, vendor.memory, number)?;
     // Proven before anything is measured; the report says why where they are not trusted.
     let _ = gpu.kernels();
-    let buffer = DeviceBuffer::allocate(gpu.context(), request.bytes)
-        .map_err(|failure| gpu.too_small(request.bytes, &failure))?;
+    let by_handles = request.option(&OPTIONS, ALLOC) == BY_HANDLES;
+    let allocated = match by_handles {
+        true => DeviceBuffer::map(gpu.context(), request.bytes),
+        false => DeviceBuffer::allocate(gpu.context(), request.bytes),
+    };
+    let buffer = allocated.map_err(|failure| match failure.name() {
+        "CUDA_ERROR_OUT_OF_MEMORY" => gpu.too_small(request.bytes, &failure),
+        _ if by_handles => not_mapped(&gpu, &failure),
+        _ => gpu.too_small(request.bytes, &failure),
+    })?;
     Ok(Arc::new(CudaMemory {
         gpu,
         buffer: Arc::new(buffer),
     }))
+}
+
+/// The refusal of memory by virtual-memory handles for another reason than its size.
+fn not_mapped(gpu: &GpuInUse, failure: &CudaFailure) -> Error {
+    Error::Unavailable {
+        what: format!("{ALLOC}={BY_HANDLES} of {}", gpu.name()),
+        why: failure.to_string(),
+        how: format!(
+            "Leave --memory-option {ALLOC}={BY_HANDLES} out; not every driver and not every virtual machine has \
+             virtual-memory handles that can be exported as a file"
+        ),
+    }
 }
 
 pub(super) struct CudaMemory {
@@ -163,6 +201,12 @@ impl Memory for CudaMemory {
         MemoryReport {
             kind: self.gpu.vendor().memory.to_owned(),
             bytes: self.buffer.bytes(),
+            allocated: Some(match self.buffer.granularity() {
+                None => "malloc: cuMemAlloc, in one piece".to_owned(),
+                Some(granularity) => format!(
+                    "{BY_HANDLES}: cuMemCreate and cuMemMap, in granules of {granularity} bytes, exportable as a file"
+                ),
+            }),
             device: Some(self.gpu.name()),
             why_filled_by_copies: self.gpu.kernels().err().map(str::to_owned),
             ..MemoryReport::default()

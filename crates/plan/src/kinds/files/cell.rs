@@ -7,7 +7,7 @@ use crate::options::{Many, pairs};
 use crate::refuse::usage;
 use crate::sweep::Sweep;
 use tonnage_engine::calls::FileEntry;
-use tonnage_engine::{EngineOptions, Lists, check_options};
+use tonnage_engine::{EngineOptions, Lists, OptionsOf, check_options};
 use tonnage_units::Bytes;
 use tonnage_units::Result;
 
@@ -43,7 +43,7 @@ pub(super) fn entries(job: &FileJob, lists: &Lists) -> Result<Vec<JobEngine<'sta
     let asked = pairs::map(&job.how.engine_options);
     let named = |name: &String| {
         let entry = lists.file_engine(name)?;
-        let options = check_options(entry.name, entry.options, &asked, "")?;
+        let options = check_options(OptionsOf::Engine(entry.name), entry.options, &asked, "")?;
         check_support(job, entry, lists.file_engines)?;
         Ok(JobEngine { entry, options })
     };

@@ -15,7 +15,7 @@ use super::layout::{SlotLayout, check_memory, check_shared, layout, sizes};
 use super::length::length;
 use super::library::{Calling, callings, check_call};
 use super::loads::PairLoads;
-use super::memories::{EndMemories, memories};
+use super::memories::{EndMemories, check_gpu_options, memories};
 use super::options::{
     ADDRESSES_DEFAULT, LIMIT_DEFAULT, MemoryOptions, OperationOptions, SEED_DEFAULT,
     TARGET_FOOTPRINT_DEFAULT, Transfer, WORKERS_DEFAULT,
@@ -88,13 +88,13 @@ pub(super) fn expand(
     for named in &entries {
         check_devices(&transfer.issuing, &divisions, named.entry)?;
         for &op in ops {
-            check_support(transfer, named.entry, op, lists.engines)?;
+            check_support(transfer, named.entry, op, lists)?;
             check_sides(transfer, &roles, op)?;
             check_order(&divisions, op, transfer.pacing.ping_pong)?;
             check_shared(&transfer.memory, &roles, op)?;
             check_call(&callings, op)?;
             check_op(transfer.background.background, named.entry)?;
-            for &memory in &memories {
+            for memory in &memories {
                 for &seat in &seats {
                     let ways = cq_modes.iter().flat_map(by_pacing);
                     for (&cq, &(pacing, batching), &sized) in ways.flat_map(by_size) {
@@ -195,7 +195,7 @@ fn point(
     (named, op, memory, (cq, pacing, batching), (size_bytes, background)): (
         &ChosenEngine<'_>,
         Verb,
-        EndMemories<'_>,
+        &EndMemories<'_>,
         (CqMode, Pacing, Batching),
         LoadedSize,
     ),
@@ -208,9 +208,8 @@ fn point(
         rail_shift,
         calling,
     } = seat;
-    let addresses = transfer.memory.addresses.unwrap_or(ADDRESSES_DEFAULT);
-    let local = transfer.memory.local_addresses;
-    let target_footprint = transfer.memory.target_footprint;
+    let asked = &transfer.memory;
+    let addresses = asked.addresses.unwrap_or(ADDRESSES_DEFAULT);
     let mut point = TransferPoint {
         label: transfer.what.label.clone(),
         engine: named.engine.to_owned(),
@@ -239,12 +238,13 @@ fn point(
         cq,
         memory: memory.own.to_owned(),
         target_memory: memory.target.map(str::to_owned),
+        memory_options: memory.options.clone(),
         footprint_bytes: 0,
-        target_footprint: target_footprint.unwrap_or(TARGET_FOOTPRINT_DEFAULT),
+        target_footprint: asked.target_footprint.unwrap_or(TARGET_FOOTPRINT_DEFAULT),
         stride_bytes: 0,
         addresses,
-        local_addresses: local.filter(|&local| local != addresses),
-        seed: transfer.memory.seed.unwrap_or(SEED_DEFAULT).0,
+        local_addresses: asked.local_addresses.filter(|&local| local != addresses),
+        seed: asked.seed.unwrap_or(SEED_DEFAULT).0,
         latency: transfer.measure.latency.unwrap_or(true),
         verify: transfer.measure.verify,
         per_rank: transfer.measure.per_rank,
@@ -334,7 +334,9 @@ fn entries<'a>(what: &'a OperationOptions, lists: &Lists) -> Result<Vec<ChosenEn
 }
 
 /// Refuses an engine that cannot do what the transfer asks of it.
-fn check_support(transfer: &Transfer, entry: &Entry, op: Verb, engines: &[Entry]) -> Result<()> {
+fn check_support(transfer: &Transfer, entry: &Entry, op: Verb, lists: &Lists) -> Result<()> {
+    check_gpu_options(transfer, entry, lists)?;
+    let engines = lists.engines;
     let name = entry.name;
     let other = |fits: fn(&Entry) -> bool| {
         let fitting = engines

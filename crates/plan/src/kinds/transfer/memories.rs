@@ -1,22 +1,25 @@
-//! Kinds of memory of both ends: what `memory` and `target-memory` mean together.
+//! Kinds of memory of both ends: what `memory` and `target-memory` mean together, and which of them `memory-option` is
+//! for.
 
 use super::options::Transfer;
-use crate::options::Many;
+use crate::options::{Many, pairs};
 use crate::point::Traffic;
 use crate::refuse::usage;
 use crate::roles::Roles;
 use crate::skipping;
 use tonnage_engine::memory::MemoryEntry;
-use tonnage_engine::{Lists, Verb};
+use tonnage_engine::{EngineOptions, Entry, Lists, OptionsOf, Verb, check_options};
 use tonnage_units::Result;
 
 /// Memories of both ends, by their names with the variant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EndMemories<'a> {
     /// Of those who initiate.
     pub(super) own: &'a str,
     /// Of those who are initiated to, where it is another one.
     pub(super) target: Option<&'a str>,
+    /// Options that differ from the defaults; each is for the ends that know it.
+    pub(super) options: EngineOptions,
 }
 
 /// The memories to measure in, each of `memory` with each of `target-memory`.
@@ -33,9 +36,16 @@ pub(super) fn memories<'a>(
     let own = named(transfer, "memory", &transfer.memory.memory, ops, lists)?;
     let own = own.unwrap_or_else(|| vec![lists.default_memory()]);
     let asked = &transfer.memory.target_memory;
+    let ends = |own, target| -> Result<EndMemories<'a>> {
+        let options = memory_options(transfer, (own, target), lists)?;
+        Ok(EndMemories {
+            own,
+            target,
+            options,
+        })
+    };
     let Some(targets) = named(transfer, "target-memory", asked, ops, lists)? else {
-        let alike = |own| EndMemories { own, target: None };
-        return Ok(own.into_iter().map(alike).collect());
+        return own.into_iter().map(|own| ends(own, None)).collect();
     };
     if let Some(Roles { traffic, .. }) = roles.iter().find(|roles| roles.all_initiate()) {
         return usage(format!(
@@ -46,14 +56,82 @@ pub(super) fn memories<'a>(
             Traffic::Pair.name()
         ));
     }
-    let of = |own| {
-        let with = move |&target: &&'a str| EndMemories {
-            own,
-            target: Some(target).filter(|&target| target != own),
-        };
-        targets.iter().map(with)
+    let pairs = own
+        .into_iter()
+        .flat_map(|own| targets.iter().map(move |&target| (own, target)));
+    pairs
+        .map(|(own, target)| ends(own, Some(target).filter(|&target| target != own)))
+        .collect()
+}
+
+/// Options of the memories at both ends, those that differ from the defaults. Each is for the ends that know it.
+///
+/// # Errors
+/// `Usage` for one that neither end knows, and for a value that one of them does not take.
+fn memory_options(
+    transfer: &Transfer,
+    (own, target): (&str, Option<&str>),
+    lists: &Lists,
+) -> Result<EngineOptions> {
+    let asked = pairs::map(&transfer.memory.memory_options);
+    let names = [Some(own), target];
+    let mut entries = Vec::new();
+    for name in names.into_iter().flatten() {
+        match lists.memory(name) {
+            Ok(entry) => entries.push(entry),
+            // It is skipped, whatever its options would have been.
+            Err(_) if lists.lacks_memory(name) => return Ok(asked),
+            Err(error) => return Err(error),
+        }
+    }
+    let mut options = EngineOptions::new();
+    for entry in &entries {
+        options.extend(entry.check_options(&entry.known_of(&asked))?);
+    }
+    let mut unknown = asked.clone();
+    unknown.retain(|name, _| {
+        let mut known = entries.iter().flat_map(|entry| entry.options);
+        !known.any(|option| option.name == name)
+    });
+    if unknown.is_empty() {
+        return Ok(options);
+    }
+    let all: Vec<_> = entries
+        .iter()
+        .flat_map(|entry| entry.options)
+        .copied()
+        .collect();
+    let both: Vec<_> = entries.iter().map(|entry| entry.name).collect();
+    check_options(OptionsOf::Memory(&both.join(" or ")), &all, &unknown, "")
+}
+
+/// Refuses options of an engine's that are about memory of a GPU where no end has any.
+///
+/// # Errors
+/// `Usage`, with a memory that is a GPU's.
+pub(super) fn check_gpu_options(transfer: &Transfer, entry: &Entry, lists: &Lists) -> Result<()> {
+    let asked = pairs::map(&transfer.what.engine_options);
+    let mut options = entry.options.iter();
+    let Some(option) = options.find(|option| option.needs_gpu_memory(&asked)) else {
+        return Ok(());
     };
-    Ok(own.into_iter().flat_map(of).collect())
+    let is_of_gpu = |entry: &MemoryEntry| entry.takes_gpu && !entry.host_addressable;
+    let memory = &transfer.memory;
+    let names = [&memory.memory, &memory.target_memory];
+    let mut names = names.into_iter().flatten().flat_map(Many::values);
+    // One that is not in the list is skipped, or refused, by its name.
+    if names.any(|name| lists.memory(name).map_or(true, is_of_gpu)) {
+        return Ok(());
+    }
+    let mut memories = lists.memories.iter();
+    let instead = memories.find(|entry| is_of_gpu(entry));
+    let instead = instead.map(|entry| format!(", or use memory {}", entry.name));
+    usage(format!(
+        "engine-option {}={} is about memory of a GPU, and no end has any: leave it out{}",
+        option.name,
+        option.value(&asked),
+        instead.unwrap_or_default()
+    ))
 }
 
 /// The memories that an option names, checked; `None` where it is left out.
@@ -114,6 +192,49 @@ mod tests {
         let all = memories(&transfer, &[Verb::Write], &[Roles::new(traffic, 4)], &LISTS)?;
         let words = |one: &EndMemories<'_>| format!("{} {}", one.own, one.target.unwrap_or("-"));
         Ok(all.iter().map(words).collect())
+    }
+
+    /// Options for these memories at both ends.
+    fn options(text: &str, own: &str, target: Option<&str>) -> Result<EngineOptions> {
+        let transfer = Transfer {
+            memory: MemoryOptions {
+                memory_options: vec![pairs::memory_option(text).unwrap()],
+                ..MemoryOptions::default()
+            },
+            ..Transfer::default()
+        };
+        memory_options(&transfer, (own, target), &LISTS)
+    }
+
+    #[test]
+    fn an_option_is_for_the_ends_that_know_it() {
+        let parts = EngineOptions::from([("alloc".to_owned(), "parts".to_owned())]);
+        for (own, target) in [
+            ("cuda", None),
+            ("host", Some("cuda")),
+            ("cuda", Some("host")),
+            ("cuda", Some("far")),
+            ("gpu", Some("host")),
+        ] {
+            assert_eq!(options("alloc=parts", own, target).unwrap(), parts);
+        }
+        assert!(options("alloc=whole", "cuda", None).unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_option_that_no_end_knows_is_refused_by_name() {
+        let said = |text, own, target| options(text, own, target).unwrap_err().to_string();
+        let none = said("alloc=parts", "host", None);
+        assert_eq!(
+            none,
+            "memory host has no option \"alloc\": it has none: leave memory-option out"
+        );
+        let both = said("alloc=parts", "host", Some("huge"));
+        assert!(both.starts_with("memory host or huge has no"), "{both}");
+        let near = said("aloc=parts", "host", Some("cuda"));
+        assert!(near.contains("did you mean alloc?"), "{near}");
+        let value = said("alloc=all", "cuda", None);
+        assert!(value.contains("takes alloc=whole|parts"), "{value}");
     }
 
     #[test]

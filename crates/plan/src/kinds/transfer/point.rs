@@ -103,6 +103,9 @@ pub struct TransferPoint {
     /// Kind of memory of the ranks that are initiated to, where it is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_memory: Option<String>,
+    /// The memories' own options that differ from their defaults; each is for the ends whose memory knows it.
+    #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
+    pub memory_options: EngineOptions,
     /// Bytes over which the operations of one lane walk: a whole number of strides.
     pub footprint_bytes: u64,
     /// Footprints at a target, where its initiators share one.

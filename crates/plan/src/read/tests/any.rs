@@ -220,8 +220,10 @@ prop_compose! {
         rails in option::of(proptest::collection::vec(proptest::sample::select(Rails::ALL.to_vec()), 1..3).prop_map(Many)),
         (batching, background, library, optional, published) in (batching(), backgrounds(), library(), any::<bool>(), published()),
         traffic_file in option::weighted(0.2, crate::transfer::traffic_files()),
+        memory_options in proptest::collection::btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
     ) -> Transfer {
         let engine_options = engine_options.into_iter().collect();
+        let memory_options = memory_options.into_iter().collect();
         Transfer {
             what: OperationOptions { label, engine, engine_options, op, traffic, traffic_file, initiators, shift, matrix, target_shift, bidirectional, sizes, workers, place },
             pacing: PacingOptions { window, batch, ping_pong, rate, cq },
@@ -229,7 +231,7 @@ prop_compose! {
             batching,
             background,
             library,
-            memory: MemoryOptions { memory, target_memory, footprint, target_footprint, stride, gap, addresses, local_addresses, seed },
+            memory: MemoryOptions { memory, target_memory, memory_options, footprint, target_footprint, stride, gap, addresses, local_addresses, seed },
             measure: MeasureOptions { latency, verify, per_rank, limit, published },
             skipping: SkippingOptions { optional },
             length: LengthOptions { trials, trial_time, iters, duration, warmup, until_ci, max_duration, interval, checkpoint },

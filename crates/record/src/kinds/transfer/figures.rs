@@ -14,6 +14,7 @@ use crate::figures::moved::{AMOUNTS, BANDWIDTH, CPU, LIMIT, MESSAGE_RATE};
 use crate::figures::proof::PROOF;
 use crate::figures::{Better, Figure, Figures, GIGA, PERCENT, Row, Style, Value};
 use crate::transfer::direction_figures::DIRECTIONS;
+use crate::transfer::memory_figures::MEMORIES;
 use crate::transfer::{MeasuringCpus, Summary, TransferBody, Trial};
 
 /// All figures of a record of a transfer.
@@ -23,6 +24,7 @@ pub const FIGURES: Figures = &[
     EXCHANGE,
     OPERATION,
     OPERATIONS,
+    MEMORIES,
     BATCHES,
     IN_FLIGHT,
     RATES,
@@ -45,8 +47,9 @@ pub const FIGURES: Figures = &[
 ];
 
 /// Figures that a point alone decides, measured or not.
-pub(crate) const FROM_POINT: Figures =
-    &[ASKED, EXCHANGE, OPERATION, OPERATIONS, BATCHES, IN_FLIGHT];
+pub(crate) const FROM_POINT: Figures = &[
+    ASKED, EXCHANGE, OPERATION, OPERATIONS, MEMORIES, BATCHES, IN_FLIGHT,
+];
 
 /// Operations as they were asked for.
 const OPERATIONS: &[Figure] = &[
@@ -169,21 +172,6 @@ const OPERATIONS: &[Figure] = &[
         style: Style::Plain,
         better: None,
         value: |row| point(row, |point| point.target_shift),
-        trials: None,
-    },
-    Figure {
-        name: "Target memory",
-        field: "target_memory",
-        meaning: "Memory of the ranks that are initiated to; that of Memory where nothing else was asked for.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| {
-            point(row, |point| {
-                let target = point.target_memory.as_ref();
-                target.unwrap_or(&point.memory).clone()
-            })
-        },
         trials: None,
     },
     Figure {

@@ -9,6 +9,7 @@ mod directions;
 pub(crate) mod figures;
 mod initiators;
 mod matrix;
+mod memory_figures;
 mod pairs;
 mod rails;
 mod series;

@@ -19,6 +19,8 @@ pub const FI_REMOTE_WRITE: u64 = 1 << 13;
 pub const FI_REMOTE_CQ_DATA: u64 = 1 << 17;
 pub const FI_COMPLETION: u64 = 1 << 24;
 pub const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
+pub const FI_MR_DMABUF: u64 = 1 << 40;
+pub const FI_HMEM: u64 = 1 << 47;
 pub const FI_PROV_ATTR_ONLY: u64 = 1 << 54;
 pub const FI_CONTEXT: u64 = 1 << 59;
 pub const FI_CONTEXT2: u64 = 1 << 52;
@@ -33,6 +35,10 @@ pub const FI_MR_RMA_EVENT: c_int = 1 << 8;
 pub const FI_MR_ENDPOINT: c_int = 1 << 9;
 pub const FI_MR_HMEM: c_int = 1 << 10;
 pub const FI_MR_COLLECTIVE: c_int = 1 << 11;
+
+pub const FI_HMEM_SYSTEM: c_int = 0;
+pub const FI_HMEM_CUDA: c_int = 1;
+pub const FI_HMEM_ROCR: c_int = 2;
 
 pub const FI_ORDER_RAR: u64 = 1 << 0;
 pub const FI_ORDER_RAW: u64 = 1 << 1;

@@ -15,7 +15,7 @@ use tonnage_plan::options::pairs::{self, Pair};
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::sweep::Sweep;
 use tonnage_plan::transfer::{
-    LengthOptions, MeasureOptions, OperationOptions, PacingOptions, Transfer,
+    LengthOptions, MeasureOptions, MemoryOptions, OperationOptions, PacingOptions, Transfer,
 };
 use tonnage_plan::{Experiment, Plan};
 
@@ -61,6 +61,10 @@ pub struct VerifyArgs {
     #[arg(long = "engine-option", value_name = "NAME=VALUE", value_parser = pairs::engine_option)]
     pub engine_options: Vec<Pair>,
 
+    /// An option of the memory's own, such as alloc=vmm for cuda; may be repeated.
+    #[arg(long = "memory-option", value_name = "NAME=VALUE", value_parser = pairs::memory_option)]
+    pub memory_options: Vec<Pair>,
+
     /// Operations to check, joined by commas. [default: all that the engine can do]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = one_of::<Verb>())]
     pub op: Vec<Verb>,
@@ -88,7 +92,7 @@ pub struct VerifyArgs {
         num_args = 0..,
         require_equals = true,
         value_parser = one_of::<Collective>(),
-        conflicts_with_all = ["engine", "engine_options", "op", "traffic"]
+        conflicts_with_all = ["engine", "engine_options", "memory_options", "op", "traffic"]
     )]
     pub collectives: Option<Vec<Collective>>,
 
@@ -238,6 +242,10 @@ impl VerifyArgs {
                 // Several slots, so that a swapped one shows.
                 batch: Some(Sweep::one(4)),
                 ..PacingOptions::default()
+            },
+            memory: MemoryOptions {
+                memory_options: self.memory_options.clone(),
+                ..MemoryOptions::default()
             },
             measure: MeasureOptions {
                 verify: true,

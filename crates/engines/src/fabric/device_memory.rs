@@ -1,0 +1,107 @@
+//! Memory of a GPU: registering it by the way that the provider grants, what arrives in it, and the refusal of a
+//! provider that takes none.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tonnage_engine::memory::Memory;
+use tonnage_engine::{Completion, Lane, LaneKind, Verb};
+use tonnage_sys::libfabric::{Hints, Info, Libfabric, RegionHandle};
+use tonnage_units::{Error, Result};
+
+use super::options::CARD_WAYS;
+use super::worker::FabricWorker;
+use crate::registration::{CardMemory, first_granted, not_granted};
+use crate::staged::INSTEAD;
+
+impl FabricWorker {
+    /// Registers memory of a GPU under a key.
+    pub(super) fn register_card_memory(
+        &mut self,
+        memory: &Arc<dyn Memory>,
+        key: u64,
+    ) -> Result<RegionHandle> {
+        let card = CardMemory::of(memory, &self.name)?;
+        let device = &self.attributes.domain;
+        let what = format!(
+            "memory {} with engine {} on {device}",
+            card.kind(),
+            self.name
+        );
+        let Some(asked) = &self.registration else {
+            return Err(Error::Unavailable {
+                what,
+                why: "the provider was opened for memory of the host".to_owned(),
+                how: format!("Name a memory of a GPU when the engine is opened; or {INSTEAD}"),
+            });
+        };
+        let endpoint = &mut self.endpoint;
+        let tried = first_granted(asked, &CARD_WAYS, |way| {
+            let interface = card.interface()?;
+            endpoint.register_device(card.bytes(way)?, interface, key)
+        });
+        let (way, handle, before) = tried.map_err(|all| not_granted(what, &all, INSTEAD))?;
+        self.card_regions.keep((way, &before), card.context());
+        Ok(handle)
+    }
+
+    /// Waits until the GPUs see what these completions tell of.
+    #[inline]
+    pub(super) fn flush_arrived(&self, done: &[Completion]) -> Result<()> {
+        let read = LaneKind::Initiate(Verb::Read);
+        let reads = |lane: Lane| {
+            let lane = self.lanes.get(lane.0 as usize);
+            matches!(lane, Some(Some(lane)) if lane.spec.kind == read)
+        };
+        self.card_regions.flush(&self.name, done, reads)
+    }
+}
+
+/// The refusal of memory of a device where the provider does without FI_HMEM what else was asked of it; `None` where it
+/// does not do that either.
+pub(super) fn without_hmem(
+    library: &Arc<Libfabric>,
+    hints: &Hints<'_>,
+    (memory, why_embedded): (&str, Option<&str>),
+) -> Option<Error> {
+    let provider = hints.provider;
+    let of_host = Hints {
+        device_memory: false,
+        ..hints.clone()
+    };
+    let offers = |hints: &Hints<'_>| Info::query(library, hints).unwrap_or_default();
+    if offers(&of_host).is_empty() {
+        return None;
+    }
+    let any = Hints {
+        provider: "",
+        ..hints.clone()
+    };
+    let names: BTreeSet<String> = offers(&any)
+        .into_iter()
+        .map(|info| info.attributes().provider.clone())
+        .collect();
+    let names: Vec<_> = names.into_iter().collect();
+    let who = match names.as_slice() {
+        [] => "no provider of this library has it here".to_owned(),
+        names => format!(
+            "those of this library that have it here: {}",
+            names.join(", ")
+        ),
+    };
+    let used = why_embedded.map_or_else(String::new, |why| {
+        format!("; this library is used because {why}")
+    });
+    Some(Error::Unavailable {
+        what: format!("memory {memory} with engine fabric:{provider}"),
+        why: format!(
+            "provider {provider} of libfabric {} ({}) does not register memory of devices (FI_HMEM); {who}{used}",
+            library.release(),
+            library.path()
+        ),
+        how: format!(
+            "Name a libfabric that was built with CUDA with --libfabric, and a provider that has it, such as efa or \
+             verbs;ofi_rxm; or {INSTEAD}"
+        ),
+    })
+}

@@ -1,0 +1,113 @@
+//! Memory of a device as a network card takes it.
+
+use std::sync::Arc;
+
+use tonnage_engine::memory::Memory;
+use tonnage_sys::cuda::{CudaContext, DeviceBuffer, DmabufFile};
+use tonnage_sys::libfabric::HmemInterface;
+use tonnage_sys::registrable::DeviceBytes;
+use tonnage_units::{Error, Result};
+
+use super::ways::CardWay;
+use crate::memory::cuda_region::DriverMemory;
+
+/// Memory of a device that is to be registered.
+pub(crate) struct CardMemory {
+    memory: Arc<dyn Memory>,
+    /// Its allocation, where it is one of this process.
+    buffer: Option<Arc<DeviceBuffer>>,
+}
+
+impl CardMemory {
+    /// Memory that the CPU does not address, for an engine of some name.
+    ///
+    /// # Errors
+    /// `Unavailable` for memory of which no card could know anything.
+    pub(crate) fn of(memory: &Arc<dyn Memory>, engine: &str) -> Result<Self> {
+        let buffer = match DriverMemory::of(&**memory) {
+            Some(DriverMemory::Gpu(buffer)) => Some(buffer),
+            _ => None,
+        };
+        let has_file = || {
+            memory
+                .device()
+                .is_some_and(|device| device.dmabuf.is_some())
+        };
+        if buffer.is_none() && !has_file() {
+            return Err(Error::Unavailable {
+                what: format!("memory {} with engine {engine}", memory.report().kind),
+                why: "it registers memory of the host, of GPUs that CUDA's driver knows, and what a dmabuf names; this is none \
+                      of them"
+                    .to_owned(),
+                how: "Choose --memory host, or memory of a GPU such as --memory cuda".to_owned(),
+            });
+        }
+        Ok(Self {
+            memory: Arc::clone(memory),
+            buffer,
+        })
+    }
+
+    /// The bytes for a registration by this way.
+    ///
+    /// # Errors
+    /// The driver's reason, in words.
+    pub(crate) fn bytes(&self, way: CardWay) -> Result<Arc<DeviceBytes>, String> {
+        let bytes = match (way, &self.buffer) {
+            (CardWay::Dmabuf, Some(buffer)) => {
+                if buffer.context().device().dmabuf == Some(false) {
+                    return Err("the driver exports no memory of this GPU (its attribute DMA_BUF_SUPPORTED is 0)".to_owned());
+                }
+                DeviceBytes::exported(buffer).map_err(|failure| failure.to_string())?
+            }
+            (CardWay::Dmabuf, None) => self.named_by_file()?,
+            (CardWay::Peermem | CardWay::Hmem, Some(buffer)) => DeviceBytes::by_address(buffer),
+            (CardWay::Peermem | CardWay::Hmem, None) => {
+                return Err("the memory is known by a dmabuf alone".to_owned());
+            }
+        };
+        Ok(Arc::new(bytes))
+    }
+
+    /// The bytes of a file that somebody else exported.
+    fn named_by_file(&self) -> Result<DeviceBytes, String> {
+        let device = self.memory.device();
+        let (device, file) = device
+            .and_then(|device| Some((device, device.dmabuf?)))
+            .ok_or("the memory has no dmabuf")?;
+        let copy = file.file.try_clone_to_owned();
+        let copy = copy.map_err(|error| format!("its dmabuf cannot be opened again: {error}"))?;
+        let file = DmabufFile {
+            file: copy,
+            offset: file.offset,
+        };
+        Ok(DeviceBytes::of_file(
+            file,
+            device.address,
+            self.memory.bytes(),
+        ))
+    }
+
+    /// libfabric's name of the device's interface, and the device's number in it.
+    ///
+    /// # Errors
+    /// For an interface that libfabric is not asked about here, in words.
+    pub(crate) fn interface(&self) -> Result<(HmemInterface, u32), String> {
+        let device = self.memory.device().ok_or("it is of no device")?;
+        match device.interface {
+            "cuda" => Ok((HmemInterface::Cuda, device.device)),
+            "hip" | "rocr" => Ok((HmemInterface::Rocr, device.device)),
+            other => Err(format!("libfabric is not asked about memory of {other}")),
+        }
+    }
+
+    /// The context that it is of, where its driver is known here.
+    pub(crate) fn context(&self) -> Option<&Arc<CudaContext>> {
+        self.buffer.as_ref().map(|buffer| buffer.context())
+    }
+
+    /// Its name, for messages.
+    pub(crate) fn kind(&self) -> String {
+        self.memory.report().kind
+    }
+}

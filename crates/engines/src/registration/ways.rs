@@ -1,0 +1,167 @@
+//! Ways to register memory of a GPU: the first that is granted, and the refusal where none is.
+
+use tonnage_units::Error;
+
+use super::AUTO;
+
+/// A way to register memory of a GPU with a network card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CardWay {
+    /// By a file that the GPU's driver exports.
+    Dmabuf,
+    /// By its address, which a module of the kernel translates for the card.
+    Peermem,
+    /// By its address, which libfabric's provider knows to be a device's (FI_HMEM).
+    Hmem,
+}
+
+impl CardWay {
+    /// The option's value.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Dmabuf => "dmabuf",
+            Self::Peermem => "peermem",
+            Self::Hmem => "hmem",
+        }
+    }
+
+    /// Needs of the way, which are the next thing to look at where it was not granted.
+    fn needs(self) -> &'static str {
+        match self {
+            Self::Dmabuf => {
+                "dmabuf needs the open kernel modules of NVIDIA's driver (515 or newer), Linux 5.12, and a card whose driver \
+                 and library take it (rdma-core 34; libfabric 1.20, built with CUDA); some drivers export only memory of --memory-option \
+                 alloc=vmm"
+            }
+            Self::Peermem => {
+                "peermem needs the kernel's module nvidia-peermem (modprobe nvidia-peermem), which comes with NVIDIA's driver"
+            }
+            Self::Hmem => {
+                "hmem needs a libfabric that was built with CUDA, and a provider with FI_HMEM"
+            }
+        }
+    }
+}
+
+/// A way that was not granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NotGranted {
+    /// The way.
+    pub(crate) way: CardWay,
+    /// Reason, with the call that refused.
+    pub(crate) why: String,
+}
+
+impl std::fmt::Display for NotGranted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.way.name(), self.why)
+    }
+}
+
+/// Tries the ways that an option's value asks for, in their order, up to the first that is granted. Returns what came
+/// of it, and those that were tried before.
+///
+/// # Errors
+/// All that were tried, where none is granted.
+pub(crate) fn first_granted<T>(
+    asked: &str,
+    ways: &[CardWay],
+    mut attempt: impl FnMut(CardWay) -> Result<T, String>,
+) -> Result<(CardWay, T, Vec<NotGranted>), Vec<NotGranted>> {
+    let mut refused = Vec::new();
+    for &way in ways {
+        if asked != AUTO && asked != way.name() {
+            continue;
+        }
+        match attempt(way) {
+            Ok(made) => return Ok((way, made, refused)),
+            Err(why) => refused.push(NotGranted { way, why }),
+        }
+    }
+    Err(refused)
+}
+
+/// The refusal of `what`. `staging` says how to move the bytes through the host.
+pub(crate) fn not_granted(what: String, refused: &[NotGranted], staging: &str) -> Error {
+    let words: Vec<_> = refused.iter().map(NotGranted::to_string).collect();
+    let needs: Vec<_> = refused.iter().map(|one| one.way.needs()).collect();
+    Error::Unavailable {
+        what,
+        why: format!("it is not registered with the card: {}", words.join("; ")),
+        how: format!(
+            "See what each way needs: {}. Without any of them, {staging}",
+            needs.join("; ")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [CardWay; 2] = [CardWay::Dmabuf, CardWay::Peermem];
+
+    fn tried(asked: &str, granted: &[CardWay]) -> (Vec<CardWay>, Option<CardWay>) {
+        let mut tried = Vec::new();
+        let chosen = first_granted(asked, &ALL, |way| {
+            tried.push(way);
+            match granted.contains(&way) {
+                true => Ok(()),
+                false => Err("no".to_owned()),
+            }
+        });
+        let chosen = match chosen {
+            Ok((way, (), before)) => {
+                assert_eq!(before.len() + 1, tried.len());
+                Some(way)
+            }
+            Err(all) => {
+                assert_eq!(all.len(), tried.len());
+                None
+            }
+        };
+        (tried, chosen)
+    }
+
+    #[test]
+    fn the_first_that_is_granted_is_taken_and_no_other_is_tried() {
+        let [dmabuf, peermem] = ALL;
+        for (asked, granted, expected) in [
+            ("auto", &ALL[..], (vec![dmabuf], Some(dmabuf))),
+            ("auto", &[peermem], (vec![dmabuf, peermem], Some(peermem))),
+            ("auto", &[], (vec![dmabuf, peermem], None)),
+            // What was asked for is never replaced.
+            ("dmabuf", &[peermem], (vec![dmabuf], None)),
+            ("peermem", &ALL, (vec![peermem], Some(peermem))),
+        ] {
+            assert_eq!(tried(asked, granted), expected, "{asked}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_each_way_with_its_reason_and_its_needs() {
+        let refused = [
+            (
+                CardWay::Dmabuf,
+                "ibv_reg_dmabuf_mr: Operation not supported (os error 95)",
+            ),
+            (CardWay::Peermem, "ibv_reg_mr: Bad address (os error 14)"),
+        ];
+        let refused = refused.map(|(way, why)| NotGranted {
+            way,
+            why: why.to_owned(),
+        });
+        let text = not_granted("memory cuda".into(), &refused, "stage it").to_string();
+        for part in [
+            "memory cuda cannot be used here: it is not registered with the card: dmabuf: ibv_reg_dmabuf_mr: Operation not \
+             supported (os error 95); peermem: ibv_reg_mr: Bad address (os error 14). See",
+            "open kernel modules",
+            "modprobe nvidia-peermem",
+            "Without any of them, stage it",
+        ] {
+            assert!(text.contains(part), "no {part} in {text}");
+        }
+        let text = not_granted("memory cuda".into(), &refused[..1], "stage it").to_string();
+        assert!(!text.contains("modprobe"), "{text}");
+    }
+}

@@ -1,0 +1,145 @@
+//! Registering memory, that of a GPU too: which way the device grants, and what the CPU must not do with it then.
+
+use std::sync::Arc;
+
+use tonnage_engine::memory::Memory;
+use tonnage_engine::{Completion, Lane, LaneKind, Region, RegionId, Verb};
+use tonnage_machine::kernel_files::Tree;
+use tonnage_sys::verbs::{RegionAccess, RegistrationHandle};
+use tonnage_units::{Error, Result};
+
+use super::options::{CARD_WAYS, INLINE};
+use super::pairs::FarBytes;
+use super::transport::VerbsTransport;
+use super::worker::{VerbsWorker, not_registered};
+use crate::registration::{CardMemory, CardWay, first_granted, not_granted};
+use crate::staged::INSTEAD;
+
+/// Modules of the kernel by which a device finds memory of a GPU by its address: that of today, and the older one.
+const PEER_MODULES: [&str; 2] = ["nvidia_peermem", "nv_peer_mem"];
+
+impl VerbsWorker {
+    /// Registers a memory of the host, or of a GPU.
+    pub(super) fn register_memory(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
+        let bytes = usize::try_from(memory.bytes()).unwrap_or(usize::MAX);
+        let locked = self.bytes_to_lock(bytes)?;
+        let access = RegionAccess {
+            relaxed: self.port.asked.relaxed,
+            atomics: self.port.atomics,
+        };
+        let handle = match memory.host() {
+            Some(arena) => {
+                let registered = self.queues.register(Arc::clone(arena), access);
+                registered.map_err(|why| self.about_device(not_registered(locked, &why)))?
+            }
+            None => self.register_card_memory(memory, access)?,
+        };
+        let remote = self.queues.remote(handle);
+        let remote = remote.ok_or_else(|| Error::Failed("a region has no address".into()))?;
+        let number = self.region_next;
+        self.region_next += 1;
+        self.regions.insert(number, handle);
+        Ok(Region {
+            id: RegionId(number),
+            descriptor: FarBytes::from(&remote).descriptor(),
+        })
+    }
+
+    fn register_card_memory(
+        &mut self,
+        memory: &Arc<dyn Memory>,
+        access: RegionAccess,
+    ) -> Result<RegistrationHandle> {
+        let engine = self.port.engine();
+        let card = CardMemory::of(memory, engine)?;
+        let what = || {
+            format!(
+                "memory {} with engine {engine} on {}",
+                card.kind(),
+                self.port.in_words()
+            )
+        };
+        self.check_untouched(&what())?;
+        let what = what();
+        let asked = &self.port.asked.registration;
+        let queues = &mut self.queues;
+        let tried = first_granted(asked, &CARD_WAYS, |way| {
+            let bytes = card.bytes(way)?;
+            let registered = queues.register_device(bytes, access);
+            registered.map_err(|why| format!("{why}{}", module(way, &Tree::host())))
+        });
+        let staging = match self.port.asked.transport {
+            VerbsTransport::Dc => {
+                "choose verbs:rc with --engine-option staging=pinned, or --memory host"
+            }
+            _ => INSTEAD,
+        };
+        let (way, handle, before) = tried.map_err(|all| not_granted(what, &all, staging))?;
+        self.card_regions.keep((way, &before), card.context());
+        Ok(handle)
+    }
+
+    /// Refuses what the CPU would do with bytes that it does not address.
+    fn check_untouched(&self, what: &str) -> Result<()> {
+        let refused = |why: String, how: &str| {
+            Err(Error::Unavailable {
+                what: what.to_owned(),
+                why,
+                how: how.to_owned(),
+            })
+        };
+        if self.port.atomics {
+            return refused(
+                "the CPU writes and reads the words of atomic operations, and cannot address this memory".to_owned(),
+                "Choose --memory host for fetch-add and compare-swap",
+            );
+        }
+        match self.port.asked.inline_bytes {
+            None | Some(0) => Ok(()),
+            Some(bytes) => refused(
+                format!(
+                    "{INLINE}={bytes} has the CPU copy payloads into work requests, and it cannot address this memory"
+                ),
+                "Leave the option out, or choose inline=0",
+            ),
+        }
+    }
+
+    /// Waits until the GPUs see what these completions tell of.
+    #[inline]
+    pub(super) fn flush_arrived(&self, done: &[Completion]) -> Result<()> {
+        let read = LaneKind::Initiate(Verb::Read);
+        let reads = |lane: Lane| {
+            let lane = self.lanes.get(lane.0 as usize);
+            matches!(lane, Some(Some(lane)) if lane.asked.kind == read)
+        };
+        self.card_regions.flush(self.port.engine(), done, reads)
+    }
+}
+
+/// Words about the kernel's module that a way needs, where it is not loaded.
+fn module(way: CardWay, tree: &Tree) -> String {
+    let mut modules = PEER_MODULES.iter();
+    let is_loaded = modules.any(|name| tree.exists(format!("sys/module/{name}")));
+    match way {
+        CardWay::Peermem if !is_loaded => {
+            "; the kernel's module nvidia_peermem is not loaded".to_owned()
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_that_is_not_loaded_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let said = |way| module(way, &Tree::at(root.path()));
+        assert!(said(CardWay::Peermem).contains("nvidia_peermem is not loaded"));
+        assert_eq!(said(CardWay::Dmabuf), "");
+        std::fs::create_dir_all(root.path().join("sys/module/nvidia_peermem")).unwrap();
+        assert_eq!(said(CardWay::Peermem), "");
+    }
+}

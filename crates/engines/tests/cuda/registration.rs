@@ -1,0 +1,70 @@
+//! Memory of a double's GPU with providers of libfabric that do not take it: this machine has none that does.
+
+use std::path::PathBuf;
+
+use tonnage_engine::{EngineOptions, Libraries, OpenRequest, RankMemory, WorkerConfig};
+use tonnage_engines::fabric;
+use tonnage_engines::memory::CUDA;
+use tonnage_sys::clock::Clock;
+use tonnage_sys::libfabric::Libfabric;
+use tonnage_units::Error;
+
+use super::{BYTES, Double, allocate};
+
+/// Words of the refusal of memory of a GPU by a provider, when it is opened or when memory is registered.
+fn refused(double: &Double, (library, provider): (&str, &str), registration: &str) -> String {
+    let libraries = Libraries::from([("libfabric".to_owned(), PathBuf::from(library))]);
+    let options = EngineOptions::from([("registration".to_owned(), registration.to_owned())]);
+    let own = RankMemory {
+        name: "cuda",
+        gpu: None,
+    };
+    let opened = (fabric::ENTRY.open)(&OpenRequest {
+        variant: provider,
+        options: &options,
+        libraries: &libraries,
+        memories: (own, &[own]),
+        ..OpenRequest::default()
+    });
+    let error = match opened {
+        Err(error) => error,
+        Ok(domains) => {
+            let config = WorkerConfig {
+                rank: 0,
+                worker: 0,
+                peers_max: 1,
+                queue_pairs: 1,
+                sleeps: false,
+                depth: 16,
+                clock: Clock::new(),
+            };
+            let mut engine = domains[0].worker(&config).unwrap();
+            let memory = allocate(double, &CUDA, "", BYTES).unwrap();
+            engine.register(&memory).unwrap_err()
+        }
+    };
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    error.to_string()
+}
+
+/// By the embedded library and by the one that is installed, where there is one: never a silent way through the host.
+#[test]
+fn a_provider_without_memory_of_devices_says_so() {
+    let Some(double) = Double::with("dmabuf 1") else {
+        return;
+    };
+    let installed = Libfabric::load(None).ok();
+    let installed = installed.map(|library| library.path().to_owned());
+    let libraries = std::iter::once("embedded".to_owned()).chain(installed);
+    for library in libraries {
+        for provider in ["tcp", "shm"] {
+            for registration in ["auto", "hmem", "dmabuf"] {
+                let said = refused(&double, (&library, provider), registration);
+                println!("{library}: {said}");
+                for part in ["memory cuda with engine fabric:", "staging=pinned", "CUDA"] {
+                    assert!(said.contains(part), "{library}: no {part:?} in {said}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Memory of a GPU for network cards: its file (a dmabuf), and flushing what a card has written into it.
+//!
+//! Registering it is the business of [`crate::verbs`] and [`crate::libfabric`]. The calls came with CUDA 11.7 and 11.3,
+//! and are looked up when they are first needed.
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::Arc;
+
+use super::abi::{Attribute, CudaAddress};
+use super::buffer::DeviceBuffer;
+use super::context::CudaContext;
+use super::failure::CudaFailure;
+use super::loaded::functions;
+
+/// `CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD`.
+const DMABUF: c_int = 1;
+/// `CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST`.
+const FLUSHED_BY_HOST: u32 = 1;
+/// `CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX`.
+const CURRENT_CONTEXT: c_int = 0;
+/// `CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER`.
+const TO_OWNER: c_int = 100;
+/// `CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER`: ordered for the GPU that the memory is of, and above it for all.
+const FOR_OWNER: u32 = 100;
+
+functions! { DmabufCalls:
+    export = c"cuMemGetHandleForAddressRange" since 11, 7 (*mut c_void, CudaAddress, usize, c_int, u64);
+}
+
+functions! { FlushCalls:
+    flush = c"cuFlushGPUDirectRDMAWrites" since 11, 3 (c_int, c_int);
+}
+
+/// A file that names memory of a device for other devices.
+#[derive(Debug)]
+pub struct DmabufFile {
+    /// The buffer.
+    pub file: OwnedFd,
+    /// Offset in it of the memory's beginning.
+    pub offset: u64,
+}
+
+/// Order between what a network card writes into memory of a GPU and the GPU's own work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WritesOrdering {
+    /// The driver orders them.
+    Ordered,
+    /// The host has to flush the writes, and the driver has a call for that.
+    Flushed,
+    /// There is none, and the driver has no call for the host.
+    Unordered,
+    /// Not known: the driver is older than CUDA 11.3.
+    Untold,
+}
+
+impl WritesOrdering {
+    /// The order that follows from the driver's attributes, where it has them.
+    pub(super) fn of(ordering: Option<u32>, options: Option<u32>) -> Self {
+        match (ordering, options.unwrap_or(0) & FLUSHED_BY_HOST) {
+            (None, _) => Self::Untold,
+            (Some(FOR_OWNER..), _) => Self::Ordered,
+            (Some(_), 0) => Self::Unordered,
+            (Some(_), _) => Self::Flushed,
+        }
+    }
+}
+
+impl DeviceBuffer {
+    /// Makes a file by which other devices reach the memory. It covers whole pages of the host, of which the first may
+    /// begin before the memory does.
+    ///
+    /// # Errors
+    /// `TooOld`, or the driver's reason.
+    pub fn export_dmabuf(&self) -> Result<DmabufFile, CudaFailure> {
+        let library = &self.context().library;
+        let calls = DmabufCalls::of(&library.library, library.version)?;
+        let page = rustix::param::page_size() as u64;
+        let start = self.address() / page * page;
+        let offset = self.address() - start;
+        let bytes = (offset + self.bytes().max(1)).next_multiple_of(page);
+        let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let mut file: c_int = -1;
+        self.context().call("cuMemGetHandleForAddressRange", |_| {
+            // SAFETY: the place is valid for the write of an int, which a handle of this kind is. The range has whole
+            // pages; one that is not the driver's to export is an error of the call.
+            unsafe { (calls.export)((&raw mut file).cast(), start, len, DMABUF, 0) }
+        })?;
+        // SAFETY: the driver opened it for the caller, and nobody else has it.
+        let file = unsafe { OwnedFd::from_raw_fd(file) };
+        Ok(DmabufFile { file, offset })
+    }
+}
+
+impl CudaContext {
+    /// Order between network cards' writes into memory of this GPU and its own work.
+    pub fn writes_ordering(&self) -> WritesOrdering {
+        let of = |which| self.library.attribute(self.ordinal, which).ok();
+        WritesOrdering::of(of(Attribute::WritesOrdering), of(Attribute::FlushOptions))
+    }
+}
+
+/// Flushes of what network cards have written into memory of a GPU.
+#[derive(Debug)]
+pub struct CardWrites {
+    context: Arc<CudaContext>,
+    calls: FlushCalls,
+}
+
+impl CardWrites {
+    /// Those into memory of a context.
+    ///
+    /// # Errors
+    /// `TooOld`.
+    pub fn into_memory_of(context: &Arc<CudaContext>) -> Result<Self, CudaFailure> {
+        let library = &context.library;
+        let calls = FlushCalls::of(&library.library, library.version)?;
+        let context = Arc::clone(context);
+        Ok(Self { context, calls })
+    }
+
+    /// Waits until the GPU's own work sees everything that cards have written before.
+    ///
+    /// # Errors
+    /// The driver's reason.
+    #[inline]
+    pub fn flush(&self) -> Result<(), CudaFailure> {
+        self.context.call("cuFlushGPUDirectRDMAWrites", |_| {
+            // SAFETY: takes no addresses; the context is current.
+            unsafe { (self.calls.flush)(CURRENT_CONTEXT, TO_OWNER) }
+        })
+    }
+
+    /// The context.
+    pub fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_is_made_where_the_driver_has_one_and_needs_it() {
+        for (ordering, options, expected) in [
+            (None, Some(3), WritesOrdering::Untold),
+            (Some(0), Some(1), WritesOrdering::Flushed),
+            (Some(0), Some(3), WritesOrdering::Flushed),
+            (Some(0), Some(2), WritesOrdering::Unordered),
+            (Some(0), None, WritesOrdering::Unordered),
+            (Some(100), Some(1), WritesOrdering::Ordered),
+            (Some(200), None, WritesOrdering::Ordered),
+        ] {
+            assert_eq!(WritesOrdering::of(ordering, options), expected);
+        }
+    }
+}

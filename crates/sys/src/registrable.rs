@@ -1,0 +1,168 @@
+//! Bytes that a network card registers: memory of the host, or memory of a device. How it is registered is in
+//! [`crate::verbs`] and [`crate::libfabric`].
+
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use crate::cuda::{CudaFailure, DeviceBuffer, DmabufFile};
+use crate::mapping::{Arena, OutOfRange};
+
+/// Memory of a device as a network card registers it: by its file, or by its address.
+#[derive(Debug)]
+pub struct DeviceBytes {
+    address: u64,
+    bytes: u64,
+    file: Option<DmabufFile>,
+    // Lives as long as its registration. Memory that somebody else allocated is kept by its file.
+    _owner: Option<Arc<DeviceBuffer>>,
+}
+
+impl DeviceBytes {
+    /// Memory of a GPU by its address, which the kernel has to know how to find for the card.
+    pub fn by_address(buffer: &Arc<DeviceBuffer>) -> Self {
+        Self {
+            address: buffer.address(),
+            bytes: buffer.bytes(),
+            file: None,
+            _owner: Some(Arc::clone(buffer)),
+        }
+    }
+
+    /// Memory of a GPU by a file, which its driver makes now.
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::export_dmabuf`].
+    pub fn exported(buffer: &Arc<DeviceBuffer>) -> Result<Self, CudaFailure> {
+        Ok(Self {
+            file: Some(buffer.export_dmabuf()?),
+            ..Self::by_address(buffer)
+        })
+    }
+
+    /// `bytes` of a file that somebody else exported. `address` is where operations name them, and nothing else.
+    pub fn of_file(file: DmabufFile, address: u64, bytes: u64) -> Self {
+        Self {
+            address,
+            bytes,
+            file: Some(file),
+            _owner: None,
+        }
+    }
+
+    /// True where it is known by a file.
+    pub fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// The file's descriptor and the offset of the memory in it, where it is known by one.
+    pub(crate) fn file(&self) -> Option<(i32, u64)> {
+        let file = self.file.as_ref()?;
+        Some((file.file.as_raw_fd(), file.offset))
+    }
+}
+
+/// Memory behind a registration.
+#[derive(Debug, Clone)]
+pub(crate) enum RegisteredMemory {
+    Host(Arc<Arena>),
+    Device(Arc<DeviceBytes>),
+}
+
+impl RegisteredMemory {
+    /// Returns whether both are the same.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Host(one), Self::Host(other)) => Arc::ptr_eq(one, other),
+            (Self::Device(one), Self::Device(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+}
+
+/// Registered bytes by their addresses, which are looked up inside of the timed loops.
+#[derive(Debug)]
+pub(crate) struct RegisteredBytes {
+    address: u64,
+    len: u64,
+    pub(crate) memory: RegisteredMemory,
+}
+
+impl RegisteredBytes {
+    pub(crate) fn of(memory: RegisteredMemory) -> Self {
+        let (address, len) = match &memory {
+            RegisteredMemory::Host(arena) => (arena.address(), arena.len() as u64),
+            RegisteredMemory::Device(device) => (device.address, device.bytes),
+        };
+        Self {
+            address,
+            len,
+            memory,
+        }
+    }
+
+    /// Address of a range, for a card. The CPU may not be able to follow it.
+    #[inline]
+    pub(crate) fn at(&self, offset: u64, len: u64) -> Result<u64, OutOfRange> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.len => Ok(self.address.wrapping_add(offset)),
+            _ => Err(OutOfRange {
+                offset,
+                len,
+                size: self.len,
+            }),
+        }
+    }
+
+    /// The aligned word at an offset; `None` also where the CPU cannot address it.
+    #[inline]
+    pub(crate) fn word(&self, offset: u64) -> Option<&AtomicU64> {
+        match &self.memory {
+            RegisteredMemory::Host(arena) => arena.word(offset),
+            RegisteredMemory::Device(_) => None,
+        }
+    }
+
+    /// True where the CPU addresses the bytes.
+    #[inline]
+    pub(crate) fn is_of_host(&self) -> bool {
+        matches!(self.memory, RegisteredMemory::Host(_))
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mapping::{Pages, Sharing};
+
+    #[test]
+    fn ranges_are_checked_for_either_sort_of_memory() {
+        let arena = Arena::allocate(4096, Pages::Normal, Sharing::Private, None).unwrap();
+        let file = DmabufFile {
+            file: std::fs::File::open("/dev/null").unwrap().into(),
+            offset: 64,
+        };
+        let device = DeviceBytes::of_file(file, 1 << 40, 4096);
+        assert_eq!(device.file().unwrap().1, 64);
+        let host = RegisteredBytes::of(RegisteredMemory::Host(Arc::new(arena)));
+        let device = RegisteredBytes::of(RegisteredMemory::Device(Arc::new(device)));
+        for bytes in [&host, &device] {
+            assert_eq!(bytes.at(4000, 96).unwrap(), bytes.address() + 4000);
+            assert_eq!(bytes.at(4096, 0).unwrap(), bytes.address() + 4096);
+            for (offset, len) in [(4000, 97), (4097, 0), (u64::MAX, 2)] {
+                assert!(bytes.at(offset, len).is_err(), "{offset} {len}");
+            }
+        }
+        assert!(host.word(8).is_some() && device.word(8).is_none());
+        assert!(host.is_of_host() && !device.is_of_host());
+        assert!(host.memory.is(&host.memory) && !host.memory.is(&device.memory));
+    }
+}

@@ -1,0 +1,160 @@
+//! Memory by virtual-memory handles, and memory of GPUs for network cards.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use tonnage_sys::cuda::{
+    CardWrites, CopyMark, CudaContext, CudaCopier, CudaFailure, CudaRegion, DeviceBuffer,
+    PatternKernels, PatternNumbers, WritesOrdering,
+};
+
+use super::{loaded, opened};
+
+/// Whole granules are taken, filled and copied as other memory is, and all of them given back.
+#[test]
+fn mapped_memory_has_whole_granules_and_is_given_back() {
+    let Some((_double, context)) = opened("memory 1048576\ngranularity 65536") else {
+        return;
+    };
+    let buffer = DeviceBuffer::map(&context, 70_001).unwrap();
+    assert_eq!(
+        (buffer.bytes(), buffer.granularity()),
+        (70_001, Some(65_536))
+    );
+    assert_eq!(context.memory_bytes().unwrap().0, (1 << 20) - (128 << 10));
+    buffer.write(70_000, b"x").unwrap();
+    let mut back = [0];
+    buffer.read(70_000, &mut back).unwrap();
+    assert_eq!(&back, b"x");
+    assert!(buffer.part(70_000, 2).is_err());
+    let kernels = PatternKernels::load(&context).unwrap();
+    let numbers = PatternNumbers {
+        place: 0,
+        base: 1,
+        inverted: 0,
+    };
+    kernels.fill(&buffer, 3, 60_000, numbers).unwrap();
+    assert_eq!(kernels.verify(&buffer, 3, 60_000, numbers).unwrap(), None);
+    // The driver shares it by other means.
+    let shared = buffer.export().unwrap_err();
+    assert_eq!(shared.name(), "CUDA_ERROR_INVALID_VALUE");
+    let full = DeviceBuffer::map(&context, 1 << 20).unwrap_err();
+    assert_eq!(full.name(), "CUDA_ERROR_OUT_OF_MEMORY");
+    // The kernels have memory too.
+    drop((buffer, kernels));
+    assert_eq!(context.memory_bytes().unwrap().0, 1 << 20);
+    let plain = DeviceBuffer::allocate(&context, 1).unwrap();
+    assert_eq!(plain.granularity(), None);
+}
+
+/// Whichever call fails, nothing is left of those before it: the double tells of what is given back in another order.
+#[test]
+fn a_step_that_fails_leaves_nothing() {
+    for call in [
+        "cuMemCreate",
+        "cuMemAddressReserve",
+        "cuMemMap",
+        "cuMemSetAccess",
+    ] {
+        let Some((_double, context)) = opened(&format!("fail {call} 304 1")) else {
+            return;
+        };
+        let all = context.memory_bytes().unwrap().0;
+        let failed = DeviceBuffer::map(&context, 5000).unwrap_err();
+        let named = matches!(&failed, CudaFailure::Call { call: of, code: 304, .. } if *of == call);
+        assert!(named, "{call}: {failed}");
+        assert_eq!(context.memory_bytes().unwrap().0, all, "{call}");
+        drop(DeviceBuffer::map(&context, 5000).unwrap());
+        assert_eq!(context.memory_bytes().unwrap().0, all, "{call}");
+    }
+    let Some((_double, context)) = opened("vmm 0") else {
+        return;
+    };
+    let lacks = DeviceBuffer::map(&context, 5000).unwrap_err();
+    assert_eq!(lacks.name(), "CUDA_ERROR_NOT_SUPPORTED");
+}
+
+/// Access to mapped memory is set for each GPU that reaches it, and for no other.
+#[test]
+fn other_gpus_copy_mapped_memory_where_they_reach_it() {
+    let Some((double, first)) = opened("gpus 2") else {
+        return;
+    };
+    let second = CudaContext::open(&loaded(&double).unwrap(), 1).unwrap();
+    let map = |context| Arc::new(DeviceBuffer::map(context, 4096).unwrap());
+    let [one, other] = [map(&first), map(&second)];
+    one.write(7, b"there and back").unwrap();
+    let ends = |from: &Arc<DeviceBuffer>, to: &Arc<DeviceBuffer>| {
+        let of = |buffer: &Arc<DeviceBuffer>| CudaRegion::Device(Arc::clone(buffer));
+        (of(from), of(to))
+    };
+    // The second GPU pulls, then pushes back.
+    for (ends, at) in [
+        (ends(&one, &other), (7, 100)),
+        (ends(&other, &one), (100, 900)),
+    ] {
+        let mut copier = CudaCopier::new(&second, ends, None, (1, 4)).unwrap();
+        assert!(
+            copier
+                .post(at.0, at.1, CopyMark { tag: 1, len: 14 })
+                .unwrap()
+        );
+        while copier.pending() > 0 {
+            copier.poll(1, |_| ()).unwrap();
+        }
+    }
+    let mut back = [0; 14];
+    one.read(900, &mut back).unwrap();
+    assert_eq!(&back, b"there and back");
+    let Some((_double, alone)) = opened("gpus 2\npeers 0") else {
+        return;
+    };
+    let buffer = DeviceBuffer::map(&alone, 4096).unwrap();
+    buffer.write(0, b"own").unwrap();
+}
+
+/// A file of either sort of memory leads to its bytes.
+#[test]
+fn memory_is_exported_for_other_devices() {
+    let Some((_double, context)) = opened("dmabuf 1") else {
+        return;
+    };
+    assert_eq!(context.device().dmabuf, Some(true));
+    for buffer in [
+        DeviceBuffer::allocate(&context, 5000).unwrap(),
+        DeviceBuffer::map(&context, 5000).unwrap(),
+    ] {
+        buffer.write(4990, b"at the end").unwrap();
+        let exported = buffer.export_dmabuf().unwrap();
+        let (file, mut found) = (File::from(exported.file), [0; 10]);
+        file.read_exact_at(&mut found, exported.offset + 4990)
+            .unwrap();
+        assert_eq!(&found, b"at the end");
+    }
+    let Some((_double, context)) = opened("dmabuf 0") else {
+        return;
+    };
+    let buffer = DeviceBuffer::allocate(&context, 5000).unwrap();
+    let refused = buffer.export_dmabuf().unwrap_err().to_string();
+    let said =
+        "cuMemGetHandleForAddressRange: CUDA_ERROR_NOT_SUPPORTED (801): operation not supported";
+    assert_eq!(refused, said);
+}
+
+#[test]
+fn writes_of_network_cards_are_flushed_as_the_driver_says() {
+    for (lines, expected, flushed) in [
+        ("", WritesOrdering::Untold, false),
+        ("ordering 0\nflushes 1", WritesOrdering::Flushed, true),
+        ("ordering 0", WritesOrdering::Unordered, false),
+        ("ordering 200\nflushes 3", WritesOrdering::Ordered, true),
+    ] {
+        let Some((_double, context)) = opened(lines) else {
+            return;
+        };
+        assert_eq!(context.writes_ordering(), expected);
+        let writes = CardWrites::into_memory_of(&context).unwrap();
+        assert_eq!(writes.flush().is_ok(), flushed, "{lines}");
+    }
+}
