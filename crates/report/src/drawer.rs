@@ -115,10 +115,11 @@ fn plain(section: &Section) -> String {
     let mut parts: Vec<String> = title(section).into_iter().collect();
     let tables = section.tables.iter();
     let tables: Vec<String> = tables.map(|table| table.draw(Markup::Plain)).collect();
-    // Several tables are set off from each other and from what follows.
-    let end = if tables.len() > 1 { "\n" } else { "" };
     if !tables.is_empty() {
-        parts.push(tables.join("\n\n") + end);
+        let tables = tables.join("\n\n");
+        // Several of them, or parts of one, are set off from each other and from what follows.
+        let end = if tables.contains("\n\n") { "\n" } else { "" };
+        parts.push(tables + end);
     }
     parts.extend(section.footers.iter().map(|line| wrap(line, WIDTH, 4)));
     parts.extend(section.commands.iter().cloned());

@@ -13,6 +13,7 @@
 //! | [`export`] | records for Prometheus, pages of CI systems and github-action-benchmark |
 //! | [`layers`] | the table of what each layer keeps of the one that it stands on |
 //! | [`table`], [`markdown`] | tables of figures, for a screen and for Markdown |
+//! | `blocks` | columns of tables that are wider than a screen |
 //! | [`csv`], [`jsonl`] | every figure for programs |
 //! | [`explain`], [`derived`] | meanings of columns, for `tonnage explain`, and the columns that are no figures |
 //! | [`engine`], [`wire_proof`] | an engine's library and devices; the devices that the payload crossed |
@@ -30,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 pub mod baseline;
+mod blocks;
 pub mod collective;
 pub mod compare;
 pub mod connect;

@@ -9,6 +9,7 @@ use tonnage_record::published::Column;
 use tonnage_record::{Outcome, PublishedRow, Record};
 use tonnage_units::quantity::human::{number, prefixed};
 
+use crate::blocks::ColumnRole;
 use crate::derived::{RATIO, THEIRS};
 use crate::table::{TitledTable, shown};
 
@@ -58,6 +59,15 @@ fn one<'a>(
         .iter()
         .map(|column| column.name.to_owned())
         .chain(head);
+    let roles = columns.iter().flat_map(|(_, column)| match column.is_key {
+        true => vec![ColumnRole::Key],
+        false => vec![ColumnRole::Figure, ColumnRole::Beside, ColumnRole::Beside],
+    });
+    let roles: Vec<ColumnRole> = engine
+        .iter()
+        .map(|_| ColumnRole::Key)
+        .chain(roles)
+        .collect();
     let lines = rows.iter().map(|(record, row)| {
         let of_engine = engine.iter().flat_map(|column| {
             let rows = Row::of(record);
@@ -70,7 +80,8 @@ fn one<'a>(
     });
     let all = std::iter::once(head.collect()).chain(lines).collect();
     let what = format!("beside {}:", table.what);
-    Some(TitledTable::new(all, |_| true).under(what))
+    let table = TitledTable::new(all, |_| true).in_roles(|at| roles[at]);
+    Some(table.under(what))
 }
 
 /// The column of engines, where rows of several would look alike.

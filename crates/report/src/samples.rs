@@ -4,6 +4,7 @@ mod atomics;
 mod builder;
 pub mod collective;
 pub mod connect;
+mod engines;
 pub mod files;
 mod loaded;
 mod network;
@@ -24,6 +25,7 @@ use tonnage_record::transfer::{
 use tonnage_record::{Canary, LatencyKind, Outcome, PublishedRow, Record, TransferBody};
 
 pub use atomics::atomics;
+pub use engines::engines;
 pub use loaded::loaded;
 pub use network::{fabric, paths, proven_paths, side_by_side};
 

@@ -6,6 +6,7 @@ use tonnage_record::figures::{Figure, Row, Style, Value, by_field};
 
 use tonnage_units::quantity::human::{number, prefixed};
 
+use super::blocks::{ColumnRole, FURTHER, blocks};
 use super::markdown;
 use super::text::{WIDTH, wrap};
 
@@ -14,6 +15,7 @@ pub struct Sheet<'a> {
     lines: Vec<Line<'a>>,
     unknown: &'static str,
     columns: Vec<Column>,
+    keys: Vec<String>,
 }
 
 /// One line of a table.
@@ -57,7 +59,16 @@ impl<'a> Sheet<'a> {
             lines,
             unknown,
             columns: Vec::new(),
+            keys: Vec::new(),
         }
+    }
+
+    /// Fields that tell rows apart, of those that it has columns of: where the table is wider than a screen, they stand
+    /// before each part of it.
+    #[must_use]
+    pub fn keyed_by(mut self, fields: &[&str]) -> Self {
+        self.keys = fields.iter().map(|field| (*field).to_owned()).collect();
+        self
     }
 
     /// Columns of these fields.
@@ -106,7 +117,18 @@ impl<'a> Sheet<'a> {
             .iter()
             .map(|column| self.is_right(column))
             .collect();
-        Some(TitledTable::new(rows, |at| right[at]))
+        let roles: Vec<ColumnRole> = self.columns.iter().map(|it| self.role(it)).collect();
+        Some(TitledTable::new(rows, |at| right[at]).in_roles(|at| roles[at]))
+    }
+
+    fn role(&self, column: &Column) -> ColumnRole {
+        match column {
+            Column::Words { .. } => ColumnRole::First,
+            Column::Figure(figure) if self.keys.iter().any(|key| key == figure.field) => {
+                ColumnRole::Key
+            }
+            Column::Figure(_) => ColumnRole::Figure,
+        }
     }
 
     fn cell(&self, column: &Column, at: usize, line: &Line<'_>) -> String {
@@ -145,6 +167,7 @@ pub struct TitledTable {
     above: String,
     rows: Vec<Vec<String>>,
     right: Vec<bool>,
+    roles: Vec<ColumnRole>,
     below: Vec<String>,
     closer: Option<String>,
 }
@@ -166,9 +189,17 @@ impl TitledTable {
             above: String::new(),
             rows,
             right: (0..columns).map(right).collect(),
+            roles: vec![ColumnRole::Figure; columns],
             below: Vec::new(),
             closer: None,
         }
+    }
+
+    /// Says what becomes of each column where all together are wider than a screen; without keys nothing does.
+    #[must_use]
+    pub fn in_roles(mut self, role: impl Fn(usize) -> ColumnRole) -> Self {
+        self.roles = (0..self.roles.len()).map(role).collect();
+        self
     }
 
     /// Puts it under a line.
@@ -219,7 +250,7 @@ impl TitledTable {
                 let above = wrap(&self.above, WIDTH, 2);
                 let above = Some(above).filter(|above| !above.is_empty());
                 let rows = self.closer.clone();
-                let rows = rows.unwrap_or_else(|| draw(self.rows.clone(), |at| self.right[at]));
+                let rows = rows.unwrap_or_else(|| self.in_blocks());
                 let below = self.below.iter().map(|line| wrap(line, WIDTH, 4));
                 let parts: Vec<String> = above.into_iter().chain([rows]).chain(below).collect();
                 parts.join("\n")
@@ -234,6 +265,23 @@ impl TitledTable {
                 parts.join("\n").trim_end().to_owned()
             }
         }
+    }
+}
+
+impl TitledTable {
+    /// Its rows in as many blocks as their columns need.
+    fn in_blocks(&self) -> String {
+        let blocks = blocks(&self.rows, &self.roles);
+        let drawn = blocks.iter().map(|block| {
+            let cells = |row: &Vec<String>| {
+                let cells = block.iter().filter_map(|at| row.get(*at));
+                cells.cloned().collect()
+            };
+            let rows = self.rows.iter().map(cells).collect();
+            draw(rows, |at| self.right[block[at]])
+        });
+        let drawn: Vec<String> = drawn.collect();
+        drawn.join(&format!("\n\n{FURTHER}\n"))
     }
 }
 

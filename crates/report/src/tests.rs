@@ -52,6 +52,7 @@ fn tables_look_as_agreed() {
     insta::assert_snapshot!("table_fabric", table(&samples::fabric()));
     insta::assert_snapshot!("table_published", table(&samples::published()));
     insta::assert_snapshot!("table_verify", table(&samples::verifies()));
+    insta::assert_snapshot!("table_engines", table(&samples::engines()));
 }
 
 #[test]

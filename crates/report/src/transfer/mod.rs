@@ -52,6 +52,7 @@ impl Report for Transfers {
         let varying = varying(records);
         let (notes, _) = marks(records);
         let sheet = Sheet::new(lines, "n/a")
+            .keyed_by(&keys(&varying))
             .always(layout.always)
             .always(&varying)
             .always(footprint)
@@ -138,6 +139,11 @@ const LOAD: &str = "background_rate_per_s";
 const FORWARD: &str = "forward_bandwidth_bytes_per_s_mean";
 const BACK: &str = "back_bandwidth_bytes_per_s_mean";
 
+/// Columns that tell rows apart.
+fn keys(varying: &[&'static str]) -> Vec<&'static str> {
+    [&[SIZE], &distinguishing(varying)[..]].concat()
+}
+
 /// Columns that tell rows of one size apart.
 fn distinguishing(varying: &[&'static str]) -> Vec<&'static str> {
     [&AXES[..], varying, &[FOOTPRINT]].concat()
@@ -155,7 +161,8 @@ fn phases(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<Ti
         .always(&[SIZE, "batch"])
         .always(varying)
         .known(&["initiators"])
-        .known(&PHASES);
+        .known(&PHASES)
+        .keyed_by(&keys(varying));
     let table = sheet.table()?;
     Some(table.under("phases of a batch:"))
 }

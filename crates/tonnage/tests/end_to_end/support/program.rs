@@ -21,6 +21,9 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 /// Everything that a lost run leaves has to be gone after this.
 const GONE: Duration = Duration::from_secs(5);
 
+/// Lines above tables that have the points of the one before them again.
+const AGAIN: [&str; 2] = ["phases of a batch:", "further columns of the same rows:"];
+
 /// The program with arguments, not started yet.
 pub struct Program {
     command: Command,
@@ -313,13 +316,13 @@ impl Ended {
         self.saying(parts)
     }
 
-    /// Lines of the table's body; those of the phases of batches, which have the same points again, are left out.
+    /// Lines of the table's body; those of tables that have the same points again are left out.
     pub fn rows(&self) -> Vec<&str> {
         let is_rule = |line: &str| line.len() > 10 && line.bytes().all(|byte| byte == b'-');
         let mut rows = Vec::new();
         let (mut inside, mut again) = (false, false);
         for line in self.stdout.lines() {
-            again = line == "phases of a batch:" || again && !line.is_empty();
+            again = AGAIN.contains(&line) || again && !line.is_empty();
             let is_figure = line
                 .trim_start()
                 .starts_with(|first: char| first.is_ascii_digit());
