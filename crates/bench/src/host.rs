@@ -82,8 +82,8 @@ mod tests {
             host: host.into(),
             pid: 1,
             boot_id: boot_id.into(),
-            network_namespace: String::new(),
-            pid_namespace: String::new(),
+            network_namespace: "".into(),
+            pid_namespace: "".into(),
             local_rank: 0,
             local_size: Some(1),
         }

@@ -123,7 +123,7 @@ fn gather_environment(rank: &mut Rank, settings: &Settings) -> Result<Vec<HostGr
         own.put_back(&mut machine);
         let ranks = of_hosts.remove(&from).unwrap_or_default();
         let host = HostEntry {
-            name: rank.infos()[from as usize].host.clone(),
+            name: rank.infos()[from as usize].host.to_string(),
             ranks: number_list::format(&ranks),
             clock_offset_ns: *offset_ns,
             clock_uncertainty_ns: *uncertainty_ns,

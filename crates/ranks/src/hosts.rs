@@ -95,13 +95,12 @@ pub struct Hosts {
 impl Hosts {
     /// Works it out from what each rank says of itself; `infos` are in the order of the ranks.
     pub fn of(infos: &[RankInfo]) -> Self {
-        let places = || infos.iter().map(Location::of);
-        let machines = groups(places().map(Location::machine));
-        let networks = groups(places().map(Location::network));
-        let named = groups(places().map(|place| (place.machine(), place.host)));
+        let machines = groups(infos, Location::machine);
+        let networks = groups(infos, Location::network);
+        let named = groups(infos, |place| (place.machine(), place.host));
         Self {
             hosts: joined(&named, &networks),
-            processes: groups(places().map(Location::processes)),
+            processes: groups(infos, Location::processes),
             machines,
             networks,
         }
@@ -185,20 +184,20 @@ fn members(groups: &[u32], rank: u32) -> Vec<u32> {
         .collect()
 }
 
-/// For each key the place of the first that is equal.
-fn groups<K: Hash + Eq + Copy>(keys: impl Iterator<Item = K>) -> Vec<u32> {
+/// For each rank the first whose key is equal.
+fn groups<'a, K: Hash + Eq>(infos: &'a [RankInfo], key: impl Fn(Location<'a>) -> K) -> Vec<u32> {
     let mut first = HashMap::new();
-    let mut before: Option<(K, u32)> = None;
-    let group = |(rank, key)| {
-        // Ranks of a host mostly follow each other, and comparing is sooner than looking up.
+    let mut before: Option<(&RankInfo, u32)> = None;
+    let group = |(rank, info): (u32, &'a RankInfo)| {
+        // Ranks of a host mostly follow each other.
         let group = match before {
-            Some((known, group)) if known == key => group,
-            _ => *first.entry(key).or_insert(rank),
+            Some((known, group)) if known.shares_names(info) => group,
+            _ => *first.entry(key(Location::of(info))).or_insert(rank),
         };
-        before = Some((key, group));
+        before = Some((info, group));
         group
     };
-    (0u32..).zip(keys).map(group).collect()
+    (0u32..).zip(infos).map(group).collect()
 }
 
 /// Groups that are the same where either of two is.
@@ -224,17 +223,20 @@ fn joined(one: &[u32], other: &[u32]) -> Vec<u32> {
 
 /// Fills in what the launcher did not say: the place of each rank among those of its host, and how many they are.
 pub(crate) fn count_local_ranks(infos: &mut [RankInfo], hosts: &Hosts) {
-    let mut seen = HashMap::<u32, u32>::new();
-    let mut places = Vec::new();
+    // By the first rank of each host.
+    let mut seen = vec![0u32; hosts.hosts.len()];
+    let mut places = Vec::with_capacity(seen.len());
     for host in &hosts.hosts {
-        let count = seen.entry(*host).or_default();
-        places.push(*count);
-        *count += 1;
+        let count = seen.get_mut(*host as usize);
+        places.push(count.map_or(0, |count| {
+            *count += 1;
+            *count - 1
+        }));
     }
     for ((info, host), place) in infos.iter_mut().zip(&hosts.hosts).zip(places) {
         if info.local_size.is_none() {
             info.local_rank = place;
-            info.local_size = seen.get(host).copied();
+            info.local_size = seen.get(*host as usize).copied();
         }
     }
 }

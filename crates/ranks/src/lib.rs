@@ -15,7 +15,7 @@
 //! | `handle`, `agreement`, `start_lead` | [`Rank`], the main thread's side |
 //! | `patience` | time-outs where many ranks share a CPU |
 //! | `threads` | ranks that are threads of one process |
-//! | `rank_set`, `rank_list` | sets of ranks; all ranks as they are told to each |
+//! | `rank_set`, `rank_info`, `rank_list` | sets of ranks; what is known of each; all ranks as they are told to each |
 //! | `signals` | SIGINT and SIGTERM as something to wait for |
 //!
 //! The measurements of a run, and the messages of its ranks about them, are in `tonnage_bench`; the form of a place in
@@ -30,6 +30,7 @@ mod handle;
 pub mod hosts;
 mod join;
 mod patience;
+mod rank_info;
 mod rank_list;
 mod rank_set;
 mod signals;
@@ -43,8 +44,6 @@ mod tests;
 mod threads;
 mod tree;
 
-use serde::{Deserialize, Serialize};
-
 pub use bootstrap::detect::{Explicit, detect};
 pub use bootstrap::launchers::is_of_launcher;
 pub use bootstrap::options::JoinOptions;
@@ -55,31 +54,10 @@ pub use channel::{frame, message};
 pub use handle::{Alarm, Alike, Circle, Notes, Pending, Rank, RankFailure, STEP_MARK};
 pub use hosts::Hosts;
 pub use join::JoinBytes;
+pub use rank_info::RankInfo;
 pub use sleepers::{Sleeper, Sleepers};
 pub use threads::{ThreadRank, thread_ranks};
 pub use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};
-
-/// Facts that every rank knows of every rank.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RankInfo {
-    /// 0 .. size.
-    pub rank: u32,
-    /// Its host's name.
-    pub host: String,
-    /// Its process, as its host counts.
-    pub pid: u32,
-    /// Changes when its machine starts anew. Empty where the system does not say it, as the next two.
-    pub boot_id: String,
-    /// Differs between networks of one machine.
-    pub network_namespace: String,
-    /// Differs between containers of one machine.
-    pub pid_namespace: String,
-    /// Its place among the ranks of its host: what the launcher says, else by [`Hosts`].
-    pub local_rank: u32,
-    /// Number of ranks of its host; always there once all have joined.
-    pub local_size: Option<u32>,
-}
 
 /// Difference between this host's `CLOCK_MONOTONIC` and rank 0's. Exactly 0 and 0 on the same boot of the same host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

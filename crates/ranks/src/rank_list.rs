@@ -1,10 +1,12 @@
 //! The list of all ranks as it travels to each of them: what the ranks of a host have in common is in it once.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::RankInfo;
+use crate::rank_info::shared_text;
 use tonnage_units::{Error, Result};
 
 /// All ranks of a run.
@@ -18,10 +20,14 @@ pub(crate) struct RankList {
 /// Names that ranks have in common, as in [`RankInfo`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct ListedPlace {
-    host: String,
-    boot_id: String,
-    network_namespace: String,
-    pid_namespace: String,
+    #[serde(with = "shared_text")]
+    host: Arc<str>,
+    #[serde(with = "shared_text")]
+    boot_id: Arc<str>,
+    #[serde(with = "shared_text")]
+    network_namespace: Arc<str>,
+    #[serde(with = "shared_text")]
+    pid_namespace: Arc<str>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -59,7 +65,7 @@ impl RankList {
         Self { places, ranks }
     }
 
-    /// The ranks, in the order of their numbers.
+    /// The ranks, in the order of their numbers. Those of one place share its names.
     ///
     /// # Errors
     /// When one is at a place that is not listed, or they are not `size`.
@@ -94,9 +100,9 @@ mod tests {
     fn infos(size: u32) -> Vec<RankInfo> {
         let info = |rank: u32| RankInfo {
             rank,
-            host: format!("host-{}", rank / 8),
+            host: format!("host-{}", rank / 8).into(),
             pid: 1000 + rank,
-            boot_id: "0123-4567-89ab".repeat(2 + rank as usize / 8 % 2),
+            boot_id: "0123-4567-89ab".repeat(2 + rank as usize / 8 % 2).into(),
             network_namespace: "net:[4026531840]".into(),
             pid_namespace: "pid:[4026531836]".into(),
             local_rank: rank % 8,
@@ -112,6 +118,20 @@ mod tests {
         let bytes = pack(&RankList::of(reversed)).unwrap();
         let list: RankList = unpack(&bytes).unwrap();
         assert_eq!(list.infos(20).unwrap(), all);
+    }
+
+    /// Each rank keeps the whole list: names of its own for each would be most of what joining costs where ranks are many.
+    #[test]
+    fn ranks_of_a_host_share_its_names() {
+        let list = pack(&RankList::of(infos(17))).unwrap();
+        let all = unpack::<RankList>(&list).unwrap().infos(17).unwrap();
+        let next = all.iter().zip(&all[1..]);
+        let apart: Vec<u32> = next
+            .filter(|(one, next)| !one.shares_names(next))
+            .map(|(_, next)| next.rank)
+            .collect();
+        assert_eq!(apart, [8, 16]);
+        assert!(!infos(2)[0].shares_names(&infos(2)[0]));
     }
 
     #[test]

@@ -112,9 +112,9 @@ pub fn list_bytes(ranks: u32, hosts: u32) -> f64 {
     let (namespace, each) = ("4026531840", ranks / hosts.max(1));
     let info = |rank: u32| RankInfo {
         rank,
-        host: format!("node-{:04}", rank / each),
+        host: format!("node-{:04}", rank / each).into(),
         pid: 40_000 + rank,
-        boot_id: format!("{:08x}-30a1-4b6c-9bd7-bff6d39d3ce5", rank / each),
+        boot_id: format!("{:08x}-30a1-4b6c-9bd7-bff6d39d3ce5", rank / each).into(),
         network_namespace: namespace.into(),
         pid_namespace: namespace.into(),
         local_rank: rank % 8,

@@ -156,8 +156,8 @@ mod tests {
             host: (*boot).into(),
             pid: 1,
             boot_id: (*boot).into(),
-            network_namespace: String::new(),
-            pid_namespace: String::new(),
+            network_namespace: "".into(),
+            pid_namespace: "".into(),
             local_rank: 0,
             local_size: Some(1),
         };

@@ -150,7 +150,7 @@ impl Routes {
             let at = shared.first().copied().unwrap_or(groups.len());
             if at == groups.len() {
                 groups.push(DeviceGroup {
-                    host: info.host.clone(),
+                    host: info.host.to_string(),
                     network,
                     ..DeviceGroup::default()
                 });

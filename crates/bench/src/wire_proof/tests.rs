@@ -39,9 +39,9 @@ fn info(rank: u32, place: &str) -> RankInfo {
         rank,
         host: host.into(),
         pid: 1,
-        boot_id: format!("boot of {host}"),
+        boot_id: format!("boot of {host}").into(),
         network_namespace: network.into(),
-        pid_namespace: String::new(),
+        pid_namespace: "".into(),
         local_rank: 0,
         local_size: Some(1),
     }

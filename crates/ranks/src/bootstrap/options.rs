@@ -119,11 +119,11 @@ impl JoinOptions {
     pub(crate) fn info(&self, identity: &Identity) -> RankInfo {
         RankInfo {
             rank: identity.rank,
-            host: self.host.clone(),
+            host: self.host.as_str().into(),
             pid: std::process::id(),
-            boot_id: self.boot_id.clone(),
-            network_namespace: self.network_namespace.clone(),
-            pid_namespace: self.pid_namespace.clone(),
+            boot_id: self.boot_id.as_str().into(),
+            network_namespace: self.network_namespace.as_str().into(),
+            pid_namespace: self.pid_namespace.as_str().into(),
             local_rank: identity.local_rank,
             local_size: identity.local_size,
         }

@@ -376,9 +376,9 @@ mod tests {
             rank: 1,
             host: "h".into(),
             pid: 7,
-            boot_id: String::new(),
-            network_namespace: String::new(),
-            pid_namespace: String::new(),
+            boot_id: "".into(),
+            network_namespace: "".into(),
+            pid_namespace: "".into(),
             local_rank: 0,
             local_size: None,
         };

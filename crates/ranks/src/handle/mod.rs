@@ -357,7 +357,7 @@ impl Rank {
 
     fn host(&self) -> String {
         let mine = self.infos.get(self.identity.rank as usize);
-        mine.map_or_else(tonnage_sys::host::name, |info| info.host.clone())
+        mine.map_or_else(tonnage_sys::host::name, |info| info.host.to_string())
     }
 }
 
@@ -376,7 +376,7 @@ fn named(error: Error, me: &RankInfo) -> Error {
     match error {
         Error::Interrupted { signal, rank: None } => Error::Interrupted {
             signal,
-            rank: Some((me.rank, me.host.clone())),
+            rank: Some((me.rank, me.host.to_string())),
         },
         error => error,
     }

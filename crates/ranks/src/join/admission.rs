@@ -128,7 +128,7 @@ fn position(
         children,
         table,
         door,
-        root_boot_id: me.boot_id.clone(),
+        root_boot_id: me.boot_id.to_string(),
         ranks_per_cpu,
         bytes,
     }
@@ -246,7 +246,7 @@ fn missing(
         rank: absent.first().copied().unwrap_or_default(),
         host: match identity.meeting {
             // Its supervisor started all ranks where this one is.
-            Meeting::Local { .. } => me.host.clone(),
+            Meeting::Local { .. } => me.host.to_string(),
             _ => "unknown host".into(),
         },
         message: format!(
@@ -293,7 +293,7 @@ fn assign_parents(
         let welcome = Welcome {
             parent,
             address,
-            root_boot_id: me.boot_id.clone(),
+            root_boot_id: me.boot_id.to_string(),
             ranks_per_cpu,
         };
         member

@@ -23,7 +23,7 @@ impl Conditions {
         let object = |message: String| {
             Some(Error::Rank {
                 rank: info.rank,
-                host: info.host.clone(),
+                host: info.host.to_string(),
                 message,
             })
         };

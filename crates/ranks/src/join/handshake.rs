@@ -270,7 +270,7 @@ pub(crate) fn last_words(channel: &mut Channel, info: &RankInfo) -> Error {
     }
     Error::Rank {
         rank: info.rank,
-        host: info.host.clone(),
+        host: info.host.to_string(),
         message: format!(
             "its process {} ended while the ranks were joining: look at its output",
             info.pid

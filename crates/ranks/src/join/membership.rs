@@ -133,7 +133,7 @@ fn introduce(
     if let Some(address) = welcome.address {
         let parent = Listener {
             rank: welcome.parent.rank,
-            host: Some(welcome.parent.host.clone()),
+            host: Some(welcome.parent.host.to_string()),
             meeting: Meeting::Local { control: address },
         };
         channel = introduce_to(&parent, me, options, signals, |_| {

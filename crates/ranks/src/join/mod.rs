@@ -57,7 +57,7 @@ pub(crate) fn join(
             children: Vec::new(),
             table: vec![me.clone()],
             door: None,
-            root_boot_id: me.boot_id.clone(),
+            root_boot_id: me.boot_id.to_string(),
             ranks_per_cpu: 1,
             bytes: JoinBytes::default(),
         }),

@@ -35,10 +35,17 @@ fn allowance(soft: Option<u64>, hard: Option<u64>, needed: u64, welcome: u64) ->
 /// [`Error::Rank`] when the hard limit on open files is too low for them, or the soft one is and cannot be raised.
 pub(super) fn provide(me: &RankInfo, ranks: u32) -> Result<()> {
     let limits = getrlimit(Resource::Nofile);
-    let open = open_files() + OTHERS;
-    let needed = open + u64::from(ranks);
+    let more = OTHERS + u64::from(ranks);
     // Strangers at the port take files as well, but nobody has to let them in.
-    let welcome = needed + STRANGERS_MAX as u64;
+    let strangers = STRANGERS_MAX as u64;
+    // Counting takes the longer the more are open, as by ranks that are threads of one process.
+    let most = open_files_max().map(|most| most + more + strangers);
+    let [soft, hard] = [limits.current, limits.maximum];
+    if most.is_some_and(|most| has_room_for(most, soft, hard)) {
+        return Ok(());
+    }
+    let needed = open_files() + more;
+    let welcome = needed + strangers;
     match allowance(limits.current, limits.maximum, needed, welcome) {
         Allowance::Enough => Ok(()),
         Allowance::Raise => {
@@ -64,6 +71,18 @@ pub(super) fn provide(me: &RankInfo, ranks: u32) -> Result<()> {
     }
 }
 
+/// Returns whether so many files may be open as the limits are.
+fn has_room_for(files: u64, soft: Option<u64>, hard: Option<u64>) -> bool {
+    allowance(soft, hard, files, files) == Allowance::Enough
+}
+
+/// Places that this process's table of open files has, which are at least as many as are open.
+fn open_files_max() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let places = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
+    places?.trim().parse().ok()
+}
+
 /// Files that this process has open, more or less.
 fn open_files() -> u64 {
     /// Without /proc: the standard three, the listening socket, those of two signals, and as many again.
@@ -81,7 +100,7 @@ fn too_few(me: &RankInfo, ranks: u32, needed: u64, limit: u64) -> Error {
     };
     Error::Rank {
         rank: me.rank,
-        host: me.host.clone(),
+        host: me.host.to_string(),
         message: format!(
             "it needs {needed} open files for connections to {ranks} other ranks while they join, but the limit on \
              open files is {limit} here. Raise that (ulimit -Hn as root, LimitNOFILE= of the launcher's service, \
@@ -107,6 +126,14 @@ mod tests {
         assert_eq!(low(None, None), Allowance::Enough);
         assert_eq!(low(Some(64), Some(99)), Allowance::TooFew(99));
         assert_eq!(low(Some(99), Some(99)), Allowance::TooFew(99));
+    }
+
+    #[test]
+    fn files_are_counted_where_all_places_of_the_table_would_not_fit() {
+        let (most, open) = (open_files_max(), open_files());
+        assert!(most.is_none_or(|most| most >= open), "{most:?} {open}");
+        assert!(has_room_for(100, Some(100), Some(100)) && has_room_for(100, None, None));
+        assert!(!has_room_for(100, Some(99), Some(4096)) && !has_room_for(100, None, Some(99)));
     }
 
     #[test]

@@ -44,7 +44,11 @@ fn every_exchange_works_for_every_size() {
     for size in [1u32, 2, 3, 13] {
         let outcomes = run(size, move |mut rank| {
             let me = rank.id();
-            let hosts: Vec<_> = rank.infos().iter().map(|info| info.host.clone()).collect();
+            let hosts: Vec<_> = rank
+                .infos()
+                .iter()
+                .map(|info| info.host.to_string())
+                .collect();
             assert_eq!(
                 hosts,
                 (0..size).map(|rank| format!("h{rank}")).collect::<Vec<_>>()

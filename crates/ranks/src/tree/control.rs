@@ -79,7 +79,7 @@ impl Control {
             let me = &node.settings.me;
             let error = Error::Rank {
                 rank: me.rank,
-                host: me.host.clone(),
+                host: me.host.to_string(),
                 message: Error::not_started("the control thread", &error).to_string(),
             };
             let cause = Cause::of(&error, me.rank, &me.host);

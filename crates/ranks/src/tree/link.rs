@@ -52,7 +52,7 @@ impl Link {
     pub(crate) fn place(&self) -> Member {
         Member {
             rank: self.info.rank,
-            host: self.info.host.clone(),
+            host: self.info.host.to_string(),
         }
     }
 }

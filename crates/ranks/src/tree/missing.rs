@@ -189,11 +189,11 @@ mod tests {
     fn info(rank: u32) -> RankInfo {
         RankInfo {
             rank,
-            host: format!("h{rank}"),
+            host: format!("h{rank}").into(),
             pid: 1,
-            boot_id: String::new(),
-            network_namespace: String::new(),
-            pid_namespace: String::new(),
+            boot_id: "".into(),
+            network_namespace: "".into(),
+            pid_namespace: "".into(),
             local_rank: 0,
             local_size: None,
         }

@@ -133,7 +133,7 @@ impl TreeNode {
         let me = &self.settings.me;
         let here = Member {
             rank: me.rank,
-            host: me.host.clone(),
+            host: me.host.to_string(),
         };
         let slot = enter.slot.clone();
         match self.collectives.enter(&here, enter) {

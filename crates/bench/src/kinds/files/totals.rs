@@ -277,7 +277,7 @@ impl PhaseTotals {
             rank,
             host: infos
                 .get(rank as usize)
-                .map(|info| info.host.clone())
+                .map(|info| info.host.to_string())
                 .unwrap_or_default(),
             ns,
         })

@@ -73,7 +73,7 @@ pub fn slow(opened: &Openings, ranks: &[RankInfo], trials: &[TrialTotals]) -> Op
         .get(first.worker as usize)?;
     Some(SlowRail {
         rank: first.rank,
-        host: ranks.get(first.rank as usize)?.host.clone(),
+        host: ranks.get(first.rank as usize)?.host.to_string(),
         rail: first.rail,
         device: rails.get(first.rail as usize).and_then(device_name),
         share: least as f64 / 1000.0,
@@ -128,11 +128,11 @@ mod tests {
     fn ranks() -> Vec<RankInfo> {
         let info = |rank| RankInfo {
             rank,
-            host: format!("h{rank}"),
+            host: format!("h{rank}").into(),
             pid: 1,
-            boot_id: String::new(),
-            network_namespace: String::new(),
-            pid_namespace: String::new(),
+            boot_id: "".into(),
+            network_namespace: "".into(),
+            pid_namespace: "".into(),
             local_rank: 0,
             local_size: Some(1),
         };
