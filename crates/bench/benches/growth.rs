@@ -20,9 +20,8 @@ use tonnage_units::{Error, Reduce, Result};
 const COUNT: u32 = 50;
 /// Sessions of each engine.
 const SESSIONS: u32 = 3;
-/// The most threads that open sessions: what a rank asks about its memory takes longer the more threads its process
-/// has.
-const SESSION_THREADS_MAX: u32 = 64;
+/// The most threads that open sessions of each engine.
+const SESSION_THREADS_MAX: [u32; ENGINES.len()] = [1024, 64];
 const THREADS_MAX: u32 = 2048;
 const PROCESSES_MAX: u32 = 1024;
 /// Time at which the first process of a run was started, nanoseconds since 1970.
@@ -76,11 +75,12 @@ fn main() -> Result<()> {
     head();
     for ranks in up_to(THREADS_MAX, "threads", &sizes) {
         print(&as_threads(ranks)?);
-        if ranks > SESSION_THREADS_MAX {
-            println!(
-                "skip: sessions of {ranks} threads: at most {SESSION_THREADS_MAX}, because a rank looks through all \
-                 threads of its process; processes have them"
-            );
+        for (engine, most) in ENGINES.iter().zip(SESSION_THREADS_MAX) {
+            if ranks > most {
+                println!(
+                    "skip: pairs of {engine} of {ranks} threads: at most {most}; processes have them"
+                );
+            }
         }
     }
     for ranks in up_to(PROCESSES_MAX, "processes", &sizes) {
@@ -124,11 +124,10 @@ fn as_threads(ranks: u32) -> Result<Run> {
         let mut rank = rank?;
         rank.barrier("all are here", Duration::from_secs(300))?;
         let (joined, resident) = (began.elapsed(), resident_bytes());
-        let engines = match ranks > SESSION_THREADS_MAX {
-            true => &[],
-            false => &ENGINES[..],
-        };
-        let (_, ends) = take(&mut rank, COUNT, (SESSIONS, engines), &|| ())?;
+        let engines = ENGINES.iter().zip(SESSION_THREADS_MAX);
+        let engines = engines.filter(|(_, most)| ranks <= *most);
+        let engines: Vec<&str> = engines.map(|(engine, _)| *engine).collect();
+        let (_, ends) = take(&mut rank, COUNT, (SESSIONS, &engines), &|| ())?;
         rank.close()?;
         Ok((joined, resident, ends))
     };

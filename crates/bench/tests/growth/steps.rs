@@ -36,7 +36,7 @@ pub struct Cost {
     pub said: f64,
     /// Median of the times that it waited.
     pub wall_ns_p50: u64,
-    /// CPU time of its process.
+    /// CPU time of its process; 0 where rank 0 is in it too, and says it.
     pub cpu_ns: u64,
 }
 
@@ -84,7 +84,7 @@ pub fn take(
         got: rank.received_bytes() as f64,
         said: rank.sent_bytes() as f64,
         wall_ns_p50: 0,
-        cpu_ns: process_cpu_ns(),
+        cpu_ns: cpu_ns(rank),
     };
     let bytes = rank.join_bytes();
     all_have_read();
@@ -165,6 +165,18 @@ fn session(rank: &mut Rank, engine: &str, count: u32, all_have_read: &dyn Fn()) 
     })
 }
 
+/// CPU time of this process. Of ranks that are its threads rank 0 alone asks: the answer takes the longer the more
+/// threads there are, and would be most of what is measured.
+fn cpu_ns(rank: &Rank) -> u64 {
+    let pid = |of: u32| rank.infos().get(of as usize).map(|info| info.pid);
+    let id = rank.id();
+    let is_with_root = rank.hosts().share_processes(0, id) && pid(0) == pid(id);
+    match id > 0 && is_with_root {
+        true => 0,
+        false => process_cpu_ns(),
+    }
+}
+
 /// Brings the figures of the last rank to rank 0.
 fn ends(rank: &mut Rank, steps: Vec<Cost>) -> Result<Option<BothEnds>> {
     let is_leaf = rank.id() + 1 == rank.size();
@@ -185,7 +197,7 @@ fn step(
     mut exchange: impl FnMut(&mut Rank) -> Result<()>,
 ) -> Result<Cost> {
     rank.barrier("before", DEADLINE)?;
-    let before = (rank.received_bytes(), rank.sent_bytes(), process_cpu_ns());
+    let before = (rank.received_bytes(), rank.sent_bytes(), cpu_ns(rank));
     all_have_read();
     let mut took = Vec::with_capacity(count as usize);
     for _ in 0..count {
@@ -193,7 +205,7 @@ fn step(
         exchange(rank)?;
         took.push(begun.elapsed().as_nanos() as u64);
     }
-    let after = (rank.received_bytes(), rank.sent_bytes(), process_cpu_ns());
+    let after = (rank.received_bytes(), rank.sent_bytes(), cpu_ns(rank));
     all_have_read();
     took.sort_unstable();
     let each = |after: u64, before: u64| (after - before) as f64 / f64::from(count);
