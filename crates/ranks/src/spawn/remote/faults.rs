@@ -106,10 +106,45 @@ const LINES_MAX: usize = 3;
 
 /// Describes why there is no agent on a host: `said` are lines of ssh and of the script, `ended` is how ssh ended.
 pub(super) fn no_agent(host: &str, said: &[String], ended: &str) -> String {
+    known(host, said).unwrap_or_else(|| {
+        let quoted = quoted(said);
+        format!(
+            "{host}: ssh {ended} before the program there answered{quoted}: does `ssh -o BatchMode=yes {host} true` work?"
+        )
+    })
+}
+
+/// Describes a host that took only so many bytes of the program in a time.
+pub(super) fn not_copied(host: &str, said: &[String], bytes: u64, time: Duration) -> String {
+    known(host, said).unwrap_or_else(|| {
+        let quoted = quoted(said);
+        format!(
+            "{host}: took only {bytes} bytes of the program in {time:.1?}{quoted}: is its link slow, or its disk stuck? \
+             Install the program there, and leave --push out"
+        )
+    })
+}
+
+/// The failure that a sign in what was said means, and the next thing to try; `None` where no sign is known.
+fn known(host: &str, said: &[String]) -> Option<String> {
     let lower = said.join("\n").to_lowercase();
     let found = SIGNS
         .iter()
         .find(|(signs, ..)| signs.iter().any(|sign| lower.contains(sign)));
+    let (_, what, how) = found?;
+    // Keys of hosts are kept without users.
+    let alone = without_user(host);
+    let how = how.replace("-R HOST", &format!("-R {alone}"));
+    let how = how.replace("ssh-keyscan HOST", &format!("ssh-keyscan {alone}"));
+    let quoted = quoted(said);
+    Some(format!(
+        "{host}: {what}{quoted}: {}",
+        how.replace("HOST", host)
+    ))
+}
+
+/// The last lines of what was said, in brackets.
+fn quoted(said: &[String]) -> String {
     let is_ours = |line: &&String| line.starts_with("tonnage-");
     // The last ones say why.
     let lines: Vec<&str> = said
@@ -120,21 +155,9 @@ pub(super) fn no_agent(host: &str, said: &[String], ended: &str) -> String {
     let last = lines
         .get(lines.len().saturating_sub(LINES_MAX)..)
         .unwrap_or_default();
-    let quoted = match last.is_empty() {
+    match last.is_empty() {
         true => String::new(),
         false => format!(" ({})", last.join("; ")),
-    };
-    match found {
-        Some((_, what, how)) => {
-            // Keys of hosts are kept without users.
-            let alone = without_user(host);
-            let how = how.replace("-R HOST", &format!("-R {alone}"));
-            let how = how.replace("ssh-keyscan HOST", &format!("ssh-keyscan {alone}"));
-            format!("{host}: {what}{quoted}: {}", how.replace("HOST", host))
-        }
-        None => format!(
-            "{host}: ssh {ended} before the program there answered{quoted}: does `ssh -o BatchMode=yes {host} true` work?"
-        ),
     }
 }
 
@@ -223,5 +246,20 @@ mod tests {
                 "{message}"
             );
         }
+    }
+
+    #[test]
+    fn a_copy_that_does_not_go_on_is_told_with_its_bytes_and_what_the_host_says() {
+        let took = |said: &str| {
+            let said: Vec<String> = said.lines().map(str::to_owned).collect();
+            not_copied("h1", &said, 65536, Duration::from_secs(30))
+        };
+        let silent = took("tonnage-wanted x86_64 glibc 2.36");
+        assert!(
+            silent.starts_with("h1: took only 65536 bytes of the program in 30.0s: "),
+            "{silent}"
+        );
+        let full = took("head: error writing 'standard output': No space left on device");
+        assert!(full.starts_with("h1: the disk was full"), "{full}");
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::agent::PULSE;
 use super::command::{WANTED, ssh};
 use super::connection::{Connection, Ear, HostNews};
-use super::faults::{no_agent, passed_over};
+use super::faults::{no_agent, not_copied, passed_over};
 use super::fitting::{Push, cannot_run, other_build};
 use super::list::HostSlots;
 use super::meeting::is_same_machine;
@@ -324,35 +324,31 @@ impl PartyMember {
     /// Gives it up where it is silent for too long, where copying does not go on, or where no host has more time than
     /// was `waited`.
     fn give_up_late(&mut self, waited: Option<Duration>) {
-        let ended = match (&mut self.progress, waited) {
-            (Progress::Waiting, Some(waited)) => {
-                return self.lose(|member| passed_over(&member.name, waited));
-            }
-            (Progress::Connecting(since), Some(_)) => {
-                format!("was given up after {:.1?}", since.elapsed())
-            }
+        let silent = |time: Duration, words: &str| {
+            no_agent(&self.name, &self.said, &format!("{words} {time:.1?}"))
+        };
+        let pushed_bytes = self.connection.as_ref().map_or(0, Connection::pushed_bytes);
+        let why = match (&mut self.progress, waited) {
+            (Progress::Waiting, Some(waited)) => passed_over(&self.name, waited),
+            (Progress::Connecting(since), Some(_)) => silent(since.elapsed(), "was given up after"),
             (Progress::Pushing(..), Some(waited)) => {
-                let bytes = self.connection.as_ref().map_or(0, Connection::pushed_bytes);
-                format!(
-                    "had copied {bytes} bytes of the program when it was given up after {waited:.1?}"
-                )
+                not_copied(&self.name, &self.said, pushed_bytes, waited)
             }
             (Progress::Connecting(since), None) if since.elapsed() > HELLO_TIMEOUT => {
-                format!("said nothing for {HELLO_TIMEOUT:?}")
+                silent(HELLO_TIMEOUT, "said nothing for")
             }
             (Progress::Pushing(before, since), None) => {
-                let bytes = self.connection.as_ref().map_or(0, Connection::pushed_bytes);
-                if bytes != *before {
-                    (*before, *since) = (bytes, Instant::now());
+                if pushed_bytes != *before {
+                    (*before, *since) = (pushed_bytes, Instant::now());
                 }
                 if since.elapsed() <= PUSH_TIMEOUT {
                     return;
                 }
-                format!("took no more than {bytes} bytes of the program for {PUSH_TIMEOUT:?}")
+                not_copied(&self.name, &self.said, pushed_bytes, PUSH_TIMEOUT)
             }
             _ => return,
         };
-        self.lose(|member| no_agent(&member.name, &member.said, &ended));
+        self.lose(|_| why);
         // Nobody waits for its end any more.
         self.end_within(Duration::ZERO);
     }
@@ -382,6 +378,63 @@ impl Drop for Party {
         let since = Instant::now();
         for member in &mut self.members {
             member.end_within(END_TIME.saturating_sub(since.elapsed()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(progress: Progress) -> PartyMember {
+        PartyMember {
+            name: "h1".to_owned(),
+            connection: None,
+            progress,
+            said: Vec::new(),
+        }
+    }
+
+    /// Reason why a host that has come so far is lost after a while.
+    fn given_up(progress: Progress, waited: Option<Duration>) -> Option<String> {
+        let mut member = member(progress);
+        member.give_up_late(waited);
+        match member.progress {
+            Progress::Lost(why) => Some(why),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn hosts_that_do_not_get_on_are_given_up_with_how_far_they_came() {
+        let Some(long_ago) = Instant::now().checked_sub(2 * PUSH_TIMEOUT) else {
+            println!("skip: the machine was started a minute ago");
+            return;
+        };
+        let now = Instant::now;
+        let soon = Some(Duration::from_secs(4));
+        for (progress, waited, expected) in [
+            (Progress::Pushing(0, long_ago), None, "took only 0 bytes"),
+            (Progress::Pushing(0, now()), soon, "of the program in 4.0s"),
+            (
+                Progress::Connecting(long_ago),
+                None,
+                "ssh said nothing for 30.0s",
+            ),
+            (Progress::Connecting(now()), soon, "ssh was given up after "),
+            (Progress::Waiting, soon, "behind others"),
+        ] {
+            let why = given_up(progress, waited).unwrap();
+            assert!(why.starts_with("h1: ") && why.contains(expected), "{why}");
+        }
+        // Bytes that go on are progress, however long ago they began, and so is a login that began just now.
+        for progress in [
+            Progress::Pushing(7, long_ago),
+            Progress::Pushing(0, now()),
+            Progress::Connecting(now()),
+            Progress::Waiting,
+        ] {
+            assert_eq!(given_up(progress, None), None);
         }
     }
 }
