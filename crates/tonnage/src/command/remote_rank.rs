@@ -26,14 +26,19 @@ enum RemoteTask {
     Check(Box<CheckTask>, LetterTime),
 }
 
-/// Reads the letter to this process.
+/// Reads the letter to this process, which says from then on who it is whatever becomes of it.
 ///
 /// # Errors
 /// [`Error::Usage`] when there is none.
 pub fn read() -> Result<RemoteWork> {
+    let host = tonnage_sys::host::name();
     let (letter, said) = match HostJob::from_input()? {
-        HostJob::Rank(letter, said) => (letter, said),
+        HostJob::Rank(letter, said) => {
+            out_of_memory::introduce_rank(format!("rank {} on {host}", letter.identity().rank));
+            (letter, said)
+        }
         HostJob::Check(text) => {
+            out_of_memory::introduce_rank(format!("the check of {host}"));
             let (task, time, log_level) = CheckTask::of_letter(&text)?;
             return Ok(RemoteWork {
                 log_level,
@@ -64,17 +69,92 @@ impl RemoteWork {
     /// # Errors
     /// A wrong request, or what ended the run.
     pub fn work(&self) -> Result<ExitCode> {
-        let host = tonnage_sys::host::name();
         let job = match &self.task {
             RemoteTask::Rank(job) => job,
-            RemoteTask::Check(task, time) => {
-                out_of_memory::introduce_rank(format!("the check of {host}"));
-                return for_elsewhere(task, *time);
-            }
+            RemoteTask::Check(task, time) => return for_elsewhere(task, *time),
         };
         let identity = job.letter.as_ref().map(RankLetter::identity);
         let identity = identity.ok_or_else(|| Error::Usage("a rank without a letter".into()))?;
-        out_of_memory::introduce_rank(format!("rank {} on {host}", identity.rank));
         be_a_remote_rank(job, identity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use tonnage_ranks::spawn::remote::words::{Letter, SecretText, send};
+
+    use super::super::letter::{JobLetter, job_of_check};
+    use super::*;
+    use crate::last_resort::guard;
+
+    /// Variable that makes a process of this test one to which an agent has written.
+    const HAS_A_LETTER: &str = "TONNAGE_TEST_HAS_A_LETTER";
+
+    fn letter(job: String) -> Letter {
+        Letter {
+            rank: 3,
+            size: 4,
+            local_rank: 0,
+            local_size: 1,
+            parent: std::process::id(),
+            secret: SecretText("of nobody".into()),
+            meeting: ([127, 0, 0, 1], 1).into(),
+            listener: None,
+            records: None,
+            job,
+        }
+    }
+
+    /// Standard error of a process that gets a letter with this job, and panics.
+    fn said_in_a_panic(job: String) -> String {
+        let this = "command::remote_rank::tests::a_process_of_an_agent_says_in_a_panic_who_it_is";
+        let mut process = Command::new(std::env::current_exe().unwrap());
+        process
+            .args(["--exact", this, "--nocapture"])
+            .env(HAS_A_LETTER, "")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut process = process.spawn().unwrap();
+        send(&mut process.stdin.take().unwrap(), &letter(job)).unwrap();
+        let ended = process.wait_with_output().unwrap();
+        String::from_utf8(ended.stderr).unwrap()
+    }
+
+    #[test]
+    fn a_process_of_an_agent_says_in_a_panic_who_it_is() {
+        if std::env::var_os(HAS_A_LETTER).is_some() {
+            // What is in the letter may be as wrong as it likes.
+            guard(|| {
+                drop(read());
+                panic!("a bug")
+            });
+            std::process::exit(0);
+        }
+        let host = tonnage_sys::host::name();
+        let rank = JobLetter {
+            ranks: Vec::new(),
+            plan: "no plan".into(),
+            require_path: false,
+            times: None,
+            before: String::new(),
+        };
+        for (job, who) in [
+            (
+                serde_json::to_string(&rank).unwrap(),
+                format!("rank 3 on {host}"),
+            ),
+            (job_of_check("no check"), format!("the check of {host}")),
+        ] {
+            let said = said_in_a_panic(job);
+            let line = said.lines().next().unwrap_or_default();
+            assert!(
+                line.starts_with(&format!("error: {who}: internal error at "))
+                    && line.contains(": a bug. "),
+                "{said}"
+            );
+        }
     }
 }
