@@ -16,7 +16,7 @@ use tonnage_engines::LISTS;
 use tonnage_plan::order::shuffled;
 use tonnage_plan::{Plan, Planned};
 use tonnage_ranks::spawn::local::{TURN_PARENT, start_local};
-use tonnage_ranks::{Identity, JoinOptions, Rank};
+use tonnage_ranks::{Identity, JoinOptions, Meeting, Rank};
 use tonnage_record::read::already_measured;
 use tonnage_record::{Record, published};
 use tonnage_report::Format;
@@ -41,9 +41,6 @@ use crate::args::experiment::ExperimentArgs;
 use crate::args::layers::LayersArgs;
 use crate::args::values::GpuList;
 use crate::args::verify::{RANKS_DEFAULT, Ranks, VerifyArgs};
-
-/// Exit code of a wrong request, as that of `Error::Usage`.
-const WRONG_REQUEST: u8 = 2;
 
 /// Points to measure, expanded from the plan.
 fn points(plan: &Plan, ranks: u32) -> Result<Vec<Planned>> {
@@ -401,13 +398,21 @@ fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
     if let Some(why) = &unproven {
         say(&format!("error: {why}"));
     }
-    let is_kept = !keeper.lost_output() && unproven.is_none();
-    Ok(match () {
-        () if rank.id() != 0 || is_kept && keeper.all_measured() => ExitCode::SUCCESS,
-        // Such a request is as wrong as one that is refused before the ranks start.
-        () if is_kept && keeper.lacks_only_refused() => ExitCode::from(WRONG_REQUEST),
-        () => ExitCode::FAILURE,
-    })
+    let code = match rank.id() {
+        0 => keeper.exit_code(unproven.is_none()),
+        _ => 0,
+    };
+    match job.letter.is_none() && matches!(rank.identity().meeting, Meeting::Master { .. }) {
+        true => code_of_root(rank, code),
+        false => Ok(code.into()),
+    }
+}
+
+/// The code of rank 0, which has the records. A launcher that has started the ranks may look at any of them.
+fn code_of_root(rank: &mut Rank, code: u8) -> Result<ExitCode> {
+    let mine = (rank.id() == 0).then(|| vec![code]);
+    let told = rank.broadcast("the exit code of the run", mine, DEADLINES.step)?;
+    Ok(told.first().copied().unwrap_or(code).into())
 }
 
 /// One run of the conductor: the number of its repetition, and its points.

@@ -22,6 +22,9 @@ use tonnage_units::quantity::human;
 use super::spare::SpareWriter;
 use super::{each_call, intervals, print, screen};
 
+/// Exit code of a wrong request, as that of `Error::Usage`.
+const WRONG_REQUEST: u8 = 2;
+
 /// Keeps records, writes them on, and shows how far the run is.
 pub struct Keeper {
     /// All records of the run, those that a resumed file held already first.
@@ -134,17 +137,21 @@ impl Keeper {
         }
     }
 
-    /// Returns whether everything that was asked for was measured, be it at a second attempt, but for what a machine
-    /// may lack.
-    pub fn all_measured(&self) -> bool {
-        final_attempts(&self.records).iter().all(Record::is_fine)
-    }
-
-    /// Returns whether nothing is missing but searches of which every candidate was refused.
-    pub fn lacks_only_refused(&self) -> bool {
+    /// Exit code of the run: 0 where everything that was asked for was measured, be it at a second attempt, but for what
+    /// a machine may lack, and was kept; `is_proven` says whether nothing else is wrong with it.
+    pub fn exit_code(&self, is_proven: bool) -> u8 {
+        if self.lost_output() || !is_proven {
+            return 1;
+        }
         let all = final_attempts(&self.records);
-        let mut missing = all.iter().filter(|record| !record.is_fine());
-        missing.all(|record| record.tune().is_some_and(TuneBody::is_refused))
+        let missing: Vec<_> = all.iter().filter(|record| !record.is_fine()).collect();
+        let is_refused = |record: &&Record| record.tune().is_some_and(TuneBody::is_refused);
+        match missing.iter().all(is_refused) {
+            _ if missing.is_empty() => 0,
+            // A search of which every candidate was refused is as wrong as what is refused before the ranks start.
+            true => WRONG_REQUEST,
+            false => 1,
+        }
     }
 }
 

@@ -52,14 +52,23 @@ fn each(dir: &Path) -> Vec<Value> {
     report["each"].as_array().unwrap().clone()
 }
 
-/// A host whose login hangs is given up in half of the time, in which the others are checked.
+/// Hosts that hang, each at another point: in the login, where it should take the program, and once its agent was there.
+const HANG: &str = r#"case "$*" in
+*' dead '*) exec sleep 600 ;;
+*' full '*) echo "tonnage-wanted $(uname -m) $(getconf GNU_LIBC_VERSION)"; exec sleep 600 ;;
+*' mute '*)
+    for last; do :; done
+    env -i PATH="$PATH" HOME="$HOME" /bin/sh -c "$last" </dev/null | sed 's/"boot_id":"/&another-/'
+    exec sleep 600 ;;
+esac"#;
+
+/// A host that hangs is given up in half of the time, in which the others are checked, and told with how far it came.
 #[test]
 fn a_host_that_hangs_leaves_the_others_their_time() {
     let dir = tempdir().unwrap();
     let dir = dir.path();
     paced_baseline(dir);
-    let hangs = format!("case \"$*\" in *' dead '*) exec sleep 600;; esac\n{RUNS}");
-    let stand_in = write(dir, &hangs);
+    let stand_in = write(dir, &format!("{HANG}\n{RUNS}"));
     let check = |hosts: &str, budget: &str| {
         let arguments = format!(
             "check --each-host --hosts {hosts} --baseline b.toml {budget} -o each.json --force"
@@ -70,18 +79,32 @@ fn a_host_that_hangs_leaves_the_others_their_time() {
     };
     let since = Instant::now();
     let begun = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let ended = check("live,dead", "--budget 16s").with_code(1);
-    assert!(since.elapsed() < Duration::from_secs(16), "{ended:#?}");
-    assert!(last_line(&ended).starts_with("error: dead: "), "{ended:#?}");
+    let ended = check("live,dead,full,mute", "--push --budget 17s").with_code(1);
+    assert!(since.elapsed() < Duration::from_secs(17), "{ended:#?}");
+    assert!(
+        last_line(&ended).starts_with("error: 3 of 4 hosts: "),
+        "{ended:#?}"
+    );
     let verdicts = each(dir);
     assert_eq!(verdicts[0]["verdict"], "pass", "{verdicts:#?}");
-    assert_eq!(verdicts[0]["report"]["budget_s"], 16.0);
-    // Not when the other was given up.
+    assert_eq!(verdicts[0]["report"]["budget_s"], 17.0);
+    // Not when the others were given up.
     let checked_ns = verdicts[0]["report"]["time_unix_ns"].as_u64().unwrap();
     let checked = Duration::from_nanos(checked_ns).saturating_sub(begun);
     assert!(checked < Duration::from_secs(7), "{checked:?}");
-    let why = verdicts[1].to_string();
-    assert!(why.contains("ssh was given up after "), "{why}");
+    for (verdict, host, why) in [
+        (&verdicts[1], "dead", "error: ssh was given up after "),
+        (&verdicts[2], "full", "bytes of the program in "),
+        (&verdicts[3], "", "error: it was silent for 6.5s: "),
+    ] {
+        let reason = verdict["reason"].as_str().unwrap();
+        assert!(reason.contains(why), "{verdict:#}");
+        // One that has said its own name is called by it.
+        assert!(
+            host.is_empty() || verdict["host"] == host,
+            "{host}: {verdict:#}"
+        );
+    }
     // Behind one that hangs nobody else is reached.
     let ended = check("dead,live", "--budget 8s --ssh-parallel 1").with_code(1);
     assert!(

@@ -2,6 +2,7 @@
 //! purpose.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use rustix::process::Signal;
 use tempfile::tempdir;
@@ -9,6 +10,7 @@ use tonnage_record::Record;
 use tonnage_record::transfer::{MatrixVerdict, Summary, Unclear};
 use tonnage_testbed::{Hosts, HostsSpec, LinkRates, Rate};
 
+use super::check::last_line;
 use super::hosts::{all_good, end, hosts_of, start};
 use super::support::records::{self, measured};
 use super::support::{BRIEF, tonnage, wait_until};
@@ -171,14 +173,18 @@ fn tenth() -> Option<Rate> {
 
 /// The verdict on a matrix of all hosts.
 fn judged(hosts: &Hosts, arguments: &str) -> MatrixVerdict {
-    let dir = tempdir().unwrap();
+    judged_in(tempdir().unwrap().path(), hosts, arguments)
+}
+
+/// The same, with the record in a directory.
+fn judged_in(dir: &Path, hosts: &Hosts, arguments: &str) -> MatrixVerdict {
     let line = format!(
         "transfer --engine fabric:tcp --devices eth0 --traffic matrix --matrix disjoint --sizes 64k --window 2 --trials 2 \
          --trial-time 60ms --warmup 0 --limit none {arguments} -o r.jsonl"
     );
-    let ended = end(start(hosts, 1, dir.path(), &line, |rank| rank));
+    let ended = end(start(hosts, 1, dir, &line, |rank| rank));
     all_good(&ended);
-    let records = records::read(&dir.path().join("r.jsonl"));
+    let records = records::read(&dir.join("r.jsonl"));
     summary(&records[0]).matrix.clone().unwrap()
 }
 
@@ -200,7 +206,8 @@ fn marked(verdict: &MatrixVerdict) -> (Vec<u32>, Vec<u32>, Vec<(u32, u32)>) {
 fn a_host_that_is_slow_one_way_or_both_is_marked_and_nothing_else() {
     let Some(hosts) = six_hosts() else { return };
     let link = hosts.link(2, 0);
-    let even = judged(&hosts, "--op write");
+    let dir = tempdir().unwrap();
+    let even = judged_in(dir.path(), &hosts, "--op write");
     assert_eq!(marked(&even), (vec![], vec![], vec![]), "{even:#?}");
     for (send, receive, op, expected) in [
         (tenth(), Some(fast()), "write", (vec![2], vec![])),
@@ -221,6 +228,26 @@ fn a_host_that_is_slow_one_way_or_both_is_marked_and_nothing_else() {
             assert!((0.05..0.2).contains(&slow.of_median), "{verdict:#?}");
         }
     }
+    is_blamed(&hosts, dir.path(), "h2");
+}
+
+/// A check beside the matrix of `r.jsonl` fails, and of six hosts this one alone: all together keep within the half that
+/// the baseline grants.
+fn is_blamed(hosts: &Hosts, dir: &Path, slow: &str) {
+    let baseline = "baseline r.jsonl --min-runs 1 --warn 40% --fail 50% -o b.toml";
+    tonnage(dir, baseline).run().with_code(0);
+    let check = "check --baseline b.toml --devices eth0 --budget 50s --retest 0 --nodelist failed";
+    let ended = end(start(hosts, 1, dir, check, |rank| rank));
+    assert_eq!(ended[0].code, Some(1), "{ended:#?}");
+    let reason = last_line(&ended[0]);
+    assert!(
+        reason.starts_with(&format!("fail: fabric:tcp write 64k: {slow} "))
+            && reason.contains(&format!("{slow} sends at "))
+            && reason.contains(&format!("{slow} receives at ")),
+        "{ended:#?}"
+    );
+    let failed = std::fs::read_to_string(dir.join("failed")).unwrap();
+    assert_eq!(failed, format!("{slow}\n"), "{ended:#?}");
 }
 
 /// The second link, which is slow, has what host 1 sends to host 3.
