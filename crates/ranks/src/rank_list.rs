@@ -120,7 +120,8 @@ mod tests {
         assert_eq!(list.infos(20).unwrap(), all);
     }
 
-    /// Each rank keeps the whole list: names of its own for each would be most of what joining costs where ranks are many.
+    /// Each rank keeps the whole list: names of its own for each would be most of what joining costs where ranks are
+    /// many.
     #[test]
     fn ranks_of_a_host_share_its_names() {
         let list = pack(&RankList::of(infos(17))).unwrap();

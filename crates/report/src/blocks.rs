@@ -18,7 +18,7 @@ pub enum ColumnRole {
     First,
     /// In the first block that has room for it.
     Figure,
-    /// Where the column before it is.
+    /// In the block of the column before it.
     Beside,
 }
 

@@ -123,9 +123,8 @@ fn engines() -> Vec<(&'static Entry, String)> {
     let mut all = Vec::new();
     let has_gpus = !doubles_of_drivers().is_empty();
     for entry in ENGINES {
-        // The sides of cuda-ipc and hip-ipc are processes: the tests of tonnage-engines count there (`tests/cuda/ipc.rs`).
-        let is_ipc = matches!(entry.name, "cuda-ipc" | "hip-ipc");
-        if is_ipc || (entry.device_memory.is_some() && !has_gpus) {
+        // Sides that are processes are counted in tonnage-engines (`tests/cuda/ipc.rs`).
+        if entry.name.ends_with("-ipc") || (entry.device_memory.is_some() && !has_gpus) {
             continue;
         }
         match entry.variant {

@@ -1,5 +1,4 @@
-//! Memories of GPUs, over the double of the driver that is beside the tests of `tonnage-sys`. Nothing here has seen a
-//! GPU.
+//! Memories of GPUs, over the double of a driver beside the tests of `tonnage-sys`: nothing here has seen a GPU.
 
 #[cfg(test)]
 #[path = "../../../sys/tests/cuda/double.rs"]

@@ -447,7 +447,7 @@ fn the_most_telling_point_of_each_engine_comes_first() {
     assert_eq!(names(&within(steps.clone(), 3.0, 0.5, 1).chosen), ["b"]);
     assert_eq!(names(&within(steps.clone(), 2.9, 0.5, 1).chosen).len(), 0);
     assert_eq!(super::order::shortest_s(&steps, 0.5, 1), Some(3.0));
-    // Points took a tenth of their time: with the margin they are reckoned with 0.15 of it, and 2.05 s are needed for all.
+    // Points took a tenth of their time: with the margin 0.15 of it is reckoned with, and 2.05 s for all.
     let left = |time_s| names(&within_at_pace(steps.clone(), time_s, 0.5, 0, 0.1).left);
     assert_eq!(left(1.99), ["a"]);
     assert_eq!(left(2.06), [""; 0]);

@@ -176,7 +176,7 @@ impl Inventory {
         self
     }
 
-    /// Whether a maker's GPU is here that processes may open.
+    /// Returns whether a maker's GPU is here that processes may open.
     fn has_usable(&self, vendor: &str) -> bool {
         let is_usable = |gpu: &Gpu| gpu.vendor == vendor && gpu.usable;
         self.gpus.iter().any(is_usable)

@@ -137,8 +137,8 @@ impl Keeper {
         }
     }
 
-    /// Exit code of the run: 0 where everything that was asked for was measured, be it at a second attempt, but for what
-    /// a machine may lack, and was kept; `is_proven` says whether nothing else is wrong with it.
+    /// Exit code of the run: 0 where everything that was asked for was measured and kept, be it at a second attempt,
+    /// but for what a machine may lack; `is_proven` says whether nothing else is wrong with it.
     pub fn exit_code(&self, is_proven: bool) -> u8 {
         if self.lost_output() || !is_proven {
             return 1;

@@ -52,7 +52,8 @@ fn each(dir: &Path) -> Vec<Value> {
     report["each"].as_array().unwrap().clone()
 }
 
-/// Hosts that hang, each at another point: in the login, where it should take the program, and once its agent was there.
+/// Hosts that hang, each at another point: in the login, where it should take the program, and once its agent was
+/// there.
 const HANG: &str = r#"case "$*" in
 *' dead '*) exec sleep 600 ;;
 *' full '*) echo "tonnage-wanted $(uname -m) $(getconf GNU_LIBC_VERSION)"; exec sleep 600 ;;

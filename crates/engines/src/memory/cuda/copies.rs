@@ -35,7 +35,8 @@ struct CopiedRange {
     bytes: u64,
 }
 
-/// Rates of copies by the driver's call `copying` over the slices of a stretch, and over memory that is in no cache where these are small.
+/// Rates of copies by the driver's call `copying`: over the slices of a stretch, and over memory that is in no cache
+/// where these are small.
 pub(super) fn rates(
     buffer: &DeviceBuffer,
     stretch: &Stretch,

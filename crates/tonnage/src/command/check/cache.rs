@@ -149,4 +149,49 @@ mod tests {
                 == 2
         );
     }
+
+    /// A directory that takes nothing, as on a full disk, makes a pass an error and takes no failure back.
+    #[test]
+    fn verdicts_that_cannot_be_kept_are_told_unless_they_fail() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = |file: PathBuf, verdict| {
+            let report = CheckReport {
+                format: CHECK_FORMAT,
+                program: "1".to_owned(),
+                hosts: vec!["n1".to_owned()],
+                baseline: "f.toml".to_owned(),
+                time_unix_ns: unix_ns(),
+                budget_s: 20.0,
+                took_s: 9.0,
+                verdict,
+                reason: format!("{verdict}: x"),
+                failed_hosts: Vec::new(),
+                entries: Vec::new(),
+                not_measured: Vec::new(),
+                cached_for_s: None,
+            };
+            let cache = Cache {
+                file,
+                age_s_max: 600.0,
+            };
+            let kept = cache.keep(&report);
+            (kept, cache.young().map(|told| told.verdict))
+        };
+        for (verdict, is_told) in [
+            (CheckVerdict::Pass, true),
+            (CheckVerdict::Warn, true),
+            (CheckVerdict::Fail, false),
+            (CheckVerdict::Error, false),
+        ] {
+            let (lost, young) = kept(folder.path().join("none/check.json"), verdict);
+            assert_eq!((lost.is_err(), young), (is_told, None), "{verdict}");
+            let (fine, young) = kept(folder.path().join("check.json"), verdict);
+            // Errors are not kept, so that the failure before is still there.
+            let expected = match verdict {
+                CheckVerdict::Error => CheckVerdict::Fail,
+                verdict => verdict,
+            };
+            assert_eq!((fine.is_ok(), young), (true, Some(expected)), "{verdict}");
+        }
+    }
 }
