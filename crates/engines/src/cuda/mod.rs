@@ -162,7 +162,7 @@ impl Domain for CudaDomain {
     fn report(&self) -> EngineReport {
         let by = match self.by_kernel {
             true => "a kernel of the GPU",
-            false => "copy engines",
+            false => self.vendor.copies_by,
         };
         EngineReport {
             name: self.vendor.copies.to_owned(),

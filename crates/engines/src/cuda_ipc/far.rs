@@ -40,6 +40,8 @@ enum SharedBy {
     /// Memory of a GPU, by the driver's handle.
     Gpu {
         uuid: String,
+        /// Where it is: not every GPU has an identifier of its own.
+        pci_address: String,
         name: String,
         handle: Vec<u8>,
     },
@@ -117,12 +119,22 @@ impl IpcDriver {
         let DriverMemory::Pinned(pinned) = own else {
             return Ok(Arc::clone(own.context()));
         };
-        let SharedBy::Gpu { uuid, name, .. } = read(contacts, peer, descriptor)?.shared else {
+        let SharedBy::Gpu {
+            uuid,
+            pci_address,
+            name,
+            ..
+        } = read(contacts, peer, descriptor)?.shared
+        else {
             return Ok(Arc::clone(pinned.context()));
         };
         let GpuVendor { ipc, visible, .. } = self.vendor;
         let what = format!("{ipc}, pinned memory and GPU {uuid}");
-        let seen = context_of((&self.library, &self.libraries), &uuid, &what)?;
+        let seen = context_of(
+            (&self.library, &self.libraries),
+            (&uuid, &pci_address),
+            &what,
+        )?;
         seen.ok_or_else(|| Error::Unavailable {
             what,
             why: format!(
@@ -219,6 +231,7 @@ pub(super) fn describe(
             })?;
             SharedBy::Gpu {
                 uuid: device.uuid.clone(),
+                pci_address: device.pci_address.clone(),
                 name: gpu_name(buffer.context()),
                 handle: handle.0.to_vec(),
             }
@@ -296,14 +309,20 @@ fn open(
 ) -> Result<IpcMemory> {
     let own = gpu_name(context);
     let (bytes, way) = match &described.shared {
-        SharedBy::Gpu { uuid, name, handle } => {
+        SharedBy::Gpu {
+            uuid,
+            pci_address,
+            name,
+            handle,
+        } => {
             let handle: [u8; 64] = handle.as_slice().try_into().map_err(|_| {
                 contacts.unusable(peer, "the peer's handle has another length".to_owned())
             })?;
             let imported = ImportedBuffer::open(context, IpcHandle(handle), described.bytes);
             let imported = imported
                 .map_err(|failure| not_opened((contacts, context), (peer, name), &failure))?;
-            let same = *uuid == context.device().uuid;
+            let device = context.device();
+            let same = (uuid, pci_address) == (&device.uuid, &device.pci_address);
             let way = match same {
                 true => format!("within {own}"),
                 false => format!("{own} and GPU {uuid}, which its owner calls {name}"),

@@ -19,6 +19,7 @@ pub(crate) const AMD: &GpuVendor = &GpuVendor {
     memory: "hip",
     pinned: "hip-pinned",
     copies: "hip",
+    copies_by: "hipMemcpyAsync, whose runtime chooses between copy engines (SDMA) and a kernel of its own",
     ipc: "hip-ipc",
     visible: "HIP_VISIBLE_DEVICES",
     advice,
@@ -50,13 +51,13 @@ fn advice(failure: &CudaFailure) -> &'static str {
              in two steps, as --memory hip:N --target-memory hip-pinned"
         }
         CudaFailure::NotPinned => {
-            "Choose --memory hip-pinned, or --engine-option by=ce for copies by copy engines"
+            "Choose --memory hip-pinned, or --engine-option by=ce for copies by hipMemcpyAsync"
         }
         CudaFailure::NoGpu => {
             "Choose --memory hip-pinned --target-memory hip, or --memory hip for both"
         }
         CudaFailure::OtherGpu { .. } => {
-            "Choose one GPU for both ends, hip:N with the same number; memory hip-pinned is that of hip:0"
+            "Choose one GPU for both ends, hip:N with the same number; memory hip-pinned is that of the rank's GPU"
         }
         // Without a GPU, releases differ in the code that this returns.
         CudaFailure::Call {

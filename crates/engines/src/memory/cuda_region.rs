@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{Libraries, LibraryReport, RankMemory, split_name};
 use tonnage_sys::cuda::{
-    CudaContext, CudaFailure, CudaPart, CudaRegion, DeviceBuffer, Libcuda, PinnedArena,
+    CudaContext, CudaDevice, CudaFailure, CudaPart, CudaRegion, DeviceBuffer, Libcuda, PinnedArena,
 };
 use tonnage_units::{Error, Result};
 
@@ -120,20 +120,21 @@ pub(crate) fn driver_report(library: &Libcuda) -> LibraryReport {
     }
 }
 
-/// The context of the GPU with a UUID, where this process sees it.
+/// The context of the GPU with a UUID and an address on the PCI bus, where this process sees it.
 ///
 /// # Errors
 /// `Unavailable`, with what to do.
 pub(crate) fn context_of(
     (library, libraries): (&Libcuda, &Libraries),
-    uuid: &str,
+    (uuid, pci_address): (&str, &str),
     what: &str,
 ) -> Result<Option<Arc<CudaContext>>> {
     let vendor = vendor_of(library.driver());
     let devices = library
         .devices()
         .map_err(|failure| unavailable(vendor, what, &failure))?;
-    let Some(device) = devices.iter().find(|device| device.uuid == uuid) else {
+    let is_it = |device: &&CudaDevice| (&*device.uuid, &*device.pci_address) == (uuid, pci_address);
+    let Some(device) = devices.iter().find(is_it) else {
         return Ok(None);
     };
     let gpu = driver::open(vendor, Some(libraries), vendor.memory, device.number)?;

@@ -18,6 +18,7 @@ pub(crate) const NVIDIA: &GpuVendor = &GpuVendor {
     memory: "cuda",
     pinned: "cuda-pinned",
     copies: "cuda",
+    copies_by: "copy engines",
     ipc: "cuda-ipc",
     visible: "CUDA_VISIBLE_DEVICES",
     advice,

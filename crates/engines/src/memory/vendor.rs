@@ -20,6 +20,8 @@ pub(crate) struct GpuVendor {
     pub(crate) pinned: &'static str,
     /// Name of the engine within one process.
     pub(crate) copies: &'static str,
+    /// By what the driver's own call carries copies out, in words.
+    pub(crate) copies_by: &'static str,
     /// Name of the engine between processes.
     pub(crate) ipc: &'static str,
     /// The environment variable that says which GPUs a process may see.

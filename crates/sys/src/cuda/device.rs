@@ -109,11 +109,17 @@ impl Libcuda {
     /// The value of an attribute.
     ///
     /// # Errors
-    /// The driver's reason, such as `CUDA_ERROR_INVALID_VALUE` for an attribute that is newer than the driver.
+    /// `NotOffered`, or the driver's reason, such as `CUDA_ERROR_INVALID_VALUE` for an attribute that is newer than it.
     pub(super) fn attribute(&self, device: Ordinal, which: Attribute) -> Result<u32, CudaFailure> {
         let mut value = 0;
-        // A number that no driver has is an error of the call.
-        let number = self.driver().attribute(which).unwrap_or(c_int::MAX);
+        let driver = self.driver();
+        let number = driver.attribute(which);
+        // Without a number there is nothing to ask: the driver's enumeration ends somewhere.
+        let number = number.ok_or_else(|| CudaFailure::NotOffered {
+            interface: driver.interface,
+            call: format!("attribute {which:?} of cuDeviceGetAttribute"),
+            why: "",
+        })?;
         // SAFETY: the value is valid for the write of an int.
         let code = unsafe { (self.calls.device_attribute)(&raw mut value, number, device) };
         self.check("cuDeviceGetAttribute", code)

@@ -47,6 +47,14 @@ pub struct GpuDriver {
 /// Calls of a form of their own, or the reason why one of them is not there.
 pub(crate) type OwnCallsFound = Result<Box<dyn OwnCalls>, CudaFailure>;
 
+/// A text that was compiled and loaded.
+#[derive(Debug)]
+pub(crate) struct LoadedText {
+    pub(crate) module: ModuleHandle,
+    /// The compiled code, where the driver goes on reading it until the module is unloaded; empty where it made a copy.
+    pub(crate) code: Vec<u8>,
+}
+
 /// Texts of the kernels, in a language that the driver compiles.
 #[derive(Debug)]
 pub(crate) struct KernelTexts {
@@ -116,7 +124,7 @@ pub(crate) trait OwnCalls: fmt::Debug + Send + Sync {
     ///
     /// # Safety
     /// The thread has that GPU.
-    unsafe fn compile(&self, text: &str, ordinal: Ordinal) -> Result<ModuleHandle, CudaFailure>;
+    unsafe fn compile(&self, text: &str, ordinal: Ordinal) -> Result<LoadedText, CudaFailure>;
 
     /// The driver's name of a code, and its words for it; empty where it has none.
     fn words(&self, code: Code) -> [String; 2];

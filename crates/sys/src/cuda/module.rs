@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::abi::{FunctionHandle, ModuleHandle};
 use super::context::CudaContext;
+use super::driver::LoadedText;
 use super::failure::CudaFailure;
 use super::stream::CudaStream;
 
@@ -20,6 +21,8 @@ const BLOCKS_PER_PROCESSOR: u32 = 16;
 pub(super) struct GpuModule {
     context: Arc<CudaContext>,
     handle: ModuleHandle,
+    // The driver may read it until the module is unloaded, which comes before any field is dropped.
+    _code: Vec<u8>,
 }
 
 impl GpuModule {
@@ -28,10 +31,11 @@ impl GpuModule {
     /// # Errors
     /// The driver's reason, with its compiler's complaints.
     pub(super) fn compile(context: &Arc<CudaContext>, text: &str) -> Result<Self, CudaFailure> {
-        let handle = compile(context, text)?;
+        let LoadedText { module, code } = compile(context, text)?;
         Ok(Self {
             context: Arc::clone(context),
-            handle,
+            handle: module,
+            _code: code,
         })
     }
 
@@ -103,7 +107,7 @@ pub(super) unsafe fn launch<const N: usize>(
 }
 
 /// Has the driver compile a text.
-fn compile(context: &Arc<CudaContext>, text: &str) -> Result<ModuleHandle, CudaFailure> {
+fn compile(context: &Arc<CudaContext>, text: &str) -> Result<LoadedText, CudaFailure> {
     context.current()?;
     // SAFETY: the context is current, and is that of this GPU.
     unsafe { context.library.own.compile(text, context.ordinal) }

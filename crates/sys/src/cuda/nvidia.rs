@@ -6,7 +6,7 @@ use super::abi::{
     Code, ContextHandle, CudaAddress, JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES, ModuleHandle, Ordinal,
     StreamHandle,
 };
-use super::driver::{GpuDriver, KernelTexts, OwnCalls};
+use super::driver::{GpuDriver, KernelTexts, LoadedText, OwnCalls};
 use super::failure::{CudaFailure, CudaVersion};
 use super::functions::functions;
 use crate::library::text;
@@ -79,7 +79,6 @@ impl OwnCalls for NvidiaCalls {
         unsafe { (self.primary_release)(ordinal) };
     }
 
-    #[inline]
     unsafe fn set_current(&self, context: ContextHandle) -> Code {
         // SAFETY: as the caller promises.
         unsafe { (self.set_current)(context) }
@@ -95,7 +94,6 @@ impl OwnCalls for NvidiaCalls {
         unsafe { (self.enable_peer)(peer, 0) }
     }
 
-    #[inline]
     unsafe fn copy(
         &self,
         to: CudaAddress,
@@ -107,7 +105,7 @@ impl OwnCalls for NvidiaCalls {
         unsafe { (self.copy)(to, from, bytes, stream) }
     }
 
-    unsafe fn compile(&self, ptx: &str, _ordinal: Ordinal) -> Result<ModuleHandle, CudaFailure> {
+    unsafe fn compile(&self, ptx: &str, _ordinal: Ordinal) -> Result<LoadedText, CudaFailure> {
         // The driver reads to a NUL.
         let image = [ptx.as_bytes(), &[0]].concat();
         let mut module = std::ptr::null_mut();
@@ -133,7 +131,11 @@ impl OwnCalls for NvidiaCalls {
         let complaints = unsafe { text(log.as_ptr()) }.unwrap_or_default();
         let loaded = self.check("cuModuleLoadDataEx", code);
         loaded
-            .map(|()| module)
+            .map(|()| LoadedText {
+                module,
+                // The text was compiled in the call.
+                code: Vec::new(),
+            })
             .map_err(|failure| failure.with_complaint(&complaints))
     }
 

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use super::compiler::HipCompiler;
 use crate::cuda::abi::{Code, ContextHandle, CudaAddress, ModuleHandle, Ordinal, StreamHandle};
-use crate::cuda::driver::{DriverLibrary, GpuDriver, OwnCalls, OwnCallsFound};
+use crate::cuda::driver::{DriverLibrary, GpuDriver, LoadedText, OwnCalls, OwnCallsFound};
 use crate::cuda::functions::functions;
 use crate::cuda::{CudaFailure, CudaVersion};
 use crate::library::{file_of, text};
@@ -15,8 +15,8 @@ use crate::library::{file_of, text};
 const COPY_DEFAULT: c_int = 4;
 
 /// Room for `hipDeviceProp_t`, with some to spare: it had 792 bytes where the library's symbol without a version in its
-/// name was frozen, and has 1472 in newer headers.
-const PROPERTIES_BYTES: usize = 4096;
+/// name was frozen, and has 1472 in newer headers. Of words, because the struct has sizes and pointers among its fields.
+type Properties = [u64; 512];
 
 /// Place of `gcnArchName` in the frozen struct.
 const GENERATION_OFFSET: usize = 396;
@@ -95,7 +95,6 @@ impl OwnCalls for HipOwn {
         // The runtime keeps what a GPU needs until the process ends; hipDeviceReset would take it from other users too.
     }
 
-    #[inline]
     unsafe fn set_current(&self, context: ContextHandle) -> Code {
         // SAFETY: takes a number, and refuses one that no GPU has.
         unsafe { (self.calls.set_device)(number(context)) }
@@ -111,7 +110,6 @@ impl OwnCalls for HipOwn {
         unsafe { (self.calls.enable_peer)(number(peer), 0) }
     }
 
-    #[inline]
     unsafe fn copy(
         &self,
         to: CudaAddress,
@@ -123,16 +121,18 @@ impl OwnCalls for HipOwn {
         unsafe { (self.calls.copy)(to, from, bytes, COPY_DEFAULT, stream) }
     }
 
-    unsafe fn compile(&self, text: &str, ordinal: Ordinal) -> Result<ModuleHandle, CudaFailure> {
+    unsafe fn compile(&self, text: &str, ordinal: Ordinal) -> Result<LoadedText, CudaFailure> {
         let compiler = self
             .compiler
             .get_or_init(|| HipCompiler::load(self.driver, &self.path, self.has));
         let compiler = compiler.as_ref().map_err(CudaFailure::clone)?;
         let code = compiler.compile(text, self.generation(ordinal).as_deref())?;
         let mut module = std::ptr::null_mut();
-        // SAFETY: the handle is valid for the write; the code is whole, as the compiler made it for this GPU.
+        // SAFETY: the handle is valid for the write; the code is whole, as the compiler made it for this GPU. The runtime
+        // makes no copy: whoever gets the module keeps the code until it has unloaded it.
         let loaded = unsafe { (self.calls.module_load)(&raw mut module, code.as_ptr().cast()) };
-        self.check("hipModuleLoadData", loaded).map(|()| module)
+        self.check("hipModuleLoadData", loaded)?;
+        Ok(LoadedText { module, code })
     }
 
     fn words(&self, code: Code) -> [String; 2] {
@@ -146,10 +146,11 @@ impl OwnCalls for HipOwn {
     }
 
     fn generation(&self, ordinal: Ordinal) -> Option<String> {
-        let mut room = [0u8; PROPERTIES_BYTES];
-        // SAFETY: the array has more room than the struct has in any version.
+        let mut room: Properties = [0; _];
+        // SAFETY: the array has more room than the struct has in any version, and is aligned for each of its fields.
         let code = unsafe { (self.calls.properties)(room.as_mut_ptr().cast(), ordinal) };
-        let name = &room[GENERATION_OFFSET..][..GENERATION_BYTES];
+        let bytes: Vec<u8> = room.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let name = &bytes[GENERATION_OFFSET..][..GENERATION_BYTES];
         let name = name.split(|&byte| byte == 0).next()?;
         let name = std::str::from_utf8(name).ok()?;
         // A struct of another form would have something else there.

@@ -170,10 +170,16 @@ impl HipProgram<'_> {
         // SAFETY: the number is valid for the write of a size; the program lives.
         let code = unsafe { size(self.handle, &raw mut len) };
         self.compiler.check(size_name, code)?;
-        let mut room = vec![0u8; len];
-        // SAFETY: there is room for as many bytes as the library has said.
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        // Older compilers end a log with a NUL that they did not count.
+        let mut room = vec![0u8; len + 1];
+        // SAFETY: there is room for more bytes than the library has said.
         let code = unsafe { bytes(self.handle, room.as_mut_ptr().cast()) };
-        self.compiler.check(bytes_name, code).map(|()| room)
+        self.compiler.check(bytes_name, code)?;
+        room.truncate(len);
+        Ok(room)
     }
 }
 

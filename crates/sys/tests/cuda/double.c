@@ -145,6 +145,7 @@ static uint8_t *pageable(uint64_t address, uint64_t bytes) {
 #include "double_hip_kernels.h"
 #else
 #include "ptx.h"
+#define expect_image(module) (void)(module)
 #endif
 
 /* Work of streams, in the order in which it was handed over. */
@@ -518,12 +519,21 @@ static int cuModuleLoadDataEx_inner(Module **out, const char *image, unsigned co
 CALL(cuModuleGetFunction, const Kernel **out, Module *module, const char *name) BODY(cuModuleGetFunction, out, module, name)
 static int cuModuleGetFunction_inner(const Kernel **out, Module *module, const char *name) {
     NEEDS_CONTEXT;
+    expect_image(module);
     for (int i = 0; i < module->count; i++)
         if (strcmp(module->kernels[i].name, name) == 0) { *out = &module->kernels[i]; return 0; }
     return NOT_FOUND;
 }
 CALL(cuModuleUnload, Module *module) BODY(cuModuleUnload, module)
-static int cuModuleUnload_inner(Module *module) { NEEDS_CONTEXT; free(module); return 0; }
+static int cuModuleUnload_inner(Module *module) {
+    NEEDS_CONTEXT;
+    expect_image(module);
+#ifdef HIP
+    free(module->copy);
+#endif
+    free(module);
+    return 0;
+}
 #ifdef HIP
 #include "double_hip.h"
 #endif

@@ -53,6 +53,7 @@ static int hipMemcpyAsync_inner(uint64_t to, uint64_t from, size_t bytes, int ki
 CALL(hipGetDeviceProperties, char *out, int n) BODY(hipGetDeviceProperties, out, n)
 static int hipGetDeviceProperties_inner(char *out, int n) {
     if (n < 0 || n >= gpus) return INVALID_DEVICE;
+    if ((uintptr_t)out % 8) return INVALID_VALUE; /* Of a struct with sizes and pointers, nobody says what comes then. */
     memset(out, 0, 792);
     strcpy(out + 396, GENERATION);
     return 0;
@@ -101,6 +102,10 @@ static int hipModuleLoadData_inner(Module **out, const char *image) {
     void *library = dlopen(image, RTLD_NOW | RTLD_LOCAL);
     if (!library) return NOT_FOUND;
     Module *m = *out = calloc(1, sizeof *m);
+    m->image = image;
+    m->bytes = strlen(image) + 1;
+    m->bytes += strlen(image + m->bytes) + 1;
+    m->copy = memcpy(malloc(m->bytes), image, m->bytes);
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
         Kernel *k = &m->kernels[m->count];
         k->entry = (Entry)dlsym(library, kernels[i]);

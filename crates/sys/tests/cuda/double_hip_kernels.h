@@ -9,7 +9,13 @@
 typedef struct { unsigned x; } Dim;
 typedef void (*Entry)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
 typedef struct { char name[64]; int parameters; Entry entry; Dim *dims[4]; } Kernel;
-typedef struct { int count; Kernel kernels[KERNELS_MAX]; } Module;
+/* The runtime makes no copy of the code object: it has to stay as it is until the module is unloaded. */
+typedef struct { int count; Kernel kernels[KERNELS_MAX]; const char *image; char *copy; size_t bytes; } Module;
+static void expect_image(const Module *m) {
+    if (memcmp(m->image, m->copy, m->bytes) == 0) return;
+    fprintf(stderr, "double: a code object was changed or given back before its module was unloaded\n");
+    abort();
+}
 
 /* In the place of hiprtc's own header. */
 static const char prelude[] =

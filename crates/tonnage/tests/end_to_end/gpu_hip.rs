@@ -40,6 +40,12 @@ fn copies_of_amds_gpus_are_verified() {
         .partition(|record| matches!(record.outcome, Outcome::Skipped { .. }));
     all_verified(&copied);
     assert_eq!((copied.len(), skipped.len()), (8, 2));
+    // Copies of this runtime are not those of copy engines alone.
+    let told = serde_json::to_string(&copied).unwrap();
+    assert!(
+        told.contains("\"hipMemcpyAsync, whose runtime chooses"),
+        "{told}"
+    );
     for record in &skipped {
         let why = reason(record);
         assert!(why.contains("memory cuda with engine hip"), "{why}");
@@ -54,6 +60,7 @@ fn copies_of_amds_gpus_are_verified() {
     let told = serde_json::to_string(&by_kernel).unwrap();
     for part in [
         "\"version\":\"HIP 6.3\"",
+        "a kernel of the GPU",
         "\"device\":\"hip:1 (0000:1c:00.0)\"",
     ] {
         assert!(told.contains(part), "{part}: {told}");
