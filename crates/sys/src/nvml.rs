@@ -1,7 +1,8 @@
 //! libnvidia-ml (NVML), loaded at run time: links between NVIDIA's GPUs, and their slices. It comes with the driver,
-//! and describes all GPUs of the machine, whatever a process may use of them. Nothing is ever changed by it.
+//! and describes all GPUs whose device files are here, whatever else a process may use of them. Nothing is ever changed
+//! by it.
 //!
-//! Calls are looked up one by one, and what a library lacks is not known: of all that is asked here, nothing is needed.
+//! Calls are looked up one by one, and what a library lacks is not known: beside its start, nothing is needed.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::ptr::NonNull;
@@ -17,10 +18,18 @@ type NvmlCode = c_int;
 type NvmlHandle = *mut c_void;
 
 const SUCCESS: NvmlCode = 0;
+/// `NVML_ERROR_NO_PERMISSION`.
+const NO_PERMISSION: NvmlCode = 4;
+/// `NVML_ERROR_GPU_IS_LOST`.
+const GPU_IS_LOST: NvmlCode = 15;
+/// `NVML_ERROR_LIB_RM_VERSION_MISMATCH`.
+const VERSION_MISMATCH: NvmlCode = 18;
 /// `NVML_FEATURE_ENABLED`, and `NVML_DEVICE_MIG_ENABLE`.
 const ENABLED: c_uint = 1;
 /// `NVML_NVLINK_DEVICE_TYPE_GPU`.
 const REMOTE_GPU: c_uint = 0;
+/// `NVML_NVLINK_DEVICE_TYPE_IBMNPU`.
+const REMOTE_PROCESSOR: c_uint = 1;
 /// `NVML_NVLINK_DEVICE_TYPE_SWITCH`.
 const REMOTE_SWITCH: c_uint = 2;
 /// `NVML_P2P_CAPS_INDEX_READ`.
@@ -29,10 +38,14 @@ const P2P_READ: c_uint = 0;
 const P2P_NVLINK: c_uint = 2;
 /// `NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON`: of each link that is up, in 10^6 bytes per second and direction.
 const FIELD_LINK_SPEED: c_uint = 90;
+/// `NVML_FI_DEV_C2C_LINK_COUNT`.
+const FIELD_C2C_COUNT: c_uint = 170;
+/// `NVML_FI_DEV_C2C_LINK_GET_MAX_BW`: of each such link, in 10^6 bytes per second.
+const FIELD_C2C_SPEED: c_uint = 172;
 /// `NVML_VALUE_TYPE_UNSIGNED_INT`.
 const VALUE_UNSIGNED: c_uint = 1;
 
-/// More links than any GPU has; asking ends with the first that the library does not know.
+/// More links than any GPU has; a number beyond them is refused, as a single link may be.
 const LINKS_MAX: u32 = 64;
 /// Room for names and identifiers (`NVML_DEVICE_UUID_V2_BUFFER_SIZE`).
 const TEXT_BYTES: usize = 96;
@@ -42,7 +55,7 @@ const P2P_REASONS: [&str; 6] = [
     "it is supported",
     "the chipset does not support it",
     "a GPU does not support it",
-    "they are below different root complexes, between which the processors do not carry it",
+    "they are below different root complexes",
     "it is disabled by a setting of the driver",
     "it is not supported",
 ];
@@ -121,7 +134,7 @@ optional! {
     memory = c"nvmlDeviceGetMemoryInfo" (NvmlHandle, *mut NvmlMemory);
 }
 
-/// The library, initialised. It is for one thread, and shut down when it is dropped.
+/// The library, initialised. It is shut down when this is dropped.
 pub struct Nvml {
     calls: NvmlCalls,
     // Dropping the handle does not unload the library; it is here because the calls are its.
@@ -141,6 +154,8 @@ pub enum NvlinkEnd {
     Gpu(String),
     /// A switch.
     Switch,
+    /// A processor of the host.
+    Processor,
     /// Something else, or nobody tells what.
     Other,
 }
@@ -157,6 +172,10 @@ pub struct MigSlice {
 }
 
 impl Nvml {
+    /// The reason of a library that is of another version than the driver in the kernel.
+    pub const MISMATCH: &str =
+        "nvmlInit_v2: error 18, the library is of another version than the driver in the kernel";
+
     /// Loads a file, or the library that the loader finds, and initialises it.
     ///
     /// # Errors
@@ -171,6 +190,7 @@ impl Nvml {
                 calls,
                 _library: library,
             }),
+            VERSION_MISMATCH => Err(Self::MISMATCH.to_owned()),
             code => Err(format!("nvmlInit_v2: error {code}")),
         }
     }
@@ -196,9 +216,12 @@ impl Drop for Nvml {
 
 impl NvmlGpu<'_> {
     /// Other ends of its links that are up.
-    pub fn links(&self) -> Vec<NvlinkEnd> {
+    ///
+    /// # Errors
+    /// The library's code, of a GPU that is lost or that this process may not ask about.
+    pub fn links(&self) -> Result<Vec<NvlinkEnd>, String> {
         let Some(state) = self.nvml.calls.link_state else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
         let mut ends = Vec::new();
         for link in 0..LINKS_MAX {
@@ -206,21 +229,28 @@ impl NvmlGpu<'_> {
             // SAFETY: the handle is the library's, and the number valid for the write.
             match unsafe { state(self.handle, link, &raw mut active) } {
                 SUCCESS if active == ENABLED => ends.push(self.link_end(link)),
-                SUCCESS => {}
-                // There are no more.
-                _ => break,
+                NO_PERMISSION => {
+                    return Err("it may not be asked about its links (error 4)".to_owned());
+                }
+                GPU_IS_LOST => return Err("the GPU is lost (error 15)".to_owned()),
+                // It is down, is none of this GPU's, or is refused, which says nothing of others.
+                _ => {}
             }
         }
-        ends
+        Ok(ends)
     }
 
     fn link_end(&self, link: u32) -> NvlinkEnd {
+        // Where the library does not tell it, the address does.
         let mut kind = REMOTE_GPU;
         if let Some(call) = self.nvml.calls.link_type {
             // SAFETY: as for its state.
             let code = unsafe { call(self.handle, link, &raw mut kind) };
-            if code == SUCCESS && kind == REMOTE_SWITCH {
-                return NvlinkEnd::Switch;
+            match (code, kind) {
+                (SUCCESS, REMOTE_SWITCH) => return NvlinkEnd::Switch,
+                (SUCCESS, REMOTE_PROCESSOR) => return NvlinkEnd::Processor,
+                (SUCCESS, _) => {}
+                _ => kind = REMOTE_GPU,
             }
         }
         let Some(call) = self.nvml.calls.link_remote.filter(|_| kind == REMOTE_GPU) else {
@@ -236,7 +266,8 @@ impl NvmlGpu<'_> {
         };
         // SAFETY: as for its state; the struct is that of the header.
         match unsafe { call(self.handle, link, &raw mut info) } {
-            SUCCESS => NvlinkEnd::Gpu(format!(
+            // In a guest that does not see the other end all are ones.
+            SUCCESS if info.bus <= 0xff && info.device <= 0x1f => NvlinkEnd::Gpu(format!(
                 "{:04x}:{:02x}:{:02x}.0",
                 info.domain, info.bus, info.device
             )),
@@ -246,9 +277,22 @@ impl NvmlGpu<'_> {
 
     /// Nominal bytes per second of one of its links in one direction; `None` where the library does not tell.
     pub fn link_bytes_per_s(&self) -> Option<u64> {
+        Some(u64::from(self.field(FIELD_LINK_SPEED)?) * 1_000_000)
+    }
+
+    /// Number of its links of NVLink-C2C, by which the host's memory and its own reach each other, and nominal bytes
+    /// per second of each in one direction; `None` for a GPU without them, and where the library does not tell.
+    pub fn c2c(&self) -> Option<(u32, Option<u64>)> {
+        let count = self.field(FIELD_C2C_COUNT)?;
+        let megabytes = self.field(FIELD_C2C_SPEED);
+        Some((count, megabytes.map(|speed| u64::from(speed) * 1_000_000)))
+    }
+
+    /// A figure that the library has under a number; `None` for none, and for zero.
+    fn field(&self, number: c_uint) -> Option<c_uint> {
         let call = self.nvml.calls.fields?;
         let mut field = FieldValue {
-            field: FIELD_LINK_SPEED,
+            field: number,
             scope: 0,
             timestamp: 0,
             latency: 0,
@@ -259,8 +303,7 @@ impl NvmlGpu<'_> {
         // SAFETY: the handle is the library's; there is one field, which is valid for the write.
         let code = unsafe { call(self.handle, 1, &raw mut field) };
         let known = code == SUCCESS && field.code == SUCCESS && field.kind == VALUE_UNSIGNED;
-        let megabytes = known.then_some(field.value[0]).filter(|&speed| speed > 0)?;
-        Some(u64::from(megabytes) * 1_000_000)
+        known.then_some(field.value[0]).filter(|&value| value > 0)
     }
 
     /// Returns whether it reaches another GPU over NVLink; `None` where the library does not tell.

@@ -126,6 +126,8 @@ struct CudaDomain {
     end: String,
     /// Links that bound it, in words.
     links: Option<String>,
+    /// Reason why links beside PCIe are not known.
+    links_unknown: Option<String>,
     driver: LibraryReport,
     by_kernel: bool,
     streams: u32,
@@ -146,6 +148,7 @@ impl CudaDomain {
             },
             end: end.name,
             links: end.links,
+            links_unknown: end.links_unknown,
             driver: driver_report(&library),
             by_kernel: request.option(&OPTIONS, "by") == BY_KERNEL,
             // Within the option's bounds: anything else was refused before.
@@ -172,6 +175,7 @@ impl Domain for CudaDomain {
                 .with("by", by)
                 .with("streams", u64::from(self.streams))
                 .maybe("limit_of_links", self.links.clone())
+                .maybe("limit_of_links_unknown", self.links_unknown.clone())
                 .with("depth", DEPTH)
                 .with("ranks_are", "threads of one process")
                 .with(

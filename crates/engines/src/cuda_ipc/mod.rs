@@ -105,6 +105,8 @@ struct IpcDomain {
     end: String,
     /// Links that bound it, in words.
     links: Option<String>,
+    /// Reason why links beside PCIe are not known.
+    links_unknown: Option<String>,
     driver: IpcDriver,
     initiates: bool,
     patience: Arc<LeavePatience>,
@@ -124,6 +126,7 @@ impl IpcDomain {
             },
             end: end.name,
             links: end.links,
+            links_unknown: end.links_unknown,
             driver: IpcDriver {
                 vendor,
                 library,
@@ -147,6 +150,7 @@ impl Domain for IpcDomain {
             device: Some(self.end.clone()),
             facts: Facts::default()
                 .maybe("limit_of_links", self.links.clone())
+                .maybe("limit_of_links_unknown", self.links_unknown.clone())
                 .with("depth", IN_FLIGHT_MAX)
                 .with(
                     "completion",

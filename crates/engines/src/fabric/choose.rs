@@ -80,9 +80,12 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
     let mut why_device = None;
     let (infos, left_out) = match request.devices {
         DeviceRequest::Own => {
-            let (near, why) = beside_gpu(offered, |addresses| {
-                GpuPlace::of(request)?.nearest(addresses)
-            });
+            let (near, why) = match has_sockets(provider) {
+                true => (offered, None),
+                false => beside_gpu(offered, |addresses| {
+                    GpuPlace::of(request)?.nearest(addresses)
+                }),
+            };
             why_device = why;
             (vec![preferred(near, request)], String::new())
         }
@@ -98,20 +101,37 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
     })
 }
 
+/// True for providers whose packets go where the routes lead, which no choice of an interface changes. Names do not
+/// tell: interfaces of IPoIB may be called as their RDMA devices are.
+fn has_sockets(provider: &str) -> bool {
+    ["tcp", "udp", "sockets", "net", "shm"].contains(&core_of(provider))
+}
+
+/// The name of the RDMA device of a domain, to which EFA and verbs add the kind of endpoint.
+fn device_of(domain: &str) -> &str {
+    let kinds = ["-rdm", "-dgram", "-dgrm", "-msg", "-xrc"];
+    let without = kinds.iter().find_map(|kind| domain.strip_suffix(kind));
+    without.unwrap_or(domain)
+}
+
 /// Offers of the RDMA device that is nearest to the GPU of this rank's memory, and the reason; all of the offers for
-/// memory of the host, and where none is of an RDMA device: packets of sockets go where the routes lead.
+/// memory of the host, and where none is of an RDMA device. Where some devices have an address, by which alone those of
+/// RoCE connect, one without is not taken.
 fn beside_gpu(
     mut offered: Vec<Info>,
     near_gpu: impl Fn(&[Option<&str>]) -> Option<(usize, String)>,
 ) -> (Vec<Info>, Option<String>) {
-    let names = offered.iter().map(|info| info.attributes().domain.clone());
+    let has_address = |info: &&Info| info.attributes().address.is_some();
+    let with_address = offered.iter().filter(has_address).count() > 0;
+    let fitting = offered
+        .iter()
+        .filter(|info| !with_address || has_address(info));
+    let names = fitting.map(|info| info.attributes().domain.clone());
     let names: BTreeSet<String> = names.collect();
     let mut names: Vec<String> = names.into_iter().collect();
     names.sort_by_cached_key(|name| natural(name));
     let tree = Tree::host();
-    // EFA and verbs add the kind of endpoint to the device's name.
-    let device = |name: &String| name.split('-').next().unwrap_or_default().to_owned();
-    let address = |name: &String| rdma_address(&tree, &device(name));
+    let address = |name: &String| rdma_address(&tree, device_of(name));
     let addresses: Vec<Option<String>> = names.iter().map(address).collect();
     if addresses.iter().all(Option::is_none) {
         return (offered, None);
@@ -329,4 +349,30 @@ fn is_device(info: &Info, device: &str) -> bool {
         || attributes
             .address
             .is_some_and(|address| address.to_string() == device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_told_by_its_provider_and_domain_alone() {
+        for (domain, device) in [
+            ("mlx5_0", "mlx5_0"),
+            ("mlx5_0-xrc", "mlx5_0"),
+            ("rdmap0s6-dgrm", "rdmap0s6"),
+            ("bond-0", "bond-0"),
+            ("bond-0-rdm", "bond-0"),
+        ] {
+            assert_eq!(device_of(domain), device);
+        }
+        for (provider, sockets) in [
+            ("tcp", true),
+            ("tcp;ofi_rxm", true),
+            ("verbs;ofi_rxm", false),
+            ("efa", false),
+        ] {
+            assert_eq!(has_sockets(provider), sockets, "{provider}");
+        }
+    }
 }

@@ -3,27 +3,31 @@
 use std::collections::BTreeSet;
 
 use tonnage_engine::{LimitKind, RankMemory};
-use tonnage_machine::devices::{GpuLinks, gpu_links, nominal_link_bytes_per_s};
+use tonnage_machine::devices::{GpuLinks, LinkTable, gpu_links, nominal_link_bytes_per_s};
 use tonnage_sys::cuda::CudaDevice;
 use tonnage_units::Result;
 
 use super::cuda_region::number_of;
+use super::nvidia::NVIDIA;
 use super::vendor::GpuVendor;
 
 /// A rank's end of its copies, for what they are set beside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LimitedEnd {
-    /// The GPU, or the host with the GPUs that it copies to: ends of one name share what bounds them.
+    /// The GPU, or the host with the GPUs that it copies to, and what bounds it: ends of one name share that.
     pub(crate) name: String,
     /// The bound.
     pub(crate) limit: LimitKind,
     /// The links whose speed it is, in words; `None` where it is none of links.
     pub(crate) links: Option<String>,
+    /// Reason why links beside PCIe are not known of a GPU that takes part.
+    pub(crate) links_unknown: Option<String>,
 }
 
-/// Describes a rank's end. What crosses PCIe is bounded by the link of the GPU, what goes to another GPU over NVLink by
-/// its links, which the driver's management library describes, and what stays in a GPU by its own copies. No bound is
-/// known between two GPUs without NVLink, whose bytes may cross several links of PCIe.
+/// Describes a rank's end. What goes to the host is bounded by the GPU's link of PCIe, or by those beside it that the
+/// driver's management library tells of; what goes to another GPU over NVLink by its links, which that library tells of
+/// too; and what stays in a GPU by its own copies. No bound is known between two GPUs without NVLink, whose bytes may
+/// cross several links of PCIe.
 pub(crate) fn end(
     vendor: &GpuVendor,
     (own, peers): (RankMemory<'_>, &[RankMemory<'_>]),
@@ -31,21 +35,49 @@ pub(crate) fn end(
 ) -> Result<LimitedEnd> {
     let peers = peers.iter().map(|&peer| number_of(vendor, peer));
     let peers = peers.collect::<Result<Vec<_>>>()?;
+    let own = number_of(vendor, own)?;
+    let table = links_beside_pcie(vendor, (own, &peers), devices);
     let link = |number: Option<u32>| {
-        let device = devices.get(number? as usize)?;
-        nominal_link_bytes_per_s(&device.pci_address)
+        let address = &devices.get(number? as usize)?.pci_address;
+        match table.to_host(address) {
+            Some(links) => Some((links.bytes_per_s?, counted(links))),
+            None => Some((nominal_link_bytes_per_s(address)?, "PCIe".to_owned())),
+        }
     };
     let linked = |own: u32, peer: u32| {
         let [own, peer] = [own, peer].map(|number| devices.get(number as usize));
-        gpu_links(&own?.pci_address, &peer?.pci_address)
+        table
+            .between(&own?.pci_address, &peer?.pci_address)
+            .cloned()
     };
-    let own = number_of(vendor, own)?;
     let (limit, links) = kind(own, &peers, link, linked);
+    let name = name(vendor, own, (&peers, devices));
     Ok(LimitedEnd {
-        name: name(vendor, own, (&peers, devices)),
+        name: match &links {
+            Some(links) => format!("{name}, by {links}"),
+            None => name,
+        },
         limit,
         links,
+        links_unknown: table.unknown,
     })
+}
+
+/// Links beside PCIe of the GPUs that take part, by one question to the management library; nobody is asked where none
+/// could bound anything.
+fn links_beside_pcie(
+    vendor: &GpuVendor,
+    (own, peers): (Option<u32>, &[Option<u32>]),
+    devices: &[CudaDevice],
+) -> LinkTable {
+    if vendor.memory != NVIDIA.memory || peers.iter().all(|&peer| peer == own) {
+        return LinkTable::default();
+    }
+    let numbers: BTreeSet<u32> = peers.iter().copied().chain([own]).flatten().collect();
+    let gpus = numbers
+        .into_iter()
+        .filter_map(|number| devices.get(number as usize));
+    gpu_links(gpus.map(|gpu| gpu.pci_address.clone()).collect())
 }
 
 /// Describes a rank's end where its peers may see other GPUs by the same numbers: only its own link is known.
@@ -59,6 +91,7 @@ pub(crate) fn own_end(
         name: name(vendor, number, (&[], devices)),
         limit: LimitKind::None,
         links: None,
+        links_unknown: None,
     };
     for &peer in peers {
         if number.is_none() || number_of(vendor, peer)?.is_some() {
@@ -93,11 +126,11 @@ fn name(
     }
 }
 
-/// The bound of an end, and the links whose speed it is.
+/// The bound of an end, and the links whose speed it is. `link` tells speed and kind of what leads to the host.
 fn kind(
     own: Option<u32>,
     peers: &[Option<u32>],
-    link: impl Fn(Option<u32>) -> Option<u64>,
+    link: impl Fn(Option<u32>) -> Option<(u64, String)>,
     linked: impl Fn(u32, u32) -> Option<GpuLinks>,
 ) -> (LimitKind, Option<String>) {
     let peers: BTreeSet<Option<u32>> = peers.iter().copied().collect();
@@ -110,52 +143,72 @@ fn kind(
         // The host is no link; it has those of all GPUs that it copies to, each once.
         None => {
             let count = peers.len();
-            let links: Option<Vec<u64>> = peers.into_iter().map(link).collect();
-            let speed = links.map(|links| links.iter().sum());
-            of_links(speed, format!("PCIe, of {count} GPUs"))
+            let links: Option<Vec<(u64, String)>> = peers.into_iter().map(link).collect();
+            let links = links.unwrap_or_default();
+            let kinds: BTreeSet<&str> = links.iter().map(|(_, kind)| kind.as_str()).collect();
+            let kinds: Vec<&str> = kinds.into_iter().collect();
+            let words = match count {
+                1 => kinds.join(""),
+                count => format!("{}, of {count} GPUs", kinds.join(" and ")),
+            };
+            of_links(Some(links.iter().map(|(speed, _)| speed).sum()), words)
         }
         Some(_) if peers.iter().all(|&peer| peer == own) => (LimitKind::MemoryCopy, None),
-        Some(_) if peers.iter().all(Option::is_none) => of_links(link(own), "PCIe".to_owned()),
+        Some(_) if peers.iter().all(Option::is_none) => {
+            let (speed, words) = link(own).unwrap_or_default();
+            of_links(Some(speed), words)
+        }
         Some(own) => {
-            let links = peers
-                .into_iter()
-                .map(|peer| linked(own, peer.filter(|&peer| peer != own)?));
-            let links: Option<Vec<GpuLinks>> = links.collect();
+            let links = peers.into_iter().map(|peer| {
+                let peer = peer.filter(|&peer| peer != own)?;
+                Some((peer, linked(own, peer)?))
+            });
+            let links: Option<Vec<(u32, GpuLinks)>> = links.collect();
             let (speed, words) = links.map(|links| together(&links)).unwrap_or_default();
             of_links(speed, words)
         }
     }
 }
 
-/// The speed of a GPU's links to some others: all that lead to switches are one and the same, and those that lead to
-/// GPUs are others for each.
-fn together(links: &[GpuLinks]) -> (Option<u64>, String) {
-    let speeds: Option<Vec<u64>> = links.iter().map(|links| links.bytes_per_s).collect();
-    let counts = links.iter().map(|links| links.count);
-    let (speed, count, to) = if links.iter().all(|links| links.switched) {
-        let most = speeds.and_then(|speeds| speeds.into_iter().max());
-        (most, counts.max(), " to switches")
-    } else if links.iter().any(|links| links.switched) {
-        (None, None, "")
-    } else {
-        (
-            speeds.map(|speeds| speeds.iter().sum()),
-            Some(counts.sum()),
-            "",
-        )
-    };
-    let kind = links.first().map_or("", |links| &links.kind);
-    (speed, format!("{kind}, {} links{to}", count.unwrap_or(0)))
+/// The speed of a GPU's links to some others, and in words which they are: all that lead to switches are one and the
+/// same. Those that lead to a GPU are others for each, so that there is one bound only with a single peer: with several
+/// it depends on how many of them are written to at once.
+fn together(links: &[(u32, GpuLinks)]) -> (Option<u64>, String) {
+    match links {
+        [(peer, links)] if !links.switched => {
+            let words = format!("{} to {}:{peer}", counted(links), NVIDIA.memory);
+            (links.bytes_per_s, words)
+        }
+        all if all.iter().all(|(_, links)| links.switched) => {
+            let widest = all.iter().map(|(_, links)| links);
+            let widest = widest.max_by_key(|links| links.bytes_per_s);
+            let speed = widest.and_then(|links| links.bytes_per_s);
+            let words = widest.map_or_else(String::new, counted);
+            (speed, format!("{words} to switches"))
+        }
+        _ => (None, String::new()),
+    }
+}
+
+/// The kind of links, and their number.
+fn counted(links: &GpuLinks) -> String {
+    match links.count {
+        Some(1) => format!("{}, 1 link", links.kind),
+        Some(count) => format!("{}, {count} links", links.kind),
+        None => links.kind.clone(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::nvidia::NVIDIA;
     use super::*;
 
     #[test]
     fn what_is_crossed_bounds_the_copies() {
-        let link = |number: Option<u32>| (number? < 2).then(|| 10 + u64::from(number.unwrap_or(0)));
+        let link = |number: Option<u32>| {
+            let number = number.filter(|&number| number < 2)?;
+            Some((10 + u64::from(number), "PCIe".to_owned()))
+        };
         let of = |own, peers: &[Option<u32>]| kind(own, peers, link, |_, _| None).0;
         let speed = |bytes_per_s| LimitKind::Link { bytes_per_s };
         assert_eq!(of(None, &[Some(1)]), speed(11));
@@ -188,14 +241,15 @@ mod tests {
             };
             Some(GpuLinks {
                 kind: "NVLink".to_owned(),
-                count,
+                count: Some(count),
                 switched,
                 bytes_per_s: Some(u64::from(count) * 10),
             })
         };
         let of = |peers: &[u32]| {
             let peers: Vec<Option<u32>> = peers.iter().copied().map(Some).collect();
-            let (limit, words) = kind(Some(0), &peers, |_| Some(7), linked);
+            let c2c = |_| Some((7, "NVLink-C2C, 10 links".to_owned()));
+            let (limit, words) = kind(Some(0), &peers, c2c, linked);
             match limit {
                 LimitKind::Link { bytes_per_s } => (bytes_per_s, words.unwrap_or_default()),
                 other => (0, format!("{other:?}")),
@@ -205,11 +259,32 @@ mod tests {
         assert_eq!(of(&[1]), switched);
         // The same links, however many GPUs are behind the switches.
         assert_eq!(of(&[1, 2, 3, 3]), switched);
-        assert_eq!(of(&[4, 5]), (90, "NVLink, 9 links".to_owned()));
+        // Others towards each GPU: what bounds all of them depends on which are written to at once.
+        assert_eq!(of(&[4]), (40, "NVLink, 4 links to cuda:4".to_owned()));
+        assert_eq!(of(&[5, 5]), (50, "NVLink, 5 links to cuda:5".to_owned()));
         assert_eq!(of(&[0]), (0, "MemoryCopy".to_owned()));
-        for unknown in [&[1, 4][..], &[6], &[1, 6], &[0, 1]] {
+        for unknown in [&[4, 5][..], &[1, 4], &[6], &[1, 6], &[0, 1]] {
             assert_eq!(of(unknown), (0, "None".to_owned()), "{unknown:?}");
         }
+    }
+
+    /// The host's memory is behind links beside PCIe, where the library tells of them.
+    #[test]
+    fn what_leads_to_the_host_bounds_by_its_own_speed() {
+        let link = |number: Option<u32>| {
+            let links = [(447, "NVLink-C2C, 10 links"), (63, "PCIe")];
+            let (speed, words) = links.get(number? as usize)?;
+            Some((*speed, (*words).to_owned()))
+        };
+        let of = |own, peers: &[Option<u32>]| {
+            let (limit, words) = kind(own, peers, link, |_, _| None);
+            (limit, words.unwrap_or_default())
+        };
+        let bound = |bytes_per_s, words: &str| (LimitKind::Link { bytes_per_s }, words.to_owned());
+        assert_eq!(of(Some(0), &[None]), bound(447, "NVLink-C2C, 10 links"));
+        assert_eq!(of(None, &[Some(1), Some(1)]), bound(63, "PCIe"));
+        let both = bound(510, "NVLink-C2C, 10 links and PCIe, of 2 GPUs");
+        assert_eq!(of(None, &[Some(0), Some(1)]), both);
     }
 
     /// Ends of one name are counted once, so that hosts of different GPUs have to have different names.

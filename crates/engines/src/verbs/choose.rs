@@ -89,7 +89,7 @@ fn named_by<'a>(
         _ if active.is_empty() => Err(none()),
         DeviceRequest::All => Ok(active.into_iter().map(|(d, p)| (d, p, None)).collect()),
         DeviceRequest::Own => {
-            if let Some(port) = beside_gpu(&active, near_gpu) {
+            if let Some(port) = beside_gpu(&of_one_network(&active), near_gpu) {
                 return Ok(vec![port]);
             }
             let topology = Topology::read();
@@ -112,6 +112,23 @@ fn all_ports<'a>(
 fn names(devices: &[RdmaDevice]) -> String {
     let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
     names.join(", ")
+}
+
+/// Ports of the kind of network that most have, of InfiniBand where as many are Ethernet's: alike hosts take the same,
+/// whose ports connect to each other, where the nearest ports of two GPUs might be of both.
+fn of_one_network<'a>(
+    active: &[(&'a RdmaDevice, &'a RdmaPort)],
+) -> Vec<(&'a RdmaDevice, &'a RdmaPort)> {
+    let of = |layer: &str| -> Vec<_> {
+        let ports = active.iter().filter(|(_, port)| port.link_layer == layer);
+        ports.copied().collect()
+    };
+    let (infiniband, ethernet) = (of("InfiniBand"), of("Ethernet"));
+    match infiniband.len() + ethernet.len() == active.len() {
+        true if infiniband.len() >= ethernet.len() => infiniband,
+        true => ethernet,
+        false => active.to_vec(),
+    }
 }
 
 /// The port that is nearest to the GPU of this rank's memory; `None` for memory of the host.
@@ -358,6 +375,26 @@ mod tests {
             assert_eq!(device.name, expected);
             assert_eq!(here.is_some(), why.unwrap().contains("NUMA node"));
         }
+    }
+
+    #[test]
+    fn ports_beside_gpus_are_of_one_kind_of_network() {
+        let mut devices = two_devices();
+        devices[1].ports[0].state = "ACTIVE".into();
+        let mut layers = |layers: [&str; 3]| {
+            let ports = devices.iter_mut().flat_map(|device| &mut device.ports);
+            for (port, layer) in ports.zip(layers) {
+                port.link_layer = layer.to_owned();
+            }
+            let active: Vec<_> = all_ports(&devices).collect();
+            let of_one = of_one_network(&active);
+            let left = of_one.iter().map(|(_, port)| port.link_layer.clone());
+            left.collect::<Vec<_>>()
+        };
+        let (ib, ethernet) = ("InfiniBand", "Ethernet");
+        assert_eq!(layers([ethernet, ib, ib]), [ib, ib]);
+        assert_eq!(layers([ethernet, ib, ethernet]), [ethernet, ethernet]);
+        assert_eq!(layers([ethernet, ib, ""]).len(), 3);
     }
 
     /// Two switches with a GPU and a NIC each, and a device in software.

@@ -94,7 +94,8 @@ impl DriverAnswer {
                 address(from) == Some(&pair.from) && address(to) == Some(&pair.to)
             };
             if let Some(pair) = pairs.iter_mut().find(told) {
-                pair.access = Some(access.clone());
+                // Slices of one GPU have one address, and nothing tells which of them is meant.
+                pair.access.get_or_insert_with(|| access.clone());
             }
         }
     }
@@ -134,7 +135,7 @@ fn access(library: &Libcuda, devices: &[CudaDevice]) -> Vec<([usize; 2], PeerAcc
     let mut told = Vec::new();
     for (from, gpu) in devices.iter().enumerate() {
         for (to, peer) in devices.iter().enumerate() {
-            // Of a GPU with itself, and of slices of one GPU, the driver tells nothing.
+            // Of a GPU with itself, and of slices of one GPU, the driver tells nothing; an old driver lacks the call.
             if let Ok(way) = library.peer(gpu.number, peer.number) {
                 let access = PeerAccess {
                     granted: way.access,

@@ -8,8 +8,11 @@ use tonnage_sys::nvml::MigSlice;
 use super::super::kernel_files::{Tree, value_of};
 use super::super::nvidia::nvidia_driver;
 use super::absent::Absent;
+use super::gpu_pairs::GpuLinks;
 use super::near::NearNic;
-use super::pci::{PciFunction, function_of, functions, hexadecimal, resource_bytes};
+use super::pci::{
+    PciFunction, function_of, functions, hexadecimal, resource_bytes, resource_is_wide,
+};
 use super::slices;
 
 const NVIDIA: u32 = 0x10de;
@@ -35,7 +38,10 @@ pub struct Gpu {
     /// kernel does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_bytes: Option<u64>,
-    /// Parts that it is divided into (MIG); empty for a GPU that is whole.
+    /// Links beside PCI to the memory of the host; absent where there are none, or nobody tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_links: Option<GpuLinks>,
+    /// Parts that it is divided into (MIG); empty for a GPU that is whole, or that MIG has not divided yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<GpuSlice>,
     /// The NICs that are nearest to it.
@@ -156,12 +162,23 @@ fn gpu(tree: &Tree, path: &Path) -> Option<Gpu> {
         model: name.unwrap_or_else(|| format!("PCI device {number}")),
         driver,
         memory_bytes,
-        window_bytes: resource_bytes(tree, path, if vendor == NVIDIA { 1 } else { 0 }),
+        window_bytes: resource_bytes(tree, path, window(tree, path, vendor)),
+        host_links: None,
         slices: slices.collect(),
         nics: Vec::new(),
         pci,
         usable,
     })
+}
+
+/// The number of the resource by which others reach a GPU's memory: that of NVIDIA's GPUs is the second one, which has
+/// number 2 where the first one is wide, as it is from Hopper on.
+fn window(tree: &Tree, path: &Path, vendor: u32) -> usize {
+    match vendor {
+        NVIDIA if resource_is_wide(tree, path, 0) => 2,
+        NVIDIA => 1,
+        _ => 0,
+    }
 }
 
 /// Tells why the GPUs of a maker cannot be opened, and what to do.
@@ -251,6 +268,36 @@ mod tests {
         assert_eq!(found[0].pci.link.unwrap().generation, 5);
         assert_eq!(found[0].window_bytes, Some(256 << 20));
         assert_eq!(found[0].slices[0].name, "gi1/ci0");
+    }
+
+    /// Resources of an A100 (0, 1 and 3) and of an H100 (0, 2 and 4), of which the first is wide.
+    #[test]
+    fn bar1_is_the_second_resource_that_is_there() {
+        const NONE: &str = "0x0000000000000000 0x0000000000000000 0x0000000000000000";
+        let a100 = [
+            "0x00000000a0000000 0x00000000a0ffffff 0x0000000000040200",
+            "0x0000220000000000 0x0000221fffffffff 0x000000000014220c",
+            NONE,
+            "0x0000222000000000 0x0000222001ffffff 0x000000000014220c",
+        ];
+        let h100 = [
+            "0x0000224042000000 0x0000224042ffffff 0x000000000014220c",
+            NONE,
+            "0x0000220000000000 0x0000221fffffffff 0x000000000014220c",
+            NONE,
+            "0x0000224040000000 0x0000224041ffffff 0x000000000014220c",
+        ];
+        for (device, lines) in [("0x20b2", &a100[..]), ("0x2330", &h100)] {
+            let machine = Machine::new();
+            let ids = ["0x030200", "0x10de", device];
+            let path = invent(&machine, "0000:1b:00.0", ids, None);
+            machine.file(&format!("{path}/resource"), &lines.join("\n"));
+            assert_eq!(
+                look(&machine).0[0].window_bytes,
+                Some(128 << 30),
+                "{device}"
+            );
+        }
     }
 
     #[test]

@@ -30,11 +30,12 @@ pub struct GpuPair {
 pub struct GpuLinks {
     /// "NVLink" or "XGMI".
     pub kind: String,
-    /// Number of them.
-    pub count: u32,
+    /// Number of them; absent where nobody tells, as of GPUs between which other GPUs are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u32>,
     /// True where they lead to switches, by which all GPUs there share them.
     pub switched: bool,
-    /// Nominal speed of all of them together in one direction; absent where nobody tells.
+    /// Speed of all of them together in one direction, as the driver has it; absent where nobody tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_s: Option<u64>,
 }
@@ -77,7 +78,8 @@ pub(super) fn add_links(pairs: &mut [GpuPair], links: Vec<(String, String, GpuLi
     for (from, to, links) in links {
         let same = |pair: &&mut GpuPair| (&pair.from, &pair.to) == (&from, &to);
         if let Some(pair) = pairs.iter_mut().find(same) {
-            pair.links = Some(links);
+            // Of two partitions of a GPU each has an entry.
+            pair.links.get_or_insert(links);
         }
     }
 }

@@ -38,7 +38,7 @@ pub use kread::KernelModule;
 pub use memory::{MemoryFound, NumaNode};
 pub use near::{NearNic, nic_of_gpu, rdma_address};
 pub use network::NetworkInterface;
-pub use nvml::{LIBNVML_VARIABLE, gpu_links};
+pub use nvml::{LIBNVML_VARIABLE, LinkTable, gpu_links};
 pub use pci::{PciFunction, PcieLink, nominal_link_bytes_per_s};
 pub use pci_way::PciWay;
 pub use rdma::{RdmaDevice, RdmaGid, RdmaPort};
@@ -206,14 +206,39 @@ impl Inventory {
             // As in a container that does not see the host's bus.
             let all = by_drivers().map(|gpu| gpu.pci_address.clone());
             let all = all.chain(self.gpus.iter().map(|gpu| gpu.pci.address.clone()));
+            let known = std::mem::take(&mut self.gpu_pairs);
             self.gpu_pairs = gpu_pairs::pairs(tree, topology, &all.collect::<Vec<_>>());
+            // These have links already, which another driver than the one that is asked has told.
+            for pair in &mut self.gpu_pairs {
+                let same = |old: &&GpuPair| (&old.from, &old.to) == (&pair.from, &pair.to);
+                pair.links = known.iter().find(same).and_then(|old| old.links.clone());
+            }
+            self.absent.push(Absent::new(
+                "nearest NICs of some GPUs",
+                "the kernel's list of PCI devices (/sys/bus/pci/devices) lacks a GPU that its driver has",
+                "In a container, mount the host's /sys; or choose NICs by --devices.",
+            ));
         }
         cuda.add_to(&mut self.gpu_pairs);
         hip.add_to(&mut self.gpu_pairs);
         nvml.add_to(&mut self.gpu_pairs);
         for gpu in &mut self.gpus {
-            if let Some(slices) = nvml.slices(&gpu.pci.address) {
-                gpu.slices = slices.iter().map(GpuSlice::from).collect();
+            let address = &gpu.pci.address;
+            match nvml.slices(address) {
+                None => {}
+                Some([]) if gpu.slices.is_empty() => self.absent.push(Absent::new(
+                    "slices of a GPU (MIG)",
+                    format!("{address}: MIG is on, and nobody has divided it, so that it is no device for programs"),
+                    "Divide it (`nvidia-smi mig -cgi ... -C`), or switch MIG off (`nvidia-smi -mig 0`).",
+                )),
+                // In a container that has no handle of them.
+                Some([]) => {}
+                Some(slices) => gpu.slices = slices.iter().map(GpuSlice::from).collect(),
+            }
+            gpu.host_links = nvml.to_host(address).cloned();
+            if gpu.host_links.is_some() {
+                // What stands in the place of BAR1 there is memory that the processors reach by those links.
+                gpu.window_bytes = None;
             }
         }
         registration::without_dmabuf(tree, &cuda.gpus, &mut self.absent);
@@ -268,6 +293,20 @@ fn gpus(
     for gpu in &mut gpus {
         gpu.nics = near::nearest((tree, topology), &gpu.pci.address, &nics);
     }
+    if !nics.is_empty() {
+        let far = gpus.iter().filter(|gpu| gpu.nics.is_empty());
+        let far: Vec<&str> = far.map(|gpu| gpu.pci.address.as_str()).collect();
+        if !far.is_empty() {
+            absent.push(Absent::new(
+                "nearest NICs of GPUs",
+                format!(
+                    "{}: neither the PCI tree nor NUMA nodes tell how near a NIC is",
+                    far.join(", ")
+                ),
+                "Choose the NIC by --devices.",
+            ));
+        }
+    }
     if !gpus.is_empty() && !rdma.is_empty() {
         registration::without_module(tree, absent);
     }
@@ -305,6 +344,79 @@ mod tests {
                 "{absent:?}"
             );
         }
+    }
+
+    /// A machine with two linked GPUs of AMD and one of NVIDIA, of which the driver has one more.
+    #[test]
+    fn what_drivers_tell_is_added_to_what_the_kernel_does() {
+        let machine = Machine::new();
+        for (bus, ids) in [
+            ("05", ["0x120000", "0x1002"]),
+            ("06", ["0x120000", "0x1002"]),
+            ("21", ["0x030200", "0x10de"]),
+        ] {
+            let path = format!("sys/devices/pci0000:00/0000:{bus}:00.0");
+            machine.file(&format!("{path}/class"), ids[0]);
+            machine.file(&format!("{path}/vendor"), ids[1]);
+            let bars = "0x0 0xffff 0x40200\n0x100000 0x1fffff 0x14220c";
+            machine.file(&format!("{path}/resource"), bars);
+            machine.link(&format!("sys/bus/pci/devices/0000:{bus}:00.0"), &path);
+        }
+        let nodes = "sys/class/kfd/kfd/topology/nodes";
+        machine
+            .file(&format!("{nodes}/1/properties"), "location_id 1280")
+            .file(&format!("{nodes}/2/properties"), "location_id 1536")
+            .file(
+                &format!("{nodes}/1/io_links/0/properties"),
+                "type 11\nnode_from 1\nnode_to 2",
+            );
+        let (tree, topology) = (machine.tree(), Topology::read_from(&machine.tree(), vec![]));
+        let told = |slices| {
+            let mut found = Inventory::read_from(&tree, &topology, Err(String::new()));
+            let mut cuda = cuda::DriverAnswer::default();
+            cuda.gpus.push(super::cuda::tests::gpu());
+            let nvml = nvml::tests::of_slices("0000:21:00.0", slices);
+            found.told_by((&tree, &topology), (cuda, Default::default()), &nvml);
+            found
+        };
+        let slice = tonnage_sys::nvml::MigSlice {
+            name: "1g.10gb".to_owned(),
+            uuid: "MIG-0".to_owned(),
+            memory_bytes: None,
+        };
+        let found = told(vec![slice]);
+        // Each of four with each other one, and the link of two of them is still there.
+        assert_eq!(found.gpu_pairs.len(), 12);
+        let linked: Vec<_> = found
+            .gpu_pairs
+            .iter()
+            .filter(|pair| pair.links.is_some())
+            .collect();
+        assert_eq!(
+            (linked.len(), &*linked[0].from, &*linked[0].to),
+            (1, "0000:05:00.0", "0000:06:00.0")
+        );
+        let says = |found: &Inventory, what| found.absent.iter().any(|absent| absent.what == what);
+        assert!(
+            says(&found, "nearest NICs of some GPUs") && !says(&found, "slices of a GPU (MIG)")
+        );
+        // What processors reach by other links is no window on PCI.
+        let windows: Vec<_> = found.gpus.iter().map(|gpu| gpu.window_bytes).collect();
+        assert_eq!(windows, [Some(1 << 16), Some(1 << 16), None]);
+        assert_eq!(found.gpus[2].slices[0].name, "1g.10gb");
+        assert!(says(&told(Vec::new()), "slices of a GPU (MIG)"));
+        machine
+            .file(
+                "proc/driver/nvidia/gpus/0000:21:00.0/information",
+                "Device Minor: 0",
+            )
+            .file(
+                "proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access",
+                "",
+            );
+        let found = told(Vec::new());
+        assert!(!says(&found, "slices of a GPU (MIG)"));
+        assert_eq!(found.gpus[2].slices[0].name, "gi1/ci0");
     }
 
     #[test]

@@ -23,8 +23,8 @@ pub struct NearNic {
 /// A NIC by its names and its PCI address.
 type Named = (Vec<String>, String);
 
-/// NICs that could be near: RDMA devices, or network interfaces where there are none, because those that carry no RDMA
-/// are of the management.
+/// NICs that could be near: RDMA devices, or network interfaces where there are none. Beside RDMA devices interfaces
+/// without are left out, which are mostly the management's.
 pub(super) fn nics(networks: &[NetworkInterface], rdma: &[RdmaDevice]) -> Vec<Named> {
     let devices = rdma
         .iter()
@@ -48,7 +48,7 @@ pub(super) fn nics(networks: &[NetworkInterface], rdma: &[RdmaDevice]) -> Vec<Na
     nics
 }
 
-/// All of the NICs that are nearest to the GPU with an address.
+/// All of the NICs that are nearest to the GPU with an address; none where the kernel does not tell how near any is.
 pub(super) fn nearest(
     (tree, topology): (&Tree, &Topology),
     gpu: &str,
@@ -56,7 +56,8 @@ pub(super) fn nearest(
 ) -> Vec<NearNic> {
     let addresses: Vec<&str> = nics.iter().map(|(_, address)| address.as_str()).collect();
     let near = nearest_of((tree, topology), gpu, &addresses);
-    let (places, way) = near.unwrap_or_default();
+    let known = near.filter(|(_, way)| *way != PciWay::Unknown);
+    let (places, way) = known.unwrap_or_default();
     let places = places.into_iter().filter_map(|place| nics.get(place));
     let near = places.map(|(names, address)| NearNic {
         names: names.clone(),
@@ -146,6 +147,30 @@ mod tests {
         assert_eq!(chosen("83:00.0", &one), Some((0, PciWay::Switch)));
         assert_eq!(chosen("84:00.0", &one), Some((0, PciWay::Switch)));
         assert_eq!(chosen("03:00.0", &one), Some((0, PciWay::Sockets)));
+    }
+
+    #[test]
+    fn no_nic_is_listed_as_near_where_nothing_is_known() {
+        let machine = two_sockets();
+        let tree = machine.tree();
+        let topology = Topology::read_from(&tree, vec![]);
+        let nic = |address: &str| (vec!["mlx5_0".to_owned()], address.to_owned());
+        let near = |nics: &[Named]| nearest((&tree, &topology), "0000:03:00.0", nics);
+        assert!(near(&[nic("0000:77:00.0")]).is_empty());
+        assert_eq!(near(&[nic("0000:77:00.0"), nic("0000:85:00.0")]).len(), 1);
+    }
+
+    /// Each function of a guest of Hyper-V has a host bridge of its own.
+    #[test]
+    fn gpus_of_a_guest_take_the_nics_of_their_own_socket() {
+        let machine = super::super::pci_way::tests::hyper_v();
+        let tree = machine.tree();
+        let topology = Topology::read_from(&tree, vec![]);
+        let gpus = ["0001", "0002"].map(|domain| format!("{domain}:00:00.0"));
+        let nics = ["0101:00:00.0", "0102:00:00.0"];
+        let chosen = |gpu| nic_of_gpu(&tree, &topology, (gpu, &gpus), &nics);
+        assert_eq!(chosen(&gpus[0]), Some((0, PciWay::Node)));
+        assert_eq!(chosen(&gpus[1]), Some((1, PciWay::Node)));
     }
 
     #[test]

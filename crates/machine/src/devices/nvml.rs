@@ -13,11 +13,31 @@ use super::timeout::{TIMEOUT, within};
 /// The environment variable that names NVIDIA's management library to use instead of the installed one.
 pub const LIBNVML_VARIABLE: &str = "TONNAGE_LIBNVML";
 
+/// Links of some GPUs beside PCI, by the GPUs' PCI addresses.
+#[derive(Debug, Clone, Default)]
+pub struct LinkTable {
+    between: BTreeMap<(String, String), GpuLinks>,
+    to_host: BTreeMap<String, GpuLinks>,
+    /// Reason why nothing is known of some GPU, or of all.
+    pub unknown: Option<String>,
+}
+
+impl LinkTable {
+    /// Links from the first GPU towards the second; `None` where there are none, or nobody tells.
+    pub fn between(&self, from: &str, to: &str) -> Option<&GpuLinks> {
+        self.between.get(&(from.to_owned(), to.to_owned()))
+    }
+
+    /// Links from a GPU to the memory of the host, in the same way.
+    pub fn to_host(&self, address: &str) -> Option<&GpuLinks> {
+        self.to_host.get(address)
+    }
+}
+
 /// Answers about some GPUs, by their PCI addresses.
 #[derive(Debug, Default)]
 pub(super) struct NvmlAnswer {
-    /// Links of a GPU towards another one.
-    links: BTreeMap<(String, String), GpuLinks>,
+    links: LinkTable,
     /// Reasons why a GPU does not read another one's memory.
     refusals: BTreeMap<(String, String), &'static str>,
     /// Slices of GPUs that are not whole.
@@ -28,14 +48,19 @@ impl NvmlAnswer {
     /// Adds to pairs what is told of them.
     pub(super) fn add_to(&self, pairs: &mut [GpuPair]) {
         for pair in pairs {
-            let key = (pair.from.clone(), pair.to.clone());
-            if let Some(links) = self.links.get(&key) {
+            if let Some(links) = self.links.between(&pair.from, &pair.to) {
                 pair.links = Some(links.clone());
             }
+            let key = (pair.from.clone(), pair.to.clone());
             if let Some(access) = pair.access.as_mut().filter(|access| !access.granted) {
                 access.why_not = self.refusals.get(&key).map(|why| (*why).to_owned());
             }
         }
+    }
+
+    /// Links from the GPU with an address to the memory of the host.
+    pub(super) fn to_host(&self, address: &str) -> Option<&GpuLinks> {
+        self.links.to_host(address)
     }
 
     /// Slices of the GPU with an address; `None` for one that is whole, or that nobody knows.
@@ -46,33 +71,49 @@ impl NvmlAnswer {
 
 /// Asks the library that the variable names, or the installed one, about GPUs with these PCI addresses.
 pub(super) fn ask(addresses: Vec<String>, absent: &mut Vec<Absent>) -> NvmlAnswer {
-    let named = std::env::var_os(LIBNVML_VARIABLE).filter(|path| !path.is_empty());
-    let asked = within(TIMEOUT, move || {
-        let nvml = load(named.as_deref())?;
-        Ok::<_, String>(answer(&nvml, &addresses))
-    });
-    let why = match asked {
-        Some(Ok(answer)) => return answer,
-        Some(Err(why)) => why,
-        None => format!("it did not answer within {} s", TIMEOUT.as_secs()),
+    let what = "NVLink and MIG by NVML";
+    let (why, how) = match asked(addresses) {
+        Ok(answer) => {
+            let unknown = answer.links.unknown.clone().map(|why| {
+                let how = "See that `nvidia-smi -q` describes the GPU: it asks the same library.";
+                Absent::new(what, why, how)
+            });
+            absent.extend(unknown);
+            return answer;
+        }
+        Err(why) if why == Nvml::MISMATCH => (
+            why,
+            "Restart the machine, or unload the driver's modules and load them anew, as after an update of the driver.",
+        ),
+        Err(why) => (
+            why,
+            "Install libnvidia-ml.so.1 of the driver (libnvidia-ml1 on Debian, libnvidia-compute on Ubuntu); in a \
+             container, NVIDIA_DRIVER_CAPABILITIES has to hold utility.",
+        ),
     };
-    absent.push(Absent::new(
-        "NVLink and MIG by NVML",
-        why,
-        "Install libnvidia-ml.so.1 of the driver (libnvidia-ml1 on Debian, libnvidia-compute on Ubuntu); in a container, \
-         NVIDIA_DRIVER_CAPABILITIES has to hold utility.",
-    ));
+    absent.push(Absent::new(what, why, how));
     NvmlAnswer::default()
 }
 
-/// Links of the GPU with one PCI address towards that with another one, by the library that the variable names or the
-/// installed one; `None` where there are none, or nobody tells.
-pub fn gpu_links(from: &str, to: &str) -> Option<GpuLinks> {
+/// Links of the GPUs with these PCI addresses, by the library that the variable names or the installed one.
+pub fn gpu_links(addresses: Vec<String>) -> LinkTable {
+    match asked(addresses) {
+        Ok(answer) => answer.links,
+        Err(why) => LinkTable {
+            unknown: Some(format!("NVML: {why}")),
+            ..LinkTable::default()
+        },
+    }
+}
+
+fn asked(addresses: Vec<String>) -> Result<NvmlAnswer, String> {
     let named = std::env::var_os(LIBNVML_VARIABLE).filter(|path| !path.is_empty());
-    let nvml = load(named.as_deref()).ok()?;
-    let addresses = [from, to].map(str::to_owned);
-    let mut answer = answer(&nvml, &addresses);
-    answer.links.remove(&addresses.into())
+    let asked = within(TIMEOUT, move || {
+        let nvml = load(named.as_deref())?;
+        Ok(answer(&nvml, &addresses))
+    });
+    let late = || format!("it did not answer within {} s", TIMEOUT.as_secs());
+    asked.unwrap_or_else(|| Err(late()))
 }
 
 fn load(named: Option<&OsStr>) -> Result<Nvml, String> {
@@ -87,14 +128,25 @@ fn load(named: Option<&OsStr>) -> Result<Nvml, String> {
 type Linked<'a> = (&'a String, NvmlGpu<'a>, Vec<NvlinkEnd>);
 
 fn answer(nvml: &Nvml, addresses: &[String]) -> NvmlAnswer {
-    let found = addresses.iter().filter_map(|address| {
-        let gpu = nvml.gpu(address)?;
-        let ends = gpu.links();
-        Some((address, gpu, ends))
-    });
-    let gpus: Vec<Linked<'_>> = found.collect();
+    let mut unknown = Vec::new();
+    let mut gpus: Vec<Linked<'_>> = Vec::new();
+    for address in addresses {
+        let Some(gpu) = nvml.gpu(address) else {
+            unknown.push(format!("{address}: it knows no GPU there"));
+            continue;
+        };
+        match gpu.links() {
+            Ok(ends) => gpus.push((address, gpu, ends)),
+            Err(why) => unknown.push(format!("{address}: {why}")),
+        }
+    }
     let mut answer = NvmlAnswer::default();
+    answer.links.unknown = (!unknown.is_empty()).then(|| unknown.join("; "));
+    let is_known = |at: &str| addresses.iter().any(|address| address == at);
     for (address, gpu, ends) in &gpus {
+        if let Some(links) = to_host(gpu, ends) {
+            answer.links.to_host.insert((*address).clone(), links);
+        }
         if let Some(slices) = gpu.slices() {
             answer.slices.insert((*address).clone(), slices);
         }
@@ -104,26 +156,44 @@ fn answer(nvml: &Nvml, addresses: &[String]) -> NvmlAnswer {
                 answer.refusals.insert(key.clone(), why);
             }
             let linked = gpu.is_linked(peer);
-            if let Some((count, switched)) = between(ends, (to, their_ends), linked) {
+            let found = between(ends, (to, their_ends), linked, &is_known);
+            if let Some((count, switched)) = found {
                 let links = GpuLinks {
                     kind: "NVLink".to_owned(),
-                    count,
+                    count: Some(count),
                     switched,
                     bytes_per_s: gpu.link_bytes_per_s().map(|one| one * u64::from(count)),
                 };
-                answer.links.insert(key, links);
+                answer.links.between.insert(key, links);
             }
         }
     }
     answer
 }
 
+/// Links of a GPU to the processors of the host, and so to its memory.
+fn to_host(gpu: &NvmlGpu<'_>, ends: &[NvlinkEnd]) -> Option<GpuLinks> {
+    let processors = ends.iter().filter(|end| **end == NvlinkEnd::Processor);
+    let (kind, count, one) = match (gpu.c2c(), processors.count() as u32) {
+        (Some((count, one)), _) => ("NVLink-C2C", count, one),
+        (None, 0) => return None,
+        (None, count) => ("NVLink", count, gpu.link_bytes_per_s()),
+    };
+    Some(GpuLinks {
+        kind: kind.to_owned(),
+        count: Some(count),
+        switched: false,
+        bytes_per_s: one.map(|one| one * u64::from(count)),
+    })
+}
+
 /// Number of links from one GPU towards another one, by the ends of both, and whether they lead to switches. `linked`
-/// is the library's own word on the two, where it has one.
+/// is the library's own word on the two, where it has one, and `is_known` says whether an address is a GPU's.
 fn between(
     own: &[NvlinkEnd],
     (peer, their): (&str, &[NvlinkEnd]),
     linked: Option<bool>,
+    is_known: &dyn Fn(&str) -> bool,
 ) -> Option<(u32, bool)> {
     let count = |ends: &[NvlinkEnd], wanted: &dyn Fn(&NvlinkEnd) -> bool| {
         ends.iter().filter(|end| wanted(end)).count() as u32
@@ -131,8 +201,13 @@ fn between(
     let both = |wanted: &dyn Fn(&NvlinkEnd) -> bool| count(own, wanted).min(count(their, wanted));
     let direct = count(own, &|end| matches!(end, NvlinkEnd::Gpu(at) if at == peer));
     let switched = both(&|end| *end == NvlinkEnd::Switch);
-    // Behind some switches a guest is not told what its links lead to.
-    let untold = both(&|end| *end != NvlinkEnd::Switch && !matches!(end, NvlinkEnd::Gpu(_)));
+    // Behind some switches a guest is not told what its links lead to, and without the kind of a switch there is its
+    // address alone.
+    let untold = both(&|end| match end {
+        NvlinkEnd::Gpu(at) => !is_known(at),
+        NvlinkEnd::Other => true,
+        NvlinkEnd::Switch | NvlinkEnd::Processor => false,
+    });
     match (linked, direct, switched) {
         (Some(false), ..) => None,
         (_, 1.., _) => Some((direct, false)),
@@ -143,8 +218,22 @@ fn between(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// An answer about a GPU that MIG has divided into these slices, and that has links to the host.
+    pub(in super::super) fn of_slices(address: &str, slices: Vec<MigSlice>) -> NvmlAnswer {
+        let links = GpuLinks {
+            kind: "NVLink-C2C".to_owned(),
+            count: Some(10),
+            switched: false,
+            bytes_per_s: None,
+        };
+        let mut answer = NvmlAnswer::default();
+        answer.slices.insert(address.to_owned(), slices);
+        answer.links.to_host.insert(address.to_owned(), links);
+        answer
+    }
 
     fn gpu(at: &str) -> NvlinkEnd {
         NvlinkEnd::Gpu(at.to_owned())
@@ -152,6 +241,9 @@ mod tests {
 
     #[test]
     fn links_are_those_that_lead_to_the_peer_or_to_switches_of_both() {
+        let between = |own: &[NvlinkEnd], peer: (&str, &[NvlinkEnd]), linked| {
+            super::between(own, peer, linked, &|at| ["a", "b", "c", "d"].contains(&at))
+        };
         let (switch, other) = (NvlinkEnd::Switch, NvlinkEnd::Other);
         let own = [gpu("b"), gpu("c"), gpu("b"), switch.clone(), switch.clone()];
         assert_eq!(between(&own, ("b", &[]), Some(true)), Some((2, false)));
@@ -168,5 +260,10 @@ mod tests {
         assert_eq!(between(&untold, ("d", &untold), None), None);
         assert_eq!(between(&[gpu("c")], ("d", &[switch]), None), None);
         assert_eq!(between(&[], ("d", &[]), Some(true)), None);
+        // What is no GPU of the machine may be a switch, and no processor is one.
+        let [address, processor] = [gpu("switch"), NvlinkEnd::Processor];
+        let both = [address.clone(), address, processor, gpu("c")];
+        assert_eq!(between(&both, ("d", &both), Some(true)), Some((2, true)));
+        assert_eq!(between(&both, ("d", &both), None), None);
     }
 }

@@ -84,12 +84,23 @@ pub(super) fn hexadecimal(tree: &Tree, path: impl AsRef<Path>) -> Option<u32> {
 
 /// Bytes of a function's resource with this number (BAR); `None` where it has none, or the kernel does not say.
 pub(super) fn resource_bytes(tree: &Tree, function: &Path, number: usize) -> Option<u64> {
-    let text = tree.text(function.join("resource"))?;
-    let mut words = text.lines().nth(number)?.split_whitespace();
-    let mut address = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
-    let (first, last) = (address()?, address()?);
+    let [first, last, _] = resource(tree, function, number)?;
     // One that is not there is all zeros.
     (last > first).then(|| last - first + 1)
+}
+
+/// True where the resource with this number has addresses of 64 bits, and takes the place of the next number as well.
+pub(super) fn resource_is_wide(tree: &Tree, function: &Path, number: usize) -> bool {
+    const MEMORY_64: u64 = 0x0010_0000;
+    resource(tree, function, number).is_some_and(|[_, _, flags]| flags & MEMORY_64 != 0)
+}
+
+/// First and last address of a resource, and the kernel's flags of it.
+fn resource(tree: &Tree, function: &Path, number: usize) -> Option<[u64; 3]> {
+    let text = tree.text(function.join("resource"))?;
+    let mut words = text.lines().nth(number)?.split_whitespace();
+    let mut word = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+    Some([word()?, word()?, word()?])
 }
 
 fn is_function(tree: &Tree, path: &Path) -> bool {

@@ -76,10 +76,19 @@ pub fn pci_way(tree: &Tree, topology: &Topology, one: &str, other: &str) -> PciW
 
 /// The way between functions at these places in the tree, such as
 /// "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0": each part behind the host bridge's is a bridge, or the function.
+/// Above a host bridge there may be others of the firmware's, as below Hyper-V, where each function has a host bridge
+/// of its own: "sys/devices/LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/GUID/pci0001:00/0001:00:00.0".
 fn between(tree: &Tree, topology: &Topology, places: [&Path; 2]) -> PciWay {
     let [one, other] = places;
-    if card(one).is_some() && card(one) == card(other) {
+    let physical = |place: &Path| tree.resolve(place.join("physfn"));
+    let owners = places.map(|place| physical(place).unwrap_or_else(|| place.to_owned()));
+    let [one_card, other_card] = [&owners[0], &owners[1]].map(|place| card(place));
+    if one_card.is_some() && one_card == other_card {
         return PciWay::Card;
+    }
+    let bridge = host_bridge(one);
+    if bridge.is_none() || bridge != host_bridge(other) {
+        return between_nodes(topology, places.map(|place| node(tree, topology, place)));
     }
     let shared = one
         .components()
@@ -87,12 +96,11 @@ fn between(tree: &Tree, topology: &Topology, places: [&Path; 2]) -> PciWay {
         .take_while(|(one, other)| one == other);
     let shared: PathBuf = shared.map(|(part, _)| part).collect();
     let depth = |place: &Path| place.components().count() - shared.components().count();
-    match name(&shared) {
-        Some(part) if is_host_bridge(part) => PciWay::HostBridge,
+    match depth(one).max(depth(other)) {
+        _ if bridge == Some(&shared) => PciWay::HostBridge,
         // An upstream port, and behind it a downstream port of the same switch and the function.
-        Some(part) if part.contains(':') && depth(one).max(depth(other)) <= 2 => PciWay::Switch,
-        Some(part) if part.contains(':') => PciWay::Switches,
-        _ => between_nodes(topology, places.map(|place| node(tree, topology, place))),
+        ..=2 => PciWay::Switch,
+        _ => PciWay::Switches,
     }
 }
 
@@ -131,6 +139,12 @@ fn card(place: &Path) -> Option<(&Path, &str)> {
 
 fn name(place: &Path) -> Option<&str> {
     place.file_name()?.to_str()
+}
+
+/// The last host bridge above a function, which is nearest to it.
+fn host_bridge(place: &Path) -> Option<&Path> {
+    let is_one = |above: &&Path| name(above).is_some_and(is_host_bridge);
+    place.ancestors().find(is_one)
 }
 
 /// True for the directory of a host bridge, such as "pci0000:00".
@@ -216,6 +230,59 @@ pub(super) mod tests {
             assert_eq!(way(other, one), expected, "{other} {one}");
         }
         assert!(PciWay::Switch < PciWay::HostBridge && PciWay::Sockets < PciWay::Unknown);
+    }
+
+    /// A guest of Hyper-V: two sockets, on each of which a GPU and a NIC have host bridges of their own.
+    pub(in super::super) fn hyper_v() -> Machine {
+        let machine = Machine::new();
+        machine.processors(2, 4, 1);
+        let bus = "LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00";
+        for (domain, ids, node) in [
+            ("0001", GPU, 0),
+            ("0002", GPU, 1),
+            ("0101", NIC, 0),
+            ("0102", NIC, 1),
+        ] {
+            let guid = format!("47505500-{domain}-0000-3130-444532304235");
+            let place = format!("{bus}/{guid}/pci{domain}:00/{domain}:00:00.0");
+            plug(&machine, &place, ids, node);
+        }
+        machine
+    }
+
+    #[test]
+    fn what_the_firmware_has_above_host_bridges_is_no_switch() {
+        let machine = hyper_v();
+        let tree = machine.tree();
+        let topology = Topology::read_from(&tree, vec![]);
+        for (one, other, expected) in [
+            ("0001", "0002", PciWay::Sockets),
+            ("0001", "0101", PciWay::Node),
+            ("0001", "0102", PciWay::Sockets),
+            ("0002", "0102", PciWay::Node),
+        ] {
+            let [from, to] = [one, other].map(|domain| format!("{domain}:00:00.0"));
+            let way = pci_way(&tree, &topology, &from, &to);
+            assert_eq!(way, expected, "{one} {other}");
+        }
+    }
+
+    /// Functions of one card for guests (SR-IOV) go on behind the card's own bus number.
+    #[test]
+    fn functions_of_a_card_for_guests_are_of_the_card() {
+        let machine = two_sockets();
+        let port = "pci0000:00/0000:00:05.0";
+        let card = plug(&machine, &format!("{port}/0000:41:00.0"), NIC, 0);
+        for address in ["0000:41:01.0", "0000:42:00.1"] {
+            let one = plug(&machine, &format!("{port}/{address}"), NIC, 0);
+            machine.link(&format!("{one}/physfn"), &card);
+        }
+        let tree = machine.tree();
+        let topology = Topology::read_from(&tree, vec![]);
+        for (one, other) in [("41:00.0", "41:01.0"), ("41:01.0", "42:00.1")] {
+            let [one, other] = [one, other].map(|address| format!("0000:{address}"));
+            assert_eq!(pci_way(&tree, &topology, &one, &other), PciWay::Card);
+        }
     }
 
     #[test]

@@ -24,7 +24,10 @@ pub(super) fn links(tree: &Tree) -> Vec<XgmiLinks> {
                 continue;
             }
             let ends = ["node_from", "node_to"].map(|end| address(tree, property(&text, end)?));
-            if let [Some(from), Some(to)] = ends {
+            // Partitions of one GPU are nodes of their own.
+            if let [Some(from), Some(to)] = ends
+                && from != to
+            {
                 found.push((from, to, links_of(&text)));
             }
         }
@@ -32,13 +35,14 @@ pub(super) fn links(tree: &Tree) -> Vec<XgmiLinks> {
     found
 }
 
-/// One entry stands for all links between two GPUs; the kernel says the speed of one, and of all.
+/// One entry stands for all links between two GPUs; the kernel says the speed of one, and of all, or zeros: of GPUs
+/// between which others are, and of all before gfx 9.4.2.
 fn links_of(text: &str) -> GpuLinks {
     let speed = |name| property(text, name).filter(|&speed| speed > 0);
     let all = speed("max_bandwidth");
     let count = match (speed("min_bandwidth"), all) {
-        (Some(one), Some(all)) => u32::try_from(all / one).unwrap_or(1).max(1),
-        _ => 1,
+        (Some(one), Some(all)) => u32::try_from(all / one).ok().filter(|&count| count > 0),
+        _ => None,
     };
     GpuLinks {
         kind: "XGMI".to_owned(),
@@ -53,8 +57,9 @@ fn address(tree: &Tree, node: u64) -> Option<String> {
     let text = tree.text(format!("{NODES}/{node}/properties"))?;
     let location = property(&text, "location_id").filter(|&location| location != 0)?;
     let domain = property(&text, "domain").unwrap_or(0);
-    let (bus, device, function) = (location >> 8 & 0xff, location >> 3 & 0x1f, location & 7);
-    Some(format!("{domain:04x}:{bus:02x}:{device:02x}.{function}"))
+    // Some kernels have the partition's number in the place of the function's, which is 0 for every GPU.
+    let (bus, device) = (location >> 8 & 0xff, location >> 3 & 0x1f);
+    Some(format!("{domain:04x}:{bus:02x}:{device:02x}.0"))
 }
 
 /// The value of a line of a name and a number.
@@ -101,8 +106,30 @@ mod tests {
             (from.as_str(), to.as_str()),
             ("0000:05:00.0", "0001:83:00.0")
         );
-        assert_eq!((links.count, links.bytes_per_s), (4, Some(200_000_000_000)));
-        // A kernel that tells no speed.
-        assert_eq!((found[1].2.count, found[1].2.bytes_per_s), (1, None));
+        let all = Some(200_000_000_000);
+        assert_eq!((links.count, links.bytes_per_s), (Some(4), all));
+        // A kernel that tells no speed tells no number either.
+        assert_eq!((found[1].2.count, found[1].2.bytes_per_s), (None, None));
+    }
+
+    /// Two GPUs of two partitions each, whose numbers are in the places of functions.
+    #[test]
+    fn partitions_are_of_their_gpus() {
+        let machine = Machine::new();
+        for (node, location) in [(1, 1280), (2, 1281), (3, 33536), (4, 33537)] {
+            let file = format!("{NODES}/{node}/properties");
+            machine.file(&file, &format!("location_id {location}\ndomain 0"));
+        }
+        for (number, (from, to)) in [(1, 2), (1, 3), (1, 4), (4, 2)].into_iter().enumerate() {
+            let file = format!("{NODES}/{from}/io_links/{number}/properties");
+            machine.file(&file, &format!("type 11\nnode_from {from}\nnode_to {to}"));
+        }
+        let found = links(&machine.tree());
+        let ends: Vec<_> = found
+            .iter()
+            .map(|(from, to, _)| (&from[5..], &to[5..]))
+            .collect();
+        let forward = ("05:00.0", "83:00.0");
+        assert_eq!(ends, [forward, forward, (forward.1, forward.0)]);
     }
 }

@@ -16,9 +16,11 @@ pub(super) fn gpus(gpus: &[Gpu]) -> Vec<DeviceRow> {
         let memory = gpu.memory_bytes.map_or_else(String::new, size);
         let usable = if gpu.usable { "usable" } else { "not usable" };
         let bar = if gpu.vendor == "AMD" { "BAR0" } else { "BAR1" };
-        let window = gpu
-            .window_bytes
-            .map_or_else(String::new, |bytes| format!("{bar} {}", size(bytes)));
+        let window = match (&gpu.host_links, gpu.window_bytes) {
+            (Some(links), _) => format!("{} to the host", counted(links)),
+            (None, Some(bytes)) => format!("{bar} {}", size(bytes)),
+            (None, None) => String::new(),
+        };
         let [numa, pcie] = place(Some(&gpu.pci));
         row([
             &gpu.pci.address,
@@ -201,8 +203,16 @@ impl Legend {
 
 fn short(pair: &GpuPair) -> String {
     match &pair.links {
-        Some(links) => format!("{} x{}", links.kind, links.count),
+        Some(links) => counted(links),
         None => pair.pci.name().to_owned(),
+    }
+}
+
+/// The kind of links, and their number where it is known.
+fn counted(links: &GpuLinks) -> String {
+    match links.count {
+        Some(count) => format!("{} x{count}", links.kind),
+        None => links.kind.clone(),
     }
 }
 
@@ -226,8 +236,14 @@ fn meaning(pair: &GpuPair) -> String {
 
 fn links_in_words(links: &GpuLinks) -> String {
     let count = match links.count {
-        1 => "1 link".to_owned(),
-        count => format!("{count} links"),
+        None => {
+            return format!(
+                "{}, over other GPUs, or by links that nobody tells of",
+                links.kind
+            );
+        }
+        Some(1) => "1 link".to_owned(),
+        Some(count) => format!("{count} links"),
     };
     let switched = if links.switched { " to switches" } else { "" };
     let speed = links.bytes_per_s.map_or_else(String::new, |speed| {

@@ -6,6 +6,9 @@ use tonnage_units::quantity::human::size;
 /// Names of a longer list that are printed; all of them are in the JSON.
 const NAMES_SHOWN: usize = 6;
 
+/// Characters of a line, at most; what is wider goes on in the next one.
+const WIDTH: usize = 120;
+
 /// A heading and its rows in columns; nothing for a group without rows, which is under "Not here" instead.
 pub(super) fn group(page: &mut String, heading: &str, rows: &[DeviceRow]) {
     if rows.is_empty() {
@@ -27,8 +30,36 @@ pub(super) fn group(page: &mut String, heading: &str, rows: &[DeviceRow]) {
             .zip(&widths)
             .map(|(cell, width)| format!("{cell:<width$}"));
         let line = cells.collect::<Vec<_>>().join("  ");
-        page.push_str(&format!("  {}\n", line.trim_end()));
+        let line = format!("  {}", line.trim_end());
+        // The columns of a library's offers are compared with each other: those stay whole.
+        let lines = match heading.starts_with("GPU") {
+            true => folded(&line),
+            false => vec![line],
+        };
+        page.push_str(&format!("{}\n", lines.join("\n")));
     }
+}
+
+/// The lines of a row that is wider than the page: it goes on further in, from its last gap between cells or words.
+fn folded(line: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut rest = line.to_owned();
+    while rest.chars().count() > WIDTH {
+        let end = rest
+            .char_indices()
+            .nth(WIDTH + 1)
+            .map_or(rest.len(), |(at, _)| at);
+        let indent = rest.len() - rest.trim_start().len();
+        let body = rest.get(indent..end).unwrap_or_default();
+        let Some(gap) = body.rfind("  ").or_else(|| body.rfind(' ')) else {
+            break;
+        };
+        let (before, behind) = rest.split_at(indent + gap);
+        lines.push(before.trim_end().to_owned());
+        rest = format!("      {}", behind.trim_start());
+    }
+    lines.push(rest);
+    lines
 }
 
 pub(super) type DeviceRow = Vec<String>;

@@ -45,7 +45,8 @@ impl Libcuda {
         Ok(CudaPeer {
             access: attribute(ACCESS)? != 0,
             native_atomics: attribute(NATIVE_ATOMICS)? != 0,
-            performance_rank: u32::try_from(attribute(PERFORMANCE_RANK)?).unwrap_or(0),
+            // A negative one would be no order of the driver's: the last, so that it is not taken for the fastest.
+            performance_rank: u32::try_from(attribute(PERFORMANCE_RANK)?).unwrap_or(u32::MAX),
         })
     }
 }

@@ -27,7 +27,8 @@ fn access_is_told_for_each_direction() {
 #[test]
 fn links_and_slices_are_those_of_the_library() {
     let lines = "gpu 0000:1b:00.0\ngpu 0000:9a:00.0\nlinks 0 1 2\nlinks 1 0 2\ndown 0 1\nswitch 0 1\nuntold 0 1\n\
-                 speed 26562\nslice 1 1000 H100 MIG 1g.10gb\nslice 1 2000 H100 MIG 2g.20gb";
+                 ones 0 1\nrefuse 0 1\nlinks 0 1 1\nprocessor 0 1\n\
+                 speed 26562\nc2c 10 44712\nslice 1 1000 H100 MIG 1g.10gb\nslice 1 2000 H100 MIG 2g.20gb";
     let Some(double) = Double::nvml(lines) else {
         return;
     };
@@ -35,9 +36,18 @@ fn links_and_slices_are_those_of_the_library() {
     let [one, other] = ["0000:1b:00.0", "0000:9A:00.0"].map(|at| nvml.gpu(at).unwrap());
     assert!(nvml.gpu("0000:77:00.0").is_none() && nvml.gpu("\0").is_none());
     let to_other = || NvlinkEnd::Gpu("0000:9a:00.0".to_owned());
-    // One is down.
-    let expected = [to_other(), to_other(), NvlinkEnd::Switch, NvlinkEnd::Other];
-    assert_eq!(one.links(), expected);
+    // One is down, and one is refused, behind which there are others.
+    let expected = [
+        to_other(),
+        to_other(),
+        NvlinkEnd::Switch,
+        NvlinkEnd::Other,
+        NvlinkEnd::Other,
+        to_other(),
+        NvlinkEnd::Processor,
+    ];
+    assert_eq!(one.links().unwrap(), expected);
+    assert_eq!(one.c2c(), Some((10, Some(44_712_000_000))));
     assert_eq!(one.link_bytes_per_s(), Some(26_562_000_000));
     assert_eq!(
         (one.is_linked(&other), one.why_not_peer(&other)),
@@ -56,6 +66,26 @@ fn links_and_slices_are_those_of_the_library() {
     assert_eq!(told, expected);
 }
 
+/// Without the kind of the other end its address says which GPU it is; ones are nobody's. A GPU that is lost is not one
+/// without links, and a library that does not fit the driver says so.
+#[test]
+fn what_is_not_told_is_not_taken_for_none() {
+    let lines = "gpu 0000:1b:00.0\ngpu 0000:9a:00.0\nkindless\nlinks 0 1 1\nones 0 2\nlost 1";
+    let Some(double) = Double::nvml(lines) else {
+        return;
+    };
+    let nvml = Nvml::load(double.path().to_str()).unwrap();
+    let [one, lost] = ["0000:1b:00.0", "0000:9a:00.0"].map(|at| nvml.gpu(at).unwrap());
+    let to_other = NvlinkEnd::Gpu("0000:9a:00.0".to_owned());
+    let expected = [to_other, NvlinkEnd::Other, NvlinkEnd::Other];
+    assert_eq!(one.links().unwrap(), expected);
+    assert!(lost.links().unwrap_err().contains("lost"));
+    drop(nvml);
+    std::fs::write(double.path().with_extension("1.conf"), "fails 18").unwrap();
+    let failure = Nvml::load(double.path().to_str()).err();
+    assert_eq!(failure.as_deref(), Some(Nvml::MISMATCH));
+}
+
 /// Nothing is made up that is not told, and a library that is none says why.
 #[test]
 fn a_library_that_tells_little_leaves_much_open() {
@@ -64,7 +94,10 @@ fn a_library_that_tells_little_leaves_much_open() {
     };
     let nvml = Nvml::load(double.path().to_str()).unwrap();
     let [one, other] = ["0000:1b:00.0", "0000:1c:00.0"].map(|at| nvml.gpu(at).unwrap());
-    assert_eq!((one.links(), one.link_bytes_per_s()), (Vec::new(), None));
+    assert_eq!(
+        (one.links().unwrap(), one.link_bytes_per_s(), one.c2c()),
+        (Vec::new(), None, None)
+    );
     assert_eq!(one.is_linked(&other), Some(false));
     assert!(one.why_not_peer(&other).unwrap().contains("root complexes"));
     let Some(driver) = Double::with("") else {

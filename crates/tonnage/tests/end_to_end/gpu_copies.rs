@@ -95,11 +95,13 @@ fn copies_between_linked_gpus_are_bounded_by_their_links() {
     let record = &read(dir.path())[0];
     let limit = record.limit.as_ref().unwrap();
     // Both GPUs have as many links: either of them may be named.
-    assert!(limit.what.starts_with("link speed of cuda:"), "{limit:?}");
+    let what = limit.what.as_str();
+    assert!(what.starts_with("link speed of cuda:"), "{what}");
+    assert!(what.contains("), by NVLink, 4 links to cuda:"), "{what}");
     assert_eq!(limit.bytes_per_s, 100e9);
     let effective = serde_json::to_string(&record.effective).unwrap();
     assert!(
-        effective.contains("\"limit_of_links\":\"NVLink, 4 links\""),
+        effective.contains("\"limit_of_links\":\"NVLink, 4 links to cuda:"),
         "{effective}"
     );
 }

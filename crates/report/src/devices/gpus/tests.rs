@@ -3,6 +3,7 @@
 use super::super::rows::group;
 use super::*;
 use tonnage_machine::Topology;
+use tonnage_machine::devices::PciWay;
 use tonnage_machine::kernel_files::invented::Machine;
 
 /// A host with two GPUs and an RDMA device on one switch, and a third GPU at the other socket.
@@ -23,8 +24,11 @@ fn machine() -> Machine {
             machine.file(&format!("{path}/{file}"), text);
         }
         machine.file(&format!("{path}/numa_node"), node);
-        let bar1 = "0x0 0x0 0x0\n0x0000220000000000 0x0000221fffffffff 0x000000000014220c";
-        machine.file(&format!("{path}/resource"), bar1);
+        // As of an H100: the first resource takes the place of two.
+        let none = "0x0000000000000000 0x0000000000000000 0x0000000000000000";
+        let bar0 = "0x0000224042000000 0x0000224042ffffff 0x000000000014220c";
+        let bar1 = "0x0000220000000000 0x0000221fffffffff 0x000000000014220c";
+        machine.file(&format!("{path}/resource"), &[bar0, none, bar1].join("\n"));
         let address = place.rsplit('/').next().unwrap();
         machine.link(&format!("sys/bus/pci/devices/{address}"), &path);
     }
@@ -79,7 +83,7 @@ fn pairs_are_told_apart_by_links_and_access() {
         let kind = "NVLink".to_owned();
         Some(GpuLinks {
             kind,
-            count,
+            count: Some(count),
             switched,
             bytes_per_s,
         })
@@ -114,7 +118,7 @@ fn a_large_matrix_keeps_to_the_width() {
         for to in (0..16).filter(|to| *to != from) {
             let links = GpuLinks {
                 kind: "NVLink".to_owned(),
-                count: 18,
+                count: Some(18),
                 switched: true,
                 bytes_per_s: None,
             };
@@ -135,6 +139,71 @@ fn a_large_matrix_keeps_to_the_width() {
     assert!(page.contains("0001:0f:00.0"), "{page}");
     let widest = page.lines().map(|line| line.chars().count()).max();
     assert!(widest <= Some(120), "{widest:?}\n{page}");
+}
+
+/// A host of idle GPUs with long names, all of whose pairs have the longest reason.
+#[test]
+fn no_line_is_wider_than_the_page() {
+    let mut found = inventory(&machine());
+    for gpu in &mut found.gpus {
+        gpu.model = "NVIDIA H100 80GB HBM3".to_owned();
+        gpu.driver = Some("nvidia".to_owned());
+        gpu.pci.link = Some(tonnage_machine::devices::PcieLink {
+            generation: 1,
+            lanes: 16,
+            bytes_per_s: 4_000_000_000,
+            generation_max: 5,
+            lanes_max: 16,
+            below_maximum: true,
+        });
+    }
+    for (place, pair) in found.gpu_pairs.iter_mut().enumerate() {
+        pair.pci = [PciWay::Node, PciWay::Sockets][place % 2];
+        pair.access = Some(tonnage_machine::devices::PeerAccess {
+            granted: false,
+            native_atomics: false,
+            performance_rank: 1,
+            why_not: Some("they are below different root complexes".repeat(3)),
+        });
+    }
+    let page = drawn(&found);
+    let widest = page.lines().map(|line| line.chars().count()).max();
+    assert!(
+        widest > Some(100) && widest <= Some(120),
+        "{widest:?}\n{page}"
+    );
+    // Nothing of what is folded is lost.
+    assert!(
+        page.contains("\n      PCIe 1 x16, 4.0 GB/s (BELOW its maximum: PCIe 5 x16)\n"),
+        "{page}"
+    );
+    let words: Vec<&str> = page.split_whitespace().collect();
+    let reason = format!(
+        "access: {}",
+        "they are below different root complexes".repeat(3)
+    );
+    assert!(words.join(" ").contains(&reason), "{page}");
+}
+
+/// Links to the host stand where the window does of other GPUs, and links that nobody counts are not counted.
+#[test]
+fn links_beside_pci_are_named_as_far_as_they_are_known() {
+    let mut found = inventory(&machine());
+    let links = |kind: &str, count| GpuLinks {
+        kind: kind.to_owned(),
+        count,
+        switched: false,
+        bytes_per_s: None,
+    };
+    found.gpus[0].host_links = Some(links("NVLink-C2C", Some(10)));
+    assert_eq!(gpus(&found.gpus)[0][6], "NVLink-C2C x10 to the host");
+    found.gpu_pairs[0].links = Some(links("XGMI", None));
+    let rows = pairs(&found);
+    assert_eq!(rows[1][2], "XGMI");
+    assert!(
+        rows.concat().join("\n").contains("XGMI, over other GPUs"),
+        "{rows:?}"
+    );
 }
 
 /// A figure that the driver does not tell leaves its place empty, and the columns where they are.
