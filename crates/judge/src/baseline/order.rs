@@ -132,7 +132,12 @@ const PACE_MARGIN: f64 = 1.5;
 /// The fastest pace that is reckoned with.
 const PACE_MIN: f64 = 0.05;
 
-/// As [`within`], where points before took `pace` times the time that was reckoned with.
+/// Pace that points are reckoned with after others took `pace` times the time that the baseline says.
+pub fn pace_of_next(pace: f64) -> f64 {
+    (PACE_MARGIN * pace).max(PACE_MIN)
+}
+
+/// As [`within`], where points take `pace` times the time that the baseline says.
 pub fn within_at_pace<'a>(
     steps: Vec<CheckStep<'a>>,
     budget_s: f64,
@@ -140,7 +145,6 @@ pub fn within_at_pace<'a>(
     retests: u32,
     pace: f64,
 ) -> WithinBudget<'a> {
-    let pace = (PACE_MARGIN * pace).max(PACE_MIN);
     // A start takes as long as it takes, whatever the pace of points.
     within(steps, budget_s / pace, start_s / pace, retests)
 }

@@ -9,7 +9,7 @@ use tonnage_record::Record;
 use super::build::{BaselineRequest, BuiltBaseline, SLOW, baseline};
 use super::by_hand::HandValue;
 use super::drift::{Drift, drift};
-use super::order::{telling_first, within, within_at_pace};
+use super::order::{pace_of_next, telling_first, within, within_at_pace};
 use super::{Baseline, BaselineEntry};
 use crate::tests::{latency, read, record};
 
@@ -448,18 +448,12 @@ fn the_most_telling_point_of_each_engine_comes_first() {
     assert_eq!(names(&within(steps.clone(), 2.9, 0.5, 1).chosen).len(), 0);
     assert_eq!(super::order::shortest_s(&steps, 0.5, 1), Some(3.0));
     // Points took a tenth of their time: with the margin 0.15 of it is reckoned with, and 2.05 s for all.
-    let left = |time_s| names(&within_at_pace(steps.clone(), time_s, 0.5, 0, 0.1).left);
-    assert_eq!(left(1.99), ["a"]);
-    assert_eq!(left(2.06), [""; 0]);
+    let at = |time_s, pace| within_at_pace(steps.clone(), time_s, 0.5, 0, pace_of_next(pace));
+    assert_eq!(names(&at(1.99, 0.1).left), ["a"]);
+    assert_eq!(names(&at(2.06, 0.1).left), [""; 0]);
     // Points that took none at all, and longer than was reckoned with.
-    assert_eq!(
-        names(&within_at_pace(steps.clone(), 1.4, 0.5, 0, 0.0).left).len(),
-        0
-    );
-    assert_eq!(
-        names(&within_at_pace(steps.clone(), 3.6, 0.5, 0, 2.0).chosen),
-        ["b"]
-    );
+    assert_eq!(names(&at(1.4, 0.0).left).len(), 0);
+    assert_eq!(names(&at(3.6, 2.0).chosen), ["b"]);
 }
 
 proptest! {

@@ -56,7 +56,7 @@ fn who_sleeps_stands_beside_who_polls_with_the_cpu_time_of_both_ends() {
     let run = tonnage(dir.path(), &arguments).succeed();
     assert_eq!(run.rows().len(), 2, "{run:#?}");
     assert!(
-        run.stdout.contains("  CQ  ") && run.stdout.contains("  CPU  Target CPU"),
+        run.stdout.contains("  CQ  ") && run.stdout.contains("  Target CPU"),
         "{run:#?}"
     );
 }

@@ -116,11 +116,24 @@ pub(super) fn no_agent(host: &str, said: &[String], ended: &str) -> String {
 
 /// Describes a host that took only so many bytes of the program in a time.
 pub(super) fn not_copied(host: &str, said: &[String], bytes: u64, time: Duration) -> String {
+    not_whole(
+        host,
+        said,
+        &format!("took only {bytes} bytes of the program in {time:.1?}"),
+    )
+}
+
+/// Describes a host that took so many bytes of the program, and then none for a time.
+pub(super) fn stopped_copying(host: &str, said: &[String], bytes: u64, time: Duration) -> String {
+    let what = format!("took {bytes} bytes of the program and then none for {time:.1?}");
+    not_whole(host, said, &what)
+}
+
+fn not_whole(host: &str, said: &[String], what: &str) -> String {
     known(host, said).unwrap_or_else(|| {
         let quoted = quoted(said);
         format!(
-            "{host}: took only {bytes} bytes of the program in {time:.1?}{quoted}: is its link slow, or its disk stuck? \
-             Install the program there, and leave --push out"
+            "{host}: {what}{quoted}: is its link slow, or its disk stuck? Install the program there, and leave --push out"
         )
     })
 }

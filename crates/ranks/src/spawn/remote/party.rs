@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::agent::PULSE;
 use super::command::{WANTED, ssh};
 use super::connection::{Connection, Ear, HostNews};
-use super::faults::{no_agent, not_copied, passed_over};
+use super::faults::{no_agent, not_copied, passed_over, stopped_copying};
 use super::fitting::{Push, cannot_run, other_build};
 use super::list::HostSlots;
 use super::meeting::is_same_machine;
@@ -344,7 +344,7 @@ impl PartyMember {
                 if since.elapsed() <= PUSH_TIMEOUT {
                     return;
                 }
-                not_copied(&self.name, &self.said, pushed_bytes, PUSH_TIMEOUT)
+                stopped_copying(&self.name, &self.said, pushed_bytes, PUSH_TIMEOUT)
             }
             _ => return,
         };
@@ -414,7 +414,11 @@ mod tests {
         let now = Instant::now;
         let soon = Some(Duration::from_secs(4));
         for (progress, waited, expected) in [
-            (Progress::Pushing(0, long_ago), None, "took only 0 bytes"),
+            (
+                Progress::Pushing(0, long_ago),
+                None,
+                "took 0 bytes of the program and then none for 30.0s",
+            ),
             (Progress::Pushing(0, now()), soon, "of the program in 4.0s"),
             (
                 Progress::Connecting(long_ago),

@@ -40,6 +40,8 @@ pub struct StepRecords {
     pub records: Vec<Record>,
     /// Reason why some are missing.
     pub failed: Option<String>,
+    /// True where the time was over before all had come.
+    pub is_late: bool,
 }
 
 /// Measures some points that are of one number of ranks, `times` times in one go where that is said.
@@ -90,7 +92,11 @@ pub fn measure(
         ),
         (false, false) => None,
     };
-    Ok(StepRecords { records, failed })
+    Ok(StepRecords {
+        records,
+        failed,
+        is_late,
+    })
 }
 
 /// The points as a plan in a file in memory, which ranks read by the number of this process.

@@ -7,7 +7,7 @@ use tonnage_engines::LISTS;
 use tonnage_judge::baseline::host_kind::kind_facts;
 use tonnage_judge::baseline::lost::{LostHardware, lost_hardware};
 use tonnage_judge::baseline::order::{
-    CheckStep, shortest_s, telling_first, within, within_at_pace,
+    CheckStep, pace_of_next, shortest_s, telling_first, within, within_at_pace,
 };
 use tonnage_judge::baseline::{Baseline, BaselineEntry, HostKind};
 use tonnage_judge::check::CheckVerdict;
@@ -60,6 +60,10 @@ pub struct CheckChoice<'a> {
     pub left: Vec<CheckStep<'a>>,
     /// Time that starting ranks takes, in seconds.
     start_s: f64,
+    /// Time that points are reckoned with, as a part of what the baseline says.
+    pace: f64,
+    /// Times that failures are measured again.
+    pub retests: u32,
     /// Times that everything is measured in one go, where a launcher started the ranks: nobody could start them again.
     pub times: Option<u32>,
     /// True for a rank of a launcher that gets no records: rank 0 judges.
@@ -132,24 +136,27 @@ impl<'a> CheckChoice<'a> {
             left: found.left,
             steps: found.chosen,
             start_s,
+            pace: 1.0,
+            retests,
             times,
             is_silent,
         })
     }
 
-    /// The next points, where the last ones took so many seconds and left time: none for the ranks of a launcher, which
-    /// choose before they start.
-    pub fn next(&self, took_s: f64, retests: u32, clock: &BudgetClock) -> Option<Self> {
+    /// The next points, where those before took `pace` times what was reckoned with, and left time: none for the ranks
+    /// of a launcher, which choose before they start.
+    pub fn next(&self, pace: f64, clock: &BudgetClock) -> Option<Self> {
         let left = match self.times {
             None => self.left.clone(),
             Some(_) => Vec::new(),
         };
-        let pace = took_s / self.estimated_s();
         let time_s = clock.left().as_secs_f64();
-        let found = within_at_pace(left, time_s, self.start_s, retests, pace);
+        let pace = pace_of_next(pace);
+        let found = within_at_pace(left, time_s, self.start_s, self.retests, pace);
         (!found.chosen.is_empty()).then_some(Self {
             left: found.left,
             steps: found.chosen,
+            pace,
             ..*self
         })
     }
@@ -161,10 +168,9 @@ impl<'a> CheckChoice<'a> {
             .flat_map(|step| step.entries.iter().copied())
     }
 
-    /// Time that the points and the starts of their ranks take by the baseline.
-    fn estimated_s(&self) -> f64 {
-        let steps: Vec<&CheckStep<'_>> = self.steps.iter().collect();
-        let starts = groups(&steps).len() as f64 * self.start_s;
+    /// Time that some of the points and the starts of their ranks take by the baseline.
+    pub fn estimated_s(&self, steps: &[&CheckStep<'_>]) -> f64 {
+        let starts = groups(steps).len() as f64 * self.start_s;
         starts + steps.iter().map(|step| step.takes_s()).sum::<f64>()
     }
 }
@@ -299,6 +305,7 @@ pub fn groups<'s, 'a>(steps: &[&'s CheckStep<'a>]) -> Vec<Vec<&'s CheckStep<'a>>
 
 /// Points that failed or warned so far, the worst first, as far as there is time to measure them again.
 pub fn again<'s, 'a>(
+    choice: &CheckChoice<'_>,
     steps: &[&'s CheckStep<'a>],
     records: &BTreeMap<&'a str, Vec<Record>>,
     clock: &BudgetClock,
@@ -327,8 +334,9 @@ pub fn again<'s, 'a>(
             (false, 1) => START_S,
             (false, _) => START_REMOTE_S,
         };
-        if start_s + step.takes_s() <= left_s {
-            left_s -= start_s + step.takes_s();
+        let takes_s = start_s + choice.pace * step.takes_s();
+        if takes_s <= left_s {
+            left_s -= takes_s;
             shapes.push(step.shape());
             chosen.push(step);
         }

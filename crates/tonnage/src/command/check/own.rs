@@ -72,6 +72,7 @@ pub fn for_elsewhere(task: &CheckTask, time: LetterTime) -> Result<ExitCode> {
 }
 
 /// Verdicts on a host so far, and the points that there was no time for.
+#[derive(Default)]
 struct Judged {
     verdicts: Vec<EntryVerdict>,
     left: Vec<String>,
@@ -81,41 +82,44 @@ struct Judged {
 /// take is known from the machine that the baseline was measured on, as busy as it was.
 fn measured(task: &CheckTask, choice: CheckChoice<'_>, clock: &BudgetClock) -> Result<CheckReport> {
     let host = tonnage_sys::host::name();
-    let retests = task.args.retest;
     clock.step("looking at the devices");
     let devices = device_states();
-    let mut judged = Judged {
-        verdicts: Vec::new(),
-        left: Vec::new(),
-    };
+    let mut judged = Judged::default();
     let mut next = Some(choice);
     while let Some(choice) = next {
-        let begun = clock.elapsed_s();
         let entries: Vec<&BaselineEntry> = choice.entries().collect();
         let lost = device_failures(&entries, &devices, &host);
-        let is_whole = judge_steps(task, &choice, &lost, clock, &mut judged.verdicts)?;
+        let is_first = judged.verdicts.is_empty();
+        let found = judge_steps(task, &choice, (&lost, is_first), clock)?;
+        judged.verdicts.extend(found.verdicts);
         add_lost(&mut judged.verdicts, lost);
-        judged.left = names(&choice);
-        next = match is_whole {
-            true => choice.next(clock.elapsed_s() - begun, retests, clock),
-            false => None,
-        };
+        judged.left = found.too_late;
+        judged.left.extend(names(&choice.left));
+        next = found.pace.and_then(|pace| choice.next(pace, clock));
     }
     Ok(report(task, judged, clock, host))
 }
 
-/// Measures points and adds the verdicts on them; false where one could not be measured. Over a link that is down there
-/// is nothing to measure: its failure is certain.
+/// Verdicts on points that were chosen together.
+struct JudgedSteps {
+    verdicts: Vec<EntryVerdict>,
+    /// Names of points that were added to others and not ready in time.
+    too_late: Vec<String>,
+    /// Time that they took, as a part of what the baseline says; `None` where not all could be measured.
+    pace: Option<f64>,
+}
+
+/// Measures points and judges them. Over a link that is down there is nothing to measure: its failure is certain. Points
+/// that the first choice could not measure in time are errors, for a step may hang; of those that were added where there
+/// was time left, as many are judged as are ready.
 fn judge_steps(
     task: &CheckTask,
     choice: &CheckChoice<'_>,
-    lost: &[EntryVerdict],
+    (lost, is_first): (&[EntryVerdict], bool),
     clock: &BudgetClock,
-    verdicts: &mut Vec<EntryVerdict>,
-) -> Result<bool> {
-    let retests = task.args.retest;
+) -> Result<JudgedSteps> {
     let mut records: BTreeMap<&str, Vec<Record>> = BTreeMap::new();
-    let mut why = None;
+    let (mut why, mut is_late) = (None, false);
     let lacks_device = |step: &&CheckStep<'_>| {
         let mut devices = step.entries.iter().flat_map(|entry| entry.devices());
         devices.any(|name| lost.iter().any(|failed| failed.name == name))
@@ -125,16 +129,18 @@ fn judge_steps(
         .iter()
         .filter(|step| !lacks_device(step))
         .collect();
+    let begun_s = clock.elapsed_s();
     for group in choice::groups(&steps) {
-        let StepRecords {
-            records: own,
-            failed,
-        } = child::measure(task, &group, choice.times, clock)?;
-        why = why.or(failed);
-        keep(own, &steps, &mut records);
+        let found = child::measure(task, &group, choice.times, clock)?;
+        is_late |= found.is_late;
+        why = why.or(found.failed);
+        keep(found.records, &steps, &mut records);
     }
-    for _ in 0..if choice.times.is_some() { 0 } else { retests } {
-        let again = choice::again(&steps, &records, clock);
+    let took_s = clock.elapsed_s() - begun_s;
+    // Under a launcher all were measured several times at once.
+    let retests = choice.times.map_or(choice.retests, |_| 0);
+    for _ in 0..retests {
+        let again = choice::again(choice, &steps, &records, clock);
         if again.is_empty() {
             break;
         }
@@ -145,11 +151,20 @@ fn judge_steps(
         }
     }
     clock.step("judging");
-    for step in &steps {
+    let is_excused =
+        |step: &CheckStep<'_>| !is_first && is_late && !records.contains_key(step.point);
+    let (too_late, told): (Vec<&CheckStep<'_>>, Vec<_>) =
+        steps.iter().copied().partition(|step| is_excused(step));
+    let mut verdicts = Vec::new();
+    for step in told {
         let own = records.get(step.point).map_or(&[][..], Vec::as_slice);
-        verdicts.extend(of_step(step, own, why.as_deref(), retests + 1));
+        verdicts.extend(of_step(step, own, why.as_deref(), choice.retests + 1));
     }
-    Ok(why.is_none())
+    Ok(JudgedSteps {
+        verdicts,
+        too_late: too_late.iter().map(|step| step.name().to_owned()).collect(),
+        pace: (why.is_none() && !steps.is_empty()).then(|| took_s / choice.estimated_s(&steps)),
+    })
 }
 
 /// Adds devices that are gone, once each and before all else.
@@ -159,9 +174,9 @@ fn add_lost(verdicts: &mut Vec<EntryVerdict>, lost: Vec<EntryVerdict>) {
     verdicts.splice(0..0, new);
 }
 
-fn names(choice: &CheckChoice<'_>) -> Vec<String> {
-    let left = choice.left.iter();
-    left.map(|step| step.name().to_owned()).collect()
+fn names(steps: &[CheckStep<'_>]) -> Vec<String> {
+    let names = steps.iter().map(|step| step.name().to_owned());
+    names.collect()
 }
 
 /// The report of a host that has lost hardware: beside which figures it would be set nobody can say.
@@ -184,13 +199,9 @@ fn lost_report(task: &CheckTask, clock: &BudgetClock, lost: &LostHardware<'_>) -
 
 /// The report of a host that there is nothing to compare with.
 fn skipped(task: &CheckTask, clock: &BudgetClock, why: &Error) -> CheckReport {
-    let nothing = Judged {
-        verdicts: Vec::new(),
-        left: Vec::new(),
-    };
     CheckReport {
         reason: cut(&format!("skip: {why}")),
-        ..report(task, nothing, clock, tonnage_sys::host::name())
+        ..report(task, Judged::default(), clock, tonnage_sys::host::name())
     }
 }
 
