@@ -21,6 +21,7 @@ const MEMORIES: [MemoryEntry; 1] = [MemoryEntry {
     about: "",
     variant: None,
     host_addressable: true,
+    options: &[],
     takes_gpu: false,
     allocate: |_| Err(Error::Failed("the fuzzer allocates nothing".to_owned())),
     available: |_| None,

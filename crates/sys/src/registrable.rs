@@ -15,7 +15,7 @@ pub struct DeviceBytes {
     bytes: u64,
     file: Option<DmabufFile>,
     // Lives as long as its registration. Memory that somebody else allocated is kept by its file.
-    _owner: Option<Arc<DeviceBuffer>>,
+    owner: Option<Arc<DeviceBuffer>>,
 }
 
 impl DeviceBytes {
@@ -25,7 +25,7 @@ impl DeviceBytes {
             address: buffer.address(),
             bytes: buffer.bytes(),
             file: None,
-            _owner: Some(Arc::clone(buffer)),
+            owner: Some(Arc::clone(buffer)),
         }
     }
 
@@ -40,14 +40,23 @@ impl DeviceBytes {
         })
     }
 
-    /// `bytes` of a file that somebody else exported. `address` is where operations name them, and nothing else.
+    /// `bytes` of a file that somebody else exported. `address` is where operations name them, and nothing else; one
+    /// that does not lie in a page where the offset in the file does is replaced, because the kernel would refuse it.
     pub fn of_file(file: DmabufFile, address: u64, bytes: u64) -> Self {
+        let page = rustix::param::page_size() as u64;
+        let agrees = address % page == file.offset % page;
+        let address = if agrees { address } else { file.offset };
         Self {
             address,
             bytes,
             file: Some(file),
-            _owner: None,
+            owner: None,
         }
+    }
+
+    /// True where this process allocated it.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.owner.is_some()
     }
 
     /// True where it is known by a file.
@@ -74,8 +83,23 @@ impl RegisteredMemory {
     pub(crate) fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Host(one), Self::Host(other)) => Arc::ptr_eq(one, other),
-            (Self::Device(one), Self::Device(other)) => Arc::ptr_eq(one, other),
+            // Each registration has a value of its own, which is about the same allocation.
+            (Self::Device(one), Self::Device(other)) => match (&one.owner, &other.owner) {
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+                _ => Arc::ptr_eq(one, other),
+            },
             _ => false,
+        }
+    }
+
+    /// The memory alone, once its registration is gone; `None` where nothing but its file kept it.
+    pub(crate) fn without_file(self) -> Option<Self> {
+        match self {
+            Self::Host(_) => Some(self),
+            Self::Device(device) => {
+                let bytes = DeviceBytes::by_address(device.owner.as_ref()?);
+                Some(Self::Device(Arc::new(bytes)))
+            }
         }
     }
 }
@@ -151,7 +175,7 @@ mod tests {
             offset: 64,
         };
         let device = DeviceBytes::of_file(file, 1 << 40, 4096);
-        assert_eq!(device.file().unwrap().1, 64);
+        assert_eq!((device.file().unwrap().1, device.address), (64, 64));
         let host = RegisteredBytes::of(RegisteredMemory::Host(Arc::new(arena)));
         let device = RegisteredBytes::of(RegisteredMemory::Device(Arc::new(device)));
         for bytes in [&host, &device] {

@@ -40,7 +40,7 @@ enum SharedBy {
     /// Memory of a GPU, by the driver's handle.
     Gpu {
         uuid: String,
-        /// Where it is: not every GPU has an identifier of its own.
+        /// Place on PCI: not every GPU has an identifier of its own.
         pci_address: String,
         name: String,
         handle: Vec<u8>,

@@ -18,6 +18,13 @@ pub(super) const INJECT: &str = "inject";
 /// by itself when to take a file.
 pub(super) const CARD_WAYS: [CardWay; 2] = [CardWay::Hmem, CardWay::Dmabuf];
 
+/// Words where the provider does not know FI_OPT_FI_HMEM_P2P.
+pub(super) const UNTOLD: &str = "not told by the provider: it may copy through the host";
+
+/// Advice where an endpoint for memory of GPUs cannot be opened.
+pub(super) const OR_INSTEAD: &str =
+    "; --engine-option staging=pinned does without memory of GPUs in the endpoint";
+
 /// All of them, for the row of the list.
 pub(super) static OPTIONS: [EngineOption; 5] = [
     EngineOption {

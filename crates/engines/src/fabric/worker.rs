@@ -9,7 +9,8 @@ use tonnage_engine::{
     Neighbor, Op, Region, RegionId, WorkerConfig,
 };
 use tonnage_sys::libfabric::{
-    self, Attributes, Endpoint, Event, EventKind, Info, PeerAddress, Posted, RemoteRegion, Wait,
+    self, Attributes, Endpoint, Event, EventKind, Info, PeerAddress, PeerToPeer, Posted,
+    RemoteRegion, Wait,
 };
 use tonnage_units::{Error, Result};
 
@@ -18,6 +19,7 @@ use super::contact::FarMemory;
 use super::files;
 use super::lanes::LaneState;
 use super::mail::{Greeted, Mail};
+use super::options::{OR_INSTEAD, UNTOLD};
 use super::queue_sizes::sizes;
 use crate::early::EarlyArrivals;
 use crate::registration::CardRegions;
@@ -119,8 +121,10 @@ impl FabricWorker {
         let opening = |why| {
             let trouble = ways.is_shm.then(files::trouble).flatten();
             let trouble = trouble.map_or_else(String::new, |trouble| format!("; {trouble}"));
+            // One that was opened for memory of GPUs can be refused for these alone.
+            let instead = registration.as_ref().map_or("", |_| OR_INSTEAD);
             Error::Failed(format!(
-                "cannot open {name} on {}: {why}{trouble}",
+                "cannot open {name} on {}: {why}{trouble}{instead}",
                 attributes.domain
             ))
         };
@@ -445,7 +449,9 @@ impl Engine for FabricWorker {
         // The endpoint can allow less for writes than the provider's attributes say of all messages. What the CPU does
         // not address is not injected.
         let injects = self.card_regions.is_empty();
+        let untold = self.endpoint.peer_to_peer() == Some(PeerToPeer::Untold);
         (self.card_regions.add_granted(Facts::default()))
+            .maybe("peer_to_peer", untold.then_some(UNTOLD))
             .with(
                 "inject_bytes_max",
                 if injects { self.inject_bytes_max } else { 0 },

@@ -3,6 +3,7 @@
 //! A completion that the CPU has seen says nothing about bytes on their way into a GPU, unless the platform orders
 //! both. The driver tells whether it does, and has a call that waits for them.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use tonnage_sys::cuda::{CardWrites, CudaContext, WritesOrdering};
@@ -17,6 +18,8 @@ pub(super) struct CardArrivals {
     writes: Option<CardWrites>,
     /// Words about that, for the record.
     words: String,
+    /// Calls that were made.
+    flushes: Cell<u64>,
 }
 
 impl CardArrivals {
@@ -51,6 +54,7 @@ impl CardArrivals {
             context: context.cloned(),
             writes,
             words,
+            flushes: Cell::new(0),
         }
     }
 
@@ -63,8 +67,15 @@ impl CardArrivals {
     }
 
     /// Words about what is done, for the record.
-    pub(super) fn words(&self) -> &str {
-        &self.words
+    pub(super) fn words(&self) -> String {
+        match (&self.writes, self.flushes.get()) {
+            (None, _) => self.words.clone(),
+            (Some(_), 0) => {
+                "needed, and never done: this worker was told of no arrival and of no read"
+                    .to_owned()
+            }
+            (Some(_), flushes) => format!("{}: {flushes} times", self.words),
+        }
     }
 
     /// Waits until the GPU sees what has arrived, where that is needed and can be done.
@@ -75,6 +86,7 @@ impl CardArrivals {
         let Some(writes) = &self.writes else {
             return Ok(());
         };
+        self.flushes.set(self.flushes.get() + 1);
         let flushed = writes.flush();
         flushed.map_err(|failure| gpu_failed(engine, writes.context(), &failure))
     }

@@ -112,17 +112,22 @@ fn arrivals_are_flushed_where_the_driver_needs_it() {
     regions.keep((CardWay::Peermem, &[]), card.context());
     let facts = regions.add_granted(Facts::default());
     assert_eq!(facts.get("registration").unwrap().text(), Some("peermem"));
-    let words = facts.get("card_writes_flushed").unwrap().text().unwrap();
-    assert!(
-        words.starts_with("by cuFlushGPUDirectRDMAWrites"),
-        "{words}"
-    );
+    let said = |regions: &CardRegions| {
+        let facts = regions.add_granted(Facts::default());
+        let words = facts.get("card_writes_flushed").unwrap();
+        words.text().unwrap().to_owned()
+    };
+    assert!(said(&regions).starts_with("needed, and never done"));
     let flush = |ending, reads: bool| regions.flush("verbs:rc", &[done(ending)], |_: Lane| reads);
     use tonnage_engine::Ending::{Arrived, Done, Failed};
     // What was written elsewhere, and what failed, brings nothing here.
     flush(Done, false).unwrap();
     flush(Failed(5), true).unwrap();
+    assert!(said(&regions).starts_with("needed, and never done"));
     flush(Done, true).unwrap();
+    let words = said(&regions);
+    let by = words.starts_with("by cuFlushGPUDirectRDMAWrites");
+    assert!(by && words.ends_with(": 1 times"), "{words}");
     let failed = flush(Arrived, false).unwrap_err().to_string();
     assert!(
         failed.contains("cuFlushGPUDirectRDMAWrites: CUDA_ERROR_ILLEGAL_ADDRESS"),

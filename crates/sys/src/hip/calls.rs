@@ -15,7 +15,7 @@ use crate::library::{file_of, text};
 const COPY_DEFAULT: c_int = 4;
 
 /// Room for `hipDeviceProp_t`, with some to spare: it had 792 bytes where the library's symbol without a version in its
-/// name was frozen, and has 1472 in newer headers. Of words, because the struct has sizes and pointers among its fields.
+/// name was frozen, and has 1472 in newer headers. Of words, because sizes and pointers are among its fields.
 type Properties = [u64; 512];
 
 /// Place of `gcnArchName` in the frozen struct.
@@ -128,8 +128,8 @@ impl OwnCalls for HipOwn {
         let compiler = compiler.as_ref().map_err(CudaFailure::clone)?;
         let code = compiler.compile(text, self.generation(ordinal).as_deref())?;
         let mut module = std::ptr::null_mut();
-        // SAFETY: the handle is valid for the write; the code is whole, as the compiler made it for this GPU. The runtime
-        // makes no copy: whoever gets the module keeps the code until it has unloaded it.
+        // SAFETY: the handle is valid for the write; the code is whole, as the compiler made it for this GPU. The
+        // runtime makes no copy: whoever gets the module keeps the code until it has unloaded it.
         let loaded = unsafe { (self.calls.module_load)(&raw mut module, code.as_ptr().cast()) };
         self.check("hipModuleLoadData", loaded)?;
         Ok(LoadedText { module, code })

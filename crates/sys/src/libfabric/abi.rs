@@ -455,6 +455,7 @@ pub struct fi_ops_ep {
     pub size: usize,
     pub cancel: Unused,
     pub getopt: unsafe extern "C" fn(*mut fid, c_int, c_int, *mut c_void, *mut usize) -> c_int,
+    pub setopt: unsafe extern "C" fn(*mut fid, c_int, c_int, *const c_void, usize) -> c_int,
 }
 
 #[repr(C)]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::calls::EndpointCalls;
 use super::handles::{PeerAddress, RegionHandle, RemoteRegion};
 use super::open::{Fid, NAME_BYTES_MAX, Opener, QueueSizes, check};
+use super::peer_to_peer::PeerToPeer;
 use super::slots::Slots;
 use super::{Info, Libfabric, Release, abi};
 use crate::mapping::Arena;
@@ -57,6 +58,8 @@ pub struct Endpoint {
     retired: Vec<RegisteredMemory>,
     virtual_addresses: bool,
     bind_regions: bool,
+    /// `None` where memory of devices was not asked for.
+    peer_to_peer: Option<PeerToPeer>,
     name: Vec<u8>,
     /// The queue's descriptor, open as long as the queue is.
     wake_up: Option<RawFd>,
@@ -100,6 +103,10 @@ impl Endpoint {
             "fi_ep_bind of the completion queue",
             endpoint.bind(&queue, both),
         )?;
+        let peer_to_peer = match info.has_device_memory() {
+            true => Some(PeerToPeer::require(&library, &endpoint)?),
+            false => None,
+        };
         opener.check("fi_enable", endpoint.enable())?;
         let name = opener.name(&endpoint)?;
         // SAFETY: the info is live, and so is its domain attribute.
@@ -114,6 +121,7 @@ impl Endpoint {
             retired: Vec::new(),
             virtual_addresses: mr_mode & abi::FI_MR_VIRT_ADDR != 0,
             bind_regions: mr_mode & abi::FI_MR_ENDPOINT != 0,
+            peer_to_peer,
             name,
             wake_up,
             endpoint: Some(endpoint),
@@ -128,6 +136,11 @@ impl Endpoint {
     /// The endpoint's address, which peers insert.
     pub fn name(&self) -> &[u8] {
         &self.name
+    }
+
+    /// Promise of the provider about memory of devices; `None` where that was not asked for.
+    pub fn peer_to_peer(&self) -> Option<PeerToPeer> {
+        self.peer_to_peer
     }
 
     /// The largest write that can be injected: what the endpoint says of writes where it does (since 1.22), else what
@@ -202,6 +215,13 @@ impl Endpoint {
         (interface, number): (HmemInterface, u32),
         key: u64,
     ) -> Result<RegionHandle, String> {
+        // Without the promise a provider may hand addresses to copies, which follow them to wherever they lead.
+        if !device.is_owned() && self.peer_to_peer != Some(PeerToPeer::Required) {
+            return Err(
+                "the provider does not promise that only the card reaches it (FI_OPT_FI_HMEM_P2P)"
+                    .to_owned(),
+            );
+        }
         let release = self.info.library().release();
         if device.file().is_some() && release < FILES_SINCE {
             return Err(format!(
@@ -248,7 +268,7 @@ impl Endpoint {
         Ok(RegionHandle(index))
     }
 
-    /// Takes a registration back. Its memory stays mapped until the endpoint is closed.
+    /// Takes a registration back. Its memory stays mapped until the endpoint is closed, and its file is closed.
     ///
     /// # Errors
     /// When operations of this side on it are in flight, it is not registered, or the library does not let go of it.
@@ -258,11 +278,20 @@ impl Endpoint {
         }
         let taken = self.regions.get_mut(region.0).and_then(Option::take);
         let mut registered = taken.ok_or("the region is not registered")?;
-        let memory = registered.bytes.memory.clone();
-        if !self.retired.iter().any(|kept| kept.is(&memory)) {
+        let memory = registered.bytes.memory;
+        let closed = registered.mr.take().is_none_or(Fid::close);
+        // The file was for registering: nothing is found by it any more.
+        let kept = if closed {
+            memory.without_file()
+        } else {
+            Some(memory)
+        };
+        if let Some(memory) = kept
+            && !self.retired.iter().any(|kept| kept.is(&memory))
+        {
             self.retired.push(memory);
         }
-        match registered.mr.take().is_none_or(Fid::close) {
+        match closed {
             true => Ok(()),
             false => Err("fi_close: the registration is in use".to_owned()),
         }
@@ -432,47 +461,9 @@ impl Drop for Endpoint {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::{Action, Hints, Route};
-    use super::*;
-    use crate::mapping::{Pages, Sharing};
+#[path = "device_tests.rs"]
+mod device_tests;
 
-    fn endpoint() -> Endpoint {
-        let library = Arc::new(Libfabric::embedded());
-        let hints = Hints {
-            provider: "shm",
-            messages: false,
-            ordered_writes: false,
-            reads_after_writes: false,
-            delivery: false,
-            virtual_addresses: true,
-            device_memory: false,
-        };
-        let info = Info::query(&library, &hints).unwrap().remove(0);
-        let sizes = QueueSizes {
-            operations: 8,
-            receives: 8,
-            peers: 2,
-        };
-        Endpoint::open(info, sizes, false).unwrap()
-    }
-
-    #[test]
-    fn a_peer_of_another_endpoint_is_refused() {
-        let [mut one, mut other] = [endpoint(), endpoint()];
-        let arena = Arena::allocate(4096, Pages::Normal, Sharing::Shared, None).unwrap();
-        let local = one.register(Arc::new(arena), 1).unwrap();
-        let name = one.name().to_vec();
-        let peer = other.insert(&name).unwrap();
-        let route = Route {
-            action: Action::Write,
-            peer,
-            remote: one.remote(local).unwrap(),
-            local,
-            delivered: false,
-            inject_bytes_max: 0,
-        };
-        let refused = one.post(&route, 0, 0, 8, 0, 5).unwrap_err();
-        assert_eq!((refused.user, refused.code), (Some(5), libc::EFAULT));
-    }
-}
+#[cfg(test)]
+#[path = "endpoint_tests.rs"]
+mod tests;

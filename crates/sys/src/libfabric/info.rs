@@ -192,6 +192,13 @@ impl Info {
         &self.attributes
     }
 
+    /// True where memory of devices was asked for and granted.
+    pub(super) fn has_device_memory(&self) -> bool {
+        // SAFETY: the struct is live as long as `self`.
+        let caps = unsafe { self.owned.info.as_ref() }.caps;
+        caps & abi::FI_HMEM != 0
+    }
+
     /// The library that answered.
     pub fn library(&self) -> &Arc<Libfabric> {
         &self.owned.library

@@ -159,7 +159,7 @@ fn add_objects(layout: &mut StructLayout) {
         fid_cq { fid, ops }
         fi_ops_cm { size, setname, getname }
         fi_ops_msg { size, recv, recvv, recvmsg, send, sendv, sendmsg, inject }
-        fi_ops_ep { size, cancel, getopt }
+        fi_ops_ep { size, cancel, getopt, setopt }
         fi_ops_tagged { size, recv, recvv, recvmsg, send, sendv, sendmsg, inject }
         fi_ops_rma { size, read, readv, readmsg, write, writev, writemsg, inject, writedata, injectdata }
         fid_ep { fid, ops, cm, msg, rma, tagged }
@@ -178,7 +178,9 @@ fn add_values(layout: &mut StructLayout) {
         FI_EP_DGRAM FI_EP_RDM FI_AV_TABLE FI_CQ_FORMAT_DATA FI_WAIT_NONE FI_WAIT_FD FI_GETWAIT FI_ENABLE FI_ADDR_UNSPEC
         FI_THREAD_UNSPEC FI_THREAD_SAFE FI_THREAD_FID FI_THREAD_DOMAIN FI_THREAD_COMPLETION
         FI_THREAD_ENDPOINT FI_PROGRESS_UNSPEC FI_PROGRESS_AUTO FI_PROGRESS_MANUAL
-        FI_OPT_ENDPOINT FI_OPT_INJECT_RMA_SIZE FI_SOCKADDR FI_SOCKADDR_IN FI_SOCKADDR_IN6 FI_PROGRESS_CONTROL_UNIFIED FI_EAGAIN FI_ENOMEM FI_EINVAL FI_ENODATA FI_EAVAIL
+        FI_OPT_ENDPOINT FI_OPT_FI_HMEM_P2P FI_OPT_INJECT_RMA_SIZE FI_HMEM_P2P_REQUIRED
+        FI_SOCKADDR FI_SOCKADDR_IN FI_SOCKADDR_IN6 FI_PROGRESS_CONTROL_UNIFIED FI_EAGAIN FI_ENOMEM FI_EINVAL FI_ENODATA
+        FI_ENOPROTOOPT FI_EAVAIL
     }
 }
 

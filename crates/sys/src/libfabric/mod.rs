@@ -17,6 +17,7 @@ mod info;
 mod layout;
 mod offers;
 mod open;
+mod peer_to_peer;
 mod post;
 mod slots;
 
@@ -30,6 +31,7 @@ pub use handles::{PeerAddress, RegionHandle, RemoteRegion};
 pub use info::{Attributes, Hints, Info};
 pub use offers::{Limits, ListedProvider, Offer};
 pub use open::QueueSizes;
+pub use peer_to_peer::PeerToPeer;
 pub use post::{Event, EventKind, FabricError, Posted};
 
 use crate::library::{SharedLibrary, file_of, text};

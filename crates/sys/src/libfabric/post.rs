@@ -10,6 +10,7 @@ use super::abi;
 use super::calls::{Action, ENTRIES, Operation, Route};
 use super::endpoint::Endpoint;
 use crate::library::text;
+use crate::registrable::RegisteredBytes;
 
 /// Fate of an operation that was handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +69,12 @@ pub struct FabricError {
     pub text: String,
 }
 
+/// Returns whether so many bytes of a region are injected, which the CPU does: it has to reach them.
+#[inline]
+pub(super) fn may_inject(route: &Route, len: u32, bytes: &RegisteredBytes) -> bool {
+    len <= route.inject_bytes_max && route.can_inject() && bytes.is_of_host()
+}
+
 impl Endpoint {
     /// Hands over one operation: `len` bytes at `local` of the route's own region, and at `remote` of the peer's.
     ///
@@ -109,7 +116,7 @@ impl Endpoint {
             address: route.remote.base.wrapping_add(remote),
             data,
         };
-        if len <= route.inject_bytes_max && route.can_inject() && region.bytes.is_of_host() {
+        if may_inject(route, len, &region.bytes) {
             // SAFETY: the buffer lies in a registered arena that this endpoint keeps alive.
             let code = unsafe { self.calls.inject(&operation) };
             return self.posted(code, Posted::Injected, user);

@@ -308,18 +308,22 @@ impl Queues {
         codes.into_iter().find(|&code| code != 0).unwrap_or(0)
     }
 
-    /// Takes a registration back. Its memory stays mapped until the queues are closed.
+    /// Takes a registration back. Memory of the host stays mapped until the queues are closed; that of a device is let
+    /// go of once the library has.
     ///
     /// # Errors
     /// When it is not registered, or the library does not let go of it.
     pub fn deregister(&mut self, region: RegistrationHandle) -> Result<(), String> {
         let taken = self.regions.get_mut(region.0).and_then(Option::take);
         let registered = taken.ok_or("the region is not registered")?;
+        let code = self.deregister_pieces(&registered.pieces);
         let memory = registered.bytes.memory;
-        if !self.retired.iter().any(|kept| kept.is(&memory)) {
+        // Memory of a device is scarce: without a registration the card cannot reach it any more.
+        let is_kept = code != 0 || matches!(memory, RegisteredMemory::Host(_));
+        if is_kept && !self.retired.iter().any(|kept| kept.is(&memory)) {
             self.retired.push(memory);
         }
-        check("ibv_dereg_mr", self.deregister_pieces(&registered.pieces))
+        check("ibv_dereg_mr", code)
     }
 
     /// Returns a region as a peer reaches it.
@@ -423,3 +427,7 @@ impl Drop for Queues {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "device_tests.rs"]
+mod device_tests;

@@ -109,9 +109,9 @@ struct JudgedSteps {
     pace: Option<f64>,
 }
 
-/// Measures points and judges them. Over a link that is down there is nothing to measure: its failure is certain. Points
-/// that the first choice could not measure in time are errors, for a step may hang; of those that were added where there
-/// was time left, as many are judged as are ready.
+/// Measures points and judges them. Over a link that is down there is nothing to measure: its failure is certain.
+/// Points that the first choice could not measure in time are errors, for a step may hang; of those that were added
+/// where there was time left, as many are judged as are ready.
 fn judge_steps(
     task: &CheckTask,
     choice: &CheckChoice<'_>,

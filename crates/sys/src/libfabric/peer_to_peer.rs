@@ -1,0 +1,111 @@
+//! The promise that a card reads and writes memory of devices by itself.
+//!
+//! Providers with FI_HMEM may copy such memory through buffers of the host instead, and say nothing of it. Since 1.14
+//! they can be asked not to. What does not live here: registering the memory, in [`super::endpoint`].
+
+use super::open::{Fid, check};
+use super::{Libfabric, abi};
+
+/// Answers of a provider that was asked to let the card alone move bytes of a device's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerToPeer {
+    /// It promised that.
+    Required,
+    /// It does not know the question: it may copy through memory of the host.
+    Untold,
+}
+
+impl PeerToPeer {
+    /// Asks the provider of an endpoint that is not enabled yet.
+    ///
+    /// # Errors
+    /// The provider's reason, where it cannot do without copies.
+    pub(super) fn require(library: &Libfabric, endpoint: &Fid) -> Result<Self, String> {
+        let raw: *mut abi::fid_ep = endpoint.cast();
+        let value = abi::FI_HMEM_P2P_REQUIRED;
+        // SAFETY: the endpoint is open; the option's value is an int, which lives through the call.
+        let code = unsafe {
+            ((*(*raw).ops).setopt)(
+                endpoint.cast(),
+                abi::FI_OPT_ENDPOINT,
+                abi::FI_OPT_FI_HMEM_P2P,
+                (&raw const value).cast(),
+                size_of_val(&value),
+            )
+        };
+        if code == -abi::FI_ENOPROTOOPT {
+            return Ok(Self::Untold);
+        }
+        let what = "the provider would copy memory of devices through the host (fi_setopt of FI_OPT_FI_HMEM_P2P)";
+        check(library, what, code)?;
+        Ok(Self::Required)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::{c_int, c_void};
+    use std::mem::ManuallyDrop;
+    use std::ptr::null_mut;
+
+    use super::*;
+
+    /// Answers with the code that the context has, where the question is the right one.
+    unsafe extern "C" fn answered(
+        fid: *mut abi::fid,
+        level: c_int,
+        option: c_int,
+        value: *const c_void,
+        bytes: usize,
+    ) -> c_int {
+        // SAFETY: the caller's fid and value are live, and the context is the number below.
+        let (value, code) = unsafe { (*value.cast::<c_int>(), (*fid).context.addr()) };
+        assert_eq!((level, option, value, bytes), (0, 8, 1, 4));
+        -(code as c_int)
+    }
+
+    unsafe extern "C" fn no_option(
+        _: *mut abi::fid,
+        _: c_int,
+        _: c_int,
+        _: *mut c_void,
+        _: *mut usize,
+    ) -> c_int {
+        -1
+    }
+
+    fn asked(code: usize) -> Result<PeerToPeer, String> {
+        let mut ops = abi::fi_ops_ep {
+            size: size_of::<abi::fi_ops_ep>(),
+            cancel: std::ptr::null(),
+            getopt: no_option,
+            setopt: answered,
+        };
+        let mut endpoint = abi::fid_ep {
+            fid: abi::fid {
+                fclass: 0,
+                context: std::ptr::without_provenance_mut(code),
+                ops: null_mut(),
+            },
+            ops: &raw mut ops,
+            cm: null_mut(),
+            msg: null_mut(),
+            rma: null_mut(),
+            tagged: null_mut(),
+        };
+        // Not the library's to close.
+        let fid = ManuallyDrop::new(Fid::new(&raw mut endpoint).unwrap());
+        PeerToPeer::require(&Libfabric::embedded(), &fid)
+    }
+
+    #[test]
+    fn copies_through_the_host_are_refused_or_told() {
+        assert_eq!(asked(0).unwrap(), PeerToPeer::Required);
+        assert_eq!(asked(92).unwrap(), PeerToPeer::Untold);
+        // EOPNOTSUPP where the device has none, ENODATA where the GPU's driver was not found, EINVAL.
+        for code in [95, 61, 22] {
+            let why = asked(code).unwrap_err();
+            assert!(why.contains("through the host"), "{why}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Registrations of memory of devices, over a double of libibverbs that writes down what it is asked to register.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::path::Path;
+use std::process::Command;
+
+use super::super::WorkAction;
+use super::super::abi::{IBV_SEND_INLINE, ibv_qp, ibv_send_wr};
+use super::super::handles::{PairHandle, PairLimits, QueueDepths};
+use super::super::loaded::Libibverbs;
+use super::super::post::{WorkRequest, WorkTarget};
+
+use super::*;
+use crate::cuda::DmabufFile;
+use crate::mapping::{Pages, Sharing};
+
+const ACCESS: RegionAccess = RegionAccess {
+    relaxed: false,
+    atomics: false,
+};
+
+thread_local! {
+    static FLAGS: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Queues of the double's device, in a directory that the library lies in; `None`, and a visible skip, without a C
+/// compiler.
+fn queues() -> Option<(tempfile::TempDir, Queues)> {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("libibverbs.so.1");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/verbs");
+    let output = Command::new("cc")
+        .args(["-O1", "-Wall", "-Wextra", "-shared", "-fPIC", "-o"])
+        .arg(&file)
+        .arg(sources.join("double.c"))
+        .arg(format!(
+            "-Wl,--version-script={}",
+            sources.join("double.map").display()
+        ))
+        .output();
+    let output = match output {
+        Ok(output) => output,
+        Err(error) => {
+            println!(
+                "skip: no C compiler for the double of libibverbs (apt-get install gcc): {error}"
+            );
+            return None;
+        }
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "the double does not compile: {said}"
+    );
+    let library = Arc::new(Libibverbs::load(file.to_str()).unwrap());
+    let context = Arc::new(Context::open(&library, "double0").unwrap());
+    let queues = Queues::open(&context, 16, false).unwrap();
+    Some((directory, queues))
+}
+
+/// Offset, length, address and file of the last registration, and the number of those that are open.
+fn asked(queues: &Queues) -> ([i64; 4], i64) {
+    let library = &queues.context.library.library;
+    let noted = library.symbol_without_version(c"tonnage_double").unwrap();
+    // SAFETY: the double has six numbers there.
+    let [offset, length, address, file, _, open] = unsafe { *noted.cast::<[i64; 6]>().as_ptr() };
+    ([offset, length, address, file], open)
+}
+
+fn device(offset: u64, address: u64, bytes: u64) -> Arc<DeviceBytes> {
+    let file = DmabufFile {
+        file: File::open("/dev/null").unwrap().into(),
+        offset,
+    };
+    Arc::new(DeviceBytes::of_file(file, address, bytes))
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Memory whose first byte is not the first of a page, with pieces, and one without an address.
+#[test]
+fn files_are_registered_with_their_offsets_and_let_go_of() {
+    let Some((_directory, mut queues)) = queues() else {
+        return;
+    };
+    let whole = device(512, 0x7f00_0000_0200, 10_000);
+    let file = whole.file().unwrap().0;
+    let region = queues.register_device(Arc::clone(&whole), ACCESS).unwrap();
+    assert_eq!(
+        asked(&queues),
+        ([512, 10_000, 0x7f00_0000_0200, file.into()], 1)
+    );
+    let remote = queues.remote(region).unwrap();
+    assert_eq!((remote.base, remote.len), (0x7f00_0000_0200, 10_000));
+    queues.deregister(region).unwrap();
+    // Nothing keeps it but this.
+    assert_eq!((asked(&queues).1, Arc::strong_count(&whole)), (0, 1));
+    queues.register_up_to(8192);
+    let region = queues.register_device(whole, ACCESS).unwrap();
+    assert_eq!(
+        asked(&queues).0[..3],
+        [512 + 4096, 10_000 - 4096, 0x7f00_0000_1200]
+    );
+    queues.deregister(region).unwrap();
+    // Offset and address have to agree below a page, for the kernel.
+    let region = queues.register_device(device(64, 0, 100), ACCESS).unwrap();
+    assert_eq!(asked(&queues).0[..3], [64, 100, 64]);
+    assert_eq!(queues.remote(region).unwrap().base, 64);
+    queues.deregister(region).unwrap();
+    let before = descriptors();
+    for _ in 0..2000 {
+        let region = queues
+            .register_device(device(0, 4096, 100), ACCESS)
+            .unwrap();
+        queues.deregister(region).unwrap();
+    }
+    // Other tests open and close some meanwhile.
+    assert!(descriptors() < before + 1000);
+}
+
+unsafe extern "C" fn taken(
+    _: *mut ibv_qp,
+    list: *mut ibv_send_wr,
+    _: *mut *mut ibv_send_wr,
+) -> i32 {
+    // SAFETY: the list has one request.
+    FLAGS.with_borrow_mut(|flags| flags.push(unsafe { (*list).send_flags }));
+    0
+}
+
+#[test]
+fn payloads_of_devices_are_never_in_the_work_request() {
+    let Some((_directory, mut queues)) = queues() else {
+        return;
+    };
+    queues.calls.post_send = taken;
+    queues.pairs.push(QueuePair {
+        raw: NonNull::dangling(),
+        number: 1,
+        limits: PairLimits {
+            depths: QueueDepths {
+                send: 8,
+                receive: 8,
+            },
+            inline_bytes: 64,
+        },
+        initiator: None,
+    });
+    let arena = Arena::allocate(4096, Pages::Normal, Sharing::Private, None).unwrap();
+    let of_host = queues.register(Arc::new(arena), ACCESS).unwrap();
+    let of_device = queues
+        .register_device(device(0, 4096, 4096), ACCESS)
+        .unwrap();
+    for (local, expected) in [(of_host, IBV_SEND_INLINE), (of_device, 0)] {
+        let target = WorkTarget {
+            action: WorkAction::Write,
+            pair: PairHandle(0),
+            local,
+            remote: queues.remote(of_host).unwrap(),
+            inline_bytes_max: 64,
+            address: None,
+        };
+        let request = WorkRequest {
+            id: 1,
+            local: 0,
+            remote: 0,
+            len: 8,
+            imm: 0,
+            signalled: false,
+        };
+        queues.stage(&target, &request).unwrap();
+        queues.ring().unwrap();
+        assert_eq!(FLAGS.take(), [expected]);
+    }
+}
