@@ -1,5 +1,5 @@
 //! `hip` and `hip-ipc`: copies by GPUs of AMD, within one process and between the ranks of a machine: rows of the list.
-//! What they do is in [`crate::cuda`] and [`crate::cuda_ipc`]; the runtime's names are in `tonnage_sys::hip`.
+//! Their work is written in [`crate::cuda`] and [`crate::cuda_ipc`]; the runtime's names are in `tonnage_sys::hip`.
 
 use tonnage_engine::Entry;
 

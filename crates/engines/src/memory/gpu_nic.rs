@@ -1,6 +1,6 @@
 //! The NIC that is nearest to the GPU of a rank's memory, for engines that have devices to choose from.
 //!
-//! How near two places on PCI are is the host's to tell: `tonnage_machine::devices`.
+//! The distance of two places on PCI is in `tonnage_machine::devices`.
 
 use tonnage_engine::OpenRequest;
 use tonnage_machine::Topology;

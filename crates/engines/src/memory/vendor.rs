@@ -1,7 +1,7 @@
 //! A maker of GPUs: the names under which users know what is theirs, and the next thing to try where a driver fails.
 //!
-//! What a memory or an engine of a GPU does is the same for all makers, and is written once. Each is a constant in a
-//! file of its own (`nvidia`, `amd`), and `vendors` lists them; their drivers are `tonnage_sys`'.
+//! Memories and engines of GPUs are written once, for all makers. Each maker is a constant in a file of its own
+//! (`nvidia`, `amd`), and `vendors` lists them; their drivers are `tonnage_sys`'.
 
 use tonnage_engine::Library;
 use tonnage_sys::cuda::{CudaFailure, GpuDriver};
