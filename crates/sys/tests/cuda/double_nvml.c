@@ -20,6 +20,7 @@
  * GPUs reach each other over NVLink where links or switches lead from the one to the other. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -36,14 +37,16 @@ _Static_assert(sizeof(PciInfo) == 68 && sizeof(Field) == 40, "as in the header")
 static Gpu all[2 * GPUS_MAX];
 static int gpus, slices, initialised, speed, refused, kindless, lost, fails, c2c, c2c_speed;
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
 static void add(Gpu *gpu, int to, int count) {
     while (count-- > 0 && gpu->count < LINKS_MAX) gpu->links[gpu->count++] = to;
 }
 
-int nvmlInit_v2(void) {
+static int read_configuration(void) {
     Dl_info info;
     char path[4096], line[256], text[96];
-    if (!dladdr((void *)nvmlInit_v2, &info)) return NOT_FOUND;
+    if (!dladdr((void *)read_configuration, &info)) return NOT_FOUND;
     snprintf(path, sizeof path, "%s.conf", info.dli_fname);
     FILE *file = fopen(path, "r");
     memset(all, 0, sizeof all);
@@ -74,11 +77,23 @@ int nvmlInit_v2(void) {
         }
     }
     if (file) fclose(file);
-    if (fails) return fails;
-    initialised++;
-    return 0;
+    return fails;
 }
-int nvmlShutdown(void) { return initialised-- > 0 ? 0 : NOT_INITIALIZED; }
+/* Threads may come in at once, as to the real one: the first of them reads, the others find what it read. */
+int nvmlInit_v2(void) {
+    pthread_mutex_lock(&lock);
+    int code = initialised > 0 ? 0 : read_configuration();
+    if (code == 0) initialised++;
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+int nvmlShutdown(void) {
+    pthread_mutex_lock(&lock);
+    int code = initialised > 0 ? 0 : NOT_INITIALIZED;
+    if (code == 0) initialised--;
+    pthread_mutex_unlock(&lock);
+    return code;
+}
 
 int nvmlDeviceGetHandleByPciBusId_v2(const char *address, Gpu **out) {
     if (initialised < 1) return NOT_INITIALIZED;
