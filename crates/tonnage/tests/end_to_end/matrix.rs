@@ -180,7 +180,7 @@ fn judged(hosts: &Hosts, arguments: &str) -> MatrixVerdict {
 fn judged_in(dir: &Path, hosts: &Hosts, arguments: &str) -> MatrixVerdict {
     let line = format!(
         "transfer --engine fabric:tcp --devices eth0 --traffic matrix --matrix disjoint --sizes 64k --window 2 --trials 2 \
-         --trial-time 60ms --warmup 0 --limit none {arguments} -o r.jsonl"
+         --trial-time 60ms --warmup 0 --limit none --cq event {arguments} -o r.jsonl"
     );
     let ended = end(start(hosts, 1, dir, &line, |rank| rank));
     all_good(&ended);
