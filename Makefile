@@ -46,8 +46,8 @@ fuzz: ## Each fuzz target for SECONDS with coverage, or one: make fuzz SECONDS=3
 fuzz-corpus: ## Fewest inputs that reach what any has reached, for fuzz/corpus: make fuzz-corpus TARGET=plan
 	@FUZZ_TARGET=$(TARGET) bash scripts/test.sh corpus
 
-mutants: ## Changes that no unit test notices: make mutants FILES='crates/bench/src/drive/*.rs' DIFF= SECONDS=1800
-	@MUTANT_FILES="$(FILES)" MUTANT_DIFF=$(DIFF) MUTANT_SECONDS=$(SECONDS) bash scripts/test.sh mutants
+mutants: ## Changes that no unit test notices: make mutants FILES='crates/bench/src/drive/*.rs' DIFF= TESTS= SECONDS=1800
+	@MUTANT_FILES="$(FILES)" MUTANT_DIFF=$(DIFF) MUTANT_TESTS="$(TESTS)" MUTANT_SECONDS=$(SECONDS) bash scripts/test.sh mutants
 
 test: ## All of them: everything that must pass.
 	@bash scripts/test.sh check unit system rdma kernel gpu

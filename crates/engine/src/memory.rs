@@ -314,3 +314,24 @@ pub struct CopyRate {
     /// Bytes copied per second.
     pub bytes_per_s: f64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pages are where the kernel says, whatever was asked for.
+    #[test]
+    fn memory_is_on_the_node_with_most_of_its_pages() {
+        let on = |asked, pages: &[(u32, u64)]| {
+            let report = MemoryReport::default().on_nodes(asked, &pages.iter().copied().collect());
+            assert_eq!(report.numa_asked, asked);
+            (report.numa_node, report.numa_nodes)
+        };
+        assert_eq!(on(Some(1), &[(0, 3)]), (Some(0), None));
+        assert_eq!(on(Some(1), &[]), (None, None));
+        assert_eq!(on(None, &[(1, 8)]), (Some(1), None));
+        let several = |node, nodes: &str| (Some(node), Some(nodes.to_owned()));
+        assert_eq!(on(Some(1), &[(0, 3), (1, 3)]), several(0, "0-1"));
+        assert_eq!(on(None, &[(0, 3), (1, 4), (3, 1)]), several(1, "0-1,3"));
+    }
+}

@@ -154,7 +154,7 @@ impl Exact {
         self.count == pairs.iter().map(|(_, count)| count).sum::<u64>()
             && hdr_v2::index_of(self.min_ns.min(hdr_v2::HIGH_NS)) == *first
             && hdr_v2::index_of(self.max_ns.min(hdr_v2::HIGH_NS)) == *last
-            && self.min_ns <= self.max_ns
+            // With any samples at all this also says that the smallest is no larger than the largest.
             && samples * u128::from(self.min_ns) <= self.sum_ns
             && self.sum_ns <= samples * u128::from(self.max_ns)
     }

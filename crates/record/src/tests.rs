@@ -36,7 +36,7 @@ fn sample_value(size_bytes: u32) -> Value {
     })
 }
 
-pub(super) fn sample(size_bytes: u32) -> Record {
+pub(crate) fn sample(size_bytes: u32) -> Record {
     serde_json::from_value(sample_value(size_bytes)).unwrap()
 }
 

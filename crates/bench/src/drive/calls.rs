@@ -133,6 +133,13 @@ mod tests {
     }
 
     #[test]
+    fn a_span_takes_the_time_between_its_ends() {
+        let span = |begin_ns, end_ns| CallSpan { begin_ns, end_ns };
+        assert_eq!(span(5, 12).took_ns(), 7);
+        assert_eq!(span(12, 5).took_ns(), 0);
+    }
+
+    #[test]
     fn each_call_is_prepared_aligned_and_timed_alone() {
         let (asked, spans, ended) = run(aligned, 0);
         assert!(ended.is_ok());

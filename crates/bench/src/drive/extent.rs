@@ -264,6 +264,50 @@ mod tests {
         }
     }
 
+    /// A flow that goes on for ever makes progress with what it issues: nothing else would show that it stands still.
+    #[test]
+    fn an_endless_flow_makes_progress_with_each_operation() {
+        let mut flows = [flow(0, 1), flow(1, 2)];
+        for issued in 0..3 {
+            assert_eq!(Endless.progress(0, &flows), Some(issued));
+            flows[0].next_op(0);
+        }
+        assert_eq!(Endless.progress(1, &flows), Some(0));
+        assert_eq!(Endless.progress(2, &flows), None);
+    }
+
+    /// Loads without a loop: two operations of the first flow are in flight, and the one of the second.
+    #[test]
+    fn a_flow_makes_progress_until_it_is_closed_once() {
+        let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
+        let mut port = silent_port(&mut mock, &stop);
+        let flows = [flow(0, 1), flow(1, 2)];
+        let mut loads = loads(&[3, 1], true);
+        loads.begin(&mut Scratch::new(2, 2), 2);
+        let (tags, mut retired) = ([0, 0, 1], Vec::new());
+        let progress = |loads: &FlowLoads| [0, 1].map(|index| loads.progress(index, &flows));
+        assert_eq!(progress(&loads), [Some(0), Some(0)]);
+        assert_eq!(loads.ended(&tags, 2), FlowStep::Last);
+        assert_eq!(progress(&loads), [Some(0), None]);
+        assert!(!loads.is_closed());
+        // The engine has no room at first.
+        let mut close = |loads: &mut FlowLoads| {
+            let posted = loads.close(&mut port, &flows, (&tags, &mut retired));
+            (posted.unwrap(), loads.is_closed())
+        };
+        assert_eq!(close(&mut loads), (0, false));
+        assert_eq!(close(&mut loads), (1, true));
+        assert_eq!(close(&mut loads), (0, true));
+        assert_eq!(loads.flows()[1].ended_ns, 0);
+        assert_eq!(loads.ended(&tags, 2), FlowStep::Flushed);
+        assert!(loads.flows()[1].ended_ns > 0);
+        assert_eq!(loads.ended(&tags, 0), FlowStep::Next);
+        assert_eq!(loads.ended(&tags, 1), FlowStep::Retired);
+        assert_eq!(progress(&loads), [Some(2), None]);
+        assert_eq!(loads.ended(&tags, 0), FlowStep::Last);
+        assert_eq!(close(&mut loads), (1, true));
+    }
+
     #[test]
     fn few_flows_have_their_own_windows_and_no_more() {
         let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
@@ -307,9 +351,10 @@ mod tests {
     #[test]
     fn a_stall_leaves_only_those_waiting_that_have_not_ended() {
         let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
-        // The second flow has had all, when the first one's last operations get stuck.
-        mock.stall_ns = Some((500, 3_000_000_000));
-        let watch = StallWatch::new(50_000_000, 1, 2);
+        // The second flow has had all, when the first one's last operations get stuck, for 30 s: longer than the watch
+        // takes to be sure on a machine that gives this thread its CPU seldom.
+        mock.stall_ns = Some((500, 30_000_000_000));
+        let watch = StallWatch::new(200_000_000, 1, 2);
         let mut port = silent_port(&mut mock, &stop).with_watch(watch);
         let mut flows = [flow(0, 1), flow(1, 2)];
         let (mut scratch, mut loads) = (Scratch::new(2, 4), loads(&[1000, 10], false));

@@ -154,6 +154,24 @@ mod tests {
     use tonnage_plan::transfer::Addresses;
 
     #[test]
+    fn what_is_skipped_counts_as_issued() {
+        let (mut skipped, mut stepped) = (flow_of_permuted_slots(), flow_of_permuted_slots());
+        for count in [0, 5, 2] {
+            skipped.skip(count);
+            for _ in 0..count {
+                stepped.next_op(0);
+            }
+            assert_eq!(skipped.issued, stepped.issued);
+            let next = [&mut skipped, &mut stepped].map(|flow| format!("{:?}", flow.next_op(9)));
+            assert_eq!(next[0], next[1]);
+        }
+    }
+
+    fn flow_of_permuted_slots() -> Flow {
+        Flow::new(&point(Addresses::Permuted, 64), 0, 1, Lane(3), 0, 1 << 12)
+    }
+
+    #[test]
     fn operations_and_receives_lie_a_stride_apart_behind_their_origins() {
         let point = TransferPoint {
             stride_bytes: 24,

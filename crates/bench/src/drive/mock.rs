@@ -28,6 +28,8 @@ pub(crate) struct Mock {
     pub(crate) posted: u64,
     pub(crate) most_in_flight: usize,
     pub(crate) stuck: bool,
+    /// Nothing of this lane completes.
+    pub(crate) stuck_lane: Option<Lane>,
     pub(crate) fail_at: Option<u64>,
     /// Number of operations after which it panics.
     pub(crate) panic_at: Option<u64>,
@@ -63,6 +65,7 @@ impl Mock {
             posted: 0,
             most_in_flight: 0,
             stuck: false,
+            stuck_lane: None,
             fail_at: None,
             panic_at: None,
             slept: 0,
@@ -87,6 +90,13 @@ impl Mock {
     /// Has a descriptor from now on.
     pub(crate) fn sleeps(&mut self) {
         self.descriptor = UnixStream::pair().ok().map(Into::into);
+    }
+
+    /// Takes the oldest operation that may complete.
+    fn next_done(&mut self) -> Option<Op> {
+        let mut all = self.in_flight.iter();
+        let at = all.position(|op| Some(op.lane) != self.stuck_lane)?;
+        self.in_flight.remove(at)
     }
 
     pub(crate) fn in_flight(&self) -> usize {
@@ -202,7 +212,7 @@ impl Engine for Mock {
         }
         let mut count = 0;
         while count < 5.min(done.len())
-            && let Some(op) = self.in_flight.pop_front()
+            && let Some(op) = self.next_done()
         {
             let ending = match self.fail_at {
                 Some(at) if self.posted >= at => Ending::Failed(77),

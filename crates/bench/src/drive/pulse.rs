@@ -209,6 +209,7 @@ impl<R: Recorder> Recorder for Counted<'_, R> {
 mod tests {
     use tonnage_sys::clock::Clock;
 
+    use super::super::mock::Counter;
     use super::super::recorder::{PerOperation, Silent};
     use super::*;
 
@@ -292,6 +293,69 @@ mod tests {
         fn latencies(&self) -> Option<BinnedLatencies> {
             None
         }
+    }
+
+    /// Counts the bins of a trial that goes on.
+    #[derive(Debug)]
+    struct Bins(Mutex<Vec<u64>>);
+
+    impl CarriedProgress for Bins {
+        fn operations(&self) -> Option<u64> {
+            Some(lock(&self.0).iter().sum())
+        }
+
+        fn latencies(&self) -> Option<BinnedLatencies> {
+            let bins = lock(&self.0).clone();
+            Some(BinnedLatencies {
+                bins,
+                ..BinnedLatencies::default()
+            })
+        }
+    }
+
+    #[test]
+    fn latencies_of_a_trial_that_is_followed_come_once_and_all_of_them() {
+        let (pulse, bins) = (Pulse::default(), Arc::new(Bins(Mutex::new(vec![0, 2]))));
+        let taken = |pulse: &Pulse| {
+            let mut latencies = LatencyHistogram::new();
+            pulse.take_latencies(&mut latencies);
+            latencies.recorded().collect::<Vec<_>>()
+        };
+        pulse.follow(bins.clone());
+        pulse.ask();
+        assert!(pulse.is_answered());
+        assert_eq!(taken(&pulse), [(1, 2)]);
+        *lock(&bins.0) = vec![0, 2, 0, 1];
+        pulse.ask();
+        pulse.ask();
+        assert!(pulse.is_answered());
+        assert_eq!(taken(&pulse), [(3, 1)]);
+        *lock(&bins.0) = vec![0, 3, 0, 1];
+        pulse.end_following(9, bins.latencies().as_ref());
+        assert_eq!((pulse.completed(), taken(&pulse)), (9, vec![(1, 1)]));
+        // Nobody is followed any more, who could answer.
+        pulse.ask();
+        assert!(!pulse.is_answered());
+        assert_eq!(taken(&pulse), []);
+    }
+
+    #[test]
+    fn who_keeps_a_pulse_records_all_that_it_would_without() {
+        let pulse = Pulse::default();
+        let times = PhaseTimes {
+            prepare_ns: 1,
+            post_ns: 2,
+            complete_ns: 3,
+        };
+        let mut counted = Counted::new(Counter::default(), &pulse, None);
+        let readings = [counted.now_ns(), counted.now_ns(), counted.now_ns()];
+        assert_eq!(readings, [1, 2, 3]);
+        counted.sample(7);
+        counted.phases(times);
+        let Counter {
+            samples, phases, ..
+        } = &counted.inner;
+        assert_eq!((samples, phases), (&vec![7], &vec![times]));
     }
 
     #[test]

@@ -67,11 +67,12 @@ impl RestingPlace {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Instant;
 
     use super::*;
-    use crate::drive::mock::{Mock, silent_port};
+    use crate::drive::mock::{Mock, arrival, silent_port};
+    use tonnage_engine::Lane;
 
     /// Far longer than any of these tests takes: whoever is not woken is seen by it.
     pub(crate) const LONG: Duration = Duration::from_secs(20);
@@ -115,6 +116,28 @@ pub(crate) mod tests {
         let began = Instant::now();
         let start = Duration::from_millis(10);
         rest.until(&mut port, || began.elapsed() >= start).unwrap();
-        assert!(began.elapsed() < LONG / 2);
+        assert!((start..LONG / 2).contains(&began.elapsed()));
+    }
+
+    #[test]
+    fn a_target_polls_until_it_is_over_or_the_run_is() {
+        let stop = AtomicBool::new(false);
+        let mut mock = Mock::new(1);
+        mock.arriving.extend([arrival(Lane(0)); 5]);
+        let mut looks = 0;
+        let over = || {
+            looks += 1;
+            looks > 3
+        };
+        serve(&mut silent_port(&mut mock, &stop), over).unwrap();
+        assert_eq!((looks, mock.arriving.len()), (4, 2));
+        stop.store(true, Ordering::Relaxed);
+        // Not for ever, if it did not look whether the run is over.
+        let mut looks = 0;
+        let over = || {
+            looks += 1;
+            looks > 1000
+        };
+        assert!(serve(&mut silent_port(&mut mock, &stop), over).is_err());
     }
 }

@@ -221,6 +221,35 @@ mod tests {
         assert_eq!(found(&mut watch, (5, 1), 5100), Some(6100));
     }
 
+    /// Half of the patience between two looks is the most that is not taken for a stop.
+    #[test]
+    fn looks_that_are_too_far_apart_tell_nothing() {
+        for (step, expected) in [(500, Some(1600)), (501, None), (900, None)] {
+            let mut watch = watch(0);
+            assert_eq!(watch.look(4, 1, 50), None);
+            let mut looks = (100..20_000).step_by(step);
+            let found = looks.find(|&now_ns| watch.look(5, 1, now_ns).is_some());
+            assert_eq!(found, expected, "{step}");
+        }
+        for step in [501, 900] {
+            let (mut flows, mut watch) = ([flow(0, 4), flow(1, 7)], watch(0));
+            for now_ns in (100..50_000).step_by(step) {
+                flows[0].next_op(0);
+                assert_eq!(at_flows(&mut watch, &flows, (9, now_ns)), None, "{step}");
+            }
+        }
+    }
+
+    /// Only what has never moved has the time of first operations.
+    #[test]
+    fn what_has_moved_several_times_has_moved() {
+        let mut watch = watch(3);
+        for (completed, now_ns) in [(4, 50), (5, 100), (6, 150)] {
+            assert_eq!(watch.look(completed, 1, now_ns), None);
+        }
+        assert_eq!(found(&mut watch, (6, 1), 200), Some(1200));
+    }
+
     #[test]
     fn a_flow_that_stays_while_others_go_on_is_named() {
         let mut flows = [flow(0, 4), flow(1, 7)];

@@ -113,6 +113,8 @@ mod tests {
     use super::super::stall::StallWatch;
     use super::*;
     use std::sync::atomic::AtomicBool;
+    use tonnage_engine::Lane;
+    use tonnage_sys::clock::Clock;
 
     #[test]
     fn exactly_so_many_operations_with_never_more_in_flight_than_the_window() {
@@ -168,6 +170,50 @@ mod tests {
         let (mut flows, mut scratch) = ([flow(0, 1)], Scratch::new(1, 8));
         let completed = stream(&mut port, &mut flows, &mut scratch, &mut until, &mut Silent);
         assert_eq!(completed.unwrap(), 8);
+    }
+
+    /// Keeps what it is told of the loop's progress.
+    #[derive(Default)]
+    struct Told(Vec<u64>);
+
+    impl Recorder for Told {
+        fn now_ns(&self) -> u64 {
+            0
+        }
+
+        fn sample(&mut self, _: u64) {}
+
+        fn progress(&mut self, completed: u64) {
+            self.0.push(completed);
+        }
+    }
+
+    #[test]
+    fn progress_is_told_when_something_has_completed_and_not_otherwise() {
+        let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
+        let (mut flows, mut scratch) = ([flow(0, 1), flow(1, 2)], Scratch::new(2, 4));
+        let (mut until, mut told) = (Until::operations(1000), Told::default());
+        let mut port = silent_port(&mut mock, &stop);
+        stream(&mut port, &mut flows, &mut scratch, &mut until, &mut told).unwrap();
+        assert!(told.0.is_sorted_by(|one, next| one < next), "{:?}", told.0);
+        assert!(told.0.len() > 1 && told.0.last() == Some(&1000));
+    }
+
+    /// The loop has to look at flows one by one while others hand over: nothing is quiet then.
+    #[test]
+    fn a_flow_that_stands_still_among_others_ends_the_loop() {
+        let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
+        mock.stuck_lane = Some(Lane(1));
+        // It is sure only where looks are less than half of this apart, which two busy CPUs may make 25 ms and more.
+        let watch = StallWatch::new(200_000_000, 0, 2);
+        let mut port = silent_port(&mut mock, &stop).with_watch(watch);
+        let (mut flows, mut scratch) = ([flow(0, 1), flow(1, 2)], Scratch::new(2, 4));
+        // Far longer than it takes, so that a loop which finds it only at the end is seen by what it blames.
+        let clock = Clock::new();
+        let mut until = Until::time(clock, clock.now_ns() + 20_000_000_000);
+        let result = stream(&mut port, &mut flows, &mut scratch, &mut until, &mut Silent);
+        assert!(result.is_err(), "{result:?}");
+        assert_eq!(port.stall().and_then(|stall| stall.peer), Some(2));
     }
 
     #[test]

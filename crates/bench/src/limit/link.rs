@@ -176,3 +176,198 @@ fn links(side: &Side<'_>) -> Links {
         all_bytes_per_s: side.values().map(|(device, _)| speed(device)).sum(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::opening::openings::tests::{hosts, opened, openings};
+    use tonnage_engine::paths::Rails;
+    use tonnage_plan::point::Traffic;
+    use tonnage_plan::transfer::Addresses;
+
+    const SLOW: LimitKind = LimitKind::Link { bytes_per_s: 1_000 };
+    const FAST: LimitKind = LimitKind::Link { bytes_per_s: 5_000 };
+
+    fn point(traffic: Traffic, ranks: usize) -> TransferPoint {
+        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
+        (point.traffic, point.ranks) = (traffic, ranks as u32);
+        point
+    }
+
+    fn of_point(point: &TransferPoint, all: &[OpenMessage], names: &[&str]) -> Option<Limit> {
+        link_limit(point, &openings(all, point.roles()).all, &hosts(names))
+    }
+
+    fn link(traffic: Traffic, all: &[OpenMessage], hosts: &[&str]) -> Limit {
+        of_point(&point(traffic, all.len()), all, hosts).unwrap()
+    }
+
+    fn eth(limit: LimitKind, last: u8) -> OpenMessage {
+        opened(limit, Some(("eth0", [10, 0, 0, last])))
+    }
+
+    #[test]
+    fn the_slower_side_of_a_link_is_the_limit() {
+        let all = [
+            opened(FAST, Some(("eth0", [10, 0, 0, 1]))),
+            opened(SLOW, Some(("eth7", [10, 0, 0, 2]))),
+        ];
+        let limit = link(Traffic::Pair, &all, &["a", "b"]);
+        assert_eq!(
+            (limit.what.as_str(), limit.bytes_per_s),
+            ("link speed of eth7", 1e3)
+        );
+    }
+
+    fn both_ways(all: &[OpenMessage], hosts: &[&str], initiators: Option<u32>) -> (String, f64) {
+        let mut point = point(Traffic::Pair, all.len());
+        (point.bidirectional, point.initiators) = (true, initiators);
+        let limit = of_point(&point, all, hosts).unwrap();
+        assert_eq!(limit.links.unwrap().used_bytes_per_s, limit.bytes_per_s);
+        (limit.what, limit.bytes_per_s)
+    }
+
+    /// A link sends and receives at once, each at its speed.
+    #[test]
+    fn each_direction_has_the_speed_of_its_slower_side() {
+        let pair = [eth(FAST, 1), eth(SLOW, 2)];
+        let both = "link speed of eth0, both directions added up";
+        assert_eq!(both_ways(&pair, &["a", "b"], None), (both.into(), 2e3));
+        // Two hosts send to one, which receives no faster than it sends.
+        let three = [eth(SLOW, 1), eth(SLOW, 2), eth(SLOW, 3)];
+        assert_eq!(
+            both_ways(&three, &["a", "b", "c"], Some(2)),
+            (both.into(), 2e3)
+        );
+        // What a device sends and receives crosses it once each, whichever rank it is for.
+        let one = [eth(SLOW, 1), eth(SLOW, 1)];
+        assert_eq!(
+            both_ways(&one, &["a", "a"], None),
+            ("link speed of eth0".into(), 1e3)
+        );
+        let two = [eth(SLOW, 1), eth(SLOW, 2), eth(SLOW, 3), eth(SLOW, 4)];
+        assert_eq!(
+            both_ways(&two, &["a", "b", "c", "d"], None),
+            (
+                "link speed of 2 devices together, both directions added up".into(),
+                4e3
+            )
+        );
+    }
+
+    #[test]
+    fn a_device_counts_once_for_all_ranks_of_its_host() {
+        let all = [eth(SLOW, 1), eth(SLOW, 1), eth(SLOW, 2), eth(SLOW, 3)];
+        let limit = link(Traffic::Pair, &all, &["a", "a", "b", "c"]);
+        assert_eq!(limit.bytes_per_s, 1e3, "{limit:?}");
+        let limit = link(Traffic::AllToAll, &all, &["a", "a", "b", "c"]);
+        assert_eq!(
+            (limit.what.as_str(), limit.bytes_per_s),
+            ("link speed of 3 devices together", 3e3)
+        );
+    }
+
+    /// Number of used links and of all of them, with their speeds.
+    fn counted(limit: &Limit) -> [(u32, f64); 2] {
+        let links = limit.links.as_ref().unwrap();
+        [
+            (links.used, links.used_bytes_per_s),
+            (links.all, links.all_bytes_per_s),
+        ]
+    }
+
+    #[test]
+    fn devices_are_called_by_what_is_known_of_them() {
+        let named = |interface: Option<&str>, name: Option<&str>, stated| {
+            let mut all = [opened(SLOW, None), opened(FAST, None)];
+            let device = &mut all[0].devices[0][0];
+            (device.interface, device.name) = (interface.map(Into::into), name.map(Into::into));
+            device.link_stated = stated;
+            link(Traffic::Pair, &all, &["a", "b"]).what
+        };
+        assert_eq!(
+            named(Some("eth0"), Some("mlx5_0"), false),
+            "link speed of eth0"
+        );
+        assert_eq!(named(None, Some("mlx5_0"), false), "link speed of mlx5_0");
+        assert_eq!(named(None, None, false), "link speed of 1 device");
+        assert_eq!(named(None, None, true), "stated link speed of 1 device");
+    }
+
+    /// Those of ranks that only receive are no senders, however fast, and a rank without peers bounds nothing.
+    #[test]
+    fn each_side_has_the_devices_of_its_own_ranks() {
+        let all = [eth(SLOW, 1), eth(SLOW, 2), eth(SLOW, 3)];
+        let hosts = ["a", "b", "c"];
+        let fan_out = link(Traffic::FanOut, &all, &hosts);
+        assert_eq!(counted(&fan_out), [(1, 1e3), (1, 1e3)]);
+        let mut fan_in = point(Traffic::FanIn, 3);
+        fan_in.initiators = Some(1);
+        let all = [eth(FAST, 1), eth(SLOW, 2), eth(SLOW, 3)];
+        let limit = of_point(&fan_in, &all, &hosts).unwrap();
+        assert_eq!(counted(&limit), [(1, 1e3), (1, 1e3)]);
+    }
+
+    #[test]
+    fn rounds_have_the_mean_of_their_links() {
+        let all = [eth(FAST, 1), eth(SLOW, 2), eth(FAST, 3)];
+        let limit = link(Traffic::InTurn, &all, &["a", "b", "c"]);
+        assert_eq!(counted(&limit), [(1, 3e3), (1, 3e3)]);
+        assert_eq!(
+            (limit.bytes_per_s, limit.what.as_str()),
+            (3e3, "link speed of eth0")
+        );
+    }
+
+    /// Two rails of each rank, of which flows take one or both.
+    #[test]
+    fn rails_that_no_flow_takes_are_counted_apart() {
+        let all = [1, 2].map(|last| {
+            let mut rank = eth(SLOW, last);
+            let mut rail = eth(FAST, last + 10).devices.remove(0).remove(0);
+            rail.used = false;
+            rank.devices[0].push(rail);
+            rank
+        });
+        let hosts = ["a", "b"];
+        let limit = link(Traffic::Pair, &all, &hosts);
+        assert_eq!(counted(&limit), [(1, 1e3), (2, 6e3)]);
+        // In rounds the pair says which: the place of both ranks' numbers in turn.
+        let mut in_turn = point(Traffic::InTurn, 2);
+        in_turn.rails = Rails::RoundRobin;
+        let limit = of_point(&in_turn, &all, &hosts).unwrap();
+        assert_eq!(counted(&limit), [(1, 5e3), (2, 6e3)]);
+        // Of two workers on one device one takes it.
+        let mut shared = all.clone();
+        for rank in &mut shared {
+            let mut other = rank.devices[0].clone();
+            other.iter_mut().for_each(|rail| rail.used = !rail.used);
+            rank.devices.push(other);
+        }
+        let limit = link(Traffic::Pair, &shared, &hosts);
+        assert_eq!(counted(&limit), [(2, 6e3), (2, 6e3)]);
+    }
+
+    #[test]
+    fn both_directions_name_the_device_of_those_who_begin_and_count_all() {
+        let all = [
+            opened(SLOW, Some(("eth0", [10, 0, 0, 1]))),
+            opened(SLOW, Some(("eth7", [10, 0, 0, 2]))),
+        ];
+        let mut point = point(Traffic::Pair, 2);
+        point.bidirectional = true;
+        let limit = of_point(&point, &all, &["a", "b"]).unwrap();
+        assert_eq!(limit.what, "link speed of eth0, both directions added up");
+        assert_eq!(counted(&limit), [(1, 2e3), (1, 2e3)]);
+    }
+
+    #[test]
+    fn devices_that_say_no_speed_have_no_limit() {
+        let all = [eth(LimitKind::SocketStream, 1), eth(LimitKind::None, 2)];
+        for bidirectional in [false, true] {
+            let mut point = point(Traffic::Pair, 2);
+            point.bidirectional = bidirectional;
+            assert_eq!(of_point(&point, &all, &["a", "b"]), None);
+        }
+    }
+}

@@ -2,6 +2,7 @@
 //! use, footprint, stride and the address orders of both ends alike, measured by all initiators at once. The copying
 //! itself is the memory's ([`Memory::copy_rates`]).
 
+use tonnage_engine::Verb;
 use tonnage_engine::memory::{CopyRate, Memory, Stretch};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_sys::clock::Clock;
@@ -26,11 +27,16 @@ pub fn copy_rates(
 ) -> Result<Vec<CopyRate>> {
     let stretch = stretch(layout, point);
     let mut walk = FlowWalk::over(point.orders(), stretch.slots(), point.seed);
-    let mut slots = || match (walk.next_slots(), point.op) {
-        ((local, remote), op) if op.fetches() => (remote, local),
-        (slots, _) => slots,
-    };
+    let mut slots = || from_and_to(walk.next_slots(), point.op);
     memory.copy_rates(&stretch, &mut slots, clock)
+}
+
+/// Slots that bytes come from and go to, of those of an operation at its initiator and at its target.
+fn from_and_to((local, remote): (u64, u64), op: Verb) -> (u64, u64) {
+    match op.fetches() {
+        true => (remote, local),
+        false => (local, remote),
+    }
 }
 
 /// The pieces that are copied: slot for slot what operations use. Small slots that follow each other without a gap are
@@ -227,6 +233,27 @@ mod tests {
         // A footprint that is less than a slice counts as one, with as many slots as it has room for.
         let few: Vec<_> = (0..21).map(|at| (at * 3000, 24)).collect();
         assert_eq!(pieces(24, 3000, 6000), few);
+    }
+
+    #[test]
+    fn copies_go_the_way_of_the_bytes() {
+        assert_eq!(from_and_to((1, 2), Verb::Write), (1, 2));
+        assert_eq!(from_and_to((1, 2), Verb::Send), (1, 2));
+        assert_eq!(from_and_to((1, 2), Verb::Read), (2, 1));
+    }
+
+    /// Slices that a worker moves at a time: those of one round.
+    #[test]
+    fn slices_of_rounds_are_not_all_copied_at_once() {
+        use tonnage_plan::point::Traffic;
+        let slices = |traffic| {
+            let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 15);
+            (point.traffic, point.ranks) = (traffic, 4);
+            stretch(&SliceLayout::new(&point, 0), &point).slices
+        };
+        assert_eq!(slices(Traffic::FanOut), 3);
+        assert_eq!(slices(Traffic::InTurn), 1);
+        assert_eq!(slices(Traffic::FanIn), 1);
     }
 
     fn rate(method: &str, bytes_per_s: f64) -> CopyRate {

@@ -148,6 +148,7 @@ impl<'a> Bound<'a> {
             LimitChoice::Auto if self.point.loads.is_some() || self.point.background.is_some() => {
                 return None;
             }
+            LimitChoice::Auto if self.point.pacing == Pacing::PingPong => return None,
             LimitChoice::Auto => {}
         }
         match (before, after) {
@@ -161,7 +162,6 @@ impl<'a> Bound<'a> {
                 let slots = memory_copy::gaps(self.point);
                 memory_copy::describe(&better(&before, &after), copiers, slots.as_deref())
             }
-            _ if self.point.pacing == Pacing::PingPong => None,
             _ if matches!(self.kind(), LimitKind::Link { .. }) => {
                 link_limit(self.point, &self.opened.all, hosts)
             }
@@ -237,106 +237,146 @@ impl Reduce for Copies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::opening::description::OpenMessage;
     use crate::opening::openings::tests::{opened, openings};
-    use tonnage_plan::point::Traffic;
     use tonnage_plan::transfer::Addresses;
-    use tonnage_ranks::RankInfo;
 
-    fn of(hosts: &[&str]) -> Hosts {
-        let info = |(rank, host): (u32, &&str)| RankInfo {
-            rank,
-            host: (*host).into(),
-            pid: 1,
-            boot_id: (*host).into(),
-            network_namespace: "".into(),
-            pid_namespace: "".into(),
-            local_rank: 0,
-            local_size: Some(1),
+    const COPIES: LimitKind = LimitKind::MemoryCopy;
+    const LINK: LimitKind = LimitKind::Link { bytes_per_s: 1_000 };
+
+    fn point(limit: LimitChoice) -> TransferPoint {
+        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
+        point.limit = limit;
+        point
+    }
+
+    /// Two ranks whose engines name this limit.
+    fn engines(kind: LimitKind, point: &TransferPoint) -> Openings {
+        openings(&[opened(kind, None), opened(kind, None)], point.roles())
+    }
+
+    fn limit(
+        kind: LimitKind,
+        point: &TransferPoint,
+        [before, after]: [Option<Measurement>; 2],
+    ) -> Option<(String, f64)> {
+        let opened = engines(kind, point);
+        let limit = Bound::new(point, &opened).limit(&Hosts::default(), before, after);
+        limit.map(|limit| (limit.what, limit.bytes_per_s))
+    }
+
+    fn copies(bytes_per_s: f64) -> Option<Measurement> {
+        let mut sum = Copies::default();
+        for _ in 0..2 {
+            sum.add(vec![CopyRate {
+                method: "memcpy".into(),
+                bytes_per_s,
+            }]);
+        }
+        let Copies { rates, copiers } = sum;
+        Some(Measurement::Copies { rates, copiers })
+    }
+
+    fn streams(bytes_per_s: f64) -> Option<Measurement> {
+        Some(Measurement::Streams(Carried {
+            streamed: socket_stream::Streamed {
+                bytes_per_s,
+                streams: 1,
+                ..Default::default()
+            },
+            waiting: socket_stream::Waiting::Polling,
+        }))
+    }
+
+    #[test]
+    fn the_better_of_before_and_after_is_the_limit() {
+        let point = point(LimitChoice::Auto);
+        let of_copies = |bytes_per_s| {
+            Some((
+                "memory copy by memcpy, 2 copiers at once".to_owned(),
+                bytes_per_s,
+            ))
         };
-        let infos: Vec<_> = (0..).zip(hosts).map(info).collect();
-        Hosts::of(&infos)
-    }
-
-    const SLOW: LimitKind = LimitKind::Link { bytes_per_s: 1_000 };
-    const FAST: LimitKind = LimitKind::Link { bytes_per_s: 5_000 };
-
-    fn link(traffic: Traffic, all: &[OpenMessage], hosts: &[&str]) -> Limit {
-        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
-        (point.traffic, point.ranks) = (traffic, all.len() as u32);
-        point.limit = LimitChoice::Auto;
-        point.pacing = Pacing::Stream { window: 1 };
-        let openings = openings(all, point.roles());
-        let beside = Bound::new(&point, &openings);
-        beside
-            .limit(&of(hosts), Option::None, Option::None)
-            .unwrap()
+        let rates = |before, after| [copies(before), copies(after)];
+        assert_eq!(limit(COPIES, &point, rates(1.0, 3.0)), of_copies(6.0));
+        assert_eq!(limit(COPIES, &point, rates(4.0, 3.0)), of_copies(8.0));
+        let streamed =
+            |measured| limit(LimitKind::SocketStream, &point, measured).map(|(_, rate)| rate);
+        assert_eq!(streamed([streams(5.0), streams(7.0)]), Some(7.0));
+        assert_eq!(streamed([streams(9.0), streams(7.0)]), Some(9.0));
+        // One of them brought nothing, or both.
+        assert_eq!(streamed([None, streams(7.0)]), Some(7.0));
+        assert_eq!(streamed([streams(5.0), None]), Some(5.0));
+        assert_eq!(streamed([None, None]), None);
     }
 
     #[test]
-    fn the_slower_side_of_a_link_is_the_limit() {
-        let all = [
-            opened(FAST, Some(("eth0", [10, 0, 0, 1]))),
-            opened(SLOW, Some(("eth7", [10, 0, 0, 2]))),
-        ];
-        let limit = link(Traffic::Pair, &all, &["a", "b"]);
-        assert_eq!(
-            (limit.what.as_str(), limit.bytes_per_s),
-            ("link speed of eth7", 1e3)
-        );
+    fn a_stated_limit_stands_for_itself_and_none_is_none() {
+        let stated = point(LimitChoice::Stated { bytes_per_s: 42.0 });
+        let both = || [copies(1.0), copies(1.0)];
+        let said = Some(("stated by the user".to_owned(), 42.0));
+        assert_eq!(limit(COPIES, &stated, both()), said);
+        assert_eq!(limit(COPIES, &point(LimitChoice::None), both()), None);
+        // Links are told beside it, unless a file loads them unevenly.
+        let links = |point: &TransferPoint| {
+            let opened = engines(LINK, point);
+            let limit = Bound::new(point, &opened).limit(&Hosts::default(), None, None);
+            limit.unwrap().links.map(|links| links.used_bytes_per_s)
+        };
+        assert_eq!(links(&stated), Some(1e3));
+        assert_eq!(links(&with_loads(stated)), None);
     }
 
-    fn both_ways(all: &[OpenMessage], hosts: &[&str], initiators: Option<u32>) -> (String, f64) {
-        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
-        (point.bidirectional, point.initiators) = (true, initiators);
-        (point.ranks, point.pacing) = (all.len() as u32, Pacing::Stream { window: 1 });
-        point.limit = LimitChoice::Auto;
-        let openings = openings(all, point.roles());
-        let limit = Bound::new(&point, &openings).limit(&of(hosts), Option::None, Option::None);
-        let limit = limit.unwrap();
-        assert_eq!(limit.links.unwrap().used_bytes_per_s, limit.bytes_per_s);
-        (limit.what, limit.bytes_per_s)
-    }
-
-    /// A link sends and receives at once, each at its speed.
-    #[test]
-    fn each_direction_has_the_speed_of_its_slower_side() {
-        let eth = |speed, last| opened(speed, Some(("eth0", [10, 0, 0, last])));
-        let pair = [eth(FAST, 1), eth(SLOW, 2)];
-        let both = "link speed of eth0, both directions added up";
-        assert_eq!(both_ways(&pair, &["a", "b"], None), (both.into(), 2e3));
-        // Two hosts send to one, which receives no faster than it sends.
-        let three = [eth(SLOW, 1), eth(SLOW, 2), eth(SLOW, 3)];
-        assert_eq!(
-            both_ways(&three, &["a", "b", "c"], Some(2)),
-            (both.into(), 2e3)
-        );
-        // What a device sends and receives crosses it once each, whichever rank it is for.
-        let one = [eth(SLOW, 1), eth(SLOW, 1)];
-        assert_eq!(
-            both_ways(&one, &["a", "a"], None),
-            ("link speed of eth0".into(), 1e3)
-        );
-        let two = [eth(SLOW, 1), eth(SLOW, 2), eth(SLOW, 3), eth(SLOW, 4)];
-        assert_eq!(
-            both_ways(&two, &["a", "b", "c", "d"], None),
-            (
-                "link speed of 2 devices together, both directions added up".into(),
-                4e3
-            )
-        );
+    fn with_loads(mut point: TransferPoint) -> TransferPoint {
+        point.loads = Some(vec![vec![0, 8], vec![8, 0]].try_into().unwrap());
+        point
     }
 
     #[test]
-    fn a_device_counts_once_for_all_ranks_of_its_host() {
-        let eth = |last| opened(SLOW, Some(("eth0", [10, 0, 0, last])));
-        let all = [eth(1), eth(1), eth(2), eth(3)];
-        let limit = link(Traffic::Pair, &all, &["a", "a", "b", "c"]);
-        assert_eq!(limit.bytes_per_s, 1e3, "{limit:?}");
-        let limit = link(Traffic::AllToAll, &all, &["a", "a", "b", "c"]);
-        assert_eq!(
-            (limit.what.as_str(), limit.bytes_per_s),
-            ("link speed of 3 devices together", 3e3)
-        );
+    fn round_trips_have_no_limit() {
+        let mut point = point(LimitChoice::Auto);
+        assert!(limit(LINK, &point, [None, None]).is_some());
+        point.pacing = Pacing::PingPong;
+        assert_eq!(limit(LINK, &point, [None, None]), None);
+        assert_eq!(limit(LimitKind::SocketStream, &point, [None, None]), None);
+        // Nor where something was measured all the same.
+        let measured = [copies(1.0), copies(1.0)];
+        assert_eq!(limit(COPIES, &point, measured), None);
+    }
+
+    #[test]
+    fn what_bounds_nothing_has_no_limit_and_says_why() {
+        let auto = || point(LimitChoice::Auto);
+        let why =
+            |kind, point: &TransferPoint| Bound::new(point, &engines(kind, point)).why_no_limit();
+        let loads = with_loads(auto());
+        let (mut beside, mut apart) = (auto(), auto());
+        beside.background = Some("op=write,size=1M,window=8,pair=same".parse().unwrap());
+        apart.target_memory = Some("huge".into());
+        for (point, part) in [
+            (&loads, "the file loads links unevenly"),
+            (&beside, "the background shares the path"),
+            (&apart, "copies between memory host and memory huge"),
+        ] {
+            let said = why(COPIES, point).unwrap();
+            assert!(
+                said.starts_with("no limit: ") && said.contains(part),
+                "{said}"
+            );
+        }
+        // What was measured all the same would bound something else.
+        for point in [&loads, &beside] {
+            assert_eq!(limit(LINK, point, [None, None]), None);
+            assert_eq!(limit(COPIES, point, [copies(1.0), copies(1.0)]), None);
+        }
+        // Where no limit is looked for, or none of copies, there is nothing to say.
+        assert_eq!(why(COPIES, &auto()), None);
+        assert_eq!(why(LINK, &apart), None);
+        for mut point in [loads, beside, apart] {
+            point.pacing = Pacing::PingPong;
+            assert_eq!(why(COPIES, &point), None);
+            point.pacing = Pacing::Stream { window: 1 };
+            point.limit = LimitChoice::None;
+            assert_eq!(why(COPIES, &point), None);
+        }
     }
 }

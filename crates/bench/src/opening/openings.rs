@@ -172,6 +172,23 @@ pub(crate) mod tests {
     use tonnage_engine::EngineReport;
     use tonnage_plan::point::Traffic;
     use tonnage_plan::roles::Roles;
+    use tonnage_ranks::RankInfo;
+
+    /// The hosts of ranks, each by its boot and name.
+    pub(crate) fn hosts(boots: &[&str]) -> Hosts {
+        let info = |(rank, boot): (u32, &&str)| RankInfo {
+            rank,
+            host: (*boot).into(),
+            pid: 1,
+            boot_id: (*boot).into(),
+            network_namespace: "".into(),
+            pid_namespace: "".into(),
+            local_rank: 0,
+            local_size: Some(1),
+        };
+        let infos: Vec<_> = (0..).zip(boots).map(info).collect();
+        Hosts::of(&infos)
+    }
 
     /// A rank with one worker and one device.
     pub(crate) fn opened(limit: LimitKind, device: Option<(&str, [u8; 4])>) -> OpenMessage {

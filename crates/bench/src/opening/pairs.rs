@@ -147,23 +147,8 @@ fn bound_alike(ranks: &[MachineRank]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::opening::openings::tests::hosts;
     use tonnage_plan::point::Traffic;
-    use tonnage_ranks::RankInfo;
-
-    fn hosts(boots: &[&str]) -> Hosts {
-        let info = |(rank, boot): (u32, &&str)| RankInfo {
-            rank,
-            host: (*boot).into(),
-            pid: 1,
-            boot_id: (*boot).into(),
-            network_namespace: "".into(),
-            pid_namespace: "".into(),
-            local_rank: 0,
-            local_size: Some(1),
-        };
-        let infos: Vec<_> = (0..).zip(boots).map(info).collect();
-        Hosts::of(&infos)
-    }
 
     const PAIRS: Pairs = Pairs {
         roles: Roles::new(Traffic::Pair, 4),

@@ -356,6 +356,76 @@ mod tests {
         assert_eq!(short.is_complete(3, &[], 0).ok(), Some(true));
     }
 
+    /// A contact that awaits these peers, at `eth0 (10.0.0.RANK)`, and whose time is over.
+    fn overdue(peers: impl IntoIterator<Item = u32>) -> Contact {
+        let mailbox = Mail::allocate(8).unwrap();
+        let awaited = peers.into_iter().map(|rank| Awaited {
+            rank,
+            device: format!("eth0 (10.0.0.{rank})"),
+            mailbox: mailbox.clone(),
+            place: u64::from(rank) * 8,
+        });
+        let mut contact = Contact::new("lo (127.0.0.1)".into(), awaited.collect());
+        contact.began = Instant::now().checked_sub(CONTACT_DEADLINE).unwrap();
+        contact
+    }
+
+    fn greets(contact: &Contact, rank: u32) {
+        let mut peers = contact.awaited.iter();
+        let peer = peers.find(|peer| peer.rank == rank).unwrap();
+        let words = greeting(rank).to_le_bytes();
+        peer.mailbox.write(peer.place, &words).unwrap();
+    }
+
+    #[test]
+    fn peers_that_are_not_reached_are_named_with_the_devices_of_both_ends() {
+        let mut contact = overdue([1, 2]);
+        greets(&contact, 2);
+        let error = contact.is_complete(0, &[], 0).unwrap_err().to_string();
+        let seconds = CONTACT_DEADLINE.as_secs();
+        for part in [
+            "rank 1 did not reach rank 0 within",
+            &format!(
+                "within {seconds} s; this rank is at lo (127.0.0.1), rank 1 at eth0 (10.0.0.1): is there a route"
+            ),
+            "Did one of them come up only now?",
+        ] {
+            assert!(error.contains(part), "{part} in {error}");
+        }
+        assert!(!error.contains("10.0.0.2"), "{error}");
+        // A greeting of somebody else is none, and this side's own did not arrive either.
+        let mut contact = overdue([1, 2]);
+        contact.awaited[0]
+            .mailbox
+            .write(8, &greeting(2).to_le_bytes())
+            .unwrap();
+        let error = contact.is_complete(0, &[2], 0).unwrap_err().to_string();
+        for part in [
+            "ranks 1-2 did not reach rank 0, and rank 0 could not reach rank 2 within",
+            "rank 1 at eth0 (10.0.0.1), rank 2 at eth0 (10.0.0.2): is",
+        ] {
+            assert!(error.contains(part), "{part} in {error}");
+        }
+        // Once all are there it is complete, however late, unless its own have not arrived.
+        [1, 2].into_iter().for_each(|rank| greets(&contact, rank));
+        let error = contact.is_complete(0, &[], 2).unwrap_err().to_string();
+        let own = "2 greetings of rank 0 did not complete within";
+        assert!(error.contains(own), "{error}");
+        assert_eq!(contact.is_complete(0, &[], 0).ok(), Some(true));
+    }
+
+    #[test]
+    fn devices_of_few_peers_are_enough_to_tell() {
+        let error = overdue(1..=5).is_complete(0, &[], 0).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("ranks 1-5 did not reach rank 0"), "{error}");
+        assert_eq!(error.matches(" at eth0").count(), DEVICES_NAMED_MAX);
+        // Peers that have been late for less than that are waited for.
+        let mut contact = overdue([1]);
+        contact.began = Instant::now();
+        assert_eq!(contact.is_complete(0, &[], 0).ok(), Some(false));
+    }
+
     #[test]
     fn enough_memory_or_no_limit_is_no_reason_to_give_up() {
         for room in [|| space(ROOM_MIN), || None] {

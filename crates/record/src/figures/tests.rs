@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::*;
+use crate::kinds::transfer::{Summary, Trial};
+use crate::spread::spread;
 
 fn every() -> impl Iterator<Item = (&'static str, &'static Figure)> {
     KINDS.iter().flat_map(|(kind, groups)| {
@@ -142,4 +144,71 @@ fn fields_end_with_their_unit() {
             figure.name
         );
     }
+}
+
+/// A transfer whose trials each moved so many bytes with ten operations, in a second.
+fn moved_in_trials(bytes: &[u64]) -> crate::Record {
+    let mut record = crate::tests::sample(8);
+    let Body::Transfer(body) = &mut record.body else {
+        unreachable!()
+    };
+    let trial = |&bytes: &u64| Trial {
+        window_ns: 1_000_000_000,
+        operations: 10,
+        payload_bytes: bytes,
+        bandwidth_bytes_per_s: bytes as f64,
+        message_rate_per_s: 10.0,
+        latency_ns_mean: None,
+        latency_ns_min: None,
+        latency_ns_max: None,
+        initiator_cpu_ns: 0,
+        target_cpu_ns: 0,
+        start_skew_ns: 0,
+        in_flight_max: None,
+        verified_bytes: None,
+        directions: None,
+        series: None,
+        background: None,
+    };
+    body.trials = bytes.iter().map(trial).collect();
+    let rates: Vec<f64> = bytes.iter().map(|&bytes| bytes as f64).collect();
+    let summary = serde_json::json!({
+        "trials": bytes.len(),
+        "operations": 10 * bytes.len(),
+        "payload_bytes": bytes.iter().sum::<u64>(),
+        "bandwidth_bytes_per_s": spread(&rates),
+        "message_rate_per_s": spread(&vec![10.0; bytes.len()]),
+        "initiator_cpu_ns_per_operation": 0.0,
+        "target_cpu_ns_per_operation": 0.0,
+    });
+    body.summary = Some(serde_json::from_value::<Summary>(summary).unwrap());
+    record
+}
+
+/// An engine that moves nothing has operations, and no bandwidth that would be 0.
+#[test]
+fn bytes_that_were_none_have_no_bandwidth() {
+    let of = |record: &crate::Record, field: &str| {
+        let figure = of(&record.body).find(|figure| figure.field == field);
+        let (figure, rows) = (figure.unwrap(), Row::of(record));
+        let trials = figure.trials.map(|trials| trials(&rows[0]));
+        ((figure.value)(&rows[0]), trials)
+    };
+    let none = moved_in_trials(&[0, 0]);
+    let expected = (Value::Unknown, Some(vec![None, None]));
+    assert_eq!(of(&none, "bandwidth_bytes_per_s_mean"), expected);
+    for field in [
+        "bandwidth_ci95_fraction",
+        "bandwidth_bytes_per_s_min",
+        "bandwidth_bytes_per_s_max",
+    ] {
+        assert_eq!(of(&none, field).0, Value::Unknown, "{field}");
+    }
+    let rates = (Value::Number(10.0), Some(vec![Some(10.0); 2]));
+    assert_eq!(of(&none, "message_rate_per_s_mean"), rates);
+    // A trial that stood still among others has a bandwidth, which is 0.
+    let some = moved_in_trials(&[0, 600]);
+    let expected = (Value::Number(300.0), Some(vec![Some(0.0), Some(600.0)]));
+    assert_eq!(of(&some, "bandwidth_bytes_per_s_mean"), expected);
+    assert_eq!(of(&some, "bandwidth_bytes_per_s_min").0, Value::Number(0.0));
 }

@@ -196,6 +196,7 @@ mod tests {
             assert_eq!(index_of(value), index);
             assert_eq!(reference().lowest_equivalent(value), value, "bin {index}");
         }
+        assert_eq!(index_of(u64::MAX), BINS - 1);
     }
 
     #[test]
@@ -206,6 +207,23 @@ mod tests {
             .unwrap();
         assert_eq!(encode(std::iter::empty()), theirs);
         assert_eq!(decode(&theirs).unwrap(), []);
+    }
+
+    #[test]
+    fn what_just_fits_is_read_and_a_little_more_refused() {
+        let last = |index, count| {
+            let mut payload = Vec::new();
+            put_varint(&mut payload, zig_zag(-(index as i64)));
+            put_varint(&mut payload, zig_zag(count));
+            decode(&[header(payload.len()).as_slice(), &payload].concat()).ok()
+        };
+        let most = COUNT_MAX.cast_signed();
+        assert_eq!(last(BINS - 1, most), Some(vec![(BINS - 1, COUNT_MAX)]));
+        assert_eq!(last(BINS, most), None);
+        assert_eq!(last(BINS - 1, most + 1), None);
+        let why = |bytes| decode(&vec![0; bytes]).unwrap_err().to_string();
+        assert!(why(BYTES_MAX + 1).contains("longer than any"));
+        assert!(why(BYTES_MAX).contains("its header"));
     }
 
     #[test]

@@ -141,6 +141,97 @@ fn figures_that_contradict_the_bins_are_refused() {
     }
 }
 
+/// Each figure alone, where the others allow for it.
+#[test]
+fn each_figure_has_its_bounds() {
+    let good = of(&[10, 20, 30]);
+    let refused = |change: fn(&mut Exact)| {
+        let mut changed = good.clone();
+        change(&mut changed.exact);
+        LatencyHistogram::decode(&changed.encode()).is_err()
+    };
+    assert!(!refused(|_| {}));
+    assert!(!refused(|exact| exact.sum_ns = 30) && !refused(|exact| exact.sum_ns = 90));
+    assert!(refused(|exact| exact.sum_ns = 29) && refused(|exact| exact.sum_ns = 91));
+    assert!(refused(|exact| exact.count = 4) && refused(|exact| exact.count = 2));
+    assert!(refused(|exact| exact.min_ns = 9) && refused(|exact| exact.min_ns = 11));
+    assert!(refused(|exact| exact.max_ns = 31) && refused(|exact| exact.max_ns = 29));
+    // Both are in one bin, and the smallest would be larger than the largest.
+    let mut one = of(&[1_000_001]);
+    one.exact.min_ns = 1_000_002;
+    assert!(LatencyHistogram::decode(&one.encode()).is_err());
+}
+
+#[test]
+fn nothing_has_no_figures() {
+    let none = LatencyHistogram::default();
+    assert_eq!(
+        (none.count(), none.min_ns(), none.max_ns()),
+        (0, None, None)
+    );
+    assert_eq!((none.mean_ns(), none.quantile_ns(0.5)), (None, None));
+    assert_eq!(none.recorded().count(), 0);
+}
+
+#[test]
+fn counts_of_bins_are_added_with_their_exact_figures() {
+    let mut bins = vec![0; hdr_v2::BINS];
+    bins[10] = 2;
+    bins[hdr_v2::index_of(1_000_000)] = 1;
+    let binned = BinnedLatencies {
+        bins,
+        samples: 3,
+        min_ns: 10,
+        max_ns: 1_000_001,
+        sum_ns: 1_000_021,
+    };
+    let mut sum = of(&[5]);
+    sum.merge_binned(&binned);
+    assert!(same(&sum, &of(&[5, 10, 10, 1_000_001])));
+    // Without samples there are no extremes either.
+    sum.merge_binned(&BinnedLatencies::default());
+    assert!(same(&sum, &of(&[5, 10, 10, 1_000_001])));
+}
+
+#[test]
+fn counts_that_have_grown_are_added_as_they_are_known() {
+    let mut sum = of(&[5]);
+    // The second bin was not there earlier, and the third has not grown.
+    sum.add_counts(&[0, 7, 3, 4], &[0, 5, 3]);
+    assert!(same(&sum, &of(&[5, 1, 1, 3, 3, 3, 3])));
+    let recorded: Vec<_> = sum.recorded().collect();
+    assert_eq!(recorded, [(1, 2), (3, 4), (5, 1)]);
+    // What is beyond the range is in the last bin, and no further.
+    let last = vec![0; hdr_v2::BINS - 1]
+        .into_iter()
+        .chain([1])
+        .collect::<Vec<_>>();
+    sum.clear();
+    sum.add_counts(&last, &[]);
+    assert_eq!(sum.max_ns(), Some(hdr_v2::HIGH_NS));
+}
+
+#[test]
+fn a_record_knows_how_often_a_latency_was() {
+    let often = LatencyHistogram::from_data(&of(&[7, 7, 7, 100]).to_data()).unwrap();
+    assert!(same(&often, &of(&[7, 7, 7, 100])));
+}
+
+#[test]
+fn texts_up_to_the_longest_are_read() {
+    let why = |bytes: usize| {
+        let data = "A".repeat(bytes);
+        let data = HistogramData {
+            data,
+            ..of(&[1]).to_data()
+        };
+        LatencyHistogram::from_data(&data).unwrap_err().to_string()
+    };
+    let most = hdr_v2::BYTES_MAX.div_ceil(3) * 4;
+    assert!(!why(most).contains("base64"), "{}", why(most));
+    assert!(why(most + 4).contains("base64"));
+}
+
 #[test]
 fn encoded_histograms_merge_like_histograms() {
     let mut sum = Vec::new();

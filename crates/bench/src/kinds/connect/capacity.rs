@@ -147,6 +147,23 @@ mod tests {
             message.contains("Choose --register 8k or less"),
             "{message}"
         );
+        // What one may lock is shared in whole pages.
+        let message = skip(locked(100_000, 0), refusal(Errno::NOMEM, true));
+        assert!(
+            message.contains("Choose --register 12k or less"),
+            "{message}"
+        );
+        // As many as were served may be more than what is pinned lets through, and all of them never fit.
+        let message = skip(locked(3 << 20, 5), refusal(Errno::NOMEM, true));
+        assert!(
+            message.contains("Choose --workers 5, or raise"),
+            "{message}"
+        );
+        let message = skip(locked((8 << 20) - 1, 0), refusal(Errno::NOMEM, true));
+        assert!(
+            message.contains("Choose --workers 7, or raise"),
+            "{message}"
+        );
         // Within the limit it is not the cause, nor for what pins nothing, nor for another resource.
         let others = [
             (8 << 20, refusal(Errno::NOMEM, true)),
@@ -161,6 +178,16 @@ mod tests {
     }
 
     #[test]
+    fn the_limit_of_locked_memory_is_that_of_this_process() {
+        let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
+        let row = limits
+            .lines()
+            .find_map(|line| line.strip_prefix("Max locked memory"));
+        let soft = row.unwrap().split_whitespace().next().unwrap();
+        assert_eq!(Capacity::lockable_bytes(), soft.parse().ok(), "{soft}");
+    }
+
+    #[test]
     fn a_shortage_without_a_number_says_its_reason() {
         let none = Capacity { served: 0, ..SOME };
         let message = skip(none, refusal(Errno::MFILE, false));
@@ -168,6 +195,14 @@ mod tests {
             message.contains("Too many open files") && message.contains("or raise the limit"),
             "{message}"
         );
+        assert!(!message.contains("were served"), "{message}");
+        for (workers, advice) in [
+            (8, "Choose fewer --workers or --ranks"),
+            (1, "Choose fewer --ranks, or another --engine"),
+        ] {
+            let message = skip(Capacity { workers, ..none }, refusal(Errno::NOSPC, false));
+            assert!(message.ends_with(advice), "{message}");
+        }
         // The engine's own advice stays.
         let error = Error::Unavailable {
             what: "shm".into(),

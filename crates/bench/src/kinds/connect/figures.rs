@@ -159,6 +159,53 @@ mod tests {
     }
 
     #[test]
+    fn times_of_workers_add_up_and_are_forgotten_after_the_warm_up() {
+        let round = |ns| {
+            let mut times = Times::default();
+            times.add(Step::Open, ns);
+            times.add_total(ns + 1);
+            times.end_round(ns + 2);
+            times
+        };
+        let mut all = round(10);
+        all.merge(&round(30));
+        let seen = |times: &Times, step: Step| {
+            let histogram = &times.steps[step as usize];
+            (histogram.count(), histogram.min_ns(), histogram.max_ns())
+        };
+        assert_eq!(seen(&all, Step::Open), (2, Some(10), Some(30)));
+        assert_eq!(seen(&all, Step::Total), (2, Some(11), Some(31)));
+        assert_eq!(seen(&all, Step::Close), (2, Some(12), Some(32)));
+        let order: Vec<Step> = all.steps().map(|(step, _)| step).collect();
+        assert_eq!(order, Step::ALL);
+        all.clear();
+        assert_eq!(seen(&all, Step::Open), (0, None, None));
+        assert!(step_record(Step::Open, &LatencyHistogram::new()).is_none());
+    }
+
+    #[test]
+    fn a_trial_is_its_ranks_at_once_and_its_rounds_one_after_the_other() {
+        let of = |window_ns, begun, accepted, cpu_ns, start_skew_ns| Totals {
+            window_ns,
+            begun,
+            accepted,
+            cpu_ns,
+            start_skew_ns,
+        };
+        let (one, other) = (of(10, 1, 2, 3, 9), of(7, 10, 20, 30, 5));
+        let mut merged = one;
+        merged.merge(other);
+        assert_eq!(merged, of(10, 11, 22, 33, 9));
+        let mut followed = one;
+        followed.follow(&other);
+        assert_eq!(followed, of(17, 11, 22, 33, 9));
+        let trial = followed.trial();
+        assert_eq!((trial.window_ns, trial.connections), (17, 11));
+        assert_eq!((trial.cpu_ns, trial.start_skew_ns), (33, 9));
+        assert_eq!(summarize(&[]).cpu_ns_per_connection, 0.0);
+    }
+
+    #[test]
     fn ranks_add_up() {
         let rank = |window_ns, begun, accepted| Totals {
             window_ns,
@@ -173,7 +220,8 @@ mod tests {
         let trial = all.trial();
         assert_eq!(trial.connections_per_s, 3.0);
         let summary = summarize(&[trial.clone(), trial]);
-        assert_eq!(summary.connections, 12);
+        assert_eq!((summary.trials, summary.connections), (2, 12));
+        assert_eq!(summary.connections_per_s.mean, 3.0);
         assert_eq!(summary.cpu_ns_per_connection, 4_000.0 / 12.0);
     }
 }

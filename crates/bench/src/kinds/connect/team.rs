@@ -381,6 +381,12 @@ mod tests {
             goes += 1;
         }
         assert_eq!((taken_ns, goes), (9_900, 2));
+        // Half of them at first, then as many as end nearest to the time.
+        assert_eq!(rounds_in(10_000, 300, true), Some(16));
+        assert_eq!(rounds_in(10_000, 300, false), Some(33));
+        assert_eq!(rounds_in(10_100, 300, false), Some(34));
+        assert_eq!(rounds_in(150, 300, false), Some(1));
+        assert_eq!(rounds_in(149, 300, false), None);
         // At least one, however long.
         assert_eq!(rounds_in(10, 1000, true), Some(1));
         assert_eq!(rounds_in(0, 1000, false), None);

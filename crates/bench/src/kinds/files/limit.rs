@@ -3,6 +3,7 @@
 //! transfers, so that the page cache has no part in it; otherwise they are buffered and synced, and the limit says so.
 //! Files in memory have none.
 
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -75,10 +76,10 @@ impl Streams {
         // Not what was free before: files that are kept have taken of it.
         let free_bytes =
             storage::free_bytes(directory).map_err(|error| cannot("finding space for", error))?;
-        let bytes_max = (free_bytes / 8).clamp(TRANSFER_BYTES, STREAM_BYTES_MAX);
+        let bytes_max = bytes_max(free_bytes);
         let since = Instant::now();
         let mut written = 0;
-        while written + TRANSFER_BYTES <= bytes_max && since.elapsed() < STREAM_TIME {
+        while goes_on(written, bytes_max, since.elapsed()) {
             FileKey::new(1, 0).stamp_all(&arena, 0, written, TRANSFER_BYTES)?;
             let taken = write_at(file.as_fd(), &arena, 0, written, TRANSFER_BYTES);
             match taken.map_err(|error| cannot("writing", error))? {
@@ -87,19 +88,19 @@ impl Streams {
             }
         }
         file.sync_data().map_err(|error| cannot("syncing", error))?;
-        let write_bytes_per_s = written as f64 / since.elapsed().as_secs_f64();
+        let write_bytes_per_s = rate(written, since.elapsed());
         if !direct {
             drop_cached(&file).map_err(|error| cannot("dropping", error))?;
         }
         let (since, mut read) = (Instant::now(), 0);
-        while read < written && since.elapsed() < STREAM_TIME {
+        while goes_on(read, written, since.elapsed()) {
             let got = read_at(file.as_fd(), &arena, 0, read, TRANSFER_BYTES);
             read += got.map_err(|error| cannot("reading", error))? as u64;
         }
         Ok(Self {
             failed: None,
             write_bytes_per_s,
-            read_bytes_per_s: read as f64 / since.elapsed().as_secs_f64(),
+            read_bytes_per_s: rate(read, since.elapsed()),
             count: 1,
             buffered: u32::from(!direct),
         })
@@ -121,20 +122,12 @@ impl Streams {
             ..OpenFlags::default()
         };
         let (file, arena) = (open(path, &flags).map_err(cannot)?, stream_memory()?);
-        let (since, mut read) = (Instant::now(), 0);
-        while since.elapsed() < STREAM_TIME {
-            let got =
-                read_at(file.as_fd(), &arena, 0, read, TRANSFER_BYTES).map_err(cannot)? as u64;
-            read += got;
-            // The end of the file, which need not be where a transfer ends.
-            if got < TRANSFER_BYTES {
-                break;
-            }
-        }
+        let since = Instant::now();
+        let read = read_for(STREAM_TIME, &file, &arena).map_err(cannot)?;
         Ok(Self {
             failed: None,
             write_bytes_per_s: 0.0,
-            read_bytes_per_s: read as f64 / since.elapsed().as_secs_f64(),
+            read_bytes_per_s: rate(read, since.elapsed()),
             count: 1,
             buffered: 0,
         })
@@ -176,6 +169,34 @@ impl Streams {
     }
 }
 
+/// Most bytes that a stream writes where so many are free.
+fn bytes_max(free_bytes: u64) -> u64 {
+    (free_bytes / 8).clamp(TRANSFER_BYTES, STREAM_BYTES_MAX)
+}
+
+/// Returns whether one more transfer fits into `bytes_max`, and into the time.
+fn goes_on(bytes: u64, bytes_max: u64, elapsed: Duration) -> bool {
+    bytes + TRANSFER_BYTES <= bytes_max && elapsed < STREAM_TIME
+}
+
+/// Reads from the begin of a file to its end, or until the time is over. Returns how many bytes it read.
+fn read_for(time: Duration, file: &impl AsFd, arena: &Arena) -> io::Result<u64> {
+    let (since, mut read) = (Instant::now(), 0);
+    while since.elapsed() < time {
+        let got = read_at(file.as_fd(), arena, 0, read, TRANSFER_BYTES)? as u64;
+        read += got;
+        // The end of the file, which need not be where a transfer ends.
+        if got < TRANSFER_BYTES {
+            break;
+        }
+    }
+    Ok(read)
+}
+
+fn rate(bytes: u64, elapsed: Duration) -> f64 {
+    bytes as f64 / elapsed.as_secs_f64()
+}
+
 /// Tells why files have no limit, if they are in memory. All ranks see the same places.
 pub fn why_none(places: &[LocalStorage]) -> Option<String> {
     let place = places.iter().find(|place| place.memory)?;
@@ -215,6 +236,7 @@ fn stream_memory() -> Result<Arena> {
 mod tests {
     use super::*;
     use crate::kinds::files::sequence::tests::point;
+    use tonnage_sys::files::residency::resident_bytes;
 
     #[test]
     fn a_mixed_limit_lies_between_and_streams_add_up() {
@@ -236,6 +258,75 @@ mod tests {
             200.0
         );
         assert_eq!(Streams::default().limit(&point, Phase::Write), None);
+        // Three quarters of the time of two transfers in four at 600, the rest at 200.
+        point.read_percent = Some(75);
+        let mixed = streams.limit(&point, Phase::Mixed).unwrap();
+        assert!((mixed.bytes_per_s - 400.0).abs() < 1e-9, "{mixed:?}");
+        let read = streams.limit(&point, Phase::Read).unwrap();
+        assert_eq!(read.bytes_per_s, 600.0);
+    }
+
+    #[test]
+    fn streams_are_called_what_they_are() {
+        let point = point(2);
+        let what = |count, buffered| {
+            let streams = Streams {
+                failed: None,
+                write_bytes_per_s: 1.0,
+                read_bytes_per_s: 1.0,
+                count,
+                buffered,
+            };
+            streams.limit(&point, Phase::Write).unwrap().what
+        };
+        for (count, buffered, expected) in [
+            (1, 0, "one sequential direct write stream of"),
+            (1, 1, "one sequential buffered and synced write stream of"),
+            (3, 0, "3 sequential direct write streams of"),
+            (3, 3, "3 sequential buffered and synced write streams of"),
+            (3, 1, "3 sequential direct or buffered write streams of"),
+        ] {
+            let what = what(count, buffered);
+            assert!(what.starts_with(expected), "{what}");
+        }
+    }
+
+    #[test]
+    fn one_stream_that_failed_leaves_no_limit() {
+        let known = Streams {
+            failed: None,
+            write_bytes_per_s: 1.0,
+            read_bytes_per_s: 1.0,
+            count: 1,
+            buffered: 1,
+        };
+        let why = || Streams::unknown("no space".into());
+        for [mut one, other] in [[known.clone(), why()], [why(), known.clone()]] {
+            one.merge(other);
+            assert_eq!(one.failed.as_deref(), Some("no space"));
+            assert_eq!((one.count, one.buffered), (1, 1));
+            assert_eq!(one.limit(&point(2), Phase::Write), None);
+        }
+        // A mixed phase needs both directions.
+        let mut half = point(2);
+        half.read_percent = Some(50);
+        let writes = Streams {
+            read_bytes_per_s: 0.0,
+            ..known
+        };
+        assert_eq!(writes.limit(&half, Phase::Mixed), None);
+    }
+
+    #[test]
+    fn a_stream_ends_with_its_time_or_its_bytes() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(bytes_max(0), 4 * MIB);
+        assert_eq!(bytes_max(80 * MIB), 10 * MIB);
+        assert_eq!(bytes_max(u64::MAX), 1024 * MIB);
+        let (none, all) = (Duration::ZERO, STREAM_TIME);
+        assert!(goes_on(0, 4 * MIB, none) && goes_on(4 * MIB, 8 * MIB, none));
+        assert!(!goes_on(4 * MIB, 8 * MIB - 1, none) && !goes_on(0, 8 * MIB, all));
+        assert_eq!(rate(300, Duration::from_millis(500)), 600.0);
     }
 
     #[test]
@@ -276,11 +367,34 @@ mod tests {
         for place in [&place, &of_rank] {
             let streams = Streams::measure(place).unwrap();
             assert!(streams.write_bytes_per_s > 0.0 && streams.read_bytes_per_s > 0.0);
+            let buffered = u32::from(place.direct.is_none());
+            assert_eq!((streams.count, streams.buffered), (1, buffered));
             assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
         }
         let path = directory.path().join("t");
         std::fs::write(&path, vec![7; 5 << 20]).unwrap();
+        let resident = |file: &std::fs::File| resident_bytes(file, 0, 5 << 20).unwrap().bytes;
+        let file = std::fs::File::open(&path).unwrap();
+        drop_cached(&file).unwrap();
+        let dropped = resident(&file) == 0;
         let streams = Streams::measure_reading(&place, &path).unwrap();
         assert_eq!(streams.read_bytes_per_s > 0.0, place.direct.is_some());
+        assert_eq!(streams.count, u32::from(place.direct.is_some()));
+        // It was not read into the page cache, where a later phase would find it.
+        if !dropped {
+            println!("skip: the temporary directory's file system keeps what it is asked to drop");
+        } else if place.direct.is_some() {
+            assert_eq!(resident(&file), 0);
+        }
+        // As far as it goes, and not at its end until the time is over.
+        let hour = Duration::from_secs(3600);
+        assert_eq!(
+            read_for(hour, &file, &stream_memory().unwrap()).unwrap(),
+            5 << 20
+        );
+        assert_eq!(
+            read_for(Duration::ZERO, &file, &stream_memory().unwrap()).unwrap(),
+            0
+        );
     }
 }

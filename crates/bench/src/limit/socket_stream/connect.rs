@@ -71,7 +71,7 @@ pub(super) fn connect_all(
     // Bound on the difference of any clock from rank 0's.
     let uncertainty_ns = Largest(rank.clock_offset().uncertainty_ns);
     let worst = rank.reduce("clocks of socket streams", uncertainty_ns, DEADLINES.step)?;
-    let skew_ns = 2 * worst.0;
+    let skew_ns = worst.0.saturating_mul(2);
     let names: Vec<String> = rank
         .infos()
         .iter()
@@ -408,12 +408,7 @@ fn admit(listener: &TcpListener, visitors: &mut Vec<Visitor>, expected: usize) -
                 }
                 // A socket that cannot be set up is dropped like a stranger, and missed by its name.
                 if socket.set_nonblocking(true).is_ok() {
-                    visitors.push(Visitor {
-                        socket,
-                        greeting: [0; GREETING_BYTES],
-                        heard: 0,
-                        since: Instant::now(),
-                    });
+                    visitors.push(Visitor::new(socket));
                 }
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -437,6 +432,16 @@ enum Heard {
 }
 
 impl Visitor {
+    /// Nothing was heard of it yet.
+    fn new(socket: TcpStream) -> Self {
+        Self {
+            socket,
+            greeting: [0; GREETING_BYTES],
+            heard: 0,
+            since: Instant::now(),
+        }
+    }
+
     fn listen(&mut self) -> Heard {
         match self.socket.read(&mut self.greeting[self.heard..]) {
             Ok(0) => Heard::Gone,
@@ -465,3 +470,6 @@ impl Visitor {
         (difference == 0).then_some((number(0)?, number(4)?))
     }
 }
+
+#[cfg(test)]
+mod tests;

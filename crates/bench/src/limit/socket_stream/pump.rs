@@ -74,7 +74,8 @@ pub struct Window {
     pub from_ns: u64,
     /// Receivers stop counting, and close.
     pub until_ns: u64,
-    /// Senders that still have a receiver stop.
+    /// Senders that still have a receiver stop. Where it is the end of all time, as with clocks that may differ by
+    /// anything, they go on until their receivers close or the control channel ends the run.
     pub stop_ns: u64,
 }
 
@@ -88,7 +89,7 @@ impl Window {
             start_ns,
             from_ns,
             until_ns,
-            stop_ns: until_ns + MARGIN_NS + skew_ns,
+            stop_ns: (until_ns + MARGIN_NS).saturating_add(skew_ns),
         }
     }
 
@@ -279,7 +280,7 @@ impl Pump<'_> {
     /// Returns whether the receivers may have stopped counting by their own clocks.
     fn may_be_over(&self) -> bool {
         let early_ns = self.window.stop_ns - self.window.until_ns;
-        self.clock.now_ns() + early_ns >= self.window.until_ns
+        self.clock.now_ns().saturating_add(early_ns) >= self.window.until_ns
     }
 
     fn peer(&self, index: usize) -> &str {
@@ -332,3 +333,6 @@ fn broken(peer: &str, error: io::Error) -> Error {
         error,
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,9 @@
-//! Streams between threads, doors with strangers before them, and whole measurements with threads as ranks.
+//! Streams between threads, and whole measurements with threads as ranks.
 
-use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::connect::{BerthLanes, Door, People, greeting};
 use super::pump::StreamDirection;
 use super::*;
 use tonnage_engine::Verb;
@@ -19,13 +17,13 @@ use tonnage_units::{Error, Reduce};
 const WINDOW_NS: u64 = 60_000_000;
 
 /// Both ends of a connection over loopback.
-fn pair() -> (TcpStream, TcpStream) {
+pub(super) fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     (near, listener.accept().unwrap().0)
 }
 
-fn stream(socket: TcpStream, direction: StreamDirection) -> Stream {
+pub(super) fn stream(socket: TcpStream, direction: StreamDirection) -> Stream {
     let peer = "rank 7 on h7".into();
     Stream {
         socket,
@@ -68,10 +66,12 @@ fn a_rate_is_that_of_equal_parts() {
     let one = Streamed {
         bytes_per_s: 3.0,
         parts_bytes_per_s: [1.0, 2.0, 3.0, 4.0, 5.0],
-        ..Streamed::default()
+        streams: 3,
+        silent: 1,
     };
     let mut sum = one;
     sum.merge(one);
+    assert_eq!((sum.bytes_per_s, sum.streams, sum.silent), (6.0, 6, 2));
     assert_eq!(sum.parts_bytes_per_s, [2.0, 4.0, 6.0, 8.0, 10.0]);
     // Student's t of four degrees of freedom, times the deviation, over the root of five.
     let ci95 = 2.776 * 10f64.sqrt() / 5f64.sqrt();
@@ -141,71 +141,7 @@ fn a_stream_that_brings_nothing_is_silent_and_one_that_ends_early_is_an_error() 
     }
 }
 
-fn names() -> Vec<String> {
-    (0..3).map(|rank| format!("rank {rank} on h")).collect()
-}
-
-fn two_workers() -> BerthLanes {
-    let mut point = point(Traffic::Pair, 2, Verb::Write);
-    point.workers = 2;
-    BerthLanes::new(&point, &[])
-}
-
-fn people<'a>(names: &'a [String], lanes: &'a BerthLanes) -> People<'a> {
-    People {
-        me: 0,
-        lanes,
-        names,
-        initiators_send: true,
-    }
-}
-
-#[test]
-fn strangers_are_dropped_and_who_is_missing_is_named() {
-    let door = Door::open(&[Ipv4Addr::LOCALHOST.into(), [127, 0, 0, 2].into()]).unwrap();
-    let (names, lanes) = (names(), two_workers());
-    let knock = |bytes: &[u8]| {
-        // One of the two addresses, whichever.
-        let mut socket = TcpStream::connect(door.addresses[bytes.len() % 2]).unwrap();
-        socket.write_all(bytes).unwrap();
-        socket
-    };
-    let mut wrong = door.token;
-    wrong[31] ^= 1;
-    let strangers = [
-        knock(b""),
-        knock(b"GET / HTTP/1.1"),
-        knock(&greeting(&wrong, 2, 0)),
-        // A rank that is not expected, and one that comes twice.
-        knock(&greeting(&door.token, 1, 0)),
-    ];
-    let guests = [
-        knock(&greeting(&door.token, 2, 1)),
-        knock(&greeting(&door.token, 2, 1)),
-    ];
-    let soon = Instant::now() + Duration::from_millis(300);
-    let error = door.take(&people(&names, &lanes), &[2], soon).unwrap_err();
-    let text = error.to_string();
-    assert!(
-        text.contains("worker 0 of rank 2 on h") && text.contains("rank 0 on h"),
-        "{text}"
-    );
-    drop((strangers, guests));
-
-    let stranger = knock(&wrong);
-    let guests = [1, 0].map(|worker| knock(&greeting(&door.token, 2, worker)));
-    let soon = Instant::now() + Duration::from_secs(20);
-    let streams = door.take(&people(&names, &lanes), &[2], soon).unwrap();
-    let mut workers: Vec<u32> = streams.iter().map(|(worker, _)| *worker).collect();
-    workers.sort_unstable();
-    assert_eq!(workers, [0, 1]);
-    assert!(streams.iter().all(|(_, stream)| {
-        stream.direction == StreamDirection::In && stream.peer == "rank 2 on h"
-    }));
-    drop((stranger, guests));
-}
-
-fn point(traffic: Traffic, ranks: u32, op: Verb) -> TransferPoint {
+pub(super) fn point(traffic: Traffic, ranks: u32, op: Verb) -> TransferPoint {
     let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
     point.limit = LimitChoice::Auto;
     (point.traffic, point.ranks, point.op, point.workers) = (traffic, ranks, op, 2);
@@ -300,6 +236,121 @@ fn the_faster_way_of_waiting_is_the_limit() {
             assert!(what.contains(&format!(", {}, ", faster.name())), "{what}");
         }
     }
+}
+
+/// Measures with ranks that carry nothing and say what `carry` says of each call, by its number.
+fn told(
+    point: &TransferPoint,
+    carry: impl Fn(&Berths, u64) -> Streamed + Send + Sync + Clone + 'static,
+) -> Vec<Option<Carried>> {
+    let point = point.clone();
+    run(point.ranks, move |mut rank| {
+        let mut calls = 0;
+        let addresses = vec![vec![None]; point.workers as usize];
+        let carried = measure(&mut rank, &point, &addresses, |berths| {
+            calls += 1;
+            Ok(carry(berths, calls))
+        });
+        rank.close().unwrap();
+        carried.unwrap()
+    })
+}
+
+/// Rounds share the time of a trial, and their mean counts.
+#[test]
+fn rounds_have_a_part_of_the_time_each_and_their_mean_counts() {
+    let mut point = point(Traffic::InTurn, 3, Verb::Write);
+    point.length.trial = TrialLength::DurationNs(400_000_000);
+    let carried = told(&point, |berths, call| {
+        let Window {
+            from_ns, until_ns, ..
+        } = berths.window;
+        assert_eq!(until_ns - from_ns, 200_000_000);
+        // Two rounds in each way of waiting; all three ranks say the same.
+        let bytes_per_s = [0.0, 1e9, 3e9, 0.0, 0.0][call as usize];
+        Streamed {
+            bytes_per_s,
+            parts_bytes_per_s: [bytes_per_s; 5],
+            streams: 2,
+            silent: 0,
+        }
+    });
+    for carried in carried {
+        let Carried { streamed, waiting } = carried.unwrap();
+        assert_eq!(waiting, Waiting::ALL[0]);
+        assert_eq!((streamed.bytes_per_s, streamed.streams), (6e9, 6));
+        assert_eq!(streamed.parts_bytes_per_s, [6e9; 5]);
+    }
+}
+
+#[test]
+fn a_measurement_with_a_silent_stream_does_not_count() {
+    let point = point(Traffic::Pair, 2, Verb::Write);
+    let all = |streams, silent| Streamed {
+        bytes_per_s: 1e9,
+        streams,
+        silent,
+        ..Streamed::default()
+    };
+    let never = told(&point, move |_, _| all(2, 1));
+    assert_eq!(never, [None, None]);
+    let none = told(&point, move |_, _| all(0, 0));
+    assert_eq!(none, [None, None]);
+    // The other way of waiting still does.
+    let once = told(&point, move |_, call| all(2, u64::from(call == 1)));
+    for carried in once {
+        assert_eq!(carried.unwrap().waiting, Waiting::ALL[1]);
+    }
+}
+
+/// A link need not be as fast in both directions.
+#[test]
+fn bytes_go_as_the_operations_of_the_point_do() {
+    for (op, initiator_sends) in [(Verb::Write, true), (Verb::Send, true), (Verb::Read, false)] {
+        let point = point(Traffic::FanOut, 2, op);
+        let directions = run(2, move |mut rank| {
+            let (mut seen, me) = (Vec::new(), rank.id());
+            let carried = measure(&mut rank, &point, &[vec![None], vec![None]], |berths| {
+                let workers = lock(&berths.streams);
+                assert_eq!(workers.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
+                seen.extend(workers.iter().flatten().map(|stream| stream.direction));
+                Ok(Streamed::default())
+            });
+            rank.close().unwrap();
+            assert_eq!(carried.unwrap(), None);
+            (me, seen)
+        });
+        for (rank, seen) in directions {
+            let expected = match (rank == 0) == initiator_sends {
+                true => StreamDirection::Out,
+                false => StreamDirection::In,
+            };
+            assert_eq!(seen, [expected; 4], "{op:?} on rank {rank}");
+        }
+    }
+}
+
+#[test]
+fn a_limit_is_said_with_its_connections_and_its_interval() {
+    let limit = |streams| {
+        describe(&Carried {
+            streamed: Streamed {
+                bytes_per_s: 3.0,
+                parts_bytes_per_s: [1.0, 2.0, 3.0, 4.0, 5.0],
+                streams,
+                silent: 0,
+            },
+            waiting: Waiting::Blocking,
+        })
+    };
+    let one = limit(1);
+    assert_eq!(
+        one.what,
+        "socket stream, 1 TCP connection, blocking, blocks of 1048576 B"
+    );
+    assert_eq!(one.bytes_per_s, 3.0);
+    assert!((one.ci95_bytes_per_s.unwrap() - 1.963).abs() < 0.001);
+    assert!(limit(7).what.contains(", 7 TCP connections at once, "));
 }
 
 #[test]

@@ -1,0 +1,193 @@
+//! One turn of a stream at a time, within windows that lie in the past, the future or around now.
+
+use std::time::Instant;
+
+use super::super::tests::{pair, stream};
+use super::*;
+use rustix::fs::{OFlags, fcntl_getfl};
+use tonnage_sys::clock::thread_cpu_ns;
+
+const HOUR_NS: u64 = 3_600_000_000_000;
+
+/// A window by distances from now.
+fn window(clock: &Clock, from_ns: i64, until_ns: i64, stop_ns: i64) -> Window {
+    let at = |ns: i64| clock.now_ns().saturating_add_signed(ns);
+    Window {
+        start_ns: 0,
+        from_ns: at(from_ns),
+        until_ns: at(until_ns),
+        stop_ns: at(stop_ns),
+    }
+}
+
+const LATER: i64 = HOUR_NS as i64;
+
+fn one<'a>(stream: Stream, window: &'a Window, clock: &'a Clock) -> Pump<'a> {
+    prepare(&stream.socket, false).unwrap();
+    Pump {
+        counted: vec![(stream.direction == StreamDirection::In).then_some(0)],
+        streams: vec![Some(stream)],
+        parts: [0; PARTS],
+        block: vec![0; BLOCK_BYTES],
+        window,
+        clock,
+        began_ns: None,
+        ended_ns: None,
+    }
+}
+
+#[test]
+fn a_window_is_counted_after_a_third_of_it() {
+    let window = Window::new(1_000, 600, 7);
+    let Window {
+        start_ns,
+        from_ns,
+        until_ns,
+        stop_ns,
+    } = window;
+    assert_eq!((start_ns, from_ns, until_ns), (1_000, 1_200, 1_800));
+    assert_eq!(stop_ns, 1_800 + MARGIN_NS + 7);
+    assert_eq!(window.part_ns(), 120.0);
+    // Clocks that may differ by any time end nothing early.
+    let clock = Clock::new();
+    let endless = Window::new(clock.now_ns(), 1, u64::MAX);
+    assert_eq!(endless.stop_ns, u64::MAX);
+    let pump = one(stream(pair().0, StreamDirection::Out), &endless, &clock);
+    assert!(pump.may_be_over());
+}
+
+#[test]
+fn rates_are_bytes_over_the_time_that_was_counted() {
+    let clock = Clock::new();
+    let window = Window::new(0, 5_000_000, 0);
+    let mut pump = one(stream(pair().0, StreamDirection::In), &window, &clock);
+    pump.counted = vec![Some(300), None, Some(0), Some(100)];
+    pump.parts = [1, 2, 3, 4, 5];
+    (pump.began_ns, pump.ended_ns) = (Some(1_000), Some(3_000));
+    let streamed = pump.result();
+    assert_eq!((streamed.streams, streamed.silent), (3, 1));
+    assert_eq!(streamed.bytes_per_s, 400.0 * 1e9 / 2_000.0);
+    assert_eq!(streamed.parts_bytes_per_s, [1e3, 2e3, 3e3, 4e3, 5e3]);
+    // Counting never ended, so that there is no rate.
+    pump.ended_ns = None;
+    assert!(pump.result().bytes_per_s < 1.0);
+}
+
+#[test]
+fn only_what_comes_in_while_it_is_counted_counts() {
+    let clock = Clock::new();
+    for (from_ns, until_ns, counted) in [(LATER, LATER, 0), (-1_000_000, LATER, 10)] {
+        let (mut near, far) = pair();
+        let window = window(&clock, from_ns, until_ns, LATER);
+        let mut pump = one(stream(far, StreamDirection::In), &window, &clock);
+        near.write_all(&[1; 10]).unwrap();
+        let since = Instant::now();
+        while !pump.turn(0).unwrap() && since.elapsed().as_secs() < 20 {}
+        assert_eq!(pump.counted, [Some(counted)]);
+        assert_eq!(pump.parts, [counted, 0, 0, 0, 0]);
+        assert_eq!(pump.began_ns.is_some(), counted > 0);
+        assert!(pump.ended_ns.is_none() && pump.streams[0].is_some());
+    }
+    // Its time is over: the stream is closed, and no time is counted after that.
+    let (_near, far) = pair();
+    let window = window(&clock, -2_000_000, -1_000_000, LATER);
+    let mut pump = one(stream(far, StreamDirection::In), &window, &clock);
+    assert!(!pump.turn(0).unwrap());
+    assert!(pump.streams[0].is_none() && pump.ended_ns.is_some());
+    let ended_ns = pump.ended_ns;
+    assert!(!pump.turn(0).unwrap());
+    assert_eq!(pump.ended_ns, ended_ns);
+}
+
+/// A receiver that closes by its own clock is no failure, as far as the clocks may differ.
+#[test]
+fn a_sender_stops_with_its_time_or_its_receiver() {
+    let clock = Clock::new();
+    let (near, far) = pair();
+    let over = window(&clock, -3_000_000, -2_000_000, -1_000_000);
+    let mut pump = one(stream(near, StreamDirection::Out), &over, &clock);
+    assert!(!pump.turn(0).unwrap());
+    assert!(pump.streams[0].is_none(), "it has a receiver and no time");
+    drop(far);
+    for (until_ns, early_ns, may_be_over) in [
+        (5_000_000_000, 10_000_000_000, true),
+        (5_000_000_000, 1_000_000, false),
+        (-1_000_000, 500_000, true),
+    ] {
+        let window = window(&clock, -5_000_000, until_ns, until_ns + early_ns);
+        let (near, far) = pair();
+        drop(far);
+        let mut pump = one(stream(near, StreamDirection::Out), &window, &clock);
+        assert_eq!(pump.may_be_over(), may_be_over);
+        if until_ns < 0 {
+            continue;
+        }
+        // The first call may be taken before the other end has answered that it is gone.
+        let ended = (0..1_000_000).find_map(|_| match pump.turn(0) {
+            Ok(_) if pump.streams[0].is_some() => None,
+            ended => Some(ended),
+        });
+        assert_eq!(ended.unwrap().is_ok(), may_be_over);
+    }
+}
+
+/// The thread looks at the clock, sleeps in a read, and finds that the other end has gone when the time was over.
+#[test]
+fn a_receiver_whose_time_ended_in_a_call_has_not_lost_its_sender() {
+    let clock = Clock::new();
+    let (near, far) = pair();
+    let window = window(&clock, -1_000_000, 3_000_000, LATER);
+    let mut pump = one(stream(far, StreamDirection::In), &window, &clock);
+    prepare(&pump.streams[0].as_ref().unwrap().socket, true).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(6));
+            drop(near);
+        });
+        while pump.streams[0].is_some() {
+            pump.turn(0).unwrap();
+        }
+    });
+    assert!(pump.ended_ns.is_some());
+}
+
+#[test]
+fn a_pump_begins_with_its_window() {
+    let clock = Clock::new();
+    let start_ns = clock.now_ns() + 5_000_000;
+    let window = Window::new(start_ns, 1, 0);
+    assert_eq!(
+        pump(Vec::new(), &window, &clock, Waiting::Polling).unwrap(),
+        Streamed::default()
+    );
+    assert!(clock.now_ns() >= start_ns);
+}
+
+/// One stream alone is waited for inside the call, several by the kernel's list, and those that are polled not at all.
+#[test]
+fn waiting_is_as_it_was_asked_for() {
+    for (waiting, streams, blocks) in [
+        (Waiting::Blocking, 1, true),
+        (Waiting::Blocking, 2, false),
+        (Waiting::Polling, 1, false),
+    ] {
+        let clock = Clock::new();
+        let window = Window::new(clock.now_ns(), 3_000_000, 0);
+        let (near, far): (Vec<_>, Vec<_>) = (0..streams).map(|_| pair()).unzip();
+        let kept = far[0].try_clone().unwrap();
+        let far = far.into_iter().map(|far| stream(far, StreamDirection::In));
+        pump(far.collect(), &window, &clock, waiting).unwrap();
+        let flags = fcntl_getfl(&kept).unwrap();
+        assert_eq!(!flags.contains(OFlags::NONBLOCK), blocks, "{waiting:?}");
+        assert!(kept.nodelay().unwrap());
+        drop(near);
+    }
+    // A stream on which nothing comes is waited for in the kernel, without CPU time.
+    let clock = Clock::new();
+    let window = window(&clock, 0, LATER, LATER);
+    let (_near, far) = pair();
+    let quiet = one(stream(far, StreamDirection::In), &window, &clock);
+    let (since, cpu_ns) = (Instant::now(), thread_cpu_ns());
+    quiet.sleep().unwrap();
+    assert!(since.elapsed() >= NAP / 2 && thread_cpu_ns() - cpu_ns < 5_000_000);
+}
