@@ -165,6 +165,14 @@ pub trait Engine {
     /// # Errors
     /// As [`Self::post`].
     fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush>;
+    /// Waits until the memories that are registered here hold what peers' plain writes have brought, of which no
+    /// completion tells this side. A target calls it once the writers have ended, before anything looks at the bytes;
+    /// engines whose writes are seen as soon as their initiator was told of them have nothing to do, and say so: one
+    /// that stands over others has to ask them, and would not if it could be left out.
+    ///
+    /// # Errors
+    /// The device's reason.
+    fn flush_incoming(&mut self) -> Result<()>;
     /// Fills `done` with completions and returns how many. Never blocks, and keeps the transport moving. Allocates
     /// nothing, takes no lock, reads no clock.
     ///

@@ -62,6 +62,8 @@ pub mod fact_names {
     pub const PYTHON: &str = "python";
     /// Version of CUDA that a worker's Python has.
     pub const CUDA: &str = "cuda";
+    /// Doubts about what was measured, which stand under the table as well.
+    pub const REMARKS: &str = "remarks";
     /// Consequence of the hints that had no effect.
     pub const HINTS_NOT_TAKEN_EFFECT: &str = "hints_not_taken_effect";
 }
@@ -86,6 +88,15 @@ impl Facts {
     /// A fact by its name.
     pub fn get(&self, name: &str) -> Option<&Fact> {
         self.0.get(name)
+    }
+
+    /// Words of a fact of this name, also in groups of facts; each text of a list.
+    pub fn texts(&self, name: &str) -> Vec<&str> {
+        let mut found = Vec::new();
+        for (own, fact) in &self.0 {
+            fact.add_texts(own == name, name, &mut found);
+        }
+        found
     }
 
     /// Takes over others; those of the same name are replaced.
@@ -115,6 +126,18 @@ pub enum Fact {
 }
 
 impl Fact {
+    /// Adds its words, where its own name `is_named` so, and those of facts of this name within it.
+    fn add_texts<'a>(&'a self, is_named: bool, name: &str, found: &mut Vec<&'a str>) {
+        match self {
+            Self::Text(text) if is_named => found.push(text),
+            Self::List(all) => all
+                .iter()
+                .for_each(|one| one.add_texts(is_named, name, found)),
+            Self::Group(facts) => found.extend(facts.texts(name)),
+            _ => {}
+        }
+    }
+
     /// The words, where it is words.
     pub fn text(&self) -> Option<&str> {
         match self {
@@ -194,6 +217,9 @@ mod tests {
                 .maybe("why_embedded", None::<String>),
             ..EngineReport::default()
         };
+        assert_eq!(report.facts.texts("ordering"), ["RAW", "WAW"]);
+        assert_eq!(report.facts.texts("data"), ["manual"]);
+        assert!(report.facts.texts("depth").is_empty());
         let flat = json!({
             "name": "fabric", "version": "libfabric 1.22", "library": "/usr/lib/libfabric.so.1",
             "provider": "tcp", "device": "eth0", "depth": 64, "ordering": ["RAW", "WAW"],

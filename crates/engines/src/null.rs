@@ -172,6 +172,10 @@ impl Engine for Null {
         Ok(count)
     }
 
+    fn flush_incoming(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     fn failure(&self, _done: &Completion) -> Failure {
         // Nothing fails here.
         Failure::default()

@@ -13,7 +13,7 @@ use crate::files::FilePoint;
 use crate::transfer::TransferPoint;
 use crate::{Plan, Point};
 
-const fn entry(
+pub(crate) const fn entry(
     name: &'static str,
     verbs: &'static [Verb],
     ordered_writes: bool,
@@ -43,7 +43,10 @@ const fn entry(
 const MEMORIES: [MemoryEntry; 5] = [
     memory("host", true),
     memory("cuda-pinned", true),
-    memory("cuda", false),
+    MemoryEntry {
+        takes_gpu: true,
+        ..memory("cuda", false)
+    },
     memory("huge", true),
     memory("far", false),
 ];

@@ -32,6 +32,7 @@ pub mod bounds;
 mod engine_choice;
 pub mod expand;
 pub mod given;
+mod gpu_options;
 pub mod kind;
 pub mod kinds;
 pub mod limit_choice;

@@ -388,6 +388,21 @@ impl TransferEndpoint {
         self.cell.borrow().engine.settle(trying)
     }
 
+    /// Waits until the registered memories hold what peers' plain writes have brought: for a target of writes whose
+    /// peer has told it by other means that they are complete ([`Engine::flush_incoming`]). Memory of a GPU may lack
+    /// their last bytes without it.
+    ///
+    /// # Errors
+    /// The device's reason; the engine is dead then.
+    pub fn flush_incoming(&self) -> TransferResult<()> {
+        let state = &mut *self.cell.borrow();
+        if let Some(dead) = &state.dead {
+            return Err(dead.clone());
+        }
+        let flushed = state.engine.flush_incoming();
+        flushed.map_err(|error| state.die(error.to_string()))
+    }
+
     /// Load of each rail since this was asked last ([`Engine::take_rail_loads`]).
     pub fn take_rail_loads(&self) -> Vec<RailLoad> {
         self.cell.borrow().engine.take_rail_loads()

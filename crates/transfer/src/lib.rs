@@ -48,7 +48,9 @@
 //!   who only serves calls [`TransferEndpoint::progress`] or [`TransferEndpoint::arrival`] now and then. Who wants to
 //!   sleep in between asks [`TransferEndpoint::arm`] for the descriptor to sleep on.
 //! - **Ends.** A write that is done has left; that it has arrived is proved by [`Session::flush`], by
-//!   [`SessionOptions::delivered`], or by the peer's own look at a write-imm's arrival. Operations have no order.
+//!   [`SessionOptions::delivered`], or by the peer's own look at a write-imm's arrival. Operations have no order. A
+//!   target of plain writes into memory of a GPU calls [`TransferEndpoint::flush_incoming`] once it was told that they
+//!   have ended, before the GPU looks at them.
 //! - **Failures** are [`TransferError`]s of a kind, with operation, peer and device. When a peer dies, its operations
 //!   end as failed: as the engine reports them, and where its process can be seen (same host, same container) as soon
 //!   as the engine has nothing more to say of them. What it sent before an orderly end arrives.

@@ -246,6 +246,10 @@ impl Engine for MockEngine {
         Ok(count)
     }
 
+    fn flush_incoming(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     fn failure(&self, done: &Completion) -> Failure {
         Failure {
             name: "RETRY_EXC".into(),

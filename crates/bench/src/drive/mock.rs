@@ -160,6 +160,10 @@ impl Engine for Mock {
         })
     }
 
+    fn flush_incoming(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     fn failure(&self, done: &Completion) -> Failure {
         Failure {
             name: format!("{:?}", done.ending),

@@ -305,6 +305,10 @@ impl Engine for LibraryEngine {
         self.end.endpoint.settle(trying)
     }
 
+    fn flush_incoming(&mut self) -> Result<()> {
+        Ok(self.end.endpoint.flush_incoming()?)
+    }
+
     fn arm(&mut self) -> Result<Arm<'_>> {
         let has_work = match &self.calls {
             Calls::Tickets(_) => false,

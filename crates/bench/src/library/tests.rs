@@ -125,6 +125,10 @@ impl Engine for Counting {
         Ok(placed.count())
     }
 
+    fn flush_incoming(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     fn failure(&self, done: &Completion) -> Failure {
         let Ending::Failed(code) = done.ending else {
             return Failure::default();

@@ -1,6 +1,7 @@
 //! A memory and an engine of tests: bytes behind a lock that only their owner opens, moved within one process.
 
 mod copy;
+mod held;
 mod lie;
 mod words;
 
@@ -12,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use copy::carry;
+use held::HeldWrites;
 use lie::{AT, LIE, Lie};
 use tonnage_engine::memory::{
     CopyRate, DeviceMemory, Memory, MemoryEntry, MemoryReport, Request, Stretch,
@@ -211,6 +213,7 @@ struct Inbox {
     arrivals: Mutex<VecDeque<Completion>>,
     /// By the peer that they are for.
     receives: Mutex<BTreeMap<Peer, VecDeque<Receive>>>,
+    held: HeldWrites,
     /// Written to wake a sleeper.
     bell: UnixStream,
 }
@@ -248,6 +251,7 @@ impl Domain for FarDomain {
             memories: Mutex::default(),
             arrivals: Mutex::default(),
             receives: Mutex::default(),
+            held: HeldWrites::default(),
             bell,
         });
         lock(&INBOXES).insert(number, Arc::clone(&inbox));
@@ -329,6 +333,10 @@ impl Worker {
         match lane.kind {
             LaneKind::Initiate(Verb::Read) => {
                 carry(op, lie, (&*far, op.remote), (&*own, op.local))?
+            }
+            LaneKind::Initiate(Verb::Write) if self.lie.is_none() && far.host().is_none() => {
+                let (to, from) = ((lane.remote, op.remote), (&*own, op.local));
+                peer.held.hold(to, from, op.len)?;
             }
             LaneKind::Initiate(Verb::Write | Verb::WriteImm) => {
                 carry(op, lie, (&*own, op.local), (&*far, op.remote))?;
@@ -451,6 +459,10 @@ impl Engine for Worker {
 
     fn flush(&mut self, lane: Lane, _tag: u32) -> Result<Flush> {
         self.lane_of(lane).map(|_| Flush::Delivered)
+    }
+
+    fn flush_incoming(&mut self) -> Result<()> {
+        (self.inbox.held).land(|region| memory_of(&self.inbox, region))
     }
 
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {

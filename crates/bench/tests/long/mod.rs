@@ -121,6 +121,10 @@ impl Engine for Long {
         self.inner.poll(&mut done[..count])
     }
 
+    fn flush_incoming(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     fn failure(&self, done: &Completion) -> Failure {
         self.inner.failure(done)
     }

@@ -119,6 +119,10 @@ impl Engine for Seen {
         self.inner.poll(done)
     }
 
+    fn flush_incoming(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     fn failure(&self, done: &Completion) -> Failure {
         self.inner.failure(done)
     }

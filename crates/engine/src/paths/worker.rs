@@ -457,6 +457,10 @@ impl Engine for PathsWorker {
         settled.fold(true, |all, one| all & one)
     }
 
+    fn flush_incoming(&mut self) -> Result<()> {
+        (self.paths.iter_mut()).try_for_each(|path| path.engine.flush_incoming())
+    }
+
     fn take_rail_loads(&mut self) -> Vec<RailLoad> {
         if self.rails.len() == 1 {
             return Vec::new();
@@ -476,13 +480,11 @@ impl Engine for PathsWorker {
     fn chosen(&self) -> Facts {
         let mut of_paths: Vec<Facts> = self.paths.iter().map(|path| path.engine.chosen()).collect();
         of_paths.dedup();
-        match of_paths.len() {
-            1 => of_paths.remove(0),
-            _ => Facts::default().with(
-                "paths",
-                of_paths.into_iter().map(Fact::from).collect::<Vec<_>>(),
-            ),
+        if of_paths.len() == 1 {
+            return of_paths.remove(0);
         }
+        let all: Vec<_> = of_paths.into_iter().map(Fact::from).collect();
+        Facts::default().with("paths", all)
     }
 }
 

@@ -50,7 +50,8 @@ const OPTIONS: [EngineOption; 2] = [
         name: "by",
         kind: OptionKind::Choice(&["ce", BY_KERNEL]),
         variants: &[],
-        about: "copy engines, or a kernel on the GPU's processors (streaming multiprocessors, compute units)",
+        about: "the driver's own copies (copy engines; HIP's runtime may take a kernel of its own), or our kernel on the GPU's \
+                processors (streaming multiprocessors, compute units)",
     },
     EngineOption {
         name: "streams",
@@ -419,11 +420,8 @@ impl Engine for CudaCopies {
         let mut waited = 0;
         for (taken, op) in ops.iter().enumerate() {
             let Some(Some(lane)) = self.lanes.get_mut(op.lane.0 as usize) else {
-                return if taken > 0 {
-                    Ok(taken)
-                } else {
-                    Err(never_resolved(op.lane))
-                };
+                let error = never_resolved(op.lane);
+                return if taken > 0 { Ok(taken) } else { Err(error) };
             };
             let mark = CopyMark {
                 tag: op.tag,
@@ -488,6 +486,10 @@ impl Engine for CudaCopies {
             }
         }
         Ok(count)
+    }
+
+    fn flush_incoming(&mut self) -> Result<()> {
+        Ok(())
     }
 
     fn failure(&self, _done: &Completion) -> Failure {

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{Descriptor, Libraries, Peer};
 use tonnage_sys::cuda::{
-    CudaContext, CudaFailure, CudaPart, DeviceBuffer, ImportedBuffer, IpcHandle, Libcuda,
-    PinnedArena, PinnedView,
+    CudaContext, CudaDevice, CudaFailure, CudaPart, DeviceBuffer, ImportedBuffer, IpcHandle,
+    Libcuda, PinnedArena, PinnedView,
 };
 use tonnage_units::{Error, Result};
 
@@ -16,13 +16,6 @@ use crate::memory::cuda_region::{DriverMemory, context_of, gpu_failed, gpu_name}
 use crate::memory::vendor::GpuVendor;
 use crate::memory::vendors::vendor_of;
 use crate::rings::Contacts;
-
-/// Code of a number that no GPU has.
-const INVALID_DEVICE: i32 = 101;
-/// Code of two GPUs without a way between them.
-const PEER_ACCESS_UNSUPPORTED: i32 = 217;
-/// Code of one more peer than a GPU can have.
-const TOO_MANY_PEERS: i32 = 711;
 
 /// A registered memory as a peer opens it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -318,11 +311,14 @@ fn open(
             let handle: [u8; 64] = handle.as_slice().try_into().map_err(|_| {
                 contacts.unusable(peer, "the peer's handle has another length".to_owned())
             })?;
+            let failed = |failure| not_opened((contacts, context), (peer, name), &failure);
+            // Not every driver asks, when it opens memory, whether its GPU has a way to it.
+            let is_it =
+                |device: &CudaDevice| (uuid, pci_address) == (&device.uuid, &device.pci_address);
+            context.check_way_to(is_it).map_err(failed)?;
             let imported = ImportedBuffer::open(context, IpcHandle(handle), described.bytes);
-            let imported = imported
-                .map_err(|failure| not_opened((contacts, context), (peer, name), &failure))?;
-            let device = context.device();
-            let same = (uuid, pci_address) == (&device.uuid, &device.pci_address);
+            let imported = imported.map_err(failed)?;
+            let same = is_it(context.device());
             let way = match same {
                 true => format!("within {own}"),
                 false => format!("{own} and GPU {uuid}, which its owner calls {name}"),
@@ -355,13 +351,15 @@ fn not_opened(
 ) -> Error {
     let own = gpu_name(context);
     let vendor = vendor_of(context.driver());
-    let how = match failure.code() {
-        Some(PEER_ACCESS_UNSUPPORTED | TOO_MANY_PEERS) => vendor.no_way.to_owned(),
-        Some(INVALID_DEVICE) => format!(
+    let is_one_of = |codes: &[i32]| failure.code().is_some_and(|code| codes.contains(&code));
+    let has_no_way = matches!(failure, CudaFailure::NoPeer { .. });
+    let how = match has_no_way || is_one_of(vendor.codes.no_way) {
+        true => vendor.no_way.to_owned(),
+        false if is_one_of(vendor.codes.not_seen) => format!(
             "Let each rank see both GPUs ({}), and choose its own with --memory {}:N",
             vendor.visible, vendor.memory
         ),
-        _ => "Start both ranks in one container and as one user; a container needs the host's PID and IPC namespaces \
+        false => "Start both ranks in one container and as one user; a container needs the host's PID and IPC namespaces \
               (--pid=host --ipc=host) to share GPU memory with another one"
             .to_owned(),
     };

@@ -58,8 +58,12 @@ impl IpcOutlet {
     ) -> Result<Self> {
         let name = vendor_of(context.driver()).ipc;
         let failed = |failure: CudaFailure| gpu_failed(name, context, &failure);
-        let pinned = PinnedArena::pin(context, rings).map_err(|failure| failure.to_string());
-        let arrivals = match pinned.and_then(FlagWords::of) {
+        // Rings are not pinned for a driver that writes no words there.
+        let words = FlagWords::offered(context).and_then(|()| {
+            let pinned = PinnedArena::pin(context, rings).map_err(|failure| failure.to_string());
+            pinned.and_then(FlagWords::of)
+        });
+        let arrivals = match words {
             Ok(words) => ArrivalsBy::Gpu(words),
             Err(why) => ArrivalsBy::Cpu(why),
         };

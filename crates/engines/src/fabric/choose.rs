@@ -121,27 +121,46 @@ fn beside_gpu(
     mut offered: Vec<Info>,
     near_gpu: impl Fn(&[Option<&str>]) -> Option<(usize, String)>,
 ) -> (Vec<Info>, Option<String>) {
-    let has_address = |info: &&Info| info.attributes().address.is_some();
-    let with_address = offered.iter().filter(has_address).count() > 0;
-    let fitting = offered
+    let offers: Vec<DomainOffer> = offered
         .iter()
-        .filter(|info| !with_address || has_address(info));
-    let names = fitting.map(|info| info.attributes().domain.clone());
-    let names: BTreeSet<String> = names.collect();
-    let mut names: Vec<String> = names.into_iter().collect();
-    names.sort_by_cached_key(|name| natural(name));
-    let tree = Tree::host();
-    let address = |name: &String| rdma_address(&tree, device_of(name));
-    let addresses: Vec<Option<String>> = names.iter().map(address).collect();
-    if addresses.iter().all(Option::is_none) {
-        return (offered, None);
-    }
-    let addresses: Vec<Option<&str>> = addresses.iter().map(Option::as_deref).collect();
-    let Some((place, why)) = near_gpu(&addresses) else {
+        .map(|info| {
+            (
+                info.attributes().domain.clone(),
+                info.attributes().address.is_some(),
+            )
+        })
+        .collect();
+    let Some((name, why)) = domain_beside_gpu(&offers, &Tree::host(), near_gpu) else {
         return (offered, None);
     };
-    offered.retain(|info| Some(&info.attributes().domain) == names.get(place));
+    offered.retain(|info| info.attributes().domain == name);
     (offered, Some(why))
+}
+
+/// A domain's name, and whether it has an address.
+type DomainOffer = (String, bool);
+
+/// The domain that is nearest, and the reason.
+fn domain_beside_gpu(
+    offers: &[DomainOffer],
+    tree: &Tree,
+    near_gpu: impl Fn(&[Option<&str>]) -> Option<(usize, String)>,
+) -> Option<(String, String)> {
+    let some_have_address = offers.iter().any(|(_, has_address)| *has_address);
+    let fitting = offers
+        .iter()
+        .filter(|(_, has_address)| *has_address || !some_have_address);
+    let names: BTreeSet<&String> = fitting.map(|(name, _)| name).collect();
+    let mut names: Vec<&String> = names.into_iter().collect();
+    names.sort_by_cached_key(|name| natural(name));
+    let address = |name: &&String| rdma_address(tree, device_of(name));
+    let addresses: Vec<Option<String>> = names.iter().map(address).collect();
+    if addresses.iter().all(Option::is_none) {
+        return None;
+    }
+    let addresses: Vec<Option<&str>> = addresses.iter().map(Option::as_deref).collect();
+    let (place, why) = near_gpu(&addresses)?;
+    Some(((*names.get(place)?).clone(), why))
 }
 
 /// The library that was asked for on the command line, else in the environment, else the one that is found.
@@ -353,7 +372,48 @@ fn is_device(info: &Info, device: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tonnage_machine::kernel_files::invented::Machine;
+
     use super::*;
+
+    /// Three RDMA devices, of which one without an address is not taken where others have one, and an interface.
+    #[test]
+    fn memory_of_a_gpu_takes_the_nearest_domain_that_can_connect() {
+        let machine = Machine::new();
+        for (slot, name) in [("1", "mlx5_0"), ("2", "mlx5_2"), ("3", "mlx5_10")] {
+            let address = format!("0000:{slot}0:00.0");
+            let path = format!("sys/devices/pci0000:00/0000:00:0{slot}.0/{address}");
+            machine.file(&format!("{path}/class"), "0x020700");
+            machine.file(&format!("{path}/vendor"), "0x15b3");
+            let on_bus = format!("sys/bus/pci/devices/{address}");
+            machine.link(&on_bus, &path);
+            machine.link(&format!("sys/class/infiniband/{name}/device"), &on_bus);
+        }
+        let taken = |offers: &[(&str, bool)], place: usize| {
+            let offers: Vec<_> = offers
+                .iter()
+                .map(|(name, has)| ((*name).to_owned(), *has))
+                .collect();
+            let near = |addresses: &[Option<&str>]| Some((place, format!("{addresses:?}")));
+            domain_beside_gpu(&offers, &machine.tree(), near)
+        };
+        let all = [
+            ("mlx5_10-rdm", true),
+            ("mlx5_2", true),
+            ("mlx5_0", false),
+            ("eth0", true),
+        ];
+        let (name, why) = taken(&all, 2).unwrap();
+        // In the order in which people count, and each offered domain once.
+        assert_eq!(why, r#"[None, Some("0000:20:00.0"), Some("0000:30:00.0")]"#);
+        assert_eq!(name, "mlx5_10-rdm");
+        let without = [("mlx5_2", false), ("mlx5_0", false), ("mlx5_0", false)];
+        let (name, why) = taken(&without, 0).unwrap();
+        assert_eq!(why, r#"[Some("0000:10:00.0"), Some("0000:20:00.0")]"#);
+        assert_eq!(name, "mlx5_0");
+        assert_eq!(taken(&[("eth0", true), ("lo", true)], 0), None);
+        assert_eq!(taken(&without, 2), None);
+    }
 
     #[test]
     fn a_device_is_told_by_its_provider_and_domain_alone() {

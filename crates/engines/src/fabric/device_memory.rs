@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tonnage_engine::memory::Memory;
-use tonnage_engine::{Completion, Lane, LaneKind, Verb};
-use tonnage_sys::libfabric::{Hints, Info, Libfabric, RegionHandle};
+use tonnage_engine::{Completion, Facts, Lane, LaneKind, RegionId, Verb, fact_names};
+use tonnage_sys::libfabric::{Hints, Info, Libfabric, PeerToPeer, RegionHandle};
 use tonnage_units::{Error, Result};
 
-use super::options::CARD_WAYS;
+use super::options::{CARD_WAYS, UNTOLD};
 use super::worker::FabricWorker;
 use crate::registration::{CardMemory, first_granted, not_granted};
 use crate::staged::INSTEAD;
@@ -21,7 +21,7 @@ impl FabricWorker {
         memory: &Arc<dyn Memory>,
         key: u64,
     ) -> Result<RegionHandle> {
-        let card = CardMemory::of(memory, &self.name)?;
+        let card = CardMemory::of(memory, &self.name, INSTEAD)?;
         let device = &self.attributes.domain;
         let what = format!(
             "memory {} with engine {} on {device}",
@@ -41,8 +41,36 @@ impl FabricWorker {
             endpoint.register_device(card.bytes(way)?, interface, key)
         });
         let (way, handle, before) = tried.map_err(|all| not_granted(what, &all, INSTEAD))?;
-        self.card_regions.keep((way, &before), card.context());
+        let region = RegionId(self.region_next);
+        (self.card_regions).keep(region, (way, &before), card.context());
         Ok(handle)
+    }
+
+    /// Facts about memory of GPUs, and how many bytes are injected.
+    pub(super) fn card_facts(&self) -> Facts {
+        let regions = &self.card_regions;
+        let untold = self.endpoint.peer_to_peer() == Some(PeerToPeer::Untold);
+        let mut facts = regions.add_granted(Facts::default());
+        if untold {
+            facts = facts.with("peer_to_peer", UNTOLD);
+            if !regions.is_empty() {
+                let mut remarks: Vec<_> = facts.texts(fact_names::REMARKS);
+                let doubt = format!(
+                    "{} reaches memory of the GPU by a way that is {UNTOLD}",
+                    self.name
+                );
+                remarks.push(&doubt);
+                let remarks: Vec<String> = remarks.into_iter().map(str::to_owned).collect();
+                facts = facts.with(fact_names::REMARKS, remarks);
+            }
+        }
+        // The endpoint can allow less for writes than the provider's attributes say of all messages. What the CPU does
+        // not address is not injected.
+        let injects = regions.is_empty();
+        facts.with(
+            "inject_bytes_max",
+            if injects { self.inject_bytes_max } else { 0 },
+        )
     }
 
     /// Waits until the GPUs see what these completions tell of.

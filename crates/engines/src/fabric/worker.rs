@@ -9,8 +9,7 @@ use tonnage_engine::{
     Neighbor, Op, Region, RegionId, WorkerConfig,
 };
 use tonnage_sys::libfabric::{
-    self, Attributes, Endpoint, Event, EventKind, Info, PeerAddress, PeerToPeer, Posted,
-    RemoteRegion, Wait,
+    self, Attributes, Endpoint, Event, EventKind, Info, PeerAddress, Posted, RemoteRegion, Wait,
 };
 use tonnage_units::{Error, Result};
 
@@ -19,7 +18,7 @@ use super::contact::FarMemory;
 use super::files;
 use super::lanes::LaneState;
 use super::mail::{Greeted, Mail};
-use super::options::{OR_INSTEAD, UNTOLD};
+use super::options::OR_INSTEAD;
 use super::queue_sizes::sizes;
 use crate::early::EarlyArrivals;
 use crate::registration::CardRegions;
@@ -359,6 +358,7 @@ impl Engine for FabricWorker {
             return Err(has_lanes(region));
         }
         let registered = self.regions.remove(&region.0);
+        self.card_regions.forget(region);
         let never = || Error::Failed(format!("region {} is not registered", region.0));
         let closed = self.endpoint.deregister(registered.ok_or_else(never)?);
         closed.map_err(|why| Error::Failed(format!("{} cannot deregister: {why}", self.name)))
@@ -416,6 +416,15 @@ impl Engine for FabricWorker {
         }
     }
 
+    fn flush_incoming(&mut self) -> Result<()> {
+        self.card_regions.flush_all(&self.name)
+    }
+
+    fn settle(&mut self, trying: bool) -> bool {
+        self.card_regions.begin(trying);
+        true
+    }
+
     fn failure(&self, done: &Completion) -> Failure {
         let user = user_of(done.lane, done.tag);
         match &self.failed {
@@ -446,17 +455,7 @@ impl Engine for FabricWorker {
             true => "cma: from one process's memory to the other's",
             false => "through shared buffers: this process may not attach to its peers' memory",
         });
-        // The endpoint can allow less for writes than the provider's attributes say of all messages. What the CPU does
-        // not address is not injected.
-        let injects = self.card_regions.is_empty();
-        let untold = self.endpoint.peer_to_peer() == Some(PeerToPeer::Untold);
-        (self.card_regions.add_granted(Facts::default()))
-            .maybe("peer_to_peer", untold.then_some(UNTOLD))
-            .with(
-                "inject_bytes_max",
-                if injects { self.inject_bytes_max } else { 0 },
-            )
-            .maybe("shm_large_messages", large)
+        self.card_facts().maybe("shm_large_messages", large)
     }
 
     #[inline]

@@ -5,7 +5,7 @@ use tonnage_machine::devices::LIBHIP_VARIABLE;
 use tonnage_sys::cuda::CudaFailure;
 use tonnage_sys::hip;
 
-use super::vendor::GpuVendor;
+use super::vendor::{GpuVendor, PinBound, RefusalCodes};
 
 /// GPUs of AMD.
 pub(crate) const AMD: &GpuVendor = &GpuVendor {
@@ -22,9 +22,21 @@ pub(crate) const AMD: &GpuVendor = &GpuVendor {
     copies_by: "hipMemcpyAsync, whose runtime chooses between copy engines (SDMA) and a kernel of its own",
     ipc: "hip-ipc",
     visible: "HIP_VISIBLE_DEVICES",
+    codes: RefusalCodes {
+        // hipErrorInvalidValue, whatever the reason; hipErrorOutOfMemory.
+        not_pinned: &[1, 2],
+        // hipErrorInvalidDevicePointer of memory that cannot be attached, hipErrorMapFailed.
+        no_way: &[17, 205],
+        not_seen: &[],
+    },
+    pins_within: PinBound::SystemMemory,
+    // The runtime does not tell of the Infinity Cache, of which an MI300X has 256 MiB.
+    uncached_bytes_min: 1 << 30,
     advice,
     no_gpu: NO_GPU,
-    no_way: "Choose one GPU for both ranks, or two that reach each other: `rocm-smi --showtopo` lists the links",
+    no_way: "Choose one GPU for both ranks, or two that reach each other: `rocm-smi --showtopo` (`amd-smi topology`) lists \
+             the links; where they do, start both ranks in one container (--pid=host --ipc=host for several) and as one \
+             user",
 };
 
 /// The next thing to try where the runtime sees no GPU.
@@ -37,14 +49,16 @@ fn advice(failure: &CudaFailure) -> &'static str {
     match failure {
         CudaFailure::NoDriver(_) => {
             "Install ROCm's runtime (libamdhip64-5 on Debian, hip-runtime-amd of AMD's packages), or name a file with \
-             --library libamdhip64=PATH"
+             --library libamdhip64=PATH, such as that in $ROCM_PATH/lib or /opt/rocm-X.Y/lib"
         }
         CudaFailure::NoCompiler(_) => {
             "Install hiprtc, which compiles the kernels (libhiprtc.so: libamdhip64-5 on Debian, hip-runtime-amd of AMD's \
              packages)"
         }
         CudaFailure::TooOld { .. } => "Install ROCm 5.1 or newer",
-        CudaFailure::NotOffered { .. } => "Choose another way to do it, which ROCm has",
+        CudaFailure::NotOffered { .. } => {
+            "tonnage uses no such call of ROCm's: leave out the option that asks for it, or use a GPU of NVIDIA"
+        }
         CudaFailure::Outside(_) => "This is a defect of tonnage: please report it",
         CudaFailure::NoPeer { .. } => {
             "Look at `rocm-smi --showtopo`: virtual machines, chipsets and small BARs may forbid it; copy by way of the host \
@@ -55,6 +69,9 @@ fn advice(failure: &CudaFailure) -> &'static str {
         }
         CudaFailure::NoGpu => {
             "Choose --memory hip-pinned --target-memory hip, or --memory hip for both"
+        }
+        CudaFailure::OtherDriver { .. } => {
+            "Choose memory of one maker's GPUs for both ends, and one --library libamdhip64"
         }
         CudaFailure::OtherGpu { .. } => {
             "Choose one GPU for both ends, hip:N with the same number; memory hip-pinned is that of the rank's GPU"
@@ -99,7 +116,12 @@ mod tests {
             CudaFailure::NoDriver(String::new()),
             CudaFailure::NotPinned,
             CudaFailure::NoGpu,
-            CudaFailure::NoPeer { gpu: 0, peer: 1 },
+            CudaFailure::NoPeer {
+                call: "hipDeviceCanAccessPeer",
+                name: "hip",
+                gpu: 0,
+                peer: 1,
+            },
             call("hipErrorOutOfMemory"),
             call("hipErrorLaunchFailure"),
         ] {

@@ -4,7 +4,7 @@ use tonnage_engine::Library;
 use tonnage_machine::devices::LIBCUDA_VARIABLE;
 use tonnage_sys::cuda::{self, CudaFailure};
 
-use super::vendor::GpuVendor;
+use super::vendor::{GpuVendor, INVALID_DEVICE, PinBound, RefusalCodes};
 
 /// GPUs of NVIDIA.
 pub(crate) const NVIDIA: &GpuVendor = &GpuVendor {
@@ -21,6 +21,15 @@ pub(crate) const NVIDIA: &GpuVendor = &GpuVendor {
     copies_by: "copy engines",
     ipc: "cuda-ipc",
     visible: "CUDA_VISIBLE_DEVICES",
+    codes: RefusalCodes {
+        // CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_OPERATING_SYSTEM: neither is about memory of the GPU.
+        not_pinned: &[2, 304],
+        // CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, CUDA_ERROR_TOO_MANY_PEERS.
+        no_way: &[217, 711],
+        not_seen: &[INVALID_DEVICE],
+    },
+    pins_within: PinBound::Locked,
+    uncached_bytes_min: 128 << 20,
     advice,
     no_gpu: NO_GPU,
     no_way: "Choose one GPU for both ranks, or two that reach each other: `nvidia-smi topo -p2p r` lists them",
@@ -55,8 +64,11 @@ fn advice(failure: &CudaFailure) -> &'static str {
         CudaFailure::NoGpu => {
             "Choose --memory cuda-pinned --target-memory cuda, or --memory cuda for both"
         }
+        CudaFailure::OtherDriver { .. } => {
+            "Choose memory of one maker's GPUs for both ends, and one --library libcuda"
+        }
         CudaFailure::OtherGpu { .. } => {
-            "Choose one GPU for both ends, cuda:N with the same number; memory cuda-pinned is in the context of cuda:0"
+            "Choose one GPU for both ends, cuda:N with the same number; memory cuda-pinned is in the context of the rank's GPU"
         }
         CudaFailure::Call { name, .. } => match name.as_str() {
             "CUDA_ERROR_NO_DEVICE" => NO_GPU,
@@ -90,6 +102,7 @@ mod tests {
     #[test]
     fn memory_of_another_gpu_is_no_defect() {
         let other = CudaFailure::OtherGpu {
+            name: "cuda",
             memory: 0,
             stream: 1,
         };

@@ -6,6 +6,28 @@
 use tonnage_engine::Library;
 use tonnage_sys::cuda::{CudaFailure, GpuDriver};
 
+/// Code of a number that no GPU has, of all makers.
+pub(crate) const INVALID_DEVICE: i32 = 101;
+
+/// Codes of refusals. Drivers have the same numbers, and do not return them in the same places.
+pub(crate) struct RefusalCodes {
+    /// Codes of host memory that was not pinned because there is too much of it.
+    pub(crate) not_pinned: &'static [i32],
+    /// Codes of another process's memory on a GPU that this one does not reach, or with more peers than it can have.
+    pub(crate) no_way: &'static [i32],
+    /// Codes of another process's memory on a GPU that this process does not see.
+    pub(crate) not_seen: &'static [i32],
+}
+
+/// Bound on the host's memory that a driver pins, beside that of the control group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PinBound {
+    /// The limit of locked memory (RLIMIT_MEMLOCK).
+    Locked,
+    /// The part of the host's memory that the kernel's driver of GPUs (KFD) lets all processes have for them.
+    SystemMemory,
+}
+
 /// A maker of GPUs.
 pub(crate) struct GpuVendor {
     /// The driver.
@@ -26,6 +48,12 @@ pub(crate) struct GpuVendor {
     pub(crate) ipc: &'static str,
     /// The environment variable that says which GPUs a process may see.
     pub(crate) visible: &'static str,
+    /// Codes by which the driver refuses what tonnage knows advice for.
+    pub(crate) codes: RefusalCodes,
+    /// Bound on the host's memory that may be pinned.
+    pub(crate) pins_within: PinBound,
+    /// Bytes that no cache of its GPUs holds, at least, beside those that the driver tells of.
+    pub(crate) uncached_bytes_min: u64,
     /// The next thing to try after a failure.
     pub(crate) advice: fn(&CudaFailure) -> &'static str,
     /// The next thing to try where there is no GPU.

@@ -11,50 +11,78 @@ use tonnage_units::Result;
 
 use crate::memory::cuda_region::gpu_failed;
 
+/// The moment at which a flush is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FlushMoment {
+    /// Before an arrival or a read is told.
+    Told,
+    /// Behind plain writes of peers, which have ended.
+    WritesEnded,
+}
+
+/// Words for the moments. They tell no number, which would be another one in each rank and each run.
+const TOLD: &str = "before arrivals and reads are told";
+const ENDED: &str = "when peers' plain writes have ended";
+
+/// Need of a flush, before a GPU sees what has arrived.
+enum FlushNeed {
+    /// Needed, and made by this call.
+    Flushing(CardWrites),
+    /// Needed, and not to be had.
+    Lacking,
+    /// None, or none that is known.
+    Nothing,
+}
+
 /// Arrivals in memory of one GPU.
 pub(super) struct CardArrivals {
     context: Option<Arc<CudaContext>>,
-    /// The call, where it has to be made.
-    writes: Option<CardWrites>,
+    need: FlushNeed,
     /// Words about that, for the record.
     words: String,
-    /// Calls that were made.
-    flushes: Cell<u64>,
+    /// Moments at which a flush was due in this point: before something was told, and behind plain writes.
+    was_due: [Cell<bool>; 2],
 }
 
 impl CardArrivals {
     /// Arrivals in memory of a context, as its driver says that they are to be treated; `None` for memory whose driver
     /// is not known here.
     pub(super) fn of(context: Option<&Arc<CudaContext>>) -> Self {
-        let (writes, words) = match context.map(|context| (context, context.writes_ordering())) {
-            None => (None, "not done: whose memory it is has to do it".to_owned()),
+        let (need, words) = match context.map(|context| (context, context.writes_ordering())) {
+            None => (
+                FlushNeed::Nothing,
+                "not done: whose memory it is has to do it".to_owned(),
+            ),
             Some((context, WritesOrdering::Flushed)) => match CardWrites::into_memory_of(context) {
                 Ok(writes) => (
-                    Some(writes),
-                    "by cuFlushGPUDirectRDMAWrites, before an arrival or a read is told".to_owned(),
+                    FlushNeed::Flushing(writes),
+                    "by cuFlushGPUDirectRDMAWrites".to_owned(),
                 ),
-                Err(failure) => (None, format!("needed and not done: {failure}")),
+                Err(failure) => (
+                    FlushNeed::Lacking,
+                    format!("needed and not done: {failure}"),
+                ),
             },
             Some((_, WritesOrdering::Ordered)) => (
-                None,
+                FlushNeed::Nothing,
                 "not needed: the driver orders what a card writes before the GPU's own work"
                     .to_owned(),
             ),
             Some((_, WritesOrdering::Unordered)) => (
-                None,
+                FlushNeed::Lacking,
                 "needed and not done: the driver has no call for the host".to_owned(),
             ),
             Some((_, WritesOrdering::Untold)) => (
-                None,
+                FlushNeed::Nothing,
                 "not done: the driver does not tell whether it is needed (that of CUDA 11.3 does)"
                     .to_owned(),
             ),
         };
         Self {
             context: context.cloned(),
-            writes,
+            need,
             words,
-            flushes: Cell::new(0),
+            was_due: [Cell::new(false), Cell::new(false)],
         }
     }
 
@@ -68,26 +96,47 @@ impl CardArrivals {
 
     /// Words about what is done, for the record.
     pub(super) fn words(&self) -> String {
-        match (&self.writes, self.flushes.get()) {
-            (None, _) => self.words.clone(),
-            (Some(_), 0) => {
-                "needed, and never done: this worker was told of no arrival and of no read"
-                    .to_owned()
+        let when = match (&self.need, self.was_due.each_ref().map(Cell::get)) {
+            (FlushNeed::Flushing(_), [false, false]) => {
+                return "needed, and never done: this worker was told of no arrival, of no read, and of no end of peers' \
+                        writes"
+                    .to_owned();
             }
-            (Some(_), flushes) => format!("{}: {flushes} times", self.words),
-        }
+            (FlushNeed::Flushing(_), [true, false]) => TOLD.to_owned(),
+            (FlushNeed::Flushing(_), [false, true]) => ENDED.to_owned(),
+            (FlushNeed::Flushing(_), [true, true]) => format!("{TOLD}, and {ENDED}"),
+            _ => return self.words.clone(),
+        };
+        format!("{} {when}", self.words)
+    }
+
+    /// Begins a point, whose words and doubt are about what arrives from now on.
+    pub(super) fn begin(&self) {
+        self.was_due.iter().for_each(|due| due.set(false));
+    }
+
+    /// The doubt about what arrived, where the GPU may not have seen it when it counted.
+    pub(super) fn doubt(&self) -> Option<String> {
+        let was_due = self.was_due.iter().any(Cell::get);
+        let is_lacking = matches!(self.need, FlushNeed::Lacking) && was_due;
+        is_lacking.then(|| {
+            format!(
+                "what network cards wrote into memory of a GPU counted before the GPU had to see it: a flush was {}",
+                self.words
+            )
+        })
     }
 
     /// Waits until the GPU sees what has arrived, where that is needed and can be done.
     ///
     /// # Errors
     /// The driver's reason.
-    pub(super) fn flush(&self, engine: &str) -> Result<()> {
-        let Some(writes) = &self.writes else {
-            return Ok(());
-        };
-        self.flushes.set(self.flushes.get() + 1);
-        let flushed = writes.flush();
-        flushed.map_err(|failure| gpu_failed(engine, writes.context(), &failure))
+    pub(super) fn flush(&self, engine: &str, moment: FlushMoment) -> Result<()> {
+        if let FlushNeed::Flushing(writes) = &self.need {
+            let flushed = writes.flush();
+            flushed.map_err(|failure| gpu_failed(engine, writes.context(), &failure))?;
+        }
+        self.was_due[usize::from(moment == FlushMoment::WritesEnded)].set(true);
+        Ok(())
     }
 }

@@ -10,6 +10,8 @@ use tonnage_units::{Error, Result};
 
 use super::ways::CardWay;
 use crate::memory::cuda_region::DriverMemory;
+use crate::memory::nvidia::NVIDIA;
+use crate::memory::vendors::vendor_of;
 
 /// Memory of a device that is to be registered.
 pub(crate) struct CardMemory {
@@ -19,15 +21,30 @@ pub(crate) struct CardMemory {
 }
 
 impl CardMemory {
-    /// Memory that the CPU does not address, for an engine of some name.
+    /// Memory that the CPU does not address, for an engine of some name. `staging` says how to move the bytes through
+    /// the host.
     ///
     /// # Errors
     /// `Unavailable` for memory of which no card could know anything.
-    pub(crate) fn of(memory: &Arc<dyn Memory>, engine: &str) -> Result<Self> {
+    pub(crate) fn of(memory: &Arc<dyn Memory>, engine: &str, staging: &str) -> Result<Self> {
         let buffer = match DriverMemory::of(&**memory) {
             Some(DriverMemory::Gpu(buffer)) => Some(buffer),
             _ => None,
         };
+        if let Some(vendor) = buffer
+            .as_ref()
+            .map(|buffer| vendor_of(buffer.context().driver()))
+            && vendor.memory != NVIDIA.memory
+        {
+            return Err(Error::Unavailable {
+                what: format!("memory {} with engine {engine}", memory.report().kind),
+                why: "only memory of NVIDIA's GPUs is registered with network cards yet".to_owned(),
+                how: format!(
+                    "To move its bytes through the host, {staging}; or choose --memory {}",
+                    vendor.pinned
+                ),
+            });
+        }
         let has_file = || {
             memory
                 .device()
@@ -53,6 +70,26 @@ impl CardMemory {
     /// # Errors
     /// The driver's reason, in words.
     pub(crate) fn bytes(&self, way: CardWay) -> Result<Arc<DeviceBytes>, String> {
+        // Its copies and kernels have been waited for when a card is handed bytes, and a card's writes are flushed: so
+        // the driver need not order its own calls after them (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS is not set).
+        if let Some(buffer) = &self.buffer
+            && buffer.granularity().is_some()
+            && let Some(said) = match buffer.is_for_cards() {
+                Some(true) => None,
+                Some(false) => Some("is 0"),
+                None => Some("is not known to it"),
+            }
+        {
+            return Err(format!(
+                "the driver does not say that network cards reach memory by virtual-memory handles of this GPU (its attribute \
+                 GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED {said}): leave --memory-option alloc=vmm out"
+            ));
+        }
+        // A library that registers by address, and moves bytes on this thread later, asks for the thread's own GPU.
+        if let Some(buffer) = &self.buffer {
+            let made = buffer.context().make_current();
+            made.map_err(|failure| failure.to_string())?;
+        }
         let bytes = match (way, &self.buffer) {
             (CardWay::Dmabuf, Some(buffer)) => {
                 if buffer.context().device().dmabuf == Some(false) {

@@ -1,55 +1,92 @@
 //! Memory of GPUs that a worker has registered: what was granted, and flushing what arrives there.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tonnage_engine::{Completion, Ending, Facts, Lane};
+use tonnage_engine::{Completion, Ending, Facts, Lane, RegionId, fact_names};
 use tonnage_sys::cuda::CudaContext;
 use tonnage_units::Result;
 
 use super::REGISTRATION;
-use super::arrivals::CardArrivals;
+use super::arrivals::{CardArrivals, FlushMoment};
 use super::ways::{CardWay, NotGranted};
+
+/// One registered memory.
+struct GrantedRegion {
+    /// The way that was granted.
+    way: CardWay,
+    /// Ways that were tried before it, in words.
+    before: Vec<String>,
+    context: Option<Arc<CudaContext>>,
+}
 
 /// Registered memory of GPUs.
 #[derive(Default)]
 pub(crate) struct CardRegions {
-    /// The way that was granted last and, before it, those that were not, in words.
-    granted: Option<(CardWay, Vec<String>)>,
+    granted: BTreeMap<u32, GrantedRegion>,
     /// One for each GPU.
     arrivals: Vec<CardArrivals>,
 }
 
 impl CardRegions {
-    /// Keeps what was granted for one memory, and who is to see what arrives in it.
+    /// Keeps what was granted for the memory of a region, and who is to see what arrives in it.
     pub(crate) fn keep(
         &mut self,
+        region: RegionId,
         (way, before): (CardWay, &[NotGranted]),
         context: Option<&Arc<CudaContext>>,
     ) {
-        self.granted = Some((way, before.iter().map(ToString::to_string).collect()));
+        let granted = GrantedRegion {
+            way,
+            before: before.iter().map(ToString::to_string).collect(),
+            context: context.cloned(),
+        };
+        self.granted.insert(region.0, granted);
         if !self.arrivals.iter().any(|known| known.are_in(context)) {
             self.arrivals.push(CardArrivals::of(context));
         }
     }
 
+    /// Takes a registration out that was taken back; one of memory of the host is none of these.
+    pub(crate) fn forget(&mut self, region: RegionId) {
+        if self.granted.remove(&region.0).is_none() {
+            return;
+        }
+        let left = self.granted.values().map(|region| region.context.as_ref());
+        self.arrivals
+            .retain(|arrivals| left.clone().any(|context| arrivals.are_in(context)));
+    }
+
     /// True where there are none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.granted.is_none()
+        self.granted.is_empty()
     }
 
     /// Facts about them, for the record.
     pub(crate) fn add_granted(&self, facts: Facts) -> Facts {
-        let Some((way, before)) = &self.granted else {
+        if self.is_empty() {
             return facts;
-        };
+        }
+        let granted = self.granted.values();
+        let ways = distinct(granted.clone().map(|region| region.way.name().to_owned()));
+        let before = distinct(granted.flat_map(|region| region.before.iter().cloned()));
         let words: Vec<_> = self.arrivals.iter().map(CardArrivals::words).collect();
+        let doubts: Vec<_> = self
+            .arrivals
+            .iter()
+            .filter_map(CardArrivals::doubt)
+            .collect();
         facts
-            .with(REGISTRATION, way.name())
+            .with(REGISTRATION, ways.join(", "))
             .maybe(
                 "registration_not_granted",
-                (!before.is_empty()).then(|| before.clone()),
+                (!before.is_empty()).then_some(before),
             )
             .with("card_writes_flushed", words.join("; "))
+            .maybe(
+                fact_names::REMARKS,
+                (!doubts.is_empty()).then(|| distinct(doubts.into_iter())),
+            )
     }
 
     /// Waits until the GPUs see what these completions tell of; `reads` says which lanes bring bytes here.
@@ -72,11 +109,39 @@ impl CardRegions {
             Ending::Failed(_) => false,
         };
         match done.iter().any(lands) {
-            true => {
-                let mut arrivals = self.arrivals.iter();
-                arrivals.try_for_each(|arrivals| arrivals.flush(engine))
-            }
+            true => self.flush_at(engine, FlushMoment::Told),
             false => Ok(()),
         }
     }
+
+    /// Waits until the GPUs see what plain writes have brought, of which nothing was told here.
+    ///
+    /// # Errors
+    /// The driver's reason.
+    pub(crate) fn flush_all(&self, engine: &str) -> Result<()> {
+        self.flush_at(engine, FlushMoment::WritesEnded)
+    }
+
+    /// Begins a point, where something is `tried` before it is measured: facts are about what arrives from now on.
+    pub(crate) fn begin(&self, tried: bool) {
+        if tried {
+            self.arrivals.iter().for_each(CardArrivals::begin);
+        }
+    }
+
+    fn flush_at(&self, engine: &str, moment: FlushMoment) -> Result<()> {
+        let mut arrivals = self.arrivals.iter();
+        arrivals.try_for_each(|arrivals| arrivals.flush(engine, moment))
+    }
+}
+
+/// Texts, each once.
+fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for text in texts {
+        if !all.contains(&text) {
+            all.push(text);
+        }
+    }
+    all
 }

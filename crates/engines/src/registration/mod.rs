@@ -16,7 +16,7 @@ mod card_memory;
 mod card_regions;
 #[cfg(test)]
 #[path = "../../../sys/tests/cuda/double.rs"]
-mod double;
+pub(crate) mod double;
 #[cfg(test)]
 #[path = "tests.rs"]
 mod over_double;
@@ -28,8 +28,6 @@ use tonnage_units::{Error, Result};
 pub(crate) use card_memory::CardMemory;
 pub(crate) use card_regions::CardRegions;
 pub(crate) use ways::{CardWay, first_granted, not_granted};
-
-use crate::memory::cuda_region::is_of_gpu;
 
 /// The option's name.
 pub(crate) const REGISTRATION: &str = "registration";
@@ -51,7 +49,8 @@ pub(crate) const fn option(
     }
 }
 
-/// Refuses a way that was asked for where nothing is registered by it.
+/// Refuses a way that was asked for where nothing is registered by it. Plans refuse it before, where no end has memory
+/// of a GPU; of what a library's caller registers, nothing is known yet.
 ///
 /// # Errors
 /// `Usage`, with what to leave out.
@@ -64,41 +63,27 @@ pub(crate) fn check_registration(
     if asked.is_empty() || asked == AUTO {
         return Ok(());
     }
-    if is_staged {
-        return Err(Error::Usage(format!(
+    match is_staged {
+        false => Ok(()),
+        true => Err(Error::Usage(format!(
             "{REGISTRATION}={asked} is about memory of a GPU that is registered, and staging=pinned registers pinned memory \
              of the host in its place: leave one of them out"
-        )));
+        ))),
     }
-    let (own, peers) = request.memories;
-    // Of a memory that nobody named, and of ranks that take no part, nothing is known.
-    if own.name.is_empty() || peers.is_empty() {
-        return Ok(());
-    }
-    if is_of_gpu(own) || peers.iter().copied().any(is_of_gpu) {
-        return Ok(());
-    }
-    Err(Error::Usage(format!(
-        "{REGISTRATION}={asked} is about memory of a GPU, and neither this rank nor its peers have any: leave it out, or \
-         choose --memory cuda"
-    )))
 }
 
 #[cfg(test)]
 mod tests {
-    use tonnage_engine::{EngineOptions, RankMemory};
+    use tonnage_engine::EngineOptions;
 
     use super::*;
 
     const OPTIONS: [EngineOption; 1] = [option(&[AUTO, "dmabuf"], &[], "")];
 
-    fn checked(value: &str, own: &str, peers: &[&str], is_staged: bool) -> Result<()> {
+    fn checked(value: &str, is_staged: bool) -> Result<()> {
         let options = EngineOptions::from([(REGISTRATION.to_owned(), value.to_owned())]);
-        let memory = |name| RankMemory { name, gpu: None };
-        let peers: Vec<_> = peers.iter().copied().map(memory).collect();
         let request = OpenRequest {
             options: &options,
-            memories: (memory(own), &peers),
             ..OpenRequest::default()
         };
         check_registration(&request, &OPTIONS, is_staged)
@@ -106,24 +91,13 @@ mod tests {
 
     #[test]
     fn a_way_is_refused_where_it_has_no_effect() {
-        for (value, own, peers) in [
-            ("auto", "host", &["host"][..]),
-            ("dmabuf", "cuda", &["host"]),
-            ("dmabuf", "host", &["cuda:1"]),
-            ("dmabuf", "cuda-pinned", &["host", "cuda"]),
-            // Memory that a library's caller registers later, and a rank that takes no part.
-            ("dmabuf", "", &[]),
-            ("dmabuf", "host", &[]),
-        ] {
-            checked(value, own, peers, false).unwrap();
-        }
-        let refused = checked("dmabuf", "cuda-pinned", &["host"], false).unwrap_err();
-        assert!(refused.to_string().contains("--memory cuda"), "{refused}");
-        let refused = checked("dmabuf", "cuda", &["cuda"], true).unwrap_err();
+        checked("auto", false).unwrap();
+        checked("dmabuf", false).unwrap();
+        let refused = checked("dmabuf", true).unwrap_err();
         assert!(
             refused.to_string().contains("leave one of them out"),
             "{refused}"
         );
-        checked("auto", "cuda", &["cuda"], true).unwrap();
+        checked("auto", true).unwrap();
     }
 }

@@ -29,12 +29,15 @@ impl CardWay {
     fn needs(self) -> &'static str {
         match self {
             Self::Dmabuf => {
-                "dmabuf needs the open kernel modules of NVIDIA's driver (515 or newer), Linux 5.12, and a card whose driver \
-                 and library take it (rdma-core 34; libfabric 1.20, built with CUDA); some drivers export only memory of --memory-option \
-                 alloc=vmm"
+                "dmabuf needs a driver of the GPU that exports its memory (the open kernel modules of NVIDIA's, 515 or newer; \
+                 some export only memory of --memory-option alloc=vmm), and a card whose driver and library take it (mlx5: \
+                 Linux 5.12 with CONFIG_INFINIBAND_ON_DEMAND_PAGING; efa, irdma and bnxt_re: 5.16 or newer, and no paging; \
+                 rdma-core 34; libfabric 1.20, built with CUDA)"
             }
             Self::Peermem => {
-                "peermem needs the kernel's module nvidia-peermem (modprobe nvidia-peermem), which comes with NVIDIA's driver"
+                "peermem needs the kernel's module nvidia-peermem (modprobe nvidia-peermem), which comes with NVIDIA's driver \
+                 and loads only beside the card's drivers of MLNX_OFED or DOCA, or a kernel with their patch \
+                 (ib_register_peer_memory_client): on other kernels it ends in \"Invalid argument\", and dmabuf is the way"
             }
             Self::Hmem => {
                 "hmem needs a libfabric that was built with CUDA, and a provider with FI_HMEM"

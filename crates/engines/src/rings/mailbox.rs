@@ -338,11 +338,12 @@ pub(crate) fn take_arrivals(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use tonnage_sys::mapping::{Pages, Sharing};
 
-    fn pair() -> (Inbox, Outbox) {
+    /// Rings as their owner and as a peer has them.
+    pub(crate) fn pair() -> (Inbox, Outbox) {
         let arena =
             Arc::new(Arena::allocate(bytes(2), Pages::Normal, Sharing::Private, None).unwrap());
         (

@@ -14,6 +14,8 @@ mod mailbox;
 mod refusals;
 
 pub(crate) use contacts::Contacts;
+#[cfg(test)]
+pub(crate) use mailbox::tests::pair;
 pub(crate) use mailbox::{Arrival, ArrivalEntry, DEPTH, Outbox, PeerRings, take_arrivals};
 #[cfg(test)]
 pub(crate) use refusals::OTHER_REGION;

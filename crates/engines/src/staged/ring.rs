@@ -196,7 +196,43 @@ impl StagingRing {
 
 #[cfg(test)]
 mod tests {
+    use tonnage_engine::Libraries;
+
     use super::*;
+    use crate::memory::CUDA;
+    use crate::registration::double::Double;
+
+    /// A query of this double carries out one piece of its stream's work: on one stream for both ways, the copy that
+    /// leaves would come after the one that arrives.
+    #[test]
+    fn what_leaves_does_not_wait_for_what_arrives() {
+        let Some(double) = Double::with("slow 1") else {
+            return;
+        };
+        let libraries = Libraries::from([("libcuda".to_owned(), double.path())]);
+        let memory = (CUDA.allocate)(&Request {
+            bytes: 8192,
+            libraries: Some(&libraries),
+            ..Request::default()
+        });
+        let memory = memory.unwrap();
+        let bytes = DriverMemory::of(&*memory).unwrap();
+        let ring = StagingRing::new(1, Some(bytes.context())).unwrap();
+        let events = [0, 1].map(|_| ring.event().unwrap());
+        let places = [RingPlace::Arriving(0), RingPlace::Leaving(0)];
+        for (at, (place, event)) in [0, 4096].into_iter().zip(places.into_iter().zip(&events)) {
+            let is_out = matches!(place, RingPlace::Leaving(_));
+            let (start, _) = StagingRing::at(0, place);
+            let copied = ring.copy((&*memory, at), (start, is_out), 4096, event.as_ref());
+            assert!(matches!(copied, Ok(false)));
+        }
+        let passed = |at: usize| ring.is_passed(events[at].as_ref()).unwrap();
+        // A query carries out the copy, another one the event behind it, and the third finds it passed.
+        for at in [1, 0] {
+            let queries = std::iter::repeat_with(|| passed(at));
+            assert_eq!(queries.take(3).collect::<Vec<_>>(), [false, false, true]);
+        }
+    }
 
     #[test]
     fn places_of_all_peers_lie_beside_each_other() {

@@ -426,6 +426,10 @@ impl Engine for StagedWorker {
         self.below.settle(trying)
     }
 
+    fn flush_incoming(&mut self) -> Result<()> {
+        self.below.flush_incoming()
+    }
+
     fn chosen(&self) -> Facts {
         self.below.chosen()
     }

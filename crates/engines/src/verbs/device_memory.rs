@@ -51,7 +51,13 @@ impl VerbsWorker {
         access: RegionAccess,
     ) -> Result<RegistrationHandle> {
         let engine = self.port.engine();
-        let card = CardMemory::of(memory, engine)?;
+        let staging = match self.port.asked.transport {
+            VerbsTransport::Dc => {
+                "choose verbs:rc with --engine-option staging=pinned, or --memory host"
+            }
+            _ => INSTEAD,
+        };
+        let card = CardMemory::of(memory, engine, staging)?;
         let what = || {
             format!(
                 "memory {} with engine {engine} on {}",
@@ -68,14 +74,9 @@ impl VerbsWorker {
             let registered = queues.register_device(bytes, access);
             registered.map_err(|why| format!("{why}{}", module(way, &Tree::host())))
         });
-        let staging = match self.port.asked.transport {
-            VerbsTransport::Dc => {
-                "choose verbs:rc with --engine-option staging=pinned, or --memory host"
-            }
-            _ => INSTEAD,
-        };
         let (way, handle, before) = tried.map_err(|all| not_granted(what, &all, staging))?;
-        self.card_regions.keep((way, &before), card.context());
+        let region = RegionId(self.region_next);
+        (self.card_regions).keep(region, (way, &before), card.context());
         Ok(handle)
     }
 
@@ -94,8 +95,8 @@ impl VerbsWorker {
                 "Choose --memory host for fetch-add and compare-swap",
             );
         }
-        match self.port.asked.inline_bytes {
-            None | Some(0) => Ok(()),
+        match copied_bytes(self.port.asked.inline_bytes, self.port.sends_payload) {
+            None => Ok(()),
             Some(bytes) => refused(
                 format!(
                     "{INLINE}={bytes} has the CPU copy payloads into work requests, and it cannot address this memory"
@@ -117,6 +118,12 @@ impl VerbsWorker {
     }
 }
 
+/// Bytes of payload that the CPU was asked to copy into work requests. Whoever is only a target copies none, and reads
+/// carry no payload.
+fn copied_bytes(asked: Option<u32>, sends_payload: bool) -> Option<u32> {
+    asked.filter(|&bytes| bytes > 0 && sends_payload)
+}
+
 /// Words about the kernel's module that a way needs, where it is not loaded.
 fn module(way: CardWay, tree: &Tree) -> String {
     let mut modules = PEER_MODULES.iter();
@@ -131,7 +138,32 @@ fn module(way: CardWay, tree: &Tree) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tonnage_engine::OpenRequest;
+
+    use super::super::domain::sends_payload;
     use super::*;
+
+    #[test]
+    fn payload_is_refused_where_the_cpu_would_copy_it() {
+        use Verb::{Read, Send, Write};
+        for (initiates, verbs, inline, copied) in [
+            (true, &[Write][..], Some(64), Some(64)),
+            (true, &[Read, Send], Some(64), Some(64)),
+            (true, &[Write], Some(0), None),
+            (true, &[Write], None, None),
+            (true, &[Read], Some(64), None),
+            // A target's memory is no reason.
+            (false, &[Write, Send], Some(64), None),
+        ] {
+            let request = OpenRequest {
+                initiates,
+                verbs,
+                ..OpenRequest::default()
+            };
+            let found = copied_bytes(inline, sends_payload(&request));
+            assert_eq!(found, copied, "{initiates} {verbs:?} {inline:?}");
+        }
+    }
 
     #[test]
     fn a_module_that_is_not_loaded_is_named() {

@@ -50,6 +50,11 @@ fn queue_pairs(verbs: &[Verb]) -> (Vec<bool>, bool) {
     }
 }
 
+/// Returns whether a rank posts payload of its own: it initiates something that is no read.
+pub(super) fn sends_payload(request: &OpenRequest<'_>) -> bool {
+    request.initiates && request.verbs.iter().any(|&verb| verb != Verb::Read)
+}
+
 impl PortDomain {
     pub(super) fn new(request: &OpenRequest<'_>, chosen: ChosenPort) -> Result<Self> {
         let asked = Asked::of(request);
@@ -114,6 +119,7 @@ impl PortDomain {
                 dc,
                 receives,
                 immediates,
+                sends_payload: sends_payload(request),
                 atomics,
             }),
             caps,

@@ -401,6 +401,10 @@ impl Engine for KernelWorker {
         Ok(0)
     }
 
+    fn flush_incoming(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     fn failure(&self, _done: &Completion) -> Failure {
         Failure {
             name: "unknown".to_owned(),

@@ -25,6 +25,8 @@ pub(super) struct OpenPort {
     pub(super) receives: Vec<bool>,
     /// True when the first of them uses up receives by writes with an immediate.
     pub(super) immediates: bool,
+    /// True where this rank posts payload of its own: it initiates something that is no read.
+    pub(super) sends_payload: bool,
     /// True where peers may change words in one step.
     pub(super) atomics: bool,
 }

@@ -299,6 +299,7 @@ impl Engine for VerbsWorker {
         }
         let handle = self.region(region)?;
         self.regions.remove(&region.0);
+        self.card_regions.forget(region);
         let closed = self.queues.deregister(handle);
         closed.map_err(|why| self.about_device(why))
     }
@@ -392,6 +393,15 @@ impl Engine for VerbsWorker {
         Ok(Flush::Posted)
     }
 
+    fn flush_incoming(&mut self) -> Result<()> {
+        self.card_regions.flush_all(self.port.engine())
+    }
+
+    fn settle(&mut self, trying: bool) -> bool {
+        self.card_regions.begin(trying);
+        true
+    }
+
     fn failure(&self, done: &Completion) -> Failure {
         let lane = self
             .lanes
@@ -443,13 +453,8 @@ impl Engine for VerbsWorker {
 
     fn chosen(&self) -> Facts {
         let inline = self.pairs.iter().map(|pair| pair.inline_bytes).min();
-        let inline = inline.map(|bytes| {
-            if self.card_regions.is_empty() {
-                bytes
-            } else {
-                0
-            }
-        });
+        let copies = self.card_regions.is_empty();
+        let inline = inline.map(|bytes| if copies { bytes } else { 0 });
         let gathered = Some(self.queues.gathered()).filter(|&count| count > 0);
         let registrations = self.queues.registrations();
         // Beside the memories, the bytes of first contact have one.

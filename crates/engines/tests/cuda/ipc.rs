@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -219,6 +219,20 @@ fn second_process() {
     side.hear("end");
 }
 
+/// The second process's connection. One that ends before it has connected is told, and nobody waits for it.
+fn accepted(listener: &UnixListener, second: &mut Child) -> UnixStream {
+    listener.set_nonblocking(true).unwrap();
+    loop {
+        if let Ok((socket, _)) = listener.accept() {
+            socket.set_nonblocking(false).unwrap();
+            return socket;
+        }
+        let ended = second.try_wait().unwrap();
+        assert!(ended.is_none(), "the second process ended: {ended:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Piece by piece, so that whoever told before the data would be seen.
 #[test]
 fn arrivals_are_told_behind_their_data_and_nothing_is_allocated() {
@@ -229,7 +243,7 @@ fn arrivals_are_told_behind_their_data_and_nothing_is_allocated() {
     let path = directory.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
     let mut second = start_second(&double.path(), &path);
-    let (socket, _) = listener.accept().unwrap();
+    let socket = accepted(&listener, &mut second);
     let mut side = connected(0, double.path(), socket);
     for number in 0..COUNT {
         let at = u64::from(number * WORD);

@@ -1,6 +1,8 @@
 //! Memories of GPUs, over the double of a driver beside the tests of `tonnage-sys`: nothing here has seen a GPU.
 
 #[cfg(test)]
+mod copies;
+#[cfg(test)]
 #[path = "../../../sys/tests/cuda/double.rs"]
 mod double;
 #[cfg(test)]
@@ -383,37 +385,6 @@ fn rates(memory: &dyn Memory) -> Result<Vec<tonnage_engine::memory::CopyRate>> {
 }
 
 #[test]
-fn copies_within_a_gpu_have_a_rate_and_move_the_bytes() {
-    let Some(double) = Double::with("") else {
-        return;
-    };
-    let memory = allocate(&double, &CUDA, "", BYTES).unwrap();
-    memory.write(0, &vec![7; BYTES as usize / 2]).unwrap();
-    let found = rates(&*memory).unwrap();
-    assert!(found.len() == 1 && found[0].bytes_per_s > 0.0, "{found:?}");
-    // In one copy, though operations have 4 KiB.
-    let expected =
-        "the GPU's cuMemcpyAsync of 512 KiB, of nominal 128.0 GB/s for what it reads and writes";
-    assert_eq!(found[0].method, expected);
-    let mut bytes = vec![0; BYTES as usize / 2];
-    memory.read(BYTES / 2, &mut bytes).unwrap();
-    assert!(bytes.iter().all(|&byte| byte == 7));
-}
-
-/// Memory that no cache holds bounds them too, if there is room for it.
-#[test]
-fn copies_of_few_bytes_are_set_beside_those_of_many() {
-    let Some(double) = Double::with("memory 536870912") else {
-        return;
-    };
-    let found = rates(&*allocate(&double, &CUDA, "", BYTES).unwrap()).unwrap();
-    assert_eq!(found.len(), 2, "{found:?}");
-    let of_many = &found[1].method;
-    assert!(of_many.contains("of 16 MiB over 128 MiB"), "{of_many}");
-    assert!(found[1].bytes_per_s > 0.0, "{found:?}");
-}
-
-#[test]
 fn the_way_of_allocating_is_chosen_and_reported() {
     let Some(double) = Double::with("granularity 65536") else {
         return;
@@ -432,7 +403,7 @@ fn the_way_of_allocating_is_chosen_and_reported() {
         ("malloc", "malloc: cuMemAlloc, in one piece"),
         (
             "vmm",
-            "vmm: cuMemCreate and cuMemMap, in granules of 65536 bytes, exportable as a file",
+            "vmm: cuMemCreate and cuMemMap, in granules of 65536 bytes, for network cards too",
         ),
     ] {
         let memory = by(alloc);

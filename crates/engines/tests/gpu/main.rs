@@ -1,12 +1,14 @@
-//! Engine `cuda`: the same cases over the double of the driver and, where this machine has a GPU, over the real one;
-//! there its speed too, beside a raw loop of the same calls of the driver. `make test-gpu` runs these.
+//! Engines `cuda` and `hip`: the same cases over the doubles of the drivers and, where this machine has a GPU, over the
+//! real one; on one of NVIDIA its speed too, beside a raw loop of the same calls. `make test-gpu` runs these.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | `main` | drivers, a lane between two memories, and cases that hold on each driver |
+//! | `cards` | what network cards need of a driver: memory as a file, and flushing what they wrote |
 //! | `speed` | figures, on the real driver alone |
 #![cfg(test)]
 
+mod cards;
 #[path = "../../../sys/tests/cuda/double.rs"]
 mod double;
 mod speed;
@@ -14,50 +16,87 @@ mod speed;
 use std::sync::Arc;
 
 use double::Double;
+use tonnage_engine::Entry;
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::pattern::{Key, Mismatches};
 use tonnage_engine::{
     Completion, Engine, EngineOptions, Lane, LaneKind, LaneSpec, Libraries, Op, OpenRequest,
     RankMemory, RegionId, Verb, WorkerConfig, split_name,
 };
-use tonnage_engines::{LISTS, cuda};
+use tonnage_engines::{LISTS, cuda, hip};
 use tonnage_sys::clock::Clock;
-use tonnage_sys::cuda::Libcuda;
-use tonnage_units::Result;
+use tonnage_sys::cuda::{GpuDriver, Libcuda, NVIDIA};
+use tonnage_sys::hip::AMD;
+use tonnage_units::{Error, Result};
+
+/// A maker of GPUs.
+struct Maker {
+    driver: &'static GpuDriver,
+    entry: &'static Entry,
+    library: &'static str,
+    double: fn(&str) -> Option<Double>,
+}
+
+static MAKERS: [Maker; 2] = [
+    Maker {
+        driver: &NVIDIA,
+        entry: &cuda::ENTRY,
+        library: "libcuda",
+        double: Double::with,
+    },
+    Maker {
+        driver: &AMD,
+        entry: &hip::ENTRY,
+        library: "libamdhip64",
+        double: Double::hip,
+    },
+];
+
+/// Suffix of a memory's name here that is allocated by virtual-memory handles.
+const BY_HANDLES: &str = "/vmm";
 
 /// A driver to run the cases on.
 struct Driver {
+    maker: &'static Maker,
     libraries: Libraries,
     gpus: usize,
     _double: Option<Double>,
 }
 
 impl Driver {
-    /// The double with two GPUs; `None`, and a visible skip, without a C compiler.
+    /// NVIDIA's double with two GPUs; `None`, and a visible skip, without a C compiler.
     fn double(lines: &str) -> Option<Self> {
-        let double = Double::with(lines)?;
-        let libraries = Libraries::from([("libcuda".to_owned(), double.path())]);
+        Self::double_of(&MAKERS[0], lines)
+    }
+
+    fn double_of(maker: &'static Maker, lines: &str) -> Option<Self> {
+        let double = (maker.double)(lines)?;
+        let libraries = Libraries::from([(maker.library.to_owned(), double.path())]);
         Some(Self {
+            maker,
             libraries,
             gpus: 2,
             _double: Some(double),
         })
     }
 
-    /// The real one; `None`, and a visible skip, where there is no GPU.
-    fn real() -> Option<Self> {
-        match Libcuda::load(None).and_then(|library| library.devices()) {
+    /// The real one of a maker; `None`, and a visible skip, where there is no GPU of it.
+    fn real(maker: &'static Maker) -> Option<Self> {
+        let engine = maker.entry.name;
+        let found = Libcuda::load_of(maker.driver, None).and_then(|library| library.devices());
+        match found {
             Ok(devices) if !devices.is_empty() => Some(Self {
+                maker,
                 libraries: Libraries::new(),
                 gpus: devices.len(),
                 _double: None,
             }),
             Ok(_) => {
-                println!("skip: the driver sees no GPU: engine cuda ran over its double only");
+                println!("skip: the driver sees no GPU: engine {engine} ran over its double only");
                 None
             }
             Err(why) => {
-                println!("skip: no GPU: {why}: engine cuda ran over its double only");
+                println!("skip: no GPU: {why}: engine {engine} ran over its double only");
                 None
             }
         }
@@ -69,25 +108,35 @@ impl Driver {
             println!("skip: figures of a GPU, which `make test-gpu` measures");
             return None;
         }
-        Self::real()
+        Self::real(&MAKERS[0])
     }
 
     /// All that are here.
     fn all() -> impl Iterator<Item = Self> {
-        Self::double("").into_iter().chain(Self::real())
+        let doubles = MAKERS.iter().filter_map(|maker| Self::double_of(maker, ""));
+        doubles.chain(MAKERS.iter().filter_map(Self::real))
     }
 
+    /// A memory by NVIDIA's name for it.
     fn memory(&self, name: &str, bytes: u64) -> Result<Arc<dyn Memory>> {
-        (LISTS.memory(name)?.allocate)(&Request {
-            variant: split_name(name).1,
+        let by_handles = name.ends_with(BY_HANDLES);
+        let name = name.trim_end_matches(BY_HANDLES);
+        let name = name.replace(NVIDIA.name, self.maker.driver.name);
+        let options: EngineOptions = match by_handles {
+            true => [("alloc".to_owned(), "vmm".to_owned())].into(),
+            false => EngineOptions::new(),
+        };
+        (LISTS.memory(&name)?.allocate)(&Request {
+            variant: split_name(&name).1,
             bytes,
+            options: Some(&options),
             libraries: Some(&self.libraries),
             ..Request::default()
         })
     }
 
     fn worker(&self, options: &EngineOptions, depth: u32) -> Box<dyn Engine + Send> {
-        let domains = (cuda::ENTRY.open)(&OpenRequest {
+        let domains = (self.maker.entry.open)(&OpenRequest {
             options,
             libraries: &self.libraries,
             memories: (RankMemory::default(), &[]),
@@ -180,7 +229,8 @@ type Ends = (
 );
 
 /// Memories that can be copied between.
-fn ends(gpus: usize) -> Vec<Ends> {
+fn ends(driver: &Driver) -> Vec<Ends> {
+    let gpus = driver.gpus;
     let mut all: Vec<(_, _, &'static [_])> = Vec::new();
     for options in [&[][..], &[("streams", "3")], &[("by", "sm")]] {
         all.extend([
@@ -193,6 +243,15 @@ fn ends(gpus: usize) -> Vec<Ends> {
         }
     }
     all.extend([("host", "cuda", &[][..]), ("cuda", "host", &[])]);
+    // HIP is asked for no memory by virtual-memory handles.
+    if driver.maker.driver.name == NVIDIA.name {
+        for options in [&[][..], &[("by", "sm")]] {
+            all.push(("cuda-pinned", "cuda/vmm", options));
+            if gpus > 1 {
+                all.push(("cuda:0/vmm", "cuda:1/vmm", options));
+            }
+        }
+    }
     all
 }
 
@@ -200,8 +259,16 @@ fn ends(gpus: usize) -> Vec<Ends> {
 #[test]
 fn each_byte_comes_to_its_place() {
     for driver in Driver::all() {
-        for (own, far, options) in ends(driver.gpus) {
-            let [own, far] = [own, far].map(|name| driver.memory(name, BYTES).unwrap());
+        for (own, far, options) in ends(&driver) {
+            let memories = [own, far].map(|name| driver.memory(name, BYTES));
+            if let [_, Err(Error::Unavailable { why, .. })] = &memories
+                && far.ends_with(BY_HANDLES)
+                && driver._double.is_none()
+            {
+                println!("skip: memory by virtual-memory handles: {why}");
+                continue;
+            }
+            let [own, far] = memories.map(Result::unwrap);
             for verb in [Verb::Write, Verb::Read] {
                 let line = Line::new(&driver, (&own, &far), verb, (options, 4));
                 let mut line = line.unwrap();
@@ -272,7 +339,8 @@ fn lanes_are_known_again_and_ranges_outside_are_refused() {
         // Two memories of the host.
         let refused = line.engine.lane(&spec).unwrap_err().to_string();
         assert!(
-            refused.contains("neither end") && refused.contains("--target-memory cuda"),
+            refused.contains("neither end")
+                && refused.contains(&format!("--target-memory {},", driver.maker.driver.name)),
             "{refused}"
         );
         // Memory of the host is a whole number of pages.

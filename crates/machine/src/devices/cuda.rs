@@ -65,8 +65,9 @@ pub struct CudaGpu {
     pub pci_address: String,
     /// Generation of its instructions, such as "9.0", or "gfx90a".
     pub compute: String,
-    /// Engines that copy beside its processors.
-    pub copy_engines: u32,
+    /// Engines that copy beside its processors; absent where the driver does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_engines: Option<u32>,
     /// Nominal bytes per second of its memory; absent where the driver does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes_per_s: Option<u64>,
@@ -195,7 +196,7 @@ pub(super) mod tests {
             memory_bytes: 80 << 30,
             pci_address: "0000:03:00.0".to_owned(),
             compute: "9.0".to_owned(),
-            copy_engines: 3,
+            copy_engines: Some(3),
             memory_bytes_per_s: None,
             dmabuf: Some(true),
             cuda_version: "12.4".to_owned(),

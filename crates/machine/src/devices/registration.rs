@@ -20,8 +20,8 @@ pub(super) fn without_module(tree: &Tree, absent: &mut Vec<Absent>) {
         absent.push(Absent::new(
             "peer memory of NVIDIA GPUs",
             "there is neither /sys/module/nvidia_peermem nor /sys/module/nv_peer_mem: it is not loaded",
-            "Run `modprobe nvidia_peermem`, which comes with the driver; or register GPU memory as dmabuf, which needs no \
-             module.",
+            "Run `modprobe nvidia_peermem`, which comes with NVIDIA's driver and loads only beside the card's drivers of \
+             MLNX_OFED or DOCA, or a kernel with their patch; or register GPU memory as dmabuf, which needs no module.",
         ));
     }
 }
@@ -76,10 +76,9 @@ mod tests {
         assert_eq!(missed(&machine), None);
         machine.file("sys/module/nvidia/version", "570.1");
         assert!(
-            missed(&machine)
-                .unwrap()
-                .how
-                .contains("modprobe nvidia_peermem")
+            missed(&machine).unwrap().how.contains(
+                "modprobe nvidia_peermem`, which comes with NVIDIA's driver and loads only"
+            )
         );
         machine.file("sys/module/nv_peer_mem/refcnt", "0");
         assert_eq!(missed(&machine), None);

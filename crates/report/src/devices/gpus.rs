@@ -48,8 +48,9 @@ pub(super) fn driven((memory, interface): (&str, &str), gpus: &[CudaGpu]) -> Vec
         let rate = gpu.memory_bytes_per_s;
         let rate = rate.map_or_else(String::new, |rate| gigabytes_per_s(rate as f64));
         let copy_engines = match gpu.copy_engines {
-            1 => "1 copy engine".to_owned(),
-            count => format!("{count} copy engines"),
+            None => String::new(),
+            Some(1) => "1 copy engine".to_owned(),
+            Some(count) => format!("{count} copy engines"),
         };
         row([
             &format!("{memory}:{}", gpu.number),

@@ -54,12 +54,16 @@ pub(crate) enum Attribute {
     MemoryClockKhz = 36,
     /// `GLOBAL_MEMORY_BUS_WIDTH`, in bits.
     MemoryBusBits = 37,
+    /// `L2_CACHE_SIZE`, in bytes.
+    CacheBytes = 38,
     /// `ASYNC_ENGINE_COUNT`.
     CopyEngines = 40,
     /// `COMPUTE_CAPABILITY_MAJOR`.
     ComputeMajor = 75,
     /// `COMPUTE_CAPABILITY_MINOR`.
     ComputeMinor = 76,
+    /// `HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED`.
+    FileHandles = 103,
     /// `GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED`.
     GpuDirectVmm = 110,
     /// `GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS`.

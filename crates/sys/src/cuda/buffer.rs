@@ -57,7 +57,8 @@ impl DeviceBuffer {
     /// The driver's reason; `CUDA_ERROR_OUT_OF_MEMORY` where there is not so much in one piece.
     pub fn allocate(context: &Arc<CudaContext>, bytes: u64) -> Result<Self, CudaFailure> {
         let mut address = 0;
-        // Whole pages of the host: files by which other devices reach it consist of them.
+        // Whole pages of the host, so that other devices, which get pages, are given as little of a neighbour as can
+        // be: the driver may begin an allocation anywhere in a page.
         let len = usize::try_from(bytes.max(1)).unwrap_or(usize::MAX);
         let len = len.checked_next_multiple_of(rustix::param::page_size());
         let len = len.unwrap_or(usize::MAX);
@@ -91,6 +92,23 @@ impl DeviceBuffer {
     /// Bytes that its mapping is a multiple of; `None` where it is none.
     pub fn granularity(&self) -> Option<u64> {
         self.mapping.as_ref().map(VmmMapping::granularity)
+    }
+
+    /// Returns whether network cards may reach its mapping, as the driver has it; `None` where it has none, or where
+    /// the driver does not tell.
+    pub fn is_for_cards(&self) -> Option<bool> {
+        self.mapping.as_ref().and_then(VmmMapping::is_for_cards)
+    }
+
+    /// Lets kernels and copies of this context's GPU reach it.
+    ///
+    /// # Errors
+    /// `OtherDriver`, `NoPeer`, or the driver's reason.
+    pub fn let_reach(&self, context: &CudaContext) -> Result<(), CudaFailure> {
+        match &self.mapping {
+            Some(mapping) => mapping.let_reach(context),
+            None => context.reach(&self.context),
+        }
     }
 
     /// Number of its bytes.

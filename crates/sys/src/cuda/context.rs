@@ -1,6 +1,6 @@
 //! A GPU in use: its primary context, which all users of the driver in a process share.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::abi::{ContextHandle, Ordinal, PEER_ENABLED};
 use super::device::CudaDevice;
@@ -15,6 +15,8 @@ pub struct CudaContext {
     handle: ContextHandle,
     pub(super) ordinal: Ordinal,
     device: CudaDevice,
+    /// All that the process sees, when somebody has asked for a way to one of them.
+    seen: OnceLock<Vec<CudaDevice>>,
 }
 
 // SAFETY: a context may be used by any thread that has made it current, which every use of this value does first, and
@@ -41,6 +43,7 @@ impl CudaContext {
             handle: retained.unwrap_or(std::ptr::null_mut()),
             ordinal,
             device,
+            seen: OnceLock::new(),
         }))
     }
 
@@ -81,17 +84,13 @@ impl CudaContext {
     /// Lets kernels and copies of this GPU reach memory of another one's context.
     ///
     /// # Errors
-    /// `NoPeer` where the machine has no way between the two, or the driver's reason.
+    /// `OtherDriver`; `NoPeer` where the machine has no way between the two; or the driver's reason.
     pub fn reach(&self, peer: &Self) -> Result<(), CudaFailure> {
+        self.check_driver(peer)?;
         if self.handle == peer.handle {
             return Ok(());
         }
-        if !self.can_access((self.ordinal, peer.ordinal))? {
-            return Err(CudaFailure::NoPeer {
-                gpu: self.device.number,
-                peer: peer.device.number,
-            });
-        }
+        self.check_way((peer.ordinal, peer.device.number))?;
         self.call("cuCtxEnablePeerAccess", |_| {
             // SAFETY: both contexts are retained, and this one is current.
             match unsafe { self.library.own.enable_peer(peer.handle) } {
@@ -101,14 +100,68 @@ impl CudaContext {
         })
     }
 
+    /// Refuses a context of another library: handles, numbers of GPUs and addresses of the one mean nothing to the
+    /// other, which would take an address that it does not know for one of the host.
+    ///
+    /// # Errors
+    /// `OtherDriver`.
+    pub(super) fn check_driver(&self, other: &Self) -> Result<(), CudaFailure> {
+        match self.library.is_one_with(&other.library) {
+            true => Ok(()),
+            false => Err(CudaFailure::OtherDriver {
+                own: self.driver().name,
+                other: other.driver().name,
+            }),
+        }
+    }
+
+    /// Refuses a GPU that this process sees, and to whose memory the machine has no way. It is not taken into use. Of
+    /// one that the driver cannot describe, as one that is lost, nothing is known here.
+    ///
+    /// # Errors
+    /// `NoPeer`, or the driver's reason.
+    pub fn check_way_to(&self, is_peer: impl Fn(&CudaDevice) -> bool) -> Result<(), CudaFailure> {
+        if is_peer(&self.device) {
+            return Ok(());
+        }
+        let seen = self.seen.get_or_init(|| self.library.described());
+        seen.iter()
+            .find(|seen| is_peer(seen))
+            .map_or(Ok(()), |peer| {
+                self.check_way((self.library.ordinal(peer.number)?, peer.number))
+            })
+    }
+
+    /// Refuses a GPU with this ordinal and number, to whose memory the machine has no way.
+    pub(super) fn check_way(&self, (peer, number): (Ordinal, u32)) -> Result<(), CudaFailure> {
+        match self.can_access((self.ordinal, peer))? {
+            true => Ok(()),
+            false => Err(CudaFailure::NoPeer {
+                call: self.driver().called("cuDeviceCanAccessPeer"),
+                name: self.driver().name,
+                gpu: self.device.number,
+                peer: number,
+            }),
+        }
+    }
+
     /// Returns whether the machine has a way from one GPU to the memory of another.
-    pub(super) fn can_access(&self, (gpu, peer): (Ordinal, Ordinal)) -> Result<bool, CudaFailure> {
+    fn can_access(&self, (gpu, peer): (Ordinal, Ordinal)) -> Result<bool, CudaFailure> {
         let mut can = 0;
         self.call("cuDeviceCanAccessPeer", |calls| {
             // SAFETY: the number is valid for the write of an int; both ordinals came from the library.
             unsafe { (calls.can_access_peer)(&raw mut can, gpu, peer) }
         })?;
         Ok(can != 0)
+    }
+
+    /// Makes the context this thread's, for calls of other libraries: those of CUDA's runtime take the first GPU where
+    /// the thread has none.
+    ///
+    /// # Errors
+    /// The driver's reason.
+    pub fn make_current(&self) -> Result<(), CudaFailure> {
+        self.current().map(|_| ())
     }
 
     /// Makes the context this thread's, for several calls.

@@ -43,7 +43,7 @@ impl CudaRegion {
         }
     }
 
-    /// Address for copy engines, or for a kernel of this context.
+    /// Address for copies by the driver, or for a kernel of this context.
     fn address(&self, kernel_of: Option<&CudaContext>) -> Result<CudaAddress, CudaFailure> {
         match (self, kernel_of) {
             (Self::Device(buffer), _) => Ok(buffer.address()),
@@ -103,12 +103,12 @@ pub struct CudaCopier {
 
 impl CudaCopier {
     /// Makes a copier of copies `from` one memory `to` another in a context, which is that of a GPU at one of the ends.
-    /// They are carried out by `kernel`, or by copy engines where there is none, on so many streams with at most
+    /// They are carried out by `kernel`, or by the driver's call where there is none, on so many streams with at most
     /// `depth` under way on each.
     ///
     /// # Errors
-    /// `NoGpu`; `OtherGpu` for a context that is of neither end; `NoPeer`; `NotPinned` where a kernel cannot reach an
-    /// end; the driver's reason.
+    /// `NoGpu`; `OtherGpu` for a context that is of neither end; `OtherDriver`; `NoPeer`, or the reason with both GPUs;
+    /// `NotPinned` where a kernel cannot reach an end; the driver's reason.
     pub fn new(
         context: &Arc<CudaContext>,
         (from, to): (CudaRegion, CudaRegion),
@@ -124,11 +124,16 @@ impl CudaCopier {
                 .is_none_or(|kernel| is_own(kernel.context()));
         if !fits {
             return Err(CudaFailure::OtherGpu {
+                name: context.driver().name,
                 memory: first.device().number,
                 stream: context.device().number,
             });
         }
-        gpus().try_for_each(|peer| context.reach(peer))?;
+        for end in [&from, &to] {
+            if let CudaRegion::Device(buffer) = end {
+                buffer.let_reach(context)?;
+            }
+        }
         let kernel_of = kernel.as_ref().map(|_| &**context);
         let addresses = [from.address(kernel_of)?, to.address(kernel_of)?];
         let line = |_| CopyLine::new(context, depth);

@@ -29,10 +29,12 @@ pub struct CudaDevice {
     pub compute: String,
     /// Processors in it.
     pub multiprocessors: u32,
-    /// Engines that copy beside its processors.
-    pub copy_engines: u32,
+    /// Engines that copy beside its processors; `None` where the driver does not tell.
+    pub copy_engines: Option<u32>,
     /// Nominal bytes per second of its memory; `None` where the driver does not tell the clock of its transfers.
     pub memory_bytes_per_s: Option<u64>,
+    /// Bytes of the last cache before its memory; `None` where the driver does not tell.
+    pub cache_bytes: Option<u64>,
     /// True when its memory can be exported as a dmabuf; `None` where the driver does not know the question.
     pub dmabuf: Option<bool>,
 }
@@ -43,13 +45,23 @@ impl Libcuda {
     /// # Errors
     /// The driver's reason.
     pub fn devices(&self) -> Result<Vec<CudaDevice>, CudaFailure> {
+        let count = self.device_count()?;
+        (0..count).map(|number| self.describe(number)).collect()
+    }
+
+    /// Those of them that the driver describes.
+    pub(super) fn described(&self) -> Vec<CudaDevice> {
+        (0..self.device_count().unwrap_or(0))
+            .filter_map(|number| self.describe(number).ok())
+            .collect()
+    }
+
+    fn device_count(&self) -> Result<u32, CudaFailure> {
         let mut count = 0;
         // SAFETY: the number is valid for the write of an int.
         let code = unsafe { (self.calls.device_count)(&raw mut count) };
         self.check("cuDeviceGetCount", code)?;
-        (0..u32::try_from(count).unwrap_or(0))
-            .map(|number| self.describe(number))
-            .collect()
+        Ok(u32::try_from(count).unwrap_or(0))
     }
 
     /// The driver's handle of the GPU with this number.
@@ -97,8 +109,12 @@ impl Libcuda {
                 format!("{major}.{minor}")
             }),
             multiprocessors: attribute(Attribute::Multiprocessors),
-            copy_engines: attribute(Attribute::CopyEngines),
+            copy_engines: self.attribute(device, Attribute::CopyEngines).ok(),
             memory_bytes_per_s: Some(nominal).filter(|&nominal| nominal > 0),
+            cache_bytes: self
+                .attribute(device, Attribute::CacheBytes)
+                .ok()
+                .map(u64::from),
             dmabuf: self
                 .attribute(device, Attribute::Dmabuf)
                 .ok()

@@ -38,13 +38,13 @@ pub enum CudaFailure {
         /// The call's symbol.
         symbol: String,
     },
-    /// No version of the interface has such a call.
+    /// The interface has no such call, or none that is used here.
     NotOffered {
         /// Name of the interface.
         interface: &'static str,
         /// The name that CUDA's driver gives the call.
         call: String,
-        /// Reason why it is not used here; may be empty.
+        /// Reason why what it has in its place is not used here; empty where none is known.
         why: &'static str,
     },
     /// A call failed.
@@ -62,6 +62,10 @@ pub enum CudaFailure {
     Outside(OutOfRange),
     /// The machine has no way from one GPU to another one's memory.
     NoPeer {
+        /// The call that says so, by the driver's own name of it.
+        call: &'static str,
+        /// Prefix of the names of the driver's GPUs.
+        name: &'static str,
         /// Number of the GPU that would reach.
         gpu: u32,
         /// Number of the GPU whose memory it would reach.
@@ -73,10 +77,19 @@ pub enum CudaFailure {
     NoGpu,
     /// Memory of one GPU's context was handed to a stream of another one's.
     OtherGpu {
+        /// Prefix of the names of the driver's GPUs.
+        name: &'static str,
         /// Number of the GPU whose context the memory is of.
         memory: u32,
         /// Number of the GPU whose context the stream is of.
         stream: u32,
+    },
+    /// A GPU was to reach memory of a GPU that it knows nothing of, because another library has it.
+    OtherDriver {
+        /// Prefix of the names of the GPUs of the one that would reach.
+        own: &'static str,
+        /// Prefix of the names of the GPUs of the other.
+        other: &'static str,
     },
 }
 
@@ -95,6 +108,17 @@ impl CudaFailure {
             Self::Call { code, .. } => Some(*code),
             _ => None,
         }
+    }
+
+    /// This failure, with what the call was for.
+    pub(super) fn of_doing(mut self, what: &str) -> Self {
+        if let Self::Call { text, .. } = &mut self {
+            *text = match text.is_empty() {
+                true => what.to_owned(),
+                false => format!("{text}, {what}"),
+            };
+        }
+        self
     }
 
     /// This failure, with the first of a compiler's complaints.
@@ -132,11 +156,10 @@ impl fmt::Display for CudaFailure {
                 call,
                 why,
             } => {
-                write!(f, "{interface} has nothing in the place of {call}")?;
-                match why.is_empty() {
-                    true => Ok(()),
-                    false => write!(f, ": {why}"),
+                if !why.is_empty() {
+                    return write!(f, "{interface}'s {why}");
                 }
+                write!(f, "nothing of {interface}'s is used in the place of {call}")
             }
             Self::Call {
                 call,
@@ -152,18 +175,31 @@ impl fmt::Display for CudaFailure {
                 write!(f, ": {text}")
             }
             Self::Outside(range) => range.fmt(f),
-            Self::NoPeer { gpu, peer } => write!(
+            Self::NoPeer {
+                call,
+                name,
+                gpu,
+                peer,
+            } => write!(
                 f,
-                "the driver says that GPU {gpu} cannot reach the memory of GPU {peer}"
+                "{call}: {name}:{gpu} cannot reach the memory of {name}:{peer}"
             ),
             Self::NotPinned => write!(
                 f,
                 "a kernel of a GPU reaches memory of the host only where the driver has pinned it"
             ),
             Self::NoGpu => write!(f, "neither end of the copies is memory of a GPU"),
-            Self::OtherGpu { memory, stream } => write!(
+            Self::OtherGpu {
+                name,
+                memory,
+                stream,
+            } => write!(
                 f,
-                "a stream of GPU {stream} does not copy memory in the context of GPU {memory}"
+                "a stream of {name}:{stream} does not copy memory in the context of {name}:{memory}"
+            ),
+            Self::OtherDriver { own, other } => write!(
+                f,
+                "a GPU of {own} does not reach memory of {other}, whose driver is another library"
             ),
         }
     }

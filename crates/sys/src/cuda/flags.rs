@@ -1,10 +1,12 @@
 //! Words that a stream writes into pinned memory, behind everything that was handed to it before: how a GPU tells a CPU
 //! that data have arrived.
 //!
-//! A word is written after a fence over the whole system, so that whoever sees it sees the data too.
+//! CUDA's driver writes a word after a fence over the whole system, so that whoever sees it sees the data too. A driver
+//! that does not promise it has no such call here.
 
 use super::abi::{Attribute, CudaAddress, StreamHandle};
 use super::buffer::{PinnedArena, checked};
+use super::context::CudaContext;
 use super::failure::CudaFailure;
 use super::loaded::functions;
 use super::stream::CudaStream;
@@ -18,6 +20,18 @@ const WORD: u64 = 8;
 
 functions! { FlagCalls:
     write = c"cuStreamWriteValue64_v2" since 11, 7 (StreamHandle, CudaAddress, u64, c_uint);
+}
+
+fn calls(context: &CudaContext) -> Result<FlagCalls, String> {
+    let library = &context.library;
+    let calls = FlagCalls::of(&library.library, library.version);
+    let calls = calls.map_err(|failure| failure.to_string())?;
+    // A driver that does not know the question does not have the answer.
+    let writes = library.attribute(context.ordinal, Attribute::StreamWords);
+    match writes.unwrap_or(0) {
+        0 => Err("the driver says that this GPU writes no words of 64 bits".to_owned()),
+        _ => Ok(calls),
+    }
 }
 
 /// Pinned memory whose words streams of one GPU write.
@@ -36,14 +50,7 @@ impl FlagWords {
     /// Reason why the GPU writes none, in words.
     pub fn of(pinned: PinnedArena) -> Result<Self, String> {
         let context = pinned.context();
-        let library = &context.library;
-        let calls = FlagCalls::of(&library.library, library.version);
-        let calls = calls.map_err(|failure| failure.to_string())?;
-        // A driver that does not know the question does not have the answer.
-        let writes = library.attribute(context.ordinal, Attribute::StreamWords);
-        if writes.unwrap_or(0) == 0 {
-            return Err("the driver says that this GPU writes no words of 64 bits".to_owned());
-        }
+        let calls = calls(context)?;
         let address = pinned.address_in(context);
         let address = address.map_err(|failure| failure.to_string())?;
         Ok(Self {
@@ -51,6 +58,14 @@ impl FlagWords {
             calls,
             address,
         })
+    }
+
+    /// Returns whether a GPU writes words: whoever asks before has no memory pinned for nothing.
+    ///
+    /// # Errors
+    /// Reason why it writes none, in words.
+    pub fn offered(context: &CudaContext) -> Result<(), String> {
+        calls(context).map(|_| ())
     }
 
     /// Hands over the write of an aligned word, as the CPU would store it.
@@ -83,6 +98,7 @@ impl FlagWords {
         let context = stream.context();
         if !Arc::ptr_eq(context, self.pinned.context()) {
             return Err(CudaFailure::OtherGpu {
+                name: context.driver().name,
                 memory: self.pinned.context().device().number,
                 stream: context.device().number,
             });

@@ -1,7 +1,7 @@
 //! Memory of a GPU that another process has allocated: the handle by which it is shared, and the memory as opened here.
 //!
-//! Handles are passed on by the caller. The calls came with CUDA 11.0 at the latest, and are looked up when they are
-//! first needed.
+//! Handles are passed on by the caller. CUDA's calls came with 11.0 at the latest; any driver's are looked up when they
+//! are first needed.
 
 use std::sync::Arc;
 

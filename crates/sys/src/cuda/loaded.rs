@@ -102,6 +102,11 @@ impl Libcuda {
         self.library.driver
     }
 
+    /// Returns whether both are one library in this process, however often it was loaded.
+    pub(super) fn is_one_with(&self, other: &Self) -> bool {
+        std::ptr::fn_addr_eq(self.calls.init, other.calls.init)
+    }
+
     /// The newest version of its interface that the driver serves; `None` where it does not say.
     pub fn version(&self) -> Option<CudaVersion> {
         self.version

@@ -82,6 +82,7 @@ impl CudaStream {
         for part in [from, to] {
             if !Arc::ptr_eq(part.context, &self.context) {
                 return Err(CudaFailure::OtherGpu {
+                    name: self.context.driver().name,
                     memory: part.context.device().number,
                     stream: self.context.device().number,
                 });
@@ -187,8 +188,8 @@ impl CudaEvent {
         })
     }
 
-    /// Nanoseconds from an earlier event to this one by the GPU's clock, which counts in steps of about half a
-    /// microsecond. Both have to be passed.
+    /// Nanoseconds from an earlier event to this one by the GPU's clock, which counts in steps: of about half a
+    /// microsecond on GPUs of NVIDIA. Both have to be passed.
     ///
     /// # Errors
     /// The driver's reason.

@@ -16,6 +16,8 @@ pub(super) type PhysicalHandle = u64;
 
 /// `CU_MEM_ALLOCATION_TYPE_PINNED`.
 const PINNED: c_int = 1;
+/// `CU_MEM_HANDLE_TYPE_NONE`.
+const NO_HANDLES: c_int = 0;
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
 const POSIX_FILE: c_int = 1;
 /// `CU_MEM_LOCATION_TYPE_DEVICE`.
@@ -78,28 +80,39 @@ pub(super) struct VmmMapping {
     /// Whole granules.
     bytes: usize,
     granularity: usize,
+    for_cards: Option<bool>,
     physical: Option<PhysicalHandle>,
     address: Option<CudaAddress>,
     is_mapped: bool,
 }
 
 impl VmmMapping {
-    /// Allocates at least so many bytes, and gives access to the GPU and to every other one that reaches it.
+    /// Allocates at least so many bytes, and gives access to the GPU that they are of. Another one gets it when it
+    /// needs it: one that is lost, or in use by somebody else, is no reason against memory of this one.
     ///
     /// # Errors
     /// `TooOld`, or the driver's reason.
     pub(super) fn allocate(context: &Arc<CudaContext>, bytes: u64) -> Result<Self, CudaFailure> {
         let library = &context.library;
         let calls = VmmCalls::of(&library.library, library.version)?;
-        // A driver that does not know the question does not know the answer either.
-        let reached = library.attribute(context.ordinal, Attribute::GpuDirectVmm);
+        // A driver that does not know the question tells nothing.
+        let grants = |which| {
+            let granted = library.attribute(context.ordinal, which).ok();
+            granted.map(|granted| granted != 0)
+        };
+        let for_cards = grants(Attribute::GpuDirectVmm);
         let properties = PhysicalProperties {
             kind: PINNED,
-            handles: POSIX_FILE,
+            // An export of a range goes by its addresses. Handles of this type are for passing memory on to another
+            // process, and libraries that register memory ask whether it has them.
+            handles: match grants(Attribute::FileHandles) {
+                Some(true) => POSIX_FILE,
+                _ => NO_HANDLES,
+            },
             location: location(context.ordinal),
             windows: std::ptr::null_mut(),
             compression: 0,
-            gpu_direct: u8::from(reached.is_ok_and(|reached| reached != 0)),
+            gpu_direct: u8::from(for_cards == Some(true)),
             usage: 0,
             reserved: [0; 4],
         };
@@ -118,6 +131,7 @@ impl VmmMapping {
                 .checked_next_multiple_of(granularity)
                 .unwrap_or(wanted),
             granularity,
+            for_cards,
             physical: None,
             address: None,
             is_mapped: false,
@@ -125,7 +139,7 @@ impl VmmMapping {
         mapping.create(&properties)?;
         let address = mapping.reserve()?;
         mapping.map(address)?;
-        mapping.set_access(address)?;
+        mapping.set_access(context.ordinal)?;
         Ok(mapping)
     }
 
@@ -159,27 +173,47 @@ impl VmmMapping {
         Ok(())
     }
 
-    /// Access is a property of the mapping: what a context has enabled towards a peer's does not count for it.
-    fn set_access(&self, address: CudaAddress) -> Result<(), CudaFailure> {
-        let library = &self.context.library;
-        let own = self.context.ordinal;
-        let mut all = vec![own];
-        for device in library.devices()? {
-            let other = library.ordinal(device.number)?;
-            if other != own && self.context.can_access((other, own))? {
-                all.push(other);
-            }
+    /// Lets kernels and copies of another GPU reach it. Access is a property of the mapping: what that one's context
+    /// has enabled towards this one's does not count for it.
+    ///
+    /// # Errors
+    /// `OtherDriver`, `NoPeer`, or the driver's reason with the names of both.
+    pub(super) fn let_reach(&self, peer: &CudaContext) -> Result<(), CudaFailure> {
+        let own = &self.context;
+        peer.check_driver(own)?;
+        if peer.ordinal == own.ordinal {
+            return Ok(());
         }
-        let access: Vec<_> = all.into_iter().map(access).collect();
+        let number = own.device().number;
+        peer.check_way((own.ordinal, number))?;
+        self.set_access(peer.ordinal).map_err(|failure| {
+            let (name, peer) = (own.driver().name, peer.device().number);
+            failure.of_doing(&format!(
+                "when {name}:{peer} was to reach memory of {name}:{number}"
+            ))
+        })
+    }
+
+    /// Gives a GPU access, beside those that have it.
+    fn set_access(&self, of: Ordinal) -> Result<(), CudaFailure> {
+        let access = AccessDescription {
+            location: location(of),
+            flags: READ_AND_WRITE,
+        };
         self.context.call("cuMemSetAccess", |_| {
-            // SAFETY: the range is mapped, and the list has as many entries as is said.
-            unsafe { (self.calls.set_access)(address, self.bytes, access.as_ptr(), access.len()) }
+            // SAFETY: the range is mapped, and the list has one entry.
+            unsafe { (self.calls.set_access)(self.address(), self.bytes, &raw const access, 1) }
         })
     }
 
     /// Its first address.
     pub(super) fn address(&self) -> CudaAddress {
         self.address.unwrap_or(0)
+    }
+
+    /// Returns whether network cards may reach it, as the driver has it; `None` where it does not tell.
+    pub(super) fn is_for_cards(&self) -> Option<bool> {
+        self.for_cards
     }
 
     /// Bytes that allocations are multiples of.
@@ -217,12 +251,5 @@ fn location(ordinal: Ordinal) -> MemoryLocation {
     MemoryLocation {
         kind: OF_DEVICE,
         number: ordinal,
-    }
-}
-
-fn access(ordinal: Ordinal) -> AccessDescription {
-    AccessDescription {
-        location: location(ordinal),
-        flags: READ_AND_WRITE,
     }
 }

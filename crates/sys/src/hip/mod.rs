@@ -11,7 +11,8 @@
 //! | `copy.hip` | copies by the processors of a GPU |
 //!
 //! Nothing here has run on a GPU of AMD. Names, prototypes, numbers and the version that each call came with are those
-//! of ROCm's public headers and of the list of symbols that the library exports. Contexts are deprecated in HIP: a
+//! of ROCm's public headers and of the list of symbols that the library exports. Flags and results in `cuda::abi` were
+//! compared with those headers, and are the same numbers there. Contexts are deprecated in HIP: a
 //! thread has a current GPU, whose number stands in their place.
 
 mod calls;

@@ -84,14 +84,13 @@ pub(super) const ALIASES: &[Alias] = &[
 /// Calls that are not used, and why.
 pub(super) const LACKS: &[(&CStr, &str)] = &[(
     c"cuStreamWriteValue64_v2",
-    "hipStreamWriteValue64 does not promise that whoever sees the word sees the data before it",
+    "hipStreamWriteValue64 is not used: it is marked beta, and nothing is said of when a CPU sees its word and the data",
 )];
 
 /// HIP's numbers of attributes. It tells the clock of a GPU's memory as well, but not how many transfers there are in a
-/// cycle of it, which is 2 for some generations and 4 for others.
+/// cycle of it, which is 2 for some generations and 4 for others. Its number of copy engines is a constant of the
+/// runtime, of queues and not of engines, and is left out.
 pub(super) const ATTRIBUTES: &[(Attribute, c_int)] = &[
-    // hipDeviceAttributeAsyncEngineCount
-    (Attribute::CopyEngines, 2),
     // hipDeviceAttributeComputeCapabilityMajor
     (Attribute::ComputeMajor, 23),
     // hipDeviceAttributeComputeCapabilityMinor
@@ -117,6 +116,22 @@ mod tests {
         let none: &[u8; 16] = b"XX\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
         for without in [none, &[0; 16], &[0xd0; 16]] {
             assert_eq!(of(without), "at 0000:1b:00.0");
+        }
+    }
+
+    /// Calls of a form of their own, which messages name by this list, are the ones that are called.
+    #[test]
+    fn calls_of_another_form_have_one_name_here_and_there() {
+        for own in [
+            c"cuDevicePrimaryCtxRetain",
+            c"cuCtxSetCurrent",
+            c"cuCtxSynchronize",
+            c"cuCtxEnablePeerAccess",
+            c"cuMemcpyAsync",
+        ] {
+            let alias = ALIASES.iter().find(|alias| alias.of == own).unwrap();
+            let called = format!("= c{:?} since", alias.symbol.to_str().unwrap());
+            assert!(include_str!("calls.rs").contains(&called), "{called}");
         }
     }
 

@@ -193,11 +193,18 @@ fn ends_that_cannot_be_copied_between_are_named() {
         CudaCopier::new(context, ends, None, (1, 1)).unwrap_err()
     };
     let far = refused(0, 2, first);
-    assert_eq!(far, CudaFailure::NoPeer { gpu: 0, peer: 1 });
-    let said = "the driver says that GPU 0 cannot reach the memory of GPU 1";
+    let expected = CudaFailure::NoPeer {
+        call: "cuDeviceCanAccessPeer",
+        name: "cuda",
+        gpu: 0,
+        peer: 1,
+    };
+    assert_eq!(far, expected);
+    let said = "cuDeviceCanAccessPeer: cuda:0 cannot reach the memory of cuda:1";
     assert_eq!(far.to_string(), said);
     assert_eq!(refused(3, 4, first), CudaFailure::NoGpu);
     let stranger = CudaFailure::OtherGpu {
+        name: "cuda",
         memory: 0,
         stream: 1,
     };

@@ -10,16 +10,20 @@
  *   gpus 2            how many there are
  *   memory 67108864   bytes of each
  *   version 12040     what cuDriverGetVersion says; a number of HIP for that
- *   fail CALL CODE N  the N-th call of that name returns CODE; codes of lost devices are returned by all later calls
- *   wrong 1           mul.lo is wrong for one number in 4096, as on a broken GPU; of HIP, each kernel leaves a wrong byte
+ *   fail CALL CODE N  the N-th call of that name returns CODE; codes of lost devices are returned by all later calls;
+ *                     -6 aborts the process, as AMD's runtime does on an error of a queue
+ *   wrong 1           mul.lo is wrong for one number in 4096, as on a broken GPU; of HIP, each kernel leaves a wrong
+ *                     byte
  *   ptx 0             the compiler refuses every text, also one of HIP
- *   peers 0           no GPU reaches another one's memory
+ *   peers 0           no GPU reaches another one's memory; 2: it does, but opens none of another process's
  *   blind A           GPU A reaches no other one's memory, and they its
  *   spoil HOW N       the N-th copy of a stream goes wrong: flip changes a byte in its middle, swap exchanges its first
  *                     two blocks of 64 bytes, stale copies nothing
  *   words 0           streams write no words
+ *   uuids 0           GPUs have no identifiers
  *   slow 1            a query carries out one piece of a stream's work, and no more
- *   vmm 0             no memory by virtual-memory handles
+ *   vmm 0             no memory by virtual-memory handles; handles 0: none that become files; direct 0: network cards
+ *                     reach none of it; direct 2: the driver does not know that question
  *   granularity 65536 of such memory
  *   dmabuf 1          memory of GPUs can be exported as a file; 0 cannot; else the driver does not know the question
  *   ordering 0        no order between what network cards write and a GPU's own work; 100 and 200 there is one
@@ -53,6 +57,8 @@ enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 10
 #define VERSION 12040
 #define NO_GPUS NO_DEVICE
 #define UUID_BYTE 0xd0
+#define REGISTERED_ONCE 1
+#define NO_WAY PEER_UNSUPPORTED
 #endif
 
 #define GPUS_MAX 8
@@ -70,7 +76,7 @@ static int gpus = 2, version = VERSION, wrong, compiles = 1, peers = 1, words = 
 static int vmm = 1, dmabuf = -1, ordering = -1, flushes;
 static uint64_t memory = 64 << 20, granularity = 2 << 20, used[GPUS_MAX];
 static char fail_call[64], spoil[8];
-static int slow, spoil_at, copies_seen, reaches[GPUS_MAX][GPUS_MAX];
+static int slow, uuids = 1, direct = 1, handles = 1, spoil_at, copies_seen, reaches[GPUS_MAX][GPUS_MAX];
 static int fail_code, fail_at, fail_seen;
 static __thread int current = -1;
 
@@ -95,6 +101,9 @@ static void configure(void) {
         sscanf(line, "spoil %7s %d", spoil, &spoil_at);
         if (sscanf(line, "words %llu", &value) == 1) words = value;
         if (sscanf(line, "slow %llu", &value) == 1) slow = value;
+        if (sscanf(line, "uuids %llu", &value) == 1) uuids = value;
+        if (sscanf(line, "direct %llu", &value) == 1) direct = value;
+        if (sscanf(line, "handles %llu", &value) == 1) handles = value;
         if (sscanf(line, "vmm %llu", &value) == 1) vmm = value;
         if (sscanf(line, "granularity %llu", &value) == 1) granularity = value;
         if (sscanf(line, "dmabuf %llu", &value) == 1) dmabuf = value;
@@ -109,6 +118,7 @@ static void configure(void) {
 static int failing(const char *call) {
     if (lost) return lost;
     if (strcmp(call, fail_call) == 0 && ++fail_seen == fail_at) {
+        if (fail_code == -6) abort();
         /* Errors of kernels and of devices that fell off stay. */
         if (fail_code >= 700 || fail_code == 46 || fail_code == 214) lost = fail_code;
         return fail_code;
@@ -118,6 +128,11 @@ static int failing(const char *call) {
 
 /* The GPU whose work is carried out. */
 static int acting;
+
+/* Whether kernels of a GPU reach memory: mapped memory where access was set, whatever its context may reach. */
+static int may_reach(const Allocation *a, int gpu) {
+    return a->handle ? a->access >> gpu & 1 : a->gpu == gpu || reaches[gpu][a->gpu];
+}
 
 /* Where this file reaches an address of a device, or of pinned memory. */
 static uint8_t *reach(uint64_t address, uint64_t bytes) {
@@ -279,7 +294,11 @@ static int cuDeviceGet_inner(int *out, int n) { *out = n; return n < 0 || n >= g
 CALL(cuDeviceGetName, char *out, int room, int n) BODY(cuDeviceGetName, out, room, n)
 static int cuDeviceGetName_inner(char *out, int room, int n) { (void)n; snprintf(out, room, "Double of a GPU"); return 0; }
 CALL(cuDeviceGetUuid, uint8_t *out, int n) BODY(cuDeviceGetUuid, out, n)
-static int cuDeviceGetUuid_inner(uint8_t *out, int n) { memset(out, UUID_BYTE + n, 16); return 0; }
+static int cuDeviceGetUuid_inner(uint8_t *out, int n) {
+    memset(out, uuids ? UUID_BYTE + n : 0, 16);
+    if (!uuids) strcpy((char *)out, "XX"); /* As AMD's runtime has it of GPUs without one. */
+    return 0;
+}
 CALL(cuDeviceTotalMem_v2, size_t *out, int n) BODY(cuDeviceTotalMem_v2, out, n)
 static int cuDeviceTotalMem_v2_inner(size_t *out, int n) { (void)n; *out = memory; return 0; }
 CALL(cuDeviceGetPCIBusId, char *out, int room, int n) BODY(cuDeviceGetPCIBusId, out, room, n)
@@ -288,14 +307,15 @@ CALL(cuDeviceGetAttribute, int *out, int which, int n) BODY(cuDeviceGetAttribute
 static int cuDeviceGetAttribute_inner(int *out, int which, int n) {
     (void)n;
 #ifdef HIP
-    static const int known[][2] = {{63, 3}, {2, 2}, {23, 9}, {61, 0}};
+    static const int known[][2] = {{63, 3}, {2, 8}, {23, 9}, {61, 0}}; /* 8 queues for every GPU. */
 #else
     if (which == 122) { *out = words; return 0; }
-    if (which == 110) { *out = vmm; return 0; }
+    if (which == 103) { *out = handles; return 0; }
+    if (which == 110 && direct < 2) { *out = direct; return 0; }
     if (which == 117 && ordering >= 0) { *out = flushes; return 0; }
     if (which == 118 && ordering >= 0) { *out = ordering; return 0; }
     if (which == 124 && dmabuf >= 0) { *out = dmabuf; return 0; }
-    static const int known[][2] = {{16, 3}, {36, 1000000}, {37, 512}, {40, 2}, {75, 9}, {76, 0}};
+    static const int known[][2] = {{16, 3}, {36, 1000000}, {37, 512}, {38, 1 << 20}, {40, 2}, {75, 9}, {76, 0}};
 #endif
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i][0] == which) { *out = known[i][1]; return 0; }
@@ -404,7 +424,7 @@ CALL(cuMemHostRegister_v2, void *host, size_t bytes, unsigned flags) BODY(cuMemH
 static int cuMemHostRegister_v2_inner(void *host, size_t bytes, unsigned flags) {
     NEEDS_CONTEXT;
     if (!bytes || flags > 15) return INVALID_VALUE;
-    if (reach((uint64_t)host, 1)) return ALREADY_REGISTERED;
+    if (REGISTERED_ONCE && reach((uint64_t)host, 1)) return ALREADY_REGISTERED;
     for (int i = 0; i < ROOM; i++)
         if (!pinned[i].host) {
             pinned[i] = (Allocation){.address = (uint64_t)host, .bytes = bytes, .host = host, .gpu = current};

@@ -7,7 +7,7 @@ static const struct { int code; const char *name, *text; } names[] = {
     {NOT_INITIALIZED, "hipErrorNotInitialized", "initialization error"},
     {INVALID_DEVICE, "hipErrorInvalidDevice", "hipErrorInvalidDevice"}, /* Older releases have no other words. */
     {INVALID_CONTEXT, "hipErrorInvalidContext", "invalid device context"},
-    {PEER_UNSUPPORTED, "hipErrorPeerAccessUnsupported", "peer access is not supported between these two devices"},
+    {NO_WAY, "hipErrorInvalidDevicePointer", "invalid device pointer"},
     {NOT_READY, "hipErrorNotReady", "device not ready"},
     {ILLEGAL_ADDRESS, "hipErrorIllegalAddress", "an illegal memory access was encountered"},
     {OPERATING_SYSTEM, "hipErrorOperatingSystem", "OS call failed or operation not supported on this OS"},

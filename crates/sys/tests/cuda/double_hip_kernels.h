@@ -67,7 +67,7 @@ static int parameters_of(const char *text, const char *name) {
 }
 
 /* Memory of a GPU that a kernel of `gpu` reaches. */
-static int reachable(const Allocation *a, int gpu) { return a->host && (a->gpu == gpu || reaches[gpu][a->gpu]); }
+static int reachable(const Allocation *a, int gpu) { return a->host && may_reach(a, gpu); }
 
 static void open_pages(int gpu, int protection) {
     for (int i = 0; i < ROOM; i++)

@@ -3,6 +3,8 @@
 #define VERSION 60342134
 #define NO_GPUS INVALID_DEVICE /* What hipInit of ROCm 5.2 says without any. */
 #define UUID_BYTE 'a' /* Hexadecimal digits. */
+#define REGISTERED_ONCE 0 /* A second registration of the same bytes is taken. */
+#define NO_WAY 17 /* hipErrorInvalidDevicePointer, of memory that cannot be attached. */
 #define cuInit hipInit
 #define cuDriverGetVersion hipDriverGetVersion
 #define cuDeviceGetCount hipGetDeviceCount

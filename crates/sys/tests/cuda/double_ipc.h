@@ -49,7 +49,7 @@ static int cuIpcOpenMemHandle_v2_inner(uint64_t *out, Handle handle, unsigned fl
     if (flags != 1 || strcmp(handle.magic, "double") != 0) return INVALID_VALUE;
     /* As the driver refuses memory of the process itself. */
     if (handle.pid == getpid()) return INVALID_CONTEXT;
-    if (handle.gpu != current && (!peers || current == blind)) return PEER_UNSUPPORTED;
+    if (handle.gpu != current && (peers != 1 || current == blind)) return NO_WAY;
     for (int i = 0; i < ROOM; i++) {
         Allocation *a = &allocations[i];
         if (a->host) continue;

@@ -1,7 +1,7 @@
 /* A double of virtual-memory handles, of files that name memory of a GPU, and of flushing what network cards wrote: the
  * part of double.c that includes it. Physical memory is a memfd; mapped, it is an allocation like others, which a GPU
- * reaches only where access was set. The driver's rules are kept to the letter, so that a caller who does things in
- * another order, or with other sizes, is told. */
+ * reaches only where access was set. The driver's rules are kept as it documents them, so that a caller who does things
+ * in another order, or with other sizes, is told. */
 
 enum { NOT_SUPPORTED = 801, DMABUF_FD = 1 };
 
@@ -20,7 +20,8 @@ static Reserved reserved[ROOM];
 static int whole(size_t bytes) { return bytes && bytes % granularity == 0; }
 
 static int describes(const Properties *p) {
-    return p->type == 1 && p->location.type == 1 && p->location.id >= 0 && p->location.id < gpus && !p->compression && !p->usage;
+    int id = p->location.id;
+    return p->type == 1 && p->location.type == 1 && id >= 0 && id < gpus && !p->compression && !p->usage;
 }
 
 static void give_back_if_unused(Physical *p) {
@@ -38,10 +39,12 @@ static int cuMemGetAllocationGranularity_inner(size_t *out, const Properties *p,
     return 0;
 }
 
-CALL(cuMemCreate, uint64_t *out, size_t bytes, const Properties *p, uint64_t flags) BODY(cuMemCreate, out, bytes, p, flags)
+CALL(cuMemCreate, uint64_t *out, size_t bytes, const Properties *p, uint64_t flags)
+BODY(cuMemCreate, out, bytes, p, flags)
 static int cuMemCreate_inner(uint64_t *out, size_t bytes, const Properties *p, uint64_t flags) {
     if (!vmm) return NOT_SUPPORTED;
-    if (flags || !whole(bytes) || !describes(p) || p->handles != 1) return INVALID_VALUE;
+    if (flags || !whole(bytes) || !describes(p) || p->handles != handles) return INVALID_VALUE;
+    if (p->gpu_direct && direct != 1) return INVALID_VALUE;
     if (bytes > memory - used[p->location.id]) return OUT_OF_MEMORY;
     for (int i = 0; i < ROOM; i++) {
         if (physical[i].bytes) continue;

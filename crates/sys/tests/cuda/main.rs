@@ -220,13 +220,14 @@ fn a_stream_of_another_gpu_is_refused() {
     let parts = || (pinned.part(0, 64).unwrap(), buffer.part(0, 64).unwrap());
     let (host, gpu) = parts();
     let expected = CudaFailure::OtherGpu {
+        name: "cuda",
         memory: 0,
         stream: 1,
     };
     assert_eq!(stream.copy(host, gpu), Err(expected.clone()));
     let (host, gpu) = parts();
     assert_eq!(stream.copy(gpu, host), Err(expected.clone()));
-    let said = "a stream of GPU 1 does not copy memory in the context of GPU 0";
+    let said = "a stream of cuda:1 does not copy memory in the context of cuda:0";
     assert_eq!(expected.to_string(), said);
     let own = DeviceBuffer::allocate(&second, 4096).unwrap();
     stream

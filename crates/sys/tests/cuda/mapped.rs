@@ -9,7 +9,7 @@ use tonnage_sys::cuda::{
     PatternKernels, PatternNumbers, WritesOrdering,
 };
 
-use super::{loaded, opened};
+use super::{loaded, opened, opened_hip};
 
 /// Whole granules are taken, filled and copied as other memory is, and all of them given back.
 #[test]
@@ -75,7 +75,7 @@ fn a_step_that_fails_leaves_nothing() {
     assert_eq!(lacks.name(), "CUDA_ERROR_NOT_SUPPORTED");
 }
 
-/// Access to mapped memory is set for each GPU that reaches it, and for no other.
+/// Access to mapped memory is set for a GPU when its copies need it.
 #[test]
 fn other_gpus_copy_mapped_memory_where_they_reach_it() {
     let Some((double, first)) = opened("gpus 2") else {
@@ -107,11 +107,101 @@ fn other_gpus_copy_mapped_memory_where_they_reach_it() {
     let mut back = [0; 14];
     one.read(900, &mut back).unwrap();
     assert_eq!(&back, b"there and back");
-    let Some((_double, alone)) = opened("gpus 2\npeers 0") else {
+}
+
+/// A GPU whose access is refused, or that the machine has no way to, is no reason against memory of another one: it is
+/// asked for when its copies need the memory, and named then.
+#[test]
+fn a_gpu_that_is_refused_access_is_named_when_it_needs_it() {
+    for (lines, said) in [
+        (
+            "gpus 2\nfail cuMemSetAccess 304 3",
+            "cuMemSetAccess: CUDA_ERROR_OPERATING_SYSTEM (304): OS call failed or operation not supported on this OS, when \
+             cuda:1 was to reach memory of cuda:0",
+        ),
+        (
+            "gpus 2\npeers 0",
+            "cuDeviceCanAccessPeer: cuda:1 cannot reach the memory of cuda:0",
+        ),
+        (
+            "gpus 2\nblind 1",
+            "cuDeviceCanAccessPeer: cuda:1 cannot reach the memory of cuda:0",
+        ),
+    ] {
+        let Some((double, first)) = opened(lines) else {
+            return;
+        };
+        let second = CudaContext::open(&loaded(&double).unwrap(), 1).unwrap();
+        let map = |context| Arc::new(DeviceBuffer::map(context, 4096).unwrap());
+        let [one, other] = [map(&first), map(&second)];
+        let ends = || [&one, &other].map(|buffer| CudaRegion::Device(Arc::clone(buffer)));
+        let [from, to] = ends();
+        let refused = CudaCopier::new(&second, (from, to), None, (1, 4)).unwrap_err();
+        assert_eq!(refused.to_string(), said);
+        // The memory itself is there.
+        one.write(0, b"own").unwrap();
+        let mut back = [0; 3];
+        one.read(0, &mut back).unwrap();
+        assert_eq!(&back, b"own");
+    }
+}
+
+/// Memory is mapped where no file could be made of it, and where no card reaches it; the latter is told.
+#[test]
+fn what_the_driver_grants_of_mapped_memory_is_told() {
+    for (lines, for_cards) in [
+        ("", Some(true)),
+        ("direct 0", Some(false)),
+        ("handles 0", Some(true)),
+        ("direct 2", None),
+    ] {
+        let Some((_double, context)) = opened(lines) else {
+            return;
+        };
+        let buffer = DeviceBuffer::map(&context, 4096).unwrap();
+        assert_eq!(buffer.is_for_cards(), for_cards, "{lines}");
+        let plain = DeviceBuffer::allocate(&context, 4096).unwrap();
+        assert_eq!(plain.is_for_cards(), None);
+    }
+}
+
+/// Both makers' GPUs have number 0: a copy that goes by it would have the CPU read a GPU's address.
+#[test]
+fn memory_of_another_driver_is_reached_by_no_copy() {
+    let (Some((_cuda, cuda)), Some((_hip, hip))) = (opened(""), opened_hip("")) else {
         return;
     };
-    let buffer = DeviceBuffer::map(&alone, 4096).unwrap();
-    buffer.write(0, b"own").unwrap();
+    let mapped = Arc::new(DeviceBuffer::map(&cuda, 4096).unwrap());
+    let plain = |context| Arc::new(DeviceBuffer::allocate(context, 4096).unwrap());
+    let (own, other) = (plain(&cuda), plain(&hip));
+    let refused = |context: &Arc<CudaContext>, from: &Arc<DeviceBuffer>, to: &Arc<DeviceBuffer>| {
+        let [from, to] = [from, to].map(|buffer| CudaRegion::Device(Arc::clone(buffer)));
+        CudaCopier::new(context, (from, to), None, (1, 1)).unwrap_err()
+    };
+    for memory in [&mapped, &own] {
+        for (from, to) in [(memory, &other), (&other, memory)] {
+            let said = refused(&hip, from, to).to_string();
+            let expected =
+                "a GPU of hip does not reach memory of cuda, whose driver is another library";
+            assert_eq!(said, expected);
+            let expected = CudaFailure::OtherDriver {
+                own: "cuda",
+                other: "hip",
+            };
+            assert_eq!(refused(&cuda, from, to), expected);
+        }
+    }
+    // Two libraries of one maker know as little of each other.
+    let Some((_second, second)) = opened("") else {
+        return;
+    };
+    assert!(matches!(
+        refused(&second, &mapped, &plain(&second)),
+        CudaFailure::OtherDriver { .. }
+    ));
+    // One that was loaded twice is one.
+    let again = CudaContext::open(&loaded(&_second).unwrap(), 0).unwrap();
+    second.reach(&again).unwrap();
 }
 
 /// A file of either sort of memory leads to its bytes.

@@ -200,7 +200,7 @@ static uint8_t *reach_near(uint64_t address, uint64_t bytes, int gpu) {
         const Allocation *a = i < 0 ? &near[i + 2] : i < ROOM ? &allocations[i] : &pinned[i - ROOM];
         uint64_t start = i < ROOM ? a->address : a->address | FOR_GPUS;
         if (!a->host || address < start || address + bytes > start + a->bytes) continue;
-        if (i >= 0 && i < ROOM && a->gpu != gpu && !reaches[gpu][a->gpu]) return NULL;
+        if (i >= 0 && i < ROOM && !may_reach(a, gpu)) return NULL;
         if (i >= 0) { near[0] = near[1]; near[1] = *a; near[1].address = start; }
         return a->host + (address - start);
     }

@@ -23,6 +23,28 @@ fn memory_is_shared_with_other_processes_alone() {
     assert_eq!(nothing.name(), "CUDA_ERROR_INVALID_VALUE");
 }
 
+/// Descriptions of GPUs are asked for once, and not for the context's own; one that is lost says nothing of the others.
+/// A context takes one itself, so that the N-th is another one of those that follow.
+#[test]
+fn a_way_to_a_gpu_is_asked_for_by_what_is_known_of_it() {
+    for (nth, second_is_known) in [(2, true), (3, false), (4, true)] {
+        let lines = format!("gpus 2\npeers 0\nfail cuDeviceGetPCIBusId 101 {nth}");
+        let Some((_double, context)) = opened(&lines) else {
+            return;
+        };
+        context.check_way_to(|gpu| gpu.number == 0).unwrap();
+        for _ in 0..2 {
+            let way = context.check_way_to(|gpu| gpu.number == 1);
+            let is_refused = matches!(way, Err(CudaFailure::NoPeer { peer: 1, .. }));
+            assert_eq!(
+                (is_refused, way.is_ok()),
+                (second_is_known, !second_is_known),
+                "{nth}"
+            );
+        }
+    }
+}
+
 #[test]
 fn words_are_written_when_the_stream_comes_to_them() {
     let Some((_double, context)) = opened("") else {

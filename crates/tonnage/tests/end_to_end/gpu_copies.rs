@@ -106,6 +106,38 @@ fn copies_between_linked_gpus_are_bounded_by_their_links() {
     );
 }
 
+/// One pair at a time has one bundle of links to the switches beside it, however many there are in all.
+#[test]
+fn pairs_that_take_turns_are_bounded_by_one_bundle_of_links() {
+    let gpus = ["0000:1b:00.0", "0000:1c:00.0", "0000:1d:00.0"];
+    let lines: Vec<String> = (0..)
+        .zip(gpus)
+        .map(|(n, at)| format!("gpu {at}\nswitch {n} 6"))
+        .collect();
+    let links = format!("{}\nspeed 25000", lines.join("\n"));
+    let (Some(double), Some(management)) = (Double::with("gpus 3"), Double::nvml(&links)) else {
+        return;
+    };
+    for (traffic, bytes_per_s) in [
+        ("in-turn", 150e9),
+        ("matrix", 150e9),
+        ("fan-out", 150e9),
+        ("all-to-all", 450e9),
+    ] {
+        let dir = tempdir().unwrap();
+        let arguments = format!(
+            "transfer --engine cuda --op write --memory cuda --gpus 0-2 --ranks 3 --traffic {traffic} --sizes 512 --trials 1 \
+             --trial-time 1ms --warmup 0s"
+        );
+        tonnage(dir.path(), &with(&double, &arguments))
+            .env("TONNAGE_LIBNVML", management.path())
+            .succeed();
+        let limit = read(dir.path()).remove(0).limit;
+        let limit = limit.unwrap_or_else(|| panic!("{traffic}"));
+        assert_eq!(limit.bytes_per_s, bytes_per_s, "{traffic}: {}", limit.what);
+    }
+}
+
 /// Ranks that are processes wait meanwhile, and the next engine has them.
 #[test]
 fn a_run_of_processes_has_points_within_one() {
@@ -251,7 +283,10 @@ fn what_cannot_be_copied_is_skipped_by_name() {
         (
             &apart,
             "--memory cuda --gpus 0,1",
-            &["GPU 0 cannot reach the memory of GPU 1", "nvidia-smi topo"],
+            &[
+                "cuda:0 cannot reach the memory of cuda:1",
+                "nvidia-smi topo",
+            ],
         ),
         (
             &small,
@@ -318,7 +353,8 @@ fn options_without_effect_are_refused_before_anything_starts() {
         ),
         (
             "--engine fabric:tcp --ranks 2 --memory cuda-pinned --engine-option registration=hmem",
-            "registration=hmem is about memory of a GPU, and no end has any: leave it out, or use memory cuda",
+            "registration=hmem is about memory of a GPU, and no end has any with memory cuda-pinned: leave it out, or use \
+             memory cuda",
         ),
         (
             "--engine cuda --memory cuda --memory-option alloc=pool",

@@ -40,6 +40,15 @@ fn copies_of_amds_gpus_are_verified() {
         .partition(|record| matches!(record.outcome, Outcome::Skipped { .. }));
     all_verified(&copied);
     assert_eq!((copied.len(), skipped.len()), (8, 2));
+    // Copies of CUDA's GPUs take no memory of these either.
+    let others = format!(
+        "--engine cuda --op write --memory hip --target-memory cuda --sizes 64 --optional --library libcuda={}",
+        other.path().display()
+    );
+    let others = measured(&others, &double.path());
+    assert_eq!(others.len(), 1);
+    let why = reason(&others[0]);
+    assert!(why.contains("memory hip with engine cuda"), "{why}");
     // Copies of this runtime are not those of copy engines alone.
     let told = serde_json::to_string(&copied).unwrap();
     assert!(
@@ -52,11 +61,12 @@ fn copies_of_amds_gpus_are_verified() {
         assert!(why.contains("Choose --memory hip, hip-pinned or"), "{why}");
     }
     let by_kernel = measured(
-        "--engine hip --op write,read --memory hip-pinned --target-memory hip --gpus 0,1 --sizes 777 \
+        "--engine hip --op write,read --memory hip-pinned,hip --target-memory hip --gpus 0,1 --sizes 777 \
          --engine-option by=sm --bidirectional --verify",
         &double.path(),
     );
     all_verified(&by_kernel);
+    assert_eq!(by_kernel.len(), 4);
     let told = serde_json::to_string(&by_kernel).unwrap();
     for part in [
         "\"version\":\"HIP 6.3\"",
@@ -82,9 +92,99 @@ fn memory_of_another_process_is_reached_by_amds_gpus() {
     let told = serde_json::to_string(&records).unwrap();
     for part in [
         "hip:0 (Double of a GPU, 0000:1b:00.0) and GPU bbbbbbbbbbbbbbbb",
-        "told by the CPU, when it sees the copy done: HIP has nothing in the place of cuStreamWriteValue64_v2",
+        "told by the CPU, when it sees the copy done: HIP's hipStreamWriteValue64 is not used: it is marked beta",
     ] {
         assert!(told.contains(part), "{part}: {told}");
+    }
+}
+
+/// The runtime does not ask for a way between two GPUs when it opens memory, so it is asked before; and what has no way
+/// is refused in the words of either engine.
+#[test]
+fn gpus_of_amd_without_a_way_between_them_are_refused() {
+    let Some(double) = Double::hip("gpus 2\npeers 0") else {
+        return;
+    };
+    let records = measured(
+        "--engine hip,hip-ipc --op write --ranks 2 --memory hip --target-memory hip:1 --sizes 64 --optional",
+        &double.path(),
+    );
+    assert_eq!(records.len(), 2);
+    for record in &records {
+        let why = reason(record);
+        for part in [
+            "hipDeviceCanAccessPeer: hip:0 cannot reach the memory of hip:1",
+            "rocm-smi --showtopo",
+        ] {
+            assert!(why.contains(part), "{part}: {why}");
+        }
+    }
+}
+
+/// A way that there is, and memory that is not opened all the same: the code has its advice.
+#[test]
+fn memory_that_is_not_attached_is_refused_with_what_to_do() {
+    let Some(double) = Double::hip("gpus 2\npeers 2") else {
+        return;
+    };
+    let records = measured(
+        "--engine hip-ipc --op write --ranks 2 --memory hip --target-memory hip:1 --sizes 64 --optional",
+        &double.path(),
+    );
+    assert_eq!(records.len(), 1);
+    let why = reason(&records[0]);
+    for part in [
+        "hipIpcOpenMemHandle: hipErrorInvalidDevicePointer (17)",
+        "rocm-smi --showtopo",
+    ] {
+        assert!(why.contains(part), "{part}: {why}");
+    }
+}
+
+/// Memories that `verify` takes for an engine of this maker are those of the maker.
+#[test]
+fn verify_takes_the_memory_of_amds_gpus() {
+    let Some(double) = Double::hip("memory 268435456\ngpus 2") else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    let run = tonnage(
+        dir.path(),
+        "verify --engine hip,hip-ipc --op write,read --ranks 2 --sizes 4097 -o r.jsonl",
+    );
+    run.env("TONNAGE_LIBAMDHIP64", double.path()).succeed();
+    let records = records::read(&dir.path().join("r.jsonl"));
+    all_verified(&records);
+    let memories = records
+        .iter()
+        .map(|record| record.transfer().unwrap().point.memory.as_str());
+    let memories: std::collections::BTreeSet<&str> = memories.collect();
+    assert_eq!(
+        memories.into_iter().collect::<Vec<_>>(),
+        ["hip", "hip-pinned"]
+    );
+}
+
+/// The runtime aborts the process on an error of a queue: the rank's death is named, and records of earlier points are
+/// kept, also where the process is all that there is.
+#[test]
+fn a_gpu_of_amd_that_falls_off_ends_the_run_and_leaves_the_records() {
+    // Ranks of `hip` are threads of one process.
+    for (engine, ranks) in [("hip-ipc", "--ranks 2"), ("hip", "")] {
+        let Some(double) = Double::hip("fail hipMemcpyAsync -6 100") else {
+            return;
+        };
+        let dir = tempdir().unwrap();
+        let arguments = format!(
+            "transfer --engine {engine} --op write {ranks} --memory hip --sizes 64,128,256 --window 4 --iters 40 --trials 2 \
+             --warmup 0s --limit none --library libamdhip64={} -o r.jsonl",
+            double.path().display()
+        );
+        let run = tonnage(dir.path(), &arguments).run().with_code(1);
+        let said = run.stderr.contains("rank 0 on") && run.stderr.contains("killed by signal 6");
+        assert!(said, "{engine}: {}", run.stderr);
+        let records = records::read(&dir.path().join("r.jsonl"));
+        assert_eq!(records[0].outcome, Outcome::Measured, "{engine}");
     }
 }
 

@@ -138,7 +138,7 @@ fn what_ipc_cannot_do_is_refused_by_name() {
     assert_eq!(why.len(), 4);
     assert!(why[0].contains("cuda-ipc between ranks 0 and 1"), "{why:?}");
     assert!(
-        why[0].contains("CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"),
+        why[0].contains("cuDeviceCanAccessPeer: cuda:0 cannot reach the memory of cuda:1"),
         "{why:?}"
     );
     assert!(why[0].contains("nvidia-smi topo -p2p r"), "{why:?}");
@@ -148,6 +148,25 @@ fn what_ipc_cannot_do_is_refused_by_name() {
             why.contains("--memory cuda, cuda:N or cuda-pinned"),
             "{why}"
         );
+    }
+    // A way that there is, and memory that is not opened all the same: the code has its advice.
+    let Some(refusing) = Double::with("gpus 2\npeers 2") else {
+        return;
+    };
+    let arguments = transfer(
+        "--engine cuda-ipc --op write --ranks 2 --sizes 8 --memory cuda --target-memory cuda:1 --optional",
+        refusing.path().to_str().unwrap(),
+    );
+    let elsewhere = tempdir().unwrap();
+    tonnage(elsewhere.path(), &arguments).succeed();
+    let records = records::read(&elsewhere.path().join("r.jsonl"));
+    assert_eq!(records.len(), 1);
+    let why = reason(&records[0]);
+    for part in [
+        "cuIpcOpenMemHandle_v2: CUDA_ERROR_PEER_ACCESS_UNSUPPORTED (217)",
+        "nvidia-smi topo -p2p r",
+    ] {
+        assert!(why.contains(part), "{part}: {why}");
     }
     let looks = transfer(
         "--engine cuda-ipc --op write --ping-pong --ranks 2 --sizes 8 --memory cuda",

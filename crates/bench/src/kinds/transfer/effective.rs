@@ -2,10 +2,12 @@
 
 use crate::kinds::kind::together;
 use crate::opening::engine::OpenEngine;
-use tonnage_engine::Facts;
+use tonnage_engine::{Facts, fact_names};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::{Alike, Rank};
 use tonnage_record::Effective;
+use tonnage_record::grouping::by_answer;
+use tonnage_units::number_list;
 
 /// Effective configuration of all ranks; `chosen` is what each engine decided by itself while the bytes moved.
 pub fn effective(open: &OpenEngine, chosen: &Alike<Facts>) -> Vec<Effective> {
@@ -28,6 +30,24 @@ pub fn effective(open: &OpenEngine, chosen: &Alike<Facts>) -> Vec<Effective> {
                 }
             }),
     )
+}
+
+/// Doubts that engines have about what was measured, each once, with all ranks that have it on any of their paths.
+pub fn remarks(all: &[Effective]) -> Vec<String> {
+    let each = all.iter().flat_map(|effective| {
+        let texts = effective.engine.facts.texts(fact_names::REMARKS);
+        texts.into_iter().map(|text| (&effective.ranks, text))
+    });
+    let said = by_answer(each).into_iter().map(|(text, lists)| {
+        let numbers = lists.iter().map(|list| number_list::parse(list));
+        let numbers: Vec<u32> = numbers.flatten().flatten().collect();
+        let ranks = number_list::format(&numbers);
+        match numbers.iter().all(|number| Some(number) == numbers.first()) {
+            true => format!("rank {ranks}: {text}"),
+            false => format!("ranks {ranks}: {text}"),
+        }
+    });
+    said.collect()
 }
 
 /// The CPUs of the first pair of workers that exchange bytes, if they share a host, for rank 0.
@@ -60,5 +80,46 @@ pub fn canary_cpus(
             [first, second, ..] => Ok([first, second]),
             _ => Err("this process may use only one CPU".into()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonnage_engine::{EngineReport, Fact};
+
+    use super::*;
+
+    /// Ranks on different CPUs are groups of their own, and paths of one rank differ in other facts.
+    #[test]
+    fn a_doubt_of_many_ranks_is_one_remark() {
+        let doubts = |texts: &[&str]| {
+            Facts::default().with(
+                fact_names::REMARKS,
+                texts.iter().copied().map(Fact::from).collect::<Vec<_>>(),
+            )
+        };
+        let of = |ranks: &str, facts: Facts| Effective {
+            ranks: ranks.to_owned(),
+            engine: EngineReport {
+                facts,
+                ..EngineReport::default()
+            },
+            memory: Vec::new().into(),
+            cpus: Vec::new(),
+            sockets: Vec::new(),
+            yielding: false,
+        };
+        let paths: Vec<_> = (0u32..2)
+            .map(|path| Fact::from(doubts(&["lost"]).with("path", path)))
+            .collect();
+        let all = [
+            of("0", Facts::default()),
+            of("1,4-5", doubts(&["lost"])),
+            of("2", Facts::default().with("paths", paths)),
+            of("3", doubts(&["lost", "late"])),
+        ];
+        assert_eq!(remarks(&all), ["ranks 1-5: lost", "rank 3: late"]);
+        // Two paths of one rank are one rank.
+        assert_eq!(remarks(&all[2..3]), ["rank 2: lost"]);
     }
 }

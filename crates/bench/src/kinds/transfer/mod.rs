@@ -150,6 +150,7 @@ impl Kind for Transfers {
             ..TransferBody::new(point.clone())
         });
         record.limit = measured.limit;
+        (record.remarks).extend(effective::remarks(&record.effective));
         record.remarks.extend(measured.why_no_limit);
         record.remarks.extend(pair_times::why_none(point));
         record.wire_proof = measured.wire_proof;

@@ -1,9 +1,11 @@
-//! Waiting of a rank for the others: until when.
+//! Waiting of a rank for the others: until when, and whether its device needs no help meanwhile.
 
 use std::time::{Duration, Instant};
 
+use super::layout::SliceLayout;
 use crate::deadlines::DEADLINES;
-use tonnage_plan::transfer::TrialLength;
+use tonnage_engine::Caps;
+use tonnage_plan::transfer::{CqMode, TransferPoint, TrialLength};
 
 /// Longest time that the end of a trial may be waited for.
 pub(super) fn deadline_of(length: TrialLength) -> Duration {
@@ -12,6 +14,12 @@ pub(super) fn deadline_of(length: TrialLength) -> Duration {
         TrialLength::DurationNs(ns) => Duration::from_nanos(ns.saturating_mul(3)) + DEADLINES.step,
         TrialLength::Iterations(_) => DEADLINES.operations,
     }
+}
+
+/// Returns whether the device does everything that peers ask of a worker, which has nothing to do itself.
+pub(super) fn is_served(point: &TransferPoint, caps: &Caps, layout: &SliceLayout) -> bool {
+    let is_silent = caps.passive_target && !point.op.notifies_target();
+    is_silent && layout.out.is_empty() && point.cq == CqMode::Busy
 }
 
 pub(super) fn left(deadline: Instant) -> Duration {

@@ -16,6 +16,7 @@ use super::pair_times::FlowTime;
 use super::telling::begin;
 use super::totals::TrialTotals;
 use super::trial::{Issued, Schedule, Station, WARM_UP};
+use super::waits::is_served;
 use crate::deadlines::DEADLINES;
 use crate::drive::Scratch;
 use crate::drive::batch::SharedBatches;
@@ -328,6 +329,10 @@ impl<'a> Work<'a> {
             let awaited = self.await_arrivals(count);
             awaited.map_err(|error| self.with_stalled(error))?;
         }
+        // Plain writes tell this side nothing. Their window is closed and lacks this call: see docs/METHODOLOGY.md.
+        if self.point.op == Verb::Write && !self.layout.into.is_empty() {
+            self.port.engine.flush_incoming()?;
+        }
         let arrivals = self.port.take_arrivals();
         self.window_end_ns = self.window_end_ns.max(arrivals.last_ns);
         if self.takes_part() && self.in_round(schedule.round).is_empty() {
@@ -457,12 +462,6 @@ impl<'a> Work<'a> {
     pub fn chosen(&self) -> Facts {
         self.port.engine.chosen()
     }
-}
-
-/// Returns whether the device does everything that peers ask of a worker, which has nothing to do itself.
-fn is_served(point: &TransferPoint, caps: &Caps, layout: &SliceLayout) -> bool {
-    let is_silent = caps.passive_target && !point.op.notifies_target();
-    is_silent && layout.out.is_empty() && point.cq == CqMode::Busy
 }
 
 /// Place of a worker that may rest: one without a part in this point, that of a served target, the background's.

@@ -122,6 +122,10 @@ impl Engine for Line {
         Ok(Flush::Delivered)
     }
 
+    fn flush_incoming(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     fn failure(&self, _: &Completion) -> Failure {
         Failure::default()
     }

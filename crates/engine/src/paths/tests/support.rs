@@ -25,6 +25,8 @@ pub(super) struct Shown {
     pub(super) to_poll: VecDeque<Completion>,
     pub(super) flushes: Vec<u32>,
     pub(super) flush_answers: VecDeque<Flush>,
+    /// Flushes of what peers have written.
+    pub(super) incoming: u32,
     /// Peers that take nothing, as the last digit of their lanes.
     pub(super) full: Vec<u32>,
 }
@@ -126,6 +128,11 @@ impl Engine for Fake {
             shown.flushes.push(tag);
             shown.flush_answers.pop_front().unwrap_or(Flush::Delivered)
         }))
+    }
+
+    fn flush_incoming(&mut self) -> Result<()> {
+        self.with(|shown| shown.incoming += 1);
+        Ok(())
     }
 
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {

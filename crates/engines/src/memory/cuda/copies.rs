@@ -1,13 +1,17 @@
 //! Copy rate of a GPU within its own memory.
 //!
 //! Copies are large, whatever the operations are that they are set beside: small ones would be bounded by the time of a
-//! launch and not by the memory. They go over the bytes of the operations, which a cache of the GPU may hold, and where
-//! these are few also over memory that none holds; the faster of the two is the bound.
+//! launch and not by the memory. They go over the slices of the operations, gaps between strided ones included, which a
+//! cache of the GPU may hold, and where these are few also over memory that none holds; each by the driver's call on
+//! one stream, and on several. The fastest of all is the bound. What the kernel copies is not measured for it.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tonnage_engine::memory::{CopyRate, Stretch};
-use tonnage_sys::cuda::{CudaContext, CudaEvent, CudaFailure, CudaStream, DeviceBuffer};
+use tonnage_sys::cuda::{
+    CopyMark, CudaContext, CudaCopier, CudaEvent, CudaFailure, CudaRegion, CudaStream, DeviceBuffer,
+};
 use tonnage_units::quantity::human::{gigabytes_per_s, size};
 
 /// Turns of which the best counts; the first of them comes after one that does not.
@@ -25,8 +29,25 @@ const COPIES_MAX: usize = 64;
 /// Bytes that are handed over between two looks at the time, at most, unless one copy has more.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// Bytes that no GPU's cache holds.
-const UNCACHED_BYTES: u64 = 128 << 20;
+/// Streams of copies that run at once, and copies of each.
+const STREAMS: (u32, u32) = (4, 4);
+
+/// Time that one turn of these copies takes, at least. It is the host's, so that its ends must be little of it.
+const STREAMS_TURN: Duration = Duration::from_millis(6);
+
+/// Multiple of a cache's size that each of two stretches has of which it is to hold little: an eighth of both stays.
+const CACHES: u64 = 4;
+
+/// Code of memory that is not there.
+const OUT_OF_MEMORY: i32 = 2;
+
+/// The driver's call that copies, and what a maker says of caches.
+pub(super) struct CopiesBy {
+    /// The driver's own name of the call.
+    pub(super) call: &'static str,
+    /// Bytes that no cache of the maker's GPUs holds, at least.
+    pub(super) uncached_bytes_min: u64,
+}
 
 /// Stretches of one length between which is copied.
 struct CopiedRange {
@@ -35,12 +56,11 @@ struct CopiedRange {
     bytes: u64,
 }
 
-/// Rates of copies by the driver's call `copying`: over the slices of a stretch, and over memory that is in no cache
-/// where these are small.
+/// Rates of copies: over the slices of a stretch, and over memory that is in no cache where these are small.
 pub(super) fn rates(
-    buffer: &DeviceBuffer,
+    buffer: &Arc<DeviceBuffer>,
     stretch: &Stretch,
-    copying: &str,
+    by: &CopiesBy,
 ) -> Result<Vec<CopyRate>, CudaFailure> {
     let slice_bytes = (stretch.pieces - 1) * stretch.stride_bytes + stretch.last_piece_bytes;
     let slice = |index: u64| CopiedRange {
@@ -50,30 +70,92 @@ pub(super) fn rates(
     };
     let slices: Vec<CopiedRange> = (0..stretch.slices).map(slice).collect();
     let context = buffer.context();
-    let named = |piece_bytes: u64, over: &str, bytes_per_s| CopyRate {
+    let piece_bytes = slice_bytes.min(PIECE_BYTES_MAX);
+    let mut rates = of_all(buffer, &slices, (piece_bytes, ""), by)?;
+    let cache_bytes = context.device().cache_bytes.unwrap_or(0);
+    let uncached_bytes = by.uncached_bytes_min.max(CACHES * cache_bytes);
+    if stretch.slices * slice_bytes >= uncached_bytes {
+        return Ok(rates);
+    }
+    let uncached = match DeviceBuffer::allocate(context, 2 * uncached_bytes) {
+        Ok(uncached) => Arc::new(uncached),
+        // The operations' own bytes have to do.
+        Err(failure) if failure.code() == Some(OUT_OF_MEMORY) => return Ok(rates),
+        Err(failure) => return Err(failure),
+    };
+    let halves = CopiedRange {
+        from: 0,
+        to: uncached_bytes,
+        bytes: uncached_bytes,
+    };
+    let over = format!(" over {}", size(uncached_bytes));
+    rates.extend(of_all(&uncached, &[halves], (PIECE_BYTES_MAX, &over), by)?);
+    Ok(rates)
+}
+
+/// Rates over these ranges, on one stream and on several.
+fn of_all(
+    buffer: &Arc<DeviceBuffer>,
+    ranges: &[CopiedRange],
+    (piece_bytes, over): (u64, &str),
+    by: &CopiesBy,
+) -> Result<Vec<CopyRate>, CudaFailure> {
+    let named = |behind: &str, bytes_per_s| CopyRate {
         method: format!(
-            "the GPU's {copying} of {}{over}{}",
+            "the GPU's {} of {}{over}{behind}{}",
+            by.call,
             size(piece_bytes),
-            nominal(context)
+            nominal(buffer.context())
         ),
         bytes_per_s,
     };
-    let piece_bytes = slice_bytes.min(PIECE_BYTES_MAX);
-    let mut rates = vec![named(piece_bytes, "", rate(buffer, &slices)?)];
-    if stretch.slices * slice_bytes >= UNCACHED_BYTES {
-        return Ok(rates);
+    let streams = format!(" by {} streams", STREAMS.0);
+    Ok(vec![
+        named("", rate(buffer, ranges)?),
+        named(&streams, rate_of_streams(buffer, ranges)?),
+    ])
+}
+
+/// Pieces of ranges, over and over: from, to, length.
+fn pieces(ranges: &[CopiedRange]) -> impl Iterator<Item = (u64, u64, u64)> {
+    let pieces = ranges.iter().flat_map(|range| {
+        let starts = (0..range.bytes).step_by(PIECE_BYTES_MAX as usize);
+        starts.map(|at| {
+            let len = PIECE_BYTES_MAX.min(range.bytes - at);
+            (range.from + at, range.to + at, len)
+        })
+    });
+    pieces.cycle()
+}
+
+/// Bytes per second of copies of several streams at once, by the host's clock.
+fn rate_of_streams(buffer: &Arc<DeviceBuffer>, ranges: &[CopiedRange]) -> Result<f64, CudaFailure> {
+    let end = || CudaRegion::Device(Arc::clone(buffer));
+    let mut copier = CudaCopier::new(buffer.context(), (end(), end()), None, STREAMS)?;
+    let mut pieces = pieces(ranges);
+    let mut best = 0f64;
+    for turn in 0..=TURNS {
+        let (began, mut bytes) = (Instant::now(), 0);
+        while began.elapsed() < STREAMS_TURN
+            && let Some((from, to, len)) = pieces.next()
+        {
+            let mark = CopyMark {
+                tag: 0,
+                len: len as u32,
+            };
+            while !copier.post(from, to, mark)? {
+                copier.poll(usize::MAX, |_| ())?;
+            }
+            bytes += len;
+        }
+        while copier.pending() > 0 {
+            copier.poll(usize::MAX, |_| ())?;
+        }
+        if turn > 0 {
+            best = best.max(bytes as f64 / began.elapsed().as_secs_f64());
+        }
     }
-    // Where there is no room for it, the operations' own bytes have to do.
-    if let Ok(uncached) = DeviceBuffer::allocate(context, 2 * UNCACHED_BYTES) {
-        let halves = CopiedRange {
-            from: 0,
-            to: UNCACHED_BYTES,
-            bytes: UNCACHED_BYTES,
-        };
-        let over = format!(" over {}", size(UNCACHED_BYTES));
-        rates.push(named(PIECE_BYTES_MAX, &over, rate(&uncached, &[halves])?));
-    }
-    Ok(rates)
+    Ok(best)
 }
 
 /// The nominal speed of the GPU's memory in words, where the driver tells it.
@@ -90,14 +172,7 @@ fn rate(buffer: &DeviceBuffer, ranges: &[CopiedRange]) -> Result<f64, CudaFailur
     let context = buffer.context();
     let stream = CudaStream::new(context)?;
     let (before, after) = (CudaEvent::new(context)?, CudaEvent::new(context)?);
-    let pieces = ranges.iter().flat_map(|range| {
-        let starts = (0..range.bytes).step_by(PIECE_BYTES_MAX as usize);
-        starts.map(|at| {
-            let len = PIECE_BYTES_MAX.min(range.bytes - at);
-            (range.from + at, range.to + at, len)
-        })
-    });
-    let mut pieces = pieces.cycle();
+    let mut pieces = pieces(ranges);
     let mut batch = || {
         let (mut bytes, mut copies) = (0, 0);
         before.record(&stream)?;

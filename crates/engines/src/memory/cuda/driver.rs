@@ -6,11 +6,12 @@ use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tonnage_engine::Libraries;
+use tonnage_machine::kernel_files::Tree;
 use tonnage_sys::cuda::{CopyKernel, CudaContext, CudaFailure, Libcuda, PatternKernels};
 use tonnage_units::{Error, Result};
 
 use super::super::host::group_bytes;
-use super::super::vendor::GpuVendor;
+use super::super::vendor::{GpuVendor, INVALID_DEVICE, PinBound};
 use super::super::vendors::vendor_of;
 use super::proof;
 
@@ -140,7 +141,7 @@ impl GpuInUse {
     pub(super) fn kernels(&self) -> std::result::Result<&PatternKernels, &str> {
         let kernels = self.kernels.get_or_init(|| {
             let kernels = PatternKernels::load(&self.context)
-                .map_err(|failure| format!("its driver did not take the kernels: {failure}"))?;
+                .map_err(|failure| self.not_taken("kernels", &failure))?;
             proof::prove(&self.context, &kernels)?;
             Ok(kernels)
         });
@@ -154,12 +155,21 @@ impl GpuInUse {
     pub(crate) fn copy_kernel(&self) -> std::result::Result<Arc<CopyKernel>, String> {
         let kernel = self.copies.get_or_init(|| {
             let kernel = CopyKernel::load(&self.context)
-                .map_err(|failure| format!("its driver did not take the kernel: {failure}"))?;
+                .map_err(|failure| self.not_taken("kernel", &failure))?;
             let kernel = Arc::new(kernel);
             proof::prove_copies(&self.context, &kernel)?;
             Ok(kernel)
         });
         kernel.clone()
+    }
+
+    /// Reason why it does without kernels. What a user may install is said with it.
+    fn not_taken(&self, what: &str, failure: &CudaFailure) -> String {
+        let advice = match failure {
+            CudaFailure::NoCompiler(_) => format!(". {}", (self.vendor.advice)(failure)),
+            _ => String::new(),
+        };
+        format!("its driver did not take the {what}: {failure}{advice}")
     }
 
     /// Number, model and address.
@@ -242,14 +252,20 @@ pub(in crate::memory) fn not_pinned(
     bytes: usize,
     failure: &CudaFailure,
 ) -> Error {
-    let how = match failure.code() {
-        // Neither is about memory of the GPU.
-        Some(OUT_OF_MEMORY | OPERATING_SYSTEM) => NOT_PINNED,
-        _ => (vendor.advice)(failure),
+    let is_too_much = failure
+        .code()
+        .is_some_and(|code| vendor.codes.not_pinned.contains(&code));
+    let how = match (is_too_much, vendor.pins_within) {
+        (true, PinBound::Locked) => NOT_PINNED,
+        (true, PinBound::SystemMemory) => NOT_PINNED_BY_KFD,
+        (false, _) => (vendor.advice)(failure),
     };
-    let limit = match tonnage_sys::process::locked_memory_limit() {
-        Some(limit) => format!("{limit} bytes"),
-        None => "any number".to_owned(),
+    let limit = match vendor.pins_within {
+        PinBound::Locked => match tonnage_sys::process::locked_memory_limit() {
+            Some(limit) => format!("this process may lock {limit} bytes (RLIMIT_MEMLOCK)"),
+            None => "this process may lock any number (RLIMIT_MEMLOCK)".to_owned(),
+        },
+        PinBound::SystemMemory => system_memory(&Tree::host()),
     };
     let group = match group_bytes() {
         Some(left) => format!(", its control group grants {left} more (memory.max)"),
@@ -257,9 +273,7 @@ pub(in crate::memory) fn not_pinned(
     };
     Error::Unavailable {
         what: format!("memory {}", vendor.pinned),
-        why: format!(
-            "{bytes} bytes of the host were to be pinned; this process may lock {limit} (RLIMIT_MEMLOCK){group}: {failure}"
-        ),
+        why: format!("{bytes} bytes of the host were to be pinned; {limit}{group}: {failure}"),
         how: how.to_owned(),
     }
 }
@@ -278,12 +292,28 @@ pub(in crate::memory) fn advice(context: &CudaContext, failure: &CudaFailure) ->
     (vendor_of(context.driver()).advice)(failure)
 }
 
-/// Code of memory that is not there.
-const OUT_OF_MEMORY: i32 = 2;
-/// Code of a number that no GPU has.
-const INVALID_DEVICE: i32 = 101;
-/// Code of a call of the system that failed.
-const OPERATING_SYSTEM: i32 = 304;
+/// Parameter of the kernel's module that lifts the bound of KFD.
+const NO_SYSTEM_LIMIT: &str = "/sys/module/amdgpu/parameters/no_system_mem_limit";
+
+/// Words about the bound of KFD, which the kernel tells nobody.
+fn system_memory(tree: &Tree) -> String {
+    const GRANTED: &str = "KFD grants the GPUs of all processes together 15/16 of this host's memory, in newer kernels 63/64 \
+                           less 1.5 GiB";
+    match tree
+        .text(NO_SYSTEM_LIMIT.trim_start_matches('/'))
+        .as_deref()
+    {
+        Some("Y" | "1") => {
+            format!("KFD sets no bound of its own here ({NO_SYSTEM_LIMIT} is set)")
+        }
+        Some(_) => format!("{GRANTED} ({NO_SYSTEM_LIMIT} is not set)"),
+        None => format!("{GRANTED}, unless {NO_SYSTEM_LIMIT} is set, which cannot be read here"),
+    }
+}
+
+/// The next thing to try where the bound is that of KFD, and not what is locked.
+const NOT_PINNED_BY_KFD: &str = "Choose smaller --sizes or --footprint, or fewer ranks on this host; load the kernel's module \
+                                 amdgpu with no_system_mem_limit=1, and raise memory.max of the container's or the job's cgroup";
 
 /// The next thing to try where memory of the host was not pinned.
 const NOT_PINNED: &str = "Choose smaller --sizes or --footprint, or fewer ranks on this host; raise the limit with \
@@ -295,6 +325,19 @@ mod tests {
     use super::super::super::amd::AMD;
     use super::super::super::nvidia::NVIDIA;
     use super::*;
+
+    #[test]
+    fn the_bound_of_kfd_is_told_with_what_lifts_it() {
+        let root = tempfile::tempdir().unwrap();
+        let said = || system_memory(&Tree::at(root.path()));
+        assert!(said().contains("15/16") && said().ends_with("which cannot be read here"));
+        let file = root.path().join(NO_SYSTEM_LIMIT.trim_start_matches('/'));
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, "N\n").unwrap();
+        assert!(said().contains("15/16") && said().ends_with("no_system_mem_limit is not set)"));
+        std::fs::write(&file, "Y\n").unwrap();
+        assert!(said().starts_with("KFD sets no bound of its own here"));
+    }
 
     #[test]
     fn a_number_that_is_offered_is_one_that_there_is() {

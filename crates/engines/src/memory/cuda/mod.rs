@@ -30,6 +30,7 @@ use tonnage_units::{Error, Result};
 
 use super::nvidia::NVIDIA;
 use super::vendor::GpuVendor;
+use copies::CopiesBy;
 use driver::GpuInUse;
 use numbers::numbers;
 
@@ -107,15 +108,24 @@ pub(super) fn allocate(
     }))
 }
 
+/// Code of an argument that the driver does not take.
+const INVALID_VALUE: i32 = 1;
+/// Code of what the driver or the GPU does not have.
+const NOT_SUPPORTED: i32 = 801;
+
 /// The refusal of memory by virtual-memory handles for another reason than its size.
 fn not_mapped(gpu: &GpuInUse, failure: &CudaFailure) -> Error {
     Error::Unavailable {
         what: format!("{ALLOC}={BY_HANDLES} of {}", gpu.name()),
         why: failure.to_string(),
-        how: format!(
-            "Leave --memory-option {ALLOC}={BY_HANDLES} out; not every driver and not every virtual machine has \
-             virtual-memory handles that can be exported as a file"
-        ),
+        how: match failure.code() {
+            // Codes of what is asked for, and not of what happened to the GPU.
+            None | Some(INVALID_VALUE | NOT_SUPPORTED) => format!(
+                "Leave --memory-option {ALLOC}={BY_HANDLES} out; not every driver and not every virtual machine has \
+                 virtual-memory handles"
+            ),
+            Some(_) => (gpu.vendor().advice)(failure).to_owned(),
+        },
     }
 }
 
@@ -203,9 +213,20 @@ impl Memory for CudaMemory {
             bytes: self.buffer.bytes(),
             allocated: Some(match self.buffer.granularity() {
                 None => "malloc: cuMemAlloc, in one piece".to_owned(),
-                Some(granularity) => format!(
-                    "{BY_HANDLES}: cuMemCreate and cuMemMap, in granules of {granularity} bytes, exportable as a file"
-                ),
+                Some(granularity) => {
+                    let reached = match self.buffer.is_for_cards() {
+                        Some(true) => "for network cards too",
+                        Some(false) => {
+                            "not for network cards: the driver says that they reach none of it"
+                        }
+                        None => {
+                            "not for network cards: the driver does not tell whether they reach it"
+                        }
+                    };
+                    format!(
+                        "{BY_HANDLES}: cuMemCreate and cuMemMap, in granules of {granularity} bytes, {reached}"
+                    )
+                }
             }),
             device: Some(self.gpu.name()),
             why_filled_by_copies: self.gpu.kernels().err().map(str::to_owned),
@@ -256,6 +277,10 @@ impl Memory for CudaMemory {
         _clock: &Clock,
     ) -> Result<Vec<CopyRate>> {
         let copying = self.gpu.vendor().driver.called("cuMemcpyAsync");
-        copies::rates(&self.buffer, stretch, copying).map_err(|failure| self.gpu.failed(&failure))
+        let by = CopiesBy {
+            call: copying,
+            uncached_bytes_min: self.gpu.vendor().uncached_bytes_min,
+        };
+        copies::rates(&self.buffer, stretch, &by).map_err(|failure| self.gpu.failed(&failure))
     }
 }

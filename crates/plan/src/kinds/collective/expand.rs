@@ -9,6 +9,7 @@ use super::options::{
 };
 use super::point::{Align, CollectivePoint, PYTHON_DEFAULT, Refill};
 use crate::bounds::{MEMORY_BYTES_MAX, POINTS_MAX, RANKS_MAX};
+use crate::gpu_options::refuse_gpu_options;
 use crate::options::{Many, pairs};
 use crate::refuse::usage;
 use crate::skipping;
@@ -175,7 +176,9 @@ fn backends(
                     engine.name
                 ));
             }
-            options.extend(engine.check_options(&asked, split_name(variant).1)?);
+            let own = engine.check_options(&asked, split_name(variant).1)?;
+            refuse_gpu_options(engine, &own)?;
+            options.extend(own);
         }
         entries.push(entry);
     }

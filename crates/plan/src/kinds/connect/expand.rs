@@ -7,6 +7,7 @@ use super::options::{
 };
 use super::point::ConnectPoint;
 use crate::bounds::{MEMORY_BYTES_MAX, POINTS_MAX, RANKS_MAX, WORKERS_MAX};
+use crate::gpu_options::check_gpu_options;
 use crate::options::{Many, pairs};
 use crate::place::places;
 use crate::point::Traffic;
@@ -41,6 +42,11 @@ pub(super) fn expand(
     let workers = workers(&values(&what.workers, WORKERS_DEFAULT))?;
     let register = register(&values(&what.register, REGISTER_BYTES_DEFAULT), &workers)?;
     let memories = memories(what, &connect.skipping, lists)?;
+    for (engine, options) in &named {
+        let entry = lists.engine(engine)?;
+        (memories.iter())
+            .try_for_each(|memory| check_gpu_options(entry, options, &[memory], lists))?;
+    }
     let places = places(&what.place, &[Roles::new(traffic, ranks)])?;
     let counts = [
         named.len(),

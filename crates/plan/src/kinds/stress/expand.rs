@@ -6,6 +6,7 @@ use super::options::{
 };
 use super::point::StressPoint;
 use crate::bounds::{POINTS_MAX, RANKS_MAX, SIZE_BYTES_MAX, WORKERS_MAX};
+use crate::gpu_options::check_gpu_options;
 use crate::options::{Many, pairs};
 use crate::refuse::{one_process, usage};
 use tonnage_engine::{EngineOptions, Entry, Lists, Verb, split_name};
@@ -47,6 +48,11 @@ pub(super) fn expand(
         seed: what.seed.unwrap_or(SEED_DEFAULT).0,
         duration_ns: duration(&stress.length)?,
     };
+    // Draws with one of them are enough of a use.
+    let memories: Vec<&str> = point.memory.split(',').collect();
+    for entry in entries {
+        check_gpu_options(entry, &point.engine_options, &memories, lists)?;
+    }
     // The first draws of each engine: what refuses them would refuse all.
     for engine in point.engines() {
         point.stretch(engine, 0, lists)?;

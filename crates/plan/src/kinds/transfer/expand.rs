@@ -15,7 +15,7 @@ use super::layout::{SlotLayout, check_memory, check_shared, layout, sizes};
 use super::length::length;
 use super::library::{Calling, callings, check_call};
 use super::loads::PairLoads;
-use super::memories::{EndMemories, check_gpu_options, memories};
+use super::memories::{EndMemories, memories};
 use super::options::{
     ADDRESSES_DEFAULT, LIMIT_DEFAULT, MemoryOptions, OperationOptions, SEED_DEFAULT,
     TARGET_FOOTPRINT_DEFAULT, Transfer, WORKERS_DEFAULT,
@@ -25,6 +25,7 @@ use super::point::{Addresses, CqMode, Pacing, TransferPoint};
 use super::point_length::PointLength;
 use super::roles::{check_sides, roles};
 use crate::bounds::{POINTS_MAX, WORKERS_MAX};
+use crate::gpu_options::check_gpu_options;
 use crate::options::{Many, pairs};
 use crate::place::places;
 use crate::refuse::usage;
@@ -95,6 +96,7 @@ pub(super) fn expand(
             check_call(&callings, op)?;
             check_op(transfer.background.background, named.entry)?;
             for memory in &memories {
+                check_gpu_options(named.entry, &named.options, &memory.names(), lists)?;
                 for &seat in &seats {
                     let ways = cq_modes.iter().flat_map(by_pacing);
                     for (&cq, &(pacing, batching), &sized) in ways.flat_map(by_size) {
@@ -335,7 +337,6 @@ fn entries<'a>(what: &'a OperationOptions, lists: &Lists) -> Result<Vec<ChosenEn
 
 /// Refuses an engine that cannot do what the transfer asks of it.
 fn check_support(transfer: &Transfer, entry: &Entry, op: Verb, lists: &Lists) -> Result<()> {
-    check_gpu_options(transfer, entry, lists)?;
     let engines = lists.engines;
     let name = entry.name;
     let other = |fits: fn(&Entry) -> bool| {

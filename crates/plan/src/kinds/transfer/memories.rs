@@ -8,7 +8,7 @@ use crate::refuse::usage;
 use crate::roles::Roles;
 use crate::skipping;
 use tonnage_engine::memory::MemoryEntry;
-use tonnage_engine::{EngineOptions, Entry, Lists, OptionsOf, Verb, check_options};
+use tonnage_engine::{EngineOptions, Lists, OptionsOf, Verb, check_options};
 use tonnage_units::Result;
 
 /// Memories of both ends, by their names with the variant.
@@ -20,6 +20,16 @@ pub(super) struct EndMemories<'a> {
     pub(super) target: Option<&'a str>,
     /// Options that differ from the defaults; each is for the ends that know it.
     pub(super) options: EngineOptions,
+}
+
+impl EndMemories<'_> {
+    /// Names of both, or of the one that there is.
+    pub(super) fn names(&self) -> Vec<&str> {
+        [Some(self.own), self.target]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
 }
 
 /// The memories to measure in, each of `memory` with each of `target-memory`.
@@ -103,35 +113,6 @@ fn memory_options(
         .collect();
     let both: Vec<_> = entries.iter().map(|entry| entry.name).collect();
     check_options(OptionsOf::Memory(&both.join(" or ")), &all, &unknown, "")
-}
-
-/// Refuses options of an engine's that are about memory of a GPU where no end has any.
-///
-/// # Errors
-/// `Usage`, with a memory that is a GPU's.
-pub(super) fn check_gpu_options(transfer: &Transfer, entry: &Entry, lists: &Lists) -> Result<()> {
-    let asked = pairs::map(&transfer.what.engine_options);
-    let mut options = entry.options.iter();
-    let Some(option) = options.find(|option| option.needs_gpu_memory(&asked)) else {
-        return Ok(());
-    };
-    let is_of_gpu = |entry: &MemoryEntry| entry.takes_gpu && !entry.host_addressable;
-    let memory = &transfer.memory;
-    let names = [&memory.memory, &memory.target_memory];
-    let mut names = names.into_iter().flatten().flat_map(Many::values);
-    // One that is not in the list is skipped, or refused, by its name.
-    if names.any(|name| lists.memory(name).map_or(true, is_of_gpu)) {
-        return Ok(());
-    }
-    let mut memories = lists.memories.iter();
-    let instead = memories.find(|entry| is_of_gpu(entry));
-    let instead = instead.map(|entry| format!(", or use memory {}", entry.name));
-    usage(format!(
-        "engine-option {}={} is about memory of a GPU, and no end has any: leave it out{}",
-        option.name,
-        option.value(&asked),
-        instead.unwrap_or_default()
-    ))
 }
 
 /// The memories that an option names, checked; `None` where it is left out.

@@ -216,14 +216,14 @@ fn gpus_have_their_memorys_rate_and_copy_engines() {
         memory_bytes: 80 << 30,
         pci_address: "0000:1b:00.0".to_owned(),
         compute: "9.0".to_owned(),
-        copy_engines: 3,
+        copy_engines: Some(3),
         memory_bytes_per_s: Some(3_352_320_000_000),
         dmabuf: Some(true),
         cuda_version: "12.4".to_owned(),
     };
     let row = driven(("cuda", "CUDA"), std::slice::from_ref(&gpu)).remove(0);
     assert_eq!(row[2..5], ["80 GiB", "3352 GB/s", "3 copy engines"]);
-    (gpu.copy_engines, gpu.memory_bytes_per_s) = (1, None);
+    (gpu.copy_engines, gpu.memory_bytes_per_s) = (Some(1), None);
     let unknown = driven(("cuda", "CUDA"), &[gpu]).remove(0);
     assert_eq!(unknown[2..5], ["80 GiB", "", "1 copy engine"]);
     assert_eq!(unknown.len(), row.len());

@@ -266,19 +266,28 @@ fn not_prepared() -> Error {
 fn settings(backend: TorchBackend, point: &CollectivePoint, stage: &Stage<'_>) -> WorkerSettings {
     let (rank, named) = (&*stage.rank, &stage.settings.devices.all_ranks);
     let own = || rank.local_ip().and_then(interface_of);
-    let is_gpu = backend == TorchBackend::Nccl;
     WorkerSettings {
         python: point.python.clone(),
         backend,
         // Those that the rank was started with, before it was pinned.
         cpus: stage.host.topology.allowed.clone(),
-        gpu: is_gpu.then(|| {
-            let own = rank.identity().local_rank;
-            stage.settings.gpu(own).unwrap_or(own)
+        gpu: gpu_of(backend, rank.identity().local_rank, |local| {
+            stage.settings.gpu(local)
         }),
         interface: named.first().cloned().or_else(own),
         timeout: Duration::from_nanos(point.timeout_ns),
     }
+}
+
+/// The GPU of a rank: that which `--gpus` gives it, else that of its number on its host; none where the backend needs
+/// none.
+fn gpu_of(
+    backend: TorchBackend,
+    local_rank: u32,
+    named: impl Fn(u32) -> Option<u32>,
+) -> Option<u32> {
+    let own = || named(local_rank).unwrap_or(local_rank);
+    (backend == TorchBackend::Nccl).then(own)
 }
 
 /// Ranks of each group, of all groups.
@@ -404,6 +413,19 @@ impl Backend for Torch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `--gpus 2,3` gives the ranks of a host these in turn, where the backend needs a GPU.
+    #[test]
+    fn a_rank_gets_the_gpu_that_was_named_for_it() {
+        let named = |local: u32| Some([2, 3][local as usize % 2]);
+        let of = |backend, local| gpu_of(backend, local, named);
+        assert_eq!(
+            [0, 1, 2].map(|local| of(TorchBackend::Nccl, local)),
+            [Some(2), Some(3), Some(2)]
+        );
+        assert_eq!(gpu_of(TorchBackend::Nccl, 1, |_| None), Some(1));
+        assert_eq!(of(TorchBackend::Gloo, 0), None);
+    }
 
     #[test]
     fn memory_that_torch_does_not_take_is_no_memory_of_its_tensors() {

@@ -1,0 +1,45 @@
+//! Copy rates of a GPU within its own memory, which bound copies there.
+
+use tonnage_engines::memory::CUDA;
+
+use super::double::Double;
+use super::{BYTES, allocate, rates};
+
+#[test]
+fn copies_within_a_gpu_have_a_rate_and_move_the_bytes() {
+    let Some(double) = Double::with("") else {
+        return;
+    };
+    let memory = allocate(&double, &CUDA, "", BYTES).unwrap();
+    memory.write(0, &vec![7; BYTES as usize / 2]).unwrap();
+    let found = rates(&*memory).unwrap();
+    assert!(found.iter().all(|rate| rate.bytes_per_s > 0.0), "{found:?}");
+    // One stream, and several.
+    assert_eq!(found.len(), 2, "{found:?}");
+    // In one copy, though operations have 4 KiB.
+    let expected =
+        "the GPU's cuMemcpyAsync of 512 KiB, of nominal 128.0 GB/s for what it reads and writes";
+    assert_eq!(found[0].method, expected);
+    let several = "the GPU's cuMemcpyAsync of 512 KiB by 4 streams, of nominal 128.0 GB/s";
+    assert!(found[1].method.starts_with(several), "{found:?}");
+    let mut bytes = vec![0; BYTES as usize / 2];
+    memory.read(BYTES / 2, &mut bytes).unwrap();
+    assert!(bytes.iter().all(|&byte| byte == 7));
+}
+
+/// Memory that no cache holds bounds them too, if there is room for it.
+#[test]
+fn copies_of_few_bytes_are_set_beside_those_of_many() {
+    let Some(double) = Double::with("memory 536870912") else {
+        return;
+    };
+    let found = rates(&*allocate(&double, &CUDA, "", BYTES).unwrap()).unwrap();
+    assert_eq!(found.len(), 4, "{found:?}");
+    for of_many in &found[2..] {
+        assert!(
+            of_many.method.contains("of 16 MiB over 128 MiB"),
+            "{of_many:?}"
+        );
+        assert!(of_many.bytes_per_s > 0.0, "{of_many:?}");
+    }
+}

@@ -1,0 +1,146 @@
+//! Options of engines that are about memory of a GPU, in experiments whose ends may have none.
+
+use crate::refuse::usage;
+use tonnage_engine::memory::MemoryEntry;
+use tonnage_engine::{EngineOptions, Entry, Lists};
+use tonnage_units::Result;
+
+/// Refuses options of an engine's that are about memory of a GPU where none of the memories of one point is a GPU's.
+///
+/// # Errors
+/// `Usage`, with a memory that is a GPU's.
+pub(crate) fn check_gpu_options(
+    entry: &Entry,
+    asked: &EngineOptions,
+    memories: &[&str],
+    lists: &Lists,
+) -> Result<()> {
+    let Some(about) = about_gpus(entry, asked) else {
+        return Ok(());
+    };
+    let is_of_gpu = |entry: &MemoryEntry| entry.takes_gpu && !entry.host_addressable;
+    // One that is not in the list is skipped, or refused, by its name.
+    let mut names = memories.iter();
+    if names.any(|name| lists.memory(name).map_or(true, is_of_gpu)) {
+        return Ok(());
+    }
+    let mut all = lists.memories.iter();
+    let instead = all.find(|entry| is_of_gpu(entry));
+    let instead = instead.map(|entry| format!(", or use memory {}", entry.name));
+    usage(format!(
+        "{about}, and no end has any with memory {}: leave it out{}",
+        memories.join(" and "),
+        instead.unwrap_or_default()
+    ))
+}
+
+/// Refuses options of an engine's that are about memory of a GPU in collectives, whose elements the CPU fills and
+/// checks.
+///
+/// # Errors
+/// `Usage`.
+pub(crate) fn refuse_gpu_options(entry: &Entry, asked: &EngineOptions) -> Result<()> {
+    match about_gpus(entry, asked) {
+        None => Ok(()),
+        Some(about) => usage(format!(
+            "{about}, and collectives have memory of the host: leave it out"
+        )),
+    }
+}
+
+/// The first option that was asked for and is about memory of a GPU, in words.
+fn about_gpus(entry: &Entry, asked: &EngineOptions) -> Option<String> {
+    let mut options = entry.options.iter();
+    let option = options.find(|option| option.needs_gpu_memory(asked))?;
+    let value = option.value(asked);
+    Some(format!(
+        "engine-option {}={value} is about memory of a GPU",
+        option.name
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Plan;
+    use crate::fixture::{LISTS, entry};
+    use tonnage_engine::{EngineOption, OptionKind, Verb};
+
+    const OPTIONS: [EngineOption; 1] = [EngineOption {
+        name: "keys",
+        kind: OptionKind::OfGpuMemory(&["auto", "file"]),
+        variants: &[],
+        about: "",
+    }];
+
+    const GPUS: Entry = Entry {
+        options: &OPTIONS,
+        ..entry("gpus", &Verb::ALL, true, true)
+    };
+
+    static WITH_OPTION: Lists = Lists {
+        engines: &[GPUS],
+        ..LISTS
+    };
+
+    fn checked(value: &str, memories: &[&str]) -> Result<()> {
+        let asked = EngineOptions::from([("keys".to_owned(), value.to_owned())]);
+        check_gpu_options(&GPUS, &asked, memories, &LISTS)
+    }
+
+    #[test]
+    fn memory_of_a_gpu_at_one_end_is_enough() {
+        for memories in [
+            &["cuda"][..],
+            &["host", "cuda:1"],
+            &["cuda", "host"],
+            &["nothing"],
+        ] {
+            checked("file", memories).unwrap();
+        }
+        checked("auto", &["host"]).unwrap();
+        let said = checked("file", &["host", "huge"]).unwrap_err().to_string();
+        assert_eq!(
+            said,
+            "engine-option keys=file is about memory of a GPU, and no end has any with memory host and huge: leave it out, \
+             or use memory cuda"
+        );
+    }
+
+    /// Each experiment that takes options of engines, and in a transfer each pair of memories.
+    #[test]
+    fn every_kind_refuses_them_before_a_rank_starts() {
+        let refused = |table: &str| {
+            let text = format!("name = 'n'\n{table}\nengine-options = {{ keys = 'file' }}");
+            let plan = Plan::from_toml(&text, "n.toml").unwrap();
+            plan.points(2, &WITH_OPTION)
+                .err()
+                .map(|error| error.to_string())
+        };
+        for table in [
+            "[[transfer]]\nengine = 'gpus'\nop = 'write'\nsizes = 8",
+            "[[transfer]]\nengine = 'gpus'\nop = 'write'\nsizes = 8\nmemory = ['cuda', 'host']",
+            "[[connect]]\nengine = 'gpus'",
+            "[[stress]]\nengine = 'gpus'",
+            "[[tune]]\nengine = 'gpus'\nop = 'write'\nsizes = 8",
+        ] {
+            let said = refused(table).unwrap();
+            assert!(
+                said.contains("no end has any with memory host"),
+                "{table}: {said}"
+            );
+        }
+        // They have no use for another memory, so that none is offered.
+        let collective = "[[collective]]\nbackend = 'native:gpus'\nop = 'all-reduce'\nsizes = 8";
+        let said = refused(collective).unwrap();
+        assert!(
+            said.ends_with("and collectives have memory of the host: leave it out"),
+            "{said}"
+        );
+        // Some draws have a use for it.
+        assert_eq!(
+            refused("[[stress]]\nengine = 'gpus'\nmemory = ['host', 'cuda']"),
+            None
+        );
+    }
+}
