@@ -20,7 +20,8 @@ use tonnage_units::{Error, Reduce, Result};
 const COUNT: u32 = 50;
 /// Sessions of each engine.
 const SESSIONS: u32 = 3;
-/// The most threads that open sessions of each engine.
+/// The most threads that open sessions of each engine: those of an engine with mappings of its own take the longer to
+/// look up their memory the more threads their process has.
 const SESSION_THREADS_MAX: [u32; ENGINES.len()] = [1024, 64];
 const THREADS_MAX: u32 = 2048;
 const PROCESSES_MAX: u32 = 1024;

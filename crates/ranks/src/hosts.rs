@@ -78,6 +78,11 @@ pub(crate) fn machine_name(info: &RankInfo) -> (&str, bool) {
     Location::of(info).machine()
 }
 
+/// Returns whether each of two ranks can find the other's process by its number.
+pub(crate) fn share_processes(one: &RankInfo, other: &RankInfo) -> bool {
+    Location::of(one).processes() == Location::of(other).processes()
+}
+
 /// Returns whether two boots are the same one, so that their clocks are one clock; false where the system tells none.
 pub(crate) fn is_one_boot(one: &str, other: &str) -> bool {
     !one.is_empty() && one == other
@@ -184,7 +189,7 @@ fn members(groups: &[u32], rank: u32) -> Vec<u32> {
         .collect()
 }
 
-/// For each rank the first whose key is equal.
+/// Number of the first rank with the same key, of each rank.
 fn groups<'a, K: Hash + Eq>(infos: &'a [RankInfo], key: impl Fn(Location<'a>) -> K) -> Vec<u32> {
     let mut first = HashMap::new();
     let mut before: Option<(&RankInfo, u32)> = None;
@@ -282,6 +287,8 @@ mod tests {
     fn containers_are_hosts_of_one_machine() {
         let all = hosts(&[["c0", "b", "n0", "p0"], ["c1", "b", "n1", "p1"]]);
         assert!(all.is_one_machine() && !all.is_one_network() && !all.share_processes(0, 1));
+        let pair = infos(&[["c0", "b", "n0", "p0"], ["c1", "b", "n1", "p1"]]);
+        assert!(share_processes(&pair[0], &pair[0]) && !share_processes(&pair[0], &pair[1]));
         assert_eq!(
             (all.ranks_of_host(0), all.ranks_of_host(1)),
             (vec![0], vec![1])

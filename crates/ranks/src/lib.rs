@@ -55,6 +55,7 @@ pub use handle::{Alarm, Alike, Circle, Notes, Pending, Rank, RankFailure, STEP_M
 pub use hosts::Hosts;
 pub use join::JoinBytes;
 pub use rank_info::RankInfo;
+pub use signals::Signals;
 pub use sleepers::{Sleeper, Sleepers};
 pub use threads::{ThreadRank, thread_ranks};
 pub use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};

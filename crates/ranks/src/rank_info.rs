@@ -36,20 +36,20 @@ pub struct RankInfo {
 impl RankInfo {
     /// Returns whether two ranks were told of with the very same names, so that they need not be compared.
     pub(crate) fn shares_names(&self, other: &Self) -> bool {
-        let of = |info: &Self| {
-            let names = [
-                &info.host,
-                &info.boot_id,
-                &info.network_namespace,
-                &info.pid_namespace,
-            ];
-            names.map(Arc::as_ptr)
-        };
-        std::iter::zip(of(self), of(other)).all(|(own, other)| std::ptr::eq(own, other))
+        std::iter::zip(self.names(), other.names()).all(|(own, other)| Arc::ptr_eq(own, other))
+    }
+
+    fn names(&self) -> [&Arc<str>; 4] {
+        [
+            &self.host,
+            &self.boot_id,
+            &self.network_namespace,
+            &self.pid_namespace,
+        ]
     }
 }
 
-/// A text that several share in memory, and none on its way.
+/// Serde functions for a shared text: each message carries it whole, and in memory several may share it.
 pub(crate) mod shared_text {
     use std::sync::Arc;
 

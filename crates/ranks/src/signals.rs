@@ -12,9 +12,20 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::channel::{Interest, wait_for};
 use tonnage_units::{Error, Result};
 
+/// Names the rank that got it in an interruption in which nobody is named; other errors are as they were.
+pub(crate) fn received_by(error: Error, rank: u32, host: &str) -> Error {
+    match error {
+        Error::Interrupted { signal, rank: None } => Error::Interrupted {
+            signal,
+            rank: Some((rank, host.to_owned())),
+        },
+        error => error,
+    }
+}
+
 /// Signals that were asked for; each makes its own socket readable.
 #[derive(Debug)]
-pub(crate) struct Signals {
+pub struct Signals {
     sources: Vec<Source>,
     /// One that was taken too early to act on it.
     put_back: Option<i32>,

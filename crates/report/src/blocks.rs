@@ -18,12 +18,12 @@ pub enum ColumnRole {
     First,
     /// In the first block that has room for it.
     Figure,
-    /// In the block of the column before it.
+    /// In the block of the figure before it.
     Beside,
 }
 
-/// Places of the columns of each block, none of which is wider than a screen unless its keys and one figure are. A
-/// table without keys is one block.
+/// Places of the columns of each block. None is wider than a screen unless one figure is that with the columns beside
+/// it, the keys and, in the first block, the columns that belong there. A table without keys is one block.
 pub fn blocks(rows: &[Vec<String>], roles: &[ColumnRole]) -> Vec<Vec<usize>> {
     let widths: Vec<usize> = (0..roles.len()).map(|at| width(rows, at)).collect();
     let room = |places: &[usize]| -> usize {
@@ -109,6 +109,11 @@ mod tests {
             of([10, 20, 90, 90, 20, 20]),
             [vec![0, 1, 5], vec![0, 2, 3], vec![0, 4]]
         );
+        // So is one behind columns of the first block that are too wide.
+        assert_eq!(
+            of([10, 20, 20, 20, 20, 120]),
+            [vec![0, 1, 5], vec![0, 2, 3, 4]]
+        );
         let no_keys = [Figure; 6];
         assert_eq!(blocks(&rows(&[50; 6]), &no_keys), [[0, 1, 2, 3, 4, 5]]);
     }
@@ -124,6 +129,13 @@ mod tests {
             for (at, role) in roles.iter().enumerate() {
                 let shown = blocks.iter().filter(|block| block.contains(&at)).count();
                 prop_assert_eq!(shown, if *role == Key { blocks.len() } else { 1 });
+            }
+            let figures = units(&roles);
+            for block in blocks.iter().filter(|_| roles.contains(&Key)) {
+                // The header is three wide.
+                let columns: usize = block.iter().map(|at| widths[*at].max(3)).sum();
+                let count = figures.iter().filter(|unit| block.contains(&unit[0])).count();
+                prop_assert!(count <= 1 || columns + GAP * (block.len() - 1) <= WIDTH);
             }
         }
     }

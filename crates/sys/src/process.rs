@@ -20,6 +20,13 @@ pub fn refuse_oversized_writes() {
     let _ = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
+/// Ends this process at once, without what libraries do at an orderly end: for one of whose threads is still inside a
+/// library, which such an end would take away under it.
+pub fn end_at_once(code: u8) -> ! {
+    // SAFETY: takes a number, and runs nothing in this process any more.
+    unsafe { libc::_exit(code.into()) }
+}
+
 /// Lets a program that is to be started end with this process, however that ends: the system sends it SIGTERM when the
 /// thread that starts it is gone. It stays so across exec, but for programs that run as another user.
 pub fn end_with_this_process(command: &mut Command) {

@@ -4,7 +4,8 @@
 #[path = "../../../sys/tests/cuda/double.rs"]
 mod double;
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use double::Double;
@@ -183,20 +184,41 @@ fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
     })
 }
 
-/// The files that stand for the drivers of GPUs; none, and a visible skip, without a C compiler.
+/// The files that stand for the drivers of GPUs; none, and a visible skip, without a C compiler. They stay until the
+/// next run in this folder, for what is loaded of them is never given up.
 pub fn doubles_of_drivers() -> Vec<(String, PathBuf)> {
-    static DOUBLES: OnceLock<[(&str, Option<Double>); 2]> = OnceLock::new();
-    let doubles = DOUBLES.get_or_init(|| {
-        [
+    static DOUBLES: OnceLock<Vec<(String, PathBuf)>> = OnceLock::new();
+    let file = |(name, double): (&str, Option<Double>)| match kept(&double?.path()) {
+        Ok(path) => Some((name.to_owned(), path)),
+        Err(error) => {
+            println!("skip: no double of {name}: {error}");
+            None
+        }
+    };
+    let made = || {
+        let doubles = [
             ("libcuda", Double::with("gpus 2")),
             ("libamdhip64", Double::hip("gpus 2")),
-        ]
-    });
-    let file = |(name, double): &(&str, Option<Double>)| {
-        let path = double.as_ref().map(Double::path);
-        path.map(|path| ((*name).to_owned(), path))
+        ];
+        doubles.into_iter().filter_map(file).collect()
     };
-    doubles.iter().filter_map(file).collect()
+    DOUBLES.get_or_init(made).clone()
+}
+
+/// A copy of a library and its settings in the folder of the tests.
+fn kept(library: &Path) -> std::io::Result<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("doubles");
+    fs::create_dir_all(&folder)?;
+    let copy = |from: &Path| {
+        let to = folder.join(from.file_name().unwrap_or_default());
+        // Another run may have it open.
+        let _ = fs::remove_file(&to);
+        fs::copy(from, &to).map(|_| to)
+    };
+    let mut settings = library.as_os_str().to_owned();
+    settings.push(".conf");
+    copy(Path::new(&settings))?;
+    copy(library)
 }
 
 /// The flows and signals of one side, as `run` makes them for a point.

@@ -10,7 +10,7 @@ use tonnage_engine::calls::{Call, Calls, FileDomain, FileTransfer, OpenFile, Ope
 use tonnage_engine::{BeforeJoin, Libraries};
 use tonnage_engines::mpiio::ENTRY;
 use tonnage_plan::files::FilePoint;
-use tonnage_ranks::{JoinOptions, Rank, detect, meet};
+use tonnage_ranks::{Identity, JoinOptions, Rank, detect, meet};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
 const PLAY: &str = "TONNAGE_TEST_PLAY";
@@ -229,13 +229,17 @@ fn as_rank() {
         return;
     };
     let identity = detect(&env, None).unwrap().unwrap();
-    (ENTRY.lifecycle.before_join)(&BeforeJoin {
-        identity: &identity,
-        libraries: &Libraries::new(),
-    });
-    let met = meet(&env, identity, None).unwrap();
+    let before = |identity: &Identity| {
+        (ENTRY.lifecycle.before_join)(&BeforeJoin {
+            identity,
+            libraries: &Libraries::new(),
+        });
+        Ok(())
+    };
+    let met = meet(&env, identity, None, before).unwrap();
     let mut options = JoinOptions::new(&env, &met.identity, met.secret, "plan".into()).unwrap();
     options.listener = met.listener;
+    options.signals = met.signals;
     let rank = Rank::join(met.identity, options).unwrap();
     let memory = Arena::allocate(1 << 20, Pages::Normal, Sharing::Private, None).unwrap();
     let mut player = Player {

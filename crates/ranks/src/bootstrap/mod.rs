@@ -5,7 +5,9 @@
 //! | [`mod@detect`] | the sources of a rank's number, in the order in which they are believed |
 //! | `launchers`, `slurm`, `variables` | the variables of launchers, and single ones |
 //! | [`rendezvous`] | ranks that a launcher started agree on a place and a secret |
-//! | `first_host`, `advert`, `pmi1` | the ways to do so: by a list of hosts, by a card of each rank's host, over PMI-1 |
+//! | `first_host`, `advert` | the ways to do so: by a list of hosts, by a card of each rank's host |
+//! | `store`, `pmi1` | a launcher's key-value store, and PMI-1 |
+//! | `launch_watch` | signals and time while a library waits for the other ranks |
 //! | [`secret`] | the proof that a connection belongs to the run |
 //! | [`launcher_process`] | the launcher's process, where its end would not end the ranks |
 //! | [`options`] | deadlines and choices of a run |
@@ -15,6 +17,7 @@
 pub(crate) mod advert;
 pub mod detect;
 mod first_host;
+mod launch_watch;
 pub mod launcher_process;
 pub(crate) mod launchers;
 pub mod options;
@@ -22,6 +25,8 @@ mod pmi1;
 pub mod rendezvous;
 pub mod secret;
 mod slurm;
+mod store;
 pub(crate) mod variables;
 
+pub use store::Leave;
 pub use variables::Env;

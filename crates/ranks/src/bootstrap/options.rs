@@ -8,6 +8,7 @@ use super::secret::Secret;
 use super::variables::Env;
 use crate::RankInfo;
 use crate::patience::{EACH_RANK, beyond_here, own_cpus};
+use crate::signals::Signals;
 use tonnage_units::identity::{Identity, Meeting};
 use tonnage_units::{Error, Result};
 
@@ -60,6 +61,8 @@ pub struct JoinOptions {
     pub launcher: Option<LauncherProcess>,
     /// Let SIGINT and SIGTERM end the run.
     pub handle_signals: bool,
+    /// SIGINT and SIGTERM as [`super::rendezvous::meet`] has watched them; `handle_signals` does not count then.
+    pub signals: Option<Signals>,
     /// This host's name.
     pub host: String,
     /// This process's [`crate::RankInfo::boot_id`].
@@ -107,6 +110,7 @@ impl JoinOptions {
             end_process: true,
             launcher: LauncherProcess::find(env),
             handle_signals: true,
+            signals: None,
             host: tonnage_sys::host::name(),
             boot_id: tonnage_sys::host::boot_id(),
             network_namespace: tonnage_sys::host::network_namespace(),

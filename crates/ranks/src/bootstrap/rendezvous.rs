@@ -7,25 +7,24 @@
 //! makes a key of the run's own from it. In all cases what comes out is a [`Meeting::Master`], which `join` and its
 //! neighbours take from there.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
-use std::time::Duration;
-
-use tonnage_sys::pmix::{Client as Pmix, NoClient};
 
 use super::advert::{Advert, listening_address, refuse_mixed_secrets};
 use super::first_host::first_host;
+use super::launch_watch::{LaunchLimit, described, watched};
 use super::options::join_timeout;
-use super::pmi1::{Pmi1Client, VALUE_BYTES_MAX};
+use super::pmi1::VALUE_BYTES_MAX;
 use super::secret::{Secret, generate_text};
 use super::slurm;
+use super::store::{Leave, Store, broken};
 use super::variables::{Env, port};
 use crate::join::address::listen_on;
+use crate::signals::Signals;
 use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};
 use tonnage_units::{Error, Result};
 
-/// Longest time that a launcher may take to bring all ranks up.
-const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Prefix of the fresh text: it is not the secret itself, but the run's name beside the secret that was given to all.
 const GIVEN: &str = "given-";
 /// Text in place of a host or an address: this rank ends with an error.
@@ -42,6 +41,8 @@ pub struct Met {
     pub secret: Secret,
     /// Rank 0 only, and where it listens already.
     pub listener: Option<TcpListener>,
+    /// SIGINT and SIGTERM, where they have been looked at already.
+    pub signals: Option<Signals>,
     /// Keep it until the end of the run.
     pub leave: Leave,
 }
@@ -54,29 +55,39 @@ impl Met {
             identity,
             secret,
             listener,
+            signals: None,
             leave: Leave { _store: None },
         }
     }
 }
 
-/// Takes leave of the launcher when it is dropped. To do so at the end lets the launcher notice a rank that dies, and
-/// is what an MPI that is loaded in between needs.
-#[derive(Debug)]
-pub struct Leave {
-    _store: Option<Store>,
-}
-
-/// Agrees with the other ranks on where to meet, as far as the launcher has not said it.
+/// Agrees with the other ranks on where to meet, as far as the launcher has not said it. `before` is what has to be
+/// done before that.
 ///
 /// # Errors
-/// [`Error::Unavailable`] when the library for it is missing or the launcher does not answer, [`Error::Usage`] when
-/// this host cannot be reached by the others or has no such interface, [`Error::Failed`] when a rank does not come.
-pub fn meet(env: Env<'_>, mut identity: Identity, interface: Option<&str>) -> Result<Met> {
-    match identity.meeting.clone() {
-        Meeting::Exchange(exchange) => {
-            return by_exchange(env, identity, &exchange, interface);
+/// Those of `before`; [`Error::Unavailable`] when the library for it is missing or the launcher does not answer,
+/// [`Error::Usage`] when this host cannot be reached by the others or has no such interface, [`Error::Failed`] when a
+/// rank does not come.
+pub fn meet(
+    env: Env<'_>,
+    mut identity: Identity,
+    interface: Option<&str>,
+    before: impl FnOnce(&Identity) -> Result<()>,
+) -> Result<Met> {
+    if let Meeting::Exchange(exchange) = identity.meeting.clone() {
+        let limit = LaunchLimit::from_now(join_timeout(env)?, identity.size);
+        // All of it may wait for the other ranks.
+        let mut signals = Signals::ending()?;
+        match exchange {
+            Exchange::Pmix => watched(&mut signals, &identity, &limit, || before(&identity))??,
+            // Nothing that waits for others is started before such an exchange.
+            Exchange::Pmi1 { .. } => before(&identity)?,
         }
-        Meeting::Alone | Meeting::Local { .. } => {}
+        return by_exchange(env, identity, &exchange, interface, (signals, limit));
+    }
+    before(&identity)?;
+    match identity.meeting.clone() {
+        Meeting::Exchange(_) | Meeting::Alone | Meeting::Local { .. } => {}
         Meeting::Master { source, .. } => {
             // What the command line says has its option's name in its source already.
             identity.source.push_str(match source {
@@ -98,6 +109,7 @@ pub fn meet(env: Env<'_>, mut identity: Identity, interface: Option<&str>) -> Re
                 identity,
                 secret,
                 listener,
+                signals: None,
                 leave: Leave { _store: None },
             });
         }
@@ -106,6 +118,7 @@ pub fn meet(env: Env<'_>, mut identity: Identity, interface: Option<&str>) -> Re
         secret: secret_of_run(env, &identity)?,
         identity,
         listener: None,
+        signals: None,
         leave: Leave { _store: None },
     })
 }
@@ -131,107 +144,12 @@ fn run_name(env: Env<'_>, meeting: &Meeting) -> Option<String> {
     }
 }
 
-/// The launcher's store of words.
-#[derive(Debug)]
-enum Store {
-    Pmix(Box<Pmix>),
-    Pmi1(Pmi1Client),
-}
-
-impl Store {
-    fn open(exchange: &Exchange, identity: &Identity) -> Result<Self> {
-        match exchange {
-            Exchange::Pmix => {
-                let client = Pmix::start().map_err(|why| no_pmix(identity, why))?;
-                refuse_other_job(identity, client.rank(), client.job_size().map_err(broken)?)?;
-                Ok(Self::Pmix(Box::new(client)))
-            }
-            Exchange::Pmi1 { fd } => {
-                Pmi1Client::start(*fd)
-                    .map(Self::Pmi1)
-                    .map_err(|why| Error::Unavailable {
-                        what: what(identity, "PMI"),
-                        why,
-                        how: "Start tonnage by mpirun or srun itself rather than by a script or shell that closes open \
-                          files; or export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
-                            .into(),
-                    })
-            }
-        }
-    }
-
-    /// Says a word under a key, and waits until all have said theirs.
-    fn say(&mut self, key: &str, value: Option<&str>) -> Result<(), String> {
-        match self {
-            Self::Pmix(client) => {
-                value.map_or(Ok(()), |value| client.put(key, value))?;
-                client.fence()
-            }
-            Self::Pmi1(client) => {
-                value.map_or(Ok(()), |value| client.put(key, value))?;
-                client.barrier()
-            }
-        }
-    }
-
-    fn hear(&mut self, rank: u32, key: &str) -> Result<String, String> {
-        match self {
-            Self::Pmix(client) => client.get(rank, key),
-            Self::Pmi1(client) => client.get(key),
-        }
-    }
-}
-
-fn what(identity: &Identity, name: &str) -> String {
-    let rank = identity.rank;
-    format!(
-        "{name}, by which rank {rank} on {} finds the others,",
-        tonnage_sys::host::name()
-    )
-}
-
-fn no_pmix(identity: &Identity, why: NoClient) -> Error {
-    let what = what(identity, "PMIx");
-    match why {
-        NoClient::Library(why) => Error::Unavailable {
-            what,
-            why,
-            how: "Install it (Debian, Ubuntu: apt-get install libpmix2; RHEL: dnf install pmix), or add the folder of the \
-                  launcher's own libpmix.so.2 to LD_LIBRARY_PATH; or export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
-                .into(),
-        },
-        NoClient::Launcher(why) => Error::Unavailable {
-            what,
-            why,
-            how: "Is PMIX_NAMESPACE left over from a launcher that has ended? Start tonnage by mpirun or srun itself; or \
-                  export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
-                .into(),
-        },
-    }
-}
-
-fn broken(why: String) -> Error {
-    Error::Failed(format!(
-        "{}: the launcher did not pass on where the ranks meet: {why}. Look at what the launcher and the other ranks say",
-        tonnage_sys::host::name()
-    ))
-}
-
-fn refuse_other_job(identity: &Identity, rank: u32, size: u32) -> Result<()> {
-    if (rank, size) == (identity.rank, identity.size) {
-        return Ok(());
-    }
-    Err(Error::Usage(format!(
-        "{} says rank {} of {}, but PMIx says rank {rank} of {size}: unset the variables that do not belong to this run",
-        identity.source, identity.rank, identity.size
-    )))
-}
-
 fn by_exchange(
     env: Env<'_>,
     mut identity: Identity,
     exchange: &Exchange,
     interface: Option<&str>,
+    (mut signals, limit): (Signals, LaunchLimit),
 ) -> Result<Met> {
     let task = Task {
         exchange: exchange.clone(),
@@ -240,29 +158,27 @@ fn by_exchange(
         port: port(env, "TONNAGE_PORT")?.unwrap_or(0),
         given: env("TONNAGE_SECRET").is_some() || env("TONNAGE_SECRET_FILE").is_some(),
     };
-    let timeout = join_timeout(env)?.unwrap_or(EXCHANGE_TIMEOUT);
     // A launcher's library waits for all ranks, however long. Its thread is given up when one does not come.
     let (sender, receiver) = mpsc::channel();
+    let (here, there) =
+        UnixStream::pair().map_err(|error| Error::io("cannot make a pair of sockets", error))?;
     std::thread::Builder::new()
         .name("meeting".into())
         .spawn(move || {
             // Nobody listens any more when the time is over, and then the process ends.
             let _ = sender.send(task.run());
+            let _ = there.shutdown(Shutdown::Both);
         })
         .map_err(|error| Error::Rank {
             rank: identity.rank,
             host: tonnage_sys::host::name(),
             message: Error::not_started("a thread", &error).to_string(),
         })?;
-    let outcome = receiver.recv_timeout(timeout).map_err(|_| {
-        Error::Failed(format!(
-            "rank {} of {} on {}: not all ranks came to the launcher's exchange within {timeout:.0?}: look at the output \
-             of the others; TONNAGE_JOIN_TIMEOUT=seconds gives them more time",
-            identity.rank,
-            identity.size,
-            tonnage_sys::host::name()
-        ))
-    })??;
+    let come = limit.wait(&mut signals, &here, "the launcher's exchange");
+    come.map_err(|error| described(error, &identity, &tonnage_sys::host::name()))?;
+    let outcome = receiver
+        .recv()
+        .map_err(|_| Error::Failed("the thread of the launcher's exchange panicked".into()))??;
     identity.source.push_str(match exchange {
         Exchange::Pmix => ", PMIx",
         Exchange::Pmi1 { .. } => ", PMI-1",
@@ -279,6 +195,7 @@ fn by_exchange(
             Word::Name(name) => Secret::find(env)?.of_run(name)?,
         },
         listener: outcome.listener,
+        signals: Some(signals),
         leave: Leave {
             _store: Some(outcome.store),
         },
@@ -460,7 +377,13 @@ mod tests {
             meeting,
         };
         let plain = Secret::find(&step).unwrap();
-        let met = meet(&step, identity(meeting_by(AddressSource::Variable)), None).unwrap();
+        let met = meet(
+            &step,
+            identity(meeting_by(AddressSource::Variable)),
+            None,
+            |_| Ok(()),
+        )
+        .unwrap();
         assert_eq!(met.secret.key(), plain.key());
         assert_eq!(met.identity.source, "test, MASTER_ADDR");
         let alone = Meeting::FirstHost {
@@ -468,29 +391,7 @@ mod tests {
             port: 7,
             others: false,
         };
-        let met = meet(&step, identity(alone), None).unwrap();
+        let met = meet(&step, identity(alone), None, |_| Ok(())).unwrap();
         assert_eq!(met.secret.key(), plain.of_run("slurm 7.0").unwrap().key());
-    }
-
-    #[test]
-    fn another_job_of_pmix_is_refused_with_both_numbers() {
-        let identity = Identity {
-            rank: 1,
-            size: 2,
-            local_rank: 0,
-            local_size: None,
-            source: "OMPI_COMM_WORLD_*".into(),
-            meeting: Meeting::Exchange(Exchange::Pmix),
-        };
-        refuse_other_job(&identity, 1, 2).unwrap();
-        for (rank, size) in [(0, 1), (0, 2), (1, 3)] {
-            let error = refuse_other_job(&identity, rank, size).unwrap_err();
-            assert_eq!(error.exit_code(), 2);
-            let text = error.to_string();
-            assert!(
-                text.contains("rank 1 of 2") && text.contains(&format!("rank {rank} of {size}")),
-                "{text}"
-            );
-        }
     }
 }

@@ -28,7 +28,7 @@ use crate::hosts::{Hosts, count_local_ranks};
 use crate::join::{self, JoinBytes, JoinFailure, MARGIN};
 use crate::patience;
 use crate::rank_list::RankList;
-use crate::signals::Signals;
+use crate::signals::{Signals, received_by};
 use crate::sleepers::Sleepers;
 use crate::start_lead::StartLead;
 use crate::tree::clock::monotonic_ns;
@@ -52,7 +52,7 @@ pub const STEP_MARK: &str = "step of rank ";
 #[derive(Debug)]
 pub struct Rank {
     identity: Identity,
-    infos: Vec<RankInfo>,
+    infos: Arc<[RankInfo]>,
     hosts: Hosts,
     local_ip: Option<IpAddr>,
     shared: Arc<Shared>,
@@ -109,10 +109,10 @@ impl Rank {
     ) -> std::result::Result<Self, RankFailure> {
         let deadline = Instant::now() + options.join_timeout + 2 * MARGIN;
         let me = options.info(&identity);
-        let mut signals = if options.handle_signals {
-            Signals::ending()?
-        } else {
-            Signals::none()
+        let mut signals = match options.signals.take() {
+            Some(signals) => signals,
+            None if options.handle_signals => Signals::ending()?,
+            None => Signals::none(),
         };
         let tree = join::join(&identity, &me, &mut options, &mut signals)
             .map_err(|error| unjoined(error, &me))?;
@@ -143,7 +143,7 @@ impl Rank {
         let mut rank = Self {
             message_bytes_max: message_bytes_max(identity.size),
             identity,
-            infos: Vec::new(),
+            infos: Arc::new([]),
             hosts: Hosts::default(),
             local_ip,
             shared,
@@ -159,7 +159,7 @@ impl Rank {
             Ok(()) => Ok(rank),
             Err(error) => {
                 rank.fail(&error);
-                let is_told = !rank.reports_failure();
+                let is_told = !rank.claims_report();
                 Err(RankFailure { error, is_told })
             }
         }
@@ -183,13 +183,15 @@ impl Rank {
             _ => None,
         };
         let bytes = self.broadcast("the list of ranks", mine, left())?;
-        self.infos = unpack::<RankList>(&bytes)?.infos(self.identity.size)?;
-        self.hosts = Hosts::of(&self.infos);
-        count_local_ranks(&mut self.infos, &self.hosts);
+        let mut infos = unpack::<RankList>(&bytes)?.infos(self.identity.size)?;
+        self.hosts = Hosts::of(&infos);
+        count_local_ranks(&mut infos, &self.hosts);
+        self.infos = infos.into();
         if let Some(mine) = self.infos.get(self.identity.rank as usize) {
             self.identity.local_rank = mine.local_rank;
             self.identity.local_size = mine.local_size;
         }
+        self.shared.infos.get_or_init(|| Arc::clone(&self.infos));
         match self.shared.clock_known.wait(Instant::now() + left()) {
             Some(CollectiveResult::Result(_)) => {}
             Some(CollectiveResult::Stopped) => return Err(self.shared.error()),
@@ -227,6 +229,14 @@ impl Rank {
     /// The machines, networks and hosts that ranks share.
     pub fn hosts(&self) -> &Hosts {
         &self.hosts
+    }
+
+    /// Processes of the other ranks that this one can find by their numbers.
+    pub fn pids_of_container(&self) -> Vec<u32> {
+        let here = self.hosts.ranks_of_container(self.id());
+        let others = here.into_iter().filter(|rank| *rank != self.id());
+        let infos = others.filter_map(|rank| self.infos.get(rank as usize));
+        infos.map(|info| info.pid).collect()
     }
 
     /// This host's own address on the control channel; `None` for a rank that is alone.
@@ -312,12 +322,17 @@ impl Rank {
         Alarm::new(Arc::clone(&self.shared), self.id(), self.host())
     }
 
-    /// Returns whether this rank is the one that reports why the run ended early.
-    pub fn reports_failure(&self) -> bool {
+    /// Claims to report why the run ended early: true for the one call after which this rank's main thread has to, and
+    /// never where the control thread has done so.
+    pub fn claims_report(&self) -> bool {
         let supervised = matches!(self.identity.meeting, Meeting::Local { .. });
         match self.shared.cause() {
-            Some(cause) => speaks(self.id(), self.parent_is_root, supervised, &cause),
-            None => self.id() == 0,
+            Some(cause) => {
+                speaks(self.id(), self.parent_is_root, supervised, &cause)
+                    && self.shared.claim_report()
+            }
+            // The control thread is about to take up the cause, and must not say it again.
+            None => self.id() == 0 && self.shared.claim_report(),
         }
     }
 
@@ -341,7 +356,7 @@ impl Rank {
             closed.wait(Instant::now() + DOOR);
         }
         let outcome = self.barrier("end of the run", self.close_timeout);
-        let is_told = !self.reports_failure();
+        let is_told = outcome.is_err() && !self.claims_report();
         self.leave();
         outcome.map_err(|error| RankFailure { error, is_told })
     }
@@ -363,23 +378,12 @@ impl Rank {
 
 /// A rank that got a signal while it joined says so itself. Of a rank 0 that is no more its supervisor tells.
 fn unjoined(failure: JoinFailure, me: &RankInfo) -> RankFailure {
-    let error = named(failure.error, me);
+    let error = received_by(failure.error, me.rank, &me.host);
     let is_told = match &error {
         Error::Interrupted { rank, .. } => rank.as_ref().is_some_and(|(rank, _)| *rank != me.rank),
         _ => failure.deserted,
     };
     RankFailure { error, is_told }
-}
-
-/// Names this rank in an interruption that nobody is named in: the signal came to this process.
-fn named(error: Error, me: &RankInfo) -> Error {
-    match error {
-        Error::Interrupted { signal, rank: None } => Error::Interrupted {
-            signal,
-            rank: Some((me.rank, me.host.to_string())),
-        },
-        error => error,
-    }
 }
 
 impl Drop for Rank {

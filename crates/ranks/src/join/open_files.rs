@@ -71,7 +71,7 @@ pub(super) fn provide(me: &RankInfo, ranks: u32) -> Result<()> {
     }
 }
 
-/// Returns whether so many files may be open as the limits are.
+/// Returns whether the limits allow so many open files.
 fn has_room_for(files: u64, soft: Option<u64>, hard: Option<u64>) -> bool {
     allowance(soft, hard, files, files) == Allowance::Enough
 }
@@ -130,7 +130,11 @@ mod tests {
 
     #[test]
     fn files_are_counted_where_all_places_of_the_table_would_not_fit() {
-        let (most, open) = (open_files_max(), open_files());
+        // The table never shrinks, and other tests open files in between.
+        let open = open_files();
+        let most = open_files_max();
+        // Only Linux tells.
+        assert_eq!(most.is_some(), cfg!(target_os = "linux"));
         assert!(most.is_none_or(|most| most >= open), "{most:?} {open}");
         assert!(has_room_for(100, Some(100), Some(100)) && has_room_for(100, None, None));
         assert!(!has_room_for(100, Some(99), Some(4096)) && !has_room_for(100, None, Some(99)));

@@ -11,9 +11,12 @@ use std::time::{Duration, Instant};
 
 use super::node::{RunEnd, TreeNode};
 use super::shared::{CollectiveResult, ControlCommand, Shared, speaks};
+use super::stopped;
+use crate::RankInfo;
 use crate::bootstrap::launcher_process::LauncherProcess;
 use crate::channel::message::{Cause, Head};
 use crate::channel::{Interest, wait_for};
+use crate::hosts::share_processes;
 use crate::join::door::LateDoor;
 use crate::signals::Signals;
 use tonnage_units::lock::lock;
@@ -35,6 +38,25 @@ struct Awake {
     launcher_ended: bool,
 }
 
+/// A rank's place, as far as it is asked for where somebody has to say why the run has ended.
+struct Speaker {
+    rank: u32,
+    parent_is_root: bool,
+    supervised: bool,
+    ends_process: bool,
+}
+
+impl Speaker {
+    fn of(node: &TreeNode) -> Self {
+        Self {
+            rank: node.settings.me.rank,
+            parent_is_root: node.links.first().is_some_and(|link| link.info.rank == 0),
+            supervised: node.settings.supervised,
+            ends_process: node.settings.end_process,
+        }
+    }
+}
+
 /// The control thread: what it alone has to do with.
 pub(crate) struct Control {
     node: Arc<Mutex<TreeNode>>,
@@ -44,6 +66,8 @@ pub(crate) struct Control {
     /// The launcher, whose end is this run's.
     launcher: Option<LauncherProcess>,
     leaving: bool,
+    /// True from the time when the others were told of an early end until what this rank does about it is done.
+    is_follow_up_due: bool,
 }
 
 impl Control {
@@ -61,6 +85,7 @@ impl Control {
             door,
             launcher,
             leaving: false,
+            is_follow_up_due: false,
         }
     }
 
@@ -94,6 +119,7 @@ impl Control {
     fn run(mut self) {
         let node = Arc::clone(&self.node);
         self.start(&mut lock(&node));
+        self.follow_up(&node);
         while !self.over(&lock(&node)) {
             if let Err(error) = self.turn(&node) {
                 let mut node = lock(&node);
@@ -104,7 +130,9 @@ impl Control {
                 // Without its sleep this thread cannot go on.
                 break;
             }
+            self.follow_up(&node);
         }
+        self.follow_up(&node);
         let mut node = lock(&node);
         linger(&mut node);
         if node.settings.end_process && node.aborted.is_some() && !self.leaving {
@@ -241,7 +269,66 @@ impl Control {
         };
         // Who is told of the end may be started again at once, and must not find this run.
         self.close_door();
+        let (me, supervised) = (node.settings.me.rank, node.settings.supervised);
+        if is_heard && !supervised && me == 0 && matches!(cause, Cause::Rank { rank: 0, .. }) {
+            // Those who have lost this rank say so; it has been stopped, and comes too late to say it again.
+            self.shared.claim_report();
+        }
         node.tell_end(cause);
+        self.is_follow_up_due = true;
+    }
+
+    /// Does what is left to do where nobody supervises the ranks, once they have been told of an early end. Others may
+    /// have to wait for it, or it for others, so that the node is not kept meanwhile.
+    fn follow_up(&mut self, node: &Mutex<TreeNode>) {
+        if !std::mem::take(&mut self.is_follow_up_due) {
+            return;
+        }
+        let (speaker, others) = {
+            let node = lock(node);
+            if node.settings.supervised {
+                return;
+            }
+            (Speaker::of(&node), self.processes_here(&node))
+        };
+        let woken = stopped::resume_next(std::process::id(), others);
+        if !woken.is_empty() {
+            log::debug!("processes {woken:?} were stopped, and go on to end");
+        }
+        // A launcher kills this process when another one is sooner to end, and the main thread may be stuck.
+        if speaker.ends_process {
+            self.say_cause(&speaker);
+        }
+    }
+
+    /// Processes of the other ranks that this one can find by their numbers: of those that it has a connection to, open
+    /// or not, until it knows them all.
+    fn processes_here(&self, node: &TreeNode) -> Vec<u32> {
+        let me = &node.settings.me;
+        let of = |infos: &mut dyn Iterator<Item = &RankInfo>| {
+            let here = infos.filter(|info| info.rank != me.rank && share_processes(info, me));
+            here.map(|info| info.pid).collect()
+        };
+        match self.shared.infos.get() {
+            Some(infos) => of(&mut infos.iter()),
+            None => of(&mut node.links.iter().map(|link| &link.info)),
+        }
+    }
+
+    /// Says why the run has ended early, where that is this rank's to do and not done.
+    fn say_cause(&self, speaker: &Speaker) {
+        let Some(cause) = self.shared.cause() else {
+            return;
+        };
+        let Speaker {
+            rank,
+            parent_is_root,
+            supervised,
+            ..
+        } = *speaker;
+        if speaks(rank, parent_is_root, supervised, &cause) && self.shared.claim_report() {
+            say(&format!("error: {}", Error::from(&cause)));
+        }
     }
 
     /// A signal that this rank got too was meant for all of them, so none is named.
@@ -266,15 +353,7 @@ impl Control {
             return;
         };
         let error = Error::from(&cause);
-        let parent_is_root = node.links.first().is_some_and(|link| link.info.rank == 0);
-        if speaks(
-            node.settings.me.rank,
-            parent_is_root,
-            node.settings.supervised,
-            &cause,
-        ) {
-            say(&format!("error: {error}"));
-        }
+        self.say_cause(&Speaker::of(node));
         let last_will = lock(&self.shared.bequest).0.take();
         if let Some(last_will) = last_will {
             last_will();

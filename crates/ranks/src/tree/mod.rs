@@ -8,6 +8,7 @@
 //! | [`node`] | the state of one rank: connections, what it says and hears, and what is due by the clock |
 //! | [`protocol`] | its reaction to each message |
 //! | [`control`] | the control thread: it waits, notices silence, ends the run |
+//! | [`stopped`] | ranks of this host that cannot hear of the end |
 //! | [`node_handle`] | what other threads do with the node: they enter collectives and wait for them |
 //! | [`watch`] | which of the two wakes for a connection |
 //! | [`collective`] | contributions on their way up the tree and results on their way down |
@@ -31,5 +32,6 @@ mod protocol;
 pub(crate) mod settings;
 pub(crate) mod shape;
 pub(crate) mod shared;
+mod stopped;
 pub(crate) mod terms;
 mod watch;

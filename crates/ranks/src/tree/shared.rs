@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::clock::KnownClock;
 use super::terms::Terms;
+use crate::RankInfo;
 use crate::channel::message::Cause;
 use crate::sleepers::Sleepers;
 use tonnage_units::lock::lock;
@@ -148,7 +149,11 @@ pub(crate) struct Shared {
     pub(crate) sleepers: Arc<Sleepers>,
     /// Notes that have come to rank 0, with their ranks.
     pub(crate) notes: Mutex<Vec<(u32, Vec<u8>)>>,
+    /// All ranks, once this one knows them.
+    pub(crate) infos: OnceLock<Arc<[RankInfo]>>,
     cause: Mutex<Option<Cause>>,
+    /// True once one of the threads says the cause, or has left it to other ranks.
+    is_reported: AtomicBool,
     wake: OwnedFd,
 }
 
@@ -168,7 +173,9 @@ impl Shared {
             received_bytes: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
             notes: Mutex::default(),
+            infos: OnceLock::new(),
             cause: Mutex::new(None),
+            is_reported: AtomicBool::new(false),
             wake,
         }))
     }
@@ -206,6 +213,11 @@ impl Shared {
         self.stopped.store(true, Ordering::Release);
         self.sleepers.wake();
         true
+    }
+
+    /// Claims to say the cause, once; false where the other thread has done so.
+    pub(crate) fn claim_report(&self) -> bool {
+        !self.is_reported.swap(true, Ordering::AcqRel)
     }
 
     pub(crate) fn cause(&self) -> Option<Cause> {

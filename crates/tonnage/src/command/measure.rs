@@ -248,13 +248,13 @@ pub fn supervise(
 
 /// Joins the run, measures, and on rank 0 keeps and shows the records.
 fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCode> {
-    before_join(job, points, &identity)?;
+    let before = |identity: &Identity| before_join(job, points, identity);
     let met = match &job.letter {
-        Some(letter) => letter.met(identity)?,
-        None => tonnage_ranks::meet(&env, identity, job.ranks.interface.as_deref())?,
+        Some(letter) => before(&identity).and_then(|()| letter.met(identity))?,
+        None => tonnage_ranks::meet(&env, identity, job.ranks.interface.as_deref(), before)?,
     };
     // Until the end of this function, so that the launcher sees this rank go only when the run is over.
-    let _leave = met.leave;
+    let leave = met.leave;
     let identity = met.identity;
     let asked = format!(
         "{}\n{}\n{:?}",
@@ -265,11 +265,18 @@ fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCo
     let hash = tonnage_ranks::plan_hash(&asked)?;
     let mut options = JoinOptions::new(&env, &identity, met.secret, hash)?;
     options.listener = met.listener;
+    options.signals = met.signals;
     options.interface.clone_from(&job.ranks.interface);
     let mut rank = match Rank::join(identity, options) {
         Ok(rank) => rank,
         Err(failure) if failure.is_told => return Ok(failure.error.exit_code().into()),
-        Err(failure) => return Err(failure.error),
+        Err(failure) => {
+            // Ranks that are stopped or have not come are the launcher's to end: nobody here knows them.
+            if !matches!(failure.error, Error::Usage(_)) {
+                leave.omit();
+            }
+            return Err(failure.error);
+        }
     };
     log::debug!(
         "rank {} of {} has joined as process {}",
@@ -293,11 +300,12 @@ fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCo
     }
     // The first cause counts, which may be another rank's; only some ranks say it, so that it is said once.
     let cause = settled_cause(&rank).unwrap_or(failure);
-    if rank.reports_failure() {
+    if rank.claims_report() {
         say(&format!("error: {cause}"));
     }
     let code = cause.exit_code();
-    let processes = reachable_processes(&rank);
+    // They may have been killed.
+    let processes = rank.pids_of_container();
     drop(rank);
     processes.into_iter().for_each(clean_up);
     Ok(ExitCode::from(code))
@@ -324,14 +332,6 @@ fn before_join(job: &Job, points: &[Planned], identity: &Identity) -> Result<()>
 /// run in which nothing failed; ranks that have died would be waited for.
 fn finish_engines() -> Result<()> {
     LISTS.lifecycles().try_for_each(|of| (of.finish)())
-}
-
-/// Processes of the other ranks that this one could find, which may have been killed.
-fn reachable_processes(rank: &Rank) -> Vec<u32> {
-    let infos = rank.infos().iter();
-    let others = infos.filter(|info| info.rank != rank.id());
-    let processes = others.filter(|info| rank.hosts().share_processes(info.rank, rank.id()));
-    processes.map(|info| info.pid).collect()
 }
 
 /// The cause of an early end, once the control thread has taken it up.

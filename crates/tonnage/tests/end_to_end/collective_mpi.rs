@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use tempfile::tempdir;
 use tonnage_record::{CollectiveBody, Outcome};
 
-use super::mpirun::{MPICH, OPEN_MPI, is_there, under_mpirun};
+use super::support::launchers::{MPICH, OPEN_MPI, is_there, under_mpirun};
 use super::support::{records, tonnage, wait_until};
 
 const ALL: &str = "all-reduce,reduce-scatter,all-gather,all-to-all,broadcast,reduce,gather,scatter,barrier,send-recv";

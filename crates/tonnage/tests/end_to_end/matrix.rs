@@ -233,12 +233,12 @@ fn a_host_that_is_slow_one_way_or_both_is_marked_and_nothing_else() {
         receive: tenth(),
     };
     link.set_rates(both).unwrap();
-    is_blamed(&hosts, dir.path(), "h2");
+    assert_blamed(&hosts, dir.path(), "h2");
 }
 
-/// A check beside the matrix of `r.jsonl` fails, and of six hosts this one alone: all together keep within the half
-/// that the baseline grants.
-fn is_blamed(hosts: &Hosts, dir: &Path, slow: &str) {
+/// Checks beside the matrix of `r.jsonl`: one of the six hosts fails, and it is this one. All together keep within the
+/// half that the baseline grants.
+fn assert_blamed(hosts: &Hosts, dir: &Path, slow: &str) {
     let baseline = "baseline r.jsonl --min-runs 1 --warn 40% --fail 50% -o b.toml";
     tonnage(dir, baseline).run().with_code(0);
     let check = "check --baseline b.toml --devices eth0 --budget 50s --retest 0 --nodelist failed";

@@ -12,7 +12,7 @@ use tempfile::tempdir;
 use tonnage_record::Outcome;
 use tonnage_record::Record;
 
-use super::mpirun::{MPICH, OPEN_MPI, is_there, under_mpirun};
+use super::support::launchers::{MPICH, OPEN_MPI, is_there, under_mpirun};
 use super::support::{Ended, tonnage, wait_until};
 
 const POINT: &str = "file --engine mpiio --path t.dat --block 256k --transfer 64k --segments 3 --phases write,read \

@@ -9,12 +9,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::tempdir;
 
-use super::support::{
-    BRIEF, Ended, LONG, Program, Started, free_port, records, tonnage, under, wait_until,
-};
+use super::support::launchers::{MPICH, OPEN_MPI, is_there, under_mpirun};
+use super::support::{BRIEF, Ended, LONG, Started, free_port, records, tonnage, under, wait_until};
 
-pub(super) const OPEN_MPI: &str = "mpirun.openmpi -np 2 --bind-to none --oversubscribe";
-pub(super) const MPICH: &str = "mpirun.mpich -np 2";
 const POINT: &str = "transfer --engine shm --op write --sizes 8,4k";
 
 /// Both kinds of mpirun, with what their records say.
@@ -22,31 +19,6 @@ const MPIRUNS: [(&str, &str); 2] = [
     (OPEN_MPI, "OMPI_COMM_WORLD_*, PMIx"),
     (MPICH, "PMI_*, PMI-1"),
 ];
-
-/// Returns whether the first word of a launcher's command line is there; says how to get it otherwise.
-pub(super) fn is_there(launcher: &str) -> bool {
-    let name = launcher.split_whitespace().next().unwrap();
-    let found = ["/usr/bin", "/bin"]
-        .iter()
-        .any(|folder| Path::new(folder).join(name).exists());
-    if !found {
-        let package = match name {
-            "mpirun.openmpi" => "openmpi-bin",
-            "mpirun.mpich" => "mpich",
-            _ => "python3-torch",
-        };
-        println!("skip: {name} is not installed (run: apt-get install {package})");
-    }
-    found
-}
-
-/// A program under mpirun, which asks root twice whether it is meant.
-pub(super) fn under_mpirun(dir: &Path, launcher: &str, arguments: &str) -> Program {
-    under(dir, launcher, arguments)
-        .env("TMPDIR", dir)
-        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-}
 
 fn launcher_of(dir: &Path) -> String {
     let records = records::read(&dir.join("r.jsonl"));
@@ -138,6 +110,14 @@ fn a_secret_that_only_some_ranks_have_is_refused() {
         let ended = run_script(dir.path(), launcher, "rank.sh");
         assert!(ended.code != Some(0), "{ended:#?}");
         ended.saying(&["was given to rank 1, but not to rank 0", "mpirun -x"]);
+        // All ranks are there, and do not fit together.
+        let script = format!(
+            "exec {} transfer --engine shm --op write --sizes $((8 << 0$OMPI_COMM_WORLD_RANK$PMI_RANK)) {BRIEF}\n",
+            env!("CARGO_BIN_EXE_tonnage")
+        );
+        fs::write(dir.path().join("rank.sh"), script).unwrap();
+        let ended = run_script(dir.path(), launcher, "rank.sh").with_code(1);
+        ended.saying(&["it was started with another command line or plan"]);
     }
 }
 
@@ -306,6 +286,34 @@ fn a_killed_rank_ends_mpirun() {
             dir.path().join("late.jsonl").exists()
         });
         kill_one(run);
+    }
+}
+
+/// MPICH would wait for it for ever, and Open MPI does not know that it is stopped.
+#[test]
+fn a_stopped_rank_ends_with_the_others_under_mpirun() {
+    let runs: Vec<_> = MPIRUNS
+        .into_iter()
+        .filter(|(name, _)| is_there(name))
+        .map(|(launcher, _)| {
+            let dir = tempdir().unwrap();
+            let arguments = format!("transfer --engine shm --op write --sizes 8 {LONG} -o r.jsonl");
+            let run = under_mpirun(dir.path(), launcher, &arguments)
+                .env("TONNAGE_HEARTBEAT_TIMEOUT", "1")
+                .start();
+            wait_until("the ranks have joined", || {
+                dir.path().join("r.jsonl").exists()
+            });
+            run.signal_rank(1, Signal::STOP);
+            (dir, run, Instant::now())
+        })
+        .collect();
+    for (_dir, run, since) in runs {
+        let ended = run.end();
+        assert!(ended.code != Some(0), "{ended:#?}");
+        assert!(since.elapsed() < Duration::from_secs(15), "{ended:#?}");
+        let name = format!("error: rank 1 on {}", tonnage_sys::host::name());
+        assert_eq!(ended.stderr.matches(&name).count(), 1, "{ended:#?}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tempfile::tempdir;
 
-use super::support::{LONG, Program, free_port, tonnage};
+use super::support::{LONG, Program, free_port, tonnage, wait_until};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -117,30 +117,33 @@ fn a_stopped_rank_ends_the_run_soon_and_is_named() {
 
 #[test]
 fn a_launched_rank_that_is_stopped_is_named_too() {
-    let dir = tempdir().unwrap();
-    let port = free_port();
-    let mut runs: Vec<_> = (0..2)
-        .map(|rank| {
+    // Both at once, since each takes its time.
+    let stopped = [0, 1].map(|victim| {
+        let dir = tempdir().unwrap();
+        let port = free_port();
+        let runs = [0, 1].map(|rank| {
             long_run(dir.path(), "")
                 .launched(rank, 2, port)
                 .env("TONNAGE_HEARTBEAT_TIMEOUT", "1")
                 .start()
-        })
-        .collect();
-    pause();
-    runs[1].signal_rank(1, Signal::STOP);
-    let stopped = Instant::now();
-    let stuck = runs.remove(1);
-    let root = runs.remove(0).end().with_code(1);
-    assert!(
-        stopped.elapsed() < SOON,
-        "{:?}: {root:#?}",
-        stopped.elapsed()
-    );
-    root.saying(&[&format!("rank 1 on {}", tonnage_sys::host::name())]);
-    // When it goes on it finds that the run is over.
-    stuck.signal_rank(1, Signal::CONT);
-    stuck.end().with_code(1);
+        });
+        wait_until("the ranks have joined", || {
+            dir.path().join("r.jsonl").exists()
+        });
+        runs[victim].signal_rank(victim as u32, Signal::STOP);
+        (victim, dir, runs, Instant::now())
+    });
+    for (victim, _dir, runs, since) in stopped {
+        // The other one has let it go on, and it found that the run is over and who has said so.
+        let ended = runs.map(|run| run.end().with_code(1));
+        assert!(since.elapsed() < SOON, "{:?}: {ended:#?}", since.elapsed());
+        let name = format!("error: rank {victim} on {}", tonnage_sys::host::name());
+        let told = ended
+            .each_ref()
+            .map(|run| run.stderr.matches(&name).count());
+        assert_eq!(told.iter().sum::<usize>(), 1, "{ended:#?}");
+        assert_eq!(told[victim], 0, "{ended:#?}");
+    }
 }
 
 #[test]

@@ -11,7 +11,9 @@ use rustix::fs::OFlags;
 use tempfile::tempdir;
 
 use super::support::file_records::{only, why};
-use super::support::{BRIEF, Ended, Program, free_port, records, tonnage, under, wait_until};
+use super::support::{
+    BRIEF, Ended, Program, Started, free_port, records, tonnage, under, wait_until,
+};
 
 /// A run of one point, or of as many as sizes say.
 fn null(dir: &Path, more: &str) -> Program {
@@ -456,28 +458,31 @@ fn memory_too_short_for_a_connection() {
             && text.contains("raise the limit (ulimit -v)")
         {
             assert_eq!(ended.code, Some(1));
-            return ranks_of_a_launcher_fail_alike(dir.path(), megabytes);
+            return;
         }
         seen.push((megabytes, ended.code));
     }
     panic!("no limit left too little for a connection: {seen:?}");
 }
 
-/// First contact fails at one rank sooner than at the other, and there is no supervisor whose code is of both.
-fn ranks_of_a_launcher_fail_alike(dir: &Path, megabytes: u32) {
+/// There is no supervisor whose code is of both.
+#[test]
+fn a_point_that_fails_at_one_rank_of_a_launcher_is_the_code_of_all() {
+    let dir = tempdir().unwrap();
     let port = free_port();
     let run = format!("transfer --engine fabric:tcp --op write --sizes 64 {BRIEF}");
-    let start = |rank| {
-        let limited = under(dir, &format!("prlimit --as={megabytes}000000"), &run);
-        limited.launched(rank, 2, port).start()
+    let rank = |rank, library| {
+        let program = tonnage(dir.path(), &run).env("TONNAGE_LIBFABRIC", library);
+        program.launched(rank, 2, port).start()
     };
-    let ended = [start(0), start(1)].map(|run| run.end());
+    let ended = [rank(0, "embedded"), rank(1, "/nonexistent.so")].map(Started::end);
     for (rank, run) in ended.iter().enumerate() {
         orderly(run);
         assert_eq!(run.code, Some(1), "rank {rank}: {ended:#?}");
     }
+    let said = &ended[0].stdout;
     assert!(
-        ended[0].stdout.contains("memory is short") && ended[1].stdout.is_empty(),
+        said.contains("/nonexistent.so: cannot open") && ended[1].stdout.is_empty(),
         "{ended:#?}"
     );
 }

@@ -8,8 +8,11 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rustix::process::Signal;
 
-/// Seed of the cases that run where nothing else is asked for, so that they are always the same.
-pub const SEED: u64 = 10;
+use super::support::launchers::{MPICH, OPEN_MPI};
+
+/// Seed of the cases that run where nothing else is asked for, so that they are always the same. Its forty have
+/// everything in them that a test below asks for, and another one can take its place that has.
+pub const SEED: u64 = 410;
 
 /// Points of every run.
 pub const POINTS: usize = 2;
@@ -35,6 +38,8 @@ pub enum Work {
     Transfer(&'static str, &'static str, &'static str, &'static str),
     Connect(&'static str, &'static str),
     File(&'static str, &'static str, &'static str),
+    /// Files through MPI: the launcher that starts the ranks, and options.
+    Mpi(&'static str, &'static str),
 }
 
 /// Moment of a fault.
@@ -125,6 +130,14 @@ const FILE_STEPS: &[&str] = &[
     "write phase of repetition 1",
     "remove the files",
 ];
+/// Steps of files through MPI.
+const MPI_STEPS: &[&str] = &[
+    "look at the path",
+    "write phase of repetition 0",
+    "write phase of repetition 1",
+];
+/// One case of so many is started by mpirun.
+pub const MPI_EVERY: u64 = 10;
 /// A step of the first point of each, at which the results file is there and nothing is in it.
 const FIRST_STEPS: [&str; 3] = ["trial 1 of ", "warm-up of ", "write phase of repetition 0"];
 const LAYOUTS: &[&str] = &[
@@ -175,6 +188,22 @@ fn cases() -> impl Strategy<Value = Case> {
     (works(), 2u32..=4, moments, faults, whom).prop_map(possible)
 }
 
+/// Ranks that mpirun has started, which take longer to start and are ended by it too.
+fn mpi_cases() -> impl Strategy<Value = Case> {
+    let works = (
+        select(&[OPEN_MPI, MPICH][..]),
+        select(&["", "--collective"][..]),
+    );
+    let moments = prop_oneof![
+        1 => (0u64..1500).prop_map(Drawn::After),
+        1 => any::<Index>().prop_map(Drawn::Step),
+    ];
+    let faults = select(&[Fault::Kill, Fault::Stop, Fault::Term, Fault::Int][..]);
+    let whom = select(&[Whom::Rank(0), Whom::Rank(1), Whom::Supervisor][..]);
+    let works = works.prop_map(|(launcher, calls)| Work::Mpi(launcher, calls));
+    (works, Just(2), moments, faults, whom).prop_map(possible)
+}
+
 /// A moment before it is known of what.
 #[derive(Debug, Clone, Copy)]
 enum Drawn {
@@ -189,6 +218,7 @@ impl Work {
             Self::Transfer(..) => "transfer",
             Self::Connect(..) => "connect",
             Self::File(..) => "file",
+            Self::Mpi(..) => "mpiio",
         }
     }
 
@@ -198,6 +228,7 @@ impl Work {
             Self::Transfer("shm", "write", "pair", TRANSFER_OPTIONS[1]),
             Self::Connect("shm", "pair"),
             Self::File("posix", LAYOUTS[1], FILE_OPTIONS[3]),
+            Self::Mpi(MPICH, "--collective"),
         ];
         works.into_iter().map(|work| {
             let steps = work.steps().0;
@@ -212,6 +243,7 @@ impl Work {
             Self::Transfer(..) => (TRANSFER_STEPS, transfer),
             Self::Connect(..) => (CONNECT_STEPS, connect),
             Self::File(..) => (FILE_STEPS, file),
+            Self::Mpi(..) => (MPI_STEPS, file),
         }
     }
 }
@@ -261,7 +293,18 @@ impl Case {
         bytes[8..16].copy_from_slice(&number.to_le_bytes());
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
         let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-        cases().new_tree(&mut runner).unwrap().current()
+        match number % MPI_EVERY == MPI_EVERY - 1 {
+            true => mpi_cases().new_tree(&mut runner).unwrap().current(),
+            false => cases().new_tree(&mut runner).unwrap().current(),
+        }
+    }
+
+    /// The launcher that starts the ranks; `None` where the program does.
+    pub fn launcher(&self) -> Option<&'static str> {
+        match self.work {
+            Work::Mpi(launcher, _) => Some(launcher),
+            _ => None,
+        }
     }
 
     /// The program's arguments.
@@ -286,6 +329,13 @@ impl Case {
                      --trials 2 --stonewall 400ms {more}"
                 )
             }
+            // Its launcher knows the ranks.
+            Work::Mpi(_, calls) => {
+                return format!(
+                    "file --engine mpiio --layout shared --path t --block 256M --transfer 512,4k --trials 2 \
+                     --stonewall 400ms --limit none --phases write {calls} -o r.jsonl"
+                );
+            }
         };
         format!("{what} --ranks {ranks} -o r.jsonl")
     }
@@ -304,7 +354,8 @@ impl fmt::Display for Case {
             Moment::After(ms) => write!(f, " after {ms} ms")?,
             Moment::Step(step) => write!(f, " at {:?}", step.trim_end())?,
         }
-        write!(f, " of tonnage {}", self.arguments())
+        let launcher = self.launcher().unwrap_or_default();
+        write!(f, " of {launcher} tonnage {}", self.arguments())
     }
 }
 
@@ -330,6 +381,8 @@ fn forty_cases_have_everything_in_them() {
         "rank 1 ",
         "rank 2 ",
         "the supervisor",
+        OPEN_MPI,
+        MPICH,
         "--ranks 2",
         "--ranks 3",
         "--ranks 4",
@@ -346,4 +399,8 @@ fn forty_cases_have_everything_in_them() {
     for word in words {
         assert!(all.iter().any(|case| case.contains(word)), "no {word}");
     }
+    // MPICH's mpirun alone waits for a stopped rank for ever, and only once all have joined somebody knows of it.
+    let is_waited_for =
+        |case: &String| case.starts_with("STOP to rank 1 at \"write phase") && case.contains(MPICH);
+    assert!(all.iter().any(is_waited_for), "no STOP under MPICH");
 }

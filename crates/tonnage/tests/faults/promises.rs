@@ -5,9 +5,30 @@ use std::time::Duration;
 use tonnage_record::Outcome;
 
 use super::cases::{Case, Fault, POINTS, Whom};
+use super::support::launchers::MPICH;
 
 /// Everything that belongs to a run has ended so long after the signal, on a machine that has nothing else to do.
 pub const SOON: Duration = Duration::from_secs(5);
+
+/// Time that ranks under a launcher have for joining in these tests. Until all are there, nobody knows of a rank more
+/// than that it has not come.
+pub const JOIN_SECONDS: u64 = 8;
+
+/// Time that a launcher gives to processes which it ends itself.
+const LAUNCHER_TIME: Duration = Duration::from_secs(3);
+
+/// Words by which launchers say that they have ended a run. They say so of every end but one in order, and name no rank
+/// of those that are still there.
+const LAUNCHERS_WORDS: [&str; 4] = [
+    "BAD TERMINATION",
+    "exited on signal",
+    "non-zero exit code",
+    // Hydra finds itself in disorder where a process ends while it starts others.
+    "[mpiexec@",
+];
+
+/// Words for the end of a process that no fault of these tests brings about.
+const CRASHES: [&str; 2] = ["signal 11", "signal 6"];
 
 /// Beginning of the text about a run that took too long.
 pub const LATE: &str = "it took ";
@@ -15,12 +36,16 @@ pub const LATE: &str = "it took ";
 /// Traces of a run that a signal came to.
 #[derive(Debug, Clone)]
 pub struct Seen {
-    /// False where the run had ended before its moment came.
-    pub is_struck: bool,
+    /// The process that it came to; `None` where the run had ended before its moment came.
+    pub struck_pid: Option<i32>,
     /// Exit code as a shell gives it: 128 + n where signal n ended the program.
     pub code: i32,
     /// Standard error, but for what only who debugs asks for.
     pub stderr: String,
+    /// Standard output, where some launchers say why they end a run.
+    pub stdout: String,
+    /// False where no rank had joined at the end.
+    pub has_joined: bool,
     /// Time from the signal to the end of the last process.
     pub took: Duration,
     /// Outcomes of the records in the results file; or the reason why it could not be read.
@@ -35,19 +60,27 @@ pub struct Seen {
 pub fn broken(case: &Case, host: &str, seen: &Seen, soon: Duration) -> Vec<String> {
     let mut broken = Vec::new();
     // Without its results file a run goes on to its end for the table's sake.
-    if seen.took > soon && case.fault != Fault::Remove {
+    if seen.took > soon + grace(case, seen) && case.fault != Fault::Remove {
         broken.push(format!("{LATE}{:?} to end", seen.took));
     }
     for (place, left) in [
         ("the working directory", &seen.left_in_dir),
         ("/dev/shm", &seen.left_in_memory),
     ] {
-        if !left.is_empty() {
+        // A launcher that is killed, or sees that a rank was, kills all ranks at once; the next run removes the file.
+        let is_launchers = case.launcher().is_some() && case.fault == Fault::Kill && *left == ["t"];
+        if !left.is_empty() && !is_launchers {
             broken.push(format!("{left:?} left in {place}"));
         }
     }
     if seen.stderr.contains("panicked") {
         broken.push("it panicked".to_owned());
+    }
+    let said = [&seen.stderr, &seen.stdout];
+    for words in CRASHES {
+        if said.iter().any(|text| text.contains(words)) {
+            broken.push(format!("a process ended by {words}: {said:?}"));
+        }
     }
     let records = match &seen.records {
         Ok(records) => records.as_slice(),
@@ -68,7 +101,7 @@ pub fn broken(case: &Case, host: &str, seen: &Seen, soon: Duration) -> Vec<Strin
     if is_done && seen.code == 0 && seen.stderr.is_empty() {
         return broken;
     }
-    if !seen.is_struck {
+    if seen.struck_pid.is_none() {
         let (code, stderr) = (seen.code, &seen.stderr);
         broken.push(format!(
             "it ended with {code} before its signal came: {stderr:?}"
@@ -80,7 +113,23 @@ pub fn broken(case: &Case, host: &str, seen: &Seen, soon: Duration) -> Vec<Strin
     broken
 }
 
+/// Time beside that of the promise.
+fn grace(case: &Case, seen: &Seen) -> Duration {
+    match case.launcher() {
+        None => Duration::ZERO,
+        Some(_) if case.fault == Fault::Stop && !seen.has_joined => {
+            LAUNCHER_TIME + Duration::from_secs(JOIN_SECONDS)
+        }
+        Some(_) => LAUNCHER_TIME,
+    }
+}
+
 fn wrong_code(case: &Case, code: i32) -> Option<String> {
+    if let Some(launcher) = case.launcher() {
+        // It may end with 0 when it is told to end, whatever its processes ended with.
+        let is_its_own = launcher == MPICH && case.whom == Whom::Supervisor;
+        return (code == 0 && !is_its_own).then(|| "its exit code is 0".to_owned());
+    }
     let is_lost_rank =
         case.whom != Whom::Supervisor && !matches!(case.fault, Fault::Term | Fault::Int);
     let promised = match is_lost_rank {
@@ -92,6 +141,9 @@ fn wrong_code(case: &Case, code: i32) -> Option<String> {
 
 /// One line says it, and names who was hit.
 fn wrong_cause(case: &Case, host: &str, seen: &Seen) -> Option<String> {
+    if case.launcher().is_some() {
+        return wrong_cause_under_launcher(case, host, seen);
+    }
     let cause = match case.whom {
         Whom::Rank(_) if case.fault == Fault::KillAll => format!(" on {host}"),
         Whom::Rank(_) if case.fault == Fault::Remove => "r.jsonl".to_owned(),
@@ -126,10 +178,46 @@ fn wrong_cause(case: &Case, host: &str, seen: &Seen) -> Option<String> {
     }
 }
 
+/// One line names the rank that was hit. Of one that was killed the launcher may be sooner to tell, and ends the others
+/// before they can say anything.
+fn wrong_cause_under_launcher(case: &Case, host: &str, seen: &Seen) -> Option<String> {
+    let Whom::Rank(rank) = case.whom else {
+        return None;
+    };
+    let name = format!("rank {rank} on {host}");
+    let lines = seen.stderr.lines();
+    let mut errors: Vec<_> = lines.filter(|line| line.contains("error: ")).collect();
+    // At the very end of joining the rank that was hit and rank 0, which has joined, may both say it.
+    errors.dedup();
+    let told = errors.iter().filter(|line| line.contains(&name)).count();
+    let all = [&seen.stderr, &seen.stdout];
+    let is_said = |words: &str| all.iter().any(|text| text.contains(words));
+    let is_fine = match (told, case.fault) {
+        (1, _) => true,
+        (2.., _) => false,
+        // Before the ranks have joined, nobody can tell which one does not come.
+        (0, _) if !seen.has_joined => {
+            is_said("not all ranks came") || LAUNCHERS_WORDS.iter().any(|words| is_said(words))
+        }
+        (0, Fault::Kill) => {
+            let pid = seen.struck_pid.unwrap_or_default();
+            is_said(&format!("process rank {rank} ")) || is_said(&format!("PID {pid} "))
+        }
+        // A launcher passes it on to all, so that it is nobody's.
+        (0, fault @ (Fault::Term | Fault::Int)) => is_said(&format!(
+            "interrupted by signal {}",
+            fault.signal().as_raw()
+        )),
+        (0, _) => false,
+    };
+    (!is_fine).then(|| format!("no one error about {name}: {all:?}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cases::{Moment, Work};
+    use crate::support::launchers::OPEN_MPI;
 
     fn case() -> Case {
         Case {
@@ -143,9 +231,11 @@ mod tests {
 
     fn kept() -> Seen {
         Seen {
-            is_struck: true,
+            struck_pid: Some(7),
             code: 1,
             stderr: "error: rank 1 on h: killed\n".to_owned(),
+            stdout: String::new(),
+            has_joined: true,
             took: Duration::from_secs(1),
             records: Ok(vec![Outcome::Measured]),
             left_in_dir: Vec::new(),
@@ -157,8 +247,8 @@ mod tests {
     fn each_broken_promise_is_found() {
         assert_eq!(broken(&case(), "h", &kept(), SOON), Vec::<String>::new());
         type Change = fn(&mut Seen);
-        let changes: [(&str, Change); 11] = [
-            ("before its signal came", |seen| seen.is_struck = false),
+        let changes: [(&str, Change); 12] = [
+            ("before its signal came", |seen| seen.struck_pid = None),
             ("it took 6s", |seen| seen.took = Duration::from_secs(6)),
             ("exit code is 0", |seen| seen.code = 0),
             ("exit code is 137", |seen| seen.code = 137),
@@ -171,6 +261,9 @@ mod tests {
             }),
             ("panicked", |seen| {
                 seen.stderr.push_str("thread 'main' panicked\n")
+            }),
+            ("ended by signal 11", |seen| {
+                seen.stdout.push_str("rank 0 on node h exited on signal 11")
             }),
             ("results file: torn", |seen| {
                 seen.records = Err("torn".to_owned())
@@ -202,6 +295,41 @@ mod tests {
         assert_eq!(broken(&case(), "h", &seen, SOON), Vec::<String>::new());
         seen.records = Ok(vec![Outcome::Measured; POINTS - 1]);
         assert_eq!(broken(&case(), "h", &seen, SOON).len(), 2);
+    }
+
+    #[test]
+    fn a_launcher_has_a_code_and_words_of_its_own_and_nobody_gets_away() {
+        let case = Case {
+            work: Work::Mpi(OPEN_MPI, ""),
+            fault: Fault::Stop,
+            ..case()
+        };
+        let mut seen = kept();
+        (seen.code, seen.took) = (137, SOON + LAUNCHER_TIME);
+        assert_eq!(broken(&case, "h", &seen, SOON), Vec::<String>::new());
+        seen.stderr.push_str("error: rank 1 on h: lost\n");
+        assert_eq!(broken(&case, "h", &seen, SOON).len(), 1);
+        // It knows of one that was killed, and not of one that was stopped.
+        seen.stderr = "process rank 1 with PID 7 on node h exited on signal 9".to_owned();
+        assert_eq!(broken(&case, "h", &seen, SOON).len(), 1);
+        let killed = Case {
+            fault: Fault::Kill,
+            ..case.clone()
+        };
+        assert_eq!(broken(&killed, "h", &seen, SOON), Vec::<String>::new());
+        seen.stderr = "BAD TERMINATION\n=   PID 7 RUNNING AT h".to_owned();
+        assert_eq!(broken(&killed, "h", &seen, SOON), Vec::<String>::new());
+        seen.stderr = "BAD TERMINATION\n=   PID 8 RUNNING AT h".to_owned();
+        assert_eq!(broken(&killed, "h", &seen, SOON).len(), 1);
+        seen.stderr = "error: rank 0 of 2 on h: not all ranks came to".to_owned();
+        (seen.code, seen.took) = (0, SOON + 2 * LAUNCHER_TIME);
+        assert_eq!(broken(&case, "h", &seen, SOON).len(), 3);
+        seen.left_in_dir.push("t".to_owned());
+        assert_eq!(broken(&case, "h", &seen, SOON).len(), 4);
+        seen.left_in_dir.clear();
+        // As much is known of a rank that has not joined.
+        seen.has_joined = false;
+        assert_eq!(broken(&case, "h", &seen, SOON).len(), 1);
     }
 
     #[test]

@@ -9,10 +9,12 @@
 //! | [`cpu_share`] | CPU time that others took meanwhile |
 //! | [`terminal`] | a terminal for the program |
 //! | [`file_records`] | records of file experiments, and running one |
+//! | [`launchers`] | both kinds of mpirun, and programs under them |
 
 pub mod chromium;
 pub mod cpu_share;
 pub mod file_records;
+pub mod launchers;
 pub mod processes;
 pub mod program;
 pub mod records;

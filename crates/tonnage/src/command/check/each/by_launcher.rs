@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tonnage_judge::check::CheckVerdict;
 use tonnage_judge::check::each_host::HostVerdict;
-use tonnage_ranks::bootstrap::rendezvous::Leave;
+use tonnage_ranks::bootstrap::Leave;
 use tonnage_ranks::{Identity, JoinOptions, Rank};
 use tonnage_units::reduce::Reduce;
 use tonnage_units::{Error, Result};
@@ -32,7 +32,7 @@ const JOIN_TIMEOUT: &str = "TONNAGE_JOIN_TIMEOUT";
 /// Checks this host, and on rank 0 tells of all.
 ///
 /// # Errors
-/// Never for what concerns other hosts: those have an error then.
+/// A signal that ended the wait for the others; never what concerns other hosts: those have an error then.
 pub fn check(
     task: &CheckTask,
     args: &CheckArgs,
@@ -43,7 +43,11 @@ pub fn check(
     let (place, size) = (identity.rank, identity.size);
     let is_first_by_launcher = identity.local_rank == 0;
     let own_host = tonnage_sys::host::name();
-    let joined = join(task, args, identity, clock);
+    let joined = match join(task, args, identity, clock) {
+        // Whoever ends this process means its own check too.
+        Err(error @ Error::Interrupted { .. }) => return Err(error),
+        joined => joined,
+    };
     let checks = match &joined {
         Ok(Together { rank, .. }) => rank.hosts().host(rank.id()) == Some(rank.id()),
         Err(_) => is_first_by_launcher,
@@ -112,14 +116,17 @@ fn join(
         (JOIN_TIMEOUT, None) => Some(format!("{:.3}", time.as_secs_f64())),
         (_, value) => value,
     };
-    let met = tonnage_ranks::meet(&env, identity, args.ranks.interface.as_deref())?;
+    let interface = args.ranks.interface.as_deref();
+    let met = tonnage_ranks::meet(&env, identity, interface, |_| Ok(()))?;
     let hash = tonnage_ranks::plan_hash(&format!("check\n{}", task.baseline_text))?;
     let mut options = JoinOptions::new(&env, &met.identity, met.secret, hash)?;
     options.listener = met.listener;
+    options.signals = met.signals;
     options.interface.clone_from(&args.ranks.interface);
     // A lost host ends no check of another.
     options.end_process = false;
     options.close_timeout = GATHERING;
+    // Taken also where a process does not come: a launcher that ends the others would end their checks.
     let leave = met.leave;
     let mut rank = Rank::join(met.identity, options).map_err(|failure| failure.error)?;
     let left = clock.left_to_end();

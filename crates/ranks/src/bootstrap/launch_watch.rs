@@ -1,0 +1,179 @@
+//! A watch over the steps before a rank joins the others. There a library of the launcher's may wait for all ranks and
+//! look at nothing meanwhile: neither at signals nor, where one of them is stopped or does not come, at the time.
+
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use crate::channel::Interest;
+use crate::patience::EACH_RANK;
+use crate::signals::{Signals, received_by};
+use tonnage_units::identity::Identity;
+use tonnage_units::message::say;
+use tonnage_units::{Error, Result};
+
+/// Usual time that a launcher has to bring all ranks up, beside what each of them adds.
+const LAUNCH_TIME: Duration = Duration::from_secs(60);
+
+/// Time in which all ranks have to come to the launcher: to the start of its library, where a run needs that, and to
+/// the exchange after it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LaunchLimit {
+    at_most: Duration,
+    begun: Instant,
+}
+
+impl LaunchLimit {
+    /// The time from now on; where it was not asked for, it grows with the ranks.
+    pub(crate) fn from_now(asked: Option<Duration>, ranks: u32) -> Self {
+        let usual = || LAUNCH_TIME.saturating_add(EACH_RANK.saturating_mul(ranks));
+        Self {
+            at_most: asked.unwrap_or_else(usual),
+            begun: Instant::now(),
+        }
+    }
+
+    /// Waits until the other end of a connection is closed.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] when a signal came; [`Error::Failed`], with what was waited for, when the time is over.
+    pub(crate) fn wait(
+        &self,
+        signals: &mut Signals,
+        until_closed: &UnixStream,
+        what: &str,
+    ) -> Result<()> {
+        loop {
+            let left = self.at_most.saturating_sub(self.begun.elapsed());
+            if signals
+                .wait([Interest::read(until_closed)], left)?
+                .contains(&true)
+            {
+                return Ok(());
+            }
+            if left.is_zero() {
+                return Err(Error::Failed(format!(
+                    "not all ranks came to {what} within {:.0?}: look at the output of the others, and whether one is \
+                     stopped; TONNAGE_JOIN_TIMEOUT=seconds gives them more time",
+                    self.at_most
+                )));
+            }
+        }
+    }
+}
+
+/// Takes a step on this thread while another one looks at the signals. A signal ends the process, and so does the end
+/// of the time.
+///
+/// # Errors
+/// When there can be no such thread.
+pub(crate) fn watched<T>(
+    signals: &mut Signals,
+    identity: &Identity,
+    limit: &LaunchLimit,
+    step: impl FnOnce() -> T,
+) -> Result<T> {
+    let (here, there) =
+        UnixStream::pair().map_err(|error| Error::io("cannot make a pair of sockets", error))?;
+    std::thread::scope(|scope| {
+        std::thread::Builder::new()
+            .name("launch watch".into())
+            .spawn_scoped(scope, || {
+                if let Err(error) = limit.wait(signals, &there, "the start of MPI") {
+                    end(error, identity);
+                }
+            })
+            .map_err(|error| Error::Rank {
+                rank: identity.rank,
+                host: tonnage_sys::host::name(),
+                message: Error::not_started("a thread", &error).to_string(),
+            })?;
+        let done = Done(here);
+        let given = step();
+        drop(done);
+        Ok(given)
+    })
+}
+
+/// The end of a step, also by a panic.
+struct Done(UnixStream);
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        // A process that a library has forked meanwhile may have this socket too, so that closing it is not enough.
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+/// The reason for the end of a rank that has not met the others, with its name.
+pub(crate) fn described(error: Error, identity: &Identity, host: &str) -> Error {
+    match received_by(error, identity.rank, host) {
+        Error::Failed(text) => Error::Failed(format!(
+            "rank {} of {} on {host}: {text}",
+            identity.rank, identity.size
+        )),
+        error => error,
+    }
+}
+
+/// Ends the process, whose main thread may be stuck inside a library: that thread goes on until the very end, so that
+/// nothing may be taken away under it. Nothing is buffered or begun yet.
+fn end(error: Error, identity: &Identity) -> ! {
+    let error = described(error, identity, &tonnage_sys::host::name());
+    say(&format!("error: {error}"));
+    tonnage_sys::process::end_at_once(error.exit_code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{door, identity};
+
+    fn limit(ms: u64) -> LaunchLimit {
+        LaunchLimit::from_now(Some(Duration::from_millis(ms)), 2)
+    }
+
+    #[test]
+    fn a_step_has_the_time_that_it_was_given() {
+        let identity = identity(1, 2, door().1);
+        let mut signals = Signals::none();
+        let given = watched(&mut signals, &identity, &limit(60_000), || 7).unwrap();
+        assert_eq!(given, 7);
+        let (_here, there) = UnixStream::pair().unwrap();
+        let error = limit(20).wait(&mut signals, &there, "x").unwrap_err();
+        let text = described(error, &identity, "h").to_string();
+        let expected = "rank 1 of 2 on h: not all ranks came to x within 20ms: look at";
+        assert!(text.starts_with(expected), "{text}");
+    }
+
+    /// A library may have forked, and its child keeps what was open.
+    #[test]
+    fn a_step_is_over_also_where_somebody_else_has_its_socket() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let _kept = here.try_clone().unwrap();
+        drop(Done(here));
+        let waited = limit(60_000).wait(&mut Signals::none(), &there, "x");
+        waited.unwrap();
+    }
+
+    #[test]
+    fn a_signal_ends_the_wait_and_the_rank_that_got_it_is_named() {
+        let (_here, there) = UnixStream::pair().unwrap();
+        let mut signals = Signals::none();
+        signals.put_back(15);
+        let error = limit(60_000).wait(&mut signals, &there, "x").unwrap_err();
+        let error = described(error, &identity(1, 2, door().1), "h");
+        assert!(
+            matches!(&error, Error::Interrupted { signal: 15, rank: Some((1, host)) } if host == "h")
+        );
+        assert_eq!(error.exit_code(), 143);
+    }
+
+    #[test]
+    fn the_time_grows_with_the_ranks_unless_it_was_asked_for() {
+        let usual = |ranks| LaunchLimit::from_now(None, ranks).at_most;
+        assert_eq!(usual(1000), Duration::from_secs(90));
+        assert!(usual(2) < Duration::from_secs(61));
+        assert_eq!(limit(5).at_most, Duration::from_millis(5));
+    }
+}

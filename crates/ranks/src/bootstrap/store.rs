@@ -1,0 +1,147 @@
+//! A launcher's own key-value store, behind PMIx or PMI-1; and taking leave of the launcher.
+//!
+//! What ranks say there is in [`super::rendezvous`].
+
+use tonnage_sys::pmix::{Client as Pmix, NoClient};
+
+use super::pmi1::Pmi1Client;
+use tonnage_units::identity::{Exchange, Identity};
+use tonnage_units::{Error, Result};
+
+/// Takes leave of the launcher when it is dropped. To do so at the end lets the launcher notice a rank that dies, and
+/// is what an MPI that is loaded in between needs.
+#[derive(Debug)]
+pub struct Leave {
+    pub(super) _store: Option<Store>,
+}
+
+impl Leave {
+    /// Takes no leave, so that the launcher ends what is left of the job when this process ends.
+    pub fn omit(self) {
+        std::mem::forget(self);
+    }
+}
+
+/// The launcher's key-value store.
+#[derive(Debug)]
+pub(super) enum Store {
+    Pmix(Box<Pmix>),
+    Pmi1(Pmi1Client),
+}
+
+impl Store {
+    pub(super) fn open(exchange: &Exchange, identity: &Identity) -> Result<Self> {
+        match exchange {
+            Exchange::Pmix => {
+                let client = Pmix::start().map_err(|why| no_pmix(identity, why))?;
+                refuse_other_job(identity, client.rank(), client.job_size().map_err(broken)?)?;
+                Ok(Self::Pmix(Box::new(client)))
+            }
+            Exchange::Pmi1 { fd } => {
+                Pmi1Client::start(*fd)
+                    .map(Self::Pmi1)
+                    .map_err(|why| Error::Unavailable {
+                        what: what(identity, "PMI"),
+                        why,
+                        how: "Start tonnage by mpirun or srun itself rather than by a script or shell that closes open \
+                          files; or export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
+                            .into(),
+                    })
+            }
+        }
+    }
+
+    /// Puts a value under a key, and waits until all have put theirs.
+    pub(super) fn say(&mut self, key: &str, value: Option<&str>) -> Result<(), String> {
+        match self {
+            Self::Pmix(client) => {
+                value.map_or(Ok(()), |value| client.put(key, value))?;
+                client.fence()
+            }
+            Self::Pmi1(client) => {
+                value.map_or(Ok(()), |value| client.put(key, value))?;
+                client.barrier()
+            }
+        }
+    }
+
+    pub(super) fn hear(&mut self, rank: u32, key: &str) -> Result<String, String> {
+        match self {
+            Self::Pmix(client) => client.get(rank, key),
+            Self::Pmi1(client) => client.get(key),
+        }
+    }
+}
+
+fn what(identity: &Identity, name: &str) -> String {
+    let rank = identity.rank;
+    format!(
+        "{name}, by which rank {rank} on {} finds the others,",
+        tonnage_sys::host::name()
+    )
+}
+
+fn no_pmix(identity: &Identity, why: NoClient) -> Error {
+    let what = what(identity, "PMIx");
+    match why {
+        NoClient::Library(why) => Error::Unavailable {
+            what,
+            why,
+            how: "Install it (Debian, Ubuntu: apt-get install libpmix2; RHEL: dnf install pmix), or add the folder of the \
+                  launcher's own libpmix.so.2 to LD_LIBRARY_PATH; or export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
+                .into(),
+        },
+        NoClient::Launcher(why) => Error::Unavailable {
+            what,
+            why,
+            how: "Is PMIX_NAMESPACE left over from a launcher that has ended? Start tonnage by mpirun or srun itself; or \
+                  export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
+                .into(),
+        },
+    }
+}
+
+pub(super) fn broken(why: String) -> Error {
+    Error::Failed(format!(
+        "{}: the launcher did not pass on where the ranks meet: {why}. Look at what the launcher and the other ranks say",
+        tonnage_sys::host::name()
+    ))
+}
+
+fn refuse_other_job(identity: &Identity, rank: u32, size: u32) -> Result<()> {
+    if (rank, size) == (identity.rank, identity.size) {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{} says rank {} of {}, but PMIx says rank {rank} of {size}: unset the variables that do not belong to this run",
+        identity.source, identity.rank, identity.size
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonnage_units::identity::Meeting;
+
+    #[test]
+    fn another_job_of_pmix_is_refused_with_both_numbers() {
+        let identity = Identity {
+            rank: 1,
+            size: 2,
+            local_rank: 0,
+            local_size: None,
+            source: "OMPI_COMM_WORLD_*".into(),
+            meeting: Meeting::Exchange(Exchange::Pmix),
+        };
+        refuse_other_job(&identity, 1, 2).unwrap();
+        for (rank, size) in [(0, 1), (0, 2), (1, 3)] {
+            let error = refuse_other_job(&identity, rank, size).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            let text = error.to_string();
+            assert!(
+                text.contains("rank 1 of 2") && text.contains(&format!("rank {rank} of {size}")),
+                "{text}"
+            );
+        }
+    }
+}
