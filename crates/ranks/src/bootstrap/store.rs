@@ -1,6 +1,6 @@
 //! A launcher's own key-value store, behind PMIx or PMI-1; and taking leave of the launcher.
 //!
-//! What ranks say there is in [`super::rendezvous`].
+//! Keys and values that ranks leave there are [`super::rendezvous`]'s.
 
 use tonnage_sys::pmix::{Client as Pmix, NoClient};
 
