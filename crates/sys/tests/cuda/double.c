@@ -80,6 +80,7 @@ static int slow, uuids = 1, direct = 1, handles = 1, spoil_at, copies_seen, reac
 static int fail_code, fail_at, fail_seen;
 static __thread int current = -1;
 
+/* Called under the lock: a second thread that came in meanwhile would find half of it. */
 static void configure(void) {
     static int done;
     if (done) return;
@@ -252,8 +253,10 @@ int cuInit(unsigned flags) {
 }
 
 int cuDriverGetVersion(int *out) {
+    pthread_mutex_lock(&lock);
     configure();
     *out = version;
+    pthread_mutex_unlock(&lock);
     return 0;
 }
 
