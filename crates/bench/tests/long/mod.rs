@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tonnage_engine::memory::{Memory, MemoryEntry};
 use tonnage_engine::{
@@ -15,6 +16,8 @@ use tonnage_units::Result;
 /// 1 Gb/s.
 const NS_PER_BYTE: u64 = 8;
 const DELAY_NS: u64 = 20_000_000;
+/// Sleep of a worker that has nothing under way, such as one that is a target.
+const IDLE_NS: u64 = 100_000;
 
 static ENGINES: [Entry; 1] = [Entry {
     name: "long",
@@ -110,8 +113,18 @@ impl Engine for Long {
         self.inner.flush(lane, tag)
     }
 
+    /// Sleeps until something is due, and a little where nothing is under way: who spins for seconds loses the CPU for
+    /// longer than the link stores, where others want it too.
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
-        let now_ns = self.clock.now_ns();
+        let mut now_ns = self.clock.now_ns();
+        let wait_ns = match self.under_way.front() {
+            Some(due_ns) => due_ns.saturating_sub(now_ns),
+            None => IDLE_NS,
+        };
+        if wait_ns > 0 {
+            std::thread::sleep(Duration::from_nanos(wait_ns));
+            now_ns = self.clock.now_ns();
+        }
         let ended = self
             .under_way
             .iter()

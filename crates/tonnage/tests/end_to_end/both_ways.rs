@@ -168,7 +168,7 @@ fn a_link_of_1_gigabit_carries_twice_as_much_both_ways() {
     let Some(hosts) = hosts_of(spec) else { return };
     let dir = tempdir().unwrap();
     let arguments = "transfer --engine fabric:tcp --op write,read --sizes 1M --window 8 --bidirectional --devices eth0 \
-                     --trials 2 --trial-time 2s --warmup 200ms --link-speed 1Gb/s --require-path -o r.jsonl";
+                     --trials 2 --trial-time 1s --warmup 200ms --link-speed 1Gb/s --require-path -o r.jsonl";
     let ended = end(start(&hosts, 1, dir.path(), arguments, |rank| rank));
     all_good(&ended);
     let records = records::read(&dir.path().join("r.jsonl"));

@@ -31,7 +31,7 @@ impl Clients {
         hosts.link(0, 0).set_rates(self.server).unwrap();
         let dir = tempdir().unwrap();
         let arguments = format!(
-            "transfer --engine fabric:tcp --op {} --traffic fan-in --sizes 256k --window 8 --trials 2 --trial-time 2s \
+            "transfer --engine fabric:tcp --op {} --traffic fan-in --sizes 256k --window 8 --trials 2 --trial-time 1s \
              --warmup 200ms --limit none --per-rank -o r.jsonl",
             self.op
         );

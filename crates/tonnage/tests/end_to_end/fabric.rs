@@ -8,12 +8,17 @@ use tempfile::{TempDir, tempdir};
 use tonnage_engine::Verb;
 use tonnage_record::{Outcome, Record};
 
-use super::support::{BRIEF, Ended, free_port, records, tonnage, wait_until};
+use super::support::{self, BRIEF, Ended, Program, free_port, records, wait_until};
 
 const PROVIDERS: [&str; 2] = ["shm", "tcp"];
 
+/// The program with the library that it finds.
+fn tonnage(dir: &Path, arguments: &str) -> Program {
+    support::tonnage(dir, arguments).with_installed_libfabric()
+}
+
 /// The installed library, or `None` with the reason printed.
-fn installed() -> Option<String> {
+pub(super) fn installed() -> Option<String> {
     let folders = [
         "/usr/lib/x86_64-linux-gnu",
         "/usr/lib/aarch64-linux-gnu",
@@ -240,7 +245,7 @@ fn patterns_and_pacings() {
         ("tcp", "all-to-all --ranks 3", "--window 16"),
     ] {
         let arguments = format!(
-            "transfer --engine fabric:{provider} --traffic {traffic} {ops} {pacing} {BRIEF}"
+            "transfer --engine fabric:{provider} --libfabric embedded --traffic {traffic} {ops} {pacing} {BRIEF}"
         );
         measured(&arguments, 12);
     }

@@ -11,6 +11,7 @@ use tonnage_record::transfer::Trial;
 use tonnage_record::{Outcome, Record};
 use tonnage_testbed::{Error, Hosts, HostsSpec, Rate, Slurm};
 
+use super::fabric::installed;
 use super::hosts::{all_good, end, hosts, hosts_of, start};
 use super::support::{BRIEF, Ended, Started, records, tonnage_by, wait_until};
 
@@ -24,7 +25,7 @@ const CPU_SHARE_MIN: f64 = 0.9;
 /// more.
 const BYTES_PER_PAYLOAD_MAX: f64 = 1.08;
 
-const STREAM: &str = "--trials 2 --trial-time 2s --warmup 200ms --limit none";
+const STREAM: &str = "--trials 2 --trial-time 1s --warmup 200ms --limit none";
 
 /// Runs two ranks on two hosts into a file; all must go well.
 fn measure(hosts: &Hosts, arguments: &str) -> Vec<Record> {
@@ -189,6 +190,11 @@ fn streaming(hosts: &Hosts, dir: &Path, interface: &str, length: &str) -> Vec<St
     runs
 }
 
+/// The option that takes the libfabric which most machines have, where there is one.
+fn of_the_system() -> String {
+    installed().map_or_else(String::new, |path| format!("--libfabric {path}"))
+}
+
 #[test]
 fn an_outage_of_two_seconds_shows_and_the_run_goes_on() {
     let Some(hosts) = hosts(2, Some(Rate::GBIT_1)) else {
@@ -199,7 +205,10 @@ fn an_outage_of_two_seconds_shows_and_the_run_goes_on() {
         &hosts,
         dir.path(),
         "eth0",
-        "--window 8 --duration 8s --interval 250ms --warmup 0 --limit none",
+        &format!(
+            "--window 8 --duration 8s --interval 250ms --warmup 0 --limit none {}",
+            of_the_system()
+        ),
     );
     hosts.link(1, 0).cut().unwrap();
     std::thread::sleep(Duration::from_secs(2));

@@ -271,7 +271,7 @@ fn two_rails(count: usize) -> Option<Hosts> {
 fn over_links(hosts: &Hosts, arguments: &str) -> (TempDir, Vec<Record>) {
     let dir = tempdir().unwrap();
     let arguments = format!(
-        "transfer --engine fabric:tcp --op write --sizes 1M --window 8 --trials 2 --trial-time 2s \
+        "transfer --engine fabric:tcp --op write --sizes 1M --window 8 --trials 2 --trial-time 1s \
          --warmup 200ms {arguments} -o r.jsonl"
     );
     let ended = end(start(hosts, 1, dir.path(), &arguments, |rank| rank));

@@ -21,6 +21,11 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 /// Everything that a lost run leaves has to be gone after this.
 const GONE: Duration = Duration::from_secs(5);
 
+/// The variable that names libfabric. Here it is the one inside the program: that of Debian 12 reads the names of all
+/// functions of the kernel in each process, and a point over its sockets takes three times the CPU time. The module
+/// [`fabric`](super::super::fabric) takes what is installed.
+const LIBFABRIC: (&str, &str) = ("TONNAGE_LIBFABRIC", "embedded");
+
 /// Lines above tables that have the points of the one before them again.
 const AGAIN: [&str; 2] = ["phases of a batch:", "further columns of the same rows:"];
 
@@ -72,6 +77,7 @@ fn prepare(mut command: Command, dir: &Path) -> Program {
         .env("HOME", dir)
         .env("PATH", "/usr/bin:/bin")
         .env(MARK, &mark)
+        .env(LIBFABRIC.0, LIBFABRIC.1)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -82,6 +88,12 @@ impl Program {
     /// Adds this environment variable.
     pub fn env(mut self, name: &str, value: impl AsRef<std::ffi::OsStr>) -> Self {
         self.command.env(name, value);
+        self
+    }
+
+    /// Leaves the choice of libfabric to the program.
+    pub fn with_installed_libfabric(mut self) -> Self {
+        self.command.env_remove(LIBFABRIC.0);
         self
     }
 
