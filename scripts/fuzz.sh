@@ -87,7 +87,7 @@ fuzz_briefly() {
     mapfile -t targets < <(fuzz_targets)
     FUZZ=$FUZZ/briefly
     rm -rf "$FUZZ"
-    FUZZ_OPTIONS=-seed=1 fuzz_run 5 "${targets[@]}"
+    FUZZ_OPTIONS=-seed=1 fuzz_run 10 "${targets[@]}"
 }
 
 # For `make fuzz`.
