@@ -24,8 +24,8 @@ test-unit: ## Tests beside the code, and those in the documentation.
 test-system: ## The program from outside, hosts on this machine, crates as others use them.
 	@bash scripts/test.sh system
 
-test-faults: ## Signals to random ranks at random moments: make test-faults FAULTS=170 FAULT_SEED=410 FAULT_CASE=
-	@FAULTS=$(or $(FAULTS),170) FAULT_SEED=$(FAULT_SEED) FAULT_CASE=$(FAULT_CASE) \
+test-faults: ## Signals to random ranks at random moments: make test-faults FAULTS=170 FAULT_SEED=410 FAULT_CASE= FAULT_HOSTS_CASE=
+	@FAULTS=$(or $(FAULTS),170) FAULT_SEED=$(FAULT_SEED) FAULT_CASE=$(FAULT_CASE) FAULT_HOSTS_CASE=$(FAULT_HOSTS_CASE) \
 	cargo test --quiet --locked -p tonnage --test faults -- --nocapture
 
 test-browser: ## Pages of `tonnage report` in a real browser (root once, for Chromium).

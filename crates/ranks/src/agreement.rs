@@ -48,9 +48,10 @@ impl From<Verdict> for Error {
                 host,
                 message,
             },
-            Cause::Unavailable { .. } | Cause::Rank { .. } | Cause::Interrupted { .. } => {
-                Self::from(&cause)
-            }
+            Cause::Unavailable { .. }
+            | Cause::Rank { .. }
+            | Cause::Lost { .. }
+            | Cause::Interrupted { .. } => Self::from(&cause),
         }
     }
 }

@@ -15,7 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::{Record, checksum};
+use super::{Record, RecordPlace, checksum};
 use tonnage_units::{Error, Result};
 
 use super::read::{ReadOutcome, missing, name_too_long, read_records};
@@ -114,6 +114,14 @@ impl RecordWriter {
         self.check_untouched()?;
         self.write_line(text.as_bytes())
             .map_err(|error| self.failed(error))
+    }
+
+    /// The place of the file; a pipe has none.
+    pub fn place(&self) -> Option<RecordPlace> {
+        match &self.sink {
+            Sink::File { file, path, .. } => RecordPlace::of(path, file),
+            Sink::Stream(_) => None,
+        }
     }
 
     /// Says when records would go where nobody finds them, or stand behind bytes of somebody else. The system reports

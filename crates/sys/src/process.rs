@@ -49,6 +49,35 @@ pub fn end_with_this_process(command: &mut Command) {
     unsafe { command.pre_exec(ask) };
 }
 
+/// State and start of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessStat {
+    /// Letter of its state, such as `T` where it is stopped and `Z` where it has ended and its parent has not asked.
+    pub state: char,
+    /// Start in ticks since boot. Numbers of processes are given again, and with it they are not.
+    pub start_ticks: u64,
+}
+
+/// Reads state and start of a process of this container; `None` where there is none.
+pub fn stat(pid: u32) -> Option<ProcessStat> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before them may hold blanks and brackets. The 22nd field of all is the 20th behind it.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace();
+    Some(ProcessStat {
+        state: fields.next()?.chars().next()?,
+        start_ticks: fields.nth(18)?.parse().ok()?,
+    })
+}
+
+/// Ticks since boot, as starts of processes are counted.
+pub fn now_ticks() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let hertz = rustix::param::clock_ticks_per_second();
+    let part = now.tv_nsec.unsigned_abs() * hertz / 1_000_000_000;
+    now.tv_sec.unsigned_abs() * hertz + part
+}
+
 /// Bytes of memory that this process may lock; `None` without a limit.
 pub fn locked_memory_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Memlock).current

@@ -1,6 +1,5 @@
 //! Places of processes: which machine and container each is in, and whether a process that can be seen is still there.
 
-use std::fs;
 use std::os::fd::OwnedFd;
 
 use rustix::event::{Timespec, epoll};
@@ -8,6 +7,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use tonnage_engine::Locality;
 use tonnage_sys::host;
+use tonnage_sys::process::stat;
 
 /// Processes whose end is told at once.
 const EVENTS: usize = 16;
@@ -57,7 +57,9 @@ impl ProcessPlace {
         };
         match pidfd_open(pid, PidfdFlags::empty()) {
             Err(error) => error == rustix::io::Errno::SRCH,
-            Ok(_) => is_zombie(self.pid) && start_ticks(self.pid) == self.start_ticks,
+            Ok(_) => stat(self.pid).is_some_and(|stat| {
+                stat.state == 'Z' && Some(stat.start_ticks) == self.start_ticks
+            }),
         }
     }
 
@@ -74,19 +76,8 @@ impl ProcessPlace {
     }
 }
 
-/// Start of a process from /proc; `None` where there is none, or no longer one.
 fn start_ticks(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold spaces and brackets; the 22nd field is the 20th after it.
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(19)?.parse().ok()
-}
-
-/// Returns whether a process has ended, and keeps its number until its parent asks.
-fn is_zombie(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(')').map(|(_, fields)| fields.trim_start());
-    state.is_some_and(|state| state.starts_with('Z'))
+    stat(pid).map(|stat| stat.start_ticks)
 }
 
 /// Watch over processes of this container. Looking costs one system call, however many they are.
@@ -212,6 +203,7 @@ mod tests {
         assert!(!earlier.is_gone(&own), "a later one has its number");
         child.kill().unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
+        let is_zombie = |pid| stat(pid).is_some_and(|stat| stat.state == 'Z');
         while !is_zombie(child.id()) && Instant::now() < deadline {}
         assert!(place.is_gone(&own) && !earlier.is_gone(&own));
         child.wait().unwrap();
@@ -243,8 +235,10 @@ mod tests {
         assert!(watch.is_empty() && watch.ended().is_empty());
         child.wait().unwrap();
         assert!(!watch.add(7, &own, &place), "it has ended");
+        // The child may have begun in the same tick as this process.
         let later = ProcessPlace {
             pid: std::process::id(),
+            start_ticks: Some(1),
             ..place
         };
         let reused = ProcessPlace {

@@ -9,7 +9,8 @@ use super::flow::Flow;
 /// process must not look like one of a flow.
 const QUIET_LOOKS: u32 = 8;
 
-/// Operations may be quiet for so many times the longest time that they have been quiet before.
+/// Operations may be quiet for the patience beside the longest time that they have been quiet before, for an outage may
+/// befall a slow operation too; or for so many times that time, where that is longer.
 const QUIET_FACTOR: u64 = 3;
 
 /// Slowest rate that the first operations are waited for: nothing is known yet of the path. A byte takes a microsecond
@@ -92,9 +93,10 @@ impl StallWatch {
     fn forgiven_ns(&self, progress: &Progress, in_flight: u64) -> u64 {
         let known_ns = match progress.has_moved {
             false => self.first_ns.saturating_mul(in_flight),
-            true => progress.longest_ns.saturating_mul(QUIET_FACTOR),
+            true => progress.longest_ns,
         };
-        self.patience_ns.saturating_add(known_ns)
+        let again_ns = progress.longest_ns.saturating_mul(QUIET_FACTOR);
+        self.patience_ns.saturating_add(known_ns).max(again_ns)
     }
 
     /// Looks at a worker that has nothing to do: `completed` operations so far, and `in_flight` that have not.
@@ -199,17 +201,19 @@ mod tests {
         );
     }
 
+    /// Those of 400 ns have an outage beside them; three times as long as those of 800 ns is more.
     #[test]
     fn slow_operations_may_be_slow_again() {
-        let mut watch = watch(0);
-        for (completed, now_ns) in [(1, 100), (1, 500), (1, 900), (2, 950)] {
-            assert_eq!(watch.look(completed, 1, now_ns), None);
+        for (looks, forgiven_ns) in [(&[100, 500, 950][..], 1400), (&[100, 500, 900, 950], 2400)] {
+            let mut watch = watch(0);
+            let (last_ns, quiet) = looks.split_last().unwrap();
+            for &now_ns in quiet {
+                assert_eq!(watch.look(1, 1, now_ns), None);
+            }
+            assert_eq!(watch.look(2, 1, *last_ns), None);
+            let expected = last_ns + forgiven_ns + 50;
+            assert_eq!(found(&mut watch, (2, 1), 1000), Some(expected));
         }
-        // 800 ns were seen, so three times as long is added.
-        assert_eq!(
-            found(&mut watch, (2, 1), 1000),
-            Some(950 + 1000 + 2400 + 50)
-        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tonnage_engine::calls::{Call, Calls, FileDomain, FileTransfer, OpenFile, Ope
 use tonnage_engine::{BeforeJoin, Libraries};
 use tonnage_engines::mpiio::ENTRY;
 use tonnage_plan::files::FilePoint;
-use tonnage_ranks::{Identity, JoinOptions, Rank, detect, meet};
+use tonnage_ranks::{Identity, Rank, detect, meet};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
 const PLAY: &str = "TONNAGE_TEST_PLAY";
@@ -236,10 +236,8 @@ fn as_rank() {
         });
         Ok(())
     };
-    let met = meet(&env, identity, None, before).unwrap();
-    let mut options = JoinOptions::new(&env, &met.identity, met.secret, "plan".into()).unwrap();
-    options.listener = met.listener;
-    options.signals = met.signals;
+    let mut met = meet(&env, identity, None, before).unwrap();
+    let options = met.options(&env, "plan".into()).unwrap();
     let rank = Rank::join(met.identity, options).unwrap();
     let memory = Arena::allocate(1 << 20, Pages::Normal, Sharing::Private, None).unwrap();
     let mut player = Player {

@@ -14,7 +14,7 @@ use std::sync::mpsc;
 use super::advert::{Advert, listening_address, refuse_mixed_secrets};
 use super::first_host::first_host;
 use super::launch_watch::{LaunchLimit, described, watched};
-use super::options::join_timeout;
+use super::options::{JoinOptions, join_timeout};
 use super::pmi1::VALUE_BYTES_MAX;
 use super::secret::{Secret, generate_text};
 use super::slurm;
@@ -58,6 +58,19 @@ impl Met {
             signals: None,
             leave: Leave { _store: None },
         }
+    }
+
+    /// Options for joining from here, once: with the secret, what listens already and the signals that were watched.
+    ///
+    /// # Errors
+    /// As [`JoinOptions::new`].
+    pub fn options(&mut self, env: Env<'_>, plan_hash: String) -> Result<JoinOptions> {
+        let options = JoinOptions::new(env, &self.identity, self.secret.clone(), plan_hash)?;
+        Ok(JoinOptions {
+            listener: self.listener.take(),
+            signals: self.signals.take(),
+            ..options
+        })
     }
 }
 

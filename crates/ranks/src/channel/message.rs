@@ -207,6 +207,15 @@ pub enum Cause {
         /// As in the error.
         message: String,
     },
+    /// [`Error::Rank`], of a rank that is gone or silent and cannot say it.
+    Lost {
+        /// As in the error.
+        rank: u32,
+        /// As in the error.
+        host: String,
+        /// As in the error.
+        message: String,
+    },
     /// [`Error::Interrupted`].
     Interrupted {
         /// As in the error.
@@ -253,6 +262,15 @@ impl Cause {
         }
     }
 
+    /// The loss of one rank, as another sees it.
+    pub fn lost(rank: u32, host: &str, message: &str) -> Self {
+        Self::Lost {
+            rank,
+            host: clip(host),
+            message: clip(message),
+        }
+    }
+
     /// A failure of one rank.
     pub fn rank(rank: u32, host: &str, message: &str) -> Self {
         Self::Rank {
@@ -269,6 +287,11 @@ impl From<&Cause> for Error {
             Cause::Usage(text) => Self::Usage(text),
             Cause::Unavailable { what, why, how } => Self::Unavailable { what, why, how },
             Cause::Rank {
+                rank,
+                host,
+                message,
+            }
+            | Cause::Lost {
                 rank,
                 host,
                 message,

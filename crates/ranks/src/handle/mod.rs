@@ -301,6 +301,12 @@ impl Rank {
         self.shared.stopped.clone()
     }
 
+    /// State that outlives this handle, and the node.
+    #[cfg(test)]
+    pub(crate) fn parts(&self) -> (Arc<Shared>, &NodeHandle) {
+        (Arc::clone(&self.shared), &self.node)
+    }
+
     /// The estimate of this host's clock as it was made last.
     #[cfg(test)]
     pub(crate) fn known_clock(&self) -> crate::tree::clock::KnownClock {
@@ -380,8 +386,11 @@ impl Rank {
 fn unjoined(failure: JoinFailure, me: &RankInfo) -> RankFailure {
     let error = received_by(failure.error, me.rank, &me.host);
     let is_told = match &error {
-        Error::Interrupted { rank, .. } => rank.as_ref().is_some_and(|(rank, _)| *rank != me.rank),
-        _ => failure.deserted,
+        Error::Interrupted {
+            rank: Some((rank, _)),
+            ..
+        } if *rank != me.rank => true,
+        _ => failure.is_told,
     };
     RankFailure { error, is_told }
 }

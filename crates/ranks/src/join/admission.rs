@@ -11,6 +11,7 @@ use super::bytes::JoinBytes;
 use super::conditions::Conditions;
 use super::crowd::Crowd;
 use super::door::LateDoor;
+use super::failure::JoinFailure;
 use super::handshake::{Handshakes, MARGIN, STRANGERS_MAX, acknowledge, last_words, tell};
 use super::open_files;
 use super::refusals::JoinRefusal;
@@ -19,9 +20,10 @@ use crate::bootstrap::options::JoinOptions;
 use crate::channel::Channel;
 use crate::channel::message::{Cause, Head, Hello, Welcome};
 use crate::patience::ranks_per_cpu;
-use crate::signals::Signals;
+use crate::signals::{Signals, received_by};
 use crate::tree::shape::{PeerConnection, TreePosition, children_of, message_bytes_max, parent_of};
 use tonnage_units::identity::{Identity, Meeting};
+use tonnage_units::message::say;
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
@@ -40,7 +42,7 @@ pub(crate) fn admit(
     me: &RankInfo,
     options: &mut JoinOptions,
     signals: &mut Signals,
-) -> Result<TreePosition> {
+) -> Result<TreePosition, JoinFailure> {
     let listener = root_listener(identity, options, signals)?;
     let connections_max = STRANGERS_MAX + identity.size as usize;
     let mut handshakes = Handshakes::new(
@@ -59,11 +61,14 @@ pub(crate) fn admit(
     if let Err(error) = open_files::provide(me, identity.size - 1) {
         // Of a rank 0 that a supervisor started, the end tells enough; those of a launcher would wait for its start.
         if matches!(identity.meeting, Meeting::Master { .. }) {
-            let cause = Cause::of(&error, 0, &me.host);
+            let failure = announced(error, me, options);
+            let cause = Cause::of(&failure.error, 0, &me.host);
             tell_latecomers(&mut handshakes, signals, &cause, identity.size as usize);
+            handshakes.close();
+            return Err(failure);
         }
         handshakes.close();
-        return Err(error);
+        return Err(error.into());
     }
     let outcome = gather_members(
         identity,
@@ -73,9 +78,10 @@ pub(crate) fn admit(
         &mut handshakes,
         &mut members,
     )
-    .and_then(|()| assign_parents(identity, me, options, &mut members));
-    if let Err(error) = &outcome {
-        let cause = Cause::of(error, 0, &me.host);
+    .and_then(|()| assign_parents(identity, me, options, &mut members))
+    .map_err(|error| announced(error, me, options));
+    if let Err(failure) = &outcome {
+        let cause = Cause::of(&failure.error, 0, &me.host);
         for member in &mut members {
             tell(&mut member.channel, &cause);
         }
@@ -97,6 +103,19 @@ pub(crate) fn admit(
     let ranks_per_cpu = outcome?;
     let direct = children_of(0, identity.size, options.fanout);
     Ok(position(me, direct, members, door, ranks_per_cpu))
+}
+
+/// Failure to join that is said before the others are told of it: they end without a word then, and a launcher may kill
+/// this process as soon as one of them has ended. A process that may not be ended here says it itself.
+fn announced(error: Error, me: &RankInfo, options: &JoinOptions) -> JoinFailure {
+    let error = received_by(error, me.rank, &me.host);
+    match options.end_process {
+        true => {
+            say(&format!("error: {error}"));
+            JoinFailure::told(error)
+        }
+        false => error.into(),
+    }
 }
 
 /// The place of rank 0 in the tree of a run that is complete.

@@ -81,7 +81,7 @@ pub(crate) fn connect_to(
         let (last, pause) = match try_connect(listener, options, &timeouts, signals) {
             Ok(channel) => return Ok(channel),
             Err(Attempt::Fatal(error)) => return Err(error.into()),
-            Err(Attempt::Deserted(error)) => return Err(JoinFailure::of_deserted(error)),
+            Err(Attempt::Deserted(error)) => return Err(JoinFailure::told(error)),
             Err(Attempt::Later(text)) => (text, RETRY),
             Err(Attempt::Silent) => {
                 // It may be in a long queue, where every new connection is the last one again.

@@ -7,16 +7,27 @@ use tonnage_units::Error;
 pub(crate) struct JoinFailure {
     /// The reason.
     pub(crate) error: Error,
-    /// True where rank 0 was started by a supervisor and is no more: the supervisor says of what.
-    pub(crate) deserted: bool,
+    /// True where it is said: by rank 0, before it tells all that are joining, or by the supervisor of a rank 0 that is
+    /// no more.
+    pub(crate) is_told: bool,
 }
 
 impl JoinFailure {
-    /// Failure because rank 0 is no more.
-    pub(crate) fn of_deserted(error: Error) -> Self {
+    /// Failure that is said, or will be by the supervisor.
+    pub(crate) fn told(error: Error) -> Self {
         Self {
             error,
-            deserted: true,
+            is_told: true,
+        }
+    }
+
+    /// Failure that rank 0 has told the rank `me` of. One that is about this rank alone rank 0 says only where the run
+    /// fails by it, and not to who comes too late.
+    pub(crate) fn heard(error: Error, me: u32) -> Self {
+        let is_own = matches!(&error, Error::Rank { rank, .. } if *rank == me);
+        Self {
+            error,
+            is_told: !is_own,
         }
     }
 }
@@ -25,7 +36,7 @@ impl From<Error> for JoinFailure {
     fn from(error: Error) -> Self {
         Self {
             error,
-            deserted: false,
+            is_told: false,
         }
     }
 }

@@ -40,8 +40,11 @@ pub(crate) fn introduce_to(
         };
         let head = words(&mut channel)?;
         channel.send(&head, &[])?;
-        let heard = is_heard(listener, &mut channel, deadline, signals)
-            .inspect_err(|error| tell(&mut channel, &Cause::of(error, me.rank, &me.host)))?;
+        let heard = is_heard((me.rank, listener), &mut channel, deadline, signals).inspect_err(
+            |failure| {
+                tell(&mut channel, &Cause::of(&failure.error, me.rank, &me.host));
+            },
+        )?;
         if heard {
             return Ok(channel);
         }
@@ -93,11 +96,11 @@ fn resign(
 
 /// Returns true when the other side has heard the words, false when it closed the connection before.
 fn is_heard(
-    listener: &Listener,
+    (me, listener): (u32, &Listener),
     channel: &mut Channel,
     deadline: Instant,
     signals: &mut Signals,
-) -> Result<bool> {
+) -> Result<bool, JoinFailure> {
     loop {
         channel.flush();
         channel.receive()?;
@@ -108,10 +111,10 @@ fn is_heard(
             Some(Message {
                 head: Head::Abort { cause },
                 ..
-            }) => return Err(Error::from(&cause)),
+            }) => return Err(JoinFailure::heard(Error::from(&cause), me)),
             Some(_) => {
                 let message = "it said something unexpected while joining".into();
-                return Err(listener.error(channel.peer(), message));
+                return Err(listener.error(channel.peer(), message).into());
             }
             None if channel.ended() => return Ok(false),
             None => {}

@@ -121,10 +121,11 @@ fn introduce(
         };
         Ok(Head::Hello(Box::new(hello)))
     })?;
-    let welcome =
-        wait_for_welcome(&root, &mut channel, options, signals).inspect_err(|failure| {
+    let welcome = wait_for_welcome((me.rank, &root), &mut channel, options, signals).inspect_err(
+        |failure| {
             tell(&mut channel, &Cause::of(&failure.error, me.rank, &me.host));
-        })?;
+        },
+    )?;
     let mut bytes = JoinBytes {
         got: channel.understood_bytes(),
         said: channel.said_bytes(),
@@ -153,7 +154,7 @@ fn introduce(
 }
 
 fn wait_for_welcome(
-    listener: &Listener,
+    (me, listener): (u32, &Listener),
     channel: &mut Channel,
     options: &JoinOptions,
     signals: &mut Signals,
@@ -172,7 +173,7 @@ fn wait_for_welcome(
             Some(Message {
                 head: Head::Abort { cause },
                 ..
-            }) => return Err(Error::from(&cause).into()),
+            }) => return Err(JoinFailure::heard(Error::from(&cause), me)),
             Some(_) => {
                 return Err(root("it said something unexpected while joining".into()).into());
             }
@@ -181,7 +182,7 @@ fn wait_for_welcome(
                     "it closed the connection before all ranks had come: look at its output";
                 return Err(JoinFailure {
                     error: root(message.into()),
-                    deserted: is_inherited(listener),
+                    is_told: is_inherited(listener),
                 });
             }
             None => {}

@@ -61,7 +61,7 @@ pub(crate) fn join(
             ranks_per_cpu: 1,
             bytes: JoinBytes::default(),
         }),
-        0 => Ok(admission::admit(identity, me, options, signals)?),
+        0 => admission::admit(identity, me, options, signals),
         _ => membership::become_member(identity, me, options, signals),
     }
 }

@@ -38,6 +38,91 @@ fn a_lost_rank_is_named_everywhere_within_a_second() {
     }
 }
 
+/// Runs ranks that a launcher has started, and returns of each whether it has claimed to say the cause by its end.
+fn claims_under_a_launcher(size: u32, body: impl Fn(&mut Rank) + Copy + Send) -> Vec<bool> {
+    let (listener, address) = door();
+    let mut listener = Some(listener);
+    std::thread::scope(|scope| {
+        let begin = |number: u32| {
+            let mut identity = identity(number, size, address);
+            identity.meeting = Meeting::Master {
+                host: address.ip().to_string(),
+                port: address.port(),
+                source: AddressSource::Variable,
+            };
+            let mut options = options(&identity);
+            options.listener = listener.take_if(|_| number == 0);
+            scope.spawn(move || {
+                let mut rank = Rank::join(identity, options).unwrap();
+                rank.barrier("begin", SOON).unwrap();
+                body(&mut rank);
+                let (shared, _) = rank.parts();
+                let has_claimed = rank.claims_report();
+                drop(rank);
+                // What a child claims while it goes its control thread says; that of rank 0 claims only to be silent.
+                has_claimed || number != 0 && !shared.claim_report()
+            })
+        };
+        let ranks: Vec<_> = (0..size).map(begin).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+fn until_told(rank: &Rank) {
+    let since = Instant::now();
+    while rank.why_stopped().is_none() && since.elapsed() < SOON {
+        sleep(Duration::from_millis(1));
+    }
+}
+
+/// Its children would say it where it is lost.
+#[test]
+fn rank_0_that_fails_says_so_itself_and_alone() {
+    let claims = claims_under_a_launcher(5, |rank| match rank.id() {
+        0 => rank.fail(&Error::Failed("its disk is full".into())),
+        _ => until_told(rank),
+    });
+    assert_eq!(claims, [true, false, false, false, false]);
+}
+
+/// Whoever is the first to end the run: rank 0, one of its children, or one of theirs.
+#[test]
+fn a_failure_of_rank_0_on_which_all_agree_is_told_by_rank_0_alone() {
+    for first in [0, 1, 2, 4] {
+        let claims = claims_under_a_launcher(5, move |rank| {
+            let mine = match rank.id() {
+                0 => Err(Error::Failed("its disk is full".into())),
+                _ => Ok(()),
+            };
+            let failure = rank.agree("open", mine, SOON).unwrap_err();
+            if rank.id() != first {
+                sleep(Duration::from_millis(20));
+            }
+            rank.fail(&failure);
+            until_told(rank);
+        });
+        assert_eq!(claims, [true, false, false, false, false], "{first}");
+    }
+}
+
+/// An engine may have lost rank 0 before the control channel does.
+#[test]
+fn a_failure_of_rank_0_that_it_does_not_hear_of_is_told_by_its_child() {
+    let claims = claims_under_a_launcher(2, |rank| match rank.id() {
+        0 => rank.parts().1.keep_for(Duration::from_millis(1500)),
+        _ => {
+            sleep(Duration::from_millis(100));
+            rank.fail(&Error::Rank {
+                rank: 0,
+                host: "h0".into(),
+                message: "it does not answer".into(),
+            });
+            until_told(rank);
+        }
+    });
+    assert!(claims[1], "{claims:?}");
+}
+
 /// A rank that follows the protocol until it is cut off, as a killed process is: no last word.
 struct Doomed {
     child: std::process::Child,

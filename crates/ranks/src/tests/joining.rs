@@ -64,6 +64,44 @@ fn another_plan_is_refused_by_name() {
     }
 }
 
+/// Rank 0 says it, and the rank that is meant, perhaps on a terminal of its own; who only hears of it does not.
+#[test]
+fn another_plan_is_not_told_by_ranks_that_it_does_not_concern() {
+    for order in [[1, 2], [2, 1]] {
+        let told = told_of_rank_2(order);
+        assert_eq!(told, [false, true, false], "{order:?}");
+    }
+}
+
+/// Runs three ranks of which 2 does not fit, with 1 and 2 coming in this order, and returns for each whether it leaves
+/// saying so to others.
+fn told_of_rank_2(order: [u32; 2]) -> [bool; 3] {
+    let (listener, address) = door();
+    let join = |rank: u32, listener: Option<TcpListener>| {
+        let identity = identity(rank, 3, address);
+        let mut options = options(&identity);
+        options.listener = listener;
+        if rank == 2 {
+            options.plan_hash = "other".into();
+        }
+        Rank::join(identity, options).unwrap_err().is_told
+    };
+    std::thread::scope(|scope| {
+        let zero = scope.spawn(|| join(0, Some(listener)));
+        let mut told = [false; 3];
+        let others = order.map(|rank| {
+            let other = scope.spawn(move || join(rank, None));
+            sleep(Duration::from_millis(100));
+            (rank, other)
+        });
+        for (rank, other) in others {
+            told[rank as usize] = other.join().unwrap();
+        }
+        told[0] = zero.join().unwrap();
+        told
+    })
+}
+
 #[test]
 fn two_processes_of_one_rank_are_refused_by_name() {
     let (listener, address) = door();
@@ -99,17 +137,21 @@ fn a_process_that_comes_when_the_run_has_begun_is_told_why_it_cannot_join() {
         };
         let mut options = options(&identity);
         options.listener = listener;
-        Rank::join(identity, options).map_err(tonnage_units::Error::from)
+        Rank::join(identity, options)
     };
     std::thread::scope(|scope| {
         let one = scope.spawn(|| join(1, 2, None).unwrap());
         let zero = join(0, 2, Some(listener)).unwrap();
         let one = one.join().unwrap();
         let begun = Instant::now();
-        let says_rank_1 = join(1, 2, None).unwrap_err().to_string();
+        let failure = join(1, 2, None).unwrap_err();
+        assert!(!failure.is_told, "rank 0 does not say it");
+        let says_rank_1 = failure.error.to_string();
         let wanted = "says that it is rank 1, but so does process";
         assert!(says_rank_1.contains(wanted), "{says_rank_1}");
-        let of_another = join(2, 3, None).unwrap_err().to_string();
+        let failure = join(2, 3, None).unwrap_err();
+        assert!(!failure.is_told, "rank 0 does not say it");
+        let of_another = failure.error.to_string();
         assert!(of_another.contains("was told of 3 ranks"), "{of_another}");
         assert!(
             begun.elapsed() < Duration::from_secs(5),

@@ -19,6 +19,7 @@ use crate::channel::{Interest, wait_for};
 use crate::hosts::share_processes;
 use crate::join::door::LateDoor;
 use crate::signals::Signals;
+use tonnage_sys::process::now_ticks;
 use tonnage_units::lock::lock;
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
@@ -26,6 +27,9 @@ use tonnage_units::{Error, Result};
 /// Time for last words when the run ends in order, and when it does not.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_ABORT: Duration = Duration::from_millis(200);
+
+/// Longest time until rank 0 answers that the run has ended. Until then it may be gone.
+const ROOT_ANSWER: Duration = Duration::from_secs(1);
 
 /// Reason that the control thread woke.
 #[derive(Default)]
@@ -66,6 +70,8 @@ pub(crate) struct Control {
     /// The launcher, whose end is this run's.
     launcher: Option<LauncherProcess>,
     leaving: bool,
+    /// A time at which all ranks had begun, in ticks since boot: this one is connected, and all have come before.
+    joined_ticks: u64,
     /// True from the time when the others were told of an early end until what this rank does about it is done.
     is_follow_up_due: bool,
 }
@@ -85,6 +91,7 @@ impl Control {
             door,
             launcher,
             leaving: false,
+            joined_ticks: now_ticks(),
             is_follow_up_due: false,
         }
     }
@@ -134,6 +141,7 @@ impl Control {
         }
         self.follow_up(&node);
         let mut node = lock(&node);
+        self.speak_for_root(&mut node);
         linger(&mut node);
         if node.settings.end_process && node.aborted.is_some() && !self.leaving {
             self.end_process(&node);
@@ -269,9 +277,10 @@ impl Control {
         };
         // Who is told of the end may be started again at once, and must not find this run.
         self.close_door();
-        let (me, supervised) = (node.settings.me.rank, node.settings.supervised);
-        if is_heard && !supervised && me == 0 && matches!(cause, Cause::Rank { rank: 0, .. }) {
-            // Those who have lost this rank say so; it has been stopped, and comes too late to say it again.
+        let is_root_lost = matches!(cause, Cause::Lost { rank: 0, .. });
+        if is_heard && !node.settings.supervised && is_root_lost {
+            // Whoever has lost rank 0 says so: rank 0 was stopped, and comes too late to say it again, and who hears of
+            // its loss hears it from rank 0.
             self.shared.claim_report();
         }
         node.tell_end(cause);
@@ -291,7 +300,7 @@ impl Control {
             }
             (Speaker::of(&node), self.processes_here(&node))
         };
-        let woken = stopped::resume_next(std::process::id(), others);
+        let woken = stopped::resume_next(std::process::id(), others, self.joined_ticks);
         if !woken.is_empty() {
             log::debug!("processes {woken:?} were stopped, and go on to end");
         }
@@ -327,6 +336,24 @@ impl Control {
             ..
         } = *speaker;
         if speaks(rank, parent_is_root, supervised, &cause) && self.shared.claim_report() {
+            say(&format!("error: {}", Error::from(&cause)));
+        }
+    }
+
+    /// Waits until rank 0 has heard of a failure of its own, which it says itself, and says it in its place where it
+    /// does not hear. A rank finds such a failure where all have agreed on it, or where its own engine has lost rank 0
+    /// before the control channel does.
+    fn speak_for_root(&self, node: &mut TreeNode) {
+        let Some(cause @ Cause::Rank { rank: 0, .. }) = self.shared.cause() else {
+            return;
+        };
+        let speaker = Speaker::of(node);
+        let is_deputy = speaker.rank != 0 && speaker.parent_is_root && !speaker.supervised;
+        if node.aborted.is_none() || !is_deputy {
+            return;
+        }
+        let has_heard = node.hears_end_of_parent(Instant::now() + ROOT_ANSWER);
+        if !has_heard && self.shared.claim_report() && speaker.ends_process {
             say(&format!("error: {}", Error::from(&cause)));
         }
     }

@@ -19,6 +19,7 @@ use super::shared::{CollectiveResult, Shared};
 use super::watch::LinkWatch;
 use crate::RankInfo;
 use crate::channel::message::{CallNumber, Cause, Head};
+use crate::channel::wait_for;
 use crate::hosts::is_one_boot;
 use crate::join::bytes::JoinBytes;
 use crate::join::door::LateDoor;
@@ -54,6 +55,8 @@ pub(crate) struct TreeNode {
     pub(crate) ending: Option<RunEnd>,
     /// Time at which the others were told of the end.
     pub(crate) aborted: Option<Instant>,
+    /// True once the parent has said that the run has ended.
+    pub(crate) has_parent_ended: bool,
     ticked: Instant,
 }
 
@@ -105,6 +108,7 @@ impl TreeNode {
             main_waits: false,
             ending: None,
             aborted: None,
+            has_parent_ended: false,
             ticked: Instant::now(),
             settings,
         };
@@ -221,7 +225,7 @@ impl TreeNode {
                  for the out-of-memory killer in the kernel log",
                 link.info.pid
             );
-            let cause = Cause::rank(link.info.rank, &link.info.host, &message);
+            let cause = Cause::lost(link.info.rank, &link.info.host, &message);
             self.abort(cause);
         }
     }
@@ -297,7 +301,7 @@ impl TreeNode {
              host or the network between them is gone",
             me.rank, me.host, link.info.pid
         );
-        let cause = Cause::rank(link.info.rank, &link.info.host, &message);
+        let cause = Cause::lost(link.info.rank, &link.info.host, &message);
         self.abort(cause);
     }
 
@@ -314,7 +318,7 @@ impl TreeNode {
         if let Err(error) = sealed {
             self.watch.remove(&link.channel);
             link.open = false;
-            let cause = Cause::rank(link.info.rank, &link.info.host, &error.to_string());
+            let cause = Cause::lost(link.info.rank, &link.info.host, &error.to_string());
             self.abort(cause);
         } else {
             link.channel.flush();
@@ -388,6 +392,21 @@ impl TreeNode {
                 is_heard: true,
             });
         }
+    }
+
+    /// Waits until the parent says that the run has ended, and returns whether it did.
+    pub(crate) fn hears_end_of_parent(&mut self, until: Instant) -> bool {
+        while !self.has_parent_ended {
+            let left = until.saturating_duration_since(Instant::now());
+            let Some(link) = self.links.first().filter(|link| link.open) else {
+                return false;
+            };
+            if left.is_zero() || wait_for(&[link.channel.interest()], left).is_err() {
+                return false;
+            }
+            self.listen(0, true);
+        }
+        true
     }
 
     /// Tells the others of the end, and the main thread.

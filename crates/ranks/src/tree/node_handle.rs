@@ -55,6 +55,13 @@ impl NodeHandle {
         }
     }
 
+    /// Keeps the control thread from everything for a while.
+    #[cfg(test)]
+    pub(crate) fn keep_for(&self, time: Duration) {
+        let _node = lock(&self.node);
+        std::thread::sleep(time);
+    }
+
     /// The main thread enters a collective.
     pub(crate) fn enter(&self, enter: Enter) {
         self.with(|node| node.enter(enter));

@@ -30,7 +30,10 @@ impl TreeNode {
         match (head, link.way) {
             (Head::Beat, _) => {}
             (Head::Goodbye, _) => link.goodbye = true,
-            (Head::Abort { cause }, _) => self.hear_end(cause),
+            (Head::Abort { cause }, way) => {
+                self.has_parent_ended |= way == Way::Up;
+                self.hear_end(cause);
+            }
             (head, Way::Up) => return self.understand_parent(head, payload),
             (head, Way::Down(child)) => {
                 let from = link.place();

@@ -233,9 +233,9 @@ impl Shared {
     }
 }
 
-/// Returns whether this rank reports the end of the run: rank 0 does, and when it is the lost one its direct children
-/// do, unless a supervisor sees it end.
+/// Returns whether this rank reports the end of the run: rank 0 does, also a failure of its own that others have told
+/// it of, and when it is the lost one its direct children do, unless a supervisor sees it end.
 pub(crate) fn speaks(rank: u32, parent_is_root: bool, supervised: bool, cause: &Cause) -> bool {
-    let root_lost = matches!(cause, Cause::Rank { rank: 0, .. });
+    let root_lost = matches!(cause, Cause::Lost { rank: 0, .. });
     rank == 0 || root_lost && parent_is_root && !supervised
 }

@@ -3,32 +3,47 @@
 //! it hears of the end and ends itself. Where this program has started all ranks, [`crate::spawn::supervisor`] does so;
 //! ranks of `--hosts` have both this and their agent.
 
-use std::fs;
-
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use tonnage_sys::process::stat;
 
 /// State of a process by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PidState {
     Runs,
     Stopped,
-    /// It has ended, or a debugger holds it.
+    /// It has ended, or a debugger holds it, or its number is another's by now.
     Other,
 }
 
 /// Lets those of these processes go on that are stopped and between this one and the next that runs, and says which.
-/// Their numbers are of the time when the ranks joined, so that only one that runs this program counts.
-pub(crate) fn resume_next(own: u32, others: Vec<u32>) -> Vec<u32> {
-    let program = fs::read_link("/proc/self/exe").ok();
-    let is_rank =
-        |pid: &u32| program.is_some() && fs::read_link(format!("/proc/{pid}/exe")).ok() == program;
-    let goes_on = |pid: &u32| {
-        let pid = i32::try_from(*pid).ok().and_then(Pid::from_raw);
-        pid.is_some_and(|pid| kill_process(pid, Signal::CONT).is_ok())
-    };
-    let mut stopped = stopped_next(own, others, state);
-    stopped.retain(|pid| is_rank(pid) && goes_on(pid));
+/// Their numbers are those of ranks that lived at `joined_ticks`: who has such a number and began before is the rank,
+/// and who began after it has been given the number of one that is gone.
+pub(crate) fn resume_next(own: u32, others: Vec<u32>, joined_ticks: u64) -> Vec<u32> {
+    let mut stopped = stopped_next(own, others, |pid| state(pid, joined_ticks));
+    stopped.retain(|pid| goes_on(*pid, joined_ticks));
     stopped
+}
+
+/// Lets a process go on that is still the stopped one. What is opened stays the process that had the number then, and
+/// one that still has it and began before the ranks had joined is the same.
+fn goes_on(number: u32, joined_ticks: u64) -> bool {
+    let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else {
+        return false;
+    };
+    let held = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(held) => Some(held),
+        Err(Errno::SRCH) => return false,
+        // Kernels before 5.3 cannot hold one, and some containers forbid it; the time between is short.
+        Err(_) => None,
+    };
+    if state(number, joined_ticks) != PidState::Stopped {
+        return false;
+    }
+    match held {
+        Some(held) => pidfd_send_signal(held, Signal::CONT).is_ok(),
+        None => kill_process(pid, Signal::CONT).is_ok(),
+    }
 }
 
 /// The stopped ones between this process and the next that runs, in a ring of rising numbers. Each that runs looks
@@ -42,14 +57,11 @@ fn stopped_next(own: u32, mut others: Vec<u32>, state: impl Fn(u32) -> PidState)
         .collect()
 }
 
-fn state(pid: u32) -> PidState {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name before it may contain brackets and blanks.
-    let rest = stat.rsplit_once(") ").map(|(_, rest)| rest);
-    match rest.and_then(|rest| rest.chars().next()) {
-        Some('T') => PidState::Stopped,
-        None | Some('t' | 'Z' | 'X') => PidState::Other,
-        Some(_) => PidState::Runs,
+fn state(pid: u32, joined_ticks: u64) -> PidState {
+    match stat(pid).filter(|stat| stat.start_ticks <= joined_ticks) {
+        Some(stat) if stat.state == 'T' => PidState::Stopped,
+        Some(stat) if !['t', 'Z', 'X'].contains(&stat.state) => PidState::Runs,
+        _ => PidState::Other,
     }
 }
 
@@ -58,18 +70,9 @@ mod tests {
     use std::process::{Child, Command, Stdio};
     use std::time::{Duration, Instant};
 
+    use tonnage_sys::process::now_ticks;
+
     use super::*;
-
-    const RANK: &str = "TONNAGE_TEST_STOPPED";
-
-    #[test]
-    #[ignore = "it is the rank of the other test"]
-    fn as_rank() {
-        match std::env::var(RANK) {
-            Ok(_) => std::thread::sleep(Duration::from_secs(60)),
-            Err(_) => println!("skip: only another test starts this one"),
-        }
-    }
 
     /// A process that is ended however its test ends.
     struct Stopped(Child);
@@ -81,17 +84,13 @@ mod tests {
         }
     }
 
-    fn stopped(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Stopped {
-        let child = Command::new(program)
-            .args(arguments)
-            .env(RANK, "")
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+    fn stopped() -> Stopped {
+        let mut command = Command::new("sleep");
+        let child = command.arg("60").stdout(Stdio::null()).spawn().unwrap();
         let child = Stopped(child);
         kill_process(Pid::from_child(&child.0), Signal::STOP).unwrap();
         let since = Instant::now();
-        while state(child.0.id()) != PidState::Stopped {
+        while state(child.0.id(), u64::MAX) != PidState::Stopped {
             assert!(
                 since.elapsed() < Duration::from_secs(10),
                 "it is not stopped"
@@ -103,16 +102,19 @@ mod tests {
 
     #[test]
     fn only_ranks_that_are_stopped_go_on() {
-        let name = "tree::stopped::tests::as_rank";
-        let this = std::env::current_exe().unwrap();
-        let rank = stopped(this, &["--exact", "--ignored", name]);
-        let other = stopped("sleep", &["60"]);
-        let pids = vec![0, other.0.id(), rank.0.id(), i32::MAX as u32];
+        let rank = stopped();
+        let joined = now_ticks();
+        let began = stat(rank.0.id()).unwrap().start_ticks;
+        assert!(began <= joined && joined - began < 1000, "{began} {joined}");
+        let pids = vec![0, rank.0.id(), i32::MAX as u32];
         let own = std::process::id();
-        assert_eq!(state(own), PidState::Runs);
-        assert_eq!(resume_next(own, pids.clone()), [rank.0.id()]);
-        assert_eq!(state(other.0.id()), PidState::Stopped);
-        assert_eq!(resume_next(own, pids), [0u32; 0]);
+        assert_eq!(state(own, joined), PidState::Runs);
+        // A later process that has the number of a rank is let alone.
+        assert_eq!(resume_next(own, pids.clone(), began - 1), [0u32; 0]);
+        assert!(!goes_on(rank.0.id(), began - 1));
+        assert_eq!(state(rank.0.id(), joined), PidState::Stopped);
+        assert_eq!(resume_next(own, pids.clone(), joined), [rank.0.id()]);
+        assert_eq!(resume_next(own, pids, joined), [0u32; 0]);
     }
 
     /// Whoever runs looks after the gap behind it, so that each stopped one is found by exactly one.

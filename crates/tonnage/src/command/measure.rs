@@ -16,7 +16,7 @@ use tonnage_engines::LISTS;
 use tonnage_plan::order::shuffled;
 use tonnage_plan::{Plan, Planned};
 use tonnage_ranks::spawn::local::{TURN_PARENT, start_local};
-use tonnage_ranks::{Identity, JoinOptions, Meeting, Rank};
+use tonnage_ranks::{Identity, Meeting, Rank, RankFailure};
 use tonnage_record::read::already_measured;
 use tonnage_record::{Record, published};
 use tonnage_report::Format;
@@ -249,33 +249,32 @@ pub fn supervise(
 /// Joins the run, measures, and on rank 0 keeps and shows the records.
 fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCode> {
     let before = |identity: &Identity| before_join(job, points, identity);
-    let met = match &job.letter {
+    let mut met = match &job.letter {
         Some(letter) => before(&identity).and_then(|()| letter.met(identity))?,
         None => tonnage_ranks::meet(&env, identity, job.ranks.interface.as_deref(), before)?,
     };
-    // Until the end of this function, so that the launcher sees this rank go only when the run is over.
-    let leave = met.leave;
-    let identity = met.identity;
     let asked = format!(
         "{}\n{}\n{:?}",
         job.plan.hash_text()?,
-        identity.size,
+        met.identity.size,
         job.times
     );
-    let hash = tonnage_ranks::plan_hash(&asked)?;
-    let mut options = JoinOptions::new(&env, &identity, met.secret, hash)?;
-    options.listener = met.listener;
-    options.signals = met.signals;
+    let mut options = met.options(&env, tonnage_ranks::plan_hash(&asked)?)?;
+    // Until the end of this function, so that the launcher sees this rank go only when the run is over.
+    let leave = met.leave;
     options.interface.clone_from(&job.ranks.interface);
-    let mut rank = match Rank::join(identity, options) {
+    let mut rank = match Rank::join(met.identity, options) {
         Ok(rank) => rank,
-        Err(failure) if failure.is_told => return Ok(failure.error.exit_code().into()),
-        Err(failure) => {
+        Err(RankFailure { error, is_told }) => {
             // Ranks that are stopped or have not come are the launcher's to end: nobody here knows them.
-            if !matches!(failure.error, Error::Usage(_)) {
+            if !matches!(error, Error::Usage(_)) {
                 leave.omit();
             }
-            return Err(failure.error);
+            if is_told {
+                log::debug!("ended with the others, of which one says why: {error}");
+                return Ok(error.exit_code().into());
+            }
+            return Err(error);
         }
     };
     log::debug!(

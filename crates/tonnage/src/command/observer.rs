@@ -3,7 +3,9 @@
 //! On a terminal the rows so far stand above the progress line. Both go when the whole table is printed.
 
 use std::io::IsTerminal;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::termios::tcgetwinsize;
@@ -13,7 +15,7 @@ use tonnage_bench::observer::{
 use tonnage_plan::Point;
 use tonnage_record::read::final_attempts;
 use tonnage_record::writer::RecordWriter;
-use tonnage_record::{Record, TuneBody};
+use tonnage_record::{Record, RecordPlace, TuneBody};
 use tonnage_report::Format;
 use tonnage_units::Result;
 use tonnage_units::lock::lock;
@@ -25,11 +27,41 @@ use super::{each_call, intervals, print, screen};
 /// Exit code of a wrong request, as that of `Error::Usage`.
 const WRONG_REQUEST: u8 = 2;
 
+/// Looks after the file while a point is measured are so far apart: what is measured may be on the same file system.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Says where the file of records can no longer be found by its name, once, for the next record may be days away. It
+/// may be there again by then, so that nothing but a record, or the end, decides.
+fn look_after(place: RecordPlace, every: Duration) -> Option<Sender<()>> {
+    let (ended_by_drop, end) = channel();
+    let look = move || {
+        while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(every) {
+            if let Some(objection) = place.objection() {
+                log::warn!(
+                    "{objection}; unless it is there again by then, the next record is kept in memory only"
+                );
+                return;
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("results".into());
+    match thread.spawn(look) {
+        // Nobody waits for it: a file system may hang.
+        Ok(_) => Some(ended_by_drop),
+        Err(error) => {
+            log::debug!("the results file is looked at only with each record: {error}");
+            None
+        }
+    }
+}
+
 /// Keeps records, writes them on, and shows how far the run is.
 pub struct Keeper {
     /// All records of the run, those that a resumed file held already first.
     pub records: Vec<Record>,
     output: Arc<Mutex<Output>>,
+    /// Ends the looks after the file when it is dropped.
+    looks: Option<Sender<()>>,
     spare: Option<SpareWriter>,
     /// JSON lines go out as they come, so that a reader of the pipe need not wait for the end.
     stream: bool,
@@ -88,7 +120,9 @@ impl Keeper {
             false => ProgressBar::hidden(),
         };
         screen::stands(is_shown.then(|| progress.clone()));
+        let place = writer.as_ref().and_then(RecordWriter::place);
         Self {
+            looks: place.and_then(|place| look_after(place, LOOK_EVERY)),
             records,
             output: Arc::new(Mutex::new(Output {
                 writer,
@@ -119,6 +153,7 @@ impl Keeper {
     /// # Errors
     /// When the file cannot be stored.
     pub fn finish(&mut self) -> Result<()> {
+        self.looks = None;
         screen::stands(None);
         self.progress.finish_and_clear();
         let writer = lock(&self.output).writer.take();
@@ -305,11 +340,27 @@ fn how_far_in(progress: &PhaseProgress) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tonnage_plan::files::Phase;
 
     use super::*;
+
+    /// A fail-over of a file system, or a file that is moved to and fro.
+    #[test]
+    fn a_file_that_is_away_for_a_while_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, aside] = ["r.jsonl", "aside"].map(|name| dir.path().join(name));
+        let writer = RecordWriter::create(&path).unwrap();
+        let every = Duration::from_millis(1);
+        let looks = look_after(writer.place().unwrap(), every);
+        let mut keeper = Keeper::new(Vec::new(), Some(writer), None, Format::Csv);
+        keeper.looks = looks;
+        std::fs::rename(&path, &aside).unwrap();
+        std::thread::sleep(20 * every);
+        assert!(!keeper.lost_output());
+        std::fs::rename(&aside, &path).unwrap();
+        keeper.finish().unwrap();
+        assert_eq!(keeper.exit_code(true), 0);
+    }
 
     #[test]
     fn the_progress_line_has_a_rate_and_what_is_left() {

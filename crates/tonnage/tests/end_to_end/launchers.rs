@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use rustix::process::Signal;
 use tempfile::tempdir;
 use tonnage_record::Record;
 
@@ -129,6 +130,25 @@ fn a_wrong_secret_keeps_a_rank_out_and_is_told_on_both_sides() {
     let wrong = &runs[2].stderr;
     assert!(wrong.to_lowercase().contains("secret"), "{runs:#?}");
     assert_eq!(wrong.matches("error: ").count(), 1, "{runs:#?}");
+}
+
+/// A launcher may kill rank 0 as soon as another rank has ended.
+#[test]
+fn rank_0_has_said_who_is_missing_before_another_rank_ends() {
+    let dir = tempdir().unwrap();
+    let port = free_port();
+    let [zero, one] = [0, 1].map(|rank| {
+        transfer(dir.path(), 3, "")
+            .launched(rank, 3, port)
+            .env("TONNAGE_SECRET", SECRET)
+            .env("TONNAGE_JOIN_TIMEOUT", "0.5")
+            .start()
+    });
+    let one = one.end();
+    assert!(one.code == Some(1) && one.stderr.is_empty(), "{one:#?}");
+    zero.signal(Signal::KILL);
+    zero.end()
+        .with_one_error(&["rank 2 of 3 did not come within"]);
 }
 
 /// Everything that is said at the loudest, everything that is written, and every command line.

@@ -138,6 +138,28 @@ fn a_file_of_records_that_goes_or_shrinks_during_the_run() {
     );
 }
 
+/// The record of the only point comes at the end.
+#[test]
+fn a_file_of_records_that_goes_while_a_point_lasts_is_told_meanwhile() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("r.jsonl");
+    let arguments = "transfer --engine shm --op write --ranks 2 --sizes 8 --trials 1 --trial-time 1500ms --warmup 0 \
+                     --limit none -o r.jsonl";
+    let run = tonnage(dir.path(), arguments).start();
+    super::support::wait_until("the file is there", || path.exists());
+    fs::remove_file(&path).unwrap();
+    let ended = run.end().with_code(1);
+    let lines: Vec<_> = ended.stderr.lines().collect();
+    let [warned, lost] = lines[..] else {
+        panic!("{ended:#?}");
+    };
+    assert!(
+        warned.starts_with("warn: r.jsonl was removed"),
+        "{ended:#?}"
+    );
+    assert!(lost.starts_with("error: r.jsonl was removed"), "{ended:#?}");
+}
+
 #[test]
 fn nobody_reads_the_table() {
     let dir = tempdir().unwrap();

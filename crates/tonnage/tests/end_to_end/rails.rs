@@ -421,11 +421,15 @@ fn a_rail_whose_link_goes_down_is_named_in_time() {
     let cut = std::time::Instant::now();
     hosts.link(1, 1).cut().unwrap();
     let ended = end(runs);
-    // The network's time-out of 5 s, and as long again to tell it from a pause.
+    // The network's time-out of 7 s, and 5 s beside it; a busy machine may take longer.
     assert!(cut.elapsed().as_secs() < 20, "{:?}", cut.elapsed());
     for run in &ended {
         assert_eq!(run.code, Some(1), "{ended:#?}");
-        assert!(run.stderr.contains("eth1"), "{ended:#?}");
     }
-    assert!(!ended[0].stderr.contains("eth0"), "{ended:#?}");
+    // Rank 0 waits for it in vain, and says so for both.
+    let said = &ended[0].stderr;
+    assert!(
+        said.contains("eth1") && !said.contains("eth0"),
+        "{ended:#?}"
+    );
 }

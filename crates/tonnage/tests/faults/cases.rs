@@ -311,10 +311,14 @@ impl Case {
     pub fn arguments(&self) -> String {
         let ranks = self.ranks;
         let what = match &self.work {
-            Work::Transfer(engine, verb, traffic, more) => format!(
-                "transfer --engine {engine} --op {verb} --traffic {traffic} --sizes 8,64k --trials 2 --trial-time 500ms \
-                 --warmup 50ms {more}"
-            ),
+            Work::Transfer(engine, verb, traffic, more) => {
+                // Each of up to twelve pairs has a trial of its own.
+                let trial_ms = if *traffic == "matrix" { 100 } else { 500 };
+                format!(
+                    "transfer --engine {engine} --op {verb} --traffic {traffic} --sizes 8,64k --trials 2 \
+                     --trial-time {trial_ms}ms --warmup 50ms {more}"
+                )
+            }
             Work::Connect(engine, traffic) => format!(
                 "connect --engine {engine} --traffic {traffic} --workers 1,2 --trials 2 --duration 500ms"
             ),

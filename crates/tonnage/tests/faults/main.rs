@@ -3,17 +3,21 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | [`cases`] | cases, drawn from a seed and a number |
+//! | [`hosts`] | runs of several hosts: their cases, promises and runs |
 //! | [`promises`] | what holds whatever befalls a run |
 //! | [`random`] | running cases and looking at what they leave |
 //! | [`support`] | starting the program, of the end-to-end tests |
 //!
 //! Variables of the environment: `FAULTS` is the number of cases, `FAULT_SEED` their seed, and `FAULT_CASE` the number
-//! of the only one to run. A case is the same whenever it is drawn, but what its processes do at the moment of the
-//! signal is not: what was broken once may take several tries to be seen again. Faults that were found and mended have
-//! plain tests beside the end-to-end tests.
+//! of the only one to run, or `FAULT_HOSTS_CASE` that of a run of several hosts, of which there is one for every ten
+//! others. A case is the same whenever it is drawn, but what its processes do at the moment of the signal is not: what
+//! was broken once may take several tries to be seen again. Faults that were found and mended have plain tests beside
+//! the end-to-end tests.
 
 #[cfg(test)]
 mod cases;
+#[cfg(test)]
+mod hosts;
 #[cfg(test)]
 mod promises;
 #[cfg(test)]

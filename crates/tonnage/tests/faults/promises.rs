@@ -14,6 +14,9 @@ pub const SOON: Duration = Duration::from_secs(5);
 /// than that it has not come.
 pub const JOIN_SECONDS: u64 = 8;
 
+/// Length of a run, which goes on to its end for the table's sake where its results file is gone.
+const RUN_TIME: Duration = Duration::from_secs(10);
+
 /// Time that a launcher gives to processes which it ends itself.
 const LAUNCHER_TIME: Duration = Duration::from_secs(3);
 
@@ -59,46 +62,15 @@ pub struct Seen {
 /// Returns the promises that were broken, with `soon` for the end.
 pub fn broken(case: &Case, host: &str, seen: &Seen, soon: Duration) -> Vec<String> {
     let mut broken = Vec::new();
-    // Without its results file a run goes on to its end for the table's sake.
-    if seen.took > soon + grace(case, seen) && case.fault != Fault::Remove {
+    if seen.took > soon + grace(case, seen) {
         broken.push(format!("{LATE}{:?} to end", seen.took));
     }
-    for (place, left) in [
-        ("the working directory", &seen.left_in_dir),
-        ("/dev/shm", &seen.left_in_memory),
-    ] {
-        // A launcher that is killed, or sees that a rank was, kills all ranks at once; the next run removes the file.
-        let is_launchers = case.launcher().is_some() && case.fault == Fault::Kill && *left == ["t"];
-        if !left.is_empty() && !is_launchers {
-            broken.push(format!("{left:?} left in {place}"));
-        }
-    }
-    if seen.stderr.contains("panicked") {
-        broken.push("it panicked".to_owned());
-    }
-    let said = [&seen.stderr, &seen.stdout];
-    for words in CRASHES {
-        if said.iter().any(|text| text.contains(words)) {
-            broken.push(format!("a process ended by {words}: {said:?}"));
-        }
-    }
-    let records = match &seen.records {
-        Ok(records) => records.as_slice(),
-        Err(why) => {
-            broken.push(format!("the results file: {why}"));
-            &[]
-        }
-    };
-    let is_skipped = |record: &Outcome| matches!(record, Outcome::Skipped { .. });
-    if records.iter().any(is_skipped) || records.len() > POINTS {
-        broken.push(format!("records that nobody asked for: {records:?}"));
-    }
-    let measured = records
-        .iter()
-        .filter(|record| **record == Outcome::Measured);
-    let is_done = measured.count() == POINTS;
+    // A launcher that is killed, or sees that a rank was, kills all ranks at once; the next run removes the file.
+    let is_launchers = case.launcher().is_some() && case.fault == Fault::Kill;
+    broken.extend(traces(seen, |names| is_launchers && *names == ["t"]));
+    let records = seen.records.as_deref().unwrap_or_default();
     // The end of the run may have been faster than the signal.
-    if is_done && seen.code == 0 && seen.stderr.is_empty() {
+    if is_done(records) && seen.code == 0 && seen.stderr.is_empty() {
         return broken;
     }
     if seen.struck_pid.is_none() {
@@ -113,9 +85,49 @@ pub fn broken(case: &Case, host: &str, seen: &Seen, soon: Duration) -> Vec<Strin
     broken
 }
 
+/// Returns whether all points were measured.
+pub fn is_done(records: &[Outcome]) -> bool {
+    let is_measured = |record: &&Outcome| **record == Outcome::Measured;
+    records.iter().filter(is_measured).count() == POINTS
+}
+
+/// Returns what no run may leave or say: names where nothing was before, but for such as `may_stay`, traces of crashes,
+/// and records that are torn or that nobody asked for.
+pub fn traces(seen: &Seen, may_stay: impl Fn(&[String]) -> bool) -> Vec<String> {
+    let mut found = Vec::new();
+    for (place, left) in [
+        ("the working directory", &seen.left_in_dir),
+        ("/dev/shm", &seen.left_in_memory),
+    ] {
+        if !left.is_empty() && !may_stay(left) {
+            found.push(format!("{left:?} left in {place}"));
+        }
+    }
+    if seen.stderr.contains("panicked") {
+        found.push("it panicked".to_owned());
+    }
+    let said = [&seen.stderr, &seen.stdout];
+    for words in CRASHES {
+        if said.iter().any(|text| text.contains(words)) {
+            found.push(format!("a process ended by {words}: {said:?}"));
+        }
+    }
+    let is_skipped = |record: &Outcome| matches!(record, Outcome::Skipped { .. });
+    match &seen.records {
+        Ok(records) if records.iter().any(is_skipped) || records.len() > POINTS => {
+            found.push(format!("records that nobody asked for: {records:?}"));
+        }
+        Ok(_) => {}
+        Err(why) => found.push(format!("the results file: {why}")),
+    }
+    found
+}
+
 /// Time beside that of the promise.
 fn grace(case: &Case, seen: &Seen) -> Duration {
     match case.launcher() {
+        // No launcher draws it.
+        None if case.fault == Fault::Remove => RUN_TIME,
         None => Duration::ZERO,
         Some(_) if case.fault == Fault::Stop && !seen.has_joined => {
             LAUNCHER_TIME + Duration::from_secs(JOIN_SECONDS)
@@ -284,6 +296,22 @@ mod tests {
                 "{expected}: {found:?}"
             );
         }
+    }
+
+    /// It has no more time than a run takes.
+    #[test]
+    fn without_its_results_file_a_run_comes_to_its_end() {
+        let case = Case {
+            fault: Fault::Remove,
+            whom: Whom::Rank(0),
+            ..case()
+        };
+        let mut seen = kept();
+        seen.stderr = "error: r.jsonl was removed\n".to_owned();
+        seen.took = SOON + RUN_TIME;
+        assert_eq!(broken(&case, "h", &seen, SOON), Vec::<String>::new());
+        seen.took += Duration::from_millis(1);
+        assert_eq!(broken(&case, "h", &seen, SOON).len(), 1);
     }
 
     #[test]

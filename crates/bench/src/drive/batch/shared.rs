@@ -265,3 +265,31 @@ impl BatchTurns for FollowTurns<'_> {
             && self.done == self.joined
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its batches are counted from the first again, and it is not over because the one before was.
+    #[test]
+    fn a_later_trial_begins_anew() {
+        let shared = SharedBatches::new(2, 1, None);
+        for _ in 0..2 {
+            shared.reset();
+            let mut until = Until::operations(1);
+            let (mut free, mut busy) = (VecDeque::from([0]), [false]);
+            let mut lead = LeadTurns::new(&shared, (&mut free, &mut busy), &mut until);
+            let mut follow = FollowTurns::new(&shared);
+            assert!(follow.next().unwrap().is_none() && !follow.is_over());
+            let place = lead.next().unwrap().unwrap();
+            lead.begin(place);
+            assert_eq!(follow.next().unwrap(), Some(place));
+            follow.done(place);
+            assert_eq!(lead.take_ended(), None, "its own share is not done");
+            lead.done(place);
+            assert_eq!(lead.take_ended(), Some(place));
+            assert_eq!(lead.next().unwrap(), None);
+            assert!(lead.is_over() && follow.is_over());
+        }
+    }
+}

@@ -109,6 +109,7 @@ mod tests {
     use super::*;
     use crate::kinds::files::sequence::tests::point;
     use crate::kinds::files::totals::tests::rank;
+    use tonnage_record::files::CacheState;
 
     /// The utilization of a phase of one repetition.
     fn utilization(phase: Phase, point: &FilePoint, in_memory: bool) -> Option<f64> {
@@ -140,5 +141,47 @@ mod tests {
         }
         (point.fsync, point.direct) = (Fsync::None, true);
         assert!(utilization(Phase::Write, &point, false).is_some());
+    }
+
+    #[test]
+    fn sums_are_divided_by_operations_gibibytes_and_the_limit() {
+        let point = point(1);
+        let mut trial = rank(0, 1_000_000_100, 4).trial(&point, None, 0, &[]);
+        (trial.operations, trial.transfer_cpu_ns) = (4, 100);
+        (trial.payload_bytes, trial.cpu_ns) = (2 << 30, 30);
+        trial.bandwidth_bytes_per_s = 64.0;
+        let mut sums = Sums::new(Phase::Read);
+        sums.trials.push(trial);
+        let limit = Limit {
+            what: "stated".into(),
+            bytes_per_s: 128.0,
+            ci95_bytes_per_s: None,
+            links: None,
+        };
+        let summary = sums.record(&point, Some(limit), false).unwrap().summary;
+        assert_eq!(summary.cpu_ns_per_operation, 25.0);
+        assert_eq!(summary.cpu_ns_per_gib, 15.0);
+        assert_eq!(summary.utilization, Some(0.5));
+        assert_eq!(per(7, 0.0), 0.0);
+    }
+
+    #[test]
+    fn a_read_is_warm_by_what_was_cached_of_it_and_only_where_the_cache_is_asked() {
+        let mut trial = rank(0, 1_000_000_100, 4).trial(&point(1), None, 0, &[]);
+        trial.cache = None;
+        assert!(!is_warm(&trial));
+        for (resident_bytes, direct, expected) in
+            [(5, false, false), (6, false, true), (6, true, false)]
+        {
+            trial.cache = Some(CacheState {
+                bytes: 100,
+                resident_bytes,
+                how: "mincore".into(),
+                known: true,
+                dropped: true,
+                direct,
+            });
+            assert_eq!(is_warm(&trial), expected, "{resident_bytes} {direct}");
+        }
     }
 }

@@ -19,9 +19,6 @@ use tonnage_ranks::{Rank, pack, unpack};
 use tonnage_units::reduce::Largest;
 use tonnage_units::{Error, Result};
 
-/// Longest time until all streams of a rank are there.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-
 /// Longest time that a connection may take to say who it is.
 const INTRODUCTION: Duration = Duration::from_secs(5);
 
@@ -82,20 +79,21 @@ pub(super) fn connect_all(
         lanes: &berths,
         names: &names,
         initiators_send: !point.op.fetches(),
+        // As long as a transfer may stand still: the engine has moved bytes over the same devices just before.
+        standstill_max: rank.network_timeout() + DEADLINES.stall,
     };
-    let deadline = Instant::now() + CONNECT_TIMEOUT;
     let targets = &point.roles().targets(me)[point.roles().in_round(me, round)];
     // Both at once: a rank that only connected first could wait for one that does the same.
     let (taken, connected) = std::thread::scope(|scope| {
         let taking = start(scope, "streams", || match &door {
-            Some(door) => door.take(&people, &expected, deadline),
+            Some(door) => door.take(&people, &expected),
             None => Ok(Vec::new()),
         });
         let taking = match taking {
             Ok(taking) => taking,
             Err(error) => return (Err(error), Ok(Vec::new())),
         };
-        let connected = people.connect(targets, &cards, sources, deadline);
+        let connected = people.connect(targets, &cards, sources);
         let died = |_| Err(Error::Failed("the accepting thread died".into()));
         (taking.join().unwrap_or_else(died), connected)
     });
@@ -186,6 +184,8 @@ pub(super) struct People<'a> {
     pub(super) names: &'a [String],
     /// True when payload goes from initiators to targets.
     pub(super) initiators_send: bool,
+    /// Longest time in which no stream of a rank comes: hundreds of them may take longer in all.
+    pub(super) standstill_max: Duration,
 }
 
 impl People<'_> {
@@ -199,7 +199,6 @@ impl People<'_> {
         targets: &[u32],
         cards: &BTreeMap<u32, Card>,
         sources: &[Option<IpAddr>],
-        deadline: Instant,
     ) -> Result<Vec<(u32, Stream)>> {
         let mut streams = Vec::with_capacity(targets.len() * sources.len());
         for &target in targets {
@@ -213,7 +212,7 @@ impl People<'_> {
                         self.name(target)
                     )));
                 };
-                let socket = connect(address, source, deadline)
+                let socket = connect(address, source, Instant::now() + self.standstill_max)
                     .and_then(|mut socket| {
                         socket.set_write_timeout(Some(INTRODUCTION))?;
                         socket.write_all(&greeting(&card.token, self.me, worker))?;
@@ -340,12 +339,7 @@ impl Door {
     ///
     /// # Errors
     /// Which rank did not come in time.
-    pub(super) fn take(
-        &self,
-        people: &People,
-        expected: &[u32],
-        deadline: Instant,
-    ) -> Result<Vec<(u32, Stream)>> {
+    pub(super) fn take(&self, people: &People, expected: &[u32]) -> Result<Vec<(u32, Stream)>> {
         let mut missing: Vec<(u32, u32)> = expected
             .iter()
             .flat_map(|&rank| {
@@ -354,15 +348,17 @@ impl Door {
             })
             .collect();
         let (mut visitors, mut streams) = (Vec::<Visitor>::new(), Vec::new());
+        let mut last_came = Instant::now();
         while !missing.is_empty() {
-            if Instant::now() >= deadline {
+            if last_came.elapsed() >= people.standstill_max {
                 let (rank, worker) = missing[0];
                 return Err(Error::Failed(format!(
-                    "the socket stream of worker {worker} of {} to {} at {} did not come within {CONNECT_TIMEOUT:?}: let TCP pass \
+                    "the socket stream of worker {worker} of {} to {} at {} did not come, nor has another for {:.1?}: let TCP pass \
                      between them, or use --limit none",
                     people.name(rank),
                     people.name(people.me),
-                    self.addresses[worker as usize % self.addresses.len()]
+                    self.addresses[worker as usize % self.addresses.len()],
+                    people.standstill_max
                 )));
             }
             let mut came = 0;
@@ -381,6 +377,7 @@ impl Door {
                         if let Some((rank, worker)) = place.map(|at| missing.swap_remove(at)) {
                             let sends = !people.initiators_send;
                             streams.push((worker, people.stream(visitor.socket, rank, sends)));
+                            last_came = Instant::now();
                         }
                     }
                 }

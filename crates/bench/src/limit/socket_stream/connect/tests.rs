@@ -21,6 +21,7 @@ fn people<'a>(names: &'a [String], lanes: &'a BerthLanes) -> People<'a> {
         lanes,
         names,
         initiators_send: true,
+        standstill_max: Duration::from_millis(300),
     }
 }
 
@@ -47,8 +48,7 @@ fn strangers_are_dropped_and_who_is_missing_is_named() {
         knock(&greeting(&door.token, 2, 1)),
         knock(&greeting(&door.token, 2, 1)),
     ];
-    let soon = Instant::now() + Duration::from_millis(300);
-    let error = door.take(&people(&names, &lanes), &[2], soon).unwrap_err();
+    let error = door.take(&people(&names, &lanes), &[2]).unwrap_err();
     let text = error.to_string();
     assert!(
         text.contains("worker 0 of rank 2 on h") && text.contains("rank 0 on h"),
@@ -58,9 +58,21 @@ fn strangers_are_dropped_and_who_is_missing_is_named() {
     drop((strangers, guests));
 
     let stranger = knock(&wrong);
-    let guests = [1, 0].map(|worker| knock(&greeting(&door.token, 2, worker)));
-    let soon = Instant::now() + Duration::from_secs(20);
-    let streams = door.take(&people(&names, &lanes), &[2], soon).unwrap();
+    // Together they take longer than any of them.
+    let people = People {
+        standstill_max: Duration::from_secs(1),
+        ..people(&names, &lanes)
+    };
+    let (guests, streams) = std::thread::scope(|scope| {
+        let guests = scope.spawn(|| {
+            [1, 0].map(|worker| {
+                std::thread::sleep(Duration::from_millis(600));
+                knock(&greeting(&door.token, 2, worker))
+            })
+        });
+        let streams = door.take(&people, &[2]).unwrap();
+        (guests.join().unwrap(), streams)
+    });
     let mut workers: Vec<u32> = streams.iter().map(|(worker, _)| *worker).collect();
     workers.sort_unstable();
     assert_eq!(workers, [0, 1]);
@@ -235,9 +247,8 @@ fn each_rail_and_queue_pair_of_a_worker_has_a_stream() {
 fn a_rank_that_tells_no_place_to_connect_to_is_named() {
     let (names, lanes) = (names(), two_workers());
     let people = people(&names, &lanes);
-    let soon = Instant::now() + Duration::from_secs(1);
     let error = people
-        .connect(&[2], &Default::default(), &[], soon)
+        .connect(&[2], &Default::default(), &[])
         .unwrap_err()
         .to_string();
     assert!(error.starts_with("rank 2 on h does not listen"), "{error}");

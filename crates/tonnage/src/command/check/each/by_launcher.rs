@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_judge::check::CheckVerdict;
 use tonnage_judge::check::each_host::HostVerdict;
 use tonnage_ranks::bootstrap::Leave;
-use tonnage_ranks::{Identity, JoinOptions, Rank};
+use tonnage_ranks::{Identity, Rank};
 use tonnage_units::reduce::Reduce;
 use tonnage_units::{Error, Result};
 
@@ -117,11 +117,9 @@ fn join(
         (_, value) => value,
     };
     let interface = args.ranks.interface.as_deref();
-    let met = tonnage_ranks::meet(&env, identity, interface, |_| Ok(()))?;
+    let mut met = tonnage_ranks::meet(&env, identity, interface, |_| Ok(()))?;
     let hash = tonnage_ranks::plan_hash(&format!("check\n{}", task.baseline_text))?;
-    let mut options = JoinOptions::new(&env, &met.identity, met.secret, hash)?;
-    options.listener = met.listener;
-    options.signals = met.signals;
+    let mut options = met.options(&env, hash)?;
     options.interface.clone_from(&args.ranks.interface);
     // A lost host ends no check of another.
     options.end_process = false;

@@ -185,6 +185,14 @@ fn what_is_wrong_is_told() {
         assert!(silent.contains("the old value did not come"), "{silent}");
         let gap = ranks.wrong(&|ranks, op| ranks.set(0, op.remote + 8, 0));
         assert!(gap.contains("bytes are wrong"), "{gap}");
+        let last = ranks.wrong(&|ranks, op| {
+            let mut byte = [0];
+            ranks.memories[0].read(op.remote + 15, &mut byte).unwrap();
+            ranks.memories[0]
+                .write(op.remote + 15, &[!byte[0]])
+                .unwrap();
+        });
+        assert!(last.contains("bytes are wrong"), "{last}");
         let guard = ranks.wrong(&|ranks, _| {
             let guard = ranks.layouts[0].into_origin(0) + ranks.point.footprint_bytes;
             ranks.set(0, guard, 0);
@@ -224,18 +232,45 @@ fn an_answer_that_is_missing_in_an_earlier_round_is_told() {
     assert!(told.contains("the old value did not come"), "{told}");
 }
 
-/// Places are written and read in parts, whose edges the number of operations does not know.
-#[test]
-fn more_operations_than_places_are_held_at_a_time_are_right() {
+/// About so many places, each of them for one operation of a trial.
+fn with_places(places: u64) -> Contention {
     let mut point = point(Addresses::Sequential, 6);
     point.op = Verb::CompareSwap;
-    point.length.trial = TrialLength::Iterations(10_000);
-    let mut ranks = Contention::of(point);
-    for number in 1..3 {
+    let each = u64::from(point.batch_share_max().max(1));
+    point.length.trial = TrialLength::Iterations(places / each);
+    Contention::of(point)
+}
+
+/// Places are written and read in parts, whose edges the number of operations does not know; and a later trial goes
+/// round their end.
+#[test]
+fn more_operations_than_places_are_held_at_a_time_are_right() {
+    let mut ranks = with_places(10_000);
+    assert!((9000..=10_000).contains(&ranks.point.word_places()));
+    for number in 1..5 {
         ranks.fill(number);
         for _ in 0..7001 {
             ranks.carry_out(1);
         }
-        assert_eq!(ranks.check(number), Ok(8 * 7001));
+        assert_eq!(ranks.check(number), Ok(8 * 7001), "{number}");
+        // Alone, each swap finds what it expects.
+        let words = ranks.layouts[0].into_origin_of(1).unwrap();
+        let slots = (0..ranks.point.slots()).map(|slot| ranks.word(0, words + 16 * slot));
+        assert_eq!(slots.sum::<u64>(), 7001, "{number}");
+    }
+}
+
+#[test]
+fn a_trial_has_a_place_for_each_operation_and_no_more_operations() {
+    for more in [0, 1] {
+        let mut ranks = with_places(64);
+        let places = ranks.point.word_places();
+        ranks.fill(1);
+        for _ in 0..places + more {
+            ranks.carry_out(1);
+        }
+        let flow = std::slice::from_ref(&ranks.flows[0]);
+        let told = ranks.walks[1].issued(&*ranks.memories[1], flow);
+        assert_eq!(told.is_ok(), more == 0);
     }
 }

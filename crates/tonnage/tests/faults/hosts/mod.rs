@@ -1,0 +1,207 @@
+//! Faults that befall runs of several hosts, drawn from a seed and a number alone. Hosts are network namespaces with a
+//! link for control and one for data; running there is in [`runs`], promises that hold are in [`promises`].
+
+mod promises;
+mod runs;
+
+use std::fmt;
+
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+/// Seconds without a sign of life, as these runs are asked to allow: long for two busy CPUs, short for a test.
+const TIMEOUT_SECONDS: u64 = 2;
+
+/// A run of one rank on each host, and what befalls one of them.
+#[derive(Debug, Clone)]
+struct Case {
+    work: Work,
+    /// Hosts, and ranks.
+    hosts: u32,
+    fault: Fault,
+    /// The host that is hit.
+    host: u32,
+    /// Words by which the step begins at which it is.
+    step: &'static str,
+}
+
+/// An experiment that lasts a few seconds.
+#[derive(Debug, Clone, Copy)]
+enum Work {
+    /// Verb, traffic and pacing.
+    Transfer(&'static str, &'static str, &'static str),
+    Connect,
+    /// The layout.
+    File(&'static str),
+}
+
+/// Something that goes wrong on one host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// Its data link is cut for ever, and the control channel goes on.
+    DataCut,
+    /// All of its links are cut for ever.
+    HostCut,
+    /// Its rank is killed.
+    Kill,
+    /// Its rank is stopped.
+    Stop,
+}
+
+/// Faults in turn: any four cases in a row have all of them.
+const FAULTS: [Fault; 4] = [Fault::DataCut, Fault::Kill, Fault::HostCut, Fault::Stop];
+
+const VERBS: &[&str] = &["write", "read", "send", "write-imm"];
+const TRAFFICS: &[&str] = &[
+    "pair",
+    "pair --bidirectional",
+    "fan-in",
+    "fan-out",
+    "all-to-all",
+    "shift",
+    "in-turn",
+];
+const PACINGS: &[&str] = &[
+    "--limit none --window 4",
+    ROUND_TRIPS,
+    "--limit none --batch 4",
+    "--limit none --window 4 --verify",
+    LIMITED,
+];
+const ROUND_TRIPS: &str = "--limit none --ping-pong";
+/// Streams of the limit go over the data link too.
+const LIMITED: &str = "--limit auto --window 4";
+const LAYOUTS: &[&str] = &["shared", "per-process"];
+
+const OPENING: &str = "opening ";
+const TRANSFER_STEPS: &[&str] = &[
+    OPENING,
+    "connecting ",
+    "warm-up of ",
+    "trial 1 of ",
+    "trial 2 of ",
+];
+/// Steps at which bytes move, so that a cut cannot be missed. Before them is first contact, which has 30 s of its own.
+const MOVING_STEPS: &[&str] = &["warm-up of ", "trial 1 of ", "trial 2 of "];
+const LIMITED_STEPS: &[&str] = &["socket-stream limit", "trial 1 of ", "trial 2 of "];
+const CONNECT_STEPS: &[&str] = &[OPENING, "warm-up of ", "trial 2 of "];
+const FILE_STEPS: &[&str] = &[
+    "open the engine",
+    "write phase of repetition 0",
+    "write phase of repetition 1",
+];
+
+impl Work {
+    fn steps(self, fault: Fault) -> &'static [&'static str] {
+        let steps = match (self, fault) {
+            (Self::Transfer(_, _, LIMITED), _) => LIMITED_STEPS,
+            (Self::Transfer(..), Fault::DataCut) => MOVING_STEPS,
+            (Self::Transfer(..), _) => TRANSFER_STEPS,
+            (Self::Connect, _) => CONNECT_STEPS,
+            (Self::File(_), _) => FILE_STEPS,
+        };
+        // A device without a carrier is none yet: its points are skipped.
+        let is_looked_for = fault == Fault::HostCut && steps[0] == OPENING;
+        if is_looked_for { &steps[1..] } else { steps }
+    }
+}
+
+impl Case {
+    fn draw(seed: u64, number: u64) -> Self {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        bytes[8..16].copy_from_slice(&number.to_le_bytes());
+        // Other cases than those of one host.
+        bytes[16] = 1;
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+        let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+        let fault = FAULTS[number as usize % FAULTS.len()];
+        // A link without data is nobody's loss.
+        let works = match fault {
+            Fault::DataCut => transfers().boxed(),
+            _ => works().boxed(),
+        };
+        let drawn = (works, 2u32..=3, 0u32..3, any::<Index>()).new_tree(&mut runner);
+        let (work, hosts, host, step) = drawn.unwrap().current();
+        let is_pairs = matches!(work, Work::Transfer(_, traffic, _) if traffic.starts_with("pair"));
+        // Where ranks share CPUs there is no limit: two have one each.
+        let is_limited = matches!(work, Work::Transfer(_, _, LIMITED));
+        let hosts = if is_pairs || is_limited { 2 } else { hosts };
+        let steps = work.steps(fault);
+        Self {
+            work,
+            hosts,
+            fault,
+            host: host % hosts,
+            step: steps[step.index(steps.len())],
+        }
+    }
+
+    /// The program's arguments.
+    fn arguments(&self) -> String {
+        let what = match self.work {
+            Work::Transfer(verb, traffic, pacing) => format!(
+                "transfer --engine fabric:tcp --libfabric embedded --devices eth1 --op {verb} --traffic {traffic} \
+                 --sizes 8,64k --trials 2 --trial-time 700ms --warmup 50ms {pacing}"
+            ),
+            Work::Connect => {
+                "connect --engine fabric:tcp --libfabric embedded --devices eth1 --traffic fan-in \
+                              --workers 1,2 --trials 2 --duration 500ms"
+                    .to_owned()
+            }
+            Work::File(layout) => format!(
+                "file --engine posix --layout {layout} --path t --block 1G --transfer 4k,64k --fsync each --trials 2 \
+                 --stonewall 400ms --limit none --phases write"
+            ),
+        };
+        format!("{what} -o r.jsonl")
+    }
+}
+
+fn transfers() -> impl Strategy<Value = Work> {
+    let all = (select(VERBS), select(TRAFFICS), select(PACINGS));
+    all.prop_map(|(verb, traffic, pacing)| {
+        // Somebody has to answer, and one direction at a time.
+        let is_answered = ["pair", "fan-in", "fan-out"].contains(&traffic);
+        let pacing = match pacing {
+            ROUND_TRIPS if !is_answered => "--limit none --batch 1",
+            pacing => pacing,
+        };
+        Work::Transfer(verb, traffic, pacing)
+    })
+}
+
+fn works() -> impl Strategy<Value = Work> {
+    prop_oneof![
+        5 => transfers(),
+        1 => Just(Work::Connect),
+        2 => select(LAYOUTS).prop_map(Work::File),
+    ]
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (fault, host, step) = (self.fault, self.host, self.step.trim_end());
+        let (hosts, arguments) = (self.hosts, self.arguments());
+        write!(
+            f,
+            "{fault:?} of host {host} at {step:?}, {hosts} hosts, of tonnage {arguments}"
+        )
+    }
+}
+
+#[test]
+fn a_seed_and_a_number_are_a_case_of_hosts() {
+    assert_eq!(Case::draw(1, 2).to_string(), Case::draw(1, 2).to_string());
+    assert_ne!(Case::draw(1, 2).to_string(), Case::draw(1, 6).to_string());
+    for (number, fault) in (0..).zip(FAULTS) {
+        assert_eq!(Case::draw(2, number).fault, fault);
+    }
+    for case in (0..400).map(|number| Case::draw(3, number)) {
+        assert!(case.host < case.hosts, "{case}");
+        let moves = matches!(case.work, Work::Transfer(..));
+        assert!(moves || case.fault != Fault::DataCut, "{case}");
+    }
+}

@@ -1,0 +1,253 @@
+//! Promises to runs of several hosts, beside those that hold on one host too.
+
+use std::time::Duration;
+
+use super::{Case, Fault, TIMEOUT_SECONDS};
+use crate::promises::{LATE, Seen, is_done, traces};
+
+impl Fault {
+    /// Time until the fault can be seen: a process that ends closes its connections at once.
+    fn seen_after(self) -> Duration {
+        match self {
+            Self::Kill => Duration::ZERO,
+            Self::DataCut | Self::HostCut | Self::Stop => Duration::from_secs(TIMEOUT_SECONDS),
+        }
+    }
+}
+
+/// Returns the promises that were broken, by the traces of all ranks together and each rank's exit code and words, with
+/// `soon` for the time from when the fault can be seen to the end.
+pub(super) fn broken(
+    case: &Case,
+    seen: &Seen,
+    ranks: &[(i32, String)],
+    soon: Duration,
+) -> Vec<String> {
+    // The runs are made long enough for each fault. Silence of busy CPUs may have ended one before.
+    if seen.struck_pid.is_none() {
+        return vec![format!("{LATE}longer for its fault than to end: {ranks:?}")];
+    }
+    let killed = case.fault == Fault::Kill;
+    // Nobody else on that host could remove the file of a rank that is killed: the next run does.
+    let mut broken = traces(seen, |names| {
+        killed && names.iter().all(|name| name.starts_with('t'))
+    });
+    if seen.took > case.fault.seen_after() + soon {
+        broken.push(format!("{LATE}{:?} to end", seen.took));
+    }
+    let records = seen.records.as_deref().unwrap_or_default();
+    let is_good = |(code, said): &(i32, String)| *code == 0 && said.is_empty();
+    // The end of the run may have been faster than the fault.
+    if is_done(records) && ranks.iter().all(is_good) {
+        return broken;
+    }
+    broken.extend(wrong_codes(case, ranks));
+    broken.extend(wrong_causes(case, ranks));
+    broken
+}
+
+fn wrong_codes(case: &Case, ranks: &[(i32, String)]) -> Vec<String> {
+    let of_hit = matches!(case.fault, Fault::Kill | Fault::Stop);
+    let is_wrong = |(rank, (code, _)): &(usize, &(i32, String))| match of_hit {
+        true if *rank == case.host as usize => *code == 0,
+        _ => *code != 1,
+    };
+    let wrong = ranks.iter().enumerate().filter(is_wrong);
+    wrong
+        .map(|(rank, (code, _))| format!("rank {rank} ended with {code}"))
+        .collect()
+}
+
+/// One line says it and names who was hit; of a cut data link both ends.
+fn wrong_causes(case: &Case, ranks: &[(i32, String)]) -> Vec<String> {
+    let hit = case.host as usize;
+    let errors = |rank: usize| -> Vec<&str> {
+        let lines = ranks[rank].1.lines();
+        lines.filter(|line| line.contains("error: ")).collect()
+    };
+    let names = |line: &str, rank: usize| line.contains(&format!("rank {rank} on h{rank}"));
+    let others = || (0..ranks.len()).filter(|rank| *rank != hit);
+    let names_other = |line: &str| others().any(|rank| names(line, rank));
+    let of_others: Vec<_> = others().flat_map(errors).collect();
+    let own = errors(hit);
+    // Where rank 0 is lost, each of the others tells, for no one of them is the first.
+    let most = if hit == 0 { ranks.len() - 1 } else { 1 };
+    let are_good = match case.fault {
+        Fault::DataCut => {
+            let mut all = of_others.iter().chain(&own);
+            let names_pair = |line: &str| names(line, hit) && names_other(line);
+            of_others.len() + own.len() == 1 && all.all(|line| names_pair(line))
+        }
+        _ => (1..=most).contains(&of_others.len()) && of_others.iter().all(|line| names(line, hit)),
+    };
+    let mut wrong = Vec::new();
+    if !are_good {
+        wrong.push(format!(
+            "nobody, too many or a wrong one is named: {ranks:#?}"
+        ));
+    }
+    // It goes on when the others have told of it, and comes too late.
+    if case.fault == Fault::Stop && !own.is_empty() {
+        wrong.push(format!("the rank that was stopped tells it too: {own:?}"));
+    }
+    // The lost host's rank lives and tells whom it has not heard of.
+    if case.fault == Fault::HostCut && (own.len() != 1 || !names_other(own[0])) {
+        wrong.push(format!("the host that was cut off names nobody: {own:?}"));
+    }
+    wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{OPENING, PACINGS, Work};
+    use super::*;
+    use crate::promises::SOON;
+    use tonnage_record::Outcome;
+
+    fn case(fault: Fault, host: u32) -> Case {
+        Case {
+            work: Work::Transfer("write", "pair", PACINGS[0]),
+            hosts: 3,
+            fault,
+            host,
+            step: OPENING,
+        }
+    }
+
+    fn seen(took: Duration) -> Seen {
+        Seen {
+            struck_pid: Some(7),
+            code: 1,
+            stderr: String::new(),
+            stdout: String::new(),
+            has_joined: true,
+            took,
+            records: Ok(vec![Outcome::Measured]),
+            left_in_dir: Vec::new(),
+            left_in_memory: Vec::new(),
+        }
+    }
+
+    /// Ranks with these codes, each of which says one error about those that are named, or nothing.
+    fn ranks(all: [(i32, &str); 3]) -> [(i32, String); 3] {
+        all.map(|(code, named)| match named {
+            "" => (code, String::new()),
+            named => (code, format!("error: {named}: lost\n")),
+        })
+    }
+
+    const PAIR: &str = "rank 0 on h0: nothing from rank 1 on h1";
+
+    #[test]
+    fn what_is_promised_of_hosts_is_enough() {
+        let second = Duration::from_secs(1);
+        let kept = [
+            (Fault::DataCut, 1, [(1, PAIR), (1, ""), (1, "")]),
+            (Fault::Kill, 1, [(1, "rank 1 on h1"), (137, ""), (1, "")]),
+            (
+                Fault::Kill,
+                0,
+                [(137, ""), (1, "rank 0 on h0"), (1, "rank 0 on h0")],
+            ),
+            (Fault::Stop, 1, [(1, "rank 1 on h1"), (1, ""), (1, "")]),
+            (
+                Fault::HostCut,
+                1,
+                [(1, "rank 1 on h1"), (1, "rank 0 on h0"), (1, "")],
+            ),
+        ];
+        for (fault, host, all) in kept {
+            let found = broken(&case(fault, host), &seen(second), &ranks(all), SOON);
+            assert_eq!(found, Vec::<String>::new(), "{fault:?} of {host}");
+        }
+    }
+
+    #[test]
+    fn each_broken_promise_to_hosts_is_found() {
+        let second = Duration::from_secs(1);
+        let wrong = [
+            (
+                "is named",
+                Fault::DataCut,
+                1,
+                [(1, PAIR), (1, PAIR), (1, "")],
+            ),
+            (
+                "is named",
+                Fault::DataCut,
+                1,
+                [(1, "rank 1 on h1"), (1, ""), (1, "")],
+            ),
+            ("is named", Fault::DataCut, 2, [(1, PAIR), (1, ""), (1, "")]),
+            ("is named", Fault::Kill, 1, [(1, ""), (137, ""), (1, "")]),
+            (
+                "is named",
+                Fault::Kill,
+                1,
+                [(1, "rank 2 on h2"), (137, ""), (1, "")],
+            ),
+            (
+                "is named",
+                Fault::Kill,
+                1,
+                [(1, "rank 1 on h1"), (137, ""), (1, "rank 1 on h1")],
+            ),
+            (
+                "rank 2 ended with 0",
+                Fault::Kill,
+                1,
+                [(1, "rank 1 on h1"), (137, ""), (0, "")],
+            ),
+            (
+                "rank 1 ended with 0",
+                Fault::Stop,
+                1,
+                [(1, "rank 1 on h1"), (0, ""), (1, "")],
+            ),
+            (
+                "tells it too",
+                Fault::Stop,
+                0,
+                [(1, "rank 0 on h0"), (1, "rank 0 on h0"), (1, "")],
+            ),
+            (
+                "names nobody",
+                Fault::HostCut,
+                1,
+                [(1, "rank 1 on h1"), (1, ""), (1, "")],
+            ),
+        ];
+        for (expected, fault, host, all) in wrong {
+            let found = broken(&case(fault, host), &seen(second), &ranks(all), SOON);
+            let is_found = found.len() == 1 && found[0].contains(expected);
+            assert!(is_found, "{expected}, {fault:?}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn times_and_traces_of_hosts_are_looked_at() {
+        let late = SOON + Duration::from_millis(1);
+        let killed = ranks([(1, "rank 1 on h1"), (137, ""), (1, "")]);
+        let found = broken(&case(Fault::Kill, 1), &seen(late), &killed, SOON);
+        assert!(found.len() == 1 && found[0].starts_with(LATE), "{found:?}");
+        let cut = ranks([(1, PAIR), (1, ""), (1, "")]);
+        let of_cut = |took| broken(&case(Fault::DataCut, 1), &seen(took), &cut, SOON).len();
+        assert_eq!(
+            [late, late + Duration::from_secs(TIMEOUT_SECONDS)].map(of_cut),
+            [0, 1]
+        );
+        let mut seen = seen(SOON);
+        seen.left_in_dir.push("t.1".to_owned());
+        assert_eq!(
+            broken(&case(Fault::Kill, 1), &seen, &killed, SOON),
+            Vec::<String>::new()
+        );
+        assert_eq!(broken(&case(Fault::DataCut, 1), &seen, &cut, SOON).len(), 1);
+        seen.left_in_dir.clear();
+        seen.struck_pid = None;
+        for all in [killed, ranks([(0, ""), (0, ""), (0, "")])] {
+            let found = broken(&case(Fault::Kill, 1), &seen, &all, SOON);
+            assert!(found.len() == 1 && found[0].starts_with(LATE), "{found:?}");
+        }
+    }
+}

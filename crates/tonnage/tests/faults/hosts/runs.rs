@@ -1,0 +1,198 @@
+//! Running cases of several hosts, as a launcher would start them.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tempfile::{tempdir_in, tempfile_in};
+use tonnage_testbed::{Error, Hosts, HostsSpec};
+use tonnage_units::lock::lock;
+
+use super::promises::broken;
+use super::{Case, Fault, TIMEOUT_SECONDS};
+use crate::cases::SEED;
+use crate::promises::{LATE, SOON, Seen};
+use crate::random::{
+    LOOK, MOMENT_MAX, ONE_FAMILY, Steps, all_lines, names, new_names, outcomes, said, variable,
+};
+use crate::support::{Started, shared_memory, tonnage_in};
+
+/// Cases that run where nothing else is asked for: a cut data link and a killed rank.
+const CASES: u64 = 2;
+
+/// One to so many cases of one host.
+const ONE_TO: u64 = 10;
+
+/// Cases at a time: they wait more than they work.
+const AT_A_TIME: usize = 2;
+
+#[test]
+fn promises_hold_whatever_befalls_a_host() {
+    let seed = variable("FAULT_SEED").unwrap_or(SEED);
+    let numbers = match (variable("FAULT_HOSTS_CASE"), variable("FAULT_CASE")) {
+        (Some(number), _) => number..number + 1,
+        (None, Some(_)) => {
+            println!("skip: a case of one host is asked for alone");
+            return;
+        }
+        (None, None) => 0..variable("FAULTS").map_or(CASES, |count| count.div_ceil(ONE_TO)),
+    };
+    let _alone = lock(&ONE_FAMILY);
+    let next = AtomicU64::new(numbers.start);
+    let (failures, late) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let fail = |number: u64, found: &[String]| {
+        let failure = format!("FAULT_SEED={seed} FAULT_HOSTS_CASE={number}");
+        println!("{failure}: {found:#?}");
+        failures.lock().unwrap().push(failure);
+    };
+    let worker = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= numbers.end {
+                return;
+            }
+            match tried(number, &Case::draw(seed, number), SOON).as_slice() {
+                [] => {}
+                [one] if one.starts_with(LATE) => late.lock().unwrap().push(number),
+                found => fail(number, found),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..AT_A_TIME).for_each(|_| drop(scope.spawn(worker)));
+    });
+    // As for cases of one host, what was only late is tried alone, and so is what was over before its fault came.
+    for number in late.into_inner().unwrap() {
+        let found = tried(number, &Case::draw(seed, number), 2 * SOON);
+        if !found.is_empty() {
+            fail(number, &found);
+        }
+    }
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "promises were broken in {failures:#?}");
+}
+
+/// Runs a case and returns the promises that were broken; none where there can be no hosts.
+fn tried(number: u64, case: &Case, soon: Duration) -> Vec<String> {
+    let hosts = match hosts(case) {
+        Ok(Some(hosts)) => hosts,
+        Ok(None) => return Vec::new(),
+        Err(error) => return vec![format!("no hosts for it: {error}")],
+    };
+    match catch_unwind(AssertUnwindSafe(|| run(number, case, &hosts, soon))) {
+        Ok(found) => found,
+        Err(panic) => vec![format!("a panic: {:?}", panic.downcast_ref::<String>())],
+    }
+}
+
+/// Hosts for a case; `None` with the reason printed where this machine cannot have any.
+fn hosts(case: &Case) -> Result<Option<Hosts>, Error> {
+    let spec = HostsSpec {
+        count: case.hosts as usize,
+        links: 2,
+        ..HostsSpec::default()
+    };
+    match Hosts::new(spec) {
+        Ok(hosts) => Ok(Some(hosts)),
+        Err(Error::Unavailable(why)) => {
+            println!("skip: faults of hosts in network namespaces: {why}");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn run(number: u64, case: &Case, hosts: &Hosts, soon: Duration) -> Vec<String> {
+    let dir = tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let memory = shared_memory();
+    let arguments = format!("{} --log-level debug", case.arguments());
+    let start = |rank: usize| {
+        let told = tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let program = tonnage_in(hosts, rank, dir.path(), &arguments)
+            .env("RANK", rank.to_string())
+            .env("WORLD_SIZE", case.hosts.to_string())
+            .env("MASTER_ADDR", hosts.address(0).to_string())
+            .env("MASTER_PORT", "29500")
+            .env("TONNAGE_SECRET", "correct-horse-battery-staple")
+            .env("TONNAGE_HEARTBEAT_TIMEOUT", TIMEOUT_SECONDS.to_string())
+            .stderr(told.try_clone().unwrap().into());
+        (program.start(), told)
+    };
+    let mut ranks: Vec<_> = (0..hosts.count()).map(start).collect();
+    let (struck_pid, pids) = strike(case, hosts, &mut ranks);
+    let struck = Instant::now();
+    let mut stdout = String::new();
+    let mut ended = Vec::new();
+    let mut has_joined = false;
+    for (run, mut told) in ranks {
+        let end = run.end();
+        stdout.push_str(&end.stdout);
+        let all = all_lines(&mut told);
+        has_joined |= all.contains(" has joined as process ");
+        let code = end.code.unwrap_or_else(|| 128 + end.signal.unwrap());
+        ended.push((code, said(&all)));
+    }
+    let took = struck.elapsed();
+    let codes: Vec<_> = ended.iter().map(|(code, _)| *code).collect();
+    let since = struck_pid.map_or("no fault", |_| "it");
+    println!("case {number} of hosts, codes {codes:?}, {took:.1?} after {since}: {case}");
+    let seen = Seen {
+        struck_pid,
+        code: codes[0],
+        took,
+        records: outcomes(&dir.path().join("r.jsonl")),
+        left_in_dir: names(dir.path()),
+        left_in_memory: new_names(&memory, &pids),
+        stderr: ended.iter().map(|(_, said)| said.as_str()).collect(),
+        stdout,
+        has_joined,
+    };
+    broken(case, &seen, &ended, soon)
+}
+
+/// Waits for the step of the rank that is hit, and lets the fault happen unless the run has ended by then. Returns the
+/// process that it came to, and all that there were.
+fn strike(
+    case: &Case,
+    hosts: &Hosts,
+    ranks: &mut [(Started, File)],
+) -> (Option<i32>, BTreeSet<i32>) {
+    let host = case.host as usize;
+    let (run, told) = &mut ranks[host];
+    let mut steps = Steps::new(told, case.host, case.step);
+    let mut begun = false;
+    let since = Instant::now();
+    while !begun && run.is_running() && since.elapsed() < MOMENT_MAX {
+        begun = steps.have_begun();
+        if !begun {
+            std::thread::sleep(LOOK);
+        }
+    }
+    let processes = run.processes();
+    let rank = processes
+        .iter()
+        .find(|process| process.rank == Some(case.host));
+    let is_struck = begun
+        && rank.is_some_and(|rank| match case.fault {
+            Fault::DataCut => {
+                hosts.link(host, 1).cut().unwrap();
+                true
+            }
+            Fault::HostCut => {
+                for link in [1, 0] {
+                    hosts.link(host, link).cut().unwrap();
+                }
+                true
+            }
+            Fault::Kill => run.signal_process(rank, Signal::KILL),
+            Fault::Stop => run.signal_process(rank, Signal::STOP),
+        });
+    let pids = ranks.iter().flat_map(|(run, _)| run.processes());
+    let pids = pids.map(|process| process.pid).collect();
+    let hit = &ranks[host].0;
+    (is_struck.then(|| hit.pid()), pids)
+}
