@@ -37,7 +37,7 @@ test-rdma: ## The program inside a guest with Soft-RoCE devices (root once, for 
 test-kernel: ## The kernel's module in that guest: make test-kernel FUZZ=60 FUZZ_SEED=7, or in Linux 6.12: KERNEL=backports
 	@KREAD_FUZZ_S=$(FUZZ) KREAD_FUZZ_SEED=$(FUZZ_SEED) KREAD_KERNEL=$(KERNEL) bash scripts/test.sh kernel
 
-test-gpu: ## Engines cuda and hip on the GPU of this machine; figures beside a raw loop of the driver's calls.
+test-gpu: ## Engines and plans of GPUs on those of this machine; figures beside a raw loop of the driver's calls.
 	@bash scripts/test.sh gpu
 
 fuzz: ## Each fuzz target for SECONDS with coverage, or one: make fuzz SECONDS=3600 TARGET=plan

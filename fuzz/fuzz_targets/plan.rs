@@ -25,6 +25,7 @@ const MEMORIES: [MemoryEntry; 1] = [MemoryEntry {
     takes_gpu: false,
     allocate: |_| Err(Error::Failed("the fuzzer allocates nothing".to_owned())),
     available: |_| None,
+    device: |_| None,
     libraries: &[],
 }];
 

@@ -76,6 +76,36 @@ fn every_byte_is_filled_moved_verified_and_reported() {
     }
 }
 
+/// A target's wait is part of the window, in each trial of plain writes and in none of another verb.
+#[test]
+fn a_flush_at_the_target_is_in_the_window_of_plain_writes() {
+    for (op, is_flushed) in [("write", true), ("write-imm", false)] {
+        let text = format!(
+            "name = 'far'\n[[transfer]]\nengine = 'far'\nmemory = 'far'\nop = '{op}'\nsizes = 8\nwindow = 1\niters = 1\n\
+             trials = 3\nwarmup = '1ms'\nlimit = 'none'"
+        );
+        let planned = Plan::from_toml(&text, "far.toml")
+            .unwrap()
+            .points(2, &LISTS);
+        let records = runs::records(2, planned.unwrap(), LISTS, CpuChoice::Auto).unwrap();
+        let trials = &records[0].transfer().unwrap().trials;
+        assert_eq!(trials.len(), 3);
+        for trial in trials {
+            let flush_ns = trial.target_flush_ns.unwrap_or(0);
+            assert_eq!(
+                flush_ns >= far::held::LANDING.as_nanos() as u64,
+                is_flushed,
+                "{trial:?}"
+            );
+            assert_eq!(trial.target_flush_ns.is_some(), is_flushed, "{trial:?}");
+            // The write itself is a few microseconds of it.
+            assert!(trial.window_ns > flush_ns, "{trial:?}");
+            let seconds = trial.window_ns as f64 / 1e9;
+            assert_eq!(trial.bandwidth_bytes_per_s, 8.0 / seconds);
+        }
+    }
+}
+
 #[test]
 fn the_limit_is_what_the_memory_says_of_itself() {
     let records = records("op = 'write'\nwindow = 4").unwrap();

@@ -96,6 +96,11 @@ pub trait Domain: Send + Sync {
     fn stream_address(&self) -> Option<IpAddr> {
         None
     }
+    /// The name by which all processes of the machine know what bounds it, so that a bound that several ranks share
+    /// counts once; `None` where the device's name in the report is such a one.
+    fn bound_place(&self) -> Option<&str> {
+        None
+    }
     /// The devices that payload has to cross, so that their counters can prove that it did. With several, each carries
     /// a part of it; one that no worker uses is not named. Empty where no device counts (memory), or none can be told.
     fn wire_devices(&self) -> Vec<WireDevice> {

@@ -170,9 +170,12 @@ pub trait Engine {
     /// engines whose writes are seen as soon as their initiator was told of them have nothing to do, and say so: one
     /// that stands over others has to ask them, and would not if it could be left out.
     ///
+    /// Returns whether this side has to wait, which an engine may say though nothing was under way: the time of the
+    /// call is then part of a trial's window.
+    ///
     /// # Errors
     /// The device's reason.
-    fn flush_incoming(&mut self) -> Result<()>;
+    fn flush_incoming(&mut self) -> Result<bool>;
     /// Fills `done` with completions and returns how many. Never blocks, and keeps the transport moving. Allocates
     /// nothing, takes no lock, reads no clock.
     ///

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tonnage_units::Result;
 
 use crate::library::{Libraries, Library, Lifecycle};
+use crate::memory::BusDevice;
 use crate::name::{Variant, split_name};
 use crate::options::{EngineOption, EngineOptions, OptionsOf, check_options, find_option};
 use crate::{Domain, Verb};
@@ -86,6 +87,9 @@ pub struct RankMemory<'a> {
     pub name: &'a str,
     /// The GPU that the rank was given; `None` where none was named.
     pub gpu: Option<u32>,
+    /// The device that its bytes will be of, as that rank tells of it; `None` for memory of the host, and where nobody
+    /// was asked.
+    pub device: Option<&'a BusDevice>,
 }
 
 impl Default for OpenRequest<'_> {

@@ -229,6 +229,7 @@ mod tests {
             options: &[],
             allocate: |_: &Request<'_>| Err(Error::Failed("only a name".to_owned())),
             available: |_| None,
+            device: |_| None,
             libraries: &[],
         }
     }

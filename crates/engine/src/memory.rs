@@ -40,6 +40,9 @@ pub struct MemoryEntry {
     /// Bytes that can still be had, by the part of the name after the colon; `None` where that is not known. Asked
     /// before anybody allocates, so that what is too much is refused and not half touched.
     pub available: fn(&str) -> Option<Available>,
+    /// The device that its bytes will be of, and its place on the machine; `None` for memory of the host, and where
+    /// nobody tells: its allocation says why. Asked before engines are opened, so that each knows its peers' too.
+    pub device: fn(&Request<'_>) -> Option<BusDevice>,
     /// Libraries that it loads at run time, which `--library` and their variables choose.
     pub libraries: &'static [Library],
 }
@@ -59,6 +62,37 @@ impl MemoryEntry {
         let own = asked.iter().filter(known);
         own.map(|(name, value)| (name.clone(), value.clone()))
             .collect()
+    }
+}
+
+/// A device on a machine's bus, with memory of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BusDevice {
+    /// Its name in the process that tells of it, such as "cuda:0": another process may number it otherwise.
+    pub name: String,
+    /// Its PCI address, which is the same for all processes of the machine.
+    pub pci_address: String,
+    /// The link by which the rest of the machine reaches it; `None` where its speed is not known.
+    pub link: Option<BusLink>,
+    /// Reason why some of its links are not known.
+    pub links_unknown: Option<String>,
+    /// Nominal speed of its memory, of reading and writing together; `None` where nobody tells.
+    pub memory_bytes_per_s: Option<u64>,
+}
+
+/// A link of a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BusLink {
+    /// Its kind in words, such as "PCIe".
+    pub kind: String,
+    /// Nominal speed in one direction.
+    pub bytes_per_s: u64,
+}
+
+impl BusDevice {
+    /// Its name and its address.
+    pub fn title(&self) -> String {
+        format!("{} ({})", self.name, self.pci_address)
     }
 }
 
@@ -115,6 +149,11 @@ pub trait Memory: Any + Send + Sync {
     fn host(&self) -> Option<&Arc<Arena>>;
     /// The bytes as a device knows them; `None` for memory of the host that no device knows.
     fn device(&self) -> Option<DeviceMemory<'_>> {
+        None
+    }
+    /// Time that this process took to start the driver of its device and to take the device into use, once, before it
+    /// allocated any memory of it; `None` where there is none.
+    fn driver_start_ns(&self) -> Option<u64> {
         None
     }
     /// The real memory: kind, pages, node, and why it is less than what was asked for.

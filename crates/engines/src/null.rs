@@ -172,8 +172,8 @@ impl Engine for Null {
         Ok(count)
     }
 
-    fn flush_incoming(&mut self) -> Result<()> {
-        Ok(())
+    fn flush_incoming(&mut self) -> Result<bool> {
+        Ok(false)
     }
 
     fn failure(&self, _done: &Completion) -> Failure {

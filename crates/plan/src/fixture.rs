@@ -73,6 +73,7 @@ const fn memory(name: &'static str, host_addressable: bool) -> MemoryEntry {
         },
         allocate: |_| Err(Error::Failed("tests of plans allocate nothing".to_owned())),
         available: |_| None,
+        device: |_| None,
         libraries: &[],
     }
 }

@@ -14,7 +14,8 @@ pub struct Limit {
     /// it is a best value, or was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95_bytes_per_s: Option<f64>,
-    /// Nominal speed of the links that were used, where they say it or were told; then it is the limit.
+    /// Nominal speed of the links that were used, where they say it or were told. It is the limit then, unless one is
+    /// stated or that of devices behind network cards is lower, as `what` says: these links are the cards'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Links>,
 }

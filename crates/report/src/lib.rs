@@ -17,6 +17,7 @@
 //! | [`csv`], [`jsonl`] | every figure for programs |
 //! | [`explain`], [`derived`] | meanings of columns, for `tonnage explain`, and the columns that are no figures |
 //! | [`engine`], [`wire_proof`] | an engine's library and devices; the devices that the payload crossed |
+//! | `driver_start` | the time in which drivers of GPUs started |
 //! | `filling` | devices whose memory is filled and verified by copies |
 //! | [`published`] | figures of others beside ours |
 //! | [`place`] | sockets of workers that exchange bytes, in titles |
@@ -39,6 +40,7 @@ pub mod csv;
 pub mod derived;
 pub mod devices;
 pub mod drawer;
+mod driver_start;
 pub mod engine;
 pub mod explain;
 pub mod export;

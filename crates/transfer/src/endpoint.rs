@@ -390,11 +390,12 @@ impl TransferEndpoint {
 
     /// Waits until the registered memories hold what peers' plain writes have brought: for a target of writes whose
     /// peer has told it by other means that they are complete ([`Engine::flush_incoming`]). Memory of a GPU may lack
-    /// their last bytes without it.
+    /// their last bytes without it. Returns whether this machine needs it, which may be said though nothing was under
+    /// way; where it does not, the bytes were there without it.
     ///
     /// # Errors
     /// The device's reason; the engine is dead then.
-    pub fn flush_incoming(&self) -> TransferResult<()> {
+    pub fn flush_incoming(&self) -> TransferResult<bool> {
         let state = &mut *self.cell.borrow();
         if let Some(dead) = &state.dead {
             return Err(dead.clone());

@@ -160,8 +160,8 @@ impl Engine for Mock {
         })
     }
 
-    fn flush_incoming(&mut self) -> Result<()> {
-        Ok(())
+    fn flush_incoming(&mut self) -> Result<bool> {
+        Ok(false)
     }
 
     fn failure(&self, done: &Completion) -> Failure {

@@ -220,6 +220,17 @@ impl<'a> Port<'a> {
         std::mem::take(&mut self.arrivals)
     }
 
+    /// Waits for what peers' plain writes have brought; returns the time of that, at least 1 ns, where it is needed.
+    ///
+    /// # Errors
+    /// The device's reason.
+    pub fn flush_incoming(&mut self) -> Result<Option<u64>> {
+        let began_ns = self.clock.now_ns();
+        let is_needed = self.engine.flush_incoming()?;
+        let taken_ns = self.clock.now_ns().saturating_sub(began_ns);
+        Ok(is_needed.then_some(taken_ns.max(1)))
+    }
+
     /// Polls once. Arrivals have been counted and their receives replaced; the caller looks at `Done` for its own.
     ///
     /// # Errors

@@ -305,7 +305,7 @@ impl Engine for LibraryEngine {
         self.end.endpoint.settle(trying)
     }
 
-    fn flush_incoming(&mut self) -> Result<()> {
+    fn flush_incoming(&mut self) -> Result<bool> {
         Ok(self.end.endpoint.flush_incoming()?)
     }
 

@@ -125,8 +125,8 @@ impl Engine for Counting {
         Ok(placed.count())
     }
 
-    fn flush_incoming(&mut self) -> Result<()> {
-        Ok(())
+    fn flush_incoming(&mut self) -> Result<bool> {
+        Ok(false)
     }
 
     fn failure(&self, done: &Completion) -> Failure {

@@ -10,7 +10,7 @@ use tonnage_ranks::{Alike, Hosts};
 use tonnage_record::{Limit, Links};
 
 /// The most rounds whose links are looked at; more of them have the same links again.
-const ROUNDS_MAX: u32 = 1024;
+pub(super) const ROUNDS_MAX: u32 = 1024;
 
 /// The nominal speed of the devices that send or of those that receive, whichever is less; over rounds the mean. A
 /// device that several ranks of a host share counts once.
@@ -93,7 +93,7 @@ fn of_both_ways(
     })
 }
 
-/// Place of a device: its network, for two of them may have devices of one name, its name and its address.
+/// Place of a device: its network, for two of them may have devices of one name, its name there and its address.
 type DevicePlace = (Option<u32>, Option<String>, Option<IpAddr>);
 
 /// Devices of those who send, or of those who receive, and whether a flow takes them.
@@ -101,7 +101,8 @@ type Side<'a> = BTreeMap<DevicePlace, (&'a Device, bool)>;
 
 /// Adds devices of a rank to a side; one that is there already is used if either says so.
 fn add_devices<'a>(side: &mut Side<'a>, network: Option<u32>, device: &'a Device, used: bool) {
-    let name = device.name.clone().or_else(|| device.interface.clone());
+    let names = [&device.bound_place, &device.name, &device.interface];
+    let name = names.into_iter().flatten().next().cloned();
     let place = (network, name, device.address);
     let (_, known) = side.entry(place).or_insert((device, false));
     *known |= used;
@@ -265,6 +266,31 @@ mod tests {
             (limit.what.as_str(), limit.bytes_per_s),
             ("link speed of 3 devices together", 3e3)
         );
+    }
+
+    /// Two processes may have different names for a GPU, and one place for its link.
+    #[test]
+    fn what_bounds_counts_once_under_two_names() {
+        let gpu = |name: &str, place: Option<&str>| {
+            let mut rank = opened(SLOW, None);
+            let device = &mut rank.devices[0][0];
+            (device.name, device.bound_place) = (Some(name.into()), place.map(Into::into));
+            rank
+        };
+        let host = gpu("memory of the host", None);
+        let host = || {
+            let mut host = host.clone();
+            host.devices[0][0].limit = FAST;
+            host
+        };
+        let fan_in = |places: [Option<&str>; 2]| {
+            let [one, other] = places;
+            let all = [host(), gpu("cuda:0", one), gpu("cuda:3", other)];
+            link(Traffic::FanIn, &all, &["a", "a", "a"]).bytes_per_s
+        };
+        assert_eq!(fan_in([Some("0000:1b:00.0"); 2]), 1e3);
+        assert_eq!(fan_in([Some("0000:1b:00.0"), Some("0000:1c:00.0")]), 2e3);
+        assert_eq!(fan_in([None; 2]), 2e3);
     }
 
     /// Number of used links and of all of them, with their speeds.

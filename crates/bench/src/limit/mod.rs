@@ -2,6 +2,7 @@
 //! after the trials, and the limit in the end. The measurements themselves are in [`crate::limit::memory_copy`] and
 //! [`crate::limit::socket_stream`], and the nominal speed of links in `link`.
 
+mod behind_cards;
 mod link;
 pub mod memory_copy;
 pub mod socket_stream;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::deadlines::DEADLINES;
 use crate::kinds::transfer::crew::{Crew, CrewOrder};
 use crate::kinds::transfer::work::Work;
+use crate::limit::behind_cards::{links_unknown, within_devices};
 use crate::limit::link::link_limit;
 use crate::limit::memory_copy::{add, better, with_fastest};
 use crate::limit::socket_stream::Carried;
@@ -163,12 +165,14 @@ impl<'a> Bound<'a> {
                 memory_copy::describe(&better(&before, &after), copiers, slots.as_deref())
             }
             _ if matches!(self.kind(), LimitKind::Link { .. }) => {
-                link_limit(self.point, &self.opened.all, hosts)
+                let limit = link_limit(self.point, &self.opened.all, hosts);
+                limit.map(|limit| within_devices(limit, self.point, &self.opened.all, hosts))
             }
             // One of the two may have brought nothing.
             (before, after) => {
                 let best = Carried::better(carried(before), carried(after));
-                best.as_ref().map(socket_stream::describe)
+                let limit = best.as_ref().map(socket_stream::describe);
+                limit.map(|limit| within_devices(limit, self.point, &self.opened.all, hosts))
             }
         }
     }
@@ -180,6 +184,13 @@ impl<'a> Bound<'a> {
             None => link_limit(self.point, &self.opened.all, hosts)?.links,
         }
     }
+}
+
+/// Links that the limit of a point is without, in words, for rank 0: those of devices behind network cards of which
+/// nobody tells.
+pub fn unknown_links(point: &TransferPoint, opened: &Openings) -> Option<String> {
+    let is_asked = point.limit == LimitChoice::Auto;
+    is_asked.then(|| links_unknown(&opened.all)).flatten()
 }
 
 fn carried(measurement: Option<Measurement>) -> Option<Carried> {
@@ -237,7 +248,9 @@ impl Reduce for Copies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::opening::description::OpenMessage;
     use crate::opening::openings::tests::{opened, openings};
+    use tonnage_engine::memory::{BusDevice, BusLink};
     use tonnage_plan::transfer::Addresses;
 
     const COPIES: LimitKind = LimitKind::MemoryCopy;
@@ -324,6 +337,40 @@ mod tests {
         };
         assert_eq!(links(&stated), Some(1e3));
         assert_eq!(links(&with_loads(stated)), None);
+    }
+
+    /// Cards' links and socket streams alike, unless the user states the limit.
+    #[test]
+    fn devices_behind_cards_bound_links_and_streams() {
+        let bound = |kind, point: &TransferPoint, measured: [Option<Measurement>; 2]| {
+            let far = OpenMessage {
+                behind_cards: Some(BusDevice {
+                    name: "cuda:1".into(),
+                    pci_address: "0000:1c:00.0".into(),
+                    link: Some(BusLink {
+                        kind: "PCIe".into(),
+                        bytes_per_s: 5,
+                    }),
+                    links_unknown: Some("a reason".into()),
+                    memory_bytes_per_s: None,
+                }),
+                ..opened(kind, None)
+            };
+            let opened = openings(&[opened(kind, None), far], point.roles());
+            let [before, after] = measured;
+            let limit = Bound::new(point, &opened).limit(&Hosts::default(), before, after);
+            let lacking = unknown_links(point, &opened).is_some();
+            (limit.map(|limit| limit.bytes_per_s), lacking)
+        };
+        let auto = point(LimitChoice::Auto);
+        assert_eq!(bound(LINK, &auto, [None, None]), (Some(5.0), true));
+        let streamed = [streams(7.0), streams(7.0)];
+        let sockets = LimitKind::SocketStream;
+        assert_eq!(bound(sockets, &auto, streamed), (Some(5.0), true));
+        let slower = [streams(3.0), streams(4.0)];
+        assert_eq!(bound(sockets, &auto, slower), (Some(4.0), true));
+        let stated = point(LimitChoice::Stated { bytes_per_s: 42.0 });
+        assert_eq!(bound(LINK, &stated, [None, None]), (Some(42.0), false));
     }
 
     fn with_loads(mut point: TransferPoint) -> TransferPoint {

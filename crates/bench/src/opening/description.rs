@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::wire_proof::NamedDevices;
-use tonnage_engine::memory::MemoryReport;
+use tonnage_engine::memory::{BusDevice, MemoryReport};
 use tonnage_engine::{Caps, Domain, EngineReport, LimitKind};
 
 /// Places of a rank's workers on its host: they differ between its ranks, and are the same for those that have its
@@ -30,6 +30,9 @@ pub struct OpenMessage {
     pub idle: bool,
     /// The engine's choices.
     pub engine: EngineReport,
+    /// The device whose memory network cards reach, on its own side of them; `None` for memory of the host, and for
+    /// engines without cards.
+    pub behind_cards: Option<BusDevice>,
     /// Devices of each worker, in the order of its rails.
     pub devices: Vec<Vec<Device>>,
     /// The devices that its payload has to cross; `None` where it names none.
@@ -63,6 +66,8 @@ pub struct Device {
     pub interface: Option<String>,
     /// Its own name.
     pub name: Option<String>,
+    /// The name by which all processes know what bounds it, where that is another one.
+    pub bound_place: Option<String>,
 }
 
 impl Device {
@@ -90,6 +95,7 @@ impl Device {
             address,
             interface: address.and_then(interface_of),
             name: device.report().device,
+            bound_place: device.bound_place().map(str::to_owned),
         }
     }
 

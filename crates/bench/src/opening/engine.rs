@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use tonnage_sys::clock::Clock;
 
 use super::credit_lanes::{CreditLanes, needs_credits};
 use super::description::{Device, OpenMessage, WorkerPlaces};
 use super::introduction::{Introduction, Introductions, Spoken, heard_by, locality, spoken};
+use super::memory_devices::MemoryDevices;
 use super::openings::Openings;
 use super::{Devices, Requirements, Seat, reports};
 use crate::all_or_none::all_or_none;
@@ -15,10 +17,10 @@ use crate::deadlines::DEADLINES;
 use crate::host::RankHost;
 use crate::settings::Settings;
 use crate::wire_proof::{NamedDevices, RouteShare};
-use tonnage_engine::memory::Memory;
+use tonnage_engine::memory::{BusDevice, Memory};
 use tonnage_engine::{Arm, Caps, Descriptor, Domain, Engine, Peer, RegionId, fact_names};
 use tonnage_ranks::Rank;
-use tonnage_units::{Error, Result, WireDevice};
+use tonnage_units::{Error, Reduce, Result, WireDevice};
 
 /// Point at which a send is done where the engine does not say so itself, for the record.
 const SENDS_COUNTED: &str = "when taken, by counts that receivers write to their senders";
@@ -70,6 +72,8 @@ pub struct OpenEngine {
     pub yielding: bool,
     /// This rank's part in the proof of path.
     pub route: RouteShare,
+    /// Time that drivers of devices took to start, the longest of all ranks; `None` where there are none.
+    pub driver_start_ns: Option<u64>,
     // Kept last, so that workers close before their domains do.
     _domains: Vec<Arc<dyn Domain>>,
 }
@@ -90,8 +94,13 @@ impl OpenEngine {
         rank.phase(&format!("opening {name}"));
         let fits = need.requirements.check_memory(rank, settings);
         rank.agree("memory of the hosts", fits, DEADLINES.step)?;
-        let mine = open_local(check, need, rank, settings, host);
+        let memories = need.requirements.devices_of_memories(rank, settings)?;
+        let mine = open_local(check, (need, &memories), rank, settings, host);
         let mut local = all_or_none(rank, "open the engine", mine)?;
+        let driver_start_ns = match need.requirements.takes_gpus(settings) {
+            true => slowest_start(rank, &local.workers)?,
+            false => None,
+        };
         let yielding = local.opened.0.yielding;
         let Requirements {
             pairs, measuring, ..
@@ -116,6 +125,7 @@ impl OpenEngine {
             route,
             moves_bytes: need.requirements.entry.moves_bytes,
             yielding,
+            driver_start_ns,
             _domains: local.domains,
         })
     }
@@ -151,15 +161,34 @@ struct Local {
     domains: Vec<Arc<dyn Domain>>,
 }
 
+/// Time that the drivers of the workers' memories took to start, on the rank where it was the longest.
+fn slowest_start(rank: &mut Rank, workers: &[EngineWorker]) -> Result<Option<u64>> {
+    let own = workers
+        .iter()
+        .filter_map(|worker| worker.memory.driver_start_ns());
+    let longest = rank.reduce("start of drivers", own.max().map(Longest), DEADLINES.step)?;
+    Ok(longest.map(|Longest(ns)| ns))
+}
+
+/// A time of which the longest counts.
+#[derive(Serialize, Deserialize)]
+struct Longest(u64);
+
+impl Reduce for Longest {
+    fn merge(&mut self, other: Self) {
+        self.0 = self.0.max(other.0);
+    }
+}
+
 fn open_local(
     check: CapsCheck<'_>,
-    need: &Need<'_>,
+    (need, memories): (&Need<'_>, &MemoryDevices),
     rank: &Rank,
     settings: &Settings,
     host: &RankHost,
 ) -> Result<Local> {
     let requirements = &need.requirements;
-    let devices = requirements.open(rank, settings, host)?;
+    let devices = requirements.open(rank, settings, host, memories)?;
     for domain in &devices.domains {
         check(domain.caps(), devices.devices.len())?;
     }
@@ -187,12 +216,16 @@ fn open_local(
         workers.push(worker);
         told.push(introductions);
     }
+    // Those of engines without network cards name their own bounds.
+    let behind_cards = memories
+        .of(rank.id())
+        .filter(|_| requirements.entry.has_devices);
     Ok(Local {
         opened: describe(
             &devices,
             (&workers, need.peers.is_empty()),
             wire_devices,
-            host,
+            (host, behind_cards),
         ),
         workers,
         told: spoken(told)?,
@@ -264,7 +297,7 @@ fn describe(
     devices: &Devices,
     (workers, idle): (&[EngineWorker], bool),
     wire_devices: Vec<(WireDevice, u32)>,
-    host: &RankHost,
+    (host, behind_cards): (&RankHost, Option<&BusDevice>),
 ) -> (OpenMessage, WorkerPlaces) {
     let mut engine = devices.report();
     let still = !devices.domains[0].caps().moves_bytes;
@@ -286,6 +319,7 @@ fn describe(
         yielding: devices.placement.yielding,
         idle,
         engine,
+        behind_cards: behind_cards.cloned(),
         devices: workers
             .iter()
             .map(|worker| worker.devices.clone())

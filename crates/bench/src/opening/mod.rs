@@ -8,6 +8,7 @@
 //! | `credit_lanes` | memory and lanes of credits, for engines whose sends complete before they are taken |
 //! | `introduction` | what workers tell their peers, and what they were told |
 //! | `openings`, `measuring_cpus` | what follows from the engines of all ranks, for each of them |
+//! | `memory_devices` | the devices that the ranks' memories will be of |
 //! | `memory` | the check that the workers' memories fit together |
 //! | `pairs` | CPUs of workers that exchange bytes, and the sockets that they are really on |
 //!
@@ -19,6 +20,7 @@ pub mod engine;
 pub(crate) mod introduction;
 mod measuring_cpus;
 mod memory;
+pub(crate) mod memory_devices;
 pub mod openings;
 mod pairs;
 
@@ -26,6 +28,8 @@ pub(crate) use memory::{SizedBy, check_memory_alike};
 pub(crate) use pairs::Pairs;
 
 use std::sync::Arc;
+
+use memory_devices::MemoryDevices;
 
 use crate::host::RankHost;
 use crate::settings::{Numa, Settings};
@@ -51,6 +55,8 @@ pub(crate) struct Requirements<'a> {
     pub(crate) memory: &'a str,
     /// The option that names it.
     pub(crate) memory_option: &'static str,
+    /// Names of the memories of all ranks.
+    pub(crate) memories: Vec<&'a str>,
     /// Options of memories, of which each memory takes those that it knows; `None` for their defaults.
     pub(crate) memory_options: Option<&'a EngineOptions>,
     /// The name of another rank's memory.
@@ -170,6 +176,45 @@ impl Requirements<'_> {
         Ok(())
     }
 
+    /// The device that this rank's memory will be of.
+    pub(crate) fn own_device(&self, rank: &Rank, settings: &Settings) -> MemoryDevices {
+        let Ok(entry) = settings.lists.memory_of_point(self.memory) else {
+            return MemoryDevices::default();
+        };
+        let request = Request {
+            variant: split_name(self.memory).1,
+            gpu: settings.gpu(local_rank(rank, rank.id())),
+            options: self.memory_options,
+            libraries: Some(&settings.libraries),
+            ..Request::default()
+        };
+        MemoryDevices::of_own(rank.id(), entry, &request)
+    }
+
+    /// This rank's device, and those of its peers. Nobody is asked where no rank has memory of one.
+    ///
+    /// # Errors
+    /// When the run has ended.
+    pub(crate) fn devices_of_memories(
+        &self,
+        rank: &mut Rank,
+        settings: &Settings,
+    ) -> Result<MemoryDevices> {
+        match self.takes_gpus(settings) {
+            false => Ok(MemoryDevices::default()),
+            true => self
+                .own_device(rank, settings)
+                .exchanged(rank, self.pairs.peers(rank.id())),
+        }
+    }
+
+    /// Returns whether some rank's memory is a GPU's, or pinned for one: the same on all ranks.
+    pub(crate) fn takes_gpus(&self, settings: &Settings) -> bool {
+        let entries = self.memories.iter();
+        let mut entries = entries.filter_map(|name| settings.lists.memory_of_point(name).ok());
+        entries.any(|entry| entry.takes_gpu)
+    }
+
     /// Returns whether a rank's memory is of this rank's kind, or of one that is had from the same: the kind of which
     /// there is most is looked at with all others that the CPU can address.
     fn takes_from(&self, rank: u32, own: Available, settings: &Settings) -> bool {
@@ -192,12 +237,14 @@ impl Requirements<'_> {
         rank: &Rank,
         settings: &Settings,
         host: &RankHost,
+        memories: &MemoryDevices,
     ) -> Result<Devices> {
         let spans = !self.division.rails.is_single();
         let (named, of_rank) = settings.devices.request(rank.id(), spans);
         let of_rank_memory = |of: u32| RankMemory {
             name: (self.memory_of)(of),
             gpu: settings.gpu(local_rank(rank, of)),
+            device: memories.of(of),
         };
         let peers = self.pairs.peers(rank.id()).into_iter();
         let peers: Vec<_> = peers.map(of_rank_memory).collect();

@@ -196,6 +196,7 @@ pub(crate) mod tests {
             yielding: false,
             idle: false,
             engine: EngineReport::default(),
+            behind_cards: None,
             devices: vec![vec![Device {
                 used: true,
                 limit,
@@ -205,6 +206,7 @@ pub(crate) mod tests {
                 address: device.map(|(_, address)| address.into()),
                 interface: device.map(|(name, _)| name.into()),
                 name: None,
+                bound_place: None,
             }]],
             wire_devices: None,
         }

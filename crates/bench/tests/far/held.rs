@@ -3,9 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tonnage_engine::memory::Memory;
 use tonnage_units::Result;
+
+/// Time that landing takes, at least.
+pub const LANDING: Duration = Duration::from_millis(1);
 
 /// The newest bytes for each region and offset.
 #[derive(Default)]
@@ -24,10 +28,13 @@ impl HeldWrites {
         Ok(())
     }
 
-    /// Puts all of them where they belong.
-    pub fn land(&self, memory: impl Fn(u32) -> Result<Arc<dyn Memory>>) -> Result<()> {
+    /// Puts all of them where they belong, in no less than [`LANDING`]; returns whether there were any.
+    pub fn land(&self, memory: impl Fn(u32) -> Result<Arc<dyn Memory>>) -> Result<bool> {
         let all = std::mem::take(&mut *self.all());
+        let (held, began) = (!all.is_empty(), Instant::now());
         let mut all = all.into_iter();
-        all.try_for_each(|((region, offset), bytes)| memory(region)?.write(offset, &bytes))
+        all.try_for_each(|((region, offset), bytes)| memory(region)?.write(offset, &bytes))?;
+        while held && began.elapsed() < LANDING {}
+        Ok(held)
     }
 }

@@ -1,7 +1,7 @@
 //! A memory and an engine of tests: bytes behind a lock that only their owner opens, moved within one process.
 
 mod copy;
-mod held;
+pub mod held;
 mod lie;
 mod words;
 
@@ -83,6 +83,7 @@ const FAR: MemoryEntry = MemoryEntry {
     options: &[],
     allocate,
     available: |_| None,
+    device: |_| None,
     libraries: &[],
 };
 
@@ -108,15 +109,10 @@ fn outside(error: impl std::fmt::Display) -> Error {
 }
 
 fn allocate(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
-    let arena = Arena::allocate(
-        request.bytes as usize,
-        Pages::Normal,
-        Sharing::Private,
-        None,
-    );
+    let len = request.bytes as usize;
+    let arena = Arena::allocate(len, Pages::Normal, Sharing::Private, None);
     let arena = arena.map_err(outside)?;
-    let bytes = arena.len() as u64;
-    let arena = Mutex::new(arena);
+    let (bytes, arena) = (arena.len() as u64, Mutex::new(arena));
     Ok(Arc::new(Far { arena, bytes }))
 }
 
@@ -461,7 +457,7 @@ impl Engine for Worker {
         self.lane_of(lane).map(|_| Flush::Delivered)
     }
 
-    fn flush_incoming(&mut self) -> Result<()> {
+    fn flush_incoming(&mut self) -> Result<bool> {
         (self.inbox.held).land(|region| memory_of(&self.inbox, region))
     }
 

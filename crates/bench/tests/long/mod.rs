@@ -134,8 +134,8 @@ impl Engine for Long {
         self.inner.poll(&mut done[..count])
     }
 
-    fn flush_incoming(&mut self) -> Result<()> {
-        Ok(())
+    fn flush_incoming(&mut self) -> Result<bool> {
+        Ok(false)
     }
 
     fn failure(&self, done: &Completion) -> Failure {

@@ -141,6 +141,7 @@ fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
     let own = RankMemory {
         name: memory,
         gpu: None,
+        device: None,
     };
     // Where there are devices, each side has another.
     let devices = match entry.has_devices && entry.names_everywhere().is_empty() {

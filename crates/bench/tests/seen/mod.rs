@@ -119,8 +119,8 @@ impl Engine for Seen {
         self.inner.poll(done)
     }
 
-    fn flush_incoming(&mut self) -> Result<()> {
-        Ok(())
+    fn flush_incoming(&mut self) -> Result<bool> {
+        Ok(false)
     }
 
     fn failure(&self, done: &Completion) -> Failure {

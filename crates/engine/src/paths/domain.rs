@@ -121,6 +121,13 @@ impl Domain for PathsDomain {
         report
     }
 
+    fn bound_place(&self) -> Option<&str> {
+        let [device] = &self.devices[..] else {
+            return None;
+        };
+        device.bound_place()
+    }
+
     fn stream_address(&self) -> Option<IpAddr> {
         let [device] = &self.devices[..] else {
             return None;

@@ -457,8 +457,8 @@ impl Engine for PathsWorker {
         settled.fold(true, |all, one| all & one)
     }
 
-    fn flush_incoming(&mut self) -> Result<()> {
-        (self.paths.iter_mut()).try_for_each(|path| path.engine.flush_incoming())
+    fn flush_incoming(&mut self) -> Result<bool> {
+        (self.paths.iter_mut()).try_fold(false, |any, path| Ok(path.engine.flush_incoming()? | any))
     }
 
     fn take_rail_loads(&mut self) -> Vec<RailLoad> {
@@ -490,11 +490,8 @@ impl Engine for PathsWorker {
 
 /// Puts something into the first free place of a list.
 fn put<T>(list: &mut Vec<Option<T>>, one: T) -> u32 {
-    let free = list.iter().position(Option::is_none);
-    let at = free.unwrap_or(list.len());
-    match list.get_mut(at) {
-        Some(place) => *place = Some(one),
-        None => list.push(Some(one)),
-    }
+    let at = (list.iter().position(Option::is_none)).unwrap_or(list.len());
+    list.resize_with(list.len().max(at + 1), || None);
+    list[at] = Some(one);
     at as u32
 }

@@ -26,7 +26,7 @@ use tonnage_engine::{
 use tonnage_sys::cuda::{CopyMark, CudaCopier, CudaFailure};
 use tonnage_units::{Error, Result};
 
-use crate::memory::cuda_limit;
+use crate::memory::cuda_limit::{self, LimitedEnd};
 use crate::memory::cuda_region::{CudaEnd, driver_report, library, unavailable};
 use crate::memory::nvidia::NVIDIA;
 use crate::memory::vendor::GpuVendor;
@@ -124,11 +124,7 @@ struct CudaDomain {
     vendor: &'static GpuVendor,
     caps: Caps,
     /// This rank's end.
-    end: String,
-    /// Links that bound it, in words.
-    links: Option<String>,
-    /// Reason why links beside PCIe are not known.
-    links_unknown: Option<String>,
+    end: LimitedEnd,
     driver: LibraryReport,
     by_kernel: bool,
     streams: u32,
@@ -138,18 +134,14 @@ impl CudaDomain {
     fn open(vendor: &'static GpuVendor, request: &OpenRequest<'_>) -> Result<Self> {
         let what = format!("engine {}", vendor.copies);
         let library = library(vendor, request.libraries, &what)?;
-        let devices = library.devices();
-        let devices = devices.map_err(|why| unavailable(vendor, &what, &why))?;
-        let end = cuda_limit::end(vendor, request.memories, &devices)?;
+        let end = cuda_limit::end(vendor, request.memories)?;
         Ok(Self {
             vendor,
             caps: Caps {
                 limit: end.limit,
                 ..CAPS
             },
-            end: end.name,
-            links: end.links,
-            links_unknown: end.links_unknown,
+            end,
             driver: driver_report(&library),
             by_kernel: request.option(&OPTIONS, "by") == BY_KERNEL,
             // Within the option's bounds: anything else was refused before.
@@ -163,6 +155,10 @@ impl Domain for CudaDomain {
         &self.caps
     }
 
+    fn bound_place(&self) -> Option<&str> {
+        Some(&self.end.place)
+    }
+
     fn report(&self) -> EngineReport {
         let by = match self.by_kernel {
             true => "a kernel of the GPU",
@@ -171,12 +167,12 @@ impl Domain for CudaDomain {
         EngineReport {
             name: self.vendor.copies.to_owned(),
             library: Some(self.driver.clone()),
-            device: Some(self.end.clone()),
+            device: Some(self.end.name.clone()),
             facts: Facts::default()
                 .with("by", by)
                 .with("streams", u64::from(self.streams))
-                .maybe("limit_of_links", self.links.clone())
-                .maybe("limit_of_links_unknown", self.links_unknown.clone())
+                .maybe("limit_of_links", self.end.links.clone())
+                .maybe("limit_of_links_unknown", self.end.links_unknown.clone())
                 .with("depth", DEPTH)
                 .with("ranks_are", "threads of one process")
                 .with(
@@ -488,8 +484,8 @@ impl Engine for CudaCopies {
         Ok(count)
     }
 
-    fn flush_incoming(&mut self) -> Result<()> {
-        Ok(())
+    fn flush_incoming(&mut self) -> Result<bool> {
+        Ok(false)
     }
 
     fn failure(&self, _done: &Completion) -> Failure {

@@ -34,8 +34,8 @@ use tonnage_engine::{
 };
 use tonnage_units::Result;
 
-use crate::memory::cuda_limit;
-use crate::memory::cuda_region::{driver_report, library, unavailable};
+use crate::memory::cuda_limit::{self, LimitedEnd};
+use crate::memory::cuda_region::{driver_report, library};
 use crate::memory::nvidia::NVIDIA;
 use crate::memory::vendor::GpuVendor;
 
@@ -102,11 +102,7 @@ pub(crate) fn open(vendor: &'static GpuVendor, request: &OpenRequest<'_>) -> Res
 struct IpcDomain {
     caps: Caps,
     /// This rank's end.
-    end: String,
-    /// Links that bound it, in words.
-    links: Option<String>,
-    /// Reason why links beside PCIe are not known.
-    links_unknown: Option<String>,
+    end: LimitedEnd,
     driver: IpcDriver,
     initiates: bool,
     patience: Arc<LeavePatience>,
@@ -116,17 +112,13 @@ impl IpcDomain {
     fn open(vendor: &'static GpuVendor, request: &OpenRequest<'_>) -> Result<Self> {
         let what = format!("engine {}", vendor.ipc);
         let library = library(vendor, request.libraries, &what)?;
-        let devices = library.devices();
-        let devices = devices.map_err(|why| unavailable(vendor, &what, &why))?;
-        let end = cuda_limit::own_end(vendor, request.memories, &devices)?;
+        let end = cuda_limit::end(vendor, request.memories)?;
         Ok(Self {
             caps: Caps {
                 limit: end.limit,
                 ..CAPS
             },
-            end: end.name,
-            links: end.links,
-            links_unknown: end.links_unknown,
+            end,
             driver: IpcDriver {
                 vendor,
                 library,
@@ -143,14 +135,18 @@ impl Domain for IpcDomain {
         &self.caps
     }
 
+    fn bound_place(&self) -> Option<&str> {
+        Some(&self.end.place)
+    }
+
     fn report(&self) -> EngineReport {
         EngineReport {
             name: self.driver.vendor.ipc.to_owned(),
             library: Some(driver_report(&self.driver.library)),
-            device: Some(self.end.clone()),
+            device: Some(self.end.name.clone()),
             facts: Facts::default()
-                .maybe("limit_of_links", self.links.clone())
-                .maybe("limit_of_links_unknown", self.links_unknown.clone())
+                .maybe("limit_of_links", self.end.links.clone())
+                .maybe("limit_of_links_unknown", self.end.links_unknown.clone())
                 .with("depth", IN_FLIGHT_MAX)
                 .with(
                     "completion",

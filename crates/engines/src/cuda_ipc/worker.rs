@@ -348,8 +348,8 @@ impl Engine for CudaIpc {
         Ok(count)
     }
 
-    fn flush_incoming(&mut self) -> Result<()> {
-        Ok(())
+    fn flush_incoming(&mut self) -> Result<bool> {
+        Ok(false)
     }
 
     fn failure(&self, done: &Completion) -> Failure {

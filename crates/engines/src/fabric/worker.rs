@@ -416,7 +416,7 @@ impl Engine for FabricWorker {
         }
     }
 
-    fn flush_incoming(&mut self) -> Result<()> {
+    fn flush_incoming(&mut self) -> Result<bool> {
         self.card_regions.flush_all(&self.name)
     }
 

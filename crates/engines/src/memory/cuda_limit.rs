@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use tonnage_engine::memory::BusDevice;
 use tonnage_engine::{LimitKind, RankMemory};
-use tonnage_machine::devices::{GpuLinks, LinkTable, gpu_links, nominal_link_bytes_per_s};
-use tonnage_sys::cuda::CudaDevice;
+use tonnage_machine::devices::{GpuLinks, LinkTable, gpu_links};
 use tonnage_units::Result;
 
+use super::bus_device::counted;
 use super::cuda_region::number_of;
 use super::nvidia::NVIDIA;
 use super::vendor::GpuVendor;
@@ -14,8 +15,10 @@ use super::vendor::GpuVendor;
 /// A rank's end of its copies, for what they are set beside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LimitedEnd {
-    /// The GPU, or the host with the GPUs that it copies to, and what bounds it: ends of one name share that.
+    /// The GPU, or the host with the GPUs that it copies to, and what bounds it, by the numbers of this process.
     pub(crate) name: String,
+    /// Its name by addresses, which are alike in all processes: ends of one place share what bounds them.
+    pub(crate) place: String,
     /// The bound.
     pub(crate) limit: LimitKind,
     /// The links whose speed it is, in words; `None` where it is none of links.
@@ -27,96 +30,116 @@ pub(crate) struct LimitedEnd {
 /// Describes a rank's end. What goes to the host is bounded by the GPU's link of PCIe, or by those beside it that the
 /// driver's management library tells of; what goes to another GPU over NVLink by its links, which that library tells of
 /// too; and what stays in a GPU by its own copies. No bound is known between two GPUs without NVLink, whose bytes may
-/// cross several links of PCIe.
+/// cross several links of PCIe, nor of a GPU of which its rank told nothing.
 pub(crate) fn end(
     vendor: &GpuVendor,
     (own, peers): (RankMemory<'_>, &[RankMemory<'_>]),
-    devices: &[CudaDevice],
 ) -> Result<LimitedEnd> {
-    let peers = peers.iter().map(|&peer| number_of(vendor, peer));
+    let mut gpus = EndGpus::default();
+    let own = gpus.place(vendor, own)?;
+    let peers = peers.iter().map(|&peer| gpus.place(vendor, peer));
     let peers = peers.collect::<Result<Vec<_>>>()?;
-    let own = number_of(vendor, own)?;
-    let table = links_beside_pcie(vendor, (own, &peers), devices);
-    let link = |number: Option<u32>| {
-        let address = &devices.get(number? as usize)?.pci_address;
-        match table.to_host(address) {
-            Some(links) => Some((links.bytes_per_s?, counted(links))),
-            None => Some((nominal_link_bytes_per_s(address)?, "PCIe".to_owned())),
-        }
+    let table = links_beside_pcie(vendor, (own, &peers), &gpus);
+    let to_host = |gpu: Option<usize>| {
+        let link = gpus.device(gpu?)?.link.as_ref()?;
+        Some((link.bytes_per_s, link.kind.clone()))
     };
-    let linked = |own: u32, peer: u32| {
-        let [own, peer] = [own, peer].map(|number| devices.get(number as usize));
+    let linked = |own: usize, peer: usize| {
+        let [own, peer] = [own, peer].map(|gpu| gpus.device(gpu));
         table
             .between(&own?.pci_address, &peer?.pci_address)
             .cloned()
     };
-    let (limit, links) = kind(own, &peers, link, linked);
-    let name = name(vendor, own, (&peers, devices));
-    Ok(LimitedEnd {
-        name: match &links {
+    let described = |title: &dyn Fn(usize) -> String| {
+        let (limit, links) = kind(own, &peers, to_host, linked, title);
+        let name = name(own, &peers, title);
+        let name = match &links {
             Some(links) => format!("{name}, by {links}"),
             None => name,
-        },
+        };
+        (name, limit, links)
+    };
+    let (place, ..) = described(&|gpu| gpus.address(gpu));
+    let (name, limit, links) = described(&|gpu| gpus.title(gpu));
+    Ok(LimitedEnd {
+        name,
+        place,
         limit,
         links,
-        links_unknown: table.unknown,
+        links_unknown: table.unknown.or_else(|| gpus.links_unknown()),
     })
 }
 
-/// Links beside PCIe of the GPUs that take part, by one question to the management library; nobody is asked where none
-/// could bound anything.
+/// GPUs of a rank and its peers, each once: two processes may number one of them differently.
+#[derive(Default)]
+struct EndGpus<'a>(Vec<(String, Option<&'a BusDevice>)>);
+
+impl<'a> EndGpus<'a> {
+    /// The place in the list of the GPU that a rank's memory is of; `None` for memory of the host.
+    fn place(&mut self, vendor: &GpuVendor, memory: RankMemory<'a>) -> Result<Option<usize>> {
+        let Some(number) = number_of(vendor, memory)? else {
+            return Ok(None);
+        };
+        let name = format!("{}:{number}", vendor.memory);
+        let known = self.0.iter().position(|(_, device)| {
+            let addresses = [*device, memory.device].map(|it| Some(&it?.pci_address));
+            // Of one that nobody tells of, not even this is known.
+            addresses[0].is_some() && addresses[0] == addresses[1]
+        });
+        Ok(Some(known.unwrap_or_else(|| {
+            self.0.push((name, memory.device));
+            self.0.len() - 1
+        })))
+    }
+
+    fn device(&self, gpu: usize) -> Option<&'a BusDevice> {
+        self.0.get(gpu)?.1
+    }
+
+    fn title(&self, gpu: usize) -> String {
+        let (name, device) = &self.0[gpu];
+        device.map_or_else(|| name.clone(), BusDevice::title)
+    }
+
+    /// Its address, or its number where nobody tells.
+    fn address(&self, gpu: usize) -> String {
+        let (name, device) = &self.0[gpu];
+        device.map_or_else(|| name.clone(), |device| device.pci_address.clone())
+    }
+
+    /// Reasons why links of some of them are not known, each once.
+    fn links_unknown(&self) -> Option<String> {
+        let devices = self.0.iter().filter_map(|(_, device)| *device);
+        let reasons: BTreeSet<&str> = devices
+            .filter_map(|device| device.links_unknown.as_deref())
+            .collect();
+        let reasons: Vec<&str> = reasons.into_iter().collect();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
+    }
+}
+
+/// Links between the GPUs that take part, by one question to the management library; nobody is asked where none could
+/// bound anything.
 fn links_beside_pcie(
     vendor: &GpuVendor,
-    (own, peers): (Option<u32>, &[Option<u32>]),
-    devices: &[CudaDevice],
+    (own, peers): (Option<usize>, &[Option<usize>]),
+    gpus: &EndGpus<'_>,
 ) -> LinkTable {
-    if vendor.memory != NVIDIA.memory || peers.iter().all(|&peer| peer == own) {
+    let is_other = |peer: &Option<usize>| peer.is_some() && *peer != own;
+    if vendor.memory != NVIDIA.memory || own.is_none() || !peers.iter().any(is_other) {
         return LinkTable::default();
     }
-    let numbers: BTreeSet<u32> = peers.iter().copied().chain([own]).flatten().collect();
-    let gpus = numbers
-        .into_iter()
-        .filter_map(|number| devices.get(number as usize));
-    gpu_links(gpus.map(|gpu| gpu.pci_address.clone()).collect())
+    let devices = gpus.0.iter().filter_map(|(_, device)| *device);
+    gpu_links(devices.map(|device| device.pci_address.clone()).collect())
 }
 
-/// Describes a rank's end where its peers may see other GPUs by the same numbers: only its own link is known.
-pub(crate) fn own_end(
-    vendor: &GpuVendor,
-    (own, peers): (RankMemory<'_>, &[RankMemory<'_>]),
-    devices: &[CudaDevice],
-) -> Result<LimitedEnd> {
-    let number = number_of(vendor, own)?;
-    let unbounded = LimitedEnd {
-        name: name(vendor, number, (&[], devices)),
-        limit: LimitKind::None,
-        links: None,
-        links_unknown: None,
-    };
-    for &peer in peers {
-        if number.is_none() || number_of(vendor, peer)?.is_some() {
-            return Ok(unbounded);
-        }
-    }
-    end(vendor, (own, peers), devices)
-}
-
-fn name(
-    vendor: &GpuVendor,
-    own: Option<u32>,
-    (peers, devices): (&[Option<u32>], &[CudaDevice]),
-) -> String {
-    let memory = vendor.memory;
-    let gpu = |number: u32| match devices.get(number as usize) {
-        None => format!("{memory}:{number}"),
-        Some(device) => format!("{memory}:{number} ({})", device.pci_address),
-    };
+fn name(own: Option<usize>, peers: &[Option<usize>], title: impl Fn(usize) -> String) -> String {
     let host = "memory of the host";
     match own {
-        Some(number) => gpu(number),
+        Some(gpu) => title(gpu),
         None => {
-            let peers: BTreeSet<u32> = peers.iter().copied().flatten().collect();
-            let peers: Vec<String> = peers.into_iter().map(gpu).collect();
+            let peers: BTreeSet<String> = peers.iter().flatten().map(|&peer| title(peer)).collect();
+            let peers: Vec<String> = peers.into_iter().collect();
             match peers.is_empty() {
                 true => host.to_owned(),
                 // The same links as of those GPUs, and of no others.
@@ -128,12 +151,13 @@ fn name(
 
 /// The bound of an end, and the links whose speed it is. `link` tells speed and kind of what leads to the host.
 fn kind(
-    own: Option<u32>,
-    peers: &[Option<u32>],
-    link: impl Fn(Option<u32>) -> Option<(u64, String)>,
-    linked: impl Fn(u32, u32) -> Option<GpuLinks>,
+    own: Option<usize>,
+    peers: &[Option<usize>],
+    link: impl Fn(Option<usize>) -> Option<(u64, String)>,
+    linked: impl Fn(usize, usize) -> Option<GpuLinks>,
+    title: impl Fn(usize) -> String,
 ) -> (LimitKind, Option<String>) {
-    let peers: BTreeSet<Option<u32>> = peers.iter().copied().collect();
+    let peers: BTreeSet<Option<usize>> = peers.iter().copied().collect();
     let of_links = |speed: Option<u64>, words: String| match speed.filter(|&speed| speed > 0) {
         Some(bytes_per_s) => (LimitKind::Link { bytes_per_s }, Some(words)),
         None => (LimitKind::None, None),
@@ -163,8 +187,9 @@ fn kind(
                 let peer = peer.filter(|&peer| peer != own)?;
                 Some((peer, linked(own, peer)?))
             });
-            let links: Option<Vec<(u32, GpuLinks)>> = links.collect();
-            let (speed, words) = links.map(|links| together(&links)).unwrap_or_default();
+            let links: Option<Vec<(usize, GpuLinks)>> = links.collect();
+            let together = links.map(|links| together(&links, title));
+            let (speed, words) = together.unwrap_or_default();
             of_links(speed, words)
         }
     }
@@ -173,10 +198,10 @@ fn kind(
 /// The speed of a GPU's links to some others, and in words which they are: all that lead to switches are one and the
 /// same. Those that lead to a GPU are others for each, so that there is one bound only with a single peer: with several
 /// it depends on how many of them are written to at once.
-fn together(links: &[(u32, GpuLinks)]) -> (Option<u64>, String) {
+fn together(links: &[(usize, GpuLinks)], title: impl Fn(usize) -> String) -> (Option<u64>, String) {
     match links {
         [(peer, links)] if !links.switched => {
-            let words = format!("{} to {}:{peer}", counted(links), NVIDIA.memory);
+            let words = format!("{} to {}", counted(links), title(*peer));
             (links.bytes_per_s, words)
         }
         all if all.iter().all(|(_, links)| links.switched) => {
@@ -190,26 +215,23 @@ fn together(links: &[(u32, GpuLinks)]) -> (Option<u64>, String) {
     }
 }
 
-/// The kind of links, and their number.
-fn counted(links: &GpuLinks) -> String {
-    match links.count {
-        Some(1) => format!("{}, 1 link", links.kind),
-        Some(count) => format!("{}, {count} links", links.kind),
-        None => links.kind.clone(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use tonnage_engine::memory::BusLink;
+
     use super::*;
+
+    fn title(gpu: usize) -> String {
+        format!("cuda:{gpu}")
+    }
 
     #[test]
     fn what_is_crossed_bounds_the_copies() {
-        let link = |number: Option<u32>| {
+        let link = |number: Option<usize>| {
             let number = number.filter(|&number| number < 2)?;
-            Some((10 + u64::from(number), "PCIe".to_owned()))
+            Some((10 + number as u64, "PCIe".to_owned()))
         };
-        let of = |own, peers: &[Option<u32>]| kind(own, peers, link, |_, _| None).0;
+        let of = |own, peers: &[Option<usize>]| kind(own, peers, link, |_, _| None, title).0;
         let speed = |bytes_per_s| LimitKind::Link { bytes_per_s };
         assert_eq!(of(None, &[Some(1)]), speed(11));
         assert_eq!(of(None, &[Some(0), Some(1)]), speed(21));
@@ -236,7 +258,7 @@ mod tests {
         let linked = |own, peer| {
             let (count, switched) = match (own, peer) {
                 (0, 1..=3) => (18, true),
-                (0, 4 | 5) => (peer, false),
+                (0, 4 | 5) => (peer as u32, false),
                 _ => return None,
             };
             Some(GpuLinks {
@@ -246,10 +268,10 @@ mod tests {
                 bytes_per_s: Some(u64::from(count) * 10),
             })
         };
-        let of = |peers: &[u32]| {
-            let peers: Vec<Option<u32>> = peers.iter().copied().map(Some).collect();
+        let of = |peers: &[usize]| {
+            let peers: Vec<Option<usize>> = peers.iter().copied().map(Some).collect();
             let c2c = |_| Some((7, "NVLink-C2C, 10 links".to_owned()));
-            let (limit, words) = kind(Some(0), &peers, c2c, linked);
+            let (limit, words) = kind(Some(0), &peers, c2c, linked, title);
             match limit {
                 LimitKind::Link { bytes_per_s } => (bytes_per_s, words.unwrap_or_default()),
                 other => (0, format!("{other:?}")),
@@ -271,13 +293,13 @@ mod tests {
     /// The host's memory is behind links beside PCIe, where the library tells of them.
     #[test]
     fn what_leads_to_the_host_bounds_by_its_own_speed() {
-        let link = |number: Option<u32>| {
+        let link = |number: Option<usize>| {
             let links = [(447, "NVLink-C2C, 10 links"), (63, "PCIe")];
-            let (speed, words) = links.get(number? as usize)?;
+            let (speed, words) = links.get(number?)?;
             Some((*speed, (*words).to_owned()))
         };
-        let of = |own, peers: &[Option<u32>]| {
-            let (limit, words) = kind(own, peers, link, |_, _| None);
+        let of = |own, peers: &[Option<usize>]| {
+            let (limit, words) = kind(own, peers, link, |_, _| None, title);
             (limit, words.unwrap_or_default())
         };
         let bound = |bytes_per_s, words: &str| (LimitKind::Link { bytes_per_s }, words.to_owned());
@@ -287,32 +309,104 @@ mod tests {
         assert_eq!(of(None, &[Some(0), Some(1)]), both);
     }
 
+    /// A rank with memory of a GPU that its process numbers so.
+    fn rank<'a>(name: &'a str, device: Option<&'a BusDevice>) -> RankMemory<'a> {
+        RankMemory {
+            name,
+            gpu: None,
+            device,
+        }
+    }
+
+    fn gpu(number: u32, bus: u32) -> BusDevice {
+        BusDevice {
+            name: format!("cuda:{number}"),
+            pci_address: format!("0000:{bus:02x}:00.0"),
+            link: Some(BusLink {
+                kind: "PCIe".to_owned(),
+                bytes_per_s: 10 + u64::from(bus),
+            }),
+            links_unknown: None,
+            memory_bytes_per_s: None,
+        }
+    }
+
     /// Ends of one name are counted once, so that hosts of different GPUs have to have different names.
     #[test]
     fn the_host_is_named_by_the_gpus_that_it_copies_to() {
-        let of = |own, peers: &[Option<u32>]| name(NVIDIA, own, (peers, &[]));
-        assert_eq!(of(Some(3), &[None]), "cuda:3");
-        assert_eq!(of(None, &[Some(1)]), "memory of the host, to cuda:1");
-        let several = of(None, &[Some(1), Some(0), Some(1)]);
-        assert_eq!(several, "memory of the host, to cuda:0 and cuda:1");
-        assert_eq!(of(None, &[None]), "memory of the host");
+        let gpus = [gpu(0, 1), gpu(1, 2)];
+        let of = |own: RankMemory<'_>, peers: &[usize]| {
+            let names = ["cuda", "cuda:1"];
+            let peers = peers.iter().map(|&n| rank(names[n], Some(&gpus[n])));
+            let peers: Vec<_> = peers.collect();
+            let end = end(NVIDIA, (own, &peers)).unwrap();
+            (end.name, end.limit)
+        };
+        let speed = |bytes_per_s| LimitKind::Link { bytes_per_s };
+        let one = "memory of the host, to cuda:1 (0000:02:00.0), by PCIe";
+        assert_eq!(of(rank("host", None), &[1]), (one.to_owned(), speed(12)));
+        let both = "memory of the host, to cuda:0 (0000:01:00.0) and cuda:1 (0000:02:00.0), by PCIe, of 2 GPUs";
+        assert_eq!(
+            of(rank("cuda-pinned", None), &[1, 0, 1]),
+            (both.to_owned(), speed(23))
+        );
+        let host = of(rank("host", None), &[]);
+        assert_eq!(host, ("memory of the host".to_owned(), LimitKind::None));
     }
 
+    /// A number is another GPU in another process, and another number may be this one.
     #[test]
-    fn numbers_of_other_processes_bound_nothing() {
-        let rank = |name| RankMemory { name, gpu: None };
-        let of = |own, peer| {
-            let both = (rank(own), &[rank(peer)][..]);
-            own_end(NVIDIA, both, &[]).unwrap().limit
+    fn gpus_are_known_again_by_their_addresses() {
+        let of = |own: &BusDevice, peers: &[RankMemory<'_>]| {
+            end(NVIDIA, (rank("cuda", Some(own)), peers)).unwrap()
         };
-        for (own, peer) in [
-            ("cuda", "cuda"),
-            ("cuda-pinned", "cuda"),
-            ("cuda", "cuda:1"),
-            ("cuda:1", "cuda"),
-            ("cuda", "host"),
+        let own = gpu(0, 1);
+        let same = gpu(3, 1);
+        let within = of(&own, &[rank("cuda:3", Some(&same))]);
+        assert_eq!(
+            (within.limit, within.name),
+            (LimitKind::MemoryCopy, own.title())
+        );
+        // The link is one and the same, whichever number a process has for its GPU.
+        for (ends, names) in [
+            (
+                [
+                    of(&own, &[rank("host", None)]),
+                    of(&same, &[rank("host", None)]),
+                ],
+                2,
+            ),
+            (
+                [&own, &same].map(|gpu| {
+                    let peer = rank(
+                        if gpu.name == "cuda:3" {
+                            "cuda:3"
+                        } else {
+                            "cuda"
+                        },
+                        Some(gpu),
+                    );
+                    end(NVIDIA, (rank("host", None), &[peer])).unwrap()
+                }),
+                2,
+            ),
         ] {
-            assert_eq!(of(own, peer), LimitKind::None);
+            let titles: BTreeSet<&str> = ends.iter().map(|end| end.name.as_str()).collect();
+            assert_eq!((titles.len(), &ends[0].place), (names, &ends[1].place));
+        }
+        let other = gpu(0, 2);
+        let elsewhere = of(&other, &[rank("host", None)]);
+        assert_ne!(elsewhere.place, of(&own, &[rank("host", None)]).place);
+        let apart = of(&own, &[rank("cuda", Some(&other))]);
+        assert_eq!(apart.limit, LimitKind::None);
+        let to_host = of(&own, &[rank("host", None)]);
+        assert_eq!(to_host.limit, LimitKind::Link { bytes_per_s: 11 });
+        assert_eq!(to_host.name, "cuda:0 (0000:01:00.0), by PCIe");
+        // Nobody told of the peer's, or of this rank's own: a number says nothing then.
+        assert_eq!(of(&own, &[rank("cuda", None)]).limit, LimitKind::None);
+        for (own, peer) in [("cuda", "cuda:1"), ("cuda:1", "cuda"), ("cuda", "host")] {
+            let untold = end(NVIDIA, (rank(own, None), &[rank(peer, None)])).unwrap();
+            assert_eq!(untold.limit, LimitKind::None, "{own} {peer}");
         }
     }
 }

@@ -98,6 +98,10 @@ impl Memory for PinnedMemory {
         })
     }
 
+    fn driver_start_ns(&self) -> Option<u64> {
+        Some(self.gpu.start_ns())
+    }
+
     fn report(&self) -> MemoryReport {
         MemoryReport {
             kind: self.gpu.vendor().pinned.to_owned(),

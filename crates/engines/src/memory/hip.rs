@@ -3,6 +3,7 @@
 use tonnage_engine::memory::MemoryEntry;
 
 use super::amd::AMD;
+use super::bus_device::bus_device;
 use super::{cuda, cuda_pinned};
 
 /// Memory of a GPU of AMD.
@@ -10,6 +11,7 @@ pub const HIP: MemoryEntry = cuda::entry(
     AMD,
     "memory of an AMD GPU, the first one where no number is given; filled and verified by the GPU",
     |request| cuda::allocate(AMD, request),
+    |request| bus_device(AMD, request),
 );
 
 /// Pages and places of memory host, pinned for all GPUs of AMD.

@@ -47,6 +47,7 @@ pub const SMALL: MemoryEntry = MemoryEntry {
         allocate_plain(bytes, Pages::Small, "small", Vec::new(), sharing, request)
     },
     available: |_| available(0),
+    device: |_| None,
     libraries: &[],
 };
 

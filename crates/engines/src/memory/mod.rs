@@ -8,12 +8,14 @@
 //! | `cuda_pinned` | memory of the host that a GPU's driver has pinned, and NVIDIA's row |
 //! | `hip` | rows of the same for AMD |
 //! | `cuda_region` | all of them as ends of copies that a GPU makes |
+//! | `bus_device` | the GPU of a memory that is not allocated yet, and its link |
 //! | `cuda_limit` | what bounds such copies |
 //! | `gpu_nic` | the NIC that is nearest to the GPU of a rank's memory |
 //! | `vendor`, `vendors` | a maker of GPUs: names, and advice for failures; the list of them |
 //! | `nvidia`, `amd` | the makers |
 
 pub(crate) mod amd;
+mod bus_device;
 mod copy;
 mod cuda;
 pub(crate) mod cuda_limit;

@@ -4,7 +4,7 @@ use tonnage_engine::Library;
 use tonnage_machine::devices::LIBCUDA_VARIABLE;
 use tonnage_sys::cuda::{self, CudaFailure};
 
-use super::vendor::{GpuVendor, INVALID_DEVICE, PinBound, RefusalCodes};
+use super::vendor::{GpuVendor, INVALID_DEVICE, OUT_OF_MEMORY, PinBound, RefusalCodes};
 
 /// GPUs of NVIDIA.
 pub(crate) const NVIDIA: &GpuVendor = &GpuVendor {
@@ -23,7 +23,7 @@ pub(crate) const NVIDIA: &GpuVendor = &GpuVendor {
     visible: "CUDA_VISIBLE_DEVICES",
     codes: RefusalCodes {
         // CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_OPERATING_SYSTEM: neither is about memory of the GPU.
-        not_pinned: &[2, 304],
+        not_pinned: &[OUT_OF_MEMORY, 304],
         // CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, CUDA_ERROR_TOO_MANY_PEERS.
         no_way: &[217, 711],
         not_seen: &[INVALID_DEVICE],

@@ -6,8 +6,12 @@
 use tonnage_engine::Library;
 use tonnage_sys::cuda::{CudaFailure, GpuDriver};
 
-/// Code of a number that no GPU has, of all makers.
+/// Codes that the drivers of all makers return: of an argument that they do not take, of memory that is not there, of a
+/// number that no GPU has, and of what driver or GPU do not have.
+pub(crate) const INVALID_VALUE: i32 = 1;
+pub(crate) const OUT_OF_MEMORY: i32 = 2;
 pub(crate) const INVALID_DEVICE: i32 = 101;
+pub(crate) const NOT_SUPPORTED: i32 = 801;
 
 /// Codes of refusals. Drivers have the same numbers, and do not return them in the same places.
 pub(crate) struct RefusalCodes {

@@ -127,16 +127,16 @@ impl CardArrivals {
         })
     }
 
-    /// Waits until the GPU sees what has arrived, where that is needed and can be done.
+    /// Waits until the GPU sees what has arrived, where that is needed and can be done; returns whether it is.
     ///
     /// # Errors
     /// The driver's reason.
-    pub(super) fn flush(&self, engine: &str, moment: FlushMoment) -> Result<()> {
+    pub(super) fn flush(&self, engine: &str, moment: FlushMoment) -> Result<bool> {
         if let FlushNeed::Flushing(writes) = &self.need {
             let flushed = writes.flush();
             flushed.map_err(|failure| gpu_failed(engine, writes.context(), &failure))?;
         }
         self.was_due[usize::from(moment == FlushMoment::WritesEnded)].set(true);
-        Ok(())
+        Ok(matches!(self.need, FlushNeed::Flushing(_)))
     }
 }

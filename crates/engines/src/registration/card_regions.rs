@@ -109,16 +109,17 @@ impl CardRegions {
             Ending::Failed(_) => false,
         };
         match done.iter().any(lands) {
-            true => self.flush_at(engine, FlushMoment::Told),
+            true => self.flush_at(engine, FlushMoment::Told).map(|_| ()),
             false => Ok(()),
         }
     }
 
-    /// Waits until the GPUs see what plain writes have brought, of which nothing was told here.
+    /// Waits until the GPUs see what plain writes have brought, of which nothing was told here; returns whether any of
+    /// them needed it.
     ///
     /// # Errors
     /// The driver's reason.
-    pub(crate) fn flush_all(&self, engine: &str) -> Result<()> {
+    pub(crate) fn flush_all(&self, engine: &str) -> Result<bool> {
         self.flush_at(engine, FlushMoment::WritesEnded)
     }
 
@@ -129,9 +130,11 @@ impl CardRegions {
         }
     }
 
-    fn flush_at(&self, engine: &str, moment: FlushMoment) -> Result<()> {
-        let mut arrivals = self.arrivals.iter();
-        arrivals.try_for_each(|arrivals| arrivals.flush(engine, moment))
+    fn flush_at(&self, engine: &str, moment: FlushMoment) -> Result<bool> {
+        let mut all = self.arrivals.iter();
+        all.try_fold(false, |waited, arrivals| {
+            Ok(arrivals.flush(engine, moment)? || waited)
+        })
     }
 }
 

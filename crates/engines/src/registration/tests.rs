@@ -200,7 +200,7 @@ fn plain_writes_are_flushed_when_they_have_ended() {
     };
     let card = CardMemory::of(&memory, "verbs:rc", INSTEAD).unwrap();
     let mut regions = CardRegions::default();
-    regions.flush_all("verbs:rc").unwrap();
+    assert!(!regions.flush_all("verbs:rc").unwrap());
     regions.keep(RegionId(0), (CardWay::Peermem, &[]), card.context());
     let said = |regions: &CardRegions| {
         let facts = regions.add_granted(Facts::default());
@@ -210,7 +210,7 @@ fn plain_writes_are_flushed_when_they_have_ended() {
     };
     // However often: the words are those of each rank and each run.
     for _ in 0..2 {
-        regions.flush_all("verbs:rc").unwrap();
+        assert!(regions.flush_all("verbs:rc").unwrap());
         assert_eq!(
             said(&regions),
             flushed("when peers' plain writes have ended")

@@ -169,6 +169,10 @@ impl Domain for StagedDomain {
         report
     }
 
+    fn bound_place(&self) -> Option<&str> {
+        self.inner.bound_place()
+    }
+
     fn stream_address(&self) -> Option<IpAddr> {
         self.inner.stream_address()
     }

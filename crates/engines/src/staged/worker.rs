@@ -426,7 +426,7 @@ impl Engine for StagedWorker {
         self.below.settle(trying)
     }
 
-    fn flush_incoming(&mut self) -> Result<()> {
+    fn flush_incoming(&mut self) -> Result<bool> {
         self.below.flush_incoming()
     }
 

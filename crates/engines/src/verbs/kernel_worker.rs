@@ -401,8 +401,8 @@ impl Engine for KernelWorker {
         Ok(0)
     }
 
-    fn flush_incoming(&mut self) -> Result<()> {
-        Ok(())
+    fn flush_incoming(&mut self) -> Result<bool> {
+        Ok(false)
     }
 
     fn failure(&self, _done: &Completion) -> Failure {

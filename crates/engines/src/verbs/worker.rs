@@ -393,7 +393,7 @@ impl Engine for VerbsWorker {
         Ok(Flush::Posted)
     }
 
-    fn flush_incoming(&mut self) -> Result<()> {
+    fn flush_incoming(&mut self) -> Result<bool> {
         self.card_regions.flush_all(self.port.engine())
     }
 

@@ -14,8 +14,12 @@ fn copies_within_a_gpu_have_a_rate_and_move_the_bytes() {
     memory.write(0, &vec![7; BYTES as usize / 2]).unwrap();
     let found = rates(&*memory).unwrap();
     assert!(found.iter().all(|rate| rate.bytes_per_s > 0.0), "{found:?}");
-    // One stream, and several.
-    assert_eq!(found.len(), 2, "{found:?}");
+    // One stream and several, by the call and by the kernel.
+    assert_eq!(found.len(), 4, "{found:?}");
+    let by_kernel = "the GPU's kernel (by=sm) of 512 KiB";
+    for (at, rate) in found.iter().enumerate() {
+        assert_eq!(rate.method.starts_with(by_kernel), at >= 2, "{rate:?}");
+    }
     // In one copy, though operations have 4 KiB.
     let expected =
         "the GPU's cuMemcpyAsync of 512 KiB, of nominal 128.0 GB/s for what it reads and writes";
@@ -30,7 +34,8 @@ fn copies_within_a_gpu_have_a_rate_and_move_the_bytes() {
 /// Memory that no cache holds bounds them too, if there is room for it.
 #[test]
 fn copies_of_few_bytes_are_set_beside_those_of_many() {
-    let Some(double) = Double::with("memory 536870912") else {
+    // Without kernels, which the double carries out by the word.
+    let Some(double) = Double::with("memory 536870912\nptx 0") else {
         return;
     };
     let found = rates(&*allocate(&double, &CUDA, "", BYTES).unwrap()).unwrap();

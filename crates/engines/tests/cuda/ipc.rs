@@ -1,4 +1,5 @@
-//! Engine `cuda-ipc` between two processes over the double: this test program starts itself again as the target.
+//! Engine `cuda-ipc` between two processes over the double, and on a GPU where `make test-gpu` says that there may be
+//! one: this test program starts itself again as the target.
 //!
 //! Looked at while it runs: what arrives is told behind its data, more arrivals than a ring has places included, and
 //! neither side allocates for an operation. What comes of whole runs is looked at in the tests of the program.
@@ -19,11 +20,13 @@ use tonnage_engines::cuda_ipc;
 use tonnage_engines::memory::CUDA;
 use tonnage_sys::clock::Clock;
 use tonnage_sys::counting_alloc::counts;
+use tonnage_sys::cuda::Libcuda;
 
 use super::Double;
 
-/// Variables of the second process: the double's file, and the socket.
+/// Variables of the second process: the double's file, which is empty on a GPU; its GPU; and the socket.
 const DOUBLE: &str = "TONNAGE_TEST_DOUBLE";
+const GPU: &str = "TONNAGE_TEST_GPU";
 const SOCKET: &str = "TONNAGE_TEST_SOCKET";
 
 /// More than the places of a ring, and no multiple of them.
@@ -48,10 +51,13 @@ struct IpcSide {
     deadline: Instant,
 }
 
-fn connected(rank: u32, library: PathBuf, socket: UnixStream) -> IpcSide {
-    let libraries = Libraries::from([("libcuda".to_owned(), library)]);
+fn connected(rank: u32, (library, gpu): (PathBuf, &str), socket: UnixStream) -> IpcSide {
+    let mut libraries = Libraries::new();
+    if !library.as_os_str().is_empty() {
+        libraries.insert("libcuda".to_owned(), library);
+    }
     let memory = (CUDA.allocate)(&Request {
-        variant: if rank == 0 { "0" } else { "1" },
+        variant: gpu,
         bytes: BYTES,
         libraries: Some(&libraries),
         ..Request::default()
@@ -64,6 +70,7 @@ fn connected(rank: u32, library: PathBuf, socket: UnixStream) -> IpcSide {
             RankMemory {
                 name: "cuda",
                 gpu: None,
+                device: None,
             },
             &[],
         ),
@@ -203,7 +210,8 @@ fn second_process() {
         return;
     };
     let socket = UnixStream::connect(std::env::var_os(SOCKET).unwrap()).unwrap();
-    let mut side = connected(1, double.into(), socket);
+    let gpu = std::env::var(GPU).unwrap();
+    let mut side = connected(1, (double.into(), &gpu), socket);
     let zeros = vec![0; BYTES as usize];
     side.memory.write(0, &zeros).unwrap();
     side.say("ready for write-imm");
@@ -236,15 +244,28 @@ fn accepted(listener: &UnixListener, second: &mut Child) -> UnixStream {
 /// Piece by piece, so that whoever told before the data would be seen.
 #[test]
 fn arrivals_are_told_behind_their_data_and_nothing_is_allocated() {
-    let Some(double) = Double::with("gpus 2\nslow 1") else {
+    if let Some(double) = Double::with("gpus 2\nslow 1") {
+        arrivals_are_told(&double.path(), "1");
+    }
+    if std::env::var_os("TONNAGE_GPU_FIGURES").is_none() {
+        println!("skip: cuda-ipc on a GPU, which `make test-gpu` runs");
         return;
-    };
+    }
+    match Libcuda::load(None).and_then(|library| library.devices()) {
+        Ok(devices) if devices.len() > 1 => arrivals_are_told(Path::new(""), "1"),
+        Ok(devices) if devices.len() == 1 => arrivals_are_told(Path::new(""), "0"),
+        other => println!("skip: no GPU of NVIDIA: {:?}", other.err()),
+    }
+}
+
+/// Towards memory of this GPU in the second process, from the first GPU.
+fn arrivals_are_told(library: &Path, gpu: &str) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
-    let mut second = start_second(&double.path(), &path);
+    let mut second = start_second((library, gpu), &path);
     let socket = accepted(&listener, &mut second);
-    let mut side = connected(0, double.path(), socket);
+    let mut side = connected(0, (library.to_owned(), "0"), socket);
     for number in 0..COUNT {
         let at = u64::from(number * WORD);
         side.memory.write(at, &word(number)).unwrap();
@@ -267,10 +288,11 @@ fn arrivals_are_told_behind_their_data_and_nothing_is_allocated() {
     assert!(second.wait().unwrap().success());
 }
 
-fn start_second(double: &Path, socket: &Path) -> std::process::Child {
+fn start_second((double, gpu): (&Path, &str), socket: &Path) -> std::process::Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "ipc::second_process", "--nocapture"])
         .env(DOUBLE, double)
+        .env(GPU, gpu)
         .env(SOCKET, socket)
         .stdout(Stdio::null())
         .spawn()

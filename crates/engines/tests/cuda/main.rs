@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod copies;
 #[cfg(test)]
+mod devices;
+#[cfg(test)]
 #[path = "../../../sys/tests/cuda/double.rs"]
 mod double;
 #[cfg(test)]
@@ -440,32 +442,4 @@ fn the_way_of_allocating_is_chosen_and_reported() {
             && lacks.contains("Leave --memory-option alloc=vmm out"),
         "{lacks}"
     );
-}
-
-#[test]
-fn memories_say_whose_they_are() {
-    let Some(double) = Double::with("") else {
-        return;
-    };
-    let gpu = allocate(&double, &CUDA, "1", BYTES).unwrap();
-    let device = gpu.device().unwrap();
-    assert_eq!((device.interface, device.device), ("cuda", 1));
-    assert!(gpu.host().is_none());
-    let report = gpu.report();
-    assert_eq!((report.kind.as_str(), report.bytes), ("cuda", BYTES));
-    assert_eq!(
-        report.device.as_deref(),
-        Some("cuda:1 (Double of a GPU, 0000:1c:00.0)")
-    );
-    assert_eq!(report.why_filled_by_copies, None);
-    let refused = gpu.mapped("shm").unwrap_err().to_string();
-    assert!(refused.contains("memory cuda with engine shm"), "{refused}");
-    let pinned = allocate(&double, &CUDA_PINNED, "", BYTES).unwrap();
-    let arena = pinned.mapped("shm").unwrap();
-    assert_eq!(pinned.device().unwrap().address, arena.address());
-    let report = pinned.report();
-    assert_eq!(report.kind, "cuda-pinned");
-    assert!(report.pages.is_some() && report.device.unwrap().starts_with("cuda:0 "));
-    pinned.fill(0, 3, 100, Key::new(1, 1, 1, 1)).unwrap();
-    assert!(found(&*pinned, (0, 3, 100), Key::new(1, 1, 1, 1)).is_clean());
 }

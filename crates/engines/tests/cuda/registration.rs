@@ -18,6 +18,7 @@ fn refused(double: &Double, (library, provider): (&str, &str), registration: &st
     let own = RankMemory {
         name: "cuda",
         gpu: None,
+        device: None,
     };
     let opened = (fabric::ENTRY.open)(&OpenRequest {
         variant: provider,

@@ -6,18 +6,20 @@
 //! | `main` | drivers, a lane between two memories, and cases that hold on each driver |
 //! | `cards` | what network cards need of a driver: memory as a file, and flushing what they wrote |
 //! | `speed` | figures, on the real driver alone |
+//! | `nvbandwidth` | the same copies by NVIDIA's own program |
 #![cfg(test)]
 
 mod cards;
 #[path = "../../../sys/tests/cuda/double.rs"]
 mod double;
+mod nvbandwidth;
 mod speed;
 
 use std::sync::Arc;
 
 use double::Double;
 use tonnage_engine::Entry;
-use tonnage_engine::memory::{Memory, Request};
+use tonnage_engine::memory::{Memory, Request, Stretch};
 use tonnage_engine::pattern::{Key, Mismatches};
 use tonnage_engine::{
     Completion, Engine, EngineOptions, Lane, LaneKind, LaneSpec, Libraries, Op, OpenRequest,
@@ -102,13 +104,17 @@ impl Driver {
         }
     }
 
-    /// The real one, for figures: `make test-gpu` says by a variable that nothing else runs.
+    /// The real one of NVIDIA, for figures: `make test-gpu` says by a variable that nothing else runs.
     fn for_figures() -> Option<Self> {
+        Self::for_figures_of(&MAKERS[0])
+    }
+
+    fn for_figures_of(maker: &'static Maker) -> Option<Self> {
         if std::env::var_os("TONNAGE_GPU_FIGURES").is_none() {
             println!("skip: figures of a GPU, which `make test-gpu` measures");
             return None;
         }
-        Self::real(&MAKERS[0])
+        Self::real(maker)
     }
 
     /// All that are here.
@@ -407,4 +413,45 @@ fn a_kernel_that_is_not_trusted_copies_nothing() {
         refused.contains("did not take the kernel") && refused.contains("by=ce"),
         "{refused}"
     );
+}
+
+/// Copies within a GPU are bounded by the fastest of all ways, the kernel's among them, whoever uses it.
+#[test]
+fn copies_by_the_kernel_are_bounded_by_what_the_kernel_reaches_too() {
+    for driver in Driver::all() {
+        let [own, far] = ["cuda", "cuda"].map(|name| driver.memory(name, BYTES).unwrap());
+        let stretch = Stretch {
+            from: 0,
+            to: BYTES / 2,
+            piece_bytes: 4096,
+            last_piece_bytes: 4096,
+            stride_bytes: 4096,
+            pieces: 1,
+            slices: 1,
+            slice_bytes: 4096,
+        };
+        own.write(0, &[7; 16]).unwrap();
+        let rates = own.copy_rates(&stretch, &mut || (0, 0), &Clock::new());
+        let (by_kernel, by_call): (Vec<_>, Vec<_>) = rates
+            .unwrap()
+            .into_iter()
+            .partition(|rate| rate.method.starts_with("the GPU's kernel (by=sm) of "));
+        // On one stream and on several, over as many stretches, though nothing has copied by it yet.
+        assert!(!by_call.is_empty());
+        assert_eq!(by_call.len(), by_kernel.len());
+        assert!(
+            by_kernel.iter().all(|rate| rate.bytes_per_s > 0.0),
+            "{by_kernel:?}"
+        );
+        let line = Line::new(&driver, (&own, &far), Verb::Write, (&[("by", "sm")], 2));
+        let mut line = line.unwrap();
+        // It has moved the bytes of the stretch, and the lane still does.
+        let mut bytes = [0; 16];
+        own.read(BYTES / 2, &mut bytes).unwrap();
+        assert_eq!(bytes, [7; 16]);
+        let op = line.op(1, 0, 0, 16);
+        line.carry_out(&[op]);
+        far.read(0, &mut bytes).unwrap();
+        assert_eq!(bytes, [7; 16]);
+    }
 }

@@ -154,6 +154,7 @@ fn moved_in_trials(bytes: &[u64]) -> crate::Record {
     };
     let trial = |&bytes: &u64| Trial {
         window_ns: 1_000_000_000,
+        target_flush_ns: None,
         operations: 10,
         payload_bytes: bytes,
         bandwidth_bytes_per_s: bytes as f64,

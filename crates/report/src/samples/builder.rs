@@ -183,6 +183,7 @@ impl Sample {
         let recorded = self.body.point.latency;
         self.body.trials.push(Trial {
             window_ns,
+            target_flush_ns: None,
             operations,
             payload_bytes,
             bandwidth_bytes_per_s: payload_bytes as f64 / seconds,

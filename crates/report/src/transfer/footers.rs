@@ -9,7 +9,7 @@ use tonnage_record::{Canary, TransferRecord};
 use tonnage_units::quantity::human::{number, size, whole_percent};
 
 use crate::table::shown;
-use crate::{engine, filling, wire_proof};
+use crate::{driver_start, engine, filling, wire_proof};
 
 /// Returns whether a record's pairs are in a grid or a table.
 fn has_grid(record: &TransferRecord<'_>) -> bool {
@@ -22,6 +22,7 @@ pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<Str
     let of_all = [limit(records), canary(records), verified(records)];
     lines.extend(of_all.into_iter().flatten());
     lines.extend(filling::lines(records.iter().map(|record| record.record)));
+    lines.extend(driver_start::line(records));
     lines.extend(parts(records, distinguishing));
     lines.extend(wire_proof::lines(records.iter().copied()));
     lines.extend(remarks(records));

@@ -152,6 +152,9 @@ fn above_limit(record: TransferRecord<'_>) -> Option<String> {
         LimitChoice::Auto if limit.what.starts_with("link speed") => {
             "the device is faster than it says, or not all bytes crossed it; --require-path tells"
         }
+        LimitChoice::Auto if limit.what.contains("network card") => {
+            "the link of the device behind the card is faster than it says, or the bytes went another way"
+        }
         LimitChoice::Auto if limit.links.is_some() => "the link is faster than was stated",
         LimitChoice::Auto => {
             "the limit was measured too low, by more than the 95 % intervals of both explain"
@@ -185,6 +188,27 @@ mod tests {
         assert_eq!(note_at(0.985, 0.5), None);
         assert_eq!(note_at(0.5, 0.01), None, "few operations");
         assert!(note_at(0.5, 0.5).unwrap().contains("50 % of it"));
+    }
+
+    #[test]
+    fn a_link_that_was_not_measured_is_not_told_to_have_been() {
+        let mut record = samples::fabric()[1].clone();
+        let summary = record.transfer().unwrap().summary.as_ref().unwrap();
+        let bytes_per_s = summary.bandwidth_bytes_per_s.mean / 2.0;
+        let mut note = |what: &str| {
+            let limit = record.limit.as_mut().unwrap();
+            (limit.what, limit.bytes_per_s) = (what.to_owned(), bytes_per_s);
+            limit.ci95_bytes_per_s = None;
+            above_limit(record.of_kind().unwrap()).unwrap()
+        };
+        for what in [
+            "PCIe of cuda:0 (0000:1b:00.0), to which the network card's bytes go",
+            "PCIe of 2 devices behind network cards together, both directions added up",
+        ] {
+            let said = note(what);
+            assert!(said.contains("device behind the card"), "{said}");
+        }
+        assert!(!note("socket stream").contains("device behind the card"));
     }
 
     #[test]

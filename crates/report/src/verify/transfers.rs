@@ -6,7 +6,7 @@ use super::PLAN;
 use super::rows::{Checked, Rows};
 use crate::drawer::Report;
 use crate::table::TitledTable;
-use crate::{engine, filling, wire_proof};
+use crate::{driver_start, engine, filling, wire_proof};
 
 /// Transfers of `tonnage verify`: one table for all records, and below it every mismatch and every reason to skip, each
 /// once.
@@ -36,6 +36,7 @@ impl Report for VerifyTransfers {
         let mut lines = rows.reasons();
         lines.extend(engine::lines(records.iter().map(|record| record.record)));
         lines.extend(filling::lines(records.iter().map(|record| record.record)));
+        lines.extend(driver_start::line(records));
         lines.extend(wire_proof::lines(records.iter().copied()));
         let unproven = records.iter();
         let mut unproven: Vec<String> = unproven

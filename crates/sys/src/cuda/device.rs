@@ -73,7 +73,11 @@ impl Libcuda {
         self.check("cuDeviceGet", code).map(|()| ordinal)
     }
 
-    fn describe(&self, number: u32) -> Result<CudaDevice, CudaFailure> {
+    /// The GPU with this number.
+    ///
+    /// # Errors
+    /// The driver's reason.
+    pub fn describe(&self, number: u32) -> Result<CudaDevice, CudaFailure> {
         let device = self.ordinal(number)?;
         let mut uuid = [0; 16];
         // SAFETY: the array has the 16 bytes that the call writes.

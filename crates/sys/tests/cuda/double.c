@@ -19,6 +19,7 @@
  *   blind A           GPU A reaches no other one's memory, and they its
  *   spoil HOW N       the N-th copy of a stream goes wrong: flip changes a byte in its middle, swap exchanges its first
  *                     two blocks of 64 bytes, stale copies nothing
+ *   starts 20         the driver's start takes so many ms
  *   words 0           streams write no words
  *   uuids 0           GPUs have no identifiers
  *   slow 1            a query carries out one piece of a stream's work, and no more
@@ -77,7 +78,7 @@ static int vmm = 1, dmabuf = -1, ordering = -1, flushes;
 static uint64_t memory = 64 << 20, granularity = 2 << 20, used[GPUS_MAX];
 static char fail_call[64], spoil[8];
 static int slow, uuids = 1, direct = 1, handles = 1, spoil_at, copies_seen, reaches[GPUS_MAX][GPUS_MAX];
-static int fail_code, fail_at, fail_seen;
+static int fail_code, fail_at, fail_seen, starts;
 static __thread int current = -1;
 
 /* Called under the lock: a second thread that came in meanwhile would find half of it. */
@@ -100,6 +101,7 @@ static void configure(void) {
         if (sscanf(line, "peers %llu", &value) == 1) peers = value;
         if (sscanf(line, "blind %llu", &value) == 1) blind = value;
         sscanf(line, "spoil %7s %d", spoil, &spoil_at);
+        if (sscanf(line, "starts %llu", &value) == 1) starts = value;
         if (sscanf(line, "words %llu", &value) == 1) words = value;
         if (sscanf(line, "slow %llu", &value) == 1) slow = value;
         if (sscanf(line, "uuids %llu", &value) == 1) uuids = value;
@@ -246,6 +248,7 @@ int cuInit(unsigned flags) {
     pthread_mutex_lock(&lock);
     configure();
     int code = failing(TEXT_OF(cuInit));
+    if (!initialised) usleep(starts * 1000);
     if (!code) code = gpus == 0 ? NO_GPUS : flags ? INVALID_VALUE : 0;
     initialised = !code;
     pthread_mutex_unlock(&lock);

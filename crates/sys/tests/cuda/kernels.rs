@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tonnage_sys::cuda::{CudaContext, DeviceBuffer, PatternKernels, PatternNumbers};
 
-use super::{opened, opened_both};
+use super::{opened, opened_everywhere};
 
 const SIZE: u64 = 4096;
 
@@ -53,7 +53,7 @@ fn cases() -> Vec<(u64, u64, PatternNumbers)> {
 
 #[test]
 fn every_byte_of_a_range_is_written_and_none_beside_it() {
-    for (_double, context) in opened_both("") {
+    for (_double, context) in opened_everywhere() {
         writes_ranges(&context);
     }
 }
@@ -84,7 +84,7 @@ fn writes_ranges(context: &Arc<CudaContext>) {
 
 #[test]
 fn the_first_and_the_last_wrong_byte_are_named() {
-    for (_double, context) in opened_both("") {
+    for (_double, context) in opened_everywhere() {
         names_bytes(&context);
     }
 }

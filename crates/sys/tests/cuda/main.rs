@@ -74,6 +74,26 @@ fn opened_both(lines: &str) -> Vec<(Double, Arc<CudaContext>)> {
         .collect()
 }
 
+/// Contexts of both doubles, and of the real drivers' first GPUs where `make test-gpu` says that there may be some.
+#[cfg(test)]
+fn opened_everywhere() -> Vec<(Option<Double>, Arc<CudaContext>)> {
+    let doubles = opened_both("").into_iter();
+    let mut all: Vec<_> = doubles
+        .map(|(double, context)| (Some(double), context))
+        .collect();
+    if std::env::var_os("TONNAGE_GPU_FIGURES").is_none() {
+        println!("skip: kernels on a GPU, which `make test-gpu` runs");
+        return all;
+    }
+    for driver in [&tonnage_sys::cuda::NVIDIA, &AMD] {
+        match Libcuda::load_of(driver, None).and_then(|library| CudaContext::open(&library, 0)) {
+            Ok(context) => all.push((None, context)),
+            Err(why) => println!("skip: no GPU of {}: {why}", driver.interface),
+        }
+    }
+    all
+}
+
 #[cfg(test)]
 fn arena(bytes: usize) -> Arc<Arena> {
     Arc::new(Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap())

@@ -5,6 +5,7 @@ use std::path::Path;
 use tempfile::tempdir;
 use tonnage_record::{Outcome, Record};
 
+use super::gpu_drivers::TriedDriver;
 use super::gpu_memory::double::Double;
 use super::support::{BRIEF, records, tonnage};
 
@@ -79,31 +80,51 @@ fn copies_between_all_sorts_of_memory_are_verified() {
     }
 }
 
-/// Two GPUs with NVLink between them are set beside its nominal speed, where the management library tells it.
+/// Two GPUs with NVLink between them are set beside its nominal speed, where the management library tells it, and one
+/// GPU beside its own copies: in one process, and in two, which tell each other of their GPUs. The driver starts once.
 #[test]
 fn copies_between_linked_gpus_are_bounded_by_their_links() {
     let links = "gpu 0000:1b:00.0\ngpu 0000:1c:00.0\nlinks 0 1 4\nlinks 1 0 4\nspeed 25000";
-    let (Some(double), Some(management)) = (Double::with("gpus 2"), Double::nvml(links)) else {
+    let (Some(double), Some(management)) = (Double::with("gpus 2\nstarts 20"), Double::nvml(links))
+    else {
         return;
     };
-    let dir = tempdir().unwrap();
-    let arguments = "transfer --engine cuda --op write --memory cuda --gpus 1,0 --sizes 512 --trials 2 --trial-time 2ms \
-                     --warmup 0s";
-    tonnage(dir.path(), &with(&double, arguments))
-        .env("TONNAGE_LIBNVML", management.path())
-        .succeed();
-    let record = &read(dir.path())[0];
-    let limit = record.limit.as_ref().unwrap();
-    // Both GPUs have as many links: either of them may be named.
-    let what = limit.what.as_str();
-    assert!(what.starts_with("link speed of cuda:"), "{what}");
-    assert!(what.contains("), by NVLink, 4 links to cuda:"), "{what}");
-    assert_eq!(limit.bytes_per_s, 100e9);
-    let effective = serde_json::to_string(&record.effective).unwrap();
-    assert!(
-        effective.contains("\"limit_of_links\":\"NVLink, 4 links to cuda:"),
-        "{effective}"
-    );
+    for (engine, gpus) in [("cuda", "1,0"), ("cuda-ipc", "1,0"), ("cuda-ipc", "1")] {
+        let dir = tempdir().unwrap();
+        let arguments = format!(
+            "transfer --engine {engine} --op write --ranks 2 --memory cuda --gpus {gpus} --sizes 512 --trials 2 \
+             --trial-time 2ms --warmup 0s"
+        );
+        let run = tonnage(dir.path(), &with(&double, &arguments))
+            .env("TONNAGE_LIBNVML", management.path())
+            .succeed();
+        let record = &read(dir.path())[0];
+        let body = record.transfer().unwrap();
+        assert!(
+            body.driver_start_ns.is_some_and(|ns| ns >= 20_000_000),
+            "{body:?}"
+        );
+        let told = "ms, once in a process and outside of every window";
+        assert_eq!(run.stdout.matches(told).count(), 1, "{}", run.stdout);
+        let limit = record.limit.as_ref().unwrap();
+        let what = limit.what.as_str();
+        if gpus == "1" {
+            assert!(
+                what.starts_with("memory copy by the GPU's cuMemcpyAsync"),
+                "{what}"
+            );
+            continue;
+        }
+        // Both GPUs have as many links: either of them may be named.
+        assert!(what.starts_with("link speed of cuda:"), "{what}");
+        assert!(what.contains("), by NVLink, 4 links to cuda:"), "{what}");
+        assert_eq!(limit.bytes_per_s, 100e9);
+        let effective = serde_json::to_string(&record.effective).unwrap();
+        assert!(
+            effective.contains("\"limit_of_links\":\"NVLink, 4 links to cuda:0 (0000:1b:00.0)"),
+            "{effective}"
+        );
+    }
 }
 
 /// One pair at a time has one bundle of links to the switches beside it, however many there are in all.
@@ -380,33 +401,65 @@ fn options_without_effect_are_refused_before_anything_starts() {
     }
 }
 
-/// The plan that ships, with smaller copies: the double's memory is small.
+/// Points of a plan in which only verbs and sizes are lists.
+fn points(plan: &str) -> usize {
+    let listed = |table: &str, key: &str| {
+        let of_key = |line: &&str| line.starts_with(key);
+        let line = table.lines().find(of_key).unwrap();
+        line.matches(',').count() + 1
+    };
+    let tables = plan.split("[[transfer]]\n").skip(1);
+    tables
+        .map(|table| listed(table, "op = ") * listed(table, "sizes = "))
+        .sum()
+}
+
+/// The plan that ships: as it stands on a GPU, and with smaller copies over the double, whose memory is small.
 #[test]
 fn the_page_of_a_node_is_measured_whole() {
-    let Some(double) = Double::with("gpus 2") else {
-        return;
-    };
-    let dir = tempdir().unwrap();
-    let plan = include_str!("../../../../plans/gpu-node.toml")
-        .replace("\"64k,1M,16M,256M\"", "1024")
-        .replace("\"16M,256M\"", "1024")
-        .replace("\"64M\"", "1024")
-        .replace("trial-time = \"200ms\"", "trials = 1\ntrial-time = \"1ms\"")
-        .replace("trial-time = \"100ms\"", "trials = 1\ntrial-time = \"1ms\"");
-    std::fs::write(dir.path().join("p.toml"), plan).unwrap();
-    let arguments = "run p.toml --ranks 3 --gpus 0,0-1";
-    let run = tonnage(dir.path(), &with(&double, arguments)).succeed();
-    let records = read(dir.path());
-    assert_eq!(records.len(), 15);
-    for record in &records {
-        assert_eq!(record.outcome, Outcome::Measured, "{run:#?}");
-        assert_eq!(record.transfer().unwrap().point.ranks, 3);
-    }
-    assert!(run.stdout.contains("matrix at 1 KiB"), "{run:#?}");
-    for line in [
-        "  ranks 0-1  cuda:0 (0000:1b:00.0)\n",
-        "  rank 2     cuda:1 (0000:1c:00.0)\n",
-    ] {
-        assert!(run.stdout.contains(line), "{line}: {run:#?}");
+    for driver in TriedDriver::all("") {
+        let dir = tempdir().unwrap();
+        let shipped = include_str!("../../../../plans/gpu-node.toml");
+        let brief = shipped
+            .replace("\"64k,1M,16M,256M\"", "1024")
+            .replace("\"16M,256M\"", "1024")
+            .replace("\"64M\"", "1024")
+            .replace("trial-time = \"200ms\"", "trials = 1\ntrial-time = \"1ms\"")
+            .replace("trial-time = \"100ms\"", "trials = 1\ntrial-time = \"1ms\"");
+        let plan = if driver.is_double() { &brief } else { shipped };
+        std::fs::write(dir.path().join("p.toml"), plan).unwrap();
+        let (ranks, last) = (driver.gpus + 1, driver.gpus - 1);
+        let gpus = match last {
+            0 => "0,0".to_owned(),
+            last => format!("0,0-{last}"),
+        };
+        let arguments = format!("run p.toml --ranks {ranks} --gpus {gpus} -o r.jsonl");
+        let run = driver.run(tonnage(dir.path(), &driver.with(&arguments)));
+        let records = read(dir.path());
+        assert_eq!(records.len(), points(plan));
+        for record in &driver.reached(records) {
+            assert_eq!(record.outcome, Outcome::Measured, "{run:#?}");
+            let body = record.transfer().unwrap();
+            assert_eq!(body.point.ranks, ranks);
+            assert!(body.driver_start_ns.is_some_and(|ns| ns > 0), "{body:?}");
+            // A limit is an upper bound, on a GPU: one of the double bounds nothing.
+            let used = body
+                .summary
+                .as_ref()
+                .and_then(|summary| summary.utilization);
+            assert!(
+                driver.is_double() || used.is_none_or(|used| used <= 1.02),
+                "{record:#?}"
+            );
+        }
+        let has_grid = run.stdout.contains("matrix at ");
+        assert!(has_grid || !driver.is_double(), "{run:#?}");
+        let lines = [
+            "  ranks 0-1  cuda:0 (0000:1b:00.0)\n",
+            "  rank 2     cuda:1 (0000:1c:00.0)\n",
+        ];
+        for line in lines.iter().filter(|_| driver.is_double()) {
+            assert!(run.stdout.contains(line), "{line}: {run:#?}");
+        }
     }
 }

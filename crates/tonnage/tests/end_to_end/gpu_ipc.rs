@@ -8,9 +8,10 @@ use rustix::process::Signal;
 use tempfile::tempdir;
 use tonnage_record::{Outcome, Record};
 
+use super::gpu_drivers::TriedDriver;
 use super::gpu_memory::{Double, reason, transfer};
 use super::killing::{blames, nothing_new, pids};
-use super::support::{LONG, records, shared_memory, tonnage};
+use super::support::{BRIEF, LONG, records, shared_memory, tonnage};
 
 /// Every record has a result, and bytes of each trial were checked.
 pub fn all_verified(records: &[Record]) {
@@ -31,30 +32,34 @@ pub fn all_verified(records: &[Record]) {
 /// that is freed while a peer has it open.
 #[test]
 fn every_verb_reaches_memory_of_another_process() {
-    let Some(double) = Double::with("gpus 2") else {
-        return;
-    };
-    let dir = tempdir().unwrap();
-    let library = double.path();
-    let arguments = transfer(
-        "--engine cuda-ipc --op write,write-imm,read,send --ranks 2 --memory cuda,cuda-pinned --target-memory cuda:1 \
-         --sizes 7001 --window 4 --verify",
-        library.to_str().unwrap(),
-    );
-    let run = tonnage(dir.path(), &arguments).succeed();
-    let records = records::shown(dir.path(), "r.jsonl", &run, "table");
-    assert_eq!(records.len(), 8);
-    all_verified(&records);
-    let told = serde_json::to_string(&records).unwrap();
-    for part in [
-        "GPU d1d1d1d1-d1d1-d1d1-d1d1-d1d1d1d1d1d1",
-        "told by the GPU, behind the data",
-        // By the GPU that the bytes are of, and not by the first.
-        "pinned memory of the host and cuda:1 (Double of a GPU, 0000:1c:00.0)",
-        "\"device\":\"cuda:0 (0000:1b:00.0)\"",
-        "\"version\":\"CUDA 12.4\"",
-    ] {
-        assert!(told.contains(part), "{part}: {told}");
+    for driver in TriedDriver::all("") {
+        let dir = tempdir().unwrap();
+        let arguments = driver.with(&format!(
+            "transfer --engine cuda-ipc --op write,write-imm,read,send --ranks 2 --memory cuda,cuda-pinned --target-memory {} \
+             --sizes 7001 --window 4 --verify {BRIEF} -o r.jsonl",
+            driver.far()
+        ));
+        let run = driver.run(tonnage(dir.path(), &arguments));
+        let records = records::shown(dir.path(), "r.jsonl", &run, "table");
+        assert_eq!(records.len(), 8);
+        let records = driver.reached(records);
+        all_verified(&records);
+        let told = serde_json::to_string(&records).unwrap();
+        let tells = told.contains("\"arrivals\":\"told by the ");
+        assert!(tells || records.is_empty(), "{told}");
+        let of_double = [
+            "GPU d1d1d1d1-d1d1-d1d1-d1d1-d1d1d1d1d1d1",
+            "told by the GPU, behind the data",
+            // By the GPU that the bytes are of, and not by the first.
+            "pinned memory of the host and cuda:1 (Double of a GPU, 0000:1c:00.0)",
+            "\"device\":\"cuda:0 (0000:1b:00.0)\"",
+            // The same GPU's link bounds what pinned memory of the host gives.
+            "\"device\":\"memory of the host, to cuda:1 (0000:1c:00.0)\"",
+            "\"version\":\"CUDA 12.4\"",
+        ];
+        for part in of_double.iter().filter(|_| driver.is_double()) {
+            assert!(told.contains(part), "{part}: {told}");
+        }
     }
 }
 
@@ -92,19 +97,23 @@ fn arrivals_that_the_cpu_tells_are_recorded_as_such() {
 
 #[test]
 fn verify_takes_the_memory_that_the_engine_is_for() {
-    let Some(double) = Double::with("memory 268435456") else {
-        return;
-    };
-    let dir = tempdir().unwrap();
-    tonnage(
-        dir.path(),
-        "verify --engine cuda-ipc --ranks 2 --sizes 1,4097 -o r.jsonl",
-    )
-    .env("TONNAGE_LIBCUDA", double.path())
-    .succeed();
-    let records = records::read(&dir.path().join("r.jsonl"));
-    assert_eq!(records.len(), 16);
-    all_verified(&records);
+    for driver in TriedDriver::all("memory 268435456") {
+        let dir = tempdir().unwrap();
+        let arguments = "verify --engine cuda-ipc --ranks 2 --sizes 1,4097 -o r.jsonl";
+        let mut run = tonnage(dir.path(), arguments);
+        if let Some(library) = driver.library() {
+            run = run.env("TONNAGE_LIBCUDA", library);
+        }
+        run.succeed();
+        let records = records::read(&dir.path().join("r.jsonl"));
+        assert_eq!(records.len(), 16);
+        all_verified(&records);
+        has_each_memory(&records);
+    }
+}
+
+#[cfg(test)]
+fn has_each_memory(records: &[Record]) {
     let point = |record: &Record| record.transfer().unwrap().point.clone();
     let of = |memory: &str| {
         records
@@ -240,30 +249,65 @@ fn a_killed_rank_leaves_nothing_though_its_memory_is_open() {
     }
 }
 
-/// Memory of a GPU over sockets, where it was asked for and nowhere else.
+/// Memory of a GPU over sockets, where that was asked for.
 #[test]
-fn bytes_of_a_gpu_are_staged_only_where_that_is_asked_for() {
+fn bytes_of_a_gpu_are_staged_where_that_is_asked_for() {
+    for driver in TriedDriver::all("") {
+        let dir = tempdir().unwrap();
+        let arguments = driver.with(&format!(
+            "transfer --engine fabric:tcp --op write,write-imm,read,send --ranks 2 --memory {} --engine-option staging=pinned \
+             --sizes 8,300001 --window 4 --verify {BRIEF} -o r.jsonl",
+            driver.far()
+        ));
+        let run = tonnage(dir.path(), &arguments).succeed();
+        assert!(run.stdout.contains("staging=pinned"), "{}", run.stdout);
+        let records = records::shown(dir.path(), "r.jsonl", &run, "table");
+        assert_eq!(records.len(), 8);
+        all_verified(&records);
+        let told = serde_json::to_string(&records).unwrap();
+        assert!(
+            told.contains("copied through the host at both ends"),
+            "{told}"
+        );
+    }
+}
+
+/// The GPU's way to the rest of the machine is the lower bound, where the management library says so.
+#[test]
+fn bytes_of_a_gpu_go_no_faster_than_its_own_link() {
+    // Two links of a megabyte a second each: no socket is so slow.
+    let links = "gpu 0000:1b:00.0\ngpu 0000:1c:00.0\nc2c 2 1";
+    let (Some(double), Some(management)) = (Double::with("gpus 2"), Double::nvml(links)) else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    let arguments = format!(
+        "transfer --engine fabric:tcp --op write --ranks 2 --memory cuda:1 --engine-option staging=pinned --sizes 4096 \
+         --trials 1 --trial-time 2ms --warmup 0s --library libcuda={} -o r.jsonl",
+        double.path().display()
+    );
+    tonnage(dir.path(), &arguments)
+        .env("TONNAGE_LIBNVML", management.path())
+        .succeed();
+    let record = &records::read(&dir.path().join("r.jsonl"))[0];
+    assert_eq!(record.outcome, Outcome::Measured);
+    if record.effective.iter().any(|ranks| ranks.yielding) {
+        println!("skip: no limit is measured where workers share CPUs");
+        return;
+    }
+    let limit = record.limit.as_ref().unwrap();
+    let what = "NVLink-C2C, 2 links of cuda:1 (0000:1c:00.0), to which the network card's bytes go";
+    assert_eq!((limit.what.as_str(), limit.bytes_per_s), (what, 2e6));
+}
+
+/// Nothing is staged by itself.
+#[test]
+fn bytes_of_a_gpu_are_not_staged_where_nobody_asked_for_it() {
     let Some(double) = Double::with("gpus 2") else {
         return;
     };
     let dir = tempdir().unwrap();
     let library = double.path();
-    let arguments = transfer(
-        "--engine fabric:tcp --op write,write-imm,read,send --ranks 2 --memory cuda:1 --engine-option staging=pinned \
-         --sizes 8,300001 --window 4 --verify",
-        library.to_str().unwrap(),
-    );
-    let run = tonnage(dir.path(), &arguments).succeed();
-    assert!(run.stdout.contains("staging=pinned"), "{}", run.stdout);
-    let records = records::shown(dir.path(), "r.jsonl", &run, "table");
-    assert_eq!(records.len(), 8);
-    all_verified(&records);
-    let told = serde_json::to_string(&records).unwrap();
-    assert!(
-        told.contains("copied through the host at both ends"),
-        "{told}"
-    );
-    fs::remove_file(dir.path().join("r.jsonl")).unwrap();
     let arguments = transfer(
         "--engine fabric:tcp,cuda-ipc --op write --ranks 2 --memory cuda --memory-option alloc=vmm --sizes 8 --optional",
         library.to_str().unwrap(),

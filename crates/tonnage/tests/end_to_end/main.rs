@@ -120,6 +120,8 @@ mod files_verify;
 #[cfg(test)]
 mod gpu_copies;
 #[cfg(test)]
+mod gpu_drivers;
+#[cfg(test)]
 mod gpu_hip;
 mod gpu_ipc;
 #[cfg(test)]

@@ -56,7 +56,8 @@ impl Opened {
         stage: &Stage<'_>,
     ) -> Result<Self> {
         let (rank, settings, host) = (&*stage.rank, stage.settings, stage.host);
-        let devices = requirements.open(rank, settings, host)?;
+        let memories = requirements.own_device(rank, settings);
+        let devices = requirements.open(rank, settings, host, &memories)?;
         for domain in &devices.domains {
             check_caps(domain.caps(), requirements.engine)?;
         }
@@ -183,6 +184,7 @@ fn requirements<'a>(
         verbs: FIRST_BYTES.to_vec(),
         memory: &point.memory,
         memory_option: "--memory",
+        memories: vec![&point.memory],
         memory_options: None,
         memory_of: Box::new(|_| &point.memory),
         bytes: point.register_bytes,

@@ -102,6 +102,15 @@ pub(super) fn begins(point: &TransferPoint, rank: u32) -> bool {
     point.roles().initiates(rank)
 }
 
+/// Returns whether a target of plain writes flushes what they brought in a round: where rounds are of pairs, only the
+/// target of one of them.
+pub(super) fn flushes_in_round(point: &TransferPoint, rank: u32, round: u32) -> bool {
+    let roles = point.roles();
+    // Listing the pairs of one round of all is for nothing: a rank that anybody writes to is a target in it.
+    let is_of_pairs = roles.rounds() > 1 || roles.pair_of_round(round).is_some();
+    point.op == Verb::Write && (!is_of_pairs || !roles.initiators_in_round(rank, round).is_empty())
+}
+
 /// Returns whether lanes ask for delivery.
 fn asks_delivery(point: &TransferPoint, [always, on_request]: [bool; 2]) -> bool {
     claims_arrival(point) && on_request && !always
@@ -263,10 +272,36 @@ fn invisible(point: &TransferPoint, rank: u32) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tonnage_plan::point::Traffic;
     use tonnage_plan::transfer::Addresses;
 
     const STREAM: Pacing = Pacing::Stream { window: 4 };
     const BATCH: Pacing = Pacing::Batch { batch: 4 };
+
+    /// A rank that is a target of another round has nothing to wait for in this one.
+    #[test]
+    fn only_targets_of_a_round_flush_in_it() {
+        let of = |traffic, op, round| {
+            let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 15);
+            (point.traffic, point.op, point.ranks) = (traffic, op, 3);
+            let flushes = |rank: &u32| flushes_in_round(&point, *rank, round);
+            (0..3).filter(flushes).collect::<Vec<_>>()
+        };
+        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 15);
+        (point.traffic, point.ranks) = (Traffic::Matrix, 3);
+        let roles = point.roles();
+        assert!(roles.rounds() > 1);
+        for round in 0..roles.rounds() {
+            let targets = roles.pairs_of_round(round).into_iter().map(|pair| pair.1);
+            let targets: Vec<u32> = targets.collect();
+            assert_eq!(of(Traffic::Matrix, Verb::Write, round), targets);
+            assert!(of(Traffic::Matrix, Verb::Send, round).is_empty());
+        }
+        assert_eq!(of(Traffic::InTurn, Verb::Write, 1), [2]);
+        // All at once; who is nobody's target has no layout of it.
+        assert_eq!(of(Traffic::AllToAll, Verb::Write, 0), [0, 1, 2]);
+        assert!(of(Traffic::FanIn, Verb::WriteImm, 0).is_empty());
+    }
 
     #[test]
     fn records_say_where_latency_ends_at_the_initiator() {

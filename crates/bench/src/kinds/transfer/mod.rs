@@ -56,6 +56,7 @@ pub mod work;
 
 use crate::failure::StepFailure;
 use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
+use crate::limit::unknown_links;
 use crate::opening::engine::OpenEngine;
 use measured::Kept;
 use open::EngineKey;
@@ -120,6 +121,7 @@ impl Kind for Transfers {
         let common = &open.opened.common;
         record.placed = common.placed;
         let mut kept = Kept::default();
+        let driver_start_ns = open.driver_start_ns;
         let measuring_cpus = point.background.map(|_| common.measuring_cpus);
         let measured = point::measure(point, open, stage, (Some(record), &mut kept), course);
         if measured.is_err() {
@@ -127,6 +129,7 @@ impl Kind for Transfers {
                 trials: kept.trials,
                 broken_off: kept.broken_off,
                 measuring_cpus,
+                driver_start_ns,
                 ..TransferBody::new(point.clone())
             });
         }
@@ -147,11 +150,17 @@ impl Kind for Transfers {
             histogram: (histogram.count() > 0).then(|| histogram.to_data()),
             trials: measured.trials,
             measuring_cpus,
+            driver_start_ns,
             ..TransferBody::new(point.clone())
         });
+        let lacking = measured
+            .limit
+            .as_ref()
+            .and(unknown_links(point, &open.opened));
         record.limit = measured.limit;
         (record.remarks).extend(effective::remarks(&record.effective));
         record.remarks.extend(measured.why_no_limit);
+        record.remarks.extend(lacking);
         record.remarks.extend(pair_times::why_none(point));
         record.wire_proof = measured.wire_proof;
         Ok(())

@@ -119,6 +119,9 @@ fn need<'a>(
         verbs: std::iter::once(first.op).chain(load).collect(),
         memory: first.memory_of(rank),
         memory_option: first.memory_option(rank),
+        memories: std::iter::once(&*first.memory)
+            .chain(first.target_memory.as_deref())
+            .collect(),
         memory_options: Some(&first.memory_options),
         memory_of: Box::new(|rank| first.memory_of(rank)),
         bytes: bytes_of(rank),

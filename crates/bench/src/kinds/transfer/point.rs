@@ -301,7 +301,10 @@ impl Steps for Lead<'_, '_> {
             .then(|| directions::of_trial(&totals));
         self.taken.trials.push(Trial {
             directions,
-            series: self.intervals.finish(totals.window_ns)?,
+            // Intervals end with what moved bytes: a flush behind it moves none.
+            series: self
+                .intervals
+                .finish(totals.window_ns.saturating_sub(totals.flush_ns))?,
             background: self.taken.backgrounds.pop(),
             ..totals.trial(self.point.verify)
         });

@@ -111,12 +111,14 @@ mod tests {
             address: None,
             interface: None,
             name: Some(name.to_owned()),
+            bound_place: None,
         }
     }
 
     fn opened(yielding: bool) -> Openings {
         let message = OpenMessage {
             yielding,
+            behind_cards: None,
             idle: false,
             engine: EngineReport::default(),
             devices: vec![vec![device("eth0"), device("eth1")]],

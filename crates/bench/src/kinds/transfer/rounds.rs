@@ -84,7 +84,8 @@ impl Lead<'_, '_> {
             self.deck.expect(expected);
             self.verify(&mut totals.last)?;
         }
-        let all = self.rank.reduce("add up a trial", totals, DEADLINES.step)?;
+        let mut all = self.rank.reduce("add up a trial", totals, DEADLINES.step)?;
+        all.last = all.last.flushed();
         if let Some(last) = last {
             self.count_round(stretch, &last, &all.last);
         }
@@ -144,6 +145,7 @@ impl Lead<'_, '_> {
             self.rank
                 .start_together(&circle, "start of a round", mine, deadline)?;
         if let Some(last) = last {
+            let ended = ended.flushed();
             self.count_round(stretch, &last, &ended);
             if last.first == self.rank.id() {
                 match &mut progress.sum {

@@ -12,8 +12,11 @@ use tonnage_units::Reduce;
 /// Sums, minima and maxima of one trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialTotals {
-    /// Aligned start to the last completion or arrival; the longest.
+    /// Aligned start to the last completion or arrival; the longest. What targets flush comes behind it, until
+    /// [`Self::flushed`] has added it.
     pub window_ns: u64,
+    /// Time in which targets of plain writes flushed what had come; the longest.
+    pub flush_ns: u64,
     /// Aligned start to the first operation; the longest.
     pub start_skew_ns: u64,
     /// Completed operations.
@@ -62,6 +65,7 @@ impl TrialTotals {
     /// The sum of nothing.
     pub const NONE: Self = Self {
         window_ns: 0,
+        flush_ns: 0,
         start_skew_ns: 0,
         operations: 0,
         payload_bytes: 0,
@@ -96,6 +100,7 @@ impl TrialTotals {
         let sampled = self.samples > 0;
         Trial {
             window_ns: self.window_ns,
+            target_flush_ns: (self.flush_ns > 0).then_some(self.flush_ns),
             operations: self.operations,
             payload_bytes: self.payload_bytes,
             bandwidth_bytes_per_s: self.payload_bytes as f64 / seconds,
@@ -131,13 +136,23 @@ impl TrialTotals {
         }
     }
 
+    /// Adds what targets flushed to the window of a round of which all ranks' parts are added up: initiators have
+    /// closed it when their writes were done for them, and the bytes count when they can be seen.
+    pub fn flushed(mut self) -> Self {
+        self.window_ns = self.window_ns.saturating_add(self.flush_ns);
+        self
+    }
+
     /// Adds a later round of the same trial: the time of both counts.
     pub fn then(&mut self, later: Self) {
-        let window_ns = self.window_ns + later.window_ns;
+        let (window_ns, flush_ns) = (
+            self.window_ns + later.window_ns,
+            self.flush_ns + later.flush_ns,
+        );
         let unsettled = self.unsettled.max(later.unsettled);
         let rates = mean_rates(&self.rails, &later.rails);
         self.merge(later);
-        self.window_ns = window_ns;
+        (self.window_ns, self.flush_ns) = (window_ns, flush_ns);
         self.unsettled = unsettled;
         for (rail, rate) in self.rails.iter_mut().zip(rates) {
             rail.busy_bytes_per_s = rate;
@@ -159,6 +174,7 @@ fn mean_rates(one: &[RailTotals], other: &[RailTotals]) -> Vec<u64> {
 impl Reduce for TrialTotals {
     fn merge(&mut self, other: Self) {
         self.window_ns = self.window_ns.max(other.window_ns);
+        self.flush_ns = self.flush_ns.max(other.flush_ns);
         self.start_skew_ns = self.start_skew_ns.max(other.start_skew_ns);
         self.operations += other.operations;
         self.payload_bytes += other.payload_bytes;
@@ -191,6 +207,7 @@ mod tests {
     fn totals(n: u64) -> TrialTotals {
         TrialTotals {
             window_ns: 1000 * n,
+            flush_ns: 7 * n,
             start_skew_ns: 10 * n,
             operations: n,
             payload_bytes: 8 * n,
@@ -238,6 +255,7 @@ mod tests {
             (trial.window_ns, trial.operations, trial.unsettled),
             (4000, 4, 3)
         );
+        assert_eq!(trial.flush_ns, 28);
         assert_eq!(
             (trial.start_skew_ns, trial.elapsed_ns, trial.samples),
             (30, 210, 2)
@@ -259,6 +277,7 @@ mod tests {
         let expected = TrialTotals {
             // The longest and the most; all else adds up.
             window_ns: 5000,
+            flush_ns: 35,
             start_skew_ns: 50,
             elapsed_ns: 350,
             in_flight_max: 5,
@@ -288,6 +307,29 @@ mod tests {
             ),
             (None, None, None)
         );
+    }
+
+    /// The longest of the targets behind the longest window, once: initiators have no flush, and targets no window.
+    #[test]
+    fn a_flush_of_targets_comes_behind_the_window() {
+        let initiator = TrialTotals {
+            window_ns: 1000,
+            payload_bytes: 64,
+            ..TrialTotals::NONE
+        };
+        let target = |flush_ns| TrialTotals {
+            flush_ns,
+            ..TrialTotals::NONE
+        };
+        let mut round = initiator;
+        round.merge(target(500));
+        round.merge(target(600));
+        assert_eq!((round.window_ns, round.flush_ns), (1000, 600));
+        let trial = round.flushed().trial(false);
+        assert_eq!((trial.window_ns, trial.target_flush_ns), (1600, Some(600)));
+        assert_eq!(trial.bandwidth_bytes_per_s, 64.0 / 1.6e-6);
+        let without = TrialTotals::NONE.flushed().trial(false);
+        assert_eq!((without.window_ns, without.target_flush_ns), (0, None));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use tonnage_sys::clock::thread_cpu_ns;
 
 use super::background::WorkerPart;
 use super::flows::{
-    begins, expect_parts, flow_loads, flows_of, has_phases, make_flows, make_receives, make_table,
-    merged_bytes_max, scratch,
+    begins, expect_parts, flow_loads, flows_of, flushes_in_round, has_phases, make_flows,
+    make_receives, make_table, merged_bytes_max, scratch,
 };
 use super::pair_times::FlowTime;
 use super::telling::begin;
@@ -329,9 +329,9 @@ impl<'a> Work<'a> {
             let awaited = self.await_arrivals(count);
             awaited.map_err(|error| self.with_stalled(error))?;
         }
-        // Plain writes tell this side nothing. Their window is closed and lacks this call: see docs/METHODOLOGY.md.
-        if self.point.op == Verb::Write && !self.layout.into.is_empty() {
-            self.port.engine.flush_incoming()?;
+        // Plain writes tell this side nothing. Their initiators have closed the window, which this comes behind.
+        if !self.layout.into.is_empty() && flushes_in_round(self.point, self.rank, schedule.round) {
+            totals.flush_ns = self.port.flush_incoming()?.unwrap_or(0);
         }
         let arrivals = self.port.take_arrivals();
         self.window_end_ns = self.window_end_ns.max(arrivals.last_ns);

@@ -122,8 +122,8 @@ impl Engine for Line {
         Ok(Flush::Delivered)
     }
 
-    fn flush_incoming(&mut self) -> Result<()> {
-        Ok(())
+    fn flush_incoming(&mut self) -> Result<bool> {
+        Ok(false)
     }
 
     fn failure(&self, _: &Completion) -> Failure {

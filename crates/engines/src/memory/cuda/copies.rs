@@ -3,16 +3,19 @@
 //! Copies are large, whatever the operations are that they are set beside: small ones would be bounded by the time of a
 //! launch and not by the memory. They go over the slices of the operations, gaps between strided ones included, which a
 //! cache of the GPU may hold, and where these are few also over memory that none holds; each by the driver's call on
-//! one stream, and on several. The fastest of all is the bound. What the kernel copies is not measured for it.
+//! one stream, and on several, and by our kernel where some engine copies by it. The fastest of all is the bound.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tonnage_engine::memory::{CopyRate, Stretch};
 use tonnage_sys::cuda::{
-    CopyMark, CudaContext, CudaCopier, CudaEvent, CudaFailure, CudaRegion, CudaStream, DeviceBuffer,
+    CopyKernel, CopyMark, CudaContext, CudaCopier, CudaEvent, CudaFailure, CudaRegion, CudaStream,
+    DeviceBuffer,
 };
 use tonnage_units::quantity::human::{gigabytes_per_s, size};
+
+use super::super::vendor::OUT_OF_MEMORY;
 
 /// Turns of which the best counts; the first of them comes after one that does not.
 const TURNS: usize = 3;
@@ -32,14 +35,14 @@ const BYTES_MAX: u64 = 256 << 20;
 /// Streams of copies that run at once, and copies of each.
 const STREAMS: (u32, u32) = (4, 4);
 
+/// One stream, with as many copies in all.
+const ONE_STREAM: (u32, u32) = (1, 16);
+
 /// Time that one turn of these copies takes, at least. It is the host's, so that its ends must be little of it.
 const STREAMS_TURN: Duration = Duration::from_millis(6);
 
 /// Multiple of a cache's size that each of two stretches has of which it is to hold little: an eighth of both stays.
 const CACHES: u64 = 4;
-
-/// Code of memory that is not there.
-const OUT_OF_MEMORY: i32 = 2;
 
 /// The driver's call that copies, and what a maker says of caches.
 pub(super) struct CopiesBy {
@@ -47,6 +50,8 @@ pub(super) struct CopiesBy {
     pub(super) call: &'static str,
     /// Bytes that no cache of the maker's GPUs holds, at least.
     pub(super) uncached_bytes_min: u64,
+    /// The kernel, where it is trusted.
+    pub(super) kernel: Option<Arc<CopyKernel>>,
 }
 
 /// Stretches of one length between which is copied.
@@ -100,20 +105,28 @@ fn of_all(
     (piece_bytes, over): (u64, &str),
     by: &CopiesBy,
 ) -> Result<Vec<CopyRate>, CudaFailure> {
-    let named = |behind: &str, bytes_per_s| CopyRate {
+    let named = |how: &str, behind: &str, bytes_per_s| CopyRate {
         method: format!(
-            "the GPU's {} of {}{over}{behind}{}",
-            by.call,
+            "the GPU's {how} of {}{over}{behind}{}",
             size(piece_bytes),
             nominal(buffer.context())
         ),
         bytes_per_s,
     };
     let streams = format!(" by {} streams", STREAMS.0);
-    Ok(vec![
-        named("", rate(buffer, ranges)?),
-        named(&streams, rate_of_streams(buffer, ranges)?),
-    ])
+    let of_streams = |kernel, streams| rate_of_streams(buffer, ranges, kernel, streams);
+    let mut rates = vec![
+        named(by.call, "", rate(buffer, ranges)?),
+        named(by.call, &streams, of_streams(None, STREAMS)?),
+    ];
+    if let Some(kernel) = &by.kernel {
+        const KERNEL: &str = "kernel (by=sm)";
+        for (behind, streams) in [("", ONE_STREAM), (&streams, STREAMS)] {
+            let bytes_per_s = of_streams(Some(kernel), streams)?;
+            rates.push(named(KERNEL, behind, bytes_per_s));
+        }
+    }
+    Ok(rates)
 }
 
 /// Pieces of ranges, over and over: from, to, length.
@@ -128,10 +141,17 @@ fn pieces(ranges: &[CopiedRange]) -> impl Iterator<Item = (u64, u64, u64)> {
     pieces.cycle()
 }
 
-/// Bytes per second of copies of several streams at once, by the host's clock.
-fn rate_of_streams(buffer: &Arc<DeviceBuffer>, ranges: &[CopiedRange]) -> Result<f64, CudaFailure> {
+/// Bytes per second of copies by a kernel, or by the driver's call, on so many streams with so many copies each, by the
+/// host's clock.
+fn rate_of_streams(
+    buffer: &Arc<DeviceBuffer>,
+    ranges: &[CopiedRange],
+    kernel: Option<&Arc<CopyKernel>>,
+    streams: (u32, u32),
+) -> Result<f64, CudaFailure> {
     let end = || CudaRegion::Device(Arc::clone(buffer));
-    let mut copier = CudaCopier::new(buffer.context(), (end(), end()), None, STREAMS)?;
+    let kernel = kernel.cloned();
+    let mut copier = CudaCopier::new(buffer.context(), (end(), end()), kernel, streams)?;
     let mut pieces = pieces(ranges);
     let mut best = 0f64;
     for turn in 0..=TURNS {

@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
 use tonnage_engine::Libraries;
+use tonnage_engine::memory::Request;
 use tonnage_machine::kernel_files::Tree;
 use tonnage_sys::cuda::{CopyKernel, CudaContext, CudaFailure, Libcuda, PatternKernels};
 use tonnage_units::{Error, Result};
@@ -23,7 +25,17 @@ pub(crate) struct GpuInUse {
     kernels: OnceLock<std::result::Result<PatternKernels, String>>,
     /// The kernel that copies, in the same way.
     copies: OnceLock<std::result::Result<Arc<CopyKernel>, String>>,
+    /// The library's file, where one was named.
+    named: Option<OsString>,
+    /// Time that it took to take it into use.
+    taken_ns: u64,
 }
+
+/// Time that drivers took to start in this process, by their maker and the library's file: the longest counts, for once
+/// a driver has started, loading it again takes next to none. Engines may have loaded it before any memory is
+/// allocated.
+static STARTS_NS: Mutex<BTreeMap<(&'static str, Option<OsString>), u64>> =
+    Mutex::new(BTreeMap::new());
 
 /// GPUs in use by their maker, the library's file and their number. They stay so until the process ends: to take one
 /// into use again for each point of a plan would take longer than most points.
@@ -72,6 +84,7 @@ pub(in crate::memory) fn open(
     let what = format!("memory {memory}");
     let unavailable = |failure: CudaFailure| unavailable(vendor, &what, &failure);
     let library = load(vendor, key.1.as_deref(), &what)?;
+    let began = Instant::now();
     let context = match CudaContext::open(&library, number) {
         Ok(context) => context,
         Err(failure) if failure.code() == Some(INVALID_DEVICE) => {
@@ -86,6 +99,8 @@ pub(in crate::memory) fn open(
         context,
         kernels,
         copies,
+        named: key.1.clone(),
+        taken_ns: ns_since(began),
     });
     in_use.insert(key, Arc::clone(&gpu));
     Ok(gpu)
@@ -108,8 +123,34 @@ fn load(vendor: &GpuVendor, named: Option<&OsStr>, what: &str) -> Result<Arc<Lib
             vendor.library.name
         )));
     }
-    Libcuda::load_of(vendor.driver, file.flatten())
-        .map_err(|failure| unavailable(vendor, what, &failure))
+    let began = Instant::now();
+    let library = Libcuda::load_of(vendor.driver, file.flatten())
+        .map_err(|failure| unavailable(vendor, what, &failure))?;
+    let mut starts_ns = STARTS_NS.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (vendor.memory, named.map(OsStr::to_owned));
+    let longest_ns = starts_ns.entry(key).or_default();
+    *longest_ns = ns_since(began).max(*longest_ns);
+    Ok(library)
+}
+
+fn ns_since(began: Instant) -> u64 {
+    began.elapsed().as_nanos() as u64
+}
+
+/// The driver's library, for a memory that is asked for.
+///
+/// # Errors
+/// `Unavailable`, with what to do.
+pub(in crate::memory) fn of_request(
+    vendor: &'static GpuVendor,
+    request: &Request<'_>,
+) -> Result<Arc<Libcuda>> {
+    let named = named(vendor, request.libraries);
+    load(
+        vendor,
+        named.as_deref(),
+        &format!("memory {}", vendor.memory),
+    )
 }
 
 /// The driver's library, for an engine.
@@ -170,6 +211,13 @@ impl GpuInUse {
             _ => String::new(),
         };
         format!("its driver did not take the {what}: {failure}{advice}")
+    }
+
+    /// Time that this process took to start its driver and to take it into use.
+    pub(in crate::memory) fn start_ns(&self) -> u64 {
+        let starts_ns = STARTS_NS.lock().unwrap_or_else(PoisonError::into_inner);
+        let loaded_ns = starts_ns.get(&(self.vendor.memory, self.named.clone()));
+        loaded_ns.copied().unwrap_or(0) + self.taken_ns
     }
 
     /// Number, model and address.

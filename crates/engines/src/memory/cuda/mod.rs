@@ -19,7 +19,7 @@ mod proof;
 use std::sync::Arc;
 
 use tonnage_engine::memory::{
-    CopyRate, DeviceMemory, Memory, MemoryEntry, MemoryReport, Request, Stretch,
+    BusDevice, CopyRate, DeviceMemory, Memory, MemoryEntry, MemoryReport, Request, Stretch,
 };
 use tonnage_engine::pattern::{self, Key, Mismatches};
 use tonnage_engine::{EngineOption, OptionKind, Variant};
@@ -28,8 +28,9 @@ use tonnage_sys::cuda::{CudaFailure, DeviceBuffer, PatternKernels};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
+use super::bus_device::bus_device;
 use super::nvidia::NVIDIA;
-use super::vendor::GpuVendor;
+use super::vendor::{GpuVendor, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY};
 use copies::CopiesBy;
 use driver::GpuInUse;
 use numbers::numbers;
@@ -55,6 +56,7 @@ pub const CUDA: MemoryEntry = MemoryEntry {
         NVIDIA,
         "memory of an NVIDIA GPU, the first one where no number is given; filled and verified by the GPU",
         |request| allocate(NVIDIA, request),
+        |request| bus_device(NVIDIA, request),
     )
 };
 
@@ -63,6 +65,7 @@ pub(super) const fn entry(
     vendor: &'static GpuVendor,
     about: &'static str,
     allocate: fn(&Request<'_>) -> Result<Arc<dyn Memory>>,
+    device: fn(&Request<'_>) -> Option<BusDevice>,
 ) -> MemoryEntry {
     MemoryEntry {
         name: vendor.memory,
@@ -80,6 +83,7 @@ pub(super) const fn entry(
         allocate,
         // Asking would start the driver on ranks that allocate nothing, and what is too large is refused whole.
         available: |_| None,
+        device,
         libraries: std::slice::from_ref(&vendor.library),
     }
 }
@@ -97,8 +101,8 @@ pub(super) fn allocate(
         true => DeviceBuffer::map(gpu.context(), request.bytes),
         false => DeviceBuffer::allocate(gpu.context(), request.bytes),
     };
-    let buffer = allocated.map_err(|failure| match failure.name() {
-        "CUDA_ERROR_OUT_OF_MEMORY" => gpu.too_small(request.bytes, &failure),
+    let buffer = allocated.map_err(|failure| match failure.code() {
+        Some(OUT_OF_MEMORY) => gpu.too_small(request.bytes, &failure),
         _ if by_handles => not_mapped(&gpu, &failure),
         _ => gpu.too_small(request.bytes, &failure),
     })?;
@@ -107,11 +111,6 @@ pub(super) fn allocate(
         buffer: Arc::new(buffer),
     }))
 }
-
-/// Code of an argument that the driver does not take.
-const INVALID_VALUE: i32 = 1;
-/// Code of what the driver or the GPU does not have.
-const NOT_SUPPORTED: i32 = 801;
 
 /// The refusal of memory by virtual-memory handles for another reason than its size.
 fn not_mapped(gpu: &GpuInUse, failure: &CudaFailure) -> Error {
@@ -207,6 +206,10 @@ impl Memory for CudaMemory {
         })
     }
 
+    fn driver_start_ns(&self) -> Option<u64> {
+        Some(self.gpu.start_ns())
+    }
+
     fn report(&self) -> MemoryReport {
         MemoryReport {
             kind: self.gpu.vendor().memory.to_owned(),
@@ -280,6 +283,8 @@ impl Memory for CudaMemory {
         let by = CopiesBy {
             call: copying,
             uncached_bytes_min: self.gpu.vendor().uncached_bytes_min,
+            // One and the same set of ways for all, whoever copies by the kernel, now or before.
+            kernel: self.gpu.copy_kernel().ok(),
         };
         copies::rates(&self.buffer, stretch, &by).map_err(|failure| self.gpu.failed(&failure))
     }

@@ -61,6 +61,11 @@ pub struct TransferBody {
     /// CPUs of the workers that measure beside a background; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measuring_cpus: Option<MeasuringCpus>,
+    /// Time in which a rank's process, as that saw it, started the driver of its GPU and took the GPU into use, the
+    /// longest of all ranks: once in a process, when its first point is opened, and in no window. Every record of a run
+    /// has it again, so that sums over records mean nothing. Absent where no memory is a GPU's or pinned for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver_start_ns: Option<u64>,
 }
 
 impl TransferBody {
@@ -73,6 +78,7 @@ impl TransferBody {
             histogram: None,
             broken_off: None,
             measuring_cpus: None,
+            driver_start_ns: None,
         }
     }
 
@@ -203,8 +209,13 @@ fn per(sum: u64, count: u64) -> Option<f64> {
 /// One timed repetition over all ranks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
-    /// Time from the aligned start to the last completion or arrival on any rank, closing flush included.
+    /// Time from the aligned start to the last completion or arrival on any rank, closing flush and `target_flush_ns`
+    /// included.
     pub window_ns: u64,
+    /// Time in which targets of plain writes flushed what network cards had written into memory of a GPU, by their own
+    /// clocks, the longest of each round; it is at the end of the window. Absent where none was needed, or made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_flush_ns: Option<u64>,
     /// Operations completed (a round trip of a ping-pong is two).
     pub operations: u64,
     /// Payload bytes of those operations.

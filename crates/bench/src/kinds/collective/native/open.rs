@@ -210,6 +210,7 @@ fn requirements<'a>(
         verbs: vec![Verb::WriteImm],
         memory: &point.memory,
         memory_option: "--memory",
+        memories: vec![&point.memory],
         memory_options: None,
         memory_of: Box::new(|_| &point.memory),
         bytes,

@@ -1,0 +1,324 @@
+//! The links of devices whose memory is at the ends of flows over network cards, such as GPUs: everything that a card
+//! moves crosses them as well, whether the card reaches the device by itself or through pinned memory of the host.
+//!
+//! The links of the cards are in `link`. Bridges that a card and a device share are not known here: the bound is the
+//! device's own link.
+
+use std::collections::BTreeMap;
+
+use tonnage_engine::memory::{BusDevice, BusLink};
+use tonnage_plan::transfer::TransferPoint;
+use tonnage_ranks::{Alike, Hosts};
+use tonnage_record::Limit;
+
+use super::link::ROUNDS_MAX;
+use crate::opening::description::OpenMessage;
+
+/// Devices that ranks at one end of flows have behind their cards, each once: the device and its link.
+type EndDevices<'a> = BTreeMap<(Option<u32>, &'a str), (&'a BusDevice, &'a BusLink)>;
+
+/// Devices of those who send and of those who receive; `None` where one of that end's bounds nothing.
+type BothEnds<'a> = [Option<EndDevices<'a>>; 2];
+
+/// The lower one of a limit and of the devices' links.
+pub(super) fn within_devices(
+    limit: Limit,
+    point: &TransferPoint,
+    opened: &Alike<OpenMessage>,
+    hosts: &Hosts,
+) -> Limit {
+    match bound(point, opened, hosts) {
+        Some((what, bytes_per_s)) if bytes_per_s < limit.bytes_per_s => Limit {
+            what,
+            bytes_per_s,
+            ci95_bytes_per_s: None,
+            ..limit
+        },
+        _ => limit,
+    }
+}
+
+/// The reason why links of devices behind cards are not known: of the first rank that has one.
+pub(super) fn links_unknown(opened: &Alike<OpenMessage>) -> Option<String> {
+    let devices = opened
+        .iter()
+        .filter_map(|opened| opened.behind_cards.as_ref());
+    let mut unknown = devices.filter_map(|device| Some((device, device.links_unknown.as_deref()?)));
+    let (device, why) = unknown.next()?;
+    Some(format!(
+        "the limit is without the link of {} to the rest of the machine, which is not known: {why}",
+        device.title()
+    ))
+}
+
+/// The bound in words and bytes per second: over rounds the mean, of both directions the sum.
+fn bound(
+    point: &TransferPoint,
+    opened: &Alike<OpenMessage>,
+    hosts: &Hosts,
+) -> Option<(String, f64)> {
+    if opened.iter().all(|opened| opened.behind_cards.is_none()) {
+        return None;
+    }
+    let roles = point.roles();
+    if point.bidirectional {
+        let of = |behind| of_all(point, opened, hosts, |rank| roles.is_behind(rank) == behind);
+        let ((what, one), (_, other)) = (of(false)?, of(true)?);
+        return Some((format!("{what}, both directions added up"), one + other));
+    }
+    let rounds = roles
+        .sampled_rounds(ROUNDS_MAX)
+        .map(|round| roles.pairs_of_round(round));
+    let rounds: Vec<_> = rounds.filter(|pairs| !pairs.is_empty()).collect();
+    if rounds.is_empty() {
+        return of_all(point, opened, hosts, |_| true);
+    }
+    let bounds = rounds.iter().map(|pairs| of_pairs(pairs, opened, hosts));
+    let bounds = bounds.collect::<Option<Vec<_>>>()?;
+    let mean = bounds.iter().map(|(_, speed)| speed).sum::<f64>() / bounds.len() as f64;
+    let (what, _) = bounds.into_iter().next()?;
+    Some((what, mean))
+}
+
+/// The slower end of the flows that run at once from ranks which `begins` says: by ranks, for the pairs of many are too
+/// many for a list.
+fn of_all(
+    point: &TransferPoint,
+    opened: &Alike<OpenMessage>,
+    hosts: &Hosts,
+    begins: impl Fn(u32) -> bool,
+) -> Option<(String, f64)> {
+    let roles = point.roles();
+    let mut ends: BothEnds<'_> = [Some(EndDevices::new()), Some(EndDevices::new())];
+    for rank in 0..point.ranks {
+        if ends.iter().all(Option::is_none) {
+            return None;
+        }
+        let initiates = begins(rank) && !roles.targets(rank).is_empty();
+        let is_target = roles.initiators_of(rank).into_iter().any(&begins);
+        for (end, takes_part) in ends.iter_mut().zip([initiates, is_target]) {
+            if takes_part {
+                add(end, rank, opened, hosts);
+            }
+        }
+    }
+    slower(ends)
+}
+
+/// The slower end of the pairs of a round.
+fn of_pairs(
+    pairs: &[(u32, u32)],
+    opened: &Alike<OpenMessage>,
+    hosts: &Hosts,
+) -> Option<(String, f64)> {
+    let mut ends: BothEnds<'_> = [Some(EndDevices::new()), Some(EndDevices::new())];
+    for &(initiator, target) in pairs {
+        for (end, rank) in ends.iter_mut().zip([initiator, target]) {
+            add(end, rank, opened, hosts);
+        }
+    }
+    slower(ends)
+}
+
+/// Adds the device of a rank to an end, which has no bound if that has none.
+fn add<'a>(
+    end: &mut Option<EndDevices<'a>>,
+    rank: u32,
+    opened: &'a Alike<OpenMessage>,
+    hosts: &Hosts,
+) {
+    let Some(devices) = end else {
+        return;
+    };
+    let device = opened
+        .get(rank)
+        .and_then(|opened| opened.behind_cards.as_ref());
+    match device.and_then(|device| Some((device, device.link.as_ref()?))) {
+        Some((device, link)) => {
+            let place = (hosts.machine(rank), &*device.pci_address);
+            devices.insert(place, (device, link));
+        }
+        None => *end = None,
+    }
+}
+
+/// The end whose devices can take less; `None` where neither has a bound.
+fn slower(ends: BothEnds<'_>) -> Option<(String, f64)> {
+    let speed = |end: &EndDevices<'_>| -> f64 {
+        end.values().map(|(_, link)| link.bytes_per_s as f64).sum()
+    };
+    let ends = ends.into_iter().flatten().filter(|end| !end.is_empty());
+    let slower = ends.min_by(|one, other| speed(one).total_cmp(&speed(other)))?;
+    Some((words(&slower), speed(&slower)))
+}
+
+/// Links of some devices in words.
+fn words(devices: &EndDevices<'_>) -> String {
+    let mut all = devices.values();
+    match (all.next(), all.len()) {
+        (Some((device, link)), 0) => format!(
+            "{} of {}, to which the network card's bytes go",
+            link.kind,
+            device.title()
+        ),
+        (first, others) => {
+            let kind = first.map_or("", |(_, link)| link.kind.as_str());
+            format!(
+                "{kind} of {} devices behind network cards together",
+                others + 1
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::opening::openings::tests::{hosts, opened, openings};
+    use tonnage_engine::LimitKind;
+    use tonnage_plan::point::Traffic;
+    use tonnage_plan::transfer::Addresses;
+
+    const CARD: LimitKind = LimitKind::Link { bytes_per_s: 50 };
+
+    /// A rank whose memory is of a GPU with this number and link.
+    fn rank(gpu: Option<(u32, Option<u64>)>) -> OpenMessage {
+        let device = gpu.map(|(number, speed)| BusDevice {
+            name: format!("cuda:{number}"),
+            pci_address: format!("0000:{number:02x}:00.0"),
+            link: speed.map(|bytes_per_s| BusLink {
+                kind: "PCIe".to_owned(),
+                bytes_per_s,
+            }),
+            links_unknown: None,
+            memory_bytes_per_s: None,
+        });
+        OpenMessage {
+            behind_cards: device,
+            ..opened(CARD, Some(("mlx5_0", [10, 0, 0, 1])))
+        }
+    }
+
+    fn cards() -> Limit {
+        Limit {
+            what: "link speed of mlx5_0".to_owned(),
+            bytes_per_s: 50.0,
+            ci95_bytes_per_s: None,
+            links: None,
+        }
+    }
+
+    fn limit(
+        all: &[OpenMessage],
+        names: &[&str],
+        change: impl Fn(&mut TransferPoint),
+    ) -> (String, f64) {
+        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
+        (point.traffic, point.ranks) = (Traffic::Pair, all.len() as u32);
+        change(&mut point);
+        let all = openings(all, point.roles()).all;
+        let limit = within_devices(cards(), &point, &all, &hosts(names));
+        (limit.what, limit.bytes_per_s)
+    }
+
+    #[test]
+    fn the_lower_one_of_card_and_device_bounds() {
+        let of = |own, far| limit(&[rank(own), rank(far)], &["a", "b"], |_| ());
+        let card = ("link speed of mlx5_0".to_owned(), 50.0);
+        let gpu = |number: u32, speed| {
+            let what = format!(
+                "PCIe of cuda:{number} (0000:{number:02x}:00.0), to which the network card's bytes go"
+            );
+            (what, speed)
+        };
+        let (slow, slower, fast) = (
+            Some((1, Some(30))),
+            Some((2, Some(20))),
+            Some((3, Some(90))),
+        );
+        assert_eq!(of(slow, slower), gpu(2, 20.0));
+        assert_eq!(of(slow, fast), gpu(1, 30.0));
+        // Memory of the host, or a link that nobody knows, bounds nothing at its own end.
+        assert_eq!(of(None, slow), gpu(1, 30.0));
+        assert_eq!(of(Some((4, None)), slow), gpu(1, 30.0));
+        for (own, far) in [
+            (fast, fast),
+            (None, fast),
+            (None, None),
+            (Some((4, None)), None),
+        ] {
+            assert_eq!(of(own, far), card);
+        }
+    }
+
+    /// Pairs of so many are not to be listed: their list alone would be larger than the memory of most hosts.
+    #[test]
+    fn many_ranks_without_such_memory_are_passed_over() {
+        let (ranks, card) = (100_000, ("link speed of mlx5_0".to_owned(), 50.0));
+        for rest in [None, Some((1, Some(20)))] {
+            // Rank 0 is at both ends of an all-to-all, and bounds neither.
+            let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
+            (point.traffic, point.ranks) = (Traffic::AllToAll, ranks);
+            let mut all = vec![rank(rest); ranks as usize];
+            all[0] = rank(None);
+            let all: Alike<OpenMessage> = all.into_iter().collect();
+            let limit = within_devices(cards(), &point, &all, &Hosts::default());
+            assert_eq!((limit.what, limit.bytes_per_s), card);
+        }
+    }
+
+    /// A link that nobody tells of is told as such.
+    #[test]
+    fn links_that_are_not_known_are_named() {
+        let mut untold = rank(Some((4, None)));
+        let device = untold.behind_cards.as_mut().unwrap();
+        device.links_unknown = Some("no library".to_owned());
+        let told = |all: &[OpenMessage]| {
+            let point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
+            links_unknown(&openings(all, point.roles()).all)
+        };
+        assert_eq!(told(&[rank(None), rank(Some((1, Some(20))))]), None);
+        let said = told(&[rank(None), untold]).unwrap();
+        assert!(
+            said.contains("cuda:4 (0000:04:00.0)") && said.ends_with(": no library"),
+            "{said}"
+        );
+    }
+
+    /// A GPU that two ranks share has one link; another host has another GPU at the same address.
+    #[test]
+    fn each_link_counts_once() {
+        let shared = rank(Some((1, Some(20))));
+        let host = rank(None);
+        let fan_out = |names: &[&str]| {
+            let all = [host.clone(), shared.clone(), shared.clone()];
+            limit(&all, names, |point| point.traffic = Traffic::FanOut)
+        };
+        assert_eq!(fan_out(&["a", "b", "b"]).1, 20.0);
+        let (what, speed) = fan_out(&["a", "b", "c"]);
+        assert_eq!(speed, 40.0);
+        assert_eq!(what, "PCIe of 2 devices behind network cards together");
+        // One end without such memory has no bound of its own.
+        let mixed = [shared.clone(), host.clone(), shared.clone()];
+        let all_to_all = limit(&mixed, &["a", "b", "c"], |point| {
+            point.traffic = Traffic::AllToAll
+        });
+        assert_eq!(all_to_all.1, 50.0);
+    }
+
+    /// A link has its speed in each direction; rounds have the mean.
+    #[test]
+    fn directions_add_up_and_rounds_do_not() {
+        let [slow, fast] = [10, 30].map(|speed| rank(Some((speed as u32, Some(speed)))));
+        let both = limit(&[slow.clone(), fast.clone()], &["a", "b"], |point| {
+            point.bidirectional = true;
+        });
+        assert_eq!(both.1, 20.0);
+        assert!(both.0.ends_with(", both directions added up"), "{both:?}");
+        let host = rank(None);
+        let in_turn = limit(&[host, slow, fast], &["a", "b", "c"], |point| {
+            point.traffic = Traffic::InTurn;
+        });
+        assert_eq!(in_turn.1, 20.0);
+    }
+}

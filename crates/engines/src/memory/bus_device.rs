@@ -1,0 +1,116 @@
+//! The GPU that a rank's memory will be of, and its place on the machine, before the memory is allocated.
+//!
+//! What follows from the GPUs of a rank and of its peers is in `cuda_limit`; the links themselves are read in
+//! `tonnage_machine::devices`.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use tonnage_engine::memory::{BusDevice, BusLink, Request};
+use tonnage_machine::devices::{GpuLinks, LinkTable, gpu_links, nominal_link_bytes_per_s};
+
+use super::cuda::driver;
+use super::nvidia::NVIDIA;
+use super::vendor::GpuVendor;
+
+/// Links of GPUs to the host by the GPUs' addresses, or why they are not known: a machine's do not change, and to ask
+/// takes long where the library starts the driver for it, or does not answer.
+static TO_HOST: Mutex<BTreeMap<String, LinkTable>> = Mutex::new(BTreeMap::new());
+
+/// The GPU of a request, as its driver tells of it; `None` where that tells nothing: allocating says why.
+pub(super) fn bus_device(vendor: &'static GpuVendor, request: &Request<'_>) -> Option<BusDevice> {
+    let number = driver::number(vendor, request.variant, request.gpu).ok()?;
+    let library = driver::of_request(vendor, request).ok()?;
+    let device = library.describe(number).ok()?;
+    let address = device.pci_address;
+    // Links to the host beside PCIe are those of NVIDIA's.
+    let table = match vendor.memory == NVIDIA.memory {
+        true => known_once(&TO_HOST, &address, || gpu_links(vec![address.clone()])),
+        false => LinkTable::default(),
+    };
+    Some(BusDevice {
+        name: format!("{}:{number}", vendor.memory),
+        link: link_to_host(&table, &address, nominal_link_bytes_per_s),
+        pci_address: address,
+        links_unknown: table.unknown,
+        memory_bytes_per_s: device.memory_bytes_per_s,
+    })
+}
+
+/// Answers about a GPU, for which is asked once: others wait meanwhile.
+fn known_once(
+    known: &Mutex<BTreeMap<String, LinkTable>>,
+    address: &str,
+    ask: impl FnOnce() -> LinkTable,
+) -> LinkTable {
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    known.entry(address.to_owned()).or_insert_with(ask).clone()
+}
+
+/// The links to the host that are beside PCIe, or PCIe with its nominal speed; `None` where nobody tells whether there
+/// are any beside it, for the bytes may take those then, which are the faster ones.
+fn link_to_host(
+    table: &LinkTable,
+    address: &str,
+    pcie_bytes_per_s: impl FnOnce(&str) -> Option<u64>,
+) -> Option<BusLink> {
+    match table.to_host(address) {
+        Some(links) => Some(BusLink {
+            kind: counted(links),
+            bytes_per_s: links.bytes_per_s?,
+        }),
+        None if table.unknown.is_some() => None,
+        None => Some(BusLink {
+            kind: "PCIe".to_owned(),
+            bytes_per_s: pcie_bytes_per_s(address)?,
+        }),
+    }
+}
+
+/// The kind of links, and their number.
+pub(super) fn counted(links: &GpuLinks) -> String {
+    match links.count {
+        Some(1) => format!("{}, 1 link", links.kind),
+        Some(count) => format!("{}, {count} links", links.kind),
+        None => links.kind.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADDRESS: &str = "0000:1b:00.0";
+
+    fn untold() -> LinkTable {
+        let mut table = LinkTable::default();
+        table.unknown = Some("NVML: no library".to_owned());
+        table
+    }
+
+    #[test]
+    fn pcie_bounds_where_it_is_known_to_be_the_way() {
+        let of = |table: &LinkTable, speed| {
+            let link = link_to_host(table, ADDRESS, |_| speed);
+            link.map(|link| (link.kind, link.bytes_per_s))
+        };
+        let known = LinkTable::default();
+        assert_eq!(of(&known, Some(63)), Some(("PCIe".to_owned(), 63)));
+        assert_eq!(of(&known, None), None);
+        assert_eq!(of(&untold(), Some(63)), None);
+    }
+
+    #[test]
+    fn a_gpu_is_asked_about_once() {
+        let known = Mutex::default();
+        let mut asked = 0;
+        for address in [ADDRESS, ADDRESS, "0000:1c:00.0", ADDRESS] {
+            let table = known_once(&known, address, || {
+                asked += 1;
+                untold()
+            });
+            assert!(table.unknown.is_some());
+        }
+        assert_eq!(asked, 2);
+    }
+}

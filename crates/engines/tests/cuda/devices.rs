@@ -1,0 +1,65 @@
+//! GPUs that memories tell of, before they are allocated and after.
+
+use tonnage_engine::Libraries;
+use tonnage_engine::memory::{Memory, MemoryEntry, Request};
+use tonnage_engine::pattern::Key;
+use tonnage_engines::memory::{CUDA, CUDA_PINNED, HOST};
+
+use super::double::Double;
+use super::{BYTES, allocate, found};
+
+#[test]
+fn memories_say_whose_they_are() {
+    let Some(double) = Double::with("starts 20") else {
+        return;
+    };
+    let libraries = Libraries::from([("libcuda".to_owned(), double.path())]);
+    let device = |entry: &MemoryEntry, gpu| {
+        (entry.device)(&Request {
+            gpu,
+            libraries: Some(&libraries),
+            ..Request::default()
+        })
+    };
+    // Before anything is allocated, which is when the driver starts.
+    let told = device(&CUDA, Some(1)).unwrap();
+    assert_eq!(told.title(), "cuda:1 (0000:1c:00.0)");
+    // PCIe is no bound where nobody tells what is beside it.
+    assert!(told.links_unknown.is_none() || told.link.is_none());
+    assert_eq!(told.memory_bytes_per_s, Some(128_000_000_000));
+    assert_eq!(device(&CUDA, Some(7)), None);
+    assert_eq!(
+        [device(&CUDA_PINNED, Some(1)), device(&HOST, None)],
+        [None, None]
+    );
+    let gpu = allocate(&double, &CUDA, "1", BYTES).unwrap();
+    let started = |memory: &dyn Memory| memory.driver_start_ns().unwrap_or(0) >= 20_000_000;
+    assert!(started(&*gpu));
+    let device = gpu.device().unwrap();
+    assert_eq!((device.interface, device.device), ("cuda", 1));
+    assert!(gpu.host().is_none());
+    let report = gpu.report();
+    assert_eq!((report.kind.as_str(), report.bytes), ("cuda", BYTES));
+    assert_eq!(
+        report.device.as_deref(),
+        Some("cuda:1 (Double of a GPU, 0000:1c:00.0)")
+    );
+    assert_eq!(report.why_filled_by_copies, None);
+    let refused = gpu.mapped("shm").unwrap_err().to_string();
+    assert!(refused.contains("memory cuda with engine shm"), "{refused}");
+    let pinned = allocate(&double, &CUDA_PINNED, "", BYTES).unwrap();
+    let arena = pinned.mapped("shm").unwrap();
+    assert_eq!(pinned.device().unwrap().address, arena.address());
+    // Another GPU of the process, whose driver has started once.
+    assert!(started(&*pinned));
+    let host = (HOST.allocate)(&Request {
+        bytes: BYTES,
+        ..Request::default()
+    });
+    assert_eq!(host.unwrap().driver_start_ns(), None);
+    let report = pinned.report();
+    assert_eq!(report.kind, "cuda-pinned");
+    assert!(report.pages.is_some() && report.device.unwrap().starts_with("cuda:0 "));
+    pinned.fill(0, 3, 100, Key::new(1, 1, 1, 1)).unwrap();
+    assert!(found(&*pinned, (0, 3, 100), Key::new(1, 1, 1, 1)).is_clean());
+}

@@ -1,0 +1,118 @@
+//! NVIDIA's nvbandwidth beside the engine, where it is in PATH: the same copies by copy engines, in a program of its
+//! own.
+//!
+//! Only one GPU is shown to it, so that what it adds up is of that one. Its figure is the last line of a test case:
+//! "SUM", the name, gigabytes per second.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::Driver;
+use super::speed::{LARGE, rate_of};
+use tonnage_engine::Verb;
+
+/// The variable that says which GPUs a process may see.
+const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+
+/// Test cases of nvbandwidth, and the same copies of the engine.
+const CASES: [(&str, Verb); 2] = [
+    ("host_to_device_memcpy_ce", Verb::Write),
+    ("device_to_host_memcpy_ce", Verb::Read),
+];
+
+/// Part of its rate that the engine reaches, at least: the two run one after the other.
+const PART_MIN: f64 = 0.95;
+
+/// Bytes per second of a test case, from what the program printed.
+fn read(text: &str, case: &str) -> Option<f64> {
+    text.lines().find_map(|line| {
+        let mut words = line.split_whitespace();
+        if words.next()? != "SUM" || words.next()? != case {
+            return None;
+        }
+        let gigabytes: f64 = words.next()?.parse().ok()?;
+        Some(gigabytes * 1e9).filter(|rate| rate.is_finite() && *rate > 0.0)
+    })
+}
+
+/// The first GPU of those that a process may see: others may be somebody else's.
+fn first_of(visible: Option<&str>) -> String {
+    let first = visible.and_then(|visible| visible.split(',').next());
+    let first = first.map(str::trim).filter(|first| !first.is_empty());
+    first.unwrap_or("0").to_owned()
+}
+
+/// Runs a test case on one GPU; `None` where there is no such program.
+fn run(program: &Path, gpu: &str, case: &str) -> Option<Result<f64, String>> {
+    let started = Command::new(program)
+        .args(["--testcase", case])
+        .env(VISIBLE, gpu)
+        .output();
+    let output = started.ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Some(read(&text, case).ok_or_else(|| {
+        let error = String::from_utf8_lossy(&output.stderr);
+        format!("no figure of {case}, and {}: {text}{error}", output.status)
+    }))
+}
+
+#[test]
+fn the_engine_is_as_fast_as_nvbandwidth() {
+    let Some(driver) = Driver::for_figures() else {
+        return;
+    };
+    let visible = std::env::var(VISIBLE).ok();
+    let gpu = first_of(visible.as_deref());
+    for (case, verb) in CASES {
+        let Some(theirs) = run(Path::new("nvbandwidth"), &gpu, case) else {
+            println!("skip: nvbandwidth is not in PATH: build it from NVIDIA's sources to compare");
+            return;
+        };
+        let theirs = theirs.unwrap();
+        let ours = rate_of(&driver, ("cuda-pinned", "cuda"), (verb, &[]), LARGE);
+        println!(
+            "{case}: nvbandwidth {:.2} GB/s, engine {:.2} GB/s",
+            theirs / 1e9,
+            ours / 1e9
+        );
+        assert!(ours >= PART_MIN * theirs, "{case}: {ours} {theirs}");
+    }
+}
+
+/// A program that prints what nvbandwidth prints: how it is called, and how its words are read.
+#[test]
+fn its_figure_is_read_from_what_it_prints() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let text = "nvbandwidth Version: v0.8\nBuilt from Git version: v0.8\n\nDevice 0: a model (00000000:1b:00)\n\n\
+                Running host_to_device_memcpy_ce.\nmemcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\n           0\n \
+                0     55.63\n\nSUM host_to_device_memcpy_ce 55.63\n\nNOTE: about it\n";
+    let case = "host_to_device_memcpy_ce";
+    assert_eq!(read(text, case), Some(55.63e9));
+    assert_eq!(read(text, "device_to_host_memcpy_ce"), None);
+    for without in [
+        "",
+        "SUM host_to_device_memcpy_ce",
+        "SUM host_to_device_memcpy_ce nan",
+    ] {
+        assert_eq!(read(without, case), None, "{without}");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("nvbandwidth");
+    let script = "#!/bin/sh\n[ \"$CUDA_VISIBLE_DEVICES\" = 3 ] || exit 1\n[ \"$1\" = --testcase ] && echo \"SUM $2 12.5\"\n";
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    // The loader may still have it open for writing in a process that another test has just made.
+    let told = (0..50).find_map(|_| run(&program, "3", case));
+    assert_eq!(told, Some(Ok(12.5e9)));
+    assert_eq!(run(&directory.path().join("none"), "3", case), None);
+    // On the GPU that this process was given, whatever it is called.
+    for (visible, first) in [
+        (None, "0"),
+        (Some(""), "0"),
+        (Some("3"), "3"),
+        (Some("GPU-d1d1, 1"), "GPU-d1d1"),
+    ] {
+        assert_eq!(first_of(visible), first, "{visible:?}");
+    }
+}

@@ -1,0 +1,43 @@
+//! The time in which drivers of GPUs started, below a table: it is in no window.
+
+use tonnage_record::TransferRecord;
+use tonnage_units::quantity::human::number;
+
+/// The longest start of a process, of all records; `None` where no memory was a GPU's.
+pub fn line(records: &[TransferRecord<'_>]) -> Option<String> {
+    let starts = records.iter().filter_map(|it| it.body.driver_start_ns);
+    let longest = starts.max()?;
+    Some(format!(
+        "starting the driver of a GPU took {} ms, once in a process and outside of every window",
+        number(longest as f64 / 1e6)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use tonnage_record::{Body, Record};
+
+    use super::*;
+    use crate::samples;
+
+    #[test]
+    fn the_longest_start_is_told_where_there_is_one() {
+        let mut all = samples::streams();
+        let told = |all: &[Record]| {
+            let records: Vec<_> = all.iter().filter_map(Record::as_transfer).collect();
+            line(&records)
+        };
+        assert_eq!(told(&all), None);
+        for (record, ms) in all.iter_mut().zip([210, 123]) {
+            let Body::Transfer(body) = &mut record.body else {
+                unreachable!("a sample of transfers");
+            };
+            body.driver_start_ns = Some(ms * 1_000_000);
+        }
+        let said = told(&all).unwrap();
+        assert!(
+            said.starts_with("starting the driver of a GPU took 210.0 ms,"),
+            "{said}"
+        );
+    }
+}
