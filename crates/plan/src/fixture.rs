@@ -43,12 +43,18 @@ pub(crate) const fn entry(
 const MEMORIES: [MemoryEntry; 5] = [
     memory("host", true),
     memory("cuda-pinned", true),
-    MemoryEntry {
-        takes_gpu: true,
-        ..memory("cuda", false)
-    },
+    of_gpu("cuda"),
     memory("huge", true),
     memory("far", false),
+];
+
+/// Memories that the plans which ship name.
+const SHIPPED_MEMORIES: [MemoryEntry; 5] = [
+    memory("host", true),
+    memory("cuda-pinned", true),
+    of_gpu("cuda"),
+    memory("hip-pinned", true),
+    of_gpu("hip"),
 ];
 
 /// Options of those that the CPU cannot address.
@@ -58,6 +64,13 @@ const MEMORY_OPTIONS: [EngineOption; 1] = [EngineOption {
     variants: &[],
     about: "",
 }];
+
+const fn of_gpu(name: &'static str) -> MemoryEntry {
+    MemoryEntry {
+        takes_gpu: true,
+        ..memory(name, false)
+    }
+}
 
 const fn memory(name: &'static str, host_addressable: bool) -> MemoryEntry {
     MemoryEntry {
@@ -92,6 +105,7 @@ pub(super) static LISTS: Lists = Lists {
 /// Engines that the plans which ship name.
 pub(super) static SHIPPED: Lists = Lists {
     engines: &SHIPPED_ENGINES,
+    memories: &SHIPPED_MEMORIES,
     ..LISTS
 };
 
@@ -107,7 +121,8 @@ const ENGINES: [Entry; 3] = [
     ),
 ];
 
-const SHIPPED_ENGINES: [Entry; 5] = [
+/// Copies of one maker's GPUs.
+const fn copies(name: &'static str) -> Entry {
     Entry {
         options: &[EngineOption {
             name: "by",
@@ -115,10 +130,15 @@ const SHIPPED_ENGINES: [Entry; 5] = [
             variants: &[],
             about: "",
         }],
-        device_memory: Some("cuda"),
+        device_memory: Some(name),
         one_process: true,
-        ..entry("cuda", &[Verb::Write, Verb::Read], false, true)
-    },
+        ..entry(name, &[Verb::Write, Verb::Read], false, true)
+    }
+}
+
+const SHIPPED_ENGINES: [Entry; 6] = [
+    copies("cuda"),
+    copies("hip"),
     entry("null", &Verb::ALL, true, false),
     entry("shm", &Verb::ALL, true, true),
     Entry {

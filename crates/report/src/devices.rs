@@ -52,7 +52,7 @@ pub fn text(found: &Inventory) -> String {
     group(&mut page, "GPUs by HIP", &by_hip);
     group(
         &mut page,
-        "Slices of GPUs (MIG)",
+        "Parts of GPUs (MIG, compute partitions)",
         &gpus::slices(&found.gpus),
     );
     group(&mut page, "GPU to GPU", &gpus::pairs(found));

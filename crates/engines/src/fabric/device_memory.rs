@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{Completion, Facts, Lane, LaneKind, RegionId, Verb, fact_names};
+use tonnage_machine::kernel_files::Tree;
 use tonnage_sys::libfabric::{Hints, Info, Libfabric, PeerToPeer, RegionHandle};
 use tonnage_units::{Error, Result};
 
 use super::options::{CARD_WAYS, UNTOLD};
 use super::worker::FabricWorker;
+use crate::memory::vendors::vendor_of_memory;
 use crate::registration::{CardMemory, first_granted, not_granted};
 use crate::staged::INSTEAD;
 
@@ -21,7 +23,7 @@ impl FabricWorker {
         memory: &Arc<dyn Memory>,
         key: u64,
     ) -> Result<RegionHandle> {
-        let card = CardMemory::of(memory, &self.name, INSTEAD)?;
+        let card = CardMemory::of(memory, &self.name)?;
         let device = &self.attributes.domain;
         let what = format!(
             "memory {} with engine {} on {device}",
@@ -38,11 +40,15 @@ impl FabricWorker {
         let endpoint = &mut self.endpoint;
         let tried = first_granted(asked, &CARD_WAYS, |way| {
             let interface = card.interface()?;
-            endpoint.register_device(card.bytes(way)?, interface, key)
+            card.register((&Tree::host(), device), way, |bytes| {
+                endpoint.register_device(bytes, interface, key)
+            })
         });
-        let (way, handle, before) = tried.map_err(|all| not_granted(what, &all, INSTEAD))?;
+        let (way, (handle, doubt), before) =
+            tried.map_err(|all| not_granted((what, card.rules()), &all, INSTEAD))?;
         let region = RegionId(self.region_next);
         (self.card_regions).keep(region, (way, &before), card.context());
+        self.card_regions.keep_doubt(region, doubt);
         Ok(handle)
     }
 
@@ -117,6 +123,11 @@ pub(super) fn without_hmem(
             names.join(", ")
         ),
     };
+    // Memory that is no maker's here is that of an engine's caller.
+    let (built_with, providers) = vendor_of_memory(memory)
+        .map_or(("CUDA or ROCm", "verbs;ofi_rxm"), |maker| {
+            (maker.cards.built_with, maker.cards.providers)
+        });
     let used = why_embedded.map_or_else(String::new, |why| {
         format!("; this library is used because {why}")
     });
@@ -128,8 +139,8 @@ pub(super) fn without_hmem(
             library.path()
         ),
         how: format!(
-            "Name a libfabric that was built with CUDA with --libfabric, and a provider that has it, such as efa or \
-             verbs;ofi_rxm; or {INSTEAD}"
+            "Name a libfabric that was built with {built_with} with --libfabric, and a provider that has it, such as \
+             {providers}; or {INSTEAD}"
         ),
     })
 }

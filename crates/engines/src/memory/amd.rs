@@ -1,14 +1,15 @@
 //! AMD, as a maker of GPUs.
 
 use tonnage_engine::Library;
-use tonnage_machine::devices::LIBHIP_VARIABLE;
+use tonnage_machine::devices::{LIBHIP_VARIABLE, has_amd_peer_memory};
 use tonnage_sys::cuda::CudaFailure;
 use tonnage_sys::hip;
 
-use super::vendor::{GpuVendor, PinBound, RefusalCodes};
+use super::vendor::{CardRules, GpuVendor, PinBound, RefusalCodes};
 
 /// GPUs of AMD.
 pub(crate) const AMD: &GpuVendor = &GpuVendor {
+    maker: "AMD",
     driver: &hip::AMD,
     driver_words: "HIP's runtime",
     library: Library {
@@ -32,6 +33,26 @@ pub(crate) const AMD: &GpuVendor = &GpuVendor {
     pins_within: PinBound::SystemMemory,
     // The runtime does not tell of the Infinity Cache, of which an MI300X has 256 MiB.
     uncached_bytes_min: 1 << 30,
+    cards: CardRules {
+        exports: "hipDeviceAttributeDmaBufSupported",
+        reaches_mapped: "hipDeviceAttributeGPUDirectRDMAWithHipVMMSupported",
+        // Older releases export such memory and do not know the attribute.
+        mapped_if_told: false,
+        dmabuf: "ROCm 5.4 or newer (hsa_amd_portable_export_dmabuf of its libhsa-runtime64), and a kernel whose amdgpu exports \
+                 memory (Linux 6.4 or amdgpu-dkms; with CONFIG_PCI_P2PDMA, and CONFIG_DMABUF_MOVE_NOTIFY where it has that \
+                 option: `tonnage devices` reads them; AMD asks for CONFIG_HSA_AMD_P2P beside them), which leaves memory on \
+                 the GPU only from Linux 6.15 or amdgpu-dkms 6.14.14 on where the card is none of mlx5",
+
+        peermem: "amdgpu of AMD's packages (amdgpu-dkms), which registers as \"amdkfd\" with the card's drivers of MLNX_OFED or \
+                  DOCA, or with a kernel with their patch (ib_register_peer_memory_client): `dmesg | grep PeerDirect` says \
+                  whether it did; the amdgpu of Linux itself has no such part, and dmabuf is the way",
+        may_move: true,
+        has_peer_memory: has_amd_peer_memory,
+        no_peer_memory: "the kernel lists no amdkfd under memory_peers in /sys/kernel/mm, /sys/kernel or /sys",
+        built_with: "ROCm",
+        providers: "cxi or verbs;ofi_rxm",
+        flush_untold: "HIP does not tell whether it is needed",
+    },
     advice,
     no_gpu: NO_GPU,
     no_way: "Choose one GPU for both ranks, or two that reach each other: `rocm-smi --showtopo` (`amd-smi topology`) lists \
@@ -57,7 +78,7 @@ fn advice(failure: &CudaFailure) -> &'static str {
         }
         CudaFailure::TooOld { .. } => "Install ROCm 5.1 or newer",
         CudaFailure::NotOffered { .. } => {
-            "tonnage uses no such call of ROCm's: leave out the option that asks for it, or use a GPU of NVIDIA"
+            "tonnage uses no such call of ROCm's on this GPU: leave out the option that asks for it"
         }
         CudaFailure::Outside(_) => "This is a defect of tonnage: please report it",
         CudaFailure::NoPeer { .. } => {

@@ -13,9 +13,8 @@ use tonnage_units::{Error, Result};
 use super::cuda::CudaMemory;
 use super::cuda::driver::{self, GpuInUse, advice};
 use super::cuda_pinned::PinnedMemory;
-use super::nvidia::NVIDIA;
 use super::vendor::GpuVendor;
-use super::vendors::vendor_of;
+use super::vendors::{vendor_of, vendor_of_memory};
 
 pub(crate) use super::cuda::driver::{gpu_name, library, unavailable};
 
@@ -143,7 +142,7 @@ pub(crate) fn context_of(
 
 /// Returns whether a rank will have memory of a GPU that engines register with network cards.
 pub(crate) fn is_of_gpu(memory: RankMemory<'_>) -> bool {
-    split_name(memory.name).0 == NVIDIA.memory
+    vendor_of_memory(memory.name).is_some()
 }
 
 /// The number of the maker's GPU whose memory a rank will have; `None` for any other memory.

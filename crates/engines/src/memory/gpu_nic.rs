@@ -4,7 +4,7 @@
 
 use tonnage_engine::OpenRequest;
 use tonnage_machine::Topology;
-use tonnage_machine::devices::{gpu_addresses, nic_of_gpu};
+use tonnage_machine::devices::{gpu_addresses, gpu_function, nic_of_gpu};
 use tonnage_machine::kernel_files::Tree;
 
 use super::cuda_region::{library, number_of};
@@ -16,7 +16,7 @@ use super::vendors::VENDORS;
 pub(crate) struct GpuPlace {
     /// Its name, such as "cuda:0".
     pub(crate) name: String,
-    /// Its PCI address.
+    /// Its PCI address, as its driver has it.
     pub(crate) address: String,
 }
 
@@ -55,8 +55,9 @@ impl GpuPlace {
     ) -> Option<(usize, String)> {
         let addresses: Vec<&str> = addresses.iter().map(|it| it.unwrap_or_default()).collect();
         let gpus = gpu_addresses(tree);
-        let (place, way) = nic_of_gpu(tree, topology, (&self.address, &gpus), &addresses)?;
         let Self { name, address } = self;
+        let function = gpu_function(tree, address);
+        let (place, way) = nic_of_gpu(tree, topology, (&function, &gpus), &addresses)?;
         let why = format!(
             "the nearest to {name} ({address}), by {}; --devices chooses otherwise",
             way.words()

@@ -1,18 +1,27 @@
 //! Memories of AMD's GPUs: rows of the list. What they do is in `cuda` and `cuda_pinned`.
 
+use tonnage_engine::EngineOption;
 use tonnage_engine::memory::MemoryEntry;
 
 use super::amd::AMD;
 use super::bus_device::bus_device;
 use super::{cuda, cuda_pinned};
 
+static OPTIONS: [EngineOption; 1] = [cuda::alloc_option(
+    "malloc: in one piece by hipMalloc; vmm: physical memory by a virtual-memory handle (hipMemCreate), mapped in whole \
+     granules of the size that the runtime recommends",
+)];
+
 /// Memory of a GPU of AMD.
-pub const HIP: MemoryEntry = cuda::entry(
-    AMD,
-    "memory of an AMD GPU, the first one where no number is given; filled and verified by the GPU",
-    |request| cuda::allocate(AMD, request),
-    |request| bus_device(AMD, request),
-);
+pub const HIP: MemoryEntry = MemoryEntry {
+    options: &OPTIONS,
+    ..cuda::entry(
+        AMD,
+        "memory of an AMD GPU, the first one where no number is given; filled and verified by the GPU",
+        |request| cuda::allocate(AMD, request),
+        |request| bus_device(AMD, request),
+    )
+};
 
 /// Pages and places of memory host, pinned for all GPUs of AMD.
 pub const HIP_PINNED: MemoryEntry = cuda_pinned::entry(

@@ -34,6 +34,7 @@ pub use cuda::CUDA;
 pub use cuda_pinned::CUDA_PINNED;
 pub use hip::{HIP, HIP_PINNED};
 pub use host::{HOST, HUGE, SMALL, of_arena};
+pub use vendors::known_gpu_makers;
 
 /// Every memory, the default first.
 pub static MEMORIES: &[MemoryEntry] = &[HOST, SMALL, HUGE, CUDA, CUDA_PINNED, HIP, HIP_PINNED];

@@ -1,13 +1,14 @@
 //! NVIDIA, as a maker of GPUs.
 
 use tonnage_engine::Library;
-use tonnage_machine::devices::LIBCUDA_VARIABLE;
+use tonnage_machine::devices::{LIBCUDA_VARIABLE, peer_memory_module};
 use tonnage_sys::cuda::{self, CudaFailure};
 
-use super::vendor::{GpuVendor, INVALID_DEVICE, OUT_OF_MEMORY, PinBound, RefusalCodes};
+use super::vendor::{CardRules, GpuVendor, INVALID_DEVICE, OUT_OF_MEMORY, PinBound, RefusalCodes};
 
 /// GPUs of NVIDIA.
 pub(crate) const NVIDIA: &GpuVendor = &GpuVendor {
+    maker: "NVIDIA",
     driver: &cuda::NVIDIA,
     driver_words: "CUDA's driver",
     library: Library {
@@ -30,6 +31,22 @@ pub(crate) const NVIDIA: &GpuVendor = &GpuVendor {
     },
     pins_within: PinBound::Locked,
     uncached_bytes_min: 128 << 20,
+    cards: CardRules {
+        exports: "DMA_BUF_SUPPORTED",
+        reaches_mapped: "GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED",
+        mapped_if_told: true,
+        dmabuf: "a driver of the GPU that exports its memory (the open kernel modules of NVIDIA's, 515 or newer; some export \
+                 only memory of --memory-option alloc=vmm)",
+        peermem: "the kernel's module nvidia-peermem (modprobe nvidia-peermem), which comes with NVIDIA's driver and loads \
+                  only beside the card's drivers of MLNX_OFED or DOCA, or a kernel with their patch \
+                  (ib_register_peer_memory_client): on other kernels it ends in \"Invalid argument\", and dmabuf is the way",
+        may_move: false,
+        has_peer_memory: |tree| peer_memory_module(tree).is_some(),
+        no_peer_memory: "the kernel's module nvidia_peermem is not loaded",
+        built_with: "CUDA",
+        providers: "efa or verbs;ofi_rxm",
+        flush_untold: "the driver does not tell whether it is needed (that of CUDA 11.3 does)",
+    },
     advice,
     no_gpu: NO_GPU,
     no_way: "Choose one GPU for both ranks, or two that reach each other: `nvidia-smi topo -p2p r` lists them",

@@ -4,6 +4,7 @@
 //! (`nvidia`, `amd`), and `vendors` lists them; their drivers are `tonnage_sys`'.
 
 use tonnage_engine::Library;
+use tonnage_machine::kernel_files::Tree;
 use tonnage_sys::cuda::{CudaFailure, GpuDriver};
 
 /// Codes that the drivers of all makers return: of an argument that they do not take, of memory that is not there, of a
@@ -32,8 +33,36 @@ pub(crate) enum PinBound {
     SystemMemory,
 }
 
+/// Registrations of memory of a maker's GPUs with network cards: what they need, and what the driver says of them.
+pub(crate) struct CardRules {
+    /// Attribute by which the driver says that it exports memory of a GPU.
+    pub(crate) exports: &'static str,
+    /// Attribute by which it says that cards reach memory by virtual-memory handles.
+    pub(crate) reaches_mapped: &'static str,
+    /// True where cards reach such memory only if the driver says so: one that does not know the attribute says no.
+    pub(crate) mapped_if_told: bool,
+    /// Needs of an export as a dmabuf, on the GPU's side.
+    pub(crate) dmabuf: &'static str,
+    /// True where the kernel's driver may move memory of a GPU to the host when a card has its file, without an error.
+    pub(crate) may_move: bool,
+    /// Needs of a registration by address, which the kernel translates.
+    pub(crate) peermem: &'static str,
+    /// Returns whether the kernel lists what translates addresses.
+    pub(crate) has_peer_memory: fn(&Tree) -> bool,
+    /// Words for where it does not.
+    pub(crate) no_peer_memory: &'static str,
+    /// The maker's software that a libfabric has to be built with.
+    pub(crate) built_with: &'static str,
+    /// Providers of libfabric that register such memory, as examples.
+    pub(crate) providers: &'static str,
+    /// Words for a driver that does not tell whether the host has to flush what cards have written.
+    pub(crate) flush_untold: &'static str,
+}
+
 /// A maker of GPUs.
 pub(crate) struct GpuVendor {
+    /// Its name, as `tonnage devices` has it.
+    pub(crate) maker: &'static str,
     /// The driver.
     pub(crate) driver: &'static GpuDriver,
     /// The driver in words.
@@ -58,6 +87,8 @@ pub(crate) struct GpuVendor {
     pub(crate) pins_within: PinBound,
     /// Bytes that no cache of its GPUs holds, at least, beside those that the driver tells of.
     pub(crate) uncached_bytes_min: u64,
+    /// Registrations of their memory with network cards.
+    pub(crate) cards: CardRules,
     /// The next thing to try after a failure.
     pub(crate) advice: fn(&CudaFailure) -> &'static str,
     /// The next thing to try where there is no GPU.

@@ -10,6 +10,7 @@ use tonnage_sys::cuda::{CardWrites, CudaContext, WritesOrdering};
 use tonnage_units::Result;
 
 use crate::memory::cuda_region::gpu_failed;
+use crate::memory::vendors::vendor_of;
 
 /// The moment at which a flush is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,11 +73,10 @@ impl CardArrivals {
                 FlushNeed::Lacking,
                 "needed and not done: the driver has no call for the host".to_owned(),
             ),
-            Some((_, WritesOrdering::Untold)) => (
-                FlushNeed::Nothing,
-                "not done: the driver does not tell whether it is needed (that of CUDA 11.3 does)"
-                    .to_owned(),
-            ),
+            Some((context, WritesOrdering::Untold)) => {
+                let untold = vendor_of(context.driver()).cards.flush_untold;
+                (FlushNeed::Nothing, format!("not done: {untold}"))
+            }
         };
         Self {
             context: context.cloned(),

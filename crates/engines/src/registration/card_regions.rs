@@ -18,6 +18,8 @@ struct GrantedRegion {
     /// Ways that were tried before it, in words.
     before: Vec<String>,
     context: Option<Arc<CudaContext>>,
+    /// Doubt of where its bytes are.
+    doubt: Option<String>,
 }
 
 /// Registered memory of GPUs.
@@ -40,10 +42,18 @@ impl CardRegions {
             way,
             before: before.iter().map(ToString::to_string).collect(),
             context: context.cloned(),
+            doubt: None,
         };
         self.granted.insert(region.0, granted);
         if !self.arrivals.iter().any(|known| known.are_in(context)) {
             self.arrivals.push(CardArrivals::of(context));
+        }
+    }
+
+    /// Keeps a doubt of where a region's bytes are, for the record.
+    pub(crate) fn keep_doubt(&mut self, region: RegionId, doubt: Option<String>) {
+        if let Some(granted) = self.granted.get_mut(&region.0) {
+            granted.doubt = doubt;
         }
     }
 
@@ -69,12 +79,18 @@ impl CardRegions {
         }
         let granted = self.granted.values();
         let ways = distinct(granted.clone().map(|region| region.way.name().to_owned()));
-        let before = distinct(granted.flat_map(|region| region.before.iter().cloned()));
+        let places = granted.clone().filter_map(|region| region.doubt.clone());
+        let before = distinct(
+            granted
+                .clone()
+                .flat_map(|region| region.before.iter().cloned()),
+        );
         let words: Vec<_> = self.arrivals.iter().map(CardArrivals::words).collect();
         let doubts: Vec<_> = self
             .arrivals
             .iter()
             .filter_map(CardArrivals::doubt)
+            .chain(places)
             .collect();
         facts
             .with(REGISTRATION, ways.join(", "))

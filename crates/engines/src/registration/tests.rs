@@ -2,24 +2,46 @@
 
 use std::sync::Arc;
 
-use tonnage_engine::memory::{Memory, Request};
+use tonnage_engine::memory::{Memory, MemoryEntry, Request};
 use tonnage_engine::{Completion, EngineOptions, Facts, Lane, Libraries, RegionId, fact_names};
+use tonnage_machine::kernel_files::invented::Machine;
+use tonnage_sys::libfabric::HmemInterface;
 use tonnage_sys::registrable::DeviceBytes;
 
 use super::double::Double;
-use super::{AUTO, CardMemory, CardRegions, CardWay, first_granted};
+use super::{AUTO, CardMemory, CardRegions, CardWay, first_granted, not_granted};
 use crate::memory::{CUDA, HIP, HOST};
-use crate::staged::INSTEAD;
 
 const WAYS: [CardWay; 2] = [CardWay::Dmabuf, CardWay::Peermem];
 
 /// Memory of a double that does as the lines say, allocated in this way.
 fn memory(lines: &str, alloc: &str) -> Option<(Double, Arc<dyn Memory>)> {
-    let double = Double::with(lines)?;
-    let libraries = Libraries::from([("libcuda".to_owned(), double.path())]);
+    memory_of(&CUDA, Double::with(lines)?, alloc)
+}
+
+/// Memory of a double of AMD's runtime, in the same way.
+fn hip_memory(lines: &str, alloc: &str) -> Option<(Double, Arc<dyn Memory>)> {
+    memory_of(&HIP, Double::hip(lines)?, alloc)
+}
+
+fn memory_of(
+    entry: &MemoryEntry,
+    double: Double,
+    alloc: &str,
+) -> Option<(Double, Arc<dyn Memory>)> {
+    memory_of_bytes(entry, double, alloc, 10_000)
+}
+
+fn memory_of_bytes(
+    entry: &MemoryEntry,
+    double: Double,
+    alloc: &str,
+    bytes: u64,
+) -> Option<(Double, Arc<dyn Memory>)> {
+    let libraries = Libraries::from([(entry.libraries[0].name.to_owned(), double.path())]);
     let options = EngineOptions::from([("alloc".to_owned(), alloc.to_owned())]);
-    let memory = (CUDA.allocate)(&Request {
-        bytes: 10_000,
+    let memory = (entry.allocate)(&Request {
+        bytes,
         options: Some(&options),
         libraries: Some(&libraries),
         ..Request::default()
@@ -32,7 +54,7 @@ fn taken(
     memory: &Arc<dyn Memory>,
     takes: fn(&DeviceBytes) -> bool,
 ) -> Result<(CardWay, Vec<String>), Vec<String>> {
-    let card = CardMemory::of(memory, "verbs:rc", INSTEAD).unwrap();
+    let card = CardMemory::of(memory, "verbs:rc").unwrap();
     let attempt = |way| match card.bytes(way) {
         Ok(bytes) if takes(&bytes) => Ok(()),
         Ok(_) => Err("the card refuses it".to_owned()),
@@ -47,41 +69,53 @@ fn taken(
 #[test]
 fn the_file_is_taken_where_the_driver_exports_one() {
     for alloc in ["malloc", "vmm"] {
-        let Some((_double, memory)) = memory("dmabuf 1", alloc) else {
-            return;
-        };
-        let (way, before) = taken(&memory, DeviceBytes::has_file).unwrap();
-        assert_eq!((way, before.len()), (CardWay::Dmabuf, 0), "{alloc}");
-        let (way, before) = taken(&memory, |bytes| !bytes.has_file()).unwrap();
-        assert_eq!(
-            (way, before),
-            (
-                CardWay::Peermem,
-                vec!["dmabuf: the card refuses it".to_owned()]
-            )
-        );
+        let known = [memory("dmabuf 1", alloc), hip_memory("dmabuf 1", alloc)];
+        // Both are built, or there is no compiler.
+        assert_eq!(known[0].is_some(), known[1].is_some());
+        // A release of ROCm that exports memory and knows none of the questions about it.
+        let older = hip_memory("dmabuf 2\ndirect 2", alloc);
+        for (_double, memory) in known.into_iter().chain([older]).flatten() {
+            let (way, before) = taken(&memory, DeviceBytes::has_file).unwrap();
+            assert_eq!((way, before.len()), (CardWay::Dmabuf, 0), "{alloc}");
+            let (way, before) = taken(&memory, |bytes| !bytes.has_file()).unwrap();
+            assert_eq!(
+                (way, before),
+                (
+                    CardWay::Peermem,
+                    vec!["dmabuf: the card refuses it".to_owned()]
+                )
+            );
+        }
     }
 }
 
 #[test]
 fn a_driver_that_exports_nothing_is_told_with_its_reason() {
-    for (lines, said) in [
+    let said = |attribute: &str| {
+        format!("dmabuf: the driver exports no memory of this GPU (its attribute {attribute} is 0)")
+    };
+    for (opened, said) in [
+        (memory("dmabuf 0", "malloc"), said("DMA_BUF_SUPPORTED")),
         (
-            "dmabuf 0",
-            "dmabuf: the driver exports no memory of this GPU",
+            hip_memory("dmabuf 0", "malloc"),
+            said("hipDeviceAttributeDmaBufSupported"),
         ),
-        // It does not know the question, and then refuses.
+        // They do not know the question, and then refuse.
         (
-            "",
-            "dmabuf: cuMemGetHandleForAddressRange: CUDA_ERROR_NOT_SUPPORTED (801)",
+            memory("", "malloc"),
+            "dmabuf: cuMemGetHandleForAddressRange: CUDA_ERROR_NOT_SUPPORTED (801)".to_owned(),
+        ),
+        (
+            hip_memory("", "malloc"),
+            "dmabuf: hsa_amd_portable_export_dmabuf: HSA_STATUS_ERROR (4096)".to_owned(),
         ),
     ] {
-        let Some((_double, memory)) = memory(lines, "malloc") else {
+        let Some((_double, memory)) = opened else {
             return;
         };
         let refused = taken(&memory, |_| false).unwrap_err();
         assert_eq!(refused.len(), 2, "{refused:?}");
-        assert!(refused[0].starts_with(said), "{refused:?}");
+        assert!(refused[0].starts_with(&said), "{refused:?}");
     }
 }
 
@@ -115,36 +149,98 @@ fn memory_that_no_card_could_know_is_refused() {
         bytes: 4096,
         ..Request::default()
     });
-    let refused = CardMemory::of(&host.unwrap(), "verbs:rc", INSTEAD)
-        .err()
-        .unwrap();
+    let refused = CardMemory::of(&host.unwrap(), "verbs:rc").err().unwrap();
     let said = "memory host with engine verbs:rc cannot be used here: it registers memory of the host, of GPUs";
     assert!(refused.to_string().starts_with(said), "{refused}");
 }
 
+/// A release of ROCm that makes no files of memory by handles has that memory, which says so; the way is refused.
 #[test]
-fn memory_of_amd_is_refused_with_what_to_do() {
-    let Some(double) = Double::hip("") else {
+fn mapped_memory_of_which_no_file_is_made_is_told() {
+    let Some((_double, memory)) = hip_memory("dmabuf 2\ndirect 2\nhandles 0", "vmm") else {
         return;
     };
-    let libraries = Libraries::from([("libamdhip64".to_owned(), double.path())]);
-    let memory = (HIP.allocate)(&Request {
-        bytes: 4096,
-        libraries: Some(&libraries),
-        ..Request::default()
-    });
-    let refused = CardMemory::of(&memory.unwrap(), "verbs:dc", "choose verbs:rc")
-        .err()
-        .unwrap()
-        .to_string();
-    for part in [
-        "memory hip with engine verbs:dc cannot be used here: only memory of NVIDIA's GPUs is registered with network cards \
-         yet",
-        "To move its bytes through the host, choose verbs:rc; or",
-        "--memory hip-pinned",
-    ] {
-        assert!(refused.contains(part), "{part}: {refused}");
+    let told = memory.report().allocated.unwrap();
+    let said = "; this release refuses handles by which a file of it could be made";
+    assert!(told.ends_with(said), "{told}");
+    let (way, before) = taken(&memory, |_| true).unwrap();
+    assert_eq!(way, CardWay::Peermem);
+    assert!(
+        before[0].starts_with("dmabuf: the runtime refuses memory by"),
+        "{before:?}"
+    );
+}
+
+/// Bytes that a card registers as a dmabuf are looked for in what the kernel says that is in use; only those of AMD.
+#[test]
+fn memory_that_the_kernel_moves_to_the_host_is_a_remark() {
+    let machine = Machine::new();
+    let gpu = "sys/bus/pci/devices/0000:1b:00.0";
+    let used = |own: u64, host: u64| {
+        machine.file(&format!("{gpu}/mem_info_vram_used"), &own.to_string());
+        machine.file(&format!("{gpu}/mem_info_gtt_used"), &host.to_string());
+    };
+    const BYTES: u64 = 32 << 20;
+    let lines = "dmabuf 1\nmemory 268435456";
+    let of = |entry, double: Option<Double>| memory_of_bytes(entry, double?, "malloc", BYTES);
+    let opened = [of(&HIP, Double::hip(lines)), of(&CUDA, Double::with(lines))];
+    for ((_double, memory), is_amd) in opened.into_iter().flatten().zip([true, false]) {
+        let card = CardMemory::of(&memory, "verbs:rc").unwrap();
+        for (way, moved, doubted) in [
+            (CardWay::Dmabuf, BYTES, is_amd),
+            (CardWay::Dmabuf, 0, false),
+            (CardWay::Peermem, BYTES, false),
+        ] {
+            used(2 * BYTES, 0);
+            let register = |_| {
+                used(2 * BYTES - moved, moved);
+                Ok(7)
+            };
+            let at = (&machine.tree(), "bnxt_re0");
+            let (made, doubt) = card.register(at, way, register).unwrap();
+            assert_eq!((made, doubt.is_some()), (7, doubted), "{way:?} {moved}");
+            let mut regions = CardRegions::default();
+            regions.keep(RegionId(0), (way, &[]), card.context());
+            regions.keep_doubt(RegionId(0), doubt);
+            let facts = regions.add_granted(Facts::default());
+            let remarks = facts.texts(fact_names::REMARKS).join("");
+            assert_eq!(
+                remarks.contains("amdgpu moved the GPU's memory to the host"),
+                doubted
+            );
+        }
     }
+}
+
+/// Refusals of AMD's memory name what ROCm and its kernel need, and nothing of NVIDIA's; nor does the record.
+#[test]
+fn refusals_of_amd_are_of_amd() {
+    let Some((_double, memory)) = hip_memory("dmabuf 1\ndirect 0", "vmm") else {
+        return;
+    };
+    let card = CardMemory::of(&memory, "fabric:verbs").unwrap();
+    assert_eq!(card.interface(), Ok((HmemInterface::Rocr, 0)));
+    let ways = [CardWay::Dmabuf, CardWay::Peermem, CardWay::Hmem];
+    let refused = first_granted(AUTO, &ways, |way| card.bytes(way).map(|_| ())).unwrap_err();
+    let said = not_granted(("memory hip".to_owned(), card.rules()), &refused, "leave");
+    let said = said.to_string();
+    for part in [
+        "hipDeviceAttributeGPUDirectRDMAWithHipVMMSupported is 0): leave",
+        "dmabuf needs ROCm 5.4 or newer",
+        "libfabric 1.20, built with ROCm",
+        "peermem needs amdgpu of AMD's packages",
+        "hmem needs a libfabric that was built with ROCm",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let told = memory.report().allocated.unwrap();
+    assert!(told.starts_with("vmm: hipMemCreate and hipMemMap, in granules of 2097152"));
+    let mut regions = CardRegions::default();
+    regions.keep(RegionId(0), (CardWay::Dmabuf, &[]), card.context());
+    let facts = regions.add_granted(Facts::default());
+    let flushed = facts.get("card_writes_flushed").unwrap().text().unwrap();
+    let all = format!("{said} {told} {flushed}").to_lowercase();
+    assert!(!all.contains("cuda") && !all.contains("nvidia"), "{all}");
 }
 
 /// The double's flush fails the second time: a wait that is not made would not notice.
@@ -158,7 +254,7 @@ fn arrivals_are_flushed_where_the_driver_needs_it() {
     let Some((_double, memory)) = memory(lines, "malloc") else {
         return;
     };
-    let card = CardMemory::of(&memory, "verbs:rc", INSTEAD).unwrap();
+    let card = CardMemory::of(&memory, "verbs:rc").unwrap();
     let mut regions = CardRegions::default();
     assert!(regions.add_granted(Facts::default()).0.is_empty());
     regions.keep(RegionId(3), (CardWay::Peermem, &[]), card.context());
@@ -198,7 +294,7 @@ fn plain_writes_are_flushed_when_they_have_ended() {
     let Some((_double, memory)) = memory(lines, "malloc") else {
         return;
     };
-    let card = CardMemory::of(&memory, "verbs:rc", INSTEAD).unwrap();
+    let card = CardMemory::of(&memory, "verbs:rc").unwrap();
     let mut regions = CardRegions::default();
     assert!(!regions.flush_all("verbs:rc").unwrap());
     regions.keep(RegionId(0), (CardWay::Peermem, &[]), card.context());
@@ -243,7 +339,7 @@ fn a_flush_that_is_lacking_is_a_remark() {
         let Some((_double, memory)) = memory(lines, "malloc") else {
             return;
         };
-        let card = CardMemory::of(&memory, "verbs:rc", INSTEAD).unwrap();
+        let card = CardMemory::of(&memory, "verbs:rc").unwrap();
         let mut regions = CardRegions::default();
         regions.keep(RegionId(0), (CardWay::Peermem, &[]), card.context());
         let remarks = |regions: &CardRegions| {
@@ -271,7 +367,7 @@ fn ways_are_those_of_the_regions_that_are_left() {
     let Some((_double, memory)) = memory("", "malloc") else {
         return;
     };
-    let card = CardMemory::of(&memory, "verbs:rc", INSTEAD).unwrap();
+    let card = CardMemory::of(&memory, "verbs:rc").unwrap();
     let mut regions = CardRegions::default();
     let ways = |regions: &CardRegions| {
         let facts = regions.add_granted(Facts::default());

@@ -3,6 +3,7 @@
 use tonnage_units::Error;
 
 use super::AUTO;
+use crate::memory::vendor::CardRules;
 
 /// A way to register memory of a GPU with a network card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,23 +26,29 @@ impl CardWay {
         }
     }
 
-    /// Needs of the way, which are the next thing to look at where it was not granted.
-    fn needs(self) -> &'static str {
-        match self {
-            Self::Dmabuf => {
-                "dmabuf needs a driver of the GPU that exports its memory (the open kernel modules of NVIDIA's, 515 or newer; \
-                 some export only memory of --memory-option alloc=vmm), and a card whose driver and library take it (mlx5: \
-                 Linux 5.12 with CONFIG_INFINIBAND_ON_DEMAND_PAGING; efa, irdma and bnxt_re: 5.16 or newer, and no paging; \
-                 rdma-core 34; libfabric 1.20, built with CUDA)"
+    /// Needs of the way, which are the next thing to look at where it was not granted; `None` where there are none that
+    /// could be met. `rules` are those of the GPU's maker, where it is known.
+    fn needs(self, rules: Option<&CardRules>) -> Option<String> {
+        let built_with = rules.map_or_else(String::new, |rules| {
+            format!(", built with {}", rules.built_with)
+        });
+        match (self, rules) {
+            (Self::Dmabuf, _) => {
+                let exported =
+                    rules.map_or_else(String::new, |rules| format!("{}, and ", rules.dmabuf));
+                Some(format!(
+                    "dmabuf needs {exported}a card whose driver and library take it (mlx5: Linux 5.12 with \
+                     CONFIG_INFINIBAND_ON_DEMAND_PAGING; efa, irdma and bnxt_re: 5.16 or newer, and no paging; rdma-core 34; \
+                     libfabric 1.20{built_with})"
+                ))
             }
-            Self::Peermem => {
-                "peermem needs the kernel's module nvidia-peermem (modprobe nvidia-peermem), which comes with NVIDIA's driver \
-                 and loads only beside the card's drivers of MLNX_OFED or DOCA, or a kernel with their patch \
-                 (ib_register_peer_memory_client): on other kernels it ends in \"Invalid argument\", and dmabuf is the way"
-            }
-            Self::Hmem => {
-                "hmem needs a libfabric that was built with CUDA, and a provider with FI_HMEM"
-            }
+            (Self::Peermem, Some(rules)) => Some(format!("peermem needs {}", rules.peermem)),
+            (Self::Hmem, Some(rules)) => Some(format!(
+                "hmem needs a libfabric that was built with {}, and a provider with FI_HMEM for it",
+                rules.built_with
+            )),
+            // Memory of another process's making has no address here.
+            (Self::Peermem | Self::Hmem, None) => None,
         }
     }
 }
@@ -84,23 +91,34 @@ pub(crate) fn first_granted<T>(
     Err(refused)
 }
 
-/// The refusal of `what`. `staging` says how to move the bytes through the host.
-pub(crate) fn not_granted(what: String, refused: &[NotGranted], staging: &str) -> Error {
+/// The refusal of `what`, memory of a GPU whose maker has these rules. `staging` says how to move the bytes through the
+/// host.
+pub(crate) fn not_granted(
+    (what, rules): (String, Option<&CardRules>),
+    refused: &[NotGranted],
+    staging: &str,
+) -> Error {
     let words: Vec<_> = refused.iter().map(NotGranted::to_string).collect();
-    let needs: Vec<_> = refused.iter().map(|one| one.way.needs()).collect();
+    let needs = refused.iter().filter_map(|one| one.way.needs(rules));
+    let needs: Vec<_> = needs.collect();
     Error::Unavailable {
         what,
         why: format!("it is not registered with the card: {}", words.join("; ")),
-        how: format!(
-            "See what each way needs: {}. Without any of them, {staging}",
-            needs.join("; ")
-        ),
+        how: match needs.as_slice() {
+            // Without a way that could be granted, the staging is all that is left.
+            [] => staging.to_owned(),
+            _ => format!(
+                "See what each way needs: {}. Without any of them, {staging}",
+                needs.join("; ")
+            ),
+        },
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::nvidia::NVIDIA;
 
     const ALL: [CardWay; 2] = [CardWay::Dmabuf, CardWay::Peermem];
 
@@ -154,7 +172,8 @@ mod tests {
             way,
             why: why.to_owned(),
         });
-        let text = not_granted("memory cuda".into(), &refused, "stage it").to_string();
+        let rules = Some(&NVIDIA.cards);
+        let text = not_granted(("memory cuda".into(), rules), &refused, "stage it").to_string();
         for part in [
             "memory cuda cannot be used here: it is not registered with the card: dmabuf: ibv_reg_dmabuf_mr: Operation not \
              supported (os error 95); peermem: ibv_reg_mr: Bad address (os error 14). See",
@@ -164,7 +183,14 @@ mod tests {
         ] {
             assert!(text.contains(part), "no {part} in {text}");
         }
-        let text = not_granted("memory cuda".into(), &refused[..1], "stage it").to_string();
+        let text =
+            not_granted(("memory cuda".into(), rules), &refused[..1], "stage it").to_string();
         assert!(!text.contains("modprobe"), "{text}");
+        // Of memory that is known by its file alone, the card is all that there is to look at.
+        let text = not_granted(("memory far".into(), None), &refused, "stage it").to_string();
+        let said = ": dmabuf needs a card whose driver and library take it (mlx5";
+        assert!(text.contains(said) && !text.contains("NVIDIA"), "{text}");
+        let text = not_granted(("memory far".into(), None), &refused[1..], "Stage it").to_string();
+        assert!(text.ends_with("(os error 14). Stage it"), "{text}");
     }
 }

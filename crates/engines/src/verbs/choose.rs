@@ -402,10 +402,9 @@ mod tests {
     fn memory_of_a_gpu_takes_the_nic_at_its_switch() {
         let machine = Machine::new();
         machine.processors(1, 2, 1);
-        for (slot, name) in [("1", "mlx5_0"), ("2", "mlx5_1")] {
+        for (slot, name, maker) in [("1", "mlx5_0", "0x10de"), ("2", "mlx5_1", "0x1002")] {
             let switch = format!("sys/devices/pci0000:00/0000:00:0{slot}.0/0000:{slot}0:00.0");
-            for (port, class, vendor) in [("1", "0x030200", "0x10de"), ("2", "0x020700", "0x15b3")]
-            {
+            for (port, class, vendor) in [("1", "0x030200", maker), ("2", "0x020700", "0x15b3")] {
                 let address = format!("0000:{slot}{port}:00.0");
                 let path = format!("{switch}/0000:{slot}0:0{port}.0/{address}");
                 machine.file(&format!("{path}/class"), class);
@@ -430,7 +429,12 @@ mod tests {
             let (device, _, why) = named_by(asked, &devices, &near).unwrap().remove(0);
             (device.name.clone(), why.unwrap_or_default())
         };
-        for (gpu, expected) in [("0000:11:00.0", "mlx5_0"), ("0000:21:00.0", "mlx5_1")] {
+        for (gpu, expected) in [
+            ("0000:11:00.0", "mlx5_0"),
+            ("0000:21:00.0", "mlx5_1"),
+            // A part of that one, by AMD's runtime.
+            ("0000:21:00.3", "mlx5_1"),
+        ] {
             let (name, why) = chosen(gpu, DeviceRequest::Own);
             assert_eq!(name, expected);
             let nearest = format!("the nearest to cuda:3 ({gpu}), by one PCIe switch");

@@ -12,11 +12,9 @@ use super::options::{CARD_WAYS, INLINE};
 use super::pairs::FarBytes;
 use super::transport::VerbsTransport;
 use super::worker::{VerbsWorker, not_registered};
+use crate::memory::vendor::CardRules;
 use crate::registration::{CardMemory, CardWay, first_granted, not_granted};
 use crate::staged::INSTEAD;
-
-/// Modules of the kernel by which a device finds memory of a GPU by its address: that of today, and the older one.
-const PEER_MODULES: [&str; 2] = ["nvidia_peermem", "nv_peer_mem"];
 
 impl VerbsWorker {
     /// Registers a memory of the host, or of a GPU.
@@ -57,7 +55,7 @@ impl VerbsWorker {
             }
             _ => INSTEAD,
         };
-        let card = CardMemory::of(memory, engine, staging)?;
+        let card = CardMemory::of(memory, engine)?;
         let what = || {
             format!(
                 "memory {} with engine {engine} on {}",
@@ -68,15 +66,22 @@ impl VerbsWorker {
         self.check_untouched(&what())?;
         let what = what();
         let asked = &self.port.asked.registration;
+        let (tree, device) = (Tree::host(), self.port.chosen.context.name());
         let queues = &mut self.queues;
         let tried = first_granted(asked, &CARD_WAYS, |way| {
-            let bytes = card.bytes(way)?;
-            let registered = queues.register_device(bytes, access);
-            registered.map_err(|why| format!("{why}{}", module(way, &Tree::host())))
+            card.register((&tree, device), way, |bytes| {
+                let registered = queues.register_device(bytes, access);
+                registered.map_err(|why| {
+                    let lacking = without_peer_memory(way, card.rules(), &tree);
+                    format!("{why}{lacking}")
+                })
+            })
         });
-        let (way, handle, before) = tried.map_err(|all| not_granted(what, &all, staging))?;
+        let (way, (handle, doubt), before) =
+            tried.map_err(|all| not_granted((what, card.rules()), &all, staging))?;
         let region = RegionId(self.region_next);
         (self.card_regions).keep(region, (way, &before), card.context());
+        self.card_regions.keep_doubt(region, doubt);
         Ok(handle)
     }
 
@@ -124,13 +129,11 @@ fn copied_bytes(asked: Option<u32>, sends_payload: bool) -> Option<u32> {
     asked.filter(|&bytes| bytes > 0 && sends_payload)
 }
 
-/// Words about the kernel's module that a way needs, where it is not loaded.
-fn module(way: CardWay, tree: &Tree) -> String {
-    let mut modules = PEER_MODULES.iter();
-    let is_loaded = modules.any(|name| tree.exists(format!("sys/module/{name}")));
-    match way {
-        CardWay::Peermem if !is_loaded => {
-            "; the kernel's module nvidia_peermem is not loaded".to_owned()
+/// Words about what a way needs of the kernel, where the kernel does not list it.
+fn without_peer_memory(way: CardWay, rules: Option<&CardRules>, tree: &Tree) -> String {
+    match rules {
+        Some(rules) if way == CardWay::Peermem && !(rules.has_peer_memory)(tree) => {
+            format!("; {}", rules.no_peer_memory)
         }
         _ => String::new(),
     }
@@ -142,6 +145,8 @@ mod tests {
 
     use super::super::domain::sends_payload;
     use super::*;
+    use crate::memory::amd::AMD;
+    use crate::memory::nvidia::NVIDIA;
 
     #[test]
     fn payload_is_refused_where_the_cpu_would_copy_it() {
@@ -166,12 +171,27 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_is_not_loaded_is_named() {
-        let root = tempfile::tempdir().unwrap();
-        let said = |way| module(way, &Tree::at(root.path()));
-        assert!(said(CardWay::Peermem).contains("nvidia_peermem is not loaded"));
-        assert_eq!(said(CardWay::Dmabuf), "");
-        std::fs::create_dir_all(root.path().join("sys/module/nvidia_peermem")).unwrap();
-        assert_eq!(said(CardWay::Peermem), "");
+    fn what_the_kernel_lacks_is_named_for_each_maker() {
+        for (vendor, words, path) in [
+            (
+                NVIDIA,
+                "nvidia_peermem is not loaded",
+                "sys/module/nvidia_peermem",
+            ),
+            (
+                AMD,
+                "no amdkfd under memory_peers",
+                "sys/kernel/memory_peers/amdkfd/version",
+            ),
+        ] {
+            let root = tempfile::tempdir().unwrap();
+            let tree = Tree::at(root.path());
+            let said = |way| without_peer_memory(way, Some(&vendor.cards), &tree);
+            assert!(said(CardWay::Peermem).contains(words));
+            assert_eq!(said(CardWay::Dmabuf), "");
+            assert_eq!(without_peer_memory(CardWay::Peermem, None, &tree), "");
+            std::fs::create_dir_all(root.path().join(path)).unwrap();
+            assert_eq!(said(CardWay::Peermem), "");
+        }
     }
 }

@@ -210,7 +210,8 @@ pub(super) static OPTIONS: [EngineOption; 23] = [
         &[AUTO, CARD_WAYS[0].name(), CARD_WAYS[1].name()],
         IN_USER_SPACE,
         "way to register memory of a GPU with the device: dmabuf (a file that the GPU's driver exports), peermem (its address, \
-         which the module nvidia-peermem translates), or auto: the first of these that is granted",
+         which a module of the GPU's maker translates: nvidia-peermem, amdgpu of amdgpu-dkms), or auto: the first of \
+         these that is granted",
     ),
     crate::staged::option(&["rc"]),
 ];

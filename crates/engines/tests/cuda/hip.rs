@@ -1,11 +1,11 @@
 //! Memories of AMD's GPUs: names, and refusals with the next thing to try.
 
-use tonnage_engine::Libraries;
 use tonnage_engine::memory::Request;
+use tonnage_engine::{EngineOptions, Libraries};
 use tonnage_engines::memory::{HIP, HIP_PINNED};
 
 use super::double::Double;
-use super::{BYTES, allocate, rates, refusal};
+use super::{BYTES, allocate, allocate_with, rates, refusal};
 
 #[test]
 fn memories_of_amd_say_whose_they_are() {
@@ -22,9 +22,48 @@ fn memories_of_amd_say_whose_they_are() {
     assert_eq!(report.why_filled_by_copies, None);
     let method = &rates(&*gpu).unwrap()[0].method;
     assert_eq!(method, "the GPU's hipMemcpyAsync of 512 KiB");
+    assert_eq!(
+        report.allocated.as_deref(),
+        Some("malloc: hipMalloc, in one piece")
+    );
     let pinned = allocate(&double, &HIP_PINNED, "", BYTES).unwrap();
     assert!(pinned.host().is_some());
     assert_eq!(pinned.report().kind, "hip-pinned");
+}
+
+/// Memory by virtual-memory handles is told by HIP's names, and refused by them.
+#[test]
+fn memory_of_amd_is_mapped_where_it_is_asked_for() {
+    let (Some(double), Some(without)) = (Double::hip("granularity 65536"), Double::hip("vmm 0"))
+    else {
+        return;
+    };
+    let vmm = EngineOptions::from([("alloc".to_owned(), "vmm".to_owned())]);
+    let by = |double, bytes| allocate_with(double, &HIP, "", (bytes, &vmm));
+    let memory = by(&double, 70_000).unwrap();
+    let said = "vmm: hipMemCreate and hipMemMap, in granules of 65536 bytes, for network cards too";
+    assert_eq!(memory.report().allocated.as_deref(), Some(said));
+    for (double, bytes, parts) in [
+        // Too much is refused with what is free, as for the other way.
+        (
+            &double,
+            1 << 30,
+            ["are free: hipMemCreate: hipErrorOutOfMemory", "rocm-smi"],
+        ),
+        (
+            &without,
+            4096,
+            [
+                "HIP's driver says that this GPU has no",
+                "Leave --memory-option alloc=vmm out",
+            ],
+        ),
+    ] {
+        let refused = by(double, bytes).err().unwrap().to_string();
+        for part in parts {
+            assert!(refused.contains(part), "{part}: {refused}");
+        }
+    }
 }
 
 #[test]

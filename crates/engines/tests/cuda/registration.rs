@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use tonnage_engine::memory::MemoryEntry;
 use tonnage_engine::{EngineOptions, Libraries, OpenRequest, RankMemory, WorkerConfig};
 use tonnage_engines::fabric;
-use tonnage_engines::memory::CUDA;
+use tonnage_engines::memory::{CUDA, HIP};
 use tonnage_sys::clock::Clock;
 use tonnage_sys::libfabric::Libfabric;
 use tonnage_units::Error;
@@ -12,11 +13,15 @@ use tonnage_units::Error;
 use super::{BYTES, Double, allocate};
 
 /// Words of the refusal of memory of a GPU by a provider, when it is opened or when memory is registered.
-fn refused(double: &Double, (library, provider): (&str, &str), registration: &str) -> String {
+fn refused(
+    (double, entry): (&Double, &MemoryEntry),
+    (library, provider): (&str, &str),
+    registration: &str,
+) -> String {
     let libraries = Libraries::from([("libfabric".to_owned(), PathBuf::from(library))]);
     let options = EngineOptions::from([("registration".to_owned(), registration.to_owned())]);
     let own = RankMemory {
-        name: "cuda",
+        name: entry.name,
         gpu: None,
         device: None,
     };
@@ -40,7 +45,7 @@ fn refused(double: &Double, (library, provider): (&str, &str), registration: &st
                 clock: Clock::new(),
             };
             let mut engine = domains[0].worker(&config).unwrap();
-            let memory = allocate(double, &CUDA, "", BYTES).unwrap();
+            let memory = allocate(double, entry, "", BYTES).unwrap();
             engine.register(&memory).unwrap_err()
         }
     };
@@ -51,16 +56,25 @@ fn refused(double: &Double, (library, provider): (&str, &str), registration: &st
 /// By the embedded library and by the one that is installed, where there is one: never a silent way through the host.
 #[test]
 fn a_provider_without_memory_of_devices_says_so() {
-    let Some(double) = Double::with("dmabuf 1") else {
+    let (Some(double), Some(hip)) = (Double::with("dmabuf 1"), Double::hip("dmabuf 1")) else {
         return;
     };
+    // Of memory of AMD's GPUs, in the words of that maker.
+    let said = refused((&hip, &HIP), ("embedded", "tcp"), "auto");
+    assert!(
+        said.contains("memory hip with engine fabric:tcp")
+            && said.contains("built with ROCm")
+            && said.contains("such as cxi or")
+            && !said.contains("CUDA"),
+        "{said}"
+    );
     let installed = Libfabric::load(None).ok();
     let installed = installed.map(|library| library.path().to_owned());
     let libraries = std::iter::once("embedded".to_owned()).chain(installed);
     for library in libraries {
         for provider in ["tcp", "shm"] {
             for registration in ["auto", "hmem", "dmabuf"] {
-                let said = refused(&double, (&library, provider), registration);
+                let said = refused((&double, &CUDA), (&library, provider), registration);
                 println!("{library}: {said}");
                 for part in ["memory cuda with engine fabric:", "staging=pinned", "CUDA"] {
                     assert!(said.contains(part), "{library}: no {part:?} in {said}");

@@ -1,5 +1,5 @@
 //! Engines `cuda` and `hip`: the same cases over the doubles of the drivers and, where this machine has a GPU, over the
-//! real one; on one of NVIDIA its speed too, beside a raw loop of the same calls. `make test-gpu` runs these.
+//! real one; its speed there too, beside a raw loop of the same calls. `make test-gpu` runs these.
 //!
 //! | file | what lives there |
 //! | --- | --- |
@@ -104,17 +104,20 @@ impl Driver {
         }
     }
 
-    /// The real one of NVIDIA, for figures: `make test-gpu` says by a variable that nothing else runs.
-    fn for_figures() -> Option<Self> {
-        Self::for_figures_of(&MAKERS[0])
-    }
-
-    fn for_figures_of(maker: &'static Maker) -> Option<Self> {
+    /// The real ones, for figures: `make test-gpu` says by a variable that nothing else runs.
+    fn for_figures() -> Vec<Self> {
         if std::env::var_os("TONNAGE_GPU_FIGURES").is_none() {
             println!("skip: figures of a GPU, which `make test-gpu` measures");
-            return None;
+            return Vec::new();
         }
-        Self::real(maker)
+        MAKERS.iter().filter_map(Self::real).collect()
+    }
+
+    /// Its library, for calls of its own.
+    fn library(&self) -> Arc<Libcuda> {
+        let named = self.libraries.get(self.maker.library);
+        let named = named.and_then(|path| path.to_str());
+        Libcuda::load_of(self.maker.driver, named).unwrap()
     }
 
     /// All that are here.
@@ -249,13 +252,10 @@ fn ends(driver: &Driver) -> Vec<Ends> {
         }
     }
     all.extend([("host", "cuda", &[][..]), ("cuda", "host", &[])]);
-    // HIP is asked for no memory by virtual-memory handles.
-    if driver.maker.driver.name == NVIDIA.name {
-        for options in [&[][..], &[("by", "sm")]] {
-            all.push(("cuda-pinned", "cuda/vmm", options));
-            if gpus > 1 {
-                all.push(("cuda:0/vmm", "cuda:1/vmm", options));
-            }
+    for options in [&[][..], &[("by", "sm")]] {
+        all.push(("cuda-pinned", "cuda/vmm", options));
+        if gpus > 1 {
+            all.push(("cuda:0/vmm", "cuda:1/vmm", options));
         }
     }
     all

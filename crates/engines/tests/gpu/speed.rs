@@ -1,5 +1,5 @@
-//! Figures of the engine on a real GPU, beside a raw loop of the same calls, interleaved, the better half of several
-//! turns of each: what else the machine does comes and goes.
+//! Figures of the engines on a real GPU of each maker, beside a raw loop of the same calls, interleaved, the better
+//! half of several turns of each: what else the machine does comes and goes.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,11 +8,11 @@ use tonnage_engine::pattern::{Key, Mismatches};
 use tonnage_engine::{Completion, Verb};
 use tonnage_machine::devices::nominal_link_bytes_per_s;
 use tonnage_sys::cuda::{
-    CudaContext, CudaEvent, CudaPart, CudaStream, DeviceBuffer, Libcuda, PinnedArena, RawLoop,
+    CudaContext, CudaEvent, CudaPart, CudaStream, DeviceBuffer, NVIDIA, PinnedArena, RawLoop,
 };
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
-use super::{Driver, Line, MAKERS};
+use super::{Driver, Line};
 
 /// Turns of each side.
 const TURNS: usize = 7;
@@ -118,14 +118,11 @@ pub(super) fn rate_of(
 #[test]
 fn the_engine_is_as_fast_as_the_driver() {
     // Whoever made the GPU: the calls are the same ones.
-    for driver in MAKERS.iter().filter_map(Driver::for_figures_of) {
-        is_as_fast_as_the_driver(&driver);
-    }
+    Driver::for_figures().iter().for_each(beside_the_raw_loop);
 }
 
-fn is_as_fast_as_the_driver(driver: &Driver) {
-    let library = Libcuda::load_of(driver.maker.driver, None).unwrap();
-    let context = CudaContext::open(&library, 0).unwrap();
+fn beside_the_raw_loop(driver: &Driver) {
+    let context = CudaContext::open(&driver.library(), 0).unwrap();
     let (raw, mut line) = (
         Raw::new(&context, LARGE.into()),
         line(driver, ("cuda-pinned", "cuda"), (Verb::Write, &[]), LARGE),
@@ -162,12 +159,15 @@ fn is_as_fast_as_the_driver(driver: &Driver) {
 
 #[test]
 fn ways_of_copying_are_in_the_order_that_they_must_be() {
-    let Some(driver) = Driver::for_figures() else {
-        return;
-    };
-    let devices = Libcuda::load(None).unwrap().devices().unwrap();
-    let nominal = nominal_link_bytes_per_s(&devices[0].pci_address);
-    let of = |ends, how| rate_of(&driver, ends, how, LARGE);
+    Driver::for_figures().iter().for_each(order_of_ways);
+}
+
+fn order_of_ways(driver: &Driver) {
+    let devices = driver.library().devices().unwrap();
+    // What AMD's runtime copies by is its own choice, and the link that the kernel tells of may be within the card.
+    let is_known = driver.maker.driver.name == NVIDIA.name;
+    let nominal = nominal_link_bytes_per_s(&devices[0].pci_address).filter(|_| is_known);
+    let of = |ends, how| rate_of(driver, ends, how, LARGE);
     let within = of(("cuda", "cuda"), (Verb::Write, &[]));
     println!("256 MiB within the GPU: {:.1} GB/s", within / 1e9);
     for (way, verb) in [("to the GPU", Verb::Write), ("to the host", Verb::Read)] {
@@ -183,7 +183,7 @@ fn ways_of_copying_are_in_the_order_that_they_must_be() {
         );
         assert!(pageable < pinned, "{way}: {pageable} {pinned}");
         assert!(
-            (by_kernel / pinned - 1.0).abs() < 0.1,
+            !is_known || (by_kernel / pinned - 1.0).abs() < 0.1,
             "{way}: {by_kernel} {pinned}"
         );
         if let Some(nominal) = nominal.map(|nominal| nominal as f64) {
@@ -211,9 +211,10 @@ fn seconds(mut call: impl FnMut()) -> f64 {
 
 #[test]
 fn filling_and_verifying_reach_half_of_the_memorys_speed() {
-    let Some(driver) = Driver::for_figures() else {
-        return;
-    };
+    Driver::for_figures().iter().for_each(filled_and_verified);
+}
+
+fn filled_and_verified(driver: &Driver) {
     let memory = driver.memory("cuda", LARGE.into()).unwrap();
     assert_eq!(memory.report().why_filled_by_copies, None);
     let key = Key::new(1, 2, 3, 4);
@@ -225,8 +226,7 @@ fn filling_and_verifying_reach_half_of_the_memorys_speed() {
         assert!(found.is_clean());
     });
     // A copy reads and writes; these do one of the two.
-    let within = rate_of(&driver, ("cuda", "cuda"), (Verb::Write, &[]), LARGE);
-    let memory_rate = 2.0 * within;
+    let memory_rate = 2.0 * rate_of(driver, ("cuda", "cuda"), (Verb::Write, &[]), LARGE);
     let [fill, verify] = [fill, verify].map(|seconds| bytes as f64 / seconds);
     println!(
         "GB/s: fill {:.1}, verify {:.1}, memory {:.1}",

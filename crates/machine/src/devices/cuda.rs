@@ -61,7 +61,7 @@ pub struct CudaGpu {
     pub uuid: String,
     /// Bytes of its memory.
     pub memory_bytes: u64,
-    /// Address on the PCI bus.
+    /// Address on the PCI bus, which parts of one GPU share.
     pub pci_address: String,
     /// Generation of its instructions, such as "9.0", or "gfx90a".
     pub compute: String,

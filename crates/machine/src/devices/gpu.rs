@@ -1,5 +1,6 @@
 //! GPUs of NVIDIA and AMD, found on the PCI bus, with the means of this process to use them.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -11,12 +12,11 @@ use super::absent::Absent;
 use super::gpu_pairs::GpuLinks;
 use super::near::NearNic;
 use super::pci::{
-    PciFunction, function_of, functions, hexadecimal, resource_bytes, resource_is_wide,
+    AMD, PciFunction, function_of, functions, hexadecimal, resource_bytes, resource_is_wide,
 };
 use super::slices;
 
 const NVIDIA: u32 = 0x10de;
-const AMD: u32 = 0x1002;
 /// PCI classes of display controllers and of processing accelerators, as which some data-centre GPUs present
 /// themselves.
 const CLASSES: [u32; 2] = [0x03, 0x12];
@@ -41,7 +41,8 @@ pub struct Gpu {
     /// Links beside PCI to the memory of the host; absent where there are none, or nobody tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_links: Option<GpuLinks>,
-    /// Parts that it is divided into (MIG); empty for a GPU that is whole, or that MIG has not divided yet.
+    /// Parts that it is divided into (MIG; compute partitions of AMD); empty for a GPU that is whole, or that MIG has
+    /// not divided yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<GpuSlice>,
     /// The NICs that are nearest to it.
@@ -81,6 +82,16 @@ pub(crate) fn gpu_models(tree: &Tree) -> Vec<String> {
     let found = functions(tree);
     let models = found.iter().filter_map(|path| Some(gpu(tree, path)?.model));
     models.collect()
+}
+
+/// Makers of the GPUs on the PCI bus of the host, as [`Gpu::vendor`] has them: of those that programs could open, such
+/// as an accelerator beside a processor's own display; of all where there is none of these.
+pub fn gpu_makers_here(tree: &Tree) -> BTreeSet<String> {
+    let found = functions(tree);
+    let gpus: Vec<Gpu> = found.iter().filter_map(|path| gpu(tree, path)).collect();
+    let has_usable = gpus.iter().any(|gpu| gpu.usable);
+    let of = gpus.into_iter().filter(|gpu| gpu.usable || !has_usable);
+    of.map(|gpu| gpu.vendor).collect()
 }
 
 /// PCI addresses of the GPUs of the host, in the order of their numbers.
@@ -145,11 +156,12 @@ fn gpu(tree: &Tree, path: &Path) -> Option<Gpu> {
     } else {
         let memory = tree.number(path.join("mem_info_vram_total"));
         let usable = driver.as_deref() == Some("amdgpu") && tree.exists("dev/kfd");
+        let partitions = slices::partitions(tree, path, &pci.address);
         (
             tree.text(path.join("product_name")),
             memory,
             usable,
-            Vec::new(),
+            partitions,
         )
     };
     let slices = slices.into_iter().map(|name| GpuSlice {
@@ -323,6 +335,29 @@ mod tests {
         assert!(look(&machine).1[0].why.contains("/dev/kfd"));
         machine.file("dev/kfd", "");
         assert!(look(&machine).0[0].usable);
+        // The display of a machine without any other counts, and beside one that programs can open it does not.
+        let makers = |machine: &Machine| Vec::from_iter(gpu_makers_here(&machine.tree()));
+        let display = Machine::new();
+        invent(
+            &display,
+            "0000:01:00.0",
+            ["0x030200", "0x10de", "0x2335"],
+            None,
+        );
+        assert_eq!(makers(&display), ["NVIDIA"]);
+        invent(
+            &machine,
+            "0000:06:00.0",
+            ["0x030000", "0x10de", "0x2335"],
+            None,
+        );
+        assert_eq!(makers(&machine), ["AMD"]);
+        // Parts have their numbers in the place of the function's.
+        let of = |address| super::super::pci::gpu_function(&machine.tree(), address);
+        assert_eq!(of("0000:05:00.3"), "0000:05:00.0");
+        for own in ["0000:05:00.0", "0000:06:00.1", "0000:77:00.1"] {
+            assert_eq!(of(own), own);
+        }
     }
 
     #[test]

@@ -5,11 +5,14 @@
 //! `tonnage_report::devices` draws from these types.
 
 mod absent;
+mod amd_placement;
+mod amd_registration;
 mod cuda;
 mod fabric;
 mod files;
 pub(crate) mod gpu;
 mod gpu_pairs;
+mod kernel_config;
 mod kread;
 mod memory;
 mod near;
@@ -29,17 +32,19 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 pub use absent::Absent;
+pub use amd_placement::{AmdMemoryUse, amd_dmabuf_doubt};
+pub use amd_registration::has_amd_peer_memory;
 pub use cuda::{CudaGpu, LIBCUDA_VARIABLE, LIBHIP_VARIABLE};
 pub use fabric::{FabricLibrary, FabricOffer, FabricProvider};
 pub use files::MountedFileSystem;
-pub use gpu::{Gpu, GpuSlice, gpu_addresses};
+pub use gpu::{Gpu, GpuSlice, gpu_addresses, gpu_makers_here};
 pub use gpu_pairs::{GpuLinks, GpuPair, PeerAccess};
 pub use kread::KernelModule;
 pub use memory::{MemoryFound, NumaNode};
 pub use near::{NearNic, nic_of_gpu, rdma_address};
 pub use network::NetworkInterface;
 pub use nvml::{LIBNVML_VARIABLE, LinkTable, gpu_links};
-pub use pci::{PciFunction, PcieLink, nominal_link_bytes_per_s};
+pub use pci::{PciFunction, PcieLink, gpu_function, nominal_link_bytes_per_s};
 pub use pci_way::PciWay;
 pub use rdma::{RdmaDevice, RdmaGid, RdmaPort};
 pub use registration::peer_memory_module;
@@ -82,6 +87,14 @@ pub struct Inventory {
     /// The module by which RDMA devices register memory of NVIDIA's GPUs; absent where none is loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_memory_module: Option<String>,
+    /// The place in which AMD's driver is listed with the drivers of RDMA devices, which register memory of its GPUs by
+    /// address then; absent where it is in none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amd_peer_memory: Option<String>,
+    /// Options of the kernel by which AMD's driver exports memory of its GPUs, where both a GPU and an RDMA device are;
+    /// absent where they are missing or cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amd_dmabuf_options: Option<String>,
     /// File systems that hold files.
     pub file_systems: Vec<MountedFileSystem>,
     /// Things that are not here, or are here and cannot be used.
@@ -194,9 +207,12 @@ impl Inventory {
     fn told_by(
         &mut self,
         (tree, topology): (&Tree, &Topology),
-        (cuda, hip): (cuda::DriverAnswer, cuda::DriverAnswer),
+        (cuda, mut hip): (cuda::DriverAnswer, cuda::DriverAnswer),
         nvml: &nvml::NvmlAnswer,
     ) {
+        for gpu in &mut hip.gpus {
+            gpu.pci_address = gpu_function(tree, &gpu.pci_address);
+        }
         let by_drivers = || cuda.gpus.iter().chain(&hip.gpus);
         let unknown = |gpu: &CudaGpu| {
             let mut listed = self.gpus.iter();
@@ -242,6 +258,7 @@ impl Inventory {
             }
         }
         registration::without_dmabuf(tree, &cuda.gpus, &mut self.absent);
+        amd_registration::without_dmabuf(&hip.gpus, &mut self.absent);
         self.cuda = cuda.gpus;
         self.hip = hip.gpus;
     }
@@ -260,6 +277,10 @@ impl Inventory {
         let kernel_module = kread::find(tree, &rdma, &mut absent);
         let libfabric = fabric::find(libfabric, &mut absent);
         let (gpus, gpu_pairs) = gpus(tree, topology, (&networks, &rdma), &mut absent);
+        let has_amd = gpus.iter().any(|gpu| gpu.vendor == cuda::BY_HIP.vendor);
+        let amd_dmabuf_options = (has_amd && !rdma.is_empty())
+            .then(|| amd_registration::kernel_exports(tree, &mut absent))
+            .flatten();
         Self {
             host: HostIdentity::read(),
             cpu: Processors::read_from(tree, topology),
@@ -275,6 +296,8 @@ impl Inventory {
             hip: Vec::new(),
             gpu_pairs,
             peer_memory_module: peer_memory_module(tree),
+            amd_peer_memory: amd_registration::listed(tree),
+            amd_dmabuf_options,
             file_systems: files::find(tree, &mut absent),
             absent,
         }
@@ -309,6 +332,7 @@ fn gpus(
     }
     if !gpus.is_empty() && !rdma.is_empty() {
         registration::without_module(tree, absent);
+        amd_registration::without_peer_memory(tree, absent);
     }
     let addresses: Vec<String> = gpus.iter().map(|gpu| gpu.pci.address.clone()).collect();
     let mut pairs = gpu_pairs::pairs(tree, topology, &addresses);
@@ -346,9 +370,8 @@ mod tests {
         }
     }
 
-    /// A machine with two linked GPUs of AMD and one of NVIDIA, of which the driver has one more.
-    #[test]
-    fn what_drivers_tell_is_added_to_what_the_kernel_does() {
+    /// A machine with two linked GPUs of AMD and one of NVIDIA.
+    fn three_gpus() -> Machine {
         let machine = Machine::new();
         for (bus, ids) in [
             ("05", ["0x120000", "0x1002"]),
@@ -370,13 +393,30 @@ mod tests {
                 &format!("{nodes}/1/io_links/0/properties"),
                 "type 11\nnode_from 1\nnode_to 2",
             );
+        machine
+    }
+
+    /// Two parts of a card of AMD, by the addresses that the runtime has.
+    fn two_parts() -> cuda::DriverAnswer {
+        let mut hip = cuda::DriverAnswer::default();
+        hip.gpus = vec![cuda::tests::gpu(); 2];
+        for (part, gpu) in hip.gpus.iter_mut().enumerate() {
+            gpu.pci_address = format!("0000:05:00.{part}");
+        }
+        hip
+    }
+
+    /// The driver has one GPU more than the kernel lists.
+    #[test]
+    fn what_drivers_tell_is_added_to_what_the_kernel_does() {
+        let machine = three_gpus();
         let (tree, topology) = (machine.tree(), Topology::read_from(&machine.tree(), vec![]));
         let told = |slices| {
             let mut found = Inventory::read_from(&tree, &topology, Err(String::new()));
             let mut cuda = cuda::DriverAnswer::default();
             cuda.gpus.push(super::cuda::tests::gpu());
             let nvml = nvml::tests::of_slices("0000:21:00.0", slices);
-            found.told_by((&tree, &topology), (cuda, Default::default()), &nvml);
+            found.told_by((&tree, &topology), (cuda, two_parts()), &nvml);
             found
         };
         let slice = tonnage_sys::nvml::MigSlice {
@@ -385,6 +425,8 @@ mod tests {
             memory_bytes: None,
         };
         let found = told(vec![slice]);
+        let [one, other] = [0, 1].map(|part: usize| &*found.hip[part].pci_address);
+        assert_eq!((one, other), ("0000:05:00.0", "0000:05:00.0"));
         // Each of four with each other one, and the link of two of them is still there.
         assert_eq!(found.gpu_pairs.len(), 12);
         let linked: Vec<_> = found

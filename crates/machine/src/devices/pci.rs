@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::super::kernel_files::Tree;
 
+/// Number of AMD as a maker of PCI devices.
+pub(super) const AMD: u32 = 0x1002;
+
 /// Place of a device on the PCI bus.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciFunction {
@@ -58,9 +61,23 @@ pub fn nominal_link_bytes_per_s(address: &str) -> Option<u64> {
     nominal(&Tree::host(), address)
 }
 
+/// The PCI address of the function that a GPU is, by the one that its driver names. HIP has the number of a GPU's part
+/// in the place of the function's, and the parts are no functions of their own.
+pub fn gpu_function(tree: &Tree, address: &str) -> String {
+    let of = |address: &str| format!("sys/bus/pci/devices/{address}");
+    let is_amd = |card: &String| hexadecimal(tree, format!("{}/vendor", of(card))) == Some(AMD);
+    let card = address
+        .rsplit_once('.')
+        .map(|(card, _)| format!("{card}.0"));
+    match card.filter(|card| !tree.exists(of(address)) && is_amd(card)) {
+        Some(card) => card,
+        None => address.to_owned(),
+    }
+}
+
 fn nominal(tree: &Tree, address: &str) -> Option<u64> {
-    let path = Path::new("sys/bus/pci/devices").join(address.to_lowercase());
-    let function = tree.resolve(path)?;
+    let address = gpu_function(tree, &address.to_lowercase());
+    let function = tree.resolve(Path::new("sys/bus/pci/devices").join(address))?;
     let link = link_of(tree, &function)?;
     let before = function.parent().map(|port| port.join("max_link_speed"));
     let before = before.and_then(|speed| generation_of(&tree.text(speed)?));

@@ -1,6 +1,10 @@
-//! Slices of NVIDIA's GPUs (MIG), as the driver lists them for access control.
+//! Parts of GPUs that are divided: slices of NVIDIA's (MIG), as the driver lists them for access control, and compute
+//! partitions of AMD's.
+
+use std::path::Path;
 
 use super::super::kernel_files::Tree;
+use super::xgmi;
 
 /// Slices of the GPU with this minor number, such as "gi1/ci0": a part of its memory and copy engines (a GPU instance),
 /// and processors in it (a compute instance). Empty for a GPU that is whole.
@@ -23,6 +27,36 @@ pub(super) fn slices(tree: &Tree, minor: &str) -> Vec<String> {
     slices
 }
 
+/// Modes in which a GPU of AMD is divided, with the number of parts; of the last, one for each of its dies. The kernel
+/// has words for other states too.
+const MODES: [(&str, Option<usize>); 4] = [
+    ("DPX", Some(2)),
+    ("TPX", Some(3)),
+    ("QPX", Some(4)),
+    ("CPX", None),
+];
+
+/// Compute partitions of the GPU of AMD at this path, which has a PCI address, such as "CPX part 0 (NPS4)": the mode,
+/// and the number of domains that its memory is divided into. Empty for a GPU that is whole, or has no such modes.
+pub(super) fn partitions(tree: &Tree, path: &Path, address: &str) -> Vec<String> {
+    let text = |file: &str| tree.text(path.join(file));
+    let word = text("current_compute_partition").unwrap_or_default();
+    let Some((mode, count)) = MODES.into_iter().find(|(mode, _)| *mode == word) else {
+        return Vec::new();
+    };
+    let memory = text("current_memory_partition");
+    let memory = memory.map_or_else(String::new, |memory| format!(" ({memory})"));
+    // Each part is a node of the driver's list, in which a container may see only its own.
+    match xgmi::nodes_at(tree, address) {
+        seen if count.map_or(seen == 0, |count| seen != count) => {
+            vec![format!("{mode}{memory}")]
+        }
+        parts => (0..parts)
+            .map(|part| format!("{mode} part {part}{memory}"))
+            .collect(),
+    }
+}
+
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -31,6 +65,38 @@ fn is_number(text: &str) -> bool {
 mod tests {
     use super::super::super::kernel_files::invented::Machine;
     use super::*;
+
+    #[test]
+    fn partitions_are_those_of_the_mode_that_is_set() {
+        let machine = Machine::new();
+        let path = "sys/bus/pci/devices/0000:05:00.0";
+        let found = |machine: &Machine| {
+            let path = Path::new(path);
+            partitions(&machine.tree(), path, "0000:05:00.0")
+        };
+        assert!(found(&machine).is_empty());
+        let set = |mode: &str| {
+            machine.file(&format!("{path}/current_compute_partition"), mode);
+        };
+        for whole in ["SPX\n", "UNKNOWN\n"] {
+            set(whole);
+            assert!(found(&machine).is_empty(), "{whole}");
+        }
+        set("CPX\n");
+        assert_eq!(found(&machine), ["CPX"]);
+        machine.file(&format!("{path}/current_memory_partition"), "NPS4\n");
+        // Two parts of this GPU, whose numbers are in the places of functions, and one of another.
+        for (node, location) in [(1, 1280), (2, 1281), (3, 33536)] {
+            let file = format!("sys/class/kfd/kfd/topology/nodes/{node}/properties");
+            machine.file(&file, &format!("location_id {location}\ndomain 0"));
+        }
+        assert_eq!(found(&machine), ["CPX part 0 (NPS4)", "CPX part 1 (NPS4)"]);
+        set("DPX\n");
+        assert_eq!(found(&machine), ["DPX part 0 (NPS4)", "DPX part 1 (NPS4)"]);
+        // Two of four are seen: which, nobody tells.
+        set("QPX\n");
+        assert_eq!(found(&machine), ["QPX (NPS4)"]);
+    }
 
     #[test]
     fn slices_are_listed_by_instance_and_processors() {

@@ -35,6 +35,15 @@ pub(super) fn links(tree: &Tree) -> Vec<XgmiLinks> {
     found
 }
 
+/// Nodes of the driver's list that are of the GPU with a PCI address: one, or one for each partition of it.
+pub(super) fn nodes_at(tree: &Tree, wanted: &str) -> usize {
+    let nodes = tree.names(NODES);
+    let numbers = nodes.iter().filter_map(|node| node.parse().ok());
+    numbers
+        .filter(|&node| address(tree, node).as_deref() == Some(wanted))
+        .count()
+}
+
 /// One entry stands for all links between two GPUs; the kernel says the speed of one, and of all, or zeros: of GPUs
 /// between which others are, and of all before gfx 9.4.2.
 fn links_of(text: &str) -> GpuLinks {

@@ -94,6 +94,11 @@ pub(super) fn nics(found: &Inventory) -> Vec<DeviceRow> {
     let mut rows: Vec<DeviceRow> = found.gpus.iter().filter_map(one).collect();
     let module = found.peer_memory_module.iter();
     rows.extend(module.map(|name| row(["module", name, "hands memory of NVIDIA GPUs to NICs"])));
+    let listed = found.amd_peer_memory.iter();
+    rows.extend(listed.map(|_| row(["module", "amdgpu", "hands memory of AMD GPUs to NICs"])));
+    let options = found.amd_dmabuf_options.iter();
+    let exports = "amdgpu exports memory of AMD GPUs to NICs (dmabuf)";
+    rows.extend(options.map(|options| row(["kernel", options, exports])));
     rows
 }
 
@@ -120,10 +125,14 @@ impl<'a> GpuNames<'a> {
     }
 
     fn name(&self, address: &str) -> String {
-        let same = |gpu: &&CudaGpu| gpu.pci_address == address;
-        let numbered: Vec<&CudaGpu> = self.found.cuda.iter().filter(same).collect();
+        let of_cuda = self.found.cuda.iter().map(|gpu| ("cuda", gpu));
+        let of_hip = self.found.hip.iter().map(|gpu| ("hip", gpu));
+        let numbered = of_cuda.chain(of_hip);
+        let numbered: Vec<(&str, &CudaGpu)> = numbered
+            .filter(|(_, gpu)| gpu.pci_address == address)
+            .collect();
         match numbered.as_slice() {
-            [gpu] => format!("cuda:{}", gpu.number),
+            [(memory, gpu)] => format!("{memory}:{}", gpu.number),
             _ if self.one_domain => address.trim_start_matches(DOMAIN).to_owned(),
             _ => address.to_owned(),
         }
@@ -137,7 +146,7 @@ pub(super) fn pairs(found: &Inventory) -> Vec<DeviceRow> {
     let gpus: BTreeSet<&str> = from.collect();
     let mut gpus: Vec<&str> = gpus.into_iter().collect();
     let number = |address: &&str| {
-        let mut numbered = found.cuda.iter();
+        let mut numbered = found.cuda.iter().chain(&found.hip);
         numbered.position(|gpu| gpu.pci_address == *address)
     };
     gpus.sort_by_key(|address| (number(address).unwrap_or(usize::MAX), *address));

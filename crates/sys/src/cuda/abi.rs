@@ -9,6 +9,8 @@ pub(crate) type Code = c_int;
 pub(crate) type Ordinal = c_int;
 /// `CUdeviceptr`.
 pub(crate) type CudaAddress = u64;
+/// `CUmemGenericAllocationHandle`.
+pub(crate) type PhysicalHandle = u64;
 /// `CUcontext`.
 pub(crate) type ContextHandle = *mut c_void;
 /// `CUstream`.
@@ -38,6 +40,8 @@ pub(crate) const PEER_ENABLED: Code = 704;
 pub(crate) const HOST_REGISTER_FLAGS: u32 = 1 | 2;
 /// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`: another GPU's memory becomes reachable as it is opened.
 pub(crate) const IPC_LAZY_PEER_ACCESS: u32 = 1;
+/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
+pub(crate) const POSIX_FILE: c_int = 1;
 
 /// `CU_JIT_ERROR_LOG_BUFFER`.
 pub(crate) const JIT_ERROR_LOG: c_int = 5;
@@ -62,6 +66,8 @@ pub(crate) enum Attribute {
     ComputeMajor = 75,
     /// `COMPUTE_CAPABILITY_MINOR`.
     ComputeMinor = 76,
+    /// `VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED`.
+    MappedMemory = 102,
     /// `HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED`.
     FileHandles = 103,
     /// `GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED`.

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use super::abi::{CudaAddress, HOST_REGISTER_FLAGS};
+use super::abi::{CudaAddress, HOST_REGISTER_FLAGS, PhysicalHandle};
 use super::context::CudaContext;
 use super::failure::CudaFailure;
 use super::vmm::VmmMapping;
@@ -92,6 +92,16 @@ impl DeviceBuffer {
     /// Bytes that its mapping is a multiple of; `None` where it is none.
     pub fn granularity(&self) -> Option<u64> {
         self.mapping.as_ref().map(VmmMapping::granularity)
+    }
+
+    /// The physical memory that is mapped; `None` where it is no mapping.
+    pub(super) fn physical(&self) -> Option<PhysicalHandle> {
+        self.mapping.as_ref().and_then(VmmMapping::physical)
+    }
+
+    /// Returns whether a file could be made of its mapping's physical memory; `None` where it has none.
+    pub fn is_exportable(&self) -> Option<bool> {
+        self.mapping.as_ref().map(VmmMapping::is_exportable)
     }
 
     /// Returns whether network cards may reach its mapping, as the driver has it; `None` where it has none, or where

@@ -1,20 +1,18 @@
 //! Memory of a GPU for network cards: its file (a dmabuf), and flushing what a card has written into it.
 //!
-//! Registering it is the business of [`crate::verbs`] and [`crate::libfabric`]. The calls came with CUDA 11.7 and 11.3,
-//! and are looked up when they are first needed.
+//! Registering it is the business of [`crate::verbs`] and [`crate::libfabric`]. How a driver makes the file is among
+//! its own calls. The call that flushes came with CUDA 11.3, and is looked up when it is first needed.
 
-use std::ffi::{c_int, c_void};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::ffi::c_int;
 use std::sync::Arc;
 
-use super::abi::{Attribute, CudaAddress};
+use super::abi::Attribute;
 use super::buffer::DeviceBuffer;
 use super::context::CudaContext;
+use super::exported::{DmabufFile, ExportedMemory};
 use super::failure::CudaFailure;
 use super::loaded::functions;
 
-/// `CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD`.
-const DMABUF: c_int = 1;
 /// `CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST`.
 const FLUSHED_BY_HOST: u32 = 1;
 /// `CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX`.
@@ -24,21 +22,8 @@ const TO_OWNER: c_int = 100;
 /// `CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER`: ordered for the GPU that the memory is of, and above it for all.
 const FOR_OWNER: u32 = 100;
 
-functions! { DmabufCalls:
-    export = c"cuMemGetHandleForAddressRange" since 11, 7 (*mut c_void, CudaAddress, usize, c_int, u64);
-}
-
 functions! { FlushCalls:
     flush = c"cuFlushGPUDirectRDMAWrites" since 11, 3 (c_int, c_int);
-}
-
-/// A file that names memory of a device for other devices.
-#[derive(Debug)]
-pub struct DmabufFile {
-    /// The buffer.
-    pub file: OwnedFd,
-    /// Offset in it of the memory's beginning.
-    pub offset: u64,
 }
 
 /// Order between what a network card writes into memory of a GPU and the GPU's own work.
@@ -67,28 +52,26 @@ impl WritesOrdering {
 }
 
 impl DeviceBuffer {
-    /// Makes a file by which other devices reach the memory. It covers whole pages of the host, of which the first may
-    /// begin before the memory does.
+    /// Makes a file by which other devices reach the memory. It may cover more than the memory, which begins at an
+    /// offset then.
     ///
     /// # Errors
     /// `TooOld`, or the driver's reason.
     pub fn export_dmabuf(&self) -> Result<DmabufFile, CudaFailure> {
-        let library = &self.context().library;
-        let calls = DmabufCalls::of(&library.library, library.version)?;
-        let page = rustix::param::page_size() as u64;
-        let start = self.address() / page * page;
-        let offset = self.address() - start;
-        let bytes = (offset + self.bytes().max(1)).next_multiple_of(page);
-        let len = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let mut file: c_int = -1;
-        self.context().call("cuMemGetHandleForAddressRange", |_| {
-            // SAFETY: the place is valid for the write of an int, which a handle of this kind is. The range has whole
-            // pages; one that is not the driver's to export is an error of the call.
-            unsafe { (calls.export)((&raw mut file).cast(), start, len, DMABUF, 0) }
-        })?;
-        // SAFETY: the driver opened it for the caller, and nobody else has it.
-        let file = unsafe { OwnedFd::from_raw_fd(file) };
-        Ok(DmabufFile { file, offset })
+        let memory = ExportedMemory {
+            address: self.address(),
+            bytes: self.bytes().max(1),
+            physical: self.physical(),
+        };
+        let context = self.context();
+        context.make_current()?;
+        let library = &context.library;
+        // SAFETY: the memory is this allocation or mapping, of this library.
+        unsafe {
+            library
+                .own
+                .export((&library.library, library.version), memory)
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 use super::abi::{
     Attribute, Code, ContextHandle, CudaAddress, ModuleHandle, Ordinal, SUCCESS, StreamHandle,
 };
+use super::exported::{DmabufFile, ExportedMemory};
 use super::failure::{CudaFailure, CudaVersion};
 use crate::library::SharedLibrary;
 
@@ -32,6 +33,8 @@ pub struct GpuDriver {
     pub(crate) attributes: Option<&'static [(Attribute, c_int)]>,
     /// Number of the first of a pair's attributes: its rank, before access and native atomics.
     pub(crate) peer_attributes_from: c_int,
+    /// Differences in memory by virtual-memory handles.
+    pub(crate) mapping: MappingRules,
     /// The call that says its version.
     pub(crate) version_call: &'static CStr,
     /// The version that a number of that call means.
@@ -42,6 +45,25 @@ pub struct GpuDriver {
     pub(crate) texts: KernelTexts,
     /// Looks up the calls that have forms of their own.
     pub(crate) own: fn(&DriverLibrary, Option<CudaVersion>) -> OwnCallsFound,
+}
+
+/// Differences in memory by virtual-memory handles.
+#[derive(Debug)]
+pub(crate) struct MappingRules {
+    /// Sort of granule that physical memory is made of.
+    pub(crate) granularity: Granularity,
+    /// True where such memory is exported by its handle, which has to be of a type that can be.
+    pub(crate) exported_by_handle: bool,
+}
+
+/// Sorts of granules, by their numbers in the header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Granularity {
+    /// `CU_MEM_ALLOC_GRANULARITY_MINIMUM`.
+    Minimum = 0,
+    /// `CU_MEM_ALLOC_GRANULARITY_RECOMMENDED`.
+    Recommended = 1,
 }
 
 /// Calls of a form of their own, or the reason why one of them is not there.
@@ -125,6 +147,21 @@ pub(crate) trait OwnCalls: fmt::Debug + Send + Sync {
     /// # Safety
     /// The thread has that GPU.
     unsafe fn compile(&self, text: &str, ordinal: Ordinal) -> Result<LoadedText, CudaFailure>;
+
+    /// Makes a file by which other devices reach memory of this thread's GPU, with optional calls of this library,
+    /// which serves a version.
+    ///
+    /// # Errors
+    /// `TooOld`, or the driver's reason.
+    ///
+    /// # Safety
+    /// The library is the one whose calls these are. The memory is an allocation of it, or mapped physical memory of
+    /// which the handle is told.
+    unsafe fn export(
+        &self,
+        library: (&DriverLibrary, Option<CudaVersion>),
+        memory: ExportedMemory,
+    ) -> Result<DmabufFile, CudaFailure>;
 
     /// The driver's name of a code, and its words for it; empty where it has none.
     fn words(&self, code: Code) -> [String; 2];

@@ -18,7 +18,7 @@
 //! | `flags` | words that a stream writes for the CPU, behind the data |
 //! | `behind` | a copy with words and an event behind it, at once |
 //! | `vmm` | allocations by virtual-memory handles |
-//! | `dmabuf` | memory of a GPU for network cards |
+//! | `exported`, `dmabuf` | memory of a GPU as a file; memory for network cards |
 //! | `buffer` | memory of a GPU, and memory of the host that the driver knows |
 //! | `stream` | copies one after the other, and the times between them |
 //! | `raw_loop` | the driver's calls alone, for tests of speed |
@@ -43,6 +43,7 @@ mod copy_kernel;
 mod device;
 mod dmabuf;
 pub(crate) mod driver;
+pub(crate) mod exported;
 mod failure;
 mod flags;
 pub(crate) mod functions;
@@ -62,8 +63,9 @@ pub use context::CudaContext;
 pub use copier::{CopyMark, CudaCopier, CudaRegion};
 pub use copy_kernel::CopyKernel;
 pub use device::CudaDevice;
-pub use dmabuf::{CardWrites, DmabufFile, WritesOrdering};
+pub use dmabuf::{CardWrites, WritesOrdering};
 pub use driver::GpuDriver;
+pub use exported::DmabufFile;
 pub use failure::{CudaFailure, CudaVersion};
 pub use flags::FlagWords;
 pub use ipc::{ImportedBuffer, IpcHandle};

@@ -6,7 +6,10 @@ use super::abi::{
     Code, ContextHandle, CudaAddress, JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES, ModuleHandle, Ordinal,
     StreamHandle,
 };
-use super::driver::{GpuDriver, KernelTexts, LoadedText, OwnCalls};
+use super::driver::{
+    DriverLibrary, GpuDriver, Granularity, KernelTexts, LoadedText, MappingRules, OwnCalls,
+};
+use super::exported::{DmabufFile, ExportedMemory, opened};
 use super::failure::{CudaFailure, CudaVersion};
 use super::functions::functions;
 use crate::library::text;
@@ -16,6 +19,9 @@ pub const COPY_PTX: &str = include_str!("copy.ptx");
 
 /// Text of the kernels that fill and compare.
 pub const PATTERN_PTX: &str = include_str!("pattern.ptx");
+
+/// `CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD`.
+const DMABUF: c_int = 1;
 
 /// Room for the compiler's complaints.
 const LOG_BYTES: usize = 2048;
@@ -31,6 +37,10 @@ pub static NVIDIA: GpuDriver = GpuDriver {
     attributes: None,
     // `CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK`.
     peer_attributes_from: 1,
+    mapping: MappingRules {
+        granularity: Granularity::Minimum,
+        exported_by_handle: false,
+    },
     version_call: c"cuDriverGetVersion",
     version: |number| CudaVersion {
         major: number / 1000,
@@ -62,6 +72,10 @@ functions! { NvidiaCalls:
     enable_peer = c"cuCtxEnablePeerAccess" since 4, 0 (ContextHandle, c_uint);
     copy = c"cuMemcpyAsync" since 4, 0 (CudaAddress, CudaAddress, usize, StreamHandle);
     module_load = c"cuModuleLoadDataEx" since 2, 1 (*mut ModuleHandle, *const c_void, c_uint, *mut c_int, *mut *mut c_void);
+}
+
+functions! { DmabufCalls:
+    export = c"cuMemGetHandleForAddressRange" since 11, 7 (*mut c_void, CudaAddress, usize, c_int, u64);
 }
 
 impl OwnCalls for NvidiaCalls {
@@ -137,6 +151,28 @@ impl OwnCalls for NvidiaCalls {
                 code: Vec::new(),
             })
             .map_err(|failure| failure.with_complaint(&complaints))
+    }
+
+    /// The file covers whole pages of the host, of which the first may begin before the memory does.
+    unsafe fn export(
+        &self,
+        (library, has): (&DriverLibrary, Option<CudaVersion>),
+        memory: ExportedMemory,
+    ) -> Result<DmabufFile, CudaFailure> {
+        let calls = DmabufCalls::of(library, has)?;
+        let page = rustix::param::page_size() as u64;
+        let start = memory.address / page * page;
+        let offset = memory.address - start;
+        let bytes = (offset + memory.bytes).next_multiple_of(page);
+        let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let mut file: c_int = -1;
+        // SAFETY: the place is valid for the write of an int, which a handle of this kind is. The range has whole
+        // pages; one that is not the driver's to export is an error of the call.
+        let code = unsafe { (calls.export)((&raw mut file).cast(), start, len, DMABUF, 0) };
+        self.check("cuMemGetHandleForAddressRange", code)?;
+        // SAFETY: the driver opened it for the caller, and nobody else has it.
+        let file = unsafe { opened("cuMemGetHandleForAddressRange", file) }?;
+        Ok(DmabufFile { file, offset })
     }
 
     fn words(&self, code: Code) -> [String; 2] {

@@ -1,31 +1,27 @@
 //! Memory of a GPU by virtual-memory handles: physical memory, which can be exported, mapped at addresses that were
 //! reserved for it. Choosing this way is the caller's; [`DeviceBuffer`](super::DeviceBuffer) holds what comes of it.
 //!
-//! The calls came with CUDA 10.2, and are looked up when they are first needed.
+//! The calls came with CUDA 10.2, and are looked up when they are first needed. HIP's have the same form, and its
+//! structs the same layout and numbers, but for four bytes at the end of the properties that it does not name.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use super::abi::{Attribute, CudaAddress, Ordinal};
+use super::abi::{Attribute, Code, CudaAddress, Ordinal, POSIX_FILE, PhysicalHandle};
 use super::context::CudaContext;
 use super::failure::CudaFailure;
 use super::loaded::functions;
-
-/// `CUmemGenericAllocationHandle`.
-pub(super) type PhysicalHandle = u64;
 
 /// `CU_MEM_ALLOCATION_TYPE_PINNED`.
 const PINNED: c_int = 1;
 /// `CU_MEM_HANDLE_TYPE_NONE`.
 const NO_HANDLES: c_int = 0;
-/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
-const POSIX_FILE: c_int = 1;
+/// `CUDA_ERROR_NOT_SUPPORTED`, and HIP's `hipErrorNotSupported`.
+const NOT_SUPPORTED: Code = 801;
 /// `CU_MEM_LOCATION_TYPE_DEVICE`.
 const OF_DEVICE: c_int = 1;
 /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
 const READ_AND_WRITE: c_int = 3;
-/// `CU_MEM_ALLOC_GRANULARITY_MINIMUM`.
-const GRANULARITY_MINIMUM: c_int = 0;
 
 /// `CUmemLocation`.
 #[derive(Debug, Clone, Copy)]
@@ -81,6 +77,8 @@ pub(super) struct VmmMapping {
     bytes: usize,
     granularity: usize,
     for_cards: Option<bool>,
+    /// False where the driver has refused memory of which files could be made.
+    is_exportable: bool,
     physical: Option<PhysicalHandle>,
     address: Option<CudaAddress>,
     is_mapped: bool,
@@ -100,14 +98,23 @@ impl VmmMapping {
             let granted = library.attribute(context.ordinal, which).ok();
             granted.map(|granted| granted != 0)
         };
+        let rules = &context.driver().mapping;
+        if grants(Attribute::MappedMemory) == Some(false) {
+            return Err(CudaFailure::NotOffered {
+                interface: context.driver().interface,
+                call: "cuMemCreate".to_owned(),
+                why: "driver says that this GPU has no memory by virtual-memory handles",
+            });
+        }
         let for_cards = grants(Attribute::GpuDirectVmm);
-        let properties = PhysicalProperties {
+        let mut properties = PhysicalProperties {
             kind: PINNED,
-            // An export of a range goes by its addresses. Handles of this type are for passing memory on to another
-            // process, and libraries that register memory ask whether it has them.
-            handles: match grants(Attribute::FileHandles) {
-                Some(true) => POSIX_FILE,
-                _ => NO_HANDLES,
+            // Where an export of a range goes by its addresses, handles of this type are for passing memory on to
+            // another process, and libraries that register memory ask whether it has them.
+            handles: match rules.exported_by_handle || grants(Attribute::FileHandles) == Some(true)
+            {
+                true => POSIX_FILE,
+                false => NO_HANDLES,
             },
             location: location(context.ordinal),
             windows: std::ptr::null_mut(),
@@ -118,7 +125,7 @@ impl VmmMapping {
         };
         let mut granularity = 0;
         context.call("cuMemGetAllocationGranularity", |_| {
-            let kind = GRANULARITY_MINIMUM;
+            let kind = rules.granularity as c_int;
             // SAFETY: the number is valid for the write of a size, and the properties live through the call.
             unsafe { (calls.granularity)(&raw mut granularity, &raw const properties, kind) }
         })?;
@@ -132,11 +139,22 @@ impl VmmMapping {
                 .unwrap_or(wanted),
             granularity,
             for_cards,
+            is_exportable: true,
             physical: None,
             address: None,
             is_mapped: false,
         };
-        mapping.create(&properties)?;
+        match mapping.create(&properties) {
+            // Releases of ROCm before some of 6 have such memory, and no handles of it.
+            Err(CudaFailure::Call { code, .. })
+                if code == NOT_SUPPORTED && rules.exported_by_handle =>
+            {
+                properties.handles = NO_HANDLES;
+                mapping.is_exportable = false;
+                mapping.create(&properties)?;
+            }
+            created => created?,
+        }
         let address = mapping.reserve()?;
         mapping.map(address)?;
         mapping.set_access(context.ordinal)?;
@@ -211,9 +229,19 @@ impl VmmMapping {
         self.address.unwrap_or(0)
     }
 
+    /// Returns whether a file could be made of it by its handle, where the driver makes files so.
+    pub(super) fn is_exportable(&self) -> bool {
+        self.is_exportable
+    }
+
     /// Returns whether network cards may reach it, as the driver has it; `None` where it does not tell.
     pub(super) fn is_for_cards(&self) -> Option<bool> {
         self.for_cards
+    }
+
+    /// The physical memory, all of which is mapped.
+    pub(super) fn physical(&self) -> Option<PhysicalHandle> {
+        self.physical
     }
 
     /// Bytes that allocations are multiples of.

@@ -1,12 +1,14 @@
 //! Calls that HIP has in forms of its own: a number instead of a context, copies that are told their direction, names
-//! of results that are returned, and properties of a GPU in a struct.
+//! of results that are returned, properties of a GPU in a struct, and files of memory by calls of the runtime below it.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 use super::compiler::HipCompiler;
+use super::export::{RocrExport, export_mapped};
 use crate::cuda::abi::{Code, ContextHandle, CudaAddress, ModuleHandle, Ordinal, StreamHandle};
 use crate::cuda::driver::{DriverLibrary, GpuDriver, LoadedText, OwnCalls, OwnCallsFound};
+use crate::cuda::exported::{DmabufFile, ExportedMemory};
 use crate::cuda::functions::functions;
 use crate::cuda::{CudaFailure, CudaVersion};
 use crate::library::{file_of, text};
@@ -47,6 +49,8 @@ struct HipOwn {
     path: String,
     /// The compiler, or why there is none; empty until somebody has a use for it.
     compiler: OnceLock<Result<HipCompiler, CudaFailure>>,
+    /// The call that exports allocations, in the same way.
+    exporter: OnceLock<Result<RocrExport, CudaFailure>>,
 }
 
 /// Looks the calls up.
@@ -72,6 +76,7 @@ pub(super) fn own(library: &DriverLibrary, has: Option<CudaVersion>) -> OwnCalls
         has,
         path: address.and_then(file_of).unwrap_or_default(),
         compiler: OnceLock::new(),
+        exporter: OnceLock::new(),
     }))
 }
 
@@ -133,6 +138,23 @@ impl OwnCalls for HipOwn {
         let loaded = unsafe { (self.calls.module_load)(&raw mut module, code.as_ptr().cast()) };
         self.check("hipModuleLoadData", loaded)?;
         Ok(LoadedText { module, code })
+    }
+
+    unsafe fn export(
+        &self,
+        (library, has): (&DriverLibrary, Option<CudaVersion>),
+        memory: ExportedMemory,
+    ) -> Result<DmabufFile, CudaFailure> {
+        if let Some(physical) = memory.physical {
+            // SAFETY: the caller promises a handle of this library's, and that all of its memory is mapped.
+            return unsafe { export_mapped((library, has), self, physical) };
+        }
+        let exporter = self
+            .exporter
+            .get_or_init(|| RocrExport::load(self.driver, &self.path, has));
+        let exporter = exporter.as_ref().map_err(CudaFailure::clone)?;
+        // SAFETY: the caller promises an allocation of the runtime's.
+        unsafe { exporter.export(memory) }
     }
 
     fn words(&self, code: Code) -> [String; 2] {

@@ -6,6 +6,7 @@
 //! | `mod` | the driver, as data |
 //! | `names` | its names of calls, and its numbers of attributes |
 //! | `calls` | calls that it has in forms of its own |
+//! | `export` | memory as a file for other devices |
 //! | `compiler` | kernels compiled from their text, by hiprtc |
 //! | `pattern.hip` | the keyed pattern, written and compared by a GPU |
 //! | `copy.hip` | copies by the processors of a GPU |
@@ -17,10 +18,11 @@
 
 mod calls;
 mod compiler;
+mod export;
 mod names;
 
 use crate::cuda::GpuDriver;
-use crate::cuda::driver::KernelTexts;
+use crate::cuda::driver::{Granularity, KernelTexts, MappingRules};
 
 /// Text of the kernel that copies.
 pub const COPY_HIP: &str = include_str!("copy.hip");
@@ -44,6 +46,11 @@ pub static AMD: GpuDriver = GpuDriver {
     attributes: Some(names::ATTRIBUTES),
     // `hipDevP2PAttrPerformanceRank`.
     peer_attributes_from: 0,
+    mapping: MappingRules {
+        // The least is a page of the host in newer releases, which costs a GPU many translations.
+        granularity: Granularity::Recommended,
+        exported_by_handle: true,
+    },
     version_call: c"hipDriverGetVersion",
     version: names::version,
     identity: names::identity,

@@ -79,6 +79,19 @@ pub(super) const ALIASES: &[Alias] = &[
     old(c"cuIpcOpenMemHandle_v2", c"hipIpcOpenMemHandle"),
     old(c"cuIpcCloseMemHandle", c"hipIpcCloseMemHandle"),
     old(c"cuMemGetAddressRange_v2", c"hipMemGetAddressRange"),
+    since(
+        5,
+        1,
+        c"cuMemGetAllocationGranularity",
+        c"hipMemGetAllocationGranularity",
+    ),
+    since(5, 1, c"cuMemCreate", c"hipMemCreate"),
+    since(5, 1, c"cuMemRelease", c"hipMemRelease"),
+    since(5, 1, c"cuMemAddressReserve", c"hipMemAddressReserve"),
+    since(5, 1, c"cuMemAddressFree", c"hipMemAddressFree"),
+    since(5, 1, c"cuMemMap", c"hipMemMap"),
+    since(5, 1, c"cuMemUnmap", c"hipMemUnmap"),
+    since(5, 1, c"cuMemSetAccess", c"hipMemSetAccess"),
 ];
 
 /// Calls that are not used, and why.
@@ -89,7 +102,8 @@ pub(super) const LACKS: &[(&CStr, &str)] = &[(
 
 /// HIP's numbers of attributes. It tells the clock of a GPU's memory as well, but not how many transfers there are in a
 /// cycle of it, which is 2 for some generations and 4 for others. Its number of copy engines is a constant of the
-/// runtime, of queues and not of engines, and is left out.
+/// runtime, of queues and not of engines, and is left out. The last two came with releases of HIP 7: older ones refuse
+/// their numbers.
 pub(super) const ATTRIBUTES: &[(Attribute, c_int)] = &[
     // hipDeviceAttributeComputeCapabilityMajor
     (Attribute::ComputeMajor, 23),
@@ -97,6 +111,12 @@ pub(super) const ATTRIBUTES: &[(Attribute, c_int)] = &[
     (Attribute::ComputeMinor, 61),
     // hipDeviceAttributeMultiprocessorCount
     (Attribute::Multiprocessors, 63),
+    // hipDeviceAttributeVirtualMemoryManagementSupported
+    (Attribute::MappedMemory, 89),
+    // hipDeviceAttributeDmaBufSupported
+    (Attribute::Dmabuf, 93),
+    // hipDeviceAttributeGPUDirectRDMAWithHipVMMSupported
+    (Attribute::GpuDirectVmm, 94),
 ];
 
 #[cfg(test)]

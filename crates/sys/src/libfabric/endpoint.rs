@@ -229,11 +229,11 @@ impl Endpoint {
             ));
         }
         let interface = match interface {
-            HmemInterface::Cuda => abi::FI_HMEM_CUDA,
-            HmemInterface::Rocr => abi::FI_HMEM_ROCR,
+            HmemInterface::Cuda => (abi::FI_HMEM_CUDA, u64::from(number)),
+            // ROCr knows the device by the address, and has no field for its number.
+            HmemInterface::Rocr => (abi::FI_HMEM_ROCR, 0),
         };
-        let number = u64::from(number);
-        self.register_bytes(RegisteredMemory::Device(device), (interface, number), key)
+        self.register_bytes(RegisteredMemory::Device(device), interface, key)
     }
 
     fn register_bytes(

@@ -12,8 +12,12 @@ use super::super::loaded::Libibverbs;
 use super::super::post::{WorkRequest, WorkTarget};
 
 use super::*;
-use crate::cuda::DmabufFile;
+use crate::cuda::{CudaContext, DeviceBuffer, DmabufFile, Libcuda};
 use crate::mapping::{Pages, Sharing};
+
+#[path = "../../tests/cuda/double.rs"]
+mod double;
+use double::Double;
 
 const ACCESS: RegionAccess = RegionAccess {
     relaxed: false,
@@ -119,6 +123,45 @@ fn files_are_registered_with_their_offsets_and_let_go_of() {
     }
     // Other tests open and close some meanwhile.
     assert!(descriptors() < before + 1000);
+}
+
+/// Memory of GPUs of both makers, by its file and by its address. What AMD's runtime allocated does not begin where its
+/// file does, and would be registered with another's bytes if that were left out.
+#[test]
+fn memory_of_either_maker_is_registered_where_it_begins() {
+    let Some((_directory, mut queues)) = queues() else {
+        return;
+    };
+    let loaded = [
+        (Double::with("dmabuf 1"), &crate::cuda::NVIDIA, 0),
+        (Double::hip("dmabuf 1"), &crate::hip::AMD, 12_288),
+    ];
+    for (double, driver, lead) in loaded {
+        let double = double.unwrap();
+        let library = Libcuda::load_of(driver, double.path().to_str()).unwrap();
+        let context = CudaContext::open(&library, 0).unwrap();
+        for (buffer, offset) in [
+            (DeviceBuffer::allocate(&context, 10_000), lead),
+            (DeviceBuffer::map(&context, 10_000), 0),
+        ] {
+            let buffer = Arc::new(buffer.unwrap());
+            let bytes = Arc::new(DeviceBytes::exported(&buffer).unwrap());
+            let file = i64::from(bytes.file().unwrap().0);
+            let address = i64::try_from(buffer.address()).unwrap();
+            let region = queues.register_device(bytes, ACCESS).unwrap();
+            let name = driver.name;
+            assert_eq!(
+                asked(&queues),
+                ([offset, 10_000, address, file], 1),
+                "{name}"
+            );
+            queues.deregister(region).unwrap();
+            let bytes = Arc::new(DeviceBytes::by_address(&buffer));
+            let region = queues.register_device(bytes, ACCESS).unwrap();
+            assert_eq!(asked(&queues), ([0, 10_000, address, -1], 1), "{name}");
+            queues.deregister(region).unwrap();
+        }
+    }
 }
 
 unsafe extern "C" fn taken(

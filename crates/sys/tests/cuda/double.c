@@ -22,11 +22,14 @@
  *   starts 20         the driver's start takes so many ms
  *   words 0           streams write no words
  *   uuids 0           GPUs have no identifiers
+ *   parts N           so many GPUs are parts of one card, with their numbers in the place of the function's
  *   slow 1            a query carries out one piece of a stream's work, and no more
- *   vmm 0             no memory by virtual-memory handles; handles 0: none that become files; direct 0: network cards
- *                     reach none of it; direct 2: the driver does not know that question
- *   granularity 65536 of such memory
- *   dmabuf 1          memory of GPUs can be exported as a file; 0 cannot; else the driver does not know the question
+ *   vmm 0             no memory by virtual-memory handles; handles 0: none that become files, which AMD's runtime says
+ *                     only when it is asked for such; direct 0: network cards reach none of it; direct 2: the driver
+ *                     does not know that question
+ *   granularity 65536 of such memory, of AMD's runtime the one that it recommends
+ *   dmabuf 1          memory of GPUs can be exported as a file; 0 cannot; else the driver does not know the question, and
+ *                     cannot; 2 it can and does not know the question; 3 it says that it has, and opens no file
  *   ordering 0        no order between what network cards write and a GPU's own work; 100 and 200 there is one
  *   flushes 1         the host can flush what network cards wrote
  *
@@ -60,6 +63,9 @@ enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 10
 #define UUID_BYTE 0xd0
 #define REGISTERED_ONCE 1
 #define NO_WAY PEER_UNSUPPORTED
+#define NO_ACCESS PEER_UNSUPPORTED
+#define GRANULE_MIN granularity
+#define LEAD 0
 #endif
 
 #define GPUS_MAX 8
@@ -77,7 +83,7 @@ static int gpus = 2, version = VERSION, wrong, compiles = 1, peers = 1, words = 
 static int vmm = 1, dmabuf = -1, ordering = -1, flushes;
 static uint64_t memory = 64 << 20, granularity = 2 << 20, used[GPUS_MAX];
 static char fail_call[64], spoil[8];
-static int slow, uuids = 1, direct = 1, handles = 1, spoil_at, copies_seen, reaches[GPUS_MAX][GPUS_MAX];
+static int slow, parts = 1, uuids = 1, direct = 1, handles = 1, spoil_at, copies_seen, reaches[GPUS_MAX][GPUS_MAX];
 static int fail_code, fail_at, fail_seen, starts;
 static __thread int current = -1;
 
@@ -104,6 +110,7 @@ static void configure(void) {
         if (sscanf(line, "starts %llu", &value) == 1) starts = value;
         if (sscanf(line, "words %llu", &value) == 1) words = value;
         if (sscanf(line, "slow %llu", &value) == 1) slow = value;
+        if (sscanf(line, "parts %llu", &value) == 1 && value) parts = value;
         if (sscanf(line, "uuids %llu", &value) == 1) uuids = value;
         if (sscanf(line, "direct %llu", &value) == 1) direct = value;
         if (sscanf(line, "handles %llu", &value) == 1) handles = value;
@@ -308,19 +315,26 @@ static int cuDeviceGetUuid_inner(uint8_t *out, int n) {
 CALL(cuDeviceTotalMem_v2, size_t *out, int n) BODY(cuDeviceTotalMem_v2, out, n)
 static int cuDeviceTotalMem_v2_inner(size_t *out, int n) { (void)n; *out = memory; return 0; }
 CALL(cuDeviceGetPCIBusId, char *out, int room, int n) BODY(cuDeviceGetPCIBusId, out, room, n)
-static int cuDeviceGetPCIBusId_inner(char *out, int room, int n) { snprintf(out, room, "0000:%02X:00.0", 0x1b + n); return 0; }
+static int cuDeviceGetPCIBusId_inner(char *out, int room, int n) {
+    snprintf(out, room, "0000:%02X:00.%x", 0x1b + n / parts, n % parts);
+    return 0;
+}
 CALL(cuDeviceGetAttribute, int *out, int which, int n) BODY(cuDeviceGetAttribute, out, which, n)
 static int cuDeviceGetAttribute_inner(int *out, int which, int n) {
     (void)n;
 #ifdef HIP
+    if (which == 89) { *out = vmm; return 0; }
+    if (which == 93 && (dmabuf == 0 || dmabuf == 1)) { *out = dmabuf; return 0; }
+    if (which == 94 && direct < 2) { *out = direct; return 0; }
     static const int known[][2] = {{63, 3}, {2, 8}, {23, 9}, {61, 0}}; /* 8 queues for every GPU. */
 #else
     if (which == 122) { *out = words; return 0; }
+    if (which == 102) { *out = vmm; return 0; }
     if (which == 103) { *out = handles; return 0; }
     if (which == 110 && direct < 2) { *out = direct; return 0; }
     if (which == 117 && ordering >= 0) { *out = flushes; return 0; }
     if (which == 118 && ordering >= 0) { *out = ordering; return 0; }
-    if (which == 124 && dmabuf >= 0) { *out = dmabuf; return 0; }
+    if (which == 124 && (dmabuf == 0 || dmabuf == 1)) { *out = dmabuf; return 0; }
     static const int known[][2] = {{16, 3}, {36, 1000000}, {37, 512}, {38, 1 << 20}, {40, 2}, {75, 9}, {76, 0}};
 #endif
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -391,9 +405,9 @@ static int cuMemAlloc_v2_inner(uint64_t *out, size_t bytes) {
         Allocation *a = &allocations[i];
         if (a->host) continue;
         int file = memfd_create("tonnage-double", MFD_CLOEXEC);
-        if (file < 0 || ftruncate(file, MAPPED(bytes))) return OUT_OF_MEMORY;
-        a->host = mmap(NULL, MAPPED(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-        a->address = (uint64_t)mmap(NULL, MAPPED(bytes), PROT_NONE, MAP_SHARED, file, 0);
+        if (file < 0 || ftruncate(file, LEAD + MAPPED(bytes))) return OUT_OF_MEMORY;
+        a->host = mmap(NULL, MAPPED(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file, LEAD);
+        a->address = (uint64_t)mmap(NULL, MAPPED(bytes), PROT_NONE, MAP_SHARED, file, LEAD);
         a->file = file;
         a->bytes = bytes;
         a->gpu = current;

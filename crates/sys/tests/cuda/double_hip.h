@@ -10,6 +10,7 @@ static const struct { int code; const char *name, *text; } names[] = {
     {NO_WAY, "hipErrorInvalidDevicePointer", "invalid device pointer"},
     {NOT_READY, "hipErrorNotReady", "device not ready"},
     {ILLEGAL_ADDRESS, "hipErrorIllegalAddress", "an illegal memory access was encountered"},
+    {801, "hipErrorNotSupported", "operation not supported"},
     {OPERATING_SYSTEM, "hipErrorOperatingSystem", "OS call failed or operation not supported on this OS"},
 };
 static const char *name_of(int code, int text) {
@@ -56,6 +57,36 @@ static int hipGetDeviceProperties_inner(char *out, int n) {
     if ((uintptr_t)out % 8) return INVALID_VALUE; /* Of a struct with sizes and pointers, nobody says what comes then. */
     memset(out, 0, 792);
     strcpy(out + 396, GENERATION);
+    return 0;
+}
+
+/* Physical memory becomes a file by its handle, and an allocation by a call of the runtime below, which tells where in the
+ * file it begins. */
+CALL(hipMemExportToShareableHandle, int *out, uint64_t handle, int kind, uint64_t flags)
+BODY(hipMemExportToShareableHandle, out, handle, kind, flags)
+static int hipMemExportToShareableHandle_inner(int *out, uint64_t handle, int kind, uint64_t flags) {
+    if (kind != 1 || flags || !handle || handle > ROOM || !physical[handle - 1].held || dmabuf < 1) return INVALID_VALUE;
+    *out = dmabuf == 3 ? -1 : dup(physical[handle - 1].file);
+    return *out < 0 && dmabuf != 3 ? OPERATING_SYSTEM : 0;
+}
+enum { HSA_ERROR = 0x1000, HSA_INVALID_ALLOCATION = 0x1004 };
+static int hsa_amd_portable_export_dmabuf_inner(uint64_t address, size_t bytes, int *out, uint64_t *offset) {
+    if (dmabuf < 1) return HSA_ERROR;
+    for (int i = 0; i < ROOM; i++) {
+        Allocation *a = &allocations[i];
+        if (!a->host || a->handle || a->imported) continue;
+        if (address < a->address || address + bytes > a->address + a->bytes) continue;
+        *out = dmabuf == 3 ? -1 : dup(a->file);
+        *offset = LEAD + (address - a->address);
+        return *out < 0 && dmabuf != 3 ? HSA_ERROR : 0;
+    }
+    return HSA_INVALID_ALLOCATION;
+}
+int hsa_amd_portable_export_dmabuf(uint64_t address, size_t bytes, int *out, uint64_t *offset)
+BODY(hsa_amd_portable_export_dmabuf, address, bytes, out, offset)
+int hsa_status_string(int code, const char **out) {
+    *out = code == HSA_ERROR ? "HSA_STATUS_ERROR: A generic error has occurred."
+                             : "HSA_STATUS_ERROR_INVALID_ALLOCATION: The requested allocation is not valid.";
     return 0;
 }
 

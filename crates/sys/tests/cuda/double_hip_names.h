@@ -5,6 +5,9 @@
 #define UUID_BYTE 'a' /* Hexadecimal digits. */
 #define REGISTERED_ONCE 0 /* A second registration of the same bytes is taken. */
 #define NO_WAY 17 /* hipErrorInvalidDevicePointer, of memory that cannot be attached. */
+#define NO_ACCESS INVALID_VALUE
+#define GRANULE_MIN 4096
+#define LEAD 12288 /* Bytes of others before an allocation, in the buffer that the kernel's driver knows. */
 #define cuInit hipInit
 #define cuDriverGetVersion hipDriverGetVersion
 #define cuDeviceGetCount hipGetDeviceCount
@@ -40,3 +43,11 @@
 #define cuIpcOpenMemHandle_v2 hipIpcOpenMemHandle
 #define cuIpcCloseMemHandle hipIpcCloseMemHandle
 #define cuMemGetAddressRange_v2 hipMemGetAddressRange
+#define cuMemGetAllocationGranularity hipMemGetAllocationGranularity
+#define cuMemCreate hipMemCreate
+#define cuMemRelease hipMemRelease
+#define cuMemAddressReserve hipMemAddressReserve
+#define cuMemAddressFree hipMemAddressFree
+#define cuMemMap hipMemMap
+#define cuMemUnmap hipMemUnmap
+#define cuMemSetAccess hipMemSetAccess

@@ -59,8 +59,8 @@ static int cuIpcOpenMemHandle_v2_inner(uint64_t *out, Handle handle, unsigned fl
         int file = open(path, O_RDWR | O_CLOEXEC);
         if (file < 0) return INVALID_HANDLE;
         if (fstat(file, &is) || is.st_ino != handle.inode) { close(file); return INVALID_HANDLE; }
-        a->host = mmap(NULL, MAPPED(handle.bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-        a->address = (uint64_t)mmap(NULL, MAPPED(handle.bytes), PROT_NONE, MAP_SHARED, file, 0);
+        a->host = mmap(NULL, MAPPED(handle.bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file, LEAD);
+        a->address = (uint64_t)mmap(NULL, MAPPED(handle.bytes), PROT_NONE, MAP_SHARED, file, LEAD);
         a->bytes = handle.bytes;
         a->gpu = handle.gpu;
         a->file = file;

@@ -17,7 +17,7 @@ typedef struct { uint64_t address, bytes; int used; } Reserved;
 static Physical physical[ROOM];
 static Reserved reserved[ROOM];
 
-static int whole(size_t bytes) { return bytes && bytes % granularity == 0; }
+static int whole(size_t bytes) { return bytes && bytes % GRANULE_MIN == 0; }
 
 static int describes(const Properties *p) {
     int id = p->location.id;
@@ -35,7 +35,7 @@ CALL(cuMemGetAllocationGranularity, size_t *out, const Properties *p, int kind)
 BODY(cuMemGetAllocationGranularity, out, p, kind)
 static int cuMemGetAllocationGranularity_inner(size_t *out, const Properties *p, int kind) {
     if (kind < 0 || kind > 1 || !describes(p)) return INVALID_VALUE;
-    *out = granularity;
+    *out = kind ? granularity : GRANULE_MIN;
     return 0;
 }
 
@@ -43,6 +43,9 @@ CALL(cuMemCreate, uint64_t *out, size_t bytes, const Properties *p, uint64_t fla
 BODY(cuMemCreate, out, bytes, p, flags)
 static int cuMemCreate_inner(uint64_t *out, size_t bytes, const Properties *p, uint64_t flags) {
     if (!vmm) return NOT_SUPPORTED;
+#ifdef HIP
+    if (!handles && p->handles) return NOT_SUPPORTED; /* Older releases. */
+#endif
     if (flags || !whole(bytes) || !describes(p) || p->handles != handles) return INVALID_VALUE;
     if (p->gpu_direct && direct != 1) return INVALID_VALUE;
     if (bytes > memory - used[p->location.id]) return OUT_OF_MEMORY;
@@ -139,7 +142,7 @@ static int cuMemSetAccess_inner(uint64_t address, size_t bytes, const Access *li
     for (size_t i = 0; i < count; i++) {
         int gpu = list[i].location.id;
         if (list[i].location.type != 1 || gpu < 0 || gpu >= gpus || list[i].flags != 3) return INVALID_VALUE;
-        if (gpu != a->gpu && (!peers || gpu == blind)) return PEER_UNSUPPORTED;
+        if (gpu != a->gpu && (!peers || gpu == blind)) return NO_ACCESS;
         a->access |= 1 << gpu;
     }
     return 0;
@@ -159,17 +162,18 @@ static int cuMemUnmap_inner(uint64_t address, size_t bytes) {
     return 0;
 }
 
+#ifndef HIP
 /* The file is the memory's own memfd, opened anew. */
 CALL(cuMemGetHandleForAddressRange, int *out, uint64_t address, size_t bytes, int kind, uint64_t flags)
 BODY(cuMemGetHandleForAddressRange, out, address, bytes, kind, flags)
 static int cuMemGetHandleForAddressRange_inner(int *out, uint64_t address, size_t bytes, int kind, uint64_t flags) {
-    if (dmabuf != 1) return NOT_SUPPORTED;
+    if (dmabuf < 1) return NOT_SUPPORTED;
     if (kind != DMABUF_FD || flags || !bytes || address % 4096 || bytes % 4096) return INVALID_VALUE;
     for (int i = 0; i < ROOM; i++) {
         Allocation *a = &allocations[i];
         if (!a->host || a->imported || address < a->address || address + bytes > a->address + a->bytes) continue;
-        *out = dup(a->file);
-        return *out < 0 ? OPERATING_SYSTEM : 0;
+        *out = dmabuf == 3 ? -1 : dup(a->file);
+        return *out < 0 && dmabuf != 3 ? OPERATING_SYSTEM : 0;
     }
     return INVALID_VALUE;
 }
@@ -180,3 +184,4 @@ static int cuFlushGPUDirectRDMAWrites_inner(int target, int scope) {
     if (target || (scope != 100 && scope != 200)) return INVALID_VALUE;
     return flushes & 1 ? 0 : NOT_SUPPORTED;
 }
+#endif

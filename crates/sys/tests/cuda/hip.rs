@@ -13,7 +13,7 @@ use super::{arena, opened_hip};
 
 #[test]
 fn gpus_are_described_by_the_runtime() {
-    let Some((_double, context)) = opened_hip("gpus 2") else {
+    let Some((double, context)) = opened_hip("gpus 3\nparts 2") else {
         return;
     };
     assert_eq!(
@@ -24,7 +24,13 @@ fn gpus_are_described_by_the_runtime() {
     assert_eq!(device.compute, "gfx90a:sramecc+:xnack-");
     // What the runtime says of copy engines is not asked for.
     assert_eq!((device.multiprocessors, device.copy_engines), (3, None));
-    assert_eq!(device.pci_address, "0000:1b:00.0");
+    // Parts of a card have their numbers in the place of the function's.
+    let devices = Libcuda::load_of(&AMD, double.path().to_str())
+        .unwrap()
+        .devices()
+        .unwrap();
+    let addresses: Vec<&str> = devices.iter().map(|it| it.pci_address.as_str()).collect();
+    assert_eq!(addresses, ["0000:1b:00.0", "0000:1b:00.1", "0000:1c:00.0"]);
     assert_eq!(device.uuid, "aaaaaaaaaaaaaaaa");
     let Some((_double, nameless)) = opened_hip("uuids 0") else {
         return;

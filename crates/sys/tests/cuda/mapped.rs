@@ -9,25 +9,40 @@ use tonnage_sys::cuda::{
     PatternKernels, PatternNumbers, WritesOrdering,
 };
 
-use super::{loaded, opened, opened_hip};
+use super::{loaded, opened, opened_both, opened_hip};
 
 /// Whole granules are taken, filled and copied as other memory is, and all of them given back.
 #[test]
 fn mapped_memory_has_whole_granules_and_is_given_back() {
-    let Some((_double, context)) = opened("memory 1048576\ngranularity 65536") else {
+    for (_double, context) in opened_both("memory 1048576\ngranularity 65536") {
+        let buffer = DeviceBuffer::map(&context, 70_001).unwrap();
+        assert_eq!(
+            (buffer.bytes(), buffer.granularity()),
+            (70_001, Some(65_536))
+        );
+        assert_eq!(context.memory_bytes().unwrap().0, (1 << 20) - (128 << 10));
+        buffer.write(70_000, b"x").unwrap();
+        let mut back = [0];
+        buffer.read(70_000, &mut back).unwrap();
+        assert_eq!(&back, b"x");
+        assert!(buffer.part(70_000, 2).is_err());
+        // The driver shares it by other means.
+        assert_eq!(buffer.export().unwrap_err().code(), Some(1));
+        let full = DeviceBuffer::map(&context, 1 << 20).unwrap_err();
+        assert_eq!(full.code(), Some(2));
+        drop(buffer);
+        assert_eq!(context.memory_bytes().unwrap().0, 1 << 20);
+        let plain = DeviceBuffer::allocate(&context, 1).unwrap();
+        assert_eq!(plain.granularity(), None);
+    }
+}
+
+#[test]
+fn kernels_fill_mapped_memory() {
+    let Some((_double, context)) = opened("granularity 65536") else {
         return;
     };
     let buffer = DeviceBuffer::map(&context, 70_001).unwrap();
-    assert_eq!(
-        (buffer.bytes(), buffer.granularity()),
-        (70_001, Some(65_536))
-    );
-    assert_eq!(context.memory_bytes().unwrap().0, (1 << 20) - (128 << 10));
-    buffer.write(70_000, b"x").unwrap();
-    let mut back = [0];
-    buffer.read(70_000, &mut back).unwrap();
-    assert_eq!(&back, b"x");
-    assert!(buffer.part(70_000, 2).is_err());
     let kernels = PatternKernels::load(&context).unwrap();
     let numbers = PatternNumbers {
         place: 0,
@@ -36,43 +51,43 @@ fn mapped_memory_has_whole_granules_and_is_given_back() {
     };
     kernels.fill(&buffer, 3, 60_000, numbers).unwrap();
     assert_eq!(kernels.verify(&buffer, 3, 60_000, numbers).unwrap(), None);
-    // The driver shares it by other means.
-    let shared = buffer.export().unwrap_err();
-    assert_eq!(shared.name(), "CUDA_ERROR_INVALID_VALUE");
-    let full = DeviceBuffer::map(&context, 1 << 20).unwrap_err();
-    assert_eq!(full.name(), "CUDA_ERROR_OUT_OF_MEMORY");
-    // The kernels have memory too.
-    drop((buffer, kernels));
-    assert_eq!(context.memory_bytes().unwrap().0, 1 << 20);
-    let plain = DeviceBuffer::allocate(&context, 1).unwrap();
-    assert_eq!(plain.granularity(), None);
 }
 
 /// Whichever call fails, nothing is left of those before it: the double tells of what is given back in another order.
 #[test]
 fn a_step_that_fails_leaves_nothing() {
-    for call in [
-        "cuMemCreate",
-        "cuMemAddressReserve",
-        "cuMemMap",
-        "cuMemSetAccess",
-    ] {
-        let Some((_double, context)) = opened(&format!("fail {call} 304 1")) else {
-            return;
-        };
-        let all = context.memory_bytes().unwrap().0;
-        let failed = DeviceBuffer::map(&context, 5000).unwrap_err();
-        let named = matches!(&failed, CudaFailure::Call { call: of, code: 304, .. } if *of == call);
-        assert!(named, "{call}: {failed}");
-        assert_eq!(context.memory_bytes().unwrap().0, all, "{call}");
-        drop(DeviceBuffer::map(&context, 5000).unwrap());
-        assert_eq!(context.memory_bytes().unwrap().0, all, "{call}");
+    for step in ["Create", "AddressReserve", "Map", "SetAccess"] {
+        let by = |prefix: &str| format!("{prefix}Mem{step}");
+        let fail = |prefix| format!("fail {} 304 1", by(prefix));
+        for (_double, context) in [opened(&fail("cu")), opened_hip(&fail("hip"))]
+            .into_iter()
+            .flatten()
+        {
+            let prefix = ["cu", "hip"][usize::from(context.driver().name == "hip")];
+            let call = by(prefix);
+            let all = context.memory_bytes().unwrap().0;
+            let failed = DeviceBuffer::map(&context, 5000).unwrap_err();
+            let named =
+                matches!(&failed, CudaFailure::Call { call: of, code: 304, .. } if *of == call);
+            assert!(named, "{call}: {failed}");
+            assert_eq!(context.memory_bytes().unwrap().0, all, "{call}");
+            drop(DeviceBuffer::map(&context, 5000).unwrap());
+            assert_eq!(context.memory_bytes().unwrap().0, all, "{call}");
+        }
     }
-    let Some((_double, context)) = opened("vmm 0") else {
+    let (Some((_cuda, cuda)), Some((_hip, hip))) = (opened("vmm 0"), opened_hip("vmm 0")) else {
         return;
     };
-    let lacks = DeviceBuffer::map(&context, 5000).unwrap_err();
-    assert_eq!(lacks.name(), "CUDA_ERROR_NOT_SUPPORTED");
+    let lacks = DeviceBuffer::map(&cuda, 5000).unwrap_err();
+    assert_eq!(
+        lacks.to_string(),
+        "CUDA's driver says that this GPU has no memory by virtual-memory handles"
+    );
+    // AMD's runtime has the call say that there is too little memory.
+    assert_eq!(
+        DeviceBuffer::map(&hip, 5000).unwrap_err().to_string(),
+        "HIP's driver says that this GPU has no memory by virtual-memory handles"
+    );
 }
 
 /// Access to mapped memory is set for a GPU when its copies need it.
@@ -162,6 +177,18 @@ fn what_the_driver_grants_of_mapped_memory_is_told() {
         assert_eq!(buffer.is_for_cards(), for_cards, "{lines}");
         let plain = DeviceBuffer::allocate(&context, 4096).unwrap();
         assert_eq!(plain.is_for_cards(), None);
+        assert_eq!(
+            (buffer.is_exportable(), plain.is_exportable()),
+            (Some(true), None)
+        );
+    }
+    // Releases of ROCm that refuse handles of such memory have the memory itself.
+    for (lines, exportable) in [("", true), ("handles 0", false)] {
+        let Some((_double, context)) = opened_hip(lines) else {
+            return;
+        };
+        let buffer = DeviceBuffer::map(&context, 4096).unwrap();
+        assert_eq!(buffer.is_exportable(), Some(exportable), "{lines}");
     }
 }
 
@@ -204,32 +231,50 @@ fn memory_of_another_driver_is_reached_by_no_copy() {
     second.reach(&again).unwrap();
 }
 
-/// A file of either sort of memory leads to its bytes.
+/// A file of either sort of memory leads to its bytes. That of an allocation of AMD's runtime begins before it.
 #[test]
 fn memory_is_exported_for_other_devices() {
-    let Some((_double, context)) = opened("dmabuf 1") else {
-        return;
-    };
-    assert_eq!(context.device().dmabuf, Some(true));
-    for buffer in [
-        DeviceBuffer::allocate(&context, 5000).unwrap(),
-        DeviceBuffer::map(&context, 5000).unwrap(),
-    ] {
-        buffer.write(4990, b"at the end").unwrap();
-        let exported = buffer.export_dmabuf().unwrap();
-        let (file, mut found) = (File::from(exported.file), [0; 10]);
-        file.read_exact_at(&mut found, exported.offset + 4990)
-            .unwrap();
-        assert_eq!(&found, b"at the end");
+    for (_double, context) in opened_both("dmabuf 1") {
+        assert_eq!(context.device().dmabuf, Some(true));
+        for buffer in [
+            DeviceBuffer::allocate(&context, 5000).unwrap(),
+            DeviceBuffer::map(&context, 5000).unwrap(),
+        ] {
+            buffer.write(4990, b"at the end").unwrap();
+            let exported = buffer.export_dmabuf().unwrap();
+            let (file, mut found) = (File::from(exported.file), [0; 10]);
+            file.read_exact_at(&mut found, exported.offset + 4990)
+                .unwrap();
+            assert_eq!(&found, b"at the end");
+        }
     }
-    let Some((_double, context)) = opened("dmabuf 0") else {
-        return;
-    };
-    let buffer = DeviceBuffer::allocate(&context, 5000).unwrap();
-    let refused = buffer.export_dmabuf().unwrap_err().to_string();
-    let said =
+    let of_cuda =
         "cuMemGetHandleForAddressRange: CUDA_ERROR_NOT_SUPPORTED (801): operation not supported";
-    assert_eq!(refused, said);
+    let of_hip = [
+        "hsa_amd_portable_export_dmabuf: HSA_STATUS_ERROR (4096): A generic error has occurred.",
+        "hipMemExportToShareableHandle: hipErrorInvalidValue (1): invalid argument",
+    ];
+    for (_double, context) in opened_both("dmabuf 0") {
+        let refused = [
+            DeviceBuffer::allocate(&context, 5000).unwrap(),
+            DeviceBuffer::map(&context, 5000).unwrap(),
+        ]
+        .map(|buffer| buffer.export_dmabuf().unwrap_err().to_string());
+        match context.driver().name {
+            "hip" => assert_eq!(refused, of_hip),
+            _ => assert_eq!(refused, [of_cuda; 2]),
+        }
+    }
+    // A success that has opened nothing is none.
+    for (_double, context) in opened_both("dmabuf 3") {
+        for buffer in [
+            DeviceBuffer::allocate(&context, 5000).unwrap(),
+            DeviceBuffer::map(&context, 5000).unwrap(),
+        ] {
+            let said = buffer.export_dmabuf().unwrap_err().to_string();
+            assert!(said.contains("success without a file (0): "), "{said}");
+        }
+    }
 }
 
 #[test]

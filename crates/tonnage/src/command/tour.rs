@@ -1,11 +1,13 @@
 //! `tonnage tour`: what this host has, what it can do at most, and how close the bytes between two ranks come to it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tonnage_engines::LISTS;
-use tonnage_machine::devices::Inventory;
+use tonnage_engines::{LISTS, memory};
+use tonnage_machine::devices::{Inventory, gpu_makers_here};
+use tonnage_machine::kernel_files::Tree;
 use tonnage_machine::{Environment, Topology};
 use tonnage_plan::{Experiment, Plan};
 use tonnage_record::read::read_records;
@@ -38,6 +40,12 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     if has_both_places {
         at_both_places(&mut plan);
     }
+    // Other hosts may have GPUs of another maker.
+    let makers = match is_of_one_host {
+        true => gpu_makers_here(&Tree::host()),
+        false => BTreeSet::new(),
+    };
+    with_gpus_of(&makers, &mut plan);
     let job = Job {
         plan,
         ranks: RankArgs::default(),
@@ -100,6 +108,30 @@ fn at_both_places(plan: &mut Plan) {
     }
 }
 
+/// Leaves those GPUs to be measured whose makers' are here. Where there are none, or that is not known of all hosts,
+/// those of the first maker stay, so that the page says what is missing.
+fn with_gpus_of(found: &BTreeSet<String>, plan: &mut Plan) {
+    let is_here = |maker: &str| found.contains(maker);
+    let mut makers = memory::known_gpu_makers();
+    makers.sort_by_key(|(maker, _)| !is_here(maker));
+    let others = makers.into_iter().skip(1);
+    let left_out = others.filter(|(maker, _)| !is_here(maker));
+    let left_out: Vec<&str> = left_out.map(|(_, memory)| memory).collect();
+    let is_left_out = |engine: &String| {
+        let entry = LISTS.engine(engine).ok();
+        entry
+            .and_then(|entry| entry.device_memory)
+            .is_some_and(|memory| left_out.contains(&memory))
+    };
+    plan.experiments.retain(|experiment| match experiment {
+        Experiment::Transfer(transfer) => {
+            let engines = transfer.what.engine.as_ref();
+            !engines.is_some_and(|engines| engines.values().iter().any(is_left_out))
+        }
+        _ => true,
+    });
+}
+
 /// The ranks are told the file's name, since each would make up one of its own.
 fn rank_arguments(args: &TourArgs, output: &Path) -> Vec<std::ffi::OsString> {
     let mut arguments = vec!["tour".into(), "--output".into(), output.into()];
@@ -124,7 +156,48 @@ fn default_output() -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use tonnage_plan::Point;
+
     use super::*;
+
+    /// On a node of AMD's nobody is told to install NVIDIA's driver.
+    #[test]
+    fn gpus_are_measured_of_the_makers_that_are_here() {
+        const NVIDIA: &str = "0x10de";
+        const AMD: &str = "0x1002";
+        for (cards, expected) in [
+            (&[][..], &["cuda"][..]),
+            (&[NVIDIA], &["cuda"]),
+            (&[AMD, AMD], &["hip"]),
+            (&[AMD, NVIDIA], &["cuda", "hip"]),
+        ] {
+            let machine = tempfile::tempdir().unwrap();
+            for (slot, vendor) in cards.iter().enumerate() {
+                let card = format!("sys/bus/pci/devices/0000:{slot:02x}:00.0");
+                let card = machine.path().join(card);
+                std::fs::create_dir_all(&card).unwrap();
+                for (file, text) in [("class", "0x030200"), ("vendor", vendor)] {
+                    std::fs::write(card.join(file), text).unwrap();
+                }
+            }
+            let makers = gpu_makers_here(&Tree::at(machine.path()));
+            let mut plan = TourArgs::default().to_plan().unwrap();
+            with_gpus_of(&makers, &mut plan);
+            let points = plan.points(2, &LISTS).unwrap();
+            let engines = points.iter().filter_map(|planned| match &planned.point {
+                Point::Transfer(point) => Some(point.engine.as_str()),
+                _ => None,
+            });
+            let engines: BTreeSet<&str> = engines.collect();
+            let found = ["cuda", "hip"].map(|engine| engines.contains(engine));
+            let wanted = ["cuda", "hip"].map(|engine| expected.contains(&engine));
+            assert_eq!(
+                (found, engines.contains("shm")),
+                (wanted, true),
+                "{makers:?}"
+            );
+        }
+    }
 
     #[test]
     fn bytes_that_move_are_measured_near_and_far() {

@@ -62,7 +62,7 @@ fn copies_of_amds_gpus_are_verified() {
     }
     let by_kernel = measured(
         "--engine hip --op write,read --memory hip-pinned,hip --target-memory hip --gpus 0,1 --sizes 777 \
-         --engine-option by=sm --bidirectional --verify",
+         --engine-option by=sm --bidirectional --memory-option alloc=vmm --verify",
         &double.path(),
     );
     all_verified(&by_kernel);
@@ -71,6 +71,7 @@ fn copies_of_amds_gpus_are_verified() {
     for part in [
         "\"version\":\"HIP 6.3\"",
         "a kernel of the GPU",
+        "vmm: hipMemCreate and hipMemMap, in granules of 2097152 bytes",
         "\"device\":\"hip:1 (0000:1c:00.0)\"",
     ] {
         assert!(told.contains(part), "{part}: {told}");
@@ -207,6 +208,7 @@ fn amds_gpus_are_listed_or_missed_by_name() {
         ] {
             assert!(line.contains(part), "{part}: {line}");
         }
+        assert!(page.contains("\n  hip:0  -"), "{page}");
     }
     let missing = Path::new("/nonexistent/libamdhip64.so.6");
     let engines = "--engine hip,hip-ipc --op write --ranks 2 --sizes 8 --memory hip --optional";

@@ -41,13 +41,20 @@ const ALLOC: &str = "alloc";
 /// The value for memory by virtual-memory handles.
 const BY_HANDLES: &str = "vmm";
 
-static OPTIONS: [EngineOption; 1] = [EngineOption {
-    name: ALLOC,
-    kind: OptionKind::Choice(&["malloc", BY_HANDLES]),
-    variants: &[],
-    about: "malloc: in one piece by cuMemAlloc; vmm: physical memory by a virtual-memory handle (cuMemCreate), mapped in whole \
-            granules, which some drivers export to network cards where they do not export the other",
-}];
+static OPTIONS: [EngineOption; 1] = [alloc_option(
+    "malloc: in one piece by cuMemAlloc; vmm: physical memory by a virtual-memory handle (cuMemCreate), mapped in whole \
+     granules, which some drivers export to network cards where they do not export the other",
+)];
+
+/// The option for the way of allocating, for a maker's row.
+pub(super) const fn alloc_option(about: &'static str) -> EngineOption {
+    EngineOption {
+        name: ALLOC,
+        kind: OptionKind::Choice(&["malloc", BY_HANDLES]),
+        variants: &[],
+        about,
+    }
+}
 
 /// Memory of a GPU of NVIDIA.
 pub const CUDA: MemoryEntry = MemoryEntry {
@@ -142,6 +149,12 @@ impl CudaMemory {
         &self.gpu
     }
 
+    /// The driver's own name of a call, without the version of its symbol.
+    fn called(&self, call: &'static str) -> &'static str {
+        let called = self.gpu.vendor().driver.called(call);
+        called.trim_end_matches("_v2")
+    }
+
     fn copy_out(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
         let copied = self.buffer.read(offset, bytes);
         copied.map_err(|failure| self.gpu.failed(&failure))
@@ -215,19 +228,30 @@ impl Memory for CudaMemory {
             kind: self.gpu.vendor().memory.to_owned(),
             bytes: self.buffer.bytes(),
             allocated: Some(match self.buffer.granularity() {
-                None => "malloc: cuMemAlloc, in one piece".to_owned(),
+                None => format!("malloc: {}, in one piece", self.called("cuMemAlloc_v2")),
                 Some(granularity) => {
                     let reached = match self.buffer.is_for_cards() {
                         Some(true) => "for network cards too",
                         Some(false) => {
                             "not for network cards: the driver says that they reach none of it"
                         }
+                        None if !self.gpu.vendor().cards.mapped_if_told => {
+                            "the driver does not tell whether network cards reach it"
+                        }
                         None => {
                             "not for network cards: the driver does not tell whether they reach it"
                         }
                     };
+                    let exported = match self.buffer.is_exportable() {
+                        Some(false) => {
+                            "; this release refuses handles by which a file of it could be made"
+                        }
+                        _ => "",
+                    };
                     format!(
-                        "{BY_HANDLES}: cuMemCreate and cuMemMap, in granules of {granularity} bytes, {reached}"
+                        "{BY_HANDLES}: {} and {}, in granules of {granularity} bytes, {reached}{exported}",
+                        self.called("cuMemCreate"),
+                        self.called("cuMemMap")
                     )
                 }
             }),

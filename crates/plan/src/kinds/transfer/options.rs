@@ -182,8 +182,8 @@ pub struct MemoryOptions {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub target_memory: Option<Many<String>>,
 
-    /// An option of the memory's own, such as alloc=vmm for cuda; may be repeated. Memories of both ends that know it
-    /// take it. `tonnage devices` ends with the memories and all their options.
+    /// An option of the memory's own, such as alloc=vmm for cuda or hip; may be repeated. Memories of both ends that
+    /// know it take it. `tonnage devices` ends with the memories and all their options.
     #[arg(long = "memory-option", value_name = "NAME=VALUE", value_parser = pairs::memory_option)]
     #[serde(with = "pairs", skip_serializing_if = "Vec::is_empty")]
     pub memory_options: Vec<Pair>,

@@ -6,12 +6,12 @@ use tonnage_machine::Topology;
 use tonnage_machine::devices::PciWay;
 use tonnage_machine::kernel_files::invented::Machine;
 
-/// A host with two GPUs and an RDMA device on one switch, and a third GPU at the other socket.
-fn machine() -> Machine {
+/// A host with two GPUs and an RDMA device on one switch, and a third GPU at the other socket, with these numbers of
+/// PCI.
+fn host_with(gpu: [&str; 3]) -> Machine {
     let machine = Machine::new();
     machine.processors(2, 2, 1);
     let up = "pci0000:00/0000:00:01.0/0000:01:00.0";
-    let gpu = ["0x030200", "0x10de", "0x2330"];
     let nic = ["0x020700", "0x15b3", "0x1021"];
     for (place, ids, node) in [
         (format!("{up}/0000:02:00.0/0000:03:00.0"), gpu, "0"),
@@ -38,6 +38,12 @@ fn machine() -> Machine {
         &format!("{port}/device"),
         "sys/bus/pci/devices/0000:05:00.0",
     );
+    machine
+}
+
+/// Such a host with GPUs of NVIDIA and their driver.
+fn machine() -> Machine {
+    let machine = host_with(["0x030200", "0x10de", "0x2330"]);
     machine
         .file("sys/module/nvidia/version", "570.1")
         .file("sys/module/nvidia_peermem/refcnt", "0")
@@ -73,6 +79,49 @@ fn drawn(found: &Inventory) -> String {
 #[test]
 fn gpus_of_a_stored_machine_are_drawn() {
     insta::assert_snapshot!(drawn(&inventory(&machine())));
+}
+
+/// GPUs of AMD: parts of them, the runtime's names, and what their memory is to NICs, there or not and why.
+#[test]
+fn gpus_of_amd_are_drawn_with_what_the_kernel_tells() {
+    let machine = host_with(["0x120000", "0x1002", "0x74a1"]);
+    let gpu = "sys/bus/pci/devices/0000:83:00.0";
+    machine
+        .file("sys/module/amdgpu/refcnt", "1")
+        .file("proc/sys/kernel/osrelease", "6.8.0")
+        .file("boot/config-6.8.0", "# CONFIG_PCI_P2PDMA is not set")
+        .file(&format!("{gpu}/current_compute_partition"), "DPX");
+    let mut found = inventory(&machine);
+    let missing = |found: &Inventory, what: &str| {
+        let mut absent = found.absent.iter();
+        absent.any(|absent| absent.what == format!("{what} of AMD GPUs"))
+    };
+    assert!(missing(&found, "dmabuf") && missing(&found, "peer memory"));
+    assert_eq!(slices(&found.gpus)[0][1], "DPX");
+    found.hip = vec![CudaGpu {
+        pci_address: "0000:83:00.0".to_owned(),
+        ..cuda_gpu()
+    }];
+    let page = drawn(&found);
+    assert!(
+        page.contains("  hip:0 ") && !page.contains("  module  "),
+        "{page}"
+    );
+    // Two of a card's parts: none of them is the card.
+    let part = found.hip[0].clone();
+    found.hip.push(CudaGpu { number: 1, ..part });
+    let names = GpuNames::of(&found);
+    assert_eq!(names.name("0000:83:00.0"), "83:00.0");
+    machine
+        .file("boot/config-6.8.0", "CONFIG_PCI_P2PDMA=y")
+        .file("sys/kernel/mm/memory_peers/amdkfd/version", "1.0");
+    let found = inventory(&machine);
+    assert!(!missing(&found, "dmabuf") && !missing(&found, "peer memory"));
+    let rows = nics(&found);
+    let kernel = ["kernel", "CONFIG_PCI_P2PDMA (/boot/config-6.8.0)"];
+    assert!(rows.iter().any(|row| row[..2] == kernel), "{rows:?}");
+    let module = ["module", "amdgpu", "hands memory of AMD GPUs to NICs"];
+    assert!(rows.iter().any(|row| row[..] == module), "{rows:?}");
 }
 
 /// As drivers tell: links, access in each direction, and why not.
@@ -206,10 +255,8 @@ fn links_beside_pci_are_named_as_far_as_they_are_known() {
     );
 }
 
-/// A figure that the driver does not tell leaves its place empty, and the columns where they are.
-#[test]
-fn gpus_have_their_memorys_rate_and_copy_engines() {
-    let mut gpu = CudaGpu {
+fn cuda_gpu() -> CudaGpu {
+    CudaGpu {
         number: 0,
         name: "NVIDIA H100 80GB HBM3".to_owned(),
         uuid: "d1d1d1d1-d1d1-d1d1-d1d1-d1d1d1d1d1d1".to_owned(),
@@ -220,7 +267,13 @@ fn gpus_have_their_memorys_rate_and_copy_engines() {
         memory_bytes_per_s: Some(3_352_320_000_000),
         dmabuf: Some(true),
         cuda_version: "12.4".to_owned(),
-    };
+    }
+}
+
+/// A figure that the driver does not tell leaves its place empty, and the columns where they are.
+#[test]
+fn gpus_have_their_memorys_rate_and_copy_engines() {
+    let mut gpu = cuda_gpu();
     let row = driven(("cuda", "CUDA"), std::slice::from_ref(&gpu)).remove(0);
     assert_eq!(row[2..5], ["80 GiB", "3352 GB/s", "3 copy engines"]);
     (gpu.copy_engines, gpu.memory_bytes_per_s) = (Some(1), None);

@@ -61,7 +61,7 @@ pub struct VerifyArgs {
     #[arg(long = "engine-option", value_name = "NAME=VALUE", value_parser = pairs::engine_option)]
     pub engine_options: Vec<Pair>,
 
-    /// An option of the memory's own, such as alloc=vmm for cuda; may be repeated.
+    /// An option of the memory's own, such as alloc=vmm for cuda or hip; may be repeated.
     #[arg(long = "memory-option", value_name = "NAME=VALUE", value_parser = pairs::memory_option)]
     pub memory_options: Vec<Pair>,
 

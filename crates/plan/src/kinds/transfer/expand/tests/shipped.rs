@@ -32,6 +32,7 @@ fn plans_that_ship_expand() {
         "one-sided-read",
         "torch-distributed",
         "gpu-node",
+        "gpu-node-amd",
     ] {
         assert!(
             names.iter().any(|name| name == expected),
@@ -54,12 +55,24 @@ fn the_tour_measures_less_than_20_seconds() {
         };
         assert_eq!(point.length.until_ci, None);
         assert!(
-            ["null", "shm", "fabric:shm", "fabric:tcp", "cuda"].contains(&point.engine.as_str()),
+            ["null", "shm", "fabric:shm", "fabric:tcp", "cuda", "hip"]
+                .contains(&point.engine.as_str()),
             "{point:?}"
         );
         total_ns += point.length.warmup_ns + trial_ns * u64::from(point.length.trials);
     }
     assert!(total_ns < 20_000_000_000, "{}", Nanos(total_ns));
+}
+
+/// The page of a node of AMD's is that of NVIDIA's by other names, so that neither is forgotten when one changes.
+#[test]
+fn both_pages_of_a_node_measure_the_same() {
+    let [nvidia, amd] = ["gpu-node", "gpu-node-amd"].map(|name| shipped(name, Some(3)));
+    assert_eq!(nvidia.len(), amd.len());
+    for (nvidia, amd) in nvidia.iter().zip(&amd) {
+        let text = |point: &TransferPoint| serde_json::to_string(point).unwrap();
+        assert_eq!(text(nvidia).replace("cuda", "hip"), text(amd));
+    }
 }
 
 fn loaded(name: &str, ranks: Option<u32>) -> (Plan, u32) {

@@ -1,0 +1,208 @@
+//! Ways in which a NIC could reach memory of AMD's GPUs: export as a dmabuf, and the part of amdgpu that hands pages of
+//! a GPU to RDMA devices. What is here, and why the rest is not.
+
+use super::super::kernel_files::Tree;
+use super::absent::Absent;
+use super::amd_placement::{MOVE_NOTIFY, may_move};
+use super::cuda::CudaGpu;
+use super::kernel_config::KernelConfig;
+
+/// Places in which drivers of RDMA devices list the part of amdgpu that has registered with them: which one it is
+/// differs between kernels and packages.
+const PEERS: [&str; 3] = [
+    "sys/kernel/mm/memory_peers/amdkfd/version",
+    "sys/kernel/memory_peers/amdkfd/version",
+    "sys/memory_peers/amdkfd/version",
+];
+
+/// The option without which nobody else reaches memory on a GPU's card.
+const PEER_TO_PEER: &str = "CONFIG_PCI_P2PDMA";
+
+const DMABUF: &str = "dmabuf of AMD GPUs";
+
+/// Returns whether the kernel lists that AMD's driver translates addresses of its GPUs for RDMA devices.
+pub fn has_amd_peer_memory(tree: &Tree) -> bool {
+    listed(tree).is_some()
+}
+
+/// The place in which it is listed.
+pub(super) fn listed(tree: &Tree) -> Option<String> {
+    let path = PEERS.iter().find(|path| tree.exists(path))?;
+    Some(format!("/{path}"))
+}
+
+/// Tells that nothing is listed, where both a GPU with its driver and an RDMA device are.
+pub(super) fn without_peer_memory(tree: &Tree, absent: &mut Vec<Absent>) {
+    if tree.exists("sys/module/amdgpu") && listed(tree).is_none() {
+        absent.push(Absent::new(
+            "peer memory of AMD GPUs",
+            "no amdkfd is under memory_peers in /sys/kernel/mm, /sys/kernel or /sys: amdgpu has not registered with the \
+             drivers of RDMA devices, or those have no such list",
+            "Register GPU memory as dmabuf, which needs no module. Else install amdgpu-dkms of AMD's packages beside the \
+             card's drivers of MLNX_OFED or DOCA, and see `dmesg | grep PeerDirect`: Linux's own amdgpu has no such part.",
+        ));
+    }
+}
+
+/// The kernel's options by which amdgpu exports memory, with the file that says so; `None`, and the reason, where they
+/// are missing or cannot be read.
+pub(super) fn kernel_exports(tree: &Tree, absent: &mut Vec<Absent>) -> Option<String> {
+    if !tree.exists("sys/module/amdgpu") {
+        return None;
+    }
+    let Some(config) = KernelConfig::read(tree) else {
+        absent.push(Absent::new(
+            DMABUF,
+            "the kernel's configuration cannot be read (/proc/config.gz, /boot/config-*), so that it is not known whether \
+             amdgpu exports memory of GPUs to others",
+            "Ask the host, where this is a container: grep -E 'PCI_P2PDMA|DMABUF_MOVE_NOTIFY' /boot/config-$(uname -r).",
+        ));
+        return None;
+    };
+    let exports = config.option(PEER_TO_PEER) == Some(true);
+    let in_place = config.option(MOVE_NOTIFY);
+    if exports && in_place != Some(false) {
+        let options: &[&str] = match in_place {
+            Some(_) => &[PEER_TO_PEER, MOVE_NOTIFY],
+            None => &[PEER_TO_PEER],
+        };
+        if let Some(device) = tree
+            .names("sys/class/infiniband")
+            .iter()
+            .find(|device| may_move(tree, device))
+        {
+            absent.push(Absent::new(
+                "dmabuf of AMD GPUs in their own memory",
+                format!(
+                    "before Linux 6.15 and amdgpu-dkms 6.14.14 amdgpu moves memory to the host, without an error, when a \
+                     NIC registers it whose driver pins it, as any but mlx5's does; such as {device}"
+                ),
+                "Use a newer one of the two, or a NIC of mlx5; records tell by a remark where memory was moved, or may be.",
+            ));
+        }
+        return Some(format!("{} ({})", options.join(", "), config.file));
+    }
+    let lacking = match exports {
+        false => PEER_TO_PEER,
+        true => MOVE_NOTIFY,
+    };
+    absent.push(Absent::new(
+        DMABUF,
+        match exports {
+            false => format!(
+                "{lacking} is not set in {}: amdgpu lets no other device reach memory on its card",
+                config.file
+            ),
+            true => format!(
+                "{lacking} is not set in {}: amdgpu moves memory that another device registers to the host, without an error",
+                config.file
+            ),
+        },
+        "Use a kernel with CONFIG_PCI_P2PDMA=y, and CONFIG_DMABUF_MOVE_NOTIFY=y where it has that option.",
+    ));
+    None
+}
+
+/// Tells why the runtime exports no memory of these GPUs. A release that does not know the question may do so all the
+/// same.
+pub(super) fn without_dmabuf(gpus: &[CudaGpu], absent: &mut Vec<Absent>) {
+    let lacking = gpus.iter().filter(|gpu| gpu.dmabuf == Some(false));
+    let names: Vec<String> = lacking.map(|gpu| format!("hip:{}", gpu.number)).collect();
+    if !names.is_empty() {
+        absent.push(Absent::new(
+            DMABUF,
+            format!(
+                "{}: the runtime says that it exports none",
+                names.join(", ")
+            ),
+            "It needs Linux 6.4 or newer, or amdgpu-dkms of AMD's packages.",
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::kernel_files::invented::Machine;
+    use super::*;
+
+    #[test]
+    fn what_is_registered_is_found_in_each_place() {
+        let machine = Machine::new();
+        let missed = |machine: &Machine| {
+            let mut absent = Vec::new();
+            without_peer_memory(&machine.tree(), &mut absent);
+            absent.len()
+        };
+        // Without AMD's driver nobody misses it.
+        assert_eq!(missed(&machine), 0);
+        machine.file("sys/module/amdgpu/refcnt", "1");
+        assert_eq!(missed(&machine), 1);
+        for path in PEERS {
+            let machine = Machine::new();
+            machine
+                .file("sys/module/amdgpu/refcnt", "1")
+                .file(path, "1.0");
+            assert_eq!(missed(&machine), 0);
+            assert_eq!(listed(&machine.tree()), Some(format!("/{path}")));
+        }
+    }
+
+    #[test]
+    fn the_option_that_lacks_is_named() {
+        let machine = Machine::new();
+        let said = |machine: &Machine| {
+            let mut absent = Vec::new();
+            let found = kernel_exports(&machine.tree(), &mut absent);
+            (found, absent.pop().map(|absent| absent.why))
+        };
+        assert_eq!(said(&machine), (None, None));
+        machine.file("sys/module/amdgpu/refcnt", "1");
+        let (found, why) = said(&machine);
+        assert!(found.is_none() && why.unwrap().contains("cannot be read"));
+        machine.file("proc/sys/kernel/osrelease", "6.8.0");
+        let p2p = "CONFIG_PCI_P2PDMA=y";
+        for (text, expected) in [
+            (
+                "CONFIG_DMABUF_MOVE_NOTIFY=y",
+                Err("CONFIG_PCI_P2PDMA is not set in /boot/config-6.8.0"),
+            ),
+            (
+                &format!("{p2p}\n# CONFIG_DMABUF_MOVE_NOTIFY is not set"),
+                Err("CONFIG_DMABUF_MOVE_NOTIFY is not set in"),
+            ),
+            // A kernel that no longer has the option.
+            (p2p, Ok("CONFIG_PCI_P2PDMA (/boot/config-6.8.0)")),
+            (
+                &format!("{p2p}\nCONFIG_DMABUF_MOVE_NOTIFY=y"),
+                Ok("CONFIG_PCI_P2PDMA, CONFIG_DMABUF_MOVE_NOTIFY (/boot/config-6.8.0)"),
+            ),
+        ] {
+            machine.file("boot/config-6.8.0", text);
+            let (found, why) = said(&machine);
+            match expected {
+                Ok(options) => assert_eq!((found.as_deref(), why), (Some(options), None)),
+                Err(part) => assert!(found.is_none() && why.unwrap().starts_with(part), "{text}"),
+            }
+        }
+        // A NIC whose driver pins what it registers.
+        machine.file("sys/class/infiniband/efa_0/node_type", "1");
+        let (found, why) = said(&machine);
+        assert!(found.is_some() && why.unwrap().ends_with("such as efa_0"));
+        machine.file("sys/module/amdgpu/version", "6.14.14");
+        assert_eq!(said(&machine).1, None);
+    }
+
+    #[test]
+    fn a_runtime_that_exports_nothing_is_told_and_one_that_says_nothing_is_not() {
+        let gpu = |number, dmabuf| CudaGpu {
+            number,
+            dmabuf,
+            ..super::super::cuda::tests::gpu()
+        };
+        let mut absent = Vec::new();
+        without_dmabuf(&[gpu(0, None), gpu(1, Some(true))], &mut absent);
+        assert!(absent.is_empty());
+        without_dmabuf(&[gpu(0, Some(false)), gpu(2, Some(false))], &mut absent);
+        assert!(absent[0].why.starts_with("hip:0, hip:2: the runtime says"));
+    }
+}

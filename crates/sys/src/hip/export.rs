@@ -1,0 +1,161 @@
+//! Memory of a GPU as a file for other devices: by ROCr, the runtime below HIP's, or by its handle.
+//!
+//! HIP's own call (`hipMemGetHandleForAddressRange`, since HIP 7.0) is not used. The file that it makes is all of the
+//! buffer that the kernel's driver knows, in which an allocation of less than 2 MiB begins anywhere, and it does not
+//! tell where: a card would be given a neighbour's bytes. ROCr's call, which it makes underneath, tells the offset, and
+//! older releases have it too. Memory that was mapped by a handle is all of its buffer.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::NonNull;
+
+use crate::cuda::abi::{Code, POSIX_FILE, PhysicalHandle, SUCCESS};
+use crate::cuda::driver::{DriverLibrary, GpuDriver, OwnCalls};
+use crate::cuda::exported::{DmabufFile, ExportedMemory, opened};
+use crate::cuda::functions::functions;
+use crate::cuda::{CudaFailure, CudaVersion};
+use crate::library::{SharedLibrary, text};
+
+/// Name of ROCr's library, under which HIP's runtime has loaded it.
+const ROCR: &str = "libhsa-runtime64.so.1";
+
+/// Name of its call.
+const EXPORT: &CStr = c"hsa_amd_portable_export_dmabuf";
+
+/// Release of ROCm that has it.
+const EXPORT_SINCE: CudaVersion = CudaVersion { major: 5, minor: 4 };
+
+/// Address, bytes, the file, and the memory's offset in it.
+type ExportCall = unsafe extern "C" fn(*const c_void, usize, *mut c_int, *mut u64) -> Code;
+
+/// A status, and words for it.
+type StatusWords = unsafe extern "C" fn(Code, *mut *const c_char) -> Code;
+
+functions! { HandleCalls:
+    export = c"hipMemExportToShareableHandle" since 5, 1 (*mut c_void, PhysicalHandle, c_int, u64);
+}
+
+/// ROCr's call that exports an allocation.
+#[derive(Debug)]
+pub(super) struct RocrExport {
+    export: ExportCall,
+    /// The call that has words for its results.
+    words: Option<StatusWords>,
+    // Dropping the handle does not unload the library; it is here because the calls are its.
+    _library: SharedLibrary,
+}
+
+impl RocrExport {
+    /// Looks the call up in a runtime that was loaded from `runtime`, with the libraries that it needs, and then in
+    /// ROCr as it was loaded by it. Another copy of ROCr would know none of the memory, and is not loaded.
+    ///
+    /// # Errors
+    /// `TooOld`.
+    pub(super) fn load(
+        driver: &'static GpuDriver,
+        runtime: &str,
+        has: Option<CudaVersion>,
+    ) -> Result<Self, CudaFailure> {
+        let found = [SharedLibrary::loaded(runtime), SharedLibrary::loaded(ROCR)];
+        let exporter = found.into_iter().flatten().find_map(Self::of);
+        exporter.ok_or_else(|| CudaFailure::TooOld {
+            interface: driver.interface,
+            has,
+            needs: EXPORT_SINCE,
+            symbol: EXPORT.to_string_lossy().into_owned(),
+        })
+    }
+
+    fn of(library: SharedLibrary) -> Option<Self> {
+        let export = library.symbol_without_version(EXPORT).ok()?;
+        let words = library.symbol_without_version(c"hsa_status_string").ok();
+        Some(Self {
+            // SAFETY: the symbol has this signature since there is one.
+            export: unsafe { std::mem::transmute::<NonNull<c_void>, ExportCall>(export) },
+            // SAFETY: as above.
+            words: words
+                .map(|words| unsafe { std::mem::transmute::<NonNull<c_void>, StatusWords>(words) }),
+            _library: library,
+        })
+    }
+
+    /// Makes the file of an allocation.
+    ///
+    /// # Errors
+    /// `Call`.
+    ///
+    /// # Safety
+    /// The memory is an allocation of the runtime's.
+    pub(super) unsafe fn export(&self, memory: ExportedMemory) -> Result<DmabufFile, CudaFailure> {
+        let address = std::ptr::without_provenance::<c_void>(
+            usize::try_from(memory.address).unwrap_or(usize::MAX),
+        );
+        let len = usize::try_from(memory.bytes).unwrap_or(usize::MAX);
+        let (mut file, mut offset) = (-1, 0);
+        // SAFETY: both places are valid for the writes; the address is looked up, and never followed.
+        let code = unsafe { (self.export)(address, len, &raw mut file, &raw mut offset) };
+        self.check(code)?;
+        // SAFETY: ROCr opened it for the caller, and nobody else has it.
+        let file = unsafe { opened("hsa_amd_portable_export_dmabuf", file) }?;
+        Ok(DmabufFile { file, offset })
+    }
+
+    fn check(&self, code: Code) -> Result<(), CudaFailure> {
+        if code == SUCCESS {
+            return Ok(());
+        }
+        let mut words = std::ptr::null();
+        if let Some(of) = self.words {
+            // SAFETY: the pointer is valid for the write; an unknown status leaves it as it is.
+            unsafe { of(code, &raw mut words) };
+        }
+        // SAFETY: null, or a constant NUL-terminated string of the library.
+        let words = unsafe { text(words) }.unwrap_or_default();
+        // "NAME: words".
+        let (name, text) = words.split_once(": ").unwrap_or(("", &words));
+        Err(CudaFailure::Call {
+            call: "hsa_amd_portable_export_dmabuf",
+            code,
+            name: name.to_owned(),
+            text: text.to_owned(),
+        })
+    }
+}
+
+/// Makes the file of physical memory, whose handle was made for that.
+///
+/// # Errors
+/// `TooOld`, `Call`.
+///
+/// # Safety
+/// The handle is of this library, whose calls have these words.
+pub(super) unsafe fn export_mapped(
+    (library, has): (&DriverLibrary, Option<CudaVersion>),
+    words: &dyn OwnCalls,
+    physical: PhysicalHandle,
+) -> Result<DmabufFile, CudaFailure> {
+    let calls = HandleCalls::of(library, has)?;
+    let mut file: c_int = -1;
+    // SAFETY: the place is valid for the write of an int, which a handle of this kind is; the caller promises the
+    // other.
+    let code = unsafe { (calls.export)((&raw mut file).cast(), physical, POSIX_FILE, 0) };
+    words.check("hipMemExportToShareableHandle", code)?;
+    // SAFETY: the runtime opened it for the caller, and nobody else has it.
+    let file = unsafe { opened("hipMemExportToShareableHandle", file) }?;
+    Ok(DmabufFile { file, offset: 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::AMD;
+    use super::*;
+
+    #[test]
+    fn a_release_without_the_call_is_told_with_the_one_that_has_it() {
+        let has = CudaVersion { major: 5, minor: 2 };
+        let lacks = RocrExport::load(&AMD, "libc.so.6", Some(has)).unwrap_err();
+        assert_eq!(
+            lacks.to_string(),
+            "the driver serves HIP 5.2, and hsa_amd_portable_export_dmabuf came with HIP 5.4"
+        );
+    }
+}
