@@ -1,7 +1,7 @@
 # For test.sh: engines cuda and hip on the GPU of this machine, the same cases as over the doubles of their drivers, and
-# figures beside a raw loop of the driver's calls, on those of NVIDIA also beside nvbandwidth where it is in PATH. Optimised,
-# one test at a time, so that none disturbs another's figures. Then the program itself: between processes, staged,
-# verified, and the page of a node.
+# figures beside a raw loop of the driver's calls, on those of NVIDIA also beside nvbandwidth where it is in PATH.
+# Optimised, one test at a time, so that none disturbs another's figures. Then the program itself: between processes,
+# staged, verified, and the page of a node.
 
 gpu_tests() {
     say "engines cuda and hip on a GPU"

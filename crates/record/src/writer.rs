@@ -2,8 +2,8 @@
 //!
 //! A file of records is made to survive an interrupted run: a line is written with one call, and a line that did not
 //! fit is taken back or, where that cannot be done, is the file's last and only broken one. A file that somebody else
-//! removes or changes during the run is noticed at the next record, or at the end. A file belongs to one run at a time:
-//! it is locked while it is open. Reading is in [`super::read`].
+//! removes or changes is noticed at the next record, or at the end, and its name may be asked for in between
+//! ([`RecordPlace`]). A file belongs to one run at a time: it is locked while open. Reading is in [`super::read`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};

@@ -1,6 +1,6 @@
-//! libnvidia-ml (NVML), loaded at run time: links between NVIDIA's GPUs, and their slices. It comes with the driver,
-//! and describes all GPUs whose device files are here, whatever else a process may use of them. Nothing is ever changed
-//! by it.
+//! libnvidia-ml (NVML), loaded at run time: links of NVIDIA's GPUs, to each other and to the host, and their slices. It
+//! comes with the driver, and describes all GPUs whose device files are here, whatever else a process may use of them.
+//! Nothing is ever changed by it.
 //!
 //! Calls are looked up one by one, and what a library lacks is not known: beside its start, nothing is needed.
 

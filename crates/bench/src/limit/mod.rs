@@ -1,6 +1,7 @@
 //! The upper bound of a point's bandwidth: which kind of limit the engines of all ranks name, measuring it before and
 //! after the trials, and the limit in the end. The measurements themselves are in [`crate::limit::memory_copy`] and
-//! [`crate::limit::socket_stream`], and the nominal speed of links in `link`.
+//! [`crate::limit::socket_stream`], the nominal speed of links in `link`, and in `behind_cards` that of devices behind
+//! network cards, which bounds links and streams alike.
 
 mod behind_cards;
 mod link;

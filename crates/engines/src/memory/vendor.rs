@@ -1,4 +1,5 @@
-//! A maker of GPUs: the names under which users know what is theirs, and the next thing to try where a driver fails.
+//! A maker of GPUs: the names under which users know what is theirs, what registering it with network cards needs, and
+//! the next thing to try where a driver fails.
 //!
 //! Memories and engines of GPUs are written once, for all makers. Each maker is a constant in a file of its own
 //! (`nvidia`, `amd`), and `vendors` lists them; their drivers are `tonnage_sys`'.

@@ -1,4 +1,4 @@
-//! Memory of a device as a network card takes it.
+//! Memory of a device as a network card takes it, and the doubt whether it is still on the device then.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Memories of GPUs, over the double of a driver beside the tests of `tonnage-sys`: nothing here has seen a GPU.
+//! Memories of GPUs, over the double of a driver beside the tests of `tonnage-sys`; `cuda-ipc` runs on a GPU too under
+//! `make test-gpu`. Nothing here has seen one yet.
 
 #[cfg(test)]
 mod copies;

@@ -1,5 +1,5 @@
-//! Answers of NVIDIA's management library (NVML) about GPUs: links between them, reasons why they do not reach each
-//! other, and slices.
+//! Answers of NVIDIA's management library (NVML) about GPUs: their links to each other and to the host, reasons why
+//! they do not reach each other, and slices.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -1,4 +1,5 @@
-//! Copies of a GPU within one process, over the double of the driver, and where there is none.
+//! Copies of a GPU within one process, over the double of the driver, under `make test-gpu` on GPUs of NVIDIA, and
+//! where there is none.
 
 use std::path::Path;
 

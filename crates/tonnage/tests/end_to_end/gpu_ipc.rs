@@ -1,5 +1,5 @@
-//! Bytes into GPU memory of another process, and through pinned memory, over the double of the driver; and what is said
-//! where there is no driver. Nothing here has seen a GPU.
+//! Bytes into GPU memory of another process, and through pinned memory, over the double of the driver and, under
+//! `make test-gpu`, on GPUs of NVIDIA; and what is said where there is no driver. Nothing here has seen a GPU yet.
 
 use std::fs;
 use std::time::Instant;
