@@ -1,6 +1,7 @@
 //! Ranks that are interrupted, stopped, or never come.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -78,9 +79,21 @@ fn a_signal_to_a_rank_that_joins_has_one_cause() {
 fn a_signal_to_a_launched_rank_ends_the_others() {
     let dir = tempdir().unwrap();
     let port = free_port();
-    let mut runs: Vec<_> = (0..2)
-        .map(|rank| long_run(dir.path(), "").launched(rank, 2, port).start())
-        .collect();
+    let messages = dir.path().join("messages");
+    let told = File::create(&messages).unwrap();
+    let mut runs: Vec<_> = [
+        long_run(dir.path(), ""),
+        long_run(dir.path(), "--log-level debug").stderr(told.into()),
+    ]
+    .into_iter()
+    .zip(0..)
+    .map(|(run, rank)| run.launched(rank, 2, port).start())
+    .collect();
+    // Before that rank 0 would wait for it.
+    wait_until("rank 1 has joined", || {
+        let text = std::fs::read_to_string(&messages).unwrap();
+        text.contains("rank 1 of 2 has joined")
+    });
     pause();
     runs[1].signal_rank(1, Signal::INT);
     let sent = Instant::now();
