@@ -1,6 +1,6 @@
 //! The GPU that a rank's memory will be of, and its place on the machine, before the memory is allocated.
 //!
-//! What follows from the GPUs of a rank and of its peers is in `cuda_limit`; the links themselves are read in
+//! Limits that follow from the GPUs of a rank and of its peers are in `cuda_limit`; the links themselves are read in
 //! `tonnage_machine::devices`.
 
 use std::collections::BTreeMap;
