@@ -3,6 +3,7 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | [`cases`] | cases, drawn from a seed and a number |
+//! | [`family`] | all cases of a family, and again what was only late |
 //! | [`hosts`] | runs of several hosts: their cases, promises and runs |
 //! | [`promises`] | what holds whatever befalls a run |
 //! | [`random`] | running cases and looking at what they leave |
@@ -16,6 +17,8 @@
 
 #[cfg(test)]
 mod cases;
+#[cfg(test)]
+mod family;
 #[cfg(test)]
 mod hosts;
 #[cfg(test)]

@@ -7,7 +7,6 @@ use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -15,23 +14,16 @@ use tempfile::{tempdir_in, tempfile_in};
 use tonnage_ranks::STEP_MARK;
 use tonnage_record::Outcome;
 use tonnage_record::read::read_records;
-use tonnage_units::lock::lock;
 
-use super::cases::{Case, Fault, Moment, SEED, Whom, Work};
-use super::promises::{JOIN_SECONDS, LATE, SOON, Seen, broken};
+use super::cases::{Case, Fault, Moment, Whom, Work};
+use super::family::{all_hold, numbers, seed, variable};
+use super::promises::{JOIN_SECONDS, SOON, Seen, broken};
 use super::support::launchers::{is_there, under_mpirun};
 use super::support::processes::Process;
 use super::support::{Program, Started, records, shared_memory, tonnage};
 
 /// Cases that run where nothing else is asked for.
 const CASES: u64 = 40;
-
-/// Cases at a time. Their ranks are more than most machines have CPUs, which is part of the test.
-const AT_A_TIME: usize = 2;
-
-/// Held by cases of one host or by those of several: the latter take a rank for lost after two seconds, which two CPUs
-/// may take where all are at work.
-pub(super) static ONE_FAMILY: Mutex<()> = Mutex::new(());
 
 /// Longest wait for the moment of a fault. A run that hangs before it is the watchdog's.
 pub(super) const MOMENT_MAX: Duration = Duration::from_secs(30);
@@ -46,71 +38,27 @@ const STRUCK_MIN_PERCENT: usize = 80;
 /// Cases of a family from which on its share says anything. Where there are fewer, one at least must have been struck.
 const SHARE_OF_MIN: usize = 5;
 
-pub(super) fn variable(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name}={text} is not a number")),
-    )
-}
-
 #[test]
 fn promises_hold_whatever_signal_comes_when() {
-    let seed = variable("FAULT_SEED").unwrap_or(SEED);
-    let numbers = match (variable("FAULT_CASE"), variable("FAULT_HOSTS_CASE")) {
-        (Some(number), _) => number..number + 1,
-        (None, Some(_)) => {
-            println!("skip: a case of hosts is asked for alone");
-            return;
-        }
-        (None, None) => 0..variable("FAULTS").unwrap_or(CASES),
+    let count = variable("FAULTS").unwrap_or(CASES);
+    let Some(numbers) = numbers("FAULT_CASE", "FAULT_HOSTS_CASE", count) else {
+        return;
     };
-    let _alone = lock(&ONE_FAMILY);
     let has_uring = has_uring();
-    let next = AtomicU64::new(numbers.start);
-    let (failures, late) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     let struck = Mutex::new(BTreeMap::new());
-    let fail = |number: u64, found: &[String]| {
-        let failure = format!("FAULT_SEED={seed} FAULT_CASE={number}");
-        println!("{failure}: {found:#?}");
-        failures.lock().unwrap().push(failure);
-    };
-    let worker = || {
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= numbers.end {
-                return;
-            }
-            let case = Case::draw(seed, number);
-            if !has_uring && matches!(case.work, Work::File("uring", ..)) || !has_launcher(&case) {
-                continue;
-            }
-            let (is_struck, found) = tried(number, &case, SOON);
+    all_hold("FAULT_CASE", numbers, |number, soon| {
+        let case = Case::draw(seed(), number);
+        if !has_uring && matches!(case.work, Work::File("uring", ..)) || !has_launcher(&case) {
+            return Vec::new();
+        }
+        let (is_struck, found) = tried(number, &case, soon);
+        if soon == SOON {
             let mut struck = struck.lock().unwrap();
             let of_family: &mut Vec<bool> = struck.entry(case.work.family()).or_default();
             of_family.push(is_struck);
-            drop(struck);
-            match found.as_slice() {
-                [] => {}
-                [one] if one.starts_with(LATE) => late.lock().unwrap().push((number, case)),
-                found => fail(number, found),
-            }
         }
-    };
-    std::thread::scope(|scope| {
-        (0..AT_A_TIME).for_each(|_| drop(scope.spawn(worker)));
+        found
     });
-    // On a busy or a slow machine everything takes longer, so what was only late is tried alone, and may be as late
-    // again.
-    for (number, case) in late.into_inner().unwrap() {
-        println!("again, alone:");
-        let (_, found) = tried(number, &case, 2 * SOON);
-        if !found.is_empty() {
-            fail(number, &found);
-        }
-    }
-    let failures = failures.into_inner().unwrap();
-    assert!(failures.is_empty(), "promises were broken in {failures:#?}");
     let struck = struck.into_inner().unwrap();
     println!("struck: {}", shares(&struck).join(", "));
     let few = shares(&too_few(struck));

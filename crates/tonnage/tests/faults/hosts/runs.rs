@@ -3,22 +3,17 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tempfile::{tempdir_in, tempfile_in};
 use tonnage_testbed::{Error, Hosts, HostsSpec};
-use tonnage_units::lock::lock;
 
 use super::promises::broken;
 use super::{Case, Fault, TIMEOUT_SECONDS};
-use crate::cases::SEED;
-use crate::promises::{LATE, SOON, Seen};
-use crate::random::{
-    LOOK, MOMENT_MAX, ONE_FAMILY, Steps, all_lines, names, new_names, outcomes, said, variable,
-};
+use crate::family::{all_hold, numbers, seed, variable};
+use crate::promises::Seen;
+use crate::random::{LOOK, MOMENT_MAX, Steps, all_lines, names, new_names, outcomes, said};
 use crate::support::{Started, shared_memory, tonnage_in};
 
 /// Cases that run where nothing else is asked for: a cut data link and a killed rank.
@@ -27,53 +22,16 @@ const CASES: u64 = 2;
 /// One to so many cases of one host.
 const ONE_TO: u64 = 10;
 
-/// Cases at a time: they wait more than they work.
-const AT_A_TIME: usize = 2;
-
 #[test]
 fn promises_hold_whatever_befalls_a_host() {
-    let seed = variable("FAULT_SEED").unwrap_or(SEED);
-    let numbers = match (variable("FAULT_HOSTS_CASE"), variable("FAULT_CASE")) {
-        (Some(number), _) => number..number + 1,
-        (None, Some(_)) => {
-            println!("skip: a case of one host is asked for alone");
-            return;
-        }
-        (None, None) => 0..variable("FAULTS").map_or(CASES, |count| count.div_ceil(ONE_TO)),
+    let count = variable("FAULTS").map_or(CASES, |count| count.div_ceil(ONE_TO));
+    let Some(numbers) = numbers("FAULT_HOSTS_CASE", "FAULT_CASE", count) else {
+        return;
     };
-    let _alone = lock(&ONE_FAMILY);
-    let next = AtomicU64::new(numbers.start);
-    let (failures, late) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
-    let fail = |number: u64, found: &[String]| {
-        let failure = format!("FAULT_SEED={seed} FAULT_HOSTS_CASE={number}");
-        println!("{failure}: {found:#?}");
-        failures.lock().unwrap().push(failure);
-    };
-    let worker = || {
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= numbers.end {
-                return;
-            }
-            match tried(number, &Case::draw(seed, number), SOON).as_slice() {
-                [] => {}
-                [one] if one.starts_with(LATE) => late.lock().unwrap().push(number),
-                found => fail(number, found),
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        (0..AT_A_TIME).for_each(|_| drop(scope.spawn(worker)));
+    // What was over before its fault came counts as late.
+    all_hold("FAULT_HOSTS_CASE", numbers, |number, soon| {
+        tried(number, &Case::draw(seed(), number), soon)
     });
-    // As for cases of one host, what was only late is tried alone, and so is what was over before its fault came.
-    for number in late.into_inner().unwrap() {
-        let found = tried(number, &Case::draw(seed, number), 2 * SOON);
-        if !found.is_empty() {
-            fail(number, &found);
-        }
-    }
-    let failures = failures.into_inner().unwrap();
-    assert!(failures.is_empty(), "promises were broken in {failures:#?}");
 }
 
 /// Runs a case and returns the promises that were broken; none where there can be no hosts.
