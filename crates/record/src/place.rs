@@ -27,13 +27,21 @@ impl RecordPlace {
     /// Words for what has become of the name where it no longer means the file. A file system that does not answer, as
     /// during a fail-over, says nothing about it.
     pub fn objection(&self) -> Option<String> {
-        let what = match fs::metadata(&self.path) {
-            Ok(found) if (found.dev(), found.ino()) == self.file => return None,
-            Ok(_) => "was replaced by another file",
-            Err(error) if error.kind() == io::ErrorKind::NotFound => "was removed or renamed",
-            Err(_) => return None,
-        };
+        let what = became(&self.path, self.file).ok()??;
         Some(format!("{} {what}", self.path.display()))
+    }
+}
+
+/// Words for what has become of a name that meant the file with this device and number; `None` where it still does.
+///
+/// # Errors
+/// When the file system does not tell.
+pub(super) fn became(path: &Path, file: (u64, u64)) -> io::Result<Option<&'static str>> {
+    match fs::metadata(path) {
+        Ok(found) if (found.dev(), found.ino()) == file => Ok(None),
+        Ok(_) => Ok(Some("was replaced by another file")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some("was removed or renamed")),
+        Err(error) => Err(error),
     }
 }
 

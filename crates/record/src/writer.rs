@@ -15,6 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::place::became;
 use super::{Record, RecordPlace, checksum};
 use tonnage_units::{Error, Result};
 
@@ -143,13 +144,9 @@ impl RecordWriter {
             )))
         };
         let opened = file.metadata().map_err(|error| self.failed(error))?;
-        match fs::metadata(path) {
-            Ok(found) if (found.dev(), found.ino()) == (opened.dev(), opened.ino()) => {}
-            Ok(_) => return lost("was replaced by another file".to_owned()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return lost("was removed or renamed".to_owned());
-            }
-            Err(error) => return Err(self.failed(error)),
+        let became = became(path, (opened.dev(), opened.ino()));
+        if let Some(what) = became.map_err(|error| self.failed(error))? {
+            return lost(what.to_owned());
         }
         match opened.len() {
             bytes if bytes < *good_bytes => {

@@ -37,9 +37,7 @@ fn look_after(place: RecordPlace, every: Duration) -> Option<Sender<()>> {
     let look = move || {
         while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(every) {
             if let Some(objection) = place.objection() {
-                log::warn!(
-                    "{objection}; unless it is there again by then, the next record is kept in memory only"
-                );
+                log::warn!("{objection}: put it back, or the next record is kept in memory only");
                 return;
             }
         }
