@@ -26,6 +26,28 @@ pub enum LimitKind {
     },
 }
 
+/// Whoever moves bytes into and out of memory of a device, such as a GPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceMemoryBy {
+    /// Somebody who is not known: the engine takes no such memory, or leaves it to a library.
+    #[default]
+    Unknown,
+    /// The device, whom the rank that initiates asks for copies.
+    Copies,
+    /// The device, whom the ranks at both ends ask for copies to and from memory of the host.
+    Staging,
+    /// Others, such as network cards.
+    Cards,
+}
+
+impl DeviceMemoryBy {
+    /// Returns whether all bytes cross the link between the device and the rest of its machine.
+    pub fn crosses_link(self) -> bool {
+        matches!(self, Self::Staging | Self::Cards)
+    }
+}
+
 /// Capabilities of a domain. It is fixed for the domain's life.
 #[derive(Debug, Clone, Copy)]
 pub struct Caps {
@@ -100,6 +122,10 @@ pub trait Domain: Send + Sync {
     /// counts once; `None` where the device's name in the report is such a one.
     fn bound_place(&self) -> Option<&str> {
         None
+    }
+    /// Whoever moves bytes of memory that is a device's.
+    fn device_memory_by(&self) -> DeviceMemoryBy {
+        DeviceMemoryBy::Unknown
     }
     /// The devices that payload has to cross, so that their counters can prove that it did. With several, each carries
     /// a part of it; one that no worker uses is not named. Empty where no device counts (memory), or none can be told.

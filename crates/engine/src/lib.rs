@@ -59,7 +59,7 @@ pub mod paths;
 pub mod pattern;
 mod report;
 
-pub use domain::{Caps, Domain, LimitKind, WorkerConfig};
+pub use domain::{Caps, DeviceMemoryBy, Domain, LimitKind, WorkerConfig};
 pub use engine::{Arm, Card, Engine, Flush, Locality, Neighbor, RailLoad};
 pub use entry::{DeviceRequest, Domains, Entry, OpenRequest, RankMemory};
 pub use failure::Failure;

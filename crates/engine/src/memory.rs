@@ -70,14 +70,18 @@ impl MemoryEntry {
 pub struct BusDevice {
     /// Its name in the process that tells of it, such as "cuda:0": another process may number it otherwise.
     pub name: String,
-    /// Its PCI address, which is the same for all processes of the machine.
+    /// Its PCI address, which is the same for all processes of the machine, and for all slices of a device.
     pub pci_address: String,
+    /// Its identity as its driver tells it; slices of one device may have the same.
+    pub uuid: String,
     /// The link by which the rest of the machine reaches it; `None` where its speed is not known.
     pub link: Option<BusLink>,
     /// Reason why some of its links are not known.
     pub links_unknown: Option<String>,
     /// Nominal speed of its memory, of reading and writing together; `None` where nobody tells.
     pub memory_bytes_per_s: Option<u64>,
+    /// Means by which several processes work on it at once, where it has one after the other without that.
+    pub shared_by: Option<String>,
 }
 
 /// A link of a device.

@@ -1,11 +1,11 @@
 //! The upper bound of a point's bandwidth: which kind of limit the engines of all ranks name, measuring it before and
 //! after the trials, and the limit in the end. The measurements themselves are in [`crate::limit::memory_copy`] and
-//! [`crate::limit::socket_stream`], the nominal speed of links in `link`, and in `behind_cards` that of devices behind
-//! network cards, which bounds links and streams alike.
+//! [`crate::limit::socket_stream`], the nominal speed of links in `link`, and in `memory_link` that of the links of
+//! GPUs whose memory network cards or staging reach, which bounds whatever else does.
 
-mod behind_cards;
 mod link;
 pub mod memory_copy;
+mod memory_link;
 pub mod socket_stream;
 
 use std::net::IpAddr;
@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use crate::deadlines::DEADLINES;
 use crate::kinds::transfer::crew::{Crew, CrewOrder};
 use crate::kinds::transfer::work::Work;
-use crate::limit::behind_cards::{links_unknown, within_devices};
 use crate::limit::link::link_limit;
 use crate::limit::memory_copy::{add, better, with_fastest};
+use crate::limit::memory_link::{link_lacking, links_unknown, of_devices, within_devices};
 use crate::limit::socket_stream::Carried;
 use crate::opening::description::Device;
 use crate::opening::openings::Openings;
@@ -84,10 +84,9 @@ impl<'a> Bound<'a> {
             // Workers that share CPUs each have their best turn alone when they copy, so that the sum would be more
             // than the host can do; and their streams measure the scheduler.
             _ if self.opened.common.yields => Ok(None),
-            LimitKind::MemoryCopy => {
-                let copies_too = self.point.roles().stands_for_a_round(rank.id());
-                copies(rank, own, followers, copies_too).map(Some)
-            }
+            // The link of a device is the limit, where it is known: what it copies within itself is none.
+            LimitKind::MemoryCopy if self.opened.common.crosses_memory_link => Ok(None),
+            LimitKind::MemoryCopy => copies(rank, own, followers, self.copiers()).map(Some),
             LimitKind::SocketStream => {
                 let carried =
                     socket_stream::measure(rank, self.point, &self.addresses, |berths| {
@@ -106,6 +105,15 @@ impl<'a> Bound<'a> {
         }
     }
 
+    /// The workers of this rank that copy: of those with memory of a device one shows what it can do.
+    fn copiers(&self) -> Copiers {
+        match (self.opened.shows_copies, &self.opened.own.memory_device) {
+            (false, _) => Copiers::None,
+            (true, Some(_)) => Copiers::First,
+            (true, None) => Copiers::All,
+        }
+    }
+
     /// The reason why there is no limit to be measured, where one would look for it.
     pub fn why_no_limit(&self) -> Option<String> {
         let asked = self.point.limit == LimitChoice::Auto && self.point.pacing != Pacing::PingPong;
@@ -121,9 +129,14 @@ impl<'a> Bound<'a> {
                     .to_owned(),
             );
         }
-        let copies = asked && self.kind() == LimitKind::MemoryCopy;
+        let copies =
+            self.kind() == LimitKind::MemoryCopy && !self.opened.common.crosses_memory_link;
         // A worker has memory of its own kind only, and copies in it bound nothing between two kinds.
-        let target = self.point.target_memory.as_ref().filter(|_| copies)?;
+        let target = self
+            .point
+            .target_memory
+            .as_ref()
+            .filter(|_| asked && copies)?;
         Some(format!(
             "no limit: copies between memory {} and memory {target} are not measured",
             self.point.memory
@@ -165,6 +178,9 @@ impl<'a> Bound<'a> {
                 let slots = memory_copy::gaps(self.point);
                 memory_copy::describe(&better(&before, &after), copiers, slots.as_deref())
             }
+            _ if self.kind() == LimitKind::MemoryCopy => {
+                of_devices(self.point, &self.opened.all, hosts)
+            }
             _ if matches!(self.kind(), LimitKind::Link { .. }) => {
                 let limit = link_limit(self.point, &self.opened.all, hosts);
                 limit.map(|limit| within_devices(limit, self.point, &self.opened.all, hosts))
@@ -187,11 +203,20 @@ impl<'a> Bound<'a> {
     }
 }
 
-/// Links that the limit of a point is without, in words, for rank 0: those of devices behind network cards of which
-/// nobody tells.
-pub fn unknown_links(point: &TransferPoint, opened: &Openings) -> Option<String> {
-    let is_asked = point.limit == LimitChoice::Auto;
-    is_asked.then(|| links_unknown(&opened.all)).flatten()
+/// Links that the limit of a point is without, in words, for rank 0: those of devices of which nobody tells. Where they
+/// alone would be the limit, there is none.
+pub fn unknown_links(point: &TransferPoint, opened: &Openings, has_limit: bool) -> Option<String> {
+    let is_asked = point.limit == LimitChoice::Auto && point.pacing != Pacing::PingPong;
+    let is_all = opened.common.limit == LimitKind::MemoryCopy
+        && opened.common.crosses_memory_link
+        && point.loads.is_none()
+        && point.background.is_none();
+    match has_limit {
+        _ if !is_asked => None,
+        true => links_unknown(&opened.all),
+        false if is_all => link_lacking(&opened.all),
+        false => None,
+    }
 }
 
 fn carried(measurement: Option<Measurement>) -> Option<Carried> {
@@ -201,22 +226,34 @@ fn carried(measurement: Option<Measurement>) -> Option<Carried> {
     }
 }
 
-/// The copy rates of all workers that initiate at once together, of which this rank's are where it `copies_too`.
+/// Workers of a rank that measure the copy limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Copiers {
+    None,
+    First,
+    All,
+}
+
+/// The copy rates together of all workers that copy at once.
 fn copies(
     rank: &mut Rank,
     own: &mut Work,
     followers: &Crew,
-    copies_too: bool,
+    copiers: Copiers,
 ) -> Result<Measurement> {
     rank.barrier("copy limit", DEADLINES.step)?;
     let mut sum = Copies::default();
-    if copies_too {
-        followers.order(|_| CrewOrder::CopyLimit)?;
-        let own = own.copy_limit();
-        let others = followers.collect()?;
-        let others = others.into_iter().filter_map(|report| report.rates);
-        for rates in others.chain([own?]) {
-            sum.add(with_fastest(rates));
+    match copiers {
+        Copiers::None => {}
+        Copiers::First => sum.add(with_fastest(own.copy_limit()?)),
+        Copiers::All => {
+            followers.order(|_| CrewOrder::CopyLimit)?;
+            let own = own.copy_limit();
+            let others = followers.collect()?;
+            let others = others.into_iter().filter_map(|report| report.rates);
+            for rates in others.chain([own?]) {
+                sum.add(with_fastest(rates));
+            }
         }
     }
     let Copies { rates, copiers } = rank.reduce("add up the copy limit", sum, DEADLINES.step)?;
@@ -250,7 +287,7 @@ impl Reduce for Copies {
 mod tests {
     use super::*;
     use crate::opening::description::OpenMessage;
-    use crate::opening::openings::tests::{opened, openings};
+    use crate::opening::openings::tests::{device, opened, openings};
     use tonnage_engine::memory::{BusDevice, BusLink};
     use tonnage_plan::transfer::Addresses;
 
@@ -340,34 +377,58 @@ mod tests {
         assert_eq!(links(&with_loads(stated)), None);
     }
 
-    /// Cards' links and socket streams alike, unless the user states the limit.
+    /// A device copies once, whatever asks it.
     #[test]
-    fn devices_behind_cards_bound_links_and_streams() {
-        let bound = |kind, point: &TransferPoint, measured: [Option<Measurement>; 2]| {
+    fn one_worker_stands_for_a_device() {
+        let point = point(LimitChoice::Auto);
+        let copiers = |on_device: bool, shows_copies| {
+            let mut opened = engines(COPIES, &point);
+            opened.own.memory_device = on_device.then(device);
+            opened.shows_copies = shows_copies;
+            Bound::new(&point, &opened).copiers()
+        };
+        assert_eq!(copiers(false, true), Copiers::All);
+        assert_eq!(copiers(true, true), Copiers::First);
+        assert_eq!(copiers(true, false), Copiers::None);
+        assert_eq!(copiers(false, false), Copiers::None);
+    }
+
+    /// Cards' links, socket streams and copies alike, unless the user states the limit.
+    #[test]
+    fn links_of_devices_bound_whatever_else_bounds() {
+        let beside = |link_bytes_per_s: Option<u64>,
+                      kind,
+                      point: &TransferPoint,
+                      [before, after]: [Option<Measurement>; 2]| {
             let far = OpenMessage {
-                behind_cards: Some(BusDevice {
-                    name: "cuda:1".into(),
-                    pci_address: "0000:1c:00.0".into(),
-                    link: Some(BusLink {
+                memory_device: Some(BusDevice {
+                    link: link_bytes_per_s.map(|bytes_per_s| BusLink {
                         kind: "PCIe".into(),
-                        bytes_per_s: 5,
+                        bytes_per_s,
                     }),
                     links_unknown: Some("a reason".into()),
-                    memory_bytes_per_s: None,
+                    ..device()
                 }),
                 ..opened(kind, None)
             };
             let opened = openings(&[opened(kind, None), far], point.roles());
-            let [before, after] = measured;
             let limit = Bound::new(point, &opened).limit(&Hosts::default(), before, after);
-            let lacking = unknown_links(point, &opened).is_some();
+            let lacking = unknown_links(point, &opened, limit.is_some()).is_some();
             (limit.map(|limit| limit.bytes_per_s), lacking)
         };
+        let bound = |kind, point: &TransferPoint, measured| beside(Some(5), kind, point, measured);
         let auto = point(LimitChoice::Auto);
         assert_eq!(bound(LINK, &auto, [None, None]), (Some(5.0), true));
         let streamed = [streams(7.0), streams(7.0)];
         let sockets = LimitKind::SocketStream;
         assert_eq!(bound(sockets, &auto, streamed), (Some(5.0), true));
+        // Copies within the device are not measured, and bound nothing.
+        assert_eq!(bound(COPIES, &auto, [None, None]), (Some(5.0), true));
+        assert_eq!(beside(None, COPIES, &auto, [None, None]), (None, true));
+        assert_eq!(
+            beside(None, LimitKind::None, &auto, [None, None]),
+            (None, false)
+        );
         let slower = [streams(3.0), streams(4.0)];
         assert_eq!(bound(sockets, &auto, slower), (Some(4.0), true));
         let stated = point(LimitChoice::Stated { bytes_per_s: 42.0 });

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire_proof::NamedDevices;
 use tonnage_engine::memory::{BusDevice, MemoryReport};
-use tonnage_engine::{Caps, Domain, EngineReport, LimitKind};
+use tonnage_engine::{Caps, DeviceMemoryBy, Domain, EngineReport, LimitKind};
 
 /// Places of a rank's workers on its host: they differ between its ranks, and are the same for those that have its
 /// place on other hosts. What describes the host is in [`OpenMessage`]; told together, each rank would be a kind of its
@@ -30,9 +30,10 @@ pub struct OpenMessage {
     pub idle: bool,
     /// The engine's choices.
     pub engine: EngineReport,
-    /// The device whose memory network cards reach, on its own side of them; `None` for memory of the host, and for
-    /// engines without cards.
-    pub behind_cards: Option<BusDevice>,
+    /// The device that the memory of its workers is of; `None` for memory of the host.
+    pub memory_device: Option<BusDevice>,
+    /// Whoever moves bytes of such memory.
+    pub device_memory_by: DeviceMemoryBy,
     /// Devices of each worker, in the order of its rails.
     pub devices: Vec<Vec<Device>>,
     /// The devices that its payload has to cross; `None` where it names none.
@@ -40,6 +41,12 @@ pub struct OpenMessage {
 }
 
 impl OpenMessage {
+    /// The device of the memory, where all bytes cross its link to the rest of the machine.
+    pub fn device_behind_link(&self) -> Option<&BusDevice> {
+        let device = self.memory_device.as_ref();
+        device.filter(|_| self.device_memory_by.crosses_link())
+    }
+
     /// All devices that some flow takes.
     pub fn used_devices(&self) -> impl Iterator<Item = &Device> {
         let all = self.devices.iter().flatten();

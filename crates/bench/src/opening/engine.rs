@@ -216,16 +216,13 @@ fn open_local(
         workers.push(worker);
         told.push(introductions);
     }
-    // Those of engines without network cards name their own bounds.
-    let behind_cards = memories
-        .of(rank.id())
-        .filter(|_| requirements.entry.has_devices);
+    let memory_device = memories.of(rank.id()).cloned();
     Ok(Local {
         opened: describe(
             &devices,
             (&workers, need.peers.is_empty()),
             wire_devices,
-            (host, behind_cards),
+            (host, memory_device),
         ),
         workers,
         told: spoken(told)?,
@@ -297,7 +294,7 @@ fn describe(
     devices: &Devices,
     (workers, idle): (&[EngineWorker], bool),
     wire_devices: Vec<(WireDevice, u32)>,
-    (host, behind_cards): (&RankHost, Option<&BusDevice>),
+    (host, memory_device): (&RankHost, Option<BusDevice>),
 ) -> (OpenMessage, WorkerPlaces) {
     let mut engine = devices.report();
     let still = !devices.domains[0].caps().moves_bytes;
@@ -319,7 +316,8 @@ fn describe(
         yielding: devices.placement.yielding,
         idle,
         engine,
-        behind_cards: behind_cards.cloned(),
+        memory_device,
+        device_memory_by: devices.domains[0].device_memory_by(),
         devices: workers
             .iter()
             .map(|worker| worker.devices.clone())

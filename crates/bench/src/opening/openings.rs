@@ -1,6 +1,8 @@
 //! Engines of all ranks once they are open: what each rank says of its own is put together at rank 0, which tells every
 //! rank what follows from it. So what a rank gets does not depend on their number.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::Pairs;
@@ -10,6 +12,7 @@ use crate::deadlines::DEADLINES;
 use crate::json::Json;
 use crate::wire_proof::{RouteShare, Routes};
 use tonnage_engine::LimitKind;
+use tonnage_plan::roles::Roles;
 use tonnage_ranks::{Alike, Hosts, Rank, pack, unpack};
 use tonnage_record::Placed;
 use tonnage_record::transfer::MeasuringCpus;
@@ -25,6 +28,9 @@ pub struct Openings {
     pub places: Alike<WorkerPlaces>,
     /// Facts that follow from all of them.
     pub common: Common,
+    /// True when this rank copies where all that initiate at once show what memory can do: for memory of a device, such
+    /// as a GPU, the first of them does, because the device copies for all of them.
+    pub shows_copies: bool,
 }
 
 /// Facts about the engines of all ranks, the same on each.
@@ -34,6 +40,8 @@ pub struct Common {
     pub limit: LimitKind,
     /// True when the workers of some rank yield.
     pub yields: bool,
+    /// True when bytes cross the link of a device that some rank's memory is of.
+    pub crosses_memory_link: bool,
     /// Sockets of the workers that exchange bytes.
     pub placed: Option<Placed>,
     /// CPUs of the workers that measure beside a load.
@@ -57,6 +65,7 @@ struct Told {
     /// [`Common`], written once for all ranks.
     common: Vec<u8>,
     route: RouteShare,
+    shows_copies: bool,
 }
 
 impl Openings {
@@ -79,38 +88,63 @@ impl Openings {
         let told = match rank.id() {
             0 => {
                 let common = Common::of((&all, &places), rank.hosts(), pairs, measuring);
-                told(rank, &all, common)?
+                told(rank, &all, common, pairs.roles)?
             }
             _ => Vec::new(),
         };
         let heard = rank.exchange("what follows for all engines", told, DEADLINES.step)?;
         let nothing = || Error::Failed("rank 0 did not say what the engines have in common".into());
         let (_, told) = heard.first().ok_or_else(nothing)?;
-        let Told { common, route } = unpack(told)?;
+        let Told {
+            common,
+            route,
+            shows_copies,
+        } = unpack(told)?;
         let (Json(own), Json(common)) = (own, unpack(&common)?);
         let opened = Self {
             own,
             all,
             places,
             common,
+            shows_copies,
         };
         Ok((opened, route))
     }
 }
 
 /// Words of rank 0 to each rank.
-fn told(rank: &Rank, all: &Alike<OpenMessage>, common: Common) -> Result<Vec<(u32, Vec<u8>)>> {
+fn told(
+    rank: &Rank,
+    all: &Alike<OpenMessage>,
+    common: Common,
+    roles: Roles,
+) -> Result<Vec<(u32, Vec<u8>)>> {
     let common = pack(&Json(common))?;
     let named: Vec<_> = all.iter().map(|one| one.wire_devices.as_ref()).collect();
     let routes = Routes::new(rank.infos(), rank.hosts(), &named);
-    let tell = |to: u32| {
+    let shows_copies = show_copies(all, rank.hosts(), roles);
+    let tell = |(to, shows_copies)| {
         let told = Told {
             common: common.clone(),
             route: routes.of_rank(to),
+            shows_copies,
         };
         Ok((to, pack(&told)?))
     };
-    (0..rank.size()).map(tell).collect()
+    (0..rank.size()).zip(shows_copies).map(tell).collect()
+}
+
+/// Returns whether each rank copies for a limit. Several processes have a device in turn, and each would have its best
+/// turn alone, so that their sum would be a multiple of what it can do.
+fn show_copies(all: &Alike<OpenMessage>, hosts: &Hosts, roles: Roles) -> Vec<bool> {
+    let mut known = BTreeSet::new();
+    let ranks = (0..).zip(all.iter());
+    let shows = ranks.map(|(rank, opened)| {
+        let device = opened.memory_device.as_ref();
+        let place = device.map(|device| (hosts.machine(rank), &*device.pci_address, &*device.uuid));
+        roles.stands_for_a_round(rank) && place.is_none_or(|place| known.insert(place))
+    });
+    shows.collect()
 }
 
 impl Common {
@@ -136,6 +170,9 @@ impl Common {
         Self {
             limit: common_kind(all),
             yields: all.iter().any(|opened| opened.yielding),
+            crosses_memory_link: all
+                .iter()
+                .any(|opened| opened.device_behind_link().is_some()),
             placed: pairs.placed(hosts, &sockets),
             measuring_cpus: measuring_cpus::of_ranks((all, places), hosts, measuring),
             arrivals,
@@ -169,9 +206,9 @@ fn common_kind(all: &Alike<OpenMessage>) -> LimitKind {
 pub(crate) mod tests {
     use super::*;
     use crate::opening::description::Device;
-    use tonnage_engine::EngineReport;
+    use tonnage_engine::memory::BusDevice;
+    use tonnage_engine::{DeviceMemoryBy, EngineReport};
     use tonnage_plan::point::Traffic;
-    use tonnage_plan::roles::Roles;
     use tonnage_ranks::RankInfo;
 
     /// The hosts of ranks, each by its boot and name.
@@ -196,7 +233,8 @@ pub(crate) mod tests {
             yielding: false,
             idle: false,
             engine: EngineReport::default(),
-            behind_cards: None,
+            memory_device: None,
+            device_memory_by: DeviceMemoryBy::Cards,
             devices: vec![vec![Device {
                 used: true,
                 limit,
@@ -209,6 +247,19 @@ pub(crate) mod tests {
                 bound_place: None,
             }]],
             wire_devices: None,
+        }
+    }
+
+    /// A GPU whose link is not known.
+    pub(crate) fn device() -> BusDevice {
+        BusDevice {
+            name: "cuda:0".into(),
+            pci_address: "0000:1b:00.0".into(),
+            uuid: "GPU-1b".into(),
+            link: None,
+            links_unknown: None,
+            memory_bytes_per_s: None,
+            shared_by: Some("a daemon".into()),
         }
     }
 
@@ -225,6 +276,7 @@ pub(crate) mod tests {
         Openings {
             own: all.get(0).unwrap().clone(),
             common: Common::of((&all, &places), &Hosts::default(), &pairs, 1),
+            shows_copies: true,
             all,
             places,
         }
@@ -280,5 +332,40 @@ pub(crate) mod tests {
         assert_eq!(arrivals(Traffic::Pair), [[true, true]]);
         assert_eq!(arrivals(Traffic::FanIn), [[false, false]]);
         assert_eq!(arrivals(Traffic::AllToAll), [[false, false], [true, true]]);
+    }
+
+    /// The first of those that initiate, on each machine, however they number its devices.
+    #[test]
+    fn one_rank_shows_what_a_device_can_copy() {
+        let of = |slice: &str| OpenMessage {
+            memory_device: Some(BusDevice {
+                pci_address: "1b".into(),
+                uuid: slice.into(),
+                ..device()
+            }),
+            ..opened(LimitKind::MemoryCopy, None)
+        };
+        let host = opened(LimitKind::MemoryCopy, None);
+        let all = [
+            of("a"),
+            of("a"),
+            of("b"),
+            host.clone(),
+            host,
+            of("a"),
+            of("a"),
+        ];
+        let all: Alike<OpenMessage> = all.into_iter().collect();
+        let hosts = hosts(&["x", "x", "x", "x", "x", "y", "x"]);
+        let shows = |traffic| show_copies(&all, &hosts, Roles::new(traffic, 7));
+        let of_all = [true, false, true, true, true, true, false];
+        assert_eq!(shows(Traffic::AllToAll), of_all);
+        // Rank 0 is the target, and copies nothing.
+        let to_first = [false, true, true, true, true, true, false];
+        assert_eq!(shows(Traffic::FanIn), to_first);
+        assert_eq!(
+            shows(Traffic::FanOut),
+            [true, false, false, false, false, false, false]
+        );
     }
 }

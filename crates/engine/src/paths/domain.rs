@@ -7,7 +7,9 @@ use tonnage_units::{Result, WireDevice};
 
 use super::division::Division;
 use super::worker::PathsWorker;
-use crate::{Caps, Domain, Engine, EngineReport, Facts, LimitKind, Verb, WorkerConfig};
+use crate::{
+    Caps, DeviceMemoryBy, Domain, Engine, EngineReport, Facts, LimitKind, Verb, WorkerConfig,
+};
 
 /// Devices, with as many endpoints of each for every worker.
 pub(super) struct PathsDomain {
@@ -126,6 +128,11 @@ impl Domain for PathsDomain {
             return None;
         };
         device.bound_place()
+    }
+
+    fn device_memory_by(&self) -> DeviceMemoryBy {
+        let first = self.devices.first();
+        first.map_or_else(DeviceMemoryBy::default, |device| device.device_memory_by())
     }
 
     fn stream_address(&self) -> Option<IpAddr> {

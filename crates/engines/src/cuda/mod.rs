@@ -19,9 +19,10 @@ use std::sync::Arc;
 
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Caps, Card, Completion, Descriptor, Domain, Domains, Ending, Engine, EngineOption,
-    EngineReport, Entry, Facts, Failure, Flush, Lane, LaneKind, LaneSpec, LibraryReport, Lifecycle,
-    LimitKind, Neighbor, Op, OpenRequest, OptionKind, Peer, Region, RegionId, Verb, WorkerConfig,
+    Caps, Card, Completion, Descriptor, DeviceMemoryBy, Domain, Domains, Ending, Engine,
+    EngineOption, EngineReport, Entry, Facts, Failure, Flush, Lane, LaneKind, LaneSpec,
+    LibraryReport, Lifecycle, LimitKind, Neighbor, Op, OpenRequest, OptionKind, Peer, Region,
+    RegionId, Verb, WorkerConfig,
 };
 use tonnage_sys::cuda::{CopyMark, CudaCopier, CudaFailure};
 use tonnage_units::{Error, Result};
@@ -157,6 +158,10 @@ impl Domain for CudaDomain {
 
     fn bound_place(&self) -> Option<&str> {
         Some(&self.end.place)
+    }
+
+    fn device_memory_by(&self) -> DeviceMemoryBy {
+        DeviceMemoryBy::Copies
     }
 
     fn report(&self) -> EngineReport {

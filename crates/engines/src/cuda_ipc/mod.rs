@@ -29,8 +29,8 @@ mod worker;
 use std::sync::Arc;
 
 use tonnage_engine::{
-    Caps, Domain, Domains, Engine, EngineReport, Entry, Facts, Lifecycle, LimitKind, OpenRequest,
-    Verb, WorkerConfig,
+    Caps, DeviceMemoryBy, Domain, Domains, Engine, EngineReport, Entry, Facts, Lifecycle,
+    LimitKind, OpenRequest, Verb, WorkerConfig,
 };
 use tonnage_units::Result;
 
@@ -137,6 +137,10 @@ impl Domain for IpcDomain {
 
     fn bound_place(&self) -> Option<&str> {
         Some(&self.end.place)
+    }
+
+    fn device_memory_by(&self) -> DeviceMemoryBy {
+        DeviceMemoryBy::Copies
     }
 
     fn report(&self) -> EngineReport {

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use tonnage_engine::{
-    Caps, Domain, Engine, EngineReport, Facts, LibraryReport, LimitKind, OpenRequest, Verb,
-    WorkerConfig,
+    Caps, DeviceMemoryBy, Domain, Engine, EngineReport, Facts, LibraryReport, LimitKind,
+    OpenRequest, Verb, WorkerConfig,
 };
 use tonnage_sys::libfabric::{Attributes, Info};
 use tonnage_units::{Error, Result, WireDevice, WireKind};
@@ -196,6 +196,14 @@ impl Domain for FabricDomain {
 
     fn stream_address(&self) -> Option<IpAddr> {
         self.info.attributes().address
+    }
+
+    fn device_memory_by(&self) -> DeviceMemoryBy {
+        // Whether shm copies within a GPU or by way of the host is libfabric's own affair.
+        match core_of(&self.info.attributes().provider) {
+            "shm" => DeviceMemoryBy::Unknown,
+            _ => DeviceMemoryBy::Cards,
+        }
     }
 
     fn wire_devices(&self) -> Vec<WireDevice> {

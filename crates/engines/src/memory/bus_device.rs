@@ -23,8 +23,9 @@ pub(super) fn bus_device(vendor: &'static GpuVendor, request: &Request<'_>) -> O
     let library = driver::of_request(vendor, request).ok()?;
     let device = library.describe(number).ok()?;
     let address = device.pci_address;
-    // Links to the host beside PCIe are those of NVIDIA's.
-    let table = match vendor.memory == NVIDIA.memory {
+    // Links to the host beside PCIe are those of NVIDIA's, as are the turns that processes take.
+    let is_nvidias = vendor.memory == NVIDIA.memory;
+    let table = match is_nvidias {
         true => known_once(&TO_HOST, &address, || gpu_links(vec![address.clone()])),
         false => LinkTable::default(),
     };
@@ -32,8 +33,10 @@ pub(super) fn bus_device(vendor: &'static GpuVendor, request: &Request<'_>) -> O
         name: format!("{}:{number}", vendor.memory),
         link: link_to_host(&table, &address, nominal_link_bytes_per_s),
         pci_address: address,
+        uuid: device.uuid,
         links_unknown: table.unknown,
         memory_bytes_per_s: device.memory_bytes_per_s,
+        shared_by: is_nvidias.then(|| "NVIDIA's MPS".to_owned()),
     })
 }
 

@@ -322,12 +322,14 @@ mod tests {
         BusDevice {
             name: format!("cuda:{number}"),
             pci_address: format!("0000:{bus:02x}:00.0"),
+            uuid: format!("GPU-{bus:02x}"),
             link: Some(BusLink {
                 kind: "PCIe".to_owned(),
                 bytes_per_s: 10 + u64::from(bus),
             }),
             links_unknown: None,
             memory_bytes_per_s: None,
+            shared_by: None,
         }
     }
 

@@ -31,8 +31,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use tonnage_engine::{
-    Caps, Domain, Domains, Engine, EngineOption, EngineReport, OpenRequest, OptionKind, RankMemory,
-    Verb, WorkerConfig,
+    Caps, DeviceMemoryBy, Domain, Domains, Engine, EngineOption, EngineReport, OpenRequest,
+    OptionKind, RankMemory, Verb, WorkerConfig,
 };
 use tonnage_units::{Error, Result, WireDevice};
 
@@ -171,6 +171,10 @@ impl Domain for StagedDomain {
 
     fn bound_place(&self) -> Option<&str> {
         self.inner.bound_place()
+    }
+
+    fn device_memory_by(&self) -> DeviceMemoryBy {
+        DeviceMemoryBy::Staging
     }
 
     fn stream_address(&self) -> Option<IpAddr> {

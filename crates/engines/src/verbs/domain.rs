@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use tonnage_engine::{
-    Caps, Domain, Engine, EngineReport, Facts, LibraryReport, LimitKind, OpenRequest, Verb,
-    WorkerConfig,
+    Caps, DeviceMemoryBy, Domain, Engine, EngineReport, Facts, LibraryReport, LimitKind,
+    OpenRequest, Verb, WorkerConfig,
 };
 use tonnage_machine::devices::{RdmaDevice, RdmaPort};
 use tonnage_sys::kread::KREAD_SLOT_BYTES_MAX;
@@ -267,6 +267,10 @@ impl Domain for PortDomain {
 
     fn stream_address(&self) -> Option<IpAddr> {
         self.port.chosen.gid.as_ref().map(|gid| gid.ip())
+    }
+
+    fn device_memory_by(&self) -> DeviceMemoryBy {
+        DeviceMemoryBy::Cards
     }
 
     fn wire_devices(&self) -> Vec<WireDevice> {

@@ -1,5 +1,5 @@
 //! Bytes into GPU memory of another process, and through pinned memory, over the double of the driver and, under
-//! `make test-gpu`, on GPUs of NVIDIA; and what is said where there is no driver. Nothing here has seen a GPU yet.
+//! `make test-gpu`, on GPUs of NVIDIA; and what is said where there is no driver.
 
 use std::fs;
 use std::time::Instant;
@@ -282,22 +282,55 @@ fn bytes_of_a_gpu_go_no_faster_than_its_own_link() {
     };
     let dir = tempdir().unwrap();
     let arguments = format!(
-        "transfer --engine fabric:tcp --op write --ranks 2 --memory cuda:1 --engine-option staging=pinned --sizes 4096 \
-         --trials 1 --trial-time 2ms --warmup 0s --library libcuda={} -o r.jsonl",
+        "transfer --engine fabric:tcp,fabric:shm --op write --ranks 2 --memory cuda:1 --engine-option staging=pinned \
+         --sizes 4096 --trials 1 --trial-time 2ms --warmup 0s --library libcuda={} -o r.jsonl",
         double.path().display()
     );
     tonnage(dir.path(), &arguments)
         .env("TONNAGE_LIBNVML", management.path())
         .succeed();
-    let record = &records::read(&dir.path().join("r.jsonl"))[0];
-    assert_eq!(record.outcome, Outcome::Measured);
-    if record.effective.iter().any(|ranks| ranks.yielding) {
-        println!("skip: no limit is measured where workers share CPUs");
-        return;
+    let records = records::read(&dir.path().join("r.jsonl"));
+    assert_eq!(records.len(), 2);
+    for record in records {
+        assert_eq!(record.outcome, Outcome::Measured);
+        if record.effective.iter().any(|ranks| ranks.yielding) {
+            println!("skip: no limit is measured where workers share CPUs");
+            continue;
+        }
+        let limit = record.limit.as_ref().unwrap();
+        let what = "NVLink-C2C, 2 links of cuda:1 (0000:1c:00.0), by which bytes leave and reach its memory";
+        assert_eq!((limit.what.as_str(), limit.bytes_per_s), (what, 2e6));
     }
-    let limit = record.limit.as_ref().unwrap();
-    let what = "NVLink-C2C, 2 links of cuda:1 (0000:1c:00.0), to which the network card's bytes go";
-    assert_eq!((limit.what.as_str(), limit.bytes_per_s), (what, 2e6));
+}
+
+/// Two processes have a GPU in turn: what each does while it has it does not add up.
+#[test]
+fn a_gpu_that_two_processes_share_is_one_copier() {
+    for driver in TriedDriver::all("") {
+        let dir = tempdir().unwrap();
+        let arguments = driver.with(
+            "transfer --engine cuda-ipc --op write --ranks 2 --memory cuda --gpus 0 --sizes 4k --bidirectional --trials 2 \
+             --trial-time 2ms --warmup 0s -o r.jsonl",
+        );
+        driver.run(tonnage(dir.path(), &arguments));
+        let record = &records::read(&dir.path().join("r.jsonl"))[0];
+        assert_eq!(record.outcome, Outcome::Measured);
+        if record.effective.iter().any(|ranks| ranks.yielding) {
+            println!("skip: no limit is measured where workers share CPUs");
+            continue;
+        }
+        let limit = record.limit.as_ref().unwrap();
+        assert!(limit.what.ends_with(", 1 copier"), "{limit:?}");
+        let told = record
+            .remarks
+            .iter()
+            .find(|remark| remark.contains(" in turn"));
+        let told = told.unwrap_or_else(|| panic!("{:?}", record.remarks));
+        assert!(
+            told.starts_with("ranks 0-1 are processes that have cuda:0 ("),
+            "{told}"
+        );
+    }
 }
 
 /// Nothing is staged by itself.

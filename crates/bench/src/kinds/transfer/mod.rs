@@ -12,6 +12,7 @@
 //! | `carried`, `carried_caps` | trials that are carried out elsewhere, and points that cannot be |
 //! | `background`, `background_totals`, `halves` | the load beside a latency, trials without it and with it, and who shares a CPU with it |
 //! | `intervals` | what moves in each interval of a trial, told while it runs |
+//! | `shared_device` | the remark about a GPU that processes have in turn |
 //! | `stalled` | words about operations that make no progress |
 //! | [`trial`], [`verify`] | orders and reports of a trial, and the expected state after it |
 //! | [`totals`], `stretch_totals`, [`rails`], `rail_report`, `pairs`, `pair_turns`, `pair_times`, `per_rank`, [`directions`], [`direction_totals`], [`summary`] | sums of workers and ranks, of each rail and of each pair, and the
@@ -43,6 +44,7 @@ pub mod point;
 mod rail_report;
 pub mod rails;
 mod rounds;
+mod shared_device;
 mod stalled;
 mod stations;
 mod stretch_totals;
@@ -153,14 +155,14 @@ impl Kind for Transfers {
             driver_start_ns,
             ..TransferBody::new(point.clone())
         });
-        let lacking = measured
-            .limit
-            .as_ref()
-            .and(unknown_links(point, &open.opened));
+        let lacking = unknown_links(point, &open.opened, measured.limit.is_some());
         record.limit = measured.limit;
         (record.remarks).extend(effective::remarks(&record.effective));
         record.remarks.extend(measured.why_no_limit);
         record.remarks.extend(lacking);
+        let opened = &open.opened.all;
+        let turns = shared_device::remark(point, opened, (stage.rank.infos(), stage.rank.hosts()));
+        record.remarks.extend(turns);
         record.remarks.extend(pair_times::why_none(point));
         record.wire_proof = measured.wire_proof;
         Ok(())

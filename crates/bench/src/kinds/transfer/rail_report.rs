@@ -118,7 +118,8 @@ mod tests {
     fn opened(yielding: bool) -> Openings {
         let message = OpenMessage {
             yielding,
-            behind_cards: None,
+            memory_device: None,
+            device_memory_by: tonnage_engine::DeviceMemoryBy::Unknown,
             idle: false,
             engine: EngineReport::default(),
             devices: vec![vec![device("eth0"), device("eth1")]],

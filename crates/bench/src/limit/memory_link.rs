@@ -1,5 +1,5 @@
-//! The links of devices whose memory is at the ends of flows over network cards, such as GPUs: everything that a card
-//! moves crosses them as well, whether the card reaches the device by itself or through pinned memory of the host.
+//! The links of devices, such as GPUs, to the rest of their machines, which all bytes of their memory cross that
+//! network cards move or that go by way of the host: they bound these beside whatever else does.
 //!
 //! The links of the cards are in `link`. Bridges that a card and a device share are not known here: the bound is the
 //! device's own link.
@@ -14,7 +14,7 @@ use tonnage_record::Limit;
 use super::link::ROUNDS_MAX;
 use crate::opening::description::OpenMessage;
 
-/// Devices that ranks at one end of flows have behind their cards, each once: the device and its link.
+/// Devices with the memory of ranks at one end of flows, each once: the device and its link.
 type EndDevices<'a> = BTreeMap<(Option<u32>, &'a str), (&'a BusDevice, &'a BusLink)>;
 
 /// Devices of those who send and of those who receive; `None` where one of that end's bounds nothing.
@@ -38,16 +38,41 @@ pub(super) fn within_devices(
     }
 }
 
-/// The reason why links of devices behind cards are not known: of the first rank that has one.
+/// The limit that the devices' links are by themselves.
+pub(super) fn of_devices(
+    point: &TransferPoint,
+    opened: &Alike<OpenMessage>,
+    hosts: &Hosts,
+) -> Option<Limit> {
+    let (what, bytes_per_s) = bound(point, opened, hosts)?;
+    Some(Limit {
+        what,
+        bytes_per_s,
+        ci95_bytes_per_s: None,
+        links: None,
+    })
+}
+
+/// The reason why links of devices are not known: of the first rank that has one.
 pub(super) fn links_unknown(opened: &Alike<OpenMessage>) -> Option<String> {
-    let devices = opened
-        .iter()
-        .filter_map(|opened| opened.behind_cards.as_ref());
+    let devices = opened.iter().filter_map(OpenMessage::device_behind_link);
     let mut unknown = devices.filter_map(|device| Some((device, device.links_unknown.as_deref()?)));
     let (device, why) = unknown.next()?;
     Some(format!(
         "the limit is without the link of {} to the rest of the machine, which is not known: {why}",
         device.title()
+    ))
+}
+
+/// The reason why these links are no limit where there is no other: the first of them whose speed is not known.
+pub(super) fn link_lacking(opened: &Alike<OpenMessage>) -> Option<String> {
+    let mut devices = opened.iter().filter_map(OpenMessage::device_behind_link);
+    let device = devices.find(|device| device.link.is_none())?;
+    let why = device.links_unknown.as_deref();
+    Some(format!(
+        "no limit: the link of {} to the rest of the machine is not known: {}",
+        device.title(),
+        why.unwrap_or("nobody tells its speed")
     ))
 }
 
@@ -57,14 +82,20 @@ fn bound(
     opened: &Alike<OpenMessage>,
     hosts: &Hosts,
 ) -> Option<(String, f64)> {
-    if opened.iter().all(|opened| opened.behind_cards.is_none()) {
+    if opened
+        .iter()
+        .all(|opened| opened.device_behind_link().is_none())
+    {
         return None;
     }
     let roles = point.roles();
     if point.bidirectional {
         let of = |behind| of_all(point, opened, hosts, |rank| roles.is_behind(rank) == behind);
         let ((what, one), (_, other)) = (of(false)?, of(true)?);
-        return Some((format!("{what}, both directions added up"), one + other));
+        // A device at both ends has its link once for all that leaves it, and once for all that comes.
+        let all = of_all(point, opened, hosts, |_| true);
+        let lower = all.filter(|(_, speed)| *speed < one + other);
+        return lower.or_else(|| Some((format!("{what}, both directions added up"), one + other)));
     }
     let rounds = roles
         .sampled_rounds(ROUNDS_MAX)
@@ -130,9 +161,7 @@ fn add<'a>(
     let Some(devices) = end else {
         return;
     };
-    let device = opened
-        .get(rank)
-        .and_then(|opened| opened.behind_cards.as_ref());
+    let device = opened.get(rank).and_then(OpenMessage::device_behind_link);
     match device.and_then(|device| Some((device, device.link.as_ref()?))) {
         Some((device, link)) => {
             let place = (hosts.machine(rank), &*device.pci_address);
@@ -157,14 +186,14 @@ fn words(devices: &EndDevices<'_>) -> String {
     let mut all = devices.values();
     match (all.next(), all.len()) {
         (Some((device, link)), 0) => format!(
-            "{} of {}, to which the network card's bytes go",
+            "{} of {}, by which bytes leave and reach its memory",
             link.kind,
             device.title()
         ),
         (first, others) => {
             let kind = first.map_or("", |(_, link)| link.kind.as_str());
             format!(
-                "{kind} of {} devices behind network cards together",
+                "{kind} of {} devices whose memory bytes leave or reach, together",
                 others + 1
             )
         }
@@ -174,7 +203,7 @@ fn words(devices: &EndDevices<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::opening::openings::tests::{hosts, opened, openings};
+    use crate::opening::openings::tests::{device, hosts, opened, openings};
     use tonnage_engine::LimitKind;
     use tonnage_plan::point::Traffic;
     use tonnage_plan::transfer::Addresses;
@@ -190,11 +219,10 @@ mod tests {
                 kind: "PCIe".to_owned(),
                 bytes_per_s,
             }),
-            links_unknown: None,
-            memory_bytes_per_s: None,
+            ..device()
         });
         OpenMessage {
-            behind_cards: device,
+            memory_device: device,
             ..opened(CARD, Some(("mlx5_0", [10, 0, 0, 1])))
         }
     }
@@ -227,7 +255,7 @@ mod tests {
         let card = ("link speed of mlx5_0".to_owned(), 50.0);
         let gpu = |number: u32, speed| {
             let what = format!(
-                "PCIe of cuda:{number} (0000:{number:02x}:00.0), to which the network card's bytes go"
+                "PCIe of cuda:{number} (0000:{number:02x}:00.0), by which bytes leave and reach its memory"
             );
             (what, speed)
         };
@@ -271,7 +299,7 @@ mod tests {
     #[test]
     fn links_that_are_not_known_are_named() {
         let mut untold = rank(Some((4, None)));
-        let device = untold.behind_cards.as_mut().unwrap();
+        let device = untold.memory_device.as_mut().unwrap();
         device.links_unknown = Some("no library".to_owned());
         let told = |all: &[OpenMessage]| {
             let point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
@@ -297,7 +325,10 @@ mod tests {
         assert_eq!(fan_out(&["a", "b", "b"]).1, 20.0);
         let (what, speed) = fan_out(&["a", "b", "c"]);
         assert_eq!(speed, 40.0);
-        assert_eq!(what, "PCIe of 2 devices behind network cards together");
+        assert_eq!(
+            what,
+            "PCIe of 2 devices whose memory bytes leave or reach, together"
+        );
         // One end without such memory has no bound of its own.
         let mixed = [shared.clone(), host.clone(), shared.clone()];
         let all_to_all = limit(&mixed, &["a", "b", "c"], |point| {
@@ -315,6 +346,10 @@ mod tests {
         });
         assert_eq!(both.1, 20.0);
         assert!(both.0.ends_with(", both directions added up"), "{both:?}");
+        let shared = limit(&[slow.clone(), slow.clone()], &["a", "a"], |point| {
+            point.bidirectional = true;
+        });
+        assert_eq!(shared.1, 10.0);
         let host = rank(None);
         let in_turn = limit(&[host, slow, fast], &["a", "b", "c"], |point| {
             point.traffic = Traffic::InTurn;

@@ -1,0 +1,196 @@
+//! The remark about a device, such as a GPU, that several processes ask for copies at once, and that serves them one
+//! after the other. That its copies add up to no more than its own is in `limit`.
+
+use std::collections::BTreeMap;
+
+use crate::opening::description::OpenMessage;
+use tonnage_engine::DeviceMemoryBy;
+use tonnage_engine::memory::BusDevice;
+use tonnage_plan::point::Traffic;
+use tonnage_plan::transfer::{Pacing, TransferPoint};
+use tonnage_ranks::{Alike, Hosts, RankInfo};
+use tonnage_units::number_list;
+
+/// Ranks that ask a device for copies, and the process of the first of them.
+struct Askers<'a> {
+    device: &'a BusDevice,
+    ranks: Vec<u32>,
+    first: (&'a str, u32),
+    are_several: bool,
+}
+
+/// Words about the first device that serves several processes in turn, for rank 0; `None` where none has to.
+pub(super) fn remark(
+    point: &TransferPoint,
+    opened: &Alike<OpenMessage>,
+    (infos, hosts): (&[RankInfo], &Hosts),
+) -> Option<String> {
+    if opened.iter().all(|opened| opened.memory_device.is_none()) {
+        return None;
+    }
+    let mut devices: BTreeMap<(Option<u32>, &str), Askers<'_>> = BTreeMap::new();
+    for info in infos {
+        let process = (&*info.pid_namespace, info.pid);
+        for device in asked(point, info.rank, opened) {
+            let place = (hosts.machine(info.rank), &*device.uuid);
+            let askers = devices.entry(place).or_insert_with(|| Askers {
+                device,
+                ranks: Vec::new(),
+                first: process,
+                are_several: false,
+            });
+            askers.are_several |= askers.first != process;
+            askers.ranks.push(info.rank);
+        }
+    }
+    let is_in_turn = |askers: &Askers<'_>| askers.are_several && askers.device.shared_by.is_some();
+    let askers = devices.into_values().find(is_in_turn)?;
+    let shared_by = askers.device.shared_by.as_ref()?;
+    Some(format!(
+        "ranks {} are processes that have {} in turn, for it works for one process at a time; each change takes time \
+         (some 0.15 ms on an H100), unless they share it by {shared_by}; a GPU for each rank, and ranks of one process, \
+         have none",
+        number_list::format(&askers.ranks),
+        askers.device.title()
+    ))
+}
+
+/// Devices that a rank asks for copies while others may.
+fn asked<'a>(
+    point: &TransferPoint,
+    rank: u32,
+    opened: &'a Alike<OpenMessage>,
+) -> Vec<&'a BusDevice> {
+    let Some(own) = opened.get(rank) else {
+        return Vec::new();
+    };
+    let roles = point.roles();
+    let initiators = || roles.initiators_of(rank);
+    // Of pairs that take turns each has the device to itself for its turn.
+    let is_alone = || point.traffic == Traffic::Matrix && roles.initiating_at_once() == 1;
+    let answers = || point.pacing == Pacing::PingPong && !point.op.fetches();
+    let device_of = |rank: u32| opened.get(rank)?.memory_device.as_ref();
+    match (own.device_memory_by, device_of(rank)) {
+        (DeviceMemoryBy::Copies, device) => {
+            let mut peers = Vec::new();
+            if roles.initiates(rank) && !is_alone() {
+                peers.extend(roles.targets(rank));
+            }
+            if answers() {
+                peers.extend(initiators());
+            }
+            match device {
+                Some(device) if !peers.is_empty() => vec![device],
+                Some(_) => Vec::new(),
+                // Memory of the host has no device of its own: the peer's copies.
+                None => peers.into_iter().filter_map(device_of).collect(),
+            }
+        }
+        (DeviceMemoryBy::Staging, Some(device))
+            if roles.initiates(rank) || !initiators().is_empty() =>
+        {
+            vec![device]
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::opening::openings::tests::{device, hosts, opened};
+    use tonnage_engine::{LimitKind, Verb};
+    use tonnage_plan::transfer::Addresses;
+
+    /// A rank and its process, with memory of this GPU, whose bytes are moved so.
+    fn rank(gpu: Option<&str>, by: DeviceMemoryBy, pid: u32) -> (OpenMessage, u32) {
+        let device = |uuid: &str| BusDevice {
+            uuid: uuid.into(),
+            ..device()
+        };
+        let opened = OpenMessage {
+            memory_device: gpu.map(device),
+            device_memory_by: by,
+            ..opened(LimitKind::MemoryCopy, None)
+        };
+        (opened, pid)
+    }
+
+    /// The remark of ranks that are all on one machine.
+    fn said(all: &[(OpenMessage, u32)], change: impl Fn(&mut TransferPoint)) -> Option<String> {
+        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
+        (point.traffic, point.ranks) = (Traffic::AllToAll, all.len() as u32);
+        change(&mut point);
+        let info = |(rank, (_, pid)): (u32, &(OpenMessage, u32))| RankInfo {
+            rank,
+            host: "a".into(),
+            pid: *pid,
+            boot_id: "a".into(),
+            network_namespace: "".into(),
+            pid_namespace: "".into(),
+            local_rank: rank,
+            local_size: None,
+        };
+        let infos: Vec<_> = (0..).zip(all).map(info).collect();
+        let hosts = hosts(&vec!["a"; all.len()]);
+        let opened: Alike<OpenMessage> = all.iter().map(|(opened, _)| opened.clone()).collect();
+        remark(&point, &opened, (&infos, &hosts))
+    }
+
+    const BY: DeviceMemoryBy = DeviceMemoryBy::Copies;
+
+    #[test]
+    fn processes_that_have_a_gpu_in_turn_are_told() {
+        let all = [(Some("a"), 7), (Some("b"), 8), (Some("a"), 9)];
+        let told = said(&all.map(|(gpu, pid)| rank(gpu, BY, pid)), |_| ()).unwrap();
+        assert!(
+            told.starts_with("ranks 0,2 are processes that have cuda:0 (0000:1b:00.0) in turn"),
+            "{told}"
+        );
+        assert!(told.contains("share it by a daemon"), "{told}");
+        // Pinned memory of two processes, and the GPU of a third one that both write to.
+        let fan_in = [(Some("a"), 7), (None, 8), (None, 9)];
+        let told = said(&fan_in.map(|(gpu, pid)| rank(gpu, BY, pid)), |point| {
+            point.traffic = Traffic::FanIn;
+        });
+        assert!(told.unwrap().starts_with("ranks 1-2 are"));
+        // Answers out of pinned memory into the GPU of the rank that asked.
+        let answered = said(&[rank(Some("a"), BY, 7), rank(None, BY, 8)], |point| {
+            (point.traffic, point.pacing, point.op) = (Traffic::Pair, Pacing::PingPong, Verb::Send);
+        });
+        assert!(answered.unwrap().starts_with("ranks 0-1 are"));
+        // Both ends of staging, whoever initiates.
+        let staged = [7, 8].map(|pid| rank(Some("a"), DeviceMemoryBy::Staging, pid));
+        let pair = |point: &mut TransferPoint| point.traffic = Traffic::Pair;
+        assert!(said(&staged, pair).is_some());
+    }
+
+    #[test]
+    fn one_process_at_a_time_is_not_told() {
+        let pair = |by, pids: [u32; 2]| pids.map(|pid| rank(Some("a"), by, pid));
+        let with = |op: Verb, pacing: Option<Pacing>| {
+            said(&pair(BY, [7, 8]), |point| {
+                (point.traffic, point.op) = (Traffic::Pair, op);
+                point.pacing = pacing.unwrap_or(point.pacing);
+            })
+        };
+        assert_eq!(with(Verb::Write, None), None);
+        assert!(with(Verb::Send, Some(Pacing::PingPong)).is_some());
+        // A target of reads answers nothing.
+        assert_eq!(with(Verb::Read, Some(Pacing::PingPong)), None);
+        let matrix = |point: &mut TransferPoint| point.traffic = Traffic::Matrix;
+        assert_eq!(said(&pair(BY, [7, 8]), matrix), None);
+        // Threads of one process, a GPU for each, cards, and devices that serve several at once.
+        assert_eq!(said(&pair(BY, [7, 7]), |_| ()), None);
+        let apart = [rank(Some("a"), BY, 7), rank(Some("b"), BY, 8)];
+        assert_eq!(said(&apart, |_| ()), None);
+        for by in [DeviceMemoryBy::Cards, DeviceMemoryBy::Unknown] {
+            assert_eq!(said(&pair(by, [7, 8]), |_| ()), None);
+        }
+        let mut at_once = pair(BY, [7, 8]);
+        for (opened, _) in &mut at_once {
+            opened.memory_device.as_mut().unwrap().shared_by = None;
+        }
+        assert_eq!(said(&at_once, |_| ()), None);
+    }
+}
