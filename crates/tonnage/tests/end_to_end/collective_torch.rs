@@ -19,12 +19,15 @@ const ALL: &str =
 pub(super) fn python() -> Option<String> {
     let named = std::env::var("TONNAGE_TORCH_PYTHON").ok();
     let usual = ["/usr/bin/python3", "python3"].map(str::to_owned);
-    let look = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)";
-    let has_torch = |python: &String| {
+    // By its path, for runs that are tried have a PATH of their own.
+    let look =
+        "import importlib.util, sys; importlib.util.find_spec('torch') and print(sys.executable)";
+    let with_torch = |python: String| {
         let tried = Command::new(python).args(["-c", look]).output();
-        tried.is_ok_and(|done| done.status.success())
+        let path = String::from_utf8(tried.ok()?.stdout).ok()?;
+        Some(path.trim().to_owned()).filter(|path| !path.is_empty())
     };
-    let found = named.into_iter().chain(usual).find(has_torch);
+    let found = named.into_iter().chain(usual).find_map(with_torch);
     if found.is_none() {
         println!("skip: no Python here has PyTorch (run: apt-get install python3-torch)");
     }
@@ -99,6 +102,24 @@ fn a_worker_that_calls_nothing_has_a_time_and_no_bandwidth() {
     assert!(summary.call_ns.mean > 0.0 && summary.call_ns.min < 1e6);
     let rates = (summary.algbw_bytes_per_s, summary.busbw_bytes_per_s);
     assert_eq!((rates, summary.verified_bytes), ((None, None), 0));
+}
+
+/// Filling that takes longer than a whole trial, and is no part of it.
+#[test]
+fn filling_before_a_trial_takes_none_of_its_calls() {
+    let Some(python) = python() else { return };
+    let dir = tempdir().unwrap();
+    let line = format!(
+        "collective --backend torch:null --python {python} --op all-reduce --sizes 32M --ranks 1 --refill trial \
+         --trials 2 --trial-time 10ms --warmup 1ms -o r.jsonl"
+    );
+    tonnage(dir.path(), &line).succeed();
+    let body = bodies(&dir.path().join("r.jsonl")).remove(0);
+    let trials = &body.backends[0].trials;
+    assert!(
+        trials.iter().all(|trial| trial.iterations > 50),
+        "{trials:?}"
+    );
 }
 
 /// The plan of the published benchmark, whose rows are those of the same number of ranks.

@@ -6,6 +6,7 @@ use super::contestant::{Contestant, OwnTimes};
 use super::data::RankData;
 use super::opened::OpenBackend;
 use super::trial_times::{combine, slowest};
+use super::warm_up::{GROWTH, is_told, turns};
 use crate::deadlines::DEADLINES;
 use crate::drive::calls::CallSpan;
 use crate::failure::{StepFailure, agree, outcome};
@@ -212,20 +213,32 @@ impl Turn<'_, '_, '_> {
             self.run(1, true)?;
             self.contestant.verified_bytes = counted;
         }
+        let most = self.repeats_max()?.min(ITERATIONS_MAX);
         let mut warmed_ns = 0;
         let mut iterations = 1;
         loop {
-            let turns_ns = self.run(iterations, false)?;
-            self.contestant.turn_ns = (turns_ns / iterations).max(1);
-            warmed_ns += turns_ns;
-            if warmed_ns >= self.point.length.warmup_ns {
-                return Ok(());
-            }
-            iterations = (iterations * 2).min(ITERATIONS_MAX);
+            let took = self.run(iterations, false)?;
+            self.contestant.turn_ns = took.turn_ns;
+            warmed_ns += took.whole_ns;
+            let trial = (self.point.refill, self.point.length.trial);
+            let growth = match is_told(trial, iterations, took.turn_ns) || iterations >= most {
+                true if warmed_ns >= self.point.length.warmup_ns => return Ok(()),
+                true => 2,
+                false => GROWTH,
+            };
+            iterations = (iterations * growth).min(most);
         }
     }
 
-    /// Iterations of the next trial, as few as keep values in place inside their type.
+    /// Iterations of a run, at most: as few as keep values in place inside their type.
+    fn repeats_max(&self) -> Result<u64> {
+        match self.in_place() && self.point.refill == Refill::Trial {
+            true => Ok(self.data()?.repeats_max().max(1)),
+            false => Ok(u64::MAX),
+        }
+    }
+
+    /// Iterations of the next trial.
     fn iterations(&self) -> Result<u64> {
         let asked = match self.point.length.trial {
             TrialLength::Iterations(iterations) => iterations,
@@ -233,13 +246,7 @@ impl Turn<'_, '_, '_> {
                 (ns / self.contestant.turn_ns.max(1)).clamp(1, ITERATIONS_MAX)
             }
         };
-        let grows = self.in_place() && self.point.refill == Refill::Trial;
-        let most = if grows {
-            self.data()?.repeats_max()
-        } else {
-            u64::MAX
-        };
-        Ok(asked.min(most))
+        Ok(asked.min(self.repeats_max()?))
     }
 
     fn trial(&mut self) -> Result<(), StepFailure> {
@@ -295,9 +302,8 @@ impl Turn<'_, '_, '_> {
         Ok(())
     }
 
-    /// Carries out iterations on all ranks, and checks the results of the last one if `verify`. Returns the time that
-    /// it took on the slowest rank, with everything that lies between two iterations.
-    fn run(&mut self, iterations: u64, verify: bool) -> Result<u64, StepFailure> {
+    /// Carries out iterations on all ranks, and checks the results of the last one if `verify`.
+    fn run(&mut self, iterations: u64, verify: bool) -> Result<Took, StepFailure> {
         let data = self.data()?;
         let prepared = self.contestant.prepared;
         let verify = verify && prepared.is_some_and(|it| it.has_results);
@@ -347,12 +353,25 @@ impl Turn<'_, '_, '_> {
             let checked = checked.map(|bytes| self.contestant.verified_bytes += bytes);
             agree(self.stage.rank, "results", checked, DEADLINES.step)?;
         }
-        let whole = [CallSpan {
+        let whole = CallSpan {
             begin_ns: 0,
             end_ns: took_ns,
-        }];
-        Ok(slowest(&whole, self.stage.rank)?)
+        };
+        let (turns, count) = turns(self.spans, refill, whole, iterations);
+        let [whole_ns, turns_ns] = slowest([whole, turns], self.stage.rank)?;
+        Ok(Took {
+            whole_ns,
+            turn_ns: (turns_ns / count).max(1),
+        })
     }
+}
+
+/// Time that iterations took on the slowest rank.
+struct Took {
+    /// With all that comes before the first one and behind the last.
+    whole_ns: u64,
+    /// Of one, with all that comes again for each.
+    turn_ns: u64,
 }
 
 impl Steps for Contest<'_, '_> {
@@ -376,11 +395,12 @@ impl Steps for Contest<'_, '_> {
         let begin_ns = clock.now_ns();
         self.each("a trial", |turn| turn.trial())?;
         let took_ns = clock.now_ns().saturating_sub(begin_ns);
-        let whole = [CallSpan {
+        let whole = CallSpan {
             begin_ns: 0,
             end_ns: took_ns,
-        }];
-        self.taken_ns += slowest(&whole, self.stage.rank)?;
+        };
+        let [taken_ns] = slowest([whole], self.stage.rank)?;
+        self.taken_ns += taken_ns;
         Ok(())
     }
 

@@ -12,6 +12,7 @@
 //! | [`contestant`] | one backend during a point: its trials, and what they add up to |
 //! | [`torch`] | those of torch.distributed, in processes of Python |
 //! | [`trial_times`] | times of iterations, combined over the ranks |
+//! | `warm_up` | the time of an iteration, as a warm-up finds it out |
 //!
 //! Algorithms, shapes and data are those of `tonnage_collective`; the loop that times calls is in
 //! [`crate::drive::calls`].
@@ -25,6 +26,7 @@ pub mod native;
 pub mod opened;
 pub mod torch;
 pub mod trial_times;
+mod warm_up;
 pub mod watchdog;
 
 use crate::failure::StepFailure;

@@ -121,14 +121,18 @@ pub fn combine(spans: &[CallSpan], group: Option<&Circle>, rank: &mut Rank) -> R
     Ok(all)
 }
 
-/// Time of the first of these spans on the slowest rank.
+/// Time of each of these spans on its slowest rank.
 ///
 /// # Errors
 /// When a rank does not answer.
-pub fn slowest(spans: &[CallSpan], rank: &mut Rank) -> Result<u64> {
-    let first = &spans[..spans.len().min(1)];
-    let all = combine(first, None, rank)?;
-    Ok(all.longest_ns.first().copied().unwrap_or(0))
+pub fn slowest<const SPANS: usize>(
+    spans: [CallSpan; SPANS],
+    rank: &mut Rank,
+) -> Result<[u64; SPANS]> {
+    let all = combine(&spans, None, rank)?;
+    Ok(std::array::from_fn(|at| {
+        all.longest_ns.get(at).copied().unwrap_or(0)
+    }))
 }
 
 #[cfg(test)]

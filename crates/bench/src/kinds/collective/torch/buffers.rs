@@ -9,11 +9,13 @@ use tonnage_sys::clock::monotonic_ns;
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_units::{Error, Result};
 
+use crate::drive::calls::CallSpan;
+
 /// Inputs of a ring begin at multiples of this, for any type of elements and whole cache lines.
 const SLOT_ALIGNMENT_BYTES: u64 = 64;
 
-/// Words of one iteration's time stamps: begin, end, and the device's own duration.
-const STAMP_WORDS: u64 = 3;
+/// Words of one iteration's time stamps: begin and end.
+const STAMP_WORDS: u64 = 2;
 
 /// Memory of a rank's input and output.
 ///
@@ -58,17 +60,6 @@ impl TorchBuffers {
     pub(super) fn file(&self) -> Result<BorrowedFd<'_>> {
         file(&self.arena)
     }
-}
-
-/// Time of one iteration on this rank.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TorchSpan {
-    /// Begin in nanoseconds of this host's `CLOCK_MONOTONIC`.
-    pub begin_ns: u64,
-    /// End by the same clock.
-    pub end_ns: u64,
-    /// Time on the GPU, by events on its stream; `None` for host memory.
-    pub device_ns: Option<u64>,
 }
 
 /// Time stamps of a run, which the worker writes as it goes.
@@ -128,11 +119,10 @@ impl Stamps {
         limit.saturating_sub(Duration::from_nanos(since_ns))
     }
 
-    pub(super) fn span(&self, iteration: u64, has_device: bool) -> TorchSpan {
-        TorchSpan {
+    pub(super) fn span(&self, iteration: u64) -> CallSpan {
+        CallSpan {
             begin_ns: self.word(iteration, 0),
             end_ns: self.word(iteration, 1),
-            device_ns: has_device.then(|| self.word(iteration, 2)),
         }
     }
 }
@@ -178,12 +168,11 @@ mod tests {
         assert_eq!(stamps.ended(0, 4), 0);
         put(1, 30);
         assert_eq!(stamps.ended(0, 4), 1);
-        let span = TorchSpan {
+        let span = CallSpan {
             begin_ns: 10,
             end_ns: 30,
-            device_ns: None,
         };
-        assert_eq!(stamps.span(0, false), span);
+        assert_eq!(stamps.span(0), span);
         stamps.clear(4);
         assert_eq!(stamps.ended(0, 4), 0);
     }

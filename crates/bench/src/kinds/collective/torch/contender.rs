@@ -183,13 +183,7 @@ impl Torch {
         let iterations = order.iterations;
         let align = order.align;
         let worker = self.worker()?;
-        let span = |iteration| {
-            let span = worker.span(iteration);
-            CallSpan {
-                begin_ns: span.begin_ns,
-                end_ns: span.end_ns,
-            }
-        };
+        let span = |iteration| worker.span(iteration);
         if align {
             order.spans.extend((0..iterations).map(span));
         } else {

@@ -39,7 +39,7 @@ mod tests;
 pub mod worker;
 
 pub use backend::TorchBackend;
-pub use buffers::{TorchBuffers, TorchSpan};
+pub use buffers::TorchBuffers;
 pub use call::{TorchCall, TorchInPlace};
 pub use contender::Torch;
 pub use failure::WorkerFailure;

@@ -8,13 +8,14 @@ use tonnage_ranks::Rank;
 use tonnage_units::{Error, Result};
 
 use super::backend::TorchBackend;
-use super::buffers::{Stamps, TorchBuffers, TorchSpan};
+use super::buffers::{Stamps, TorchBuffers};
 use super::call::{TorchCall, TorchInPlace};
 use super::conversation::Conversation;
 use super::failure::WorkerFailure;
 use super::messages::WorkerOrder;
 use super::rounds::together;
 use super::settings::WorkerSettings;
+use crate::drive::calls::CallSpan;
 
 /// Time for Python to start and torch to be loaded, which may lie on a disk that is far away.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(180);
@@ -257,13 +258,10 @@ impl TorchWorker {
         Ok(())
     }
 
-    /// Begin and end of an iteration of the last run; zeros where there was none.
-    pub fn span(&self, iteration: u64) -> TorchSpan {
-        let has_device = self.settings.gpu.is_some();
+    /// Begin and end of an iteration of the last run by this host's `CLOCK_MONOTONIC`; zeros where there was none.
+    pub fn span(&self, iteration: u64) -> CallSpan {
         let stamps = self.stamps.as_ref();
-        stamps.map_or_else(TorchSpan::default, |stamps| {
-            stamps.span(iteration, has_device)
-        })
+        stamps.map_or_else(CallSpan::default, |stamps| stamps.span(iteration))
     }
 
     /// Copies the result of the last call into the output's memory.
