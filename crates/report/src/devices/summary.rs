@@ -59,7 +59,10 @@ pub fn summary(found: &Inventory) -> Vec<(&'static str, String)> {
             found
                 .gpus
                 .iter()
-                .map(|gpu| format!("{} {}", gpu.vendor, gpu.model))
+                .map(|gpu| match gpu.model.starts_with(&*gpu.vendor) {
+                    true => gpu.model.clone(),
+                    false => format!("{} {}", gpu.vendor, gpu.model),
+                })
                 .collect(),
         ),
         ("not here", vec![not_here]),
