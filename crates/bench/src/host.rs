@@ -74,18 +74,13 @@ fn read(list: &str) -> Result<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tonnage_ranks::testing::rank_info;
     use tonnage_ranks::{Hosts, RankInfo};
 
     fn info(rank: u32, host: &str, boot_id: &str) -> RankInfo {
         RankInfo {
-            rank,
-            host: host.into(),
-            pid: 1,
             boot_id: boot_id.into(),
-            network_namespace: "".into(),
-            pid_namespace: "".into(),
-            local_rank: 0,
-            local_size: Some(1),
+            ..rank_info(rank, host)
         }
     }
 

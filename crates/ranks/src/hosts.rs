@@ -249,18 +249,15 @@ pub(crate) fn count_local_ranks(infos: &mut [RankInfo], hosts: &Hosts) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::rank_info;
 
     /// A rank of each place: host, boot, network, container.
     fn infos(places: &[[&str; 4]]) -> Vec<RankInfo> {
         let info = |(rank, [host, boot_id, network, container]): (u32, &[&str; 4])| RankInfo {
-            rank,
-            host: (*host).into(),
-            pid: 1,
             boot_id: (*boot_id).into(),
             network_namespace: (*network).into(),
             pid_namespace: (*container).into(),
-            local_rank: 0,
-            local_size: None,
+            ..rank_info(rank, host)
         };
         (0u32..).zip(places).map(info).collect()
     }

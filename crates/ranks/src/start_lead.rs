@@ -51,24 +51,16 @@ impl StartLead {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn info(rank: u32, boot_id: &str, local_size: Option<u32>) -> RankInfo {
-        RankInfo {
-            rank,
-            host: "h".into(),
-            pid: 1,
-            boot_id: boot_id.into(),
-            network_namespace: "".into(),
-            pid_namespace: "".into(),
-            local_rank: 0,
-            local_size,
-        }
-    }
+    use crate::testing::rank_info;
 
     #[test]
     fn the_lead_grows_with_the_tree_the_way_and_those_who_take_part() {
         let lead_ns = |longest_rtt_ns, size: u32, local| {
-            let infos: Vec<_> = (0..size).map(|rank| info(rank, "", Some(local))).collect();
+            let info = |rank| RankInfo {
+                local_size: Some(local),
+                ..rank_info(rank, "h")
+            };
+            let infos: Vec<_> = (0..size).map(info).collect();
             let lead = StartLead::new(longest_rtt_ns, &infos, 32);
             (lead.ns(size), lead.ns(2))
         };

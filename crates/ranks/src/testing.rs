@@ -1,5 +1,5 @@
-//! Whole runs with threads as ranks over loopback, for tests of this crate and of those above it; bytes of what grows
-//! with the ranks; and readers that only fuzz targets call from outside.
+//! Whole runs with threads as ranks over loopback, for tests of this crate and of those above it; ranks that are
+//! invented; bytes of what grows with the ranks; and readers that only fuzz targets call from outside.
 //!
 //! The tree has a fan-out of 2, so that 13 ranks have four levels. Nothing ends the process and no signals are taken.
 #![allow(
@@ -107,6 +107,20 @@ pub fn run<T: Send + 'static>(
     run_with(size, |_, _| {}, move |rank| body(rank.unwrap()))
 }
 
+/// Invents a rank of a host; each host has its own boot.
+pub fn rank_info(rank: u32, host: &str) -> RankInfo {
+    RankInfo {
+        rank,
+        host: host.into(),
+        pid: 1,
+        boot_id: format!("boot of {host}").into(),
+        network_namespace: "1".into(),
+        pid_namespace: "1".into(),
+        local_rank: 0,
+        local_size: None,
+    }
+}
+
 /// Bytes of the list of so many ranks, which are on so many hosts.
 pub fn list_bytes(ranks: u32, hosts: u32) -> f64 {
     let (namespace, each) = ("4026531840", ranks / hosts.max(1));
@@ -142,18 +156,8 @@ pub fn advert(text: &str) -> Option<String> {
 
 /// Returns the objection of rank 0 of an invented run to an introduction.
 pub fn objection(hello: &Hello, size: u32) -> Option<Error> {
-    let me = RankInfo {
-        rank: 0,
-        host: "h0".into(),
-        pid: 1,
-        boot_id: "boot".into(),
-        network_namespace: "1".into(),
-        pid_namespace: "1".into(),
-        local_rank: 0,
-        local_size: None,
-    };
     let conditions = Conditions {
-        me,
+        me: rank_info(0, "h0"),
         size,
         source: "test".into(),
         plan_hash: "plan".into(),

@@ -209,21 +209,12 @@ pub(crate) mod tests {
     use tonnage_engine::memory::BusDevice;
     use tonnage_engine::{DeviceMemoryBy, EngineReport};
     use tonnage_plan::point::Traffic;
-    use tonnage_ranks::RankInfo;
+    use tonnage_ranks::testing::rank_info;
 
-    /// The hosts of ranks, each by its boot and name.
-    pub(crate) fn hosts(boots: &[&str]) -> Hosts {
-        let info = |(rank, boot): (u32, &&str)| RankInfo {
-            rank,
-            host: (*boot).into(),
-            pid: 1,
-            boot_id: (*boot).into(),
-            network_namespace: "".into(),
-            pid_namespace: "".into(),
-            local_rank: 0,
-            local_size: Some(1),
-        };
-        let infos: Vec<_> = (0..).zip(boots).map(info).collect();
+    /// Hosts of ranks, by their names.
+    pub(crate) fn hosts(names: &[&str]) -> Hosts {
+        let ranks = (0..).zip(names);
+        let infos: Vec<_> = ranks.map(|(rank, name)| rank_info(rank, name)).collect();
         Hosts::of(&infos)
     }
 

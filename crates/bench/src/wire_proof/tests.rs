@@ -11,6 +11,7 @@ use tonnage_engine::Verb;
 use tonnage_machine::kernel_files::invented::Machine;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{Addresses, TransferPoint};
+use tonnage_ranks::testing::rank_info;
 use tonnage_ranks::{Hosts, RankInfo, pack, unpack};
 use tonnage_units::WireDevice;
 
@@ -36,14 +37,8 @@ fn rdma(name: &str, port: u32) -> WireDevice {
 fn info(rank: u32, place: &str) -> RankInfo {
     let (host, network) = place.split_once('/').unwrap_or((place, "1"));
     RankInfo {
-        rank,
-        host: host.into(),
-        pid: 1,
-        boot_id: format!("boot of {host}").into(),
         network_namespace: network.into(),
-        pid_namespace: "".into(),
-        local_rank: 0,
-        local_size: Some(1),
+        ..rank_info(rank, host)
     }
 }
 

@@ -391,22 +391,13 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::rank_info;
     use proptest::prelude::*;
 
     #[test]
     fn messages_come_back_as_they_went() {
-        let info = RankInfo {
-            rank: 1,
-            host: "h".into(),
-            pid: 7,
-            boot_id: "".into(),
-            network_namespace: "".into(),
-            pid_namespace: "".into(),
-            local_rank: 0,
-            local_size: None,
-        };
         let hello = Hello {
-            info,
+            info: rank_info(1, "h"),
             size: 2,
             version: "1".into(),
             plan_hash: "x".into(),

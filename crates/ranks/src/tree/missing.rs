@@ -185,18 +185,10 @@ mod tests {
     use super::*;
     use crate::channel::message::{CallNumber, CollectiveKind};
     use crate::rank_set::RankSet;
+    use crate::testing::rank_info;
 
     fn info(rank: u32) -> RankInfo {
-        RankInfo {
-            rank,
-            host: format!("h{rank}").into(),
-            pid: 1,
-            boot_id: "".into(),
-            network_namespace: "".into(),
-            pid_namespace: "".into(),
-            local_rank: 0,
-            local_size: None,
-        }
+        rank_info(rank, &format!("h{rank}"))
     }
 
     fn terms(what: &str, size: u32) -> Terms {

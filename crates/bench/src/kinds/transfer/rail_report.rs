@@ -87,6 +87,7 @@ mod tests {
     use tonnage_engine::{EngineReport, LimitKind};
     use tonnage_plan::point::Traffic;
     use tonnage_plan::roles::Roles;
+    use tonnage_ranks::testing::rank_info;
     use tonnage_units::Reduce;
 
     fn trial(rank: u32, share_permille: u64) -> TrialTotals {
@@ -129,17 +130,9 @@ mod tests {
     }
 
     fn ranks() -> Vec<RankInfo> {
-        let info = |rank| RankInfo {
-            rank,
-            host: format!("h{rank}").into(),
-            pid: 1,
-            boot_id: "".into(),
-            network_namespace: "".into(),
-            pid_namespace: "".into(),
-            local_rank: 0,
-            local_size: Some(1),
-        };
-        (0..5).map(info).collect()
+        (0..5)
+            .map(|rank| rank_info(rank, &format!("h{rank}")))
+            .collect()
     }
 
     #[test]

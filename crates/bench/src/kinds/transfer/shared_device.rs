@@ -101,6 +101,7 @@ mod tests {
     use crate::opening::openings::tests::{device, hosts, opened};
     use tonnage_engine::{LimitKind, Verb};
     use tonnage_plan::transfer::Addresses;
+    use tonnage_ranks::testing::rank_info;
 
     /// A rank and its process, with memory of this GPU, whose bytes are moved so.
     fn rank(gpu: Option<&str>, by: DeviceMemoryBy, pid: u32) -> (OpenMessage, u32) {
@@ -122,14 +123,8 @@ mod tests {
         (point.traffic, point.ranks) = (Traffic::AllToAll, all.len() as u32);
         change(&mut point);
         let info = |(rank, (_, pid)): (u32, &(OpenMessage, u32))| RankInfo {
-            rank,
-            host: "a".into(),
             pid: *pid,
-            boot_id: "a".into(),
-            network_namespace: "".into(),
-            pid_namespace: "".into(),
-            local_rank: rank,
-            local_size: None,
+            ..rank_info(rank, "a")
         };
         let infos: Vec<_> = (0..).zip(all).map(info).collect();
         let hosts = hosts(&vec!["a"; all.len()]);
