@@ -160,22 +160,37 @@ mod tests {
             (all.bytes, all.resident_bytes, all.how.as_str()),
             (200, 30, "cachestat")
         );
+        // Hosts whose kernels know different calls: the first is named.
+        all.merge(Cached {
+            how: "mincore".into(),
+            ..known(0)
+        });
+        assert_eq!(all.how, "cachestat");
         let missing = Cached::look(Path::new("/no/such/file"), &Pieces::whole(100));
+        let is_told = |all: &Cached| {
+            let record = all.clone().record(true, false);
+            assert!(
+                !record.known && record.how.contains("not known"),
+                "{record:?}"
+            );
+        };
+        all.merge(missing.clone());
+        is_told(&all);
+        // Of two that do not know, neither makes up for the other.
         all.merge(missing);
-        let record = all.record(true, false);
-        assert!(
-            !record.known && record.how.contains("not known"),
-            "{record:?}"
-        );
+        is_told(&all);
     }
 
     /// A file of four blocks of 64 KiB, of which the first half is in the page cache; `None` where the system does not
     /// drop what it is asked to, as tmpfs does not.
     fn half_cached(path: &Path) -> Option<()> {
         std::fs::write(path, vec![7; 256 << 10]).unwrap();
-        drop_file(path).unwrap();
         let file = std::fs::File::open(path).unwrap();
-        if resident_bytes(&file, 0, 256 << 10).unwrap().bytes > 0 {
+        let cached = || resident_bytes(&file, 0, 256 << 10).unwrap().bytes;
+        drop_file(path).unwrap();
+        if cached() > 0 {
+            drop_cached(&file).unwrap();
+            assert!(cached() > 0, "drop_file keeps what the system drops");
             println!("skip: the temporary directory's file system keeps what it is asked to drop");
             return None;
         }
@@ -197,6 +212,7 @@ mod tests {
         let look = |point: &FilePoint, part, quota, pieces_max| {
             let reads = Sequence::new(point, part, Phase::Read).pieces(quota);
             let seen = Cached::sample(&path, &reads, pieces_max);
+            assert!(!seen.unknown);
             (seen.bytes >> 10, seen.resident_bytes >> 10, seen.how)
         };
         for part in 0..2 {

@@ -311,4 +311,49 @@ mod tests {
         writer.join().ok()?.ok()?;
         Some(output.stdout.len())
     }
+
+    #[test]
+    fn zeros_of_a_page_make_up_for_the_keys_among_them() {
+        for (percent, zeros) in [(0, 0), (1, 40), (30, 1244), (80, 3324), (100, 4096)] {
+            assert_eq!(zeros_of_page(percent), zeros, "{percent}");
+        }
+    }
+
+    #[test]
+    fn a_page_that_compresses_ends_with_its_zeros() {
+        let pool = Pool::new(3, DataKind::Compressible { percent: 30 });
+        for page in pool.bytes.chunks(PAGE_BYTES) {
+            let (data, zeros) = page.split_at(PAGE_BYTES - 1244);
+            assert!(zeros.iter().all(|&byte| byte == 0));
+            // A word of the pool may end with zeros; two of them are not both zero.
+            assert!(
+                data.rchunks(16)
+                    .all(|bytes| bytes.iter().any(|&byte| byte != 0))
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_placed_stays_within_its_transfer() {
+        let (pool, arena) = (Pool::new(3, DataKind::Random), arena());
+        pool.place(&arena, 4096, POOL_BYTES - 3, 5000).unwrap();
+        let mut bytes = vec![0; 16384];
+        arena.read(0, &mut bytes).unwrap();
+        let others = bytes[..4096].iter().chain(&bytes[4096 + 5000..]);
+        assert!(others.copied().all(|byte| byte == 0));
+    }
+
+    /// Files of an earlier version are read by later ones.
+    #[test]
+    fn the_content_of_files_stays_what_it_is() {
+        let key = FileKey::new(1, 2);
+        let (_, arena) = written(key, 0, 1024);
+        // Seed; `mix(1 ^ mix(3)) ^ GOLDEN`; `mix(1 ^ mix(!66))`, the pool's word there; computed by another program.
+        let words = [1, 0x2cad_4269_11a7_d3fd, 0xc90d_0214_131d_4bf8];
+        for (at, expected) in [512, 520, 528].into_iter().zip(words) {
+            let mut word = [0; 8];
+            arena.read(at, &mut word).unwrap();
+            assert_eq!(u64::from_le_bytes(word), expected, "{at}");
+        }
+    }
 }

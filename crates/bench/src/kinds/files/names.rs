@@ -65,12 +65,28 @@ mod tests {
         point.paths = vec!["/a/t".into(), "/b/t".into()];
         point.layout = FileLayout::PerProcess;
         assert_eq!(path_of(&point, 0, 0), PathBuf::from("/a/t.00000000"));
+        assert_eq!(path_of(&point, 2, 0), PathBuf::from("/a/t.00000002"));
         assert_eq!(path_of(&point, 3, 0), PathBuf::from("/b/t.00000003"));
         point.directory_per_rank = true;
         point.file_per_trial = true;
         assert_eq!(path_of(&point, 3, 2), PathBuf::from("/b/3/t.00000003.2"));
         point.layout = FileLayout::Shared;
         assert_eq!(path_of(&point, 3, 2), PathBuf::from("/a/t.2"));
+    }
+
+    #[test]
+    fn data_are_keyed_by_their_writer_where_each_has_a_file() {
+        let mut point = point(4);
+        assert_eq!(number_of(&point, 3), 0);
+        point.layout = FileLayout::PerProcess;
+        assert_eq!(number_of(&point, 3), 3);
+    }
+
+    #[test]
+    fn a_shift_reads_the_rank_so_many_further() {
+        let mut point = point(7);
+        point.read_from = ReadFrom::Shift { ranks: 3 };
+        assert_eq!((source_of(&point, 1), source_of(&point, 5)), (4, 1));
     }
 
     #[test]

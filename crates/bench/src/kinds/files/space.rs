@@ -148,3 +148,161 @@ fn describe(used: &Used<'_>, point: &FilePoint) -> String {
         size(used.place.free_bytes)
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::files::sequence::tests::point;
+    use tonnage_plan::files::Stonewall;
+
+    /// Four ranks with a file of 128 bytes each.
+    fn per_process() -> FilePoint {
+        FilePoint {
+            layout: FileLayout::PerProcess,
+            ..point(4)
+        }
+    }
+
+    fn walled(point: FilePoint) -> FilePoint {
+        FilePoint {
+            stonewall: Some(Stonewall {
+                after_ns: 1,
+                wear_out: false,
+                transfers_min: 0,
+            }),
+            ..point
+        }
+    }
+
+    /// A disk with so many free bytes, of which root may use ten more.
+    fn disk(free_bytes: u64) -> LocalStorage {
+        LocalStorage {
+            directory: "/data".into(),
+            file_system: "ext4".into(),
+            source: "/dev/a".into(),
+            device: (8, 1),
+            network: false,
+            memory: false,
+            free_bytes,
+            unused_bytes: free_bytes + 10,
+            taken_bytes: 0,
+            direct: None,
+        }
+    }
+
+    fn fits(point: &FilePoint, machines: &[u32], places: &[LocalStorage]) -> bool {
+        check_space(point, machines, places).is_ok()
+    }
+
+    #[test]
+    fn files_fit_to_the_last_byte_and_one_more_is_named_with_what_is_free() {
+        let (point, machines) = (per_process(), [0; 4]);
+        let places = |free_bytes| [(); 4].map(|()| disk(free_bytes));
+        assert!(fits(&point, &machines, &places(502)));
+        let short = check_space(&point, &machines, &places(501)).unwrap_err();
+        let text = short.to_string();
+        assert!(
+            text.contains("/data take 512 B when complete, and 501 B are free"),
+            "{text}"
+        );
+        assert_eq!(about_space(&point, &machines, &places(512)), None);
+        let told = about_space(&point, &machines, &places(511)).unwrap();
+        assert!(
+            told.ends_with("take 512 B when complete, and 511 B are free"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn a_disk_belongs_to_its_machine_and_a_network_storage_to_all() {
+        let point = per_process();
+        // Two ranks on each of two machines, whose disks have the same numbers.
+        let machines = [0, 0, 1, 1];
+        assert!(fits(&point, &machines, &[(); 4].map(|()| disk(246))));
+        assert!(!fits(&point, &machines, &[(); 4].map(|()| disk(245))));
+        let network = |source: &str, free_bytes| LocalStorage {
+            network: true,
+            source: source.into(),
+            ..disk(free_bytes)
+        };
+        assert!(!fits(
+            &point,
+            &machines,
+            &[(); 4].map(|()| network("a:/", 501))
+        ));
+        let two = ["a:/", "a:/", "b:/", "b:/"].map(|source| network(source, 246));
+        assert!(fits(&point, &machines, &two));
+    }
+
+    #[test]
+    fn a_shared_file_is_needed_once_and_each_repetitions_beside_the_others() {
+        let mut point = point(4);
+        let fits = |point: &FilePoint, free| fits(point, &[0; 4], &[(); 4].map(|()| disk(free)));
+        assert!(fits(&point, 502) && !fits(&point, 501));
+        (point.file_per_trial, point.trials) = (true, 3);
+        assert!(fits(&point, 1526) && !fits(&point, 1525));
+        point.file_per_trial = false;
+        assert!(fits(&point, 502));
+    }
+
+    #[test]
+    fn bytes_of_files_that_are_written_anew_are_as_good_as_free() {
+        let places = |free_bytes, taken_bytes| {
+            [(); 4].map(|()| LocalStorage {
+                taken_bytes,
+                ..disk(free_bytes)
+            })
+        };
+        let machines = [0; 4];
+        // Four files of their own, or one that all of them see.
+        assert!(fits(&per_process(), &machines, &places(2, 125)));
+        assert!(!fits(&per_process(), &machines, &places(1, 125)));
+        assert!(fits(&point(4), &machines, &places(2, 500)));
+        assert!(!fits(&point(4), &machines, &places(2, 499)));
+        assert_eq!(about_space(&point(4), &machines, &places(12, 500)), None);
+        assert!(about_space(&point(4), &machines, &places(11, 500)).is_some());
+    }
+
+    #[test]
+    fn a_stonewall_bounds_the_phases_but_not_what_is_filled_before() {
+        let short = [(); 4].map(|()| disk(1));
+        let fits = |point: &FilePoint| fits(point, &[0; 4], &short);
+        assert!(!fits(&per_process()));
+        let mut point = walled(per_process());
+        assert!(fits(&point));
+        point.prefill = true;
+        assert!(!fits(&point));
+    }
+
+    #[test]
+    fn zeros_of_data_that_compress_may_take_nothing() {
+        let mut point = per_process();
+        point.block_bytes = 16 * 100;
+        point.data = DataKind::Compressible { percent: 30 };
+        // 70 of 100 of four files of two blocks.
+        let fits = |free| fits(&point, &[0; 4], &[(); 4].map(|()| disk(free)));
+        assert!(fits(8950) && !fits(8949));
+    }
+
+    #[test]
+    fn what_files_take_already_is_what_they_have_on_the_storage() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut point = per_process();
+        point.paths = vec![directory.path().join("t").display().to_string()];
+        (point.file_per_trial, point.trials) = (true, 3);
+        assert_eq!(taken_bytes(&point, 1), 0);
+        for trial in [0, 2] {
+            let bytes = vec![7; 64 << 10];
+            fs::write(path_of(&point, 1, trial), bytes).unwrap();
+        }
+        fs::write(path_of(&point, 2, 0), [7]).unwrap();
+        // Of a file whose blocks the system has not chosen yet it may say less.
+        for trial in [0, 2] {
+            let file = fs::File::open(path_of(&point, 1, trial)).unwrap();
+            file.sync_all().unwrap();
+        }
+        // 128 KiB, but for file systems that compress, or that reserve more.
+        let taken = taken_bytes(&point, 1);
+        assert!((4 << 10..256 << 10).contains(&taken), "{taken}");
+    }
+}

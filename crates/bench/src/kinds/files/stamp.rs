@@ -120,9 +120,33 @@ pub(crate) fn words(stamp: &[u8]) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tonnage_sys::mapping::{Pages, Sharing};
 
     #[test]
     fn the_inverse_is_one() {
         assert_eq!(GOLDEN.wrapping_mul(GOLDEN_INVERSE), 1);
+    }
+
+    #[test]
+    fn a_place_lies_within_the_file() {
+        let key = FileKey::new(7, 1);
+        let (_, word) = words(&key.stamp(1024));
+        assert_eq!(key.place(word, 1025), Some(1024));
+        assert_eq!(key.place(word, 1024), None);
+    }
+
+    /// Memory before and behind a transfer belongs to others.
+    #[test]
+    fn stamps_stay_within_their_transfer() {
+        let key = FileKey::new(7, 1);
+        for (offset, len) in [(0, 8), (8, 16), (8, 504), (512, 8), (520, 512), (3, 700)] {
+            let arena = Arena::allocate(8192, Pages::Normal, Sharing::Private, None).unwrap();
+            key.stamp_all(&arena, 4096, offset, len).unwrap();
+            let mut bytes = vec![0; 8192];
+            arena.read(0, &mut bytes).unwrap();
+            let end = 4096 + len as usize;
+            let others = bytes[..4096].iter().chain(&bytes[end..]);
+            assert!(others.copied().all(|byte| byte == 0), "{offset} {len}");
+        }
     }
 }

@@ -125,4 +125,26 @@ mod tests {
         assert_eq!(timeline.bytes_at(1000, 2000), 10);
         assert_eq!(timeline.bytes_at(0, 2000), 0);
     }
+
+    #[test]
+    fn an_instant_within_an_interval_has_its_part_of_it_alone() {
+        let mut timeline = Timeline::default();
+        let interval_ns = timeline.interval_ns();
+        timeline.add(0, 7);
+        timeline.add(interval_ns + 5, 1000);
+        assert_eq!(timeline.bytes_at(interval_ns, u64::MAX), 7);
+        assert_eq!(
+            timeline.bytes_at(interval_ns + interval_ns / 2, u64::MAX),
+            507
+        );
+        assert_eq!(timeline.bytes_at(2 * interval_ns, u64::MAX), 1007);
+    }
+
+    #[test]
+    fn intervals_end_with_the_last_in_which_anything_ended() {
+        let mut timeline = Timeline::default();
+        assert!(timeline.intervals().is_empty());
+        timeline.add(2 * timeline.interval_ns(), 7);
+        assert_eq!(timeline.intervals(), [0, 0, 7]);
+    }
 }

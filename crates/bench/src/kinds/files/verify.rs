@@ -119,6 +119,8 @@ impl Reduce for VerifyFindings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tonnage_plan::files::DataKind;
+    use tonnage_sys::mapping::{Pages, Sharing};
 
     #[test]
     fn every_rank_is_counted_and_the_first_are_described() {
@@ -133,7 +135,40 @@ mod tests {
         all.merge(VerifyFindings::default());
         let text = all.complaint().unwrap();
         assert!(text.starts_with("4 bytes in 2 sectors"), "{text}");
+        assert!(text.contains("(2000 bytes were checked)"), "{text}");
         assert!(text.ends_with("rank 0: a; rank 1: b"), "{text}");
         assert_eq!(VerifyFindings::default().complaint(), None);
+    }
+
+    #[test]
+    fn a_checker_compares_the_transfer_that_it_is_shown() {
+        let (key, pool) = (FileKey::new(3, 0), Pool::new(3, DataKind::Random));
+        let memory = Arena::allocate(8192, Pages::Normal, Sharing::Private, None).unwrap();
+        pool.place(&memory, 4096, 1024, 512).unwrap();
+        key.stamp_all(&memory, 4096, 1024, 512).unwrap();
+        let mut checker = Checker {
+            key,
+            pool: &pool,
+            path: Path::new("t"),
+            files: 1,
+            file_bytes: 1 << 20,
+            memory: Arc::new(memory),
+            transfer_bytes: 512,
+            found: Wrong::default(),
+        };
+        let at = |offset| Access {
+            offset,
+            write: false,
+        };
+        checker.look(4096, at(1024)).unwrap();
+        assert_eq!(
+            (checker.found.checked_bytes, checker.found.wrong_bytes),
+            (512, 0)
+        );
+        checker.look(4096, at(2048)).unwrap();
+        assert_eq!(
+            (checker.found.checked_bytes, checker.found.wrong_sectors),
+            (1024, 1)
+        );
     }
 }

@@ -116,3 +116,64 @@ fn origin(files: &CandidateFiles<'_>, key: FileKey, at: u64, sector: &[u8]) -> S
         format!(" (these bytes belong to offset {offset} of the file of rank {file})")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Findings in `len` zeros at `at` that should be 0x11; those at `right` are.
+    fn compared(at: u64, len: usize, right: std::ops::Range<usize>) -> Wrong {
+        let files = CandidateFiles {
+            path: std::path::Path::new("t"),
+            count: 1,
+            bytes: 1 << 20,
+        };
+        let (mut is, should) = (vec![0; len], vec![0x11; len]);
+        is[right].fill(0x11);
+        let mut found = Wrong::default();
+        found.compare(&files, FileKey::new(1, 0), at, &is, &should);
+        found
+    }
+
+    #[test]
+    fn sectors_are_those_of_the_file_wherever_the_stretch_begins() {
+        // The last byte of one sector, and the first of the next.
+        let found = compared(1000, 100, 0..23);
+        assert_eq!((found.wrong_bytes, found.wrong_sectors), (77, 2));
+        assert_eq!(found.first[0], "t at offset 1023: expected 11, found 00");
+        let next = "t at offset 1024: expected 1111111111111111, found 0000000000000000";
+        assert_eq!(found.first[1], format!("{next} (zeros: never written)"));
+    }
+
+    #[test]
+    fn an_origin_is_looked_for_where_a_whole_stamp_is_seen() {
+        let is_looked_for = |at, len| {
+            compared(at, len, 0..0)
+                .first
+                .pop()
+                .unwrap()
+                .contains("never written")
+        };
+        assert!(is_looked_for(512, 16));
+        // A cut stamp, alone and behind a whole sector; and a stretch that begins within a sector.
+        assert!(!is_looked_for(512, 15) && !is_looked_for(0, 512 + 15) && !is_looked_for(513, 100));
+    }
+
+    #[test]
+    fn all_are_counted_and_the_first_four_described() {
+        let mut found = compared(0, 5 * 512, 0..0);
+        assert_eq!((found.wrong_bytes, found.wrong_sectors), (2560, 5));
+        assert_eq!(found.first.len(), 4);
+        assert!(found.first[3].contains("offset 1536"), "{found:?}");
+        let one = || Wrong {
+            checked_bytes: 600,
+            ..compared(0, 512, 0..510)
+        };
+        found.merge(&one());
+        assert_eq!((found.checked_bytes, found.wrong_bytes), (600, 2562));
+        assert_eq!((found.wrong_sectors, found.first.len()), (6, 4));
+        let mut few = one();
+        few.merge(&one());
+        assert_eq!((few.checked_bytes, few.first.len()), (1200, 2));
+    }
+}

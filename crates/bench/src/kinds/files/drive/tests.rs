@@ -9,7 +9,7 @@ use super::*;
 use crate::kinds::files::wrong::{CandidateFiles, Wrong};
 use bench::{Bench, COUNT, LEN, SEED, SOON_NS};
 use disk::{Did, Disk};
-use tonnage_plan::files::Phase;
+use tonnage_plan::files::{DataKind, Phase};
 
 fn one_by_one(disk: &mut Disk, task: &Task<'_>, until: u64, samples: &mut Samples) -> Result<()> {
     blocking(disk, task, until, samples, &mut Blind, None)
@@ -30,21 +30,18 @@ fn both() -> [(Bench, Drive); 2] {
     ]
 }
 
-/// Returns the findings of a check of the whole file.
-fn wrong_of(disk: &Disk, bench: &Bench) -> Wrong {
-    let len = disk.bytes.len();
-    let arena = Arena::allocate(len, Pages::Normal, Sharing::Private, None).unwrap();
-    arena.write(0, &disk.bytes).unwrap();
+/// Returns the findings of a check of the first bytes of the file.
+fn wrong_of(disk: &Disk, (key, pool): (FileKey, &Pool), len: u64) -> Wrong {
+    let bytes = &disk.bytes[..len as usize];
+    let arena = Arena::allocate(bytes.len(), Pages::Normal, Sharing::Private, None).unwrap();
+    arena.write(0, bytes).unwrap();
     let files = CandidateFiles {
         path: std::path::Path::new("data/t"),
         count: 1,
-        bytes: len as u64,
+        bytes: len,
     };
     let mut found = Wrong::default();
-    let (key, place) = (FileKey::new(SEED, 0), (&files, 0));
-    bench
-        .pool
-        .check(&arena, 0, key, place, len as u64, &mut found)
+    pool.check(&arena, 0, key, (&files, 0), len, &mut found)
         .unwrap();
     found
 }
@@ -83,7 +80,8 @@ fn what_is_written_is_right_and_is_found_right() {
         let mut disk = Disk::new(&bench);
         let mut samples = Samples::new();
         drive(&mut disk, &bench.task(Phase::Write), COUNT, &mut samples).unwrap();
-        assert_eq!(wrong_of(&disk, &bench).wrong_bytes, 0);
+        let data = (FileKey::new(SEED, 0), &bench.pool);
+        assert_eq!(wrong_of(&disk, data, LEN * COUNT).wrong_bytes, 0);
         assert_eq!((samples.transfers, samples.reads), (COUNT, 0));
         assert_eq!(bench.watched.load(Ordering::Relaxed), LEN * COUNT);
         let mut check = Check {
@@ -143,8 +141,36 @@ fn a_queue_is_kept_as_full_as_there_are_slots() {
     windowed(&mut disk, &bench.task(Phase::Write), COUNT, &mut samples).unwrap();
     // It takes three at a time, and the loop posts the others after its first wait.
     assert_eq!(disk.most_in_flight, 7);
+    assert_eq!(samples.in_flight_max, 7);
     assert!(disk.waits > 0);
     assert!(disk.in_flight.is_empty());
+}
+
+#[test]
+fn slots_forget_what_they_hold_before_other_data() {
+    let mut bench = Bench::queued(1);
+    let mut slots = InFlight::new(1);
+    for seed in [SEED, SEED + 1] {
+        let key = FileKey::new(seed, 0);
+        bench.pool = Pool::new(seed, DataKind::Random);
+        slots.forget();
+        let (mut disk, mut samples) = (Disk::new(&bench), Samples::new());
+        let task = Task {
+            data: Some((key, &bench.pool)),
+            ..bench.task(Phase::Write)
+        };
+        // The same place in the same slot each time.
+        queued(&mut disk, &task, 1, (&mut samples, &mut slots), &mut Blind).unwrap();
+        assert_eq!(wrong_of(&disk, (key, &bench.pool), LEN).wrong_bytes, 0);
+    }
+}
+
+#[test]
+fn a_source_of_writes_has_room_for_a_transfer_from_the_pools_end() {
+    let layout = BufferLayout::new(LEN, 3, true);
+    assert!(layout.slots >= layout.source + POOL_BYTES + LEN);
+    assert_eq!(layout.bytes(), layout.slots + 3 * layout.stride);
+    assert_eq!(BufferLayout::new(LEN, 3, false).slots, 0);
 }
 
 #[test]
