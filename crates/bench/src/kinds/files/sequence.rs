@@ -182,7 +182,7 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::{BTreeMap, HashSet};
-    use tonnage_plan::files::{DataKind, Fsync, ReadFrom};
+    use tonnage_plan::files::{DataKind, Fsync, ReadFrom, Stonewall};
     use tonnage_plan::point::LimitChoice;
 
     /// A point with blocks of four transfers of 16 bytes, two segments.
@@ -226,6 +226,18 @@ pub(crate) mod tests {
             delay_ns: 0,
             max_duration_ns: None,
             limit: LimitChoice::None,
+        }
+    }
+
+    /// The point with a stonewall that comes after so many nanoseconds.
+    pub fn walled(point: FilePoint, after_ns: u64, wear_out: bool) -> FilePoint {
+        FilePoint {
+            stonewall: Some(Stonewall {
+                after_ns,
+                wear_out,
+                transfers_min: 0,
+            }),
+            ..point
         }
     }
 

@@ -152,25 +152,13 @@ fn describe(used: &Used<'_>, point: &FilePoint) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::files::sequence::tests::point;
-    use tonnage_plan::files::Stonewall;
+    use crate::kinds::files::sequence::tests::{point, walled};
 
     /// Four ranks with a file of 128 bytes each.
     fn per_process() -> FilePoint {
         FilePoint {
             layout: FileLayout::PerProcess,
             ..point(4)
-        }
-    }
-
-    fn walled(point: FilePoint) -> FilePoint {
-        FilePoint {
-            stonewall: Some(Stonewall {
-                after_ns: 1,
-                wear_out: false,
-                transfers_min: 0,
-            }),
-            ..point
         }
     }
 
@@ -268,7 +256,7 @@ mod tests {
         let short = [(); 4].map(|()| disk(1));
         let fits = |point: &FilePoint| fits(point, &[0; 4], &short);
         assert!(!fits(&per_process()));
-        let mut point = walled(per_process());
+        let mut point = walled(per_process(), 1, false);
         assert!(fits(&point));
         point.prefill = true;
         assert!(!fits(&point));

@@ -1,6 +1,5 @@
 use super::*;
-use crate::kinds::files::sequence::tests::point;
-use tonnage_plan::files::Stonewall;
+use crate::kinds::files::sequence::tests::{point, walled};
 use tonnage_ranks::testing::rank_info;
 
 fn figures(begin_ns: u64, end_ns: u64) -> ThreadFigures {
@@ -24,18 +23,6 @@ fn samples(transfers: u64, before_wall: u64) -> Samples {
         before_wall,
         in_flight_max: transfers as u32,
         ..Samples::new()
-    }
-}
-
-/// Builds a point with a stonewall that comes after so many nanoseconds.
-fn walled(ranks: u32, after_ns: u64, wear_out: bool) -> FilePoint {
-    FilePoint {
-        stonewall: Some(Stonewall {
-            after_ns,
-            wear_out,
-            transfers_min: 0,
-        }),
-        ..point(ranks)
     }
 }
 
@@ -90,7 +77,7 @@ fn threads_of_a_rank_are_one_rank() {
     other.sync_ns = 4;
     let (few, many) = (samples(3, 2), samples(5, 5));
     let both = PhaseTotals::of_rank(7, [(&one, &few), (&other, &many)].into_iter()).unwrap();
-    let trial = both.trial(&walled(1, 1500, false), None, 0, &[]);
+    let trial = both.trial(&walled(point(1), 1500, false), None, 0, &[]);
     // The most of a thread, not of all of them together.
     assert_eq!(trial.in_flight_max, Some(5));
     assert_eq!(trial.transfer_of_rank.ns_min, 2090 - 110);
@@ -116,7 +103,7 @@ fn a_stonewall_tells_the_least_and_the_most_of_a_rank_and_what_a_rank_wore_out()
     all.merge(of_rank(1, 3));
     all.merge(of_rank(2, 4));
     let wall = |wear_out| {
-        all.trial(&walled(3, 500, wear_out), None, 0, &[])
+        all.trial(&walled(point(3), 500, wear_out), None, 0, &[])
             .stonewall
             .unwrap()
     };
@@ -174,10 +161,10 @@ fn a_phase_that_moved_nothing_says_whether_its_stonewall_came_too_soon() {
     );
     // Transfers had ended 10 ns before the files were closed.
     let until_ns = 8_999_990;
-    assert_eq!(why(&walled(1, 8_000_000, false)), too_soon);
-    let at_the_end = why(&walled(1, until_ns, false)).unwrap();
+    assert_eq!(why(&walled(point(1), 8_000_000, false)), too_soon);
+    let at_the_end = why(&walled(point(1), until_ns, false)).unwrap();
     assert!(at_the_end.contains("its stonewall came"), "{at_the_end}");
-    assert_eq!(why(&walled(1, until_ns + 1, false)), too_little);
+    assert_eq!(why(&walled(point(1), until_ns + 1, false)), too_little);
     assert_eq!(why(&point(1)), too_little);
     assert_eq!(moved(1).why_empty(&point(1), Phase::Write, 2), None);
 }
