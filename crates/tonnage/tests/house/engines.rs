@@ -2,14 +2,25 @@
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::Visit;
-use syn::{ItemMod, LitStr, Macro};
+use syn::{Attribute, ItemMod, LitStr, Macro};
 use tonnage_engines::LISTS;
 
-use super::names::{is_for_tests, is_seen};
 use super::source::{self, File, crate_of};
 
 /// Crates to which one engine is as good as another.
 const IMPARTIAL: &[&str] = &["bench", "ranks", "record", "tonnage"];
+
+/// Recognises `#[cfg(test)]`.
+fn is_for_tests(attribute: &Attribute) -> bool {
+    let names_tests = |list: &syn::MetaList| list.tokens.to_string() == "test";
+    attribute.path().is_ident("cfg") && attribute.meta.require_list().is_ok_and(names_tests)
+}
+
+/// Recognises a file of a crate's source that is not a test.
+fn is_seen(file: &File) -> bool {
+    let is_test = |part: &str| part == "tests" || part == "tests.rs";
+    file.path.contains("/src/") && !file.path.split('/').any(is_test)
+}
 
 /// Texts of a file outside of its tests, each with its line.
 #[derive(Default)]

@@ -1,125 +1,14 @@
-//! Lengths of functions and files, widths and openings of comments, and where `unsafe` may be.
+//! Where `unsafe` may be, and how threads are started.
 
 use syn::visit::Visit;
-use syn::{Block, Signature};
 
 use super::source::{self, File, crate_of};
-
-const FUNCTION_LINES_MAX: usize = 70;
-const FILE_LINES_MAX: usize = 500;
-const COMMENT_COLUMNS_MAX: usize = 120;
-
-/// Words that make a riddle of a comment when it opens with them: say the thing instead.
-const RIDDLES: &[&str] = &[
-    "What", "Who", "How", "Where", "When", "Whether", "Which", "Why", "That", "The same", "Is",
-    "If",
-];
 
 /// Openings of calls that start a thread or panic.
 const BARE_SPAWNS: &[&str] = &["scope.spawn(", "thread::spawn("];
 
 /// The crate with `unsafe` in it.
 const UNSAFE_CRATE: &str = "sys";
-
-/// Functions of a file by name, each with its first line and its number of lines.
-#[derive(Default)]
-struct Functions(Vec<(String, usize, usize)>);
-
-impl Functions {
-    fn add(&mut self, signature: &Signature, block: &Block) {
-        let first = signature.fn_token.span.start().line;
-        let last = block.brace_token.span.close().end().line;
-        let name = signature.ident.to_string();
-        self.0.push((name, first, last + 1 - first));
-    }
-}
-
-impl<'ast> Visit<'ast> for Functions {
-    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
-        self.add(&item.sig, &item.block);
-        syn::visit::visit_item_fn(self, item);
-    }
-
-    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
-        self.add(&item.sig, &item.block);
-        syn::visit::visit_impl_item_fn(self, item);
-    }
-
-    fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
-        if let Some(block) = &item.default {
-            self.add(&item.sig, block);
-        }
-        syn::visit::visit_trait_item_fn(self, item);
-    }
-}
-
-/// The file and the functions in it that are too long.
-fn too_long(file: &File) -> Vec<String> {
-    let mut found = Vec::new();
-    let lines = file.text.lines().count();
-    if lines > FILE_LINES_MAX {
-        found.push(format!(
-            "{}: {lines} lines, {FILE_LINES_MAX} at most: move a part of it to a file of its own",
-            file.path
-        ));
-    }
-    let mut functions = Functions::default();
-    functions.visit_file(&syn::parse_file(&file.text).unwrap());
-    let long = |(_, _, lines): &&(String, usize, usize)| *lines > FUNCTION_LINES_MAX;
-    for (name, first, lines) in functions.0.iter().filter(long) {
-        found.push(format!(
-            "{}:{first}: {name} has {lines} lines, {FUNCTION_LINES_MAX} at most: name its steps",
-            file.path
-        ));
-    }
-    found
-}
-
-/// Comments that are too wide, which rustfmt leaves as they are; rows of tables cannot be broken.
-fn too_wide(file: &File) -> Vec<String> {
-    let mut found = Vec::new();
-    for (number, line) in (1..).zip(file.text.lines()) {
-        let comment = line.trim_start();
-        let is_row = comment.trim_start_matches(['/', '!', ' ']).starts_with('|');
-        let columns = line.chars().count();
-        if comment.starts_with("//") && !is_row && columns > COMMENT_COLUMNS_MAX {
-            found.push(format!(
-                "{}:{number}: a comment of {columns} columns, {COMMENT_COLUMNS_MAX} at most: wrap it",
-                file.path
-            ));
-        }
-    }
-    found
-}
-
-/// Doc comments, and texts of help that are written as `about` or `help`, that open with a riddle.
-fn riddles(file: &File) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut before = "";
-    for (number, line) in (1..).zip(file.text.lines()) {
-        let line = line.trim();
-        let marks = ["///", "//!", "about: \"", "about = \"", "help = \""];
-        let Some(mark) = marks.into_iter().find(|mark| line.starts_with(mark)) else {
-            before = "";
-            continue;
-        };
-        let text = line[mark.len()..].trim_start();
-        let opens = before != mark || mark.ends_with('"');
-        before = mark;
-        let begins = |riddle: &&&str| {
-            let begin = text.get(..riddle.len()).unwrap_or_default();
-            let rest = text.get(riddle.len()..).unwrap_or_default();
-            begin.eq_ignore_ascii_case(riddle) && !rest.starts_with(char::is_alphanumeric)
-        };
-        if let Some(riddle) = RIDDLES.iter().find(begins).filter(|_| opens) {
-            found.push(format!(
-                "{}:{number}: \"{riddle} …\": open with a noun or a verb: {text}",
-                file.path
-            ));
-        }
-    }
-    found
-}
 
 /// Lines of `unsafe { … }` and `unsafe impl` in a file.
 #[derive(Default)]
@@ -213,21 +102,6 @@ fn check(rule: impl Fn(&File) -> Vec<String>) {
 }
 
 #[test]
-fn functions_and_files_are_short() {
-    check(too_long);
-}
-
-#[test]
-fn comments_are_narrow() {
-    check(too_wide);
-}
-
-#[test]
-fn doc_comments_open_with_the_thing() {
-    check(riddles);
-}
-
-#[test]
 fn threads_that_cannot_be_started_are_errors() {
     check(bare_spawns);
 }
@@ -278,58 +152,6 @@ fn unsafe_is_in_one_crate_and_has_its_reasons() {
 fn invented(text: String) -> File {
     let path = "crates/attic/src/lib.rs".to_owned();
     File { path, text }
-}
-
-#[test]
-fn what_is_too_long_is_found() {
-    let long = |lines: usize| format!("fn f() {{\n{}}}\n", "    g();\n".repeat(lines - 2));
-    assert_eq!(too_long(&invented(long(70))), Vec::<String>::new());
-    let inside = format!("impl A {{\n    #[inline]\n    {}}}\n", long(71));
-    let found = too_long(&invented(inside));
-    assert_eq!(found.len(), 1, "{found:?}");
-    assert!(
-        found[0].starts_with("crates/attic/src/lib.rs:3: f has 71 lines"),
-        "{found:?}"
-    );
-    assert_eq!(too_long(&invented("\n".repeat(500))), Vec::<String>::new());
-    assert_eq!(too_long(&invented("\n".repeat(501))).len(), 1);
-}
-
-#[test]
-fn comments_that_are_too_wide_are_found() {
-    let found = |text: String| too_wide(&invented(text)).len();
-    let wide = "é".repeat(COMMENT_COLUMNS_MAX - 8);
-    assert_eq!(found(format!("    /// {wide}\n")), 0);
-    for opening in ["    //! ", "    ///  ", "    //   "] {
-        assert_eq!(found(format!("{opening}{wide}e\n")), 1, "{opening}");
-    }
-    assert_eq!(
-        found(format!("    /// | {wide} |\n    f(\"{wide}\");\n")),
-        0
-    );
-}
-
-#[test]
-fn riddles_are_found_where_comments_open() {
-    let found = |text: &str| riddles(&invented(text.to_owned())).len();
-    for bad in [
-        "/// Whether it is.\n",
-        "//! What lives here.\n",
-        "x\n    /// The same for others.\n",
-        "about: \"how it is done\",\n",
-        "#[arg]\n/// If so.\n",
-    ] {
-        assert_eq!(found(bad), 1, "{bad}");
-    }
-    for good in [
-        "/// Returns what is there.\n/// What follows is prose.\n",
-        "/// Whatever there is.\n",
-        "/// Issue of a lane.\n",
-        "// Why it is so.\n",
-        "/// The samples of a run.\n",
-    ] {
-        assert_eq!(found(good), 0, "{good}");
-    }
 }
 
 #[test]
