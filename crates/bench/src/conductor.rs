@@ -13,6 +13,7 @@ use crate::observer::Observer;
 use crate::run::{Run, unix_ns};
 use crate::settings::Settings;
 use crate::within;
+use tonnage_machine::OwnCpus;
 use tonnage_plan::Planned;
 use tonnage_ranks::Rank;
 use tonnage_record::{Canary, Outcome, Record, published};
@@ -109,6 +110,8 @@ struct Conductor<'a> {
 impl Stretches for Conductor<'_> {
     /// After a failed point what was open is closed where nobody knows what state it is in.
     fn stretch<K: Kind>(&mut self, kind: &mut K) -> Result<()> {
+        // Threads that libraries start for the next stretch begin on the CPUs of this one.
+        let _cpus = OwnCpus::of_this_thread();
         let ahead = &self.points[self.next..];
         let mut stretch: Vec<AnnotatedPoint<'_, K::Point>> = Vec::new();
         for planned in ahead {

@@ -3,16 +3,18 @@
 //! Which ranks are on one machine is known in [`tonnage_ranks::hosts`]; but its ranks may have been bound to different
 //! CPUs by their launcher. So each rank says which CPUs it may use, and those that may use the same ones take turns.
 
+use std::sync::Arc;
+
 use crate::deadlines::DEADLINES;
 use tonnage_machine::Topology;
 use tonnage_ranks::Rank;
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
-/// A rank's host, read once, before its main thread is pinned as a worker: a pinned thread sees only its own CPU.
+/// A rank's host.
 pub struct RankHost {
     /// Its CPUs.
-    pub topology: Topology,
+    pub topology: Arc<Topology>,
     /// This rank's place among those that it shares CPUs with, and how many they are, itself included.
     pub neighbours: (u32, u32),
     /// The ranks of its machine, ascending, itself included, with the CPUs that each may use.
@@ -20,12 +22,11 @@ pub struct RankHost {
 }
 
 impl RankHost {
-    /// Reads the host and asks the other ranks.
+    /// Exchanges with the other ranks which CPUs each may use.
     ///
     /// # Errors
     /// When a rank does not answer, or not what a rank answers.
-    pub fn look(rank: &mut Rank) -> Result<Self> {
-        let topology = Topology::read();
+    pub fn look(rank: &mut Rank, topology: &Arc<Topology>) -> Result<Self> {
         let mine = number_list::format(&topology.allowed).into_bytes();
         // Only those of this machine share its CPUs.
         let beside = rank.hosts().ranks_of_machine(rank.id());
@@ -44,7 +45,7 @@ impl RankHost {
         let ranks = lists.iter().map(|(rank, list)| Ok((*rank, read(list)?)));
         Ok(Self {
             ranks: ranks.collect::<Result<_>>()?,
-            topology,
+            topology: Arc::clone(topology),
             neighbours,
         })
     }

@@ -45,7 +45,7 @@ impl Run {
         Ok(Self {
             run_id: run_id.to_owned(),
             environment,
-            host: RankHost::look(rank)?,
+            host: RankHost::look(rank, &settings.topology)?,
         })
     }
 
@@ -104,7 +104,8 @@ impl Run {
 /// Descriptions of all hosts for rank 0, told by the first rank of each; hosts that are alike tell the same.
 fn gather_environment(rank: &mut Rank, settings: &Settings) -> Result<Vec<HostGroup>> {
     let variables = settings.lists.variables();
-    let mut mine = is_first_of_host(rank).then(|| tonnage_machine::Environment::read(&variables));
+    let read = || tonnage_machine::Environment::read(&variables, &settings.topology);
+    let mut mine = is_first_of_host(rank).then(read);
     let own = mine.as_mut().map(OwnMemory::take);
     let all = rank.collect("describe the hosts", &Json(mine), DEADLINES.step)?;
     let memories = rank.collect("memory of the hosts", &own, DEADLINES.step)?;

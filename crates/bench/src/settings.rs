@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::kinds::files::ledger::Ledger;
 use tonnage_engine::{DeviceRequest, Libraries, Lists};
@@ -16,6 +17,9 @@ use tonnage_units::{Error, Result};
 pub struct Settings {
     /// The plan's name, for the records.
     pub plan: String,
+    /// This host's CPUs, read once by each process before a thread is pinned: a pinned thread sees its own CPU alone, and
+    /// so does each thread that it starts.
+    pub topology: Arc<Topology>,
     /// CPUs that workers are pinned to.
     pub cpus: CpuChoice,
     /// Source of memory.

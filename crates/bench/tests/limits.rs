@@ -10,7 +10,7 @@ use tonnage_engine::{
     Caps, Domain, Engine, EngineReport, Entry, LimitKind, Lists, Verb, WorkerConfig,
 };
 use tonnage_engines::null;
-use tonnage_machine::{CpuChoice, allowed_cpus};
+use tonnage_machine::{CpuChoice, Topology};
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::{Addresses, Pacing, PointLength, TransferPoint, TrialLength};
 use tonnage_plan::{Planned, Point};
@@ -145,7 +145,7 @@ const STREAM: Pacing = Pacing::Stream { window: 4 };
 
 #[test]
 fn an_engine_over_sockets_is_set_beside_socket_streams() {
-    if allowed_cpus().len() < 2 {
+    if Topology::read().allowed.len() < 2 {
         println!("skip: two ranks need a CPU each, because workers that yield have no limit");
         return;
     }
@@ -154,7 +154,7 @@ fn an_engine_over_sockets_is_set_beside_socket_streams() {
         point(Verb::Read, 1, STREAM),
         point(Verb::Read, 1, Pacing::PingPong),
         // More workers than CPUs.
-        point(Verb::Write, allowed_cpus().len() as u32, STREAM),
+        point(Verb::Write, Topology::read().allowed.len() as u32, STREAM),
     ];
     // On a host that is busy otherwise a stream may bring nothing in its time, which leaves a point without a limit.
     let found = (0..20).find_map(|_| {

@@ -70,6 +70,9 @@ pub struct OpenRequest<'a> {
     pub libraries: &'a Libraries,
     /// True when all ranks reach each other by the loopback.
     pub one_network: bool,
+    /// NUMA node of the first CPU that this rank may use, for the choice of a near device. `None` for the calling
+    /// thread's.
+    pub near_node: Option<u32>,
     /// This host's address on the control channel, where there are several ranks.
     pub address: Option<IpAddr>,
     /// The verbs that the points need.
@@ -103,6 +106,7 @@ impl Default for OpenRequest<'_> {
             devices: DeviceRequest::Own,
             libraries: &NO_LIBRARIES,
             one_network: true,
+            near_node: None,
             address: None,
             verbs: &Verb::ALL,
             initiates: true,

@@ -14,7 +14,7 @@ use super::devices::gpu::gpu_models;
 use super::kernel_files::{Tree, value_of};
 use super::nvidia::nvidia_driver;
 use super::pages::{HugePool, Transparent, huge_pools, meminfo_bytes, transparent};
-use super::topology::{Topology, allowed_cpus};
+use super::topology::Topology;
 use super::variables::steering;
 use tonnage_units::number_list;
 
@@ -135,11 +135,10 @@ pub struct MemoryState {
 impl Environment {
     /// Reads this host's environment in a few milliseconds, the environment variables `more` among those that steer. It
     /// cannot fail: what cannot be read is absent or says so.
-    pub fn read(more: &[&str]) -> Self {
-        let topology = Topology::read_from(&Tree::host(), allowed_cpus());
+    pub fn read(more: &[&str], topology: &Topology) -> Self {
         Self {
             variables: steering(std::env::vars_os(), more),
-            ..Self::read_from(&Tree::host(), &topology)
+            ..Self::read_from(&Tree::host(), topology)
         }
     }
 
@@ -391,13 +390,14 @@ mod tests {
 
     #[test]
     fn this_host_is_read_quickly_and_survives_json() {
-        let first = Environment::read(&[]);
+        let topology = Topology::read();
+        let first = Environment::read(&[], &topology);
         assert!(first.libraries.contains_key("libc") || cfg!(not(target_env = "gnu")));
         // The fastest of some, because the test shares its CPUs with others.
         let fastest = (0..20)
             .map(|_| {
                 let start = Instant::now();
-                assert_eq!(Environment::read(&[]).cpu, first.cpu);
+                assert_eq!(Environment::read(&[], &topology).cpu, first.cpu);
                 start.elapsed()
             })
             .min()

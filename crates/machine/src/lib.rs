@@ -43,5 +43,5 @@ pub use environment::{Environment, HostIdentity};
 pub use host_facts::HostFacts;
 pub use pages::HugePool;
 pub use pair_placement::{MachineRank, place_by_itself, place_pairs};
-pub use placement::{Placement, Workers, pin_thread, place_workers, spread_thread};
-pub use topology::{Topology, allowed_cpus};
+pub use placement::{OwnCpus, Placement, Workers, pin_thread, place_workers, spread_thread};
+pub use topology::Topology;

@@ -3,6 +3,8 @@
 //! [`place_workers`] is a pure function: every local rank works out the whole host's placement from the same topology
 //! and takes its own part, so that the ranks agree without talking.
 
+use std::marker::PhantomData;
+
 use super::cpu_choice::CpuChoice;
 use super::topology::{Cpu, Topology};
 use tonnage_units::number_list;
@@ -92,6 +94,37 @@ pub fn place_workers(
 /// When the kernel refuses: the CPU does not exist or the process may not use it.
 pub fn pin_thread(cpu: u32) -> Result<()> {
     spread_thread(&[cpu])
+}
+
+/// Gives the thread that made it back the CPUs that it had: a thread that is pinned while this lives is free again
+/// afterwards, and so is each thread that it starts then.
+#[must_use = "the CPUs are given back when this is dropped"]
+pub struct OwnCpus {
+    /// `None` where the kernel does not say which they were.
+    had: Option<rustix::thread::CpuSet>,
+    // Dropped by another thread it would move that one.
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+impl OwnCpus {
+    /// Notes the CPUs of the calling thread.
+    pub fn of_this_thread() -> Self {
+        Self {
+            had: rustix::thread::sched_getaffinity(None).ok(),
+            _of_this_thread: PhantomData,
+        }
+    }
+}
+
+impl Drop for OwnCpus {
+    fn drop(&mut self) {
+        let now = rustix::thread::sched_getaffinity(None).ok();
+        if let (Some(had), true) = (&self.had, self.had != now)
+            && let Err(error) = rustix::thread::sched_setaffinity(None, had)
+        {
+            log::warn!("a thread stays pinned to its last CPU: {error}");
+        }
+    }
 }
 
 /// Lets the calling thread run on any of these CPUs: a thread begins on those of the one that started it.

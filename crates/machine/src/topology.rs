@@ -50,6 +50,9 @@ pub struct Topology {
 impl Topology {
     /// Reads this host's topology. It cannot fail: what the kernel does not say is taken as one socket, one node, and
     /// a core for every CPU.
+    ///
+    /// The kernel answers for the calling thread: once that is pinned, its one CPU is all that is allowed. So read it
+    /// before a thread is pinned, and hand it down.
     pub fn read() -> Self {
         Self::read_from(&Tree::host(), allowed_cpus())
     }
@@ -105,6 +108,12 @@ impl Topology {
             .map(|node| node.id)
     }
 
+    /// The NUMA node in which memory for the first CPU that this process may use should be.
+    pub fn first_memory_node(&self) -> Option<u32> {
+        let first = self.allowed.first();
+        first.and_then(|&cpu| self.memory_node_of_cpu(cpu))
+    }
+
     /// The socket that a CPU belongs to; `None` where that is not known.
     pub fn socket_of_cpu(&self, id: u32) -> Option<u32> {
         self.cpu(id)?.package
@@ -151,9 +160,9 @@ impl Topology {
     }
 }
 
-/// The CPUs that this process may use, ascending, by its affinity (which a launcher, taskset or cpuset has set); empty
+/// The CPUs that the calling thread may use, ascending, by its affinity (which a launcher, taskset or cpuset has set); empty
 /// when the kernel does not say, as on a host with more CPUs than a fixed-size set holds.
-pub fn allowed_cpus() -> Vec<u32> {
+fn allowed_cpus() -> Vec<u32> {
     let Ok(set) = sched_getaffinity(None) else {
         return Vec::new();
     };

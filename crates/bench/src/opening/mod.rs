@@ -258,6 +258,7 @@ impl Requirements<'_> {
             },
             libraries: &settings.libraries,
             one_network: rank.hosts().is_one_network(),
+            near_node: host.topology.first_memory_node(),
             address: rank.local_ip(),
             verbs: &self.verbs,
             initiates: self.pairs.roles.initiates(rank.id()),

@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn ranks_of_a_machine_know_their_peers_by_their_places_in_its_list() {
         let host = RankHost {
-            topology: tonnage_machine::Topology::read(),
+            topology: tonnage_machine::Topology::read().into(),
             neighbours: (0, 2),
             ranks: vec![(1, vec![0]), (3, vec![0, 1])],
         };

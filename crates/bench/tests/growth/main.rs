@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use steps::{BothEnds, ENGINES, PairSession, quiet, take};
 use tonnage_bench::host::RankHost;
-use tonnage_machine::CpuChoice;
+use tonnage_machine::{CpuChoice, Topology};
 use tonnage_ranks::testing::{list_bytes, pairs_bytes, run, run_with};
 
 /// A row of the table of formulas.
@@ -137,7 +137,7 @@ fn the_formulas_are_what_is_counted() {
 fn where_workers_are_does_not_make_each_rank_a_kind_of_its_own() {
     let all = run(2, |mut rank| {
         let session = PairSession::new(&rank, ENGINES[0], CpuChoice::Auto).unwrap();
-        let host = RankHost::look(&mut rank).unwrap();
+        let host = RankHost::look(&mut rank, &Topology::read().into()).unwrap();
         let kinds = session.open(&mut rank, &host).unwrap().opened.all.kinds();
         rank.close().unwrap();
         kinds

@@ -10,7 +10,7 @@ use tonnage_bench::kinds::transfer::open::open;
 use tonnage_bench::observer::{Observer, Progress};
 use tonnage_bench::opening::engine::OpenEngine;
 use tonnage_bench::settings::{Numa, Settings};
-use tonnage_machine::CpuChoice;
+use tonnage_machine::{CpuChoice, Topology};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_plan::{Plan, Point};
 use tonnage_ranks::{JoinOptions, Rank, pack, unpack};
@@ -158,7 +158,7 @@ fn session(rank: &mut Rank, engine: &str, count: u32, all_have_read: &dyn Fn()) 
     rank.barrier("before a session", DEADLINE)?;
     // Which rank is on which CPU is another thing on each machine.
     let session = PairSession::new(rank, engine, CpuChoice::None)?;
-    let host = RankHost::look(rank)?;
+    let host = RankHost::look(rank, &session.settings.topology)?;
     let name = format!("pairs of {engine}");
     step(rank, &name, count, all_have_read, |rank| {
         session.open(rank, &host).map(drop)
@@ -222,6 +222,7 @@ fn settings(cpus: CpuChoice) -> Settings {
     Settings {
         lists: tonnage_engines::LISTS,
         plan: "growth".into(),
+        topology: Topology::read().into(),
         cpus,
         numa: Numa::None,
         devices: Default::default(),

@@ -6,7 +6,7 @@ use tonnage_bench::conductor::run;
 use tonnage_bench::observer::{Observer, Progress};
 use tonnage_bench::settings::{Numa, Settings};
 use tonnage_engine::{Libraries, Lists};
-use tonnage_machine::CpuChoice;
+use tonnage_machine::{CpuChoice, Topology};
 use tonnage_plan::{Planned, Point};
 use tonnage_ranks::testing::run_with;
 use tonnage_ranks::{JoinOptions, Rank};
@@ -71,6 +71,7 @@ pub fn records_on(
     let settings = Settings {
         lists,
         plan: "test".into(),
+        topology: Topology::read().into(),
         cpus,
         numa: Numa::None,
         devices: Default::default(),

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use tonnage_engine::{DeviceRequest, OpenRequest};
+use tonnage_machine::Topology;
 use tonnage_machine::devices::{RdmaDevice, RdmaGid, RdmaPort};
 use tonnage_machine::kernel_files::Tree;
-use tonnage_machine::{Topology, allowed_cpus};
 use tonnage_sys::verbs::{Context, Libibverbs, LinkLayer, PortState};
 use tonnage_units::{Error, Result};
 
@@ -29,7 +29,11 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Vec<ChosenPort>> {
     let devices = RdmaDevice::all(&Tree::host());
     // Nobody asks a driver where devices are named.
     let near = |addresses: &[Option<&str>]| GpuPlace::of(request)?.nearest(addresses);
-    let named = named_by(request.devices, &devices, &near)?;
+    let here = || {
+        let own = || Topology::read().first_memory_node();
+        request.near_node.or_else(own)
+    };
+    let named = named_by(request.devices, &devices, (&near, &here))?;
     let open = |(device, port, why): (&RdmaDevice, &RdmaPort, Option<String>)| {
         open_port(&library, (device, port), &Asked::of(request), why)
     };
@@ -71,7 +75,7 @@ type NearGpu<'a> = &'a dyn Fn(&[Option<&str>]) -> Option<(usize, String)>;
 fn named_by<'a>(
     asked: DeviceRequest<'_>,
     devices: &'a [RdmaDevice],
-    near_gpu: NearGpu<'_>,
+    (near_gpu, here): (NearGpu<'_>, &dyn Fn() -> Option<u32>),
 ) -> Result<Vec<Wanted<'a>>> {
     let active: Vec<(&RdmaDevice, &RdmaPort)> = all_ports(devices)
         .filter(|(_, port)| port.state == "ACTIVE")
@@ -92,10 +96,7 @@ fn named_by<'a>(
             if let Some(port) = beside_gpu(&of_one_network(&active), near_gpu) {
                 return Ok(vec![port]);
             }
-            let topology = Topology::read();
-            let cpu = allowed_cpus().first().copied();
-            let here = cpu.and_then(|cpu| topology.memory_node_of_cpu(cpu));
-            nearest(&active, here)
+            nearest(&active, here())
                 .map(|port| vec![port])
                 .ok_or_else(none)
         }
@@ -326,7 +327,11 @@ mod tests {
     fn refusal(asked: &str) -> String {
         let names = [asked.to_owned()];
         let devices = two_devices();
-        let refused = named_by(DeviceRequest::Named(&names), &devices, &|_| None);
+        let refused = named_by(
+            DeviceRequest::Named(&names),
+            &devices,
+            (&|_| None, &|| None),
+        );
         refused.unwrap_err().to_string()
     }
 
@@ -335,9 +340,10 @@ mod tests {
         let devices = two_devices();
         let port = |name: &str| by_name(&devices, name).unwrap().1.port;
         assert_eq!((port("mlx5_0"), port("mlx5_0:2")), (1, 2));
-        let all = named_by(DeviceRequest::All, &devices, &|_| None).unwrap();
+        let all = named_by(DeviceRequest::All, &devices, (&|_| None, &|| None)).unwrap();
         assert_eq!(all.len(), 2);
-        let (device, port, why) = &named_by(DeviceRequest::Own, &devices, &|_| None).unwrap()[0];
+        let (device, port, why) =
+            &named_by(DeviceRequest::Own, &devices, (&|_| None, &|| None)).unwrap()[0];
         assert_eq!((device.name.as_str(), port.port), ("mlx5_0", 1));
         assert!(
             why.as_ref().unwrap().contains("first active port"),
@@ -351,7 +357,7 @@ mod tests {
         assert!(refusal("mlx5_0:3").contains("port 1 and 2"));
         assert!(refusal("mlx5_1").contains("port 1 of mlx5_1 is DOWN"));
         assert!(
-            named_by(DeviceRequest::Own, &[], &|_| None)
+            named_by(DeviceRequest::Own, &[], (&|_| None, &|| None))
                 .unwrap_err()
                 .to_string()
                 .contains("no RDMA device")
@@ -426,7 +432,9 @@ mod tests {
                 address: gpu.to_owned(),
             };
             let near = |addresses: &[Option<&str>]| gpu.nearest_in(&tree, &topology, addresses);
-            let (device, _, why) = named_by(asked, &devices, &near).unwrap().remove(0);
+            let (device, _, why) = named_by(asked, &devices, (&near, &|| None))
+                .unwrap()
+                .remove(0);
             (device.name.clone(), why.unwrap_or_default())
         };
         for (gpu, expected) in [

@@ -10,7 +10,7 @@ use tonnage_bench::limit::socket_stream::{Stream, StreamDirection, Waiting, Wind
 use tonnage_bench::threads;
 use tonnage_engine::memory::{Request, Stretch};
 use tonnage_engines::memory::HOST;
-use tonnage_machine::{Environment, allowed_cpus, pin_thread};
+use tonnage_machine::{Environment, Topology, pin_thread};
 use tonnage_plan::transfer::Addresses;
 use tonnage_record::Limit;
 use tonnage_record::host_limits::HostLimits;
@@ -36,7 +36,7 @@ const SOCKET_DELAY_NS: u64 = 5_000_000;
 ///
 /// # Errors
 /// When memory or sockets cannot be had.
-pub fn measure(environment: &Environment) -> Result<HostLimits> {
+pub fn measure(environment: &Environment, topology: &Topology) -> Result<HostLimits> {
     let last_level = environment
         .cpu
         .l3_bytes
@@ -44,21 +44,21 @@ pub fn measure(environment: &Environment) -> Result<HostLimits> {
         .unwrap_or(0);
     let dram = (last_level * DRAM_CACHES).clamp(*DRAM_BYTES.start(), *DRAM_BYTES.end());
     Ok(HostLimits {
-        copy_in_cache: (copy(IN_CACHE_BYTES)?, IN_CACHE_BYTES),
-        copy_in_dram: (copy(dram)?, dram),
-        socket_bytes_per_s: socket_stream()?,
-        cache_line_ns: cache_line(),
+        copy_in_cache: (copy(IN_CACHE_BYTES, topology)?, IN_CACHE_BYTES),
+        copy_in_dram: (copy(dram, topology)?, dram),
+        socket_bytes_per_s: socket_stream(topology)?,
+        cache_line_ns: cache_line(topology),
     })
 }
 
 /// The fastest copy between two stretches of `bytes` each, on a thread pinned to the first CPU.
-fn copy(bytes: u64) -> Result<Limit> {
+fn copy(bytes: u64, topology: &Topology) -> Result<Limit> {
     let memory = (HOST.allocate)(&Request {
         bytes: 2 * bytes,
         shared: true,
         ..Request::default()
     })?;
-    let rates = on_cpu(0, || {
+    let rates = on_cpu(topology, 0, || {
         let piece = memory_copy::PIECE_BYTES_MIN;
         let stretch = Stretch {
             from: 0,
@@ -82,10 +82,14 @@ fn copy(bytes: u64) -> Result<Limit> {
 }
 
 /// Runs on a new thread that is pinned to the `index`-th CPU of this process; the caller's own pinning stays.
-fn on_cpu<T: Send>(index: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+fn on_cpu<T: Send>(
+    topology: &Topology,
+    index: usize,
+    work: impl FnOnce() -> Result<T> + Send,
+) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = threads::start(scope, "limit", || {
-            if let Some(&cpu) = allowed_cpus().get(index) {
+            if let Some(&cpu) = topology.allowed.get(index) {
                 pin_thread(cpu)?;
             }
             work()
@@ -97,15 +101,15 @@ fn on_cpu<T: Send>(index: usize, work: impl FnOnce() -> Result<T> + Send) -> Res
 }
 
 /// One stream by the same loop that measures the limit of engines over TCP, in the faster way of waiting.
-fn socket_stream() -> Result<f64> {
+fn socket_stream(topology: &Topology) -> Result<f64> {
     let mut best = 0.0;
     for waiting in Waiting::ALL {
-        best = f64::max(best, socket_stream_in(waiting)?);
+        best = f64::max(best, socket_stream_in(waiting, topology)?);
     }
     Ok(best)
 }
 
-fn socket_stream_in(waiting: Waiting) -> Result<f64> {
+fn socket_stream_in(waiting: Waiting, topology: &Topology) -> Result<f64> {
     let refused = |error| Error::io("the socket stream over 127.0.0.1", error);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(refused)?;
     let near = TcpStream::connect(listener.local_addr().map_err(refused)?).map_err(refused)?;
@@ -119,7 +123,9 @@ fn socket_stream_in(waiting: Waiting) -> Result<f64> {
             direction,
             peer,
         };
-        on_cpu(cpu, || pump(vec![stream], &window, &clock, waiting))
+        on_cpu(topology, cpu, || {
+            pump(vec![stream], &window, &clock, waiting)
+        })
     };
     std::thread::scope(|scope| {
         let sender = threads::start(scope, "sender", || end(1, near, StreamDirection::Out))?;
@@ -130,8 +136,8 @@ fn socket_stream_in(waiting: Waiting) -> Result<f64> {
     })
 }
 
-fn cache_line() -> std::result::Result<([u32; 2], f64), String> {
-    match allowed_cpus()[..] {
+fn cache_line(topology: &Topology) -> std::result::Result<([u32; 2], f64), String> {
+    match topology.allowed[..] {
         [first, second, ..] => {
             canary::one_way_ns([first, second], &Clock::new()).map(|ns| ([first, second], ns))
         }

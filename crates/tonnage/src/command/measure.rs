@@ -13,6 +13,7 @@ use tonnage_bench::deadlines::DEADLINES;
 use tonnage_bench::settings::{DeviceNames, Settings};
 use tonnage_engine::{BeforeJoin, Lifecycle};
 use tonnage_engines::LISTS;
+use tonnage_machine::Topology;
 use tonnage_plan::order::shuffled;
 use tonnage_plan::{Plan, Planned};
 use tonnage_ranks::spawn::local::{TURN_PARENT, start_local};
@@ -248,6 +249,8 @@ pub fn supervise(
 
 /// Joins the run, measures, and on rank 0 keeps and shows the records.
 fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCode> {
+    // Libraries may pin this thread when they start, and workers do.
+    let topology = Arc::new(Topology::read());
     let before = |identity: &Identity| before_join(job, points, identity);
     let mut met = match &job.letter {
         Some(letter) => before(&identity).and_then(|()| letter.met(identity))?,
@@ -285,7 +288,8 @@ fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCo
     );
     // What engines keep until the end is ended while the others are still watched, so that nobody is waited for in
     // vain.
-    let result = with_records(job, &mut rank).and_then(|code| finish_engines().map(|()| code));
+    let result =
+        with_records(job, &mut rank, topology).and_then(|code| finish_engines().map(|()| code));
     let failure = match result {
         Ok(code) => match rank.close() {
             Ok(()) => return Ok(code),
@@ -352,7 +356,7 @@ fn placed(job: &Job, rank: &Rank) -> Result<Vec<Planned>> {
     points(&plan, rank.size())
 }
 
-fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
+fn with_records(job: &Job, rank: &mut Rank, topology: Arc<Topology>) -> Result<ExitCode> {
     let points = placed(job, rank)?;
     let prepared = if rank.id() == 0 {
         open_output(job)
@@ -367,7 +371,7 @@ fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
         .transpose()?;
     let settings = Settings {
         ledger: ledger(rank.identity(), job.letter.is_some()),
-        ..settings(job, &points)?
+        ..settings(job, &points, topology)?
     };
     let runs = runs_left(job, &points, rank, &before)?;
     let format = job.format.unwrap_or_default();
@@ -470,13 +474,14 @@ fn points_left(
     Ok(left)
 }
 
-fn settings(job: &Job, points: &[Planned]) -> Result<Settings> {
+fn settings(job: &Job, points: &[Planned], topology: Arc<Topology>) -> Result<Settings> {
     let (cpus, numa) = job.placement();
     let may_idle = points
         .iter()
         .any(|planned| planned.point.any().spans_devices());
     Ok(Settings {
         plan: job.plan.name.clone(),
+        topology,
         cpus,
         numa,
         devices: DeviceNames {

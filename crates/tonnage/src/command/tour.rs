@@ -36,7 +36,8 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     let is_of_one_host = identity
         .as_ref()
         .is_none_or(|identity| matches!(identity.meeting, Meeting::Local { .. }));
-    let has_both_places = is_of_one_host && Topology::read().has_near_and_far();
+    let topology = Topology::read();
+    let has_both_places = is_of_one_host && topology.has_near_and_far();
     if has_both_places {
         at_both_places(&mut plan);
     }
@@ -68,9 +69,9 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     say(&format!(
         "Looking at this machine, then measuring it for about {time} …"
     ));
-    let environment = Environment::read(&LISTS.variables());
+    let environment = Environment::read(&LISTS.variables(), &topology);
     let inventory = Inventory::read();
-    let limits = limits::measure(&environment)?;
+    let limits = limits::measure(&environment, &topology)?;
     let before = if output.exists() {
         read_records(&output)?.records.len()
     } else {

@@ -252,6 +252,53 @@ fn a_plan_is_measured_several_times() {
     }
 }
 
+/// A later run finds the process as the first one did: its main thread is pinned in each.
+#[test]
+fn workers_have_the_same_cpus_in_each_run() {
+    let allowed = tonnage_machine::Topology::read().allowed;
+    let [first, second, ..] = allowed[..] else {
+        println!("skip: this process may use CPU {allowed:?} alone");
+        return;
+    };
+    let transfer = format!("--op write --ranks 2 --workers 2 --sizes 64 {BRIEF} --limit none");
+    let lines = [
+        format!("transfer --engine shm {transfer}"),
+        format!("transfer --engine fabric:tcp --libfabric embedded {transfer}"),
+        format!("transfer --engine shm {transfer} --cpus {second},{first}"),
+        "file --engine posix,uring --ranks 1 --threads 2 --path f --block 64k --transfer 4k --limit none".to_owned(),
+        "collective --backend native:shm --op all-reduce --sizes 4k --ranks 2 --trials 2 --trial-time 5ms --limit none"
+            .to_owned(),
+        "connect --engine shm --ranks 2 --workers 2 --duration 20ms --trials 2".to_owned(),
+        "stress --engine shm,fabric:shm --libfabric embedded --ranks 2 --duration 100ms --max-size 4k --seed 7".to_owned(),
+        "tune --engine shm --op write --sizes 4k --goal bandwidth --ranks 2 --trial-time 2ms --workers 2 --window 16"
+            .to_owned(),
+    ];
+    for line in lines {
+        let dir = tempdir().unwrap();
+        run(dir.path(), &format!("{line} --times 3 -o r.jsonl")).with_code(0);
+        let records = super::support::records::of_any_kind(&dir.path().join("r.jsonl"));
+        let of = |repetition: u32| -> BTreeSet<String> {
+            let own = records
+                .iter()
+                .filter(|record| record.repetition == Some(repetition));
+            let places = own.map(|record| {
+                let of_ranks = record.effective.iter();
+                let of_ranks =
+                    of_ranks.map(|all| (&all.ranks, &all.cpus, &all.sockets, all.yielding));
+                let hosts = record.environment.iter();
+                let hosts = hosts.map(|group| (&group.machine.cpu, &group.machine.variables));
+                let (of_ranks, hosts): (Vec<_>, Vec<_>) = (of_ranks.collect(), hosts.collect());
+                format!("{of_ranks:?} {hosts:?}")
+            });
+            places.collect()
+        };
+        assert!(!of(0).is_empty(), "{line}: {records:#?}");
+        for repetition in [1, 2] {
+            assert_eq!(of(repetition), of(0), "{line}");
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_compared_has_one_clear_message() {
     let dir = tempdir().unwrap();

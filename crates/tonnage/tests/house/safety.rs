@@ -7,6 +7,13 @@ use super::source::{self, File, crate_of};
 /// Openings of calls that start a thread or panic.
 const BARE_SPAWNS: &[&str] = &["scope.spawn(", "thread::spawn("];
 
+/// Openings of calls that ask the kernel which CPUs the calling thread may use.
+const READS_OF_CPUS: &[&str] = &[
+    "Topology::read(",
+    "sched_getaffinity(",
+    "available_parallelism(",
+];
+
 /// The crate with `unsafe` in it.
 const UNSAFE_CRATE: &str = "sys";
 
@@ -71,23 +78,34 @@ fn outside_of_tests(text: &str) -> Vec<(usize, &str)> {
     outside
 }
 
-/// Calls outside of tests that start a thread or panic; a `Builder` says instead that the system starts no more.
-fn bare_spawns(file: &File) -> Vec<String> {
+/// Lines outside of tests that hold one of these calls, each with the reason against it.
+fn calls_outside_of_tests(file: &File, calls: &[&str], why_not: &str) -> Vec<String> {
     let is_test = file.path.contains("/tests/") || file.path.ends_with("/tests.rs");
     if !file.path.contains("/src/") || is_test {
         return Vec::new();
     }
-    let bare = |line: &str| BARE_SPAWNS.iter().any(|call| line.contains(call));
+    let calls = |line: &str| calls.iter().any(|call| line.contains(call));
     let lines = outside_of_tests(&file.text).into_iter();
-    let found = lines.filter(|(_, line)| bare(line));
-    found
-        .map(|(number, _)| {
-            format!(
-                "{}:{number}: it panics where no thread can be started: use std::thread::Builder and Error::not_started",
-                file.path
-            )
-        })
-        .collect()
+    let found = lines.filter(|(_, line)| calls(line));
+    let says = |(number, _)| format!("{}:{number}: {why_not}", file.path);
+    found.map(says).collect()
+}
+
+/// Calls outside of tests that start a thread or panic; a `Builder` says instead that the system starts no more.
+fn bare_spawns(file: &File) -> Vec<String> {
+    let why_not =
+        "it panics where no thread can be started: use std::thread::Builder and Error::not_started";
+    calls_outside_of_tests(file, BARE_SPAWNS, why_not)
+}
+
+/// Reads of this host's CPUs in the crate whose threads are pinned.
+fn late_reads_of_cpus(file: &File) -> Vec<String> {
+    let why_not =
+        "a thread of this crate may be pinned and sees its own CPU alone: use Settings::topology";
+    match crate_of(&file.path) {
+        "bench" => calls_outside_of_tests(file, READS_OF_CPUS, why_not),
+        _ => Vec::new(),
+    }
 }
 
 /// A head of a crate that does not forbid `unsafe`.
@@ -134,6 +152,19 @@ fn bare_spawns_are_found_outside_of_tests() {
     ] {
         assert_eq!(bare_spawns(&at(path)).len(), count, "{path}");
     }
+}
+
+#[test]
+fn cpus_are_read_before_a_thread_is_pinned() {
+    check(late_reads_of_cpus);
+    let late = |path: &str| {
+        let text = "fn f() {\n    let cpus = Topology::read().allowed;\n}\n".to_owned();
+        let path = path.to_owned();
+        late_reads_of_cpus(&File { path, text }).len()
+    };
+    assert_eq!(late("crates/bench/src/run.rs"), 1);
+    assert_eq!(late("crates/bench/tests/runs/mod.rs"), 0);
+    assert_eq!(late("crates/tonnage/src/command/measure.rs"), 0);
 }
 
 #[test]

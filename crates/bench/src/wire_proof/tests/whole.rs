@@ -16,9 +16,9 @@ use tonnage_engine::{
     Flush, Lane, LaneSpec, Libraries, Lifecycle, LimitKind, Lists, Neighbor, Op, OpenRequest, Peer,
     Region, RegionId, Verb, WorkerConfig,
 };
-use tonnage_machine::CpuChoice;
 use tonnage_machine::counters::{Snapshot, received_bytes};
 use tonnage_machine::kernel_files::Tree;
+use tonnage_machine::{CpuChoice, Topology};
 use tonnage_plan::transfer::{Addresses, TransferPoint, TrialLength};
 use tonnage_plan::{Planned, Point};
 use tonnage_ranks::testing::run_with;
@@ -215,6 +215,7 @@ fn records(engine: &'static str, open: Open) -> Vec<Record> {
             ..tonnage_engines::LISTS
         },
         plan: "test".into(),
+        topology: Topology::read().into(),
         cpus: CpuChoice::None,
         numa: Numa::None,
         devices: Default::default(),

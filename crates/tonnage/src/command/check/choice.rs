@@ -12,7 +12,7 @@ use tonnage_judge::baseline::order::{
 use tonnage_judge::baseline::{Baseline, BaselineEntry, HostKind};
 use tonnage_judge::check::CheckVerdict;
 use tonnage_judge::check::entry::judged;
-use tonnage_machine::Environment;
+use tonnage_machine::{Environment, Topology};
 use tonnage_record::Record;
 use tonnage_units::{Error, Result};
 
@@ -35,7 +35,7 @@ const NAMED_MAX: usize = 5;
 /// `Usage` where the baseline has none, with those that there are.
 pub fn kind_here(baseline: &Baseline) -> Result<KindHere<'_>> {
     let matched = baseline.matched.iter().map(String::as_str).collect();
-    let machine = Environment::read(&LISTS.variables());
+    let machine = Environment::read(&LISTS.variables(), &Topology::read());
     let facts = kind_facts(&machine, &matched);
     let found = baseline.kind_of(&facts);
     found.map(KindHere::Known).or_else(|error| {
