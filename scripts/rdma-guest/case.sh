@@ -164,10 +164,11 @@ take_down() {
     ) &
 }
 
-# Kills rank 1 without a warning, once it is there for two seconds.
+# Kills rank 1 without a warning, once bytes are under way.
 kill_rank_1() {
+    before=$(cat "$SENT")
     (
-        sleep 2
+        under_way "$before"
         for process in /proc/[0-9]*; do
             if tr '\0' '\n' 2>/dev/null <"$process/environ" | grep -qx TONNAGE_RANK=1; then
                 kill -9 "${process#/proc/}"

@@ -61,21 +61,24 @@ impl Owner {
             "echo \"${{PATH%%/bin:*}}\"; exec on 0 sh -c \"{}\"",
             sleeper.script()
         );
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tonnage-testbed"))
+        // `nohup` and shells without job control start these tests with signals ignored, and children inherit that.
+        let mut child = Command::new("env")
+            .arg("--default-signal=HUP,INT,QUIT,TERM")
+            .arg(env!("CARGO_BIN_EXE_tonnage-testbed"))
             .args(["--rate", "1gbit", "--", "sh", "-c", &script])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let owner = Self {
+        let stdout = child.stdout.take().unwrap();
+        let mut owner = Self {
             child,
-            folder: line.trim().into(),
+            folder: PathBuf::new(),
             sleeper,
         };
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        owner.folder = line.trim().into();
         assert_eq!(spaces(&owner.folder).len(), 3, "two hosts and a switch");
         wait_until("the sleeper sleeps", || owner.sleeper.runs());
         owner
@@ -95,6 +98,15 @@ impl Owner {
             let beside = processes_with(self.folder.to_str().unwrap());
             is_gone(&self.folder) && !self.sleeper.runs() && beside.is_empty()
         });
+    }
+}
+
+impl Drop for Owner {
+    /// A test that failed leaves no process that holds its standard error, for which `make` would wait.
+    fn drop(&mut self) {
+        // Both fail only when it has been waited for already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -16,7 +16,7 @@ use super::processes::{self, MARK, Process};
 use super::wait_until;
 
 /// No run of these tests takes longer, on however busy a machine.
-const WATCHDOG: Duration = Duration::from_secs(60);
+const WATCHDOG: Duration = Duration::from_secs(180);
 
 /// Everything that a lost run leaves has to be gone after this.
 const GONE: Duration = Duration::from_secs(5);
