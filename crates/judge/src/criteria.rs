@@ -5,7 +5,7 @@ use tonnage_units::{Error, Result, names};
 /// Part of the differences found that may be none.
 pub const FALSE_DISCOVERY_RATE: f64 = 0.05;
 
-/// Runs of a side from which on the run is the unit.
+/// Runs that each side of a verdict needs at least: one run is one sample of the machine.
 pub const RUNS_MIN: usize = 3;
 
 /// Criteria of a comparison.
@@ -15,6 +15,8 @@ pub struct Criteria {
     pub margin: f64,
     /// Confidence of intervals.
     pub confidence: f64,
+    /// Lets trials stand in for runs where a side has fewer than [`RUNS_MIN`], for a verdict on these runs only.
+    pub by_trials: bool,
 }
 
 impl Default for Criteria {
@@ -22,6 +24,7 @@ impl Default for Criteria {
         Self {
             margin: 0.05,
             confidence: 0.95,
+            by_trials: false,
         }
     }
 }
@@ -44,7 +47,11 @@ impl Criteria {
                 confidence * 100.0
             )));
         }
-        Ok(Self { margin, confidence })
+        Ok(Self {
+            margin,
+            confidence,
+            by_trials: false,
+        })
     }
 
     /// Logarithms of the least and the greatest ratio that are within the margin.

@@ -42,7 +42,7 @@ pub struct Judged {
     pub ratio: Option<Ratio>,
     /// The verdict.
     pub verdict: PointVerdict,
-    /// True where trials stand in for runs, so that the verdict holds for these runs only.
+    /// True where trials stand in for runs (`--by-trials`), so that the verdict holds for these runs only.
     pub of_these_runs_only: bool,
     /// Runs that each side would need beyond those it has for another verdict than unclear.
     pub more_runs: Option<usize>,
@@ -87,14 +87,20 @@ pub(crate) fn judge(
         None => SideValues::unmeasured(&point.rows),
     });
     let lost = values.iter().any(|side| side.unmeasured > 0);
-    let by_runs = values.iter().all(|side| side.runs.len() >= RUNS_MIN);
-    let units = [0, 1].map(|side| match by_runs {
-        true => values[side].runs.as_slice(),
-        false => values[side].trials.as_slice(),
+    let has_runs = values.iter().all(|side| side.runs.len() >= RUNS_MIN);
+    let too_few = !has_runs && !criteria.by_trials;
+    let by_trials = !has_runs && criteria.by_trials;
+    let units = [0, 1].map(|side| match by_trials {
+        true => values[side].trials.as_slice(),
+        false => values[side].runs.as_slice(),
     });
-    let estimate = Estimate::of(units[0], units[1], criteria);
+    // One or two runs tell nothing of how far the next one would be from them.
+    let estimate = match too_few {
+        true => None,
+        false => Estimate::of(units[0], units[1], criteria),
+    };
     // The ratio is that of the values beside it.
-    let shows_runs = by_runs || estimate.is_none();
+    let shows_runs = !by_trials || estimate.is_none();
     let mut judged = Judged {
         keys: pair[0].keys.shared_with(&pair[1].keys),
         differing: pair[0].keys.differences(&pair[1].keys),
@@ -119,21 +125,25 @@ pub(crate) fn judge(
             estimate: None,
         };
     }
-    judged.of_these_runs_only = !by_runs;
+    judged.of_these_runs_only = by_trials;
     let reasons = incomparable(pair, &values, metric, allowed);
     let of_zero = of_zero(&values, units);
     match (lost, reasons.is_empty(), &of_zero) {
         (true, true, _) if estimate.is_some() => {}
         (true, _, _) => judged.verdict = PointVerdict::Missing,
         (false, false, _) => judged.verdict = PointVerdict::NotComparable,
-        (false, true, Some((verdict, _))) => judged.verdict = *verdict,
-        (false, true, None) => {}
+        (false, true, Some((verdict, _))) if !too_few => judged.verdict = *verdict,
+        (false, true, _) => {}
     }
     judged.why.extend(reasons);
+    let fewest = values.iter().map(|side| side.runs.len()).min().unwrap_or(0);
+    if too_few {
+        judged.more_runs = Some(RUNS_MIN.saturating_sub(fewest));
+        judged.why.push(too_few_runs(&values));
+    }
     if let Some((_, why)) = of_zero {
         judged.why.extend(why);
-    } else if estimate.is_none() {
-        let fewest = values.iter().map(|side| side.runs.len()).min().unwrap_or(0);
+    } else if by_trials && estimate.is_none() {
         judged.more_runs = Some(RUNS_MIN.saturating_sub(fewest));
         judged
             .why
@@ -144,6 +154,16 @@ pub(crate) fn judge(
         lost,
         estimate: estimate.zip(metric),
     }
+}
+
+/// Why there is no verdict on fewer runs than [`RUNS_MIN`] a side, and how to get one.
+fn too_few_runs(values: &[SideValues; 2]) -> String {
+    let [a, b] = [0, 1].map(|side| values[side].runs.len());
+    let runs = match a == b {
+        true => format!("{} a side", counted(a, "run")),
+        false => format!("{} of A and {b} of B", counted(a, "run")),
+    };
+    format!("{runs}; use `--times 5`, or --by-trials for a verdict on these runs only")
 }
 
 /// The verdict on values of which one is not above 0, so that there is no ratio, and the reason for it.
@@ -299,9 +319,10 @@ pub(crate) fn decide(pending: &mut [Undecided], criteria: &Criteria) {
         }
         judged.verdict = estimate.verdict(p_adjusted, metric.better, criteria);
         if estimate.is_without_spread() {
-            judged
-                .why
-                .push("no value varies: the figure is coarser than their spread".to_owned());
+            judged.why.push(
+                "no value varies: the figure is coarser than their spread; p is of a rank test"
+                    .to_owned(),
+            );
         }
         if *lost && judged.verdict != PointVerdict::Worse {
             judged.verdict = PointVerdict::Missing;

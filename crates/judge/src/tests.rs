@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 use tonnage_record::Record;
 
 use crate::compare::{CompareRequest, Comparison, compare};
-use crate::criteria::PointVerdict;
+use crate::criteria::{Criteria, PointVerdict};
 use crate::judging::Judged;
+use crate::known_answers::NormalSource;
 use crate::sides::{of_one_file, of_two_files};
 
 mod lost;
@@ -167,19 +168,92 @@ fn the_run_is_the_unit_from_three_a_side_on() {
     );
 }
 
+fn by_trials() -> CompareRequest {
+    let criteria = Criteria {
+        by_trials: true,
+        ..Criteria::default()
+    };
+    CompareRequest {
+        criteria,
+        ..CompareRequest::default()
+    }
+}
+
+/// However far apart two sides are, and whether they are of two files or of `tonnage ab`.
 #[test]
-fn trials_stand_in_for_too_few_runs() {
+fn fewer_than_three_runs_a_side_are_unclear() {
+    for (a, b, said, more) in [
+        (1, 1, "1 run a side", 2),
+        (2, 2, "2 runs a side", 1),
+        (1, 7, "1 run of A and 7 of B", 2),
+        (7, 2, "7 runs of A and 2 of B", 1),
+    ] {
+        for mean in [0.1e10, 1e10, 5e10] {
+            let (a, b) = (runs("a", a, 1e10), runs("b", b, mean));
+            let turns = [changed(a.clone(), side("a")), changed(b.clone(), side("b"))];
+            for comparison in [compared(&a, &b), compared_by_turns(&turns.concat())] {
+                let judged = only(&comparison);
+                let found = (judged.verdict, judged.ratio, judged.of_these_runs_only);
+                assert_eq!(found, (PointVerdict::Unclear, None, false));
+                assert_eq!(judged.more_runs, Some(more));
+                let why = format!("{said}; use `--times 5`");
+                assert!(judged.why[0].starts_with(&why), "{judged:?}");
+            }
+        }
+    }
+    // Nor are values of 0 the same, nor do trials, which hardly vary, stand in by themselves.
+    let idle = |name: &str| {
+        changed(runs(name, 2, 1e10), |run: &mut Value| {
+            run["summary"]["initiator_cpu_ns_per_operation"] = 0.0.into();
+        })
+    };
+    let request = CompareRequest {
+        metrics: vec!["cpu-per-op".parse().unwrap()],
+        ..CompareRequest::default()
+    };
+    let comparison = compared_as(&idle("a"), &idle("b"), &request).unwrap();
+    assert_eq!(only(&comparison).verdict, PointVerdict::Unclear);
+}
+
+/// Starts of an equal program that are 3 to 8 % apart, with trials that vary by less, are never worse or better.
+#[test]
+fn equal_starts_are_never_worse() {
+    let mut source = NormalSource(41);
+    for (starts, trials) in [(0.03, 0.005), (0.05, 0.01), (0.08, 0.02)] {
+        let mut pooled = 0;
+        for _ in 0..60 {
+            let mut one = |name: &str| {
+                let mean = source.runs(1, 1e10, starts)[0];
+                vec![record(name, 64, &source.runs(5, mean, trials))]
+            };
+            let (a, b) = (one("a"), one("b"));
+            assert_eq!(only(&compared(&a, &b)).verdict, PointVerdict::Unclear);
+            let pooling = compared_as(&a, &b, &by_trials()).unwrap();
+            pooled += usize::from(only(&pooling).verdict == PointVerdict::Worse);
+        }
+        // What pooling their trials would say.
+        assert!(pooled >= 2, "{pooled} of 60 at {starts}");
+    }
+}
+
+#[test]
+fn trials_stand_in_for_too_few_runs_if_asked_for() {
     for (a, b) in [(1, 1), (2, 7), (7, 2)] {
-        let comparison = compared(&runs("a", a, 1e10), &runs("b", b, 0.5e10));
+        let (a, b) = (runs("a", a, 1e10), runs("b", b, 0.5e10));
+        let comparison = compared_as(&a, &b, &by_trials()).unwrap();
         let judged = only(&comparison);
         assert_eq!(
             (judged.verdict, judged.of_these_runs_only),
             (PointVerdict::Worse, true)
         );
     }
+    // Of enough runs it changes nothing.
+    let (a, b) = (runs("a", 3, 1e10), runs("b", 3, 0.8e10));
+    let comparison = compared_as(&a, &b, &by_trials()).unwrap();
+    assert!(!only(&comparison).of_these_runs_only);
     // One trial has no spread, so that nothing is known.
     let one = |run: &str| vec![record(run, 64, &[1e10])];
-    let comparison = compared(&one("a"), &one("b"));
+    let comparison = compared_as(&one("a"), &one("b"), &by_trials()).unwrap();
     let judged = only(&comparison);
     assert_eq!(
         (judged.verdict, judged.ratio, judged.more_runs),
@@ -382,7 +456,7 @@ fn runs_are_counted_by_point() {
 #[test]
 fn points_are_compared_by_what_their_pacing_is_chosen_for() {
     let issued = |pacing: &Value, name: &str, latency_ns: u64| {
-        changed(runs(name, 3, 1e10), |record: &mut Value| {
+        changed(runs(name, 5, 1e10), |record: &mut Value| {
             record["point"]["pacing"] = pacing.clone();
             record["point"]["latency"] = true.into();
             record["summary"]["latency"] = latency(latency_ns);

@@ -22,6 +22,14 @@ impl LogSummary {
             return None;
         }
         let count = values.len() as f64;
+        // Equal values have no variance; a sum of their logarithms would leave a rounding error that looks like one.
+        if values.iter().all(|value| *value == values[0]) {
+            return Some(Self {
+                mean: values[0].ln(),
+                variance: 0.0,
+                count: values.len(),
+            });
+        }
         let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
         let mean = logs.iter().sum::<f64>() / count;
         let squares: f64 = logs.iter().map(|log| (log - mean).powi(2)).sum();
@@ -53,6 +61,8 @@ pub struct Welch {
     pub error: f64,
     /// Degrees of freedom by Welch and Satterthwaite.
     pub freedom: f64,
+    /// Number of values of each side.
+    counts: [usize; 2],
 }
 
 impl Welch {
@@ -70,6 +80,7 @@ impl Welch {
                 // Neither side varies.
                 false => freedoms[0] + freedoms[1],
             },
+            counts: [first.count, second.count],
         }
     }
 
@@ -83,10 +94,13 @@ impl Welch {
     }
 
     /// Probability of a difference at least as large, to either side, between sides that are equal.
+    ///
+    /// If no value varies, their spread is below the figure's resolution and t is infinite. Then the order of the
+    /// values is the only evidence: p is that of a rank test (Mann and Whitney) of two sides that do not overlap.
     pub fn p(&self) -> f64 {
         let t = self.t().abs();
         if t.is_infinite() {
-            return 0.0;
+            return p_of_separated(self.counts);
         }
         let student = StudentsT::new(0.0, 1.0, self.freedom);
         student.map_or(1.0, |student| (2.0 * student.cdf(-t)).min(1.0))
@@ -103,6 +117,13 @@ impl Welch {
     }
 }
 
+/// Two-sided p value of a rank test if every value of one side is above all of the other: of the equally likely ways to
+/// choose which values are the first side's, two are this extreme.
+fn p_of_separated([first, second]: [usize; 2]) -> f64 {
+    let ways = (1..=first).map(|at| (second + at) as f64 / at as f64);
+    (2.0 / ways.product::<f64>()).min(1.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,9 +138,19 @@ mod tests {
         assert_eq!((equal.p(), equal.interval(0.95)), (1.0, (0.0, 0.0)));
         let apart = of(&[2.0, 2.0, 2.0], &[4.0, 4.0]);
         let (low, high) = apart.interval(0.95);
-        assert_eq!((apart.p(), low), (0.0, high));
+        // 2 of the 10 ways to choose 3 of 5.
+        assert!((apart.p() - 0.2).abs() < 1e-12);
+        assert_eq!(low, high);
         assert!((low.exp() - 2.0).abs() < 1e-12);
         assert_eq!((apart.freedom, apart.t()), (3.0, f64::INFINITY));
+        // No number of equal values, whatever the rounding of their logarithms, makes p 0 or Welch's tiny one.
+        for (count, ways) in [(3, 20.0), (4, 70.0), (5, 252.0), (7, 3432.0)] {
+            for [first, second] in [[197.0, 208.0], [0.1, 0.3], [1.1e9, 3.3e9]] {
+                let apart = of(&vec![first; count], &vec![second; count]);
+                let p = apart.p();
+                assert!((p - 2.0 / ways).abs() < 1e-12, "{count} of {first}: {p}");
+            }
+        }
     }
 
     #[test]

@@ -127,14 +127,15 @@ derived! {
         stand in, the arithmetic mean where one is 0), of a difference all values that its runs have.";
     SIDE_B = "B", COMPARE, "Value of the second side, as A.";
     SIDES_RATIO = "B / A (interval)", COMPARE, "Ratio of the geometric means, and its confidence interval: Welch's t over the \
-        logarithms of the runs' means; of the trials where a side has fewer than 3 runs.";
+        logarithms of the runs' means. With fewer than 3 runs on a side there is no interval; --by-trials takes that of \
+        the trials.";
     VERDICT = "Verdict", COMPARE, "Worse or better: the whole interval lies beyond the margin, and by Benjamini and Hochberg the \
-        difference is no chance among so many points. Same: the whole interval lies within the margin. Unclear: neither, or a \
-        value is 0. Not comparable: the machine or its set-up differs. Missing: one side has not measured it, or not in all \
-        its runs. Not measured: neither side has a value.";
+        difference is no chance among so many points. Same: the whole interval lies within the margin. Unclear: neither, \
+        fewer than 3 runs on a side, or a value is 0. Not comparable: the machine or its set-up differs. Missing: one side \
+        has not measured it, or not in all its runs. Not measured: neither side has a value.";
     POINT_RUNS = "Runs", COMPARE, "Runs of A and of B that the values are of, where these are not those of the page's head.";
     MORE_RUNS = "More runs", COMPARE, "Runs that each side would need beyond those it has, for another verdict than unclear, if \
-        means and spreads stay as they are. Where trials stand in for runs, those up to 3 runs.";
+        means and spreads stay as they are. With fewer than 3 runs, those up to 3.";
     AREA = "Area", COMPARE, "Part of the surroundings that differs: program, effective (what engines and memory really were), \
         machine (hosts and their set-up) or variables (of the environment).";
     DIFFERS = "What differs", COMPARE, "Name of the difference, as --accept takes it.";

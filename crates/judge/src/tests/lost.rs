@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{accepting, changed, compared, compared_as, only, record, runs};
+use super::{accepting, by_trials, changed, compared, compared_as, only, record, runs};
 use crate::compare::{CompareRequest, Comparison};
 use crate::criteria::{FailOn, PointVerdict};
 
@@ -78,10 +78,8 @@ fn an_attempt_that_was_made_again_is_none() {
     assert!(only(&comparison).why.is_empty());
     // Without repetitions a second start is an attempt of --resume as long as nothing else was measured.
     let b = [some(runs("b", 1, 1e10), 1, fail), runs("c", 1, 1e10)].concat();
-    assert_eq!(
-        only(&compared(&runs("a", 1, 1e10), &b)).verdict,
-        PointVerdict::Same
-    );
+    let comparison = compared_as(&runs("a", 1, 1e10), &b, &by_trials()).unwrap();
+    assert_eq!(only(&comparison).verdict, PointVerdict::Same);
 }
 
 #[test]
@@ -160,7 +158,7 @@ fn values_of_0_are_values() {
     // A trial that stood still where trials stand in.
     let a = vec![record("a", 64, &[1e9, 1.1e9, 1e9])];
     let b = vec![record("b", 64, &[1e9, 0.0, 1e9])];
-    let comparison = compared(&a, &b);
+    let comparison = compared_as(&a, &b, &by_trials()).unwrap();
     let stalled = only(&comparison);
     assert_eq!(stalled.verdict, PointVerdict::Unclear);
     assert_eq!(stalled.why, ["B: trials of 0, which no ratio can take"]);
@@ -197,14 +195,18 @@ fn what_neither_side_measured_is_listed_once_and_fails_nothing() {
 
 #[test]
 fn values_that_do_not_vary_are_remarked_on() {
-    let same = |name: &str, mean: f64| -> Vec<Value> {
-        (0..3)
+    let same = |name: &str, runs: usize, mean: f64| -> Vec<Value> {
+        (0..runs)
             .map(|at| record(&format!("{name}{at}"), 64, &[mean, mean]))
             .collect()
     };
-    let comparison = compared(&same("a", 1e9), &same("b", 2e9));
-    assert_eq!(only(&comparison).verdict, PointVerdict::Better);
-    assert!(only(&comparison).why[0].contains("no value varies"));
+    // Three runs that order alone tells apart may be chance; five are not.
+    for (runs, verdict) in [(3, PointVerdict::Unclear), (5, PointVerdict::Better)] {
+        let comparison = compared(&same("a", runs, 1e9), &same("b", runs, 2e9));
+        assert_eq!(only(&comparison).verdict, verdict);
+        assert!(only(&comparison).ratio.unwrap().p > 0.0);
+        assert!(only(&comparison).why[0].contains("no value varies"));
+    }
 }
 
 /// Values and ratio are of the same trials where those stand in for runs.
@@ -215,7 +217,7 @@ fn the_ratio_is_that_of_the_values_beside_it() {
         record("a1", 64, &[2e9, 2e9, 2e9, 2e9]),
     ];
     let b = vec![record("b0", 64, &[2e9, 2.1e9])];
-    let comparison = compared(&a, &b);
+    let comparison = compared_as(&a, &b, &by_trials()).unwrap();
     let judged = only(&comparison);
     let [a, b] = [judged.a, judged.b].map(|side| side.unwrap().value);
     assert!(

@@ -298,10 +298,14 @@ fn row(judged: &Judged, label: &str, notes: String) -> Vec<String> {
         (Some(side), Some(figure)) => shown(Value::Number(side.value), figure.style, "-"),
         _ => "-".to_owned(),
     };
-    let ratio = judged.ratio.map(|ratio| {
-        let (low, high) = (number(ratio.low), number(ratio.high));
-        format!("{} ({low}…{high})", number(ratio.value))
-    });
+    let ratio = match (judged.ratio, judged.a, judged.b) {
+        (Some(ratio), _, _) => {
+            let (low, high) = (number(ratio.low), number(ratio.high));
+            format!("{} ({low}…{high})", number(ratio.value))
+        }
+        (None, Some(a), Some(b)) if a.value > 0.0 && b.value > 0.0 => number(b.value / a.value),
+        _ => "-".to_owned(),
+    };
     let verdict = match (judged.verdict, judged.of_these_runs_only) {
         (
             PointVerdict::Worse | PointVerdict::Better | PointVerdict::Same | PointVerdict::Unclear,
@@ -317,7 +321,7 @@ fn row(judged: &Judged, label: &str, notes: String) -> Vec<String> {
         figure.map_or("-", |figure| figure.name).to_owned(),
         side(&judged.a),
         side(&judged.b),
-        ratio.unwrap_or_else(|| "-".to_owned()),
+        ratio,
         verdict,
         match judged.a.or(judged.b) {
             Some(_) => runs(judged).map(|runs| runs.to_string()).join(", "),

@@ -14,8 +14,8 @@ use tonnage_units::{Fraction, Result};
 #[derive(Debug, Clone, PartialEq, Args)]
 #[command(
     after_help = "Worse and better: the whole interval of the ratio B / A lies beyond the margin. Same: \
-                        inside it. Unclear: neither. The unit is the run, from 3 runs a side on; with fewer, trials \
-                        stand in and the verdict holds for these runs only.\n\n\
+                        inside it. Unclear: neither, or fewer than 3 runs on a side. The unit is the run. With \
+                        fewer than 3, --by-trials lets trials stand in; the verdict then holds for these runs only.\n\n\
                         Exit codes: 0 nothing that --fail-on names, 1 something that it names, 2 the request is wrong."
 )]
 pub struct CompareArgs {
@@ -43,6 +43,11 @@ pub struct CompareArgs {
     /// Confidence of the intervals.
     #[arg(long, value_name = "PERCENT", default_value = "95%")]
     pub confidence: Fraction,
+
+    /// With fewer than 3 runs on a side, compare their trials: the verdict holds for these runs only, since another
+    /// start may differ by more than trials of one start do.
+    #[arg(long)]
+    pub by_trials: bool,
 
     /// Differences of the machine and its variables that do not matter, joined by commas, as the first table names
     /// them, such as kernel, cpu, libraries.libfabric or variables; and canary.
@@ -76,7 +81,10 @@ impl CompareArgs {
             metrics: self.metric.clone(),
             ignore: self.ignore.clone(),
             accept: self.accept.clone(),
-            criteria: Criteria::new(self.margin.0, self.confidence.0)?,
+            criteria: Criteria {
+                by_trials: self.by_trials,
+                ..Criteria::new(self.margin.0, self.confidence.0)?
+            },
         })
     }
 }

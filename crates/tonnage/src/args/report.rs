@@ -61,6 +61,10 @@ pub struct ReportArgs {
     )]
     pub confidence: Fraction,
 
+    /// With fewer than 3 runs on a side of the comparison, compare their trials: the verdict holds for these runs only.
+    #[arg(long, requires = "compare")]
+    pub by_trials: bool,
+
     /// Baseline, as written by `tonnage baseline`: at the top of the page is a verdict on each of its figures by the
     /// records of hosts of its kinds.
     #[arg(long, value_name = "FILE")]
@@ -93,7 +97,10 @@ impl ReportArgs {
             metrics: self.metric.clone(),
             ignore: self.ignore.clone(),
             accept: self.accept.clone(),
-            criteria: Criteria::new(self.margin.0, self.confidence.0)?,
+            criteria: Criteria {
+                by_trials: self.by_trials,
+                ..Criteria::new(self.margin.0, self.confidence.0)?
+            },
         })
     }
 }

@@ -130,7 +130,7 @@ fn make_pages(dir: &Path) {
     for arguments in [
         "report sweep.jsonl -o sweep.html",
         "report matrix.jsonl -o matrix.html",
-        "report --compare sweep.jsonl other.jsonl -o comparison.html",
+        "report --compare sweep.jsonl other.jsonl --by-trials -o comparison.html",
     ] {
         let made = tonnage(dir, arguments).run();
         assert!(

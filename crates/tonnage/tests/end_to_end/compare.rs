@@ -133,8 +133,17 @@ fn a_variable_is_given_to_one_side() {
     assert_eq!(records[1]["side"]["varied"][0], "variables.FI_SHM_TX_SIZE");
     let ended = run(dir.path(), "compare ab.jsonl --accept canary");
     assert!(ended.stdout.contains("accepted"), "{ended:#?}");
-    assert!(ended.stdout.contains("of these runs only"), "{ended:#?}");
+    let why = "1 run a side; use `--times 5`";
+    assert!(ended.stdout.contains(why), "{ended:#?}");
     assert!(!ended.stdout.contains("not comparable"), "{ended:#?}");
+    assert_eq!(ended.code, Some(0));
+    run(
+        dir.path(),
+        "compare ab.jsonl --accept canary --fail-on unclear",
+    )
+    .with_code(1);
+    let ended = run(dir.path(), "compare ab.jsonl --accept canary --by-trials");
+    assert!(ended.stdout.contains("of these runs only"), "{ended:#?}");
 }
 
 #[test]
@@ -363,7 +372,7 @@ fn what_is_missing_is_told_and_counted() {
     let compare = "compare a.jsonl b.jsonl --accept canary --metric message-rate";
     let ended = run(dir.path(), &format!("{compare} --fail-on missing")).with_code(1);
     assert!(
-        ended.stdout.contains("of these runs only") && ended.stdout.contains("only A has it"),
+        ended.stdout.contains("1 run a side") && ended.stdout.contains("only A has it"),
         "{ended:#?}"
     );
     let warned = [
