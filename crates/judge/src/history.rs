@@ -1,16 +1,17 @@
 //! History: a metric of each point over the runs of some files, and the runs from which on it was another.
 //!
 //! A change is looked for where two stretches of runs differ most by Welch's t on logarithms, and then again on either
-//! side of it. It has to be larger than a margin. Its p value is multiplied by the number of places that were looked
-//! at, and held to a level that the number of points and hosts has lowered: those with a change are found by the method
-//! of Benjamini and Hochberg, and within each of them the level is lowered by the same part, as Benjamini and Bogomolov
-//! have it for families of tests.
+//! side of it. Runs whose canary changed are shown and not judged: the machine was another one. A change has to be
+//! larger than a margin. Its p value is multiplied by the number of places that were looked at, and held to a level
+//! that the number of points and hosts has lowered: those with a change are found by the method of Benjamini and
+//! Hochberg, and within each of them the level is lowered by the same part, as Benjamini and Bogomolov have it for
+//! families of tests.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use tonnage_record::figures::Row;
-use tonnage_record::{Outcome, Record};
+use tonnage_record::{Canary, Outcome, Record};
 use tonnage_units::{Error, Result};
 
 use crate::baseline::host_kind::hosts_of;
@@ -62,6 +63,8 @@ pub struct HistoryRun {
     pub time_unix_ns: u64,
     /// Mean of its records.
     pub value: f64,
+    /// The machine changed during the run, by its canary: it is no evidence for or against a change.
+    pub canary_changed: bool,
 }
 
 /// A run from which on a metric was another.
@@ -78,8 +81,9 @@ pub struct HistoryChange {
     pub differences: Vec<Difference>,
 }
 
-/// A run, and the rows that it is of.
+/// A run, its place among all runs, and the rows that it is of.
 struct Measured<'a> {
+    at: usize,
     run: HistoryRun,
     rows: Vec<Row<'a>>,
 }
@@ -140,15 +144,16 @@ struct Series<'a> {
 
 fn with_changes(series: Vec<Series<'_>>, margin: f64) -> Vec<PointHistory> {
     // Too few runs have no place to look at, and are no test.
-    let tested = series.iter().filter(|it| it.runs.len() >= 2 * RUNS_MIN);
-    let p = tested.map(|it| {
-        let found = strongest(&values(&it.runs), margin);
+    let each = series.iter().map(|it| judged(&it.runs));
+    let tested = each.filter(|runs| runs.len() >= 2 * RUNS_MIN);
+    let p = tested.map(|runs| {
+        let found = strongest(&values(&runs), margin);
         found.map_or(1.0, |found| found.p)
     });
     let level = Level::of(&p.collect::<Vec<_>>());
     let history = |it: Series<'_>| {
         let mut changes = Vec::new();
-        changes_in(&it.runs, 0, (margin, level), &mut changes);
+        changes_in(&judged(&it.runs), (margin, level), &mut changes);
         changes.sort_by_key(|change| change.at);
         PointHistory {
             keys: it.keys,
@@ -183,7 +188,13 @@ impl Level {
     }
 }
 
-fn values(runs: &[Measured<'_>]) -> Vec<f64> {
+/// The runs in which a change is looked for.
+fn judged<'a, 'b>(runs: &'b [Measured<'a>]) -> Vec<&'b Measured<'a>> {
+    let judged = runs.iter().filter(|measured| !measured.run.canary_changed);
+    judged.collect()
+}
+
+fn values(runs: &[&Measured<'_>]) -> Vec<f64> {
     runs.iter().map(|measured| measured.run.value).collect()
 }
 
@@ -194,12 +205,14 @@ fn runs<'a>(rows: &[Row<'a>], metric: &Metric) -> Vec<Measured<'a>> {
             continue;
         };
         let record = row.record;
+        let changed = matches!(&record.canary, Some(Canary::Measured { changed: true, .. }));
         let known = runs
             .iter_mut()
             .find(|(known, _)| known.run.run_id == record.run_id);
         match known {
             Some((known, values)) => {
                 known.run.time_unix_ns = known.run.time_unix_ns.max(record.time_unix_ns);
+                known.run.canary_changed |= changed;
                 known.rows.push(*row);
                 values.push(value);
             }
@@ -208,9 +221,10 @@ fn runs<'a>(rows: &[Row<'a>], metric: &Metric) -> Vec<Measured<'a>> {
                     run_id: record.run_id.clone(),
                     time_unix_ns: record.time_unix_ns,
                     value,
+                    canary_changed: changed,
                 };
                 let rows = vec![*row];
-                runs.push((Measured { run, rows }, vec![value]));
+                runs.push((Measured { at: 0, run, rows }, vec![value]));
             }
         }
     }
@@ -222,13 +236,14 @@ fn runs<'a>(rows: &[Row<'a>], metric: &Metric) -> Vec<Measured<'a>> {
         })
         .collect();
     runs.sort_by_key(|measured| measured.run.time_unix_ns);
+    let places = runs.iter_mut().enumerate();
+    places.for_each(|(at, measured)| measured.at = at);
     runs
 }
 
-/// Adds the changes in a stretch of runs that begins at `first`.
+/// Adds the changes in a stretch of runs.
 fn changes_in(
-    runs: &[Measured<'_>],
-    first: usize,
+    runs: &[&Measured<'_>],
     (margin, level): (f64, Level),
     into: &mut Vec<HistoryChange>,
 ) {
@@ -247,13 +262,13 @@ fn changes_in(
         facts
     });
     into.push(HistoryChange {
-        at: first + at,
+        at: runs[at].at,
         ratio,
         p,
         differences: around[0].differences(&around[1], &Allowed::default()),
     });
-    changes_in(&runs[..at], first, (margin, level), into);
-    changes_in(&runs[at..], first + at, (margin, level), into);
+    changes_in(&runs[..at], (margin, level), into);
+    changes_in(&runs[at..], (margin, level), into);
 }
 
 /// Place of a stretch where what is before it and after it differs most.
@@ -278,13 +293,14 @@ fn strongest(values: &[f64], margin: f64) -> Option<Strongest> {
         };
         Some((found, welch.error))
     };
-    // Where nothing varies every p is 0, and the larger step is the change.
+    // A place with no spread on either side is the step itself. Its p, which is that of a rank test, may be above that
+    // of its neighbours.
     let found = places
         .filter_map(at_place)
         .filter(|(found, _)| found.ratio.ln().abs() > -(1.0 - margin).ln())
         .min_by(|left, right| {
-            let p = left.0.p.total_cmp(&right.0.p);
-            p.then(left.1.total_cmp(&right.1))
+            let spread = (left.1 > 0.0).cmp(&(right.1 > 0.0));
+            spread.then(left.0.p.total_cmp(&right.0.p))
         })?;
     Some(found.0)
 }
@@ -365,21 +381,52 @@ mod tests {
                 .changes
                 .is_empty()
         );
-        // Without any spread too.
-        assert_eq!(
-            of(&over(&[10.0, 10.0, 10.0, 5.0, 5.0, 5.0])).changes[0].at,
-            3
-        );
+    }
+
+    /// Figures that are coarser than their spread, such as a p50 in whole nanoseconds, prove no more than their order.
+    #[test]
+    fn without_any_spread_a_change_takes_more_runs() {
+        let step = |runs: usize| [vec![197.0; runs], vec![208.0; runs]].concat();
+        for few in [3, 4, 5] {
+            assert!(of(&over(&step(few))).changes.is_empty(), "{few}");
+        }
+        let found = of(&over(&step(8))).changes;
+        let places: Vec<usize> = found.iter().map(|change| change.at).collect();
+        assert_eq!(places, [8]);
+        assert!(found[0].p > 0.0, "{found:?}");
+    }
+
+    /// A virtual machine that was moved is no change of what runs in it.
+    #[test]
+    fn runs_whose_canary_changed_are_shown_and_not_judged() {
+        let mut values = STEADY.to_vec();
+        values.extend(STEADY.map(|value| value * 0.8));
+        let disturbed = |places: std::ops::Range<usize>| {
+            let mut records = over(&values);
+            for record in &mut records[places] {
+                record["canary"]["changed"] = true.into();
+            }
+            of(&records)
+        };
+        let moved = disturbed(6..12);
+        assert_eq!((moved.runs.len(), moved.changes.len()), (12, 0));
+        assert!(moved.runs[6..].iter().all(|run| run.canary_changed));
+        // The place of a change counts those that are shown only.
+        let found = disturbed(4..7);
+        let places: Vec<usize> = found.changes.iter().map(|change| change.at).collect();
+        assert_eq!(places, [7]);
     }
 
     /// Series of ten runs that vary by a tenth.
     fn noise(count: usize) -> Vec<Series<'static>> {
         let mut source = NormalSource(18);
         let run = |value| Measured {
+            at: 0,
             run: HistoryRun {
                 run_id: String::new(),
                 time_unix_ns: 0,
                 value,
+                canary_changed: false,
             },
             rows: Vec::new(),
         };

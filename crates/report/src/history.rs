@@ -96,8 +96,12 @@ fn one(name: &str, history: &PointHistory) -> String {
             text += &changed(change);
         }
         let bar = "#".repeat(((run.value / most) * BAR_COLUMNS as f64).round() as usize);
+        let remark = match run.canary_changed {
+            true => "  (the canary changed: not judged)",
+            false => "",
+        };
         text += &format!(
-            "  {}  {:>14}  {bar}\n",
+            "  {}  {:>14}  {bar}{remark}\n",
             time(run.time_unix_ns),
             with_unit(unit, run.value)
         );
@@ -167,6 +171,7 @@ fn rows(shown: &[(String, &PointHistory)]) -> String {
         "value",
         "changed",
         "ratio_to_before",
+        "canary_changed",
     ];
     let mut text = line(head.iter().map(|&name| name.to_owned()));
     for (name, history) in shown {
@@ -185,6 +190,7 @@ fn rows(shown: &[(String, &PointHistory)]) -> String {
                 run.value.to_string(),
                 if change.is_some() { "yes" } else { "no" }.to_owned(),
                 ratio,
+                if run.canary_changed { "yes" } else { "no" }.to_owned(),
             ];
             text += &line(cells.into_iter());
         }
