@@ -16,6 +16,8 @@ tonnage_units::names! {
         Faster = "faster",
         /// The new median is within the old thresholds.
         Same = "same",
+        /// One of the medians is of fewer than 3 runs.
+        Unclear = "unclear",
         /// The old baseline has no such entry.
         Added = "added",
         /// The new baseline has no such entry.
@@ -93,6 +95,7 @@ fn same<'a>(kind: &'a HostKind, entry: &BaselineEntry) -> Option<&'a BaselineEnt
 
 fn of(kind: &HostKind, old: Option<&BaselineEntry>, new: Option<&BaselineEntry>) -> DriftedEntry {
     let drift = match (old, new) {
+        (Some(old), Some(new)) if !(old.has_spread() && new.has_spread()) => Drift::Unclear,
         (Some(old), Some(new)) => compared(old, new.median),
         (None, _) => Drift::Added,
         (_, None) => Drift::Gone,

@@ -36,6 +36,7 @@ use tonnage_plan::given::GivenPoint;
 use tonnage_record::figures::Better;
 use tonnage_units::{Error, Result};
 
+use crate::criteria::RUNS_MIN;
 use crate::metric::Metric;
 
 /// Version of the file. A reader takes this one and no other.
@@ -178,6 +179,12 @@ impl BaselineEntry {
     pub fn is_high_better(&self) -> bool {
         self.metric()
             .is_none_or(|metric| metric.better == Better::High)
+    }
+
+    /// Returns whether the spread behind the thresholds is known: of a data sheet it is stated, of fewer than
+    /// [`RUNS_MIN`] runs it is not.
+    pub fn has_spread(&self) -> bool {
+        self.source.is_some() || self.runs as usize >= RUNS_MIN
     }
 
     /// Returns whether a value lies beyond a threshold.

@@ -385,6 +385,15 @@ fn drift_names_what_is_slower_new_and_gone() {
             Drift::Faster,
         ]
     );
+    // One run on either side proves nothing.
+    let few = BaselineRequest {
+        runs_min: 1,
+        ..request()
+    };
+    let one = made(&host("n1", &[5.0]), &few).unwrap().baseline;
+    for [old, new] in [[&old, &one], [&one, &old]] {
+        assert_eq!(drift(old, new).unwrap()[0].drift, Drift::Unclear);
+    }
     let mut other = old.clone();
     other.kinds[0].facts.insert("cpu".into(), "Y".into());
     assert!(

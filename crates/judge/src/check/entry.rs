@@ -8,6 +8,8 @@ use super::blame::Blame;
 use super::verdict::CheckVerdict;
 use crate::baseline::BaselineEntry;
 use crate::baseline::host_kind::{LINK_TOLERANCE, carriers, hosts_of, off_path};
+use crate::criteria::RUNS_MIN;
+use crate::judging::counted;
 use crate::keys::Keys;
 
 /// Verdict on one entry.
@@ -85,7 +87,8 @@ impl EntryVerdict {
 /// Judges an entry by the records of its point, one for each try. Several entries of one point differ in devices and
 /// links: `others` are those of the same part and metric.
 ///
-/// A failure counts when each of `tries_min` tries fails; where fewer were made it is a warning.
+/// A failure counts when each of `tries_min` tries fails; where fewer were made it is a warning. So is a figure beyond
+/// a threshold of fewer than [`RUNS_MIN`] runs.
 pub fn judged(
     entry: &BaselineEntry,
     others: &[&BaselineEntry],
@@ -205,15 +208,23 @@ fn one_try(entry: &BaselineEntry, others: &[&BaselineEntry], record: &Record) ->
         false => entry.median / entry.fail,
     };
     let blame = Blame::below(record, fail_part);
+    // A threshold without a spread behind it proves no failure.
+    let proves = is_beyond && entry.has_spread();
     let verdict = match () {
-        () if is_beyond || !blame.is_empty() => CheckVerdict::Fail,
-        () if entry.is_beyond(value, entry.warn) => CheckVerdict::Warn,
+        () if proves || !blame.is_empty() => CheckVerdict::Fail,
+        () if is_beyond || entry.is_beyond(value, entry.warn) => CheckVerdict::Warn,
         () => CheckVerdict::Pass,
     };
+    let why = (is_beyond && verdict == CheckVerdict::Warn).then(|| {
+        format!(
+            "beyond the failure of a baseline of {}, fewer than {RUNS_MIN}",
+            counted(entry.runs as usize, "run")
+        )
+    });
     Try {
         blame,
-        is_beyond,
-        ..Try::of(verdict, Some(value), None)
+        is_beyond: proves,
+        ..Try::of(verdict, Some(value), why)
     }
 }
 

@@ -172,7 +172,11 @@ impl<'a> OfKind<'a> {
     }
 }
 
-/// The run in the middle of those that have a figure; an error counts where no run has one.
+/// Runs that a failure needs at least, as a check measures again what failed.
+const FAILING_RUNS_MIN: usize = 2;
+
+/// The run in the middle of those that have a figure; an error counts where no run has one. A failure of one run alone
+/// is a warning.
 fn middle(runs: Vec<EntryVerdict>) -> Option<EntryVerdict> {
     let tries: Vec<f64> = runs.iter().filter_map(|run| run.value).collect();
     let (mut measured, errors): (Vec<_>, Vec<_>) =
@@ -183,6 +187,11 @@ fn middle(runs: Vec<EntryVerdict>) -> Option<EntryVerdict> {
         by_verdict.then(left.ratio().total_cmp(&right.ratio()))
     });
     let at = measured.len() / 2;
-    let found = measured.into_iter().nth(at).or(errors.into_iter().next())?;
+    let mut found = measured.into_iter().nth(at).or(errors.into_iter().next())?;
+    if found.verdict == CheckVerdict::Fail && tries.len() < FAILING_RUNS_MIN {
+        found.verdict = CheckVerdict::Warn;
+        let why = found.why.take().map_or(String::new(), |why| why + "; ");
+        found.why = Some(format!("{why}failed in the only run: measure again"));
+    }
     Some(EntryVerdict { tries, ..found })
 }

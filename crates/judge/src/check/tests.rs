@@ -11,7 +11,8 @@ use super::entry::{EntryVerdict, judged};
 use super::reason::{REASON_BYTES_MAX, cut, cut_before, reason};
 use super::{CheckVerdict, ExitStyle};
 use crate::baseline::BaselineEntry;
-use crate::baseline::tests::{made, request};
+use crate::baseline::tests::{host, made, request};
+use crate::known_answers::NormalSource;
 use crate::tests::{read, record};
 
 /// Median 10 GB/s, warning at 9.5, failure at 9.
@@ -56,6 +57,50 @@ fn a_failure_counts_when_it_fails_again() {
     }
     let failed = verdict(&[8.9, 8.8], 2);
     assert_eq!((failed.value, failed.tries.len()), (Some(8.9e9), 2));
+}
+
+/// Fewer runs than a verdict needs (`--min-runs 1`) have no spread that a threshold could rest on; a data sheet states
+/// one.
+#[test]
+fn a_baseline_of_too_few_runs_fails_nothing() {
+    for (runs, source, expected) in [
+        (1, None, CheckVerdict::Warn),
+        (2, None, CheckVerdict::Warn),
+        (3, None, CheckVerdict::Fail),
+        (0, Some("data sheet".to_owned()), CheckVerdict::Fail),
+    ] {
+        let known = BaselineEntry {
+            runs,
+            source,
+            ..entry()
+        };
+        let tries = tries(&[5.0, 5.0]);
+        let found = judged(&known, &[], &tries.iter().collect::<Vec<_>>(), 2);
+        assert_eq!(found.verdict, expected, "{runs}");
+        let named = found.why.is_some_and(|why| why.contains("fewer than 3"));
+        assert_eq!(named, expected == CheckVerdict::Warn, "{runs}");
+    }
+}
+
+/// A check holds one run, and after a failure a second one, against a threshold: hosts that are like those of the
+/// baseline hardly ever fail, however far starts are apart.
+#[test]
+fn an_equal_host_hardly_ever_fails() {
+    for (spread, most) in [(0.03, 0.002), (0.05, 0.01), (0.08, 0.02)] {
+        let mut source = NormalSource(41);
+        let (mut checks, mut failed) = (0.0, 0.0);
+        while checks < 300.0 {
+            let Ok(built) = made(&host("n1", &source.runs(5, 10.0, spread)), &request()) else {
+                continue;
+            };
+            let entry = &built.baseline.kinds[0].entries[0];
+            let both = tries(&source.runs(2, 10.0, spread));
+            let found = judged(entry, &[], &both.iter().collect::<Vec<_>>(), 2);
+            checks += 1.0;
+            failed += f64::from(u8::from(found.verdict == CheckVerdict::Fail));
+        }
+        assert!(failed / checks <= most, "{} at {spread}", failed / checks);
+    }
 }
 
 /// An error says nothing about the host, and another figure of the same check may still fail.

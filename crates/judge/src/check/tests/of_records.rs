@@ -67,6 +67,17 @@ fn the_run_in_the_middle_counts_and_the_worst_host_comes_first() {
     );
 }
 
+/// As in a check, which measures again what failed.
+#[test]
+fn one_run_alone_fails_nothing() {
+    let check = checked(&host("n1", &[8.0])).unwrap();
+    assert_eq!(said(&check), [("n1".to_owned(), Warn, Some(8.0))]);
+    let why = check.entries[0].entry.why.as_deref();
+    assert!(why.unwrap().contains("the only run"), "{why:?}");
+    assert!(check.failed_hosts.is_empty());
+    assert_eq!(checked(&host("n1", &[8.0; 2])).unwrap().verdict, Fail);
+}
+
 #[test]
 fn what_was_not_measured_is_an_error_unless_another_run_has_a_figure() {
     let failed = |name: &str| {
@@ -97,7 +108,8 @@ fn kinds_of_hosts_are_judged_by_their_own_figures() {
     let both = made(&[old, new].concat(), &request()).unwrap().baseline;
     let of = |records: Vec<Value>| check_records(&both, &read(&records));
     // A good figure of the one kind is a failure of the other.
-    let check = of([host("n2", &[10.0]), of_kind("Y", host("m2", &[10.0]))].concat()).unwrap();
+    let twice = [host("n2", &[10.0; 2]), of_kind("Y", host("m2", &[10.0; 2]))];
+    let check = of(twice.concat()).unwrap();
     let verdicts: Vec<_> = said(&check).into_iter().map(|it| (it.0, it.1)).collect();
     assert_eq!(verdicts, [("m2".to_owned(), Fail), ("n2".to_owned(), Pass)]);
     let check = of([host("n2", &[10.0]), of_kind("Z", host("z1", &[1.0]))].concat()).unwrap();
