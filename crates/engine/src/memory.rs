@@ -193,6 +193,9 @@ pub trait Memory: Any + Send + Sync {
     /// Measures the fastest copies between two stretches of it: the limit of what stays in this memory. `slots` gives
     /// the next slots, of the source and of the destination, for each copy.
     ///
+    /// Copiers that share memory are given one `start_ns` of `clock`, and copy in the same turns from then on, so that
+    /// their rates in a turn add up to what all of them reach together. 0 starts at once.
+    ///
     /// # Errors
     /// When a stretch lies outside, or the device fails.
     fn copy_rates(
@@ -200,6 +203,7 @@ pub trait Memory: Any + Send + Sync {
         stretch: &Stretch,
         slots: &mut dyn FnMut() -> (u64, u64),
         clock: &Clock,
+        start_ns: u64,
     ) -> Result<Vec<CopyRate>>;
 }
 
@@ -349,13 +353,22 @@ impl Stretch {
     }
 }
 
-/// Rate of one way of copying.
+/// Rates of one way of copying.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CopyRate {
     /// The way, such as "memcpy".
     pub method: String,
-    /// Bytes copied per second.
-    pub bytes_per_s: f64,
+    /// True for further turns of the way that was this copier's fastest in the turns of all ways.
+    pub is_choice: bool,
+    /// Bytes copied per second in each turn.
+    pub turns_bytes_per_s: Vec<f64>,
+}
+
+impl CopyRate {
+    /// The best turn, in bytes per second.
+    pub fn bytes_per_s(&self) -> f64 {
+        self.turns_bytes_per_s.iter().copied().fold(0.0, f64::max)
+    }
 }
 
 #[cfg(test)]

@@ -224,6 +224,7 @@ impl Memory for DmabufMemory {
         _stretch: &Stretch,
         _slot: &mut dyn FnMut() -> (u64, u64),
         _clock: &Clock,
+        _start_ns: u64,
     ) -> Result<Vec<CopyRate>> {
         self.unaddressed()
     }

@@ -1,6 +1,7 @@
 //! The memory-copy limit of a point: the fastest of all ways in which the memory copies the very bytes that operations
 //! use, footprint, stride and the address orders of both ends alike, measured by all initiators at once. The copying
-//! itself is the memory's ([`Memory::copy_rates`]).
+//! itself is the memory's ([`Memory::copy_rates`]). All copy in the same turns; the rates of a turn are added, and of
+//! these sums the best counts.
 
 use tonnage_engine::Verb;
 use tonnage_engine::memory::{CopyRate, Memory, Stretch};
@@ -15,7 +16,7 @@ use crate::kinds::transfer::layout::{SLICE_BYTES_MIN, SliceLayout};
 /// of each small operation is what utilization should show.
 pub const PIECE_BYTES_MIN: u64 = 64 << 10;
 
-/// Measures the copy rates of one worker from its outgoing slices to as many incoming ones.
+/// Measures the copy rates of one worker from its outgoing slices to as many incoming ones, from `start_ns` on.
 ///
 /// # Errors
 /// When the slices do not lie in the memory.
@@ -24,11 +25,12 @@ pub fn copy_rates(
     layout: &SliceLayout,
     point: &TransferPoint,
     clock: &Clock,
+    start_ns: u64,
 ) -> Result<Vec<CopyRate>> {
     let stretch = stretch(layout, point);
     let mut walk = FlowWalk::over(point.orders(), stretch.slots(), point.seed);
     let mut slots = || from_and_to(walk.next_slots(), point.op);
-    memory.copy_rates(&stretch, &mut slots, clock)
+    memory.copy_rates(&stretch, &mut slots, clock, start_ns)
 }
 
 /// Slots that bytes come from and go to, of those of an operation at its initiator and at its target.
@@ -68,39 +70,49 @@ fn stretch(layout: &SliceLayout, point: &TransferPoint) -> Stretch {
     }
 }
 
-/// The name of each copier's fastest way, which need not be the same one for all of them.
+/// The name of each copier's fastest way, where it is not the same one for all of them.
 const FASTEST: &str = "each copier's fastest method";
 
-/// The rates of one copier, and the fastest of them again: engines choose for each worker by itself, so that the sum of
-/// these bounds what all of them do together.
-pub fn with_fastest(mut rates: Vec<CopyRate>) -> Vec<CopyRate> {
-    let fastest = rates.iter().map(|rate| rate.bytes_per_s).reduce(f64::max);
-    rates.extend(fastest.map(|bytes_per_s| CopyRate {
-        method: FASTEST.to_owned(),
-        bytes_per_s,
-    }));
+/// The rates of one copier, with turns by its own fastest way: engines choose for each worker by itself, so that the
+/// sum of these bounds what all of them do together. Where a memory has none, as of a device that shares nothing with
+/// the other copiers, those of its fastest way stand for them.
+pub fn with_choice(mut rates: Vec<CopyRate>) -> Vec<CopyRate> {
+    if rates.iter().any(|rate| rate.is_choice) {
+        return rates;
+    }
+    let fastest = rates.iter();
+    let fastest = fastest.max_by(|one, other| one.bytes_per_s().total_cmp(&other.bytes_per_s()));
+    let choice = fastest.map(|fastest| CopyRate {
+        is_choice: true,
+        ..fastest.clone()
+    });
+    rates.extend(choice);
     rates
 }
 
-/// Adds the rates of another worker or rank, way by way.
+/// Adds the rates of another worker or rank, way by way and turn by turn: only what was copied at the same time is
+/// added.
 pub fn add(sum: &mut Vec<CopyRate>, others: Vec<CopyRate>) {
-    merge(sum, others, |one, other| one + other);
-}
-
-/// The better of two measurements of each way, as before and after a point.
-pub fn better(before: &[CopyRate], after: &[CopyRate]) -> Vec<CopyRate> {
-    let mut best = before.to_vec();
-    merge(&mut best, after.to_vec(), f64::max);
-    best
-}
-
-fn merge(all: &mut Vec<CopyRate>, others: Vec<CopyRate>, join: fn(f64, f64) -> f64) {
     for other in others {
-        match all.iter_mut().find(|known| known.method == other.method) {
-            Some(known) => known.bytes_per_s = join(known.bytes_per_s, other.bytes_per_s),
-            None => all.push(other),
+        let known = |rate: &&mut CopyRate| {
+            rate.is_choice == other.is_choice && (rate.is_choice || rate.method == other.method)
+        };
+        let Some(rate) = sum.iter_mut().find(known) else {
+            sum.push(other);
+            continue;
+        };
+        if rate.method != other.method {
+            FASTEST.clone_into(&mut rate.method);
         }
+        let turns = rate.turns_bytes_per_s.iter().zip(&other.turns_bytes_per_s);
+        rate.turns_bytes_per_s = turns.map(|(one, other)| one + other).collect();
     }
+}
+
+/// Two measurements, as before and after a point: the turns of both.
+pub fn both(before: &[CopyRate], after: &[CopyRate]) -> Vec<CopyRate> {
+    let all = before.iter().chain(after);
+    all.cloned().collect()
 }
 
 /// The slots of a point in words, where they are copied one by one because there are gaps between them.
@@ -111,8 +123,8 @@ pub fn gaps(point: &TransferPoint) -> Option<String> {
     })
 }
 
-/// The limit in words and bytes per second, from the summed rates of `copiers` workers and the `slots` that they
-/// copied, where there is more to say than their bytes; `None` where nothing was copied.
+/// The limit in words and bytes per second: the best turn of the summed rates of `copiers` workers and the `slots` that
+/// they copied, where there is more to say than their bytes; `None` where nothing was copied.
 pub fn describe(
     rates: &[CopyRate],
     copiers: u64,
@@ -120,7 +132,7 @@ pub fn describe(
 ) -> Option<tonnage_record::Limit> {
     let best = rates
         .iter()
-        .reduce(|best, rate| match rate.bytes_per_s > best.bytes_per_s {
+        .reduce(|best, rate| match rate.bytes_per_s() > best.bytes_per_s() {
             true => rate,
             false => best,
         })?;
@@ -132,7 +144,7 @@ pub fn describe(
     let slots = slots.map_or_else(String::new, |slots| format!(", {slots}"));
     Some(tonnage_record::Limit {
         what: format!("memory copy by {}, {who}{slots}", best.method),
-        bytes_per_s: best.bytes_per_s,
+        bytes_per_s: best.bytes_per_s(),
         ci95_bytes_per_s: None,
         links: None,
     })
@@ -146,31 +158,74 @@ mod tests {
     use tonnage_engines::memory::HOST;
     use tonnage_plan::transfer::Addresses;
 
+    fn rate(method: &str, turns: &[f64]) -> CopyRate {
+        CopyRate {
+            method: method.to_owned(),
+            is_choice: false,
+            turns_bytes_per_s: turns.to_vec(),
+        }
+    }
+
+    fn choice(method: &str, turns: &[f64]) -> CopyRate {
+        CopyRate {
+            is_choice: true,
+            ..rate(method, turns)
+        }
+    }
+
+    fn limit(copiers: [Vec<CopyRate>; 2]) -> (String, f64) {
+        let mut sum = Vec::new();
+        for rates in copiers {
+            add(&mut sum, with_choice(rates));
+        }
+        let limit = describe(&sum, 2, None).unwrap();
+        (limit.what, limit.bytes_per_s)
+    }
+
+    /// A copier that has the memory to itself for a turn is no part of what both can do together.
+    #[test]
+    fn the_limit_is_the_best_of_sums_and_never_a_sum_of_bests() {
+        let (what, bytes_per_s) = limit([
+            vec![rate("memcpy", &[10.0, 5.0, 5.0])],
+            vec![rate("memcpy", &[1.0, 5.5, 11.0])],
+        ]);
+        assert_eq!(what, "memory copy by memcpy, 2 copiers at once");
+        assert_eq!(bytes_per_s, 16.0, "not 21");
+        // Nor does a turn before the trials add up with one after them.
+        let before = [rate("memcpy", &[3.0, 4.0])];
+        let after = [rate("memcpy", &[2.0, 7.0])];
+        let limit = describe(&both(&before, &after), 1, None).unwrap();
+        assert_eq!(limit.bytes_per_s, 7.0);
+    }
+
     /// Two copiers with different fastest ways, and two that agree, whose way is named.
     #[test]
-    fn the_limit_is_what_each_copier_does_by_its_own_fastest_way() {
-        let limit = |copiers: [[f64; 2]; 2]| {
-            let mut sum = Vec::new();
-            for [memcpy, stores] in copiers {
-                let rate = |method: &str, bytes_per_s| CopyRate {
-                    method: method.to_owned(),
-                    bytes_per_s,
-                };
-                let rates = vec![rate("memcpy", memcpy), rate("stores", stores)];
-                add(&mut sum, with_fastest(rates));
-            }
-            let limit = describe(&sum, 2, None).unwrap();
-            (limit.what, limit.bytes_per_s)
+    fn each_copier_may_copy_by_its_own_fastest_way() {
+        let copier = |memcpy: f64, stores: f64, fastest: &str, again: f64| {
+            vec![
+                rate("memcpy", &[memcpy]),
+                rate("stores", &[stores]),
+                choice(fastest, &[again]),
+            ]
         };
-        let (what, bytes_per_s) = limit([[10.0, 7.0], [6.0, 9.0]]);
-        assert_eq!(
-            what,
-            "memory copy by each copier's fastest method, 2 copiers at once"
-        );
-        assert_eq!(bytes_per_s, 19.0);
-        let (what, bytes_per_s) = limit([[10.1, 7.0], [9.2, 9.0]]);
-        assert_eq!(what, "memory copy by memcpy, 2 copiers at once");
-        assert_eq!(bytes_per_s, 10.1 + 9.2);
+        let differ = limit([
+            copier(10.0, 7.0, "memcpy", 10.5),
+            copier(6.0, 9.0, "stores", 9.0),
+        ]);
+        let what = "memory copy by each copier's fastest method, 2 copiers at once";
+        assert_eq!(differ, (what.to_owned(), 19.5));
+        let agree = limit([
+            copier(10.0, 7.0, "memcpy", 11.0),
+            copier(9.0, 8.0, "memcpy", 9.0),
+        ]);
+        let what = "memory copy by memcpy, 2 copiers at once";
+        assert_eq!(agree, (what.to_owned(), 20.0));
+        // Devices have no turns of their own fastest way; those of the fastest stand for them.
+        let devices = limit([
+            vec![rate("call", &[10.0]), rate("kernel", &[7.0])],
+            vec![rate("call", &[6.0]), rate("kernel", &[9.0])],
+        ]);
+        assert_eq!(devices.1, 19.0);
     }
 
     #[test]
@@ -182,8 +237,9 @@ mod tests {
             bytes: layout.bytes(),
             ..Request::default()
         });
-        let rates = copy_rates(&*memory.unwrap(), &layout, &point, &Clock::new()).unwrap();
-        assert!(rates.iter().all(|rate| rate.bytes_per_s > 1e8), "{rates:?}");
+        let rates = copy_rates(&*memory.unwrap(), &layout, &point, &Clock::new(), 0).unwrap();
+        let all = rates.iter().flat_map(|rate| &rate.turns_bytes_per_s);
+        assert!(all.into_iter().all(|rate| *rate > 0.0), "{rates:?}");
         let limit = describe(&rates, 2, None).unwrap();
         assert!(limit.what.ends_with("2 copiers at once"), "{limit:?}");
     }
@@ -256,27 +312,19 @@ mod tests {
         assert_eq!(slices(Traffic::FanIn), 1);
     }
 
-    fn rate(method: &str, bytes_per_s: f64) -> CopyRate {
-        CopyRate {
-            method: method.to_owned(),
-            bytes_per_s,
-        }
-    }
-
     #[test]
     fn rates_of_hosts_that_differ_are_joined_by_name() {
-        let mut sum = vec![rate("memcpy", 2.0)];
-        add(&mut sum, vec![rate("rep movsb", 5.0), rate("memcpy", 1.0)]);
-        assert_eq!(sum, [rate("memcpy", 3.0), rate("rep movsb", 5.0)]);
-        let best = better(&sum, &[rate("memcpy", 4.0)]);
-        assert_eq!(best, [rate("memcpy", 4.0), rate("rep movsb", 5.0)]);
+        let mut sum = vec![rate("memcpy", &[2.0])];
+        let other = vec![rate("rep movsb", &[5.0]), rate("memcpy", &[1.0])];
+        add(&mut sum, other);
+        assert_eq!(sum, [rate("memcpy", &[3.0]), rate("rep movsb", &[5.0])]);
         assert_eq!(describe(&[], 0, None), None);
     }
 
     #[test]
     fn the_fastest_way_is_the_limit_and_the_first_of_equals() {
         let rates = [("a", 2.0), ("b", 5.0), ("c", 5.0), ("d", 3.0)];
-        let rates = rates.map(|(method, speed)| rate(method, speed));
+        let rates = rates.map(|(method, speed)| rate(method, &[speed]));
         let limit = describe(&rates, 1, Some("slots of 8 B")).unwrap();
         assert_eq!(limit.bytes_per_s, 5.0);
         assert_eq!(limit.what, "memory copy by b, 1 copier, slots of 8 B");

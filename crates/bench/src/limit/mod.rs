@@ -16,7 +16,7 @@ use crate::deadlines::DEADLINES;
 use crate::kinds::transfer::crew::{Crew, CrewOrder};
 use crate::kinds::transfer::work::Work;
 use crate::limit::link::link_limit;
-use crate::limit::memory_copy::{add, better, with_fastest};
+use crate::limit::memory_copy::{add, both, with_choice};
 use crate::limit::memory_link::{link_lacking, links_unknown, of_devices, within_devices};
 use crate::limit::socket_stream::Carried;
 use crate::opening::description::Device;
@@ -81,8 +81,7 @@ impl<'a> Bound<'a> {
         match self.kind() {
             LimitKind::None | LimitKind::Link { .. } => Ok(None),
             _ if self.why_no_limit().is_some() => Ok(None),
-            // Workers that share CPUs each have their best turn alone when they copy, so that the sum would be more
-            // than the host can do; and their streams measure the scheduler.
+            // Workers that share CPUs take turns, so that what they copy or stream at once measures the scheduler.
             _ if self.opened.common.yields => Ok(None),
             // The link of a device is the limit, where it is known: what it copies within itself is none.
             LimitKind::MemoryCopy if self.opened.common.crosses_memory_link => Ok(None),
@@ -176,7 +175,7 @@ impl<'a> Bound<'a> {
                 Some(Measurement::Copies { rates: after, .. }),
             ) => {
                 let slots = memory_copy::gaps(self.point);
-                memory_copy::describe(&better(&before, &after), copiers, slots.as_deref())
+                memory_copy::describe(&both(&before, &after), copiers, slots.as_deref())
             }
             _ if self.kind() == LimitKind::MemoryCopy => {
                 of_devices(self.point, &self.opened.all, hosts)
@@ -241,18 +240,18 @@ fn copies(
     followers: &Crew,
     copiers: Copiers,
 ) -> Result<Measurement> {
-    rank.barrier("copy limit", DEADLINES.step)?;
+    let start_ns = rank.aligned_start("start of the copy limit", DEADLINES.step)?;
     let mut sum = Copies::default();
     match copiers {
         Copiers::None => {}
-        Copiers::First => sum.add(with_fastest(own.copy_limit()?)),
+        Copiers::First => sum.add(with_choice(own.copy_limit(start_ns)?)),
         Copiers::All => {
-            followers.order(|_| CrewOrder::CopyLimit)?;
-            let own = own.copy_limit();
+            followers.order(|_| CrewOrder::CopyLimit(start_ns))?;
+            let own = own.copy_limit(start_ns);
             let others = followers.collect()?;
             let others = others.into_iter().filter_map(|report| report.rates);
             for rates in others.chain([own?]) {
-                sum.add(with_fastest(rates));
+                sum.add(with_choice(rates));
             }
         }
     }
@@ -260,7 +259,7 @@ fn copies(
     Ok(Measurement::Copies { rates, copiers })
 }
 
-/// Summed rates of each way, and how many copied.
+/// Rates of each way, summed turn by turn, and how many copied.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Copies {
     /// Rates of each way.
@@ -320,7 +319,8 @@ mod tests {
         for _ in 0..2 {
             sum.add(vec![CopyRate {
                 method: "memcpy".into(),
-                bytes_per_s,
+                is_choice: false,
+                turns_bytes_per_s: vec![bytes_per_s],
             }]);
         }
         let Copies { rates, copiers } = sum;

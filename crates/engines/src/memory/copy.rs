@@ -6,14 +6,21 @@ use tonnage_sys::copy::Method;
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
-/// Time that one method copies at a stretch, at least; a whole footprint if that takes longer.
-const SLICE_NS: u64 = 3_000_000;
+/// Timed part of a turn, at least.
+const TIMED_NS_MIN: u64 = 3_000_000;
 
-/// An untimed pass ends after this long, however large the footprint is.
-const WARM_NS_MAX: u64 = 50_000_000;
+/// Untimed part of a turn, at least.
+const LEAD_NS_MIN: u64 = 500_000;
 
-/// Stretches of each method, taken in turn.
-const ROUNDS: usize = 3;
+/// Either part ends after this long, however large the footprint is, unless one piece takes longer.
+const PART_NS_MAX: u64 = 50_000_000;
+
+/// Copying speed for which the parts of a turn last a whole pass over the footprint. Slower copiers go on in the next
+/// turn where they were.
+const BYTES_PER_NS: u64 = 8;
+
+/// Turns of each method.
+const TURNS: usize = 3;
 
 /// Bytes between two looks at the clock, at least: a look costs more than a small piece does.
 const TIMED_BYTES_MIN: u64 = 64 << 10;
@@ -21,10 +28,10 @@ const TIMED_BYTES_MIN: u64 = 64 << 10;
 /// The most pieces between two looks at the clock.
 const TIMED_PIECES_MAX: usize = 1024;
 
-/// Copies by every method in turn and returns the best rate of each.
+/// Copies by every method in turn, then by the one that was fastest here, and returns the rates of all turns.
 ///
-/// Each turn begins with an untimed pass over the footprint, which brings the caches into the state that this method
-/// leaves them in.
+/// A turn has the same time for all copiers that start at `start_ns`, whatever their speed. Its untimed part brings the
+/// caches into the state that this method leaves them in, and all copiers into the turn before the first is timed.
 ///
 /// # Errors
 /// When a stretch does not lie in the memory.
@@ -33,34 +40,83 @@ pub(super) fn rates(
     stretch: &Stretch,
     slots: &mut dyn FnMut() -> (u64, u64),
     clock: &Clock,
+    start_ns: u64,
 ) -> Result<Vec<CopyRate>> {
-    let pass_bytes = stretch.pass_bytes();
     let is_own = |method: &&Method| method.bytes_min() <= stretch.piece_bytes;
     let methods: Vec<Method> = Method::available().iter().filter(is_own).copied().collect();
-    let mut best = vec![0f64; methods.len()];
-    let mut pieces = Vec::with_capacity(TIMED_PIECES_MAX);
-    for _ in 0..ROUNDS {
-        for (rate, &method) in best.iter_mut().zip(&methods) {
-            let mut copier = Copier {
-                arena,
-                stretch,
-                slots,
-                clock,
-                method,
-                pieces: &mut pieces,
-            };
-            copier.copy(|bytes, ns| bytes >= pass_bytes || ns >= WARM_NS_MAX)?;
-            let (bytes, ns) = copier
-                .copy(|bytes, ns| ns >= SLICE_NS && (bytes >= pass_bytes || ns >= WARM_NS_MAX))?;
-            *rate = rate.max(bytes as f64 * 1e9 / ns as f64);
+    let rate = |method: &Method, is_choice| CopyRate {
+        method: method.name().to_owned(),
+        is_choice,
+        turns_bytes_per_s: Vec::with_capacity(TURNS),
+    };
+    let mut rates: Vec<CopyRate> = methods.iter().map(|method| rate(method, false)).collect();
+    let mut copier = Copier {
+        arena,
+        stretch,
+        slots,
+        clock,
+        pieces: Vec::with_capacity(TIMED_PIECES_MAX),
+    };
+    while clock.now_ns() < start_ns {
+        std::hint::spin_loop();
+    }
+    let mut windows = Windows::new(
+        stretch,
+        if start_ns == 0 {
+            clock.now_ns()
+        } else {
+            start_ns
+        },
+    );
+    for _ in 0..TURNS {
+        for (rate, &method) in rates.iter_mut().zip(&methods) {
+            let turn = copier.turn(method, windows.next())?;
+            rate.turns_bytes_per_s.push(turn);
         }
     }
-    let rates = methods.iter().zip(best);
-    let rates = rates.map(|(method, bytes_per_s)| CopyRate {
-        method: method.name().to_owned(),
-        bytes_per_s,
-    });
-    Ok(rates.collect())
+    let own = methods.iter().zip(&rates);
+    let own = own.max_by(|one, other| one.1.bytes_per_s().total_cmp(&other.1.bytes_per_s()));
+    if let Some((&method, _)) = own {
+        let mut choice = rate(&method, true);
+        for _ in 0..TURNS {
+            let turn = copier.turn(method, windows.next())?;
+            choice.turns_bytes_per_s.push(turn);
+        }
+        rates.push(choice);
+    }
+    Ok(rates)
+}
+
+/// Times of the turns, one after the other.
+struct Windows {
+    next_ns: u64,
+    lead_ns: u64,
+    timed_ns: u64,
+}
+
+/// Timed part of a turn.
+struct Timed {
+    from_ns: u64,
+    until_ns: u64,
+}
+
+impl Windows {
+    fn new(stretch: &Stretch, start_ns: u64) -> Self {
+        let pass_ns = stretch.pass_bytes() / BYTES_PER_NS;
+        let piece_ns = stretch.piece_bytes / BYTES_PER_NS;
+        Self {
+            next_ns: start_ns,
+            lead_ns: pass_ns.clamp(LEAD_NS_MIN, PART_NS_MAX).max(piece_ns),
+            timed_ns: pass_ns.clamp(TIMED_NS_MIN, PART_NS_MAX).max(2 * piece_ns),
+        }
+    }
+
+    fn next(&mut self) -> Timed {
+        let from_ns = self.next_ns + self.lead_ns;
+        let until_ns = from_ns + self.timed_ns;
+        self.next_ns = until_ns;
+        Timed { from_ns, until_ns }
+    }
 }
 
 struct Copier<'a> {
@@ -68,27 +124,30 @@ struct Copier<'a> {
     stretch: &'a Stretch,
     slots: &'a mut dyn FnMut() -> (u64, u64),
     clock: &'a Clock,
-    method: Method,
     /// Sources, destinations and lengths of the copies until the next look at the clock.
-    pieces: &'a mut Vec<(u64, u64, u32)>,
+    pieces: Vec<(u64, u64, u32)>,
 }
 
 impl Copier<'_> {
-    /// Copies pieces until `enough` (bytes, nanoseconds) says so; returns both.
-    fn copy(&mut self, enough: impl Fn(u64, u64) -> bool) -> Result<(u64, u64)> {
+    /// Copies until the end of a turn; returns the rate of its timed part. A copier that is late has copied once.
+    fn turn(&mut self, method: Method, timed: Timed) -> Result<f64> {
         let (mut bytes, mut ns) = (0, 0);
         loop {
             // Outside the clock: finding the places of small pieces takes as long as copying them.
-            bytes += self.next_pieces();
+            let these_bytes = self.next_pieces();
             let start_ns = self.clock.now_ns();
-            for &(from, to, len) in &*self.pieces {
+            for &(from, to, len) in &self.pieces {
                 self.arena
-                    .copy_to(from, self.arena, to, len, self.method)
+                    .copy_to(from, self.arena, to, len, method)
                     .map_err(|error| Error::Failed(format!("copy limit: {error}")))?;
             }
-            ns += self.clock.now_ns() - start_ns;
-            if enough(bytes, ns) {
-                return Ok((bytes, ns.max(1)));
+            let end_ns = self.clock.now_ns();
+            if start_ns >= timed.from_ns {
+                bytes += these_bytes;
+                ns += end_ns - start_ns;
+            }
+            if end_ns >= timed.until_ns && bytes > 0 {
+                return Ok(bytes as f64 * 1e9 / ns.max(1) as f64);
             }
         }
     }
@@ -127,7 +186,7 @@ mod tests {
             let slot = turn % stretch.slots();
             (slot, slot)
         };
-        let rates = rates(&arena, &stretch, &mut slots, &Clock::new()).unwrap();
+        let rates = rates(&arena, &stretch, &mut slots, &Clock::new(), 0).unwrap();
         let mut target = vec![0; SIDE_BYTES as usize];
         arena.read(SIDE_BYTES, &mut target).unwrap();
         (rates, target)
@@ -147,8 +206,43 @@ mod tests {
     #[test]
     fn every_method_that_the_cpu_has_gets_a_rate() {
         let (rates, _) = copied(WHOLE);
-        assert_eq!(rates.len(), Method::available().len());
-        assert!(rates.iter().all(|rate| rate.bytes_per_s > 1e8), "{rates:?}");
+        assert_eq!(rates.len(), Method::available().len() + 1);
+        let turns = rates.iter().map(|rate| rate.turns_bytes_per_s.len());
+        assert!(turns.into_iter().all(|turns| turns == TURNS), "{rates:?}");
+        let (choice, ways) = rates.split_last().unwrap();
+        let best = ways.iter().map(CopyRate::bytes_per_s).fold(0.0, f64::max);
+        let chosen = ways.iter().find(|way| way.method == choice.method).unwrap();
+        assert!(choice.is_choice && !ways.iter().any(|way| way.is_choice));
+        assert_eq!(chosen.bytes_per_s(), best);
+    }
+
+    /// Whatever their speed: one that is done with its pass goes on copying until the turn ends for all.
+    #[test]
+    fn copiers_of_one_start_have_the_same_turns() {
+        let of = |bytes: u64| {
+            let stretch = Stretch {
+                piece_bytes: bytes,
+                last_piece_bytes: bytes,
+                pieces: 1,
+                ..WHOLE
+            };
+            let mut windows = Windows::new(&stretch, 1_000);
+            let (first, second) = (windows.next(), windows.next());
+            assert_eq!(second.from_ns - first.until_ns, first.from_ns - 1_000);
+            (first.from_ns - 1_000, first.until_ns - first.from_ns)
+        };
+        assert_eq!(of(64 << 10), (LEAD_NS_MIN, TIMED_NS_MIN));
+        // A pass, or what is most of it; and at least two pieces.
+        assert_eq!(of(64_000_000), (8_000_000, 16_000_000));
+        assert_eq!(of(2_400_000_000), (300_000_000, 600_000_000));
+        let bytes = 2 * SIDE_BYTES as usize;
+        let arena = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap();
+        let clock = Clock::new();
+        let start_ns = clock.now_ns() + 5_000_000;
+        let rates = rates(&arena, &WHOLE, &mut || (0, 0), &clock, start_ns).unwrap();
+        let turns = (rates.len() * TURNS) as u64;
+        let all_ns = turns * (LEAD_NS_MIN + TIMED_NS_MIN);
+        assert!(clock.now_ns() >= start_ns + all_ns);
     }
 
     #[test]

@@ -138,7 +138,8 @@ impl Memory for PinnedMemory {
         stretch: &Stretch,
         slots: &mut dyn FnMut() -> (u64, u64),
         clock: &Clock,
+        start_ns: u64,
     ) -> Result<Vec<CopyRate>> {
-        self.host.copy_rates(stretch, slots, clock)
+        self.host.copy_rates(stretch, slots, clock, start_ns)
     }
 }

@@ -321,8 +321,9 @@ impl Memory for HostMemory {
         stretch: &Stretch,
         slots: &mut dyn FnMut() -> (u64, u64),
         clock: &Clock,
+        start_ns: u64,
     ) -> Result<Vec<CopyRate>> {
-        copy::rates(&self.arena, stretch, slots, clock)
+        copy::rates(&self.arena, stretch, slots, clock, start_ns)
     }
 }
 

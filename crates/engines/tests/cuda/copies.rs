@@ -13,7 +13,10 @@ fn copies_within_a_gpu_have_a_rate_and_move_the_bytes() {
     let memory = allocate(&double, &CUDA, "", BYTES).unwrap();
     memory.write(0, &vec![7; BYTES as usize / 2]).unwrap();
     let found = rates(&*memory).unwrap();
-    assert!(found.iter().all(|rate| rate.bytes_per_s > 0.0), "{found:?}");
+    assert!(
+        found.iter().all(|rate| rate.bytes_per_s() > 0.0),
+        "{found:?}"
+    );
     // One stream and several, by the call and by the kernel.
     assert_eq!(found.len(), 4, "{found:?}");
     let by_kernel = "the GPU's kernel (by=sm) of 512 KiB";
@@ -45,6 +48,6 @@ fn copies_of_few_bytes_are_set_beside_those_of_many() {
             of_many.method.contains("of 16 MiB over 128 MiB"),
             "{of_many:?}"
         );
-        assert!(of_many.bytes_per_s > 0.0, "{of_many:?}");
+        assert!(of_many.bytes_per_s() > 0.0, "{of_many:?}");
     }
 }

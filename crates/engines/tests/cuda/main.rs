@@ -384,7 +384,7 @@ fn rates(memory: &dyn Memory) -> Result<Vec<tonnage_engine::memory::CopyRate>> {
         next = (next + 1) % stretch.slots();
         (next, next)
     };
-    memory.copy_rates(&stretch, &mut slots, &Clock::new())
+    memory.copy_rates(&stretch, &mut slots, &Clock::new(), 0)
 }
 
 #[test]

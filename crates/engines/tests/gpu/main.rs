@@ -431,7 +431,7 @@ fn copies_by_the_kernel_are_bounded_by_what_the_kernel_reaches_too() {
             slice_bytes: 4096,
         };
         own.write(0, &[7; 16]).unwrap();
-        let rates = own.copy_rates(&stretch, &mut || (0, 0), &Clock::new());
+        let rates = own.copy_rates(&stretch, &mut || (0, 0), &Clock::new(), 0);
         let (by_kernel, by_call): (Vec<_>, Vec<_>) = rates
             .unwrap()
             .into_iter()
@@ -440,7 +440,7 @@ fn copies_by_the_kernel_are_bounded_by_what_the_kernel_reaches_too() {
         assert!(!by_call.is_empty());
         assert_eq!(by_call.len(), by_kernel.len());
         assert!(
-            by_kernel.iter().all(|rate| rate.bytes_per_s > 0.0),
+            by_kernel.iter().all(|rate| rate.bytes_per_s() > 0.0),
             "{by_kernel:?}"
         );
         let line = Line::new(&driver, (&own, &far), Verb::Write, (&[("by", "sm")], 2));

@@ -75,7 +75,7 @@ fn copy(bytes: u64, topology: &Topology) -> Result<Limit> {
             let slot = walk.next_slot();
             (slot, slot)
         };
-        memory.copy_rates(&stretch, &mut slots, &Clock::new())
+        memory.copy_rates(&stretch, &mut slots, &Clock::new(), 0)
     })?;
     let none = || Error::Failed("host memory has no way to be copied".into());
     memory_copy::describe(&rates, 1, None).ok_or_else(none)

@@ -22,8 +22,8 @@ use tonnage_units::{Error, Result};
 /// Order to a worker.
 #[derive(Debug, Clone)]
 pub enum CrewOrder {
-    /// Measure the copy limit.
-    CopyLimit,
+    /// Measure the copy limit, all copiers from this instant on.
+    CopyLimit(u64),
     /// Carry this worker's socket streams.
     Stream(Arc<Berths>),
     /// Put the data of the trial with this number in place, where its bytes are checked.
@@ -192,7 +192,7 @@ impl Deck {
     fn follow(&self, index: usize, work: &mut Work, order: &CrewOrder) -> Result<CrewReport> {
         let mut report = CrewReport::default();
         match order {
-            CrewOrder::CopyLimit => report.rates = Some(work.copy_limit()?),
+            CrewOrder::CopyLimit(start_ns) => report.rates = Some(work.copy_limit(*start_ns)?),
             CrewOrder::Stream(berths) => report.streamed = Some(work.stream(berths)?),
             CrewOrder::Prepare(number, checked) => work.prepare(*number, *checked)?,
             CrewOrder::Trial(schedule) => {

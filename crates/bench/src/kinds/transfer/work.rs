@@ -217,16 +217,20 @@ impl<'a> Work<'a> {
         !(self.layout.out.is_empty() && self.layout.into.is_empty())
     }
 
-    /// Copy rates over this point's footprint.
+    /// Copy rates over this point's footprint, from `start_ns` on.
     ///
     /// # Errors
     /// When the slices do not lie in the memory.
-    pub fn copy_limit(&self) -> Result<Vec<CopyRate>> {
+    pub fn copy_limit(&self, start_ns: u64) -> Result<Vec<CopyRate>> {
+        // The start is in the system's time, from which a counter drifts away.
+        let mut clock = self.port.clock;
+        clock.resync();
         copy_rates(
             self.memory.as_ref(),
             &self.layout,
             self.point,
-            &self.port.clock,
+            &clock,
+            start_ns,
         )
     }
 

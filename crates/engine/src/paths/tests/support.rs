@@ -225,6 +225,7 @@ impl Memory for NoMemory {
         _stretch: &Stretch,
         _slots: &mut dyn FnMut() -> (u64, u64),
         _clock: &Clock,
+        _start_ns: u64,
     ) -> Result<Vec<CopyRate>> {
         Ok(Vec::new())
     }

@@ -4,6 +4,9 @@
 //! launch and not by the memory. They go over the slices of the operations, gaps between strided ones included, which a
 //! cache of the GPU may hold, and where these are few also over memory that none holds; each by the driver's call on
 //! one stream, and on several, and by our kernel where some engine copies by it. The fastest of all is the bound.
+//!
+//! Several GPUs begin at once and take the same ways in the same order. They share no memory, so that a turn of one
+//! that begins a little later than that of another measures the same.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -105,13 +108,14 @@ fn of_all(
     (piece_bytes, over): (u64, &str),
     by: &CopiesBy,
 ) -> Result<Vec<CopyRate>, CudaFailure> {
-    let named = |how: &str, behind: &str, bytes_per_s| CopyRate {
+    let named = |how: &str, behind: &str, turns_bytes_per_s| CopyRate {
+        is_choice: false,
         method: format!(
             "the GPU's {how} of {}{over}{behind}{}",
             size(piece_bytes),
             nominal(buffer.context())
         ),
-        bytes_per_s,
+        turns_bytes_per_s,
     };
     let streams = format!(" by {} streams", STREAMS.0);
     let of_streams = |kernel, streams| rate_of_streams(buffer, ranges, kernel, streams);
@@ -122,8 +126,8 @@ fn of_all(
     if let Some(kernel) = &by.kernel {
         const KERNEL: &str = "kernel (by=sm)";
         for (behind, streams) in [("", ONE_STREAM), (&streams, STREAMS)] {
-            let bytes_per_s = of_streams(Some(kernel), streams)?;
-            rates.push(named(KERNEL, behind, bytes_per_s));
+            let turns = of_streams(Some(kernel), streams)?;
+            rates.push(named(KERNEL, behind, turns));
         }
     }
     Ok(rates)
@@ -141,19 +145,19 @@ fn pieces(ranges: &[CopiedRange]) -> impl Iterator<Item = (u64, u64, u64)> {
     pieces.cycle()
 }
 
-/// Bytes per second of copies by a kernel, or by the driver's call, on so many streams with so many copies each, by the
-/// host's clock.
+/// Bytes per second in each turn of copies by a kernel, or by the driver's call, on so many streams with so many copies
+/// each, by the host's clock.
 fn rate_of_streams(
     buffer: &Arc<DeviceBuffer>,
     ranges: &[CopiedRange],
     kernel: Option<&Arc<CopyKernel>>,
     streams: (u32, u32),
-) -> Result<f64, CudaFailure> {
+) -> Result<Vec<f64>, CudaFailure> {
     let end = || CudaRegion::Device(Arc::clone(buffer));
     let kernel = kernel.cloned();
     let mut copier = CudaCopier::new(buffer.context(), (end(), end()), kernel, streams)?;
     let mut pieces = pieces(ranges);
-    let mut best = 0f64;
+    let mut turns = Vec::with_capacity(TURNS);
     for turn in 0..=TURNS {
         let (began, mut bytes) = (Instant::now(), 0);
         while began.elapsed() < STREAMS_TURN
@@ -172,10 +176,10 @@ fn rate_of_streams(
             copier.poll(usize::MAX, |_| ())?;
         }
         if turn > 0 {
-            best = best.max(bytes as f64 / began.elapsed().as_secs_f64());
+            turns.push(bytes as f64 / began.elapsed().as_secs_f64());
         }
     }
-    Ok(best)
+    Ok(turns)
 }
 
 /// The nominal speed of the GPU's memory in words, where the driver tells it.
@@ -187,8 +191,8 @@ fn nominal(context: &Arc<CudaContext>) -> String {
     })
 }
 
-/// Bytes per second of asynchronous copies between stretches, by the GPU's own clock.
-fn rate(buffer: &DeviceBuffer, ranges: &[CopiedRange]) -> Result<f64, CudaFailure> {
+/// Bytes per second in each turn of asynchronous copies between stretches, by the GPU's own clock.
+fn rate(buffer: &DeviceBuffer, ranges: &[CopiedRange]) -> Result<Vec<f64>, CudaFailure> {
     let context = buffer.context();
     let stream = CudaStream::new(context)?;
     let (before, after) = (CudaEvent::new(context)?, CudaEvent::new(context)?);
@@ -208,7 +212,7 @@ fn rate(buffer: &DeviceBuffer, ranges: &[CopiedRange]) -> Result<f64, CudaFailur
         after.wait()?;
         Ok::<_, CudaFailure>((bytes, after.ns_since(&before)?))
     };
-    let mut best = 0f64;
+    let mut turns = Vec::with_capacity(TURNS);
     for turn in 0..=TURNS {
         let (mut bytes, mut ns) = (0, 0f64);
         while ns < TURN_NS_MIN {
@@ -218,8 +222,8 @@ fn rate(buffer: &DeviceBuffer, ranges: &[CopiedRange]) -> Result<f64, CudaFailur
             ns += more_ns.max(1000.0);
         }
         if turn > 0 {
-            best = best.max(bytes as f64 * 1e9 / ns);
+            turns.push(bytes as f64 * 1e9 / ns);
         }
     }
-    Ok(best)
+    Ok(turns)
 }

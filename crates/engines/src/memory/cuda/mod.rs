@@ -301,7 +301,8 @@ impl Memory for CudaMemory {
         stretch: &Stretch,
         // Large copies in a row: their order is of no account to a GPU.
         _slots: &mut dyn FnMut() -> (u64, u64),
-        _clock: &Clock,
+        clock: &Clock,
+        start_ns: u64,
     ) -> Result<Vec<CopyRate>> {
         let copying = self.gpu.vendor().driver.called("cuMemcpyAsync");
         let by = CopiesBy {
@@ -310,6 +311,9 @@ impl Memory for CudaMemory {
             // One and the same set of ways for all, whoever copies by the kernel, now or before.
             kernel: self.gpu.copy_kernel().ok(),
         };
+        while clock.now_ns() < start_ns {
+            std::hint::spin_loop();
+        }
         copies::rates(&self.buffer, stretch, &by).map_err(|failure| self.gpu.failed(&failure))
     }
 }

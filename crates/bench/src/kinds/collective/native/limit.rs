@@ -6,7 +6,7 @@ use super::open::OpenNative;
 use crate::deadlines::DEADLINES;
 use crate::kinds::kind::Stage;
 use crate::limit::Copies;
-use crate::limit::memory_copy::{describe, with_fastest};
+use crate::limit::memory_copy::{describe, with_choice};
 use tonnage_collective::Collective;
 use tonnage_engine::LimitKind;
 use tonnage_engine::memory::{CopyRate, Stretch};
@@ -67,13 +67,15 @@ fn copies(
     sends: bool,
     stage: &mut Stage<'_>,
 ) -> Result<Option<Limit>> {
-    stage.rank.barrier("copy limit", DEADLINES.step)?;
+    let start_ns = stage
+        .rank
+        .aligned_start("start of the copy limit", DEADLINES.step)?;
     let mut own = Copies::default();
     if sends {
         let half = open.layout.token().local / 2;
         let stretch = stretch(point.shape().size_bytes().min(half), half);
-        let rates = rates(open, &stretch, stage)?;
-        own.add(with_fastest(rates));
+        let rates = rates(open, &stretch, stage, start_ns)?;
+        own.add(with_choice(rates));
     }
     let sum = stage
         .rank
@@ -105,7 +107,12 @@ fn stretch(bytes: u64, to: u64) -> Stretch {
     }
 }
 
-fn rates(open: &OpenNative, stretch: &Stretch, stage: &Stage<'_>) -> Result<Vec<CopyRate>> {
+fn rates(
+    open: &OpenNative,
+    stretch: &Stretch,
+    stage: &Stage<'_>,
+    start_ns: u64,
+) -> Result<Vec<CopyRate>> {
     let mut next = 0;
     let mut slots = || {
         let slot = next % stretch.pieces;
@@ -113,7 +120,10 @@ fn rates(open: &OpenNative, stretch: &Stretch, stage: &Stage<'_>) -> Result<Vec<
         (slot, slot)
     };
     let memory = &open.engine.workers[0].memory;
-    memory.copy_rates(stretch, &mut slots, &stage.settings.clock)
+    // The start is in the system's time, from which a counter drifts away.
+    let mut clock = stage.settings.clock;
+    clock.resync();
+    memory.copy_rates(stretch, &mut slots, &clock, start_ns)
 }
 
 /// The slowest of the ranks' links, where no two ranks share one.
