@@ -9,10 +9,12 @@ use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::{Alike, Hosts};
 use tonnage_record::{Limit, Links};
 
+use super::of_rounds;
+
 /// The most rounds whose links are looked at; more of them have the same links again.
 pub(super) const ROUNDS_MAX: u32 = 1024;
 
-/// The nominal speed of the devices that send or of those that receive, whichever is less; over rounds the mean. A
+/// The nominal speed of the devices that send or of those that receive, whichever is less; over rounds as of a trial. A
 /// device that several ranks of a host share counts once.
 pub(super) fn link_limit(
     point: &TransferPoint,
@@ -22,24 +24,27 @@ pub(super) fn link_limit(
     let roles = point.roles();
     let rounds = roles.sampled_rounds(ROUNDS_MAX);
     let pairs = rounds.map(|round| roles.pairs_of_round(round));
-    let mut rounds: Vec<Side<'_>> = pairs
-        .filter_map(|pairs| of_pairs(point, opened, hosts, &pairs))
+    let mut rounds: Vec<(Side<'_>, u64)> = pairs
+        .filter_map(|pairs| Some((of_pairs(point, opened, hosts, &pairs)?, pairs.len() as u64)))
         .collect();
     if rounds.is_empty() {
-        rounds.push(of_all(point, opened, hosts, |_| true)?);
+        rounds.push((of_all(point, opened, hosts, |_| true)?, 1));
     }
+    let (first, _) = rounds.first()?;
     if point.bidirectional
-        && let Some(limit) = of_both_ways(point, opened, hosts, rounds.first()?)
+        && let Some(limit) = of_both_ways(point, opened, hosts, first)
     {
         return Some(limit);
     }
-    let count = rounds.len() as f64;
-    let mean =
-        |of: fn(&Links) -> f64| rounds.iter().map(|side| of(&links(side))).sum::<f64>() / count;
-    let first = rounds.first()?;
+    let of_all_rounds = |of: fn(&Links) -> f64| {
+        let rates = rounds
+            .iter()
+            .map(|(side, flows)| (of(&links(side)), *flows));
+        of_rounds(point.length.trial, rates)
+    };
     let links = Links {
-        used_bytes_per_s: mean(|links| links.used_bytes_per_s),
-        all_bytes_per_s: mean(|links| links.all_bytes_per_s),
+        used_bytes_per_s: of_all_rounds(|links| links.used_bytes_per_s),
+        all_bytes_per_s: of_all_rounds(|links| links.all_bytes_per_s),
         ..links(first)
     };
     (links.used_bytes_per_s > 0.0).then_some(Limit {
@@ -184,7 +189,7 @@ mod tests {
     use crate::opening::openings::tests::{hosts, opened, openings};
     use tonnage_engine::paths::Rails;
     use tonnage_plan::point::Traffic;
-    use tonnage_plan::transfer::Addresses;
+    use tonnage_plan::transfer::{Addresses, TrialLength};
 
     const SLOW: LimitKind = LimitKind::Link { bytes_per_s: 1_000 };
     const FAST: LimitKind = LimitKind::Link { bytes_per_s: 5_000 };
@@ -335,14 +340,23 @@ mod tests {
     }
 
     #[test]
-    fn rounds_have_the_mean_of_their_links() {
+    fn rounds_are_combined_as_a_trial_combines_them() {
         let all = [eth(FAST, 1), eth(SLOW, 2), eth(FAST, 3)];
-        let limit = link(Traffic::InTurn, &all, &["a", "b", "c"]);
+        let mut in_turn = point(Traffic::InTurn, 3);
+        in_turn.length.trial = TrialLength::DurationNs(1);
+        let limit = of_point(&in_turn, &all, &["a", "b", "c"]).unwrap();
         assert_eq!(counted(&limit), [(1, 3e3), (1, 3e3)]);
         assert_eq!(
             (limit.bytes_per_s, limit.what.as_str()),
             (3e3, "link speed of eth0")
         );
+        // Rounds of as many operations last as long as they need: 2 / (1/1 + 1/5).
+        in_turn.length.trial = TrialLength::Iterations(1000);
+        let limit = of_point(&in_turn, &all, &["a", "b", "c"]).unwrap();
+        let links = limit.links.unwrap();
+        for rate in [limit.bytes_per_s, links.all_bytes_per_s] {
+            assert!((rate - 2.0 / 1.2e-3).abs() < 1e-6, "{rate}");
+        }
     }
 
     /// Two rails of each rank, of which flows take one or both.

@@ -12,6 +12,7 @@ use tonnage_ranks::{Alike, Hosts};
 use tonnage_record::Limit;
 
 use super::link::ROUNDS_MAX;
+use super::of_rounds;
 use crate::opening::description::OpenMessage;
 
 /// Devices with the memory of ranks at one end of flows, each once: the device and its link.
@@ -76,7 +77,7 @@ pub(super) fn link_lacking(opened: &Alike<OpenMessage>) -> Option<String> {
     ))
 }
 
-/// The bound in words and bytes per second: over rounds the mean, of both directions the sum.
+/// The bound in words and bytes per second: over rounds as of a trial, of both directions the sum.
 fn bound(
     point: &TransferPoint,
     opened: &Alike<OpenMessage>,
@@ -106,9 +107,11 @@ fn bound(
     }
     let bounds = rounds.iter().map(|pairs| of_pairs(pairs, opened, hosts));
     let bounds = bounds.collect::<Option<Vec<_>>>()?;
-    let mean = bounds.iter().map(|(_, speed)| speed).sum::<f64>() / bounds.len() as f64;
+    let flows = rounds.iter().map(|pairs| pairs.len() as u64);
+    let rates = bounds.iter().map(|(_, speed)| *speed).zip(flows);
+    let speed = of_rounds(point.length.trial, rates);
     let (what, _) = bounds.into_iter().next()?;
-    Some((what, mean))
+    Some((what, speed))
 }
 
 /// The slower end of the flows that run at once from ranks which `begins` says: by ranks, for the pairs of many are too
@@ -206,7 +209,7 @@ mod tests {
     use crate::opening::openings::tests::{device, hosts, opened, openings};
     use tonnage_engine::LimitKind;
     use tonnage_plan::point::Traffic;
-    use tonnage_plan::transfer::Addresses;
+    use tonnage_plan::transfer::{Addresses, TrialLength};
 
     const CARD: LimitKind = LimitKind::Link { bytes_per_s: 50 };
 
@@ -337,7 +340,7 @@ mod tests {
         assert_eq!(all_to_all.1, 50.0);
     }
 
-    /// A link has its speed in each direction; rounds have the mean.
+    /// A link has its speed in each direction; rounds of equal time have the mean.
     #[test]
     fn directions_add_up_and_rounds_do_not() {
         let [slow, fast] = [10, 30].map(|speed| rank(Some((speed as u32, Some(speed)))));
@@ -351,9 +354,15 @@ mod tests {
         });
         assert_eq!(shared.1, 10.0);
         let host = rank(None);
-        let in_turn = limit(&[host, slow, fast], &["a", "b", "c"], |point| {
-            point.traffic = Traffic::InTurn;
-        });
-        assert_eq!(in_turn.1, 20.0);
+        let in_turn = |trial| {
+            let ranks = [host.clone(), slow.clone(), fast.clone()];
+            let (_, speed) = limit(&ranks, &["a", "b", "c"], |point| {
+                (point.traffic, point.length.trial) = (Traffic::InTurn, trial);
+            });
+            speed
+        };
+        assert_eq!(in_turn(TrialLength::DurationNs(1)), 20.0);
+        // Rounds of as many operations: 2 / (1/10 + 1/30).
+        assert!((in_turn(TrialLength::Iterations(1000)) - 15.0).abs() < 1e-9);
     }
 }

@@ -24,7 +24,7 @@ use crate::opening::openings::Openings;
 use tonnage_engine::LimitKind;
 use tonnage_engine::memory::CopyRate;
 use tonnage_plan::point::LimitChoice;
-use tonnage_plan::transfer::{Pacing, TransferPoint};
+use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
 use tonnage_ranks::{Hosts, Rank};
 use tonnage_record::{Limit, Links};
 use tonnage_units::{Reduce, Result};
@@ -218,6 +218,26 @@ pub fn unknown_links(point: &TransferPoint, opened: &Openings, has_limit: bool) 
     }
 }
 
+/// Rates of rounds combined as a trial combines them, each with its number of flows. Rounds that last equally long have
+/// the mean. Rounds of equally many operations last as long as they need, so that the slow ones weigh more.
+fn of_rounds(trial: TrialLength, rounds: impl IntoIterator<Item = (f64, u64)>) -> f64 {
+    let rounds = rounds.into_iter().map(|(rate, flows)| (rate, flows as f64));
+    match trial {
+        TrialLength::DurationNs(_) => {
+            let (sum, count) = rounds.fold((0.0, 0.0), |(sum, count), (rate, _)| {
+                (sum + rate, count + 1.0)
+            });
+            sum / count
+        }
+        TrialLength::Iterations(_) => {
+            let (bytes, time) = rounds.fold((0.0, 0.0), |(bytes, time), (rate, flows)| {
+                (bytes + flows, time + flows / rate)
+            });
+            bytes / time
+        }
+    }
+}
+
 fn carried(measurement: Option<Measurement>) -> Option<Carried> {
     match measurement? {
         Measurement::Streams(carried) => Some(carried),
@@ -335,6 +355,7 @@ mod tests {
                 ..Default::default()
             },
             waiting: socket_stream::Waiting::Polling,
+            measurements: 1,
         }))
     }
 
@@ -375,6 +396,20 @@ mod tests {
         };
         assert_eq!(links(&stated), Some(1e3));
         assert_eq!(links(&with_loads(stated)), None);
+    }
+
+    /// Of equal operations a round of a fifth of the speed takes five times as long; two flows count twice.
+    #[test]
+    fn rounds_are_combined_as_a_trial_combines_them() {
+        let of = |trial, rounds: &[(f64, u64)]| of_rounds(trial, rounds.iter().copied());
+        let (time, operations) = (TrialLength::DurationNs(1), TrialLength::Iterations(1000));
+        let rounds = [(1.0, 1), (5.0, 1)];
+        assert_eq!(of(time, &rounds), 3.0);
+        // What a trial does: 2 bytes in 1 + 1/5 of the time.
+        assert!((of(operations, &rounds) - 2.0 / 1.2).abs() < 1e-12);
+        assert!((of(operations, &[(1.0, 1), (5.0, 2)]) - 3.0 / 1.4).abs() < 1e-12);
+        assert_eq!(of(operations, &[(4.0, 3)]), 4.0);
+        assert_eq!(of(operations, &[(0.0, 1), (5.0, 1)]), 0.0);
     }
 
     /// A device copies once, whatever asks it.

@@ -115,7 +115,8 @@ fn socket_stream_in(waiting: Waiting, topology: &Topology) -> Result<f64> {
     let near = TcpStream::connect(listener.local_addr().map_err(refused)?).map_err(refused)?;
     let (far, _) = listener.accept().map_err(refused)?;
     let clock = Clock::new();
-    let window = Window::new(clock.now_ns() + SOCKET_DELAY_NS, SOCKET_TIME_NS, 0);
+    let start_ns = clock.now_ns() + SOCKET_DELAY_NS;
+    let window = Window::new(start_ns, SOCKET_TIME_NS / 3, SOCKET_TIME_NS, 0);
     let end = |cpu: usize, socket: TcpStream, direction: StreamDirection| {
         let peer = "127.0.0.1".to_owned();
         let stream = Stream {

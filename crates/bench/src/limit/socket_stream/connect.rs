@@ -41,8 +41,17 @@ struct Card {
     token: [u8; TOKEN_BYTES],
 }
 
-/// Connects the streams of a round of a point on all ranks. Gives those of each worker of this rank, and how much the
-/// clocks of two ranks may differ.
+/// Streams of this rank, and facts about the paths of all.
+pub(super) struct Connected {
+    /// Streams of each worker.
+    pub(super) streams: Vec<Vec<Stream>>,
+    /// How much the clocks of two ranks may differ.
+    pub(super) skew_ns: u64,
+    /// The longest round trip of a path between two ranks.
+    pub(super) rtt_ns: u64,
+}
+
+/// Connects the streams of a round of a point on all ranks.
 ///
 /// # Errors
 /// The same on all ranks: which pair could not be connected, and why.
@@ -51,7 +60,7 @@ pub(super) fn connect_all(
     point: &TransferPoint,
     round: u32,
     sources: &[Vec<Option<IpAddr>>],
-) -> Result<(Vec<Vec<Stream>>, u64)> {
+) -> Result<Connected> {
     let me = rank.id();
     let berths = BerthLanes::new(point, sources);
     let sources = &berths.sources;
@@ -91,20 +100,30 @@ pub(super) fn connect_all(
         });
         let taking = match taking {
             Ok(taking) => taking,
-            Err(error) => return (Err(error), Ok(Vec::new())),
+            Err(error) => return (Err(error), Ok((Vec::new(), 0))),
         };
         let connected = people.connect(targets, &cards, sources);
         let died = |_| Err(Error::Failed("the accepting thread died".into()));
         (taking.join().unwrap_or_else(died), connected)
     });
-    let streams = connected.and_then(|mut streams| {
+    let streams = connected.and_then(|(mut streams, rtt_ns)| {
         streams.extend(taken?);
-        Ok(of_workers(streams, point.workers))
+        Ok((of_workers(streams, point.workers), rtt_ns))
     });
     let settled = all_or_none(rank, "connect socket streams", streams);
     // Open until all know why nothing was taken: a peer whose connection is refused would blame the network.
     drop(door);
-    settled.map(|streams| (streams, skew_ns))
+    let (streams, rtt_ns) = settled?;
+    let Largest(rtt_ns) = rank.reduce(
+        "round trips of socket streams",
+        Largest(rtt_ns),
+        DEADLINES.step,
+    )?;
+    Ok(Connected {
+        streams,
+        skew_ns,
+        rtt_ns,
+    })
 }
 
 /// Gives a target's card to the ranks that initiate towards it, and returns those of this rank's targets.
@@ -193,15 +212,18 @@ impl People<'_> {
         self.names.get(rank as usize).map_or("", String::as_str)
     }
 
-    /// Connects every worker to every target.
+    /// Connects every worker to every target. Also gives the longest round trip to one of them, of each the fastest
+    /// connection's: a connection is made when its first packet has been answered.
     fn connect(
         &self,
         targets: &[u32],
         cards: &BTreeMap<u32, Card>,
         sources: &[Option<IpAddr>],
-    ) -> Result<Vec<(u32, Stream)>> {
+    ) -> Result<(Vec<(u32, Stream)>, u64)> {
         let mut streams = Vec::with_capacity(targets.len() * sources.len());
+        let mut longest = Duration::ZERO;
         for &target in targets {
+            let mut fastest: Option<Duration> = None;
             for worker in self.lanes.between(self.me, target) {
                 let source = sources.get(worker as usize).copied().flatten();
                 let card = cards.get(&target);
@@ -212,8 +234,11 @@ impl People<'_> {
                         self.name(target)
                     )));
                 };
-                let socket = connect(address, source, Instant::now() + self.standstill_max)
+                let since = Instant::now();
+                let socket = connect(address, source, since + self.standstill_max)
                     .and_then(|mut socket| {
+                        let took = since.elapsed();
+                        fastest = Some(fastest.map_or(took, |fastest| fastest.min(took)));
                         socket.set_write_timeout(Some(INTRODUCTION))?;
                         socket.write_all(&greeting(&card.token, self.me, worker))?;
                         Ok(socket)
@@ -221,8 +246,9 @@ impl People<'_> {
                     .map_err(|error| self.unreachable(target, address, error))?;
                 streams.push((worker, self.stream(socket, target, self.initiators_send)));
             }
+            longest = longest.max(fastest.unwrap_or_default());
         }
-        Ok(streams)
+        Ok((streams, longest.as_nanos() as u64))
     }
 
     fn stream(&self, socket: TcpStream, peer: u32, sends: bool) -> Stream {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
-use tonnage_record::spread::spread;
+use tonnage_record::spread::{spread, student};
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Reduce, Result};
 
@@ -18,6 +18,9 @@ const MARGIN_NS: u64 = 100_000_000;
 
 /// A worker that blocks looks at the clock at least this often.
 const NAP: Duration = Duration::from_millis(20);
+
+/// Last part of the time / the first, from which on streams that only got faster are not steady.
+const RISE_MIN: f64 = 1.2;
 
 /// Equal parts of the window, which tell how much the streams vary.
 const PARTS: usize = 5;
@@ -80,10 +83,10 @@ pub struct Window {
 }
 
 impl Window {
-    /// Streams that are counted for `timed_ns`, after a third of that to let them open their windows. Clocks of the two
-    /// ends may differ by `skew_ns`.
-    pub fn new(start_ns: u64, timed_ns: u64, skew_ns: u64) -> Self {
-        let from_ns = start_ns + timed_ns / 3;
+    /// Streams that are counted for `timed_ns`, after `lead_ns` to let them open their windows. Clocks of the two ends
+    /// may differ by `skew_ns`.
+    pub fn new(start_ns: u64, lead_ns: u64, timed_ns: u64, skew_ns: u64) -> Self {
+        let from_ns = start_ns + lead_ns;
         let until_ns = from_ns + timed_ns;
         Self {
             start_ns,
@@ -135,9 +138,21 @@ impl Reduce for Streamed {
 }
 
 impl Streamed {
-    /// Half width of the 95 % confidence interval of the rate, over the parts of the time.
-    pub fn ci95_bytes_per_s(&self) -> Option<f64> {
-        spread(&self.parts_bytes_per_s).ci95
+    /// Half width of the confidence interval of the rate, over the parts of the time, such that with 95 % those of all
+    /// `measurements` hold at once (Bonferroni): the best of several is above its own mean more often than below it.
+    pub fn ci95_bytes_per_s(&self, measurements: u32) -> Option<f64> {
+        let stddev = spread(&self.parts_bytes_per_s).stddev?;
+        let quantile = student(
+            1.0 - 0.025 / f64::from(measurements.max(1)),
+            PARTS as f64 - 1.0,
+        );
+        Some(quantile * stddev / (PARTS as f64).sqrt())
+    }
+
+    /// Returns whether each part of the time was faster than the one before, and the last much faster than the first.
+    pub fn is_rising(&self) -> bool {
+        let parts = &self.parts_bytes_per_s;
+        parts.is_sorted_by(|one, next| one < next) && parts[PARTS - 1] > RISE_MIN * parts[0]
     }
 }
 

@@ -37,8 +37,8 @@ fn one<'a>(stream: Stream, window: &'a Window, clock: &'a Clock) -> Pump<'a> {
 }
 
 #[test]
-fn a_window_is_counted_after_a_third_of_it() {
-    let window = Window::new(1_000, 600, 7);
+fn a_window_is_counted_after_its_lead() {
+    let window = Window::new(1_000, 200, 600, 7);
     let Window {
         start_ns,
         from_ns,
@@ -50,7 +50,7 @@ fn a_window_is_counted_after_a_third_of_it() {
     assert_eq!(window.part_ns(), 120.0);
     // Clocks that may differ by any time end nothing early.
     let clock = Clock::new();
-    let endless = Window::new(clock.now_ns(), 1, u64::MAX);
+    let endless = Window::new(clock.now_ns(), 0, 1, u64::MAX);
     assert_eq!(endless.stop_ns, u64::MAX);
     let pump = one(stream(pair().0, StreamDirection::Out), &endless, &clock);
     assert!(pump.may_be_over());
@@ -59,7 +59,7 @@ fn a_window_is_counted_after_a_third_of_it() {
 #[test]
 fn rates_are_bytes_over_the_time_that_was_counted() {
     let clock = Clock::new();
-    let window = Window::new(0, 5_000_000, 0);
+    let window = Window::new(0, 0, 5_000_000, 0);
     let mut pump = one(stream(pair().0, StreamDirection::In), &window, &clock);
     pump.counted = vec![Some(300), None, Some(0), Some(100)];
     pump.parts = [1, 2, 3, 4, 5];
@@ -155,7 +155,7 @@ fn a_receiver_whose_time_ended_in_a_call_has_not_lost_its_sender() {
 fn a_pump_begins_with_its_window() {
     let clock = Clock::new();
     let start_ns = clock.now_ns() + 5_000_000;
-    let window = Window::new(start_ns, 1, 0);
+    let window = Window::new(start_ns, 0, 1, 0);
     assert_eq!(
         pump(Vec::new(), &window, &clock, Waiting::Polling).unwrap(),
         Streamed::default()
@@ -172,7 +172,7 @@ fn waiting_is_as_it_was_asked_for() {
         (Waiting::Polling, 1, false),
     ] {
         let clock = Clock::new();
-        let window = Window::new(clock.now_ns(), 3_000_000, 0);
+        let window = Window::new(clock.now_ns(), 1_000_000, 3_000_000, 0);
         let (near, far): (Vec<_>, Vec<_>) = (0..streams).map(|_| pair()).unzip();
         let kept = far[0].try_clone().unwrap();
         let far = far.into_iter().map(|far| stream(far, StreamDirection::In));
