@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::before::{self, Written};
 use super::clean::{Made, files_to_clean};
 use super::figures::Sums;
-use super::limit::{self, Streams};
+use super::limit::{self, Streams, WrittenStream};
 use super::memory::ThreadSource;
 use super::old::RemovedFiles;
 use super::space;
@@ -399,13 +399,22 @@ impl Experiment<'_> {
         }
         self.rank
             .barrier("before the storage's streams", DEADLINES.phase)?;
-        let measured = match place {
-            None => Ok(Streams::default()),
-            Some(place) if self.writes() => Streams::measure(place),
-            Some(place) => {
-                let source = path_of(self.point, source_of(self.point, id), 0);
-                Streams::measure_reading(place, &source)
-            }
+        let measured = if self.writes() {
+            let written = place.map(WrittenStream::write).transpose();
+            // All streams are written before the first is read, also where one has failed.
+            self.rank
+                .barrier("between the storage's streams", DEADLINES.phase)?;
+            written.and_then(|written| {
+                written.map_or_else(|| Ok(Streams::default()), WrittenStream::read)
+            })
+        } else {
+            place.map_or_else(
+                || Ok(Streams::default()),
+                |place| {
+                    let source = path_of(self.point, source_of(self.point, id), 0);
+                    Streams::measure_reading(place, &source)
+                },
+            )
         };
         // Files may be read only, and a storage that is full has no room for a stream: then there is no limit.
         let streams =

@@ -1,8 +1,9 @@
-//! Upper bound of a storage's bandwidth: one sequential stream for each device, measured when the phases are over and
-//! their files are gone, so that it changes nothing for them. Streams are direct where the file system has direct
-//! transfers, so that the page cache has no part in it; otherwise they are buffered and synced, and the limit says so.
-//! Files in memory have none.
+//! Upper bound of a storage's bandwidth: one sequential stream for each device, all at once, measured when the phases
+//! are over and their files are gone, so that it changes nothing for them. Streams are direct where the file system has
+//! direct transfers, so that the page cache has no part in it; otherwise they are buffered and synced, and the limit
+//! says so. Files in memory have none.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -58,52 +59,6 @@ impl Streams {
             failed: Some(why),
             ..Self::default()
         }
-    }
-
-    /// One stream where the files of this rank were, written and then read.
-    ///
-    /// # Errors
-    /// When the file cannot be made, written or read.
-    pub fn measure(place: &LocalStorage) -> Result<Self> {
-        let directory = left_of(&place.directory);
-        let direct = place.direct.is_some();
-        let file = scratch::create(directory, "limit", direct)?;
-        let cannot = |what: &str, error| {
-            Error::io(format!("{what} a stream in {}", directory.display()), error)
-        };
-        let arena = stream_memory()?;
-        Pool::new(1, DataKind::Random).place(&arena, 0, 0, TRANSFER_BYTES)?;
-        // Not what was free before: files that are kept have taken of it.
-        let free_bytes =
-            storage::free_bytes(directory).map_err(|error| cannot("finding space for", error))?;
-        let bytes_max = bytes_max(free_bytes);
-        let since = Instant::now();
-        let mut written = 0;
-        while goes_on(written, bytes_max, since.elapsed()) {
-            FileKey::new(1, 0).stamp_all(&arena, 0, written, TRANSFER_BYTES)?;
-            let taken = write_at(file.as_fd(), &arena, 0, written, TRANSFER_BYTES);
-            match taken.map_err(|error| cannot("writing", error))? {
-                bytes if bytes as u64 == TRANSFER_BYTES => written += TRANSFER_BYTES,
-                _ => break,
-            }
-        }
-        file.sync_data().map_err(|error| cannot("syncing", error))?;
-        let write_bytes_per_s = rate(written, since.elapsed());
-        if !direct {
-            drop_cached(&file).map_err(|error| cannot("dropping", error))?;
-        }
-        let (since, mut read) = (Instant::now(), 0);
-        while goes_on(read, written, since.elapsed()) {
-            let got = read_at(file.as_fd(), &arena, 0, read, TRANSFER_BYTES);
-            read += got.map_err(|error| cannot("reading", error))? as u64;
-        }
-        Ok(Self {
-            failed: None,
-            write_bytes_per_s,
-            read_bytes_per_s: rate(read, since.elapsed()),
-            count: 1,
-            buffered: u32::from(!direct),
-        })
     }
 
     /// One direct stream out of a file that is there, for experiments that write nothing. Nothing where the file system
@@ -167,6 +122,101 @@ impl Streams {
             links: None,
         })
     }
+}
+
+/// A stream that has been written, and can be read. All streams are written at once, and then all are read at once,
+/// each for the same time, so that their rates add up to what the storage gives to all of them.
+#[derive(Debug)]
+pub struct WrittenStream<'a> {
+    directory: &'a Path,
+    file: File,
+    arena: Arena,
+    direct: bool,
+    /// Bytes that were written, some of them more than once.
+    bytes: u64,
+    /// Transfers that the file has room for.
+    slots: u64,
+    bytes_per_s: f64,
+}
+
+impl<'a> WrittenStream<'a> {
+    /// Writes a stream where the files of this rank were. A direct one begins again at the end of its room; a buffered
+    /// one ends there, because the page cache would take what comes twice once.
+    ///
+    /// # Errors
+    /// When the file cannot be made or written.
+    pub fn write(place: &'a LocalStorage) -> Result<Self> {
+        let directory = left_of(&place.directory);
+        let direct = place.direct.is_some();
+        let file = scratch::create(directory, "limit", direct)?;
+        let cannot = |what, error| cannot(what, directory, error);
+        let arena = stream_memory()?;
+        Pool::new(1, DataKind::Random).place(&arena, 0, 0, TRANSFER_BYTES)?;
+        // Not what was free before: files that are kept have taken of it.
+        let free_bytes =
+            storage::free_bytes(directory).map_err(|error| cannot("finding space for", error))?;
+        let room = bytes_max(free_bytes);
+        let bytes_max = if direct { u64::MAX } else { room };
+        let slots = room / TRANSFER_BYTES;
+        let since = Instant::now();
+        let mut bytes = 0;
+        while goes_on(bytes, bytes_max, since.elapsed()) {
+            let at = place_of(bytes, slots);
+            FileKey::new(1, 0).stamp_all(&arena, 0, at, TRANSFER_BYTES)?;
+            let taken = write_at(file.as_fd(), &arena, 0, at, TRANSFER_BYTES);
+            match taken.map_err(|error| cannot("writing", error))? {
+                taken if taken as u64 == TRANSFER_BYTES => bytes += TRANSFER_BYTES,
+                _ => break,
+            }
+        }
+        file.sync_data().map_err(|error| cannot("syncing", error))?;
+        let bytes_per_s = rate(bytes, since.elapsed());
+        if !direct {
+            drop_cached(&file).map_err(|error| cannot("dropping", error))?;
+        }
+        Ok(Self {
+            directory,
+            file,
+            arena,
+            direct,
+            bytes,
+            slots: slots.min(bytes / TRANSFER_BYTES),
+            bytes_per_s,
+        })
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn read(self) -> Result<Streams> {
+        let bytes_max = if self.direct { u64::MAX } else { self.bytes };
+        let (since, mut read) = (Instant::now(), 0);
+        while self.slots > 0 && goes_on(read, bytes_max, since.elapsed()) {
+            let at = place_of(read, self.slots);
+            let got = read_at(self.file.as_fd(), &self.arena, 0, at, TRANSFER_BYTES);
+            match got.map_err(|error| cannot("reading", self.directory, error))? {
+                got if got as u64 == TRANSFER_BYTES => read += TRANSFER_BYTES,
+                _ => break,
+            }
+        }
+        Ok(Streams {
+            failed: None,
+            write_bytes_per_s: self.bytes_per_s,
+            read_bytes_per_s: rate(read, since.elapsed()),
+            count: 1,
+            buffered: u32::from(!self.direct),
+        })
+    }
+}
+
+/// Offset of the transfer after so many bytes, in a file with room for `slots` of them.
+fn place_of(bytes: u64, slots: u64) -> u64 {
+    (bytes / TRANSFER_BYTES) % slots.max(1) * TRANSFER_BYTES
+}
+
+fn cannot(what: &str, directory: &Path, error: io::Error) -> Error {
+    Error::io(format!("{what} a stream in {}", directory.display()), error)
 }
 
 /// Most bytes that a stream writes where so many are free.
@@ -327,6 +377,10 @@ mod tests {
         assert!(goes_on(0, 4 * MIB, none) && goes_on(4 * MIB, 8 * MIB, none));
         assert!(!goes_on(4 * MIB, 8 * MIB - 1, none) && !goes_on(0, 8 * MIB, all));
         assert_eq!(rate(300, Duration::from_millis(500)), 600.0);
+        // A direct one goes round in its room, so that all streams last as long.
+        let places = [0, 4, 8, 12, 24].map(|mib| place_of(mib * MIB, 3));
+        assert_eq!(places, [0, 4 * MIB, 8 * MIB, 0, 0]);
+        assert_eq!(place_of(4 * MIB, 1), 0);
     }
 
     #[test]
@@ -365,7 +419,7 @@ mod tests {
             ..place.clone()
         };
         for place in [&place, &of_rank] {
-            let streams = Streams::measure(place).unwrap();
+            let streams = WrittenStream::write(place).unwrap().read().unwrap();
             assert!(streams.write_bytes_per_s > 0.0 && streams.read_bytes_per_s > 0.0);
             let buffered = u32::from(place.direct.is_none());
             assert_eq!((streams.count, streams.buffered), (1, buffered));
