@@ -1,8 +1,9 @@
 //! Remarks on single lines of a table of transfers: a mark at the line, and the text below.
 
 use tonnage_plan::point::LimitChoice;
+use tonnage_plan::transfer::{Pacing, TrialLength};
 use tonnage_record::{Canary, Outcome, TransferRecord};
-use tonnage_units::quantity::human::{number, whole_percent};
+use tonnage_units::quantity::human::{duration, number, size, whole_percent};
 
 use super::background;
 use crate::wire_proof;
@@ -77,6 +78,9 @@ impl Notes {
         if let Some(text) = background::not_reached(record) {
             words.push(self.number(text));
         }
+        if let Some(text) = long_drain(record) {
+            words.push(self.number(text));
+        }
         if let Some(text) = above_limit(record) {
             words.push(self.number(text));
         }
@@ -119,6 +123,49 @@ fn above_capacity(record: TransferRecord<'_>) -> Option<String> {
             "more was offered than it carries, {} of it: the backlog grows, and latencies with the length of a trial; \
              offer less to learn its latency under load",
             whole_percent(carried)
+        )
+    })
+}
+
+/// Time beyond that of a trial, as a part of it, from which on a trial is another one than was asked for.
+const EXCESS_MIN: f64 = 0.5;
+
+/// Part of that time that what was in flight explains, at least.
+const DRAIN_MIN: f64 = 0.5;
+
+/// Tells why trials took much longer than asked for, where that is what they had in flight at their end: it is finished
+/// and counted.
+fn long_drain(record: TransferRecord<'_>) -> Option<String> {
+    let point = &record.body.point;
+    let TrialLength::DurationNs(asked_ns) = point.length.trial else {
+        return None;
+    };
+    let bounded = match point.pacing {
+        Pacing::Stream { .. } => "--window",
+        Pacing::Batch { .. } => "--batch",
+        Pacing::PingPong | Pacing::Paced { .. } => return None,
+    };
+    let (roles, trials) = (point.roles(), &record.body.trials);
+    if trials.is_empty() || roles.rounds() > 1 || point.background.is_some() {
+        return None;
+    }
+    let took_ns: u64 = trials.iter().map(|trial| trial.window_ns).sum();
+    let took_ns = took_ns as f64 / trials.len() as f64;
+    let excess_ns = took_ns - asked_ns as f64;
+    let lanes = roles.flows().saturating_mul(point.workers.into());
+    let of_lane = u64::from(point.depth()).saturating_mul(point.size_bytes.into());
+    let in_flight = lanes.saturating_mul(of_lane);
+    let bandwidth = record.body.summary.as_ref()?.bandwidth_bytes_per_s.mean;
+    let drain_ns = in_flight as f64 * 1e9 / bandwidth;
+    let explains = excess_ns > EXCESS_MIN * asked_ns as f64 && drain_ns > DRAIN_MIN * excess_ns;
+    explains.then(|| {
+        format!(
+            "trials took {} instead of {}: up to {} were in flight when the time was up, and finishing them takes {}; \
+             use a smaller {bounded}, or a longer --trial-time",
+            duration(took_ns),
+            duration(asked_ns as f64),
+            size(in_flight),
+            duration(drain_ns)
         )
     })
 }
@@ -191,6 +238,35 @@ mod tests {
         assert_eq!(note_at(0.985, 0.5), None);
         assert_eq!(note_at(0.5, 0.01), None, "few operations");
         assert!(note_at(0.5, 0.5).unwrap().contains("50 % of it"));
+    }
+
+    /// 64 x 4 MiB in flight on a link of 1 Gb/s take 2.2 s, whatever the trial's time is.
+    #[test]
+    fn what_is_in_flight_for_longer_than_a_trial_is_told() {
+        let note = |window: u32, took_ns: u64, trial: TrialLength| {
+            let mut record = samples::streams()[0].clone();
+            let Body::Transfer(body) = &mut record.body else {
+                unreachable!("a sample of transfers");
+            };
+            body.point.pacing = Pacing::Stream { window };
+            (body.point.size_bytes, body.point.workers) = (4 << 20, 1);
+            body.point.length.trial = trial;
+            for trial in &mut body.trials {
+                trial.window_ns = took_ns;
+            }
+            let summary = body.summary.as_mut().unwrap();
+            summary.bandwidth_bytes_per_s.mean = 119.6e6;
+            long_drain(record.of_kind().unwrap())
+        };
+        let asked = TrialLength::DurationNs(300_000_000);
+        let said = note(64, 2_500_000_000, asked).unwrap();
+        for part in ["2.50 s instead of 300 ms", "256 MiB", "2.24 s", "--window"] {
+            assert!(said.contains(part), "{part} is not in {said}");
+        }
+        assert_eq!(note(64, 400_000_000, asked), None, "near enough");
+        assert_eq!(note(1, 2_500_000_000, asked), None, "that is a stall");
+        let operations = TrialLength::Iterations(64);
+        assert_eq!(note(64, 2_500_000_000, operations), None);
     }
 
     #[test]
