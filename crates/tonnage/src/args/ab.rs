@@ -32,6 +32,11 @@ pub struct AbArgs {
     #[arg(long)]
     pub force: bool,
 
+    /// Program of side A, such as the version before this one, with the arguments of side B: `tonnage compare` takes A
+    /// as the measure, so that *worse* is said of this program.
+    #[arg(long, value_name = "PATH")]
+    pub a_program: Option<PathBuf>,
+
     /// Program of side B, such as another version of tonnage, with the arguments of side A.
     #[arg(long, value_name = "PATH")]
     pub b_program: Option<PathBuf>,
@@ -79,13 +84,14 @@ impl AbArgs {
         let (first, second) = (lines.next().unwrap_or_default(), lines.next());
         if lines.next().is_some() {
             return Err(Error::Usage(
-                "there are two sides: write -- ARGS -- ARGS, or -- ARGS and what differs by --b-program, --b-env or \
-                 --b-library"
+                "there are two sides: write -- ARGS -- ARGS, or -- ARGS and what differs by --a-program, --b-program, \
+                 --b-env or --b-library"
                     .to_owned(),
             ));
         }
         let varied = self.varied();
         let a = AbSide {
+            program: self.a_program.clone(),
             arguments: first.to_vec(),
             ..AbSide::default()
         };
@@ -108,15 +114,15 @@ impl AbArgs {
             }
             (Some(_), false) => {
                 return Err(Error::Usage(
-                    "side B has a command line of its own, and --b-program, --b-env or --b-library as well: leave one of \
-                     them out, so that one thing is compared"
+                    "side B has a command line of its own, and --a-program, --b-program, --b-env or --b-library as \
+                     well: leave one of them out, so that one thing is compared"
                         .to_owned(),
                 ));
             }
             (None, true) => {
                 return Err(Error::Usage(
-                    "both sides are the same: write a second command line after --, or what differs by --b-program, \
-                     --b-env or --b-library"
+                    "both sides are the same: write a second command line after --, or what differs by --a-program, \
+                     --b-program, --b-env or --b-library"
                         .to_owned(),
                 ));
             }
@@ -124,9 +130,10 @@ impl AbArgs {
         Ok([a, b])
     }
 
-    /// Keys of what side B is given on purpose, as a comparison accepts them.
+    /// Keys of what differs on purpose, as a comparison accepts them.
     fn varied(&self) -> Vec<String> {
-        let program = self.b_program.iter().map(|_| "program".to_owned());
+        let program = self.a_program.as_ref().or(self.b_program.as_ref());
+        let program = program.iter().map(|_| "program".to_owned());
         let variables = self
             .b_env
             .iter()

@@ -300,6 +300,13 @@ mod tests {
             ["program", "variables.FI_X", "libraries.libfabric"]
         );
         assert_eq!(b.program, Some("/old".into()));
+        // The other way round the old program is the measure.
+        let [a, b] = sides_of(&format!("--a-program /old -- {LINE}")).unwrap();
+        assert_eq!((a.program, b.program), (Some("/old".into()), None));
+        assert_eq!(
+            (&a.arguments, b.varied),
+            (&b.arguments, vec!["program".to_owned()])
+        );
     }
 
     #[test]
@@ -309,6 +316,10 @@ mod tests {
             (format!("-- {LINE} -- {LINE} -- {LINE}"), "two sides"),
             (
                 format!("--b-env X=1 -- {LINE} -- {LINE}"),
+                "command line of its own",
+            ),
+            (
+                format!("--a-program /old -- {LINE} -- {LINE}"),
                 "command line of its own",
             ),
             (
