@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::OpenRequest;
 use tonnage_units::Result;
 use tonnage_units::identity::Identity;
 
@@ -43,6 +44,10 @@ pub struct Lifecycle {
     /// Before the ranks meet, on every rank of a run that uses the engine. What fails here has to fail again, and is
     /// reported, when the engine is opened.
     pub before_join: fn(&BeforeJoin<'_>),
+    /// Called by one rank of each container before any of its ranks opens the engine: refuses to open this many workers'
+    /// paths where they would use up something that the container has once, such as shared memory. What keeps a single
+    /// one from opening has to be reported when the engine is opened.
+    pub before_open: fn(&OpenRequest<'_>, paths: u64) -> Result<()>,
     /// Called when a run has ended in order, on all ranks together; does nothing where nothing was started.
     pub finish: fn() -> Result<()>,
     /// Removes from this machine what a process has left there that was killed. Its run has ended.
@@ -53,6 +58,7 @@ impl Lifecycle {
     /// Of engines that leave nothing and start nothing.
     pub const NONE: Self = Self {
         before_join: |_| (),
+        before_open: |_, _| Ok(()),
         finish: || Ok(()),
         clean_up: |_| (),
     };

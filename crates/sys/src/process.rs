@@ -13,6 +13,23 @@ pub fn allow_peers_to_attach() {
     let _ = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
 }
 
+/// Returns whether the system lets this process copy between address spaces at all: filters of system calls in containers
+/// may not.
+pub fn may_copy_between_processes() -> bool {
+    let (from, mut to) = (1_u8, 0_u8);
+    let remote = libc::iovec {
+        iov_base: (&raw const from).cast_mut().cast(),
+        iov_len: 1,
+    };
+    let local = libc::iovec {
+        iov_base: (&raw mut to).cast(),
+        iov_len: 1,
+    };
+    // SAFETY: each of both describes one byte of this process that outlives the call, and only `to` is written.
+    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    copied == 1
+}
+
 /// Makes a write beyond the limit on the size of files (`ulimit -f`) an error, as one on a full disk is. The system
 /// would end the process by a signal, without a word.
 pub fn refuse_oversized_writes() {

@@ -92,8 +92,8 @@ impl OpenEngine {
     ) -> Result<Self> {
         let name = need.requirements.engine;
         rank.phase(&format!("opening {name}"));
-        let fits = need.requirements.check_memory(rank, settings);
-        rank.agree("memory of the hosts", fits, DEADLINES.step)?;
+        let fits = need.requirements.check_host(rank, settings);
+        rank.agree("room on the hosts", fits, DEADLINES.step)?;
         let memories = need.requirements.devices_of_memories(rank, settings)?;
         let mine = open_local(check, (need, &memories), rank, settings, host);
         let mut local = all_or_none(rank, "open the engine", mine)?;

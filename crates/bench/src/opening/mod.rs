@@ -138,9 +138,32 @@ pub(crate) struct Seat {
 }
 
 impl Requirements<'_> {
-    /// Refuses memory that the workers of a machine, or of a container, cannot have together. One rank of each looks,
-    /// before anybody allocates: later the others' memory would count as not available.
-    pub(crate) fn check_memory(&self, rank: &Rank, settings: &Settings) -> Result<()> {
+    /// Refuses what the workers of a machine, or of a container, cannot have together. One rank of each looks, before any
+    /// rank allocates: later the others' part would count as not available.
+    pub(crate) fn check_host(&self, rank: &Rank, settings: &Settings) -> Result<()> {
+        self.check_memory(rank, settings)?;
+        let ranks = rank.hosts().ranks_of_container(rank.id());
+        if ranks.first().is_some_and(|&first| first != rank.id()) {
+            return Ok(());
+        }
+        let of_each_rank = u64::from(self.workers) * u64::from(self.division.queue_pairs);
+        let memory = RankMemory {
+            name: self.memory,
+            gpu: settings.gpu(local_rank(rank, rank.id())),
+            device: None,
+        };
+        let request = OpenRequest {
+            variant: split_name(self.engine).1,
+            options: self.options,
+            libraries: &settings.libraries,
+            verbs: &self.verbs,
+            memories: (memory, &[]),
+            ..OpenRequest::default()
+        };
+        (self.entry.lifecycle.before_open)(&request, of_each_rank * ranks.len().max(1) as u64)
+    }
+
+    fn check_memory(&self, rank: &Rank, settings: &Settings) -> Result<()> {
         let entry = settings.lists.memory_of_point(self.memory)?;
         let Some(available) = (entry.available)(split_name(self.memory).1) else {
             return Ok(());

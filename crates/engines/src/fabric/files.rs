@@ -6,36 +6,122 @@
 //! (PID:UID:NUMBER_MESSAGE), is removed by whoever is left.
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
+use tonnage_engine::OpenRequest;
+use tonnage_sys::libfabric::{Endpoint, QueueSizes};
+use tonnage_sys::process::may_copy_between_processes;
 use tonnage_units::quantity::human::size;
+use tonnage_units::{Error, Result};
+
+use super::choose::choose;
+use super::options::core_of;
 
 /// Folder of POSIX shared memory.
 const FOLDER: &str = "/dev/shm";
 
-/// With less room than this the provider may refuse to open: it takes some MiB for each endpoint.
-const ROOM_BYTES: u64 = 64 << 20;
+/// The provider refuses to open with less room than this for each CPU that is online: the length of an endpoint's file.
+const ROOM_BYTES_PER_CPU: u64 = 16 << 20;
+
+/// More than an endpoint takes, however long a user makes its queues.
+const ENDPOINT_BYTES_MAX: u64 = 256 << 20;
+
+/// Pages of an endpoint's file that are first touched by messages.
+const TOUCHED_LATER_BYTES: u64 = 12 << 10;
+
+/// The variable that has the provider copy by way of its file what it would copy between processes.
+const NO_COPIES: &str = "FI_SHM_DISABLE_CMA";
 
 /// Scheme of an address of shm.
 const SCHEME: &str = "fi_shm://";
 
 /// Removes the file of an endpoint that all its peers have mapped; nothing for other providers.
 pub(super) fn remove_own(name: &[u8]) {
-    let name = String::from_utf8_lossy(name);
-    let Some(file) = name.trim_end_matches('\0').strip_prefix(SCHEME) else {
-        return;
-    };
-    if owner(file) == Some(std::process::id()) {
-        remove(&Path::new(FOLDER).join(file));
+    if let Some(file) = own_file(name) {
+        remove(&file);
     }
+}
+
+/// The file of an endpoint of this process; `None` for other providers.
+fn own_file(name: &[u8]) -> Option<PathBuf> {
+    let name = String::from_utf8_lossy(name);
+    let file = name.trim_end_matches('\0').strip_prefix(SCHEME)?;
+    (owner(file) == Some(std::process::id())).then(|| Path::new(FOLDER).join(file))
+}
+
+/// Refuses endpoints that the folder has no room for. The provider only sets the length of their files: a page that
+/// there is no room for ends the process that touches it by SIGBUS.
+///
+/// # Errors
+/// [`Error::Unavailable`] with the room that is needed, and that there is.
+pub(super) fn check_room(request: &OpenRequest<'_>, endpoints: u64) -> Result<()> {
+    if core_of(request.variant) != "shm" {
+        return Ok(());
+    }
+    let Some(free_bytes) = free_bytes(Path::new(FOLDER)) else {
+        return Ok(());
+    };
+    if free_bytes / ENDPOINT_BYTES_MAX >= endpoints {
+        return Ok(());
+    }
+    let Some(each_bytes) = endpoint_bytes(request) else {
+        return Ok(());
+    };
+    fits(each_bytes.saturating_mul(endpoints), endpoints, free_bytes)
+}
+
+fn fits(bytes: u64, endpoints: u64, free_bytes: u64) -> Result<()> {
+    if bytes <= free_bytes {
+        return Ok(());
+    }
+    let gib = bytes.div_ceil(1 << 30);
+    Err(Error::Unavailable {
+        what: "fabric:shm".to_owned(),
+        why: format!(
+            "the {endpoints} endpoints of this host's ranks take {} in {FOLDER}, which has {} free",
+            size(bytes),
+            size(free_bytes)
+        ),
+        how: format!(
+            "Give it more room (docker run --shm-size={gib}g, mount -o remount,size={gib}g {FOLDER}), choose fewer --workers, \
+             --qps or ranks, or use engine shm, which needs none"
+        ),
+    })
+}
+
+/// The room that one endpoint takes, which depends on the release: that of one that is opened for it.
+fn endpoint_bytes(request: &OpenRequest<'_>) -> Option<u64> {
+    let info = choose(request).ok()?.infos.into_iter().next()?;
+    // Copies of long messages go through the file where they cannot go between processes, and never for memory of GPUs.
+    let copies = !info.has_device_memory()
+        && std::env::var_os(NO_COPIES).is_none()
+        && may_copy_between_processes();
+    let sizes = QueueSizes {
+        operations: 1,
+        receives: 1,
+        peers: 1,
+    };
+    let endpoint = Endpoint::open(info, sizes, false).ok()?;
+    let file = fs::metadata(own_file(endpoint.name())?).ok()?;
+    Some(match copies {
+        true => 512 * file.blocks() + TOUCHED_LATER_BYTES,
+        false => file.len(),
+    })
+}
+
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let room = rustix::fs::statvfs(folder).ok()?;
+    Some(room.f_bavail.saturating_mul(room.f_frsize))
 }
 
 /// Says what keeps the provider from making its files, as far as the system tells; `None` when nothing does.
 pub(super) fn trouble() -> Option<String> {
-    trouble_in(Path::new(FOLDER))
+    let cpus = tonnage_machine::Topology::read().cpus.len() as u64;
+    trouble_in(Path::new(FOLDER), cpus * ROOM_BYTES_PER_CPU)
 }
 
-fn trouble_in(folder: &Path) -> Option<String> {
+fn trouble_in(folder: &Path, room_bytes: u64) -> Option<String> {
     let shown = folder.display();
     let trial = folder.join(format!("tonnage-trial-{}", std::process::id()));
     let made = fs::File::create_new(&trial);
@@ -45,9 +131,12 @@ fn trouble_in(folder: &Path) -> Option<String> {
     if let Err(error) = made {
         return Some(format!("no file can be made in {shown} ({error})"));
     }
-    let room = rustix::fs::statvfs(folder).ok()?;
-    let free_bytes = room.f_bavail.saturating_mul(room.f_frsize);
-    (free_bytes < ROOM_BYTES).then(|| format!("{shown} has only {} free", size(free_bytes)))
+    let free_bytes = free_bytes(folder)?;
+    let words = || {
+        let (free, needed) = (size(free_bytes), size(room_bytes));
+        format!("{shown} has only {free} free, of the {needed} that it asks for on this host")
+    };
+    (free_bytes < room_bytes).then(words)
 }
 
 /// Removes what a process of this user that was killed has left.
@@ -94,10 +183,27 @@ mod tests {
 
     #[test]
     fn a_folder_that_takes_no_file_is_trouble() {
-        let missing = trouble_in(Path::new("/proc/self/none")).unwrap();
+        let missing = trouble_in(Path::new("/proc/self/none"), 0).unwrap();
         assert!(missing.starts_with("no file can be made in /proc/self/none ("));
-        let trouble = trouble_in(&std::env::temp_dir());
-        assert!(trouble.is_none_or(|text| text.contains(" has only ")));
+        assert_eq!(trouble_in(&std::env::temp_dir(), 0), None);
+        let trouble = trouble_in(&std::env::temp_dir(), u64::MAX).unwrap();
+        assert!(trouble.contains(" has only "), "{trouble}");
+    }
+
+    #[test]
+    fn endpoints_beyond_the_room_are_refused_with_both_figures() {
+        assert!(fits(64 << 20, 16, 64 << 20).is_ok());
+        let refused = fits((64 << 20) + 1, 16, 64 << 20).unwrap_err().to_string();
+        for part in [
+            "the 16 endpoints",
+            "take 64.0 MiB",
+            "has 64 MiB free",
+            "--shm-size=1g",
+        ] {
+            assert!(refused.contains(part), "no {part:?} in {refused}");
+        }
+        let refused = fits(5 << 30, 512, 64 << 20).unwrap_err().to_string();
+        assert!(refused.contains("--shm-size=5g"), "{refused}");
     }
 
     #[test]

@@ -69,6 +69,7 @@ pub const ENTRY: Entry = Entry {
         about: "the library of an EFA installation, else the system's, else the one inside this program (\"embedded\")",
     }],
     lifecycle: Lifecycle {
+        before_open: files::check_room,
         clean_up: files::clean_up_after,
         ..Lifecycle::NONE
     },

@@ -193,7 +193,7 @@ impl Info {
     }
 
     /// True where memory of devices was asked for and granted.
-    pub(super) fn has_device_memory(&self) -> bool {
+    pub fn has_device_memory(&self) -> bool {
         // SAFETY: the struct is live as long as `self`.
         let caps = unsafe { self.owned.info.as_ref() }.caps;
         caps & abi::FI_HMEM != 0

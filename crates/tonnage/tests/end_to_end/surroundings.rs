@@ -268,6 +268,58 @@ fn shared_memory_that_cannot_be_used() {
     }
 }
 
+/// libfabric only sets the length of its files, and a page without room ends the process that touches it. Each kind opens
+/// more endpoints than fit into what a container of Docker has.
+#[test]
+fn shared_memory_that_is_too_small_for_all_endpoints() {
+    let transfer = format!("transfer --op write --engine fabric:shm --sizes 64k {BRIEF}");
+    let small = |dir: &Path, arguments: &str| {
+        let script = "mount -t tmpfs -o size=64m none /dev/shm || exit 77\nexec \"$@\"\n";
+        fs::write(dir.join("mount.sh"), script).unwrap();
+        let arguments = format!("{arguments} --libfabric embedded -o r.jsonl");
+        let ended = under(dir, "unshare -m sh mount.sh", &arguments).run();
+        let is_mounted = !ended.stderr.contains("unshare failed") && ended.code != Some(77);
+        is_mounted.then_some(ended)
+    };
+    // A host of many CPUs has too little for one endpoint.
+    let of_one = "/dev/shm has only 64 MiB free";
+    for arguments in [
+        format!("{transfer} --ranks 2 --qps 16"),
+        format!("{transfer} --ranks 2 --workers 16"),
+        format!("{transfer} --ranks 24"),
+        "connect --engine fabric:shm --ranks 2 --workers 16 --duration 20ms --trials 1".to_owned(),
+        "collective --backend native:fabric:shm --op all-reduce --sizes 4k --ranks 24 --trials 1 --trial-time 5ms \
+         --limit none"
+            .to_owned(),
+        "stress --engine fabric:shm --ranks 24 --duration 100ms --max-size 4k".to_owned(),
+        "tune --engine fabric:shm --op write --sizes 4k --goal bandwidth --ranks 2 --trial-time 2ms --workers 16 \
+         --window 16 --qps 1"
+            .to_owned(),
+    ] {
+        let dir = tempdir().unwrap();
+        let Some(ended) = small(dir.path(), &arguments) else {
+            return println!("skip: no mounts here");
+        };
+        // A search without a result.
+        let code = if arguments.starts_with("tune") { 2 } else { 1 };
+        let ended = ended.with_code(code);
+        orderly(&ended);
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in ["in /dev/shm, which has 64 MiB free", "--shm-size=1g"] {
+            let is_said = said.contains(part) || said.contains(of_one);
+            assert!(is_said, "{arguments}: {said}");
+        }
+    }
+    // 12 endpoints fit, though not 12 files in their whole length.
+    let dir = tempdir().unwrap();
+    let ended = small(dir.path(), &format!("{transfer} --ranks 2 --qps 6")).unwrap();
+    assert!(
+        ended.code == Some(0) || ended.stdout.contains(of_one),
+        "{ended:#?}"
+    );
+}
+
 /// A message quotes an argument, and still can be read.
 #[test]
 fn arguments_of_hundreds_of_kilobytes() {

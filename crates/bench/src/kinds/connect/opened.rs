@@ -42,10 +42,10 @@ impl Opened {
         let (id, roles) = (stage.rank.id(), point.roles());
         let ends = (roles.targets(id), roles.initiators_of(id));
         let requirements = requirements(point, &ends, stage.settings)?;
-        let fits = requirements.check_memory(stage.rank, stage.settings);
+        let fits = requirements.check_host(stage.rank, stage.settings);
         stage
             .rank
-            .agree("memory of the hosts", fits, DEADLINES.step)?;
+            .agree("room on the hosts", fits, DEADLINES.step)?;
         let mine = Self::open_local(&requirements, ends, stage);
         all_or_none(stage.rank, "open the engine", mine)
     }
