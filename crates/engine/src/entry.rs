@@ -73,6 +73,8 @@ pub struct OpenRequest<'a> {
     /// NUMA node of the first CPU that this rank may use, for the choice of a near device. `None` for the calling
     /// thread's.
     pub near_node: Option<u32>,
+    /// Processes of the ranks of this container, itself included; empty where they are not known.
+    pub processes: &'a [u32],
     /// This host's address on the control channel, where there are several ranks.
     pub address: Option<IpAddr>,
     /// The verbs that the points need.
@@ -107,6 +109,7 @@ impl Default for OpenRequest<'_> {
             libraries: &NO_LIBRARIES,
             one_network: true,
             near_node: None,
+            processes: &[],
             address: None,
             verbs: &Verb::ALL,
             initiates: true,

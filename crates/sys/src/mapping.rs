@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
 };
@@ -471,12 +471,15 @@ impl Drop for Arena {
 
 fn new_memfd(len: usize, pages: Pages) -> io::Result<OwnedFd> {
     let flags = match pages {
-        Pages::Normal | Pages::Small | Pages::Transparent => MemfdFlags::CLOEXEC,
-        Pages::Huge2M => MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB,
-        Pages::Huge1G => MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_1GB,
+        Pages::Normal | Pages::Small | Pages::Transparent => MemfdFlags::empty(),
+        Pages::Huge2M => MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB,
+        Pages::Huge1G => MemfdFlags::HUGETLB | MemfdFlags::HUGE_1GB,
     };
+    let flags = flags | MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = memfd_create("tonnage", flags)?;
     ftruncate(&file, len as u64)?;
+    // A process that has the file could else cut off pages under all that have it mapped.
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(file)
 }
 

@@ -3,14 +3,38 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+/// Generations of processes that are looked at.
+const GENERATIONS_MAX: usize = 256;
+
 /// Reads one environment variable; a function, so that tests need no process environment.
 pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Lets other processes of this user read and write this one's memory by process_vm_readv and process_vm_writev, where
-/// the Yama security module would let only ancestors. Does nothing on a kernel without Yama, which does not ask.
-pub fn allow_peers_to_attach() {
+/// Lets a process and its descendants read and write this one's memory by process_vm_readv and process_vm_writev, where
+/// the Yama security module would let only ancestors; all processes of this user where none is named. Does nothing on a
+/// kernel without Yama, which does not ask.
+pub fn allow_to_attach(ancestor: Option<u32>) {
+    let tracer = ancestor.map_or(libc::PR_SET_PTRACER_ANY, libc::c_ulong::from);
     // SAFETY: takes two numbers, and only changes who may attach to this process. A kernel without Yama answers EINVAL.
-    let _ = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
+    let _ = unsafe { libc::prctl(libc::PR_SET_PTRACER, tracer) };
+}
+
+/// The nearest process that all of these descend from; `None` where the system does not show one.
+pub fn common_ancestor(pids: &[u32]) -> Option<u32> {
+    let ancestors = |pid: u32| -> Vec<u32> {
+        let parent = |pid: &u32| {
+            stat(*pid)
+                .map(|stat| stat.parent)
+                .filter(|&parent| parent != 0)
+        };
+        // Parents may change meanwhile, but no chain is longer.
+        std::iter::successors(parent(&pid), parent)
+            .take(GENERATIONS_MAX)
+            .collect()
+    };
+    let (&first, others) = pids.split_first()?;
+    let others: Vec<Vec<u32>> = others.iter().map(|&pid| ancestors(pid)).collect();
+    let is_common = |ancestor: &u32| others.iter().all(|all| all.contains(ancestor));
+    ancestors(first).into_iter().find(is_common)
 }
 
 /// Returns whether the system lets this process copy between address spaces at all: filters of system calls in containers
@@ -71,6 +95,8 @@ pub fn end_with_this_process(command: &mut Command) {
 pub struct ProcessStat {
     /// Letter of its state, such as `T` where it is stopped and `Z` where it has ended and its parent has not asked.
     pub state: char,
+    /// The process that it is a child of; 0 for one outside of this container.
+    pub parent: u32,
     /// Start in ticks since boot. Numbers of processes are given again, and with it they are not.
     pub start_ticks: u64,
 }
@@ -83,7 +109,8 @@ pub fn stat(pid: u32) -> Option<ProcessStat> {
     let mut fields = fields.split_whitespace();
     Some(ProcessStat {
         state: fields.next()?.chars().next()?,
-        start_ticks: fields.nth(18)?.parse().ok()?,
+        parent: fields.next()?.parse().ok()?,
+        start_ticks: fields.nth(17)?.parse().ok()?,
     })
 }
 
@@ -165,5 +192,27 @@ mod tests {
             .current
             .is_none();
         assert_eq!(address_space().is_none(), unlimited);
+    }
+
+    /// Ranks of a run descend from what started them, and so from the process that it is.
+    #[test]
+    fn siblings_descend_from_the_process_that_started_them() {
+        let start = || Command::new("sleep").arg("60").spawn().unwrap();
+        let mut children = [start(), start()];
+        let pids = children.each_ref().map(std::process::Child::id);
+        let own = std::process::id();
+        let parent = stat(own).unwrap().parent;
+        let of_both = common_ancestor(&pids);
+        let of_one = common_ancestor(&pids[..1]);
+        let with_own = common_ancestor(&[pids[0], own]);
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert_eq!((of_both, of_one), (Some(own), Some(own)));
+        assert_eq!(with_own, Some(parent).filter(|&parent| parent != 0));
+        assert_eq!(common_ancestor(&[]), None);
+        // One that has ended has no ancestor.
+        assert_eq!(common_ancestor(&[own, pids[0]]), None);
     }
 }

@@ -271,6 +271,8 @@ impl Requirements<'_> {
         };
         let peers = self.pairs.peers(rank.id()).into_iter();
         let peers: Vec<_> = peers.map(of_rank_memory).collect();
+        let mut processes = rank.pids_of_container();
+        processes.push(std::process::id());
         let mut devices = (self.entry.open)(&OpenRequest {
             variant: split_name(self.engine).1,
             options: self.options,
@@ -282,6 +284,7 @@ impl Requirements<'_> {
             libraries: &settings.libraries,
             one_network: rank.hosts().is_one_network(),
             near_node: host.topology.first_memory_node(),
+            processes: &processes,
             address: rank.local_ip(),
             verbs: &self.verbs,
             initiates: self.pairs.roles.initiates(rank.id()),

@@ -46,10 +46,6 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
         .any(|verb| matches!(verb, Verb::Write | Verb::WriteImm));
     // Order takes reads through the queue as well, so that it is asked for only where something is written.
     let ordered = is_shm && writes && request.option(&OPTIONS, SHM_WRITES) == "ordered";
-    if is_shm {
-        // Large messages of either way are copied from one process's memory to the other's.
-        tonnage_sys::process::allow_peers_to_attach();
-    }
     let hints = Hints {
         provider,
         messages: request.verbs.contains(&Verb::Send),

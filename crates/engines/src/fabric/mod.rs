@@ -43,12 +43,13 @@ use tonnage_engine::{
 };
 use tonnage_machine::fabric::LIBFABRIC_VARIABLE;
 use tonnage_sys::libfabric::Info;
+use tonnage_sys::process::{allow_to_attach, common_ancestor};
 use tonnage_units::Result;
 
 use crate::staged::open_staged;
 
 use domain::FabricDomain;
-use options::{LIBRARY, OPTIONS};
+use options::{LIBRARY, OPTIONS, core_of};
 
 /// The row of the list of engines.
 pub const ENTRY: Entry = Entry {
@@ -82,6 +83,11 @@ pub const ENTRY: Entry = Entry {
 };
 
 fn open(request: &OpenRequest<'_>) -> Result<Domains> {
+    if core_of(request.variant) == "shm" {
+        // Large messages are copied from one process's memory to the other's. Yama names one process, whose descendants
+        // may: ranks of a run have the supervisor, or what their launcher started here, in common.
+        allow_to_attach(common_ancestor(request.processes));
+    }
     let chosen = choose::choose(request)?;
     let facts = Facts::default()
         .maybe("why_embedded", chosen.why_embedded)

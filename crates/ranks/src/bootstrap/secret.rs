@@ -6,7 +6,7 @@
 use std::fmt::{self, Write as _};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use snow::params::HashChoice;
@@ -182,7 +182,7 @@ fn default_path(env: &dyn Fn(&str) -> Option<String>) -> Result<PathBuf> {
     })
 }
 
-/// Reads a file that only its owner may read.
+/// Reads a file that only its owner may read, who is this user or root.
 fn read_private(path: &Path) -> Result<String> {
     let shown = path.display();
     let file = File::open(path)
@@ -195,6 +195,13 @@ fn read_private(path: &Path) -> Result<String> {
         return Err(Error::Usage(format!(
             "others may use the secret {shown} (mode {mode:03o}): run `chmod 600 {shown}`, or make a new one if it may \
              have been read"
+        )));
+    }
+    let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    if owner != own && owner != 0 {
+        return Err(Error::Usage(format!(
+            "the secret {shown} belongs to user {owner}, who knows it: make one of your own, as by `openssl rand -hex 32`, or \
+             run `chown {own} {shown}` if that user may join your runs"
         )));
     }
     let mut text = String::new();
@@ -305,6 +312,24 @@ mod tests {
         );
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         Secret::find(&env(&pairs)).unwrap();
+    }
+
+    #[test]
+    fn a_file_of_another_user_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skip: only root can give a file to another user");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("secret");
+        fs::write(&path, "0123456789abcdef").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+        let pairs = [("TONNAGE_SECRET_FILE", path.to_str().unwrap())];
+        let refused = Secret::find(&env(&pairs)).unwrap_err();
+        assert_eq!(refused.exit_code(), 2);
+        let refused = refused.to_string();
+        assert!(refused.contains("belongs to user 65534"), "{refused}");
+        assert!(refused.contains("chown 0 "), "{refused}");
     }
 
     #[test]

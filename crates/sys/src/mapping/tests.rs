@@ -91,6 +91,16 @@ fn a_short_file_is_refused() {
     assert!(Arena::attach(file, 1 << 20).is_err());
 }
 
+/// A peer that has the file cannot take pages away from those that have it mapped.
+#[test]
+fn a_shared_file_keeps_its_length() {
+    let arena = Arena::allocate(8192, Pages::Normal, Sharing::Shared, None).unwrap();
+    for len in [4096, 16_384] {
+        let changed = rustix::fs::ftruncate(arena.file().unwrap(), len);
+        assert_eq!(changed, Err(rustix::io::Errno::PERM), "{len}");
+    }
+}
+
 #[test]
 fn absurd_sizes_are_an_error() {
     assert!(Arena::allocate(usize::MAX, Pages::Normal, Sharing::Private, None).is_err());

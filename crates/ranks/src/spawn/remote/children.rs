@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process, waitid};
 
@@ -250,18 +250,21 @@ impl Child {
     }
 }
 
-/// A letter as a file in memory, which has no name.
+/// A letter as a file in memory, which has no name and which nobody can change.
 fn sealed(letter: &Letter) -> Result<File> {
     let failed = |error: std::io::Error| Error::io("cannot write the letter to a rank", error);
     let name = "tonnage letter";
     let made = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL);
     // Kernels before 6.3 do not know that flag, and some hosts demand it.
-    let made = made.or_else(|_| memfd_create(name, MemfdFlags::CLOEXEC));
+    let made =
+        made.or_else(|_| memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING));
     let mut file = File::from(made.map_err(|error| failed(error.into()))?);
     let text = super::words::line(letter)?;
     file.write_all(text.as_bytes())
         .and_then(|()| file.rewind())
         .map_err(failed)?;
+    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    fcntl_add_seals(&file, seals).map_err(|error| failed(error.into()))?;
     Ok(file)
 }
 

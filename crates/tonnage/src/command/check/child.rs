@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::process::Signal;
 use tonnage_judge::baseline::order::CheckStep;
 use tonnage_plan::Plan;
@@ -109,9 +109,14 @@ fn plan_file(steps: &[&CheckStep<'_>]) -> Result<File> {
         ..Plan::default()
     };
     let failed = |error| Error::io("cannot keep the plan in memory", error);
-    let made = memfd_create("tonnage check", MemfdFlags::CLOEXEC);
+    let made = memfd_create(
+        "tonnage check",
+        MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
+    );
     let mut file = File::from(made.map_err(|error| failed(error.into()))?);
     file.write_all(plan.to_toml()?.as_bytes()).map_err(failed)?;
+    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    fcntl_add_seals(&file, seals).map_err(|error| failed(error.into()))?;
     Ok(file)
 }
 
