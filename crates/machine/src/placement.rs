@@ -142,8 +142,13 @@ pub fn spread_thread(cpus: &[u32]) -> Result<()> {
         set.set(cpu as usize);
     }
     rustix::thread::sched_setaffinity(None, &set).map_err(|error| {
-        let cpus = number_list::format(cpus);
-        Error::io(format!("cannot pin a thread to CPU {cpus}"), error)
+        let what = format!("cannot pin a thread to CPU {}", number_list::format(cpus));
+        match error {
+            rustix::io::Errno::PERM => Error::Failed(format!(
+                "{what}: {error}. A filter of system calls, as containers have, forbids it: use --cpus none"
+            )),
+            _ => Error::io(what, error),
+        }
     })
 }
 

@@ -3,12 +3,11 @@
 //! They meet over the loopback like any others. The run around them takes signals, and ends the process where its main
 //! thread is stuck.
 
-use std::net::{Ipv4Addr, TcpListener};
-
 use tonnage_units::identity::{Identity, Meeting};
 use tonnage_units::{Error, Result};
 
 use crate::bootstrap::secret::{Secret, generate_text, plan_hash};
+use crate::join::address::loopback_listener;
 use crate::{JoinOptions, Rank, RankFailure};
 
 /// A rank before its thread joins the others.
@@ -23,8 +22,7 @@ pub struct ThreadRank {
 /// # Errors
 /// When the loopback or the system's random numbers cannot be had.
 pub fn thread_ranks(size: u32) -> Result<Vec<ThreadRank>> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .map_err(|error| Error::io("cannot listen on 127.0.0.1", error))?;
+    let listener = loopback_listener()?;
     let control = listener
         .local_addr()
         .map_err(|error| Error::io("address of the listening socket", error))?;

@@ -8,6 +8,9 @@ use std::io;
 /// `Result` with tonnage's own [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// The system's number for a process that may not open another file.
+const EMFILE: i32 = 24;
+
 /// The reason why something could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -57,11 +60,16 @@ pub enum Error {
 }
 
 impl Error {
-    /// An operating-system error with what was being done.
+    /// An operating-system error with what was being done. Where this process has no room for another file, the message
+    /// also says how to raise the limit.
     pub fn io(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
-        Self::Io {
-            what: what.into(),
-            source: source.into(),
+        let (what, source) = (what.into(), source.into());
+        match source.raw_os_error() {
+            Some(EMFILE) => Self::Io {
+                what: format!("{what} (raise the limit on open files, as by `ulimit -n 1024`)"),
+                source,
+            },
+            _ => Self::Io { what, source },
         }
     }
 

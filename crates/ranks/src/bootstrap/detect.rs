@@ -8,7 +8,7 @@
 pub use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};
 
 use super::launchers::{Claim, claims, identity_of, refuse_disagreement, refuse_hidden_launcher};
-use super::variables::{Env, check_range, master, number, required};
+use super::variables::{Env, check_range, check_scope, master, number, required};
 use tonnage_units::{Error, Result};
 
 /// A place in the run that the command line states.
@@ -111,6 +111,7 @@ fn from_explicit(explicit: Explicit) -> Result<Identity> {
         source,
     } = explicit;
     check_range(rank, size, &source)?;
+    check_scope("--master", &host)?;
     let meeting = if size == 1 {
         Meeting::Alone
     } else {
@@ -155,10 +156,20 @@ fn from_supervisor(env: Env<'_>) -> Result<Identity> {
     })
 }
 
+/// One of two variables that mean something together.
+fn half(env: Env<'_>, name: &str, other: &str) -> Result<u32> {
+    number(env, name)?.ok_or_else(|| {
+        Error::Usage(format!(
+            "RANK/WORLD_SIZE is incomplete: {name} is not set. Run `unset {other}` where it is left over from another job, or \
+             export {name}"
+        ))
+    })
+}
+
 fn from_rank_and_world_size(env: Env<'_>) -> Result<Identity> {
     let source = "RANK/WORLD_SIZE";
-    let rank = required(env, "RANK", source)?;
-    let size = required(env, "WORLD_SIZE", source)?;
+    let rank = half(env, "RANK", "WORLD_SIZE")?;
+    let size = half(env, "WORLD_SIZE", "RANK")?;
     check_range(rank, size, source)?;
     let local_size = number(env, "LOCAL_WORLD_SIZE")?;
     let local_rank = number(env, "LOCAL_RANK")?;

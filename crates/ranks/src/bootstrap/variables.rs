@@ -2,6 +2,8 @@
 //!
 //! Which of them counts is decided in [`super::detect`], what a launcher's mean in [`super::launchers`].
 
+use std::net::Ipv6Addr;
+
 pub use tonnage_sys::process::Env;
 use tonnage_units::identity::{AddressSource, Meeting};
 use tonnage_units::{Error, Result};
@@ -63,12 +65,24 @@ fn named_address(
     let host = env(host_name)
         .filter(|host| !host.is_empty())
         .ok_or_else(|| missing(host_name, "the host name or address of rank 0"))?;
+    check_scope(host_name, &host)?;
     let port = match port(env, "TONNAGE_PORT")? {
         Some(port) => port,
         None => port(env, port_name)?
             .ok_or_else(|| missing(port_name, "a TCP port that is free on rank 0"))?,
     };
     Ok((host, port))
+}
+
+/// Refuses an IPv6 address of a link that does not name the link's interface: each interface has such addresses.
+pub(crate) fn check_scope(name: &str, host: &str) -> Result<()> {
+    match host.parse::<Ipv6Addr>() {
+        Ok(address) if address.is_unicast_link_local() => Err(Error::Usage(format!(
+            "{name}: {host} is an address of one link and does not say which: add this host's interface to it, as in \
+             {host}%eth0, or take another address of rank 0"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// A number that must be there.

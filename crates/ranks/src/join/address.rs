@@ -5,7 +5,7 @@
 //! be one of its own) or the one of a chosen interface, other parents the address that they reached rank 0 from.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -194,7 +194,8 @@ pub(crate) fn interface_addresses(name: &str) -> Result<Vec<IpAddr>> {
         .collect();
     own.sort_by_key(IpAddr::is_ipv6);
     if own.is_empty() {
-        let mut names: Vec<&str> = all.iter().map(|entry| entry.name.as_str()).collect();
+        let with_one = all.iter().filter(|entry| usable(&entry.address));
+        let mut names: Vec<&str> = with_one.map(|entry| entry.name.as_str()).collect();
         names.sort_unstable();
         names.dedup();
         return Err(no_interface(name, &names));
@@ -203,11 +204,43 @@ pub(crate) fn interface_addresses(name: &str) -> Result<Vec<IpAddr>> {
 }
 
 fn no_interface(name: &str, there_are: &[&str]) -> Error {
+    let host = tonnage_sys::host::name();
+    let why = match tonnage_sys::interfaces::index(name) {
+        Some(_) => format!(
+            "it is down on {host}, or has no address that other hosts can use (fe80::… are of its own link): run \
+             `ip link set {name} up` and `ip addr add ADDRESS/BITS dev {name}`"
+        ),
+        None => format!("{host} has no such interface"),
+    };
     Error::Usage(format!(
-        "--interface {name}: no such interface with an address is up on {}; there are: {}",
-        tonnage_sys::host::name(),
+        "--interface {name}: {why}; interfaces with an address: {}",
         there_are.join(", ")
     ))
+}
+
+/// A socket on the loopback, by which all processes of this host can meet.
+///
+/// # Errors
+/// When the loopback has no address or is down, with the command that changes it.
+pub(crate) fn loopback_listener() -> Result<TcpListener> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| {
+        let advice = match error.kind() {
+            io::ErrorKind::AddrNotAvailable => ": run `ip addr add 127.0.0.1/8 dev lo`",
+            _ => "",
+        };
+        Error::io(format!("cannot listen on 127.0.0.1{advice}"), error)
+    })?;
+    // A socket of UDP asks for the way and sends nothing.
+    let way = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
+        .and_then(|socket| socket.connect(listener.local_addr()?));
+    way.map_err(|error| {
+        let advice = match error.kind() {
+            io::ErrorKind::NetworkUnreachable => ": run `ip link set lo up`",
+            _ => "",
+        };
+        Error::io(format!("cannot reach 127.0.0.1{advice}"), error)
+    })?;
+    Ok(listener)
 }
 
 /// The socket on which a rank other than 0 waits for its children: on the address that it reached rank 0 from.

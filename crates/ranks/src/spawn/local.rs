@@ -4,7 +4,6 @@
 //! What becomes of them is looked after in [`super::supervisor`].
 
 use std::ffi::OsString;
-use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -20,6 +19,7 @@ use super::{RankExit, Running, Spawn, Start};
 use crate::bootstrap::Env;
 use crate::bootstrap::options::heartbeat_timeout;
 use crate::bootstrap::secret;
+use crate::join::address::loopback_listener;
 use crate::patience::{EACH_RANK, beyond_here};
 use tonnage_units::{Error, Result};
 
@@ -127,8 +127,7 @@ pub fn start_local(
     variables: &[(&'static str, String)],
 ) -> Result<Supervisor<Local>> {
     let heartbeat_timeout = heartbeat_timeout(env, ranks)?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .map_err(|error| Error::io("cannot listen on 127.0.0.1", error))?;
+    let listener = loopback_listener()?;
     let control = listener
         .local_addr()
         .map_err(|error| Error::io("address of the listening socket", error))?;

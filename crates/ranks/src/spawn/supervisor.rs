@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGCHLD, SIGINT, SIGKILL, SIGSTOP, SIGTERM};
+use signal_hook::consts::{SIGBUS, SIGCHLD, SIGINT, SIGKILL, SIGSTOP, SIGTERM};
 
 use super::{RankExit, Running, Spawn, Start};
 use crate::channel::{Interest, wait_for};
@@ -286,7 +286,9 @@ impl<S: Running> Supervisor<S> {
         let any_stopped = self.ranks.iter().any(|rank| stopped(rank).is_some());
         for (number, rank) in (0u32..).zip(&self.ranks) {
             let what = match (rank.killed_by(), stopped(rank)) {
-                (Some(signal), _) => format!("was killed by signal {signal}"),
+                (Some(signal), _) => {
+                    format!("was killed by signal {signal}{}", usual_sender(signal))
+                }
                 _ if killed || rank.put_down.is_none() => continue,
                 (None, Some((put_down, by))) => stopped_text(by, put_down),
                 // It waited for the stopped one.
@@ -346,6 +348,21 @@ impl<S: Running> Supervisor<S> {
         let first = own().next()?.code().filter(is_interruption);
         let of_all = first.filter(|_| own().all(|rank| rank.code() == first));
         u8::try_from(root.or(of_all)?).ok()
+    }
+}
+
+/// The usual reason for a signal that this program does not send itself.
+fn usual_sender(signal: i32) -> &'static str {
+    match signal {
+        SIGKILL => {
+            " (SIGKILL): where no user sent it, the out-of-memory killer did. `dmesg` shows it; raise the memory limit of the \
+             container, or use smaller --sizes, --window or --footprint"
+        }
+        SIGBUS => {
+            " (SIGBUS): there was no room for a page of memory that it had mapped. Look at `df /dev/shm` (docker run \
+             --shm-size=1g)"
+        }
+        _ => "",
     }
 }
 

@@ -18,11 +18,23 @@ pub(super) fn how_many(ranks: &RankArgs, plan: &Plan, identity: Option<&Identity
     let asked = ranks.asked()?.or(plan.ranks);
     match (identity, ranks.ranks) {
         (Some(identity), Some(asked)) if asked != identity.size => Err(Error::Usage(format!(
-            "--ranks {asked} does not fit the {} ranks that {} gives: leave --ranks out",
-            identity.size, identity.source
+            "--ranks {asked} does not fit the {} ranks that {} gives: leave --ranks out, or {} where it is left over from \
+             another job or this is a shell inside of one (srun --pty)",
+            identity.size,
+            identity.source,
+            unset(&identity.source)
         ))),
         (Some(identity), _) => Ok(identity.size),
         (None, _) => Ok(asked.unwrap_or(1)),
+    }
+}
+
+/// The command that takes a launcher's variables away, in words.
+fn unset(source: &str) -> String {
+    // A step of Slurm sets many more than the one by which it is known.
+    match source.starts_with("SLURM_") {
+        true => "run `unset ${!SLURM_*}` in bash".to_owned(),
+        false => format!("run `unset {}`", source.replace('/', " ")),
     }
 }
 

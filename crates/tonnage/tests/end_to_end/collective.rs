@@ -213,8 +213,8 @@ fn shared_memory_has_a_limit_that_nothing_passes() {
         let busbw = summary.busbw_bytes_per_s.unwrap().mean;
         let fraction = summary.busbw_limit_fraction.unwrap();
         assert!((fraction * limit.bytes_per_s / busbw - 1.0).abs() < 1e-9);
-        // The machine may become faster in between.
-        assert!((0.001..1.5).contains(&fraction), "{op}: {fraction}");
+        // The machine may become faster in between, and other load may take nearly all of its time.
+        assert!(fraction > 0.0 && fraction < 1.5, "{op}: {fraction}");
     }
     assert!(
         run.stdout.contains("from each rank that sends"),

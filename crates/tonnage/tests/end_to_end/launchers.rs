@@ -242,7 +242,20 @@ fn sources_that_disagree_are_refused() {
         ),
         (
             transfer(dir.path(), 2, "--ranks 4").launched(0, 2, free_port()),
-            ["--ranks 4", "the 2 ranks", "leave --ranks out"],
+            ["--ranks 4", "leave --ranks out", "`unset RANK WORLD_SIZE`"],
+        ),
+        (
+            transfer(dir.path(), 2, "--ranks 4")
+                .env("SLURM_JOB_ID", "7")
+                .env("SLURM_STEP_ID", "0")
+                .env("SLURM_PROCID", "0")
+                .env("SLURM_STEP_NUM_TASKS", "8")
+                .env("SLURM_STEP_NODELIST", "n1"),
+            [
+                "the 8 ranks",
+                "leave --ranks out",
+                "`unset ${!SLURM_*}` in bash",
+            ],
         ),
     ] {
         program.run().with_code(2).with_one_error(&parts);

@@ -97,6 +97,79 @@ fn limits_on_open_files() {
         .with_one_error(&["the limit on open files is 40 here", "start at most 1"]);
 }
 
+/// Each message names the command that helps.
+#[test]
+fn networks_that_ranks_cannot_meet_by() {
+    let veth = "ip link set lo up\nip link add v0 type veth peer name v1\nip link set v0 up\nip link set v1 up";
+    for (prepare, arguments, code, parts) in [
+        (
+            "true",
+            "",
+            1,
+            ["cannot reach 127.0.0.1", "`ip link set lo up`"],
+        ),
+        (
+            "ip link set lo up\nip addr del 127.0.0.1/8 dev lo",
+            "",
+            1,
+            [
+                "cannot listen on 127.0.0.1",
+                "`ip addr add 127.0.0.1/8 dev lo`",
+            ],
+        ),
+        (
+            veth,
+            "--interface v0 --rank 0 --size 2 --master 127.0.0.1:29000",
+            2,
+            [
+                "--interface v0: it is down",
+                "`ip addr add ADDRESS/BITS dev v0`",
+            ],
+        ),
+        (
+            veth,
+            "--interface v9 --rank 0 --size 2 --master 127.0.0.1:29000",
+            2,
+            [
+                "--interface v9",
+                "has no such interface; interfaces with an address: lo",
+            ],
+        ),
+        (
+            veth,
+            "--rank 1 --size 2 --master [fe80::1]:29000",
+            2,
+            [
+                "--master: fe80::1 is an address of one link",
+                "fe80::1%eth0",
+            ],
+        ),
+    ] {
+        let dir = tempdir().unwrap();
+        let script = format!("({prepare}) >&2 || exit 77\nexec \"$@\"\n");
+        fs::write(dir.path().join("net.sh"), script).unwrap();
+        let ranks = if arguments.is_empty() {
+            "--ranks 2"
+        } else {
+            ""
+        };
+        let line =
+            format!("transfer --engine null --op write --sizes 8 {BRIEF} {ranks} {arguments}");
+        let ended = under(dir.path(), "unshare -n sh net.sh", &line)
+            .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+            .run();
+        if ended.stderr.contains("unshare failed") || ended.code == Some(77) {
+            return println!("skip: no network of its own here: {}", ended.stderr);
+        }
+        ended.with_code(code).with_one_error(&parts);
+    }
+    let dir = tempdir().unwrap();
+    let line = format!("transfer --engine null --op write --sizes 8 --ranks 2 {BRIEF}");
+    if let Some(ended) = limited(dir.path(), "--nofile=10:10", &line) {
+        ended.with_code(1).with_one_error(&["`ulimit -n 1024`"]);
+    }
+}
+
 #[test]
 fn a_fifo_for_results() {
     let dir = tempdir().unwrap();

@@ -99,8 +99,12 @@ fn torchruns_own_store_moves_the_port() {
 
 #[test]
 fn incomplete_or_unreadable_is_refused() {
-    refused(&[("RANK", "0")], &["WORLD_SIZE"]);
-    refused(&[("WORLD_SIZE", "2")], &["RANK"]);
+    refused(&[("RANK", "0")], &["WORLD_SIZE", "`unset RANK`"]);
+    refused(&[("WORLD_SIZE", "2")], &["RANK", "`unset WORLD_SIZE`"]);
+    refused(
+        &with(&[("MASTER_ADDR", "fe80::1")]),
+        &["MASTER_ADDR", "fe80::1%eth0"],
+    );
     refused(&[("RANK", "0"), ("WORLD_SIZE", "2")], &["MASTER_ADDR"]);
     refused(
         &[("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "a")],
