@@ -39,6 +39,12 @@ report() {
     [ -z "${PREPARING:-}" ] || wait "$PREPARING"
     slowest
     while IFS= read -r line; do SKIPS+=("${line#skip: }"); done < <(cat "$LOGS"/*.log 2>/dev/null | grep '^skip: ' | sort -u)
+    for line in "${SKIPS[@]}"; do
+        if needless "$line"; then
+            printf 'needless skip, for its packages are installed: %s\n' "$line"
+            FAILED+=("a needless skip")
+        fi
+    done
     [ ${#FAILED[@]} = 0 ] || status=1
     if [ "$status" = 0 ]; then printf '\nPassed'; else printf '\nFailed%s' "${FAILED[*]:+: ${FAILED[*]}}"; fi
     printf ' in %d s' $((SECONDS - BEGAN))
@@ -49,6 +55,17 @@ report() {
         printf 'skip: %s\n' "${SKIPS[@]}"
     fi
     exit "$status"
+}
+
+# needless SKIP: succeeds where every package that the skip asks for is installed. Then its need is present, and the test
+# should have run.
+needless() {
+    local packages=() states
+    [[ $1 =~ apt-get\ install\ ([a-z0-9.+\ -]+)\) ]] || return 1
+    command -v dpkg-query >/dev/null || return 1
+    read -ra packages <<<"${BASH_REMATCH[1]}"
+    states=$(dpkg-query -W -f '${db:Status-Status}\n' "${packages[@]}" 2>&1) || return 1
+    ! grep -qvx installed <<<"$states"
 }
 
 # The tests that took longest. Those of one program run side by side, so that they also wait for each other.
