@@ -1,6 +1,7 @@
 //! Connections set up over real engines, from the conductor to the record, with threads as ranks.
 #![cfg(test)]
 
+mod far;
 mod runs;
 
 use std::sync::Arc;
@@ -306,6 +307,35 @@ fn a_later_round_that_fails_ends_its_point_and_not_the_run() {
         "the cause is said: {why}"
     );
     assert_eq!(records[1].outcome, Outcome::Measured, "{records:#?}");
+}
+
+/// Every worker lies about its first operation of a round: a byte that arrives twice at once, once more when its round
+/// is over, or under another rank's name.
+#[test]
+fn a_byte_that_comes_twice_or_from_another_peer_ends_the_point() {
+    let lies = [
+        ("none", ""),
+        ("double", "arrived 2 times"),
+        ("echo", "arrived 2 times"),
+        ("stranger", "arrived as one of rank"),
+    ];
+    for (traffic, ranks) in [(Traffic::Pair, 2), (Traffic::FanIn, 3)] {
+        for (lie, expected) in lies {
+            let engine_options = [("lie".to_owned(), lie.to_owned())].into_iter().collect();
+            let point = ConnectPoint {
+                engine_options,
+                ..point("far", traffic, ranks, 2)
+            };
+            let (record, body) = measured_by(&point, far::LISTS);
+            match &record.outcome {
+                Outcome::Measured => assert_eq!(lie, "none", "{traffic:?} {body:#?}"),
+                Outcome::Failed { why } if lie != "none" => {
+                    assert!(why.contains(expected), "{traffic:?} {lie}: {why}");
+                }
+                other => panic!("{traffic:?} {lie}: {other:?}"),
+            }
+        }
+    }
 }
 
 #[test]

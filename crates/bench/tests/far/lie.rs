@@ -14,6 +14,8 @@ pub const LIE: EngineOption = EngineOption {
         "truncate",
         "late",
         "elsewhere",
+        "echo",
+        "stranger",
     ]),
     variants: &[],
     about: "the lie about one operation, which completes as if nothing were wrong",
@@ -49,6 +51,10 @@ pub enum Lie {
     Late,
     /// It lands one slot further.
     Elsewhere,
+    /// The target is notified again once it has nothing else to do.
+    Echo,
+    /// The target is notified as if the rank after this one had sent it.
+    Stranger,
 }
 
 impl Lie {
@@ -63,6 +69,8 @@ impl Lie {
             "truncate" => Self::Truncate,
             "late" => Self::Late,
             "elsewhere" => Self::Elsewhere,
+            "echo" => Self::Echo,
+            "stranger" => Self::Stranger,
             _ => return None,
         })
     }

@@ -210,6 +210,8 @@ struct Receive {
 struct Inbox {
     memories: Mutex<BTreeMap<u32, Arc<dyn Memory>>>,
     arrivals: Mutex<VecDeque<Completion>>,
+    /// Those that are reported once this side has nothing else to do.
+    echoes: Mutex<VecDeque<Completion>>,
     /// By the peer that they are for.
     receives: Mutex<BTreeMap<Peer, VecDeque<Receive>>>,
     held: HeldWrites,
@@ -249,6 +251,7 @@ impl Domain for FarDomain {
         let inbox = Arc::new(Inbox {
             memories: Mutex::default(),
             arrivals: Mutex::default(),
+            echoes: Mutex::default(),
             receives: Mutex::default(),
             held: HeldWrites::default(),
             bell,
@@ -366,9 +369,14 @@ impl Worker {
             }
         }
         if matches!(lane.kind, LaneKind::Initiate(verb) if verb.notifies_target()) {
+            if lie == Some(Lie::Stranger) {
+                arrived.lane = Lane(self.rank + 1);
+            }
             peer.tell(arrived);
-            if lie == Some(Lie::Double) {
-                peer.tell(arrived);
+            match lie {
+                Some(Lie::Double) => peer.tell(arrived),
+                Some(Lie::Echo) => lock(&peer.echoes).push_back(arrived),
+                _ => {}
             }
         }
         Ok(true)
@@ -479,6 +487,13 @@ impl Engine for Worker {
         {
             done[count] = completion;
             count += 1;
+        }
+        if count == 0
+            && self.initiated > 0
+            && let Some(echo) = lock(&self.inbox.echoes).pop_front()
+        {
+            done[0] = echo;
+            count = 1;
         }
         Ok(count)
     }

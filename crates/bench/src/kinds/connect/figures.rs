@@ -2,11 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::ends::Counted;
+
 use tonnage_record::LatencyKind;
 use tonnage_record::connect::{ConnectSummary, ConnectTrial, Step, StepRecord};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
-use tonnage_units::Reduce;
+use tonnage_units::{Error, Reduce, Result};
 
 /// Times of the steps of one worker's set-ups, and what the round that is under way has taken.
 #[derive(Debug)]
@@ -80,10 +82,8 @@ pub fn step_record(step: Step, histogram: &LatencyHistogram) -> Option<StepRecor
 pub struct Totals {
     /// From the aligned start to the last take-down.
     pub window_ns: u64,
-    /// Connections as their initiators count them.
-    pub begun: u64,
-    /// Connections as their targets count them.
-    pub accepted: u64,
+    /// Connections as their initiators and their targets counted them.
+    pub counted: Counted,
     /// CPU time of the ranks inside the window.
     pub cpu_ns: u64,
     /// The latest begin after the aligned start.
@@ -93,8 +93,7 @@ pub struct Totals {
 impl Reduce for Totals {
     fn merge(&mut self, other: Self) {
         self.window_ns = self.window_ns.max(other.window_ns);
-        self.begun += other.begun;
-        self.accepted += other.accepted;
+        self.counted.add(other.counted);
         self.cpu_ns += other.cpu_ns;
         self.start_skew_ns = self.start_skew_ns.max(other.start_skew_ns);
     }
@@ -104,18 +103,31 @@ impl Totals {
     /// Adds rounds of the same trial that were taken after these.
     pub fn follow(&mut self, next: &Self) {
         self.window_ns += next.window_ns;
-        self.begun += next.begun;
-        self.accepted += next.accepted;
+        self.counted.add(next.counted);
         self.cpu_ns += next.cpu_ns;
         self.start_skew_ns = self.start_skew_ns.max(next.start_skew_ns);
+    }
+
+    /// Checks that each end counted every connection of these rounds; the targets only where bytes move.
+    ///
+    /// # Errors
+    /// With both counts.
+    pub fn check(&self, expected: u64, moves_bytes: bool) -> Result<()> {
+        let Counted { begun, accepted } = self.counted;
+        if begun == expected && (accepted == expected || !moves_bytes) {
+            return Ok(());
+        }
+        Err(Error::Failed(format!(
+            "of {expected} connections, initiators counted {begun} and targets {accepted}: try another --engine"
+        )))
     }
 
     /// The trial's entry in the record.
     pub fn trial(&self) -> ConnectTrial {
         ConnectTrial {
             window_ns: self.window_ns,
-            connections: self.begun,
-            connections_per_s: self.begun as f64 * 1e9 / self.window_ns.max(1) as f64,
+            connections: self.counted.begun,
+            connections_per_s: self.counted.begun as f64 * 1e9 / self.window_ns.max(1) as f64,
             cpu_ns: self.cpu_ns,
             start_skew_ns: self.start_skew_ns,
         }
@@ -187,8 +199,7 @@ mod tests {
     fn a_trial_is_its_ranks_at_once_and_its_rounds_one_after_the_other() {
         let of = |window_ns, begun, accepted, cpu_ns, start_skew_ns| Totals {
             window_ns,
-            begun,
-            accepted,
+            counted: Counted { begun, accepted },
             cpu_ns,
             start_skew_ns,
         };
@@ -209,14 +220,18 @@ mod tests {
     fn ranks_add_up() {
         let rank = |window_ns, begun, accepted| Totals {
             window_ns,
-            begun,
-            accepted,
+            counted: Counted { begun, accepted },
             cpu_ns: 1_000,
             start_skew_ns: window_ns,
         };
         let mut all = rank(1_000_000_000, 6, 0);
         all.merge(rank(2_000_000_000, 0, 6));
-        assert_eq!((all.begun, all.accepted), (6, 6));
+        assert_eq!((all.counted.begun, all.counted.accepted), (6, 6));
+        assert!(all.check(6, true).is_ok() && all.check(7, true).is_err());
+        let short = rank(1, 6, 5);
+        let told = short.check(6, true).unwrap_err().to_string();
+        assert!(told.contains("counted 6 and targets 5"), "{told}");
+        assert!(short.check(6, false).is_ok() && short.check(5, false).is_err());
         let trial = all.trial();
         assert_eq!(trial.connections_per_s, 3.0);
         let summary = summarize(&[trial.clone(), trial]);

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`opened`] | the engine's devices and the memory that is registered, on all ranks |
 //! | [`worker`] | one worker: a thread that sets up its connections, step by step, and takes them down |
+//! | [`ends`] | first bytes as one worker sees them, per peer: which of its connections count |
 //! | [`team`] | the workers of a rank and the exchange of cards: rounds, trials, and what they add up to |
 //! | [`figures`] | times of steps, totals of trials, and a record's body |
 //! | [`capacity`] | how many workers' connections fit, where an engine refused some |
@@ -15,6 +16,7 @@
 
 pub mod capacity;
 pub mod descriptors;
+pub mod ends;
 pub mod figures;
 pub mod opened;
 pub mod shortage;

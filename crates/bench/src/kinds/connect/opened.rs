@@ -154,6 +154,11 @@ impl Opened {
         all
     }
 
+    /// Returns whether the engine moves bytes, so that both ends of a connection see them.
+    pub fn moves_bytes(&self) -> bool {
+        self.moves_bytes
+    }
+
     /// The workers of this rank that have memory, before they have set up anything, with their CPUs.
     pub fn workers(&self, stopped: &Arc<AtomicBool>) -> Vec<(Worker, Option<u32>)> {
         let seats = self.seats.iter();

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::capacity::Capacity;
 use super::descriptors::Descriptors;
+use super::ends::Counted;
 use super::figures::{Times, Totals, step_record, summarize};
 use super::opened::Opened;
 use super::worker::{Answer, Order, Refusal, Worker, refuse};
@@ -40,10 +41,14 @@ pub struct Team<'a> {
     crew: Crew,
     /// The ranks that each worker is connected with.
     peers: Vec<Peer>,
+    /// False for an engine whose targets see nothing.
+    moves_bytes: bool,
     body: &'a mut ConnectBody,
     /// Time that a round takes, the same on all ranks.
     round_ns: u64,
     times: Times,
+    /// A wrong byte that was seen as connections closed, until the next agreement.
+    unsaid: Option<Error>,
 }
 
 /// The introductions of a worker's peers for each worker; `None` where a peer has none.
@@ -86,9 +91,11 @@ impl<'a> Team<'a> {
                 clock: stage.settings.clock,
                 crew,
                 peers: opened.peers(),
+                moves_bytes: opened.moves_bytes(),
                 body,
                 round_ns: 0,
                 times: Times::default(),
+                unsaid: None,
             };
             let ended = take_steps(&mut team);
             if let Err(StepFailure::Run(error)) = &ended {
@@ -171,18 +178,33 @@ impl<'a> Team<'a> {
         let descriptors = Descriptors::count();
         // A connection is gone here too once its other end has closed it.
         self.agree("file descriptors", Ok(()))?;
-        self.order(|_| Order::Close)?;
+        self.take_down();
+        let unsaid = self.unsaid.take().map_or(Ok(()), Err);
+        self.agree("the first bytes", unsaid)?;
         Ok(descriptors)
     }
 
-    /// One round of all workers. Returns the connections that those of this rank began and accepted.
-    fn round(&mut self) -> Result<(u64, u64), StepFailure> {
-        let connected = self.set_up(false)?;
-        self.order(|_| Order::Close)?;
-        Ok(connected)
+    /// One round of all workers. Returns the connections that those of this rank began and accepted, as they saw them.
+    fn round(&mut self) -> Result<Counted, StepFailure> {
+        self.set_up(false)?;
+        Ok(self.take_down())
     }
 
-    fn set_up(&mut self, rehearsing: bool) -> Result<(u64, u64), StepFailure> {
+    /// Closes everything, and counts. The ranks agree on what was wrong at their next step, so that closing takes none
+    /// of its own.
+    fn take_down(&mut self) -> Counted {
+        let mut all = Counted::default();
+        for answer in self.answers(|_| Order::Close) {
+            match answer {
+                Ok(Answer::Closed(Some(counted))) => all.add(counted),
+                Ok(_) => {}
+                Err(refusal) => drop(self.unsaid.get_or_insert(refusal.error)),
+            }
+        }
+        all
+    }
+
+    fn set_up(&mut self, rehearsing: bool) -> Result<(), StepFailure> {
         let mut opened = self.step(rehearsing, |_| Order::Open);
         if rehearsing {
             let (answers, mine) = match opened {
@@ -200,21 +222,13 @@ impl<'a> Team<'a> {
             Ok(None) => Ok(Vec::new()),
             Err(error) => Err(error),
         };
+        let connected = self.unsaid.take().map_or(connected, Err);
         self.agree_step(rehearsing, "connect", connected.map(drop))?;
         let done = self.step(rehearsing, |_| Order::Meet);
         self.agree_step(rehearsing, "first contact", done.map(drop))?;
-        let mut connected = (0, 0);
         let done = self.step(rehearsing, |_| Order::FirstByte);
-        let done = done.map(|answers| {
-            for answer in answers {
-                if let Answer::Connected(begun, accepted) = answer {
-                    connected = (connected.0 + begun, connected.1 + accepted);
-                }
-            }
-        });
         // Nobody closes while a peer still waits for its byte to go.
-        self.agree_step(rehearsing, "the first byte", done)?;
-        Ok(connected)
+        self.agree_step(rehearsing, "the first byte", done.map(drop))
     }
 
     /// Sends what this rank's workers tell their peers, and returns for each worker what its peers told it: `None`
@@ -256,20 +270,17 @@ impl<'a> Team<'a> {
             ..Totals::default()
         };
         for _ in 0..count {
-            let (begun, accepted) = self.round()?;
-            mine.begun += begun;
-            mine.accepted += accepted;
+            mine.counted.add(self.round()?);
         }
         mine.window_ns = self.clock.now_ns().saturating_sub(start_ns);
         mine.cpu_ns = process_cpu_ns().saturating_sub(cpu_ns);
+        let unsaid = self.unsaid.take().map_or(Ok(()), Err);
+        self.agree("the first bytes", unsaid)?;
         let all = self.rank.reduce("add up a trial", mine, DEADLINES.step)?;
         self.round_ns = (all.window_ns / count.max(1)).max(1);
-        if all.begun != all.accepted {
-            return Err(StepFailure::Point(Error::Failed(format!(
-                "{} connections were begun and {} accepted",
-                all.begun, all.accepted
-            ))));
-        }
+        let expected = count * self.point.connections();
+        all.check(expected, self.moves_bytes)
+            .map_err(StepFailure::Point)?;
         Ok(all)
     }
 
@@ -319,7 +330,7 @@ impl Steps for Team<'_> {
     }
 
     fn close(&mut self) -> Result<(), StepFailure> {
-        self.order(|_| Order::Close)?;
+        self.take_down();
         self.rank
             .barrier("connections are closed", DEADLINES.step)?;
         Ok(())

@@ -1,10 +1,12 @@
 //! One worker: a thread that sets up its connections, step by step as it is ordered, and takes them down again.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Instant;
 
+use super::ends::{Counted, Ends, Sees};
 use super::figures::Times;
 use crate::deadlines::DEADLINES;
 use crate::opening::introduction::{Introduced, Introduction, Introductions};
@@ -50,8 +52,8 @@ pub enum Answer {
     Done,
     /// The engine is open, and this is for each peer.
     Introductions(Introductions),
-    /// Connections that this side began, and that its peers began.
-    Connected(u64, u64),
+    /// Everything is closed; connections of the round, if all bytes of it have moved.
+    Closed(Option<Counted>),
     /// Times of all steps.
     Times(Box<Times>),
 }
@@ -80,7 +82,7 @@ pub fn refuse(error: Error, orders: &Receiver<Order>, answers: &Sender<Result<An
     while let Ok(order) = orders.recv() {
         let again = || Error::Failed("a worker that cannot work was told to".into());
         let answer = match order {
-            Order::Close => Ok(Answer::Done),
+            Order::Close => Ok(Answer::Closed(None)),
             _ => Err(reason.take().unwrap_or_else(again).into()),
         };
         if answers.send(answer).is_err() {
@@ -96,12 +98,9 @@ pub struct Worker {
     memory: Arc<dyn Memory>,
     domain: Arc<dyn Domain>,
     config: WorkerConfig,
-    /// Ranks that it connects to.
-    targets: Vec<Peer>,
-    /// Ranks that connect to it.
-    initiators: Vec<Peer>,
-    /// True when there is something to wait for at the other end.
-    is_told: bool,
+    /// Its connections in this round.
+    ends: Ends,
+    sees: Sees,
     /// The verb of the first byte.
     verb: Verb,
     /// Its memory, while that is registered, and its peers'.
@@ -114,9 +113,8 @@ pub struct Worker {
     stepped_ns: u64,
     /// True while completions are taken between orders: not before first contact, which takes its own.
     polls: bool,
-    /// Completions of this round.
-    done: usize,
-    arrived: usize,
+    /// True once all bytes of this round have moved.
+    is_complete: bool,
 }
 
 impl Worker {
@@ -130,14 +128,19 @@ impl Worker {
         stopped: Arc<AtomicBool>,
     ) -> Self {
         let verb = first_byte(domain.caps()).unwrap_or(FIRST_BYTES[0]);
+        let sees = match verb {
+            _ if !moves_bytes => Sees::OwnOnly,
+            Verb::Read => Sees::OwnReads,
+            _ => Sees::BothWays,
+        };
+        let ends = Ends::new(sees, config.worker, targets, initiators);
         Self {
             engine: None,
             memory,
             domain,
             config,
-            targets,
-            initiators,
-            is_told: moves_bytes && verb.notifies_target(),
+            ends,
+            sees,
             verb,
             region: None,
             remote: Vec::new(),
@@ -146,8 +149,7 @@ impl Worker {
             began_ns: 0,
             stepped_ns: 0,
             polls: false,
-            done: 0,
-            arrived: 0,
+            is_complete: false,
         }
     }
 
@@ -210,28 +212,37 @@ impl Worker {
             Order::FirstByte => {
                 self.wait_ended();
                 self.first_byte()?;
+                // The peers have their answers, so that this is the only failure.
+                self.ends.check()?;
                 self.step(Step::FirstByte);
                 self.times.add_total(self.stepped_ns - self.began_ns);
-                Ok(Answer::Connected(
-                    self.targets.len() as u64,
-                    self.initiators.len() as u64,
-                ))
+                self.is_complete = true;
+                Ok(Answer::Done)
             }
             Order::Close => {
+                if self.is_complete {
+                    // Bytes in excess may have come since the last poll. Peers may have closed, which is no failure.
+                    drop(self.poll());
+                }
                 self.polls = false;
                 let since_ns = self.config.clock.now_ns();
                 if self.engine.take().is_some() {
                     let took_ns = self.config.clock.now_ns() - since_ns;
                     self.times.end_round(took_ns);
                 }
-                Ok(Answer::Done)
+                if !std::mem::take(&mut self.is_complete) {
+                    return Ok(Answer::Closed(None));
+                }
+                self.ends.check()?;
+                Ok(Answer::Closed(Some(self.ends.count())))
             }
             Order::Tell => Ok(Answer::Times(Box::new(std::mem::take(&mut self.times)))),
         }
     }
 
     fn open(&mut self) -> Result<Introductions, Refusal> {
-        (self.done, self.arrived) = (0, 0);
+        self.ends.clear();
+        self.is_complete = false;
         self.began_ns = self.config.clock.now_ns();
         self.stepped_ns = self.began_ns;
         self.engine = Some(self.domain.worker(&self.config)?);
@@ -244,7 +255,7 @@ impl Worker {
         })?;
         self.region = Some(region.id);
         self.step(Step::Register);
-        let peers = [&self.targets[..], &self.initiators[..]].concat();
+        let peers = self.ends.peers();
         let cards = self.engine()?.cards(&peers)?;
         // What a card is made of, such as queue pairs, belongs to the connection.
         self.step(Step::Connect);
@@ -279,22 +290,30 @@ impl Worker {
 
     /// One byte to each target, and one back from it. Who is connected to answers when all have come, or reads at once.
     fn first_byte(&mut self) -> Result<()> {
-        let (targets, initiators) = (self.targets.clone(), self.initiators.clone());
-        self.move_with(&targets)?;
-        if self.is_told {
-            self.await_arrivals(initiators.len())?;
-            self.move_with(&initiators)?;
-            self.await_arrivals(initiators.len() + targets.len())?;
-        } else if self.verb == Verb::Read {
-            self.move_with(&initiators)?;
+        self.move_with(self.ends.begun())?;
+        match self.sees {
+            Sees::BothWays => {
+                let came_from = |ends: &Ends| ends.silent(ends.accepted());
+                self.wait("first byte of", came_from, |worker| {
+                    Ok(worker.ends.are_asked())
+                })?;
+                self.move_with(self.ends.accepted())?;
+                let came_from = |ends: &Ends| ends.silent(ends.begun());
+                self.wait("answer of", came_from, |worker| {
+                    Ok(worker.ends.are_answered())
+                })
+            }
+            Sees::OwnReads => self.move_with(self.ends.accepted()),
+            Sees::OwnOnly => Ok(()),
         }
-        Ok(())
     }
 
-    /// One byte to each of these peers, or from it.
-    fn move_with(&mut self, peers: &[Peer]) -> Result<()> {
-        let (until, verb) = (self.done + peers.len(), self.verb);
-        for (tag, &peer) in (0u32..).zip(peers) {
+    /// One byte over each of these connections, to its peer or from it.
+    fn move_with(&mut self, places: Range<usize>) -> Result<()> {
+        let (peers, verb, rank) = (self.ends.peers(), self.verb, self.config.rank);
+        let until = places.end;
+        for place in places {
+            let peer = peers[place];
             let (Some(local), Some(remote)) = (self.region, self.remote_of(peer)) else {
                 return Err(Error::Failed(format!("rank {peer} is not connected")));
             };
@@ -309,18 +328,18 @@ impl Worker {
             })?;
             let op = Op {
                 lane,
-                tag,
+                tag: place as u32,
                 local: 0,
                 remote: 0,
                 len: 1,
-                imm: 1,
+                imm: self.ends.post(place, rank, lane),
             };
-            self.wait("a byte to be taken", |worker| {
+            self.wait("room for a byte to", Ends::undone, |worker| {
                 Ok(worker.engine()?.post(&[op])? == 1)
             })?;
         }
-        self.wait("the first byte to have moved", |worker| {
-            Ok(worker.done >= until)
+        self.wait("completion of a byte with", Ends::undone, |worker| {
+            Ok(worker.ends.are_done(until))
         })
     }
 
@@ -330,12 +349,13 @@ impl Worker {
         found.map(|(_, memory)| memory.clone())
     }
 
-    fn await_arrivals(&mut self, count: usize) -> Result<()> {
-        self.wait("a peer's first byte", |worker| Ok(worker.arrived >= count))
-    }
-
-    /// Polls until it is so.
-    fn wait(&mut self, what: &str, mut over: impl FnMut(&mut Self) -> Result<bool>) -> Result<()> {
+    /// Polls until it is so. `whose` names the peer in the message.
+    fn wait(
+        &mut self,
+        what: &str,
+        whose: impl Fn(&Ends) -> String,
+        mut over: impl FnMut(&mut Self) -> Result<bool>,
+    ) -> Result<()> {
         let deadline = Instant::now() + DEADLINES.arrival;
         while !over(self)? {
             self.poll()?;
@@ -343,9 +363,13 @@ impl Worker {
                 return Err(Error::Failed("the run was stopped".into()));
             }
             if Instant::now() > deadline {
+                // What came instead says more.
+                self.ends.check()?;
                 return Err(Error::Failed(format!(
-                    "worker {} waited for {what} in vain",
-                    self.config.worker
+                    "worker {}: no {what} {} within {} s",
+                    self.config.worker,
+                    whose(&self.ends),
+                    DEADLINES.arrival.as_secs()
                 )));
             }
             // Peers that share the CPU have to come to their part.
@@ -359,8 +383,8 @@ impl Worker {
         let count = self.engine()?.poll(&mut found)?;
         for completion in &found[..count] {
             match completion.ending {
-                Ending::Done => self.done += 1,
-                Ending::Arrived => self.arrived += 1,
+                Ending::Done => self.ends.ended(completion),
+                Ending::Arrived => self.ends.arrived(completion),
                 Ending::Failed(_) => return Err(self.engine()?.failure(completion).into()),
             }
         }
