@@ -139,7 +139,8 @@ pub struct OpenFile<'a> {
     pub read: bool,
     /// True when it will be written.
     pub write: bool,
-    /// True to make it when it is not there. It is never truncated here.
+    /// True to make it: then anything that has its name already is an error (`O_EXCL`). Otherwise it must be there, be a
+    /// regular file and not be reached through a link. It is never truncated here.
     pub create: bool,
     /// True when all ranks open this very file together.
     pub shared: bool,

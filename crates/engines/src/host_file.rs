@@ -4,7 +4,6 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
 use tonnage_engine::calls::FileUse;
@@ -62,22 +61,12 @@ pub(crate) fn direct_facts(direct: Direct) -> Facts {
 }
 
 impl HostFile {
-    /// Opens a file; with `direct` past the page cache.
+    /// Opens a regular file, or makes one; with `direct` past the page cache.
     ///
     /// # Errors
     /// `Unavailable` when nobody vouches for it that direct transfers really pass the page cache by; otherwise the
     /// system's refusal. A file that was made only to find this out is removed.
     pub fn open(request: &OpenFile<'_>, how: OpenMode) -> Result<Self> {
-        let direct = how.direct;
-        let new = direct && request.create && !request.path.exists();
-        let opened = Self::open_as_asked(request, how);
-        if new && opened.is_err() {
-            let _ = std::fs::remove_file(request.path);
-        }
-        opened
-    }
-
-    fn open_as_asked(request: &OpenFile<'_>, how: OpenMode) -> Result<Self> {
         let direct = how.direct;
         let flags = OpenFlags {
             read: request.read,
@@ -86,6 +75,13 @@ impl HostFile {
             direct,
             keep_access_time: request.read && !how.access_time,
             ..OpenFlags::default()
+        };
+        let unmade = |error| {
+            if request.create {
+                // The error that is returned is the cause.
+                let _ = std::fs::remove_file(request.path);
+            }
+            error
         };
         let (file, access_time) = match open(request.path, &flags) {
             Ok(file) => (file, !flags.keep_access_time),
@@ -99,16 +95,19 @@ impl HostFile {
                     open(request.path, &flags).map_err(|error| cannot_open(request, error))?;
                 (file, true)
             }
-            // This is how file systems without it refuse direct I/O, when they do.
+            // This is how file systems without it refuse direct I/O, when they do. The file is made by then.
             Err(error) if direct && error.raw_os_error() == Some(EINVAL) => {
-                return Err(direct::refused(request.path, "its file system has none"));
+                return Err(unmade(direct::refused(
+                    request.path,
+                    "its file system has none",
+                )));
             }
             Err(error) => return Err(cannot_open(request, error)),
         };
-        regular(&file, request)?;
         let direct = direct
             .then(|| direct::of_file(&file, request.path))
-            .transpose()?;
+            .transpose()
+            .map_err(unmade)?;
         Ok(Self {
             file,
             path: request.path.to_owned(),
@@ -247,30 +246,15 @@ fn cannot_open(request: &OpenFile<'_>, error: io::Error) -> Error {
     let how = match error.kind() {
         io::ErrorKind::NotFound if request.create => "Make its directory first",
         io::ErrorKind::NotFound => "Write it first, or name another path",
-        io::ErrorKind::IsADirectory => "Name a file, not a directory",
+        io::ErrorKind::AlreadyExists => {
+            "Another process made it after tonnage had looked: see whose it is, or name another path"
+        }
+        io::ErrorKind::InvalidInput => "Name a regular file",
         io::ErrorKind::PermissionDenied => "Name a path that you may use",
         io::ErrorKind::ReadOnlyFilesystem => "Name a path on a file system that can be written",
         _ => return explained(format!("cannot open {path} for {purpose}"), error),
     };
     Error::Failed(format!("cannot open {path} for {purpose}: {error}. {how}"))
-}
-
-/// Refuses what has no offsets, or no bytes.
-fn regular(file: &File, request: &OpenFile<'_>) -> Result<()> {
-    let path = request.path.display();
-    let status = file
-        .metadata()
-        .map_err(|error| Error::io(format!("cannot look at {path}"), error))?;
-    let kind = status.file_type();
-    if kind.is_file() || kind.is_block_device() {
-        return Ok(());
-    }
-    let what = if kind.is_dir() {
-        "a directory"
-    } else {
-        "neither a file nor a block device"
-    };
-    Err(Error::Failed(format!("{path} is {what}: name a file")))
 }
 
 #[cfg(test)]

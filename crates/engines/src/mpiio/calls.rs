@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tonnage_engine::Facts;
 use tonnage_engine::calls::FileUse;
 use tonnage_engine::calls::{Call, Calls, FileTransfer, OpenFile, View};
+use tonnage_sys::files::file_system::identity_at;
 use tonnage_sys::mapping::Arena;
 use tonnage_sys::mpi::{AccessMode, File, MpiHints, Scope, Together, World};
 use tonnage_units::{Error, Result};
@@ -15,6 +16,8 @@ use super::hints::Shown;
 struct Opened {
     file: File,
     view: Option<View>,
+    /// Device and inode of the regular file that had the name right after MPI opened it.
+    identity: (u64, u64),
 }
 
 /// Open files of the main thread of a rank.
@@ -75,10 +78,18 @@ impl MpiCalls {
         // Open MPI 4.1 refuses to read a file whose name has no directory.
         let path = std::path::absolute(what.path)
             .map_err(|error| Error::io(format!("{}", what.path.display()), error))?;
+        // MPI follows links and waits for FIFOs, and does not give its descriptor away. So the name is looked at before
+        // and after, which misses what another user puts there for only as long as MPI opens it.
+        let look =
+            || identity_at(&path).map_err(|error| failed(format!("{error}. Name a regular file")));
+        if !what.create && path.symlink_metadata().is_ok() {
+            look()?;
+        }
         let file = self
             .world
             .open(&path, scope, mode, &self.hints)
             .map_err(failed)?;
+        let identity = look()?;
         let prepared = self.prepare(&file, what);
         if self.files.len() <= number {
             self.files.resize_with(number + 1, || None);
@@ -87,6 +98,7 @@ impl MpiCalls {
             *place = Some(Opened {
                 file,
                 view: what.view,
+                identity,
             });
         }
         prepared.map_err(failed)
@@ -168,6 +180,10 @@ impl Calls for MpiCalls {
             }
             Call::Close { file } => self.close(*file).map(|()| 0),
         }
+    }
+
+    fn identity(&self, file: u32) -> Option<(u64, u64)> {
+        self.opened(file).ok().map(|opened| opened.identity)
     }
 
     fn chosen(&self) -> Facts {

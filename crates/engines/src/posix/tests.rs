@@ -70,7 +70,7 @@ fn open(file: u32, path: &Path, write: bool) -> Call<'_> {
         path,
         read: true,
         write,
-        create: write,
+        create: write && !path.exists(),
         shared: false,
         view: None,
     })
@@ -160,19 +160,68 @@ fn what_cannot_be_opened_says_why_and_what_to_do() {
         ),
         (missing.as_path(), false, "Write it first"),
         (nowhere.as_path(), true, "Make its directory first"),
-        (folder.0.as_path(), true, "Name a file, not a directory"),
-        (folder.0.as_path(), false, "is a directory"),
-        (
-            Path::new("/dev/null"),
-            false,
-            "neither a file nor a block device",
-        ),
+        (folder.0.as_path(), true, "is a directory"),
+        (folder.0.as_path(), false, "Name a regular file"),
+        (Path::new("/dev/null"), false, "it is a device"),
     ] {
         let text = refused(calls.as_mut(), &open(0, path, write));
         assert!(text.contains(words), "{text}");
     }
     // A refusal leaves the number free.
     calls.call(&open(0, &missing, true)).unwrap();
+}
+
+/// What another user puts at the name is refused by its kind, and nothing happens to what it leads to.
+#[test]
+fn only_regular_files_are_opened_and_only_new_ones_made() {
+    let folder = Folder::on_disk();
+    let (_memory, mut calls) = engine(false);
+    let (victim, path) = (folder.path("victim"), folder.path("t"));
+    std::fs::write(&victim, "precious").unwrap();
+    let put: [(&dyn Fn(), &str); 4] = [
+        (
+            &|| std::os::unix::fs::symlink(&victim, &path).unwrap(),
+            "a symbolic link",
+        ),
+        (
+            &|| std::os::unix::fs::symlink("nowhere", &path).unwrap(),
+            "a symbolic link",
+        ),
+        (
+            &|| {
+                use rustix::fs::{CWD, FileType, Mode, mknodat};
+                mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+            },
+            "a FIFO",
+        ),
+        (&|| std::fs::hard_link(&victim, &path).unwrap(), ""),
+    ];
+    for (put, kind) in put {
+        put();
+        let as_asked = |read, write, create| {
+            Call::Open(OpenFile {
+                file: 0,
+                path: &path,
+                read,
+                write,
+                create,
+                shared: false,
+                view: None,
+            })
+        };
+        let made = refused(calls.as_mut(), &as_asked(false, true, true));
+        assert!(made.contains("Another process made it"), "{made}");
+        for (read, write) in [(true, false), (false, true), (true, true)] {
+            if kind.is_empty() {
+                continue;
+            }
+            let text = refused(calls.as_mut(), &as_asked(read, write, false));
+            assert!(text.contains("/t for ") && text.contains(kind), "{text}");
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+    assert!(!folder.path("nowhere").exists());
 }
 
 #[test]

@@ -35,7 +35,7 @@ impl Scratch {
             path: &self.0,
             read: true,
             write,
-            create: write,
+            create: write && !self.0.exists(),
             shared: false,
             view: None,
         })

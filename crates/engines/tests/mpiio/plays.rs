@@ -91,7 +91,13 @@ impl Player {
                 stride_bytes: u64::from(RANKS) * BLOCK,
             })
         };
-        calls.call(&Call::Open(open(path, true, view(me)))).unwrap();
+        let is_new = !path.exists();
+        self.barrier();
+        let made = OpenFile {
+            create: is_new,
+            ..open(path, true, view(me))
+        };
+        calls.call(&Call::Open(made)).unwrap();
         for (offset, mark) in Self::transfers(me) {
             self.memory
                 .write(64, &vec![mark; TRANSFER as usize])
@@ -153,14 +159,15 @@ impl Player {
         let path = path.with_extension(self.rank.id().to_string());
         let (_domain, mut calls) = self.calls(&point);
         let mut refused = |call: &Call<'_>| calls.call(call).unwrap_err().to_string();
-        let alone = |create| OpenFile {
+        let alone = |write| OpenFile {
             shared: false,
-            ..open(&path, create, None)
+            ..open(&path, write, None)
         };
         let why = refused(&Call::Open(alone(false)));
         assert!(why.contains(path.to_str().unwrap()), "{why}");
         assert!(why.contains("MPI_File_open: "), "{why}");
         assert!(refused(&Call::Write(transfer(0))).contains("not open"));
+        only_regular_files(calls.as_mut(), &path, &alone);
         std::fs::write(&path, vec![1; 1000]).unwrap();
         calls.call(&Call::Open(alone(true))).unwrap();
         let mut refused = |call: &Call<'_>| calls.call(call).unwrap_err().to_string();
@@ -199,13 +206,44 @@ impl Player {
     }
 }
 
+/// A link and a FIFO at the name are refused by it, before and instead of MPI, and one that is to be made must be new.
+fn only_regular_files<'a>(
+    calls: &mut dyn Calls,
+    path: &'a Path,
+    alone: &dyn Fn(bool) -> OpenFile<'a>,
+) {
+    let victim = path.with_extension("victim");
+    std::fs::write(&victim, "precious").unwrap();
+    let fifo = || {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    };
+    let link = || std::os::unix::fs::symlink(&victim, path).unwrap();
+    for (kind, put) in [("a symbolic link", &link as &dyn Fn()), ("a FIFO", &fifo)] {
+        put();
+        for write in [false, true] {
+            let why = calls.call(&Call::Open(alone(write))).unwrap_err();
+            let named = format!("{}: it is {kind}", path.display());
+            assert!(why.to_string().starts_with(&named), "{why}");
+        }
+        let made = OpenFile {
+            create: true,
+            ..alone(true)
+        };
+        let why = calls.call(&Call::Open(made)).unwrap_err().to_string();
+        assert!(why.contains("MPI_File_open: "), "{why}");
+        std::fs::remove_file(path).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+}
+
 fn open(path: &Path, write: bool, view: Option<View>) -> OpenFile<'_> {
     OpenFile {
         file: 3,
         path,
         read: true,
         write,
-        create: write,
+        create: false,
         shared: true,
         view,
     }

@@ -5,7 +5,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, StatFs, StatxFlags, fstatfs, makedev, statfs, statx};
+use rustix::fs::{AtFlags, CWD, FileType, StatFs, StatxFlags, fstatfs, makedev, statfs, statx};
+
+use super::open::not_regular;
 
 /// One file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +85,23 @@ pub fn identity(file: impl AsFd) -> io::Result<(u64, u64)> {
         makedev(status.stx_dev_major, status.stx_dev_minor),
         status.stx_ino,
     ))
+}
+
+/// Device and inode of the regular file at a path, as this host knows them without asking a server. A link is not
+/// followed.
+///
+/// # Errors
+/// When the file system does not answer, and for anything but a regular file, `InvalidInput` with its kind.
+pub fn identity_at(path: &Path) -> io::Result<(u64, u64)> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
+    let status = statx(CWD, path, flags, StatxFlags::INO | StatxFlags::TYPE)?;
+    match FileType::from_raw_mode(status.stx_mode.into()) {
+        FileType::RegularFile => Ok((
+            makedev(status.stx_dev_major, status.stx_dev_minor),
+            status.stx_ino,
+        )),
+        kind => Err(not_regular(kind)),
+    }
 }
 
 /// The file system of an open file.

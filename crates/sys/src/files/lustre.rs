@@ -135,7 +135,7 @@ pub fn create(path: &Path, flags: &OpenFlags, striping: Striping) -> io::Result<
     }
     let flags = OpenFlags {
         create: true,
-        custom: flags.custom | libc::O_EXCL | DELAY_CREATE,
+        custom: flags.custom | DELAY_CREATE,
         ..*flags
     };
     let file = open(path, &flags)?;

@@ -1,10 +1,16 @@
-//! Opening a file, and closing it with the system's answer.
+//! Opening a regular file, and closing it with the system's answer.
+//!
+//! The directory may be writable for others, who can put a link, a FIFO or a device at a name between a look at it and
+//! its use. So nothing here follows a link at the end of a path, waits for the other end of a FIFO, or returns anything
+//! but a regular file; and a file that is made must be new.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::{IntoRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+
+use rustix::fs::{FileType, OFlags, fcntl_setfl};
 
 /// Flags that a file is opened with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -13,7 +19,7 @@ pub struct OpenFlags {
     pub read: bool,
     /// For writing.
     pub write: bool,
-    /// Made if it is not there; needs `write`.
+    /// Made, and refused with `AlreadyExists` if anything has its name; needs `write`.
     pub create: bool,
     /// Emptied if it is there; needs `write`.
     pub truncate: bool,
@@ -25,10 +31,11 @@ pub struct OpenFlags {
     pub custom: i32,
 }
 
-/// Opens a file; it is not passed on to other programs.
+/// Opens a regular file; it is not passed on to other programs.
 ///
 /// # Errors
-/// The system's refusal. `EINVAL` with `direct` means that this file system has no direct I/O.
+/// The system's refusal. `EINVAL` with `direct` means that this file system has no direct I/O. For anything but a
+/// regular file, `InvalidInput` with its kind.
 pub fn open(path: &Path, flags: &OpenFlags) -> io::Result<File> {
     let direct = if flags.direct { libc::O_DIRECT } else { 0 };
     let keep_access_time = if flags.keep_access_time {
@@ -36,13 +43,63 @@ pub fn open(path: &Path, flags: &OpenFlags) -> io::Result<File> {
     } else {
         0
     };
-    OpenOptions::new()
+    let stays = direct | keep_access_time | flags.custom;
+    // A FIFO would wait for its other end. What is new cannot be one.
+    let is_new = flags.create || flags.custom & libc::O_TMPFILE == libc::O_TMPFILE;
+    let for_opening = if is_new { 0 } else { libc::O_NONBLOCK };
+    let file = OpenOptions::new()
         .read(flags.read)
         .write(flags.write)
-        .create(flags.create)
-        .truncate(flags.truncate)
-        .custom_flags(direct | keep_access_time | flags.custom)
+        .create_new(flags.create)
+        .truncate(flags.truncate && !flags.create)
+        .custom_flags(stays | libc::O_NOFOLLOW | for_opening)
         .open(path)
+        .map_err(|error| named(path, error))?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(not_regular(kind_of(&found)));
+    }
+    if for_opening != 0 {
+        // io_uring takes the flag for a wish not to wait.
+        fcntl_setfl(&file, OFlags::from_bits_retain(stays.cast_unsigned()))?;
+    }
+    Ok(file)
+}
+
+/// Kind of something that is no regular file, as messages name it.
+pub fn kind_name(found: &Metadata) -> &'static str {
+    name_of(kind_of(found))
+}
+
+fn name_of(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Symlink => "a symbolic link",
+        FileType::Directory => "a directory",
+        FileType::Fifo => "a FIFO",
+        FileType::Socket => "a socket",
+        _ => "a device",
+    }
+}
+
+fn kind_of(found: &Metadata) -> FileType {
+    FileType::from_raw_mode(found.mode())
+}
+
+pub(super) fn not_regular(kind: FileType) -> io::Error {
+    let text = format!("it is {}, not a regular file", name_of(kind));
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+/// The error with the kind of what stands at the path, where that is the cause.
+fn named(path: &Path, error: io::Error) -> io::Error {
+    let is_about_kind = matches!(
+        error.raw_os_error(),
+        Some(libc::ELOOP | libc::ENXIO | libc::EISDIR)
+    );
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if is_about_kind && !found.is_file() => not_regular(kind_of(&found)),
+        _ => error,
+    }
 }
 
 /// Closes a file and returns what the system says to it, which dropping would not. Network file systems say only here
@@ -72,7 +129,7 @@ mod tests {
         read: true,
         write: true,
         create: true,
-        truncate: true,
+        truncate: false,
         direct: false,
         keep_access_time: false,
         custom: 0,
@@ -83,7 +140,6 @@ mod tests {
         let scratch = Scratch::on_disk();
         let only_existing = OpenFlags {
             create: false,
-            truncate: false,
             ..NEW
         };
         let missing = open(scratch.path(), &only_existing).unwrap_err();
@@ -95,8 +151,84 @@ mod tests {
         let mut file = open(scratch.path(), &only_existing).unwrap();
         file.read_to_string(&mut text).unwrap();
         assert_eq!(text, "tonnage");
-        let emptied = open(scratch.path(), &NEW).unwrap();
+        let again = open(scratch.path(), &NEW).unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+        let emptied = OpenFlags {
+            truncate: true,
+            ..only_existing
+        };
+        let emptied = open(scratch.path(), &emptied).unwrap();
         assert_eq!(emptied.metadata().unwrap().len(), 0);
+    }
+
+    /// Whatever another user puts at the name, nothing happens to it, and nobody waits.
+    #[test]
+    fn only_regular_files_are_opened() {
+        let folder = Scratch::on_disk();
+        let folder = folder.path();
+        std::fs::create_dir(folder).unwrap();
+        let victim = folder.join("victim");
+        std::fs::write(&victim, "precious").unwrap();
+        let at = |name: &str| folder.join(name);
+        std::os::unix::fs::symlink(&victim, at("link")).unwrap();
+        std::os::unix::fs::symlink(folder.join("new"), at("dangling")).unwrap();
+        std::fs::create_dir(at("directory")).unwrap();
+        let socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        let fifo = rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &at("fifo"),
+            FileType::Fifo,
+            rustix::fs::Mode::from_raw_mode(0o600),
+            0,
+        );
+        fifo.unwrap();
+        for (name, kind) in [
+            ("link", "a symbolic link"),
+            ("dangling", "a symbolic link"),
+            ("directory", "a directory"),
+            ("socket", "a socket"),
+            ("fifo", "a FIFO"),
+            ("/dev/null", "a device"),
+        ] {
+            for (read, write, truncate) in [
+                (true, false, false),
+                (false, true, false),
+                (true, true, true),
+            ] {
+                let flags = OpenFlags {
+                    read,
+                    write,
+                    truncate,
+                    ..OpenFlags::default()
+                };
+                let error = open(&at(name), &flags).unwrap_err();
+                assert_eq!(
+                    error.to_string(),
+                    format!("it is {kind}, not a regular file"),
+                    "{flags:?}"
+                );
+            }
+            let error = open(&at(name), &NEW).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{name}");
+        }
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+        assert!(!folder.join("new").exists());
+        drop(socket);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn the_flag_for_opening_does_not_stay() {
+        let scratch = Scratch::on_disk();
+        drop(scratch.holding(b"x"));
+        let flags = OpenFlags {
+            read: true,
+            keep_access_time: true,
+            ..OpenFlags::default()
+        };
+        let file = open(scratch.path(), &flags).unwrap();
+        let flags = rustix::fs::fcntl_getfl(&file).unwrap();
+        assert!(!flags.contains(OFlags::NONBLOCK) && flags.contains(OFlags::NOATIME));
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub struct AccessMode {
     pub read: bool,
     /// It will be written.
     pub write: bool,
-    /// It is made when it is not there.
+    /// It is made, and refused if it is there.
     pub create: bool,
 }
 
@@ -87,7 +87,7 @@ impl World {
             (true, true) => constants.mode_read_write,
         };
         let create = if access.create {
-            constants.mode_create
+            constants.mode_create | constants.mode_exclusive
         } else {
             0
         };
