@@ -1,15 +1,16 @@
 //! Preparations and checks before a phase's clock starts: one clear error each, from the first rank that has one.
 
-use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::fs;
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 use tonnage_sys::files::lustre::{self, StripeCount};
-use tonnage_sys::files::open::OpenFlags;
+use tonnage_sys::files::open::{OpenFlags, kind_name, open};
 
+use super::ledger::Inode;
 use super::storage::{LocalStorage, directory_of};
 use crate::kinds::files::names::number_of;
 use crate::kinds::files::sequence::Sequence;
@@ -27,17 +28,16 @@ const SECTORS_LOOKED_AT: u64 = 15;
 /// When the directory is not there or cannot be written, or the path is a directory.
 pub fn check_target(path: &Path, writes: bool) -> Result<()> {
     let (shown, directory) = (path.display(), directory_of(path));
-    if path.is_dir() {
+    if fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
         return Err(Error::Failed(format!(
             "{shown} is a directory: name a file in it, such as {}",
             path.join("t.dat").display()
         )));
     }
-    let other_kind = fs::metadata(path).is_ok_and(|found| !found.is_file());
-    if other_kind {
-        return Err(Error::Failed(format!(
-            "{shown} is no regular file: name another path"
-        )));
+    if let Ok(found) = fs::symlink_metadata(path)
+        && !found.is_file()
+    {
+        return Err(other_kind(path, &found));
     }
     if directory.exists() && !directory.is_dir() {
         return Err(Error::Failed(format!(
@@ -62,6 +62,16 @@ pub fn check_target(path: &Path, writes: bool) -> Result<()> {
     }
     access(&directory, Access::WRITE_OK | Access::EXEC_OK)
         .map_err(|error| cannot(&directory, error))
+}
+
+/// Refuses what is no regular file. A link is not followed, because another user may have put it there.
+fn other_kind(path: &Path, found: &fs::Metadata) -> Error {
+    let (shown, kind) = (path.display(), kind_name(found));
+    let next = match found.is_symlink() {
+        true => "name another path, or the file that it points to",
+        false => "name another path",
+    };
+    Error::Failed(format!("{shown} is {kind}, not a regular file: {next}"))
 }
 
 /// Checks that transfers without the page cache fit what the storage needs.
@@ -92,7 +102,7 @@ pub fn check_direct(point: &FilePoint, place: &LocalStorage) -> Result<()> {
 /// When it is missing, no regular file, cannot be read, or is too short.
 pub fn check_source(path: &Path, needed_bytes: u64) -> Result<()> {
     let shown = path.display();
-    let found = match fs::metadata(path) {
+    let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Err(Error::Failed(format!(
                 "{shown} is to be read and is not there: write it first (--phases write --keep, with the same layout and \
@@ -103,7 +113,7 @@ pub fn check_source(path: &Path, needed_bytes: u64) -> Result<()> {
         Ok(found) => found,
     };
     if !found.is_file() {
-        return Err(Error::Failed(format!("{shown} is no regular file")));
+        return Err(other_kind(path, &found));
     }
     if found.len() < needed_bytes {
         return Err(Error::Failed(format!(
@@ -138,7 +148,7 @@ pub fn needed_bytes(point: &FilePoint, part: u32, transfers: u64) -> u64 {
 ///
 /// # Errors
 /// When it cannot be read, or none of them is tonnage's.
-pub fn seed_of(point: &FilePoint, path: &Path, part: u32, transfers: u64) -> Result<u64> {
+pub fn seed_of(point: &FilePoint, path: &Path, part: u32, transfers: u64) -> Result<(u64, Inode)> {
     let places = Sequence::new(point, part, Phase::Read);
     let file_bytes = crate::kinds::files::names::bytes_of_file(point);
     let files = match point.layout {
@@ -146,7 +156,8 @@ pub fn seed_of(point: &FilePoint, path: &Path, part: u32, transfers: u64) -> Res
         FileLayout::PerProcess => point.ranks,
     };
     let cannot = |error| Error::io(format!("cannot read {}", path.display()), error);
-    let file = File::open(path).map_err(cannot)?;
+    let file = open(path, &READ).map_err(cannot)?;
+    let inode = Inode::of(&file.metadata().map_err(cannot)?);
     let mut seeds: Vec<u64> = Vec::new();
     for index in 0..transfers.min(SECTORS_LOOKED_AT) {
         let first = places
@@ -169,27 +180,43 @@ pub fn seed_of(point: &FilePoint, path: &Path, part: u32, transfers: u64) -> Res
     }
     let votes = |seed: &u64| seeds.iter().filter(|other| *other == seed).count();
     let most = seeds.iter().copied().max_by_key(votes);
-    most.ok_or_else(|| {
+    let seed = most.ok_or_else(|| {
         Error::Failed(format!(
             "{} holds no data of tonnage, so that it can neither be checked nor written into: write it with tonnage first, \
              or have it written into as it is (--existing)",
             path.display()
         ))
-    })
+    })?;
+    Ok((seed, inode))
+}
+
+/// Makes a new file.
+///
+/// # Errors
+/// The system's refusal, also where anything has its name.
+pub fn make(path: &Path) -> Result<Inode> {
+    let cannot = |error| Error::io(format!("cannot create {}", path.display()), error);
+    let file = open(path, &MADE).map_err(cannot)?;
+    Ok(Inode::of(&file.metadata().map_err(cannot)?))
 }
 
 /// Makes a file with stripes where the file system has them. Returns what the file system says of it, or why it has
-/// none.
+/// none, and which file it has made.
 ///
 /// # Errors
 /// When Lustre refuses the striping.
-pub fn make_striped(path: &Path, place: &LocalStorage, striping: Striping) -> Result<String> {
+pub fn make_striped(
+    path: &Path,
+    place: &LocalStorage,
+    striping: Striping,
+) -> Result<(String, Option<Inode>)> {
     if place.file_system != "lustre" {
-        return Ok(format!(
+        let why = format!(
             "skip: {} is on {}, which has no stripes to set",
             place.directory.display(),
             place.file_system
-        ));
+        );
+        return Ok((why, None));
     }
     let cannot = |error| Error::io(format!("cannot stripe {}", path.display()), error);
     let asked = lustre::Striping {
@@ -200,19 +227,33 @@ pub fn make_striped(path: &Path, place: &LocalStorage, striping: Striping) -> Re
         },
         size_bytes: u32::try_from(striping.size_bytes.unwrap_or(0)).unwrap_or(u32::MAX),
     };
-    let flags = OpenFlags {
-        read: true,
-        write: true,
-        create: true,
-        ..OpenFlags::default()
-    };
-    let file = lustre::create(path, &flags, asked).map_err(cannot)?;
+    let file = lustre::create(path, &MADE, asked).map_err(cannot)?;
     let had = lustre::striping(&file).map_err(cannot)?;
-    Ok(format!(
-        "{:?} targets, {} bytes each",
-        had.count, had.size_bytes
-    ))
+    let inode = Inode::of(&file.metadata().map_err(cannot)?);
+    let said = format!("{:?} targets, {} bytes each", had.count, had.size_bytes);
+    Ok((said, Some(inode)))
 }
+
+/// A file that is only read.
+const READ: OpenFlags = OpenFlags {
+    read: true,
+    write: false,
+    create: false,
+    truncate: false,
+    direct: false,
+    keep_access_time: false,
+    custom: 0,
+};
+
+/// A file that is made.
+const MADE: OpenFlags = OpenFlags {
+    write: true,
+    create: true,
+    ..READ
+};
+
+/// No status file is longer: 65536 ranks with 20 digits each.
+const STATUS_BYTES_MAX: u64 = 4 << 20;
 
 /// Number of transfers of each rank's data that a stonewalled phase has written, for a run that reads them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -230,16 +271,31 @@ impl Written {
     pub fn save(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_string(self)
             .map_err(|error| Error::Failed(format!("the status has no JSON form: {error}")))?;
-        let before = fs::read_to_string(path).unwrap_or_default();
-        let foreign = path.exists() && serde_json::from_str::<Self>(&before).is_err();
-        if foreign && fs::metadata(path).is_ok_and(|found| found.len() > 0) {
-            return Err(Error::Failed(format!(
-                "{} is there and is no status file of tonnage: name another one",
-                path.display()
-            )));
+        let shown = path.display();
+        let cannot = |error| Error::io(format!("cannot write the status file {shown}"), error);
+        // What is judged and what is written are one open file, whatever becomes of the name meanwhile.
+        let flags = OpenFlags {
+            write: true,
+            ..READ
+        };
+        let mut file = match open(path, &flags) {
+            Err(error) if error.kind() == ErrorKind::NotFound => open(path, &MADE),
+            opened => opened,
         }
-        fs::write(path, text + "\n")
-            .map_err(|error| Error::io(format!("cannot write {}", path.display()), error))
+        .map_err(cannot)?;
+        if file.metadata().map_err(cannot)?.len() > 0 {
+            let mut before = String::new();
+            let read = (&file).take(STATUS_BYTES_MAX).read_to_string(&mut before);
+            if read.is_err() || serde_json::from_str::<Self>(&before).is_err() {
+                return Err(Error::Failed(format!(
+                    "{shown} is there and is no status file of tonnage: name another one"
+                )));
+            }
+        }
+        file.set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| file.write_all((text + "\n").as_bytes()))
+            .map_err(cannot)
     }
 
     /// Reads it again, for so many ranks.
@@ -248,8 +304,11 @@ impl Written {
     /// When it cannot be read, is something else, or of another number of ranks.
     pub fn load(path: &Path, ranks: u32) -> Result<Self> {
         let shown = path.display();
-        let text = fs::read_to_string(path)
-            .map_err(|error| Error::io(format!("cannot read the status file {shown}"), error))?;
+        let cannot = |error| Error::io(format!("cannot read the status file {shown}"), error);
+        let file = open(path, &READ).map_err(cannot)?;
+        let mut text = String::new();
+        let read = file.take(STATUS_BYTES_MAX).read_to_string(&mut text);
+        read.map_err(cannot)?;
         let written: Self = serde_json::from_str(&text).map_err(|error| {
             Error::Failed(format!("{shown} is no status file of tonnage: {error}"))
         })?;
@@ -264,12 +323,18 @@ impl Written {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::kinds::files::sequence::tests::point;
 
     fn text<T: std::fmt::Debug>(result: Result<T>) -> String {
         result.unwrap_err().to_string()
+    }
+
+    /// A FIFO that nobody has open.
+    pub fn fifo(path: &Path) {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     }
 
     #[test]
@@ -280,7 +345,16 @@ mod tests {
         assert!(text(check_target(&at("no/t"), true)).contains("mkdir -p"));
         fs::write(at("file"), "").unwrap();
         assert!(text(check_target(&at("file/t"), true)).contains("is no directory"));
-        assert!(text(check_target(Path::new("/dev/null"), true)).contains("no regular file"));
+        assert!(text(check_target(Path::new("/dev/null"), true)).contains("is a device"));
+        // A link is another user's word for where to write.
+        std::os::unix::fs::symlink(at("file"), at("link")).unwrap();
+        for refused in [
+            text(check_target(&at("link"), true)),
+            text(check_target(&at("link"), false)),
+            text(check_source(&at("link"), 0)),
+        ] {
+            assert!(refused.contains("link is a symbolic link"), "{refused}");
+        }
         assert!(check_target(&at("t"), true).is_ok());
     }
 
@@ -316,7 +390,8 @@ mod tests {
             .flat_map(|(seed, index)| sector(seed, index))
             .collect();
         fs::write(&path, bytes).unwrap();
-        assert_eq!(seed_of(&point, &path, 0, 16).unwrap(), 5);
+        let inode = Inode::at(&path).unwrap();
+        assert_eq!(seed_of(&point, &path, 0, 16).unwrap(), (5, inode));
     }
 
     #[test]
@@ -343,5 +418,28 @@ mod tests {
         written.save(&path).unwrap();
         fs::write(&path, "somebody's notes").unwrap();
         assert!(text(written.save(&path)).contains("no status file"));
+        // Neither through a link, be it to a status file, nor into a FIFO that nobody reads.
+        let at = |name: &str| directory.path().join(name);
+        written.save(&at("precious")).unwrap();
+        let before = fs::read_to_string(at("precious")).unwrap();
+        std::os::unix::fs::symlink(at("precious"), at("link")).unwrap();
+        std::os::unix::fs::symlink(at("new"), at("dangling")).unwrap();
+        fifo(&at("fifo"));
+        let other = Written { transfers: vec![] };
+        for (name, kind) in [
+            ("link", "a symbolic link"),
+            ("dangling", "a symbolic link"),
+            ("fifo", "a FIFO"),
+        ] {
+            for refused in [
+                text(other.save(&at(name))),
+                text(Written::load(&at(name), 2)),
+            ] {
+                let named = format!("{}: it is {kind}", at(name).display());
+                assert!(refused.contains(&named), "{refused}");
+            }
+        }
+        assert_eq!(fs::read_to_string(at("precious")).unwrap(), before);
+        assert!(!at("new").exists());
     }
 }

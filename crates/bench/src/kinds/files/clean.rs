@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::ledger::{Inode, Ledger, LedgerEntry, entries};
 use super::ours::{self, Content, Much};
+use super::stamp::STAMP_BYTES;
 use super::storage::directory_of;
 use crate::kinds::files::names::{bytes_of_file, number_of, path_of};
 use tonnage_plan::files::{FileLayout, FilePoint};
@@ -28,6 +29,8 @@ struct MadeFile {
     number: u32,
     /// Its bytes once everything is written.
     bytes_max: u64,
+    /// True when transfers are shorter than stamps, of which it may have none whole while it has holes.
+    may_lack_stamps: bool,
     /// Its identity from the moment on when it is open.
     inode: Arc<OnceLock<Inode>>,
     /// Its state when this run had written to it last; `None` while it never has.
@@ -119,12 +122,13 @@ impl Made {
         for writer in writers {
             let path = path_of(point, writer, trial);
             // What was there before is not ours to remove.
-            if point.existing && path.exists() {
+            if point.existing && fs::symlink_metadata(&path).is_ok() {
                 continue;
             }
             let file = MadeFile {
                 number: number_of(point, writer),
                 bytes_max: bytes_of_file(point),
+                may_lack_stamps: point.transfer_bytes < STAMP_BYTES as u64,
                 inode: Arc::default(),
                 noted: None,
             };
@@ -150,6 +154,12 @@ impl Made {
                 file.noted = Some(now);
             }
         }
+    }
+
+    /// Identity of a file that this run has made; `None` where it is not known.
+    pub fn identity(&self, path: &Path) -> Option<Inode> {
+        let file = self.files.get(path).or(self.kept.get(path))?;
+        file.inode.get().copied()
     }
 
     /// Place for the identity of a file that this run makes; `None` for one that it found.
@@ -266,6 +276,7 @@ impl Made {
                     let file = MadeFile {
                         number,
                         bytes_max,
+                        may_lack_stamps: false,
                         inode: Arc::default(),
                         noted: None,
                     };
@@ -346,12 +357,15 @@ impl MadeFile {
                 now.bytes, self.bytes_max
             ));
         }
+        if self.may_lack_stamps && self.noted == Some(now) {
+            return None;
+        }
         // Reading a file that nobody has written to since would take as long as measuring it did.
         let much = match self.noted == Some(now) {
             true => Much::Begin,
             false => much,
         };
-        match ours::look(path, self.number, much) {
+        match ours::look(path, now.inode, self.number, much) {
             Content::Nothing | Content::Ours => None,
             Content::Foreign { offset } => Some(format!(
                 "at offset {offset} it holds what this run did not write"

@@ -6,10 +6,12 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::clean::remove_file;
+use super::ledger::Inode;
 use super::ours::{self, Content, Much};
 use crate::kinds::files::names::number_of;
 use serde::{Deserialize, Serialize};
 use tonnage_plan::files::FilePoint;
+use tonnage_sys::files::open::kind_name;
 use tonnage_units::reduce::Reduce;
 use tonnage_units::{Error, Result};
 
@@ -82,10 +84,12 @@ pub fn remove_old(point: &FilePoint, path: &Path, writer: u32) -> Result<bool> {
     };
     if !found.is_file() {
         return Err(Error::Failed(format!(
-            "{shown} is there and is no regular file: name another path"
+            "{shown} is {}, not a regular file: name another path",
+            kind_name(&found)
         )));
     }
-    let why = match ours::look(path, number_of(point, writer), Much::Sample) {
+    let inode = Inode::of(&found);
+    let why = match ours::look(path, inode, number_of(point, writer), Much::Sample) {
         Content::Ours => return remove_file(path).map(|()| true),
         Content::Nothing if found.len() == 0 => {
             return remove_file(path).map(|()| false);

@@ -5,6 +5,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
+use tonnage_sys::files::open::{OpenFlags, open};
+
+use super::ledger::Inode;
 use super::stamp::{FileKey, SECTOR_BYTES, STAMP_BYTES};
 
 /// A file is looked at in chunks of this size.
@@ -51,14 +54,24 @@ pub enum Content {
     Unknown(String),
 }
 
-/// Looks at the stamps of a file that should hold data of this number.
-pub fn look(path: &Path, number: u32, much: Much) -> Content {
+/// Looks at the stamps of a file that should hold data of this number, and be this very file.
+pub fn look(path: &Path, inode: Inode, number: u32, much: Much) -> Content {
     let mut found = Found {
         number,
         ..Found::default()
     };
-    let read = File::open(path).and_then(|file| {
-        let bytes = file.metadata()?.len();
+    let flags = OpenFlags {
+        read: true,
+        ..OpenFlags::default()
+    };
+    let read = open(path, &flags).and_then(|file| {
+        let status = file.metadata()?;
+        if Inode::of(&status) != inode {
+            return Err(std::io::Error::other(
+                "another process has just replaced it",
+            ));
+        }
+        let bytes = status.len();
         let mut chunk = vec![0; CHUNK_BYTES as usize];
         for at in chunks(&file, bytes) {
             let len = CHUNK_BYTES.min(bytes - at) as usize;

@@ -1,6 +1,6 @@
 //! One phase on all ranks: made ready, timed, added up, and checked where that is asked for.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 use tonnage_sys::clock::Clock;
 
 use super::before;
-use super::experiment::{Experiment, State, quota};
+use super::experiment::{Experiment, State, quota, split};
+use super::ledger::Inode;
 use super::old::remove_old;
+use super::storage::directory_of;
 use super::team::{self, PhasePlan, PhaseState};
 use super::totals::{PhaseTotals, ThreadFigures};
 use crate::deadlines::DEADLINES;
@@ -24,12 +26,17 @@ use crate::observer::{Observer, PhaseProgress, Progress};
 use crate::threads;
 use tonnage_engine::calls::View;
 use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Fsync, Phase};
+use tonnage_ranks::{pack, unpack};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::Bytes;
 use tonnage_units::{Error, Result};
 
 /// Time between two reports of a phase's progress to rank 0.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
+
+/// Time within which every rank sees a file that rank 0 has made. Clients of NFS believe for up to a minute what they
+/// have known of a directory.
+const SEEN_WITHIN: Duration = Duration::from_secs(70);
 
 /// Job of one phase, as this rank sees it.
 pub(super) struct PhaseJob<'a> {
@@ -49,6 +56,10 @@ pub(super) struct PhaseJob<'a> {
     pub measured: bool,
     /// Data that is written.
     pub data: Option<(FileKey, &'a Pool)>,
+    /// True when this rank makes the file as it opens it.
+    pub makes: bool,
+    /// The file that was looked at or made before the clock starts: no other may be opened in its place.
+    pub looked_at: Option<Inode>,
 }
 
 impl Experiment<'_> {
@@ -67,7 +78,7 @@ impl Experiment<'_> {
             self.pause(Duration::from_nanos(point.delay_ns))?;
         }
         let mut job = self.job(state, phase, trial);
-        self.ready(state, &job)?;
+        self.ready(state, &mut job)?;
         // Finding the seed reads, so it comes before what is cached is dropped and told.
         let seed = self.seed(phase, &job)?;
         let cache = if phase.reads() {
@@ -122,7 +133,7 @@ impl Experiment<'_> {
         for trial in 0..trials {
             let mut job = self.job(state, Phase::Write, trial);
             (job.order, job.measured) = (FileOrder::Sequential, false);
-            self.ready(state, &job)?;
+            self.ready(state, &mut job)?;
             let seed = self.seed(Phase::Write, &job)?.unwrap_or(0);
             let pool = Pool::new(seed, point.data);
             job.data = Some((FileKey::new(seed, number_of(point, job.part)), &pool));
@@ -161,6 +172,8 @@ impl Experiment<'_> {
             order: point.order,
             measured: true,
             data: None,
+            makes: false,
+            looked_at: None,
         }
     }
 
@@ -179,7 +192,7 @@ impl Experiment<'_> {
     }
 
     /// Old files go, directories are there, and what is to be read is there.
-    fn ready(&mut self, state: &mut State, job: &PhaseJob<'_>) -> Result<(), StepFailure> {
+    fn ready(&mut self, state: &mut State, job: &mut PhaseJob<'_>) -> Result<(), StepFailure> {
         let (point, id) = (self.point, self.rank.id());
         let makes = point.layout == FileLayout::PerProcess || id == 0;
         if job.phase == Phase::Write {
@@ -197,30 +210,127 @@ impl Experiment<'_> {
             self.agree("remove what an earlier run has written", mine)?;
             self.made.remember(point, id, job.trial);
             self.bequeath();
-            if let Some(striping) = point.striping.filter(|_| fresh) {
-                let place = state.places.get(id as usize).filter(|_| makes);
-                let made = place.map(|place| before::make_striped(&job.path, place, striping));
-                let (said, mine) = match made.transpose() {
-                    Ok(said) => (said, Ok(())),
-                    Err(error) => (None, Err(error)),
-                };
-                self.agree("stripe the files", mine)?;
-                state.striping = said.or(state.striping.take());
+            let (made, mine) = split(self.make(state, job, fresh && makes));
+            self.agree("make the files", mine)?;
+            if let Some(said) = made.flatten() {
+                state.striping = Some(said);
+            }
+            if point.layout == FileLayout::Shared {
+                self.find_shared(job)?;
             }
             return Ok(());
         }
         let mine = self.check_sources(job.phase, state.written.as_ref(), job.trial);
         self.agree("look at what is to be read", mine)?;
+        // A mixed phase writes into what is there, which must not be somebody's letters.
+        let is_judged = job.phase == Phase::Mixed && !point.existing;
+        let (judged, mine) = match is_judged {
+            true => split(before::seed_of(point, &job.path, job.part, job.quota)),
+            false => (None, Ok(())),
+        };
         if job.phase != Phase::Mixed {
             return Ok(());
         }
-        // A mixed phase writes into what is there, which must not be somebody's letters.
-        let mine = if point.existing {
-            Ok(())
-        } else {
-            before::seed_of(point, &job.path, job.part, job.quota).map(|_| ())
+        job.looked_at = match judged {
+            Some((_, inode)) => Some(inode),
+            None => Inode::at(&job.path),
         };
         self.agree("look at what is written into", mine)
+    }
+
+    /// Makes the file that a phase writes, or notes which one is there. A rank's own file is left to be made within
+    /// the clock, unless it has stripes. Returns what the file system says of the stripes.
+    fn make(
+        &mut self,
+        state: &State,
+        job: &mut PhaseJob<'_>,
+        is_fresh: bool,
+    ) -> Result<Option<String>> {
+        let (point, id) = (self.point, self.rank.id());
+        let is_shared = point.layout == FileLayout::Shared;
+        if is_shared && id != 0 {
+            return Ok(None);
+        }
+        // What this run has made must be that still. Nothing may be there that is not known.
+        job.looked_at = match is_fresh {
+            true => None,
+            false => self
+                .made
+                .identity(&job.path)
+                .or_else(|| Inode::at(&job.path)),
+        };
+        if job.looked_at.is_some() {
+            return Ok(None);
+        }
+        let place = state.places.get(id as usize);
+        let (said, striped) = match (point.striping.filter(|_| is_fresh), place) {
+            (Some(striping), Some(place)) => {
+                let (said, made) = before::make_striped(&job.path, place, striping)?;
+                (Some(said), made)
+            }
+            _ => (None, None),
+        };
+        job.looked_at = match striped {
+            None if is_shared => Some(before::make(&job.path)?),
+            striped => striped,
+        };
+        match (job.looked_at, self.made.birth(&job.path)) {
+            (Some(made), Some(birth)) => birth.note(Some((made.device, made.number))),
+            (Some(_), None) => {}
+            (None, _) => job.makes = true,
+        }
+        Ok(said)
+    }
+
+    /// Waits until this rank sees the shared file, which rank 0 has made or found. On rank 0's machine it must be the
+    /// same.
+    fn find_shared(&mut self, job: &mut PhaseJob<'_>) -> Result<(), StepFailure> {
+        let id = self.rank.id();
+        let mine = match id {
+            0 => Some(pack(&job.looked_at)?),
+            _ => None,
+        };
+        let what = "which file is shared";
+        let said = self.rank.broadcast(what, mine, DEADLINES.phase)?;
+        let of_root: Option<Inode> = unpack(&said)?;
+        let hosts = self.rank.hosts();
+        let is_near = hosts.machine(id) == hosts.machine(0);
+        let mine = match id {
+            0 => Ok(()),
+            _ => self.see(&job.path).and_then(|seen| match is_near {
+                true if of_root != Some(seen) => Err(team::replaced(&job.path)),
+                true => {
+                    job.looked_at = of_root;
+                    Ok(())
+                }
+                // Another host may number files otherwise, or know an older one for a while.
+                false => Ok(()),
+            }),
+        };
+        self.agree("find the shared file", mine)
+    }
+
+    /// A file that another rank has made. The client of a network file system may go on for a while believing that
+    /// there is none, unless its directory is opened.
+    fn see(&mut self, path: &Path) -> Result<Inode> {
+        let until = Instant::now() + SEEN_WITHIN;
+        loop {
+            if let Some(inode) = Inode::at(path) {
+                return Ok(inode);
+            }
+            if let Some(error) = self.rank.why_stopped() {
+                return Err(error);
+            }
+            if Instant::now() >= until {
+                return Err(Error::Failed(format!(
+                    "{} was made by rank 0 and is not here: a shared file needs a directory that all hosts share; name \
+                     one, or use --layout per-process",
+                    path.display()
+                )));
+            }
+            drop(std::fs::File::open(directory_of(path)));
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Runs the threads of this rank from the common start on.
@@ -342,11 +452,8 @@ fn plan<'a>(
         point,
         path: &job.path,
         name: job.path.display().to_string(),
-        access: (
-            job.phase.reads(),
-            job.phase.writes(),
-            job.phase == Phase::Write,
-        ),
+        access: (job.phase.reads(), job.phase.writes(), job.makes),
+        looked_at: job.looked_at,
         view: view(point, job.part),
         places: Sequence::new(&ordered, job.part, job.phase),
         quota: job.quota,

@@ -73,7 +73,7 @@ impl Experiment<'_> {
             (0, Phase::Write) => fresh(),
             // Data of one file must be of one seed.
             (0, _) => match before::seed_of(point, &job.path, job.part, job.quota) {
-                Ok(seed) => asked_seed(point, &job.path, seed),
+                Ok((seed, _)) => asked_seed(point, &job.path, seed),
                 Err(_) if point.existing && point.verify_after.is_empty() => fresh(),
                 Err(error) => Err(error),
             },

@@ -11,6 +11,7 @@ use tonnage_sys::clock::{Clock, process_cpu_ns, thread_cpu_ns};
 use tonnage_sys::mapping::Arena;
 
 use super::clean::Birth;
+use super::ledger::Inode;
 use super::totals::{Span, ThreadFigures};
 use crate::deadlines::DEADLINES;
 use crate::kinds::files::data::Pool;
@@ -61,6 +62,8 @@ pub struct PhasePlan<'a> {
     pub name: String,
     /// Flags: it is read, it is written, it is made.
     pub access: (bool, bool, bool),
+    /// The file that was looked at before: no other may be opened.
+    pub looked_at: Option<Inode>,
     /// This rank's part of it.
     pub view: Option<View>,
     /// The transfers on that part.
@@ -272,8 +275,8 @@ impl<'a, 'b> Steps<'a, 'b> {
                 .process_begin_ns
                 .store(begin_ns, Ordering::Relaxed);
         }
-        let open = self.timed(|_| open(plan, worker));
-        self.note_birth(worker);
+        let open = self.timed(|steps| steps.open(worker));
+        self.check_opened(worker);
         self.meet("files are open");
         let (cpu_transfer_ns, begin_ns) = (thread_cpu_ns(), clock.now_ns());
         self.transfers(worker, inspect);
@@ -284,7 +287,9 @@ impl<'a, 'b> Steps<'a, 'b> {
         let end_ns = clock.now_ns();
         let transfer_cpu_ns = thread_cpu_ns() - cpu_transfer_ns;
         self.meet("transfers are made");
-        let close = self.timed(|_| worker.calls.call(&Call::Close { file: FILE }).map(|_| ()));
+        let close = self.timed(|steps| {
+            steps.step(|_| worker.calls.call(&Call::Close { file: FILE }).map(|_| ()));
+        });
         let sync_end_ns = if plan.fsync == Fsync::End {
             end_ns - done_ns
         } else {
@@ -314,27 +319,56 @@ impl<'a, 'b> Steps<'a, 'b> {
         }
     }
 
-    fn timed(&mut self, take: impl FnOnce(&mut Self) -> Result<()>) -> Span {
+    fn timed(&mut self, take: impl FnOnce(&mut Self)) -> Span {
         let (clock, start_ns) = (self.plan.clock, self.plan.start_ns);
         let begin_ns = clock.now_ns().saturating_sub(start_ns);
-        self.step(take);
+        take(self);
         let end_ns = clock.now_ns().saturating_sub(start_ns);
         Span { begin_ns, end_ns }
     }
 
-    /// Notes which file this rank works on from now on. It takes a statx, 0.3 us on ext4 and tmpfs, and a line in the
-    /// ledger between two times that are measured, of one thread; without it nobody could tell this file from one that
-    /// takes its place before the phase is over.
-    fn note_birth(&self, worker: &FileWorker) {
-        let failed = self.shared.failed.load(Ordering::SeqCst);
-        if let Some(birth) = self
-            .shared
-            .birth
-            .as_ref()
-            .filter(|_| self.index == 0 && !failed)
-        {
-            birth.note(worker.calls.identity(FILE));
+    /// Opens the file. One that is made is made by the first thread, and the others wait for it.
+    fn open(&mut self, worker: &mut FileWorker) {
+        let plan = self.plan;
+        let (read, write, makes) = plan.access;
+        let is_first = self.index == 0;
+        let waits = makes && plan.point.threads > 1;
+        if waits && !is_first {
+            self.shared.meeting.wait();
         }
+        let file = OpenFile {
+            file: FILE,
+            path: plan.path,
+            read,
+            write,
+            create: makes && is_first,
+            shared: plan.point.layout == tonnage_plan::files::FileLayout::Shared,
+            view: plan.view,
+        };
+        self.step(|_| worker.calls.call(&Call::Open(file)).map(|_| ()));
+        if waits && is_first {
+            self.shared.meeting.wait();
+        }
+    }
+
+    /// Checks that the file which was opened is the one that was looked at, and notes which file this rank works on
+    /// from now on. It takes a statx, 0.3 us on ext4 and tmpfs, and of one thread a line in the ledger, between two
+    /// times that are measured; without it nobody could tell this file from one that takes its place.
+    fn check_opened(&mut self, worker: &FileWorker) {
+        let birth = self.shared.birth.as_ref().filter(|_| self.index == 0);
+        if birth.is_none() && self.plan.looked_at.is_none() {
+            return;
+        }
+        self.step(|steps| {
+            let opened = worker.calls.identity(FILE);
+            if let (Some((device, number)), Some(looked_at)) = (opened, steps.plan.looked_at)
+                && looked_at != (Inode { device, number })
+            {
+                return Err(replaced(steps.plan.path));
+            }
+            birth.into_iter().for_each(|birth| birth.note(opened));
+            Ok(())
+        });
     }
 
     fn await_start(&self) {
@@ -452,18 +486,13 @@ impl<'a, 'b> Steps<'a, 'b> {
     }
 }
 
-fn open(plan: &PhasePlan<'_>, worker: &mut FileWorker) -> Result<()> {
-    let (read, write, create) = plan.access;
-    let file = OpenFile {
-        file: FILE,
-        path: plan.path,
-        read,
-        write,
-        create,
-        shared: plan.point.layout == tonnage_plan::files::FileLayout::Shared,
-        view: plan.view,
-    };
-    worker.calls.call(&Call::Open(file)).map(|_| ())
+/// Error for a name that means another file than it did.
+pub(super) fn replaced(path: &Path) -> Error {
+    Error::Failed(format!(
+        "{} is not the file that tonnage looked at or made there: another process has put a file in its place. Use a \
+         directory that only you can write",
+        path.display()
+    ))
 }
 
 /// Number of `quota` transfers that belong to thread `index` of `threads` that take turns.
