@@ -206,7 +206,8 @@ fn range(part: &str, first: &str, rest: &str) -> Result<(u64, u64, Step)> {
 
 fn empty_part(text: &str) -> Error {
     Error::Usage(if text.is_empty() {
-        "a sweep needs at least one value: write it like 8..1M, 1M..32M+1M, 1..1000*10 or 64,4096"
+        "a sweep needs at least one value, and one on each side of a comma: write it like 8..1M, 1M..32M+1M, 1..1000*10 or \
+         64,4096"
             .into()
     } else {
         format!(
@@ -314,7 +315,11 @@ mod tests {
 
     #[test]
     fn broken_text_is_refused_with_an_example() {
-        assert!(message("").starts_with("a sweep needs at least one value: write it like 8..1M"));
+        let empty = message("");
+        assert!(
+            empty.contains("on each side of a comma: write it like 8..1M"),
+            "{empty}"
+        );
         assert_eq!(
             message("64,,4096"),
             "the sweep \"64,,4096\" has a comma with no value beside it: write it like 64,4096"

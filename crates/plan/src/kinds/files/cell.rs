@@ -1,7 +1,7 @@
 //! Properties in which the points of a file job differ: engine, block, window and transfer.
 
 use super::options::{BLOCK_BYTES_DEFAULT, ENGINE_DEFAULT, FileJob, TRANSFER_BYTES_DEFAULT};
-use super::point::{FileOrder, FilePoint, Fsync};
+use super::point::{FileLayout, FileOrder, FilePoint, Fsync};
 use crate::bounds::{MEMORY_BYTES_MAX, SIZE_BYTES_MAX};
 use crate::options::{Many, pairs};
 use crate::refuse::usage;
@@ -20,6 +20,9 @@ pub const WINDOW_MAX: u64 = 32_768;
 
 /// The most bytes of all ranks together, so that no offset and no sum overflows.
 pub const TOTAL_BYTES_MAX: u64 = 1 << 60;
+
+/// Bytes of the stamp at the begin of each sector of a file, which names its data.
+const STAMP_BYTES: u64 = 16;
 
 /// Alignment of direct transfers on every file system that has them; a file system may ask for more.
 const DIRECT_BYTES: u64 = 512;
@@ -220,6 +223,7 @@ fn check_sizes(base: &FilePoint, entry: &FileEntry, sizes: Sizes) -> Result<()> 
             Bytes(nearest)
         ));
     }
+    check_recognisable(base, sizes)?;
     // Operations of a queue carry their length in 32 bits.
     if entry.queues && transfer > SIZE_BYTES_MAX.into() {
         return usage(format!(
@@ -251,6 +255,29 @@ fn check_sizes(base: &FilePoint, entry: &FileEntry, sizes: Sizes) -> Result<()> 
         ));
     }
     Ok(())
+}
+
+/// Refuses files that are written and are too short to be recognised as tonnage's, because they could not be removed.
+fn check_recognisable(base: &FilePoint, sizes: Sizes) -> Result<()> {
+    let writes = base.prefill || base.phases.iter().any(|phase| phase.writes());
+    let blocks = match base.layout {
+        FileLayout::Shared => base.segments.saturating_mul(base.ranks.into()),
+        FileLayout::PerProcess => base.segments,
+    };
+    let bytes = sizes.block.saturating_mul(blocks);
+    if !writes || bytes >= STAMP_BYTES {
+        return Ok(());
+    }
+    let multiple = STAMP_BYTES
+        .div_ceil(blocks.max(1))
+        .next_multiple_of(sizes.transfer);
+    usage(format!(
+        "block {} makes a file of {}, and tonnage recognises its own files by their first {STAMP_BYTES} bytes: write \
+         block {} or more",
+        Bytes(sizes.block),
+        Bytes(bytes),
+        Bytes(multiple)
+    ))
 }
 
 /// Refuses numbers of transfers of a rank that are too small for what is asked.

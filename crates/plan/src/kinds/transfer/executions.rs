@@ -18,7 +18,7 @@ const SIZE_BYTES_DEFAULT_MAX: u64 = 1 << 20;
 const SIZE_BYTES_DEFAULT_MIN: u64 = 64;
 
 /// Loads that operations of any size carry.
-const SMALL_LOAD_BYTES_MAX: u64 = 1 << 20;
+const SMALL_LOAD_BYTES_MAX: u64 = 64 << 10;
 
 /// The loads of a traffic file, where there is one.
 ///
