@@ -15,6 +15,7 @@
 //! | [`side`] | the side of a comparison, where two took turns |
 //! | [`published`] | figures that others measured, beside those of a record |
 //! | [`writer`], [`read`], [`checksum`] | files of records: written, interrupted, read, taken up again; lines that were changed |
+//! | [`links`] | links at the end of a path that is written to |
 //! | [`schema`] | docs/record.schema.json, from the types |
 //! | [`host_limits`] | what a host can do at most, which is in no record |
 //!
@@ -32,6 +33,7 @@ pub mod histogram;
 pub mod host_limits;
 pub mod kinds;
 pub mod limit;
+pub mod links;
 pub mod outcome;
 mod place;
 pub mod published;

@@ -6,8 +6,8 @@
 //! ([`RecordPlace`]). A file belongs to one run at a time: it is locked while open. Reading is in [`super::read`].
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
@@ -15,6 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::links::without_links;
 use super::place::became;
 use super::{Record, RecordPlace, checksum};
 use tonnage_units::{Error, Result};
@@ -67,7 +68,7 @@ impl RecordWriter {
     /// [`resume`] repairs, when another run has it, or it is a FIFO that nobody reads.
     pub fn append(path: &Path) -> Result<Self> {
         let file = open(path, true)?;
-        if is_regular(&file) && !ends_with_newline(path)? {
+        if is_regular(&file) && !ends_with_newline(path, &file)? {
             return Err(Error::Usage(format!(
                 "{} ends in the middle of a line: name another file, or take up the interrupted run with --resume, \
                  which drops that line",
@@ -244,7 +245,7 @@ pub fn resume(path: &Path) -> Result<(Vec<Record>, RecordWriter)> {
         file.set_len(good_bytes)
             .map_err(|error| cannot_write(path, error))?;
     }
-    if !ends_with_newline(path)? {
+    if !ends_with_newline(path, &file)? {
         file.write_all(b"\n")
             .map_err(|error| cannot_write(path, error))?;
     }
@@ -322,14 +323,33 @@ fn directory_of(path: &Path) -> Result<PathBuf> {
 
 /// Opens a file for appending, and keeps other runs from it.
 fn open(path: &Path, create: bool) -> Result<File> {
-    let is_fifo = fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
-    let mut options = OpenOptions::new();
-    options.append(true).create(create);
-    if is_fifo {
-        // It would wait for a reader otherwise, for ever and without a word.
-        options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
-    }
-    let file = options.open(path).map_err(|error| {
+    // Another user, where one may write in the directory, may have put a link there, or put one there now.
+    let end = &without_links(path).map_err(|error| cannot_write(path, error))?;
+    let nofollow = match end.starts_with("/proc") {
+        true => OFlags::empty(),
+        false => OFlags::NOFOLLOW,
+    };
+    let is_fifo = fs::metadata(end).is_ok_and(|found| found.file_type().is_fifo());
+    let with = |read: bool, new: bool| {
+        let mut flags = nofollow;
+        if is_fifo {
+            // It would wait for a reader otherwise, for ever and without a word.
+            flags |= OFlags::NONBLOCK;
+        }
+        OpenOptions::new()
+            .read(read && !is_fifo)
+            .append(true)
+            .create_new(new)
+            .custom_flags(flags.bits().cast_signed())
+            .open(end)
+    };
+    // Its last byte is read, where it may be.
+    let there = with(true, false).or_else(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => with(false, false),
+        io::ErrorKind::NotFound if create => with(true, true),
+        _ => Err(error),
+    });
+    let file = there.map_err(|error| {
         if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) {
             return Error::Usage(format!(
                 "{} is a FIFO that nobody reads: start its reader first",
@@ -377,15 +397,13 @@ fn is_regular(file: &File) -> bool {
 }
 
 /// True for an empty file too.
-fn ends_with_newline(path: &Path) -> Result<bool> {
+fn ends_with_newline(path: &Path, file: &File) -> Result<bool> {
     let last = || -> io::Result<bool> {
-        let mut file = File::open(path)?;
-        if file.metadata()?.len() == 0 {
+        let Some(last) = file.metadata()?.len().checked_sub(1) else {
             return Ok(true);
-        }
+        };
         let mut byte = [0];
-        file.seek(SeekFrom::End(-1))?;
-        file.read_exact(&mut byte)?;
+        file.read_exact_at(&mut byte, last)?;
         Ok(byte == *b"\n")
     };
     last().map_err(|error| Error::io(format!("cannot read {}", path.display()), error))
@@ -413,6 +431,38 @@ mod tests {
         }
         writer.write(&sample(2)).unwrap();
         assert_eq!(read_records(&path).unwrap().records, [sample(1), sample(2)]);
+    }
+
+    /// Neither what it points to is written, nor anything made there.
+    #[test]
+    fn a_link_of_another_user_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skip: only root can make a link of another user");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let [victim, path] = ["precious", "r.jsonl"].map(|name| directory.path().join(name));
+        for content in [Some("precious\n"), None] {
+            let _ = fs::remove_file(&victim);
+            content
+                .into_iter()
+                .for_each(|text| fs::write(&victim, text).unwrap());
+            std::os::unix::fs::symlink(&victim, &path).unwrap();
+            std::os::unix::fs::lchown(&path, Some(12_345), None).unwrap();
+            let refused = [
+                RecordWriter::append(&path).err().unwrap(),
+                RecordWriter::create(&path).err().unwrap(),
+                resume(&path).err().unwrap(),
+            ];
+            for error in refused {
+                let error = error.to_string();
+                assert!(
+                    error.contains("r.jsonl") && error.contains("another user"),
+                    "{error}"
+                );
+            }
+            assert_eq!(fs::read_to_string(&victim).ok().as_deref(), content);
+            fs::remove_file(&path).unwrap();
+        }
     }
 
     type Change = fn(&Path);

@@ -11,6 +11,7 @@ use tonnage_report::Format;
 use tonnage_units::{Error, Result};
 
 use super::print;
+use super::whole_file::replace;
 use crate::args::ior::OwnArgs;
 
 /// No result block is longer.
@@ -91,9 +92,7 @@ impl Block {
                     }
                     return Err(error);
                 }
-                std::fs::write(path, text).map_err(|error| {
-                    Error::io(format!("cannot write the summary to {path}"), error)
-                })
+                replace(Path::new(path), &text, true)
             }
             None if self.only_to_file => Ok(()),
             None if self.options.summary_format == SummaryFormat::Text => {

@@ -11,6 +11,7 @@ use tonnage_units::names::nearest;
 use tonnage_units::{Error, Result};
 
 use super::print;
+use super::whole_file::replace;
 use crate::args::manual::{CompletionsArgs, ManArgs, Shell};
 use crate::args::version::SHORT;
 use crate::args::{Cli, ior};
@@ -87,14 +88,11 @@ fn one(command: Option<&str>) -> Result<String> {
 }
 
 fn write_all(dir: &Path) -> Result<()> {
-    let failed = |path: &Path| {
-        let path = path.display().to_string();
-        move |error| Error::io(format!("cannot write {path}"), error)
-    };
-    fs::create_dir_all(dir).map_err(failed(dir))?;
+    fs::create_dir_all(dir)
+        .map_err(|error| Error::io(format!("cannot write {}", dir.display()), error))?;
     for page in pages() {
         let path = dir.join(format!("{}.1", page_name(&page)));
-        fs::write(&path, render(&page)?).map_err(failed(&path))?;
+        replace(&path, &render(&page)?, true)?;
     }
     Ok(())
 }

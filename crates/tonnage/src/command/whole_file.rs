@@ -4,6 +4,9 @@ use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+use tonnage_record::links::without_links;
 use tonnage_units::{Error, Result};
 
 /// Says that a file is there which nobody allowed to replace.
@@ -11,7 +14,7 @@ use tonnage_units::{Error, Result};
 /// # Errors
 /// `Usage` for such a file.
 pub fn refuse_existing(path: &Path, force: bool) -> Result<()> {
-    match path.exists() && !force {
+    match is_there(path) && !force {
         true => Err(exists(path)),
         false => Ok(()),
     }
@@ -25,7 +28,8 @@ fn exists(path: &Path) -> Error {
 }
 
 /// Writes a text to a new file beside this one, and gives it this name. What a link points to is replaced, not the
-/// link; what is no regular file is written as it is.
+/// link, unless it is another user's; what is no regular file is written as it is. Where another process puts something
+/// at the name meanwhile, that stays without `force`, and with it only the name is taken from it.
 ///
 /// # Errors
 /// `Usage` for a name that is taken without `force`; `Io` when it cannot be written:
@@ -33,20 +37,51 @@ fn exists(path: &Path) -> Error {
 pub fn replace(path: &Path, text: &str, force: bool) -> Result<()> {
     refuse_existing(path, force)?;
     let failed = |error| Error::io(format!("cannot write {}", path.display()), error);
+    let path = &without_links(path).map_err(failed)?;
     if path.exists() && !path.is_file() {
-        // A pipe or a terminal has a reader of its own, and its name stays.
-        return fs::write(path, text).map_err(failed);
+        return write_through(path, text).map_err(failed);
     }
-    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let beside = beside(path)?;
-    let written = write(&beside, text).and_then(|()| fs::rename(&beside, path));
+    let written = write(&beside, text).and_then(|()| match force {
+        true => fs::rename(&beside, path),
+        false => rename_new(&beside, path),
+    });
     written.map_err(|error| {
         // One that another process has under this name is not ours.
-        if error.kind() != ErrorKind::AlreadyExists {
-            let _ = fs::remove_file(&beside);
+        match error.kind() {
+            ErrorKind::AlreadyExists if !force && is_there(path) => {
+                let _ = fs::remove_file(&beside);
+                return exists(path);
+            }
+            ErrorKind::AlreadyExists => {}
+            _ => drop(fs::remove_file(&beside)),
         }
         failed(error)
     })
+}
+
+/// Writes to a pipe or a terminal, which has a reader of its own and keeps its name.
+fn write_through(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Err(std::io::Error::other("another process has replaced it")),
+        false => file.write_all(text.as_bytes()),
+    }
+}
+
+/// Gives a file a name that nothing has.
+fn rename_new(from: &Path, to: &Path) -> std::io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Network file systems do not know the flag.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            fs::hard_link(from, to).and_then(|()| fs::remove_file(from))
+        }
+        renamed => Ok(renamed?),
+    }
+}
+
+fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
 }
 
 /// Name of the new file: no collector of files takes one with such an end.
@@ -98,6 +133,46 @@ mod tests {
         assert_eq!(std::io::read_to_string(old).unwrap(), "one\n");
         assert_eq!(fs::read_to_string(&path).unwrap(), "two\n");
         assert_eq!(names(folder.path()), ["a.prom"]);
+    }
+
+    /// As if they came between the look and the rename.
+    #[test]
+    fn what_another_process_puts_there_meanwhile_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let [victim, from, to] = ["victim", "from", "to"].map(|name| folder.path().join(name));
+        fs::write(&victim, "precious").unwrap();
+        let [file, hard, soft, dangling]: [&dyn Fn(); 4] = [
+            &|| fs::write(&to, "other").unwrap(),
+            &|| fs::hard_link(&victim, &to).unwrap(),
+            &|| std::os::unix::fs::symlink(&victim, &to).unwrap(),
+            &|| std::os::unix::fs::symlink("nowhere", &to).unwrap(),
+        ];
+        for put in [file, hard, soft, dangling] {
+            put();
+            fs::write(&from, "new").unwrap();
+            let error = rename_new(&from, &to).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+            let error = replace(&to, "new", false).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{error}");
+            fs::remove_file(&to).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        assert!(!folder.path().join("nowhere").exists());
+        rename_new(&from, &to).unwrap();
+        assert_eq!(fs::read_to_string(&to).unwrap(), "new");
+        let error = write_through(&victim, "new").unwrap_err().to_string();
+        assert!(error.contains("replaced"), "{error}");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        if rustix::process::geteuid().is_root() {
+            let link = folder.path().join("link");
+            std::os::unix::fs::symlink(&victim, &link).unwrap();
+            std::os::unix::fs::lchown(&link, Some(12_345), None).unwrap();
+            let error = replace(&link, "new", true).unwrap_err().to_string();
+            assert!(error.contains("of another user"), "{error}");
+            assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        } else {
+            println!("skip: only root can make a link of another user");
+        }
     }
 
     #[test]

@@ -1,0 +1,79 @@
+//! Links at the end of a path that is written to. The directory may be writable for others, who can put one there.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags, fstat, readlinkat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+/// Links that follow each other, as many as the kernel follows.
+const LINKS_MAX: usize = 40;
+
+/// The path without the links at its end. Each must be of this user or of root, because another user's would decide
+/// which file is written. A path in /proc, to which /dev/stdout leads, stays as it is.
+///
+/// # Errors
+/// `PermissionDenied` for another user's link; the system's refusal.
+pub fn without_links(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        if path.starts_with("/proc") {
+            return Ok(path);
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // What is asked for its owner and its text is one link, whatever becomes of the name.
+        let link = match rustix::fs::open(&path, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(path),
+            opened => opened?,
+        };
+        let found = fstat(&link)?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
+            return Ok(path);
+        }
+        if ![0, geteuid().as_raw()].contains(&found.st_uid) {
+            let text = format!("it is a symbolic link of another user ({})", found.st_uid);
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+        }
+        let target = readlinkat(&link, "", Vec::new())?;
+        let target = Path::new(OsStr::from_bytes(target.as_bytes()));
+        path = path.parent().unwrap_or(Path::new("")).join(target);
+    }
+    Err(Errno::LOOP.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{lchown, symlink};
+
+    use super::*;
+
+    #[test]
+    fn links_are_followed_if_they_are_ours() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("file"), "").unwrap();
+        for (link, target) in [("a", "b"), ("b", "file"), ("c", "none"), ("d", "d")] {
+            symlink(target, at(link)).unwrap();
+        }
+        for (name, end) in [
+            ("file", "file"),
+            ("none", "none"),
+            ("a", "file"),
+            ("c", "none"),
+        ] {
+            assert_eq!(without_links(&at(name)).unwrap(), at(end), "{name}");
+        }
+        let error = without_links(&at("d")).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::LOOP.raw_os_error()));
+        assert!(without_links(Path::new("/dev/stdout")).is_ok());
+        if !geteuid().is_root() {
+            return println!("skip: only root can make a link of another user");
+        }
+        lchown(at("b"), Some(12_345), None).unwrap();
+        let error = without_links(&at("a")).unwrap_err().to_string();
+        assert!(error.contains("of another user (12345)"), "{error}");
+    }
+}
