@@ -99,6 +99,25 @@ fn unavailable(refused: Refused) -> Error {
     }
 }
 
+/// The reason why this host has no rings, and what to do about it.
+pub fn why_missing() -> Option<String> {
+    let config = Config {
+        depth: 1,
+        batch: 1,
+        fixed_buffers: false,
+        best: Level::Cooperative,
+    };
+    let how = OpenMode {
+        direct: false,
+        access_time: false,
+    };
+    match UringDomain::new(config, how) {
+        Err(Error::Unavailable { why, how, .. }) => Some(format!("{why}. {how}")),
+        Err(other) => Some(other.to_string()),
+        Ok(_) => None,
+    }
+}
+
 struct UringDomain {
     config: Config,
     how: OpenMode,

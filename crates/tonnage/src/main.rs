@@ -16,7 +16,7 @@ use env_logger::Target;
 use tonnage_bench::deadlines::DEADLINES;
 use tonnage_judge::check::CheckVerdict;
 use tonnage_units::Result;
-use tonnage_units::message::{bounded, say};
+use tonnage_units::message::bounded;
 
 use args::common::LogLevel;
 use args::run::TourArgs;
@@ -63,7 +63,7 @@ fn program() -> ExitCode {
         (Ok(code), _) => code,
         (Err(error), Some(style)) => command::check::not_checked(style, &error),
         (Err(error), None) => {
-            say(&format!("error: {error}"));
+            command::say_error(&error);
             error.exit_code().into()
         }
     }

@@ -59,6 +59,9 @@ pub enum Error {
     Failed(String),
 }
 
+/// Number of the signal that ends a program which writes to a pipe that nobody reads.
+const SIGPIPE: i32 = 13;
+
 impl Error {
     /// An operating-system error with what was being done. Where this process has no room for another file, the message
     /// also says how to raise the limit.
@@ -71,6 +74,19 @@ impl Error {
             },
             _ => Self::Io { what, source },
         }
+    }
+
+    /// The end of a command whose reader has closed standard output, as `head` does: as if SIGPIPE had ended it.
+    pub fn output_closed() -> Self {
+        Self::Interrupted {
+            signal: SIGPIPE,
+            rank: None,
+        }
+    }
+
+    /// Returns whether it only means that nobody reads standard output any more, which is not worth a message.
+    pub fn is_output_closed(&self) -> bool {
+        matches!(self, Self::Interrupted { signal, .. } if *signal == SIGPIPE)
     }
 
     /// A thread or process that the system did not start, with what to change where it has no room for more of them.
@@ -103,6 +119,7 @@ fn interrupted(signal: i32, rank: Option<&(u32, String)>) -> String {
     });
     let name = match signal {
         2 => " (SIGINT)",
+        SIGPIPE => " (SIGPIPE)",
         15 => " (SIGTERM)",
         _ => "",
     };
@@ -118,6 +135,10 @@ mod tests {
         assert_eq!(Error::Usage("x".into()).exit_code(), 2);
         let interrupted = |rank| Error::Interrupted { signal: 2, rank };
         assert_eq!(interrupted(None).exit_code(), 130);
+        assert!(!interrupted(None).is_output_closed());
+        // That of a shell for a program that SIGPIPE has ended.
+        let closed = Error::output_closed();
+        assert!(closed.exit_code() == 141 && closed.is_output_closed());
         assert_eq!(Error::Failed("x".into()).exit_code(), 1);
     }
 

@@ -341,7 +341,8 @@ impl<S: Running> Supervisor<S> {
     /// gone end otherwise. Those that did not end by themselves had not joined when the signal came to another, or
     /// could not hear of it.
     fn ended_by_interruption(&self) -> Option<u8> {
-        let is_interruption = |code: &i32| [130, 143].contains(code);
+        let closed = i32::from(Error::output_closed().exit_code());
+        let is_interruption = |code: &i32| [130, 143, closed].contains(code);
         let own = || self.ranks.iter().filter(|rank| rank.put_down.is_none());
         let root = self.ranks.first()?.code().filter(is_interruption);
         let root = root.filter(|_| own().all(|rank| rank.code() != Some(0)));

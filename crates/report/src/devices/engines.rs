@@ -31,14 +31,17 @@ pub fn engines(entries: &[Entry]) -> String {
     page
 }
 
-/// Lists the engines that read and write files.
-pub fn file_engines(entries: &[FileEntry]) -> String {
+/// Lists the engines that read and write files; `missing` has the reason why one cannot be used here.
+pub fn file_engines(entries: &[FileEntry], missing: impl Fn(&str) -> Option<String>) -> String {
     let width = entries.iter().map(|entry| entry.name.chars().count());
     let width = INDENT + width.max().unwrap_or(0) + GAP;
     let mut page = "\nEngines for files\n".to_owned();
     for one in entries {
         let head = format!("{:INDENT$}{}", "", one.name);
         page += &entry(&head, width, one.about);
+        if let Some(why) = missing(one.name) {
+            page += &entry("", width, &format!("missing: {why}"));
+        }
         for option in one.options {
             page += &option_lines(("engine-option", option), width);
         }
@@ -218,7 +221,12 @@ mod tests {
 
     #[test]
     fn every_engine_for_files_is_listed_within_the_width() {
-        let page = file_engines(FILE_ENGINES);
+        let page = file_engines(FILE_ENGINES, |_| None);
+        let missing = file_engines(FILE_ENGINES, |name| {
+            (name == FILE_ENGINES[0].name).then(|| "the kernel refuses it".to_owned())
+        });
+        assert!(missing.contains("missing: the kernel refuses it"));
+        assert!(!page.contains("missing"), "{page}");
         assert!(
             page.lines().all(|line| line.chars().count() <= WIDTH),
             "{page}"

@@ -64,7 +64,8 @@ pub fn ab(args: &AbArgs) -> Result<ExitCode> {
         let code = status.code().unwrap_or(SIGNALLED);
         if code >= SIGNALLED || code == 2 {
             writer.finish()?;
-            log::error!(
+            // The run has said why.
+            log::warn!(
                 "run {} (side {}) ended with {status}: no more runs",
                 turn + 1,
                 name.letter()

@@ -12,6 +12,7 @@ use tonnage_judge::baseline::read::BASELINE_BYTES_MAX;
 use tonnage_record::Record;
 use tonnage_record::read::final_attempts;
 use tonnage_report::baseline::{built as page, drifted, names_of};
+use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
 use super::print;
@@ -76,8 +77,15 @@ fn difference(args: &BaselineArgs) -> Result<ExitCode> {
     let names = [old, new].map(|path| path.display().to_string());
     print(&drifted(&found, [&names[0], &names[1]]))?;
     let is_slower = |drift| matches!(drift, Drift::Slower | Drift::Failing);
-    let fails = found.iter().any(|entry| is_slower(entry.drift));
-    Ok(ExitCode::from(u8::from(fails)))
+    let failing = found.iter().filter(|entry| is_slower(entry.drift)).count();
+    if failing > 0 {
+        say(&format!(
+            "error: {failing} of {} entries are slower in {}, or fail there",
+            found.len(),
+            names[1]
+        ));
+    }
+    Ok(ExitCode::from(u8::from(failing > 0)))
 }
 
 /// Reads a baseline.

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use tonnage_judge::compare::{CompareRequest, Comparison, compare as compare_sides};
 use tonnage_judge::sides::{of_one_file, of_two_files};
 use tonnage_record::Record;
+use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
 use super::print;
@@ -35,9 +36,18 @@ pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
         Some(path) => replace(path, &text, args.force)?,
         None => print(&text)?,
     }
-    let mut verdicts = comparison.points.iter().map(|point| point.verdict);
-    let fails = verdicts.any(|verdict| args.fail_on.iter().any(|on| on.takes(verdict)));
-    Ok(ExitCode::from(u8::from(fails)))
+    let verdicts = comparison.points.iter().map(|point| point.verdict);
+    let failing = verdicts.filter(|&verdict| args.fail_on.iter().any(|on| on.takes(verdict)));
+    let failing = failing.count();
+    if failing > 0 {
+        let named: Vec<String> = args.fail_on.iter().map(ToString::to_string).collect();
+        say(&format!(
+            "error: {failing} of {} points: {} (--fail-on)",
+            comparison.points.len(),
+            named.join(" or ")
+        ));
+    }
+    Ok(ExitCode::from(u8::from(failing > 0)))
 }
 
 /// Compares the records of two files, or of one with both sides; `of` gives those of each. Also gives the names of the

@@ -63,10 +63,10 @@ pub fn hosts(args: &HostsArgs) -> Result<ExitCode> {
     let named =
         |(one, other): &(usize, usize)| (pages[*one].name.clone(), pages[*other].name.clone());
     let twins: Vec<_> = twins.iter().map(named).collect();
-    let is_fine = pages
+    let lost = pages
         .iter()
-        .all(|page| matches!(page.state, HostState::There { .. }))
-        && twins.is_empty();
+        .filter(|page| matches!(page.state, HostState::Lost(_)))
+        .count();
     print(&tonnage_report::hosts::text(
         &pages,
         meeting.as_ref().ok().copied().flatten(),
@@ -75,7 +75,13 @@ pub fn hosts(args: &HostsArgs) -> Result<ExitCode> {
     match meeting {
         // The page says all but this.
         Err(error) => Err(error),
-        Ok(_) if is_fine => Ok(ExitCode::SUCCESS),
-        Ok(_) => Ok(Error::Failed(String::new()).exit_code().into()),
+        Ok(_) if lost == 0 && twins.is_empty() => Ok(ExitCode::SUCCESS),
+        Ok(_) if lost == 0 => Err(Error::Failed(
+            "two names are of one host: leave one of them out".to_owned(),
+        )),
+        Ok(_) => Err(Error::Failed(format!(
+            "{lost} of {} hosts cannot be used: leave them out, or see above what each lacks",
+            pages.len()
+        ))),
     }
 }

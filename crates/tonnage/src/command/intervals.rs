@@ -26,7 +26,7 @@ fn line(report: &IntervalReport) -> String {
     if let Some(latency) = &report.latency {
         let us = |ns: u64| human::number(ns as f64 / 1e3);
         parts.push(format!(
-            "p50 {}, p99 {}, max {} µs",
+            "p50 {}, p99 {}, max {} us",
             us(latency.latency_ns_p50),
             us(latency.latency_ns_p99),
             us(latency.latency_ns_max)
@@ -117,7 +117,7 @@ mod tests {
         };
         assert_eq!(
             line(&many),
-            "[   3.00 s] 2.74Mop/s, 175 MB/s; p50 4.10, p99 9.00, max 2000 µs; of 40 clients the slowest: rank 7 0, the \
+            "[   3.00 s] 2.74Mop/s, 175 MB/s; p50 4.10, p99 9.00, max 2000 us; of 40 clients the slowest: rank 7 0, the \
              fastest: rank 9 2.00M; nothing moved: ranks 0, 1, 2, 3, 4, 5, 6, 7 and 2 more; trial 2"
         );
         let alone = IntervalReport {

@@ -18,8 +18,8 @@ use tonnage_plan::order::shuffled;
 use tonnage_plan::{Plan, Planned};
 use tonnage_ranks::spawn::local::{TURN_PARENT, start_local};
 use tonnage_ranks::{Identity, Meeting, Rank, RankFailure};
-use tonnage_record::read::already_measured;
-use tonnage_record::{Record, published};
+use tonnage_record::read::{already_measured, final_attempts};
+use tonnage_record::{Outcome, Record, published};
 use tonnage_report::Format;
 use tonnage_sys::clock::Clock;
 use tonnage_units::message::say;
@@ -36,7 +36,7 @@ use super::observer::Keeper;
 use super::output::{in_order_of_plan, open_output, show};
 use super::rank_count::{CountSource, how_many};
 use super::spare::{Spare, SpareWriter};
-use super::{env, print, program, remote};
+use super::{env, print, program, remote, say_error};
 use crate::args::common::{RankArgs, ResultArgs};
 use crate::args::experiment::ExperimentArgs;
 use crate::args::layers::LayersArgs;
@@ -213,6 +213,13 @@ pub(super) fn identity_of(ranks: &RankArgs) -> Result<Option<Identity>> {
     }
 }
 
+/// Returns whether this process is the one of the run that says what all of them find: whoever starts the ranks, or
+/// rank 0 of those that a launcher has started.
+pub(super) fn speaks(identity: Option<&Identity>) -> bool {
+    let has_supervisor = env("TONNAGE_RANK").is_some();
+    identity.is_none_or(|identity| identity.rank == 0 && !has_supervisor)
+}
+
 /// Starts the ranks with these arguments and returns the run's exit code. Where rank 0 is lost before it has shown the
 /// records of `shown`, they are shown here.
 ///
@@ -304,7 +311,7 @@ fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCo
     // The first cause counts, which may be another rank's; only some ranks say it, so that it is said once.
     let cause = settled_cause(&rank).unwrap_or(failure);
     if rank.claims_report() {
-        say(&format!("error: {cause}"));
+        say_error(&cause);
     }
     let code = cause.exit_code();
     // They may have been killed.
@@ -398,7 +405,12 @@ fn with_records(job: &Job, rank: &mut Rank, topology: Arc<Topology>) -> Result<E
         true => tonnage_report::wire_proof::lacks_proof(&keeper.records),
         false => None,
     };
-    if let Some(why) = &unproven {
+    // What was lost of the file has been reported when it was lost.
+    let unfine = match rank.id() == 0 && !keeper.lost_output() {
+        true => why_not_fine(&points, &keeper.records),
+        false => None,
+    };
+    for why in unproven.iter().chain(&unfine) {
         say(&format!("error: {why}"));
     }
     let code = match rank.id() {
@@ -409,6 +421,39 @@ fn with_records(job: &Job, rank: &mut Rank, topology: Arc<Topology>) -> Result<E
         true => code_of_root(rank, code),
         false => Ok(code.into()),
     }
+}
+
+/// The reason why a run whose records are complete ends with an error: the first point that is not fine, and how many
+/// there are. Standard output may be a format without reasons, or nobody reads it.
+fn why_not_fine(points: &[Planned], records: &[Record]) -> Option<String> {
+    let all = final_attempts(records);
+    let missing: Vec<&Record> = all.iter().filter(|record| !record.is_fine()).collect();
+    let first = missing.first()?;
+    let body = first.body.any();
+    let of_parts = || {
+        body.parts()
+            .into_iter()
+            .filter_map(|part| body.outcome(part))
+    };
+    let outcomes = std::iter::once(&first.outcome).chain(of_parts());
+    let why = outcomes.filter_map(|outcome| match outcome {
+        Outcome::Measured => None,
+        Outcome::Skipped { why } => Some(format!("skipped: {why}")),
+        Outcome::Failed { why } => Some(why.clone()),
+    });
+    let why = why.into_iter().next().unwrap_or_default();
+    let planned = points.iter().find(|planned| body.is_of(&planned.point));
+    let name = planned.map_or_else(
+        || body.point().engine().to_owned(),
+        |planned| planned.point.any().name(),
+    );
+    Some(match missing.len() {
+        1 => format!("{name}: {why}"),
+        count => format!(
+            "{count} of {} points failed or were skipped; the first is {name}: {why}",
+            all.len()
+        ),
+    })
 }
 
 /// The code of rank 0, which has the records. A launcher that has started the ranks may look at any of them.

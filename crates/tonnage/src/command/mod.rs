@@ -79,6 +79,13 @@ pub fn env(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
+/// Prints why a command failed; nothing where nobody reads its standard output any more.
+pub fn say_error(error: &Error) {
+    if !error.is_output_closed() {
+        say(&format!("error: {error}"));
+    }
+}
+
 /// Writes the parser's answer: help or the version, or why the command line is wrong.
 pub fn answer(answer: &clap::Error) -> ExitCode {
     let text = answer.to_string();
@@ -93,8 +100,8 @@ pub fn answer(answer: &clap::Error) -> ExitCode {
     match printed {
         // A message that cannot be written is lost, and the exit code is left.
         Err(error) if !answer.use_stderr() => {
-            let error = Error::io("cannot write to standard output", error);
-            say(&format!("error: {error}"));
+            let error = unwritten(error);
+            say_error(&error);
             error.exit_code().into()
         }
         _ => u8::try_from(answer.exit_code()).unwrap_or(1).into(),
@@ -104,12 +111,20 @@ pub fn answer(answer: &clap::Error) -> ExitCode {
 /// Writes to standard output.
 ///
 /// # Errors
-/// When nobody reads any more or the disk behind it is full.
+/// When the disk behind it is full, and [`Error::output_closed`] when nobody reads it any more.
 pub fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
-        .map_err(|error| Error::io("cannot write to standard output", error))
+        .map_err(unwritten)
+}
+
+/// The error of standard output that cannot be written.
+fn unwritten(error: std::io::Error) -> Error {
+    match error.kind() {
+        std::io::ErrorKind::BrokenPipe => Error::output_closed(),
+        _ => Error::io("cannot write to standard output", error),
+    }
 }
 
 /// This program, for the records.

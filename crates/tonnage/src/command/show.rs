@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
-use tonnage_engines::LISTS;
+use tonnage_engines::{LISTS, uring};
 use tonnage_machine::devices::Inventory;
 use tonnage_page::embed::{PAGE_BEGIN, records_of_page};
 use tonnage_record::read::read_records;
@@ -86,6 +86,13 @@ pub fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The reason why this host has no engine for files of this name, where looking for it changes nothing.
+fn missing(engine: &str) -> Option<String> {
+    (engine == uring::ENTRY.name)
+        .then(uring::why_missing)
+        .flatten()
+}
+
 /// Lists what this host has, and the engines, memories and backends of this program.
 ///
 /// # Errors
@@ -97,7 +104,7 @@ pub fn devices(json: bool) -> Result<ExitCode> {
     } else {
         devices::text(&found)
             + &devices::engines(LISTS.engines)
-            + &devices::file_engines(LISTS.file_engines)
+            + &devices::file_engines(LISTS.file_engines, missing)
             + &devices::memories(LISTS.memories)
             + &devices::backends(LISTS.backends)
     };

@@ -1,6 +1,7 @@
 //! File experiments that cannot be: one clear error each, before a clock starts, and nothing is left. Files of others
 //! stay.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, symlink};
@@ -126,6 +127,89 @@ fn paths_that_cannot_be() {
         "--ranks 2 --path d --layout per-process",
         &["rank 1", "d.00000001 is a directory"],
     );
+}
+
+/// Files too short for a whole stamp could not be told from those of others. All larger ones work, run after run.
+#[test]
+fn the_smallest_files_work_or_are_refused() {
+    for (ranks, block, segments) in [
+        (1, 1, 1),
+        (2, 4, 1),
+        (1, 15, 1),
+        (1, 16, 1),
+        (3, 1, 6),
+        (2, 7, 3),
+    ] {
+        for (layout, engine) in [
+            ("shared", "posix"),
+            ("shared", "uring"),
+            ("per-process", "posix"),
+            ("per-process", "uring"),
+        ] {
+            for transfer in BTreeSet::from([1, block]) {
+                let blocks = match layout {
+                    "shared" => ranks * segments,
+                    _ => segments,
+                };
+                let arguments = format!(
+                    "--ranks {ranks} --path t --block {block} --segments {segments} --transfer {transfer} --layout {layout} \
+                     --engine {engine} --phases write,read --verify --trials 2"
+                );
+                if block * blocks < 16 {
+                    refused(&arguments, &[&format!("block {block}"), "write block "]);
+                    continue;
+                }
+                let dir = tempdir().unwrap();
+                for _ in 0..2 {
+                    let (_, record) = measured(dir.path(), &arguments);
+                    assert_eq!(record.remarks.iter().find(|it| it.contains(" left")), None);
+                    assert_eq!(names(dir.path()), Vec::<String>::new(), "{arguments}");
+                }
+            }
+        }
+    }
+}
+
+/// What is swapped in between phases, while all ranks wait, is refused by its name, and nothing happens to a file that
+/// it leads to.
+#[test]
+fn what_takes_the_place_of_a_file_is_not_followed() {
+    type Swap = fn(&Path, &Path);
+    let swaps: [(Swap, &str); 4] = [
+        (
+            |path, victim| symlink(victim, path).unwrap(),
+            " is a symbolic link",
+        ),
+        (|path, _| fs::create_dir(path).unwrap(), " is a directory"),
+        (
+            |path, _| {
+                use rustix::fs::{CWD, FileType, Mode, mknodat};
+                mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+            },
+            " is a FIFO",
+        ),
+        (|path, victim| fs::hard_link(victim, path).unwrap(), "t "),
+    ];
+    for (swap, part) in swaps {
+        let dir = tempdir().unwrap();
+        let (path, victim) = (dir.path().join("t"), dir.path().join("victim"));
+        fs::write(&victim, vec![b'x'; 128 << 10]).unwrap();
+        let line = "--ranks 2 --path t --block 64k --transfer 16k --phases write,mixed --read-percent 50 --delay 2s";
+        let run = tonnage(dir.path(), &experiment(line)).start();
+        wait_until("the first phase is over", || {
+            fs::metadata(&path).is_ok_and(|found| found.len() == 128 << 10)
+        });
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        fs::remove_file(&path).unwrap();
+        swap(&path, &victim);
+        let ended = run.end().with_code(1);
+        assert!(ended.stderr.contains(part), "{part}: {ended:#?}");
+        assert_eq!(fs::read(&victim).unwrap(), vec![b'x'; 128 << 10], "{part}");
+        assert!(
+            fs::symlink_metadata(&path).is_ok(),
+            "{part}: it is not ours to remove"
+        );
+    }
 }
 
 #[test]

@@ -27,6 +27,7 @@
 //! | [`export`] | records as other programs read them, files that are replaced whole |
 //! | [`stress`] | transfers drawn from a seed, over several engines in turn |
 //! | [`mixed`] | plans with experiments of several kinds |
+//! | [`reasons`] | the reason of every end with an error, once; ends of which nobody reads |
 //! | [`resuming`] | a run that was interrupted goes on where it was |
 //! | [`launchers`] | ranks that something else started, and the secret that they share |
 //! | [`mpirun`] | real launchers: Open MPI's and MPICH's mpirun, torchrun; and what looks like one |
@@ -170,6 +171,8 @@ mod promised;
 mod published;
 #[cfg(test)]
 mod rails;
+#[cfg(test)]
+mod reasons;
 #[cfg(test)]
 mod report;
 #[cfg(test)]

@@ -33,9 +33,9 @@ use tonnage_report::baseline::{checked, checked_each};
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
-use super::print;
 use super::readable::is_same_file;
 use super::whole_file::{refuse_existing, replace};
+use super::{print, say_error};
 use crate::args::check::CheckArgs;
 use clock::BudgetClock;
 use each::EachOutcome;
@@ -208,7 +208,7 @@ fn failed(style: ExitStyle, error: &Error) -> ExitCode {
 /// Prints the last words. Where nobody reads them the code still says it.
 fn ended(style: ExitStyle, verdict: CheckVerdict, page: &str) -> ExitCode {
     if let Err(error) = print(page) {
-        say(&format!("error: {error}"));
+        say_error(&error);
     }
     style.code(verdict).into()
 }
@@ -240,8 +240,7 @@ fn empty_old(args: &CheckArgs) -> Result<()> {
             )));
         }
         if path.is_file() {
-            std::fs::write(path, "")
-                .map_err(|error| Error::io(format!("cannot write {}", path.display()), error))?;
+            replace(path, "", true)?;
         }
     }
     Ok(())
