@@ -7,37 +7,70 @@ use tonnage_units::{Error, Result};
 /// Prefixes of hints. IOR gives both kinds to MPI-IO by their names alone.
 const PREFIXES: [&str; 2] = ["IOR_HINT__MPI__", "IOR_HINT__GPFS__"];
 
-/// The hints of the environment and then of a hints file, by their names; what the file says counts.
+/// Hints by their names, and a line that looks like one and is not.
+#[derive(Debug, Default)]
+pub struct Hints {
+    /// The hints.
+    pub hints: BTreeMap<String, String>,
+    /// Warning about the first line of the file that IOR takes for a comment, and its author hardly did.
+    pub doubt: Option<String>,
+}
+
+/// The hints of the environment and then of a hints file; what the file says counts.
 ///
 /// # Errors
 /// `Usage` for a name that begins like a hint and is none, and when the file cannot be read; IOR goes on without them.
 pub fn collect(
     environment: impl Iterator<Item = (String, String)>,
     file: Option<&str>,
-) -> Result<BTreeMap<String, String>> {
-    let mut hints = BTreeMap::new();
+) -> Result<Hints> {
+    let mut found = Hints::default();
+    let hints = &mut found.hints;
     for (variable, value) in environment.filter(|(name, _)| name.starts_with("IOR_HINT")) {
         let hint = name(&variable, "the environment")?;
         hints.insert(hint, whole(&variable, value.trim(), "the environment")?);
     }
     let Some(path) = file else {
-        return Ok(hints);
+        return Ok(found);
     };
     let text = std::fs::read_to_string(path).map_err(|error| {
         Error::Usage(format!(
             "the hints file {path} cannot be read: {error}. Name a file that is there, or leave it out"
         ))
     })?;
-    for line in text.lines().map(str::trim) {
+    for (number, line) in (1..).zip(text.lines().map(str::trim)) {
         // IOR reads hints and takes everything else for comments.
         if !line.starts_with("IOR_HINT") {
+            let is_meant = !line.starts_with('#') && line.to_ascii_uppercase().contains("IOR_HINT");
+            found.doubt = found
+                .doubt
+                .or_else(|| is_meant.then(|| doubt(path, number, line)));
             continue;
         }
-        let (variable, value) = line.split_once('=').unwrap_or((line, ""));
+        let Some((variable, value)) = line.split_once('=') else {
+            return Err(no_equals(path, number, line));
+        };
         let hint = name(variable.trim(), path)?;
         hints.insert(hint, whole(variable.trim(), value.trim(), path)?);
     }
-    Ok(hints)
+    Ok(found)
+}
+
+fn doubt(path: &str, number: usize, line: &str) -> String {
+    format!(
+        "{path}, line {number}: {line:.60?} is a comment to IOR and to tonnage: begin a hint with IOR_HINT__MPI__, without \
+         export or setenv, and a comment with #"
+    )
+}
+
+fn no_equals(path: &str, number: usize, line: &str) -> Error {
+    let mut words = line.split_whitespace();
+    let (variable, value) = (words.next(), words.next());
+    Error::Usage(format!(
+        "{path}, line {number}: {line:.60?} has no \"=\": write {:.60}={:.60}",
+        variable.unwrap_or_default(),
+        value.unwrap_or("VALUE")
+    ))
 }
 
 fn name(variable: &str, place: &str) -> Result<String> {
@@ -85,8 +118,10 @@ mod tests {
             ("IOR_HINT__MPI__romio_cb_write", "disable"),
             ("PATH", "/bin"),
         ]);
-        let hints = collect(given, path.path().to_str()).unwrap();
-        let hints: Vec<_> = hints
+        let found = collect(given, path.path().to_str()).unwrap();
+        assert_eq!(found.doubt, None);
+        let hints: Vec<_> = found
+            .hints
             .iter()
             .map(|(k, v)| (k.as_str(), v.as_str()))
             .collect();
@@ -94,7 +129,32 @@ mod tests {
             hints,
             [("cb_nodes", "4"), ("romio_cb_write", "disable"), ("x", "y")]
         );
-        assert!(collect(environment(&[]), None).unwrap().is_empty());
+        let none = collect(environment(&[]), None).unwrap();
+        assert!(none.hints.is_empty());
+    }
+
+    #[test]
+    fn a_line_that_was_meant_as_a_hint_is_not_passed_over() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let read = |text: &str| {
+            std::fs::write(file.path(), text).unwrap();
+            collect(environment(&[]), file.path().to_str())
+        };
+        for line in [
+            "export IOR_HINT__MPI__cb_nodes=8",
+            "setenv IOR_HINT__MPI__cb_nodes 8",
+            "ior_hint__mpi__cb_nodes=8",
+        ] {
+            let found = read(&format!("# IOR_HINT lines\n{line}\n")).unwrap();
+            let doubt = found.doubt.unwrap();
+            assert!(found.hints.is_empty());
+            assert!(doubt.contains("line 2") && doubt.contains(line), "{doubt}");
+        }
+        let error = read("IOR_HINT__MPI__cb_nodes 8\n").unwrap_err().to_string();
+        assert!(
+            error.ends_with("write IOR_HINT__MPI__cb_nodes=8"),
+            "{error}"
+        );
     }
 
     #[test]

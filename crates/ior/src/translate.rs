@@ -54,7 +54,7 @@ pub fn plan(
         ..FilesOptions::default()
     };
     let data = DataOptions {
-        data_seed: signature(options).map(Count),
+        data_seed: signature(options).map(seed),
         verify: verify(options),
         ..DataOptions::default()
     };
@@ -99,10 +99,11 @@ fn work(options: &IorOptions, placement: &RankPlacement) -> Result<WorkOptions> 
         } else {
             FileOrder::Sequential
         }),
-        seed: options.shuffle_seed.map(Count),
+        // IOR's default of -1 leaves the seed to the program.
+        seed: options.shuffle_seed.filter(|&seed| seed != -1).map(seed),
         read_shift: shift(options, placement)?,
         read_shuffled: (options.reorder_random > 0 && options.reads())
-            .then_some(Count(options.reorder_seed)),
+            .then(|| seed(options.reorder_seed)),
         ..WorkOptions::default()
     })
 }
@@ -150,9 +151,15 @@ fn verify(options: &IorOptions) -> Option<Verify> {
 
 /// IOR's scripts give the same options to the run that writes and to the one that reads, where nothing has to be
 /// seeded.
-fn signature(options: &IorOptions) -> Option<u64> {
+fn signature(options: &IorOptions) -> Option<i64> {
     let used = options.writes() || options.prefill_bytes > 0 || verify(options).is_some();
     options.signature.filter(|_| used)
+}
+
+/// The seed of a number: a negative one has the 32 bits that it has in IOR.
+fn seed(number: i64) -> Count {
+    let negative = || u64::from((number as i32).cast_unsigned());
+    Count(u64::try_from(number).unwrap_or_else(|_| negative()))
 }
 
 /// Choice of when data is synced. With both options, each write is on stable storage when the last one is. A run that
@@ -308,6 +315,31 @@ mod tests {
         for line in ["-w -C", "-w -Z -X 3", "-r -e -k", "-r -G 7", "-r -R -G 7"] {
             let plan = translate(line, &TWO).unwrap();
             plan.points(2, &LISTS).unwrap();
+        }
+    }
+
+    #[test]
+    fn negative_numbers_are_what_they_are_in_ior() {
+        for (line, part) in [
+            // As IO500's scripts have it.
+            ("-w -G -1386302275", "data-seed = 2908665021"),
+            ("-w -G=-1", "data-seed = 4294967295"),
+            ("-r -Z -X -5", "read-shuffled = 4294967291"),
+            ("-w -z -b 1m --random-offset-seed=-7", "seed = 4294967289"),
+        ] {
+            let toml = toml(line);
+            assert!(toml.contains(part), "{line}: {toml}");
+        }
+        let without = toml("-w -z -b 1m");
+        assert_eq!(toml("-w -z -b 1m --random-offset-seed -1"), without);
+        assert_eq!(toml("-w -z -b 1m -D -1 -T -1 -d -1 -j -1"), without);
+        for (line, part) in [
+            ("-w -G -2147483649", "is too small"),
+            ("-w -b -1", "is not a number"),
+            ("-r -Z -X -5 -i 2", "write -X 5"),
+        ] {
+            let error = translate(line, &TWO).unwrap_err().to_string();
+            assert!(error.contains(part), "{line}: {error}");
         }
     }
 

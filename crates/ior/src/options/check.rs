@@ -159,7 +159,15 @@ fn reading_others(options: &IorOptions) -> Result<()> {
     refuse(options.task_offset.is_some() && !constant, || {
         "-Q says how far -C goes, and -Z takes a permutation of all tasks: write -C with it, or leave -Q out".to_owned()
     })?;
-    refuse(options.reorder_seed != 0 && !random, || {
+    let seed = options.reorder_seed;
+    refuse(seed < 0 && options.repetitions > 1, || {
+        format!(
+            "-X {seed} permutes the tasks anew in each of -i {} repetitions, which tonnage does not: write -X {}",
+            options.repetitions,
+            seed.unsigned_abs()
+        )
+    })?;
+    refuse(seed != 0 && !random, || {
         "-X seeds -Z, which is not there: add -Z or leave -X out".to_owned()
     })
 }
@@ -181,8 +189,10 @@ fn times(options: &IorOptions) -> Result<()> {
             .to_owned()
     })?;
     let status = options.status_file.is_some();
-    refuse(status && !options.keep, || {
-        "stoneWallingStatusFile is for a run that reads what another one wrote: add -k, so that the files stay".to_owned()
+    refuse(status && options.writes() && !options.keep, || {
+        "stoneWallingStatusFile keeps how much was written, for a later run that reads it, and without -k the files are \
+         removed: add -k"
+            .to_owned()
     })?;
     refuse(status && options.writes() && !wear_out, || {
         "stoneWallingStatusFile keeps where writing with stoneWallingWearOut=1 ended: add it and -D SECONDS".to_owned()

@@ -106,8 +106,8 @@ pub struct IorOptions {
     #[arg(short = 'z', alias = "O.randomOffset", action = clap::ArgAction::Count)]
     pub shuffled: u8,
     /// Seeds -z.
-    #[arg(long = "random-offset-seed", value_name = "N", value_parser = value::whole)]
-    pub shuffle_seed: Option<u64>,
+    #[arg(long = "random-offset-seed", value_name = "N", value_parser = value::signed)]
+    pub shuffle_seed: Option<i64>,
     /// With -z: fill the files first, outside the clock.
     #[arg(long = "randomPrefill", value_name = "SIZE", default_value = "0", value_parser = value::whole)]
     pub prefill_bytes: u64,
@@ -124,9 +124,9 @@ pub struct IorOptions {
     /// Seeds -Z; 0.
     #[arg(
         short = 'X', alias = "O.reorderTasksRandomSeed",
-        value_name = "N", default_value = "0", value_parser = value::whole
+        value_name = "N", default_value = "0", value_parser = value::signed
     )]
-    pub reorder_seed: u64,
+    pub reorder_seed: i64,
     /// Number of tasks: as --ranks.
     #[arg(short = 'N', alias = "O.numTasks", value_name = "N", value_parser = value::whole)]
     pub tasks: Option<u64>,
@@ -139,19 +139,19 @@ pub struct IorOptions {
     /// Pause before each phase but the first; IOR pauses before that one too.
     #[arg(
         short = 'd', alias = "O.interTestDelay",
-        value_name = "SECONDS", default_value = "0", value_parser = value::whole
+        value_name = "SECONDS", default_value = "0", value_parser = value::time
     )]
     pub delay_s: u64,
     /// No further repetition after this time.
     #[arg(
         short = 'T', alias = "O.maxTimeDuration",
-        value_name = "MINUTES", default_value = "0", value_parser = value::whole
+        value_name = "MINUTES", default_value = "0", value_parser = value::time
     )]
     pub duration_minutes_max: u64,
     /// End each phase after this time.
     #[arg(
         short = 'D', alias = "O.deadlineForStonewalling",
-        value_name = "SECONDS", default_value = "0", value_parser = value::whole
+        value_name = "SECONDS", default_value = "0", value_parser = value::time
     )]
     pub stonewall_s: u64,
     /// With -D: all tasks then go on to the transfers of the fastest.
@@ -169,12 +169,12 @@ pub struct IorOptions {
     /// Name tasks that are so much slower than the mean.
     #[arg(
         short = 'j', alias = "O.outlierThreshold",
-        value_name = "SECONDS", default_value = "0", value_parser = value::whole
+        value_name = "SECONDS", default_value = "0", value_parser = value::time
     )]
     pub outlier_s: u64,
     /// Seeds what is written; not needed for reading it back.
-    #[arg(short = 'G', alias = "O.setTimeStampSignature", value_name = "N", value_parser = value::whole)]
-    pub signature: Option<u64>,
+    #[arg(short = 'G', alias = "O.setTimeStampSignature", value_name = "N", value_parser = value::signed)]
+    pub signature: Option<i64>,
     /// Kind of data; all name their place and do not compress.
     #[arg(
         short = 'l', long = "dataPacketType", alias = "O.dataPacketType",

@@ -232,7 +232,7 @@ const REFUSALS: &[(&str, [&str; 2])] = &[
     ),
     (
         "-O stoneWallingStatusFile=f",
-        ["a run that reads", "add -k"],
+        ["for a later run that reads it", "add -k"],
     ),
     (
         "-w -k -O stoneWallingStatusFile=f",
@@ -251,6 +251,7 @@ const REFUSALS: &[(&str, [&str; 2])] = &[
     ("-F=2x", ["neither on nor off", "write 1 or 0"]),
     ("-b", ["-b needs a value", "--help"]),
     ("-b=", ["-b needs a value", "--help"]),
+    ("-r -z-k", ["\"-z-k\" is no option", "-z -k"]),
     ("-wL", ["-L in \"-wL\" is no option", "--help"]),
     ("file", ["\"file\" is no option", "follows -o"]),
     ("-", ["\"-\" is no option", "begin with -"]),

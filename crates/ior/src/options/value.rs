@@ -62,6 +62,32 @@ pub fn whole(text: &str) -> Result<u64, String> {
     ))
 }
 
+/// Reads a whole number that may be negative, as IOR's numbers may: those that seed something.
+///
+/// # Errors
+/// As [`whole`], and for what is below the least number of IOR.
+pub fn signed(text: &str) -> Result<i64, String> {
+    let below = |_| "is too small: write -2147483648 or more".to_owned();
+    match text.strip_prefix('-') {
+        None => i64::try_from(whole(text)?).map_err(|_| "is too large".to_owned()),
+        Some(digits) => {
+            let number = i64::try_from(whole(digits)?).map_err(below)?;
+            i32::try_from(-number).map(i64::from).map_err(below)
+        }
+    }
+}
+
+/// Reads a time, which IOR takes for none where it is negative.
+///
+/// # Errors
+/// As [`whole`].
+pub fn time(text: &str) -> Result<u64, String> {
+    match text.strip_prefix('-') {
+        None => whole(text),
+        Some(digits) => whole(digits).map(|_| 0),
+    }
+}
+
 fn shift_of(unit: &str) -> Option<u32> {
     let unit = unit.to_ascii_lowercase();
     let letter = unit

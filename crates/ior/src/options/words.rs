@@ -312,6 +312,19 @@ fn wrong_word(error: &clap::Error, words: &[String], own: &[Own]) -> Error {
         return no_value(name.split(' ').next().unwrap_or_default());
     }
     match (name.strip_prefix("--"), name.strip_prefix('-')) {
+        (Some(""), _) => {
+            let has_hyphen = |word: &&String| {
+                let letters = word.strip_prefix('-').unwrap_or_default();
+                !letters.starts_with('-') && letters.contains('-')
+            };
+            match words.iter().find(has_hyphen) {
+                Some(word) => Error::Usage(format!(
+                    "{word:.60?} is no option of IOR: put a blank between options, {:.60}",
+                    word.split('-').collect::<Vec<_>>().join(" -").trim_start()
+                )),
+                None => unknown("--", "", &[]),
+            }
+        }
         (Some(long), _) => {
             let (honoured, refused) = (honoured(), refused());
             let long_names = honoured

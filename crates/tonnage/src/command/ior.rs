@@ -11,7 +11,7 @@ use tonnage_units::{Error, Result};
 
 use super::block::{Block, check_summary};
 use super::job::Job;
-use super::measure::{identity_of, start};
+use super::measure::{identity_of, speaks, start};
 use super::print;
 use super::rank_count::how_many;
 use crate::args::common::RankArgs;
@@ -42,11 +42,14 @@ pub fn ior(args: &IorArgs) -> Result<ExitCode> {
         Api::Mpiio => hints::collect(variables(), options.hints_file.as_deref())?,
         Api::Posix | Api::Uring => Default::default(),
     };
+    if let Some(doubt) = hints.doubt.filter(|_| speaks(identity.as_ref())) {
+        log::warn!("{doubt}");
+    }
     let placement = translate::RankPlacement {
         ranks: count,
         one_host: identity.is_none() && ranks.placement()?.is_none(),
     };
-    let plan = translate::plan(&options, hints, &placement)?;
+    let plan = translate::plan(&options, hints.hints, &placement)?;
     let format = format(&options, own.results.format)?;
     if let Some(path) = &options.summary_file
         && identity.is_none_or(|identity| identity.rank == 0)
