@@ -26,6 +26,7 @@ warmup = "30ms"
 limit = "none"
 """
 TRANSFERS = """
+name = "no-cell-slower"
 ranks = 2
 [[transfer]]
 label = "stream"
@@ -43,13 +44,14 @@ ping-pong = true
 {length}
 """
 FILES = """
+name = "no-cell-slower"
 ranks = 2
 [[file]]
 engine = "posix"
 path = "no-cell-slower"
 block = "32M"
 transfer = ["4k", "1M"]
-reps = 3
+trials = 3
 limit = "none"
 """
 
