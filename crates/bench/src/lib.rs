@@ -10,6 +10,7 @@
 //! | `all_or_none`, `latencies`, `json` | what ranks say to each other in several kinds |
 //! | `opening` | devices, places of workers, memory and introductions, for kinds that move bytes between memories |
 //! | [`drive`] | the timed loops |
+//! | [`each`] | comparing every operation, between the loops and an engine |
 //! | [`library`] | the library for other programs, between the loops and an engine |
 //! | [`kinds`] | the kinds of experiments |
 //! | [`limit`] | upper bounds that utilization is a fraction of |
@@ -27,6 +28,7 @@ pub mod canary;
 pub mod conductor;
 pub mod deadlines;
 pub mod drive;
+pub mod each;
 pub mod failure;
 pub mod host;
 mod json;

@@ -106,7 +106,7 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
         local_addresses: None,
         seed: 1,
         latency: false,
-        verify: false,
+        verify: tonnage_plan::transfer::Verification::Off,
         per_rank: false,
         limit: LimitChoice::Auto,
         length: PointLength {

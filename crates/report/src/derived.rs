@@ -113,7 +113,7 @@ derived! {
         the rounds' own ratios.";
     KEEPS_OF = "Of", LAYERS, "Layer that it is set beside: of writes the limit of their path; of native send-recv the writes of \
         its engine, and of native all-reduce its send-recv; of a library the fastest native backend at the same operation.";
-    SIZES = "Sizes", VERIFY, "Number of different message sizes at which every byte was checked and right.";
+    SIZES = "Sizes", VERIFY, "Number of different message sizes whose data was checked and right.";
     RANGE = "Range", VERIFY, "The smallest and the largest of these sizes.";
     RIGHT = "Points right", VERIFY, "Number of points (a size, a pattern of traffic, a window) whose bytes were all right.";
     CHECKED = "Bytes checked", VERIFY, "Payload that moved, was compared and right, all points together.";

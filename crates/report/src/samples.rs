@@ -16,7 +16,7 @@ use builder::{COPY, Sample, three_trials};
 use tonnage_engine::Verb;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::published::Cell;
-use tonnage_plan::transfer::{Pacing, PairLoads, TrialLength};
+use tonnage_plan::transfer::{Pacing, PairLoads, TrialLength, Verification};
 use tonnage_record::spread::spread;
 use tonnage_record::transfer::{
     BrokenOff, ClientSeries, Directions, InitiatorFigures, PairDirection, PairRate, Standstill,
@@ -127,7 +127,7 @@ pub fn streams() -> Vec<Record> {
     let stream = |window, middle_ns| {
         let sample = sample(Pacing::Stream { window }, 4096).with(|point| {
             point.label = Some("4 KiB over windows".to_owned());
-            point.verify = true;
+            point.verify = Verification::Last;
             point.footprint_bytes = 1 << 26;
             point.length.until_ci = Some(0.02);
             point.length.max_duration_ns = Some(5_000_000_000);
@@ -420,7 +420,8 @@ pub fn verifies() -> Vec<Record> {
     let point = |engine: &str, op, size_bytes| {
         let engine = engine.to_owned();
         sample(Pacing::Batch { batch: 1 }, size_bytes).with(|point| {
-            (point.engine, point.op, point.verify, point.latency) = (engine, op, true, false);
+            (point.engine, point.op, point.verify, point.latency) =
+                (engine, op, Verification::Last, false);
         })
     };
     let right = |op, size_bytes| {
@@ -449,7 +450,7 @@ pub fn verifies() -> Vec<Record> {
             .record(),
     );
     let silent = point("shm", Verb::WriteImm, 8)
-        .with(|point| point.verify = false)
+        .with(|point| point.verify = Verification::Off)
         .trial(&[5]);
     records.push(silent.summarize(LatencyKind::Batch, None).record());
     let why = "null moves no bytes, so there is nothing to check";

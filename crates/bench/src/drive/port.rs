@@ -10,7 +10,8 @@ use super::BURST;
 use super::credits::Credits;
 use super::flow::{Flow, Receives};
 use super::stall::{Stall, StallWatch};
-use tonnage_engine::{Arm, Completion, Ending, Engine, Flush, Op};
+use tonnage_engine::pattern::mix;
+use tonnage_engine::{Arm, Completion, Ending, Engine, Flush, Lane, Op};
 use tonnage_ranks::Sleeper;
 use tonnage_units::{Error, Result};
 
@@ -19,11 +20,18 @@ use tonnage_units::{Error, Result};
 pub struct Arrivals {
     /// Number of operations that arrived.
     pub count: u64,
-    /// Wrapping sum of their immediates, which tells a lost and a doubled one apart from what was sent.
-    pub immediates: u64,
+    /// Wrapping sum of the [`arrival_mix`] of each: the set of arrivals, whatever their order.
+    pub set: u64,
     /// Time at which nothing more had arrived, nanoseconds on the worker's clock: at the first poll after the last one
     /// that found nothing. 0 when none arrived.
     pub last_ns: u64,
+}
+
+/// A number of 64 bits for an arrival. A sum over a set of them is that of another set by chance once in 2^64; a sum of
+/// the immediates alone would be the same for 1, 1, 4, 4 as for 1, 2, 3, 4.
+#[inline]
+pub fn arrival_mix(peer: u32, immediate: u32) -> u64 {
+    mix(u64::from(peer) << 32 | u64::from(immediate))
 }
 
 /// A worker's engine and its standing duties.
@@ -37,6 +45,8 @@ pub struct Port<'a> {
     /// Something arrived after `arrivals.last_ns`. An answer must not wait for a clock read, so the time is taken when
     /// there is nothing else to do.
     undated: bool,
+    /// All bits where arrivals do not name the peer that they come from, else none.
+    unnamed: u32,
     stop: &'a AtomicBool,
     yielding: bool,
     /// True when an idle loop rests for a moment; not where every poll is a call into a library that takes longer.
@@ -88,6 +98,7 @@ impl<'a> Port<'a> {
             clock,
             arrivals: Arrivals::default(),
             undated: false,
+            unnamed: 0,
             stop,
             yielding,
             pausing: true,
@@ -184,6 +195,12 @@ impl<'a> Port<'a> {
         Ok(())
     }
 
+    /// Counts arrivals without the peer that they come from, which the engine does not name.
+    pub fn without_names(mut self) -> Self {
+        self.unnamed = Lane::UNNAMED.0;
+        self
+    }
+
     /// Polls without a pause when idle, for an engine on which arrivals wait for the next poll.
     pub fn without_pause(mut self) -> Self {
         self.pausing = false;
@@ -253,10 +270,8 @@ impl<'a> Port<'a> {
                 Ending::Arrived => {
                     arrived = true;
                     self.arrivals.count += 1;
-                    self.arrivals.immediates = self
-                        .arrivals
-                        .immediates
-                        .wrapping_add(u64::from(completion.imm));
+                    let arrival = arrival_mix(completion.lane.0 | self.unnamed, completion.imm);
+                    self.arrivals.set = self.arrivals.set.wrapping_add(arrival);
                     if self.reposting
                         && let Some(receive) = self.receives.get_mut(completion.tag as usize)
                     {

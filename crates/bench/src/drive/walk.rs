@@ -161,7 +161,7 @@ pub(crate) mod tests {
             local_addresses: None,
             seed: 5,
             latency: true,
-            verify: false,
+            verify: tonnage_plan::transfer::Verification::Off,
             per_rank: false,
             limit: LimitChoice::None,
             length: PointLength {

@@ -12,7 +12,7 @@ use tonnage_engine::{
 };
 use tonnage_units::{Error, Result};
 
-use super::introduction::CreditPlace;
+use super::introduction::PlaceInMemory;
 use crate::drive::credits::{Credits, Telling};
 
 /// Returns whether sends of a device are done only by credits.
@@ -58,8 +58,8 @@ impl CreditLanes {
     }
 
     /// The place where the `index`-th peer writes its count.
-    pub(crate) fn place(&self, index: usize) -> CreditPlace {
-        CreditPlace {
+    pub(crate) fn place(&self, index: usize) -> PlaceInMemory {
+        PlaceInMemory {
             memory: self.descriptor.clone(),
             offset: Credits::told_at(index),
         }
@@ -73,9 +73,9 @@ impl CreditLanes {
         &mut self,
         peer: Peer,
         index: usize,
-        place: Option<CreditPlace>,
+        place: Option<PlaceInMemory>,
     ) -> Result<()> {
-        let CreditPlace { memory, offset } = place.ok_or_else(|| {
+        let PlaceInMemory { memory, offset } = place.ok_or_else(|| {
             Error::Failed(format!(
                 "rank {peer} takes messages without telling: its device differs from this rank's"
             ))

@@ -14,6 +14,7 @@ use super::openings::Openings;
 use super::{Devices, Requirements, Seat, reports};
 use crate::all_or_none::all_or_none;
 use crate::deadlines::DEADLINES;
+use crate::each::{Findings, Mailboxes};
 use crate::host::RankHost;
 use crate::settings::Settings;
 use crate::wire_proof::{NamedDevices, RouteShare};
@@ -45,6 +46,10 @@ pub struct EngineWorker {
     pub devices: Vec<Device>,
     /// Counts of messages that receivers took; `None` where completions say so.
     pub(crate) credits: Option<CreditLanes>,
+    /// Messages about single operations, where these are compared; `None` while a point drives the engine.
+    pub(crate) mail: Option<Mailboxes>,
+    /// Results of these comparisons.
+    pub(crate) findings: Option<Arc<Findings>>,
 }
 
 impl EngineWorker {
@@ -260,11 +265,21 @@ fn open_worker(
         )?),
         false => None,
     };
+    let mail = match need.requirements.compares_each {
+        true => Some(Mailboxes::new(
+            engine.as_mut(),
+            &settings.lists,
+            &caps,
+            peers.len(),
+        )?),
+        false => None,
+    };
     let introduce = |(index, (&peer, card))| {
         let introduction = Introduction {
             card,
             memory: region.descriptor.clone(),
             credits: credits.as_ref().map(|credits| credits.place(index)),
+            messages: mail.as_ref().map(|mail| mail.place(index)),
         };
         (peer, introduction)
     };
@@ -286,6 +301,8 @@ fn open_worker(
         clock: config.clock,
         cpu,
         credits,
+        findings: mail.as_ref().map(Mailboxes::findings),
+        mail,
     };
     Ok((worker, introductions))
 }
@@ -345,6 +362,9 @@ fn connect(
             worker.remote.push((peer, introduced.memory));
             if let Some(lanes) = &mut worker.credits {
                 lanes.connect(peer, index, introduced.credits)?;
+            }
+            if let Some(mail) = &mut worker.mail {
+                mail.connect(peer, introduced.messages)?;
             }
             neighbors.push(introduced.neighbor);
         }

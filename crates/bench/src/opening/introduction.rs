@@ -15,15 +15,17 @@ pub struct Introduction {
     /// Its memory, as peers name it.
     pub memory: Descriptor,
     /// The place where this peer tells how many of its messages it took; `None` where completions say so.
-    pub credits: Option<CreditPlace>,
+    pub credits: Option<PlaceInMemory>,
+    /// The place where this peer writes about single operations; `None` where these are not compared.
+    pub messages: Option<PlaceInMemory>,
 }
 
-/// A place in a worker's memory for the count of one peer.
+/// A place in a worker's memory that one peer writes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct CreditPlace {
+pub struct PlaceInMemory {
     /// The memory, as peers name it.
     pub memory: Descriptor,
-    /// Offset of the count.
+    /// Its offset there.
     pub offset: u64,
 }
 
@@ -38,7 +40,9 @@ pub struct Introduced {
     /// As in its [`Introduction`].
     pub memory: Descriptor,
     /// As in its [`Introduction`].
-    pub credits: Option<CreditPlace>,
+    pub credits: Option<PlaceInMemory>,
+    /// As in its [`Introduction`].
+    pub messages: Option<PlaceInMemory>,
 }
 
 /// Words of this rank's workers to each peer.
@@ -125,6 +129,7 @@ pub(crate) fn heard_by(
                 card,
                 memory,
                 credits,
+                messages,
             } = introduction;
             let neighbor = Neighbor {
                 peer: *from,
@@ -135,6 +140,7 @@ pub(crate) fn heard_by(
                 neighbor,
                 memory,
                 credits,
+                messages,
             });
         }
     }
@@ -162,6 +168,7 @@ mod tests {
             card: Card(vec![7; bytes]),
             memory: Descriptor(vec![1, 2]),
             credits: None,
+            messages: None,
         }
     }
 

@@ -81,6 +81,8 @@ pub(crate) struct Requirements<'a> {
     pub(crate) depth: u32,
     /// Completions are slept for.
     pub(crate) sleeps: bool,
+    /// Every operation is compared, so that both ends write messages about it.
+    pub(crate) compares_each: bool,
 }
 
 /// Devices that are open on this rank, and the CPUs of the workers that will use them.
@@ -287,7 +289,7 @@ impl Requirements<'_> {
             processes: &processes,
             address: rank.local_ip(),
             verbs: &self.verbs,
-            initiates: self.pairs.roles.initiates(rank.id()),
+            initiates: self.compares_each || self.pairs.roles.initiates(rank.id()),
             memories: (of_rank_memory(rank.id()), &peers),
         })?;
         if devices.is_empty() {

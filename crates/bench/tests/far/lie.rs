@@ -16,6 +16,10 @@ pub const LIE: EngineOption = EngineOption {
         "elsewhere",
         "echo",
         "stranger",
+        "last-visits",
+        "exchange",
+        "again",
+        "short",
     ]),
     variants: &[],
     about: "the lie about one operation, which completes as if nothing were wrong",
@@ -55,6 +59,15 @@ pub enum Lie {
     Echo,
     /// The target is notified as if the rank after this one had sent it.
     Stranger,
+    /// No operation before it moves anything: with one for each slot left, only the last visit of each does.
+    LastVisits,
+    /// It and the next one are exchanged: their bytes, or of write-imms their immediates.
+    Exchange,
+    /// It is delivered again with the next visit of its slot, over that; of write-imms the immediates of four in a row
+    /// become those of the first and the last, twice, so that their number and sum stay.
+    Again,
+    /// Half of it moves, and the other half when another operation has been handed over.
+    Short,
 }
 
 impl Lie {
@@ -71,12 +84,25 @@ impl Lie {
             "elsewhere" => Self::Elsewhere,
             "echo" => Self::Echo,
             "stranger" => Self::Stranger,
+            "last-visits" => Self::LastVisits,
+            "exchange" => Self::Exchange,
+            "again" => Self::Again,
+            "short" => Self::Short,
             _ => return None,
         })
     }
 
+    /// Returns whether it is about more than one operation, each in a way of its own.
+    pub fn is_of_several(self) -> bool {
+        matches!(self, Self::Exchange | Self::Again | Self::Short)
+    }
+
     /// Returns whether it is told about this operation, where it begins with that one.
     pub fn is_of<T: PartialOrd>(self, this: T, first: T) -> bool {
-        this == first || (self == Self::FlipAll && this > first)
+        match self {
+            Self::FlipAll => this >= first,
+            Self::LastVisits => this < first,
+            _ => this == first,
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! A memory and an engine of tests: bytes behind a lock that only their owner opens, moved within one process.
 
 mod copy;
+pub mod deceit;
 pub mod held;
 mod lie;
 mod words;
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use copy::carry;
+use deceit::Deceit;
 use held::HeldWrites;
 use lie::{AT, LIE, Lie};
 use tonnage_engine::memory::{
@@ -263,6 +265,7 @@ impl Domain for FarDomain {
             at: self.at,
             initiated: 0,
             late: Vec::new(),
+            deceit: Deceit::default(),
             number,
             inbox,
             ear,
@@ -273,6 +276,7 @@ impl Domain for FarDomain {
     }
 }
 
+#[derive(Clone, Copy)]
 struct FarLane {
     kind: LaneKind,
     peer: Peer,
@@ -288,6 +292,7 @@ struct Worker {
     initiated: u64,
     /// Operations that have completed and not moved.
     late: Vec<Op>,
+    deceit: Deceit,
     number: u64,
     inbox: Arc<Inbox>,
     ear: UnixStream,
@@ -435,13 +440,21 @@ impl Engine for Worker {
 
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
         for (taken, op) in ops.iter().enumerate() {
-            let kind = self.lane_of(op.lane)?.kind;
+            let FarLane { kind, local, .. } = *self.lane_of(op.lane)?;
             let LaneKind::Initiate(verb) = kind else {
                 self.carry_out(op, None)?;
                 continue;
             };
+            // Lies are about payload, whose memory is the first; what else a worker registers is for its own use.
+            let is_payload = local == 0;
+            if let Some(lie) = self.lie.filter(|lie| is_payload && lie.is_of_several()) {
+                if self.done.len() >= DEPTH as usize || !self.deceive(lie, verb, op)? {
+                    return Ok(taken);
+                }
+                continue;
+            }
             let (this, at) = (self.initiated, self.at);
-            let lie = self.lie.filter(|lie| lie.is_of(this, at));
+            let lie = self.lie.filter(|lie| is_payload && lie.is_of(this, at));
             match lie {
                 _ if self.done.len() >= DEPTH as usize => return Ok(taken),
                 Some(Lie::Drop) => {}
@@ -449,7 +462,7 @@ impl Engine for Worker {
                 lie if !self.carry_out(op, lie)? => return Ok(taken),
                 _ => {}
             }
-            self.initiated += 1;
+            self.initiated += u64::from(is_payload);
             let twice = lie == Some(Lie::Double) && !verb.notifies_target();
             for _ in 0..1 + usize::from(twice) {
                 self.done.push_back(Completion {

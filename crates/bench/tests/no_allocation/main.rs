@@ -102,7 +102,7 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
         local_addresses: None,
         seed: 1,
         latency: true,
-        verify: false,
+        verify: tonnage_plan::transfer::Verification::Off,
         per_rank: false,
         limit: LimitChoice::None,
         length: PointLength {

@@ -1,6 +1,6 @@
 //! An experiment as the arguments of its command: from the table that a plan would have, by the same names.
 
-use clap::{ArgAction, Args, Command};
+use clap::{Arg, ArgAction, Args, Command};
 use toml::Value;
 
 use super::table::Tables;
@@ -28,9 +28,8 @@ pub fn arguments<T: Tables + Args>(experiment: &T) -> Result<Vec<String>> {
         let arg = arg.ok_or_else(|| cannot(&key))?;
         let option = format!("--{}", arg.get_long().unwrap_or_default());
         match value {
-            Value::Boolean(true) if matches!(arg.get_action(), ArgAction::SetTrue) => {
-                words.push(option);
-            }
+            Value::Boolean(true) if is_switch(arg) => words.push(option),
+            Value::Boolean(false) if is_switch(arg) => {}
             Value::Boolean(is_on) => {
                 words.extend([option, if is_on { "on" } else { "off" }.to_owned()]);
             }
@@ -44,10 +43,21 @@ pub fn arguments<T: Tables + Args>(experiment: &T) -> Result<Vec<String>> {
                     words.extend([option.clone(), format!("{name}={}", text(value))]);
                 }
             }
+            value if arg.is_require_equals_set() => {
+                words.push(format!("{option}={}", text(value)));
+            }
             value => words.extend([option, text(value)]),
         }
     }
     Ok(words)
+}
+
+/// Returns whether an option means something by itself.
+fn is_switch(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::SetTrue)
+        || arg
+            .get_num_args()
+            .is_some_and(|args| args.min_values() == 0)
 }
 
 fn text(value: Value) -> String {
@@ -78,7 +88,7 @@ mod tests {
     #[test]
     fn a_command_line_says_again_what_was_asked_for() {
         let line = "transfer --engine shm,fabric:tcp --engine-option a=b --op write,read --sizes 8..64 --ping-pong \
-                    --latency off --verify --limit none --trials 2";
+                    --latency off --verify=each --trials 2";
         let matches = Transfer::augment_args(Command::new("transfer"))
             .try_get_matches_from(line.split_whitespace())
             .unwrap();
@@ -89,7 +99,11 @@ mod tests {
             .unwrap();
         let again: Transfer = crate::options::from_command_line(&matches).unwrap();
         assert_eq!(again, asked, "{words:?}");
-        assert!(words.join(" ").contains("--latency off"), "{words:?}");
+        let words = words.join(" ");
+        assert!(
+            words.contains("--latency off") && words.contains("--verify=each"),
+            "{words}"
+        );
     }
 
     #[test]

@@ -120,7 +120,9 @@ pub const CPU: &[Figure] = &[Figure {
 const VERIFIED_OF: Figure = Figure {
     name: "Verified (B)",
     field: "verified_bytes",
-    meaning: "Bytes of all trials that were checked outside the clock and found right; absent where none were checked.",
+    meaning: "Bytes of all trials that were compared with what was expected, and right; absent where none were compared. \
+             Of a transfer those of the last visit of each slot, or with verify=each of every operation: beside Payload \
+             they are the coverage.",
     computed: "Sum over the trials; a wrong byte fails the point.",
     style: Style::Plain,
     better: None,

@@ -3,7 +3,7 @@
 use super::builder::{sample, three_trials};
 use tonnage_engine::Verb;
 use tonnage_plan::point::Traffic;
-use tonnage_plan::transfer::{Pacing, TargetFootprint};
+use tonnage_plan::transfer::{Pacing, TargetFootprint, Verification};
 use tonnage_record::{LatencyKind, Record};
 
 /// Compare-swaps of one and of four clients on words that they share, verified, then fetch-adds.
@@ -11,7 +11,7 @@ pub fn atomics() -> Vec<Record> {
     let of = |op: Verb, initiators: u32, middle_ns: u64, swapped_fraction: Option<f64>| {
         let sample = sample(Pacing::Stream { window: 12 }, 8).with(|point| {
             (point.traffic, point.ranks, point.op) = (Traffic::FanIn, 5, op);
-            (point.initiators, point.verify) = (Some(initiators), true);
+            (point.initiators, point.verify) = (Some(initiators), Verification::Last);
             point.target_footprint = TargetFootprint::Shared;
         });
         let sample = three_trials(sample, middle_ns).summarize(LatencyKind::Operation, None);

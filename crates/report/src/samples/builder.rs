@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 use tonnage_engine::paths::Rails;
 use tonnage_engine::{EngineReport, Verb};
 use tonnage_plan::point::{LimitChoice, Traffic};
-use tonnage_plan::transfer::{Addresses, CqMode, Pacing, PointLength, TransferPoint, TrialLength};
+use tonnage_plan::transfer::{
+    Addresses, CqMode, Pacing, PointLength, TransferPoint, TrialLength, Verification,
+};
 use tonnage_record::environment::Memories;
 use tonnage_record::histogram::{Latency, LatencyHistogram};
 use tonnage_record::spread::spread;
@@ -80,7 +82,7 @@ fn point_of(pacing: Pacing, size_bytes: u32) -> TransferPoint {
         local_addresses: None,
         seed: 1,
         latency: true,
-        verify: false,
+        verify: Verification::Off,
         per_rank: false,
         limit: LimitChoice::Auto,
         length: LENGTH,
@@ -195,7 +197,7 @@ impl Sample {
             target_cpu_ns: window_ns / 2,
             start_skew_ns: 120,
             in_flight_max: Some(64),
-            verified_bytes: self.body.point.verify.then_some(payload_bytes),
+            verified_bytes: self.body.point.verify.is_on().then_some(payload_bytes),
             directions: None,
             series: None,
             background: None,

@@ -1,7 +1,7 @@
 //! Records of a search.
 
 use tonnage_engine::Verb;
-use tonnage_plan::transfer::Pacing;
+use tonnage_plan::transfer::{Pacing, Verification};
 use tonnage_plan::tune::{Goal, TuneDimension, TunePoint};
 use tonnage_record::tune::{TuneGain, TuneOutcome, TuneTry, TuneWinner};
 use tonnage_record::{Body, LatencyKind, Outcome, Record, TuneBody};
@@ -82,7 +82,7 @@ pub fn searches() -> Vec<Record> {
         }],
     };
     let run = sample(Pacing::Stream { window: 16 }, 65536)
-        .with(|point| point.verify = true)
+        .with(|point| point.verify = Verification::Last)
         .trial(&[7_000, 7_100])
         .trial(&[7_050, 7_200])
         .trial(&[7_100, 7_150])

@@ -120,12 +120,18 @@ fn below(record: &StressRecord<'_>) -> Vec<String> {
 fn verdict(record: &StressRecord<'_>) -> String {
     let body = record.body;
     let (draws, failures) = (body.sum(|row| row.draws), body.sum(|row| row.failures));
-    let bytes = size(body.sum(|row| row.verified_bytes));
+    let verified = body.sum(|row| row.verified_bytes);
+    let (bytes, moved) = (size(verified), body.sum(|row| row.payload_bytes));
+    // A slot that was visited again hides what came before.
+    let coverage = match verified >= moved {
+        true => "all that was moved".to_owned(),
+        false => format!("the last visit of each slot, of {} moved", size(moved)),
+    };
     let time = seconds(body.elapsed_ns);
     let tried = format!("{draws} transfers in {time}");
     match (&record.outcome, &body.first_failure) {
         (Outcome::Measured, _) => {
-            format!("verdict: {tried}, all of {bytes} were right")
+            format!("verdict: {tried}, all of {bytes} were right ({coverage})")
         }
         (Outcome::Skipped { why }, _) => format!("{}: {why}", record.skipped()),
         (Outcome::Failed { .. }, Some(first)) => format!(
@@ -133,7 +139,7 @@ fn verdict(record: &StressRecord<'_>) -> String {
             first.draw, first.engine, first.op, first.why
         ),
         (Outcome::Failed { why }, None) if draws > 0 => format!(
-            "verdict: ended early after {tried}, all of {bytes} were right until then: {why}"
+            "verdict: ended early after {tried}, all of {bytes} were right until then ({coverage}): {why}"
         ),
         (Outcome::Failed { why }, None) => format!("FAILED: {why}"),
     }

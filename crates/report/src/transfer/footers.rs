@@ -205,10 +205,29 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 
 fn verified(records: &[TransferRecord<'_>]) -> Option<String> {
     let trials = records.iter().flat_map(|record| &record.body.trials);
-    let sum = trials
-        .filter_map(|trial| trial.verified_bytes)
-        .reduce(u64::saturating_add)?;
-    Some(format!("verified: {} checked and right", size(sum)))
+    let mut sums = None;
+    for trial in trials {
+        if let Some(bytes) = trial.verified_bytes {
+            let (verified, moved) = sums.unwrap_or((0u64, 0u64));
+            let moved = moved.saturating_add(trial.payload_bytes);
+            sums = Some((verified.saturating_add(bytes), moved));
+        }
+    }
+    let (verified, moved) = sums?;
+    let (verified, moved, is_all) = (size(verified), size(moved), verified >= moved);
+    let point = &records.first()?.body.point;
+    Some(
+        match (point.verify.is_each() || point.op.is_atomic(), is_all) {
+            (true, true) => format!("verified: every operation, all of {moved}"),
+            (true, false) => format!("verified: every operation, {verified} of {moved}"),
+            (false, true) => format!("verified: each slot had one visit, all of {moved}"),
+            (false, false) => {
+                format!(
+                    "verified: last visit of each slot, {verified} of {moved}; --verify=each compares every operation"
+                )
+            }
+        },
+    )
 }
 
 /// Remarks that hold for the whole table.

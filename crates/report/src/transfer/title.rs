@@ -3,7 +3,7 @@
 use tonnage_engine::paths::Rails;
 use tonnage_plan::transfer::{
     Background, BackgroundPair, BatchCall, BatchMerge, BatchOf, Batching, CqMode, Pacing,
-    SessionUse, TargetFootprint, TransferApi, TransferPoint, TrialLength,
+    SessionUse, TargetFootprint, TransferApi, TransferPoint, TrialLength, Verification,
 };
 use tonnage_record::histogram::Latency;
 use tonnage_record::{LatencyKind, TransferRecord};
@@ -37,9 +37,7 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
     ];
     let latency = latency(records);
     let apart = apart(records);
-    let verified = point
-        .verify
-        .then(|| "every byte verified after each trial".to_owned());
+    let verified = verified(point);
     let all = ends
         .into_iter()
         .chain(background)
@@ -48,6 +46,22 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
     let all = all.chain(library);
     let all = all.chain(place).chain(parts);
     all.chain(apart).chain(latency).chain(verified).collect()
+}
+
+/// The operations whose data was compared, and when.
+fn verified(point: &TransferPoint) -> Option<String> {
+    let words = match (point.verify, point.op.is_atomic()) {
+        (Verification::Off, _) => return None,
+        (Verification::Last, false) => "last visit of each slot compared after each trial",
+        (Verification::Last, true) => "every answer checked after each trial",
+        (Verification::Each, false) => {
+            "verify=each: every operation compared inside the trial, so these figures are no measure of speed"
+        }
+        (Verification::Each, true) => {
+            "verify=each: every answer checked after each trial, and not compared with other figures"
+        }
+    };
+    Some(words.to_owned())
 }
 
 fn who(records: &[TransferRecord<'_>], point: &TransferPoint) -> String {

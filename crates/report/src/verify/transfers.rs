@@ -1,6 +1,7 @@
 //! The table of operations of engines.
 
 use tonnage_record::{Record, TransferBody, TransferRecord};
+use tonnage_units::quantity::human::size;
 
 use super::PLAN;
 use super::rows::{Checked, Rows};
@@ -44,8 +45,19 @@ impl Report for VerifyTransfers {
             .collect();
         unproven.dedup();
         lines.extend(unproven);
-        lines.push(rows.verdict("arrived as it was sent"));
+        lines.push(rows.verdict(&format!("arrived as it was sent ({})", coverage(records))));
         lines
+    }
+}
+
+/// The part of the payload that was compared.
+fn coverage(records: &[TransferRecord<'_>]) -> String {
+    let trials = || records.iter().flat_map(|record| &record.body.trials);
+    let verified: u64 = trials().filter_map(|trial| trial.verified_bytes).sum();
+    let moved: u64 = trials().map(|trial| trial.payload_bytes).sum();
+    match verified >= moved {
+        true => "all that was moved".to_owned(),
+        false => format!("the last visit of each slot, of {} moved", size(moved)),
     }
 }
 

@@ -111,7 +111,7 @@ pub enum Command {
     Explain(ExplainArgs),
     /// List what this machine has, and for what is absent why and how to get it.
     Devices(DevicesArgs),
-    /// Move a batch of four at each of many sizes, or call every collective, and check every byte.
+    /// Move a batch of four at each of many sizes, or call every collective, and check all data.
     Verify(VerifyArgs),
     /// Move the same bytes by engines, by collectives over them and by libraries, and say how much each keeps of the
     /// layer below.

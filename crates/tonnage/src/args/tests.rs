@@ -344,7 +344,7 @@ fn verify_moves_every_operation_once_at_many_sizes() {
     let points = expand(&plan, 2);
     assert!(points.iter().all(|point| {
         point.engine == "shm"
-            && point.verify
+            && point.verify.is_on()
             && point.pacing == Pacing::Batch { batch: 4 }
             && point.length.trials == 1
     }));

@@ -203,6 +203,7 @@ fn requirements<'a>(
         division: Division::NONE,
         rail_shift: 0,
         sleeps: false,
+        compares_each: false,
         pairs: pairs(point),
         peers_max: (ends.0.len() + ends.1.len()) as u32,
         depth: 1,

@@ -263,6 +263,7 @@ impl Worker {
             card,
             memory: region.descriptor.clone(),
             credits: None,
+            messages: None,
         };
         Ok(peers
             .into_iter()

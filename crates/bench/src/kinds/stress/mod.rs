@@ -1,4 +1,4 @@
-//! Transfers drawn from a seed until a time is over, every byte of them verified.
+//! Transfers drawn from a seed until a time is over, the last visit of each slot verified, which is mostly the only one.
 //!
 //! | file | what lives there |
 //! | --- | --- |

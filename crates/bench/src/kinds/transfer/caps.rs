@@ -1,8 +1,9 @@
 //! Points that an open device cannot do: the list of engines could not know it before. And what its completions mean.
 
 use super::carried_caps::check_carried;
+use super::driven::compares_each;
 use tonnage_engine::{Caps, Verb};
-use tonnage_plan::transfer::{Pacing, SessionUse, TransferPoint};
+use tonnage_plan::transfer::{Pacing, SessionUse, TransferPoint, Verification};
 use tonnage_units::{Error, Result};
 
 /// Refuses the points that the devices of a worker, with these capabilities together, cannot do.
@@ -36,7 +37,8 @@ pub(super) fn check_caps(
             check_carried(point, caps.depth, name)?;
         }
         check_immediates(point, (caps, devices), name)?;
-        if point.verify && overtakes(point, delivers(caps)) {
+        check_each(point, caps, name)?;
+        if point.verify == Verification::Last && overtakes(point, delivers(caps)) {
             return Err(Error::Unavailable {
                 what: format!("verify on {name} where data of several slots land in one"),
                 why: "a write that completed may still be on its way, so that nobody knows which came last".into(),
@@ -93,6 +95,34 @@ fn check_immediates(
         });
     }
     Ok(())
+}
+
+/// Refuses to compare every operation where the ends cannot write to each other about it, or an arrival may be of any
+/// of several ranks.
+fn check_each(point: &TransferPoint, caps: &Caps, name: &str) -> Result<()> {
+    if !compares_each(point) {
+        return Ok(());
+    }
+    let refused = |why: &str, how: &str| {
+        Err(Error::Unavailable {
+            what: format!("--verify=each of {} on {name}", point.op.name()),
+            why: why.to_owned(),
+            how: how.to_owned(),
+        })
+    };
+    let several = point.roles().initiators_max() > 1;
+    match () {
+        () if caps.carried => refused("it carries out whole trials", "Choose --verify=last"),
+        () if !caps.verbs.contains(&Verb::Write) => refused(
+            "both ends report to each other by write, which the device does not offer",
+            "Choose --verify=last, or another device",
+        ),
+        () if point.op == Verb::WriteImm && several && !caps.arrivals_named => refused(
+            "an arrival does not name the rank that it came from",
+            "Choose --verify=last, or one initiator for each target",
+        ),
+        () => Ok(()),
+    }
 }
 
 /// Refuses writes whose arrival nobody could prove, because their lane is gone with them.

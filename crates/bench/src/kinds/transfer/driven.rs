@@ -1,6 +1,10 @@
-//! The engine that a worker drives during a point: its own, or the library over it.
+//! The engine that a worker drives during a point: its own, the library over it, or what compares every operation.
+
+use std::sync::Arc;
 
 use super::layout::SliceLayout;
+use super::verify::{is_signalled, worker_seed};
+use crate::each::{Compared, EachEngine};
 use crate::library::{GatheredRoom, LibraryCalls, LibraryEngine, TakenOver};
 use crate::opening::engine::EngineWorker;
 use tonnage_engine::{Engine, Peer};
@@ -13,6 +17,14 @@ pub enum Driven {
     Own(Box<dyn Engine + Send>),
     /// The library over it.
     Library(Box<LibraryEngine>),
+    /// What compares every operation, over it.
+    Each(Box<EachEngine>),
+}
+
+/// Returns whether an engine's operations are compared one by one. Answers of atomic operations are kept and checked
+/// one by one anyway.
+pub(crate) fn compares_each(point: &TransferPoint) -> bool {
+    point.verify.is_each() && !point.op.is_atomic()
 }
 
 /// Room for batches that the library takes in one call.
@@ -29,9 +41,29 @@ impl Driven {
     ///
     /// # Errors
     /// When an earlier point did not give it back.
-    pub fn begin(point: &TransferPoint, rank: Peer, worker: &mut EngineWorker) -> Result<Self> {
+    pub fn begin(
+        point: &TransferPoint,
+        (rank, index): (Peer, u32),
+        worker: &mut EngineWorker,
+    ) -> Result<Self> {
         let gone = || Error::Failed("an earlier point left this worker's engine unusable".into());
         let engine = worker.engine.take().ok_or_else(gone)?;
+        if compares_each(point) {
+            let mail = worker.mail.take().ok_or_else(gone)?;
+            let compared = Compared {
+                memory: Arc::clone(&worker.memory),
+                caps: worker.caps,
+                rank,
+                verb: point.op,
+                peers: &SliceLayout::new(point, rank).peers(),
+                depth: point.depth(),
+                seed: worker_seed(point, index),
+                is_signalled: is_signalled(point),
+            };
+            return Ok(Self::Each(Box::new(EachEngine::over(
+                engine, mail, compared,
+            )?)));
+        }
         let Some(session) = point.session else {
             return Ok(Self::Own(engine));
         };
@@ -60,6 +92,7 @@ impl Driven {
         match self {
             Self::Own(engine) => engine.as_mut(),
             Self::Library(engine) => engine.as_mut(),
+            Self::Each(engine) => engine.as_mut(),
         }
     }
 
@@ -68,6 +101,11 @@ impl Driven {
         worker.engine = match self {
             Self::Own(engine) => Some(engine),
             Self::Library(engine) => engine.into_engine(),
+            Self::Each(each) => {
+                let (engine, mail) = each.into_parts();
+                worker.mail = Some(mail);
+                Some(engine)
+            }
         };
     }
 }

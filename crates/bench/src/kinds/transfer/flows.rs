@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::caps::{claims_arrival, delivers};
+use super::driven::compares_each;
 use super::trial::Schedule;
 use crate::drive::Scratch;
 use crate::drive::extent::FlowLoads;
@@ -121,6 +122,10 @@ fn asks_delivery(point: &TransferPoint, [always, on_request]: [bool; 2]) -> bool
 pub(crate) fn delivered(point: &TransferPoint, open: &OpenEngine) -> Option<bool> {
     if !open.moves_bytes {
         return None;
+    }
+    if compares_each(point) {
+        let is_asked = point.op != Verb::Read && point.pacing != Pacing::PingPong;
+        return is_asked.then_some(true);
     }
     let arrivals = open.opened.common.arrivals.iter();
     let said: Option<Vec<bool>> = arrivals

@@ -2,6 +2,7 @@
 
 use super::background;
 use super::caps::check_caps;
+use super::driven::compares_each;
 use crate::kinds::kind::Stage;
 use crate::opening::engine::{Need, OpenEngine};
 use crate::opening::{Pairs, Requirements};
@@ -26,6 +27,7 @@ pub struct EngineKey {
     division: Division,
     rail_shift: u32,
     cq: CqMode,
+    compares_each: bool,
     place: Option<PairPlace>,
     background: Option<(Verb, BackgroundPair, u32)>,
 }
@@ -45,6 +47,7 @@ impl EngineKey {
             division: point.division(),
             rail_shift: point.rail_shift,
             cq: point.cq,
+            compares_each: compares_each(point),
             place: point.place,
             background: point
                 .background
@@ -116,7 +119,10 @@ fn need<'a>(
         engine: &first.engine,
         options: &first.engine_options,
         // Points of one key have the same.
-        verbs: std::iter::once(first.op).chain(load).collect(),
+        verbs: std::iter::once(first.op)
+            .chain(load)
+            .chain(compares_each(first).then_some(Verb::Write))
+            .collect(),
         memory: first.memory_of(rank),
         memory_option: first.memory_option(rank),
         memories: std::iter::once(&*first.memory)
@@ -145,6 +151,7 @@ fn need<'a>(
             .max()
             .unwrap_or(1),
         sleeps: first.cq == CqMode::Event,
+        compares_each: compares_each(first),
     };
     Need {
         requirements,

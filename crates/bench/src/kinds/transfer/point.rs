@@ -75,7 +75,7 @@ pub fn measure(
             }
         };
         let followers = Crew::start(scope, 1, workers.map(follow))?;
-        let mut driven = Driven::begin(point, station.rank, worker)?;
+        let mut driven = Driven::begin(point, (station.rank, station.worker), worker)?;
         let own = Work::new(point, station, driven.engine(), worker, &stop)?;
         followers.collect()?;
         let mut lead = Lead {
@@ -306,7 +306,7 @@ impl Steps for Lead<'_, '_> {
                 .intervals
                 .finish(totals.window_ns.saturating_sub(totals.flush_ns))?,
             background: self.taken.backgrounds.pop(),
-            ..totals.trial(self.point.verify)
+            ..totals.trial(self.point.verify.is_on())
         });
         self.taken.totals.push(totals);
         Ok(())

@@ -52,7 +52,7 @@ impl Lead<'_, '_> {
         let (op, size_bytes) = (self.point.op.name(), self.point.size_bytes);
         self.rank.phase(&format!("{name} of {op} {size_bytes} B"));
         // Turns of single pairs fill and check the memory of all, again and again, and move what trials have proven.
-        let checked = self.point.verify && !(stretch.again && self.point.loads.is_some());
+        let checked = self.point.verify.is_on() && !(stretch.again && self.point.loads.is_some());
         self.followers
             .order(|_| CrewOrder::Prepare(stretch.number, checked))?;
         let prepared = self.own.prepare(stretch.number, checked);

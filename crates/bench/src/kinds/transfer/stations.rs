@@ -69,7 +69,7 @@ pub(super) fn serve(
         tonnage_machine::pin_thread(cpu)?;
     }
     let index = station.worker as usize;
-    let mut driven = Driven::begin(point, station.rank, worker)?;
+    let mut driven = Driven::begin(point, (station.rank, station.worker), worker)?;
     let work = Work::new(point, station, driven.engine(), worker, stop)?;
     follow(deck, index, work, orders, answers);
     driven.end(worker);

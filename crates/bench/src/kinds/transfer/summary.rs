@@ -55,7 +55,7 @@ pub fn summarize(point: &TransferPoint, measured: &Measured) -> Summary {
         matrix: None,
         slow_rail: None,
         pace: pace(point, measured, message_rate.mean),
-        swapped_fraction: (point.op == Verb::CompareSwap && point.verify)
+        swapped_fraction: (point.op == Verb::CompareSwap && point.verify.is_on())
             .then(|| sum(|totals| totals.swapped) as f64 / operations.max(1) as f64),
         converged: measured.converged,
     }

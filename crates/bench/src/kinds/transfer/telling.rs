@@ -32,15 +32,19 @@ pub(super) fn begin<'a>(
     flows: &[Flow],
     layout: &SliceLayout,
 ) -> Result<Option<(&'a mut Credits, Vec<Lane>)>> {
-    // Of the points that share an engine only some may send; and where each message is answered, the answer says
-    // enough.
-    let Some(credits) = credits.filter(|_| point.op == Verb::Send && !answers(point)) else {
+    // Of the points that share an engine only some may send.
+    let Some(credits) = credits.filter(|_| is_counted(point)) else {
         return Ok(None);
     };
     let sends: Vec<_> = flows.iter().map(|flow| (flow.peer, flow.lane)).collect();
     let told = (telling(point), point.depth() as usize);
     let begun = credits.begin(told, engine, caps, &sends, &layout.into)?;
     Ok(Some(begun))
+}
+
+/// Returns whether messages of a point are done only by credits. Where each is answered or compared, that says enough.
+fn is_counted(point: &TransferPoint) -> bool {
+    point.op == Verb::Send && !answers(point) && !point.verify.is_each()
 }
 
 /// Moments at which senders are told, from what they wait for.

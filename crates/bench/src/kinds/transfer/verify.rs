@@ -5,11 +5,11 @@ use self::reports::Reports;
 use super::trial::FlowIssued;
 use crate::drive::flow::Flow;
 use crate::drive::flow_walk::{End, FlowWalk};
-use crate::drive::port::Arrivals;
+use crate::drive::port::{Arrivals, arrival_mix};
 use crate::kinds::transfer::layout::{GUARD_BYTES, SliceLayout, answers};
-use tonnage_engine::Verb;
 use tonnage_engine::memory::Memory;
 use tonnage_engine::pattern::{Key, Mismatches};
+use tonnage_engine::{Lane, Verb};
 use tonnage_plan::transfer::{Pacing, TargetFootprint, TransferPoint};
 use tonnage_units::{Error, Result};
 
@@ -18,8 +18,8 @@ use tonnage_units::{Error, Result};
 pub struct Expected {
     /// Arrivals in all; `None` where nothing notifies the target or the engine moves nothing.
     pub arrivals: Option<u64>,
-    /// Wrapping sum of their immediates, for write-imm.
-    pub immediates: u64,
+    /// Initiators of write-imms that arrived, each with its first operation and one past its last.
+    pub initiators: Vec<(u32, (u64, u64))>,
     /// Operations of each rank of `SliceLayout::into` towards this worker.
     pub into: Vec<u64>,
     /// Operations of this worker towards each rank of `SliceLayout::out`.
@@ -31,7 +31,7 @@ pub struct Expected {
 impl Expected {
     /// Returns whether workers must tell each other what they issued: arrivals or bytes are going to be checked.
     pub fn is_needed(point: &TransferPoint, moves_bytes: bool) -> bool {
-        moves_bytes && (point.op.notifies_target() || point.verify)
+        moves_bytes && (point.op.notifies_target() || point.verify.is_on())
     }
 
     /// Adds what was to be seen in a later round. Of arrivals each round has its own.
@@ -70,8 +70,9 @@ impl Expected {
             } = flow(initiator, rank)?;
             expected.into.push(end - first);
             arrivals += end - first;
-            let sum = immediates_below(end).wrapping_sub(immediates_below(first));
-            expected.immediates = expected.immediates.wrapping_add(sum);
+            if point.op == Verb::WriteImm {
+                expected.initiators.push((initiator, (first, end)));
+            }
             if point.op.is_atomic() {
                 expected.ascents.push(ascents);
             }
@@ -85,18 +86,34 @@ impl Expected {
     }
 }
 
-/// Wrapping sum of the immediates of operations 0 to `end` − 1, which are the low 32 bits of their numbers.
-fn immediates_below(end: u64) -> u64 {
-    let lap = 1u128 << 32;
-    let (laps, rest) = (u128::from(end) / lap, u128::from(end) % lap);
-    (laps * (lap * (lap - 1) / 2) + rest * rest.saturating_sub(1) / 2) as u64
+/// The set of arrivals, as [`Arrivals::set`] sums it, of the operations from `first` to `end` − 1 of one initiator.
+/// Their immediates are the low 32 bits of their numbers, so that all come again after 2^32.
+fn set_of(initiator: u32, (first, end): (u64, u64)) -> u64 {
+    const LAP: u64 = 1 << 32;
+    let sum = |numbers: std::ops::Range<u64>| {
+        numbers.fold(0u64, |sum, number| {
+            sum.wrapping_add(arrival_mix(initiator, number as u32))
+        })
+    };
+    let count = end.saturating_sub(first);
+    let rest = sum(first..first + count % LAP);
+    match count / LAP {
+        0 => rest,
+        laps => rest.wrapping_add(sum(0..LAP).wrapping_mul(laps)),
+    }
 }
 
-/// Checks that a target saw exactly what was sent to it.
+/// Checks that a target saw exactly what was sent to it: how many operations, and of write-imm which, each how often,
+/// and where arrivals are `named` also from whom. It takes longer the more there were, so nobody may wait for bytes.
 ///
 /// # Errors
 /// What is missing, doubled or different.
-pub fn check_immediates(point: &TransferPoint, expected: &Expected, seen: &Arrivals) -> Result<()> {
+pub fn check_arrivals(
+    point: &TransferPoint,
+    expected: &Expected,
+    seen: &Arrivals,
+    named: bool,
+) -> Result<()> {
     let Some(count) = expected.arrivals else {
         return Ok(());
     };
@@ -106,10 +123,13 @@ pub fn check_immediates(point: &TransferPoint, expected: &Expected, seen: &Arriv
             seen.count
         )));
     }
-    if point.op == Verb::WriteImm && seen.immediates != expected.immediates {
+    let unnamed = if named { 0 } else { Lane::UNNAMED.0 };
+    let sets = expected.initiators.iter();
+    let sets = sets.map(|&(initiator, range)| set_of(initiator | unnamed, range));
+    if point.op == Verb::WriteImm && seen.set != sets.fold(0, u64::wrapping_add) {
         return Err(Error::Failed(format!(
-            "the immediates of {count} write-imm operations add up to {}, those sent to {}",
-            seen.immediates, expected.immediates
+            "{count} write-imm operations arrived, but not those that were sent: the immediates differ, or one came \
+             twice and another never"
         )));
     }
     Ok(())
@@ -136,10 +156,23 @@ fn data_of(point: &TransferPoint, initiator: u32, target: u32) -> (u32, u32) {
 /// Spreads the workers of a rank over the seeds: an odd constant.
 const WORKER_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// The seed of a worker's data. The workers of a pair have equal slices, and the data of one must not pass for the
+/// other's.
+pub(super) fn worker_seed(point: &TransferPoint, worker: u32) -> u64 {
+    point.seed ^ u64::from(worker).wrapping_mul(WORKER_SEED)
+}
+
+/// Returns whether the last byte of each operation signals its arrival.
+pub(super) fn is_signalled(point: &TransferPoint) -> bool {
+    answers(point) && point.op == Verb::Write && point.pacing == Pacing::PingPong
+}
+
 /// The slices of one worker and where the walks over them stand.
 pub struct SliceWalks {
     slices: Vec<Slice>,
     read: bool,
+    /// Slots that operations used were compared each time.
+    is_each: bool,
     seed: u64,
     slots: u64,
     stride_bytes: u64,
@@ -162,8 +195,7 @@ impl SliceWalks {
         };
         let out = layout.out.iter().enumerate();
         let into = layout.into.iter().enumerate();
-        let signalled =
-            answers(point) && point.op == Verb::Write && point.pacing == Pacing::PingPong;
+        let signalled = is_signalled(point);
         Self {
             slices: out
                 .map(|(index, &peer)| slice(index, rank, peer, layout.out_origin(index), true))
@@ -172,8 +204,8 @@ impl SliceWalks {
                 }))
                 .collect(),
             read: point.op == Verb::Read,
-            // The workers of a pair have slices alike, and what is of one must not pass for the other's.
-            seed: point.seed ^ u64::from(worker).wrapping_mul(WORKER_SEED),
+            seed: worker_seed(point, worker),
+            is_each: point.verify.is_each(),
             slots: point.slots(),
             stride_bytes: point.stride_bytes,
             footprint_bytes: point.footprint_bytes,
@@ -250,6 +282,9 @@ impl SliceWalks {
             slice
                 .walk
                 .each_landing(count, lands, &mut used, |slot, source| {
+                    if self.is_each {
+                        return Ok(());
+                    }
                     let offset = origin + slot * self.stride_bytes;
                     let ahead = source.wrapping_sub(slot).wrapping_mul(self.stride_bytes);
                     memory.verify(origin, offset, data, key.ahead(ahead), moved)

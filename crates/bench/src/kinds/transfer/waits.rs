@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::driven::compares_each;
 use super::layout::SliceLayout;
 use crate::deadlines::DEADLINES;
 use tonnage_engine::Caps;
@@ -18,7 +19,8 @@ pub(super) fn deadline_of(length: TrialLength) -> Duration {
 
 /// Returns whether the device does everything that peers ask of a worker, which has nothing to do itself.
 pub(super) fn is_served(point: &TransferPoint, caps: &Caps, layout: &SliceLayout) -> bool {
-    let is_silent = caps.passive_target && !point.op.notifies_target();
+    let compares = compares_each(point);
+    let is_silent = caps.passive_target && !point.op.notifies_target() && !compares;
     is_silent && layout.out.is_empty() && point.cq == CqMode::Busy
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tonnage_sys::clock::thread_cpu_ns;
 
 use super::background::WorkerPart;
+use super::driven::compares_each;
 use super::flows::{
     begins, expect_parts, flow_loads, flows_of, flushes_in_round, has_phases, make_flows,
     make_receives, make_table, merged_bytes_max, scratch,
@@ -28,9 +29,10 @@ use crate::drive::pulse::FeltPulse;
 use crate::drive::recorder::PhaseHistograms;
 use crate::drive::serve::{RestingPlace, serve};
 use crate::drive::stall::StallWatch;
+use crate::each::{Findings, Found};
 use crate::kinds::transfer::layout::{SliceLayout, answers};
 use crate::kinds::transfer::stalled::FlowNames;
-use crate::kinds::transfer::verify::{Expected, MemoryWatch, check_immediates};
+use crate::kinds::transfer::verify::{Expected, MemoryWatch, check_arrivals};
 use crate::limit::memory_copy::copy_rates;
 use crate::limit::socket_stream::{Berths, Streamed};
 use crate::opening::engine::EngineWorker;
@@ -95,7 +97,11 @@ pub struct Work<'a> {
     pub(super) carried: Option<Duration>,
     /// False for an engine whose operations carry nothing.
     pub(super) moves_bytes: bool,
+    /// True where arrivals name the rank that they come from.
+    pub(super) names_arrivals: bool,
     pub(super) names: FlowNames,
+    /// Results of comparing every operation, where that is asked for.
+    pub(super) findings: Option<Arc<Findings>>,
 }
 
 impl<'a> Work<'a> {
@@ -113,6 +119,7 @@ impl<'a> Work<'a> {
         let (rank, began_ns) = (station.rank, worker.clock.now_ns());
         let layout = SliceLayout::new(point, rank);
         let (memory, caps) = (Arc::clone(&worker.memory), worker.caps);
+        let findings = worker.findings.clone().filter(|_| compares_each(point));
         let flows = make_flows(point, rank, &layout, engine, worker)?;
         expect_parts(point, &layout, engine, true)?;
         let receives = match point.op {
@@ -168,7 +175,9 @@ impl<'a> Work<'a> {
             shares_cpus: station.yielding,
             carried: caps.carried.then_some(station.patience),
             moves_bytes: caps.moves_bytes,
+            names_arrivals: caps.arrivals_named,
             names: station.names,
+            findings,
         };
         work.made_ready(&caps)
     }
@@ -251,6 +260,9 @@ impl<'a> Work<'a> {
         self.number = number;
         self.part.is_resting = false;
         self.port.engine.settle(number == WARM_UP);
+        if let Some(findings) = &self.findings {
+            findings.take();
+        }
         if checked {
             self.watch.fill(self.memory.as_ref(), number)?;
             self.hand_over_memory()?;
@@ -329,6 +341,10 @@ impl<'a> Work<'a> {
         totals: &mut TrialTotals,
     ) -> Result<()> {
         let schedule = &schedule.of_worker(self.part.is_background);
+        if let Some(findings) = self.findings.clone() {
+            let settled = self.serve_while(|_| !findings.is_settled());
+            settled.map_err(|error| self.with_stalled(error))?;
+        }
         if let Some(count) = expected.arrivals {
             let awaited = self.await_arrivals(count);
             awaited.map_err(|error| self.with_stalled(error))?;
@@ -348,10 +364,10 @@ impl<'a> Work<'a> {
         if let Some(trial) = self.trial.as_ref().filter(|_| !schedule.again) {
             self.histogram.merge(trial);
         }
-        check_immediates(self.point, expected, &arrivals)
+        check_arrivals(self.point, expected, &arrivals, self.names_arrivals)
     }
 
-    /// Compares every byte that the trial should have moved, and adds what was right to `totals`.
+    /// Compares the last visit of each slot with what it should have moved, or asks for the comparisons of all; adds what was right to `totals`.
     ///
     /// # Errors
     /// What differs, by offset.
@@ -366,6 +382,12 @@ impl<'a> Work<'a> {
             &mut untouched,
         )?;
         totals.verified_bytes = moved.checked_bytes - moved.wrong_bytes;
+        if let Some(findings) = &self.findings {
+            let reads = self.point.op == Verb::Read;
+            let of = if reads { &expected.out } else { &expected.into };
+            let moved_bytes = of.iter().sum::<u64>() * u64::from(self.point.size_bytes);
+            totals.verified_bytes = checked_each(&findings.take(), moved_bytes)?;
+        }
         if self.point.op == Verb::CompareSwap {
             totals.swapped = expected.ascents.iter().map(|told| told.count).sum();
         }
@@ -396,6 +418,9 @@ impl<'a> Work<'a> {
     /// # Errors
     /// When the engine fails, or fillers do not come.
     pub fn close(&mut self) -> Result<()> {
+        if let Some(findings) = &self.findings {
+            findings.pass(true);
+        }
         self.port.use_up_receives();
         if self.point.op == Verb::Send {
             let used_up = self.use_up_receives();
@@ -431,10 +456,15 @@ impl<'a> Work<'a> {
     /// Polls until so many operations have arrived since the counters were taken last. What is missing after the
     /// deadline is for the caller to find.
     fn await_arrivals(&mut self, count: u64) -> Result<()> {
+        self.serve_while(|port| port.arrivals.count < count)
+    }
+
+    /// Polls while something is missing, until the deadline at most.
+    fn serve_while(&mut self, is_missing: impl Fn(&Port<'_>) -> bool) -> Result<()> {
         let clock = self.port.clock;
         let deadline_ns = clock.now_ns() + DEADLINES.arrival.as_nanos() as u64;
         let rounds_max = if self.port.sleeps() { 1 } else { 64 };
-        while self.port.arrivals.count < count && clock.now_ns() < deadline_ns {
+        while is_missing(&self.port) && clock.now_ns() < deadline_ns {
             let mut rounds = 0;
             serve(&mut self.port, || {
                 rounds += 1;
@@ -468,6 +498,23 @@ impl<'a> Work<'a> {
     }
 }
 
+/// Bytes that were right of operations that were compared one by one and should have moved so many.
+///
+/// # Errors
+/// What was wrong, or how many bytes no comparison covers.
+fn checked_each(found: &Found, moved_bytes: u64) -> Result<u64> {
+    if let Some(wrong) = &found.wrong {
+        return Err(Error::Failed(wrong.clone()));
+    }
+    if found.moved_bytes != moved_bytes {
+        return Err(Error::Failed(format!(
+            "operations with {} bytes were compared of those with {moved_bytes} that the initiators completed",
+            found.moved_bytes
+        )));
+    }
+    Ok(found.right_bytes)
+}
+
 /// Place of a worker that may rest: one without a part in this point, that of a served target, the background's.
 fn place_to_rest(
     point: &TransferPoint,
@@ -492,6 +539,9 @@ fn waiting<'a>(
 ) -> Result<Port<'a>> {
     let patience_ns = station.patience.as_nanos() as u64;
     let mut port = port.with_watch(StallWatch::new(patience_ns, point.size_bytes, flows));
+    if !caps.arrivals_named {
+        port = port.without_names();
+    }
     if caps.arrives_by_polling {
         port = port.without_pause();
     }

@@ -11,6 +11,7 @@ use crate::kinds::repeat::command_line;
 use crate::kinds::transfer::Transfers;
 use crate::observer::{Progress, RaceProgress};
 use tonnage_plan::Reading;
+use tonnage_plan::transfer::Verification;
 use tonnage_plan::tune::foothold::{all_refused, said};
 use tonnage_plan::tune::point::PASSES_MAX;
 use tonnage_plan::tune::{Goal, TunePoint};
@@ -201,11 +202,15 @@ impl<'a, 'b> Search<'a, 'b> {
         }
     }
 
-    /// Measures the winner as a transfer, with every byte checked and its path proven: the races have no time for that.
+    /// Measures the winner as a transfer, with the last visit of each slot checked and its path proven: the races have no time for that.
     fn last_run(&mut self, record: &mut Record, course: Course<'_>) -> Result<(), StepFailure> {
         let lists = &self.stage.settings.lists;
         let mut winner = self.point.candidate(&self.values, lists)?;
-        (winner.verify, winner.length.trials) = (self.point.verify, LAST_TRIALS);
+        winner.verify = match self.point.verify {
+            true => Verification::Last,
+            false => Verification::Off,
+        };
+        winner.length.trials = LAST_TRIALS;
         let mut engine = opened(&[&winner], self.stage)?;
         check(&winner, &engine, self.stage)?;
         let reading = Reading::default();

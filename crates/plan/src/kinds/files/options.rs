@@ -275,7 +275,8 @@ pub struct DataOptions {
     #[arg(long, value_name = "N")]
     pub data_seed: Option<Count>,
 
-    /// Check every byte, outside the clock, after the last phase or after those that are named: --verify=write,read.
+    /// Check every byte that the files hold, or that was read, outside the clock, after the last phase or after those that
+    /// are named: --verify=write,read. What a phase wrote over again is checked once.
     #[arg(long, value_name = "PHASES", num_args = 0..=1, require_equals = true, default_missing_value = "last")]
     #[serde(deserialize_with = "verify")]
     pub verify: Option<Verify>,

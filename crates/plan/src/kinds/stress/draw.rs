@@ -15,7 +15,7 @@ use crate::sweep::Sweep;
 use crate::transfer::{
     Addresses, BatchCall, BatchMerge, BatchOf, BatchingOptions, IssuingOptions, LengthOptions,
     LibraryOptions, MeasureOptions, MemoryOptions, OperationOptions, PacingOptions, SessionUse,
-    TargetFootprint, Transfer, TransferApi, TransferPoint,
+    TargetFootprint, Transfer, TransferApi, TransferPoint, Verification,
 };
 use tonnage_engine::{Lists, Verb};
 use tonnage_units::{Bytes, Count, Nanos, Result};
@@ -181,7 +181,7 @@ impl Drawing<'_> {
                 ..MemoryOptions::default()
             },
             measure: MeasureOptions {
-                verify: true,
+                verify: Some(Verification::Last),
                 limit: Some(LimitChoice::None),
                 ..MeasureOptions::default()
             },

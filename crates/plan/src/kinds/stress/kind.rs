@@ -12,7 +12,7 @@ use tonnage_units::Result;
 impl Kind for Stress {
     type Point = StressPoint;
 
-    const ABOUT: &'static str = "Draw transfers of all sorts for some time, and verify every byte";
+    const ABOUT: &'static str = "Draw transfers of all sorts for some time, and verify their data";
     const AFTER_HELP: &'static str = "Operation, size, window or batch, session, queue pairs, traffic, offsets and memory of each \
     transfer are drawn from the seed. A wrong byte ends its draw and not the run; the command line that repeats the \
     first one is printed at once and again at the end, and the exit code is 1.\n\n\

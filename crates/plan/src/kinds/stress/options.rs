@@ -8,7 +8,7 @@ use crate::sweep::Sweep;
 use tonnage_engine::Verb;
 use tonnage_units::{Bytes, Count, Nanos};
 
-/// One experiment that draws transfers and verifies every byte.
+/// One experiment that draws transfers and verifies what each slot holds after them.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub struct Stress {
     /// Transfers to draw.

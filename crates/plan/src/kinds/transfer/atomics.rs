@@ -22,7 +22,7 @@ impl TransferPoint {
     /// Places for the words of atomic operations at the initiator's end of a flow.
     pub fn word_places(&self) -> u64 {
         let in_flight = u64::from(self.used_depth().max(1));
-        match (self.verify, self.length.trial) {
+        match (self.verify.is_on(), self.length.trial) {
             (false, _) => in_flight,
             (true, TrialLength::DurationNs(_)) => VERIFIED_OPERATIONS_MAX.max(in_flight),
             (true, TrialLength::Iterations(count)) => {
@@ -35,7 +35,7 @@ impl TransferPoint {
     /// The number of iterations after which a worker ends a trial by time.
     pub fn iterations_max(&self) -> Option<u64> {
         let each = u64::from(self.batch_share_max().max(1));
-        let bounded = self.op.is_atomic() && self.verify;
+        let bounded = self.op.is_atomic() && self.verify.is_on();
         bounded.then(|| (self.word_places() / each).max(1))
     }
 
@@ -97,7 +97,7 @@ pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
             "rails",
             "a word is changed in one step only among operations of one device",
         )),
-        () if point.verify && point.length.interval_ns.is_some() => Some((
+        () if point.verify.is_on() && point.length.interval_ns.is_some() => Some((
             "interval",
             "a verified trial ends when there is no place for another old value",
         )),
@@ -113,7 +113,7 @@ pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
     };
     // Expected numbers are put in place ahead. Where a later one is tried before an earlier one, both fail, and with
     // them all that follow.
-    if point.op == Verb::CompareSwap && point.verify && point.queue_pairs > 1 {
+    if point.op == Verb::CompareSwap && point.verify.is_on() && point.queue_pairs > 1 {
         return usage(format!(
             "op {name} with verify and qps {} do not go together, for queue pairs keep no order among each other, and each \
              operation expects what the one before it left: leave qps or verify out, or use op fetch-add",

@@ -24,10 +24,12 @@ use super::pacing::{check_rate, cq_modes, pacings};
 use super::point::{Addresses, CqMode, Pacing, TransferPoint};
 use super::point_length::PointLength;
 use super::roles::{check_sides, roles};
+use super::verification::{Verification, check_each, check_engine};
 use crate::bounds::{POINTS_MAX, WORKERS_MAX};
 use crate::gpu_options::check_gpu_options;
 use crate::options::{Many, pairs};
 use crate::place::places;
+use crate::point::LimitChoice;
 use crate::refuse::usage;
 use crate::roles::Roles;
 use tonnage_engine::paths::Division;
@@ -96,6 +98,12 @@ pub(super) fn expand(
             check_call(&callings, op)?;
             check_op(transfer.background.background, named.entry)?;
             for memory in &memories {
+                check_engine(
+                    transfer,
+                    (named.entry, named.engine),
+                    op,
+                    (&memory.names(), lists),
+                )?;
                 check_gpu_options(named.entry, &named.options, &memory.names(), lists)?;
                 for &seat in &seats {
                     let ways = cq_modes.iter().flat_map(by_pacing);
@@ -248,9 +256,9 @@ fn point(
         local_addresses: asked.local_addresses.filter(|&local| local != addresses),
         seed: asked.seed.unwrap_or(SEED_DEFAULT).0,
         latency: transfer.measure.latency.unwrap_or(true),
-        verify: transfer.measure.verify,
+        verify: transfer.verification(),
         per_rank: transfer.measure.per_rank,
-        limit: transfer.measure.limit.unwrap_or(LIMIT_DEFAULT),
+        limit: limit(transfer),
         length,
     };
     check_seed(&transfer.memory, &point)?;
@@ -258,7 +266,17 @@ fn point(
     check_atomics(&point)?;
     check_batching(&point)?;
     check_landings(&point)?;
+    check_each(transfer, &point)?;
     Ok(point)
+}
+
+/// The bound to compare with: none by default where the bandwidth contains comparisons.
+fn limit(transfer: &Transfer) -> LimitChoice {
+    let default = match transfer.verification() {
+        Verification::Each => LimitChoice::None,
+        Verification::Off | Verification::Last => LIMIT_DEFAULT,
+    };
+    transfer.measure.limit.unwrap_or(default)
 }
 
 /// Gives a point its slots, which a rank must have memory for.
@@ -280,7 +298,7 @@ fn check_seed(memory: &MemoryOptions, point: &TransferPoint) -> Result<()> {
     let drawn = |order| matches!(order, Addresses::Random | Addresses::Permuted);
     let is_drawn = drawn(local) || drawn(remote);
     match memory.seed {
-        Some(Count(seed)) if !is_drawn && !point.verify => usage(format!(
+        Some(Count(seed)) if !is_drawn && !point.verify.is_on() => usage(format!(
             "seed {seed} changes nothing without random or permuted addresses and without verify: leave it out, or write \
                  addresses random"
         )),
@@ -373,7 +391,7 @@ fn check_support(transfer: &Transfer, entry: &Entry, op: Verb, lists: &Lists) ->
             other(|entry| entry.ordered_writes)
         ));
     }
-    if transfer.measure.verify && !entry.moves_bytes {
+    if transfer.verification() == Verification::Last && !entry.moves_bytes {
         return usage(format!(
             "engine {name} moves no bytes, so there is nothing to verify: leave verify out{}",
             other(|entry| entry.moves_bytes)

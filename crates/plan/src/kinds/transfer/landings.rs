@@ -7,6 +7,7 @@
 
 use super::batches::BatchOf;
 use super::point::{Addresses, Pacing, TransferPoint};
+use super::verification::Verification;
 use crate::refuse::usage;
 use tonnage_engine::Verb;
 use tonnage_units::Result;
@@ -101,7 +102,7 @@ fn known_pacing(point: &TransferPoint) -> String {
 /// # Errors
 /// `Usage`, with the pacing that lets it be known.
 pub(super) fn check_landings(point: &TransferPoint) -> Result<()> {
-    if !point.verify || !point.lands_at_once() {
+    if point.verify != Verification::Last || !point.lands_at_once() {
         return Ok(());
     }
     let (local, remote) = point.orders();

@@ -11,6 +11,7 @@
 //! | `batches` | batches of a point |
 //! | `both_ways` | pairs that move bytes in both directions at once |
 //! | `memories` | kinds of memory of both ends |
+//! | `verification` | how much of the moved data is compared, and what that goes with |
 //! | `landings` | what lands in a slot last, and whether that can be known |
 //! | `kind` | what makes it a kind |
 //!
@@ -40,6 +41,7 @@ mod pacing;
 pub mod point;
 mod point_length;
 mod roles;
+mod verification;
 
 pub use crate::bounds::DEPTH_MAX;
 pub use aim::PacingAim;
@@ -61,3 +63,4 @@ pub use point::{
     Addresses, CqMode, Pacing, SessionUse, TargetFootprint, TransferApi, TransferPoint,
 };
 pub use point_length::{PointLength, TrialLength};
+pub use verification::{Verification, compares_each};

@@ -11,6 +11,7 @@ use super::library::LibraryOptions;
 use super::loads::{PairLoads, TrafficFile};
 use super::pacing::PacingOptions;
 use super::point::{Addresses, TargetFootprint};
+use super::verification::Verification;
 use crate::options::{Group, Many, Pair, many_of, on_off, one_of, pairs, text, with_default};
 use crate::point::{LimitChoice, MatrixRounds, Traffic};
 use crate::published::{self, PublishedTable};
@@ -52,6 +53,13 @@ pub struct Transfer {
     /// Consequence of what a machine lacks.
     #[command(flatten)]
     pub skipping: SkippingOptions,
+}
+
+impl Transfer {
+    /// Operations whose data is compared.
+    pub fn verification(&self) -> Verification {
+        self.measure.verify.unwrap_or_default()
+    }
 }
 
 crate::options::groups! {
@@ -244,10 +252,11 @@ pub struct MeasureOptions {
     #[arg(long, value_name = "ON|OFF", value_parser = on_off)]
     pub latency: Option<bool>,
 
-    /// Check every byte after each trial, outside the clock.
-    #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub verify: bool,
+    /// Compare the moved data with what was expected: of the last operation in each slot after each trial, outside the
+    /// clock (last, also without a value), or of every operation before its slot is used again (each), whose figures
+    /// are no measure of speed.
+    #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "last")]
+    pub verify: Option<Verification>,
 
     /// Show each initiating rank in a table of its own below, and keep its figures in the record.
     #[arg(long)]

@@ -9,6 +9,7 @@ use super::background::Background;
 use super::batches::{BatchOf, Batching};
 use super::loads::PairLoads;
 use super::point_length::PointLength;
+use super::verification::Verification;
 use crate::kind::AnyPoint;
 use crate::point::{LimitChoice, MatrixRounds, Traffic};
 use crate::roles::Roles;
@@ -125,8 +126,8 @@ pub struct TransferPoint {
     pub seed: u64,
     /// True when each operation's (or batch's) latency is recorded; off costs no clock read per operation.
     pub latency: bool,
-    /// True when every trial's bytes are checked, outside the clock.
-    pub verify: bool,
+    /// Operations whose data is compared.
+    pub verify: Verification,
     /// True when each initiating rank has figures of its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub per_rank: bool,

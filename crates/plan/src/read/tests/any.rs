@@ -208,7 +208,7 @@ prop_compose! {
         (label, engine, op, traffic, sizes) in what(),
         (window, batch, ping_pong, rate, workers) in paced(),
         ([memory, target_memory], footprint, target_footprint, stride, gap, addresses, local_addresses, seed) in placed(),
-        (latency, verify, per_rank, limit) in (option::of(any::<bool>()), any::<bool>(), any::<bool>(), option::of(limits())),
+        (latency, verify, per_rank, limit) in (option::of(any::<bool>()), option::of(proptest::sample::select(vec![crate::transfer::Verification::Last, crate::transfer::Verification::Each])), any::<bool>(), option::of(limits())),
         engine_options in proptest::collection::btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
         (trials, trial_time, iters, duration, warmup, until_ci, [max_duration, interval, checkpoint]) in long(),
         place in places(),

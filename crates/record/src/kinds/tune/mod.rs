@@ -116,7 +116,7 @@ tonnage_units::names! {
 pub struct TuneWinner {
     /// The command line that repeats it.
     pub command: String,
-    /// The winner's last run, after the races, with every byte checked.
+    /// The winner's last run, after the races, with the last visit of each slot checked.
     #[schemars(extend("unevaluatedProperties" = false))]
     pub run: TransferBody,
 }

@@ -1,5 +1,5 @@
-//! `tonnage verify`: a batch of four of every operation of every engine at many sizes, every byte checked, and every
-//! word that atomic operations change; or every collective of every backend, every element checked, which is in
+//! `tonnage verify`: a batch of four of every operation of every engine at many sizes, each in a slot of its own that is
+//! visited once, so that all bytes are checked, and every word that atomic operations change; or every collective of every backend, every element checked, which is in
 //! `collectives`.
 
 mod collectives;
@@ -16,6 +16,7 @@ use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::sweep::Sweep;
 use tonnage_plan::transfer::{
     LengthOptions, MeasureOptions, MemoryOptions, OperationOptions, PacingOptions, Transfer,
+    Verification,
 };
 use tonnage_plan::{Experiment, Plan};
 
@@ -248,7 +249,7 @@ impl VerifyArgs {
                 ..MemoryOptions::default()
             },
             measure: MeasureOptions {
-                verify: true,
+                verify: Some(Verification::Last),
                 latency: Some(false),
                 limit: Some(LimitChoice::None),
                 ..MeasureOptions::default()

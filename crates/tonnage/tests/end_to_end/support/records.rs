@@ -219,7 +219,7 @@ fn check_trial(point: &TransferPoint, trial: &Trial) {
             );
         }
     }
-    assert_eq!(trial.verified_bytes.is_some(), point.verify);
+    assert_eq!(trial.verified_bytes.is_some(), point.verify.is_on());
     assert_eq!(trial.directions.is_some(), point.bidirectional);
     if let Some(both) = &trial.directions {
         let sum = |of: fn(&TrialDirection) -> u64| of(&both.forward) + of(&both.back);

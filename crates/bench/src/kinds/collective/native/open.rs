@@ -230,6 +230,7 @@ fn requirements<'a>(
         peers_max,
         depth: DEPTH,
         sleeps: false,
+        compares_each: false,
     }
 }
 

@@ -8,19 +8,36 @@ use tonnage_engine::Lane;
 use tonnage_engine::memory::Request;
 use tonnage_engines::memory::HOST;
 use tonnage_plan::point::Traffic;
-use tonnage_plan::transfer::Addresses;
+use tonnage_plan::transfer::{Addresses, Verification};
 
 #[test]
-fn immediates_add_up_over_the_32_bit_edge() {
-    assert_eq!((immediates_below(0), immediates_below(5)), (0, 10));
+fn immediates_go_on_over_the_32_bit_edge() {
     let edge = 1u64 << 32;
-    let by_hand: u64 = (edge - 3..edge + 4)
-        .map(|number| number & 0xffff_ffff)
-        .sum();
-    assert_eq!(
-        immediates_below(edge + 4).wrapping_sub(immediates_below(edge - 3)),
-        by_hand
-    );
+    let by_hand = |numbers: std::ops::Range<u64>| {
+        let mixed = numbers.map(|number| arrival_mix(7, (number & 0xffff_ffff) as u32));
+        mixed.fold(0, u64::wrapping_add)
+    };
+    assert_eq!((set_of(7, (3, 3)), set_of(7, (5, 8))), (0, by_hand(5..8)));
+    assert_eq!(set_of(7, (edge - 3, edge + 4)), by_hand(edge - 3..edge + 4));
+    assert_eq!(set_of(7, (edge, edge + 4)), set_of(7, (0, 4)));
+}
+
+/// Sets with the same number of arrivals and the same sum of immediates.
+#[test]
+fn arrivals_are_a_set_and_not_a_sum() {
+    let set = |arrivals: &[(u32, u32)]| {
+        let mixed = arrivals.iter().map(|&(peer, imm)| arrival_mix(peer, imm));
+        mixed.fold(0, u64::wrapping_add)
+    };
+    let sent = [(0, 1), (0, 2), (0, 3), (0, 4)];
+    assert_eq!(set(&sent), set(&[(0, 4), (0, 2), (0, 1), (0, 3)]));
+    for other in [
+        [(0, 1), (0, 1), (0, 4), (0, 4)],
+        [(0, 0), (0, 2), (0, 3), (0, 5)],
+        [(1, 1), (0, 2), (0, 3), (0, 4)],
+    ] {
+        assert_ne!(set(&sent), set(&other), "{other:?}");
+    }
 }
 
 #[test]
@@ -36,22 +53,35 @@ fn lost_doubled_and_changed_arrivals_are_told() {
     ];
     let expected = Expected::new(&point, 1, 0, &reports(&point, 1, &issued)).unwrap();
     assert_eq!(
-        (expected.arrivals, expected.immediates, &expected.into[..]),
-        (Some(4), 46, &[4][..])
+        (
+            expected.arrivals,
+            &expected.initiators[..],
+            &expected.into[..]
+        ),
+        (Some(4), &[(0, (10, 14))][..], &[4][..])
     );
-    let seen = |count, immediates| {
-        check_immediates(
-            &point,
-            &expected,
-            &Arrivals {
-                count,
-                immediates,
-                last_ns: 0,
-            },
-        )
+    let seen = |peer: u32, immediates: &[u32], named| {
+        let mixed = immediates.iter().map(|&imm| arrival_mix(peer, imm));
+        let arrivals = Arrivals {
+            count: immediates.len() as u64,
+            set: mixed.fold(0, u64::wrapping_add),
+            last_ns: 0,
+        };
+        check_arrivals(&point, &expected, &arrivals, named).is_ok()
     };
-    assert!(seen(4, 46).is_ok());
-    assert!(seen(3, 33).is_err() && seen(5, 59).is_err() && seen(4, 47).is_err());
+    assert!(seen(0, &[10, 11, 12, 13], true) && seen(u32::MAX, &[13, 11, 12, 10], false));
+    for wrong in [
+        &[10, 11, 12][..],
+        &[10, 11, 12, 13, 13],
+        &[10, 11, 12, 14],
+        &[10, 10, 13, 13],
+    ] {
+        assert!(
+            !seen(0, wrong, true) && !seen(u32::MAX, wrong, false),
+            "{wrong:?}"
+        );
+    }
+    assert!(!seen(1, &[10, 11, 12, 13], true));
 }
 
 #[test]
@@ -72,7 +102,11 @@ fn every_ping_has_its_answer() {
     ];
     for rank in [0, 1] {
         let expected = Expected::new(&point, rank, 0, &reports(&point, rank, &issued)).unwrap();
-        assert_eq!((expected.arrivals, expected.immediates), (Some(4), 46));
+        let from = [(1 - rank, (10, 14))];
+        assert_eq!(
+            (expected.arrivals, &expected.initiators[..]),
+            (Some(4), &from[..])
+        );
         assert_eq!((expected.into, expected.out), (vec![4], vec![4]));
     }
     point.pacing = Pacing::Stream { window: 4 };
@@ -92,10 +126,13 @@ fn a_report_of_another_plan_is_refused() {
 
 #[test]
 fn workers_tell_what_they_issued_only_where_it_is_checked() {
-    let asked = |op, verify, moves_bytes| {
+    let asked = |op, verify: bool, moves_bytes| {
         let point = TransferPoint {
             op,
-            verify,
+            verify: match verify {
+                true => Verification::Last,
+                false => Verification::Off,
+            },
             ..point(Addresses::Sequential, 4)
         };
         Expected::is_needed(&point, moves_bytes)
@@ -128,7 +165,7 @@ impl Pair {
             local_addresses: Some(local),
             stride_bytes: 16,
             footprint_bytes: 64,
-            verify: true,
+            verify: Verification::Last,
             ..point(remote, 4)
         };
         let layouts = [0, 1].map(|rank| SliceLayout::new(&point, rank));
@@ -332,7 +369,7 @@ fn what_is_read_from_a_shared_footprint_is_the_targets_own() {
         traffic: Traffic::FanIn,
         ranks: 3,
         target_footprint: TargetFootprint::Shared,
-        verify: true,
+        verify: Verification::Last,
         ..point(Addresses::Sequential, 4)
     };
     let layouts = [0, 1, 2].map(|rank| SliceLayout::new(&point, rank));

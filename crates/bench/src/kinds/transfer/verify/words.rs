@@ -84,7 +84,7 @@ impl WordWalks {
                 .collect(),
             into,
             op: point.op,
-            verify: point.verify,
+            verify: point.verify.is_on(),
             rank,
             seed: point.seed ^ u64::from(worker).wrapping_mul(WORKER_SEED),
             slots: point.slots(),

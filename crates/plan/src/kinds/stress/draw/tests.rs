@@ -49,7 +49,7 @@ proptest! {
         for draw in &draws {
             let point = &draw.point;
             prop_assert_eq!(&repeated(draw, ranks), point);
-            prop_assert!(point.verify && point.length.trials == 1 && point.length.warmup_ns == 0);
+            prop_assert!(point.verify.is_on() && point.length.trials == 1 && point.length.warmup_ns == 0);
             prop_assert!(matches!(point.length.trial, TrialLength::Iterations(1..=OPERATIONS_MAX)));
             prop_assert!(point.size_bytes <= size_bytes_max);
             prop_assert_eq!((point.op, point.roles(), point.division()), (first.op, first.roles(), first.division()));

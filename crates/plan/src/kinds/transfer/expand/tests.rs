@@ -68,7 +68,7 @@ fn everything_that_is_not_said_has_its_default() {
         local_addresses: None,
         seed: 1,
         latency: true,
-        verify: false,
+        verify: crate::transfer::Verification::Off,
         per_rank: false,
         limit: LimitChoice::Auto,
         length: PointLength {
@@ -132,7 +132,7 @@ fn everything_that_is_said_is_in_the_point() {
         local_addresses: None,
         seed: 7,
         latency: true,
-        verify: true,
+        verify: crate::transfer::Verification::Last,
         per_rank: false,
         limit: LimitChoice::Stated {
             bytes_per_s: 12.5e9,

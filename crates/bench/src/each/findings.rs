@@ -1,0 +1,77 @@
+//! Results of comparing operations, for the worker whose engine does it.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tonnage_units::lock::lock;
+
+/// Results since they were taken last.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    moved_bytes: AtomicU64,
+    compared_bytes: AtomicU64,
+    wrong: AtomicU64,
+    first_wrong: Mutex<Option<String>>,
+    passes: AtomicBool,
+    is_settled: AtomicBool,
+}
+
+/// What was compared at this end.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Found {
+    /// Payload of the operations that were compared.
+    pub(crate) moved_bytes: u64,
+    /// Bytes of them that were compared and right.
+    pub(crate) right_bytes: u64,
+    /// The first that was wrong, and how many were.
+    pub(crate) wrong: Option<String>,
+}
+
+impl Findings {
+    /// Counts an operation that moved so many bytes, of which so many were compared and right.
+    pub(super) fn count(&self, moved_bytes: u64, right_bytes: u64) {
+        self.moved_bytes.fetch_add(moved_bytes, Ordering::Relaxed);
+        self.compared_bytes
+            .fetch_add(right_bytes, Ordering::Relaxed);
+    }
+
+    /// Notes something that is wrong.
+    #[cold]
+    pub(super) fn note(&self, what: String) {
+        self.wrong.fetch_add(1, Ordering::Relaxed);
+        lock(&self.first_wrong).get_or_insert(what);
+    }
+
+    /// Takes what was found since the last call.
+    pub(crate) fn take(&self) -> Found {
+        let count = self.wrong.swap(0, Ordering::Relaxed);
+        let first = lock(&self.first_wrong).take();
+        Found {
+            moved_bytes: self.moved_bytes.swap(0, Ordering::Relaxed),
+            right_bytes: self.compared_bytes.swap(0, Ordering::Relaxed),
+            wrong: first.map(|first| match count {
+                1 => first,
+                _ => format!("{first}; in all {count} operations are wrong"),
+            }),
+        }
+    }
+
+    /// Lets operations pass that are no part of a trial, or compares again.
+    pub(crate) fn pass(&self, passes: bool) {
+        self.passes.store(passes, Ordering::Relaxed);
+    }
+
+    /// Notes whether peers know everything about the operations that they announced.
+    pub(super) fn settle(&self, is_settled: bool) {
+        self.is_settled.store(is_settled, Ordering::Relaxed);
+    }
+
+    /// Returns whether they do, as of the last poll.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_settled.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn passes(&self) -> bool {
+        self.passes.load(Ordering::Relaxed)
+    }
+}

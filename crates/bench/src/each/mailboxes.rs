@@ -1,0 +1,305 @@
+//! Messages between both ends of an operation: requests of its initiator and replies of its target, written by the
+//! engine itself into memory of the host that the CPU looks at.
+//!
+//! A worker has cells for each peer, both ways. A cell carries one message at a time, which its reader answers before
+//! the next one is written, so none is overwritten unread. Engines do not promise in which order the bytes of a write
+//! become visible. Therefore a message ends with a seal over all of its words and the number of messages before it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tonnage_engine::memory::{Memory, MemoryEntry, Request};
+use tonnage_engine::pattern::mix;
+use tonnage_engine::{
+    Caps, Descriptor, Engine, Lane, LaneKind, LaneSpec, Lists, Op, Peer, RegionId, Verb,
+};
+use tonnage_sys::mapping::Arena;
+use tonnage_units::{Error, Result};
+
+use super::Findings;
+use crate::opening::introduction::PlaceInMemory;
+
+/// Operations towards one peer that are compared at the same time, at most.
+pub(super) const CELLS: usize = 64;
+
+/// Distance between two cells, so that no two share a cache line.
+const CELL_BYTES: u64 = 64;
+
+/// Bytes of a message.
+const MESSAGE_BYTES: u32 = 40;
+
+/// Meaning of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Request: get ready for an operation.
+    Prepare = 0,
+    /// Request: compare an operation, which has arrived.
+    Compare = 1,
+    /// Reply: the operation may begin.
+    Ready = 2,
+    /// Reply: the operation was compared.
+    Compared = 3,
+}
+
+/// A message about one operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Message {
+    pub(super) kind: Kind,
+    /// Number of the operation in its flow.
+    pub(super) number: u64,
+    /// Its offset at the target.
+    pub(super) offset: u64,
+    pub(super) len: u32,
+    pub(super) imm: u32,
+}
+
+impl Message {
+    fn words(&self, sequence: u64) -> [u64; 5] {
+        let stamp = sequence << 2 | self.kind as u64;
+        let amounts = u64::from(self.len) << 32 | u64::from(self.imm);
+        let words = [stamp, self.number, self.offset, amounts];
+        let seal = words.iter().fold(0, |seal, word| mix(seal ^ word));
+        [stamp, self.number, self.offset, amounts, seal]
+    }
+
+    /// Reads the message that has this place in the sequence; `None` if it is not there, or only in part.
+    fn read(words: [u64; 5], sequence: u64) -> Option<Self> {
+        let [stamp, number, offset, amounts, _] = words;
+        let kind = match stamp & 3 {
+            0 => Kind::Prepare,
+            1 => Kind::Compare,
+            2 => Kind::Ready,
+            _ => Kind::Compared,
+        };
+        let message = Self {
+            kind,
+            number,
+            offset,
+            len: (amounts >> 32) as u32,
+            imm: amounts as u32,
+        };
+        (message.words(sequence) == words).then_some(message)
+    }
+}
+
+/// The four rows of cells that a worker has for each peer.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Row {
+    /// Requests that the peer writes here.
+    Requests = 0,
+    /// Replies that the peer writes here.
+    Replies = 1,
+}
+
+/// Rows from which messages are written, behind those into which peers write.
+const SOURCE_ROWS: u64 = 2;
+
+/// Bytes of all rows for one peer.
+const PEER_BYTES: u64 = 2 * SOURCE_ROWS * CELLS as u64 * CELL_BYTES;
+
+fn cell_at(row: u64, cell: usize) -> u64 {
+    (row * CELLS as u64 + cell as u64) * CELL_BYTES
+}
+
+/// Messages that passed through a cell, both ways.
+#[derive(Debug, Clone, Copy, Default)]
+struct Passed {
+    written: u64,
+    read: u64,
+}
+
+/// The cells with one peer.
+#[derive(Debug)]
+struct PeerCells {
+    peer: Peer,
+    memory: Descriptor,
+    /// Offset of this worker's cells in the peer's memory.
+    remote: u64,
+    /// Of requests and replies.
+    passed: [[Passed; CELLS]; 2],
+}
+
+/// The cells of one worker with all of its peers. They outlive points, and with them the numbers of messages.
+pub(crate) struct Mailboxes {
+    arena: Arc<Arena>,
+    region: RegionId,
+    descriptor: Descriptor,
+    peers: Vec<PeerCells>,
+    pub(super) findings: Arc<Findings>,
+}
+
+impl Mailboxes {
+    /// Allocates and registers the cells for `peers` peers.
+    ///
+    /// # Errors
+    /// When no memory of the list can be looked at by the CPU, or the device refuses it.
+    pub(crate) fn new(
+        engine: &mut dyn Engine,
+        lists: &Lists,
+        caps: &Caps,
+        peers: usize,
+    ) -> Result<Self> {
+        let visible = |entry: &&MemoryEntry| entry.host_addressable;
+        let entry = lists.memories.iter().find(visible);
+        let none = || Error::Failed("no memory of the host for messages".into());
+        let memory: Arc<dyn Memory> = (entry.ok_or_else(none)?.allocate)(&Request {
+            bytes: PEER_BYTES * peers.max(1) as u64,
+            shared: caps.shared_memory,
+            ..Request::default()
+        })?;
+        let arena = Arc::clone(memory.mapped("messages")?);
+        let region = engine.register(&memory)?;
+        Ok(Self {
+            arena,
+            region: region.id,
+            descriptor: region.descriptor,
+            peers: Vec::with_capacity(peers),
+            findings: Arc::default(),
+        })
+    }
+
+    /// The place where the `index`-th peer writes.
+    pub(crate) fn place(&self, index: usize) -> PlaceInMemory {
+        PlaceInMemory {
+            memory: self.descriptor.clone(),
+            offset: index as u64 * PEER_BYTES,
+        }
+    }
+
+    /// What was found, which the workers' checks ask for.
+    pub(crate) fn findings(&self) -> Arc<Findings> {
+        Arc::clone(&self.findings)
+    }
+
+    /// Adds the next peer, by the place that it named for this worker.
+    ///
+    /// # Errors
+    /// When it named none.
+    pub(crate) fn connect(&mut self, peer: Peer, place: Option<PlaceInMemory>) -> Result<()> {
+        let none = || Error::Failed(format!("rank {peer} named no place for messages"));
+        let PlaceInMemory { memory, offset } = place.ok_or_else(none)?;
+        self.peers.push(PeerCells {
+            peer,
+            memory,
+            remote: offset,
+            passed: [[Passed::default(); CELLS]; 2],
+        });
+        Ok(())
+    }
+
+    /// Place of a peer among all of them.
+    pub(super) fn index_of(&self, peer: Peer) -> Result<usize> {
+        let found = self.peers.iter().position(|cells| cells.peer == peer);
+        found.ok_or_else(|| Error::Failed(format!("rank {peer} has no messages with this worker")))
+    }
+
+    /// Number of peers.
+    pub(super) fn len(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// The rank of a peer.
+    pub(super) fn rank_of(&self, index: usize) -> Peer {
+        self.peers[index].peer
+    }
+
+    /// The lane that carries messages to a peer, each of which is there when it has completed if delivery is asked for.
+    ///
+    /// # Errors
+    /// When the engine cannot resolve it.
+    pub(super) fn lane(
+        &self,
+        index: usize,
+        delivered: bool,
+        engine: &mut dyn Engine,
+    ) -> Result<Lane> {
+        let PeerCells { peer, memory, .. } = &self.peers[index];
+        engine.lane(&LaneSpec {
+            kind: LaneKind::Initiate(Verb::Write),
+            peer: *peer,
+            local: self.region,
+            remote: memory,
+            ordered: false,
+            in_order: false,
+            delivered,
+        })
+    }
+
+    /// Puts a message in its place and returns the operation that writes it to the peer. The bytes must not change until
+    /// that has completed; [`Self::written`] says that it was handed over.
+    pub(super) fn message(
+        &self,
+        (index, row, cell): (usize, Row, usize),
+        message: &Message,
+        (lane, tag): (Lane, u32),
+    ) -> Op {
+        let cells = &self.peers[index];
+        let sequence = cells.passed[row as usize][cell].written + 1;
+        let local = index as u64 * PEER_BYTES + cell_at(SOURCE_ROWS + row as u64, cell);
+        for (word, at) in message
+            .words(sequence)
+            .into_iter()
+            .zip((local..).step_by(8))
+        {
+            if let Some(place) = self.arena.word(at) {
+                place.store(word, Ordering::Release);
+            }
+        }
+        Op {
+            lane,
+            tag,
+            local,
+            remote: cells.remote + cell_at(row as u64, cell),
+            len: MESSAGE_BYTES,
+            imm: 0,
+        }
+    }
+
+    /// Counts a message that was handed over.
+    pub(super) fn written(&mut self, (index, row, cell): (usize, Row, usize)) {
+        self.peers[index].passed[row as usize][cell].written += 1;
+    }
+
+    /// The next message of a peer in a cell, once.
+    #[inline]
+    pub(super) fn read(&mut self, (index, row, cell): (usize, Row, usize)) -> Option<Message> {
+        let at = index as u64 * PEER_BYTES + cell_at(row as u64, cell);
+        let passed = &mut self.peers[index].passed[row as usize][cell];
+        let load = |at: u64| {
+            self.arena
+                .word(at)
+                .map_or(0, |word| word.load(Ordering::Acquire))
+        };
+        if load(at) >> 2 != passed.read + 1 {
+            return None;
+        }
+        let words = [0, 8, 16, 24, 32].map(|further| load(at + further));
+        let message = Message::read(words, passed.read + 1)?;
+        passed.read += 1;
+        Some(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_read_whole_and_in_its_turn_or_not_at_all() {
+        let message = Message {
+            kind: Kind::Compare,
+            number: 7,
+            offset: 4096,
+            len: 64,
+            imm: 9,
+        };
+        let words = message.words(3);
+        assert_eq!(Message::read(words, 3), Some(message));
+        assert_eq!(Message::read(words, 4), None);
+        for at in 0..5 {
+            let mut partial = words;
+            partial[at] = message.words(2)[at] ^ 1;
+            assert_eq!(Message::read(partial, 3), None, "{at}");
+        }
+    }
+}

@@ -1,0 +1,779 @@
+//! `--verify=each`: an engine between the loops and the real one that compares every operation before its slot is used
+//! again. The loops do not know of it, so they cost nothing where it is absent.
+//!
+//! The data of an operation follow from its number in its flow. An operation that the loop hands over takes these steps:
+//!
+//! 1. Its initiator asks the target to prepare. The target fills the place where a write, write-imm or send will land
+//!    with the opposite of the data, and the place that a read fetches with the data, and says that it is ready.
+//! 2. The initiator fills its own place: with the data, or for a read with their opposite. The operation begins.
+//! 3. When it has ended, the end where bytes land compares them: of a read the initiator; of a write-imm or send the
+//!    target, before it hands on the arrival; of a plain write the target, when the initiator has proof of delivery and
+//!    asks for it.
+//! 4. The loop sees the completion once the target has said that it compared. Until then no other operation may touch
+//!    a byte of the slot at either end.
+//!
+//! Requests and replies are in [`mailboxes`]. A difference ends nothing at once: it is kept in [`Findings`], so that all
+//! ranks stay in step and fail the point together after the trial.
+
+mod findings;
+mod mailboxes;
+
+pub(crate) use findings::{Findings, Found};
+pub(crate) use mailboxes::Mailboxes;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use mailboxes::{CELLS, Kind, Message, Row};
+use tonnage_engine::memory::Memory;
+use tonnage_engine::pattern::{Key, Mismatches};
+use tonnage_engine::{
+    Arm, Caps, Card, Completion, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec,
+    Neighbor, Op, Peer, RailLoad, Region, RegionId, Verb,
+};
+use tonnage_units::{Error, Result};
+
+use crate::drive::BURST;
+
+/// Point and place of an engine whose operations are compared.
+pub(crate) struct Compared<'a> {
+    /// The memory that its lanes move.
+    pub(crate) memory: Arc<dyn Memory>,
+    /// The capabilities of its device.
+    pub(crate) caps: Caps,
+    /// This rank.
+    pub(crate) rank: Peer,
+    /// The verb of all operations.
+    pub(crate) verb: Verb,
+    /// The ranks that it exchanges bytes with.
+    pub(crate) peers: &'a [Peer],
+    /// Operations in flight on a lane, at most.
+    pub(crate) depth: u32,
+    /// Seed of the data.
+    pub(crate) seed: u64,
+    /// True where the last byte of each operation is a signal, which is not compared.
+    pub(crate) is_signalled: bool,
+}
+
+/// Kinds of inner tags, in their highest bits.
+mod tags {
+    pub(super) const OPERATION: u32 = 0;
+    pub(super) const FLUSH: u32 = 1;
+    pub(super) const REQUEST: u32 = 2;
+    pub(super) const REPLY: u32 = 3;
+    pub(super) const RECEIVE: u32 = 4;
+    pub(super) const PASSED: u32 = 5;
+
+    const SHIFT: u32 = 29;
+
+    pub(super) const REST_MAX: u32 = (1 << SHIFT) - 1;
+
+    pub(super) fn tag(kind: u32, rest: usize) -> u32 {
+        kind << SHIFT | rest as u32
+    }
+
+    pub(super) fn split(tag: u32) -> (u32, usize) {
+        (tag >> SHIFT, (tag & REST_MAX) as usize)
+    }
+}
+
+/// Purpose of a lane.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Purpose {
+    Other,
+    /// Operations towards the peer of this index.
+    Initiates(usize),
+    /// Receives for what the peer of this index sends.
+    Receives(usize),
+}
+
+/// Next step of an operation at its initiator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// The cell has no operation.
+    Free,
+    /// Ask the target for something.
+    Ask(Kind),
+    /// Wait until the target has prepared.
+    AwaitReady,
+    /// Hand it over.
+    Move,
+    /// Wait for its completion.
+    AwaitDone,
+    /// Prove its delivery.
+    Flush,
+    /// Wait for that.
+    AwaitFlushed,
+    /// Wait until the target has compared.
+    AwaitCompared,
+}
+
+/// An operation at its initiator.
+#[derive(Debug, Clone, Copy)]
+struct Outgoing {
+    step: Step,
+    op: Op,
+    number: u64,
+    /// The target has compared it.
+    is_compared: bool,
+    /// The bytes of its last request are still needed.
+    is_writing: bool,
+}
+
+/// An operation at its target.
+#[derive(Debug, Clone, Copy, Default)]
+struct Incoming {
+    /// The operation, from the time it was announced until it was compared.
+    announced: Option<Message>,
+    reply: Option<Message>,
+    /// The bytes of the last reply are still needed.
+    is_writing: bool,
+}
+
+impl Incoming {
+    /// Returns whether the initiator knows everything about it.
+    fn is_settled(&self) -> bool {
+        self.announced.is_none() && self.reply.is_none() && !self.is_writing
+    }
+}
+
+/// A posted receive.
+#[derive(Debug, Clone, Copy)]
+struct Landing {
+    peer: usize,
+    offset: u64,
+    /// Number of the message that it is for.
+    number: u64,
+    tag: u32,
+}
+
+/// Both directions with one peer.
+struct PeerEnds {
+    tells: Option<Lane>,
+    /// Operations that were taken over, and those of them that were handed to the engine.
+    issued: u64,
+    sent: u64,
+    receives: u64,
+    outgoing: Vec<Outgoing>,
+    incoming: Vec<Incoming>,
+}
+
+/// An engine whose operations are compared.
+pub struct EachEngine {
+    engine: Box<dyn Engine + Send>,
+    mail: Mailboxes,
+    memory: Arc<dyn Memory>,
+    rank: Peer,
+    verb: Verb,
+    seed: u64,
+    is_signalled: bool,
+    asks_delivery: bool,
+    flushes: bool,
+    names_arrivals: bool,
+    cells: usize,
+    peers: Vec<PeerEnds>,
+    purposes: Vec<Purpose>,
+    landings: Vec<Option<Landing>>,
+    finished: VecDeque<Completion>,
+    failed: Option<Completion>,
+    done: Box<[Completion; BURST]>,
+}
+
+impl EachEngine {
+    /// Puts it above an engine with nothing in flight.
+    ///
+    /// # Errors
+    /// When the engine cannot resolve the lanes of messages; the engine and its cells are lost with it.
+    pub(crate) fn over(
+        engine: Box<dyn Engine + Send>,
+        mail: Mailboxes,
+        compared: Compared<'_>,
+    ) -> Result<Self> {
+        let cells = (compared.depth as usize).clamp(1, CELLS);
+        let idle = Outgoing {
+            step: Step::Free,
+            op: Op {
+                lane: Lane(0),
+                tag: 0,
+                local: 0,
+                remote: 0,
+                len: 0,
+                imm: 0,
+            },
+            number: 0,
+            is_compared: false,
+            is_writing: false,
+        };
+        let ends = |_| PeerEnds {
+            tells: None,
+            issued: 0,
+            sent: 0,
+            receives: 0,
+            outgoing: vec![idle; cells],
+            incoming: vec![Incoming::default(); cells],
+        };
+        let delivers = compared.caps.delivered || compared.caps.delivery_on_request;
+        let mut each = Self {
+            peers: (0..mail.len()).map(ends).collect(),
+            engine,
+            mail,
+            memory: compared.memory,
+            rank: compared.rank,
+            verb: compared.verb,
+            seed: compared.seed,
+            is_signalled: compared.is_signalled,
+            asks_delivery: compared.caps.delivery_on_request && !compared.caps.delivered,
+            flushes: !delivers,
+            names_arrivals: compared.caps.arrivals_named,
+            cells,
+            purposes: Vec::new(),
+            landings: Vec::new(),
+            finished: VecDeque::with_capacity(2 * BURST),
+            failed: None,
+            done: Box::new([Completion::EMPTY; BURST]),
+        };
+        for &peer in compared.peers {
+            let index = each.mail.index_of(peer)?;
+            let lane = each
+                .mail
+                .lane(index, each.asks_delivery, each.engine.as_mut())?;
+            each.peers[index].tells = Some(lane);
+        }
+        let findings = each.mail.findings();
+        findings.pass(false);
+        findings.take();
+        Ok(each)
+    }
+
+    /// Gives the engine and the cells back.
+    pub(crate) fn into_parts(mut self) -> (Box<dyn Engine + Send>, Mailboxes) {
+        for lane in self.peers.iter_mut().filter_map(|ends| ends.tells.take()) {
+            self.engine.release(lane);
+        }
+        (self.engine, self.mail)
+    }
+
+    fn purpose(&self, lane: Lane) -> Purpose {
+        let known = self.purposes.get(lane.0 as usize).copied();
+        known.unwrap_or(Purpose::Other)
+    }
+
+    /// The key of an operation's data.
+    fn key(&self, (initiator, target): (Peer, Peer), number: u64) -> Key {
+        Key::new(self.seed, number, initiator, target)
+    }
+
+    /// Bytes of an operation that are filled and compared.
+    fn compared_bytes(&self, len: u32) -> u64 {
+        u64::from(len) - u64::from(self.is_signalled)
+    }
+
+    fn fill(&self, offset: u64, len: u32, key: Key) -> Result<()> {
+        let bytes = self.compared_bytes(len);
+        self.memory.fill(offset, offset, bytes, key)
+    }
+
+    /// Compares what landed here, and keeps the result.
+    fn compare(
+        &self,
+        (offset, len): (u64, u32),
+        (initiator, target): (Peer, Peer),
+        number: u64,
+    ) -> Result<()> {
+        let mut found = Mismatches::default();
+        let key = self.key((initiator, target), number);
+        let bytes = self.compared_bytes(len);
+        self.memory.verify(offset, offset, bytes, key, &mut found)?;
+        let right_bytes = found.checked_bytes - found.wrong_bytes;
+        self.mail.findings.count(len.into(), right_bytes);
+        if !found.is_clean() {
+            self.mail.findings.note(format!(
+                "of operation {number} from rank {initiator} to rank {target}, {}",
+                found.describe()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns whether an operation that is under way uses a byte of these ranges of both ends.
+    fn overlaps(&self, index: usize, op: &Op) -> bool {
+        let meets = |(one, other): (u64, u64), len: u32| {
+            one < other + u64::from(op.len) && other < one + u64::from(len)
+        };
+        // Lanes towards different peers have slices of their own at both ends.
+        let mut outgoing = self.peers[index].outgoing.iter();
+        outgoing.any(|other| {
+            let (theirs, len) = (&other.op, other.op.len);
+            other.step != Step::Free
+                && (meets((theirs.local, op.local), len) || meets((theirs.remote, op.remote), len))
+        })
+    }
+
+    /// Takes an operation over from the loop; returns whether there was room.
+    fn begin(&mut self, index: usize, op: &Op) -> Result<bool> {
+        if self.overlaps(index, op) {
+            return Ok(false);
+        }
+        let ends = &mut self.peers[index];
+        let free = |outgoing: &Outgoing| outgoing.step == Step::Free;
+        let Some(cell) = ends.outgoing.iter().position(free) else {
+            return Ok(false);
+        };
+        ends.outgoing[cell] = Outgoing {
+            step: Step::Ask(Kind::Prepare),
+            op: *op,
+            number: ends.issued,
+            is_compared: false,
+            ..ends.outgoing[cell]
+        };
+        ends.issued += 1;
+        self.advance(index, cell)?;
+        Ok(true)
+    }
+
+    /// Takes the steps of an operation that need no answer, as far as the engine has room.
+    fn advance(&mut self, index: usize, cell: usize) -> Result<()> {
+        loop {
+            let outgoing = self.peers[index].outgoing[cell];
+            let place = index * CELLS + cell;
+            let next = match outgoing.step {
+                Step::Ask(kind) => {
+                    let message = Message {
+                        kind,
+                        number: outgoing.number,
+                        offset: outgoing.op.remote,
+                        len: outgoing.op.len,
+                        imm: outgoing.op.imm,
+                    };
+                    let tag = tags::tag(tags::REQUEST, place);
+                    let at = (index, Row::Requests, cell);
+                    if outgoing.is_writing || !self.write(at, &message, tag)? {
+                        return Ok(());
+                    }
+                    self.peers[index].outgoing[cell].is_writing = true;
+                    match kind {
+                        Kind::Prepare => Step::AwaitReady,
+                        _ => Step::AwaitCompared,
+                    }
+                }
+                // Messages land in the order in which receives were posted, so they leave in the order of their numbers.
+                Step::Move
+                    if self.verb == Verb::Send && outgoing.number != self.peers[index].sent =>
+                {
+                    return Ok(());
+                }
+                Step::Move => {
+                    let tag = tags::tag(tags::OPERATION, place);
+                    if self.engine.post(&[Op { tag, ..outgoing.op }])? == 0 {
+                        return Ok(());
+                    }
+                    self.peers[index].sent += 1;
+                    Step::AwaitDone
+                }
+                Step::Flush => {
+                    let tag = tags::tag(tags::FLUSH, place);
+                    match self.engine.flush(outgoing.op.lane, tag)? {
+                        Flush::Delivered => Step::Ask(Kind::Compare),
+                        Flush::Posted => Step::AwaitFlushed,
+                        Flush::Again => return Ok(()),
+                    }
+                }
+                Step::Free
+                | Step::AwaitReady
+                | Step::AwaitDone
+                | Step::AwaitFlushed
+                | Step::AwaitCompared => return Ok(()),
+            };
+            self.peers[index].outgoing[cell].step = next;
+        }
+    }
+
+    /// Writes a message to a peer; returns whether the engine took it.
+    fn write(&mut self, at: (usize, Row, usize), message: &Message, tag: u32) -> Result<bool> {
+        let lane = self.peers[at.0].tells.ok_or_else(|| {
+            Error::Failed(format!(
+                "rank {} has no part in this point",
+                self.mail.rank_of(at.0)
+            ))
+        })?;
+        let op = self.mail.message(at, message, (lane, tag));
+        let taken = self.engine.post(&[op])? == 1;
+        if taken {
+            self.mail.written(at);
+        }
+        Ok(taken)
+    }
+
+    /// An operation has completed at its initiator.
+    fn has_moved(&mut self, index: usize, cell: usize) -> Result<()> {
+        let outgoing = self.peers[index].outgoing[cell];
+        let ends = (self.rank, self.mail.rank_of(index));
+        let next = match self.verb {
+            Verb::Read => {
+                let landing = (outgoing.op.local, outgoing.op.len);
+                self.compare(landing, ends, outgoing.number)?;
+                return self.finish(index, cell);
+            }
+            Verb::WriteImm | Verb::Send if outgoing.is_compared => return self.finish(index, cell),
+            Verb::WriteImm | Verb::Send => Step::AwaitCompared,
+            _ if self.flushes => Step::Flush,
+            _ => Step::Ask(Kind::Compare),
+        };
+        self.peers[index].outgoing[cell].step = next;
+        self.advance(index, cell)
+    }
+
+    /// Hands the completion on and frees the cell.
+    fn finish(&mut self, index: usize, cell: usize) -> Result<()> {
+        let outgoing = &mut self.peers[index].outgoing[cell];
+        outgoing.step = Step::Free;
+        let op = outgoing.op;
+        self.finished.push_back(Completion {
+            tag: op.tag,
+            lane: op.lane,
+            len: op.len,
+            imm: op.imm,
+            ending: Ending::Done,
+        });
+        Ok(())
+    }
+
+    /// Reads the target's answer to an operation.
+    fn hear(&mut self, index: usize, cell: usize) -> Result<()> {
+        let outgoing = self.peers[index].outgoing[cell];
+        let notifies = self.verb.notifies_target();
+        match outgoing.step {
+            Step::AwaitReady | Step::AwaitCompared => {}
+            Step::AwaitDone if notifies && !outgoing.is_compared => {}
+            _ => return Ok(()),
+        }
+        let Some(reply) = self.mail.read((index, Row::Replies, cell)) else {
+            return Ok(());
+        };
+        match (outgoing.step, reply.kind) {
+            (Step::AwaitReady, Kind::Ready) => {
+                let key = self.key((self.rank, self.mail.rank_of(index)), outgoing.number);
+                let key = match self.verb {
+                    Verb::Read => key.poison(),
+                    _ => key,
+                };
+                self.fill(outgoing.op.local, outgoing.op.len, key)?;
+                self.peers[index].outgoing[cell].step = Step::Move;
+                self.advance(index, cell)
+            }
+            (Step::AwaitCompared, Kind::Compared) => self.finish(index, cell),
+            (Step::AwaitDone, Kind::Compared) => {
+                self.peers[index].outgoing[cell].is_compared = true;
+                Ok(())
+            }
+            (_, kind) => Err(Error::Failed(format!(
+                "rank {} replied {kind:?} out of turn",
+                self.mail.rank_of(index)
+            ))),
+        }
+    }
+
+    /// Reads an initiator's request, and answers it.
+    fn serve(&mut self, index: usize, cell: usize) -> Result<()> {
+        if let Some(request) = self.mail.read((index, Row::Requests, cell)) {
+            let (initiator, kind) = (self.mail.rank_of(index), request.kind);
+            let (announced, kind) = match kind {
+                Kind::Prepare => (Some(self.prepare(index, request)?), Kind::Ready),
+                _ => {
+                    let landing = (request.offset, request.len);
+                    self.compare(landing, (initiator, self.rank), request.number)?;
+                    (None, Kind::Compared)
+                }
+            };
+            let incoming = &mut self.peers[index].incoming[cell];
+            incoming.announced = announced;
+            incoming.reply = Some(Message { kind, ..request });
+        }
+        let incoming = self.peers[index].incoming[cell];
+        if let (Some(reply), false) = (incoming.reply, incoming.is_writing) {
+            let tag = tags::tag(tags::REPLY, index * CELLS + cell);
+            if self.write((index, Row::Replies, cell), &reply, tag)? {
+                let incoming = &mut self.peers[index].incoming[cell];
+                (incoming.reply, incoming.is_writing) = (None, true);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the memory ready for an operation that was announced; returns where it will land.
+    fn prepare(&mut self, index: usize, request: Message) -> Result<Message> {
+        let initiator = self.mail.rank_of(index);
+        let key = self.key((initiator, self.rank), request.number);
+        let offset = match self.verb {
+            Verb::Send => {
+                let mut landings = self.landings.iter().flatten();
+                let number = request.number;
+                let landing =
+                    landings.find(|landing| (landing.peer, landing.number) == (index, number));
+                let none = || {
+                    Error::Failed(format!(
+                        "message {number} of rank {initiator} has no receive"
+                    ))
+                };
+                landing.ok_or_else(none)?.offset
+            }
+            _ => request.offset,
+        };
+        let key = match self.verb {
+            Verb::Read => key,
+            _ => key.poison(),
+        };
+        self.fill(offset, request.len, key)?;
+        Ok(Message { offset, ..request })
+    }
+
+    /// Compares what an arrival says has landed.
+    fn arrived(&mut self, arrival: &Completion, landing: Option<Landing>) -> Result<()> {
+        let named = self.names_arrivals.then_some(arrival.lane.0);
+        let mail = &self.mail;
+        let is_it = |index: usize, announced: &Message| match landing {
+            Some(landing) => (index, announced.number) == (landing.peer, landing.number),
+            None => {
+                announced.imm == arrival.imm && named.is_none_or(|peer| peer == mail.rank_of(index))
+            }
+        };
+        let found = self.peers.iter().enumerate().find_map(|(index, ends)| {
+            let mut cells = ends.incoming.iter().enumerate();
+            cells.find_map(|(cell, incoming)| {
+                let announced = incoming
+                    .announced
+                    .filter(|announced| is_it(index, announced))?;
+                Some((index, cell, announced))
+            })
+        });
+        let Some((index, cell, announced)) = found else {
+            self.mail.findings.note(format!(
+                "an arrival from rank {} with immediate {} is of no operation under way: it came twice, or in place of \
+                 another",
+                arrival.lane.0, arrival.imm
+            ));
+            return Ok(());
+        };
+        let ends = (self.mail.rank_of(index), self.rank);
+        self.compare((announced.offset, announced.len), ends, announced.number)?;
+        let incoming = &mut self.peers[index].incoming[cell];
+        incoming.announced = None;
+        incoming.reply = Some(Message {
+            kind: Kind::Compared,
+            ..announced
+        });
+        Ok(())
+    }
+
+    /// Takes what the engine has, and every step that follows.
+    fn progress(&mut self) -> Result<()> {
+        let count = self.engine.poll(&mut self.done[..])?;
+        for at in 0..count {
+            let completion = self.done[at];
+            self.take(completion)?;
+        }
+        for index in 0..self.peers.len() {
+            if self.peers[index].tells.is_none() {
+                continue;
+            }
+            for cell in 0..self.cells {
+                self.hear(index, cell)?;
+                self.advance(index, cell)?;
+                self.serve(index, cell)?;
+            }
+        }
+        let mut incoming = self.peers.iter().flat_map(|ends| &ends.incoming);
+        let is_settled = incoming.all(Incoming::is_settled);
+        self.mail.findings.settle(is_settled);
+        Ok(())
+    }
+
+    /// Takes one completion of the engine.
+    fn take(&mut self, completion: Completion) -> Result<()> {
+        let (kind, rest) = tags::split(completion.tag);
+        let (index, cell) = (rest / CELLS, rest % CELLS);
+        match completion.ending {
+            Ending::Failed(_) => {
+                self.failed = Some(completion);
+                self.finished.push_back(completion);
+                Ok(())
+            }
+            Ending::Arrived => {
+                let is_receive = kind == tags::RECEIVE;
+                let place = self.landings.get_mut(rest).filter(|_| is_receive);
+                let landing = place.and_then(Option::take);
+                if !self.mail.findings.passes() {
+                    self.arrived(&completion, landing)?;
+                }
+                let tag = landing.map_or(completion.tag, |landing| landing.tag);
+                self.finished.push_back(Completion { tag, ..completion });
+                Ok(())
+            }
+            Ending::Done => match kind {
+                tags::OPERATION => self.has_moved(index, cell),
+                tags::FLUSH => {
+                    self.peers[index].outgoing[cell].step = Step::Ask(Kind::Compare);
+                    self.advance(index, cell)
+                }
+                tags::REQUEST => {
+                    self.peers[index].outgoing[cell].is_writing = false;
+                    Ok(())
+                }
+                tags::REPLY => {
+                    self.peers[index].incoming[cell].is_writing = false;
+                    Ok(())
+                }
+                _ => {
+                    let tag = rest as u32;
+                    self.finished.push_back(Completion { tag, ..completion });
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    /// Hands something over that is not compared; returns whether the engine took it.
+    fn pass(&mut self, op: &Op) -> Result<bool> {
+        let tag = passed(op.tag)?;
+        Ok(self.engine.post(&[Op { tag, ..*op }])? == 1)
+    }
+
+    /// Hands a receive over and notes which message it is for; returns whether the engine took it.
+    fn receive(&mut self, peer: usize, op: &Op) -> Result<bool> {
+        let free = self.landings.iter().position(Option::is_none);
+        let place = free.unwrap_or(self.landings.len());
+        let tag = tags::tag(tags::RECEIVE, place);
+        if self.engine.post(&[Op { tag, ..*op }])? == 0 {
+            return Ok(false);
+        }
+        if free.is_none() {
+            self.landings.push(None);
+        }
+        let number = self.peers[peer].receives;
+        self.peers[peer].receives += 1;
+        self.landings[place] = Some(Landing {
+            peer,
+            offset: op.local,
+            number,
+            tag: op.tag,
+        });
+        Ok(true)
+    }
+}
+
+/// The tag under which something passes.
+fn passed(tag: u32) -> Result<u32> {
+    match tag <= tags::REST_MAX {
+        true => Ok(tags::tag(tags::PASSED, tag as usize)),
+        false => Err(Error::Failed(format!(
+            "tag {tag} is too large to be compared"
+        ))),
+    }
+}
+
+impl Engine for EachEngine {
+    fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
+        self.engine.register(memory)
+    }
+
+    fn deregister(&mut self, region: RegionId) -> Result<()> {
+        self.engine.deregister(region)
+    }
+
+    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
+        self.engine.cards(peers)
+    }
+
+    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
+        self.engine.connect(peers)
+    }
+
+    fn meet(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
+        self.engine.meet(stopped)
+    }
+
+    fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
+        let index = self.mail.index_of(spec.peer)?;
+        let (purpose, delivered) = match spec.kind {
+            LaneKind::Initiate(verb) => {
+                let asks = verb == Verb::Write && self.asks_delivery;
+                (Purpose::Initiates(index), spec.delivered || asks)
+            }
+            LaneKind::Receive => (Purpose::Receives(index), spec.delivered),
+        };
+        let lane = self.engine.lane(&LaneSpec { delivered, ..*spec })?;
+        let at = lane.0 as usize;
+        if self.purposes.len() <= at {
+            self.purposes.resize(at + 1, Purpose::Other);
+        }
+        self.purposes[at] = purpose;
+        Ok(lane)
+    }
+
+    fn release(&mut self, lane: Lane) {
+        if let Some(purpose) = self.purposes.get_mut(lane.0 as usize) {
+            *purpose = Purpose::Other;
+        }
+        self.engine.release(lane);
+    }
+
+    fn expect(&mut self, peer: Peer, bytes: Option<u32>) -> Result<()> {
+        self.engine.expect(peer, bytes)
+    }
+
+    fn post(&mut self, ops: &[Op]) -> Result<usize> {
+        for (taken, op) in ops.iter().enumerate() {
+            let is_taken = match self.purpose(op.lane) {
+                Purpose::Initiates(index) if !self.mail.findings.passes() => {
+                    self.begin(index, op)?
+                }
+                Purpose::Receives(index) => self.receive(index, op)?,
+                Purpose::Initiates(_) | Purpose::Other => self.pass(op)?,
+            };
+            if !is_taken {
+                return Ok(taken);
+            }
+        }
+        Ok(ops.len())
+    }
+
+    fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush> {
+        self.engine.flush(lane, passed(tag)?)
+    }
+
+    fn flush_incoming(&mut self) -> Result<bool> {
+        self.engine.flush_incoming()
+    }
+
+    fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
+        self.progress()?;
+        let mut count = 0;
+        while count < done.len()
+            && let Some(completion) = self.finished.pop_front()
+        {
+            done[count] = completion;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn failure(&self, done: &Completion) -> Failure {
+        self.engine.failure(self.failed.as_ref().unwrap_or(done))
+    }
+
+    fn arm(&mut self) -> Result<Arm<'_>> {
+        Ok(Arm::Unsupported)
+    }
+
+    fn settle(&mut self, trying: bool) -> bool {
+        self.engine.settle(trying)
+    }
+
+    fn take_rail_loads(&mut self) -> Vec<RailLoad> {
+        self.engine.take_rail_loads()
+    }
+
+    fn chosen(&self) -> Facts {
+        self.engine.chosen()
+    }
+}

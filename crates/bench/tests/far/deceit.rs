@@ -1,0 +1,139 @@
+//! Lies about more than one operation, which the last visit of a slot does not show.
+
+use std::sync::Arc;
+
+use tonnage_engine::memory::Memory;
+use tonnage_engine::{Completion, Ending, LaneKind, Op, Verb};
+use tonnage_units::Result;
+
+use super::lie::Lie;
+use super::{Worker, lock, memory_of, unknown};
+
+/// Slots of each flow in the tests of these lies.
+pub const SLOTS: u64 = 8;
+
+/// Bytes of an operation and the place where they land.
+pub struct Delivery {
+    to: Arc<dyn Memory>,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Delivery {
+    fn land(&self) -> Result<()> {
+        self.to.write(self.at, &self.bytes)
+    }
+}
+
+/// State of a lie that is being told.
+#[derive(Default)]
+pub struct Deceit {
+    /// An operation that waits for the next one.
+    held: Option<Op>,
+    /// What will land once more, or the rest of what landed in part.
+    kept: Option<Delivery>,
+}
+
+impl Worker {
+    /// An operation that one of these lies is about, or not; returns whether it was taken.
+    pub(super) fn deceive(&mut self, lie: Lie, verb: Verb, op: &Op) -> Result<bool> {
+        let since = self.initiated.wrapping_sub(self.at);
+        let mut ops = vec![*op];
+        match (lie, since) {
+            (Lie::Exchange, 0) => {
+                self.deceit.held = Some(*op);
+                self.initiated += 1;
+                return Ok(true);
+            }
+            (Lie::Exchange, 1) => {
+                if let Some(first) = self.deceit.held.take() {
+                    ops = exchanged(verb, first, *op);
+                    self.completed(&first);
+                }
+            }
+            (Lie::Again, 1) if verb == Verb::WriteImm => ops[0].imm -= 1,
+            (Lie::Again, 2) if verb == Verb::WriteImm => ops[0].imm += 1,
+            (Lie::Again, 0) if verb != Verb::WriteImm => {
+                self.deceit.kept = Some(self.delivery(verb, op)?);
+            }
+            (Lie::Short, 0) => self.deceit.kept = Some(self.delivery(verb, op)?),
+            (Lie::Short, 1) => self.land_kept()?,
+            _ => {}
+        }
+        let part = (lie, since) == (Lie::Short, 0);
+        for op in &ops {
+            if !self.carry_out(op, part.then_some(Lie::Truncate))? {
+                return Ok(false);
+            }
+        }
+        if (lie, since) == (Lie::Again, SLOTS) {
+            self.land_kept()?;
+        }
+        self.completed(op);
+        self.initiated += 1;
+        Ok(true)
+    }
+
+    fn land_kept(&mut self) -> Result<()> {
+        let kept = self.deceit.kept.take();
+        kept.map_or(Ok(()), |delivery| delivery.land())
+    }
+
+    fn completed(&mut self, op: &Op) {
+        self.done.push_back(Completion {
+            tag: op.tag,
+            lane: op.lane,
+            len: op.len,
+            imm: op.imm,
+            ending: Ending::Done,
+        });
+    }
+
+    /// An operation's bytes, and where they will land.
+    fn delivery(&self, verb: Verb, op: &Op) -> Result<Delivery> {
+        let lane = self.lane_of(op.lane)?;
+        let peer = self
+            .peers
+            .get(&lane.peer)
+            .ok_or_else(|| unknown("a peer"))?;
+        let own = memory_of(&self.inbox, lane.local)?;
+        let far = memory_of(peer, lane.remote)?;
+        assert!(matches!(lane.kind, LaneKind::Initiate(_)), "no receive");
+        let ((from, source), (to, at)) = match verb {
+            Verb::Read => ((far, op.remote), (own, op.local)),
+            Verb::Send => {
+                let receives = lock(&peer.receives);
+                let next = receives.get(&self.rank).and_then(|queue| queue.front());
+                let next = next.ok_or_else(|| unknown("a receive"))?;
+                ((own, op.local), (far, next.local))
+            }
+            _ => ((own, op.local), (far, op.remote)),
+        };
+        let mut bytes = vec![0; op.len as usize];
+        from.read(source, &mut bytes)?;
+        Ok(Delivery { to, at, bytes })
+    }
+}
+
+/// Two operations whose deliveries are exchanged.
+fn exchanged(verb: Verb, first: Op, second: Op) -> Vec<Op> {
+    let swap = |one: Op, other: Op| match verb {
+        Verb::WriteImm => Op {
+            imm: other.imm,
+            ..one
+        },
+        Verb::Read => Op {
+            local: other.local,
+            ..one
+        },
+        _ => Op {
+            remote: other.remote,
+            ..one
+        },
+    };
+    match verb {
+        // Messages land in the order in which they come.
+        Verb::Send => vec![second, first],
+        _ => vec![swap(first, second), swap(second, first)],
+    }
+}

@@ -1,0 +1,312 @@
+//! How much of the moved data a transfer compares, and the options that comparing every operation excludes.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::options::Transfer;
+use super::point::{CqMode, Pacing, TargetFootprint, TransferApi, TransferPoint};
+use crate::point::LimitChoice;
+use crate::refuse::usage;
+use crate::skipping;
+use tonnage_engine::memory::MemoryEntry;
+use tonnage_engine::{Entry, Lists, Verb, split_name};
+use tonnage_units::names::quote;
+use tonnage_units::{Error, Result};
+
+/// Operations whose data is compared with what was expected. Records and plans write `false`, `true` and `"each"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Verification {
+    /// None.
+    #[default]
+    Off,
+    /// The last one in each slot, after each trial and outside its measured interval.
+    Last,
+    /// Every one, before its slot is used again and inside the measured interval.
+    Each,
+}
+
+impl Verification {
+    /// Returns whether anything is compared.
+    pub fn is_on(self) -> bool {
+        self != Self::Off
+    }
+
+    /// Returns whether every operation is compared.
+    pub fn is_each(self) -> bool {
+        self == Self::Each
+    }
+}
+
+impl FromStr for Verification {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "last" => Ok(Self::Last),
+            "each" => Ok(Self::Each),
+            _ => usage(format!(
+                "{} is not a verification: use last or each",
+                quote(text)
+            )),
+        }
+    }
+}
+
+impl Serialize for Verification {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        match self {
+            Self::Off | Self::Last => serializer.serialize_bool(self.is_on()),
+            Self::Each => serializer.serialize_str("each"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Verification {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_any(VerificationVisitor)
+    }
+}
+
+struct VerificationVisitor;
+
+impl Visitor<'_> for VerificationVisitor {
+    type Value = Verification;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("true, false, \"last\" or \"each\"")
+    }
+
+    fn visit_bool<E: de::Error>(self, is_on: bool) -> std::result::Result<Self::Value, E> {
+        Ok(match is_on {
+            true => Verification::Last,
+            false => Verification::Off,
+        })
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<Self::Value, E> {
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+impl JsonSchema for Verification {
+    fn schema_name() -> Cow<'static, str> {
+        "Verification".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "Operations whose data is compared: none, the last one in each slot, or every one.",
+            "enum": [false, true, "each"],
+        })
+    }
+}
+
+/// Returns why an engine cannot take the messages by which both ends compare every operation.
+fn lacks_messages(entry: &Entry, engine: &str) -> Option<&'static str> {
+    let (_, variant) = split_name(engine);
+    let is_carried = entry
+        .variant
+        .is_some_and(|known| known.one_sided.contains(&variant));
+    match () {
+        () if !entry.moves_bytes => Some("moves no bytes"),
+        () if entry.device_memory.is_some() => {
+            Some("moves memory of a device, and the CPU has to look at each operation's data")
+        }
+        () if is_carried => Some("carries out whole trials, not single operations"),
+        () if !entry.verbs.contains(&Verb::Write) => Some("has no op write to report it by"),
+        () => None,
+    }
+}
+
+/// Returns whether every operation of an engine can be compared, over memory that the CPU can address.
+pub fn compares_each(entry: &Entry, engine: &str) -> bool {
+    lacks_messages(entry, engine).is_none()
+}
+
+/// Refuses to compare every operation of an engine, or over a memory, for which that is not possible.
+///
+/// # Errors
+/// `Usage`, with the nearest choice.
+pub(super) fn check_engine(
+    transfer: &Transfer,
+    (entry, engine): (&Entry, &str),
+    op: Verb,
+    (memories, lists): (&[&str], &Lists),
+) -> Result<()> {
+    if !transfer.verification().is_each() || op.is_atomic() {
+        return Ok(());
+    }
+    if let Some(why) = lacks_messages(entry, engine) {
+        let instead = match entry.moves_bytes {
+            true => "use verify=last",
+            false => "leave verify out",
+        };
+        return usage(format!(
+            "verify=each is not possible with engine {engine}, which {why}: {instead}, or another engine such as shm"
+        ));
+    }
+    let far = |entry: &&MemoryEntry| !entry.host_addressable;
+    for name in memories {
+        if let Some(memory) = skipping::memory(lists, name, &transfer.skipping)?.filter(far) {
+            return usage(format!(
+                "verify=each looks at each operation's data by the CPU, which cannot address memory {}: use verify=last, \
+                 or memory host",
+                memory.name
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a point that comparing every operation does not go with.
+///
+/// # Errors
+/// `Usage`, with the nearest choice.
+pub(super) fn check_each(transfer: &Transfer, point: &TransferPoint) -> Result<()> {
+    if !point.verify.is_each() {
+        return Ok(());
+    }
+    let copies = !point.op.is_atomic();
+    let marked = point.op == Verb::Write && point.pacing == Pacing::PingPong;
+    let refused = match () {
+        () if transfer
+            .measure
+            .limit
+            .is_some_and(|limit| limit != LimitChoice::None) =>
+        {
+            Some((
+                "limit",
+                "its bandwidth contains the comparisons",
+                "leave limit out",
+            ))
+        }
+        () if !transfer.measure.published.is_empty() => Some((
+            "published",
+            "its figures are not compared with others",
+            "leave published out",
+        )),
+        () if point.background.is_some() => Some((
+            "background",
+            "a load that waits for comparisons is no load",
+            "leave background out",
+        )),
+        () if copies && point.cq == CqMode::Event => Some((
+            "cq event",
+            "targets look for messages in memory, which wake nobody",
+            "use cq busy",
+        )),
+        () if copies && point.api != TransferApi::Engine => Some((
+            "api",
+            "the library has no lane for the messages of both ends",
+            "use api engine",
+        )),
+        () if copies && point.target_footprint == TargetFootprint::Shared => Some((
+            "target-footprint shared",
+            "a target changes its data before each read",
+            "use target-footprint own",
+        )),
+        () if marked && point.size_bytes < 2 => Some((
+            "sizes 1",
+            "the only byte of a written ping is its signal",
+            "use sizes 2",
+        )),
+        () => None,
+    };
+    match refused {
+        Some((option, why, instead)) => usage(format!(
+            "verify=each and {option} do not go together, because {why}: {instead}, or use verify=last"
+        )),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Plan;
+    use crate::fixture::Expand;
+
+    fn points(lines: &str) -> Result<Vec<TransferPoint>> {
+        let text = format!("name = 'test'\n[[transfer]]\n{lines}");
+        Plan::from_toml(&text, "test.toml")?.transfer_points(4)
+    }
+
+    #[test]
+    fn plans_write_a_switch_or_what_is_compared() {
+        for (text, expected) in [
+            ("false", Verification::Off),
+            ("true", Verification::Last),
+            ("'last'", Verification::Last),
+            ("'each'", Verification::Each),
+        ] {
+            let lines = format!("engine = 'shm'\nop = 'write'\nsizes = 8\nverify = {text}");
+            let found = points(&lines).unwrap().remove(0).verify;
+            assert_eq!(found, expected, "{text}");
+            let json = serde_json::to_string(&found).unwrap();
+            assert_eq!(serde_json::from_str::<Verification>(&json).unwrap(), found);
+        }
+        let refused = points("engine = 'shm'\nop = 'write'\nsizes = 8\nverify = 'all'");
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("use last or each"), "{refused}");
+    }
+
+    #[test]
+    fn each_is_refused_with_the_nearest_choice() {
+        for (lines, expected) in [
+            ("engine = 'null'", "moves no bytes: leave verify out"),
+            (
+                "engine = 'shm'\nmemory = 'cuda'",
+                "use verify=last, or memory host",
+            ),
+            ("engine = 'shm'\ncq = 'event'", "use cq busy"),
+            ("engine = 'shm'\napi = 'poll'", "use api engine"),
+            ("engine = 'shm'\nlimit = '1GB/s'", "leave limit out"),
+            ("engine = 'shm'\nping-pong = true\nsizes = 1", "use sizes 2"),
+            (
+                "engine = 'shm'\nrate = 1000\nbackground = 'op=write,size=1k,window=1'",
+                "leave background out",
+            ),
+            (
+                "engine = 'shm'\nop = 'read'\ntraffic = 'fan-in'\ntarget-footprint = 'shared'",
+                "use target-footprint own",
+            ),
+        ] {
+            let op = if lines.contains("op =") {
+                ""
+            } else {
+                "op = 'write'\n"
+            };
+            let size = if lines.contains("sizes") {
+                ""
+            } else {
+                "sizes = 8\n"
+            };
+            let refused = points(&format!("{lines}\n{op}{size}verify = 'each'"));
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains(expected), "{lines}: {refused}");
+        }
+    }
+
+    /// What may land in one slot at once cannot be known afterwards, and is kept apart by waiting.
+    #[test]
+    fn each_is_possible_in_any_order_and_pacing() {
+        for lines in [
+            "addresses = 'random'\nlocal-addresses = 'sequential'\nwindow = 8",
+            "batch = 16\nbatches-in-flight = 2",
+            "rate = 1000",
+            "ping-pong = true",
+            "bidirectional = true\nworkers = 2",
+            "traffic = 'all-to-all'\nmemory = 'huge'",
+        ] {
+            let lines =
+                format!("engine = 'shm'\nop = 'write-imm'\nsizes = 8\nverify = 'each'\n{lines}");
+            let found = points(&lines).unwrap_or_else(|error| panic!("{lines}: {error}"));
+            assert!(found.iter().all(|point| point.verify.is_each()));
+        }
+    }
+}
