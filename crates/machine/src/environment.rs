@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_sys::libfabric::Libfabric;
 use tonnage_sys::library::libc_version;
 
+use super::cpu_time::LimitedGroup;
 use super::devices::gpu::gpu_models;
 use super::kernel_files::{Tree, value_of};
 use super::nvidia::nvidia_driver;
@@ -96,7 +97,8 @@ pub struct Processors {
     pub online: String,
     /// CPUs that this process may use.
     pub allowed: String,
-    /// CPU time that the control group grants in each second, in thousandths of a CPU; absent without a limit.
+    /// CPU time that the tightest quota of a control group (version 1 or 2) grants in each second, in thousandths of a
+    /// CPU; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_millicpus: Option<u64>,
     /// Sockets.
@@ -172,7 +174,9 @@ impl Processors {
             model: cpu_model(tree).unwrap_or_else(|| "unknown".to_owned()),
             online: number_list::format(&online),
             allowed: number_list::format(&topology.allowed),
-            quota_millicpus: quota_millicpus(tree),
+            quota_millicpus: LimitedGroup::all(tree)
+                .first()
+                .map(|group| group.quota_millicpus),
             sockets: topology.sockets(),
             cores: topology.cores(),
             threads_per_core: topology.threads_per_core(),
@@ -251,32 +255,6 @@ fn cache_bytes(tree: &Tree, cpu: &str, level: u32) -> Option<u64> {
     })
 }
 
-/// The tightest CPU limit of this process's control group (version 2) and those above it.
-fn quota_millicpus(tree: &Tree) -> Option<u64> {
-    let groups = tree.text("proc/self/cgroup")?;
-    let mut group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let mut tightest: Option<u64> = None;
-    loop {
-        let limit = tree.text(format!("sys/fs/cgroup/{group}/cpu.max"));
-        let limit = limit.as_deref().and_then(cpu_max_millicpus);
-        tightest = match (tightest, limit) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        if group.is_empty() {
-            return tightest;
-        }
-        group = group.rsplit_once('/').map_or("", |(above, _)| above);
-    }
-}
-
-/// "200000 100000" is 2000; "max 100000" is no limit.
-fn cpu_max_millicpus(text: &str) -> Option<u64> {
-    let (quota, period) = text.split_once(' ')?;
-    let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
-    quota.checked_mul(1000)?.checked_div(period)
-}
-
 fn libraries(tree: &Tree) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     if let Some(version) = libc_version() {
@@ -320,7 +298,11 @@ mod tests {
                 "processor: 0\nmodel name\t: Model X\nflags : fpu hypervisor sse",
             )
             .file("proc/meminfo", "MemTotal: 2048 kB")
-            .file("proc/self/cgroup", "1:cpu:/old\n0::/a/b")
+            .file("proc/self/cgroup", "0::/a/b")
+            .file(
+                "proc/self/mountinfo",
+                "41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw",
+            )
             .file("sys/fs/cgroup/a/b/cpu.max", "max 100000")
             .file("sys/fs/cgroup/a/cpu.max", "150000 100000")
             .file(

@@ -7,6 +7,7 @@
 //! | [`direct`] | transfers of a file past the page cache |
 //! | [`topology`] | CPUs, cores, sockets, NUMA nodes |
 //! | [`placement`], [`cpu_choice`] | CPUs of workers |
+//! | [`cpu_time`] | CPU quotas, and time that threads waited for a CPU |
 //! | [`pair_placement`] | CPUs of workers that exchange bytes: on one socket, or on two |
 //! | [`mounts`] | mounts that hold files |
 //! | [`pages`] | huge pages |
@@ -23,6 +24,7 @@
 
 pub mod counters;
 pub mod cpu_choice;
+pub mod cpu_time;
 pub mod devices;
 pub mod direct;
 pub mod environment;
