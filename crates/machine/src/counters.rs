@@ -33,8 +33,9 @@ const INTERFACE_COLUMNS: [Option<&str>; 16] = [
     None,
 ];
 
-/// Names taken from /proc/net/snmp and /proc/net/netstat: how much there was, and what went wrong on the way.
-const TCP_NAMES: [&str; 17] = [
+/// Names taken from /proc/net/snmp and /proc/net/netstat: how much there was, what went wrong on the way, and what tells
+/// segments that came in another order from lost ones.
+const TCP_NAMES: [&str; 23] = [
     "InSegs",
     "OutSegs",
     "RetransSegs",
@@ -52,7 +53,22 @@ const TCP_NAMES: [&str; 17] = [
     "TCPZeroWindowDrop",
     "TCPAbortOnTimeout",
     "PruneCalled",
+    "TCPSACKReorder",
+    "TCPRenoReorder",
+    "TCPTSReorder",
+    "TCPDSACKRecv",
+    "TCPDSACKOfoRecv",
+    "TCPOFOQueue",
 ];
+
+/// Times that a sender saw its segments arrive in another order, by the ways in which it can notice.
+const REORDERINGS: [&str; 3] = ["TCPSACKReorder", "TCPRenoReorder", "TCPTSReorder"];
+
+/// Times that a receiver reported to this sender a segment that it had already: what was sent again was not lost.
+const DUPLICATES: [&str; 2] = ["TCPDSACKRecv", "TCPDSACKOfoRecv"];
+
+/// Counters of segments that were sent again because later ones were acknowledged first, lost or not.
+const SENT_AGAIN: [&str; 2] = ["RetransSegs", "TCPFastRetrans"];
 
 /// InfiniBand counts data in words of four bytes; renamed, so that nobody takes them for bytes.
 const WORDS: [(&str, &str); 2] = [
@@ -189,6 +205,49 @@ pub fn received_bytes(counters: &Counters) -> Option<u64> {
 pub fn is_trouble(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     TROUBLE.iter().any(|part| name.contains(part))
+}
+
+/// Segments that a host's TCP sent again while it saw reordering, of the growth of its counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reordering {
+    /// Segments that were sent again.
+    pub retransmitted: u64,
+    /// Times that segments arrived in another order.
+    pub reorderings: u64,
+    /// Times that a receiver had a segment already.
+    pub duplicates: u64,
+}
+
+impl Reordering {
+    /// Reordering in these counters; `None` if nothing was sent again, or nothing tells reordering.
+    pub fn of(counters: &Counters) -> Option<Self> {
+        let sum = |names: &[&str]| {
+            let values = names.iter().filter_map(|name| counters.get(*name));
+            values.fold(0, |sum: u64, value| sum.saturating_add(*value))
+        };
+        let found = Self {
+            retransmitted: sum(&SENT_AGAIN[..1]),
+            reorderings: sum(&REORDERINGS),
+            duplicates: sum(&DUPLICATES),
+        };
+        let is_told = found.reorderings > 0 || found.duplicates > 0;
+        (found.retransmitted > 0 && is_told).then_some(found)
+    }
+
+    /// Returns whether no segment was lost: the receiver had each one that was sent again.
+    pub fn is_all(&self) -> bool {
+        self.duplicates >= self.retransmitted
+    }
+
+    /// Returns whether retransmits are no sign of loss: segments did arrive in another order, or all were there already.
+    pub fn is_likely(&self) -> bool {
+        self.reorderings > 0 || self.is_all()
+    }
+
+    /// Returns whether this counter of TCP moves for reordering as it does for loss.
+    pub fn explains(name: &str) -> bool {
+        SENT_AGAIN.contains(&name)
+    }
 }
 
 fn largest(counters: &Counters, sources: &Sources) -> Option<u64> {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use tonnage_machine::counters::is_trouble;
+use tonnage_machine::counters::{Counters, Reordering, is_trouble};
 use tonnage_record::read::final_attempts;
+use tonnage_record::wire_proof::TcpPath;
 use tonnage_record::{Outcome, Record, TransferRecord, WireProof};
 
 /// Devices above which they are counted instead of named.
@@ -57,7 +58,8 @@ pub fn lines<'a>(records: impl Iterator<Item = TransferRecord<'a>> + Clone) -> V
     let paths = records.filter_map(|record| record.record.wire_proof.as_ref());
     crossed(paths.clone())
         .into_iter()
-        .chain(trouble(paths))
+        .chain(trouble(paths.clone()))
+        .chain(reordering(paths))
         .collect()
 }
 
@@ -125,11 +127,89 @@ fn places(path: &WireProof) -> impl Iterator<Item = (String, &str, u64)> {
     });
     let tcp = path.tcp.iter().flat_map(|tcp| {
         let place = format!("TCP of {}", tcp.host);
-        tcp.counters
-            .iter()
+        tcp.troubles()
             .map(move |(name, moved)| (place.clone(), name.as_str(), *moved))
     });
     devices
-        .chain(tcp)
         .filter(|(_, name, moved)| *moved > 0 && is_trouble(name))
+        .chain(tcp)
+}
+
+/// Tells reordering from loss, for each host whose TCP sent segments again, all points together.
+fn reordering<'a>(paths: impl Iterator<Item = &'a WireProof>) -> Vec<String> {
+    let mut hosts: BTreeMap<&str, Counters> = BTreeMap::new();
+    let is_reordered =
+        |tcp: &&TcpPath| Reordering::of(&tcp.counters).is_some_and(|found| found.is_likely());
+    for tcp in paths.flat_map(|path| &path.tcp).filter(is_reordered) {
+        let sums = hosts.entry(&tcp.host).or_default();
+        for (name, moved) in &tcp.counters {
+            let sum = sums.entry(name.clone()).or_default();
+            *sum = sum.saturating_add(*moved);
+        }
+    }
+    let line = |(host, sums): (&str, Counters)| {
+        let found = Reordering::of(&sums)?;
+        let verdict = match found.is_all() {
+            true => "their receivers had all of them already, so it was reordering, not loss",
+            false => "reordering may explain them, and loss is not proven",
+        };
+        Some(format!(
+            "TCP of {host} sent {} segments again: {verdict} ({} reorderings, {} duplicates reported by DSACK)",
+            found.retransmitted, found.reorderings, found.duplicates
+        ))
+    };
+    hosts.into_iter().filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+
+    /// Lines of a point whose first host has these counters of TCP.
+    fn said(counters: &[(&str, u64)]) -> String {
+        let mut records = samples::paths();
+        records.truncate(1);
+        let path = records[0].wire_proof.as_mut().unwrap();
+        path.devices[1].counters.remove("rx_dropped");
+        path.tcp[0].counters = counters
+            .iter()
+            .map(|(name, moved)| ((*name).to_owned(), *moved))
+            .collect();
+        let records: Vec<_> = records.iter().filter_map(Record::as_transfer).collect();
+        lines(records.iter().copied()).join("\n")
+    }
+
+    #[test]
+    fn retransmits_of_segments_that_arrived_are_no_loss() {
+        let counters = [
+            ("RetransSegs", 1734),
+            ("TCPFastRetrans", 1734),
+            ("TCPSACKReorder", 9),
+            ("TCPDSACKRecv", 1734),
+        ];
+        let text = said(&counters);
+        assert!(!text.contains("trouble on the path"), "{text}");
+        let expected = "reordering, not loss (9 reorderings, 1734 duplicates reported by DSACK)";
+        assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn loss_stays_trouble() {
+        let lost = said(&[("RetransSegs", 12), ("TCPFastRetrans", 12)]);
+        assert!(lost.contains("counted 12 RetransSegs"), "{lost}");
+        assert!(!lost.contains("reordering"), "{lost}");
+        // A few duplicates do not explain the rest.
+        let some = said(&[("RetransSegs", 12), ("TCPDSACKRecv", 5)]);
+        assert!(some.contains("counted 12 RetransSegs"), "{some}");
+        // Segments that overtook each other were seen, and none is proven to be lost.
+        let both = said(&[("RetransSegs", 12), ("TCPTSReorder", 5)]);
+        assert!(!both.contains("trouble on the path"), "{both}");
+        assert!(both.contains("loss is not proven"), "{both}");
+        // Other troubles are not reordering's.
+        let late = said(&[("RetransSegs", 3), ("TCPTimeouts", 1), ("TCPDSACKRecv", 3)]);
+        assert!(late.contains("counted 1 TCPTimeouts"), "{late}");
+        // Reordering without retransmits is no news.
+        assert!(!said(&[("TCPSACKReorder", 9)]).contains("reordering"));
+    }
 }

@@ -202,9 +202,29 @@ fn what_should_stand_still_is_known_by_its_name() {
         "rdma_read_resp_bytes",
         "multicast_rcv_packets",
         "np_cnp_sent",
+        "TCPSACKReorder",
+        "TCPTSReorder",
+        "TCPDSACKRecv",
+        "TCPOFOQueue",
     ] {
         assert!(!is_trouble(name), "{name}");
     }
+}
+
+#[test]
+fn duplicates_and_reordering_tell_that_segments_were_not_lost() {
+    let of = |retransmitted, reorderings, duplicates| {
+        let counters = Counters::from([
+            ("RetransSegs".into(), retransmitted),
+            ("TCPSACKReorder".into(), reorderings),
+            ("TCPDSACKRecv".into(), duplicates),
+        ]);
+        Reordering::of(&counters).map(|found| (found.is_all(), found.is_likely()))
+    };
+    assert_eq!(of(1734, 9, 1734), Some((true, true)));
+    assert_eq!(of(1734, 9, 40), Some((false, true)));
+    assert_eq!(of(1734, 0, 40), Some((false, false)));
+    assert_eq!((of(1734, 0, 0), of(0, 9, 9)), (None, None));
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Figures of what was watched beside a point: a cache line between two CPUs, and the devices on the way.
 
-use tonnage_machine::counters::is_trouble;
+use tonnage_machine::counters::{Reordering, is_trouble};
 
 use super::{Better, Figure, Row, Style, Value};
+use crate::wire_proof::TcpPath;
 use crate::{Canary, WireProof};
 
 const CANARY: &str = "Median, one way, of a ping-pong between the CPUs of the first pair.";
@@ -53,7 +54,8 @@ pub const PROOF: &[Figure] = &[
         name: "Trouble",
         field: "path_trouble",
         meaning: "Errors, drops and retransmits on the way, other traffic of the hosts included.",
-        computed: "Sum of all such counters of the devices and of their hosts' TCP; the record lists them.",
+        computed: "Sum of all such counters of the devices and of their hosts' TCP, without retransmits of hosts \
+             whose TCP saw reordering; the record lists them.",
         style: Style::Plain,
         better: Some(Better::Low),
         value: |row| {
@@ -79,12 +81,24 @@ fn canary(row: &Row<'_>, of: fn([f64; 2]) -> f64) -> Value {
     }
 }
 
+impl TcpPath {
+    /// Counters that moved and should stand still, without retransmits that are a sign of reordering.
+    pub fn troubles(&self) -> impl Iterator<Item = (&String, &u64)> {
+        let reordering = Reordering::of(&self.counters).filter(Reordering::is_likely);
+        let is_explained = move |name: &str| reordering.is_some() && Reordering::explains(name);
+        let troubles = self.counters.iter();
+        troubles.filter(move |(name, moved)| **moved > 0 && is_trouble(name) && !is_explained(name))
+    }
+}
+
 impl WireProof {
     /// Errors, drops and retransmits, all devices and TCP together.
     pub fn troubles(&self) -> u64 {
         let devices = self.devices.iter().flat_map(|device| &device.counters);
-        let tcp = self.tcp.iter().flat_map(|tcp| &tcp.counters);
-        let troubles = devices.chain(tcp).filter(|(name, _)| is_trouble(name));
-        troubles.map(|(_, moved)| moved).sum()
+        let devices = devices.filter(|(name, _)| is_trouble(name));
+        let tcp = self.tcp.iter().flat_map(TcpPath::troubles);
+        devices
+            .chain(tcp)
+            .fold(0, |sum: u64, (_, moved)| sum.saturating_add(*moved))
     }
 }
