@@ -1,6 +1,6 @@
 //! The canary: a cache line passed to and fro between two CPUs, before and after each point. It costs 2 ms and tells
-//! whether the machine itself changed: on virtual machines the same two CPUs may be 60 ns apart now and 240 ns in a
-//! minute.
+//! whether the way between them changed: on virtual machines the same two CPUs may be 60 ns apart now and 240 ns in a
+//! minute. Many points do not depend on it, so that the change alone proves nothing about their figures.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,7 +22,7 @@ const MEASUREMENTS: usize = 15;
 /// Stands in the line when the other thread will never come.
 const GIVEN_UP: u64 = u64::MAX;
 
-/// Two reports this far apart, relative to the smaller, mean that the machine changed.
+/// Two reports this far apart, relative to the smaller, mean that the way between the CPUs changed.
 const CHANGE: f64 = 0.2;
 
 /// One-way time between the two CPUs in nanoseconds, or why it cannot be measured.

@@ -5,6 +5,7 @@
 //! step is depends on the kind; see [`crate::kinds`].
 
 use crate::canary;
+use crate::cpu_time::CpuTime;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, await_first_cause, outcome};
 use crate::kinds::Kinds;
@@ -14,6 +15,7 @@ use crate::run::{Run, unix_ns};
 use crate::settings::Settings;
 use crate::within;
 use tonnage_machine::OwnCpus;
+use tonnage_machine::kernel_files::Tree;
 use tonnage_plan::Planned;
 use tonnage_ranks::Rank;
 use tonnage_record::{Canary, Outcome, Record, published};
@@ -34,11 +36,13 @@ pub fn run(
         return Ok(());
     }
     let run = Run::begin(rank, settings)?;
+    let mut cpu = CpuTime::new(Tree::host());
     let mut conductor = Conductor {
         stage: Stage {
             rank,
             settings,
             host: &run.host,
+            cpu: &mut cpu,
             observer,
         },
         run: &run,
@@ -76,11 +80,13 @@ impl Portion<'_> {
         observer: &mut dyn Observer,
     ) -> Result<()> {
         let run = Run::join(rank, settings, self.run_id)?;
+        let mut cpu = CpuTime::new(Tree::host());
         let mut conductor = Conductor {
             stage: Stage {
                 rank,
                 settings,
                 host: &run.host,
+                cpu: &mut cpu,
                 observer,
             },
             run: &run,
@@ -156,6 +162,7 @@ impl Conductor<'_> {
             settings,
             host,
             observer,
+            ..
         } = &mut self.stage;
         let ahead = &self.points[self.next..];
         let fits = |planned: &&Planned| planned.point.any().threads(&settings.lists) == Some(size);
@@ -206,12 +213,27 @@ impl Conductor<'_> {
         Run::renew_clocks(self.stage.rank, record)?;
         let cpus = kind.canary_cpus(open, asked.point, &self.stage);
         let before = self.canary(cpus.as_ref())?;
+        self.stage.cpu.reset();
         kind.measure(open, asked, &mut self.stage, record, &mut take_steps)?;
+        self.gather_surroundings(record)?;
         let after = self.canary(cpus.as_ref())?;
         record.canary = cpus.map(|cpus| match cpus {
             Ok(cpus) => canary::compare(cpus, before, after),
             Err(why) => Canary::Skipped { why },
         });
+        Ok(())
+    }
+
+    /// Brings into rank 0's record what ranks saw around their trials: CPU time that they did not get.
+    fn gather_surroundings(&mut self, record: &mut Record) -> Result<(), StepFailure> {
+        let Stage {
+            rank, host, cpu, ..
+        } = &mut self.stage;
+        let lost = cpu.lost(rank, host);
+        let lost = rank.reduce("CPU time that was lost", lost, DEADLINES.step)?;
+        if rank.id() == 0 {
+            record.cpu_losses = lost.for_record(&record.effective, rank.hosts());
+        }
         Ok(())
     }
 

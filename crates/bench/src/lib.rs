@@ -16,6 +16,7 @@
 //! | [`limit`] | upper bounds that utilization is a fraction of |
 //! | [`permutation`] | seeded orders of slots and transfers |
 //! | [`canary`] | a check that the machine did not change under a point |
+//! | [`cpu_time`] | CPU time that ranks did not get during their trials |
 //! | [`wire_proof`] | proof that the payload crossed the devices that it should have |
 //! | [`threads`] | starting threads |
 //! | [`host`] | this host's CPUs, and which ranks share them |
@@ -26,6 +27,7 @@
 mod all_or_none;
 pub mod canary;
 pub mod conductor;
+pub mod cpu_time;
 pub mod deadlines;
 pub mod drive;
 pub mod each;

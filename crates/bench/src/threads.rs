@@ -4,6 +4,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
+use crate::cpu_time::own_thread;
 use tonnage_units::{Error, Result};
 
 /// Starts a thread that `what` names, such as `worker 3`.
@@ -22,9 +23,14 @@ pub fn start<'scope, T: Send + 'scope>(
 /// Orders to a thread, and its answers.
 type Line<O, T, E> = (Sender<O>, Receiver<Result<T, E>>);
 
+/// A thread's line, and where it says its number.
+type Started<O, T, E> = (Line<O, T, E>, Receiver<u32>);
+
 /// The leader's handles of threads that carry out its orders until it hangs up: orders `O`, answers `T` or `E`.
 pub struct Followers<O, T, E> {
     lines: Vec<Line<O, T, E>>,
+    /// The kernel's numbers of the threads.
+    threads: Vec<u32>,
 }
 
 impl<O: Send, T: Send, E: From<Error> + Send> Followers<O, T, E> {
@@ -47,13 +53,27 @@ impl<O: Send, T: Send, E: From<Error> + Send> Followers<O, T, E> {
         let begin = |(number, work): (usize, W)| {
             let (order_sender, orders) = channel();
             let (answers, answer_receiver) = channel();
+            let (thread_sender, thread) = channel();
             start(scope, &format!("worker {number}"), move || {
+                // It cannot fail: the leader waits for it.
+                let _ = thread_sender.send(own_thread());
                 work(&orders, &answers);
             })?;
-            Ok((order_sender, answer_receiver))
+            Ok(((order_sender, answer_receiver), thread))
         };
-        let lines = (first..).zip(works).map(begin).collect::<Result<_>>()?;
-        Ok(Self { lines })
+        let started: Vec<Started<O, T, E>> =
+            (first..).zip(works).map(begin).collect::<Result<_>>()?;
+        let (lines, threads): (Vec<_>, Vec<_>) = started.into_iter().unzip();
+        let threads = threads.into_iter().filter_map(|thread| thread.recv().ok());
+        Ok(Self {
+            threads: threads.collect(),
+            lines,
+        })
+    }
+
+    /// The kernel's numbers of the threads.
+    pub fn threads(&self) -> &[u32] {
+        &self.threads
     }
 
     /// Number of threads.

@@ -276,12 +276,14 @@ fn incomparable(
     reasons
 }
 
-/// Says that the canaries of the two sides are those of different machines.
+/// Says that the canaries of the two sides are those of CPUs at different distances.
 fn other_canary(values: &[SideValues; 2]) -> Option<String> {
     let (a, b) = (values[0].canary_ns()?, values[1].canary_ns()?);
     let differ = a.max(b) > a.min(b) * (1.0 + CANARY_FRACTION_ALIKE);
     let (a, b) = (duration(a), duration(b));
-    differ.then(|| format!("the canary is {a} on A and {b} on B, so the machine changed"))
+    differ.then(|| {
+        format!("the canary is {a} on A and {b} on B, so the CPUs are not the same distance apart")
+    })
 }
 
 /// Verdicts of all points, corrected for their number.

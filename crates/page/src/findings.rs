@@ -1,7 +1,9 @@
 //! Findings that a reader must know before the figures: what failed, what was skipped, and what gives doubt.
 
 use maud::{Markup, html};
-use tonnage_record::{Canary, Outcome, Record};
+use tonnage_record::{Outcome, Record};
+use tonnage_report::cpu_loss;
+use tonnage_report::transfer::canary_doubt;
 
 use crate::bidi::{isolated, listed};
 
@@ -123,12 +125,8 @@ pub(crate) fn findings(records: &[Record], left_out: &[String]) -> Markup {
 /// Whatever gives doubt about a record: its canary, its path, its own remarks.
 fn doubts(record: &Record) -> Vec<String> {
     let mut all = record.remarks.clone();
-    if let Some(Canary::Measured { changed: true, .. }) = record.canary {
-        all.push(
-            "canary: the machine itself changed by more than a fifth while the point was measured"
-                .to_owned(),
-        );
-    }
+    all.extend(record.canary_doubt().map(|doubt| canary_doubt(&doubt)));
+    all.extend(cpu_loss::lines(std::iter::once(record)));
     if let Some(proof) = record.wire_proof.as_ref().filter(|proof| !proof.crossed) {
         all.push(format!("off path: {}", proof.why.join("; ")));
     }

@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tonnage_plan::published::Cell;
 
+use crate::cpu_loss::CpuLoss;
 use crate::environment::{Effective, HostGroup, Placed};
+use crate::kinds::transfer::Trial;
 use crate::kinds::{
     self, Body, CollectiveBody, ConnectBody, FileBody, Kind, StressBody, TransferBody, TuneBody,
     with_kinds,
@@ -49,7 +51,7 @@ pub struct Record {
     /// pinned, or run on CPUs whose sockets the kernel does not name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placed: Option<Placed>,
-    /// A cache-line ping-pong beside the point, which tells whether the machine itself changed.
+    /// A cache-line ping-pong beside the point, which tells whether the way between two CPUs changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
     /// Upper bound that utilization is a fraction of; parts that have limits of their own, such as phases, hold them.
@@ -58,6 +60,10 @@ pub struct Record {
     /// Counts of the devices that the payload had to cross; absent where the engine names none, and unless measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire_proof: Option<WireProof>,
+    /// CPU time that ranks did not get during their trials, because a quota was used up or their CPUs ran other threads;
+    /// the ranks that lost the most, at most 16.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpu_losses: Vec<CpuLoss>,
     /// Remarks that a reader has to know: what a read proves, what a file system cannot do, …
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
@@ -133,7 +139,8 @@ pub enum Canary {
         before_ns: f64,
         /// One way, median, after the point.
         after_ns: f64,
-        /// True when the two differ by more than a fifth: the machine changed, so distrust small differences.
+        /// True when the two differ by more than a fifth: the way between the two CPUs changed. Virtual machines switch
+        /// between two such times. Whether the figures changed with it, the trials show.
         changed: bool,
     },
     /// It could not run.
@@ -141,6 +148,35 @@ pub enum Canary {
         /// Reason, and what to do.
         why: String,
     },
+}
+
+/// Trials whose rates and latencies are this close together show no change of the machine.
+const TRIALS_AGREE: f64 = 0.1;
+
+/// A canary that changed around a point whose trials do not agree, or show nothing.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CanaryDoubt {
+    /// CPUs that it ran on.
+    pub cpus: [u32; 2],
+    /// One way, median, before the point.
+    pub before_ns: f64,
+    /// One way, median, after the point.
+    pub after_ns: f64,
+    /// Distance of the slowest trial from the fastest, as a part of the slowest; `None` for a single trial.
+    pub trials_differ_by: Option<f64>,
+}
+
+/// Distance of the slowest trial from the fastest, by rate or by latency, whichever is larger; `None` for fewer than two
+/// trials.
+fn differ_by(trials: &[Trial]) -> Option<f64> {
+    let range = |values: Vec<f64>| {
+        let least = values.iter().copied().reduce(f64::min)?;
+        let most = values.iter().copied().reduce(f64::max)?;
+        (values.len() > 1 && least > 0.0).then_some(most / least - 1.0)
+    };
+    let rates = range(trials.iter().map(|it| it.message_rate_per_s).collect())?;
+    let latencies = range(trials.iter().filter_map(|it| it.latency_ns_mean).collect());
+    Some(rates.max(latencies.unwrap_or(0.0)))
 }
 
 /// A record of a transfer.
@@ -168,6 +204,28 @@ impl Record {
             Outcome::Skipped { .. } => self.optional,
             Outcome::Failed { .. } => false,
         }
+    }
+
+    /// A canary that changed around this point, if the trials do not show that its figures stayed the same.
+    pub fn canary_doubt(&self) -> Option<CanaryDoubt> {
+        let Some(Canary::Measured {
+            cpus,
+            before_ns,
+            after_ns,
+            changed: true,
+        }) = self.canary
+        else {
+            return None;
+        };
+        let trials_differ_by = self.transfer().and_then(|body| differ_by(&body.trials));
+        let doubt = CanaryDoubt {
+            cpus,
+            before_ns,
+            after_ns,
+            trials_differ_by,
+        };
+        let agree = trials_differ_by.is_some_and(|by| by <= TRIALS_AGREE);
+        (!agree).then_some(doubt)
     }
 
     /// The words for a skip.

@@ -11,6 +11,7 @@
 //! | [`figures`] | figures of all kinds, each declared once: columns, CSV and `tonnage explain` read them |
 //! | [`environment`], [`grouping`] | what was really done, and on which hosts; what many say alike is said once |
 //! | [`histogram`], [`spread`], [`limit`] | samples and trials taken together, upper bounds |
+//! | [`cpu_loss`] | CPU time that ranks did not get |
 //! | [`wire_proof`] | what devices counted while the payload should have crossed them |
 //! | [`side`] | the side of a comparison, where two took turns |
 //! | [`published`] | figures that others measured, beside those of a record |
@@ -25,6 +26,7 @@
 
 pub mod body;
 pub mod checksum;
+pub mod cpu_loss;
 pub mod envelope;
 pub mod environment;
 pub mod figures;
@@ -46,6 +48,7 @@ mod tests;
 pub mod wire_proof;
 pub mod writer;
 
+pub use cpu_loss::CpuLoss;
 pub use envelope::*;
 pub use environment::{Effective, HostGroup, Placed};
 pub use histogram::{HistogramData, Latency, LatencyKind};

@@ -5,9 +5,9 @@
 use tonnage_record::kinds::Kind;
 use tonnage_record::{Of, Record};
 
-use super::markdown;
 use super::table::{Markup, TitledTable};
 use super::text::{WIDTH, wrap};
+use super::{cpu_loss, markdown};
 
 /// The report of a kind of records, or of some of a kind.
 pub trait Report {
@@ -106,9 +106,15 @@ fn section<R: Report>(records: &[Of<'_, R::Body>]) -> Section {
             .map(str::to_owned),
         configuration,
         tables: R::tables(records),
-        footers: R::footers(records),
+        footers: with_cpu_losses(R::footers(records), records),
         commands: R::commands(records),
     }
+}
+
+/// Lines of a kind, and those about CPU time, which all kinds have.
+fn with_cpu_losses<B>(mut footers: Vec<String>, records: &[Of<'_, B>]) -> Vec<String> {
+    footers.extend(cpu_loss::lines(records.iter().map(|it| it.record)));
+    footers
 }
 
 fn plain(section: &Section) -> String {

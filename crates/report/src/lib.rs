@@ -17,6 +17,7 @@
 //! | [`csv`], [`jsonl`] | every figure for programs |
 //! | [`explain`], [`derived`] | meanings of columns, for `tonnage explain`, and the columns that are no figures |
 //! | [`engine`], [`wire_proof`] | an engine's library and devices; the devices that the payload crossed |
+//! | [`cpu_loss`] | CPU time that ranks did not get, and what took it |
 //! | `driver_start` | the time in which drivers of GPUs started |
 //! | `filling` | devices whose memory is filled and verified by copies |
 //! | [`published`] | figures of others beside ours |
@@ -36,6 +37,7 @@ mod blocks;
 pub mod collective;
 pub mod compare;
 pub mod connect;
+pub mod cpu_loss;
 pub mod csv;
 pub mod derived;
 pub mod devices;

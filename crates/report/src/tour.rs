@@ -13,6 +13,7 @@ use tonnage_units::quantity::human::{exact_size, number, whole_percent};
 use tonnage_record::figures::engine::means;
 use tonnage_record::host_limits::HostLimits;
 
+use crate::cpu_loss;
 use crate::derived::{
     ABOVE, BANDWIDTH, CACHE_LINE, Derived, INTERVAL, LIMIT, MEASURED, OF_LIMIT, OPERATION, P50,
     P99, TIMED, VALUE,
@@ -359,31 +360,38 @@ fn not_measured(records: &[TransferRecord<'_>]) -> String {
     text
 }
 
-/// Describes what failed, and whether the machine changed under the measurement.
+/// Describes what failed, and what may have disturbed the measurement.
 fn notes(records: &[TransferRecord<'_>]) -> String {
     let mut text = not_measured(records);
     let changed = records
         .iter()
-        .filter(|record| matches!(record.canary, Some(Canary::Measured { changed: true, .. })))
+        .filter(|record| record.canary_doubt().is_some())
         .count();
     if changed > 0 {
         let note = format!(
-            "The machine changed during {changed} of {} points: its cache-line time before and after differ by more \
-             than a fifth. Do not read much into small differences.",
+            "The way between two CPUs changed around {changed} of {} points: the time of a cache line before and after \
+             differs by more than a fifth, and so do the trials by more than a tenth. Do not read much into small \
+             differences.",
             records.len()
         );
         text += &wrap(&note, WIDTH, 0);
         text.push('\n');
     }
+    for line in cpu_loss::lines(records.iter().map(|record| record.record)) {
+        text += &wrap(&line, WIDTH, 0);
+        text.push('\n');
+    }
+    let unexplained = |record: &&TransferRecord<'_>| record.worst_cpu_loss().is_none();
     let disturbed: Vec<f64> = records
         .iter()
+        .filter(unexplained)
         .filter_map(|record| record.cpu_share())
         .filter(|share| *share < CPU_SHARE_LEAST)
         .collect();
     if let Some(worst) = disturbed.iter().copied().reduce(f64::min) {
         let note = format!(
-            "Other programs took CPU time from the workers at {} of {} points (at worst they had {:.0} % of it). \
-             Figures and percentages of these are too low: try again when the machine is idle.",
+            "The workers lacked CPU time at {} of {} points (at worst they had {:.0} % of it), and the records do not \
+             show who had the rest. Figures and percentages of these may be too low: try again when the machine is idle.",
             disturbed.len(),
             records.len(),
             worst * 100.0

@@ -3,6 +3,7 @@
 //! The conductor takes every point through the same steps; a kind says what each step is for it. A kind never uses the
 //! conductor: what both need is in [`Stage`].
 
+use crate::cpu_time::CpuTime;
 use crate::failure::StepFailure;
 use crate::host::RankHost;
 use crate::observer::Observer;
@@ -21,6 +22,8 @@ pub struct Stage<'a> {
     pub settings: &'a Settings,
     /// This rank's host.
     pub host: &'a RankHost,
+    /// CPU time that this rank's threads do not get during their measured intervals.
+    pub cpu: &'a mut CpuTime,
     /// Told how it goes, on rank 0.
     pub observer: &'a mut dyn Observer,
 }

@@ -4,12 +4,14 @@
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use tonnage_bench::cpu_time::CpuTime;
 use tonnage_bench::host::RankHost;
 use tonnage_bench::kinds::kind::Stage;
 use tonnage_bench::kinds::transfer::open::open;
 use tonnage_bench::observer::{Observer, Progress};
 use tonnage_bench::opening::engine::OpenEngine;
 use tonnage_bench::settings::{Numa, Settings};
+use tonnage_machine::kernel_files::Tree;
 use tonnage_machine::{CpuChoice, Topology};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_plan::{Plan, Point};
@@ -146,6 +148,7 @@ impl PairSession {
             rank,
             settings: &self.settings,
             host,
+            cpu: &mut CpuTime::new(Tree::host()),
             observer: &mut Nobody,
         };
         open(&[&self.point], &mut stage)

@@ -14,7 +14,7 @@ pub const PROOF: &[Figure] = &[
         name: "Canary before (ns)",
         field: "canary_before_ns",
         meaning: "Time of a cache line from one CPU to another just before the point. It has nothing to do with the \
-             engine and tells whether the machine is its usual self.",
+             engine and tells whether the way between the CPUs is the usual one.",
         computed: CANARY,
         style: Style::Scaled(1.0),
         better: Some(Better::Low),
@@ -25,7 +25,8 @@ pub const PROOF: &[Figure] = &[
         name: "Canary after (ns)",
         field: "canary_after_ns",
         meaning: "Time of a cache line just after the point. If it differs from Canary before by more than a fifth, the \
-             machine changed meanwhile, and small differences between results mean nothing.",
+             way between the CPUs changed meanwhile, as it does on virtual machines. If the trials differ too, small \
+             differences between results mean nothing.",
         computed: CANARY,
         style: Style::Scaled(1.0),
         better: Some(Better::Low),

@@ -165,15 +165,16 @@ fn limit(records: &[TransferRecord<'_>]) -> Option<String> {
 /// The canaries of all rows together, or why there are none.
 fn canary(records: &[TransferRecord<'_>]) -> Option<String> {
     let (mut before, mut after, mut why) = (Vec::new(), Vec::new(), None);
-    let mut on = None;
+    let (mut on, mut harmless) = (None, 0);
     for record in records {
         match &record.canary {
             Some(Canary::Measured {
                 before_ns,
                 after_ns,
                 cpus,
-                ..
+                changed,
             }) => {
+                harmless += usize::from(*changed && record.canary_doubt().is_none());
                 before.push(*before_ns);
                 after.push(*after_ns);
                 on = Some(*cpus);
@@ -185,9 +186,16 @@ fn canary(records: &[TransferRecord<'_>]) -> Option<String> {
     match (median(before), median(after), on, why) {
         (Some(before), Some(after), Some([first, second]), _) => Some(format!(
             "canary: a cache line takes {} ns from CPU {first} to CPU {second} before the points and {} ns after \
-             (medians)",
+             (medians){}",
             number(before),
-            number(after)
+            number(after),
+            match harmless {
+                0 => String::new(),
+                _ => format!(
+                    "; it changed by more than a fifth around {harmless} of {} points, whose trials agree",
+                    records.len()
+                ),
+            }
         )),
         (_, _, _, Some(why)) => Some(format!("canary: skipped, {why}")),
         _ => None,

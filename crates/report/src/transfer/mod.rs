@@ -23,8 +23,8 @@ use crate::drawer::Report;
 use crate::published;
 use crate::table::{Line, Sheet, TitledTable};
 
-pub use notes::CPU_SHARE_LEAST;
 use notes::marks;
+pub use notes::{CPU_SHARE_LEAST, canary_doubt};
 pub use title::latency;
 
 /// Transfers; a table for each configuration.

@@ -2,11 +2,11 @@
 
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::transfer::{Pacing, TrialLength};
-use tonnage_record::{Canary, Outcome, TransferRecord};
+use tonnage_record::{CanaryDoubt, Outcome, TransferRecord};
 use tonnage_units::quantity::human::{duration, number, size, whole_percent};
 
 use super::background;
-use crate::wire_proof;
+use crate::{cpu_loss, wire_proof};
 
 /// Marks of the lines, and the texts that they count.
 pub fn marks(records: &[TransferRecord<'_>]) -> (Vec<String>, Vec<String>) {
@@ -38,29 +38,11 @@ impl Notes {
                 words.push(format!("FAILED {}", self.number(format!("failed: {why}"))))
             }
         }
-        if let Some(Canary::Measured {
-            before_ns,
-            after_ns,
-            changed: true,
-            ..
-        }) = record.canary
-        {
-            let text = format!(
-                "the machine changed while this point was measured: its cache-line ping-pong took {} ns before and \
-                 {} ns after; distrust small differences",
-                number(before_ns),
-                number(after_ns)
-            );
-            words.push(self.number(text));
+        if let Some(doubt) = record.canary_doubt() {
+            words.push(self.number(canary_doubt(&doubt)));
         }
-        if let Some(share) = record.cpu_share().filter(|share| *share < CPU_SHARE_LEAST) {
-            // In tens, so that a table does not get a note of its own for every row.
-            let percent = (share * 10.0).floor() * 10.0;
-            words.push(self.number(format!(
-                "other programs took CPU time from the workers, which had less than {:.0} % of it: the figures are too \
-                 low",
-                percent + 10.0
-            )));
+        if let Some(text) = lost_cpu_time(record) {
+            words.push(self.number(text));
         }
         if record
             .body
@@ -104,6 +86,42 @@ impl Notes {
             });
         format!("[{}]", at + 1)
     }
+}
+
+/// Describes a change of the canary that the trials do not show to be harmless.
+pub fn canary_doubt(doubt: &CanaryDoubt) -> String {
+    let [first, second] = doubt.cpus;
+    let trials = match doubt.trials_differ_by {
+        Some(by) => format!("the trials differ by {}", whole_percent(by)),
+        None => {
+            "there are no trials that would show whether the figures changed with it".to_owned()
+        }
+    };
+    format!(
+        "the way between CPUs {first} and {second} changed: a cache line took {} ns before this point and {} ns after, and \
+         {trials}; distrust small differences",
+        number(doubt.before_ns),
+        number(doubt.after_ns)
+    )
+}
+
+/// Describes CPU time that was lost, in tens of percent so that a table does not get a note of its own for every row.
+fn lost_cpu_time(record: TransferRecord<'_>) -> Option<String> {
+    let tens = |share: f64| ((share * 10.0).floor() * 10.0).clamp(0.0, 90.0);
+    if let Some((cause, lost)) = cpu_loss::cause(record.record) {
+        return Some(format!(
+            "{cause} took CPU time from a rank, at least {:.0} % of it: the figures may be too low",
+            tens(lost)
+        ));
+    }
+    let share = record
+        .cpu_share()
+        .filter(|share| *share < CPU_SHARE_LEAST)?;
+    Some(format!(
+        "the workers had less than {:.0} % of their CPUs' time, and the record does not show who had the rest: the figures \
+         may be too low",
+        tens(share) + 10.0
+    ))
 }
 
 /// A single trial has no interval; so much of its bandwidth stands for one.
@@ -219,7 +237,7 @@ fn above_limit(record: TransferRecord<'_>) -> Option<String> {
 mod tests {
     use super::*;
     use crate::samples;
-    use tonnage_record::{Body, Record};
+    use tonnage_record::{Body, Canary, Record};
 
     #[test]
     fn what_is_offered_above_capacity_is_told() {
@@ -288,6 +306,33 @@ mod tests {
             assert!(said.contains("the memory's device"), "{said}");
         }
         assert!(!note("socket stream").contains("the memory's device"));
+    }
+
+    /// Virtual machines switch between two distances of CPUs, and most points do not depend on it.
+    #[test]
+    fn a_canary_that_changed_needs_trials_that_differ() {
+        let note = |rates: &[f64]| {
+            let mut record = samples::streams()[0].clone();
+            record.canary = Some(Canary::Measured {
+                cpus: [0, 1],
+                before_ns: 18.0,
+                after_ns: 67.0,
+                changed: true,
+            });
+            let Body::Transfer(body) = &mut record.body else {
+                unreachable!("a sample of transfers");
+            };
+            body.trials.truncate(rates.len());
+            for (trial, rate) in body.trials.iter_mut().zip(rates) {
+                (trial.message_rate_per_s, trial.latency_ns_mean) = (*rate, None);
+            }
+            record.canary_doubt().map(|doubt| canary_doubt(&doubt))
+        };
+        assert_eq!(note(&[100.0, 104.0, 102.0]), None);
+        let differ = note(&[100.0, 60.0, 100.0]).unwrap();
+        assert!(differ.contains("the trials differ by 67 %"), "{differ}");
+        let single = note(&[100.0]).unwrap();
+        assert!(single.contains("no trials that would show"), "{single}");
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! | [`ior`] | IOR's command lines and its result block |
 //! | [`known_answers`] | links of known speed, links that are cut, and a real Slurm, on hosts of this machine |
 //! | [`collective_known_answers`] | collectives over links of known speed |
+//! | [`blame`] | remarks that name what took CPU time |
 //! | [`wire_proof`] | proof that the payload crossed the devices that it should have |
 //! | [`connect`] | connections set up over every engine, and refused |
 //! | [`background`] | latency beside a load |
@@ -70,6 +71,8 @@ mod background;
 mod bad_input;
 #[cfg(test)]
 mod batches;
+#[cfg(test)]
+mod blame;
 #[cfg(test)]
 mod both_ways;
 #[cfg(test)]

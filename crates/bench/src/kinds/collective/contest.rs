@@ -253,7 +253,9 @@ impl Turn<'_, '_, '_> {
         let iterations = self.iterations()?;
         // Results that took the place of inputs were inputs of the calls after them: nobody knows what is right.
         let repeats = self.in_place() && self.point.refill == Refill::Trial && iterations > 1;
-        self.run(iterations, self.point.verify && !repeats)?;
+        self.stage.cpu.begin(&[]);
+        let took = self.run(iterations, self.point.verify && !repeats)?;
+        self.stage.cpu.end(took.whole_ns);
         let aligned = self.point.align == Align::Barrier;
         let ranks = (self.stage.rank.size(), self.point.shape().ranks);
         let spans = std::mem::take(self.spans);

@@ -12,6 +12,7 @@ use super::ends::Counted;
 use super::figures::{Times, Totals, step_record, summarize};
 use super::opened::Opened;
 use super::worker::{Answer, Order, Refusal, Worker, refuse};
+use crate::cpu_time::CpuTime;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree, await_first_cause};
 use crate::kinds::kind::{Stage, Steps};
@@ -37,6 +38,7 @@ type Crew = Followers<Order, Answer, Refusal>;
 pub struct Team<'a> {
     point: &'a ConnectPoint,
     rank: &'a mut Rank,
+    cpu: &'a mut CpuTime,
     clock: Clock,
     crew: Crew,
     /// The ranks that each worker is connected with.
@@ -88,6 +90,7 @@ impl<'a> Team<'a> {
             let mut team = Team {
                 point,
                 rank: stage.rank,
+                cpu: stage.cpu,
                 clock: stage.settings.clock,
                 crew,
                 peers: opened.peers(),
@@ -318,7 +321,10 @@ impl Steps for Team<'_> {
         let mut totals = Totals::default();
         let mut left_ns = self.point.trial_ns;
         while let Some(count) = rounds_in(left_ns, self.round_ns, totals.window_ns == 0) {
-            totals.follow(&self.rounds(count)?);
+            self.cpu.begin(self.crew.threads());
+            let rounds = self.rounds(count)?;
+            self.cpu.end(rounds.window_ns);
+            totals.follow(&rounds);
             left_ns = self.point.trial_ns.saturating_sub(totals.window_ns);
         }
         self.body.trials.push(totals.trial());

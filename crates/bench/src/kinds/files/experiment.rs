@@ -12,6 +12,7 @@ use super::old::RemovedFiles;
 use super::space;
 use super::storage::{self, LocalStorage};
 use super::team::FileWorker;
+use crate::cpu_time::CpuTime;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
 use crate::host::RankHost;
@@ -45,6 +46,8 @@ pub struct Experiment<'a> {
     pub settings: &'a Settings,
     /// This host's CPUs.
     pub host: &'a RankHost,
+    /// CPU time that this rank's threads do not get.
+    pub cpu: &'a mut CpuTime,
     /// Files of this run.
     pub made: &'a mut Made,
     /// Told how it goes, on rank 0.

@@ -109,6 +109,7 @@ impl Kind for Files {
             rank: stage.rank,
             settings: stage.settings,
             host: stage.host,
+            cpu: stage.cpu,
             made: &mut self.made,
             observer: stage.observer,
         };

@@ -356,6 +356,9 @@ impl Experiment<'_> {
             job.phase.name(),
             job.trial
         ));
+        if job.measured {
+            self.cpu.begin_groups();
+        }
         let start_ns = self
             .rank
             .aligned_start("start of a phase", DEADLINES.phase)?;
@@ -391,6 +394,12 @@ impl Experiment<'_> {
             drop(over);
             figures
         });
+        if let Some(figures) = figures.as_ref().ok().filter(|_| job.measured) {
+            for thread in figures {
+                self.cpu.count(thread.sched, thread.close.end_ns);
+            }
+            self.cpu.end_groups(figures.len());
+        }
         figures.map_err(|error| {
             if job.measured {
                 let elapsed_ns = clock.now_ns().saturating_sub(start_ns);

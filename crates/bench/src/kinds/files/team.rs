@@ -13,6 +13,7 @@ use tonnage_sys::mapping::Arena;
 use super::clean::Birth;
 use super::ledger::Inode;
 use super::totals::{Span, ThreadFigures};
+use crate::cpu_time::own_sched_time;
 use crate::deadlines::DEADLINES;
 use crate::kinds::files::data::Pool;
 use crate::kinds::files::drive::{
@@ -267,6 +268,7 @@ impl<'a, 'b> Steps<'a, 'b> {
         if let Some(cpu) = worker.cpu {
             self.step(|_| tonnage_machine::pin_thread(cpu));
         }
+        let sched_begin = own_sched_time();
         self.await_start();
         let cpu_begin_ns = thread_cpu_ns();
         if self.lead.is_some() {
@@ -307,6 +309,9 @@ impl<'a, 'b> Steps<'a, 'b> {
             cpu_begin_ns,
             cpu_ns: thread_cpu_ns() - cpu_begin_ns,
             transfer_cpu_ns,
+            sched: own_sched_time()
+                .zip(sched_begin)
+                .map(|(end, begin)| end.since(begin)),
         }
     }
 

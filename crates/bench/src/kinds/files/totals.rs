@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kinds::files::drive::Samples;
 use crate::kinds::files::timeline::Timeline;
+use tonnage_machine::cpu_time::SchedTime;
 use tonnage_plan::files::{FilePoint, Phase};
 use tonnage_ranks::RankInfo;
 use tonnage_record::files::{Outlier, PhaseTrial, RankTimes, Series, StonewallFigures};
@@ -57,6 +58,8 @@ pub struct ThreadFigures {
     pub cpu_ns: u64,
     /// CPU time of transfers and syncs.
     pub transfer_cpu_ns: u64,
+    /// CPU time and time without a CPU, open to close; `None` if the kernel does not count them.
+    pub sched: Option<SchedTime>,
 }
 
 /// One duration of many ranks.

@@ -18,6 +18,7 @@ use super::totals::TrialTotals;
 use super::trial::{RoundStretch, Station, WARM_UP};
 use super::waits::left;
 use super::work::Work;
+use crate::cpu_time::CpuTime;
 use crate::deadlines::DEADLINES;
 use crate::drive::recorder::PhaseHistograms;
 use crate::failure::{StepFailure, await_first_cause};
@@ -51,7 +52,7 @@ pub fn measure(
     course: Course<'_>,
 ) -> Result<Measured, StepFailure> {
     let intervals = Intervals::of(point, stage, record, open.moves_bytes);
-    let rank = &mut *stage.rank;
+    let (rank, cpu) = (&mut *stage.rank, &mut *stage.cpu);
     let stop = rank.stopped();
     let background = point.background_point();
     let points = &WorkerPoints::new(point, background.as_ref());
@@ -83,6 +84,7 @@ pub fn measure(
             points,
             bound: Bound::new(point, &open.opened),
             rank,
+            cpu,
             own,
             deck: &deck,
             followers,
@@ -113,6 +115,7 @@ pub(super) struct Lead<'a, 'b> {
     pub(super) point: &'a TransferPoint,
     pub(super) points: &'a WorkerPoints<'a>,
     pub(super) rank: &'a mut Rank,
+    pub(super) cpu: &'a mut CpuTime,
     pub(super) own: Work<'b>,
     pub(super) deck: &'a Deck,
     pub(super) followers: Crew,

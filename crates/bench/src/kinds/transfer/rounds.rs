@@ -110,6 +110,10 @@ impl Lead<'_, '_> {
         let others =
             deadline_of(stretch.length).saturating_mul(std::mem::take(&mut progress.missed));
         let deadline = DEADLINES.step.saturating_add(others);
+        if takes_part && stretch.counts() {
+            // The common start has a lead of half a millisecond, which reading the counts must not use up.
+            self.cpu.begin(self.followers.threads());
+        }
         let start_ns = self.hand_over(stretch, (turn, before, members), progress, deadline)?;
         if takes_part {
             let circle = Circle::new(2 * turn, members.iter().copied());
@@ -194,7 +198,8 @@ impl Lead<'_, '_> {
         self.own.finish(&schedule, &own_expected, &mut totals)?;
         let reports = self.followers.collect()?;
         merge(&mut totals, &reports);
-        if number != WARM_UP && !stretch.again {
+        if stretch.counts() {
+            self.cpu.end(totals.window_ns);
             self.taken.own.add(&totals);
         }
         self.count_times(&schedule, &reports);

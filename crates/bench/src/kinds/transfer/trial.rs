@@ -71,6 +71,11 @@ impl RoundStretch {
         }
     }
 
+    /// Returns whether it is part of a trial.
+    pub fn counts(&self) -> bool {
+        self.number != WARM_UP && !self.again
+    }
+
     /// The half of a trial without the background.
     pub fn quiet(number: u64, length: TrialLength) -> Self {
         Self {

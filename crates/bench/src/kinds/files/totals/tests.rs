@@ -13,6 +13,7 @@ fn figures(begin_ns: u64, end_ns: u64) -> ThreadFigures {
         cpu_begin_ns: 0,
         cpu_ns: 7,
         transfer_cpu_ns: 5,
+        sched: None,
     }
 }
 

@@ -1,0 +1,133 @@
+//! CPU time that ranks did not get during their trials: a quota was used up, or their CPUs ran other threads.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Record;
+
+/// Ranks of a record, at most: those that lost the most.
+pub const CPU_LOSSES_MAX: usize = 16;
+
+/// Part of their time that threads wait for a CPU on any busy machine. A loss above it is recorded.
+pub const LOSS_RECORDED: f64 = 0.05;
+
+/// A loss of this part of the time has a remark.
+pub const LOSS_REMARKED: f64 = 0.1;
+
+/// CPU time that the threads of one rank did not get during its trials.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CpuLoss {
+    /// The rank.
+    pub rank: u32,
+    /// Its host's name.
+    pub host: String,
+    /// Length of the trials, summed over the rank's threads.
+    pub thread_ns: u64,
+    /// Time in which these threads could have run and had no CPU, whatever the cause; absent if the kernel does not
+    /// count it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ns: Option<u64>,
+    /// True if threads of this run share CPUs, so that they also wait for each other.
+    pub shares_cpus: bool,
+    /// The quota of the rank's control group, if it was used up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<UsedQuota>,
+}
+
+/// A CPU quota that was used up during the trials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UsedQuota {
+    /// CPU time that the group gets in each second, in thousandths of a CPU.
+    pub quota_millicpus: u64,
+    /// Periods of the quota in which the group ran.
+    pub periods: u64,
+    /// Periods in which the group was stopped.
+    pub throttled_periods: u64,
+    /// Time for which it was stopped, summed over CPUs.
+    pub throttled_ns: u64,
+}
+
+impl CpuLoss {
+    /// Part of the threads' time that a quota took, at most; `None` if no quota was used up.
+    pub fn to_quota(&self) -> Option<f64> {
+        let quota = self.quota?;
+        let most_ns = self.wait_ns.unwrap_or(self.thread_ns).min(self.thread_ns);
+        Some(quota.throttled_ns.min(most_ns) as f64 / self.thread_ns.max(1) as f64)
+    }
+
+    /// Part of the threads' time in which their CPUs ran threads of other programs or of the kernel, at least; `None`
+    /// if it cannot be known, because the kernel does not count it or threads of this run share CPUs.
+    pub fn to_others(&self) -> Option<f64> {
+        let wait_ns = self.wait_ns.filter(|_| !self.shares_cpus)?;
+        let throttled_ns = self.quota.map_or(0, |quota| quota.throttled_ns);
+        let others_ns = wait_ns.min(self.thread_ns).saturating_sub(throttled_ns);
+        Some(others_ns as f64 / self.thread_ns.max(1) as f64)
+    }
+
+    /// Part that was lost, whatever the cause.
+    pub fn fraction(&self) -> f64 {
+        let both = self.to_quota().unwrap_or(0.0) + self.to_others().unwrap_or(0.0);
+        both.min(1.0)
+    }
+
+    /// Returns whether other threads took enough to remark on.
+    pub fn is_disturbed(&self) -> bool {
+        self.to_others().is_some_and(|part| part >= LOSS_REMARKED)
+    }
+}
+
+impl Record {
+    /// The largest part of its time that a rank lost, if it is enough to remark on.
+    pub fn worst_cpu_loss(&self) -> Option<f64> {
+        let parts = self.cpu_losses.iter().map(CpuLoss::fraction);
+        parts
+            .reduce(f64::max)
+            .filter(|worst| *worst >= LOSS_REMARKED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loss(wait_ns: Option<u64>, throttled_ns: Option<u64>) -> CpuLoss {
+        CpuLoss {
+            rank: 1,
+            host: "b".into(),
+            thread_ns: 1000,
+            wait_ns,
+            shares_cpus: false,
+            quota: throttled_ns.map(|throttled_ns| UsedQuota {
+                quota_millicpus: 500,
+                periods: 27,
+                throttled_periods: 24,
+                throttled_ns,
+            }),
+        }
+    }
+
+    /// A quota makes threads wait too. What it explains is not other programs'.
+    #[test]
+    fn a_loss_is_split_between_quota_and_others() {
+        let parts = |loss: &CpuLoss| (loss.to_quota(), loss.to_others());
+        assert_eq!(
+            parts(&loss(Some(490), Some(500))),
+            (Some(0.49), Some(0.0)),
+            "the quota explains it"
+        );
+        assert_eq!(parts(&loss(Some(490), None)), (None, Some(0.49)));
+        assert_eq!(
+            parts(&loss(Some(700), Some(400))),
+            (Some(0.4), Some(0.3)),
+            "both took a part"
+        );
+        assert_eq!(parts(&loss(None, Some(400))), (Some(0.4), None));
+        let crowded = CpuLoss {
+            shares_cpus: true,
+            ..loss(Some(700), Some(400))
+        };
+        assert_eq!(parts(&crowded), (Some(0.4), None));
+        assert!(loss(Some(700), Some(400)).is_disturbed());
+        assert!(!loss(Some(490), Some(450)).is_disturbed());
+    }
+}

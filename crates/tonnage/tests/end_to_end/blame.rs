@@ -1,0 +1,166 @@
+//! Remarks that name what took CPU time: nothing is blamed without proof.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use tempfile::tempdir;
+use tonnage_machine::{Topology, pin_thread};
+use tonnage_record::CpuLoss;
+
+use super::support::{records, tonnage, under};
+
+/// Long enough for periods of a quota, and for a scheduler to let threads wait.
+const TRIALS: &str = "--trials 2 --trial-time 300ms --warmup 10ms --limit none";
+
+/// A thread of this process that uses a CPU until it is dropped.
+struct Hog {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Hog {
+    fn on(cpu: u32) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let until = Arc::clone(&over);
+        let thread = std::thread::spawn(move || {
+            pin_thread(cpu).unwrap();
+            while !until.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        Self {
+            over,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(ended.is_none_or(|ended| ended.is_ok()));
+    }
+}
+
+#[test]
+fn a_hog_on_the_targets_cpu_is_remarked_on() {
+    if !Path::new("/proc/thread-self/schedstat").exists() {
+        println!("skip: this kernel does not count the time that threads wait for a CPU");
+        return;
+    }
+    let [first, second, ..] = Topology::read().allowed[..] else {
+        println!("skip: the test needs a CPU for each of two ranks");
+        return;
+    };
+    let dir = tempdir().unwrap();
+    let hog = Hog::on(second);
+    let arguments = format!(
+        "transfer --engine shm --op send --sizes 4k --ranks 2 --cpus {first},{second} {TRIALS} -o r.jsonl"
+    );
+    let run = tonnage(dir.path(), &arguments).succeed();
+    drop(hog);
+    let record = &records::read(&dir.path().join("r.jsonl"))[0];
+    let lost = record.cpu_losses.iter().find(|loss| loss.rank == 1);
+    let lost = lost.unwrap_or_else(|| panic!("rank 1 lost nothing: {:?}", record.cpu_losses));
+    assert!(lost.is_disturbed(), "{lost:?}");
+    let table = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(table.contains("busy CPUs: the threads of rank"), "{table}");
+}
+
+/// A control group of version 1 with half a CPU, which is removed in the end.
+struct HalfCpu(PathBuf);
+
+impl HalfCpu {
+    fn new(name: &str) -> Result<Self, String> {
+        let root = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"]
+            .into_iter()
+            .map(Path::new)
+            .find(|root| root.join("cpu.cfs_quota_us").exists())
+            .ok_or("there is no cpu controller of version 1")?;
+        let group = root.join(format!("tonnage-{name}-{}", std::process::id()));
+        fs::create_dir(&group).map_err(|error| format!("{}: {error}", group.display()))?;
+        let made = Self(group);
+        // With a weight above all others the quota is what stops it, however busy the machine is.
+        for (file, value) in [
+            ("cpu.cfs_period_us", "20000"),
+            ("cpu.cfs_quota_us", "10000"),
+            ("cpu.shares", "262144"),
+        ] {
+            let file = made.0.join(file);
+            fs::write(&file, value).map_err(|error| format!("{}: {error}", file.display()))?;
+        }
+        Ok(made)
+    }
+
+    /// A program's way into the group.
+    fn enter(&self, dir: &Path) -> PathBuf {
+        let script = dir.join("enter.sh");
+        let tasks = self.0.join("cgroup.procs");
+        let text = format!("echo $$ > {}\nexec \"$@\"\n", tasks.display());
+        fs::write(&script, text).unwrap();
+        script
+    }
+}
+
+impl Drop for HalfCpu {
+    fn drop(&mut self) {
+        // The kernel forgets the last process a moment after it has ended.
+        let removed = (0..50).any(|_| {
+            let removed = fs::remove_dir(&self.0).is_ok();
+            if !removed {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            removed
+        });
+        assert!(removed, "{} is left", self.0.display());
+    }
+}
+
+/// The remarks are the same whatever was measured.
+#[test]
+fn a_quota_is_named_by_every_kind() {
+    let group = match HalfCpu::new("quota") {
+        Ok(group) => group,
+        Err(why) => {
+            println!("skip: {why}");
+            return;
+        }
+    };
+    for arguments in [
+        format!("transfer --engine shm --op write --sizes 4k --ranks 2 {TRIALS}"),
+        format!("collective --backend native:shm --op all-reduce --sizes 4k --ranks 2 {TRIALS}"),
+        "connect --engine shm --ranks 2 --trials 2 --duration 600ms".to_owned(),
+        "file --engine posix --path t --block 64M --transfer 4k --ranks 1 --limit none".to_owned(),
+    ] {
+        let dir = tempdir().unwrap();
+        let launcher = format!("sh {}", group.enter(dir.path()).display());
+        let run = under(dir.path(), &launcher, &format!("{arguments} -o r.jsonl")).succeed();
+        let record = &records::of_any_kind(&dir.path().join("r.jsonl"))[0];
+        let quotas = record.environment.iter();
+        let quotas: Vec<_> = quotas
+            .map(|host| host.machine.cpu.quota_millicpus)
+            .collect();
+        assert_eq!(quotas, [Some(500)], "{arguments}");
+        let used: Vec<_> = record.cpu_losses.iter().filter_map(|it| it.quota).collect();
+        assert!(!used.is_empty(), "{arguments}: {:?}", record.cpu_losses);
+        for quota in used {
+            assert_eq!(quota.quota_millicpus, 500, "{arguments}");
+            assert!(
+                (1..=quota.periods).contains(&quota.throttled_periods),
+                "{arguments}: {quota:?}"
+            );
+            assert!(quota.throttled_ns > 0, "{arguments}: {quota:?}");
+        }
+        let table = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        let expected = "CPU quota: the control group of rank";
+        assert!(table.contains(expected), "{arguments}: {table}");
+        // What the quota explains is not said of others.
+        let blames = table.contains("busy CPUs");
+        let disturbed = record.cpu_losses.iter().any(CpuLoss::is_disturbed);
+        assert_eq!(blames, disturbed, "{arguments}: {table}");
+    }
+}
