@@ -10,12 +10,14 @@ use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, await_first_cause, outcome};
 use crate::kinds::Kinds;
 use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, Steps, Stretches, When};
+use crate::network_paths::PathWatch;
 use crate::observer::Observer;
 use crate::run::{Run, unix_ns};
 use crate::settings::Settings;
 use crate::within;
 use tonnage_machine::OwnCpus;
 use tonnage_machine::kernel_files::Tree;
+use tonnage_machine::socket_paths::open_sockets;
 use tonnage_plan::Planned;
 use tonnage_ranks::Rank;
 use tonnage_record::{Canary, Outcome, Record, published};
@@ -36,13 +38,14 @@ pub fn run(
         return Ok(());
     }
     let run = Run::begin(rank, settings)?;
-    let mut cpu = CpuTime::new(Tree::host());
+    let (mut cpu, mut paths) = (CpuTime::new(Tree::host()), PathWatch::new(open_sockets()));
     let mut conductor = Conductor {
         stage: Stage {
             rank,
             settings,
             host: &run.host,
             cpu: &mut cpu,
+            paths: &mut paths,
             observer,
         },
         run: &run,
@@ -80,13 +83,14 @@ impl Portion<'_> {
         observer: &mut dyn Observer,
     ) -> Result<()> {
         let run = Run::join(rank, settings, self.run_id)?;
-        let mut cpu = CpuTime::new(Tree::host());
+        let (mut cpu, mut paths) = (CpuTime::new(Tree::host()), PathWatch::new(open_sockets()));
         let mut conductor = Conductor {
             stage: Stage {
                 rank,
                 settings,
                 host: &run.host,
                 cpu: &mut cpu,
+                paths: &mut paths,
                 observer,
             },
             run: &run,
@@ -214,6 +218,7 @@ impl Conductor<'_> {
         let cpus = kind.canary_cpus(open, asked.point, &self.stage);
         let before = self.canary(cpus.as_ref())?;
         self.stage.cpu.reset();
+        self.stage.paths.reset();
         kind.measure(open, asked, &mut self.stage, record, &mut take_steps)?;
         self.gather_surroundings(record)?;
         let after = self.canary(cpus.as_ref())?;
@@ -224,15 +229,25 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    /// Brings into rank 0's record what ranks saw around their trials: CPU time that they did not get.
+    /// Brings into rank 0's record what ranks saw around their trials: CPU time that they did not get, and the paths of
+    /// their sockets.
     fn gather_surroundings(&mut self, record: &mut Record) -> Result<(), StepFailure> {
         let Stage {
-            rank, host, cpu, ..
+            rank,
+            host,
+            cpu,
+            paths,
+            ..
         } = &mut self.stage;
+        // What stays open between points still is; others have looked before they closed it.
+        paths.look();
         let lost = cpu.lost(rank, host);
         let lost = rank.reduce("CPU time that was lost", lost, DEADLINES.step)?;
+        let paths = paths.paths(rank);
+        let paths = rank.reduce("paths of sockets", paths, DEADLINES.step)?;
         if rank.id() == 0 {
             record.cpu_losses = lost.for_record(&record.effective, rank.hosts());
+            record.network_paths = paths.into_inner();
         }
         Ok(())
     }

@@ -17,6 +17,7 @@
 //! | [`permutation`] | seeded orders of slots and transfers |
 //! | [`canary`] | a check that the machine did not change under a point |
 //! | [`cpu_time`] | CPU time that ranks did not get during their trials |
+//! | [`network_paths`] | settings of the paths of engines' sockets |
 //! | [`wire_proof`] | proof that the payload crossed the devices that it should have |
 //! | [`threads`] | starting threads |
 //! | [`host`] | this host's CPUs, and which ranks share them |
@@ -38,6 +39,7 @@ pub mod kinds;
 mod latencies;
 pub mod library;
 pub mod limit;
+pub mod network_paths;
 pub mod observer;
 pub mod opening;
 pub mod permutation;

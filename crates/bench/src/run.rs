@@ -92,6 +92,7 @@ impl Run {
             canary: None,
             limit: None,
             wire_proof: None,
+            network_paths: Vec::new(),
             cpu_losses: Vec::new(),
             remarks: Vec::new(),
             published_rows: Vec::new(),

@@ -12,6 +12,7 @@
 //! | [`mounts`] | mounts that hold files |
 //! | [`pages`] | huge pages |
 //! | [`counters`] | counters of devices and of TCP |
+//! | [`socket_paths`] | interface, queueing discipline, congestion control and buffers of open TCP sockets |
 //! | [`fabric`] | choice of the libfabric |
 //! | [`way_out`] | network interfaces without a way to other hosts |
 //! | [`kernel_files`] | reading the kernel's files, or an invented machine's |
@@ -36,6 +37,7 @@ mod nvidia;
 pub mod pages;
 pub mod pair_placement;
 pub mod placement;
+pub mod socket_paths;
 pub mod topology;
 pub mod variables;
 pub mod way_out;

@@ -14,6 +14,7 @@ use crate::kinds::{
     with_kinds,
 };
 use crate::limit::Limit;
+use crate::network_path::NetworkPath;
 use crate::outcome::Outcome;
 use crate::side::Side;
 use crate::wire_proof::WireProof;
@@ -60,6 +61,10 @@ pub struct Record {
     /// Counts of the devices that the payload had to cross; absent where the engine names none, and unless measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire_proof: Option<WireProof>,
+    /// Interfaces, queueing disciplines, congestion control and buffers of the TCP sockets that the engine had open;
+    /// absent for engines without such sockets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub network_paths: Vec<NetworkPath>,
     /// CPU time that ranks did not get during their trials, because a quota was used up or their CPUs ran other threads;
     /// the ranks that lost the most, at most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -11,7 +11,7 @@
 //! | [`figures`] | figures of all kinds, each declared once: columns, CSV and `tonnage explain` read them |
 //! | [`environment`], [`grouping`] | what was really done, and on which hosts; what many say alike is said once |
 //! | [`histogram`], [`spread`], [`limit`] | samples and trials taken together, upper bounds |
-//! | [`cpu_loss`] | CPU time that ranks did not get |
+//! | [`cpu_loss`], [`network_path`] | CPU time that ranks did not get; settings of the paths of their sockets |
 //! | [`wire_proof`] | what devices counted while the payload should have crossed them |
 //! | [`side`] | the side of a comparison, where two took turns |
 //! | [`published`] | figures that others measured, beside those of a record |
@@ -36,6 +36,7 @@ pub mod host_limits;
 pub mod kinds;
 pub mod limit;
 pub mod links;
+pub mod network_path;
 pub mod outcome;
 mod place;
 pub mod published;
@@ -54,6 +55,7 @@ pub use environment::{Effective, HostGroup, Placed};
 pub use histogram::{HistogramData, Latency, LatencyKind};
 pub use kinds::*;
 pub use limit::{Limit, Links};
+pub use network_path::NetworkPath;
 pub use outcome::Outcome;
 pub use place::RecordPlace;
 pub use side::{Side, SideName};

@@ -6,6 +6,7 @@
 use crate::cpu_time::CpuTime;
 use crate::failure::StepFailure;
 use crate::host::RankHost;
+use crate::network_paths::PathWatch;
 use crate::observer::Observer;
 use crate::settings::Settings;
 use tonnage_plan::{Planned, Reading};
@@ -24,6 +25,8 @@ pub struct Stage<'a> {
     pub host: &'a RankHost,
     /// CPU time that this rank's threads do not get during their measured intervals.
     pub cpu: &'a mut CpuTime,
+    /// Settings of the paths of engines' sockets.
+    pub paths: &'a mut PathWatch,
     /// Told how it goes, on rank 0.
     pub observer: &'a mut dyn Observer,
 }

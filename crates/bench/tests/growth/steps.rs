@@ -1,6 +1,7 @@
 //! Exchanges of ranks, one kind after the other, with what each costs a rank: bytes of the control channel, wall time
 //! and CPU time. The test holds the bytes beside docs/SCALE.md; `benches/growth.rs` prints everything.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,7 @@ use tonnage_bench::cpu_time::CpuTime;
 use tonnage_bench::host::RankHost;
 use tonnage_bench::kinds::kind::Stage;
 use tonnage_bench::kinds::transfer::open::open;
+use tonnage_bench::network_paths::PathWatch;
 use tonnage_bench::observer::{Observer, Progress};
 use tonnage_bench::opening::engine::OpenEngine;
 use tonnage_bench::settings::{Numa, Settings};
@@ -149,6 +151,7 @@ impl PairSession {
             settings: &self.settings,
             host,
             cpu: &mut CpuTime::new(Tree::host()),
+            paths: &mut PathWatch::new(BTreeSet::new()),
             observer: &mut Nobody,
         };
         open(&[&self.point], &mut stage)

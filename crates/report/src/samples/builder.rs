@@ -124,6 +124,7 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
         }),
         limit: None,
         wire_proof: None,
+        network_paths: Vec::new(),
         cpu_losses: Vec::new(),
         remarks: Vec::new(),
         published_rows: Vec::new(),

@@ -106,6 +106,7 @@ fn record(file: FilePoint, engine: serde_json::Value, phases: Vec<PhaseRecord>) 
         canary: None,
         limit: None,
         wire_proof: None,
+        network_paths: Vec::new(),
         cpu_losses: Vec::new(),
         remarks: Vec::new(),
         published_rows: Vec::new(),

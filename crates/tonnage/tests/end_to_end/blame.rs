@@ -1,4 +1,5 @@
-//! Remarks that name what took CPU time: nothing is blamed without proof.
+//! Remarks that name what took CPU time, and records that show the settings of the paths: nothing is blamed without
+//! proof.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use tempfile::tempdir;
 use tonnage_machine::{Topology, pin_thread};
 use tonnage_record::CpuLoss;
 
-use super::support::{records, tonnage, under};
+use super::support::{BRIEF, records, tonnage, under};
 
 /// Long enough for periods of a quota, and for a scheduler to let threads wait.
 const TRIALS: &str = "--trials 2 --trial-time 300ms --warmup 10ms --limit none";
@@ -163,4 +164,40 @@ fn a_quota_is_named_by_every_kind() {
         let disturbed = record.cpu_losses.iter().any(CpuLoss::is_disturbed);
         assert_eq!(blames, disturbed, "{arguments}: {table}");
     }
+}
+
+#[test]
+fn records_show_the_settings_of_the_paths_of_their_sockets() {
+    for arguments in [
+        format!("transfer --engine fabric:tcp --op write --sizes 4k --ranks 2 {BRIEF}"),
+        format!(
+            "collective --backend native:fabric:tcp --op all-reduce --sizes 4k --ranks 2 {BRIEF}"
+        ),
+        "connect --engine fabric:tcp --ranks 2 --trials 1 --duration 10ms".to_owned(),
+        "stress --engine fabric:tcp --ranks 2 --duration 1ms --max-size 4k".to_owned(),
+    ] {
+        let dir = tempdir().unwrap();
+        tonnage(dir.path(), &format!("{arguments} -o r.jsonl")).succeed();
+        let record = &records::of_any_kind(&dir.path().join("r.jsonl"))[0];
+        let [path] = &record.network_paths[..] else {
+            panic!("{arguments}: {:?}", record.network_paths);
+        };
+        assert_eq!(path.interface, "lo", "{arguments}");
+        let mtu = fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
+        assert_eq!(path.mtu_bytes.to_string(), mtu.trim(), "{arguments}");
+        let default = "/proc/sys/net/ipv4/tcp_congestion_control";
+        let default = fs::read_to_string(default).unwrap();
+        assert_eq!(path.congestion_control, default.trim(), "{arguments}");
+        assert!(!path.qdisc.is_empty() && path.sockets > 0, "{path:?}");
+        assert!(path.send_buffer_bytes_min > 0, "{path:?}");
+        assert!(path.send_buffer_bytes_max >= path.send_buffer_bytes_min);
+    }
+    let dir = tempdir().unwrap();
+    let shm = format!("transfer --engine shm --op write --sizes 4k --ranks 2 {BRIEF}");
+    tonnage(dir.path(), &format!("{shm} -o r.jsonl")).succeed();
+    assert!(
+        records::read(&dir.path().join("r.jsonl"))[0]
+            .network_paths
+            .is_empty()
+    );
 }

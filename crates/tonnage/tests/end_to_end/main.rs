@@ -13,7 +13,7 @@
 //! | [`ior`] | IOR's command lines and its result block |
 //! | [`known_answers`] | links of known speed, links that are cut, and a real Slurm, on hosts of this machine |
 //! | [`collective_known_answers`] | collectives over links of known speed |
-//! | [`blame`] | remarks that name what took CPU time |
+//! | [`blame`] | remarks that name what took CPU time, and settings of the paths |
 //! | [`wire_proof`] | proof that the payload crossed the devices that it should have |
 //! | [`connect`] | connections set up over every engine, and refused |
 //! | [`background`] | latency beside a load |

@@ -17,6 +17,7 @@ use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree, await_first_cause};
 use crate::kinds::kind::{Stage, Steps};
 use crate::latencies::merge_all;
+use crate::network_paths::PathWatch;
 use crate::opening::introduction::{Introduced, Introductions, heard_by, locality, spoken};
 use crate::threads::Followers;
 use tonnage_engine::Peer;
@@ -39,6 +40,7 @@ pub struct Team<'a> {
     point: &'a ConnectPoint,
     rank: &'a mut Rank,
     cpu: &'a mut CpuTime,
+    paths: &'a mut PathWatch,
     clock: Clock,
     crew: Crew,
     /// The ranks that each worker is connected with.
@@ -91,6 +93,7 @@ impl<'a> Team<'a> {
                 point,
                 rank: stage.rank,
                 cpu: stage.cpu,
+                paths: stage.paths,
                 clock: stage.settings.clock,
                 crew,
                 peers: opened.peers(),
@@ -179,6 +182,7 @@ impl<'a> Team<'a> {
     pub fn rehearse(&mut self) -> Result<Option<Descriptors>, StepFailure> {
         self.set_up(true)?;
         let descriptors = Descriptors::count();
+        self.paths.look();
         // A connection is gone here too once its other end has closed it.
         self.agree("file descriptors", Ok(()))?;
         self.take_down();

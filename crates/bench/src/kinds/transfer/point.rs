@@ -25,6 +25,7 @@ use crate::failure::{StepFailure, await_first_cause};
 use crate::json::Json;
 use crate::kinds::kind::{Course, Stage, Steps, When};
 use crate::limit::{Bound, Measurement};
+use crate::network_paths::PathWatch;
 use crate::opening::engine::OpenEngine;
 use crate::wire_proof::{RouteShare, Watch};
 use tonnage_engine::Facts;
@@ -52,7 +53,7 @@ pub fn measure(
     course: Course<'_>,
 ) -> Result<Measured, StepFailure> {
     let intervals = Intervals::of(point, stage, record, open.moves_bytes);
-    let (rank, cpu) = (&mut *stage.rank, &mut *stage.cpu);
+    let (rank, cpu, paths) = (&mut *stage.rank, &mut *stage.cpu, &mut *stage.paths);
     let stop = rank.stopped();
     let background = point.background_point();
     let points = &WorkerPoints::new(point, background.as_ref());
@@ -85,6 +86,7 @@ pub fn measure(
             bound: Bound::new(point, &open.opened),
             rank,
             cpu,
+            paths,
             own,
             deck: &deck,
             followers,
@@ -116,6 +118,7 @@ pub(super) struct Lead<'a, 'b> {
     pub(super) points: &'a WorkerPoints<'a>,
     pub(super) rank: &'a mut Rank,
     pub(super) cpu: &'a mut CpuTime,
+    paths: &'a mut PathWatch,
     pub(super) own: Work<'b>,
     pub(super) deck: &'a Deck,
     pub(super) followers: Crew,
@@ -327,6 +330,7 @@ impl Steps for Lead<'_, '_> {
     /// Leaves nothing posted behind, and looks at what the devices counted until then.
     fn close(&mut self) -> Result<(), StepFailure> {
         self.close_flows()?;
+        self.paths.look();
         self.taken.wire_proof = self.prove()?;
         Ok(())
     }

@@ -1,0 +1,191 @@
+//! Settings of the network paths that engines' TCP sockets take, for all kinds of experiments. They are read while the
+//! engine is open, outside all measured intervals.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::json::Json;
+use tonnage_machine::socket_paths::{SocketPath, paths};
+use tonnage_ranks::Rank;
+use tonnage_record::network_path::{NETWORK_PATHS_MAX, NetworkPath};
+use tonnage_units::{Reduce, number_list};
+
+/// Paths of one rank.
+pub struct PathWatch {
+    /// Sockets that were open before any engine was: the ranks talk to each other over them.
+    known: BTreeSet<u64>,
+    found: Vec<NetworkPath>,
+}
+
+impl PathWatch {
+    /// Leaves out sockets with these inodes.
+    pub fn new(known: BTreeSet<u64>) -> Self {
+        let found = Vec::new();
+        Self { known, found }
+    }
+
+    /// Forgets what was found.
+    pub fn reset(&mut self) {
+        self.found.clear();
+    }
+
+    /// Looks at the sockets that are open now.
+    pub fn look(&mut self) {
+        self.add(&paths(&self.known));
+    }
+
+    fn add(&mut self, sockets: &[SocketPath]) {
+        let mut now: Vec<NetworkPath> = Vec::new();
+        for socket in sockets {
+            let path = of_socket(socket);
+            match now
+                .iter_mut()
+                .find_map(|known| known.take_in(&path).then_some(known))
+            {
+                Some(known) => known.sockets += 1,
+                None => now.push(path),
+            }
+        }
+        join(&mut self.found, now);
+    }
+
+    /// The paths, to be joined with those of other ranks.
+    pub fn paths(&self, rank: &Rank) -> NetworkPaths {
+        let info = rank.infos().get(rank.id() as usize);
+        let host = info.map_or_else(String::new, |info| info.host.to_string());
+        let named = self.found.iter().map(|path| NetworkPath {
+            host: host.clone(),
+            ranks: rank.id().to_string(),
+            ..path.clone()
+        });
+        NetworkPaths(Json(named.collect()))
+    }
+}
+
+fn of_socket(socket: &SocketPath) -> NetworkPath {
+    NetworkPath {
+        host: String::new(),
+        ranks: String::new(),
+        interface: socket.interface.clone(),
+        mtu_bytes: socket.mtu_bytes,
+        route_mtu_bytes: socket.route_mtu_bytes,
+        qdisc: socket.qdisc.clone(),
+        congestion_control: socket.congestion_control.clone(),
+        sockets: 1,
+        send_buffer_bytes_min: socket.send_buffer_bytes,
+        send_buffer_bytes_max: socket.send_buffer_bytes,
+        receive_buffer_bytes_min: socket.receive_buffer_bytes,
+        receive_buffer_bytes_max: socket.receive_buffer_bytes,
+    }
+}
+
+/// Takes in paths; those with the same settings become one, with the ranks of both.
+fn join(all: &mut Vec<NetworkPath>, others: Vec<NetworkPath>) {
+    for other in others {
+        match all
+            .iter_mut()
+            .find_map(|known| known.take_in(&other).then_some(known))
+        {
+            Some(known) => known.ranks = both(&known.ranks, &other.ranks),
+            None => all.push(other),
+        }
+    }
+}
+
+/// Ranks of two lists that this program wrote.
+fn both(one: &str, other: &str) -> String {
+    let lists = [one, other].into_iter().filter(|list| !list.is_empty());
+    let mut ranks: Vec<u32> = lists
+        .filter_map(|list| number_list::parse(list).ok())
+        .flatten()
+        .collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    number_list::format(&ranks)
+}
+
+/// Paths of ranks, those with the same settings together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NetworkPaths(Json<Vec<NetworkPath>>);
+
+impl Reduce for NetworkPaths {
+    fn merge(&mut self, Self(Json(others)): Self) {
+        let Self(Json(all)) = self;
+        join(all, others);
+        all.sort_by(|one, other| {
+            let key = |path: &NetworkPath| (path.host.clone(), path.interface.clone());
+            key(one).cmp(&key(other))
+        });
+        all.truncate(NETWORK_PATHS_MAX);
+    }
+}
+
+impl NetworkPaths {
+    /// The paths for a record.
+    pub fn into_inner(self) -> Vec<NetworkPath> {
+        let Self(Json(all)) = self;
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket(interface: &str, send_buffer_bytes: u64) -> SocketPath {
+        SocketPath {
+            interface: interface.into(),
+            mtu_bytes: 1500,
+            route_mtu_bytes: None,
+            qdisc: "tbf".into(),
+            congestion_control: "bbr".into(),
+            send_buffer_bytes,
+            receive_buffer_bytes: 2 * send_buffer_bytes,
+        }
+    }
+
+    fn of_rank(rank: u32, host: &str, sockets: &[SocketPath]) -> NetworkPaths {
+        let mut watch = PathWatch::new(BTreeSet::new());
+        watch.add(sockets);
+        let named = watch.found.iter().map(|path| NetworkPath {
+            host: host.into(),
+            ranks: rank.to_string(),
+            ..path.clone()
+        });
+        NetworkPaths(Json(named.collect()))
+    }
+
+    #[test]
+    fn sockets_of_one_path_are_one_entry() {
+        let mut all = of_rank(0, "a", &[socket("eth0", 100), socket("eth0", 300)]);
+        all.merge(of_rank(1, "a", &[socket("eth0", 50)]));
+        all.merge(of_rank(2, "b", &[socket("eth1", 70)]));
+        let [a, b] = &all.into_inner()[..] else {
+            panic!("two paths");
+        };
+        assert_eq!((a.ranks.as_str(), a.sockets), ("0-1", 2));
+        assert_eq!(
+            (a.send_buffer_bytes_min, a.send_buffer_bytes_max),
+            (50, 300)
+        );
+        assert_eq!(a.receive_buffer_bytes_max, 600);
+        assert_eq!(
+            (b.host.as_str(), b.interface.as_str(), b.ranks.as_str()),
+            ("b", "eth1", "2")
+        );
+    }
+
+    /// An experiment with many stretches looks several times at the same sockets.
+    #[test]
+    fn a_second_look_counts_no_socket_twice() {
+        let mut watch = PathWatch::new(BTreeSet::new());
+        for bytes in [100, 400] {
+            watch.add(&[socket("eth0", bytes), socket("eth0", bytes)]);
+        }
+        let [path] = &watch.found[..] else {
+            panic!("{:?}", watch.found);
+        };
+        assert_eq!((path.sockets, path.send_buffer_bytes_max), (2, 400));
+    }
+}

@@ -1,0 +1,66 @@
+//! Settings of the network paths that ranks' TCP sockets took.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Paths of a record, at most.
+pub const NETWORK_PATHS_MAX: usize = 256;
+
+/// TCP sockets of a host's ranks that took one path with the same settings. All values are read back from the kernel
+/// after the trials, from sockets that the engine still had open.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NetworkPath {
+    /// The host's name.
+    pub host: String,
+    /// The ranks whose sockets these are, such as "0-3,8".
+    pub ranks: String,
+    /// Interface by which the kernel sends to the peers.
+    pub interface: String,
+    /// MTU of the interface.
+    pub mtu_bytes: u32,
+    /// MTU of the route; absent if it has none of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route_mtu_bytes: Option<u32>,
+    /// Queueing discipline at the root of the interface.
+    pub qdisc: String,
+    /// Congestion control of the sockets.
+    pub congestion_control: String,
+    /// The most sockets of a rank, of which at most 256 are looked at.
+    pub sockets: u32,
+    /// Smallest send buffer, as the kernel had grown it.
+    pub send_buffer_bytes_min: u64,
+    /// Largest send buffer.
+    pub send_buffer_bytes_max: u64,
+    /// Smallest receive buffer, as the kernel had grown it.
+    pub receive_buffer_bytes_min: u64,
+    /// Largest receive buffer.
+    pub receive_buffer_bytes_max: u64,
+}
+
+impl NetworkPath {
+    /// Takes in sockets of the same path and settings; false if they differ in them, and `other` is left.
+    pub fn take_in(&mut self, other: &Self) -> bool {
+        let key = |path: &Self| {
+            (
+                path.host.clone(),
+                path.interface.clone(),
+                (path.mtu_bytes, path.route_mtu_bytes),
+                path.qdisc.clone(),
+                path.congestion_control.clone(),
+            )
+        };
+        if key(self) != key(other) {
+            return false;
+        }
+        self.sockets = self.sockets.max(other.sockets);
+        self.send_buffer_bytes_min = self.send_buffer_bytes_min.min(other.send_buffer_bytes_min);
+        self.send_buffer_bytes_max = self.send_buffer_bytes_max.max(other.send_buffer_bytes_max);
+        self.receive_buffer_bytes_min = self
+            .receive_buffer_bytes_min
+            .min(other.receive_buffer_bytes_min);
+        self.receive_buffer_bytes_max = self
+            .receive_buffer_bytes_max
+            .max(other.receive_buffer_bytes_max);
+        true
+    }
+}
