@@ -7,7 +7,7 @@
 use crate::canary;
 use crate::cpu_time::CpuTime;
 use crate::deadlines::DEADLINES;
-use crate::failure::{StepFailure, await_first_cause, outcome};
+use crate::failure::{StepFailure, agree, await_first_cause, outcome};
 use crate::kinds::Kinds;
 use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, Steps, Stretches, When};
 use crate::network_paths::PathWatch;
@@ -21,6 +21,7 @@ use tonnage_machine::socket_paths::open_sockets;
 use tonnage_plan::Planned;
 use tonnage_ranks::Rank;
 use tonnage_record::{Canary, Outcome, Record, published};
+use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
 /// Runs the points in their order, of whatever kinds, as one run. Every rank calls it with the same points; rank 0's
@@ -214,13 +215,23 @@ impl Conductor<'_> {
         asked: AnnotatedPoint<'_, K::Point>,
         record: &mut Record,
     ) -> Result<(), StepFailure> {
-        Run::renew_clocks(self.stage.rank, record)?;
+        self.run.renew_clocks(self.stage.rank, record)?;
+        let clock = self.stage.settings.clock;
         let cpus = kind.canary_cpus(open, asked.point, &self.stage);
         let before = self.canary(cpus.as_ref())?;
         self.stage.cpu.reset();
         self.stage.paths.reset();
-        kind.measure(open, asked, &mut self.stage, record, &mut take_steps)?;
+        let mut course = |steps: &mut dyn Steps| take_steps(&clock, steps);
+        kind.measure(open, asked, &mut self.stage, record, &mut course)?;
         self.gather_surroundings(record)?;
+        let believed = clock.check();
+        let believed = believed.map_err(|fault| Error::Failed(fault.to_string()));
+        agree(
+            self.stage.rank,
+            "clocks of the ranks",
+            believed,
+            DEADLINES.step,
+        )?;
         let after = self.canary(cpus.as_ref())?;
         record.canary = cpus.map(|cpus| match cpus {
             Ok(cpus) => canary::compare(cpus, before, after),
@@ -324,9 +335,10 @@ impl Conductor<'_> {
     }
 }
 
-/// One point from its limit to its figures.
-fn take_steps(steps: &mut dyn Steps) -> Result<(), StepFailure> {
-    let tried = take_trials(steps);
+/// One point from its limit to its figures. The clock of all kinds follows the kernel's here, before each step, so that
+/// no kind has to.
+fn take_steps(clock: &Clock, steps: &mut dyn Steps) -> Result<(), StepFailure> {
+    let tried = take_trials(clock, steps);
     if let Err(StepFailure::Run(_)) = tried {
         return tried;
     }
@@ -339,15 +351,19 @@ fn take_steps(steps: &mut dyn Steps) -> Result<(), StepFailure> {
         }
         (tried, closed) => tried.and(closed)?,
     }
+    clock.follow();
     steps.limit(When::After)?;
     steps.gather()
 }
 
-fn take_trials(steps: &mut dyn Steps) -> Result<(), StepFailure> {
+fn take_trials(clock: &Clock, steps: &mut dyn Steps) -> Result<(), StepFailure> {
+    clock.follow();
     steps.limit(When::Before)?;
     steps.prepare()?;
+    clock.follow();
     steps.warm_up()?;
     loop {
+        clock.follow();
         steps.trial()?;
         if steps.enough()? {
             return Ok(());
@@ -357,7 +373,10 @@ fn take_trials(steps: &mut dyn Steps) -> Result<(), StepFailure> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use tonnage_sys::clock::monotonic_ns;
 
     /// Step that fails, and how far that reaches.
     type Fails = (&'static str, fn(Error) -> StepFailure);
@@ -416,8 +435,72 @@ mod tests {
             taken: Vec::new(),
             fails,
         };
-        let ended = take_steps(&mut noted);
+        let ended = take_steps(&Clock::new(), &mut noted);
         (noted.taken, ended)
+    }
+
+    /// A kind that knows nothing of how clocks are followed, on a clock that loses 5 ms a second.
+    struct Timed {
+        clock: Clock,
+        trials: u32,
+        off_ns: Vec<u64>,
+    }
+
+    impl Timed {
+        fn time(&mut self) {
+            // A descheduled thread widens the difference, so the best of several is compared.
+            let off_ns = |_| self.clock.now_ns().abs_diff(monotonic_ns());
+            self.off_ns.extend((0..100).map(off_ns).min());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    impl Steps for Timed {
+        fn limit(&mut self, _: When) -> Result<(), StepFailure> {
+            self.time();
+            Ok(())
+        }
+
+        fn warm_up(&mut self) -> Result<(), StepFailure> {
+            self.time();
+            Ok(())
+        }
+
+        fn trial(&mut self) -> Result<(), StepFailure> {
+            self.trials += 1;
+            self.time();
+            Ok(())
+        }
+
+        fn enough(&mut self) -> Result<bool, StepFailure> {
+            Ok(self.trials == 2)
+        }
+
+        fn close(&mut self) -> Result<(), StepFailure> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn every_timed_step_of_any_kind_begins_with_a_clock_that_has_followed() {
+        let clock = Clock::misjudged(-5000);
+        if clock.source_name() == "clock_gettime" {
+            println!("skip: the kernel does not trust this CPU's counter");
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        let mut timed = Timed {
+            clock,
+            trials: 0,
+            off_ns: Vec::new(),
+        };
+        timed.time();
+        assert!(timed.off_ns[0] > 400_000, "{:?}", timed.off_ns);
+        take_steps(&clock, &mut timed).unwrap();
+        let steps = &timed.off_ns[1..];
+        assert_eq!(steps.len(), 5);
+        assert!(steps.iter().all(|ns| *ns < 20_000), "{steps:?}");
+        clock.check().unwrap();
     }
 
     #[test]

@@ -6,11 +6,12 @@ use crate::deadlines::DEADLINES;
 use crate::host::RankHost;
 use crate::json::Json;
 use crate::settings::Settings;
-use tonnage_ranks::{Alike, Rank, RankInfo};
+use tonnage_ranks::{Alike, ClockOffset, Rank};
 use tonnage_record::environment::{Described, HostEntry, OwnMemory};
 use tonnage_record::{Body, HostGroup, Outcome, Record, SCHEMA_VERSION};
-use tonnage_units::Result;
-use tonnage_units::number_list;
+use tonnage_units::quantity::human::duration;
+use tonnage_units::reduce::Largest;
+use tonnage_units::{Result, number_list};
 
 /// One run, found out once, before anything is measured.
 pub struct Run {
@@ -20,6 +21,8 @@ pub struct Run {
     pub environment: Vec<HostGroup>,
     /// This rank's host.
     pub host: RankHost,
+    /// True where all ranks read rank 0's clock, on all ranks alike.
+    is_one_clock: bool,
 }
 
 impl Run {
@@ -42,7 +45,10 @@ impl Run {
     pub(crate) fn join(rank: &mut Rank, settings: &Settings, run_id: &str) -> Result<Self> {
         rank.phase("describing the hosts");
         let environment = gather_environment(rank, settings)?;
+        let differs = Largest(u64::from(rank.clock_offset() != ClockOffset::default()));
+        let Largest(differs) = rank.reduce("clocks of the ranks", differs, DEADLINES.step)?;
         Ok(Self {
+            is_one_clock: differs == 0,
             run_id: run_id.to_owned(),
             environment,
             host: RankHost::look(rank, &settings.topology)?,
@@ -50,18 +56,16 @@ impl Run {
     }
 
     /// Writes into a record how far the hosts' clocks are off now: they drift, and the estimates are renewed while
-    /// ranks run. Ranks of one boot share one clock, and ask nobody.
+    /// ranks run. Ranks that share one clock ask nobody.
     ///
     /// # Errors
     /// When a rank does not answer.
-    pub fn renew_clocks(rank: &mut Rank, record: &mut Record) -> Result<()> {
-        let boot = rank.infos().first().map(|info| info.boot_id.clone());
-        let boot = boot.filter(|boot| !boot.is_empty());
-        let is_of_it = |info: &RankInfo| Some(&info.boot_id) == boot.as_ref();
-        if rank.infos().iter().all(is_of_it) {
+    pub fn renew_clocks(&self, rank: &mut Rank, record: &mut Record) -> Result<()> {
+        if self.is_one_clock {
             return Ok(());
         }
         let all = collect_clocks(rank)?;
+        record.remarks.extend(shifted_clocks(rank, &all));
         let hosts = record.environment.iter_mut();
         for host in hosts.flat_map(|group| &mut group.hosts) {
             let ranks = number_list::parse(&host.ranks)?;
@@ -146,11 +150,41 @@ fn is_first_of_host(rank: &Rank) -> bool {
     rank.hosts().host(rank.id()) == Some(rank.id())
 }
 
-/// Offset and uncertainty of each host's clock for rank 0, told by the first rank of each.
+/// Offset and uncertainty of each host's clock for rank 0, told by the first rank of each, and by others of rank 0's boot
+/// that read another clock.
 fn collect_clocks(rank: &mut Rank) -> Result<Alike<Option<(i64, u64)>>> {
     let clock = rank.clock_offset();
-    let mine = is_first_of_host(rank).then_some((clock.offset_ns, clock.uncertainty_ns));
+    let is_shifted = is_of_first_boot(rank, rank.id()) && clock != ClockOffset::default();
+    let tells = is_first_of_host(rank) || is_shifted;
+    let mine = tells.then_some((clock.offset_ns, clock.uncertainty_ns));
     rank.collect("the hosts' clocks", &mine, DEADLINES.step)
+}
+
+fn is_of_first_boot(rank: &Rank, other: u32) -> bool {
+    let boot = |rank_id: u32| {
+        rank.infos()
+            .get(rank_id as usize)
+            .map(|info| &*info.boot_id)
+    };
+    boot(0).is_some_and(|first| !first.is_empty()) && boot(0) == boot(other)
+}
+
+/// Remark on ranks of rank 0's boot that read another clock.
+fn shifted_clocks(rank: &Rank, all: &Alike<Option<(i64, u64)>>) -> Option<String> {
+    let each = (0u32..).zip(all.iter()).filter_map(|(id, clock)| {
+        let (offset_ns, _) = (*clock).filter(|clock| *clock != (0, 0))?;
+        is_of_first_boot(rank, id).then_some((id, offset_ns))
+    });
+    let each: Vec<(u32, i64)> = each.collect();
+    let (first, offset_ns) = *each.first()?;
+    let ranks: Vec<u32> = each.iter().map(|(id, _)| *id).collect();
+    Some(format!(
+        "ranks {} do not read rank 0's clock, though they run on the same boot (a time namespace, or a restored \
+         snapshot). The clock of rank {first} is {} {}. Times are corrected by the measured offset",
+        number_list::format(&ranks),
+        duration(offset_ns.unsigned_abs() as f64),
+        if offset_ns < 0 { "behind" } else { "ahead" },
+    ))
 }
 
 /// Nanoseconds since 1970 by this host's clock.

@@ -34,7 +34,7 @@ pub struct Settings {
     pub libraries: Libraries,
     /// The engines and memories of the program.
     pub lists: Lists,
-    /// Calibrated once, before anything is timed.
+    /// The clock of everything that is timed. The conductor lets it follow the kernel's before each step.
     pub clock: Clock,
     /// The program that writes the records.
     pub program: Program,

@@ -3,74 +3,149 @@
 //! A loop that times every operation reads the clock more often than it does anything else, and `clock_gettime` costs
 //! about twice a bare counter read. The counter is used only where the kernel itself trusts it (its clock source is
 //! "tsc", or the architecture defines the counter as constant); everywhere else [`Clock`] is `clock_gettime`.
+//!
+//! All copies of a clock share one calibration. So whoever runs the trials follows the kernel once ([`Clock::follow`]),
+//! and every loop reads the new rate, however long it has kept its copy.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Fixed-point scale of the counter's rate: nanoseconds per tick × 2^32.
-const RATE_SHIFT: u32 = 32;
+/// Fixed-point scale of the counter's rate: nanoseconds per tick × 2^54. A month of ticks at 3 GHz stays exact to a
+/// nanosecond, and counters from 1 MHz on fit.
+const RATE_SHIFT: u32 = 54;
 
-/// Time for which the counter is compared with the kernel's clock at first; [`Clock::resync`] lengthens the base.
+/// Time for which the counter is compared with the kernel's clock at first; [`Clock::follow`] lengthens the base.
 const CALIBRATION_NS: u64 = 10_000_000;
 
-/// A cheap clock. Copy it into each worker; [`Clock::resync`] between trials keeps it on the kernel's scale.
+/// A calibration that is interrupted takes longer, up to this; a host that never lets it finish uses `clock_gettime`.
+const CALIBRATION_NS_MAX: u64 = 1_000_000_000;
+
+/// Two clocks of one host whose rates differ by more than one part in this many are not believed: oscillators and
+/// ordinary time synchronisation stay below 0.06 %.
+const RATE_ERROR_ONE_IN: u64 = 100;
+
+/// A cheap clock. Copies share one calibration, so that all follow when one does.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
-    source: Source,
+    calibration: &'static Calibration,
 }
 
+/// The rate of the counter, and what it was last compared with.
+#[derive(Debug)]
+struct Calibration {
+    /// Nanoseconds per tick × 2^[`RATE_SHIFT`]; 0 where `clock_gettime` is read instead.
+    rate: AtomicU64,
+    base_ticks: u64,
+    base_ns: u64,
+    compared: Mutex<Compared>,
+}
+
+/// The last comparison of this host's clocks, and the first fault that nobody has been told of.
 #[derive(Debug, Clone, Copy)]
-enum Source {
-    Kernel,
+struct Compared {
+    last: Reading,
+    fault: Option<ClockFault>,
+}
+
+/// The clocks of this host at one moment.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    /// `CLOCK_MONOTONIC`.
+    ns: u64,
+    /// `CLOCK_MONOTONIC_RAW`, which time synchronisation leaves alone.
+    raw_ns: u64,
+    /// `raw_ns` may belong to a moment that is so far from `ns`.
+    raw_doubt_ns: u64,
+    /// The counter, 0 where it is not used.
+    ticks: u64,
+    /// As for `raw_doubt_ns`, in ticks.
+    doubt_ticks: u64,
+}
+
+/// The clocks of this host contradict each other by more than 1 %, so that no time since they were compared last can be
+/// believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClockFault {
+    /// The CPU's counter jumped or has another rate. `clock_gettime` is read from now on.
     Counter {
-        first_ticks: u64,
-        first_ns: u64,
-        base_ticks: u64,
-        base_ns: u64,
-        rate: u64,
+        /// Difference between the counter and `CLOCK_MONOTONIC`.
+        off_ns: u64,
+        /// Time in which they came apart.
+        over_ns: u64,
+    },
+    /// Time synchronisation changes the rate of `CLOCK_MONOTONIC`.
+    Slew {
+        /// Difference between `CLOCK_MONOTONIC` and `CLOCK_MONOTONIC_RAW`.
+        off_ns: u64,
+        /// Time in which they came apart.
+        over_ns: u64,
     },
 }
 
+impl fmt::Display for ClockFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = Duration::from_nanos;
+        match *self {
+            Self::Counter { off_ns, over_ns } => write!(
+                f,
+                "the CPU's counter and CLOCK_MONOTONIC came {:.1?} apart within {:.1?}, more than 1 %: a virtual machine \
+                 was resumed or moved, or the counter is unreliable. Measure this point again; this process reads \
+                 clock_gettime from now on",
+                time(off_ns),
+                time(over_ns)
+            ),
+            Self::Slew { off_ns, over_ns } => write!(
+                f,
+                "time synchronisation moved CLOCK_MONOTONIC by {:.1?} within {:.1?}, more than 1 %. Measure this point \
+                 again when the clock is in step: `chronyc waitsync` or `ntpwait` waits for that",
+                time(off_ns),
+                time(over_ns)
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ClockFault {}
+
 impl Clock {
-    /// Picks the counter where the kernel trusts it, and calibrates it for 10 ms.
+    /// Picks the counter where the kernel trusts it, and calibrates it for 10 ms. The calibration is never freed, so
+    /// make one clock and copy it.
     pub fn new() -> Self {
-        if !counter_is_trusted() {
-            return Self {
-                source: Source::Kernel,
-            };
-        }
-        let (first_ticks, first_ns) = paired_reading();
-        while monotonic_ns() < first_ns + CALIBRATION_NS {
-            std::hint::spin_loop();
-        }
-        let mut clock = Self {
-            source: Source::Counter {
-                first_ticks,
-                first_ns,
-                base_ticks: first_ticks,
-                base_ns: first_ns,
-                rate: 0,
-            },
+        let calibration = match counter_is_trusted() {
+            true => Calibration::measure(),
+            false => Calibration::kernel(),
         };
-        clock.resync();
+        Self {
+            calibration: Box::leak(Box::new(calibration)),
+        }
+    }
+
+    /// A clock whose calibration was off by so many parts per million, for tests of whoever has to follow it.
+    #[doc(hidden)]
+    pub fn misjudged(parts_per_million: i32) -> Self {
+        let clock = Self::new();
+        let rate = clock.calibration.rate.load(Ordering::Relaxed);
+        let error = i128::from(rate) * i128::from(parts_per_million) / 1_000_000;
+        clock
+            .calibration
+            .rate
+            .store((i128::from(rate) + error) as u64, Ordering::Relaxed);
         clock
     }
 
     /// Nanoseconds on the scale of `CLOCK_MONOTONIC`.
     #[inline]
     pub fn now_ns(&self) -> u64 {
-        match self.source {
-            Source::Kernel => monotonic_ns(),
-            Source::Counter {
-                base_ticks,
-                base_ns,
-                rate,
-                ..
-            } => {
-                // A thread that moved may read a counter that is a little behind.
-                let ticks = counter().saturating_sub(base_ticks);
-                base_ns + scaled(ticks, rate)
-            }
+        let calibration = self.calibration;
+        let rate = calibration.rate.load(Ordering::Relaxed);
+        if rate == 0 {
+            return monotonic_ns();
         }
+        calibration.ns_at(counter(), rate)
     }
 
     /// Like [`Self::now_ns`], after everything before it is done: stores have left the CPU's buffers. It costs some
@@ -80,28 +155,26 @@ impl Clock {
         self.now_ns()
     }
 
-    /// Sets the counter's base and rate anew against the kernel's clock, which time synchronisation may slew.
-    pub fn resync(&mut self) {
-        if let Source::Counter {
-            first_ticks,
-            first_ns,
-            base_ticks,
-            base_ns,
-            rate,
-        } = &mut self.source
-        {
-            let (ticks, ns) = paired_reading();
-            let elapsed_ticks = ticks.wrapping_sub(*first_ticks).max(1);
-            *rate = ((u128::from(ns - *first_ns) << RATE_SHIFT) / u128::from(elapsed_ticks)) as u64;
-            (*base_ticks, *base_ns) = (ticks, ns);
-        }
+    /// Sets all copies of this clock against the kernel's, which time synchronisation may slew, and compares the clocks
+    /// of this host. Call it between measured intervals: the time may step by what the clock was off.
+    pub fn follow(&self) {
+        drop(self.calibration.follow());
+    }
+
+    /// Follows, and returns whether the clocks of this host agreed since the last call of this function.
+    ///
+    /// # Errors
+    /// When times since then cannot be believed.
+    pub fn check(&self) -> Result<(), ClockFault> {
+        let fault = self.calibration.follow().fault.take();
+        fault.map_or(Ok(()), Err)
     }
 
     /// "cpu counter" or "clock_gettime", for the record.
     pub fn source_name(&self) -> &'static str {
-        match self.source {
-            Source::Kernel => "clock_gettime",
-            Source::Counter { .. } => "cpu counter",
+        match self.calibration.rate.load(Ordering::Relaxed) {
+            0 => "clock_gettime",
+            _ => "cpu counter",
         }
     }
 }
@@ -110,6 +183,168 @@ impl Default for Clock {
     fn default() -> Self {
         Self::new()
     }
+}
+
+impl Calibration {
+    /// `clock_gettime` for good.
+    fn kernel() -> Self {
+        Self {
+            rate: AtomicU64::new(0),
+            base_ticks: 0,
+            base_ns: 0,
+            compared: Mutex::new(Compared {
+                last: Reading::take(false),
+                fault: None,
+            }),
+        }
+    }
+
+    fn measure() -> Self {
+        let mut calibration_ns = CALIBRATION_NS;
+        while calibration_ns <= CALIBRATION_NS_MAX {
+            let first = Reading::take(true);
+            while monotonic_ns() < first.ns + calibration_ns {
+                std::hint::spin_loop();
+            }
+            let last = Reading::take(true);
+            let ticks = last.ticks.wrapping_sub(first.ticks);
+            // Readings that were interrupted would make a wrong rate.
+            if (first.doubt_ticks + last.doubt_ticks) <= ticks / 1000 {
+                return Self {
+                    rate: AtomicU64::new(rate(last.ns - first.ns, ticks)),
+                    base_ticks: first.ticks,
+                    base_ns: first.ns,
+                    compared: Mutex::new(Compared { last, fault: None }),
+                };
+            }
+            calibration_ns *= 2;
+        }
+        Self::kernel()
+    }
+
+    /// A counter that was reset stands before the base: its time is then far in the future, so that loops which wait
+    /// for an instant end, and [`Self::follow`] finds the fault.
+    #[inline]
+    fn ns_at(&self, ticks: u64, rate: u64) -> u64 {
+        self.base_ns
+            .wrapping_add(scaled(ticks.wrapping_sub(self.base_ticks), rate))
+    }
+
+    fn follow(&self) -> MutexGuard<'_, Compared> {
+        let mut compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.rate.load(Ordering::Relaxed);
+        let now = Reading::take(known != 0);
+        let fault = self.fault(&compared.last, &now, known);
+        let renewed = match fault {
+            Some(ClockFault::Counter { .. }) => 0,
+            _ if known == 0 => 0,
+            _ => rate(
+                now.ns - self.base_ns,
+                now.ticks.wrapping_sub(self.base_ticks),
+            ),
+        };
+        self.rate.store(renewed, Ordering::Relaxed);
+        compared.last = now;
+        compared.fault = compared.fault.or(fault);
+        compared
+    }
+
+    fn fault(&self, before: &Reading, now: &Reading, rate: u64) -> Option<ClockFault> {
+        let over_ns = now.ns.saturating_sub(before.ns);
+        let most_ns = over_ns / RATE_ERROR_ONE_IN + 1000;
+        if rate != 0 {
+            let off_ns = self.ns_at(now.ticks, rate).abs_diff(now.ns);
+            let doubt_ticks = before.doubt_ticks.saturating_add(now.doubt_ticks);
+            if off_ns > most_ns.saturating_add(scaled(doubt_ticks, rate)) {
+                return Some(ClockFault::Counter { off_ns, over_ns });
+            }
+        }
+        let off_ns = over_ns.abs_diff(now.raw_ns.saturating_sub(before.raw_ns));
+        let doubt_ns = before.raw_doubt_ns.saturating_add(now.raw_doubt_ns);
+        (off_ns > most_ns.saturating_add(doubt_ns)).then_some(ClockFault::Slew { off_ns, over_ns })
+    }
+}
+
+impl Reading {
+    /// Each pair of clocks at the same moment: the tightest of several tries.
+    fn take(has_counter: bool) -> Self {
+        let (mut ticks, mut ns, mut doubt_ticks) = (0, monotonic_ns(), 0);
+        if has_counter {
+            (ticks, ns, doubt_ticks) = tightest(counter, monotonic_ns);
+        }
+        let (at_ns, raw_ns, raw_doubt_ns) =
+            tightest(monotonic_ns, || to_ns(clock_gettime(ClockId::MonotonicRaw)));
+        Self {
+            ns,
+            // Where it would have been at that moment, but for what 1 % of a microsecond can do.
+            raw_ns: raw_ns.wrapping_sub(at_ns.wrapping_sub(ns)),
+            raw_doubt_ns,
+            ticks,
+            doubt_ticks,
+        }
+    }
+}
+
+/// Readings of two clocks at one moment, and how far from it the second may be by the first.
+fn tightest(outer: impl Fn() -> u64, inner: impl Fn() -> u64) -> (u64, u64, u64) {
+    let mut best = (0, 0, u64::MAX);
+    for _ in 0..16 {
+        let before = outer();
+        let between = inner();
+        let width = outer().wrapping_sub(before);
+        if width < best.2 {
+            best = (before.wrapping_add(width / 2), between, width);
+        }
+    }
+    best
+}
+
+/// Nanoseconds per tick × 2^[`RATE_SHIFT`], never 0.
+fn rate(ns: u64, ticks: u64) -> u64 {
+    let exact = (u128::from(ns) << RATE_SHIFT) / u128::from(ticks.max(1));
+    u64::try_from(exact).unwrap_or(u64::MAX).max(1)
+}
+
+/// The most by which the kernel changes the rate of `CLOCK_MONOTONIC` now, in parts per 10^9: frequency, length of a
+/// tick and what is left of an offset, as `adjtimex` reports them. Where it cannot be asked, 500 ppm, the most that
+/// `ntpd` slews by.
+pub fn slew_ppb_max() -> u64 {
+    let Some(clock) = timex(0) else {
+        return NTP_SLEW_PPB;
+    };
+    let left_us = timex(libc::ADJ_OFFSET_SS_READ).map_or(1, |adjtime| adjtime.offset);
+    slew_ppb(&clock, left_us != 0)
+}
+
+/// 500 ppm: `MAXFREQ` of ntpd, and the rate at which the kernel carries out an `adjtime`.
+const NTP_SLEW_PPB: u64 = 500_000;
+
+fn slew_ppb(clock: &libc::timex, is_adjusting: bool) -> u64 {
+    // Frequency is in parts per million × 2^16.
+    let frequency_ppb = (clock.freq.unsigned_abs().saturating_mul(1000)) >> 16;
+    // A tick is 10 ms long, and `tick` its length in microseconds.
+    let tick_ppb = clock.tick.abs_diff(10_000).saturating_mul(100_000);
+    // Each second takes this part of what is left (`ntp_offset_chunk` of the kernel).
+    let shift = 2 + u32::try_from(clock.constant.clamp(0, 60)).unwrap_or(60);
+    let offset_ns = match clock.status & libc::STA_NANO {
+        0 => clock.offset.unsigned_abs().saturating_mul(1000),
+        _ => clock.offset.unsigned_abs(),
+    };
+    let adjtime_ppb = if is_adjusting { NTP_SLEW_PPB } else { 0 };
+    frequency_ppb
+        .saturating_add(tick_ppb)
+        .saturating_add(offset_ns.checked_shr(shift).unwrap_or(0))
+        .saturating_add(adjtime_ppb)
+}
+
+/// The kernel's view of its clock. `modes` asks and sets nothing.
+fn timex(modes: libc::c_uint) -> Option<libc::timex> {
+    // SAFETY: all fields of `timex` are integers, for which zero is a value.
+    let mut clock: libc::timex = unsafe { std::mem::zeroed() };
+    clock.modes = modes;
+    // SAFETY: the call fills the struct that it gets, which lives here.
+    let state = unsafe { libc::adjtimex(&mut clock) };
+    (state >= 0).then_some(clock)
 }
 
 /// The kernel's `CLOCK_MONOTONIC` in nanoseconds.
@@ -136,21 +371,6 @@ fn to_ns(time: rustix::time::Timespec) -> u64 {
 #[inline]
 fn scaled(ticks: u64, rate: u64) -> u64 {
     ((u128::from(ticks) * u128::from(rate)) >> RATE_SHIFT) as u64
-}
-
-/// A counter value and the kernel's time at the same moment: the tightest of several tries.
-fn paired_reading() -> (u64, u64) {
-    let mut best = (u64::MAX, 0, 0);
-    for _ in 0..16 {
-        let before = counter();
-        let ns = monotonic_ns();
-        let after = counter();
-        let width = after.wrapping_sub(before);
-        if width < best.0 {
-            best = (width, before + width / 2, ns);
-        }
-    }
-    (best.1, best.2)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -209,23 +429,146 @@ fn counter() -> u64 {
 mod tests {
     use super::*;
 
+    /// A descheduled thread widens the difference, so the best of several is compared.
+    fn off_ns(clock: &Clock) -> u64 {
+        let each = (0..100).map(|_| clock.now_ns().abs_diff(monotonic_ns()));
+        each.min().unwrap()
+    }
+
+    fn has_counter() -> bool {
+        let has = counter_is_trusted();
+        if !has {
+            println!("skip: the kernel does not trust this CPU's counter");
+        }
+        has
+    }
+
     #[test]
     fn the_clock_follows_the_kernel_and_never_goes_back() {
-        let mut clock = Clock::new();
+        let clock = Clock::new();
         let mut last = clock.now_ns();
         for _ in 0..10_000 {
             let now = clock.now_ns();
             assert!(now >= last, "went back from {last} to {now}");
             last = now;
         }
-        clock.resync();
-        // A descheduled thread widens the difference, so the best of several is compared.
-        let difference = (0..100)
-            .map(|_| clock.now_ns().abs_diff(monotonic_ns()))
-            .min();
+        clock.check().unwrap();
+        assert!(off_ns(&clock) < 20_000, "from CLOCK_MONOTONIC");
+    }
+
+    #[test]
+    fn a_copy_follows_when_another_one_does() {
+        if !has_counter() {
+            return;
+        }
+        // 0.5 % of 100 ms.
+        let clock = Clock::misjudged(5000);
+        let kept = clock;
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(off_ns(&kept) > 400_000, "{} ns", off_ns(&kept));
+        clock.check().unwrap();
+        assert!(off_ns(&kept) < 20_000, "{} ns", off_ns(&kept));
+        assert_eq!(kept.source_name(), "cpu counter");
+    }
+
+    #[test]
+    fn a_rate_that_is_2_percent_off_is_refused_once_and_the_kernel_asked_from_then_on() {
+        if !has_counter() {
+            return;
+        }
+        for parts_per_million in [20_000, -20_000] {
+            let clock = Clock::misjudged(parts_per_million);
+            std::thread::sleep(Duration::from_millis(50));
+            // A fault is kept for whoever asks.
+            clock.follow();
+            clock.follow();
+            let fault = clock.check().unwrap_err();
+            let ClockFault::Counter { off_ns: by, .. } = fault else {
+                panic!("{fault}");
+            };
+            assert!(by > 800_000, "{fault}");
+            assert!(fault.to_string().contains("more than 1 %"), "{fault}");
+            assert_eq!(clock.source_name(), "clock_gettime");
+            assert!(off_ns(&clock) < 20_000);
+            clock.check().unwrap();
+        }
+    }
+
+    /// A calibration as `clock` has it, of a counter that has jumped by so many ticks since.
+    fn jumped(clock: &Clock, ticks: i64) -> Calibration {
+        let known = clock.calibration;
+        Calibration {
+            rate: AtomicU64::new(known.rate.load(Ordering::Relaxed)),
+            base_ticks: known.base_ticks.wrapping_add_signed(-ticks),
+            base_ns: known.base_ns,
+            compared: Mutex::new(*known.compared.lock().unwrap()),
+        }
+    }
+
+    #[test]
+    fn a_counter_that_jumps_is_found_and_no_loop_waits_for_it() {
+        if !has_counter() {
+            return;
+        }
+        let clock = Clock::new();
+        let rate = clock.calibration.rate.load(Ordering::Relaxed);
+        let second = ((1_000_000_000u128 << RATE_SHIFT) / u128::from(rate)) as i64;
+        assert_eq!(jumped(&clock, 0).follow().fault, None);
+        // Ahead, back, and reset to zero as after a suspend.
+        for by in [second, -second, -(counter() as i64)] {
+            let calibration = jumped(&clock, by);
+            // Before the base, time is far ahead and not at rest.
+            assert!(calibration.ns_at(counter(), rate) > monotonic_ns() || by > 0);
+            let fault = calibration.follow().fault;
+            assert!(
+                matches!(fault, Some(ClockFault::Counter { .. })),
+                "{by} {fault:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_kernel_clock_that_is_slewed_by_8_percent_is_refused() {
+        let calibration = Calibration::kernel();
+        let reading = |ns, raw_ns| Reading {
+            ns,
+            raw_ns,
+            raw_doubt_ns: 100,
+            ticks: 0,
+            doubt_ticks: 0,
+        };
+        let fault = |ns: u64, raw_ns: u64| {
+            let (before, now) = (reading(7, 99), reading(7 + ns, 99 + raw_ns));
+            calibration.fault(&before, &now, 0)
+        };
+        assert_eq!(fault(1_000_000_000, 1_000_500_000), None, "500 ppm");
+        assert_eq!(fault(1_000, 2_200), None, "within what reading them takes");
+        let slewed = fault(1_083_333_000, 1_000_000_000).unwrap();
         assert!(
-            difference < Some(20_000),
-            "{difference:?} ns from CLOCK_MONOTONIC"
+            slewed.to_string().contains("83.3ms within 1.1s"),
+            "{slewed}"
         );
+    }
+
+    #[test]
+    fn the_slew_that_the_kernel_admits_is_added_up() {
+        let mut clock = timex(0).unwrap_or_else(|| {
+            // SAFETY: as in `timex`.
+            unsafe { std::mem::zeroed() }
+        });
+        (clock.freq, clock.tick, clock.offset, clock.constant) = (0, 10_000, 0, 0);
+        clock.status = libc::STA_NANO;
+        assert_eq!(slew_ppb(&clock, false), 0);
+        assert_eq!(slew_ppb(&clock, true), 500_000);
+        clock.freq = -(30 << 16);
+        assert_eq!(slew_ppb(&clock, false), 30_000);
+        // What chronyd does at its maxslewrate of 83,333 ppm.
+        clock.tick = 10_833;
+        assert_eq!(slew_ppb(&clock, false), 83_330_000);
+        (clock.freq, clock.tick, clock.offset, clock.constant) = (0, 10_000, -4_000_000, 3);
+        assert_eq!(slew_ppb(&clock, false), 125_000);
+        clock.status = 0;
+        assert_eq!(slew_ppb(&clock, false), 125_000_000, "microseconds");
+        assert!(slew_ppb_max() <= 200_000_000, "of this host");
     }
 }

@@ -26,6 +26,11 @@ pub fn network_namespace() -> String {
     namespace("net")
 }
 
+/// Returns the identifier of the time namespace, which shifts `CLOCK_MONOTONIC`; empty where the system does not say it.
+pub fn time_namespace() -> String {
+    namespace("time")
+}
+
 fn namespace(kind: &str) -> String {
     std::fs::read_link(format!("/proc/self/ns/{kind}"))
         .map(|link| link.display().to_string())

@@ -90,13 +90,10 @@ impl Berths {
     /// # Errors
     /// As [`pump()`].
     pub fn carry(&self, worker: usize, clock: &Clock) -> Result<Streamed> {
-        // The window is in the system's time, from which a counter drifts away.
-        let mut clock = *clock;
-        clock.resync();
         let mut all = lock(&self.streams);
         let mine = all.get_mut(worker).map(std::mem::take).unwrap_or_default();
         drop(all);
-        pump(mine, &self.window, &clock, self.waiting)
+        pump(mine, &self.window, clock, self.waiting)
     }
 }
 

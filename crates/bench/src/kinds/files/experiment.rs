@@ -200,7 +200,7 @@ impl Experiment<'_> {
             since: Instant::now(),
         };
         let ended = course(&mut open);
-        open.record.remarks = std::mem::take(&mut open.state.remarks);
+        open.record.remarks.append(&mut open.state.remarks);
         open.body.phases = open.experiment.records(&open.state);
         ended
     }

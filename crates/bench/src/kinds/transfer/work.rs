@@ -231,14 +231,11 @@ impl<'a> Work<'a> {
     /// # Errors
     /// When the slices do not lie in the memory.
     pub fn copy_limit(&self, start_ns: u64) -> Result<Vec<CopyRate>> {
-        // The start is in the system's time, from which a counter drifts away.
-        let mut clock = self.port.clock;
-        clock.resync();
         copy_rates(
             self.memory.as_ref(),
             &self.layout,
             self.point,
-            &clock,
+            &self.port.clock,
             start_ns,
         )
     }
@@ -275,7 +272,9 @@ impl<'a> Work<'a> {
 
     /// Makes ready for a round, before any worker of the rank drives it: rounds may be long after their trial began.
     pub fn begin_round(&mut self) {
-        self.port.clock.resync();
+        if self.worker == 0 {
+            self.port.clock.follow();
+        }
         if let Some(shared) = self.shared.as_ref().filter(|_| self.worker == 0) {
             shared.reset();
         }
