@@ -3,13 +3,13 @@
 //!
 //! | what is shared | by ranks |
 //! | --- | --- |
-//! | a machine: CPUs, memory, page cache, disks, clock | of one boot; where the system tells none, of one host name |
+//! | a machine: CPUs, memory, page cache, disks | of one boot; where the system tells none, of one host name |
 //! | a network: its loopback and its devices | of one network namespace of a machine |
 //! | processes: each sees the other's number and files | of one PID namespace of a machine |
 //! | a host | of one machine that have the same name or the same network |
 //!
 //! Two containers, or two network namespaces, of one machine share its CPUs and not its loopback, whatever they are
-//! called. A launcher may also state the number of ranks of a host, and is believed: see [`RankInfo::local_rank`].
+//! called. Whether ranks share a clock is measured: see [`crate::ClockOffset`]. A launcher may also state the number of ranks of a host, and is believed: see [`RankInfo::local_rank`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -83,7 +83,7 @@ pub(crate) fn share_processes(one: &RankInfo, other: &RankInfo) -> bool {
     Location::of(one).processes() == Location::of(other).processes()
 }
 
-/// Returns whether two boots are the same one, so that their clocks are one clock; false where the system tells none.
+/// Returns whether two boots are the same one; false where the system tells none.
 pub(crate) fn is_one_boot(one: &str, other: &str) -> bool {
     !one.is_empty() && one == other
 }
@@ -111,8 +111,8 @@ impl Hosts {
         }
     }
 
-    /// The machine of a rank, as the lowest rank that is on it: ranks with the same one share CPUs, memory, page cache,
-    /// disks and clock.
+    /// The machine of a rank, as the lowest rank that is on it: ranks with the same one share CPUs, memory, page cache
+    /// and disks.
     pub fn machine(&self, rank: u32) -> Option<u32> {
         self.machines.get(rank as usize).copied()
     }
@@ -137,7 +137,7 @@ impl Hosts {
         &self.machines
     }
 
-    /// Returns whether two ranks share CPUs, memory, page cache, disks and clock.
+    /// Returns whether two ranks share CPUs, memory, page cache and disks.
     pub fn share_machine(&self, one: u32, other: u32) -> bool {
         self.machine(one).is_some() && self.machine(one) == self.machine(other)
     }
@@ -148,7 +148,7 @@ impl Hosts {
         of(one).is_some() && of(one) == of(other)
     }
 
-    /// Returns whether all ranks share CPUs, memory, page cache, disks and clock.
+    /// Returns whether all ranks share CPUs, memory, page cache and disks.
     pub fn is_one_machine(&self) -> bool {
         self.machines.iter().all(|machine| *machine == 0)
     }

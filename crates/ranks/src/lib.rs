@@ -60,7 +60,8 @@ pub use sleepers::{Sleeper, Sleepers};
 pub use threads::{ThreadRank, thread_ranks};
 pub use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};
 
-/// Difference between this host's `CLOCK_MONOTONIC` and rank 0's. Exactly 0 and 0 on the same boot of the same host.
+/// Difference between this rank's `CLOCK_MONOTONIC` and rank 0's. Exactly 0 and 0 for a rank of the same boot and time
+/// namespace, if an exchange with rank 0 agrees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClockOffset {
     /// Subtract it from a local time to get rank 0's.

@@ -99,6 +99,13 @@ fn section<R: Report>(records: &[Of<'_, R::Body>]) -> Section {
     let label = records
         .first()
         .and_then(|it| it.record.body.any().point().label());
+    let mut footers = with_cpu_losses(R::footers(records), records);
+    // Whatever the kind, a remark of a record is printed.
+    for remark in records.iter().flat_map(|it| &it.record.remarks) {
+        if !footers.contains(remark) {
+            footers.push(remark.clone());
+        }
+    }
     Section {
         records: records.len(),
         label: label
@@ -106,7 +113,7 @@ fn section<R: Report>(records: &[Of<'_, R::Body>]) -> Section {
             .map(str::to_owned),
         configuration,
         tables: R::tables(records),
-        footers: with_cpu_losses(R::footers(records), records),
+        footers,
         commands: R::commands(records),
     }
 }

@@ -67,6 +67,8 @@ pub struct JoinOptions {
     pub host: String,
     /// This process's [`crate::RankInfo::boot_id`].
     pub boot_id: String,
+    /// This process's time namespace, empty where the system does not say it.
+    pub time_namespace: String,
     /// This process's [`crate::RankInfo::network_namespace`].
     pub network_namespace: String,
     /// This process's [`crate::RankInfo::pid_namespace`].
@@ -113,10 +115,20 @@ impl JoinOptions {
             signals: None,
             host: tonnage_sys::host::name(),
             boot_id: tonnage_sys::host::boot_id(),
+            time_namespace: tonnage_sys::host::time_namespace(),
             network_namespace: tonnage_sys::host::network_namespace(),
             pid_namespace: tonnage_sys::host::pid_namespace(),
             listener: None,
         })
+    }
+
+    /// Name of this process's clock: processes with the same name should read the same `CLOCK_MONOTONIC`. Empty where
+    /// the system does not tell boots apart.
+    pub(crate) fn clock_name(&self) -> String {
+        match self.boot_id.as_str() {
+            "" => String::new(),
+            boot => format!("{boot} {}", self.time_namespace),
+        }
     }
 
     /// Description of the rank with this identity for the others.

@@ -76,6 +76,8 @@ pub enum Head {
         sent_ns: u64,
         /// The answering rank's clock.
         at_ns: u64,
+        /// The most by which the kernel slews the answering rank's clock, or another one on its path to rank 0.
+        slew_ppb: u64,
     },
     /// The sender's own estimate against rank 0, so that the receiver can add its own.
     ClockBase {
@@ -141,8 +143,8 @@ pub struct Welcome {
     pub parent: RankInfo,
     /// The parent's address; `None` when it is rank 0, and this connection stays.
     pub address: Option<SocketAddr>,
-    /// Rank 0's boot: the same boot has the same clock.
-    pub root_boot_id: String,
+    /// Name of rank 0's clock.
+    pub root_clock: String,
     /// Number of ranks of the most crowded CPU of all hosts.
     pub ranks_per_cpu: u32,
 }

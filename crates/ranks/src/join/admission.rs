@@ -147,7 +147,7 @@ fn position(
         children,
         table,
         door,
-        root_boot_id: me.boot_id.to_string(),
+        has_roots_clock: true,
         ranks_per_cpu,
         bytes,
     }
@@ -312,7 +312,7 @@ fn assign_parents(
         let welcome = Welcome {
             parent,
             address,
-            root_boot_id: me.boot_id.to_string(),
+            root_clock: options.clock_name(),
             ranks_per_cpu,
         };
         member

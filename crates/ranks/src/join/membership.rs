@@ -16,6 +16,7 @@ use crate::RankInfo;
 use crate::bootstrap::options::JoinOptions;
 use crate::channel::Channel;
 use crate::channel::message::{Cause, Head, Hello, Message, Welcome};
+use crate::hosts::is_one_boot;
 use crate::signals::Signals;
 use crate::tree::shape::{PeerConnection, TreePosition, children_of, message_bytes_max};
 use tonnage_units::identity::{Identity, Meeting};
@@ -71,7 +72,7 @@ pub(crate) fn become_member(
         children,
         table: Vec::new(),
         door: None,
-        root_boot_id: welcome.root_boot_id,
+        has_roots_clock: is_one_boot(&welcome.root_clock, &options.clock_name()),
         ranks_per_cpu: welcome.ranks_per_cpu,
         bytes,
     })

@@ -57,7 +57,7 @@ pub(crate) fn join(
             children: Vec::new(),
             table: vec![me.clone()],
             door: None,
-            root_boot_id: me.boot_id.to_string(),
+            has_roots_clock: true,
             ranks_per_cpu: 1,
             bytes: JoinBytes::default(),
         }),

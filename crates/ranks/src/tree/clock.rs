@@ -1,9 +1,11 @@
-//! Offset of this host's clock from rank 0's, estimated along the tree.
+//! Offset of this rank's clock from rank 0's, estimated along the tree.
 //!
 //! Each rank asks its parent for its clock, several times when it joins and again with every heartbeat, and believes
 //! the answer that leaves the least doubt: the true offset cannot be further from the middle of a round trip than half
-//! of it, and clocks drift apart as the answer grows old. The parent's own estimate is added. Ranks of one boot share
-//! one clock, so there the offset is exactly 0.
+//! of it, and clocks drift apart as the answer grows old. The parent's own estimate is added.
+//!
+//! Ranks of one boot and one time namespace should read one clock. A few round trips test that, because restored
+//! snapshots share a boot id too: an offset within its uncertainty counts as exactly 0, any other is followed.
 
 use std::time::Duration;
 
@@ -12,18 +14,18 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::ClockOffset;
 use crate::channel::message::Head;
 
-/// Round trips at the beginning, before anything is estimated; and those to a parent whose clock is the same, which
-/// tell only how long the way is.
+/// Round trips at the beginning, before anything is estimated; and those to a parent whose clock should be the same.
 const SAMPLES: u32 = 16;
 const SAMPLES_OF_ONE_CLOCK: u32 = 4;
 
-/// Two clocks gain on each other by less than one part in so many (100 ppm): the crystals of computers are specified to
-/// 50 ppm or better.
-const DRIFT_ONE_IN: u64 = 10_000;
+/// Two clocks that nothing slews gain on each other by less than 100 ppm: the crystals of computers are specified to 50
+/// ppm or better.
+const DRIFT_PPB: u64 = 100_000;
 
-/// Nanoseconds that two clocks may have come apart in so many.
-fn drift_ns(age_ns: u64) -> u64 {
-    age_ns.div_ceil(DRIFT_ONE_IN)
+/// Nanoseconds that two clocks may have come apart in so many, of which the kernels slew both together by this much.
+fn drift_ns(age_ns: u64, slew_ppb: u64) -> u64 {
+    let drift = u128::from(age_ns) * u128::from(DRIFT_PPB.saturating_add(slew_ppb));
+    u64::try_from(drift.div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
 }
 
 /// Nanoseconds of this host's `CLOCK_MONOTONIC`.
@@ -41,13 +43,15 @@ pub(crate) struct Base {
     pub(crate) path_rtt_ns: u64,
 }
 
-/// This rank's estimate, of which the doubt grows from when it was made.
+/// This rank's estimate. Its uncertainty grows from when it was made.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct KnownClock {
     /// At the time below.
     pub(crate) base: Base,
     /// Time by this clock; `None` where the clock is rank 0's own.
     pub(crate) known_ns: Option<u64>,
+    /// The most by which kernels slew this clock and those on its path to rank 0, two of them together.
+    pub(crate) slew_ppb: u64,
 }
 
 impl KnownClock {
@@ -63,25 +67,44 @@ impl KnownClock {
         ClockOffset {
             offset_ns,
             // Both of this clock's way to rank 0's: its own drift from the parent's, and the parent's from rank 0's.
-            uncertainty_ns: uncertainty_ns.saturating_add(2 * drift_ns(age_ns)),
+            uncertainty_ns: uncertainty_ns
+                .saturating_add(drift_ns(age_ns, self.slew_ppb).saturating_mul(2)),
         }
     }
 }
 
 /// One answer of the parent.
 #[derive(Debug, Clone, Copy)]
+pub(crate) struct Answer {
+    /// Time of the question by this clock.
+    pub(crate) sent_ns: u64,
+    /// Time of the answer by the parent's clock.
+    pub(crate) at_ns: u64,
+    /// Time by this clock at which the answer came.
+    pub(crate) came_ns: u64,
+    /// The most by which the kernel slews this rank's clock now, in parts per 10^9.
+    pub(crate) own_slew_ppb: u64,
+    /// The same of the parent's clock, or of another one on its path to rank 0.
+    pub(crate) parent_slew_ppb: u64,
+}
+
+/// The offset from the parent's clock by one answer.
+#[derive(Debug, Clone, Copy)]
 struct Sample {
     rtt_ns: u64,
     offset_ns: i64,
     /// Time by this clock at which it came.
     came_ns: u64,
+    /// The most by which both clocks together were slewed since.
+    slew_ppb: u64,
 }
 
 impl Sample {
     /// The most that it can be off by now.
     fn doubt_ns(&self, now_ns: u64) -> u64 {
         let age_ns = now_ns.saturating_sub(self.came_ns);
-        self.rtt_ns.div_ceil(2).saturating_add(drift_ns(age_ns))
+        let drift_ns = drift_ns(age_ns, self.slew_ppb);
+        self.rtt_ns.div_ceil(2).saturating_add(drift_ns)
     }
 }
 
@@ -89,8 +112,19 @@ impl Sample {
 enum Against {
     /// Rank 0's is its own.
     Itself,
-    /// The parent's, once it has told what it knows of rank 0's, with the time by this clock at which it came.
+    /// The parent's, once it has told its own estimate, with the time by this clock at which it came.
     Parent(Option<(Base, u64)>),
+}
+
+/// Relation of a rank's clock to rank 0's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kinship {
+    /// The names say that it is the same clock, and no exchange has tested that.
+    Claimed,
+    /// An exchange agreed.
+    Same,
+    /// Another clock, by its name or by an exchange.
+    Other,
 }
 
 /// The state of one rank's estimate.
@@ -98,7 +132,9 @@ pub(crate) struct ClockSync {
     samples_left: u32,
     best: Option<Sample>,
     against: Against,
-    same_boot: bool,
+    kinship: Kinship,
+    /// The most by which this rank's clock or its parent's was slewed when the parent answered last.
+    slew_ppb: u64,
     /// Time by this clock of the last question that came after those of the beginning.
     asked_ns: u64,
 }
@@ -110,22 +146,24 @@ impl ClockSync {
             samples_left: 0,
             best: None,
             against: Against::Itself,
-            same_boot: true,
+            kinship: Kinship::Same,
+            slew_ppb: 0,
             asked_ns: 0,
         }
     }
 
-    /// Any other rank; `same_boot` when rank 0 runs on the same boot of the same host.
-    pub(crate) fn child(same_boot: bool) -> Self {
+    /// Any other rank; `has_roots_clock` by the names of both.
+    pub(crate) fn child(has_roots_clock: bool) -> Self {
+        let (samples_left, kinship) = match has_roots_clock {
+            true => (SAMPLES_OF_ONE_CLOCK, Kinship::Claimed),
+            false => (SAMPLES, Kinship::Other),
+        };
         Self {
-            samples_left: if same_boot {
-                SAMPLES_OF_ONE_CLOCK
-            } else {
-                SAMPLES
-            },
+            samples_left,
             best: None,
             against: Against::Parent(None),
-            same_boot,
+            kinship,
+            slew_ppb: 0,
             asked_ns: 0,
         }
     }
@@ -137,7 +175,7 @@ impl ClockSync {
 
     /// Returns whether the estimate grows old, so that the parent should be asked now and then.
     pub(crate) fn ages(&self) -> bool {
-        !self.same_boot && self.samples_left == 0
+        self.kinship == Kinship::Other && self.samples_left == 0
     }
 
     /// The question for the parent that is due at `now_ns`: one in each interval, however much else is said.
@@ -150,65 +188,126 @@ impl ClockSync {
         Some(Head::ClockPing { sent_ns: now_ns })
     }
 
-    /// The parent's answer: asked at `sent_ns`, received at `now_ns` by this clock, `at_ns` by the parent's.
-    pub(crate) fn sample(&mut self, sent_ns: u64, at_ns: u64, now_ns: u64) {
+    /// The most by which a kernel slews a clock on the way to rank 0, where this rank's own is slewed by `own_ppb` now.
+    pub(crate) fn path_slew_ppb(&self, own_ppb: u64) -> u64 {
+        self.slew_ppb.max(own_ppb)
+    }
+
+    /// The parent's answer.
+    pub(crate) fn sample(&mut self, answer: Answer) {
         self.samples_left = self.samples_left.saturating_sub(1);
-        let rtt_ns = now_ns.saturating_sub(sent_ns);
+        let Answer {
+            sent_ns,
+            at_ns,
+            came_ns,
+            own_slew_ppb,
+            parent_slew_ppb,
+        } = answer;
+        self.slew_ppb = own_slew_ppb.max(parent_slew_ppb);
+        let rtt_ns = came_ns.saturating_sub(sent_ns);
         let middle_ns = sent_ns.saturating_add(rtt_ns / 2);
         let sample = Sample {
             rtt_ns,
             offset_ns: middle_ns.wrapping_sub(at_ns).cast_signed(),
-            came_ns: now_ns,
+            came_ns,
+            slew_ppb: own_slew_ppb.saturating_add(parent_slew_ppb),
         };
+        if let Some(best) = &mut self.best {
+            best.slew_ppb = best.slew_ppb.max(sample.slew_ppb);
+        }
         // All grow old alike, so that one that is better now stays better.
-        let doubt_ns = sample.doubt_ns(now_ns);
+        let doubt_ns = sample.doubt_ns(came_ns);
         if self
             .best
-            .is_none_or(|best| doubt_ns <= best.doubt_ns(now_ns))
+            .is_none_or(|best| doubt_ns <= best.doubt_ns(came_ns))
         {
             self.best = Some(sample);
         }
+        self.test_kinship(came_ns);
     }
 
-    /// The parent's own estimate, which came at `now_ns`.
-    pub(crate) fn parent_knows(&mut self, base: Base, now_ns: u64) {
+    /// The parent's own estimate, which came at `now_ns`. Returns whether the parent should be asked again at once.
+    pub(crate) fn parent_knows(&mut self, base: Base, now_ns: u64) -> bool {
         self.against = Against::Parent(Some((base, now_ns)));
+        let asks = self.wants_sample();
+        self.test_kinship(now_ns);
+        !asks && self.wants_sample()
+    }
+
+    /// Tests a claim once everything for it has come. A clock that contradicts it is measured and followed as any other.
+    fn test_kinship(&mut self, now_ns: u64) {
+        if self.kinship != Kinship::Claimed {
+            return;
+        }
+        let Some((known, _)) = self.estimate(now_ns) else {
+            return;
+        };
+        if known.offset_ns.unsigned_abs() <= known.uncertainty_ns {
+            self.kinship = Kinship::Same;
+        } else {
+            self.kinship = Kinship::Other;
+            self.samples_left = SAMPLES - SAMPLES_OF_ONE_CLOCK;
+        }
     }
 
     /// This rank's estimate at `now_ns`, once everything for it has come.
     pub(crate) fn result(&self, now_ns: u64) -> Option<KnownClock> {
-        let Against::Parent(parent) = &self.against else {
+        if let Against::Itself = self.against {
             return Some(KnownClock::default());
-        };
-        let best = self.best.filter(|_| self.samples_left == 0)?;
-        let (parent, told_ns) = (*parent)?;
-        let path_rtt_ns = parent.path_rtt_ns.saturating_add(best.rtt_ns);
-        if self.same_boot {
+        }
+        let (clock, path_rtt_ns) = self.estimate(now_ns)?;
+        if self.kinship != Kinship::Other {
             let clock = ClockOffset::default();
             return Some(KnownClock {
                 base: Base { clock, path_rtt_ns },
                 known_ns: None,
+                slew_ppb: 0,
             });
         }
+        Some(KnownClock {
+            base: Base { clock, path_rtt_ns },
+            known_ns: Some(now_ns),
+            slew_ppb: self.slew_ppb.saturating_mul(2),
+        })
+    }
+
+    /// Offset and uncertainty as measured, and the round trips of the path.
+    fn estimate(&self, now_ns: u64) -> Option<(ClockOffset, u64)> {
+        let Against::Parent(parent) = &self.against else {
+            return None;
+        };
+        let best = self.best.filter(|_| self.samples_left == 0)?;
+        let (parent, told_ns) = (*parent)?;
         // A parent that shares rank 0's clock says so once, and that does not grow old.
         let parents_doubt_ns = match parent.clock.uncertainty_ns {
             0 => 0,
-            told => told.saturating_add(drift_ns(now_ns.saturating_sub(told_ns))),
+            told => told.saturating_add(drift_ns(
+                now_ns.saturating_sub(told_ns),
+                self.slew_ppb.saturating_mul(2),
+            )),
         };
         let clock = ClockOffset {
             offset_ns: parent.clock.offset_ns.saturating_add(best.offset_ns),
             uncertainty_ns: parents_doubt_ns.saturating_add(best.doubt_ns(now_ns)),
         };
-        Some(KnownClock {
-            base: Base { clock, path_rtt_ns },
-            known_ns: Some(now_ns),
-        })
+        Some((clock, parent.path_rtt_ns.saturating_add(best.rtt_ns)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An answer of a path of clocks that nothing slews.
+    fn answer(sent_ns: u64, at_ns: u64, came_ns: u64) -> Answer {
+        Answer {
+            sent_ns,
+            at_ns,
+            came_ns,
+            own_slew_ppb: 0,
+            parent_slew_ppb: 0,
+        }
+    }
 
     fn base(offset_ns: i64, uncertainty_ns: u64) -> Base {
         Base {
@@ -224,10 +323,10 @@ mod tests {
     fn the_shortest_round_trip_is_believed_and_the_parents_estimate_added() {
         let mut sync = ClockSync::child(false);
         // This clock is 1000 ahead of the parent's; one way takes 10 and the other 30, or once 500 and 900.
-        sync.sample(2000, 1500, 3400);
+        sync.sample(answer(2000, 1500, 3400));
         for at in 0..u64::from(SAMPLES) - 1 {
             assert!(sync.result(2040).is_none());
-            sync.sample(2000 + at, 1010 + at, 2040 + at);
+            sync.sample(answer(2000 + at, 1010 + at, 2040 + at));
         }
         let now_ns = 2039 + u64::from(SAMPLES) - 1;
         assert!(sync.result(now_ns).is_none(), "the parent's is missing");
@@ -258,7 +357,7 @@ mod tests {
             let (sent_ns, there_ns) = (now_ns, now_ns + delay_ns());
             now_ns = there_ns + delay_ns();
             if asked_again || sync.wants_sample() {
-                sync.sample(sent_ns, parents(there_ns), now_ns);
+                sync.sample(answer(sent_ns, parents(there_ns), now_ns));
             }
             if let Some(known) = sync.result(now_ns) {
                 let (offset, true_ns) = (known.at(now_ns), now_ns - parents(now_ns));
@@ -291,7 +390,7 @@ mod tests {
                 "those of the beginning"
             );
             for _ in 0..SAMPLES {
-                sync.sample(0, 77, 10);
+                sync.sample(answer(0, 77, 10));
             }
             let asked =
                 [5000, 5499, 5500, 5501].map(|now_ns| sync.question(now_ns, interval).is_some());
@@ -301,18 +400,94 @@ mod tests {
     }
 
     #[test]
-    fn the_same_boot_has_the_same_clock() {
-        let mut sync = ClockSync::child(true);
-        sync.parent_knows(base(5, 5), 0);
-        for _ in 0..SAMPLES {
-            sync.sample(0, 77, 10);
+    fn a_clock_of_the_same_name_is_the_same_one_if_an_exchange_agrees() {
+        // The parent is on another host and 1000 behind rank 0, give or take 30. Its answers leave a doubt of 5.
+        for (offset_ns, is_same) in [
+            (0i64, true),
+            (35, true),
+            (-35, true),
+            (36, false),
+            (-36, false),
+        ] {
+            for parent_knows_first in [true, false] {
+                let mut sync = ClockSync::child(true);
+                if parent_knows_first {
+                    assert!(!sync.parent_knows(base(-1000, 30), 5010));
+                }
+                for _ in 0..SAMPLES_OF_ONE_CLOCK {
+                    sync.sample(answer(
+                        5000,
+                        4005u64.saturating_add_signed(-offset_ns),
+                        5010,
+                    ));
+                }
+                if !parent_knows_first {
+                    assert_eq!(sync.parent_knows(base(-1000, 30), 5010), !is_same);
+                }
+                assert_eq!(sync.wants_sample(), !is_same, "{offset_ns}");
+                for _ in 0..SAMPLES {
+                    sync.sample(answer(
+                        5000,
+                        4005u64.saturating_add_signed(-offset_ns),
+                        5010,
+                    ));
+                }
+                assert_eq!(sync.ages(), !is_same);
+                let known = sync.result(5010).unwrap().at(5010);
+                let expected = match is_same {
+                    true => ClockOffset::default(),
+                    false => ClockOffset {
+                        offset_ns,
+                        uncertainty_ns: 35,
+                    },
+                };
+                assert_eq!(known, expected);
+                assert_eq!(sync.result(5010).unwrap().at(1 << 60) == expected, is_same);
+            }
         }
-        let known = sync.result(10).unwrap();
-        assert_eq!(known.at(1 << 60), ClockOffset::default());
-        assert!(!sync.ages());
         let root = ClockSync::root().result(10).unwrap();
         assert_eq!(root.at(1 << 60), ClockOffset::default());
         assert_eq!(root.base.path_rtt_ns, 0);
+    }
+
+    /// Ranks of one boot in time namespaces an hour apart, in both directions.
+    #[test]
+    fn a_clock_an_hour_off_is_measured_whatever_its_name() {
+        const HOUR_NS: i64 = 3_600_000_000_000;
+        for offset_ns in [HOUR_NS, -HOUR_NS] {
+            let mut sync = ClockSync::child(true);
+            sync.parent_knows(Base::default(), 0);
+            let sent_ns: u64 = 5_000_000_000_000;
+            let at_ns = (sent_ns + 20).saturating_add_signed(-offset_ns);
+            while sync.wants_sample() {
+                sync.sample(answer(sent_ns, at_ns, sent_ns + 40));
+            }
+            let known = sync.result(sent_ns + 40).unwrap().at(sent_ns + 40);
+            assert_eq!((known.offset_ns, known.uncertainty_ns), (offset_ns, 20));
+        }
+    }
+
+    #[test]
+    fn the_slew_that_kernels_admit_widens_the_uncertainty() {
+        let at_ns = |own_slew_ppb, parent_slew_ppb| {
+            let mut sync = ClockSync::child(false);
+            sync.parent_knows(Base::default(), 1000);
+            for _ in 0..SAMPLES {
+                sync.sample(Answer {
+                    own_slew_ppb,
+                    parent_slew_ppb,
+                    ..answer(980, 0, 1000)
+                });
+            }
+            let slew_ppb = sync.path_slew_ppb(7);
+            assert_eq!(slew_ppb, own_slew_ppb.max(parent_slew_ppb).max(7));
+            let known = sync.result(1000).unwrap();
+            known.at(1_000_001_000).uncertainty_ns
+        };
+        // After a second: twice 100 ppm, and twice what both are slewed by.
+        assert_eq!(at_ns(0, 0), 10 + 200_000);
+        assert_eq!(at_ns(500_000, 0), 10 + 2_200_000);
+        assert_eq!(at_ns(0, 83_000_000), 10 + 332_200_000);
     }
 
     #[test]
@@ -320,7 +495,7 @@ mod tests {
         let mut sync = ClockSync::child(false);
         sync.parent_knows(base(i64::MIN, u64::MAX), u64::MAX);
         for _ in 0..SAMPLES {
-            sync.sample(u64::MAX, 0, 0);
+            sync.sample(answer(u64::MAX, 0, 0));
         }
         assert!(sync.result(0).is_some());
         assert!(sync.result(u64::MAX).unwrap().at(u64::MAX).uncertainty_ns > 0);

@@ -20,7 +20,6 @@ use super::watch::LinkWatch;
 use crate::RankInfo;
 use crate::channel::message::{CallNumber, Cause, Head};
 use crate::channel::wait_for;
-use crate::hosts::is_one_boot;
 use crate::join::bytes::JoinBytes;
 use crate::join::door::LateDoor;
 use crate::rank_set::RankSet;
@@ -86,13 +85,12 @@ impl TreeNode {
         for (index, link) in links.iter().enumerate() {
             watch.add(index, &link.channel)?;
         }
-        let same_boot = is_one_boot(&settings.me.boot_id, &tree.root_boot_id);
         let is_root = settings.me.rank == 0;
         let node = Self {
             clock: if is_root {
                 ClockSync::root()
             } else {
-                ClockSync::child(same_boot)
+                ClockSync::child(tree.has_roots_clock)
             },
             collectives: Collectives::new(
                 Subtree::new(settings.me.rank, settings.size, settings.fanout),

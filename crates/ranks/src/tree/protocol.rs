@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::clock::{Base, monotonic_ns};
+use super::clock::{Answer, Base, monotonic_ns};
 use super::collective::{Combined, Member};
-
 use super::link::Way;
 use super::missing::{Answers, Complaint, Inquiry, collect_time};
 use super::node::TreeNode;
@@ -14,6 +13,7 @@ use crate::ClockOffset;
 use crate::channel::message::{CallNumber, Cause, CollectiveKind, Head, Message, clip};
 use crate::channel::pack::{pack, unpack};
 use crate::rank_set::RankSet;
+use tonnage_sys::clock::slew_ppb_max;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
@@ -46,8 +46,18 @@ impl TreeNode {
     fn understand_parent(&mut self, head: Head, payload: Vec<u8>) -> Result<()> {
         match head {
             Head::Down { call } => self.complete(call, payload)?,
-            Head::ClockPong { sent_ns, at_ns } => {
-                self.clock.sample(sent_ns, at_ns, monotonic_ns());
+            Head::ClockPong {
+                sent_ns,
+                at_ns,
+                slew_ppb,
+            } => {
+                self.clock.sample(Answer {
+                    sent_ns,
+                    at_ns,
+                    came_ns: monotonic_ns(),
+                    own_slew_ppb: slew_ppb_max(),
+                    parent_slew_ppb: slew_ppb,
+                });
                 self.ask_clock();
                 self.publish_clock();
             }
@@ -61,7 +71,9 @@ impl TreeNode {
                     uncertainty_ns,
                 };
                 let base = Base { clock, path_rtt_ns };
-                self.clock.parent_knows(base, monotonic_ns());
+                if self.clock.parent_knows(base, monotonic_ns()) {
+                    self.ask_clock();
+                }
                 self.publish_clock();
             }
             Head::Who { call, members } => {
@@ -99,7 +111,13 @@ impl TreeNode {
             Head::Note { rank } => self.pass_note(rank, payload),
             Head::ClockPing { sent_ns } => {
                 let at_ns = monotonic_ns();
-                self.send(index, &Head::ClockPong { sent_ns, at_ns }, &[]);
+                let slew_ppb = self.clock.path_slew_ppb(slew_ppb_max());
+                let pong = Head::ClockPong {
+                    sent_ns,
+                    at_ns,
+                    slew_ppb,
+                };
+                self.send(index, &pong, &[]);
             }
             Head::Overdue {
                 call,

@@ -23,8 +23,8 @@ pub(crate) struct TreePosition {
     pub(crate) table: Vec<RankInfo>,
     /// The port at which latecomers are turned away, where rank 0 has one.
     pub(crate) door: Option<LateDoor>,
-    /// Rank 0's boot.
-    pub(crate) root_boot_id: String,
+    /// True where this rank's clock has the same name as rank 0's.
+    pub(crate) has_roots_clock: bool,
     /// Number of ranks of the most crowded CPU of all hosts.
     pub(crate) ranks_per_cpu: u32,
     /// Bytes that it took to come here.

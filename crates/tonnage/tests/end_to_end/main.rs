@@ -15,6 +15,7 @@
 //! | [`collective_known_answers`] | collectives over links of known speed |
 //! | [`blame`] | remarks that name what took CPU time, and settings of the paths |
 //! | [`wire_proof`] | proof that the payload crossed the devices that it should have |
+//! | [`clocks`] | ranks of one boot whose clocks differ |
 //! | [`connect`] | connections set up over every engine, and refused |
 //! | [`background`] | latency beside a load |
 //! | [`tune`] | searches for the options that serve a goal best |
@@ -88,6 +89,7 @@ mod check_links;
 #[cfg(test)]
 mod clients;
 #[cfg(test)]
+mod clocks;
 mod collective;
 #[cfg(test)]
 mod collective_known_answers;
