@@ -76,6 +76,7 @@ impl Work<'_> {
                 .map_err(|error| self.with_stalled(error))?;
             totals.initiator_cpu_ns = thread_cpu_ns() - self.cpu_began_ns;
             self.window_end_ns = clock.now_ns();
+            totals.own_ns = self.window_end_ns.saturating_sub(schedule.start_ns);
             totals.in_flight_max = self.port.take_most_in_flight();
             let loads = self.port.engine.take_rail_loads();
             totals.rails = rails::of_worker(&loads, self.window_end_ns - schedule.start_ns);

@@ -12,7 +12,7 @@ use tonnage_record::transfer::InitiatorFigures;
 pub(super) struct RankSums {
     operations: u64,
     payload_bytes: u64,
-    window_ns: u64,
+    own_ns: u64,
     samples: u64,
     latency_ns_sum: u64,
     latency_ns_min: Option<u64>,
@@ -27,7 +27,8 @@ impl RankSums {
         }
         self.operations += totals.operations;
         self.payload_bytes += totals.payload_bytes;
-        self.window_ns += totals.window_ns;
+        // What others send to this rank may arrive later.
+        self.own_ns += totals.own_ns;
         self.samples += totals.samples;
         self.latency_ns_sum = self.latency_ns_sum.saturating_add(totals.latency_ns_sum);
         let smallest = (totals.samples > 0).then_some(totals.latency_ns_min);
@@ -39,7 +40,7 @@ impl RankSums {
             rank,
             operations: self.operations,
             payload_bytes: self.payload_bytes,
-            bandwidth_bytes_per_s: self.payload_bytes as f64 * 1e9 / self.window_ns.max(1) as f64,
+            bandwidth_bytes_per_s: self.payload_bytes as f64 * 1e9 / self.own_ns.max(1) as f64,
             latency_ns_min: self.latency_ns_min,
             latency_ns_mean: (self.samples > 0)
                 .then(|| self.latency_ns_sum as f64 / self.samples as f64),
@@ -65,7 +66,8 @@ mod tests {
         let totals = |operations: u64, latency_ns: u64| TrialTotals {
             operations,
             payload_bytes: 8 * operations,
-            window_ns: 1_000_000_000,
+            window_ns: 7_000_000_000,
+            own_ns: 1_000_000_000,
             samples: operations,
             latency_ns_sum: operations * latency_ns,
             latency_ns_min: latency_ns,

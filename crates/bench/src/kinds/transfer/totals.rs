@@ -15,6 +15,9 @@ pub struct TrialTotals {
     /// Aligned start to the last completion or arrival; the longest. What targets flush comes behind it, until
     /// [`Self::flushed`] has added it.
     pub window_ns: u64,
+    /// Aligned start to the last completion of an initiator's own operations, whatever else arrives after it; the
+    /// longest.
+    pub own_ns: u64,
     /// Time in which targets of plain writes flushed what had come; the longest.
     pub flush_ns: u64,
     /// Aligned start to the first operation; the longest.
@@ -65,6 +68,7 @@ impl TrialTotals {
     /// The sum of nothing.
     pub const NONE: Self = Self {
         window_ns: 0,
+        own_ns: 0,
         flush_ns: 0,
         start_skew_ns: 0,
         operations: 0,
@@ -149,10 +153,11 @@ impl TrialTotals {
             self.window_ns + later.window_ns,
             self.flush_ns + later.flush_ns,
         );
+        let own_ns = self.own_ns + later.own_ns;
         let unsettled = self.unsettled.max(later.unsettled);
         let rates = mean_rates(&self.rails, &later.rails);
         self.merge(later);
-        (self.window_ns, self.flush_ns) = (window_ns, flush_ns);
+        (self.window_ns, self.flush_ns, self.own_ns) = (window_ns, flush_ns, own_ns);
         self.unsettled = unsettled;
         for (rail, rate) in self.rails.iter_mut().zip(rates) {
             rail.busy_bytes_per_s = rate;
@@ -174,6 +179,7 @@ fn mean_rates(one: &[RailTotals], other: &[RailTotals]) -> Vec<u64> {
 impl Reduce for TrialTotals {
     fn merge(&mut self, other: Self) {
         self.window_ns = self.window_ns.max(other.window_ns);
+        self.own_ns = self.own_ns.max(other.own_ns);
         self.flush_ns = self.flush_ns.max(other.flush_ns);
         self.start_skew_ns = self.start_skew_ns.max(other.start_skew_ns);
         self.operations += other.operations;
@@ -207,6 +213,7 @@ mod tests {
     fn totals(n: u64) -> TrialTotals {
         TrialTotals {
             window_ns: 1000 * n,
+            own_ns: 900 * n,
             flush_ns: 7 * n,
             start_skew_ns: 10 * n,
             operations: n,
@@ -255,7 +262,7 @@ mod tests {
             (trial.window_ns, trial.operations, trial.unsettled),
             (4000, 4, 3)
         );
-        assert_eq!(trial.flush_ns, 28);
+        assert_eq!((trial.flush_ns, trial.own_ns), (28, 3600));
         assert_eq!(
             (trial.start_skew_ns, trial.elapsed_ns, trial.samples),
             (30, 210, 2)
@@ -277,6 +284,7 @@ mod tests {
         let expected = TrialTotals {
             // The longest and the most; all else adds up.
             window_ns: 5000,
+            own_ns: 4500,
             flush_ns: 35,
             start_skew_ns: 50,
             elapsed_ns: 350,
