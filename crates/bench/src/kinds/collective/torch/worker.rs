@@ -50,6 +50,8 @@ pub struct TorchFound {
     /// Threads that torch uses for operations on tensors; gloo and NCCL have their own.
     pub threads: u32,
     clock: String,
+    /// Namespace of the worker's `CLOCK_MONOTONIC`; empty where the kernel has none.
+    time_namespace: String,
     no_torch: Option<String>,
     torch_is_absent: bool,
 }
@@ -359,6 +361,18 @@ fn check(found: &TorchFound, settings: &WorkerSettings) -> Result<()> {
         return unavailable(
             format!("the clock of {executable} is {}, not {CLOCK}", found.clock),
             "Name another Python by --python".into(),
+        );
+    }
+    let own = tonnage_sys::host::time_namespace();
+    if found.time_namespace != own {
+        return unavailable(
+            format!(
+                "{executable} runs in the time namespace {:?} and its rank in {own:?}, so that their clocks differ",
+                found.time_namespace
+            ),
+            "Start tonnage by a process of that namespace (`unshare --time --fork ...`), or name a Python that stays in \
+             its rank's by --python"
+                .into(),
         );
     }
     if let Some(why) = &found.no_torch {
