@@ -70,8 +70,8 @@ derived! {
     RANK = "Rank", RANKS, "Number of the rank in the run. Time is the mean of its own times of an iteration, from its call to \
         its return.";
     BEGAN_LAST = "Began last", RANKS, "Number of iterations, of all trials together, that the rank began after all others, by \
-        clocks that are followed: below their uncertainty it is chance. A rank that often begins last and has the \
-        shortest time keeps the others waiting.";
+        clocks that are followed before each trial: below their uncertainty, or 100 ns on one host, it is chance. A rank \
+        that often begins last and has the shortest time keeps the others waiting.";
     P50_RATIO = "p50 / idle (95 %)", LOADED, "Median latency beside the background / without it, and the 95 % confidence \
         interval: Student's t over the logarithms of the trials' ratios. In CSV they are latency_ratio_p50, \
         latency_ratio_p50_low and latency_ratio_p50_high.";

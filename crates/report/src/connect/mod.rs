@@ -9,6 +9,7 @@ use tonnage_units::quantity::human::{exact_duration, exact_size};
 
 use crate::drawer::Report;
 use crate::table::{Line, Sheet, TitledTable};
+use crate::transfer::notes;
 use crate::{engine, place};
 
 /// Connections; a table of points and one of steps for each configuration.
@@ -78,7 +79,14 @@ impl Report for Connections {
     }
 
     fn footers(records: &[ConnectRecord<'_>]) -> Vec<String> {
-        records.iter().filter_map(outcome).collect()
+        let outcomes = records.iter().filter_map(outcome);
+        let mut lines: Vec<String> = outcomes.collect();
+        for line in records.iter().filter_map(late_start) {
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        lines
     }
 }
 
@@ -91,18 +99,29 @@ fn shared(point: &ConnectPoint) -> ConnectPoint {
     }
 }
 
-/// Reason that a point has no figures, with what tells it from others.
-fn outcome(record: &ConnectRecord<'_>) -> Option<String> {
+/// Words that tell a point from the others of its table.
+fn point_words(record: &ConnectRecord<'_>) -> String {
     let ConnectPoint {
         workers,
         register_bytes,
         ..
     } = record.body.point;
     let plural = if workers == 1 { "" } else { "s" };
-    let point = format!(
+    format!(
         "{workers} worker{plural}, register {}",
         exact_size(register_bytes)
-    );
+    )
+}
+
+fn late_start(record: &ConnectRecord<'_>) -> Option<String> {
+    let starts = record.body.trials.iter();
+    let late = notes::late_start(starts.map(|trial| (trial.start_skew_ns, trial.window_ns)))?;
+    Some(format!("{}: {late}", point_words(record)))
+}
+
+/// Reason that a point has no figures, with what tells it from others.
+fn outcome(record: &ConnectRecord<'_>) -> Option<String> {
+    let point = point_words(record);
     match &record.outcome {
         Outcome::Measured => None,
         Outcome::Skipped { why } => Some(format!("{point}: {}: {why}", record.skipped())),
@@ -112,9 +131,46 @@ fn outcome(record: &ConnectRecord<'_>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use tonnage_record::Body;
     use tonnage_record::figures::by_field;
 
     use super::*;
+    use crate::samples;
+
+    #[test]
+    fn a_start_that_is_late_by_more_than_1_percent_of_a_trial_is_told() {
+        let mut records = samples::connect::connections();
+        assert!(Connections::footers(&[records[0].of_kind().unwrap()]).is_empty());
+        let Body::Connect(body) = &mut records[0].body else {
+            unreachable!("a sample of connections");
+        };
+        body.trials[0].start_skew_ns = body.trials[0].window_ns / 50;
+        let lines = Connections::footers(&[records[0].of_kind().unwrap()]);
+        assert!(
+            lines[0].contains("began late, by 2 % of a trial"),
+            "{lines:?}"
+        );
+    }
+
+    #[test]
+    fn a_remark_of_a_record_is_printed_whatever_its_kind() {
+        for mut record in [
+            samples::connect::connections(),
+            samples::paced(),
+            samples::stress::stresses(),
+        ]
+        .concat()
+        {
+            record.remarks = vec!["ranks 1 do not read rank 0's clock".to_owned()];
+            let text = crate::reports::tables(&[record], crate::table::Markup::Plain);
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(
+                text.matches("do not read rank 0's clock").count(),
+                1,
+                "{text}"
+            );
+        }
+    }
 
     #[test]
     fn every_figure_of_a_table_exists() {

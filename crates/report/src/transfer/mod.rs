@@ -7,7 +7,7 @@ mod footers;
 mod knee;
 mod loads;
 mod matrix;
-mod notes;
+pub(crate) mod notes;
 mod per_rank;
 mod series;
 mod title;

@@ -54,6 +54,11 @@ impl Notes {
                 self.number("the time was up before CI95 became as narrow as asked for".to_owned()),
             );
         }
+        let starts = record.body.trials.iter();
+        let starts = starts.map(|trial| (trial.start_skew_ns, trial.window_ns));
+        if let Some(text) = late_start(starts) {
+            words.push(self.number(text));
+        }
         if let Some(text) = above_capacity(record) {
             words.push(self.number(text));
         }
@@ -122,6 +127,23 @@ fn lost_cpu_time(record: TransferRecord<'_>) -> Option<String> {
          may be too low",
         tens(share) + 10.0
     ))
+}
+
+/// A late start that takes more of a trial's interval than this is told.
+const START_SKEW_MOST: f64 = 0.01;
+
+/// Tells that ranks began later than the common start, from skew and interval of each trial. The interval counts from
+/// that start, so that the figures are too low.
+pub fn late_start(trials: impl Iterator<Item = (u64, u64)>) -> Option<String> {
+    let parts = trials.map(|(skew_ns, window_ns)| skew_ns as f64 / window_ns.max(1) as f64);
+    let most = parts.max_by(f64::total_cmp)?;
+    (most > START_SKEW_MOST).then(|| {
+        format!(
+            "the last rank began late, by {} of a trial's measured interval, which counts from the common start: the \
+             figures are too low. Leave each worker a CPU of its own, or take longer trials",
+            whole_percent(most)
+        )
+    })
 }
 
 /// A single trial has no interval; so much of its bandwidth stands for one.
@@ -238,6 +260,24 @@ mod tests {
     use super::*;
     use crate::samples;
     use tonnage_record::{Body, Canary, Record};
+
+    #[test]
+    fn a_start_that_is_late_by_more_than_1_percent_of_a_trial_is_told() {
+        let mut record = samples::paced()[0].clone();
+        let mut note = |skew: f64| {
+            let Body::Transfer(body) = &mut record.body else {
+                unreachable!("a sample of transfers");
+            };
+            let trial = body.trials.last_mut().unwrap();
+            trial.start_skew_ns = (trial.window_ns as f64 * skew) as u64;
+            marks(&[record.of_kind().unwrap()]).1.join("\n")
+        };
+        assert!(!note(0.009).contains("began late"));
+        assert!(note(0.12).contains("began late, by 12 % of a trial"));
+        // What a clock that is an hour off would make of it.
+        assert!(late_start([(3_600_000_000_000, 3_600_050_000_000)].into_iter()).is_some());
+        assert_eq!(late_start([].into_iter()), None);
+    }
 
     #[test]
     fn what_is_offered_above_capacity_is_told() {

@@ -93,7 +93,7 @@ fn transfers_are_timed_right_across_time_namespaces() {
 
 #[test]
 fn connections_are_timed_right_across_time_namespaces() {
-    for record in each("connect --engine shm --trials 1 --trial-time 50ms") {
+    for record in each("connect --engine shm --trials 1 --duration 50ms") {
         let Body::Connect(body) = &record.body else {
             panic!("{record:?}");
         };
