@@ -16,6 +16,7 @@ use tonnage_plan::point::{MatrixRounds, Traffic};
 use tonnage_plan::roles::Roles;
 use tonnage_ranks::JoinOptions;
 use tonnage_record::{Outcome, Record};
+use tonnage_sys::clock::Clock;
 use tonnage_units::lock::lock;
 
 /// Sights of engines are of one run at a time.
@@ -118,5 +119,39 @@ fn each_record_tells_what_is_known_of_clocks_at_its_point() {
     // The estimate is older each time, or a new one. One that was told once for all points would be the same.
     told.dedup();
     assert_eq!(told.len(), 3, "{told:?}");
+    drop(seen::take());
+}
+
+/// A clock that gains 5 % makes every figure wrong by as much, and no engine or kind can know.
+#[test]
+fn a_point_whose_clock_cannot_be_believed_fails_and_the_next_is_measured() {
+    let _alone = lock(&ONE_RUN);
+    let clock = Clock::misjudged(50_000);
+    if clock.source_name() == "clock_gettime" {
+        return println!("skip: the kernel does not trust this CPU's counter");
+    }
+    let text = "name = 'clocks'\n[[transfer]]\nengine = 'seen'\nop = 'write'\nsizes = [8, 16]\ntrials = 1\n\
+                iters = 1\nwarmup = '0s'\nlimit = 'none'";
+    let planned = Plan::from_toml(text, "clocks.toml")
+        .unwrap()
+        .points(2, &seen::LISTS)
+        .unwrap();
+    let here = |_: u32, options: &mut JoinOptions| options.host = "here".into();
+    let libraries = Libraries::new();
+    let (lists, cpus) = (seen::LISTS, CpuChoice::None);
+    let records = runs::records_by(clock, here, 2, planned, lists, cpus, libraries).unwrap();
+    let Outcome::Failed { why } = &records[0].outcome else {
+        panic!("{:?}", records[0].outcome);
+    };
+    for part in [
+        "rank ",
+        "here",
+        "the CPU's counter",
+        "more than 1 %",
+        "Measure this point again",
+    ] {
+        assert!(why.contains(part), "no {part:?} in {why}");
+    }
+    assert_eq!(records[1].outcome, Outcome::Measured);
     drop(seen::take());
 }

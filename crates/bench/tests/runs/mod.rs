@@ -68,6 +68,22 @@ pub fn records_on(
     cpus: CpuChoice,
     libraries: Libraries,
 ) -> Result<Vec<Record>> {
+    records_by(Clock::new(), host, ranks, planned, lists, cpus, libraries)
+}
+
+/// Does so by a clock that is given.
+///
+/// # Errors
+/// The error of the lowest rank that has one.
+pub fn records_by(
+    clock: Clock,
+    host: impl Fn(u32, &mut JoinOptions),
+    ranks: u32,
+    planned: Vec<Planned>,
+    lists: Lists,
+    cpus: CpuChoice,
+    libraries: Libraries,
+) -> Result<Vec<Record>> {
     let settings = Settings {
         lists,
         plan: "test".into(),
@@ -78,7 +94,7 @@ pub fn records_on(
         gpus: Vec::new(),
         link_bytes_per_s: None,
         libraries,
-        clock: Clock::new(),
+        clock,
         program: Program {
             version: "0".into(),
             git_revision: "unknown".into(),
