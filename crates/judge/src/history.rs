@@ -65,6 +65,8 @@ pub struct HistoryRun {
     pub value: f64,
     /// The machine changed during the run, by its canary: it is no evidence for or against a change.
     pub canary_changed: bool,
+    /// True if that is a lower bound, so that the true value may be higher.
+    pub is_lower_bound: bool,
 }
 
 /// A run from which on a metric was another.
@@ -206,6 +208,7 @@ fn runs<'a>(rows: &[Row<'a>], metric: &Metric) -> Vec<Measured<'a>> {
         };
         let record = row.record;
         let changed = matches!(&record.canary, Some(Canary::Measured { changed: true, .. }));
+        let is_lower_bound = metric.is_lower_bound(row);
         let known = runs
             .iter_mut()
             .find(|(known, _)| known.run.run_id == record.run_id);
@@ -213,6 +216,7 @@ fn runs<'a>(rows: &[Row<'a>], metric: &Metric) -> Vec<Measured<'a>> {
             Some((known, values)) => {
                 known.run.time_unix_ns = known.run.time_unix_ns.max(record.time_unix_ns);
                 known.run.canary_changed |= changed;
+                known.run.is_lower_bound |= is_lower_bound;
                 known.rows.push(*row);
                 values.push(value);
             }
@@ -222,6 +226,7 @@ fn runs<'a>(rows: &[Row<'a>], metric: &Metric) -> Vec<Measured<'a>> {
                     time_unix_ns: record.time_unix_ns,
                     value,
                     canary_changed: changed,
+                    is_lower_bound,
                 };
                 let rows = vec![*row];
                 runs.push((Measured { at: 0, run, rows }, vec![value]));
@@ -261,12 +266,20 @@ fn changes_in(
         }
         facts
     });
-    into.push(HistoryChange {
-        at: runs[at].at,
-        ratio,
-        p,
-        differences: around[0].differences(&around[1], &Allowed::default()),
-    });
+    // The side that looks lower may be higher than it is known to be: then it is no change that is proven.
+    let lower = if ratio < 1.0 {
+        &runs[at..]
+    } else {
+        &runs[..at]
+    };
+    if !lower.iter().any(|measured| measured.run.is_lower_bound) {
+        into.push(HistoryChange {
+            at: runs[at].at,
+            ratio,
+            p,
+            differences: around[0].differences(&around[1], &Allowed::default()),
+        });
+    }
     changes_in(&runs[..at], (margin, level), into);
     changes_in(&runs[at..], (margin, level), into);
 }
@@ -427,6 +440,7 @@ mod tests {
                 time_unix_ns: 0,
                 value,
                 canary_changed: false,
+                is_lower_bound: false,
             },
             rows: Vec::new(),
         };

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tonnage_record::Outcome;
-use tonnage_record::figures::Row;
+use tonnage_record::figures::{Better, Row};
 use tonnage_units::quantity::human::{duration, percent};
 
 use crate::correction::adjusted;
@@ -320,6 +320,11 @@ pub(crate) fn decide(pending: &mut [Undecided], criteria: &Criteria) {
             continue;
         }
         judged.verdict = estimate.verdict(p_adjusted, metric.better, criteria);
+        if !is_borne_out(judged, metric.better) {
+            judged.why.push(beyond_bounds(judged));
+            judged.verdict = PointVerdict::Unclear;
+            continue;
+        }
         if estimate.is_without_spread() {
             judged.why.push(
                 "no value varies: the figure is coarser than their spread; p is of a rank test"
@@ -357,6 +362,39 @@ pub(crate) fn decide(pending: &mut [Undecided], criteria: &Criteria) {
             }
         }
     }
+}
+
+/// Returns whether a verdict holds wherever the true values are, if some of the shown ones are lower bounds: a higher one
+/// of its side must not change it.
+fn is_borne_out(judged: &Judged, better: Better) -> bool {
+    let is_bound = |side: &Option<SideFigure>| side.is_some_and(|side| side.is_lower_bound);
+    let higher = match (judged.verdict, better) {
+        (PointVerdict::Worse, Better::Low) | (PointVerdict::Better, Better::High) => [false, true],
+        (PointVerdict::Better, Better::Low) | (PointVerdict::Worse, Better::High) => [true, false],
+        (PointVerdict::Same, _) => [false, false],
+        // It claims nothing.
+        _ => return true,
+    };
+    let bounds = [is_bound(&judged.a), is_bound(&judged.b)];
+    bounds
+        .into_iter()
+        .zip(higher)
+        .all(|(is_bound, may_be_higher)| !is_bound || may_be_higher)
+}
+
+/// Reason for no verdict on values that are lower bounds.
+fn beyond_bounds(judged: &Judged) -> String {
+    let sides = LETTERS.into_iter().zip([&judged.a, &judged.b]);
+    let bounds = sides.filter(|(_, side)| side.is_some_and(|side| side.is_lower_bound));
+    let letters: Vec<&str> = bounds.map(|(letter, _)| letter).collect();
+    format!(
+        "{} by what is known, but {} a lower bound (≥): the true value may be higher",
+        judged.verdict.name(),
+        match letters[..] {
+            [one] => format!("that of {one} is"),
+            _ => format!("those of {} are each", letters.join(" and ")),
+        }
+    )
 }
 
 /// The judgement of a point without a partner.

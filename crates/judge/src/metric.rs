@@ -121,12 +121,13 @@ impl Metric {
 
     /// Its value in a row, if that is a finite number. One of 0 is a value, though no ratio takes it.
     pub fn value(&self, row: &Row<'_>) -> Option<f64> {
-        let value = match (self.figure.value)(row) {
-            Value::Number(number) => number,
-            Value::Count(count) => count as f64,
-            Value::Unknown | Value::Text(_) => return None,
-        };
-        Some(value).filter(|value| value.is_finite())
+        let value = (self.figure.value)(row).number();
+        value.filter(|value| value.is_finite())
+    }
+
+    /// Returns whether its value in a row is a lower bound, so that the true one may be higher.
+    pub fn is_lower_bound(&self, row: &Row<'_>) -> bool {
+        matches!((self.figure.value)(row), Value::AtLeast(_))
     }
 
     /// Its values in the trials of a row; none where only all trials together have one.

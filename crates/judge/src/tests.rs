@@ -484,6 +484,46 @@ fn points_are_compared_by_what_their_pacing_is_chosen_for() {
     }
 }
 
+/// A latency that is known only not to be below a number is worse than a lower one and no more.
+#[test]
+fn lower_bounds_bear_out_no_verdict_that_a_higher_value_would_change() {
+    let of = |name: &str, ns: u64, is_bound: bool| {
+        let factors = [1000, 1010, 990];
+        let mut all = runs(name, 3, 1e9);
+        for (record, factor) in all.iter_mut().zip(factors) {
+            let ns = ns * factor / 1000;
+            record["point"]["pacing"] = json!({"kind": "paced", "window": 4, "rate_per_s": 1000.0});
+            record["point"]["latency"] = true.into();
+            record["summary"]["latency"] = latency(ns);
+            if is_bound {
+                record["summary"]["latency"]["lower_bounds"] =
+                    json!({"unfinished": 9, "from_ns": ns});
+            }
+        }
+        all
+    };
+    const MS: u64 = 1_000_000;
+    for (a, b, expected) in [
+        ((MS, false), (2 * MS, false), PointVerdict::Worse),
+        ((MS, false), (2 * MS, true), PointVerdict::Worse),
+        ((MS, true), (2 * MS, false), PointVerdict::Unclear),
+        ((MS, true), (2 * MS, true), PointVerdict::Unclear),
+        ((2 * MS, true), (MS, false), PointVerdict::Better),
+        ((2 * MS, false), (MS, true), PointVerdict::Unclear),
+        ((MS, false), (MS, true), PointVerdict::Unclear),
+        ((MS, true), (MS, false), PointVerdict::Unclear),
+    ] {
+        let comparison = compared(&of("a", a.0, a.1), &of("b", b.0, b.1));
+        let judged = only(&comparison);
+        assert_eq!(judged.metric, Some("latency-p99"));
+        assert_eq!(judged.verdict, expected, "{a:?} {b:?}: {judged:?}");
+        let bounds = [judged.a, judged.b].map(|side| side.unwrap().is_lower_bound);
+        assert_eq!(bounds, [a.1, b.1]);
+        let says = judged.why.iter().any(|why| why.contains("lower bound"));
+        assert_eq!(says, expected == PointVerdict::Unclear, "{judged:?}");
+    }
+}
+
 /// Latencies that are all of this time.
 pub(crate) fn latency(ns: u64) -> Value {
     json!({

@@ -25,6 +25,8 @@ pub struct SideValues {
     pub not_measured: Option<String>,
     /// Kinds of the latency samples, each once.
     pub sample_kinds: Vec<&'static str>,
+    /// Runs among these whose value is a lower bound.
+    pub lower_bounds: usize,
 }
 
 /// Value of one side, as a comparison shows it.
@@ -37,6 +39,8 @@ pub struct SideFigure {
     pub runs: usize,
     /// Trials of these runs; 0 where the figure has none of its own.
     pub trials: usize,
+    /// True if it rests on lower bounds, so that the true value may be higher.
+    pub is_lower_bound: bool,
 }
 
 /// One run's records of a point.
@@ -47,6 +51,7 @@ struct Run {
     canaries_ns: Vec<f64>,
     changed: bool,
     unmeasured: bool,
+    is_lower_bound: bool,
 }
 
 impl SideValues {
@@ -73,6 +78,7 @@ impl SideValues {
             }
             let run = runs.entry(row.record.run_id.as_str()).or_default();
             run.values.push(value);
+            run.is_lower_bound |= metric.is_lower_bound(row);
             run.trials.extend(metric.trials(row));
             if let Some(Canary::Measured {
                 before_ns,
@@ -95,6 +101,7 @@ impl SideValues {
                 continue;
             }
             values.runs.push(mean(&run.values));
+            values.lower_bounds += usize::from(run.is_lower_bound);
             values.trials.extend(run.trials);
             values.canaries_ns.extend(run.canaries_ns);
         }
@@ -169,6 +176,7 @@ impl SideValues {
             value,
             runs: self.runs.len(),
             trials: self.trials.len(),
+            is_lower_bound: self.lower_bounds > 0,
         })
     }
 

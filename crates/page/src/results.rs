@@ -7,6 +7,7 @@ use tonnage_record::Record;
 use tonnage_record::figures::{self, Figure, Row, Value, union};
 use tonnage_report::drawer::Section;
 use tonnage_report::sections;
+use tonnage_units::quantity::human::at_least;
 
 use crate::bidi::in_order;
 use crate::plot::{Drawings, Numbers};
@@ -158,5 +159,6 @@ fn text(value: Value) -> String {
         Value::Text(text) => text,
         Value::Count(count) => count.to_string(),
         Value::Number(number) => number.to_string(),
+        Value::AtLeast(number) => at_least(number.to_string(), true),
     }
 }

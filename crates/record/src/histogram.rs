@@ -18,8 +18,8 @@ use tonnage_units::{Error, Result};
 const ENCODING: &str = "hdr-v2-base64";
 /// Value of [`HistogramData::unit`].
 const UNIT: &str = "ns";
-/// Count, minimum, maximum and sum, before the bins.
-const EXACT_BYTES: usize = 8 + 8 + 8 + 16;
+/// Count, minimum, maximum, sum, unfinished and the least of these, before the bins.
+const EXACT_BYTES: usize = 8 + 8 + 8 + 16 + 8 + 8;
 
 /// [`LatencyHistogram::encode`] never gives more bytes than this, and [`LatencyHistogram::decode`] refuses more.
 pub const ENCODED_BYTES_MAX: usize = EXACT_BYTES + hdr_v2::BYTES_MAX;
@@ -67,6 +67,62 @@ pub struct Latency {
     pub latency_ns_p999: u64,
     /// Largest; exact, also beyond the histogram's range.
     pub latency_ns_max: u64,
+    /// Present if some of these figures are lower bounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lower_bounds: Option<LowerBounds>,
+}
+
+/// The figures of some latencies that are lower bounds: the true ones are as long or longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LowerBounds {
+    /// Samples of operations that were due and never ended. Each is counted with the time from when it was due to the
+    /// end of its trial. With any of these, the mean and the largest latency are lower bounds.
+    pub unfinished: u64,
+    /// Percentiles of this or more are lower bounds: they rest on unfinished operations, or lie beyond the 60 s range of
+    /// the histogram.
+    pub from_ns: u64,
+}
+
+impl LowerBounds {
+    /// Returns whether a percentile is a lower bound.
+    pub fn has_percentile(&self, latency_ns: u64) -> bool {
+        latency_ns >= self.from_ns
+    }
+
+    /// Returns whether the mean and the largest latency are lower bounds.
+    pub fn has_extremes(&self) -> bool {
+        self.unfinished > 0
+    }
+}
+
+/// Operations that were due at a steady rate and never ended: the times for which they had waited by the end of their
+/// trial, evenly spaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unfinished {
+    /// Number of operations, at least 1.
+    pub count: u64,
+    /// Wait of the one that was due last.
+    pub shortest_ns: u64,
+    /// Wait of the one that was due first.
+    pub longest_ns: u64,
+}
+
+impl Unfinished {
+    /// Operations that had waited for `ns` or less.
+    fn up_to(&self, ns: u64) -> u64 {
+        let steps = u128::from(self.count - 1);
+        let span_ns = u128::from(self.longest_ns - self.shortest_ns);
+        match ns.checked_sub(self.shortest_ns) {
+            None => 0,
+            Some(_) if ns >= self.longest_ns => self.count,
+            Some(above_ns) => (u128::from(above_ns) * steps / span_ns) as u64 + 1,
+        }
+    }
+
+    fn sum_ns(&self) -> u128 {
+        let both_ns = u128::from(self.shortest_ns) + u128::from(self.longest_ns);
+        u128::from(self.count) * both_ns / 2
+    }
 }
 
 /// A histogram in the standard HdrHistogram V2 encoding, base64: any HDR library can merge it again.
@@ -104,6 +160,10 @@ struct Exact {
     min_ns: u64,
     max_ns: u64,
     sum_ns: u128,
+    /// Samples that are lower bounds.
+    unfinished: u64,
+    /// The smallest of these.
+    least_unfinished_ns: u64,
 }
 
 impl Exact {
@@ -112,13 +172,28 @@ impl Exact {
         min_ns: u64::MAX,
         max_ns: 0,
         sum_ns: 0,
+        unfinished: 0,
+        least_unfinished_ns: u64::MAX,
     };
+
+    /// So many latencies of one value.
+    fn alike(value_ns: u64, count: u64) -> Self {
+        Self {
+            count,
+            min_ns: value_ns,
+            max_ns: value_ns,
+            sum_ns: u128::from(value_ns) * u128::from(count),
+            ..Self::EMPTY
+        }
+    }
 
     fn merge(&mut self, other: &Self) {
         self.count = self.count.saturating_add(other.count);
         self.min_ns = self.min_ns.min(other.min_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.unfinished = self.unfinished.saturating_add(other.unfinished);
+        self.least_unfinished_ns = self.least_unfinished_ns.min(other.least_unfinished_ns);
     }
 
     fn to_bytes(self) -> [u8; EXACT_BYTES] {
@@ -127,6 +202,8 @@ impl Exact {
         bytes[8..16].copy_from_slice(&self.min_ns.to_be_bytes());
         bytes[16..24].copy_from_slice(&self.max_ns.to_be_bytes());
         bytes[24..40].copy_from_slice(&self.sum_ns.to_be_bytes());
+        bytes[40..48].copy_from_slice(&self.unfinished.to_be_bytes());
+        bytes[48..56].copy_from_slice(&self.least_unfinished_ns.to_be_bytes());
         bytes
     }
 
@@ -136,11 +213,15 @@ impl Exact {
         let (min_ns, rest) = rest.split_first_chunk()?;
         let (max_ns, rest) = rest.split_first_chunk()?;
         let (sum_ns, rest) = rest.split_first_chunk()?;
+        let (unfinished, rest) = rest.split_first_chunk()?;
+        let (least_unfinished_ns, rest) = rest.split_first_chunk()?;
         let exact = Self {
             count: u64::from_be_bytes(*count),
             min_ns: u64::from_be_bytes(*min_ns),
             max_ns: u64::from_be_bytes(*max_ns),
             sum_ns: u128::from_be_bytes(*sum_ns),
+            unfinished: u64::from_be_bytes(*unfinished),
+            least_unfinished_ns: u64::from_be_bytes(*least_unfinished_ns),
         };
         Some((exact, rest))
     }
@@ -157,6 +238,13 @@ impl Exact {
             // With any samples at all this also says that the smallest is no larger than the largest.
             && samples * u128::from(self.min_ns) <= self.sum_ns
             && self.sum_ns <= samples * u128::from(self.max_ns)
+            && match self.unfinished {
+                0 => self.least_unfinished_ns == u64::MAX,
+                unfinished => {
+                    unfinished <= self.count
+                        && (self.min_ns..=self.max_ns).contains(&self.least_unfinished_ns)
+                }
+            }
     }
 }
 
@@ -190,6 +278,54 @@ impl LatencyHistogram {
         self.exact.sum_ns += u128::from(latency_ns);
     }
 
+    /// Counts operations that never ended, each as a lower bound of its latency.
+    pub fn record_unfinished(&mut self, waits: &Unfinished) {
+        if waits.count == 0 {
+            return;
+        }
+        let high_ns = |ns: u64| ns.min(hdr_v2::HIGH_NS);
+        let bins = hdr_v2::index_of(high_ns(waits.shortest_ns))
+            ..=hdr_v2::index_of(high_ns(waits.longest_ns));
+        let (last, mut before) = (*bins.end(), 0);
+        for index in bins {
+            let up_to = match index == last {
+                true => waits.count,
+                false => waits.up_to(hdr_v2::value_of(index + 1) - 1),
+            };
+            if up_to > before {
+                let value_ns = high_ns(hdr_v2::value_of(index));
+                self.bins.saturating_record_n(value_ns, up_to - before);
+            }
+            before = up_to;
+        }
+        self.exact.merge(&Exact {
+            count: waits.count,
+            min_ns: waits.shortest_ns,
+            max_ns: waits.longest_ns,
+            sum_ns: waits.sum_ns(),
+            unfinished: waits.count,
+            least_unfinished_ns: waits.shortest_ns,
+        });
+    }
+
+    /// The figures that are lower bounds; `None` if all are known.
+    pub fn lower_bounds(&self) -> Option<LowerBounds> {
+        let bin_ns = |ns: u64| self.bins.lowest_equivalent(ns.min(hdr_v2::HIGH_NS));
+        let unfinished =
+            (self.exact.unfinished > 0).then(|| bin_ns(self.exact.least_unfinished_ns));
+        // In the last bin longer samples are not told apart.
+        let beyond = (self.exact.max_ns > hdr_v2::HIGH_NS).then(|| bin_ns(hdr_v2::HIGH_NS));
+        Some(LowerBounds {
+            unfinished: self.exact.unfinished,
+            from_ns: unfinished.into_iter().chain(beyond).min()?,
+        })
+    }
+
+    /// Number of latencies that are lower bounds.
+    pub fn unfinished(&self) -> u64 {
+        self.exact.unfinished
+    }
+
     /// Number of latencies.
     pub fn count(&self) -> u64 {
         self.exact.count
@@ -211,9 +347,15 @@ impl LatencyHistogram {
     }
 
     /// The latency that a part `quantile` (0.0 to 1.0) of all samples does not exceed, to three digits and never
-    /// outside the exact extremes; `None` when empty.
+    /// outside the exact extremes; `None` when empty. A lower bound is the lower end of its bin.
     pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
-        let value = self.bins.value_at_quantile(quantile);
+        let mut value = self.bins.value_at_quantile(quantile);
+        if self
+            .lower_bounds()
+            .is_some_and(|bounds| bounds.has_percentile(value))
+        {
+            value = self.bins.lowest_equivalent(value);
+        }
         (self.exact.count > 0).then(|| value.clamp(self.exact.min_ns, self.exact.max_ns))
     }
 
@@ -302,6 +444,7 @@ impl LatencyHistogram {
             min_ns: binned.min_ns,
             max_ns: binned.max_ns,
             sum_ns: binned.sum_ns.into(),
+            ..Exact::EMPTY
         });
     }
 
@@ -321,12 +464,7 @@ impl LatencyHistogram {
     /// Adds so many latencies of one value, which is within the range.
     fn add_alike(&mut self, value_ns: u64, count: u64) {
         self.bins.saturating_record_n(value_ns, count);
-        self.exact.merge(&Exact {
-            count,
-            min_ns: value_ns,
-            max_ns: value_ns,
-            sum_ns: u128::from(value_ns) * u128::from(count),
-        });
+        self.exact.merge(&Exact::alike(value_ns, count));
     }
 
     /// The form that a record keeps: any HDR library can read and merge it.
@@ -378,6 +516,7 @@ impl LatencyHistogram {
             latency_ns_p99: self.quantile_ns(0.99)?,
             latency_ns_p999: self.quantile_ns(0.999)?,
             latency_ns_max: self.max_ns()?,
+            lower_bounds: self.lower_bounds(),
         })
     }
 

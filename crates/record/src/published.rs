@@ -86,11 +86,8 @@ impl Column {
 
     /// Our value in the published unit.
     pub fn ours(&self, row: &Row<'_>) -> Option<f64> {
-        match (self.figure.value)(row) {
-            Value::Count(count) => Some(count as f64 * self.factor),
-            Value::Number(number) => Some(number * self.factor),
-            Value::Text(_) | Value::Unknown => None,
-        }
+        let ours = (self.figure.value)(row).number();
+        ours.map(|number| number * self.factor)
     }
 
     /// Returns whether the record is of this cell.
@@ -102,7 +99,7 @@ impl Column {
             (Value::Text(ours), Cell::Text(text)) => ours == *text,
             (Value::Count(ours), cell) => cell.number() == Some(ours as f64),
             (Value::Number(ours), cell) => cell.number() == Some(ours),
-            (Value::Text(_) | Value::Unknown, _) => false,
+            (Value::AtLeast(_) | Value::Text(_) | Value::Unknown, _) => false,
         }
     }
 }

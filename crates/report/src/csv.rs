@@ -42,7 +42,7 @@ fn field(value: Value) -> String {
         Value::Unknown => String::new(),
         Value::Text(text) => harmless(text),
         Value::Count(count) => count.to_string(),
-        Value::Number(number) => number.to_string(),
+        Value::Number(number) | Value::AtLeast(number) => number.to_string(),
     }
 }
 

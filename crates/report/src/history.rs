@@ -7,7 +7,7 @@ use tonnage_judge::history::{HistoryChange, PointHistory};
 use tonnage_judge::metric::Metric;
 use tonnage_judge::surroundings::Difference;
 use tonnage_record::Record;
-use tonnage_units::quantity::human::{number, percent};
+use tonnage_units::quantity::human::{at_least, number, percent};
 use tonnage_units::{Error, Result, names};
 
 use crate::baseline::names_of;
@@ -103,7 +103,7 @@ fn one(name: &str, history: &PointHistory) -> String {
         text += &format!(
             "  {}  {:>14}  {bar}{remark}\n",
             time(run.time_unix_ns),
-            with_unit(unit, run.value)
+            at_least(with_unit(unit, run.value), run.is_lower_bound)
         );
     }
     text
@@ -169,6 +169,7 @@ fn rows(shown: &[(String, &PointHistory)]) -> String {
         "run_id",
         "time_unix_ns",
         "value",
+        "lower_bound",
         "changed",
         "ratio_to_before",
         "canary_changed",
@@ -188,6 +189,7 @@ fn rows(shown: &[(String, &PointHistory)]) -> String {
                 harmless(run.run_id.clone()),
                 run.time_unix_ns.to_string(),
                 run.value.to_string(),
+                if run.is_lower_bound { "yes" } else { "no" }.to_owned(),
                 if change.is_some() { "yes" } else { "no" }.to_owned(),
                 ratio,
                 if run.canary_changed { "yes" } else { "no" }.to_owned(),

@@ -207,6 +207,7 @@ fn both_ways() -> Record {
             payload_bytes: (summary.payload_bytes as f64 * part) as u64,
             bandwidth_bytes_per_s: spread(&[part * summary.bandwidth_bytes_per_s.mean]),
             latency_ns_mean: Some(210.0),
+            unfinished: 0,
         };
         summary.initiators = [0, 1].map(initiator).into();
         summary.directions = Some(Directions {
@@ -225,6 +226,7 @@ fn initiator(rank: u32) -> InitiatorFigures {
         bandwidth_bytes_per_s: 1.2e8 + f64::from(rank) * 3e7,
         latency_ns_min: Some(200),
         latency_ns_mean: (rank == 0).then_some(211.5),
+        unfinished: 0,
     }
 }
 
@@ -323,6 +325,7 @@ fn matrix(ranks: u32) -> Record {
             time_ns_alone: None,
             time_ns_together: None,
             latency_ns_mean: None,
+            unfinished: 0,
         });
     let pairs: Vec<PairRate> = pairs.collect();
     let sample = sample(Pacing::Stream { window: 12 }, 64)
@@ -367,6 +370,7 @@ fn traffic_file((ranks, targets): (u32, u32)) -> Record {
             time_ns_alone: Some(alone_ns),
             time_ns_together: Some(together_ns),
             latency_ns_mean: None,
+            unfinished: 0,
         }
     };
     let pairs: Vec<PairRate> = loads.pairs().map(pair).collect();

@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, ContentLineStyle, LineStyle, Table, TableStyle}
 use tonnage_record::Outcome;
 use tonnage_record::figures::{Figure, Row, Style, Value, by_field};
 
-use tonnage_units::quantity::human::{number, prefixed};
+use tonnage_units::quantity::human::{at_least, number, prefixed};
 
 use super::blocks::{ColumnRole, FURTHER, blocks};
 use super::markdown;
@@ -288,6 +288,7 @@ impl TitledTable {
 /// A value as tables print it, and the words for one that is not known.
 pub fn shown(value: Value, style: Style, unknown: &str) -> String {
     match (value, style) {
+        (Value::AtLeast(bound), _) => at_least(shown(Value::Number(bound), style, unknown), true),
         (Value::Unknown, _) => unknown.to_owned(),
         (Value::Text(text), _) => text,
         (Value::Count(count), Style::Plain) => count.to_string(),

@@ -23,6 +23,9 @@ use tonnage_units::Result;
 /// A peer's answers to operations, where it sends one back.
 pub(crate) type Replies = Box<dyn FnMut(&Op) -> Option<Completion> + Send>;
 
+/// A question about an operation.
+pub(crate) type Asks = Box<dyn FnMut(&Op) -> bool + Send>;
+
 /// The engine. It takes at most `room` operations per post, and completes at most 5 per poll.
 pub(crate) struct Mock {
     pub(crate) posted: u64,
@@ -49,6 +52,10 @@ pub(crate) struct Mock {
     pub(crate) calls: u64,
     /// The most operations that it was handed at a time.
     pub(crate) most_handed: usize,
+    /// Returns whether it takes an operation now; where there is none, it takes all.
+    pub(crate) takes: Option<Asks>,
+    /// Returns whether an operation may complete now.
+    pub(crate) ends: Option<Asks>,
     /// Number of operations after which nothing completes, and for how long.
     pub(crate) stall_ns: Option<(u64, u64)>,
     /// Number of times that it was asked to flush.
@@ -76,6 +83,8 @@ impl Mock {
             busy: 0,
             calls: 0,
             most_handed: 0,
+            takes: None,
+            ends: None,
             stall_ns: None,
             flushes: 0,
             room,
@@ -94,8 +103,10 @@ impl Mock {
 
     /// Takes the oldest operation that may complete.
     fn next_done(&mut self) -> Option<Op> {
-        let mut all = self.in_flight.iter();
-        let at = all.position(|op| Some(op.lane) != self.stuck_lane)?;
+        let (mut all, stuck_lane, ends) = (self.in_flight.iter(), self.stuck_lane, &mut self.ends);
+        let at = all.position(|op| {
+            Some(op.lane) != stuck_lane && ends.as_mut().is_none_or(|ends| ends(op))
+        })?;
         self.in_flight.remove(at)
     }
 
@@ -182,7 +193,11 @@ impl Engine for Mock {
             self.busy -= 1;
             return Ok(0);
         }
-        let taken = ops.len().min(self.room);
+        let mut taken = ops.len().min(self.room);
+        if let Some(takes) = &mut self.takes {
+            let refused = ops[..taken].iter().position(|op| !takes(op));
+            taken = refused.unwrap_or(taken);
+        }
         if let Some(peer) = &mut self.peer {
             self.arriving.extend(ops[..taken].iter().filter_map(peer));
         }

@@ -76,6 +76,12 @@ pub struct Scratch {
     busy: Vec<bool>,
     /// Operations built and not yet taken by the engine.
     staged: Vec<tonnage_engine::Op>,
+    /// Flows of a paced loop, whose tags are there instead of in `ready`.
+    paced: Vec<paced::PacedFlow>,
+    /// Those that can issue operations that they were passed over for.
+    behind: VecDeque<u32>,
+    /// Those that the engine refused operations of.
+    refusing: VecDeque<u32>,
 }
 
 impl Scratch {
@@ -91,6 +97,9 @@ impl Scratch {
             batches: Vec::new(),
             busy: Vec::new(),
             staged: Vec::with_capacity(BURST),
+            paced: Vec::new(),
+            behind: VecDeque::new(),
+            refusing: VecDeque::new(),
         }
     }
 
@@ -107,7 +116,8 @@ impl Scratch {
     /// Flows whose tags were not given back, in a loop that keeps a window for each flow.
     pub fn waiting_flows(&self) -> Vec<u32> {
         let mut is_ready = vec![false; self.flow_of_tag.len()];
-        for &tag in self.ready.iter().chain(&self.retired) {
+        let paced = self.paced.iter().flat_map(|flow| &flow.free);
+        for &tag in self.ready.iter().chain(&self.retired).chain(paced) {
             is_ready[tag as usize] = true;
         }
         let waiting = self.flow_of_tag.iter().zip(is_ready);

@@ -1,13 +1,24 @@
 //! Open loop: operations are due at fixed times, and each latency counts from the time the operation was due. A stall
 //! therefore shows in every operation that it delayed, and is not hidden by a loop that politely waits (coordinated
-//! omission).
+//! omission). That includes operations that were never issued: their waits are lower bounds of their latencies.
+//!
+//! Flows take turns in the timetable. Each has its own window, so a flow that is stuck falls behind alone: the loop
+//! passes over its operations and issues them once its completions make room.
 
 use super::flow::Flow;
 use super::port::Port;
 use super::recorder::Recorder;
 use super::{BURST, Scratch};
-use tonnage_engine::{Completion, Ending};
+use tonnage_engine::{Completion, Ending, Op};
+use tonnage_record::histogram::Unfinished;
 use tonnage_units::Result;
+
+/// The flows are looked at once in so many turns that handed over operations, or as there are flows.
+const LOOK_GRANTS: usize = 64;
+
+/// A standstill is a stall if it is so many times as long as the flow's other waits for a completion: an overload makes
+/// all of them long.
+const STALL_FACTOR: u64 = 20;
 
 /// The timetable of one worker.
 #[derive(Debug, Clone, Copy)]
@@ -27,19 +38,200 @@ impl Timetable {
     fn due_ns(&self, index: u64) -> u64 {
         self.start_ns + (index as f64 * 1e9 / self.rate_per_s) as u64
     }
+
+    /// Operations that are due by `ns`.
+    fn due_by(&self, ns: u64) -> u64 {
+        let passed_ns = ns.saturating_sub(self.start_ns) as f64;
+        let mut due = ((passed_ns * self.rate_per_s / 1e9) as u64 + 2).min(self.operations);
+        while due > 0 && self.due_ns(due - 1) > ns {
+            due -= 1;
+        }
+        due
+    }
 }
 
-/// Punctuality of the operations of a timetable.
+/// Outcome of a timetable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Punctuality {
     /// Operations that completed.
     pub completed: u64,
     /// Operations that were issued after the following one was due, or never.
     pub late: u64,
+    /// Time at which the loop ended.
+    pub ended_ns: u64,
+    /// The longest standstill of a flow.
+    pub longest: Standstill,
+    /// Standstills of all flows together.
+    standstills_ns: u64,
+    /// Begin and end of the longest turn of the loop.
+    turn: (u64, u64),
 }
 
-/// Issues the operations of a timetable, the flows taking turns, with at most the scratch's tags in flight. It ends no
-/// sooner than one more operation would be due, so that the reached rate cannot come out above the offered one.
+/// Time in which operations of a flow were due or in flight, and none of them ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Standstill {
+    /// The flow.
+    pub flow: usize,
+    /// Begin.
+    pub begin_ns: u64,
+    /// Length.
+    pub length_ns: u64,
+    /// The part of it that one turn of the loop took: most of it means that the loop itself did not run.
+    pub turn_ns: u64,
+}
+
+impl Punctuality {
+    /// The longest standstill, if it is a stall.
+    pub fn stall(&self) -> Option<Standstill> {
+        let others_ns = self.standstills_ns - self.longest.length_ns;
+        let usual_ns = others_ns / self.completed.max(1);
+        (self.longest.length_ns > usual_ns.saturating_mul(STALL_FACTOR)).then_some(self.longest)
+    }
+
+    #[inline]
+    fn turned(&mut self, begin_ns: u64, end_ns: u64) {
+        if end_ns.saturating_sub(begin_ns) > self.turn.1 - self.turn.0 {
+            self.turn = (begin_ns, end_ns);
+        }
+    }
+
+    #[inline]
+    fn stood_still(&mut self, flow: usize, begin_ns: u64, end_ns: u64) {
+        let length_ns = end_ns.saturating_sub(begin_ns);
+        self.standstills_ns += length_ns;
+        if length_ns > self.longest.length_ns {
+            let shared_ns = end_ns
+                .min(self.turn.1)
+                .saturating_sub(begin_ns.max(self.turn.0));
+            self.longest = Standstill {
+                flow,
+                begin_ns,
+                length_ns,
+                turn_ns: shared_ns,
+            };
+        }
+    }
+}
+
+/// One flow's part of a timetable.
+#[derive(Debug, Default)]
+pub(super) struct PacedFlow {
+    /// Tags that are not in flight.
+    pub(super) free: Vec<u32>,
+    /// Index of its oldest operation that was not issued.
+    next: u64,
+    /// Operations from there on that the loop has passed over.
+    passed: u64,
+    /// Operations that the engine refused, in order.
+    refused: Vec<Op>,
+    /// True while it waits for its turn to issue operations that were passed over.
+    is_queued: bool,
+    /// Time of its last completion. If nothing was due or in flight then: the time from which something was.
+    since_ns: u64,
+}
+
+impl PacedFlow {
+    /// Returns whether its next operation may be issued when it is due.
+    #[inline]
+    fn is_open(&self) -> bool {
+        self.passed == 0 && !self.free.is_empty() && self.refused.is_empty()
+    }
+
+    /// Its next operation, which is issued now; `None` if its window is full.
+    #[inline]
+    fn issue(
+        &mut self,
+        flow: &mut Flow,
+        (timetable, flows): (&Timetable, u64),
+        (posted_ns, window): (&mut [u64], usize),
+    ) -> Option<Op> {
+        let tag = self.free.pop()?;
+        let due_ns = timetable.due_ns(self.next);
+        if self.free.len() + 1 == window {
+            self.since_ns = self.since_ns.max(due_ns);
+        }
+        posted_ns[tag as usize] = due_ns;
+        self.next += flows;
+        Some(flow.next_op(tag))
+    }
+
+    /// Returns whether it is to be queued because it can issue operations that were passed over.
+    #[inline]
+    fn can_catch_up(&self) -> bool {
+        self.passed > 0 && !self.is_queued && !self.free.is_empty() && self.refused.is_empty()
+    }
+}
+
+impl Scratch {
+    /// Buffers for `flows` paced lanes with `window` operations in flight on each.
+    #[must_use]
+    pub fn paced(flows: usize, window: usize) -> Self {
+        let flow = || PacedFlow {
+            free: Vec::with_capacity(window),
+            refused: Vec::with_capacity(window.min(BURST)),
+            ..PacedFlow::default()
+        };
+        let mut scratch = Self::new(flows, window);
+        scratch.paced = std::iter::repeat_with(flow).take(flows).collect();
+        scratch.behind.reserve(flows);
+        scratch.refusing.reserve(flows);
+        scratch
+    }
+
+    /// Gives `flows` flows a window each, and the first operations of a timetable.
+    fn begin_paced(&mut self, flows: usize, start_ns: u64) {
+        self.ready.clear();
+        self.staged.clear();
+        self.behind.clear();
+        self.refusing.clear();
+        self.retired.clear();
+        let used = flows * self.window;
+        self.retired
+            .extend(used as u32..self.flow_of_tag.len() as u32);
+        for (at, flow) in self.paced.iter_mut().enumerate() {
+            let tags = match at < flows {
+                true => at * self.window..(at + 1) * self.window,
+                false => 0..0,
+            };
+            self.flow_of_tag[tags.clone()].fill(at as u32);
+            flow.free.clear();
+            flow.free.extend(tags.rev().map(|tag| tag as u32));
+            flow.refused.clear();
+            (flow.next, flow.passed) = (at as u64, 0);
+            (flow.is_queued, flow.since_ns) = (false, start_ns);
+        }
+    }
+
+    /// Operations of the last timetable that were due by its end and never issued.
+    pub fn never_issued(
+        &self,
+        flows: usize,
+        timetable: &Timetable,
+        ended_ns: u64,
+    ) -> impl Iterator<Item = Unfinished> {
+        let (timetable, due) = (*timetable, timetable.due_by(ended_ns));
+        let each = flows.max(1) as u64;
+        let left = self
+            .paced
+            .iter()
+            .take(flows)
+            .filter(move |flow| flow.next < due);
+        left.map(move |flow| {
+            let more = (due - 1 - flow.next) / each;
+            let wait_ns = |index| ended_ns.saturating_sub(timetable.due_ns(index));
+            Unfinished {
+                count: more + 1,
+                shortest_ns: wait_ns(flow.next + more * each),
+                longest_ns: wait_ns(flow.next),
+            }
+        })
+    }
+}
+
+/// Issues the operations of a timetable, the flows taking turns, with at most the scratch's window in flight on each. It
+/// ends no sooner than one more operation would be due, so that the reached rate cannot come out above the offered one.
+///
+/// The scratch is one of [`Scratch::paced`], which knows afterwards what was [never issued](Scratch::never_issued).
 ///
 /// # Errors
 /// When the engine fails or the run is stopped.
@@ -50,47 +242,147 @@ pub fn paced<R: Recorder>(
     scratch: &mut Scratch,
     recorder: &mut R,
 ) -> Result<Punctuality> {
-    scratch.reset();
+    let clock = port.clock;
+    paced_by(|| clock.now_ns(), port, flows, timetable, scratch, recorder)
+}
+
+/// The loop, by any clock.
+#[inline]
+fn paced_by<R: Recorder>(
+    clock: impl Fn() -> u64,
+    port: &mut Port,
+    flows: &mut [Flow],
+    timetable: &Timetable,
+    scratch: &mut Scratch,
+    recorder: &mut R,
+) -> Result<Punctuality> {
+    scratch.begin_paced(flows.len(), timetable.start_ns);
     let Scratch {
-        ready,
+        paced,
+        behind,
+        refusing,
         posted_ns,
+        flow_of_tag,
         staged,
+        window,
         ..
     } = scratch;
+    let (window, operations) = (*window, timetable.operations);
+    let (tags, turns) = (flows.len() * window, (timetable, flows.len() as u64));
     let mut done = [Completion::EMPTY; BURST];
     let mut result = Punctuality::default();
-    let (mut taken, mut issued, mut in_flight, mut turn) = (0, 0, 0u64, 0);
-    let end_ns = timetable.due_ns(timetable.operations);
+    // The first operation that its flow has neither issued nor been passed over for, and that flow.
+    let (mut next, mut turn) = (0, 0);
+    let (mut issued, mut in_flight, mut taken) = (0, 0, 0);
+    let (mut grants, looks) = (0, LOOK_GRANTS.max(flows.len()));
+    let end_ns = timetable.due_ns(operations);
+    let mut looked_ns = timetable.start_ns;
     loop {
-        let now_ns = port.clock.now_ns();
+        let now_ns = clock();
+        result.turned(looked_ns, now_ns);
+        looked_ns = now_ns;
         // Even a loop that the system kept from beginning issues one operation: a trial of none would measure nothing.
         let given_up = now_ns > timetable.give_up_ns && issued > 0;
         if taken == staged.len() {
             staged.clear();
             taken = 0;
-            while issued < timetable.operations && staged.len() < BURST {
-                let due_ns = timetable.due_ns(issued);
-                if due_ns > now_ns || given_up {
+            // Flows that are behind have up to half of a burst, so that neither they nor the others wait.
+            let room = BURST - behind.len().min(BURST / 2);
+            let mut passes = flows.len();
+            while next < operations
+                && !given_up
+                && staged.len() < room
+                && in_flight + staged.len() < tags
+                && timetable.due_ns(next) <= now_ns
+            {
+                let flow = &mut paced[turn];
+                if flow.is_open() {
+                    staged.extend(flow.issue(&mut flows[turn], turns, (posted_ns, window)));
+                    result.late += u64::from(now_ns > timetable.due_ns(next + 1));
+                } else if passes > 0 {
+                    passes -= 1;
+                    flow.passed += 1;
+                } else {
                     break;
                 }
-                let Some(tag) = ready.pop_front() else { break };
-                posted_ns[tag as usize] = due_ns;
-                staged.push(flows[turn].next_op(tag));
                 turn = if turn + 1 == flows.len() { 0 } else { turn + 1 };
-                issued += 1;
-                result.late += u64::from(now_ns > timetable.due_ns(issued));
+                next += 1;
             }
-            in_flight += staged.len() as u64;
+            while staged.len() < BURST
+                && !given_up
+                && let Some(at) = behind.pop_front()
+            {
+                let flow = &mut paced[at as usize];
+                flow.is_queued = false;
+                if !flow.refused.is_empty() {
+                    continue;
+                }
+                result.late += u64::from(now_ns > timetable.due_ns(flow.next + 1));
+                staged.extend(flow.issue(&mut flows[at as usize], turns, (posted_ns, window)));
+                flow.passed -= 1;
+                if flow.can_catch_up() {
+                    flow.is_queued = true;
+                    behind.push_back(at);
+                }
+            }
+            issued += staged.len() as u64;
+            in_flight += staged.len();
+            // A flow that is alone is looked at by idle turns.
+            grants += usize::from(flows.len() > 1 && !staged.is_empty());
+            if grants == looks {
+                grants = 0;
+                port.look_at_flows(flows, |at| {
+                    (paced[at].free.len() < window).then_some(flows[at].issued)
+                })?;
+            }
+        }
+        if let Some(at) = refusing.pop_front() {
+            let flow = &mut paced[at as usize];
+            let count = port.post(&flow.refused)?;
+            flow.refused.drain(..count);
+            if !flow.refused.is_empty() {
+                refusing.push_back(at);
+            } else if flow.can_catch_up() {
+                flow.is_queued = true;
+                behind.push_back(at);
+            }
         }
         if taken < staged.len() {
             taken += port.post(&staged[taken..])?;
+            if taken < staged.len() && flows.len() > 1 {
+                // Operations of other flows do not wait for the one that was refused.
+                let at = flow_of_tag[staged[taken].tag as usize];
+                let refused = &mut paced[at as usize].refused;
+                staged.drain(..taken);
+                taken = 0;
+                staged.retain(|op| {
+                    let is_other = flow_of_tag[op.tag as usize] != at;
+                    if !is_other {
+                        refused.push(*op);
+                    }
+                    is_other
+                });
+                refusing.push_back(at);
+            }
         }
         let count = port.poll(&mut done)?;
-        let now_ns = if count > 0 { recorder.now_ns() } else { now_ns };
+        let now_ns = match count > 0 {
+            // Standstills are measured without a recorder's clock too.
+            true => recorder.now_ns().max(now_ns),
+            false => now_ns,
+        };
         for completion in &done[..count] {
             if completion.ending == Ending::Done {
+                let at = flow_of_tag[completion.tag as usize];
+                let flow = &mut paced[at as usize];
                 recorder.sample(now_ns.saturating_sub(posted_ns[completion.tag as usize]));
-                ready.push_back(completion.tag);
+                result.stood_still(at as usize, flow.since_ns, now_ns);
+                flow.since_ns = now_ns;
+                flow.free.push(completion.tag);
+                if flow.can_catch_up() {
+                    flow.is_queued = true;
+                    behind.push_back(at);
+                }
                 in_flight -= 1;
                 result.completed += 1;
             }
@@ -98,9 +390,16 @@ pub fn paced<R: Recorder>(
         if count > 0 {
             recorder.progress(result.completed);
         }
-        let finished = issued == timetable.operations && now_ns >= end_ns;
+        let finished = issued == operations && now_ns >= end_ns;
         if in_flight == 0 && (finished || given_up) {
-            result.late += timetable.operations - issued;
+            result.late += operations - issued;
+            result.ended_ns = now_ns;
+            for (at, flow) in paced.iter().enumerate().take(flows.len()) {
+                if flow.next < operations {
+                    let begin_ns = flow.since_ns.max(timetable.due_ns(flow.next));
+                    result.stood_still(at, begin_ns, now_ns);
+                }
+            }
             return Ok(result);
         }
     }
@@ -109,8 +408,11 @@ pub fn paced<R: Recorder>(
 #[cfg(test)]
 mod tests {
     use super::super::mock::{Mock, flow, silent_port};
+    use super::super::stall::StallWatch;
     use super::*;
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::sync::{Arc, Mutex};
+    use tonnage_record::histogram::LatencyHistogram;
     use tonnage_sys::clock::Clock;
 
     struct Samples(Clock, Vec<u64>);
@@ -142,7 +444,7 @@ mod tests {
             &mut silent_port(&mut mock, &stop),
             &mut [flow(0, 1)],
             &timetable,
-            &mut Scratch::new(1, 4),
+            &mut Scratch::paced(1, 4),
             &mut recorder,
         )
         .unwrap();
@@ -171,7 +473,7 @@ mod tests {
                 give_up_ns: start_ns + 20_000_000,
             };
             let mut recorder = Samples(clock, Vec::new());
-            let mut scratch = Scratch::new(1, 4);
+            let mut scratch = Scratch::paced(1, 4);
             let mut flows = [flow(0, 1)];
             let result = paced(
                 &mut port,
@@ -204,7 +506,7 @@ mod tests {
             &mut port,
             &mut [flow(0, 1)],
             &timetable,
-            &mut Scratch::new(1, 4),
+            &mut Scratch::paced(1, 4),
             &mut recorder,
         )
         .unwrap();
@@ -237,7 +539,7 @@ mod tests {
             give_up_ns: start_ns + 5_000_000_000,
         };
         let mut recorder = Ends(clock, Vec::new());
-        let mut scratch = Scratch::new(1, 4);
+        let mut scratch = Scratch::paced(1, 4);
         let flows = &mut [flow(0, 1)];
         paced(&mut port, flows, &timetable, &mut scratch, &mut recorder).unwrap();
         let took_ns = clock.now_ns() - start_ns;
@@ -266,7 +568,7 @@ mod tests {
         let mut port = silent_port(&mut mock, &stop);
         let timetable = all_due(port.clock, 99);
         let flows = &mut [flow(0, 1), flow(1, 2), flow(2, 3)];
-        let mut scratch = Scratch::new(3, 40);
+        let mut scratch = Scratch::paced(3, 40);
         // A recorder without a clock does not keep the loop from its end.
         let result = paced(
             &mut port,
@@ -302,7 +604,7 @@ mod tests {
         let clock = port.clock;
         let timetable = all_due(clock, 20);
         let mut recorder = SecondLate(Samples(clock, Vec::new()));
-        let mut scratch = Scratch::new(1, 4);
+        let mut scratch = Scratch::paced(1, 4);
         let flows = &mut [flow(0, 1)];
         paced(&mut port, flows, &timetable, &mut scratch, &mut recorder).unwrap();
         let most_ns = recorder.now_ns() - timetable.start_ns;
@@ -326,12 +628,397 @@ mod tests {
         };
         let flows = &mut [flow(0, 1)];
         let mut recorder = Samples(port.clock, Vec::new());
-        let mut scratch = Scratch::new(1, 4);
+        let mut scratch = Scratch::paced(1, 4);
         let result = paced(&mut port, flows, &timetable, &mut scratch, &mut recorder).unwrap();
         assert!(result.completed > 0 && result.completed < 1000);
         assert!(
             (1000 - result.completed..=1000).contains(&result.late),
             "{result:?}"
         );
+    }
+
+    /// Part of a [`Case`] that stands still for a while.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Still {
+        /// The process: its loop does not run.
+        Process,
+        /// The engine: nothing completes.
+        Engine,
+        /// One lane: nothing of it completes.
+        Lane(u32),
+        /// One lane: nothing of it is taken.
+        RefusedLane(u32),
+    }
+
+    /// A trial of 200 ms at 10,000 operations per second, in virtual time: nothing depends on how fast the test runs.
+    #[derive(Debug, Clone, Copy)]
+    struct Case {
+        still: Still,
+        begin_ns: u64,
+        stall_ns: u64,
+        lanes: u32,
+        window: usize,
+    }
+
+    const RATE_PER_S: f64 = 10_000.0;
+    const OPERATIONS: u64 = 2_000;
+    const GIVE_UP_NS: u64 = 401_000_000;
+    /// Virtual time of one look at the clock. Completions follow within some of them.
+    const LOOK_NS: u64 = 4_000;
+    /// Virtual time in which what was held up is worked off.
+    const DRAIN_NS: u64 = 4_000_000;
+
+    /// Outcome of a case.
+    struct Driven {
+        result: Punctuality,
+        latencies: LatencyHistogram,
+        /// Samples of operations that completed.
+        samples: Vec<u64>,
+        /// The most operations that each lane had in flight.
+        most_in_flight: Vec<usize>,
+    }
+
+    /// Virtual time.
+    #[derive(Clone, Default)]
+    struct Time(Arc<AtomicU64>);
+
+    impl Time {
+        fn get(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+
+        fn set(&self, now_ns: u64) -> u64 {
+            self.0.store(now_ns, Ordering::Relaxed);
+            now_ns
+        }
+    }
+
+    /// Reads virtual time.
+    struct Virtual<'a>(&'a dyn Fn() -> u64, Vec<u64>);
+
+    impl Recorder for Virtual<'_> {
+        fn now_ns(&self) -> u64 {
+            self.0()
+        }
+
+        fn sample(&mut self, latency_ns: u64) {
+            self.1.push(latency_ns);
+        }
+    }
+
+    impl Case {
+        fn new(still: Still, stall_ns: u64) -> Self {
+            Self {
+                still,
+                begin_ns: 50_000_000,
+                stall_ns,
+                lanes: 1,
+                window: 16,
+            }
+        }
+
+        fn end_ns(&self) -> u64 {
+            self.begin_ns + self.stall_ns
+        }
+
+        fn is_still(&self, now_ns: u64) -> bool {
+            (self.begin_ns..self.end_ns()).contains(&now_ns)
+        }
+
+        fn due_ns(index: u64) -> u64 {
+            index * 100_000
+        }
+
+        /// Returns whether the stall holds up an operation that is due during it.
+        fn holds_up(&self, index: u64) -> bool {
+            let lane = index % u64::from(self.lanes);
+            match self.still {
+                Still::Process | Still::Engine => true,
+                Still::Lane(still) | Still::RefusedLane(still) => lane == u64::from(still),
+            }
+        }
+
+        /// The model: each operation that is due in the stall and that it holds up waits for its end; all others take no
+        /// time.
+        fn latencies_ns(&self) -> Vec<u64> {
+            let latency_ns =
+                |index| match self.is_still(Self::due_ns(index)) && self.holds_up(index) {
+                    true => self.end_ns() - Self::due_ns(index),
+                    false => 0,
+                };
+            let mut all: Vec<u64> = (0..OPERATIONS).map(latency_ns).collect();
+            all.sort_unstable();
+            all
+        }
+
+        /// The loop itself.
+        fn drive(self) -> Driven {
+            let time = Time::default();
+            let passing = time.clone();
+            let clock = move || {
+                let next_ns = passing.get() + LOOK_NS;
+                match self.still == Still::Process && self.is_still(next_ns) {
+                    true => passing.set(self.end_ns()),
+                    false => passing.set(next_ns),
+                }
+            };
+            let lanes = self.lanes as usize;
+            let in_flight = Arc::new(Mutex::new(vec![(0usize, 0usize); lanes]));
+            let mut mock = Mock::new(1000);
+            let (taken, flying) = (time.clone(), Arc::clone(&in_flight));
+            mock.takes = Some(Box::new(move |op| {
+                let lane = op.lane.0;
+                let takes = !(self.still == Still::RefusedLane(lane) && self.is_still(taken.get()));
+                let (now, most) = &mut flying.lock().unwrap()[lane as usize];
+                *now += usize::from(takes);
+                *most = (*most).max(*now);
+                takes
+            }));
+            let flying = Arc::clone(&in_flight);
+            mock.ends = Some(Box::new(move |op| {
+                let is_still = match self.still {
+                    Still::Process | Still::RefusedLane(_) => false,
+                    Still::Engine => true,
+                    Still::Lane(lane) => lane == op.lane.0,
+                };
+                let ends = !(is_still && self.is_still(time.get()));
+                flying.lock().unwrap()[op.lane.0 as usize].0 -= usize::from(ends);
+                ends
+            }));
+            let timetable = Timetable {
+                start_ns: 0,
+                rate_per_s: RATE_PER_S,
+                operations: OPERATIONS,
+                give_up_ns: GIVE_UP_NS,
+            };
+            let stop = AtomicBool::new(false);
+            let mut flows: Vec<Flow> = (0..self.lanes).map(|lane| flow(lane, lane + 1)).collect();
+            let mut scratch = Scratch::paced(lanes, self.window);
+            let mut recorder = Virtual(&clock, Vec::new());
+            let mut port = silent_port(&mut mock, &stop);
+            let (ends, all) = ((&mut scratch, &mut recorder), &mut flows[..]);
+            let result = paced_by(&clock, &mut port, all, &timetable, ends.0, ends.1).unwrap();
+            let samples = recorder.1;
+            let mut latencies = LatencyHistogram::new();
+            samples.iter().for_each(|&ns| latencies.record(ns));
+            for waits in scratch.never_issued(lanes, &timetable, result.ended_ns) {
+                latencies.record_unfinished(&waits);
+            }
+            let most_in_flight = in_flight
+                .lock()
+                .unwrap()
+                .iter()
+                .map(|(_, most)| *most)
+                .collect();
+            Driven {
+                result,
+                latencies,
+                samples,
+                most_in_flight,
+            }
+        }
+    }
+
+    const STALLS_NS: [u64; 6] = [
+        100_000_000,
+        300_000_000,
+        340_000_000,
+        400_000_000,
+        1_200_000_000,
+        3_000_000_000,
+    ];
+
+    fn near(found_ns: u64, model_ns: u64) -> bool {
+        found_ns.abs_diff(model_ns) <= DRAIN_NS + model_ns / 500
+    }
+
+    #[test]
+    fn percentiles_are_those_of_the_model_however_long_the_stall() {
+        for still in [Still::Process, Still::Engine] {
+            for stall_ns in STALLS_NS {
+                for window in [1, 16] {
+                    let case = Case {
+                        window,
+                        ..Case::new(still, stall_ns)
+                    };
+                    let driven = case.drive();
+                    let model = case.latencies_ns();
+                    let latencies = &driven.latencies;
+                    assert_eq!(latencies.count(), OPERATIONS, "{case:?}");
+                    let found = latencies
+                        .summary(tonnage_record::LatencyKind::Response)
+                        .unwrap();
+                    let at =
+                        |part: f64| model[((OPERATIONS as f64 * part).ceil() as usize).max(1) - 1];
+                    for (found_ns, model_ns) in [
+                        (found.latency_ns_p50, at(0.5)),
+                        (found.latency_ns_p90, at(0.9)),
+                        (found.latency_ns_p99, at(0.99)),
+                        (found.latency_ns_p999, at(0.999)),
+                        (found.latency_ns_max, at(1.0)),
+                    ] {
+                        assert!(
+                            near(found_ns, model_ns),
+                            "{case:?}: {found_ns}, not {model_ns}"
+                        );
+                    }
+                    let mean_ns = model.iter().sum::<u64>() / OPERATIONS;
+                    assert!(
+                        near(found.latency_ns_mean as u64, mean_ns),
+                        "{case:?}: {found:?}"
+                    );
+                    // What is never issued is a lower bound, and is marked.
+                    let is_given_up = case.end_ns() > GIVE_UP_NS;
+                    let unfinished = OPERATIONS - driven.result.completed;
+                    assert_eq!(unfinished > 1000, is_given_up, "{case:?}: {unfinished}");
+                    match found.lower_bounds {
+                        None => assert!(!is_given_up, "{case:?}"),
+                        Some(bounds) => {
+                            assert!(is_given_up && bounds.has_extremes(), "{case:?}");
+                            assert_eq!(bounds.unfinished, unfinished, "{case:?}");
+                            assert!(bounds.has_percentile(found.latency_ns_p99), "{case:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_stall_has_its_place_and_length_and_says_whether_the_loop_ran() {
+        for still in [
+            Still::Process,
+            Still::Engine,
+            Still::Lane(1),
+            Still::RefusedLane(1),
+        ] {
+            for stall_ns in [100_000_000, 400_000_000, 1_200_000_000] {
+                let case = Case {
+                    lanes: 3,
+                    ..Case::new(still, stall_ns)
+                };
+                let stall = case.drive().result.stall();
+                let stall = stall.unwrap_or_else(|| panic!("no stall: {case:?}"));
+                assert!(near(stall.length_ns, stall_ns), "{case:?}: {stall:?}");
+                assert!(near(stall.begin_ns, case.begin_ns), "{case:?}: {stall:?}");
+                match still {
+                    Still::Process => assert!(near(stall.turn_ns, stall_ns), "{case:?}: {stall:?}"),
+                    Still::Engine => assert!(stall.turn_ns < DRAIN_NS, "{case:?}: {stall:?}"),
+                    Still::Lane(lane) | Still::RefusedLane(lane) => {
+                        assert_eq!(stall.flow, lane as usize, "{case:?}: {stall:?}");
+                    }
+                }
+            }
+        }
+        assert_eq!(Case::new(Still::Engine, 0).drive().result.stall(), None);
+    }
+
+    #[test]
+    fn a_stuck_lane_delays_no_other_and_keeps_to_its_window() {
+        for still in [Still::Lane(1), Still::RefusedLane(1)] {
+            for (stall_ns, window) in [
+                (100_000_000, 1),
+                (100_000_000, 200),
+                (300_000_000, 4),
+                (1_200_000_000, 16),
+            ] {
+                let case = Case {
+                    lanes: 3,
+                    window,
+                    ..Case::new(still, stall_ns)
+                };
+                let driven = case.drive();
+                assert_eq!(driven.latencies.count(), OPERATIONS, "{case:?}");
+                assert!(
+                    driven.most_in_flight.iter().all(|most| *most <= window),
+                    "{case:?}: {:?}",
+                    driven.most_in_flight
+                );
+                let model = case.latencies_ns();
+                let slow = |ns: &&u64| **ns > DRAIN_NS;
+                let expected = model.iter().filter(slow).count();
+                let unfinished = OPERATIONS - driven.result.completed;
+                let found = driven.samples.iter().filter(slow).count() + unfinished as usize;
+                let drained = (DRAIN_NS / Case::due_ns(3)) as usize + 1;
+                assert!(
+                    found.abs_diff(expected) <= drained,
+                    "{case:?}: {found} operations are held up, not {expected}"
+                );
+                // All of the other lanes were issued in time.
+                let others = OPERATIONS - OPERATIONS / 3;
+                assert!(
+                    driven.result.completed >= others,
+                    "{case:?}: {:?}",
+                    driven.result
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn an_overload_is_no_stall_and_what_it_never_issues_is_marked() {
+        let (now, mut next_ns) = (Time::default(), 0);
+        let time = now.clone();
+        let clock = || now.set(now.get() + LOOK_NS);
+        let (mut mock, stop) = (Mock::new(1000), AtomicBool::new(false));
+        // One operation each millisecond, of ten that are due.
+        mock.ends = Some(Box::new(move |_| {
+            let ends = time.get() >= next_ns;
+            if ends {
+                next_ns = time.get() + 1_000_000;
+            }
+            ends
+        }));
+        let timetable = Timetable {
+            start_ns: 0,
+            rate_per_s: RATE_PER_S,
+            operations: OPERATIONS,
+            give_up_ns: GIVE_UP_NS,
+        };
+        let (flows, mut scratch) = (&mut [flow(0, 1), flow(1, 2)], Scratch::paced(2, 4));
+        let mut recorder = Virtual(&clock, Vec::new());
+        let mut port = silent_port(&mut mock, &stop);
+        let result = paced_by(
+            &clock,
+            &mut port,
+            flows,
+            &timetable,
+            &mut scratch,
+            &mut recorder,
+        );
+        let result = result.unwrap();
+        assert_eq!(result.stall(), None, "{result:?}");
+        assert!((300..500).contains(&result.completed), "{result:?}");
+        let waits: Vec<_> = scratch
+            .never_issued(2, &timetable, result.ended_ns)
+            .collect();
+        let never: u64 = waits.iter().map(|waits| waits.count).sum();
+        assert_eq!(never, OPERATIONS - result.completed);
+        // The last one was due at the end of the timetable, and has waited since.
+        let shortest_ns = waits.iter().map(|waits| waits.shortest_ns).min().unwrap();
+        assert_eq!(shortest_ns, result.ended_ns - Case::due_ns(OPERATIONS - 1));
+        assert_eq!(result.late, result.late.max(never));
+    }
+
+    /// One that ends an operation at no time is named while the others go on.
+    #[test]
+    fn a_lane_that_stays_stuck_ends_the_trial_and_is_named() {
+        let (mut mock, stop) = (Mock::new(1000), AtomicBool::new(false));
+        mock.stuck_lane = Some(tonnage_engine::Lane(1));
+        let watch = StallWatch::new(10_000_000, 0, 2);
+        let mut port = silent_port(&mut mock, &stop).with_watch(watch);
+        let start_ns = port.clock.now_ns();
+        let timetable = Timetable {
+            start_ns,
+            rate_per_s: 1e6,
+            operations: 1 << 40,
+            give_up_ns: u64::MAX,
+        };
+        let (flows, mut scratch) = (&mut [flow(0, 1), flow(1, 7)], Scratch::paced(2, 4));
+        let mut recorder = Samples(port.clock, Vec::with_capacity(1 << 20));
+        let error = paced(&mut port, flows, &timetable, &mut scratch, &mut recorder);
+        assert!(error.is_err());
+        assert_eq!(port.stall().unwrap().peer, Some(7));
+        assert!(scratch.waiting_flows().contains(&1));
     }
 }

@@ -9,6 +9,7 @@ mod verbs;
 
 use asking::{Asking, Extra};
 use sides::{Side, doubles_of_drivers, flows, receives, sides, table};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tonnage_bench::drive::Scratch;
@@ -18,7 +19,7 @@ use tonnage_bench::drive::flow::Flow;
 use tonnage_bench::drive::paced::{Timetable, paced};
 use tonnage_bench::drive::ping_pong::{Table, return_all, serve_first};
 use tonnage_bench::drive::port::Port;
-use tonnage_bench::drive::pulse::{Counted, Pulse};
+use tonnage_bench::drive::pulse::{Counted, FeltPulse, Pulse};
 use tonnage_bench::drive::recorder::{PerBatch, PerOperation, PhaseHistograms, Recorder};
 use tonnage_bench::drive::serve::serve;
 use tonnage_bench::drive::stream::{stream, stream_extents};
@@ -186,22 +187,23 @@ fn initiate(
     let clock = Clock::new();
     let mut port = Port::new(engine, clock, &shared.stop, true);
     port.post_receives(receives, 64)?;
-    let mut scratch = Scratch::new(1, point.depth() as usize)
+    let mut scratch = Scratch::paced(1, point.depth() as usize)
         .with_batches(point.batching.in_flight, point.depth() as usize);
-    let (mut histogram, mut phases) = (LatencyHistogram::new(), PhaseHistograms::default());
-    let (pulse, mut whole) = (Pulse::default(), LatencyHistogram::new());
+    let (mut phases, mut whole) = (PhaseHistograms::default(), LatencyHistogram::new());
+    let mut felt = FeltPulse::new(Arc::new(Pulse::default()));
+    let pulse = Arc::clone(&felt.pulse);
     let asking = Asking {
         pulse: &pulse,
         inner: PerBatch {
             whole: PerOperation {
                 clock,
-                histogram: &mut histogram,
+                histogram: &mut felt.latencies,
             },
             phases: &mut phases,
         },
         extra,
     };
-    let mut recorder = Counted::new(asking, &pulse, Some(&mut whole));
+    let mut recorder = Counted::new(asking, &pulse);
     let mut loads = flow_loads(point, clock);
     shared.both_ready()?;
     let alone = SharedBatches::new(1, point.batching.in_flight, None);
@@ -214,8 +216,8 @@ fn initiate(
         (&alone, &mut loads),
         &mut recorder,
     )?;
-    recorder.finish();
     let counted = counts().since(before);
+    felt.finish(&mut whole, |_| {});
     let mut handed_over = LatencyHistogram::new();
     pulse.take_latencies(&mut handed_over);
     assert_eq!(handed_over.count(), whole.count());

@@ -31,10 +31,11 @@ pub(super) struct HostSample {
     pub value: f64,
 }
 
-/// Figures of the runs, each the mean of its records. Values of 0 are no measure of anything that moved.
+/// Figures of the runs, each the mean of its records. Values of 0 are no measure of anything that moved, and lower bounds
+/// no measure of what is usual.
 pub(super) fn samples(rows: &[Row<'_>], metric: &Metric) -> Vec<HostSample> {
     let mut runs: BTreeMap<(String, &str), Vec<f64>> = BTreeMap::new();
-    for row in rows {
+    for row in rows.iter().filter(|row| !metric.is_lower_bound(row)) {
         if let Some(value) = metric.value(row).filter(|value| *value > 0.0) {
             let run = (hosts_of(row.record), row.record.run_id.as_str());
             runs.entry(run).or_default().push(value);

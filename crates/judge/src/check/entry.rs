@@ -202,6 +202,9 @@ fn one_try(entry: &BaselineEntry, others: &[&BaselineEntry], record: &Record) ->
     if let Some(why) = other_way(entry, others, row) {
         return Try::of(CheckVerdict::Fail, Some(value), why);
     }
+    let is_bound = entry
+        .metric()
+        .is_some_and(|metric| metric.is_lower_bound(row));
     let is_beyond = entry.is_beyond(value, entry.fail);
     let fail_part = match entry.is_high_better() {
         true => entry.fail / entry.median,
@@ -213,14 +216,19 @@ fn one_try(entry: &BaselineEntry, others: &[&BaselineEntry], record: &Record) ->
     let verdict = match () {
         () if proves || !blame.is_empty() => CheckVerdict::Fail,
         () if is_beyond || entry.is_beyond(value, entry.warn) => CheckVerdict::Warn,
+        () if is_bound && !entry.is_high_better() => CheckVerdict::Warn,
         () => CheckVerdict::Pass,
     };
-    let why = (is_beyond && verdict == CheckVerdict::Warn).then(|| {
-        format!(
+    let why = match verdict {
+        CheckVerdict::Warn if is_beyond => Some(format!(
             "beyond the failure of a baseline of {}, fewer than {RUNS_MIN}",
             counted(entry.runs as usize, "run")
-        )
-    });
+        )),
+        CheckVerdict::Warn if is_bound => Some(
+            "its value is a lower bound (≥): the true one may be beyond the threshold".to_owned(),
+        ),
+        _ => None,
+    };
     Try {
         blame,
         is_beyond: proves,

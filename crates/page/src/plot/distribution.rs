@@ -4,8 +4,8 @@ use maud::{Markup, html};
 use tonnage_judge::keys::Keys;
 use tonnage_record::Record;
 use tonnage_record::figures::Row;
-use tonnage_record::histogram::LatencyHistogram;
-use tonnage_units::quantity::human::{duration, number, percent};
+use tonnage_record::histogram::{LatencyHistogram, LowerBounds};
+use tonnage_units::quantity::human::{at_least, duration, number, number_at_least, percent};
 
 use super::axis::{Axis, AxisTick, bounds};
 use super::chart::{Chart, ChartLine, ChartMark, Dots, LINES_MAX, LineWay};
@@ -38,6 +38,7 @@ struct Point {
     latencies: LatencyHistogram,
     /// Exact extremes, which a histogram has to three digits only.
     extremes_ns: (u64, u64),
+    bounds: Option<LowerBounds>,
 }
 
 /// Percentiles and histograms of the points of one configuration; of many points some.
@@ -85,6 +86,7 @@ fn point(row: &Row<'_>, name: String) -> Option<Point> {
         name,
         latencies: LatencyHistogram::from_data(body.histogram(row.part)?).ok()?,
         extremes_ns: (latency.latency_ns_min, latency.latency_ns_max),
+        bounds: latency.lower_bounds,
     })
 }
 
@@ -143,6 +145,15 @@ impl Point {
         };
         found as f64
     }
+
+    /// Returns whether a quantile is a lower bound.
+    fn is_bound(&self, quantile: f64, ns: f64) -> bool {
+        self.bounds.is_some_and(|bounds| match quantile {
+            it if it <= 0.0 => false,
+            it if it >= 1.0 => bounds.has_extremes(),
+            _ => bounds.has_percentile(ns as u64),
+        })
+    }
 }
 
 /// Place of a quantile: each factor of ten of what is above it takes the same room.
@@ -161,7 +172,10 @@ fn percentiles(points: &[Point], of: &str, numbers: &mut Numbers) -> Markup {
                 x: spread_out(quantile),
                 y,
                 interval: None,
-                text: format!("{label}: {}", duration(y)),
+                text: format!(
+                    "{label}: {}",
+                    at_least(duration(y), point.is_bound(quantile, y))
+                ),
             }
         });
         ChartLine {
@@ -187,8 +201,11 @@ fn percentiles(points: &[Point], of: &str, numbers: &mut Numbers) -> Markup {
         .filter(|tick| !["p25", "p75"].contains(&tick.label.as_str()));
     let header = std::iter::once("Point (us)").chain(QUANTILES.map(|(_, label)| label));
     let header = header.map(str::to_owned).collect();
-    let rows = lines.iter().map(|line| {
-        let cells = line.marks.iter().map(|mark| number(mark.y / 1e3));
+    let rows = lines.iter().zip(points).map(|(line, point)| {
+        let marks = line.marks.iter().zip(QUANTILES);
+        let cells = marks.map(|(mark, (quantile, _))| {
+            number_at_least(mark.y / 1e3, point.is_bound(quantile, mark.y))
+        });
         line.name.iter().cloned().chain(cells).collect()
     });
     let table: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use tonnage_judge::keys::Keys;
 use tonnage_record::Record;
-use tonnage_record::figures::{Row, Value, by_field};
+use tonnage_record::figures::{Row, by_field};
 
 /// Figures that tell the size of a point, the first that a row has.
 const SIZES: [&str; 2] = ["size_bytes", "transfer_bytes"];
@@ -111,9 +111,6 @@ pub(crate) fn value(row: &Row<'_>, field: &str) -> Option<f64> {
     if !own.any(|it| it.field == field) {
         return None;
     }
-    match (figure.value)(row) {
-        Value::Count(count) => Some(count as f64),
-        Value::Number(number) if number.is_finite() => Some(number),
-        Value::Number(_) | Value::Text(_) | Value::Unknown => None,
-    }
+    let number = (figure.value)(row).number();
+    number.filter(|number| number.is_finite())
 }

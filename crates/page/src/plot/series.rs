@@ -181,14 +181,9 @@ fn table(series: &TrialSeries, begins: &[u64], lengths: &[u64]) -> Vec<Vec<Strin
         let mut cells = vec![begin, operations.to_string(), number(rate)];
         if has_latencies {
             let latency = series.latencies.get(at).copied().unwrap_or_default();
-            let us = [
-                latency.latency_ns_p50,
-                latency.latency_ns_p99,
-                latency.latency_ns_max,
-            ];
-            cells.extend(us.map(|ns| match latency.samples {
+            cells.extend(latency.shown_us().map(|us| match latency.samples {
                 0 => String::new(),
-                _ => number(ns as f64 / 1e3),
+                _ => us,
             }));
         }
         let clients = series.clients.iter();

@@ -42,6 +42,7 @@ fn every_figure_of_the_records_is_on_the_page() {
                 Value::Text(text) => text,
                 Value::Count(count) => count.to_string(),
                 Value::Number(number) => number.to_string(),
+                Value::AtLeast(number) => format!("≥{number}"),
             };
             assert!(text.contains(figure.field), "{}", figure.field);
             let ends = ["<td>", "<td align=left dir=auto>", "</code> <bdi>"]

@@ -67,6 +67,27 @@ pub enum Value {
     Count(u64),
     /// Any other number.
     Number(f64),
+    /// A number that the true one is not below.
+    AtLeast(f64),
+}
+
+impl Value {
+    /// The number that it is, if it is one: of a lower bound the bound.
+    pub fn number(&self) -> Option<f64> {
+        match *self {
+            Self::Count(count) => Some(count as f64),
+            Self::Number(number) | Self::AtLeast(number) => Some(number),
+            Self::Unknown | Self::Text(_) => None,
+        }
+    }
+
+    /// This value, as a lower bound if it is one.
+    pub(crate) fn bounded(self, is_bound: bool) -> Self {
+        match self.number().filter(|_| is_bound) {
+            Some(number) => Self::AtLeast(number),
+            None => self,
+        }
+    }
 }
 
 impl From<&str> for Value {

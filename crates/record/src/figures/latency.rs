@@ -4,7 +4,9 @@ use super::{Better, Figure, MICROSECONDS, Row, Style, Value};
 use crate::histogram::{Latency, LatencyKind};
 
 const FROM_HISTOGRAM: &str = "From one histogram of all samples of all trials and workers, with three significant \
-     digits; never below the minimum or above the maximum, which are exact.";
+     digits; never below the minimum or above the maximum, which are exact. A percentile with ≥ is a lower bound: it rests \
+     on operations of an open loop that were due and never ended, each of which counts with the time from when it was due \
+     to the end of its trial; or it lies in the last bin, at 60 s.";
 
 /// Figures of latency; Latency kind says what one sample is.
 pub const LATENCY: &[Figure] = &[
@@ -34,6 +36,31 @@ pub const LATENCY: &[Figure] = &[
         trials: None,
     },
     Figure {
+        name: "Unfinished",
+        field: "latency_unfinished",
+        meaning: "Samples of operations of an open loop that were due and were never issued. The latency of each is a lower \
+             bound: the time from when it was due to the end of its trial.",
+        computed: "Counted over all trials and workers.",
+        style: Style::Plain,
+        better: Some(Better::Low),
+        value: |row| {
+            latency(row, |latency| {
+                latency.lower_bounds.map_or(0, |bounds| bounds.unfinished)
+            })
+        },
+        trials: None,
+    },
+    Figure {
+        name: "Lower bounds",
+        field: LOWER_BOUNDS,
+        meaning: "Columns of CSV whose values in this row are lower bounds, which tables mark with ≥; empty if none are.",
+        computed: "From the samples of operations that never ended, and of those above 60 s.",
+        style: Style::Plain,
+        better: None,
+        value: lower_bounds,
+        trials: None,
+    },
+    Figure {
         name: "Min Lat (us)",
         field: "latency_ns_min",
         meaning: "Smallest latency, exact.",
@@ -47,10 +74,10 @@ pub const LATENCY: &[Figure] = &[
         name: "Avg Lat (us)",
         field: "latency_ns_mean",
         meaning: "Mean latency, exact.",
-        computed: "Sum of all samples / their number.",
+        computed: "Sum of all samples / their number. With ≥ a lower bound, because some operations never ended.",
         style: MICROSECONDS,
         better: Some(Better::Low),
-        value: |row| latency(row, |latency| latency.latency_ns_mean),
+        value: |row| extreme(row, |latency| latency.latency_ns_mean),
         trials: None,
     },
     Figure {
@@ -60,7 +87,7 @@ pub const LATENCY: &[Figure] = &[
         computed: FROM_HISTOGRAM,
         style: MICROSECONDS,
         better: Some(Better::Low),
-        value: |row| latency(row, |latency| latency.latency_ns_p50),
+        value: |row| percentile(row, |latency| latency.latency_ns_p50),
         trials: None,
     },
     Figure {
@@ -70,7 +97,7 @@ pub const LATENCY: &[Figure] = &[
         computed: FROM_HISTOGRAM,
         style: MICROSECONDS,
         better: Some(Better::Low),
-        value: |row| latency(row, |latency| latency.latency_ns_p90),
+        value: |row| percentile(row, |latency| latency.latency_ns_p90),
         trials: None,
     },
     Figure {
@@ -80,7 +107,7 @@ pub const LATENCY: &[Figure] = &[
         computed: FROM_HISTOGRAM,
         style: MICROSECONDS,
         better: Some(Better::Low),
-        value: |row| latency(row, |latency| latency.latency_ns_p99),
+        value: |row| percentile(row, |latency| latency.latency_ns_p99),
         trials: None,
     },
     Figure {
@@ -91,17 +118,17 @@ pub const LATENCY: &[Figure] = &[
         computed: FROM_HISTOGRAM,
         style: MICROSECONDS,
         better: Some(Better::Low),
-        value: |row| latency(row, |latency| latency.latency_ns_p999),
+        value: |row| percentile(row, |latency| latency.latency_ns_p999),
         trials: None,
     },
     Figure {
         name: "Max Lat (us)",
         field: "latency_ns_max",
         meaning: "Largest latency, exact however long it was.",
-        computed: "Kept beside the histogram.",
+        computed: "Kept next to the histogram. With ≥ a lower bound, because some operations never ended.",
         style: MICROSECONDS,
         better: Some(Better::Low),
-        value: |row| latency(row, |latency| latency.latency_ns_max),
+        value: |row| extreme(row, |latency| latency.latency_ns_max),
         trials: None,
     },
 ];
@@ -120,8 +147,39 @@ pub const DELIVERED: &[Figure] = &[Figure {
     trials: None,
 }];
 
+/// The figure that names the others that are lower bounds.
+const LOWER_BOUNDS: &str = "lower_bounds";
+
+/// Columns of a row that are lower bounds.
+fn lower_bounds(row: &Row<'_>) -> Value {
+    let others = super::of(&row.record.body).filter(|figure| figure.field != LOWER_BOUNDS);
+    let is_bound = |figure: &&Figure| matches!((figure.value)(row), Value::AtLeast(_));
+    let found: Vec<&str> = others.filter(is_bound).map(|figure| figure.field).collect();
+    found.join(" ").into()
+}
+
+/// A percentile of the row's latencies.
+fn percentile(row: &Row<'_>, of: fn(&Latency) -> u64) -> Value {
+    let is_bound = |latency: &Latency| {
+        let bounds = latency.lower_bounds;
+        bounds.is_some_and(|bounds| bounds.has_percentile(of(latency)))
+    };
+    latency(row, |latency| {
+        Value::from(of(latency)).bounded(is_bound(latency))
+    })
+}
+
+/// The mean or the largest of the row's latencies.
+fn extreme<T: Into<Value>>(row: &Row<'_>, of: fn(&Latency) -> T) -> Value {
+    let is_bound = |latency: &Latency| {
+        let bounds = latency.lower_bounds;
+        bounds.is_some_and(|bounds| bounds.has_extremes())
+    };
+    latency(row, |latency| of(latency).into().bounded(is_bound(latency)))
+}
+
 /// A figure of the row's latencies, unknown where none were recorded.
-fn latency<T: Into<Value>>(row: &Row<'_>, of: fn(&Latency) -> T) -> Value {
+fn latency<T: Into<Value>>(row: &Row<'_>, of: impl FnOnce(&Latency) -> T) -> Value {
     row.body().latency(row.part).map(of).into()
 }
 

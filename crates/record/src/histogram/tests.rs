@@ -31,6 +31,7 @@ fn percentiles_of_one_to_a_thousand_are_themselves() {
         latency_ns_p99: 990,
         latency_ns_p999: 999,
         latency_ns_max: 1000,
+        lower_bounds: None,
     };
     assert_eq!(found, expected);
     assert_eq!(LatencyHistogram::new().summary(LatencyKind::Batch), None);
@@ -61,11 +62,92 @@ fn nothing_is_lost_beyond_the_range() {
         of(&[hour_ns, hour_ns + 2]).mean_ns(),
         Some(hour_ns as f64 + 1.0)
     );
-    assert!(histogram.quantile_ns(0.75).unwrap() >= hdr_v2::HIGH_NS);
+    // The last bin begins at its lower end.
+    let last_ns = hdr_v2::value_of(hdr_v2::index_of(hdr_v2::HIGH_NS));
+    assert_eq!(histogram.quantile_ns(0.75), Some(last_ns));
     assert!(same(
         &LatencyHistogram::decode(&histogram.encode()).unwrap(),
         &histogram
     ));
+}
+
+fn waits(count: u64, shortest_ns: u64, longest_ns: u64) -> Unfinished {
+    Unfinished {
+        count,
+        shortest_ns,
+        longest_ns,
+    }
+}
+
+proptest! {
+    /// As if each wait had been recorded by itself.
+    #[test]
+    fn waits_are_evenly_spaced(
+        count in 1u64..300,
+        shortest_ns in 0u64..3_000_000_000,
+        span_ns in prop_oneof![Just(0), 1u64..5000, 1u64..100_000_000_000],
+    ) {
+        let span_ns = if count == 1 { 0 } else { span_ns };
+        let step = |at: u64| (u128::from(at) * u128::from(span_ns)).div_ceil(u128::from(count.max(2) - 1));
+        let each: Vec<u64> = (0..count).map(|at| shortest_ns + step(at) as u64).collect();
+        let mut together = LatencyHistogram::new();
+        together.record_unfinished(&waits(count, shortest_ns, shortest_ns + span_ns));
+        prop_assert!(together.pairs().eq(of(&each).pairs()));
+        prop_assert_eq!((together.count(), together.unfinished()), (count, count));
+        let mean_ns = shortest_ns as f64 + span_ns as f64 / 2.0;
+        prop_assert!((together.mean_ns().unwrap() - mean_ns).abs() <= 1.0);
+        prop_assert!(same(&LatencyHistogram::decode(&together.encode()).unwrap(), &together));
+    }
+}
+
+/// 985 that ended after 10 ns, 5 after 2 s, and 10 that had waited for 1 s or more.
+#[test]
+fn figures_that_rest_on_waits_are_lower_bounds() {
+    let mut histogram = of(&[vec![10; 985], vec![2_000_000_000; 5]].concat());
+    assert_eq!(histogram.lower_bounds(), None);
+    let mut others = LatencyHistogram::new();
+    others.record_unfinished(&waits(0, 0, 0));
+    assert!(same(&others, &LatencyHistogram::new()));
+    others.record_unfinished(&waits(10, 1_000_000_000, 3_000_000_000));
+    let mut sent = others.encode();
+    merge_encoded(&mut sent, &LatencyHistogram::new().encode()).unwrap();
+    histogram.merge_encoded(&sent).unwrap();
+    let found = histogram.summary(LatencyKind::Response).unwrap();
+    let bounds = found.lower_bounds.unwrap();
+    assert!(bounds.has_extremes() && bounds.unfinished == 10);
+    // Whatever the ten took in truth, 985 of a thousand were faster.
+    assert!(
+        !bounds.has_percentile(found.latency_ns_p50)
+            && !bounds.has_percentile(found.latency_ns_p90)
+    );
+    // Those that ended after 2 s may be before or behind them.
+    for bound_ns in [found.latency_ns_p99, found.latency_ns_p999] {
+        assert!(bounds.has_percentile(bound_ns), "{bound_ns}: {bounds:?}");
+    }
+    // The fifth of the ten, to the lower end of its bin.
+    let fifth_ns = 1_000_000_000 + 4 * 2_000_000_000 / 9;
+    assert!(
+        found.latency_ns_p99 <= fifth_ns && (fifth_ns - found.latency_ns_p99) * 1000 <= fifth_ns,
+        "{found:?}"
+    );
+    assert_eq!(found.latency_ns_max, 3_000_000_000);
+    histogram.clear();
+    assert!(same(&histogram, &LatencyHistogram::new()));
+}
+
+#[test]
+fn percentiles_in_the_last_bin_are_lower_bounds_and_the_largest_is_exact() {
+    let found = of(&[vec![1000; 95], vec![90_000_000_000; 5]].concat());
+    let found = found.summary(LatencyKind::Response).unwrap();
+    let bounds = found.lower_bounds.unwrap();
+    assert!(!bounds.has_percentile(found.latency_ns_p90));
+    assert!(bounds.has_percentile(found.latency_ns_p99));
+    assert!((59_900_000_000..=60_000_000_000).contains(&found.latency_ns_p99));
+    assert_eq!(
+        (bounds.has_extremes(), found.latency_ns_max),
+        (false, 90_000_000_000)
+    );
+    assert_eq!(of(&[59_999_999_999]).lower_bounds(), None);
 }
 
 #[test]
@@ -156,6 +238,16 @@ fn each_figure_has_its_bounds() {
     assert!(refused(|exact| exact.count = 4) && refused(|exact| exact.count = 2));
     assert!(refused(|exact| exact.min_ns = 9) && refused(|exact| exact.min_ns = 11));
     assert!(refused(|exact| exact.max_ns = 31) && refused(|exact| exact.max_ns = 29));
+    assert!(
+        refused(|exact| exact.unfinished = 1) && refused(|exact| exact.least_unfinished_ns = 20)
+    );
+    let unfinished = |count, least_ns| {
+        let mut changed = good.clone();
+        (changed.exact.unfinished, changed.exact.least_unfinished_ns) = (count, least_ns);
+        LatencyHistogram::decode(&changed.encode()).is_ok()
+    };
+    assert!(unfinished(3, 10) && unfinished(1, 30));
+    assert!(!unfinished(4, 10) && !unfinished(1, 9) && !unfinished(1, 31));
     // Both are in one bin, and the smallest would be larger than the largest.
     let mut one = of(&[1_000_001]);
     one.exact.min_ns = 1_000_002;

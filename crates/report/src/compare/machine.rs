@@ -19,6 +19,8 @@ const COLUMNS: &[&str] = &[
     "b_runs",
     "a_trials",
     "b_trials",
+    "a_lower_bound",
+    "b_lower_bound",
     "ratio",
     "ratio_low",
     "ratio_high",
@@ -67,6 +69,10 @@ fn row(judged: &Judged) -> impl Iterator<Item = String> {
     });
     let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
     let count = |value: Option<usize>| value.map_or_else(String::new, |value| value.to_string());
+    let yes = |holds: Option<bool>| {
+        let word = holds.map_or("", |holds| if holds { "yes" } else { "no" });
+        word.to_owned()
+    };
     let ratio = judged.ratio;
     [
         harmless(point.collect::<Vec<_>>().join(" ")),
@@ -79,18 +85,15 @@ fn row(judged: &Judged) -> impl Iterator<Item = String> {
         count(judged.b.map(|side| side.runs)),
         count(judged.a.map(|side| side.trials)),
         count(judged.b.map(|side| side.trials)),
+        yes(judged.a.map(|side| side.is_lower_bound)),
+        yes(judged.b.map(|side| side.is_lower_bound)),
         number(ratio.map(|ratio| ratio.value)),
         number(ratio.map(|ratio| ratio.low)),
         number(ratio.map(|ratio| ratio.high)),
         number(ratio.map(|ratio| ratio.p)),
         number(ratio.map(|ratio| ratio.p_adjusted)),
         judged.verdict.name().to_owned(),
-        if judged.of_these_runs_only {
-            "yes"
-        } else {
-            "no"
-        }
-        .to_owned(),
+        yes(Some(judged.of_these_runs_only)),
         count(judged.more_runs),
         harmless(judged.why.join("; ")),
     ]

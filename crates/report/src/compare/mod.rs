@@ -295,7 +295,13 @@ fn has_all_runs(judged: &Judged, all: [usize; 2]) -> bool {
 fn row(judged: &Judged, label: &str, notes: String) -> Vec<String> {
     let figure = judged.field.and_then(by_field);
     let side = |side: &Option<tonnage_judge::values::SideFigure>| match (side, figure) {
-        (Some(side), Some(figure)) => shown(Value::Number(side.value), figure.style, "-"),
+        (Some(side), Some(figure)) => {
+            let value = match side.is_lower_bound {
+                true => Value::AtLeast(side.value),
+                false => Value::Number(side.value),
+            };
+            shown(value, figure.style, "-")
+        }
         _ => "-".to_owned(),
     };
     let ratio = match (judged.ratio, judged.a, judged.b) {

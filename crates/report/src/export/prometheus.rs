@@ -199,11 +199,7 @@ impl<'a> Family<'a> {
         let (name, unit) = series_name(metric.figure.field);
         let divisor = unit.map_or(1.0, |unit| unit.divisor);
         let samples = points.iter().filter_map(|(labels, row)| {
-            let value = match (metric.figure.value)(row) {
-                Value::Number(number) => number,
-                Value::Count(count) => count as f64,
-                Value::Unknown | Value::Text(_) => return None,
-            };
+            let value = (metric.figure.value)(row).number()?;
             value.is_finite().then_some((labels, value / divisor))
         });
         Self {

@@ -32,12 +32,14 @@ pub fn loaded() -> Vec<Record> {
                 payload_bytes,
                 bandwidth_bytes_per_s: bandwidth,
                 verified_bytes: None,
+                stall: None,
                 idle,
                 loaded: TrialLatency {
                     samples: trial.operations / 2,
                     latency_ns_mean: trial.latency_ns_mean.unwrap_or_default(),
                     latency_ns_p50,
                     latency_ns_p99: latency_ns_p50 * 11 / 10,
+                    lower_bounds: None,
                 },
             });
         };

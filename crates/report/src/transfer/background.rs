@@ -7,6 +7,7 @@ use tonnage_record::{Outcome, TransferRecord};
 use tonnage_units::quantity::human::{prefixed, whole_percent};
 
 use super::footers::row_name;
+use super::notes::background_stall;
 use crate::derived::{P50_RATIO, P99_RATIO};
 use crate::table::{Line, Sheet, TitledTable};
 
@@ -99,14 +100,21 @@ pub fn not_reached(record: TransferRecord<'_>) -> Option<String> {
     let initiators = f64::from(point.roles().initiating_at_once());
     let size_bytes = f64::from(point.background?.size_bytes);
     let per_s = background.bandwidth_bytes_per_s.mean / size_bytes / initiators.max(1.0);
-    (per_s < REACHED_LEAST * asked_per_s).then(|| {
-        format!(
-            "the background reached {} of the {} op/s that each initiator was asked for: the load is what the column \
-             says, in GB/s",
-            whole_percent(per_s / asked_per_s),
-            prefixed(asked_per_s)
-        )
-    })
+    if per_s >= REACHED_LEAST * asked_per_s {
+        return None;
+    }
+    let trials = record.body.trials.iter();
+    let loads: Vec<_> = trials
+        .filter_map(|trial| trial.background.as_ref())
+        .collect();
+    let stall = background_stall(&loads, asked_per_s * initiators.max(1.0));
+    Some(format!(
+        "the background reached {} of the {} op/s that each initiator was asked for{}: the load is what the column says, \
+         in GB/s",
+        whole_percent(per_s / asked_per_s),
+        prefixed(asked_per_s),
+        stall.map_or_else(String::new, |stall| format!(", because of {stall}"))
+    ))
 }
 
 #[cfg(test)]
@@ -114,6 +122,7 @@ mod tests {
     use super::*;
     use crate::samples;
     use crate::table::Markup;
+    use tonnage_record::transfer::Stall;
     use tonnage_record::{Body, Record, TransferBody};
 
     fn changed(change: impl Fn(&mut TransferBody)) -> Record {
@@ -139,6 +148,34 @@ mod tests {
         let told = note(0.524288).unwrap();
         assert!(
             told.starts_with("the background reached 50 % of the 1.00k op/s"),
+            "{told}"
+        );
+        assert!(!told.contains("stall"), "{told}");
+    }
+
+    /// The same rate, because one trial of three stood still.
+    #[test]
+    fn a_load_that_stalled_is_told_apart_from_one_that_is_too_much() {
+        let record = changed(|body| {
+            let background = body.summary.as_mut().unwrap().background.as_mut();
+            background.unwrap().bandwidth_bytes_per_s.mean = 0.524288e9;
+            for trial in &mut body.trials {
+                let load = trial.background.as_mut().unwrap();
+                (load.window_ns, load.operations) = (200_000_000, 200);
+            }
+            let load = body.trials[2].background.as_mut().unwrap();
+            load.window_ns += 3_000_000_000;
+            load.stall = Some(Stall {
+                length_ns: 3_000_000_000,
+                begin_ns: 1_000_000,
+                loop_ns: 0,
+                rank: 0,
+                peer: 1,
+            });
+        });
+        let told = not_reached(record.as_transfer().unwrap()).unwrap();
+        assert!(
+            told.contains("because of a stall of 3.00 s in trial 3"),
             "{told}"
         );
     }

@@ -72,6 +72,10 @@ pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<Str
 
 fn loaded<'a>(record: &'a TransferRecord<'a>) -> Option<Loaded<'a>> {
     let background = record.body.summary.as_ref()?.background.as_ref()?;
+    if background.p50.loaded_at_least {
+        // The power is known only not to be above a number.
+        return None;
+    }
     let power = |load: &TrialBackground| {
         load.bandwidth_bytes_per_s / load.loaded.latency_ns_p50.max(1) as f64
     };

@@ -2,6 +2,7 @@
 
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::transfer::{Pacing, TrialLength};
+use tonnage_record::transfer::{Stall, TrialBackground};
 use tonnage_record::{CanaryDoubt, Outcome, TransferRecord};
 use tonnage_units::quantity::human::{duration, number, size, whole_percent};
 
@@ -59,7 +60,8 @@ impl Notes {
         if let Some(text) = late_start(starts) {
             words.push(self.number(text));
         }
-        if let Some(text) = above_capacity(record) {
+        let paced = [stall(record), above_capacity(record), lower_bounds(record)];
+        for text in paced.into_iter().flatten() {
             words.push(self.number(text));
         }
         if let Some(text) = background::not_reached(record) {
@@ -154,14 +156,86 @@ const SINGLE_TRIAL_SPREAD: f64 = 0.05;
 const CARRIED_LEAST: f64 = 0.98;
 const LATE_MOST: f64 = 0.05;
 
-/// Tells that more was offered than the path carries.
+/// A stall is worth a remark if it took this part of the time in which trials moved on: the 99th percentile is then about
+/// it.
+const STALL_LEAST: f64 = 0.01;
+
+/// Stalls of the trials of an open loop that are worth a remark, and the rate outside of them.
+struct Stalls {
+    /// Numbers of the trials, from 1, and their stalls.
+    all: Vec<(usize, Stall)>,
+    /// Operations per second of all trials without the time of their stalls.
+    moving_per_s: f64,
+}
+
+impl Stalls {
+    /// Stalls of trials: the window, the operations and the longest stall of each.
+    fn of(trials: impl Iterator<Item = (u64, u64, Option<Stall>)> + Clone) -> Option<Self> {
+        let length_ns = |stall: &Option<Stall>| stall.map_or(0, |stall| stall.length_ns);
+        let moving_ns = |(window_ns, _, stall): (u64, u64, Option<Stall>)| {
+            window_ns.saturating_sub(length_ns(&stall))
+        };
+        let moving_ns: u64 = trials.clone().map(moving_ns).sum();
+        let operations: u64 = trials.clone().map(|(_, operations, _)| operations).sum();
+        let all = trials
+            .zip(1..)
+            .filter_map(|((.., stall), number)| Some((number, stall?)));
+        let least_ns = moving_ns as f64 * STALL_LEAST;
+        let all: Vec<_> = all
+            .filter(|(_, stall)| stall.length_ns as f64 >= least_ns)
+            .collect();
+        (!all.is_empty()).then(|| Self {
+            all,
+            moving_per_s: operations as f64 * 1e9 / moving_ns.max(1) as f64,
+        })
+    }
+
+    /// Place, length and nature of the longest one.
+    fn text(&self) -> Option<String> {
+        let (trial, stall) = self.all.iter().max_by_key(|(_, stall)| stall.length_ns)?;
+        let several = match self.all.len() {
+            1 => "a stall".to_owned(),
+            trials => format!("stalls in {trials} trials, the longest"),
+        };
+        // One turn of the loop took most of it.
+        let loop_text = match stall.loop_ns > stall.length_ns / 2 {
+            true => {
+                "the loop that issues them stood still as well, so that its process was stopped, its CPU was taken, or a \
+                 call of the engine took so long"
+            }
+            false => {
+                "the loop that issues them went on, so that the cause lies behind it: the engine, the path or the target"
+            }
+        };
+        Some(format!(
+            "{several} of {} in trial {trial}, {} after its start: no operation from rank {} to rank {} ended; {loop_text}",
+            duration(stall.length_ns as f64),
+            duration(stall.begin_ns as f64),
+            stall.rank,
+            stall.peer,
+        ))
+    }
+}
+
+fn stalls(record: TransferRecord<'_>) -> Option<Stalls> {
+    let trials = record.body.trials.iter();
+    Stalls::of(trials.map(|trial| (trial.window_ns, trial.operations, trial.stall)))
+}
+
+/// Names the longest stall of an open loop.
+fn stall(record: TransferRecord<'_>) -> Option<String> {
+    stalls(record)?.text()
+}
+
+/// Tells that more was offered than the path carries. Time of stalls, which have a remark of their own, does not count.
 fn above_capacity(record: TransferRecord<'_>) -> Option<String> {
     let pace = record.body.summary.as_ref()?.pace.as_ref()?;
-    let carried = pace.reached_per_s / pace.offered_per_s;
+    let moving_per_s = stalls(record).map_or(pace.reached_per_s, |stalls| stalls.moving_per_s);
+    let carried = moving_per_s / pace.offered_per_s;
     (carried < CARRIED_LEAST && pace.late_fraction > LATE_MOST).then(|| {
         format!(
-            "more was offered than it carries, {} of it: the backlog grows, and latencies with the length of a trial; \
-             offer less to learn its latency under load",
+            "overload: only {} of the offered rate completed, so that latencies grow with the length of a trial; lower \
+             --rate to learn the latency under load",
             whole_percent(carried)
         )
     })
@@ -208,6 +282,30 @@ fn long_drain(record: TransferRecord<'_>) -> Option<String> {
             duration(drain_ns)
         )
     })
+}
+
+/// Explains the mark of lower bounds.
+fn lower_bounds(record: TransferRecord<'_>) -> Option<String> {
+    let latency = record.body.summary.as_ref()?.latency.as_ref()?;
+    let bounds = latency.lower_bounds?;
+    Some(match bounds.unfinished {
+        0 => "≥ marks lower bounds: percentiles above 60 s are not told apart".to_owned(),
+        unfinished => format!(
+            "≥ marks lower bounds: {} of the operations that were due were never issued; each counts with the time that it \
+             had waited by the end of its trial",
+            whole_percent(unfinished as f64 / latency.samples.max(1) as f64)
+        ),
+    })
+}
+
+/// Names the longest stall of the background of an open loop, if it kept the load from its rate.
+pub(super) fn background_stall(trials: &[&TrialBackground], asked_per_s: f64) -> Option<String> {
+    let trials = trials.iter();
+    let stalls = Stalls::of(trials.map(|trial| (trial.window_ns, trial.operations, trial.stall)))?;
+    match stalls.moving_per_s < CARRIED_LEAST * asked_per_s {
+        true => None,
+        false => stalls.text(),
+    }
 }
 
 /// Names the rail that holds the others up.
@@ -259,6 +357,7 @@ fn above_limit(record: TransferRecord<'_>) -> Option<String> {
 mod tests {
     use super::*;
     use crate::samples;
+    use tonnage_record::histogram::LowerBounds;
     use tonnage_record::{Body, Canary, Record};
 
     #[test]
@@ -295,7 +394,89 @@ mod tests {
         assert_eq!(note_at(1.0, 0.5), None);
         assert_eq!(note_at(0.985, 0.5), None);
         assert_eq!(note_at(0.5, 0.01), None, "few operations");
-        assert!(note_at(0.5, 0.5).unwrap().contains("50 % of it"));
+        let text = note_at(0.5, 0.5).unwrap();
+        assert!(
+            text.starts_with("overload: only 50 % of the offered rate"),
+            "{text}"
+        );
+    }
+
+    /// A trial of three in which nothing ended for 1.2 s, and what came of the others.
+    fn stalled(length_ns: u64, loop_ns: u64) -> Record {
+        let mut record = samples::paced()[0].clone();
+        let Body::Transfer(body) = &mut record.body else {
+            unreachable!("a sample of transfers");
+        };
+        let pace = body.summary.as_mut().unwrap().pace.as_mut().unwrap();
+        // As a mean of trials of which one took so long.
+        pace.reached_per_s = 0.7 * pace.offered_per_s;
+        pace.late_fraction = 0.3;
+        for trial in &mut body.trials {
+            trial.operations = (pace.offered_per_s * trial.window_ns as f64 / 1e9) as u64 + 1;
+        }
+        let trial = &mut body.trials[1];
+        trial.window_ns += length_ns;
+        trial.stall = Some(Stall {
+            length_ns,
+            begin_ns: 50_000_000,
+            loop_ns,
+            rank: 0,
+            peer: 1,
+        });
+        record
+    }
+
+    #[test]
+    fn a_stall_is_no_overload_and_has_its_place() {
+        for (loop_ns, cause) in [(0, "went on"), (1_190_000_000, "stood still as well")] {
+            let record = stalled(1_200_000_000, loop_ns);
+            let record = record.of_kind().unwrap();
+            let text = stall(record).unwrap();
+            for part in [
+                "a stall of 1.20 s in trial 2, 50.0 ms after its start",
+                "from rank 0 to rank 1",
+                cause,
+            ] {
+                assert!(text.contains(part), "{part:?} is not in {text}");
+            }
+            assert_eq!(above_capacity(record), None);
+        }
+        // One that is in no percentile that a table has.
+        let short = stalled(100, 0);
+        assert_eq!(stall(short.of_kind().unwrap()), None);
+    }
+
+    #[test]
+    fn a_stall_hides_no_overload() {
+        let mut record = stalled(1_200_000_000, 0);
+        let Body::Transfer(body) = &mut record.body else {
+            unreachable!("a sample of transfers");
+        };
+        for trial in &mut body.trials {
+            trial.operations /= 2;
+        }
+        let record = record.of_kind().unwrap();
+        assert!(stall(record).is_some() && above_capacity(record).is_some());
+    }
+
+    #[test]
+    fn lower_bounds_are_explained() {
+        let note = |unfinished| {
+            let mut record = samples::paced()[0].clone();
+            let Body::Transfer(body) = &mut record.body else {
+                unreachable!("a sample of transfers");
+            };
+            let latency = body.summary.as_mut().unwrap().latency.as_mut().unwrap();
+            latency.samples = 100;
+            latency.lower_bounds = Some(LowerBounds {
+                unfinished,
+                from_ns: 7,
+            });
+            lower_bounds(record.of_kind().unwrap()).unwrap()
+        };
+        assert!(note(15).contains("15 % of the operations that were due were never issued"));
+        assert!(note(0).contains("above 60 s"));
+        assert_eq!(lower_bounds(samples::paced()[0].of_kind().unwrap()), None);
     }
 
     /// 64 x 4 MiB in flight on a link of 1 Gb/s take 2.2 s, whatever the trial's time is.

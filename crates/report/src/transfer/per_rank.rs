@@ -6,7 +6,7 @@ use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_record::TransferRecord;
 use tonnage_record::figures::{Row, by_field};
 use tonnage_record::transfer::InitiatorFigures;
-use tonnage_units::quantity::human::number;
+use tonnage_units::quantity::human::{at_least, number};
 
 use crate::table::{TitledTable, shown};
 
@@ -71,7 +71,7 @@ fn one(records: &[TransferRecord<'_>], varying: &[&str], rank: u32) -> TitledTab
             giga(fastest_batch_bytes_per_s(point, own)),
             giga(Some(own.bandwidth_bytes_per_s)),
             micro(own.latency_ns_min.map(|ns| ns as f64)),
-            micro(own.latency_ns_mean),
+            micro(own.latency_ns_mean).map(|mean| at_least(mean, own.unfinished > 0)),
         ];
         cells.extend(measured.map(|cell| cell.unwrap_or_else(|| "n/a".to_owned())));
         rows.push(cells);

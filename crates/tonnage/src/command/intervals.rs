@@ -24,13 +24,8 @@ fn line(report: &IntervalReport) -> String {
         human::bandwidth(report.bytes_per_s)
     )];
     if let Some(latency) = &report.latency {
-        let us = |ns: u64| human::number(ns as f64 / 1e3);
-        parts.push(format!(
-            "p50 {}, p99 {}, max {} us",
-            us(latency.latency_ns_p50),
-            us(latency.latency_ns_p99),
-            us(latency.latency_ns_max)
-        ));
+        let [p50, p99, max] = latency.shown_us();
+        parts.push(format!("p50 {p50}, p99 {p99}, max {max} us"));
     }
     parts.extend(clients(report));
     parts.extend(silent(&report.silent));
@@ -112,6 +107,7 @@ mod tests {
                 latency_ns_p50: 4_100,
                 latency_ns_p99: 9_000,
                 latency_ns_max: 2_000_000,
+                lower_bounds: None,
             }),
             ..report()
         };

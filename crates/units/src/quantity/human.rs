@@ -25,6 +25,19 @@ pub fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// A [`number`], marked with ≥ if it is a lower bound.
+pub fn number_at_least(value: f64, is_bound: bool) -> String {
+    at_least(number(value), is_bound)
+}
+
+/// A number as printed, marked with ≥ if it is a lower bound.
+pub fn at_least(number: String, is_bound: bool) -> String {
+    match is_bound {
+        true => format!("≥{number}"),
+        false => number,
+    }
+}
+
 /// 0.000008 as "8e-6", 0.000512 as "5.12e-4".
 fn scientific(value: f64) -> String {
     let text = format!("{value:.2e}");

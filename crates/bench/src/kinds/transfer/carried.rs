@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use super::driving::{Unsettled, is_felt};
 use super::layout::GUARD_BYTES;
 use super::totals::TrialTotals;
-use super::trial::{Schedule, WARM_UP};
+use super::trial::Schedule;
 use super::work::Work;
 use crate::drive::flow::Flow;
 use tonnage_engine::carried::{CarriedFlow, CarriedOrder, Carrier, SlotOrder};
 use tonnage_plan::transfer::{Addresses, Pacing, TransferPoint, TrialLength};
+use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
 impl Work<'_> {
@@ -48,20 +50,42 @@ impl Work<'_> {
         }
     }
 
-    /// Lets the round be carried out, which a trial's other thread may follow meanwhile.
+    /// Makes a round ready that is carried out elsewhere, before its start; `None` for one that is not. A trial's other
+    /// thread may follow it from now on.
+    ///
+    /// # Errors
+    /// When it cannot be carried out.
+    pub(super) fn begin_carried(
+        &mut self,
+        schedule: &Schedule,
+    ) -> Result<Option<Vec<CarriedFlow>>> {
+        if self.carried.is_none() || self.active.is_empty() {
+            return Ok(None);
+        }
+        let (point, rank, stop) = (self.point, self.rank, self.port.stop_flag());
+        let carried = |flow: &Flow| flow.carried(point, rank);
+        let flows: Vec<_> = self.flows[self.active.clone()]
+            .iter()
+            .map(carried)
+            .collect();
+        let order = order_of(point, schedule.length, &flows, stop);
+        let progress = self.carrier()?.begin(&order)?;
+        if let Some(felt) = self.pulse.as_ref().filter(|_| is_felt(schedule)) {
+            felt.pulse.follow(progress);
+        }
+        Ok(Some(flows))
+    }
+
+    /// Lets a round be carried out that was made ready.
     ///
     /// # Errors
     /// When an operation fails, or the run is stopped.
     pub(super) fn drive_carried(
         &mut self,
         schedule: &Schedule,
-        patience: Duration,
+        flows: &[CarriedFlow],
         totals: &mut TrialTotals,
     ) -> Result<()> {
-        let (point, rank) = (self.point, self.rank);
-        let active = self.active.clone();
-        let carried = |flow: &Flow| flow.carried(point, rank);
-        let flows: Vec<CarriedFlow> = self.flows[active.clone()].iter().map(carried).collect();
         let stop = self.port.stop_flag();
         let left_ns = |ns: u64| (schedule.start_ns + ns).saturating_sub(self.port.clock.now_ns());
         let order = CarriedOrder {
@@ -70,35 +94,49 @@ impl Work<'_> {
                 TrialLength::DurationNs(ns) => Some(Duration::from_nanos(left_ns(ns).max(1))),
                 TrialLength::Iterations(_) => None,
             },
-            patience,
-            stop,
-            ..order_of(point, schedule.length, &flows, stop)
+            patience: self.carried.unwrap_or(Duration::MAX),
+            ..order_of(self.point, schedule.length, flows, stop)
         };
-        let felt = self.pulse.take();
-        let pulse = felt.as_ref().filter(|_| schedule.number != WARM_UP);
-        let carrier = self.carrier()?;
-        let progress = carrier.begin(&order)?;
-        if let Some(felt) = pulse {
-            felt.pulse.follow(progress);
-        }
-        let outcome = carrier.carry_out(&order);
-        let latencies = match (&outcome, point.latency) {
-            (Ok(_), true) => Some(carrier.latencies()?),
-            _ => None,
+        let trial = match self.carrier()?.carry_out(&order) {
+            Ok(trial) => trial,
+            Err(error) => {
+                if let Some(felt) = &self.pulse {
+                    felt.pulse.end_following(0, None);
+                }
+                return Err(error);
+            }
         };
-        if let Some(felt) = pulse {
-            let operations = outcome.as_ref().map_or(0, |trial| trial.operations());
-            felt.pulse.end_following(operations, latencies.as_ref());
-        }
-        self.pulse = felt;
-        let trial = outcome?;
-        for (flow, &issued) in self.flows[active].iter_mut().zip(&trial.issued) {
+        for (flow, &issued) in self.flows[self.active.clone()]
+            .iter_mut()
+            .zip(&trial.issued)
+        {
             flow.skip(issued);
         }
         totals.operations = trial.operations();
         self.port.note_in_flight(trial.in_flight_max);
-        if let (Some(histogram), Some(latencies)) = (&mut self.trial, &latencies) {
-            histogram.merge_binned(latencies);
+        self.unsettled = Unsettled::Carried(trial.operations());
+        Ok(())
+    }
+
+    /// Fetches the latencies of a round that was carried out.
+    ///
+    /// # Errors
+    /// When whoever carried it out is gone.
+    pub(super) fn settle_carried(
+        &mut self,
+        schedule: &Schedule,
+        operations: u64,
+        trial: &mut LatencyHistogram,
+    ) -> Result<()> {
+        let latencies = match self.point.latency {
+            true => Some(self.carrier()?.latencies()?),
+            false => None,
+        };
+        if let Some(felt) = self.pulse.as_ref().filter(|_| is_felt(schedule)) {
+            felt.pulse.end_following(operations, latencies.as_ref());
+        }
+        if let Some(latencies) = &latencies {
+            trial.merge_binned(latencies);
         }
         Ok(())
     }

@@ -13,6 +13,8 @@ pub struct DirectionTotals {
     pub payload_bytes: u64,
     /// Latency samples.
     pub samples: u64,
+    /// Those of operations that never ended.
+    pub unfinished: u64,
     /// Sum of the samples.
     pub latency_ns_sum: u64,
 }
@@ -24,6 +26,7 @@ impl DirectionTotals {
             operations: self.operations.saturating_sub(other.operations),
             payload_bytes: self.payload_bytes.saturating_sub(other.payload_bytes),
             samples: self.samples.saturating_sub(other.samples),
+            unfinished: self.unfinished.saturating_sub(other.unfinished),
             latency_ns_sum: self.latency_ns_sum.saturating_sub(other.latency_ns_sum),
         }
     }
@@ -44,6 +47,7 @@ impl Reduce for DirectionTotals {
         self.operations += other.operations;
         self.payload_bytes += other.payload_bytes;
         self.samples += other.samples;
+        self.unfinished += other.unfinished;
         self.latency_ns_sum = self.latency_ns_sum.saturating_add(other.latency_ns_sum);
     }
 }

@@ -12,6 +12,7 @@ pub fn sums(totals: &TrialTotals) -> DirectionTotals {
         operations: totals.operations,
         payload_bytes: totals.payload_bytes,
         samples: totals.samples,
+        unfinished: totals.unfinished,
         latency_ns_sum: totals.latency_ns_sum,
     }
 }
@@ -48,6 +49,7 @@ pub fn summary(trials: &[Trial], totals: &[TrialTotals]) -> Option<Directions> {
             bandwidth_bytes_per_s: spread(&rates.collect::<Vec<_>>()),
             latency_ns_mean: (sum.samples > 0)
                 .then(|| sum.latency_ns_sum as f64 / sum.samples as f64),
+            unfinished: sum.unfinished,
         }
     };
     let [forward, back] = all;
@@ -68,11 +70,13 @@ mod tests {
             operations: all,
             payload_bytes: 8 * all,
             samples: all,
+            unfinished: all,
             latency_ns_sum: 10 * (all - back) + 70 * back,
             back: DirectionTotals {
                 operations: back,
                 payload_bytes: 8 * back,
                 samples: back,
+                unfinished: back,
                 latency_ns_sum: 70 * back,
             },
             ..TrialTotals::NONE
@@ -93,6 +97,7 @@ mod tests {
         assert!(rates.eq([(800.0, 400.0, 1200.0), (0.0, 2000.0, 2000.0)]));
         let both = summary(&trials, &totals).unwrap();
         assert_eq!((both.forward.operations, both.back.operations), (200, 600));
+        assert_eq!((both.forward.unfinished, both.back.unfinished), (200, 600));
         assert_eq!(both.forward.latency_ns_mean, Some(10.0));
         assert_eq!(both.back.latency_ns_mean, Some(70.0));
         assert_eq!(both.back.bandwidth_bytes_per_s.mean, 1200.0);

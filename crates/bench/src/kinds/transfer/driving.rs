@@ -10,19 +10,37 @@ use super::trial::{Schedule, WARM_UP};
 use super::work::Work;
 use crate::drive::batch::{AbandonOnPanic, BatchLoop, BatchPart, batch};
 use crate::drive::flow::Flow;
-use crate::drive::paced::paced;
+use crate::drive::paced::{Timetable, paced};
 use crate::drive::ping_pong::{read_in_turn, serve_first};
 use crate::drive::pulse::{Counted, FeltPulse, Pulse};
 use crate::drive::recorder::{PerBatch, PerOperation, Recorder, Silent};
 use crate::drive::stream::{stream, stream_extents};
 use crate::drive::until::Until;
 use tonnage_engine::Verb;
+use tonnage_engine::carried::CarriedFlow;
 use tonnage_plan::transfer::{Pacing, TrialLength};
 use tonnage_record::histogram::LatencyHistogram;
+use tonnage_record::transfer::Stall;
 use tonnage_units::{Error, Result};
 
-/// Pulse to keep, and the latencies of the trial, where they are recorded.
-type Counting<'a> = (&'a Pulse, Option<&'a mut LatencyHistogram>);
+/// Latencies of the last trial that are still elsewhere: to fetch them in the window would take time from it.
+pub(super) enum Unsettled {
+    /// None.
+    Nothing,
+    /// Those of a trial with so many operations, with whoever carried it out.
+    Carried(u64),
+    /// Those of operations that were due and never issued.
+    Paced {
+        flows: usize,
+        timetable: Timetable,
+        ended_ns: u64,
+    },
+}
+
+/// Returns whether somebody feels the pulses of workers: not while engines warm up.
+pub(super) fn is_felt(schedule: &Schedule) -> bool {
+    schedule.number != WARM_UP
+}
 
 impl Work<'_> {
     /// Waits for the aligned start, then drives this worker's own flows to their end, the closing flush included.
@@ -43,8 +61,17 @@ impl Work<'_> {
         if let Some(trial) = &mut self.trial {
             trial.clear();
         }
+        if let Some(felt) = &mut self.pulse {
+            felt.begin();
+        }
         self.port.take_arrivals();
         self.part.is_resting = self.rests(schedule);
+        self.active = match self.begins() && !self.part.is_resting {
+            true => self.in_round(schedule.round),
+            false => 0..0,
+        };
+        self.unsettled = Unsettled::Nothing;
+        let carried = self.begin_carried(schedule)?;
         let yields = self.part.yields(self.shares_cpus, schedule.is_loaded);
         self.port.set_yielding(yields);
         let clock = self.port.clock;
@@ -65,14 +92,10 @@ impl Work<'_> {
             },
             ..TrialTotals::NONE
         };
-        self.active = match self.begins() && !self.part.is_resting {
-            true => self.in_round(schedule.round),
-            false => 0..0,
-        };
         if !self.active.is_empty() {
             self.port.restart_watch();
             self.port.engine.take_rail_loads();
-            self.drive_flows(schedule, &mut totals)
+            self.drive_flows(schedule, carried.as_deref(), &mut totals)
                 .map_err(|error| self.with_stalled(error))?;
             totals.initiator_cpu_ns = thread_cpu_ns() - self.cpu_began_ns;
             self.window_end_ns = clock.now_ns();
@@ -93,19 +116,63 @@ impl Work<'_> {
         if self.moves_bytes {
             totals.payload_bytes = totals.operations * u64::from(self.point.size_bytes);
         }
-        if let Some(trial) = &self.trial {
-            totals.samples = trial.count();
-            totals.latency_ns_min = trial.min_ns().unwrap_or(u64::MAX);
-            totals.latency_ns_max = trial.max_ns().unwrap_or(0);
-            totals.latency_ns_sum = trial
-                .mean_ns()
-                .map_or(0, |mean| (mean * totals.samples as f64) as u64);
+        Ok(totals)
+    }
+
+    /// Puts the latencies of the trial that was driven where they belong, and their sums into `totals`. That takes time,
+    /// so it comes after the window.
+    ///
+    /// # Errors
+    /// When whoever carried the trial out is gone.
+    pub(super) fn settle_latencies(
+        &mut self,
+        schedule: &Schedule,
+        totals: &mut TrialTotals,
+    ) -> Result<()> {
+        let Some(mut trial) = self.trial.take() else {
+            return Ok(());
+        };
+        let records = self.point.latency && !self.follows_batches();
+        let mut never_issued = Vec::new();
+        match std::mem::replace(&mut self.unsettled, Unsettled::Nothing) {
+            Unsettled::Carried(operations) => {
+                self.settle_carried(schedule, operations, &mut trial)?
+            }
+            Unsettled::Paced {
+                flows,
+                timetable,
+                ended_ns,
+            } if records => {
+                let left = self.scratch.never_issued(flows, &timetable, ended_ns);
+                never_issued.extend(left);
+            }
+            Unsettled::Paced { .. } | Unsettled::Nothing => {}
         }
+        let count = |latencies: &mut LatencyHistogram| {
+            let each = never_issued.iter();
+            each.for_each(|waits| latencies.record_unfinished(waits));
+        };
+        match self
+            .pulse
+            .as_mut()
+            .filter(|_| is_felt(schedule) && self.carried.is_none())
+        {
+            Some(felt) => felt.finish(&mut trial, count),
+            None => count(&mut trial),
+        }
+        totals.samples = trial.count();
+        totals.unfinished = trial.unfinished();
+        totals.latency_ns_min = trial.min_ns().unwrap_or(u64::MAX);
+        totals.latency_ns_max = trial.max_ns().unwrap_or(0);
+        totals.latency_ns_sum = trial
+            .mean_ns()
+            .map_or(0, |mean| (mean * totals.samples as f64) as u64);
+        self.trial = Some(trial);
         let roles = self.point.roles();
         if roles.bidirectional && roles.is_behind(self.rank) {
-            totals.back = sums(&totals);
+            totals.back = sums(totals);
         }
-        Ok(totals)
+        Ok(())
     }
 
     /// Names what made no progress, if that is the error.
@@ -115,7 +182,7 @@ impl Work<'_> {
         };
         let loads = self.port.engine.take_rail_loads();
         let waiting = match self.point.pacing {
-            Pacing::Stream { .. } => self.scratch.waiting_flows(),
+            Pacing::Stream { .. } | Pacing::Paced { .. } => self.scratch.waiting_flows(),
             _ => Vec::new(),
         };
         self.names.error(
@@ -132,13 +199,17 @@ impl Work<'_> {
         self.shared.is_some() && self.worker > 0
     }
 
-    fn drive_flows(&mut self, schedule: &Schedule, totals: &mut TrialTotals) -> Result<()> {
-        if let Some(patience) = self.carried {
-            return self.drive_carried(schedule, patience, totals);
+    fn drive_flows(
+        &mut self,
+        schedule: &Schedule,
+        carried: Option<&[CarriedFlow]>,
+        totals: &mut TrialTotals,
+    ) -> Result<()> {
+        if let Some(flows) = carried {
+            return self.drive_carried(schedule, flows, totals);
         }
         let mut pulse = self.pulse.take();
-        // Nobody feels it while engines warm up.
-        let felt = pulse.as_mut().filter(|_| schedule.number != WARM_UP);
+        let felt = pulse.as_mut().filter(|_| is_felt(schedule));
         let result = self.drive_recording(schedule, totals, felt);
         self.pulse = pulse;
         result
@@ -165,8 +236,7 @@ impl Work<'_> {
                             clock,
                             histogram: &mut felt.latencies,
                         };
-                        let counting: Counting<'_> = (&felt.pulse, Some(&mut histogram));
-                        self.drive_phases(schedule, totals, recorder, Some(counting))
+                        self.drive_phases(schedule, totals, recorder, Some(&felt.pulse))
                     }
                 };
                 self.trial = Some(histogram);
@@ -174,8 +244,8 @@ impl Work<'_> {
             }
             unused => {
                 self.trial = unused;
-                let counting = felt.map(|felt| -> Counting<'_> { (&felt.pulse, None) });
-                self.drive_counted(schedule, totals, Silent, counting)
+                let pulse = felt.map(|felt| &*felt.pulse);
+                self.drive_counted(schedule, totals, Silent, pulse)
             }
         }
     }
@@ -186,16 +256,16 @@ impl Work<'_> {
         schedule: &Schedule,
         totals: &mut TrialTotals,
         whole: PerOperation<'_>,
-        counting: Option<Counting<'_>>,
+        pulse: Option<&Pulse>,
     ) -> Result<()> {
         let Some(mut phases) = self.phases.take() else {
-            return self.drive_counted(schedule, totals, whole, counting);
+            return self.drive_counted(schedule, totals, whole, pulse);
         };
         let recorder = PerBatch {
             whole,
             phases: &mut phases,
         };
-        let result = self.drive_counted(schedule, totals, recorder, counting);
+        let result = self.drive_counted(schedule, totals, recorder, pulse);
         self.phases = Some(phases);
         result
     }
@@ -205,15 +275,12 @@ impl Work<'_> {
         schedule: &Schedule,
         totals: &mut TrialTotals,
         mut recorder: R,
-        counting: Option<Counting<'_>>,
+        pulse: Option<&Pulse>,
     ) -> Result<()> {
-        let Some((pulse, whole)) = counting else {
-            return self.drive_with(schedule, totals, &mut recorder);
-        };
-        let mut counted = Counted::new(recorder, pulse, whole);
-        let result = self.drive_with(schedule, totals, &mut counted);
-        counted.finish();
-        result
+        match pulse {
+            None => self.drive_with(schedule, totals, &mut recorder),
+            Some(pulse) => self.drive_with(schedule, totals, &mut Counted::new(recorder, pulse)),
+        }
     }
 
     /// Gives the flows of a round their operations, where a file says them; the warm-up drives the same flows without
@@ -294,9 +361,21 @@ impl Work<'_> {
                 if let Some(most) = self.point.iterations_max() {
                     timetable.operations = timetable.operations.min(most);
                 }
-                let punctuality = paced(port, flows, &timetable, scratch, recorder)?;
-                (totals.due, totals.late) = (timetable.operations, punctuality.late);
-                punctuality.completed
+                let paced = paced(port, flows, &timetable, scratch, recorder)?;
+                (totals.due, totals.late) = (timetable.operations, paced.late);
+                totals.stall = paced.stall().map(|stall| Stall {
+                    length_ns: stall.length_ns,
+                    begin_ns: stall.begin_ns.saturating_sub(schedule.start_ns),
+                    loop_ns: stall.turn_ns,
+                    rank: self.rank,
+                    peer: flows[stall.flow].peer,
+                });
+                self.unsettled = Unsettled::Paced {
+                    flows: flows.len(),
+                    timetable,
+                    ended_ns: paced.ended_ns,
+                };
+                paced.completed
             }
         };
         // Flows that end by themselves have been flushed.

@@ -222,13 +222,14 @@ pub(super) fn timetable(
 
 /// Buffers of the loops for so many flows at once.
 pub(super) fn scratch(point: &TransferPoint, flows: usize) -> Scratch {
-    let scratch = Scratch::new(flows, tags_of_flow(point));
+    let window = tags_of_flow(point);
     match point.pacing {
-        Pacing::Batch { .. } => scratch.with_batches(
+        Pacing::Batch { .. } => Scratch::new(flows, window).with_batches(
             point.batching.in_flight,
             flows.saturating_mul(point.batch_share_max() as usize),
         ),
-        Pacing::PingPong | Pacing::Stream { .. } | Pacing::Paced { .. } => scratch,
+        Pacing::Paced { .. } => Scratch::paced(flows, window),
+        Pacing::PingPong | Pacing::Stream { .. } => Scratch::new(flows, window),
     }
 }
 

@@ -159,6 +159,7 @@ impl Lead<'_, '_> {
             payload_bytes: load.payload_bytes,
             bandwidth_bytes_per_s: load.payload_bytes as f64 * 1e9 / load.window_ns.max(1) as f64,
             verified_bytes: self.point.verify.is_on().then_some(load.verified_bytes),
+            stall: load.stall,
             idle: of(idle, "without")?,
             loaded: of(loaded, "with")?,
         })

@@ -153,6 +153,7 @@ pub(super) fn rates<'a>(
                 time_ns_alone: pair.alone_ns_median,
                 time_ns_together: Some(pair.together_ns_median),
                 latency_ns_mean: None,
+                unfinished: 0,
             })
         };
         outcomes.iter().filter_map(rate).collect::<Vec<_>>()

@@ -23,6 +23,7 @@ pub(super) struct PairSum {
     payload_bytes: u64,
     window_ns: u64,
     samples: u64,
+    unfinished: u64,
     latency_ns_sum: u64,
     /// Bytes per second in its best turn.
     best_bytes_per_s: f64,
@@ -35,6 +36,7 @@ impl PairSum {
             payload_bytes: totals.payload_bytes,
             window_ns: totals.window_ns,
             samples: totals.samples,
+            unfinished: totals.unfinished,
             latency_ns_sum: totals.latency_ns_sum,
             best_bytes_per_s: per_second(totals.payload_bytes, totals.window_ns),
         }
@@ -54,6 +56,7 @@ impl PairSum {
             time_ns_together: None,
             latency_ns_mean: (self.samples > 0)
                 .then(|| self.latency_ns_sum as f64 / self.samples as f64),
+            unfinished: self.unfinished,
         }
     }
 }
@@ -79,6 +82,7 @@ impl PairSums {
         sum.payload_bytes += turn.payload_bytes;
         sum.window_ns += turn.window_ns;
         sum.samples += turn.samples;
+        sum.unfinished += turn.unfinished;
         sum.latency_ns_sum = sum.latency_ns_sum.saturating_add(turn.latency_ns_sum);
         sum.best_bytes_per_s = sum.best_bytes_per_s.max(turn.best_bytes_per_s);
     }

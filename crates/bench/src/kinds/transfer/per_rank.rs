@@ -14,6 +14,7 @@ pub(super) struct RankSums {
     payload_bytes: u64,
     own_ns: u64,
     samples: u64,
+    unfinished: u64,
     latency_ns_sum: u64,
     latency_ns_min: Option<u64>,
 }
@@ -30,6 +31,7 @@ impl RankSums {
         // What others send to this rank may arrive later.
         self.own_ns += totals.own_ns;
         self.samples += totals.samples;
+        self.unfinished += totals.unfinished;
         self.latency_ns_sum = self.latency_ns_sum.saturating_add(totals.latency_ns_sum);
         let smallest = (totals.samples > 0).then_some(totals.latency_ns_min);
         self.latency_ns_min = self.latency_ns_min.into_iter().chain(smallest).min();
@@ -44,6 +46,7 @@ impl RankSums {
             latency_ns_min: self.latency_ns_min,
             latency_ns_mean: (self.samples > 0)
                 .then(|| self.latency_ns_sum as f64 / self.samples as f64),
+            unfinished: self.unfinished,
         }
     }
 }

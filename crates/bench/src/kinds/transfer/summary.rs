@@ -105,10 +105,13 @@ fn pace(point: &TransferPoint, measured: &Measured, reached_per_s: f64) -> Optio
     let initiators = point.roles().initiating_at_once();
     let due: u64 = measured.totals.iter().map(|totals| totals.due).sum();
     let late: u64 = measured.totals.iter().map(|totals| totals.late).sum();
+    let ended = measured.totals.iter().map(|totals| totals.operations);
+    let never = due.saturating_sub(ended.sum());
     Some(Pace {
         offered_per_s: rate_per_s * f64::from(initiators),
         reached_per_s,
         late_fraction: late as f64 / due.max(1) as f64,
+        never_issued_fraction: never as f64 / due.max(1) as f64,
     })
 }
 

@@ -3,10 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::background_totals::BackgroundTotals;
+use super::background_totals::{BackgroundTotals, longer};
 use super::direction_totals::DirectionTotals;
 use super::rails::{LeastRail, RailTotals, merge as merge_rails};
-use tonnage_record::transfer::Trial;
+use tonnage_record::transfer::{Stall, Trial};
 use tonnage_units::Reduce;
 
 /// Sums, minima and maxima of one trial.
@@ -32,6 +32,8 @@ pub struct TrialTotals {
     pub target_cpu_ns: u64,
     /// Latency samples.
     pub samples: u64,
+    /// Those of operations that never ended, which are lower bounds.
+    pub unfinished: u64,
     /// Sum of the samples.
     pub latency_ns_sum: u64,
     /// Smallest sample; `u64::MAX` without any.
@@ -42,6 +44,8 @@ pub struct TrialTotals {
     pub due: u64,
     /// Paced: operations that were issued late or never.
     pub late: u64,
+    /// Paced: the longest stall of a worker.
+    pub stall: Option<Stall>,
     /// Batches: operations that the engine took, neighbours merged.
     pub handed_over: u64,
     /// Bytes that moved, were checked and found right.
@@ -76,11 +80,13 @@ impl TrialTotals {
         initiator_cpu_ns: 0,
         target_cpu_ns: 0,
         samples: 0,
+        unfinished: 0,
         latency_ns_sum: 0,
         latency_ns_min: u64::MAX,
         latency_ns_max: 0,
         due: 0,
         late: 0,
+        stall: None,
         handed_over: 0,
         verified_bytes: 0,
         swapped: 0,
@@ -91,6 +97,7 @@ impl TrialTotals {
             operations: 0,
             payload_bytes: 0,
             samples: 0,
+            unfinished: 0,
             latency_ns_sum: 0,
         },
         background: BackgroundTotals::NONE,
@@ -112,11 +119,13 @@ impl TrialTotals {
             latency_ns_mean: sampled.then(|| self.latency_ns_sum as f64 / self.samples as f64),
             latency_ns_min: sampled.then_some(self.latency_ns_min),
             latency_ns_max: sampled.then_some(self.latency_ns_max),
+            unfinished: self.unfinished,
             initiator_cpu_ns: self.initiator_cpu_ns,
             target_cpu_ns: self.target_cpu_ns,
             start_skew_ns: self.start_skew_ns,
             in_flight_max: Some(self.in_flight_max),
             verified_bytes: verified.then_some(self.verified_bytes),
+            stall: self.stall,
             directions: None,
             series: None,
             background: None,
@@ -133,6 +142,7 @@ impl TrialTotals {
                 operations: self.operations,
                 payload_bytes: self.payload_bytes,
                 verified_bytes: self.verified_bytes,
+                stall: self.stall,
             },
             elapsed_ns: self.elapsed_ns,
             unsettled: self.unsettled,
@@ -187,11 +197,13 @@ impl Reduce for TrialTotals {
         self.initiator_cpu_ns += other.initiator_cpu_ns;
         self.target_cpu_ns += other.target_cpu_ns;
         self.samples += other.samples;
+        self.unfinished += other.unfinished;
         self.latency_ns_sum = self.latency_ns_sum.saturating_add(other.latency_ns_sum);
         self.latency_ns_min = self.latency_ns_min.min(other.latency_ns_min);
         self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
         self.due += other.due;
         self.late += other.late;
+        self.stall = longer(self.stall, other.stall);
         self.handed_over += other.handed_over;
         self.verified_bytes += other.verified_bytes;
         self.swapped += other.swapped;
@@ -210,6 +222,16 @@ impl Reduce for TrialTotals {
 mod tests {
     use super::*;
 
+    fn stall(length_ns: u64) -> Stall {
+        Stall {
+            length_ns,
+            begin_ns: 3,
+            loop_ns: 2,
+            rank: 0,
+            peer: 1,
+        }
+    }
+
     fn totals(n: u64) -> TrialTotals {
         TrialTotals {
             window_ns: 1000 * n,
@@ -221,11 +243,13 @@ mod tests {
             initiator_cpu_ns: 20 * n,
             target_cpu_ns: 30 * n,
             samples: 1,
+            unfinished: n,
             latency_ns_sum: n,
             latency_ns_min: n,
             latency_ns_max: n,
             due: 40 * n,
             late: 50 * n,
+            stall: Some(stall(n)),
             handed_over: 55 * n,
             verified_bytes: 60 * n,
             swapped: 65 * n,
@@ -236,6 +260,7 @@ mod tests {
                 operations: n,
                 payload_bytes: 8 * n,
                 samples: n,
+                unfinished: n,
                 latency_ns_sum: 2 * n,
             },
             background: BackgroundTotals {
@@ -243,6 +268,7 @@ mod tests {
                 operations: n,
                 payload_bytes: 8 * n,
                 verified_bytes: n,
+                stall: Some(stall(2 * n)),
             },
             rails: vec![RailTotals {
                 bytes: n,
@@ -283,6 +309,11 @@ mod tests {
         merged.merge(totals(5));
         let expected = TrialTotals {
             // The longest and the most; all else adds up.
+            stall: Some(stall(5)),
+            background: BackgroundTotals {
+                stall: Some(stall(10)),
+                ..totals(8).background
+            },
             window_ns: 5000,
             own_ns: 4500,
             flush_ns: 35,
@@ -357,6 +388,7 @@ mod tests {
             verified_bytes: 2000,
             start_skew_ns: 7,
             initiator_cpu_ns: 9,
+            stall: Some(stall(1)),
             samples: 3,
             ..own.clone()
         };
@@ -367,6 +399,7 @@ mod tests {
             operations: 4,
             payload_bytes: 4000,
             verified_bytes: 4000,
+            stall: Some(stall(1)),
         };
         assert_eq!(sum, TrialTotals { background, ..own });
     }

@@ -9,6 +9,7 @@ use tonnage_sys::clock::thread_cpu_ns;
 
 use super::background::WorkerPart;
 use super::driven::compares_each;
+use super::driving::Unsettled;
 use super::flows::{
     begins, expect_parts, flow_loads, flows_of, flushes_in_round, has_phases, make_flows,
     make_receives, make_table, merged_bytes_max, scratch,
@@ -75,6 +76,8 @@ pub struct Work<'a> {
     pub(super) histogram: LatencyHistogram,
     /// Pulse that it keeps in trials, where somebody feels it.
     pub(super) pulse: Option<FeltPulse>,
+    /// Latencies of the trial that are not in `trial` yet.
+    pub(super) unsettled: Unsettled,
     /// Those of the phases of batches, where the point has batches.
     pub(super) phases: Option<PhaseHistograms>,
     pub(super) watch: MemoryWatch,
@@ -165,6 +168,7 @@ impl<'a> Work<'a> {
             trial: Some(LatencyHistogram::new()),
             histogram: LatencyHistogram::new(),
             pulse: station.pulse.map(FeltPulse::new),
+            unsettled: Unsettled::Nothing,
             phases: has_phases(point).then(PhaseHistograms::default),
             number: 0,
             window_end_ns: 0,
@@ -357,6 +361,7 @@ impl<'a> Work<'a> {
         if self.takes_part() && self.in_round(schedule.round).is_empty() {
             totals.target_cpu_ns = thread_cpu_ns() - self.cpu_began_ns;
         }
+        self.settle_latencies(schedule, totals)?;
         totals.window_ns = self.window_end_ns.saturating_sub(schedule.start_ns);
         totals.elapsed_ns = self.port.clock.now_ns().saturating_sub(self.began_ns);
         totals.unsettled = u64::from(!self.port.engine.settle(self.number == WARM_UP));

@@ -213,6 +213,10 @@ fn figure(goal: Goal, candidate: &TransferPoint, measured: &Measured) -> Result<
         Goal::Rate => trial.map(|trial| trial.message_rate_per_s),
         Goal::Latency => {
             let latency = measured.histogram.summary(latency_kind(candidate));
+            let latency = latency.filter(|latency| {
+                let bounds = latency.lower_bounds;
+                !bounds.is_some_and(|bounds| bounds.has_percentile(latency.latency_ns_p50))
+            });
             latency.map(|latency| latency.latency_ns_p50 as f64)
         }
     };

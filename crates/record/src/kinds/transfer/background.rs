@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::histogram::{Latency, LatencyHistogram};
+use super::Stall;
+use crate::figures::Value;
+use crate::histogram::{Latency, LatencyHistogram, LowerBounds};
 use crate::spread::{GeometricSpread, Spread, spread};
 
 tonnage_units::names! {
@@ -29,6 +31,9 @@ pub struct TrialLatency {
     pub latency_ns_p50: u64,
     /// 99th percentile.
     pub latency_ns_p99: u64,
+    /// Present if some of these figures are lower bounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lower_bounds: Option<LowerBounds>,
 }
 
 impl TrialLatency {
@@ -39,7 +44,14 @@ impl TrialLatency {
             latency_ns_mean: histogram.mean_ns()?,
             latency_ns_p50: histogram.quantile_ns(0.5)?,
             latency_ns_p99: histogram.quantile_ns(0.99)?,
+            lower_bounds: histogram.lower_bounds(),
         })
+    }
+
+    /// Returns whether this percentile of it is a lower bound.
+    fn has_bound(&self, of: fn(&Self) -> u64) -> bool {
+        self.lower_bounds
+            .is_some_and(|bounds| bounds.has_percentile(of(self)))
     }
 }
 
@@ -57,6 +69,9 @@ pub struct TrialBackground {
     /// Bytes that were checked after the trial and found right; absent without `--verify`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_bytes: Option<u64>,
+    /// Its longest stall, if it had a rate and any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stall: Option<Stall>,
     /// The latency without the load, of the other half of the trial.
     pub idle: TrialLatency,
     /// The latency beside it.
@@ -91,11 +106,38 @@ pub struct LoadedLatency {
     pub loaded_latency_ns: f64,
     /// The second / the first, which is the geometric mean of the trials' own ratios, with its interval.
     pub ratio: GeometricSpread,
+    /// True if a trial's latency without the load is a lower bound.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub idle_at_least: bool,
+    /// True if a trial's latency beside the load is a lower bound.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub loaded_at_least: bool,
 }
 
 impl LoadedLatency {
+    /// The latency without the load.
+    pub(super) fn idle(&self) -> Value {
+        Value::Number(self.idle_latency_ns).bounded(self.idle_at_least)
+    }
+
+    /// The latency beside it.
+    pub(super) fn loaded(&self) -> Value {
+        Value::Number(self.loaded_latency_ns).bounded(self.loaded_at_least)
+    }
+
+    /// Their ratio: a lower bound if only the latency beside the load is one, and unknown if the other is.
+    pub(super) fn ratio(&self) -> Value {
+        match self.idle_at_least {
+            true => Value::Unknown,
+            false => Value::Number(self.ratio.mean).bounded(self.loaded_at_least),
+        }
+    }
+
     /// Takes a latency of the trials together; `None` without trials.
     fn of(trials: &[&TrialBackground], latency: fn(&TrialLatency) -> u64) -> Option<Self> {
+        let is_bound = |half: fn(&TrialBackground) -> &TrialLatency| {
+            trials.iter().any(|trial| half(trial).has_bound(latency))
+        };
         let over = |value: &dyn Fn([f64; 2]) -> f64| {
             let halves = trials.iter().map(|trial| trial.halves(latency));
             GeometricSpread::of(&halves.map(value).collect::<Vec<_>>())
@@ -104,6 +146,8 @@ impl LoadedLatency {
             idle_latency_ns: over(&|[idle, _]| idle)?.mean,
             loaded_latency_ns: over(&|[_, loaded]| loaded)?.mean,
             ratio: over(&|[idle, loaded]| loaded / idle)?,
+            idle_at_least: is_bound(|trial| &trial.idle),
+            loaded_at_least: is_bound(|trial| &trial.loaded),
         })
     }
 }
@@ -154,6 +198,7 @@ mod tests {
             latency_ns_mean: 2.0 * latency_ns_p50 as f64,
             latency_ns_p50,
             latency_ns_p99: 10 * latency_ns_p50,
+            lower_bounds: None,
         }
     }
 
@@ -164,6 +209,7 @@ mod tests {
             payload_bytes: 4000,
             bandwidth_bytes_per_s: 4e9,
             verified_bytes: None,
+            stall: None,
             idle: half(idle_ns),
             loaded: half(loaded_ns),
         }
@@ -194,6 +240,7 @@ mod tests {
             idle_latency_ns,
             loaded_latency_ns,
             ratio,
+            ..
         } = all.p50;
         assert!((ratio.mean - loaded_latency_ns / idle_latency_ns).abs() < 1e-9);
         let [low, high] = [ratio.low, ratio.high].map(Option::unwrap);

@@ -65,7 +65,7 @@ pub(super) const BACKGROUND: &[Figure] = &[
         computed: MEAN,
         style: MICROSECONDS,
         better: Some(Better::Low),
-        value: |row| loaded(row, |load| load.p50.idle_latency_ns),
+        value: |row| loaded(row, |load| load.p50.idle()),
         trials: Some(|row| trials(row, |trial| trial.idle.latency_ns_p50 as f64)),
     },
     Figure {
@@ -75,7 +75,7 @@ pub(super) const BACKGROUND: &[Figure] = &[
         computed: MEAN,
         style: MICROSECONDS,
         better: Some(Better::Low),
-        value: |row| loaded(row, |load| load.p50.loaded_latency_ns),
+        value: |row| loaded(row, |load| load.p50.loaded()),
         trials: Some(|row| trials(row, |trial| trial.loaded.latency_ns_p50 as f64)),
     },
     Figure {
@@ -85,7 +85,7 @@ pub(super) const BACKGROUND: &[Figure] = &[
         computed: RATIO,
         style: Style::Plain,
         better: Some(Better::Low),
-        value: |row| loaded(row, |load| load.p50.ratio.mean),
+        value: |row| loaded(row, |load| load.p50.ratio()),
         trials: Some(|row| trials(row, TrialBackground::ratio_p50)),
     },
     Figure {
@@ -115,7 +115,7 @@ pub(super) const BACKGROUND: &[Figure] = &[
         computed: MEAN,
         style: MICROSECONDS,
         better: Some(Better::Low),
-        value: |row| loaded(row, |load| load.p99.idle_latency_ns),
+        value: |row| loaded(row, |load| load.p99.idle()),
         trials: Some(|row| trials(row, |trial| trial.idle.latency_ns_p99 as f64)),
     },
     Figure {
@@ -125,7 +125,7 @@ pub(super) const BACKGROUND: &[Figure] = &[
         computed: MEAN,
         style: MICROSECONDS,
         better: Some(Better::Low),
-        value: |row| loaded(row, |load| load.p99.loaded_latency_ns),
+        value: |row| loaded(row, |load| load.p99.loaded()),
         trials: Some(|row| trials(row, |trial| trial.loaded.latency_ns_p99 as f64)),
     },
     Figure {
@@ -135,7 +135,7 @@ pub(super) const BACKGROUND: &[Figure] = &[
         computed: RATIO,
         style: Style::Plain,
         better: Some(Better::Low),
-        value: |row| loaded(row, |load| load.p99.ratio.mean),
+        value: |row| loaded(row, |load| load.p99.ratio()),
         trials: Some(|row| trials(row, TrialBackground::ratio_p99)),
     },
     Figure {

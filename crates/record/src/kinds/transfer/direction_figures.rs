@@ -37,7 +37,7 @@ pub(super) const DIRECTIONS: &[Figure] = &[
         computed: "Mean over all operations, or batches, of the direction.",
         style: MICROSECONDS,
         better: Some(Better::Low),
-        value: |row| direction(row, FORWARD, |direction| direction.latency_ns_mean),
+        value: |row| direction(row, FORWARD, mean_latency),
         trials: None,
     },
     Figure {
@@ -47,13 +47,17 @@ pub(super) const DIRECTIONS: &[Figure] = &[
         computed: "Mean over all operations, or batches, of the direction.",
         style: MICROSECONDS,
         better: Some(Better::Low),
-        value: |row| direction(row, BACK, |direction| direction.latency_ns_mean),
+        value: |row| direction(row, BACK, mean_latency),
         trials: None,
     },
 ];
 
 const FORWARD: fn(&Directions) -> &PairDirection = |both| &both.forward;
 const BACK: fn(&Directions) -> &PairDirection = |both| &both.back;
+
+fn mean_latency(direction: &PairDirection) -> Value {
+    Value::from(direction.latency_ns_mean).bounded(direction.unfinished > 0)
+}
 
 fn direction<T: Into<Value>>(
     row: &Row<'_>,

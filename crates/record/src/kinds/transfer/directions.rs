@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::series::is_zero;
+
 use crate::spread::Spread;
 
 /// Both directions of a trial, over the same window.
@@ -46,4 +48,7 @@ pub struct PairDirection {
     /// Mean of its latencies; absent where none were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_mean: Option<f64>,
+    /// Operations among its latencies that were due and never ended. With any, the mean is a lower bound.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unfinished: u64,
 }

@@ -343,6 +343,21 @@ const RATES: &[Figure] = &[
         trials: None,
     },
     Figure {
+        name: "Longest stall (ms)",
+        field: "stall_ns_max",
+        meaning: "The longest time in which operations of an open loop were due or in flight from one rank to another and \
+             none of them ended, if it was far longer than the other waits for completions; empty without any.",
+        computed: "The largest of all trials; their records have its place.",
+        style: Style::Scaled(1e-6),
+        better: Some(Better::Low),
+        value: |row| {
+            let trials = body(row).map_or(&[][..], |body| &body.trials);
+            let stalls = trials.iter().filter_map(|trial| trial.stall);
+            stalls.map(|stall| stall.length_ns).max().into()
+        },
+        trials: None,
+    },
+    Figure {
         name: "Max BW (GB/s)",
         field: "bandwidth_bytes_per_s_max_batch",
         meaning: "Bandwidth of the fastest batch, GB of 1e9 bytes. It is one lucky batch, not a rate that the path keeps \

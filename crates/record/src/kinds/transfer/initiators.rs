@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::series::is_zero;
+
 /// One initiating rank over all trials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InitiatorFigures {
@@ -21,4 +23,7 @@ pub struct InitiatorFigures {
     /// Mean of its latencies; absent where none were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_mean: Option<f64>,
+    /// Operations among its latencies that were due and never ended. With any, the mean is a lower bound.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unfinished: u64,
 }

@@ -41,6 +41,7 @@ use tonnage_units::PairPlace;
 use crate::body::{KindBody, Moved, MovedInTrial, Part, PointOptions};
 use crate::histogram::{HistogramData, Latency};
 use crate::spread::Spread;
+use series::is_zero;
 
 /// A transfer as it was asked for, and what came out of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -233,6 +234,10 @@ pub struct Trial {
     /// Largest latency of the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_max: Option<u64>,
+    /// Operations that were due and never ended, among the samples. With any, the mean and the largest latency are lower
+    /// bounds.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unfinished: u64,
     /// CPU time of all initiating workers inside the window.
     pub initiator_cpu_ns: u64,
     /// CPU time of all workers that only serve.
@@ -246,6 +251,9 @@ pub struct Trial {
     /// Bytes that were checked after the trial and found right; absent without `--verify`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_bytes: Option<u64>,
+    /// Paced runs: the longest stall, if there was any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stall: Option<Stall>,
     /// Each direction, where pairs move bytes both ways.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directions: Option<TrialDirections>,
@@ -340,6 +348,23 @@ pub struct BatchPhase {
     pub time_ns_p99: u64,
 }
 
+/// A time in which operations of a paced run were due or in flight from one rank to another, and none of them ended. It
+/// is far longer than the other waits for completions of the same worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Stall {
+    /// Its length.
+    pub length_ns: u64,
+    /// Its begin, from the aligned start of the trial.
+    pub begin_ns: u64,
+    /// The part of it that one turn of the initiating worker's loop took. Most of it means that the loop itself stood
+    /// still: its process was stopped, its CPU was taken, or a call of the engine took so long.
+    pub loop_ns: u64,
+    /// The rank that initiates.
+    pub rank: u32,
+    /// The rank that its operations go to.
+    pub peer: u32,
+}
+
 /// Offered and reached rate of a paced run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pace {
@@ -347,6 +372,9 @@ pub struct Pace {
     pub offered_per_s: f64,
     /// Completed, all initiating ranks together.
     pub reached_per_s: f64,
-    /// Part of the operations that were issued late because the window was full or the loop was behind.
+    /// Part of the operations that were issued late because the window was full or the loop was behind, or never.
     pub late_fraction: f64,
+    /// Part of the operations that were due and never issued.
+    #[serde(default)]
+    pub never_issued_fraction: f64,
 }

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::series::is_zero;
+
 /// One pair of ranks that had the path for itself in its turn, or one with a load of a file, whose bytes and rates are
 /// those of the trials, in which all pairs move theirs at once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -35,6 +37,9 @@ pub struct PairRate {
     /// Mean of its latencies; absent where none were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_mean: Option<f64>,
+    /// Operations among its latencies that were due and never ended. With any, the mean is a lower bound.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unfinished: u64,
 }
 
 impl PairRate {

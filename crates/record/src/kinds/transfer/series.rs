@@ -2,6 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tonnage_units::quantity::human::number_at_least;
+
+use crate::histogram::LowerBounds;
 
 /// Operations of a trial over time, in intervals that follow each other from the aligned start.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -28,7 +31,7 @@ pub struct TrialSeries {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-fn is_zero(number: &u64) -> bool {
+pub(super) fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
@@ -46,6 +49,24 @@ pub struct IntervalLatency {
     pub latency_ns_p99: u64,
     /// Largest.
     pub latency_ns_max: u64,
+    /// Present if some of these figures are lower bounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lower_bounds: Option<LowerBounds>,
+}
+
+impl IntervalLatency {
+    /// Median, 99th percentile and largest in microseconds, as tables print them.
+    pub fn shown_us(&self) -> [String; 3] {
+        let us = |ns: u64, is_bound: bool| number_at_least(ns as f64 / 1e3, is_bound);
+        let is_bound = |ns| self.lower_bounds.is_some_and(|it| it.has_percentile(ns));
+        let (p50, p99) = (self.latency_ns_p50, self.latency_ns_p99);
+        let max_is_bound = self.lower_bounds.is_some_and(|it| it.has_extremes());
+        [
+            us(p50, is_bound(p50)),
+            us(p99, is_bound(p99)),
+            us(self.latency_ns_max, max_is_bound),
+        ]
+    }
 }
 
 /// Operations of one client over time.

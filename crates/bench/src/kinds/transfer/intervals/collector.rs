@@ -372,6 +372,7 @@ fn figures(latencies: &LatencyHistogram) -> IntervalLatency {
         latency_ns_p50: quantile(0.5),
         latency_ns_p99: quantile(0.99),
         latency_ns_max: latencies.max_ns().unwrap_or(0),
+        lower_bounds: latencies.lower_bounds(),
     }
 }
 

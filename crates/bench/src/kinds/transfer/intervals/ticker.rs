@@ -52,6 +52,8 @@ impl Ticker {
         let is_driven = self.is_driven.load(Ordering::Acquire);
         let operations: u64 = self.pulses.iter().map(|pulse| pulse.completed()).sum();
         for pulse in self.pulses.iter() {
+            // A worker that was late has handed over what this tick has room for, and needs the room.
+            pulse.take_latencies(&mut self.latencies);
             pulse.ask();
         }
         let passed = elapsed_ns / self.interval_ns;

@@ -19,6 +19,7 @@ fn pairs(ranks: u32, rate: impl Fn(u32, u32) -> f64) -> Vec<PairRate> {
         time_ns_alone: None,
         time_ns_together: None,
         latency_ns_mean: None,
+        unfinished: 0,
     };
     all.map(pair).collect()
 }
