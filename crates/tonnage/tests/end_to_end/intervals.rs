@@ -161,6 +161,88 @@ fn a_rank_that_is_stopped_is_a_gap() {
     assert!(latency.latency_ns_p50 < 50_000_000, "{latency:?}");
 }
 
+/// Both ranks are stopped for more than two trials. What was due meanwhile is never issued, and is in the percentiles all
+/// the same; the remark is about a stall and not about an overload.
+#[test]
+fn a_stall_that_outlasts_a_trial_is_in_its_percentiles() {
+    // On a busy machine a trial may be over before the ranks are stopped: then a longer one is tried.
+    for trial in [
+        Duration::from_secs(1),
+        Duration::from_secs(2),
+        Duration::from_secs(4),
+    ] {
+        let dir = tempdir().unwrap();
+        let line = format!(
+            "transfer --engine shm --op write --sizes 64 --ranks 2 --rate 10k --window 16 --limit none --warmup 0 --duration \
+             {}ms --interval 50ms -o r.jsonl",
+            trial.as_millis()
+        );
+        let run = started(dir.path(), &line, 2);
+        let stop = trial * 9 / 4;
+        for rank in [0, 1] {
+            run.signal_rank(rank, Signal::STOP);
+        }
+        std::thread::sleep(stop);
+        for rank in [0, 1] {
+            run.signal_rank(rank, Signal::CONT);
+        }
+        let ended = run.end().with_code(0);
+        let record = &records::read(&dir.path().join("r.jsonl"))[0];
+        let body = record.transfer().unwrap();
+        let (Some(stall), summary) = (trials(record)[0].stall, body.summary.as_ref().unwrap())
+        else {
+            continue;
+        };
+        let latency = summary.latency.as_ref().unwrap();
+        let unfinished = latency.lower_bounds.map_or(0, |bounds| bounds.unfinished);
+        if unfinished * 20 < latency.samples {
+            continue;
+        }
+        let least_ns = (stop - trial).as_nanos() as u64;
+        assert!(latency.latency_ns_p99 > least_ns, "{latency:?}");
+        assert!(latency.latency_ns_max > least_ns, "{latency:?}");
+        assert_eq!(latency.samples, summary.operations + unfinished);
+        let due = 10_000 * trial.as_secs();
+        assert_eq!(latency.samples, due, "{latency:?}");
+        assert!(
+            stall.length_ns > least_ns && stall.loop_ns > least_ns,
+            "{stall:?}"
+        );
+        assert_eq!((stall.rank, stall.peer), (0, 1));
+        // Its intervals have them as well.
+        let intervals = series(record).latencies.iter();
+        let bounds = intervals.filter_map(|interval| interval.lower_bounds);
+        assert_eq!(
+            bounds.map(|bounds| bounds.unfinished).sum::<u64>(),
+            unfinished
+        );
+        let csv = tonnage(dir.path(), "show r.jsonl --format csv")
+            .succeed()
+            .stdout;
+        assert!(
+            csv.contains("latency_ns_p99 latency_ns_p999 latency_ns_max"),
+            "{csv}"
+        );
+        for part in [
+            "≥",
+            "a stall of ",
+            "in trial 1, ",
+            "from rank 0 to rank 1",
+            "stood still as well",
+        ] {
+            let text = ended
+                .stdout
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ");
+            assert!(text.contains(part), "{part:?}: {ended:#?}");
+        }
+        assert!(!ended.stdout.contains("overload"), "{ended:#?}");
+        return;
+    }
+    println!("skip: the machine is too busy to stop ranks within a trial of 4 s");
+}
+
 #[test]
 fn what_moved_before_a_rank_was_killed_is_kept() {
     for victim in [1, 2] {

@@ -341,7 +341,20 @@ fn check_latency(record: &Record, summary: &Summary) {
         Pacing::PingPong => operations_per_iteration(&record.transfer().unwrap().point),
         Pacing::Stream { .. } | Pacing::Paced { .. } => 1,
     };
-    assert_eq!(latency.samples * per_sample, summary.operations);
+    // What was due and never issued has a sample too.
+    let unfinished = latency.lower_bounds.map_or(0, |bounds| bounds.unfinished);
+    let ended = latency.samples - unfinished;
+    assert_eq!(ended * per_sample, summary.operations);
+    let of_trials = record.transfer().unwrap().trials.iter();
+    assert_eq!(
+        of_trials.map(|trial| trial.unfinished).sum::<u64>(),
+        unfinished
+    );
+    let never = summary
+        .pace
+        .as_ref()
+        .map_or(0.0, |pace| pace.never_issued_fraction);
+    assert_eq!(never > 0.0, unfinished > 0, "{latency:?}");
     let rising = [
         latency.latency_ns_min,
         latency.latency_ns_p50,
