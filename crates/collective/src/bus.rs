@@ -3,8 +3,12 @@
 use crate::Collective;
 
 /// Factor by which the size / time of an operation among so many ranks is multiplied to get what its busiest link must
-/// have carried, whoever carried it out; `None` where nothing needs to cross a link. From nccl-tests,
-/// doc/PERFORMANCE.md.
+/// have carried, whoever carried it out; `None` where nothing needs to cross a link.
+///
+/// From nccl-tests: doc/PERFORMANCE.md ("Summary") for all-reduce, reduce-scatter, all-gather, broadcast, reduce and
+/// all-to-all. That page has none for gather, scatter and send-recv: theirs are the `factor` of `GatherGetBw` in
+/// src/gather.cu, `ScatterGetBw` in src/scatter.cu and `SendRecvGetBw` in src/sendrecv.cu. The last is of a ring; pairs,
+/// which nccl-tests does not have, carry as much over each link in use.
 pub fn bus_factor(op: Collective, ranks: u32) -> Option<f64> {
     if ranks < 2 {
         return None;
@@ -17,7 +21,10 @@ pub fn bus_factor(op: Collective, ranks: u32) -> Option<f64> {
         | Collective::AllToAll
         | Collective::Gather
         | Collective::Scatter => Some((n - 1.0) / n),
-        Collective::Broadcast | Collective::Reduce | Collective::SendRecv => Some(1.0),
+        Collective::Broadcast
+        | Collective::Reduce
+        | Collective::SendRecvPairs
+        | Collective::SendRecvRing => Some(1.0),
         Collective::Barrier => None,
     }
 }
@@ -31,6 +38,7 @@ mod tests {
         assert_eq!(bus_factor(Collective::AllReduce, 4), Some(1.5));
         assert_eq!(bus_factor(Collective::AllGather, 4), Some(0.75));
         assert_eq!(bus_factor(Collective::Broadcast, 4), Some(1.0));
+        assert_eq!(bus_factor(Collective::SendRecvRing, 3), Some(1.0));
         let none = |op| bus_factor(op, 1).or(bus_factor(Collective::Barrier, 8));
         assert!(Collective::ALL.into_iter().all(|op| none(op).is_none()));
     }

@@ -1,5 +1,7 @@
 //! Operations that all ranks of a group call together.
 
+use serde::de::{Deserialize, Deserializer, Error};
+
 tonnage_units::names! {
     /// Operation that all ranks of a group call together.
     pub enum Collective: "op" {
@@ -21,12 +23,28 @@ tonnage_units::names! {
         Scatter = "scatter",
         /// Nobody leaves before all have come.
         Barrier = "barrier",
-        /// Rank i sends to rank i + N/2.
-        SendRecv = "send-recv",
+        /// Rank i of the lower half sends to rank i + N/2, one way.
+        SendRecvPairs = "send-recv-pairs",
+        /// Each rank sends to the next one and receives from the one before, at the same time.
+        SendRecvRing = "send-recv-ring",
     }
 }
 
 impl Collective {
+    /// Reads the name of an operation as records have it: before the ring there was one `send-recv`, in pairs.
+    ///
+    /// # Errors
+    /// A name that no version has given.
+    pub fn deserialize_recorded<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        match name.as_str() {
+            "send-recv" => Ok(Self::SendRecvPairs),
+            name => name.parse().map_err(D::Error::custom),
+        }
+    }
+
     /// Returns whether a rank is the root of it.
     pub fn is_rooted(self) -> bool {
         matches!(

@@ -14,12 +14,12 @@ pub struct Shape {
     /// Type of the elements.
     pub dtype: Dtype,
     /// Elements of one block: what a rank gives to or gets from one other. All of the data of all-reduce, reduce,
-    /// broadcast and send-recv; the part of one rank of the others; 0 of a barrier.
+    /// broadcast and send-recv-*; the part of one rank of the others; 0 of a barrier.
     pub block: u64,
 }
 
 impl Shape {
-    /// The call whose size is `size_bytes`: bytes of a rank for all-reduce, reduce, broadcast and send-recv, the total
+    /// The call whose size is `size_bytes`: bytes of a rank for all-reduce, reduce, broadcast and send-recv-*, the total
     /// for the others, rounded down to whole elements for each rank.
     pub fn of_size(
         (op, root): (Collective, u32),
@@ -63,10 +63,15 @@ impl Shape {
             Collective::ReduceScatter | Collective::AllToAll => all,
             Collective::Broadcast if rank == self.root => self.block,
             Collective::Scatter if rank == self.root => all,
-            Collective::SendRecv if self.sends_to(rank).is_some() => self.block,
+            Collective::SendRecvPairs | Collective::SendRecvRing
+                if self.sends_to(rank).is_some() =>
+            {
+                self.block
+            }
             Collective::Broadcast
             | Collective::Scatter
-            | Collective::SendRecv
+            | Collective::SendRecvPairs
+            | Collective::SendRecvRing
             | Collective::Barrier => 0,
         }
     }
@@ -80,24 +85,38 @@ impl Shape {
             Collective::AllGather | Collective::AllToAll => all,
             Collective::Reduce if rank == self.root => self.block,
             Collective::Gather if rank == self.root => all,
-            Collective::SendRecv if self.receives_from(rank).is_some() => self.block,
+            Collective::SendRecvPairs | Collective::SendRecvRing
+                if self.receives_from(rank).is_some() =>
+            {
+                self.block
+            }
             Collective::Reduce
             | Collective::Gather
-            | Collective::SendRecv
+            | Collective::SendRecvPairs
+            | Collective::SendRecvRing
             | Collective::Barrier => 0,
         }
     }
 
-    /// The rank that this one sends to by send-recv; none for those of the upper half.
+    /// The rank that this one sends to by send-recv-*; none for the upper half of pairs. Alone in a ring it is its own
+    /// neighbor.
     pub fn sends_to(&self, rank: u32) -> Option<u32> {
         let half = self.ranks / 2;
-        (rank < half).then_some(rank + half)
+        match self.op {
+            Collective::SendRecvPairs => (rank < half).then_some(rank + half),
+            Collective::SendRecvRing => Some((rank + 1) % self.ranks.max(1)),
+            _ => None,
+        }
     }
 
-    /// The rank that this one receives from by send-recv; none for those of the lower half.
+    /// The rank that this one receives from by send-recv-*; none for the lower half of pairs.
     pub fn receives_from(&self, rank: u32) -> Option<u32> {
         let half = self.ranks / 2;
-        (half..2 * half).contains(&rank).then(|| rank - half)
+        match self.op {
+            Collective::SendRecvPairs => (half..2 * half).contains(&rank).then(|| rank - half),
+            Collective::SendRecvRing => Some(rank.checked_sub(1).unwrap_or(self.ranks.max(1) - 1)),
+            _ => None,
+        }
     }
 
     /// Bytes of one block.

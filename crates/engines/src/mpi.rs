@@ -215,7 +215,17 @@ impl Ready {
                 group.scatter(element, root, is_root.then_some(input), to, block)
             }
             Collective::Barrier => group.barrier(),
-            Collective::SendRecv => {
+            Collective::SendRecvRing => {
+                let neighbors = (
+                    shape.sends_to(group.rank()),
+                    shape.receives_from(group.rank()),
+                );
+                let (Some(next), Some(last)) = neighbors else {
+                    return Ok(());
+                };
+                group.send_receive(element, (next, input), (last, output), block)
+            }
+            Collective::SendRecvPairs => {
                 if let Some(peer) = shape.sends_to(group.rank()) {
                     group.send(element, peer, input, block)?;
                 }

@@ -39,6 +39,14 @@ const OF_PARTS: &[&str] = &["phase", "transfers", "step"];
 /// Lists of engines that take turns: each part of the record has its own.
 const TURNS: &[&str] = &["engine", "engines", "backends"];
 
+/// The present value of a key that a baseline has: before the ring of send-recv there was one `send-recv`, in pairs.
+pub(crate) fn current_value<'a>(key: &str, value: &'a str) -> &'a str {
+    match (key, value) {
+        ("op", "send-recv") => "send-recv-pairs",
+        (_, value) => value,
+    }
+}
+
 /// Keys and values, in an order that depends on the names alone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize)]
 pub struct Keys(Vec<(String, String)>);

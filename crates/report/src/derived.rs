@@ -106,13 +106,13 @@ derived! {
         name the limits.";
     LAYER = "Layer", LAYERS, "Engine, library or limit that stands on those before it.";
     LAYER_OPERATION = "Moves by", LAYERS, "Operation by which it moves the bytes: writes of one rank of each pair to the other, \
-        one at a time; send-recv between the same ranks; all-reduce among all of them.";
+        one at a time; send-recv-pairs between the same ranks; all-reduce among all of them.";
     EACH_SENDS = "Each sends (GB/s)", LAYERS, "Bandwidth at which a rank that sends does, median over the rounds, GB of 1e9 bytes: \
-        of writes Avg BW / the ranks that write at once, of send-recv AlgBW, of all-reduce BusBW.";
+        of writes Avg BW / the ranks that write at once, of send-recv-pairs AlgBW, of all-reduce BusBW.";
     KEEPS = "Keeps (range)", LAYERS, "Bandwidth / that of the layer which the next column names; behind it the least and the largest of \
         the rounds' own ratios.";
-    KEEPS_OF = "Of", LAYERS, "Layer that it is set beside: of writes the limit of their path; of native send-recv the writes of \
-        its engine, and of native all-reduce its send-recv; of a library the fastest native backend at the same operation.";
+    KEEPS_OF = "Of", LAYERS, "Layer that it is set beside: of writes the limit of their path; of native send-recv-pairs the writes of \
+        its engine, and of native all-reduce its send-recv-pairs; of a library the fastest native backend at the same operation.";
     SIZES = "Sizes", VERIFY, "Number of different message sizes whose data was checked and right.";
     RANGE = "Range", VERIFY, "The smallest and the largest of these sizes.";
     RIGHT = "Points right", VERIFY, "Number of points (a size, a pattern of traffic, a window) whose bytes were all right.";

@@ -151,11 +151,20 @@ pub fn nearest<'a>(text: &str, choices: &[&'a str]) -> Option<&'a str> {
     near.or(beginning).copied()
 }
 
-/// `unknown op "writ": did you mean "write"? ops: write, read`, for a name that is none of `choices`.
+/// `unknown op "writ": did you mean "write"? ops: write, read`, for a name that is none of `choices`. All that begin
+/// with it as a word of its own are named.
 pub fn unknown(what: &str, text: &str, choices: &[&str]) -> Error {
-    let hint = match nearest(text, choices) {
-        Some(near) => format!("did you mean {near:?}? "),
-        None => String::new(),
+    let begin = format!("{text}-");
+    let mut near: Vec<_> = (choices.iter().copied())
+        .filter(|choice| choice.starts_with(&begin))
+        .collect();
+    if near.len() < 2 {
+        near = nearest(text, choices).into_iter().collect();
+    }
+    let near: Vec<_> = near.iter().map(|choice| format!("{choice:?}")).collect();
+    let hint = match near.is_empty() {
+        true => String::new(),
+        false => format!("did you mean {}? ", near.join(" or ")),
     };
     Error::Usage(format!(
         "unknown {what} {}: {hint}{}: {}",
@@ -180,6 +189,19 @@ fn plural(what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::unknown;
+
+    #[test]
+    fn every_name_that_begins_with_the_unknown_one_is_named() {
+        let choices = ["send-recv-pairs", "send-recv-ring", "scatter"];
+        let message = |text| unknown("op", text, &choices).to_string();
+        let both = message("send-recv");
+        assert!(
+            both.contains(r#"did you mean "send-recv-pairs" or "send-recv-ring"?"#),
+            "{both}"
+        );
+        let one = message("send-recv-rin");
+        assert!(one.contains(r#"did you mean "send-recv-ring"?"#), "{one}");
+    }
 
     #[test]
     fn choices_are_named_in_the_plural() {

@@ -155,7 +155,9 @@ impl Data {
             Collective::AllToAll => (part as u32, own),
             Collective::Broadcast => (self.shape.root, element),
             Collective::Scatter => (self.shape.root, own),
-            Collective::SendRecv => (self.shape.receives_from(rank)?, element),
+            Collective::SendRecvPairs | Collective::SendRecvRing => {
+                (self.shape.receives_from(rank)?, element)
+            }
             Collective::AllReduce
             | Collective::ReduceScatter
             | Collective::Reduce

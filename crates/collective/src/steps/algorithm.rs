@@ -36,8 +36,21 @@ pub fn algorithms(op: Collective) -> &'static [Algorithm] {
         Collective::Broadcast | Collective::Reduce => &[Tree, Ring],
         Collective::Gather | Collective::Scatter => &[Linear, Tree],
         Collective::Barrier => &[Bruck, Tree],
-        Collective::SendRecv => &[Linear],
+        Collective::SendRecvPairs | Collective::SendRecvRing => &[Linear],
     }
+}
+
+/// Checks that an operation can work in place, whoever carries it out.
+///
+/// # Errors
+/// `Usage` for the ring, in which each rank gets other elements than it gives at the same time.
+pub fn check_in_place(op: Collective, in_place: bool) -> Result<()> {
+    if in_place && op == Collective::SendRecvRing {
+        return Err(Error::Usage(format!(
+            "{op} cannot work in place: leave --in-place off, or use --op send-recv-pairs"
+        )));
+    }
+    Ok(())
 }
 
 /// Checks that an algorithm has a form for an operation.
@@ -52,6 +65,7 @@ pub fn check(op: Collective, algorithm: Algorithm, in_place: bool) -> Result<()>
             names.join(", ")
         )));
     }
+    check_in_place(op, in_place)?;
     // What arrives would overwrite what has still to be put; only bruck puts nothing out of the input itself.
     if in_place && op == Collective::AllToAll && algorithm != Algorithm::Bruck {
         return Err(Error::Usage(format!(

@@ -70,6 +70,9 @@ pub(super) fn linear_all_to_all(out: &mut Emitter) -> Result<(), TooMany> {
 #[derive(Clone, Copy)]
 struct Parcel {
     is_eager: bool,
+    /// True where both ranks put to each other: the peer's block of the last call says that it left the one before, so
+    /// that its half of the scratch is free without a grant.
+    is_mutual: bool,
     /// Number of its first message at the receiver.
     data: u32,
     /// Number of the receiver's signal at the sender.
@@ -83,6 +86,7 @@ struct Parcel {
 impl Parcel {
     fn put(self, out: &mut Emitter, peer: u32, from: u64) {
         match self.is_eager {
+            true if self.is_mutual => {}
             true => out.claim(peer),
             false => out.wait(peer, self.ready),
         }
@@ -109,7 +113,7 @@ impl Parcel {
                 out.copy(scratch(self.landing + chunk.at), to, chunk.bytes);
             }
         }
-        if self.is_eager {
+        if self.is_eager && !self.is_mutual {
             out.grant(peer);
         }
     }
@@ -123,6 +127,7 @@ pub(super) fn gather(out: &mut Emitter) -> Result<(), TooMany> {
     let is_eager = seat.is_eager(seat.blocks(ranks));
     let parcel = |rank: u32| Parcel {
         is_eager,
+        is_mutual: false,
         data: data + rank * chunks as u32,
         ready,
         landing: seat.blocks(rank),
@@ -149,6 +154,7 @@ pub(super) fn scatter(out: &mut Emitter) -> Result<(), TooMany> {
     let [data, ready] = out.number([chunks, u64::from(ranks)])?;
     let parcel = |rank: u32| Parcel {
         is_eager: seat.is_eager(seat.block()),
+        is_mutual: false,
         data,
         ready: ready + rank,
         landing: 0,
@@ -170,25 +176,33 @@ pub(super) fn scatter(out: &mut Emitter) -> Result<(), TooMany> {
     Ok(())
 }
 
-/// Emits the sending of a rank of the lower half to one of the upper half.
+/// Emits the sending of one block to a peer, the receiving of one, or both at once. A rank announces its output before
+/// it waits for the announcement of the next one, so that a ring does not wait for itself.
 pub(super) fn send_recv(out: &mut Emitter) -> Result<(), TooMany> {
     let seat = out.seat;
     let [data, ready] = out.number([seat.count(seat.block()), 1])?;
+    let (giver, taker) = (
+        seat.shape.receives_from(seat.rank),
+        seat.shape.sends_to(seat.rank),
+    );
     let parcel = Parcel {
         is_eager: seat.is_eager(seat.block()),
+        is_mutual: giver == taker,
         data,
         ready,
         landing: 0,
         at: 0,
     };
-    if let Some(peer) = seat.shape.sends_to(seat.rank) {
-        parcel.put(out, peer, 0);
-    }
-    if let Some(peer) = seat.shape.receives_from(seat.rank) {
+    if let Some(peer) = giver {
         if parcel.is_eager {
             out.reserve(seat.block());
         }
         parcel.announce(out, peer);
+    }
+    if let Some(peer) = taker {
+        parcel.put(out, peer, 0);
+    }
+    if let Some(peer) = giver {
         parcel.take(out, peer);
     }
     Ok(())

@@ -51,7 +51,7 @@ mod tree;
 
 use tonnage_units::{Error, Result};
 
-pub use algorithm::{Algorithm, algorithms, check};
+pub use algorithm::{Algorithm, algorithms, check, check_in_place};
 pub use program::{Buffer, GRANTS_INITIAL, MESSAGES_MAX, Place, Program, Step};
 
 use crate::{Collective, Reduction, Shape};
@@ -146,7 +146,7 @@ fn of_seat(seat: CallSeat, algorithm: Algorithm) -> Result<Program> {
 
 fn emit(out: &mut Emitter, algorithm: Algorithm) -> Result<(), TooMany> {
     use Collective::{AllGather, AllReduce, AllToAll, Barrier, Broadcast};
-    use Collective::{Gather, Reduce, ReduceScatter, Scatter, SendRecv};
+    use Collective::{Gather, Reduce, ReduceScatter, Scatter, SendRecvPairs, SendRecvRing};
     match (out.seat.shape.op, algorithm) {
         (AllReduce, Algorithm::HalvingDoubling) => halving::all_reduce(out),
         (AllReduce, Algorithm::RecursiveDoubling) => doubling::all_reduce(out),
@@ -171,7 +171,7 @@ fn emit(out: &mut Emitter, algorithm: Algorithm) -> Result<(), TooMany> {
         (Scatter, _) => direct::scatter(out),
         (Barrier, Algorithm::Tree) => tree::barrier(out),
         (Barrier, _) => bruck::barrier(out),
-        (SendRecv, _) => direct::send_recv(out),
+        (SendRecvPairs | SendRecvRing, _) => direct::send_recv(out),
     }
 }
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use tonnage_units::{Error, Result};
 
-use crate::keys::{KeyNames, Keys};
+use crate::keys::{KeyNames, Keys, current_value};
 use crate::metric::Metric;
 
 /// One figure of a data sheet.
@@ -91,7 +91,7 @@ impl HandValue {
         self.keys.iter().all(|(name, value)| {
             let names: KeyNames = [name.as_str()].into_iter().collect();
             let mut taken = keys.iter().filter(|(key, _)| names.take(key));
-            taken.any(|(_, own)| own == value)
+            taken.any(|(key, own)| own == current_value(key, value))
         })
     }
 

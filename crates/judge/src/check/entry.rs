@@ -10,7 +10,7 @@ use crate::baseline::BaselineEntry;
 use crate::baseline::host_kind::{LINK_TOLERANCE, carriers, hosts_of, off_path};
 use crate::criteria::RUNS_MIN;
 use crate::judging::counted;
-use crate::keys::Keys;
+use crate::keys::{Keys, current_value};
 
 /// Verdict on one entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -239,9 +239,10 @@ fn one_try(entry: &BaselineEntry, others: &[&BaselineEntry], record: &Record) ->
 fn is_part(keys: &Keys, entry: &BaselineEntry) -> bool {
     let own = keys.of_part();
     keys.of_part().count() == entry.part.len()
-        && own
-            .into_iter()
-            .all(|(key, value)| entry.part.get(key).is_some_and(|known| known == value))
+        && own.into_iter().all(|(key, value)| {
+            let known = entry.part.get(key);
+            known.is_some_and(|known| current_value(key, known) == value)
+        })
 }
 
 /// Difference of the way that the bytes took from that of the baseline, where it is no other entry's way.

@@ -31,7 +31,7 @@ pub enum Floor {
     Limit,
     /// Writes of an engine.
     Writes,
-    /// Send-recv of a backend.
+    /// Send-recv in pairs of a backend.
     SendRecv,
     /// All-reduce of a backend.
     AllReduce,
@@ -194,7 +194,7 @@ impl Stack {
         let op = body.point.op;
         let round = body.point.label.clone().unwrap_or_default();
         let (floor, rate): (_, fn(&CollectiveSummary) -> Option<Spread>) = match op {
-            Collective::SendRecv => (Floor::SendRecv, |summary| summary.algbw_bytes_per_s),
+            Collective::SendRecvPairs => (Floor::SendRecv, |summary| summary.algbw_bytes_per_s),
             _ => (Floor::AllReduce, |summary| summary.busbw_bytes_per_s),
         };
         for backend in &body.backends {
@@ -257,7 +257,7 @@ impl Layer {
         match self.floor {
             Floor::Limit => "",
             Floor::Writes => Verb::Write.name(),
-            Floor::SendRecv => Collective::SendRecv.name(),
+            Floor::SendRecv => Collective::SendRecvPairs.name(),
             Floor::AllReduce => Collective::AllReduce.name(),
         }
     }

@@ -260,7 +260,10 @@ fn of_round((round, slower): (u32, f64)) -> Vec<Record> {
     }
     let backends = ["native:shm", "native:fabric:tcp", "mpi", "torch:gloo"];
     for (op, times) in [
-        (Collective::SendRecv, [110_000.0, 420_000.0, 0.0, 900_000.0]),
+        (
+            Collective::SendRecvPairs,
+            [110_000.0, 420_000.0, 0.0, 900_000.0],
+        ),
         (
             Collective::AllReduce,
             [300_000.0, 700_000.0, 0.0, 2_000_000.0],

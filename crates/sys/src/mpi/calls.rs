@@ -111,6 +111,7 @@ functions! {
         scatter = c"MPI_Scatter" (*const c_void, c_int, Handle, *mut c_void, c_int, Handle, c_int, Handle);
         send = c"MPI_Send" (*const c_void, c_int, Handle, c_int, c_int, Handle);
         receive = c"MPI_Recv" (*mut c_void, c_int, Handle, c_int, c_int, Handle, *mut c_void);
+        send_receive = c"MPI_Sendrecv" (*const c_void, c_int, Handle, c_int, c_int, *mut c_void, c_int, Handle, c_int, c_int, Handle, *mut c_void);
     }
 }
 
@@ -127,6 +128,7 @@ functions! {
         scatter = c"MPI_Scatter_c" (*const c_void, i64, Handle, *mut c_void, i64, Handle, c_int, Handle);
         send = c"MPI_Send_c" (*const c_void, i64, Handle, c_int, c_int, Handle);
         receive = c"MPI_Recv_c" (*mut c_void, i64, Handle, c_int, c_int, Handle, *mut c_void);
+        send_receive = c"MPI_Sendrecv_c" (*const c_void, i64, Handle, c_int, c_int, *mut c_void, i64, Handle, c_int, c_int, Handle, *mut c_void);
         get_count = c"MPI_Get_count_c" (*const c_void, Handle, *mut i64);
     }
 }

@@ -341,6 +341,12 @@ impl<'a> Group<'a> {
             send();
         }
         let expected = self.gift(case, last, 0..self.elements);
-        self.assert_output("send-recv", case, &expected, expected.len() as u64);
+        self.assert_output("send-recv-pairs", case, &expected, expected.len() as u64);
+        self.poisoned();
+        let (from, to) = (self.input(&mine), self.output());
+        self.comm
+            .send_receive(element, (next, from), (last, to), self.elements)
+            .unwrap();
+        self.assert_output("send-recv-ring", case, &expected, expected.len() as u64);
     }
 }

@@ -65,7 +65,7 @@ pub struct LayersArgs {
 }
 
 impl LayersArgs {
-    /// The plan: in each round writes by every engine, then send-recv and all-reduce by all that carry them out, whose
+    /// The plan: in each round writes by every engine, then send-recv-pairs and all-reduce by all that carry them out, whose
     /// trials take turns.
     ///
     /// # Errors
@@ -161,7 +161,7 @@ impl LayersArgs {
             call: CallOptions {
                 label,
                 backend: Some(backends.to_vec().into()),
-                op: Some(vec![Collective::SendRecv, Collective::AllReduce].into()),
+                op: Some(vec![Collective::SendRecvPairs, Collective::AllReduce].into()),
                 sizes: Some(sizes.clone()),
                 python: self.python.clone(),
                 ..CallOptions::default()

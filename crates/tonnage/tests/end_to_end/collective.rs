@@ -75,7 +75,7 @@ fn backends_take_turns_and_every_result_is_checked() {
 fn groups_call_at_once_and_each_has_its_own_result() {
     for groups in ["div:2", "mod:2"] {
         let dir = tempdir().unwrap();
-        let ops = "all-reduce,reduce-scatter,all-gather,all-to-all,broadcast,reduce,gather,scatter,barrier,send-recv";
+        let ops = "all-reduce,reduce-scatter,all-gather,all-to-all,broadcast,reduce,gather,scatter,barrier,send-recv-pairs,send-recv-ring";
         let line = format!(
             "collective --backend native:shm --op {ops} --sizes 4000 --root 1 --groups {groups} --ranks 4 --trials 2 \
              --iters 3 --verify --per-rank -o c.jsonl"
@@ -189,7 +189,7 @@ fn a_rank_that_is_killed_in_a_call_is_named() {
 #[test]
 fn shared_memory_has_a_limit_that_nothing_passes() {
     let dir = tempdir().unwrap();
-    let line = "collective --backend native:shm --op all-reduce,send-recv,gather --sizes 4k,1M --ranks 2 --trials 3 \
+    let line = "collective --backend native:shm --op all-reduce,send-recv-pairs,gather --sizes 4k,1M --ranks 2 --trials 3 \
                 --trial-time 20ms -o c.jsonl";
     let run = tonnage(dir.path(), line).succeed();
     let records = records::of_any_kind(&dir.path().join("c.jsonl"));

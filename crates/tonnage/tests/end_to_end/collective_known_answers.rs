@@ -117,7 +117,7 @@ fn send_recv(rate: Rate) -> Option<Known> {
     };
     Some(Known::measure(
         &hosts,
-        &format!("{backends} --op send-recv --sizes 100MB --chunk 1M"),
+        &format!("{backends} --op send-recv-pairs --sizes 100MB --chunk 1M"),
     ))
 }
 

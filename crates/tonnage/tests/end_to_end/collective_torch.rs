@@ -13,7 +13,10 @@ use super::support::processes::Process;
 use super::support::{Started, records, tonnage, wait_until};
 
 const ALL: &str =
-    "all-reduce,all-gather,all-to-all,broadcast,reduce,gather,scatter,barrier,send-recv";
+    "all-reduce,all-gather,all-to-all,broadcast,reduce,gather,scatter,barrier,send-recv-pairs";
+
+/// The operation that has no form in place.
+const RING: &str = ",send-recv-ring";
 
 /// A Python that has torch; says how to get one otherwise.
 pub(super) fn python() -> Option<String> {
@@ -54,15 +57,17 @@ fn every_result_of_every_operation_is_checked_beside_native_ones() {
         ("--align none", "int8"),
         ("--groups div:2", "float32"),
     ] {
+        let ring = if options == "--in-place" { "" } else { RING };
         let dir = tempdir().unwrap();
         let line = format!(
-            "collective --backend torch:gloo,native:shm --python {python} --op {ALL} --sizes 4000 --root 1 --dtype {dtypes} \
+            "collective --backend torch:gloo,native:shm --python {python} --op {ALL}{ring} --sizes 4000 --root 1 --dtype {dtypes} \
              --ranks 4 {options} --trials 2 --iters 5 --warmup 0s --verify -o r.jsonl"
         );
         let run = tonnage(dir.path(), &line).succeed();
         let bodies = bodies(&dir.path().join("r.jsonl"));
+        let ops = ALL.split(',').count() + usize::from(!ring.is_empty());
         let types = dtypes.split(',').count();
-        assert_eq!(bodies.len(), 8 * types + 1, "a barrier has no type");
+        assert_eq!(bodies.len(), (ops - 1) * types + 1, "a barrier has no type");
         for body in &bodies {
             let shape = body.point.shape();
             let place = |rank| body.point.grouping().seat(rank).place;
@@ -77,7 +82,8 @@ fn every_result_of_every_operation_is_checked_beside_native_ones() {
             }
             let op = shape.op.to_string();
             let always = ["all-reduce", "reduce", "broadcast"].contains(&&*op);
-            let never = ["all-to-all", "barrier", "send-recv"].contains(&&*op);
+            let never =
+                ["all-to-all", "barrier", "send-recv-pairs", "send-recv-ring"].contains(&&*op);
             let asked = options == "--in-place";
             let torch = &body.backends[0];
             assert_eq!(torch.really_in_place, always || (asked && !never), "{op}");
@@ -174,7 +180,7 @@ fn each_call_of_each_rank_has_a_line() {
             "collective --sizes 100kB --ranks 2 --iters 3 --trials 2 --warmup 0s --each {options}"
         )
     };
-    let options = "--backend native:shm --op send-recv,barrier";
+    let options = "--backend native:shm --op send-recv-pairs,barrier";
     let said = tonnage(dir.path(), &line(options))
         .run()
         .with_code(0)
@@ -189,7 +195,7 @@ fn each_call_of_each_rank_has_a_line() {
     }
     let is_call = |line: &&str| line.starts_with("Process ");
     let (before, moved) = said
-        .split_once("point 1 of 2: native:shm send-recv 100000\n")
+        .split_once("point 1 of 2: native:shm send-recv-pairs 100000\n")
         .unwrap();
     let (moved, took) = moved
         .split_once("point 2 of 2: native:shm barrier\n")

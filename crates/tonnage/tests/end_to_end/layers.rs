@@ -21,11 +21,14 @@ fn each_layer_is_set_beside_the_one_that_it_stands_on() {
     };
     for (layer, below) in [
         (&["shm", "write"][..], &["limit", "of", "shm"][..]),
-        (&["native:shm", "send-recv"], &["shm", "write"]),
-        (&["native:shm", "all-reduce"], &["native:shm", "send-recv"]),
+        (&["native:shm", "send-recv-pairs"], &["shm", "write"]),
+        (
+            &["native:shm", "all-reduce"],
+            &["native:shm", "send-recv-pairs"],
+        ),
         (&["fabric:tcp", "write"], &["limit", "of", "fabric:tcp"]),
         (
-            &["native:fabric:tcp", "send-recv"],
+            &["native:fabric:tcp", "send-recv-pairs"],
             &["fabric:tcp", "write"],
         ),
     ] {
@@ -37,7 +40,7 @@ fn each_layer_is_set_beside_the_one_that_it_stands_on() {
         }
         assert!(words.ends_with(below), "{words:?}");
     }
-    let missing = "torch:gloo send-recv: skipped: torch.distributed cannot be used here";
+    let missing = "torch:gloo send-recv-pairs: skipped: torch.distributed cannot be used here";
     assert!(run.stdout.contains(missing), "{}", run.stdout);
     // Each round has a write of each engine and two collectives; native calls compete in each.
     let records = records::of_any_kind(&dir.path().join("l.jsonl"));

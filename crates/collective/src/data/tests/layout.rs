@@ -30,7 +30,7 @@ fn moved(data: &Data, rank: u32) -> Vec<u8> {
         Collective::AllToAll => ranks.flat_map(|from| part(from, rank)).collect(),
         Collective::Broadcast => part(shape.root, 0),
         Collective::Scatter => part(shape.root, rank),
-        Collective::SendRecv => match shape.receives_from(rank) {
+        Collective::SendRecvPairs | Collective::SendRecvRing => match shape.receives_from(rank) {
             Some(from) => part(from, 0),
             None => Vec::new(),
         },

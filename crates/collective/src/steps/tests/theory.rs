@@ -25,7 +25,7 @@ fn trial(op: Collective, algorithm: Algorithm, ranks: u32, chunk_elements: u64) 
 
 /// Elements that all ranks put together.
 fn elements(op: Collective, algorithm: Algorithm, ranks: u32) -> u64 {
-    use Collective::{AllReduce, AllToAll, Barrier, Gather, Scatter, SendRecv};
+    use Collective::{AllReduce, AllToAll, Barrier, Gather, Scatter, SendRecvPairs, SendRecvRing};
     let n = u64::from(ranks);
     let core = 1 << ranks.ilog2();
     let excess = n - core;
@@ -51,7 +51,14 @@ fn elements(op: Collective, algorithm: Algorithm, ranks: u32) -> u64 {
         (Gather | Scatter, Algorithm::Tree) => {
             (1..n).map(|rank| u64::from(rank.count_ones())).sum()
         }
-        (SendRecv, _) => n / 2,
+        (SendRecvPairs, _) => n / 2,
+        (SendRecvRing, _) => {
+            if n > 1 {
+                n
+            } else {
+                0
+            }
+        }
         (Gather | Scatter | Collective::Broadcast | Collective::Reduce, _) => n - 1,
     };
     in_blocks * BLOCK

@@ -83,7 +83,8 @@ fn other_operations_hold_each_rank_once() {
         Collective::Gather,
         Collective::Scatter,
         Collective::Barrier,
-        Collective::SendRecv,
+        Collective::SendRecvPairs,
+        Collective::SendRecvRing,
     ]);
 }
 

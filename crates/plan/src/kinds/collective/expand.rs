@@ -15,7 +15,7 @@ use crate::refuse::usage;
 use crate::skipping;
 use crate::sweep::Sweep;
 use crate::transfer::{PointLength, point_length};
-use tonnage_collective::steps::check;
+use tonnage_collective::steps::{check, check_in_place};
 use tonnage_collective::{Algorithm, Collective, Dtype, Reduction, Shape};
 use tonnage_engine::backend::{BackendEntry, BackendVariant};
 use tonnage_engine::{EngineOptions, Lists, split_name};
@@ -45,6 +45,7 @@ pub(super) fn expand(
     let group_ranks = common.point.grouping().size();
     let mut points = Vec::new();
     for &op in ops {
+        check_in_place(op, call.in_place)?;
         for (dtype, reduction) in elements(call, op, &common.backends)? {
             for algorithm in algorithms_of(call, op)? {
                 for chunk_bytes in chunks(call, dtype)? {
@@ -315,9 +316,10 @@ fn block(op: Collective, ranks: u32, dtype: Dtype, size_bytes: u64) -> Result<u6
     if op == Collective::Barrier {
         return Ok(0);
     }
-    if op == Collective::SendRecv && !ranks.is_multiple_of(2) {
+    if op == Collective::SendRecvPairs && !ranks.is_multiple_of(2) {
         return usage(format!(
-            "send-recv needs an even number of ranks and there are {ranks}: use --ranks {}, or groups of an even number",
+            "send-recv-pairs needs an even number of ranks and there are {ranks}: use --ranks {}, groups of an even number, or \
+             op send-recv-ring",
             ranks + 1
         ));
     }

@@ -62,7 +62,7 @@ pub struct CallOptions {
     #[arg(long, value_name = "NAMES", required = true, value_parser = many_of::<Collective>(), value_delimiter = ',')]
     pub op: Option<Many<Collective>>,
 
-    /// Bytes of each rank for all-reduce, reduce, broadcast and send-recv, of all ranks together for the others;
+    /// Bytes of each rank for all-reduce, reduce, broadcast and send-recv-*, of all ranks together for the others;
     /// rounded down to whole elements for each rank. A value or a sweep; none for barrier alone.
     #[arg(
         long,

@@ -63,6 +63,7 @@ pub struct CollectivePoint {
     #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
     pub engine_options: EngineOptions,
     /// Operation.
+    #[serde(deserialize_with = "Collective::deserialize_recorded")]
     pub op: Collective,
     /// Type of the elements.
     pub dtype: Dtype,
@@ -73,7 +74,7 @@ pub struct CollectivePoint {
     pub root: u32,
     /// True when results take the place of the inputs, where the backend has a choice.
     pub in_place: bool,
-    /// Size that was asked for: bytes of a rank for all-reduce, reduce, broadcast and send-recv, the total for the
+    /// Size that was asked for: bytes of a rank for all-reduce, reduce, broadcast and send-recv-*, the total for the
     /// others, 0 for a barrier.
     pub size_bytes: u64,
     /// Elements of one block: what a rank gives to or gets from one other.

@@ -44,7 +44,7 @@ const CALL: &[Figure] = &[
     asked(
         "Size (B)",
         "call_size_bytes",
-        "Bytes of each rank for all-reduce, reduce, broadcast and send-recv, of all ranks together for other collectives; \
+        "Bytes of each rank for all-reduce, reduce, broadcast and send-recv-*, of all ranks together for other collectives; \
          whole elements of each rank.",
         |row| {
             let body = body(row).filter(|body| body.point.op != Collective::Barrier);
@@ -214,7 +214,7 @@ const BANDWIDTH: &[Figure] = &[
         field: "busbw_bytes_per_s_mean",
         meaning: "Bandwidth of the bus: what the busiest link must have carried, whoever carried it out. n/a for one rank.",
         computed: "AlgBW × 2(n-1)/n for all-reduce, (n-1)/n for reduce-scatter, all-gather, all-to-all, gather and scatter, \
-             1 for broadcast, reduce and send-recv.",
+             1 for broadcast, reduce and send-recv-*.",
         style: GIGA,
         better: Some(Better::High),
         value: |row| summary(row, |it| Some(it.busbw_bytes_per_s?.mean)),

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use super::super::calls::{Handle, LargeFunctions, Status};
-use super::sizes::either;
+use super::sizes::{CallPart, either};
 use super::{ArenaPlace, Communicator, Memory, MpiType};
 
 /// All messages have the same tag: those from one rank to another arrive in their order.
@@ -61,16 +61,72 @@ impl Communicator {
                 (table.receive)(to, count, dtype, peer, TAG, self.handle, result)
             });
             self.world.check("MPI_Recv", code)?;
-            // MPI calls it a success when a message is shorter than its place.
-            let length = self.length_of(&status, dtype, part.large)?;
-            if u64::try_from(length) == Ok(part.count) {
-                return Ok(());
-            }
-            Err(format!(
-                "MPI_Recv: a message of {length} elements came from rank {from}, and one of {} was expected",
-                part.count
-            ))
+            self.check_length("MPI_Recv", &status, dtype, from, &part)
         })
+    }
+
+    /// Sends elements to a rank and receives as many from another, or the same one, at once.
+    ///
+    /// # Errors
+    /// As [`Communicator::send`] and [`Communicator::receive`].
+    #[inline]
+    pub fn send_receive(
+        &self,
+        element: MpiType,
+        (to, source): (u32, ArenaPlace<'_>),
+        (from, place): (u32, ArenaPlace<'_>),
+        elements: u64,
+    ) -> Result<(), String> {
+        self.world.here()?;
+        let dtype = self.type_of(element)?;
+        let (target, origin) = (self.member("rank", to)?, self.member("rank", from)?);
+        let bytes = self.bytes_of(element, elements, 1)?;
+        let (source, place) = (Memory::of(source, bytes)?, Memory::of(place, bytes)?);
+        self.in_parts(elements, |part| {
+            let source = source.after(part.first * element.bytes());
+            let place = place.after(part.first * element.bytes());
+            let mut status: Status = [0; 8];
+            let result = (&raw mut status).cast::<c_void>();
+            // SAFETY: as in `send` and `receive`; the caller's two stretches do not overlap, or MPI refuses them.
+            let code = either!(self, part, |table, count| unsafe {
+                (table.send_receive)(
+                    source,
+                    count,
+                    dtype,
+                    target,
+                    TAG,
+                    place,
+                    count,
+                    dtype,
+                    origin,
+                    TAG,
+                    self.handle,
+                    result,
+                )
+            });
+            self.world.check("MPI_Sendrecv", code)?;
+            self.check_length("MPI_Sendrecv", &status, dtype, from, &part)
+        })
+    }
+
+    /// Checks that a message was as long as its place: MPI calls a shorter one a success.
+    #[inline]
+    fn check_length(
+        &self,
+        call: &str,
+        status: &Status,
+        dtype: Handle,
+        from: u32,
+        part: &CallPart<'_>,
+    ) -> Result<(), String> {
+        let length = self.length_of(status, dtype, part.large)?;
+        if u64::try_from(length) == Ok(part.count) {
+            return Ok(());
+        }
+        Err(format!(
+            "{call}: a message of {length} elements came from rank {from}, and one of {} was expected",
+            part.count
+        ))
     }
 
     /// Elements of the message that a status tells of.

@@ -68,7 +68,16 @@ fn every_operation_type_reduction_and_algorithm_is_verified() {
 #[test]
 fn odd_ranks_leave_out_pairs_alone() {
     let points = verified("", 5);
-    assert!(!points.iter().any(|point| point.op == Collective::SendRecv));
+    assert!(
+        !points
+            .iter()
+            .any(|point| point.op == Collective::SendRecvPairs)
+    );
+    assert!(
+        points
+            .iter()
+            .any(|point| point.op == Collective::SendRecvRing)
+    );
     assert!(points.iter().any(|point| point.op == Collective::Scatter));
 }
 
@@ -104,7 +113,7 @@ fn what_cannot_be_verified_together_is_refused() {
     assert!(message("--collectives --engine shm").contains("cannot be used with"));
     assert!(message("--backend native:shm").contains("--collectives"));
     assert!(message("--collectives=barrier").contains("moves no bytes"));
-    assert!(message("--collectives=send-recv").contains("even number"));
+    assert!(message("--collectives=send-recv-pairs").contains("even number"));
     assert!(message("--collectives --backend natve:shm").contains("did you mean"));
     assert!(message("--collectives --sizes 4 --backend native:shm").contains("the smallest is 12"));
 }
@@ -135,7 +144,7 @@ fn every_layer_has_a_turn_in_each_round() {
     }
     let calls = calls(&plan, 2);
     let ops: Vec<_> = calls.iter().map(|point| point.op).collect();
-    let both = [Collective::SendRecv, Collective::AllReduce];
+    let both = [Collective::SendRecvPairs, Collective::AllReduce];
     assert_eq!(ops, [both, both, both].concat());
     assert!(
         calls

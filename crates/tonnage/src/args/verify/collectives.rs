@@ -1,6 +1,6 @@
 //! `tonnage verify --collectives`: every operation of every backend, every element checked.
 
-use tonnage_collective::steps::{algorithms, check};
+use tonnage_collective::steps::{algorithms, check, check_in_place};
 use tonnage_collective::{Algorithm, Collective};
 use tonnage_engine::Lists;
 use tonnage_engine::backend::{BackendEntry, BackendVariant};
@@ -78,7 +78,7 @@ fn checkable(asked: &[Collective], ranks: u32) -> Result<Vec<Collective>> {
     if !asked.is_empty() {
         return Ok(asked.to_vec());
     }
-    let fits = |op: &Collective| *op != Collective::SendRecv || ranks.is_multiple_of(2);
+    let fits = |op: &Collective| *op != Collective::SendRecvPairs || ranks.is_multiple_of(2);
     let moving = Collective::ALL
         .into_iter()
         .filter(|op| *op != Collective::Barrier);
@@ -138,7 +138,7 @@ impl OneBackend<'_> {
 
     /// The operation with results in the place of inputs, by every algorithm that can.
     fn in_place(&self, op: Collective, sizes: &Sweep) -> Option<CollectiveJob> {
-        if self.entry.in_place_always.contains(&op) {
+        if self.entry.in_place_always.contains(&op) || check_in_place(op, true).is_err() {
             return None;
         }
         let mut job = self.job("in place", &[op], sizes);

@@ -50,8 +50,9 @@ fn sends(point: &CollectivePoint, rank: u32) -> Option<bool> {
         Collective::AllReduce
         | Collective::ReduceScatter
         | Collective::AllGather
-        | Collective::AllToAll => Some(true),
-        Collective::SendRecv => Some(place < ranks / 2),
+        | Collective::AllToAll
+        | Collective::SendRecvRing => Some(true),
+        Collective::SendRecvPairs => Some(place < ranks / 2),
         Collective::Broadcast
         | Collective::Reduce
         | Collective::Gather

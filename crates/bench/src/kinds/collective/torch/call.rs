@@ -24,7 +24,10 @@ impl TorchInPlace {
             | Collective::ReduceScatter
             | Collective::Gather
             | Collective::Scatter => Self::Possible,
-            Collective::AllToAll | Collective::Barrier | Collective::SendRecv => Self::Never,
+            Collective::AllToAll
+            | Collective::Barrier
+            | Collective::SendRecvPairs
+            | Collective::SendRecvRing => Self::Never,
         }
     }
 

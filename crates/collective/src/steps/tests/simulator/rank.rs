@@ -160,7 +160,9 @@ pub fn expected(
         Collective::AllToAll => one(element / block, rank * block + element % block),
         Collective::Broadcast => one(shape.root, element),
         Collective::Scatter => one(shape.root, rank * block + element),
-        Collective::SendRecv => one(shape.receives_from(rank).unwrap(), element),
+        Collective::SendRecvPairs | Collective::SendRecvRing => {
+            one(shape.receives_from(rank).unwrap(), element)
+        }
         Collective::Barrier => None,
     }
 }

@@ -9,7 +9,6 @@ use super::clock::{Known, Timetable};
 use super::memory::Access;
 use super::rank::{Arrival, Rank, expected};
 use super::value::Value;
-use crate::Collective;
 use crate::steps::{Buffer, GRANTS_INITIAL, Step};
 
 /// Order in which things happen.
@@ -318,7 +317,7 @@ impl World<'_> {
             }
         }
         let (shape, call) = (&self.case.shape, (rank, state.call));
-        let proves_nothing = shape.op.is_rooted() || shape.op == Collective::SendRecv;
+        let proves_nothing = shape.op.is_rooted() || shape.sends_to(0).is_some();
         let is_known = |times: &&Timetable| state.known.includes(times.enter(call.1));
         if !proves_nothing
             && let Some(other) = self.times.iter().position(|times| !is_known(&times))

@@ -163,13 +163,38 @@ fn what_cannot_be_is_refused_with_the_nearest_choice() {
             &format!("backend = 'native:shm'\nop = '{op}'\nsizes = {size}"),
         )
     };
-    assert!(op("send-recv", "64", 3).contains("--ranks 4"));
+    assert!(op("send-recv-pairs", "64", 3).contains("--ranks 4"));
     assert!(op("reduce", "64\nroot = 4", 4).contains("the last one is root 3"));
     assert!(op("all-gather", "8", 4).contains("the smallest is 16"));
     assert!(op("all-reduce", "0", 4).contains("smallest"));
     assert!(refused(4, "backend = 'native:shm'\nop = 'all-reduce'").contains("sizes 1M"));
     let in_place = "backend = 'native:shm'\nop = 'all-to-all'\nsizes = '1k'\nin-place = true\nalgorithm = 'pairwise'";
     assert!(refused(4, in_place).contains("bruck"));
+}
+
+/// Records from before the ring have one send-recv, in pairs; whoever asks for it is told of both.
+#[test]
+fn the_old_send_recv_is_read_as_pairs_and_refused_as_a_request() {
+    let lines = |op: &str| format!("backend = 'native:shm'\nop = '{op}'\nsizes = 64");
+    let pairs = expanded(4, &lines("send-recv-pairs")).unwrap().remove(0);
+    let recorded = serde_json::to_string(&Point::from(pairs.clone())).unwrap();
+    let old = recorded.replace("send-recv-pairs", "send-recv");
+    assert_ne!(old, recorded);
+    let read: Point = serde_json::from_str(&old).unwrap();
+    assert_eq!(read, Point::from(pairs));
+    let unknown = recorded.replace("send-recv-pairs", "send");
+    assert!(serde_json::from_str::<Point>(&unknown).is_err());
+    let asked = refused(4, &lines("send-recv"));
+    for name in ["\"send-recv-pairs\"", "\"send-recv-ring\""] {
+        assert!(asked.contains(name), "{asked}");
+    }
+    // The ring takes any number of ranks, one among them, and has no form in place.
+    for ranks in [1, 3] {
+        let ring = expanded(ranks, &lines("send-recv-ring")).unwrap();
+        assert_eq!(ring[0].block_elements, 16);
+    }
+    let in_place = refused(3, &format!("{}\nin-place = true", lines("send-recv-ring")));
+    assert!(in_place.contains("send-recv-pairs"), "{in_place}");
 }
 
 #[test]
@@ -190,5 +215,5 @@ fn groups_divide_ranks_sizes_and_roots() {
     assert!(refused("broadcast", "groups = 'div:2'\nroot = 2").contains("root 1"));
     assert!(refused("all-reduce", "groups = 'mod:4'").contains("use groups mod:3"));
     assert!(refused("all-reduce", "groups = 'half'").contains("div:K"));
-    assert!(refused("send-recv", "groups = 'div:3'").contains("groups of an even number"));
+    assert!(refused("send-recv-pairs", "groups = 'div:3'").contains("groups of an even number"));
 }

@@ -38,7 +38,9 @@ fn expected(call: &TorchCall, place: u32, iteration: u32, at: u64) -> i32 {
         Collective::AllToAll => given(part as u32, iteration, mine + within),
         Collective::Broadcast => given(shape.root, iteration, at),
         Collective::Scatter => given(shape.root, iteration, mine + at),
-        Collective::SendRecv => given(shape.receives_from(place).unwrap(), iteration, at),
+        Collective::SendRecvPairs | Collective::SendRecvRing => {
+            given(shape.receives_from(place).unwrap(), iteration, at)
+        }
         Collective::Barrier => 0,
     }
 }
@@ -142,7 +144,8 @@ fn groups_are_at_work_at_once() {
         for op in [
             Collective::AllReduce,
             Collective::Scatter,
-            Collective::SendRecv,
+            Collective::SendRecvPairs,
+            Collective::SendRecvRing,
         ] {
             let call = TorchCall {
                 groups: vec![vec![0, 2], vec![1, 3]],

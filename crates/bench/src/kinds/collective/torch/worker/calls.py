@@ -123,13 +123,30 @@ def barrier(it):
     return functools.partial(dist.barrier, group=it.group)
 
 
-def send_recv(it):
+def send_recv_pairs(it):
     half = len(it.ranks) // 2
     if it.place < half:
         return functools.partial(dist.send, it.input, it.ranks[it.place + half], group=it.group)
     if it.place < 2 * half:
         return functools.partial(dist.recv, it.output, it.ranks[it.place - half], group=it.group)
     return nothing
+
+
+def send_recv_ring(it):
+    """To the next rank and from the one before, as one group of calls, as nccl-tests has it."""
+    count = len(it.ranks)
+    if count == 1:
+        return functools.partial(it.output.copy_, it.input)
+    after, before = it.ranks[(it.place + 1) % count], it.ranks[(it.place - 1) % count]
+    send = dist.P2POp(dist.isend, it.input, after, group=it.group)
+    receive = dist.P2POp(dist.irecv, it.output, before, group=it.group)
+    both_ways = [send, receive]
+
+    def call():
+        for work in dist.batch_isend_irecv(both_ways):
+            work.wait()
+
+    return call
 
 
 # The forms of each operation, the one to be preferred first; backends lack some.
@@ -143,7 +160,8 @@ FORMS = {
     "gather": [gather],
     "scatter": [scatter],
     "barrier": [barrier],
-    "send-recv": [send_recv],
+    "send-recv-pairs": [send_recv_pairs],
+    "send-recv-ring": [send_recv_ring],
 }
 
 
