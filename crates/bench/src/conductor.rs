@@ -22,6 +22,7 @@ use tonnage_plan::Planned;
 use tonnage_ranks::Rank;
 use tonnage_record::{Canary, Outcome, Record, published};
 use tonnage_sys::clock::Clock;
+use tonnage_units::message::bounded;
 use tonnage_units::{Error, Result};
 
 /// Runs the points in their order, of whatever kinds, as one run. Every rank calls it with the same points; rank 0's
@@ -107,6 +108,9 @@ impl Portion<'_> {
     }
 }
 
+/// Bytes from which on a point of a stretch asks for more than there is, and what is lacking then.
+type TooMuch = Vec<(u64, Error)>;
+
 /// A run on its way through its points.
 struct Conductor<'a> {
     stage: Stage<'a>,
@@ -123,24 +127,17 @@ impl Stretches for Conductor<'_> {
     fn stretch<K: Kind>(&mut self, kind: &mut K) -> Result<()> {
         // Threads that libraries start for the next stretch begin on the CPUs of this one.
         let _cpus = OwnCpus::of_this_thread();
-        let ahead = &self.points[self.next..];
-        let mut stretch: Vec<AnnotatedPoint<'_, K::Point>> = Vec::new();
-        for planned in ahead {
-            let reading = &planned.reading;
-            match (K::point(planned), stretch.first()) {
-                (Some(point), None) => stretch.push(AnnotatedPoint { point, reading }),
-                (Some(point), Some(first)) if K::shares(first.point, point) => {
-                    stretch.push(AnnotatedPoint { point, reading });
-                }
-                _ => break,
-            }
-        }
-        let points: Vec<&K::Point> = stretch.iter().map(|asked| asked.point).collect();
-        let mut open = match kind.open(&points, &mut self.stage) {
-            Ok(open) => open,
+        let stretch = stretch_of::<K>(&self.points[self.next..]);
+        let (opened, too_much) = self.open_what_fits(kind, &stretch);
+        let mut open = match opened {
+            Ok(Some(open)) => open,
+            Ok(None) => return self.emit_all::<K>(&stretch, &too_much),
             Err(failure) => return self.not_opened(kind, &stretch, failure),
         };
         for asked in stretch {
+            if self.emit_unmeasured::<K>(asked, &too_much)? {
+                continue;
+            }
             let mut record = self.blank::<K>(asked);
             if self.stage.rank.id() == 0 {
                 let (first, of) = self.place;
@@ -160,6 +157,69 @@ impl Stretches for Conductor<'_> {
 }
 
 impl Conductor<'_> {
+    /// Opens what the points of a stretch share. Where the machine lacks something for all of them together, those that
+    /// ask for most are left out, and returned with the reason, as long as that changes what is lacking. `None` where no
+    /// point is left.
+    fn open_what_fits<K: Kind>(
+        &mut self,
+        kind: &mut K,
+        stretch: &[AnnotatedPoint<'_, K::Point>],
+    ) -> (Result<Option<K::Open>, StepFailure>, TooMuch) {
+        let possible = stretch.iter().filter(|asked| asked.impossible.is_none());
+        let mut left: Vec<&K::Point> = possible.map(|asked| asked.point).collect();
+        let mut too_much: TooMuch = Vec::new();
+        while !left.is_empty() {
+            let error = match kind.open(&left, &mut self.stage) {
+                Ok(open) => return (Ok(Some(open)), too_much),
+                Err(StepFailure::Point(error @ Error::Unavailable { .. })) => error,
+                Err(failure) => return (Err(failure), too_much),
+            };
+            let most = left
+                .iter()
+                .map(|point| K::asks_bytes(point))
+                .max()
+                .unwrap_or(0);
+            let lacks_the_same =
+                |(_, before): &(u64, Error)| before.to_string() == error.to_string();
+            match too_much.last().is_some_and(lacks_the_same) {
+                true => left.clear(),
+                false => left.retain(|point| K::asks_bytes(point) < most),
+            }
+            let from = if left.is_empty() { 0 } else { most };
+            too_much.push((from, error));
+        }
+        (Ok(None), too_much)
+    }
+
+    /// Records a point that cannot be measured; false for any other.
+    fn emit_unmeasured<K: Kind>(
+        &mut self,
+        asked: AnnotatedPoint<'_, K::Point>,
+        too_much: &TooMuch,
+    ) -> Result<bool> {
+        let bytes = K::asks_bytes(asked.point);
+        let lacking = too_much.iter().find(|(from, _)| bytes >= *from);
+        let unmeasured = match (asked.impossible, lacking) {
+            (Some(why), _) => Outcome::Skipped {
+                why: bounded(why).into_owned(),
+            },
+            (None, Some((_, error))) => outcome(error),
+            (None, None) => return Ok(false),
+        };
+        let record = self.blank::<K>(asked);
+        self.emit(record, unmeasured).map(|()| true)
+    }
+
+    /// Records points of which none can be measured.
+    fn emit_all<K: Kind>(
+        &mut self,
+        stretch: &[AnnotatedPoint<'_, K::Point>],
+        too_much: &TooMuch,
+    ) -> Result<()> {
+        let mut all = stretch.iter();
+        all.try_for_each(|asked| self.emit_unmeasured::<K>(*asked, too_much).map(drop))
+    }
+
     /// Has rank 0 measure the next point, and those after it that have as many threads as ranks, in its process.
     fn within(&mut self, size: u32) -> Result<()> {
         let Stage {
@@ -198,10 +258,7 @@ impl Conductor<'_> {
         failure: StepFailure,
     ) -> Result<()> {
         match (failure, stretch) {
-            (StepFailure::Point(error), all) => all.iter().try_for_each(|asked| {
-                let record = self.blank::<K>(*asked);
-                self.emit(record, outcome(&error))
-            }),
+            (StepFailure::Point(error), all) => self.emit_all::<K>(all, &vec![(0, error)]),
             (failure, [first, ..]) => self.failed(kind, self.blank::<K>(*first), failure),
             (StepFailure::Run(error), []) => Err(error),
         }
@@ -317,7 +374,8 @@ impl Conductor<'_> {
             .run
             .record(self.stage.settings, K::body(asked), not_begun);
         Record {
-            optional: asked.reading.optional,
+            // A cell that contradicts itself is not what a machine lacks.
+            optional: asked.reading.optional && asked.impossible.is_none(),
             published_rows: published::rows_of(&record, &asked.reading.tables),
             ..record
         }
@@ -333,6 +391,30 @@ impl Conductor<'_> {
         record.time_unix_ns = unix_ns();
         self.stage.observer.record(record)
     }
+}
+
+/// The next points that what is opened for the first of them serves. Impossible ones among them need nothing.
+fn stretch_of<'a, K: Kind>(ahead: &'a [Planned]) -> Vec<AnnotatedPoint<'a, K::Point>> {
+    let mut stretch: Vec<AnnotatedPoint<'_, K::Point>> = Vec::new();
+    let mut first = None;
+    for planned in ahead {
+        let Some(point) = K::point(planned) else {
+            break;
+        };
+        let (reading, impossible) = (&planned.reading, planned.impossible.as_deref());
+        match first {
+            _ if impossible.is_some() => {}
+            None => first = Some(point),
+            Some(first) if K::shares(first, point) => {}
+            Some(_) => break,
+        }
+        stretch.push(AnnotatedPoint {
+            point,
+            reading,
+            impossible,
+        });
+    }
+    stretch
 }
 
 /// One point from its limit to its figures. The clock of all kinds follows the kernel's here, before each step, so that

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use crate::bounds::POINTS_MAX;
+use crate::cells::Cell;
 use crate::kinds::{KINDS, Point};
 use crate::plan::Plan;
 use crate::point::Reading;
@@ -19,6 +20,8 @@ pub struct Planned {
     pub point: Point,
     /// Facts that stand beside the results.
     pub reading: Reading,
+    /// Reason why this cell of a sweep cannot be measured, while others can: its record is a skip.
+    pub impossible: Option<String>,
 }
 
 impl From<Point> for Planned {
@@ -26,6 +29,7 @@ impl From<Point> for Planned {
         Self {
             point,
             reading: Reading::default(),
+            impossible: None,
         }
     }
 }
@@ -46,8 +50,8 @@ impl Plan {
             check_label(experiment.any().label()).map_err(|error| self.located(index, error))?;
             let points_max = POINTS_MAX - planned.len();
             let expanded = experiment.points(ranks, lists, points_max);
-            let (points, reading) = expanded.map_err(|error| self.located(index, error))?;
-            for point in points {
+            let (cells, reading) = expanded.map_err(|error| self.located(index, error))?;
+            for Cell { point, impossible } in cells {
                 let text = serde_json::to_string(&point)
                     .map_err(|error| Error::Failed(format!("a point has no JSON form: {error}")))?;
                 if !seen.insert(text) {
@@ -58,7 +62,11 @@ impl Plan {
                     return Err(self.located(index, error));
                 }
                 let reading = reading.clone();
-                planned.push(Planned { point, reading });
+                planned.push(Planned {
+                    point,
+                    reading,
+                    impossible,
+                });
             }
         }
         planned.extend(self.given_points(ranks)?);
@@ -115,5 +123,73 @@ pub(crate) fn any_table() -> String {
         Some((last, [])) => format!("{last} table"),
         Some((last, others)) => format!("{} or {last} table", others.join(", ")),
         None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::SHIPPED;
+
+    /// For each point of a plan of one table whether it is impossible.
+    fn impossible(ranks: u32, table: &str) -> Vec<bool> {
+        let text = format!("name = 'cells'\n[[{table}");
+        let plan = Plan::from_toml(&text, "cells.toml").unwrap();
+        let planned = plan.points(ranks, &SHIPPED).unwrap();
+        let is_impossible = |planned: &Planned| planned.impossible.is_some();
+        planned.iter().map(is_impossible).collect()
+    }
+
+    /// Of each kind a sweep whose values are possible by themselves, and not all together.
+    #[test]
+    fn cells_that_cannot_be_are_kept_with_their_reason() {
+        let transfer = "transfer]]\nengine = 'shm'\nsizes = ";
+        let file = "file]]\npath = 't'\nblock = '1M'\n";
+        let connect = "connect]]\nengine = 'shm'\n";
+        for (table, expected) in [
+            (
+                format!("{transfer}['64', '8k']\nop = 'write'\nfootprint = '4k'"),
+                &[false, true][..],
+            ),
+            (
+                format!("{transfer}[8, 64]\nop = ['write', 'fetch-add']"),
+                &[false, false, false, true],
+            ),
+            (
+                "transfer]]\nengine = ['shm', 'null']\nop = 'write'\nsizes = 64\nverify = true"
+                    .into(),
+                &[false, true],
+            ),
+            (
+                format!("{transfer}64\nop = ['write', 'send']\napi = 'poll'"),
+                &[false, true],
+            ),
+            (format!("{file}transfer = ['4k', '3k']"), &[false, true]),
+            (
+                format!("{file}transfer = '4k'\nengine = ['uring', 'posix']\nwindow = [1, 8]"),
+                &[false, false, false, true],
+            ),
+            (
+                format!("{connect}workers = [1, 1024]\nregister = '2G'"),
+                &[false, true],
+            ),
+            (
+                "tune]]\nengine = ['shm', 'null']\nop = 'write'\nsizes = '64k'".into(),
+                &[false, true],
+            ),
+            (
+                "collective]]\nbackend = 'native:shm'\nop = 'all-gather'\nsizes = [8, 64]".into(),
+                &[true, false],
+            ),
+            (
+                "collective]]\nbackend = 'native:shm'\nop = ['all-reduce', 'broadcast']\nsizes = 64\n\
+                 algorithm = ['ring', 'tree', 'halving-doubling']"
+                    .into(),
+                &[false, false, false, false, false, true],
+            ),
+        ] {
+            let ranks = if table.starts_with("collective") { 3 } else { 2 };
+            assert_eq!(impossible(ranks, &table), expected, "{table}");
+        }
     }
 }

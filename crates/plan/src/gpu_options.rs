@@ -113,9 +113,10 @@ mod tests {
         let refused = |table: &str| {
             let text = format!("name = 'n'\n{table}\nengine-options = {{ keys = 'file' }}");
             let plan = Plan::from_toml(&text, "n.toml").unwrap();
-            plan.points(2, &WITH_OPTION)
-                .err()
-                .map(|error| error.to_string())
+            match plan.points(2, &WITH_OPTION) {
+                Ok(planned) => planned.into_iter().find_map(|planned| planned.impossible),
+                Err(error) => Some(error.to_string()),
+            }
         };
         for table in [
             "[[transfer]]\nengine = 'gpus'\nop = 'write'\nsizes = 8",

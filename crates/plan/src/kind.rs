@@ -10,6 +10,7 @@ use clap::{ArgMatches, Args, Command};
 use tonnage_engine::{Library, Lifecycle, Lists};
 use tonnage_units::{PairPlace, Result};
 
+use crate::cells::Cell;
 use crate::options::{Parsed, Source, Tables, from_command_line};
 use crate::point::Reading;
 
@@ -23,16 +24,16 @@ pub trait Kind: AnyExperiment + Tables + Args {
     /// Text below the options in the help of its command: sweeps, rules, examples.
     const AFTER_HELP: &'static str;
 
-    /// Its points, at most `points_max`, and what stands beside the results of all of them.
+    /// Its cells, at most `points_max`, and what stands beside the results of all of them.
     ///
     /// # Errors
-    /// `Usage` for everything that can be found wrong without starting a rank.
+    /// `Usage` for everything that can be found wrong without starting a rank, unless only some cells are.
     fn expand(
         &self,
         ranks: u32,
         lists: &Lists,
         points_max: usize,
-    ) -> Result<(Vec<Self::Point>, Reading)>;
+    ) -> Result<(Vec<Cell<Self::Point>>, Reading)>;
 }
 
 /// An experiment of any kind: what was asked for.

@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bounds;
+pub mod cells;
 mod engine_choice;
 pub mod expand;
 pub mod given;

@@ -38,6 +38,8 @@ pub struct AnnotatedPoint<'a, P> {
     pub point: &'a P,
     /// Notes that only a reader of the results needs.
     pub reading: &'a Reading,
+    /// Reason why it cannot be measured, known when the plan was expanded.
+    pub impossible: Option<&'a str>,
 }
 
 impl<P> Clone for AnnotatedPoint<'_, P> {
@@ -60,6 +62,11 @@ pub trait Kind {
 
     /// Returns whether `next` can be measured on what was opened for `first`.
     fn shares(first: &Self::Point, next: &Self::Point) -> bool;
+
+    /// Bytes that decide how much a point asks of what it shares with others: one that asks for too much is left out.
+    fn asks_bytes(_point: &Self::Point) -> u64 {
+        0
+    }
 
     /// A record's body before anything was measured.
     fn body(asked: AnnotatedPoint<'_, Self::Point>) -> Body;

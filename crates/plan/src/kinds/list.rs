@@ -63,18 +63,22 @@ macro_rules! kinds {
                 }
             }
 
-            /// Its points, at most `points_max`, and what stands beside the results of all of them.
+            /// Its cells, at most `points_max`, and what stands beside the results of all of them.
             pub(crate) fn points(
                 &self,
                 ranks: u32,
                 lists: &::tonnage_engine::Lists,
                 points_max: usize,
-            ) -> ::tonnage_units::Result<(Vec<Point>, $crate::point::Reading)> {
+            ) -> ::tonnage_units::Result<(Vec<$crate::cells::Cell<Point>>, $crate::point::Reading)> {
                 match self {
                     $(Self::$kind(experiment) => {
                         let expanded = $crate::kind::Kind::expand(&**experiment, ranks, lists, points_max);
-                        let (points, reading) = expanded?;
-                        Ok((points.into_iter().map(Point::$kind).collect(), reading))
+                        let (cells, reading) = expanded?;
+                        let any = |cell: $crate::cells::Cell<$point>| $crate::cells::Cell {
+                            point: Point::$kind(cell.point),
+                            impossible: cell.impossible,
+                        };
+                        Ok((cells.into_iter().map(any).collect(), reading))
                     })+
                 }
             }

@@ -121,6 +121,29 @@ fn groups_call_at_once_and_each_has_its_own_result() {
     }
 }
 
+/// Alone the size is refused; among others it is a row with its reason, and the others are measured.
+#[test]
+fn an_impossible_size_of_a_sweep_is_skipped() {
+    let dir = tempdir().unwrap();
+    let line = |sizes: &str| {
+        format!(
+            "collective --backend native:shm --op all-gather --sizes {sizes} --ranks 3 --trials 1 --iters 2 -o {}.jsonl",
+            sizes.len()
+        )
+    };
+    let run = tonnage(dir.path(), &line("8,96")).run().with_code(1);
+    let records = records::of_any_kind(&dir.path().join("4.jsonl"));
+    let Outcome::Skipped { why } = &records[0].outcome else {
+        panic!("{:#?}", records[0]);
+    };
+    assert!(why.contains("the smallest is 12"), "{why}");
+    assert_eq!(records[1].outcome, Outcome::Measured);
+    assert!(run.stdout.contains("the smallest is 12"), "{}", run.stdout);
+    let alone = tonnage(dir.path(), &line("8")).run().with_code(2);
+    alone.with_one_error(&["the smallest is 12"]);
+    assert!(!dir.path().join("1.jsonl").exists());
+}
+
 #[test]
 fn what_cannot_be_is_refused_before_a_rank_starts() {
     let dir = tempdir().unwrap();

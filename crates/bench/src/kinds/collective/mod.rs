@@ -68,6 +68,10 @@ impl Kind for CollectiveCalls {
         key(first) == key(next)
     }
 
+    fn asks_bytes(point: &CollectivePoint) -> u64 {
+        point.size_bytes
+    }
+
     fn body(asked: AnnotatedPoint<'_, CollectivePoint>) -> Body {
         CollectiveBody::new(asked.point.clone()).into()
     }

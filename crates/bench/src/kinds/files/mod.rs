@@ -96,7 +96,7 @@ impl Kind for Files {
     fn measure(
         &mut self,
         _open: &mut (),
-        AnnotatedPoint { point, reading }: AnnotatedPoint<'_, FilePoint>,
+        AnnotatedPoint { point, reading, .. }: AnnotatedPoint<'_, FilePoint>,
         stage: &mut Stage<'_>,
         record: &mut Record,
         course: Course<'_>,

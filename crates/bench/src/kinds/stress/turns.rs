@@ -10,7 +10,7 @@ use crate::kinds::kind::{Course, Stage};
 use crate::kinds::repeat::command_line;
 use crate::kinds::transfer::effective::effective;
 use crate::kinds::transfer::measured::Kept;
-use crate::kinds::transfer::open::{check, open_unchecked};
+use crate::kinds::transfer::open::{self, check};
 use crate::kinds::transfer::point;
 use crate::observer::Progress;
 use crate::opening::engine::OpenEngine;
@@ -77,7 +77,7 @@ fn fits(open: &OpenEngine, draw: &Draw, stage: &mut Stage<'_>) -> Result<(), Ste
 /// Opens an engine for the transfers of a stretch.
 fn open(draws: &[Draw], stage: &mut Stage<'_>) -> Result<OpenEngine, StepFailure> {
     let points: Vec<&TransferPoint> = draws.iter().map(|draw| &draw.point).collect();
-    open_unchecked(&points, stage).map_err(|error| StepFailure::known_to_all(stage.rank, error))
+    open::open(&points, stage).map_err(|error| StepFailure::known_to_all(stage.rank, error))
 }
 
 /// One engine's stretch.

@@ -56,7 +56,8 @@ pub mod verify;
 mod waits;
 pub mod work;
 
-use crate::failure::StepFailure;
+use crate::deadlines::DEADLINES;
+use crate::failure::{StepFailure, agree};
 use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
 use crate::limit::unknown_links;
 use crate::opening::engine::OpenEngine;
@@ -84,6 +85,10 @@ impl Kind for Transfers {
 
     fn shares(first: &TransferPoint, next: &TransferPoint) -> bool {
         EngineKey::of(first) == EngineKey::of(next)
+    }
+
+    fn asks_bytes(point: &TransferPoint) -> u64 {
+        point.footprint_bytes
     }
 
     fn body(asked: AnnotatedPoint<'_, TransferPoint>) -> Body {
@@ -119,6 +124,8 @@ impl Kind for Transfers {
         record: &mut Record,
         course: Course<'_>,
     ) -> Result<(), StepFailure> {
+        let fits = open::check(open, point);
+        agree(stage.rank, "the engine's limits", fits, DEADLINES.step)?;
         record.effective = effective::effective(open, &Alike::default());
         let common = &open.opened.common;
         record.placed = common.placed;

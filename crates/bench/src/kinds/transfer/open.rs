@@ -56,21 +56,19 @@ impl EngineKey {
     }
 }
 
-/// Opens the engine on all ranks for `points`, which share a key.
+/// Opens the engine on all ranks for `points`, which share a key. Its devices may not be able to do some of them: each has
+/// to pass [`check`] before it is measured.
 ///
 /// # Errors
 /// [`Error::Unavailable`] on every rank when some rank lacks what is needed; what failed and where otherwise.
 pub fn open(points: &[&TransferPoint], stage: &mut Stage<'_>) -> Result<OpenEngine> {
-    open_checking((points, points), stage)
-}
-
-/// Opens the engine for `points`, some of which its devices may not be able to do: each has to pass [`check`] before it
-/// is measured.
-///
-/// # Errors
-/// As for [`open`], but for those points.
-pub fn open_unchecked(points: &[&TransferPoint], stage: &mut Stage<'_>) -> Result<OpenEngine> {
-    open_checking((points, &[]), stage)
+    let none = || Error::Failed("no points to open an engine for".into());
+    let first = points.first().ok_or_else(none)?;
+    let entry = stage.settings.lists.engine(&first.engine)?;
+    let need = need(points, first, entry, stage.rank.id());
+    // Which points its devices cannot do is asked for each of them.
+    let any = |_: &Caps, _| Ok(());
+    OpenEngine::open(&need, &any, stage.rank, stage.settings, stage.host)
 }
 
 /// Refuses a point that the devices of this rank cannot do.
@@ -81,18 +79,6 @@ pub fn check(open: &OpenEngine, point: &TransferPoint) -> Result<()> {
     let name = &point.engine;
     let mut workers = open.workers.iter();
     workers.try_for_each(|worker| check_caps(&[point], (&worker.caps, worker.devices.len()), name))
-}
-
-fn open_checking(
-    (points, checked): (&[&TransferPoint], &[&TransferPoint]),
-    stage: &mut Stage<'_>,
-) -> Result<OpenEngine> {
-    let none = || Error::Failed("no points to open an engine for".into());
-    let first = points.first().ok_or_else(none)?;
-    let entry = stage.settings.lists.engine(&first.engine)?;
-    let need = need(points, first, entry, stage.rank.id());
-    let check = |caps: &Caps, devices| check_caps(checked, (caps, devices), &first.engine);
-    OpenEngine::open(&need, &check, stage.rank, stage.settings, stage.host)
 }
 
 /// Needs of a stretch of points together, the first of which is `first`.

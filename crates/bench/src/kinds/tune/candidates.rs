@@ -87,7 +87,7 @@ fn look(
 /// # Errors
 /// [`StepFailure::Point`] where it cannot be had.
 pub fn opened(points: &[&TransferPoint], stage: &mut Stage<'_>) -> Result<OpenEngine, StepFailure> {
-    let opened = open::open_unchecked(points, stage);
+    let opened = open::open(points, stage);
     opened.map_err(|error| StepFailure::known_to_all(stage.rank, error))
 }
 

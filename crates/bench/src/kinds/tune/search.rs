@@ -217,6 +217,7 @@ impl<'a, 'b> Search<'a, 'b> {
         let asked = AnnotatedPoint {
             point: &winner,
             reading: &reading,
+            impossible: None,
         };
         Transfers.measure(&mut engine, asked, self.stage, record, course)?;
         let run = record.transfer().cloned();

@@ -9,6 +9,7 @@ use super::options::{
 };
 use super::point::{Align, CollectivePoint, PYTHON_DEFAULT, Refill};
 use crate::bounds::{MEMORY_BYTES_MAX, POINTS_MAX, RANKS_MAX};
+use crate::cells::{Cell, Cells};
 use crate::gpu_options::refuse_gpu_options;
 use crate::options::{Many, pairs};
 use crate::refuse::usage;
@@ -24,17 +25,17 @@ use tonnage_units::{Bytes, Count, Nanos, Result};
 const TIMEOUT_NS_MIN: u64 = 1_000_000_000;
 const TIMEOUT_NS_MAX: u64 = 3_600_000_000_000;
 
-/// The points of an experiment, in each operation, type, reduction, algorithm, chunk and size, the last varying
+/// The cells of an experiment, in each operation, type, reduction, algorithm, chunk and size, the last varying
 /// fastest; at most `points_max`.
 ///
 /// # Errors
-/// `Usage` for everything that can be found wrong without starting a rank.
+/// `Usage` for everything that can be found wrong without starting a rank, unless only some cells are.
 pub(super) fn expand(
     job: &CollectiveJob,
     ranks: u32,
     lists: &Lists,
     points_max: usize,
-) -> Result<Vec<CollectivePoint>> {
+) -> Result<Vec<Cell<CollectivePoint>>> {
     let call = &job.call;
     let ops = call.op.as_ref().map_or(&[][..], Many::values);
     if ops.is_empty() {
@@ -43,35 +44,51 @@ pub(super) fn expand(
     without_effect::refuse(call, ops)?;
     let common = common(job, ranks, lists)?;
     let group_ranks = common.point.grouping().size();
-    let mut points = Vec::new();
+    let mut cells = Cells::new();
     for &op in ops {
-        check_in_place(op, call.in_place)?;
-        for (dtype, reduction) in elements(call, op, &common.backends)? {
-            for algorithm in algorithms_of(call, op)? {
-                for chunk_bytes in chunks(call, dtype)? {
+        for (dtype, reduction) in elements(call, op) {
+            for algorithm in algorithms_of(call) {
+                for chunk_bytes in chunks(call) {
                     for size_bytes in sizes(call, op)? {
-                        if points.len() >= points_max {
+                        if cells.len() >= points_max {
                             return usage(format!(
                                 "the plan has more than {POINTS_MAX} points: use coarser sweeps, or several plans"
                             ));
                         }
-                        points.push(CollectivePoint {
+                        let mut point = CollectivePoint {
                             op,
                             dtype,
                             reduction,
                             root: root(call, op, group_ranks)?,
                             size_bytes,
-                            block_elements: block(op, group_ranks, dtype, size_bytes)?,
                             algorithm,
                             chunk_bytes,
                             ..common.point.clone()
-                        });
+                        };
+                        let checked = complete(&mut point, &common.backends);
+                        cells.add(point, checked)?;
                     }
                 }
             }
         }
     }
-    Ok(points)
+    cells.all()
+}
+
+/// Gives a point its block, where its values go together.
+fn complete(point: &mut CollectivePoint, backends: &[&BackendEntry]) -> Result<()> {
+    let (op, dtype) = (point.op, point.dtype);
+    let elements = |entry: &&BackendEntry| entry.check(op, dtype, point.reduction);
+    backends.iter().try_for_each(elements)?;
+    check_in_place(op, point.in_place)?;
+    if let Some(algorithm) = point.algorithm {
+        check(op, algorithm, point.in_place)?;
+    }
+    if let Some(chunk_bytes) = point.chunk_bytes {
+        check_chunk(chunk_bytes, dtype)?;
+    }
+    point.block_elements = block(op, point.grouping().size(), dtype, point.size_bytes)?;
+    Ok(())
 }
 
 /// Parts that all points of an experiment have.
@@ -236,12 +253,8 @@ fn length(job: &CollectiveJob) -> Result<PointLength> {
     point_length(&job.length)
 }
 
-/// Types and reductions of an operation, which every backend has.
-fn elements(
-    call: &CallOptions,
-    op: Collective,
-    backends: &[&BackendEntry],
-) -> Result<Vec<(Dtype, Option<Reduction>)>> {
+/// Types and reductions of an operation.
+fn elements(call: &CallOptions, op: Collective) -> Vec<(Dtype, Option<Reduction>)> {
     let dtypes = call
         .dtype
         .as_ref()
@@ -256,39 +269,32 @@ fn elements(
         None => vec![Some(Reduction::Sum)],
         Some(asked) => asked.values().iter().copied().map(Some).collect(),
     };
-    let mut all = Vec::new();
-    for &dtype in dtypes {
-        for &reduction in &reductions {
-            backends
-                .iter()
-                .try_for_each(|entry| entry.check(op, dtype, reduction))?;
-            all.push((dtype, reduction));
-        }
+    let with = |&dtype| reductions.iter().map(move |&reduction| (dtype, reduction));
+    dtypes.iter().flat_map(with).collect()
+}
+
+fn algorithms_of(call: &CallOptions) -> Vec<Option<Algorithm>> {
+    match &call.algorithm {
+        Some(asked) => asked.values().iter().copied().map(Some).collect(),
+        None => vec![None],
     }
-    Ok(all)
 }
 
-fn algorithms_of(call: &CallOptions, op: Collective) -> Result<Vec<Option<Algorithm>>> {
-    let Some(asked) = &call.algorithm else {
-        return Ok(vec![None]);
-    };
-    let asked = asked.values().iter();
-    let checked = |&algorithm| check(op, algorithm, call.in_place).map(|()| Some(algorithm));
-    asked.map(checked).collect()
+fn chunks(call: &CallOptions) -> Vec<Option<u64>> {
+    match &call.chunk {
+        Some(asked) => asked.values().iter().copied().map(Some).collect(),
+        None => vec![None],
+    }
 }
 
-fn chunks(call: &CallOptions, dtype: Dtype) -> Result<Vec<Option<u64>>> {
-    let Some(asked) = &call.chunk else {
-        return Ok(vec![None]);
-    };
-    let checked = |&bytes: &u64| match bytes {
-        _ if bytes < dtype.bytes() => usage(format!(
-            "chunk {bytes} is less than one element of {dtype}: the smallest is chunk {}",
-            dtype.bytes()
-        )),
-        _ => Ok(Some(bytes)),
-    };
-    asked.values().iter().map(checked).collect()
+fn check_chunk(bytes: u64, dtype: Dtype) -> Result<()> {
+    if bytes >= dtype.bytes() {
+        return Ok(());
+    }
+    usage(format!(
+        "chunk {bytes} is less than one element of {dtype}: the smallest is chunk {}",
+        dtype.bytes()
+    ))
 }
 
 /// The sizes of an operation; 0 for a barrier, which has none.

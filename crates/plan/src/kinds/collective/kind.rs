@@ -3,6 +3,7 @@
 use super::expand::expand;
 use super::options::CollectiveJob;
 use super::point::CollectivePoint;
+use crate::cells::Cell;
 use crate::engine_choice::choose;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::point::Reading;
@@ -31,7 +32,7 @@ impl Kind for CollectiveJob {
         ranks: u32,
         lists: &Lists,
         points_max: usize,
-    ) -> Result<(Vec<CollectivePoint>, Reading)> {
+    ) -> Result<(Vec<Cell<CollectivePoint>>, Reading)> {
         let reading = Reading {
             optional: self.skipping.optional,
             tables: published::shared(&self.check.published)?,

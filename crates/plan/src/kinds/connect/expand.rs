@@ -7,6 +7,7 @@ use super::options::{
 };
 use super::point::ConnectPoint;
 use crate::bounds::{MEMORY_BYTES_MAX, POINTS_MAX, RANKS_MAX, WORKERS_MAX};
+use crate::cells::{Cell, Cells};
 use crate::gpu_options::check_gpu_options;
 use crate::options::{Many, pairs};
 use crate::place::places;
@@ -24,29 +25,24 @@ const TRIALS_MAX: u64 = 100_000;
 const TRIAL_NS_MIN: u64 = 10_000_000;
 const TRIAL_NS_MAX: u64 = 24 * 3_600_000_000_000;
 
-/// The points of one experiment, in each engine, memory, place, workers and bytes to register, the last varying
+/// The cells of one experiment, in each engine, memory, place, workers and bytes to register, the last varying
 /// fastest; at most `points_max`.
 ///
 /// # Errors
-/// `Usage` for everything that can be found wrong without starting a rank.
+/// `Usage` for everything that can be found wrong without starting a rank, unless only some cells are.
 pub(super) fn expand(
     connect: &Connect,
     ranks: u32,
     lists: &Lists,
     points_max: usize,
-) -> Result<Vec<ConnectPoint>> {
+) -> Result<Vec<Cell<ConnectPoint>>> {
     let what = &connect.what;
     let traffic = traffic(what.traffic.unwrap_or(TRAFFIC_DEFAULT), ranks)?;
     let (trials, trial_ns) = length(&connect.length)?;
     let named = engines_of(what, lists)?;
     let workers = workers(&values(&what.workers, WORKERS_DEFAULT))?;
-    let register = register(&values(&what.register, REGISTER_BYTES_DEFAULT), &workers)?;
+    let register = values(&what.register, REGISTER_BYTES_DEFAULT);
     let memories = memories(what, &connect.skipping, lists)?;
-    for (engine, options) in &named {
-        let entry = lists.engine(engine)?;
-        (memories.iter())
-            .try_for_each(|memory| check_gpu_options(entry, options, &[memory], lists))?;
-    }
     let places = places(&what.place, &[Roles::new(traffic, ranks)])?;
     let counts = [
         named.len(),
@@ -62,15 +58,18 @@ pub(super) fn expand(
              several plans"
         ));
     }
-    let mut points = Vec::with_capacity(total);
+    let mut cells = Cells::new();
     for (engine, options) in &named {
+        let entry = lists.engine(engine)?;
         for memory in &memories {
             let places = places.iter();
-            let cells =
+            let places =
                 places.flat_map(|&place| workers.iter().map(move |&workers| (place, workers)));
-            for (place, workers) in cells {
+            for (place, workers) in places {
                 for &register_bytes in &register {
-                    points.push(ConnectPoint {
+                    let checked = check_gpu_options(entry, options, &[memory], lists)
+                        .and_then(|()| check_register(register_bytes, workers));
+                    let point = ConnectPoint {
                         label: what.label.clone(),
                         engine: engine.clone(),
                         engine_options: options.clone(),
@@ -82,12 +81,13 @@ pub(super) fn expand(
                         memory: memory.clone(),
                         trials,
                         trial_ns,
-                    });
+                    };
+                    cells.add(point, checked)?;
                 }
             }
         }
     }
-    Ok(points)
+    cells.all()
 }
 
 fn traffic(traffic: Traffic, ranks: u32) -> Result<Traffic> {
@@ -157,18 +157,17 @@ fn workers(asked: &[u64]) -> Result<Vec<u32>> {
 }
 
 /// All workers of a rank register at the same time.
-fn register(asked: &[u64], workers: &[u32]) -> Result<Vec<u64>> {
-    let most = MEMORY_BYTES_MAX / u64::from(workers.iter().copied().max().unwrap_or(1));
-    let checked = |&bytes: &u64| match bytes {
+fn check_register(bytes: u64, workers: u32) -> Result<()> {
+    let most = MEMORY_BYTES_MAX / u64::from(workers);
+    match bytes {
         0 => usage("register 0 would register nothing: the smallest is register 1".to_owned()),
-        _ if bytes <= most => Ok(bytes),
+        _ if bytes <= most => Ok(()),
         _ => usage(format!(
             "register {} is more than a rank can have: the most is register {}",
             Bytes(bytes),
             Bytes(most)
         )),
-    };
-    asked.iter().map(checked).collect()
+    }
 }
 
 /// The measured time, multiplied within the bounds that [`length`] checks; a wrong one is left alone.

@@ -3,6 +3,7 @@
 use super::expand::{expand, scaled};
 use super::options::Connect;
 use super::point::ConnectPoint;
+use crate::cells::Cell;
 use crate::engine_choice::choose;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::point::Reading;
@@ -25,7 +26,7 @@ impl Kind for Connect {
         ranks: u32,
         lists: &Lists,
         points_max: usize,
-    ) -> Result<(Vec<ConnectPoint>, Reading)> {
+    ) -> Result<(Vec<Cell<ConnectPoint>>, Reading)> {
         let reading = Reading {
             optional: self.skipping.optional,
             ..Reading::default()

@@ -31,12 +31,16 @@ const DIRECT_BYTES: u64 = 512;
 pub(super) struct JobEngine<'a> {
     entry: &'a FileEntry,
     options: EngineOptions,
+    /// Reason why it cannot do what the job asks of every engine.
+    unsupported: Option<String>,
+    /// Another engine, which takes several transfers at a time.
+    queued: Option<&'static str>,
 }
 
-/// The engines of a job, each known to do what the job asks for.
+/// The engines of a job.
 ///
 /// # Errors
-/// `Usage` for an unknown engine or option, and for what the engine cannot do.
+/// `Usage` for an unknown engine or option, and where no engine can do what the job asks for.
 pub(super) fn entries(job: &FileJob, lists: &Lists) -> Result<Vec<JobEngine<'static>>> {
     let default = [ENGINE_DEFAULT.to_owned()];
     let names = match job.how.engine.as_ref().map(Many::values) {
@@ -47,8 +51,15 @@ pub(super) fn entries(job: &FileJob, lists: &Lists) -> Result<Vec<JobEngine<'sta
     let named = |name: &String| {
         let entry = lists.file_engine(name)?;
         let options = check_options(OptionsOf::Engine(entry.name), entry.options, &asked, "")?;
-        check_support(job, entry, lists.file_engines)?;
-        Ok(JobEngine { entry, options })
+        let supported = check_support(job, entry, lists.file_engines);
+        Ok(JobEngine {
+            entry,
+            options,
+            unsupported: supported.err().map(|error| error.to_string()),
+            queued: (lists.file_engines.iter())
+                .find(|other| other.queues)
+                .map(|other| other.name),
+        })
     };
     names.iter().map(named).collect()
 }
@@ -91,12 +102,6 @@ fn check_support(job: &FileJob, entry: &FileEntry, engines: &[FileEntry]) -> Res
         return usage(format!(
             "fsync each waits after every write, and engine {name} has several in flight: write fsync end{}",
             instead(|entry| !entry.queues)
-        ));
-    }
-    if !entry.queues && windows(job).iter().any(|&window| window > 1) {
-        return usage(format!(
-            "engine {name} makes one transfer at a time: leave window out{}",
-            instead(|entry| entry.queues)
         ));
     }
     Ok(())
@@ -182,23 +187,20 @@ impl Axes {
     }
 }
 
-/// The point of one combination.
-///
-/// # Errors
-/// `Usage` for sizes that do not fit each other, the engine or the rest of the job.
-pub(super) fn point(base: &FilePoint, named: &JobEngine<'_>, sizes: Sizes) -> Result<FilePoint> {
+/// The point of one combination, and `Usage` for sizes that do not fit each other, the engine or the rest of the job.
+pub(super) fn point(
+    base: &FilePoint,
+    named: &JobEngine<'_>,
+    sizes: Sizes,
+) -> (FilePoint, Result<()>) {
     let entry = named.entry;
-    check_sizes(base, entry, sizes)?;
-    let transfers = sizes.block / sizes.transfer * base.segments;
-    check_transfers(base, transfers)?;
     let fitting = WINDOW_BYTES_DEFAULT_MAX / sizes.transfer;
     let default = match entry.queues {
         true => fitting.clamp(1, WINDOW_DEFAULT),
         false => 1,
     };
     let window = sizes.window.unwrap_or(default);
-    check_memory(base, sizes.transfer, window)?;
-    Ok(FilePoint {
+    let point = FilePoint {
         engine: entry.name.to_owned(),
         engine_options: named.options.clone(),
         block_bytes: sizes.block,
@@ -206,7 +208,28 @@ pub(super) fn point(base: &FilePoint, named: &JobEngine<'_>, sizes: Sizes) -> Re
         // Below its bound, which fits.
         window: u32::try_from(window).unwrap_or(u32::MAX),
         ..base.clone()
-    })
+    };
+    (point, check(base, named, sizes, window))
+}
+
+fn check(base: &FilePoint, named: &JobEngine<'_>, sizes: Sizes, window: u64) -> Result<()> {
+    if let Some(why) = &named.unsupported {
+        return usage(why.clone());
+    }
+    if !named.entry.queues && window > 1 {
+        let other = named.queued.map(|other| format!(", or use engine {other}"));
+        return usage(format!(
+            "engine {} makes one transfer at a time: leave window out{}",
+            named.entry.name,
+            other.unwrap_or_default()
+        ));
+    }
+    check_sizes(base, named.entry, sizes)?;
+    check_transfers(
+        base,
+        (sizes.block / sizes.transfer).saturating_mul(base.segments),
+    )?;
+    check_memory(base, sizes.transfer, window)
 }
 
 fn check_sizes(base: &FilePoint, entry: &FileEntry, sizes: Sizes) -> Result<()> {

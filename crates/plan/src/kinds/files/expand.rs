@@ -4,22 +4,23 @@ use super::options::FileJob;
 use super::point::FilePoint;
 use super::{base, cell};
 use crate::bounds::{POINTS_MAX, RANKS_MAX};
+use crate::cells::{Cell, Cells};
 use crate::point::Reading;
 use crate::refuse::usage;
 use tonnage_engine::Lists;
 use tonnage_units::Result;
 
-/// The points of one job, in each engine, block, window and transfer, the last of these varying fastest; at most
+/// The cells of one job, in each engine, block, window and transfer, the last of these varying fastest; at most
 /// `points_max`. And what stands beside the results of all of them.
 ///
 /// # Errors
-/// `Usage` for everything that can be found wrong without starting a rank.
+/// `Usage` for everything that can be found wrong without starting a rank, unless only some cells are.
 pub(super) fn expand(
     job: &FileJob,
     ranks: u32,
     lists: &Lists,
     points_max: usize,
-) -> Result<(Vec<FilePoint>, Reading)> {
+) -> Result<(Vec<Cell<FilePoint>>, Reading)> {
     if ranks == 0 || ranks > RANKS_MAX {
         return usage(format!(
             "a run of {ranks} ranks is not possible: use --ranks 1 to --ranks {RANKS_MAX}"
@@ -36,11 +37,12 @@ pub(super) fn expand(
              several plans"
         ));
     }
-    let mut points = Vec::with_capacity(total);
+    let mut cells = Cells::new();
     for named in &entries {
         for sizes in axes.cells() {
-            points.push(cell::point(&base, named, sizes)?);
+            let (point, checked) = cell::point(&base, named, sizes);
+            cells.add(point, checked)?;
         }
     }
-    Ok((points, reading))
+    Ok((cells.all()?, reading))
 }

@@ -3,6 +3,7 @@
 use super::expand::expand;
 use super::options::FileJob;
 use super::point::FilePoint;
+use crate::cells::Cell;
 use crate::engine_choice::choose;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::point::Reading;
@@ -27,7 +28,7 @@ impl Kind for FileJob {
         ranks: u32,
         lists: &Lists,
         points_max: usize,
-    ) -> Result<(Vec<FilePoint>, Reading)> {
+    ) -> Result<(Vec<Cell<FilePoint>>, Reading)> {
         expand(self, ranks, lists, points_max)
     }
 }

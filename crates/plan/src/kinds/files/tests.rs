@@ -112,7 +112,14 @@ fn published_figures_and_thresholds_stand_beside_the_point() {
         ..Reading::default()
     };
     let point = crate::Point::File(default_point());
-    assert_eq!(planned, [crate::Planned { point, reading }]);
+    assert_eq!(
+        planned,
+        [crate::Planned {
+            point,
+            reading,
+            impossible: None
+        }]
+    );
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 use super::dice::Dice;
 use super::point::StressPoint;
+use crate::cells::Cell;
 use crate::kind::Kind;
 use crate::options::{Many, Pair, command_line};
 use crate::point::{LimitChoice, MatrixRounds, Traffic};
@@ -131,10 +132,9 @@ struct Drawing<'a> {
 impl Drawing<'_> {
     /// The draw of a transfer, if it is one that can be.
     fn expanded(&self, transfer: Transfer) -> Result<Draw> {
-        let (points, _) = transfer.expand(self.stress.ranks, self.lists, 1)?;
-        let mut points = points.into_iter();
-        match points.next() {
-            Some(point) => Ok(Draw { transfer, point }),
+        let (cells, _) = transfer.expand(self.stress.ranks, self.lists, 1)?;
+        match cells.into_iter().next() {
+            Some(Cell { point, .. }) => Ok(Draw { transfer, point }),
             None => crate::refuse::usage("nothing was drawn"),
         }
     }

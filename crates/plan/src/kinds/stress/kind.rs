@@ -3,6 +3,7 @@
 use super::expand::{expand, scaled};
 use super::options::Stress;
 use super::point::StressPoint;
+use crate::cells::Cell;
 use crate::engine_choice::choose;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::point::Reading;
@@ -25,8 +26,12 @@ impl Kind for Stress {
         ranks: u32,
         lists: &Lists,
         points_max: usize,
-    ) -> Result<(Vec<StressPoint>, Reading)> {
-        Ok((expand(self, ranks, lists, points_max)?, Reading::default()))
+    ) -> Result<(Vec<Cell<StressPoint>>, Reading)> {
+        let points = expand(self, ranks, lists, points_max)?;
+        Ok((
+            points.into_iter().map(Cell::from).collect(),
+            Reading::default(),
+        ))
     }
 }
 

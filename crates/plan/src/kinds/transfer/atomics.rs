@@ -151,7 +151,7 @@ mod tests {
         };
         for (lines, expected) in [
             ("sizes = 4", "size is 4: write sizes 8"),
-            ("sizes = '8,16'", "size is 16: write sizes 8"),
+            ("sizes = 16", "size is 16: write sizes 8"),
             ("stride = 12", "12 bytes apart"),
             ("local-addresses = 'random'", "leave local-addresses out"),
             ("api = 'poll'", "leave api out"),

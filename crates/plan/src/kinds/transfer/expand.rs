@@ -15,17 +15,18 @@ use super::layout::{SlotLayout, check_memory, check_shared, layout, sizes};
 use super::length::length;
 use super::library::{Calling, callings, check_call};
 use super::loads::PairLoads;
-use super::memories::{EndMemories, memories};
+use super::memories::{EndMemories, check_visible, memories};
 use super::options::{
     ADDRESSES_DEFAULT, LIMIT_DEFAULT, MemoryOptions, OperationOptions, SEED_DEFAULT,
     TARGET_FOOTPRINT_DEFAULT, Transfer, WORKERS_DEFAULT,
 };
-use super::pacing::{check_rate, cq_modes, pacings};
+use super::pacing::{check_rate, check_waiting, cq_modes, pacings};
 use super::point::{Addresses, CqMode, Pacing, TransferPoint};
 use super::point_length::PointLength;
 use super::roles::{check_sides, roles};
 use super::verification::{Verification, check_each, check_engine};
 use crate::bounds::{POINTS_MAX, WORKERS_MAX};
+use crate::cells::{Cell, Cells};
 use crate::gpu_options::check_gpu_options;
 use crate::options::{Many, pairs};
 use crate::place::places;
@@ -36,17 +37,17 @@ use tonnage_engine::paths::Division;
 use tonnage_engine::{EngineOptions, Entry, Lists, Verb, WORD_BYTES};
 use tonnage_units::{Count, PairPlace, Result};
 
-/// The points of one transfer, in each engine, op, memory, place, number of initiators, number of workers, division
+/// The cells of one transfer, in each engine, op, memory, place, number of initiators, number of workers, division
 /// over paths, api and session, window or batch, size, and background, the last varying fastest; at most `points_max`.
 ///
 /// # Errors
-/// `Usage` for everything that can be found wrong without starting a rank.
+/// `Usage` for everything that can be found wrong without starting a rank, unless only some cells are.
 pub(super) fn expand(
     transfer: &Transfer,
     ranks: u32,
     lists: &Lists,
     points_max: usize,
-) -> Result<Vec<TransferPoint>> {
+) -> Result<Vec<Cell<TransferPoint>>> {
     let what = &transfer.what;
     let entries = entries(what, lists)?;
     let ranks = ranks_of(&entries, ranks);
@@ -58,14 +59,14 @@ pub(super) fn expand(
     };
     check_rounds(transfer.length.interval, &roles)?;
     let ops = ops(what)?;
-    let memories = memories(transfer, ops, &roles, lists)?;
+    let memories = memories(transfer, &roles, lists)?;
     let places = places(&what.place, &roles)?;
     let workers = workers(transfer)?;
     let pacings = paced(transfer, length)?;
     let sizes = sizes_of(what, ops, loads)?;
     let loaded = beside(&sizes, &backgrounds(transfer, (&roles, &workers), length)?);
     check_ping_pong(transfer)?;
-    let cq_modes = cq_modes(&transfer.pacing, ops)?;
+    let cq_modes = cq_modes(&transfer.pacing)?;
     let divisions = divisions(&transfer.issuing, &sizes)?;
     let rail_shift = rail_shift(&transfer.issuing, &roles)?;
     let callings = callings(&transfer.library)?;
@@ -82,40 +83,63 @@ pub(super) fn expand(
         pacings.len(),
         loaded.len(),
     ];
-    let total = check_total(&counts, points_max)?;
+    check_total(&counts, points_max)?;
     let ways = (&divisions[..], &callings[..]);
     let seats = seats(&places, &roles, &workers, ways, rail_shift);
     let by_size = |(cq, pacing)| loaded.iter().map(move |cell| (cq, pacing, cell));
     let by_pacing = |cq| pacings.iter().map(move |pacing| (cq, pacing));
-    let mut points = Vec::with_capacity(total);
+    let mut cells = Cells::new();
     for named in &entries {
-        check_devices(&transfer.issuing, &divisions, named.entry)?;
         for &op in ops {
-            check_support(transfer, named.entry, op, lists)?;
-            check_sides(transfer, &roles, op)?;
-            check_order(&divisions, op, transfer.pacing.ping_pong)?;
-            check_shared(&transfer.memory, &roles, op)?;
-            check_call(&callings, op)?;
-            check_op(transfer.background.background, named.entry)?;
+            let of_op = || {
+                check_support(transfer, named.entry, op, lists)?;
+                check_shared(&transfer.memory, &roles, op)?;
+                check_op(transfer.background.background, named.entry)
+            };
             for memory in &memories {
-                check_engine(
-                    transfer,
-                    (named.entry, named.engine),
-                    op,
-                    (&memory.names(), lists),
-                )?;
-                check_gpu_options(named.entry, &named.options, &memory.names(), lists)?;
+                let of_memory = || {
+                    of_op()?;
+                    check_visible(transfer, memory, op, lists)?;
+                    check_engine(
+                        transfer,
+                        (named.entry, named.engine),
+                        op,
+                        (&memory.names(), lists),
+                    )?;
+                    check_gpu_options(named.entry, &named.options, &memory.names(), lists)
+                };
                 for &seat in &seats {
+                    let of_seat = || {
+                        of_memory()?;
+                        check_devices(&transfer.issuing, &[seat.division], named.entry)?;
+                        check_sides(transfer, &[seat.roles], op)?;
+                        check_order(&[seat.division], op, transfer.pacing.ping_pong)?;
+                        check_call(&[seat.calling], op)
+                    };
                     let ways = cq_modes.iter().flat_map(by_pacing);
                     for (&cq, &(pacing, batching), &sized) in ways.flat_map(by_size) {
                         let cell = (named, op, memory, (cq, pacing, batching), sized);
-                        points.push(point(transfer, length, seat, cell)?);
+                        let mut point = point(transfer, length, seat, cell);
+                        let checked = of_seat()
+                            .and_then(|()| check_waiting(&transfer.pacing, cq, op))
+                            .and_then(|()| complete(&mut point, transfer));
+                        cells.add(point, checked)?;
                     }
                 }
             }
         }
     }
-    Ok(points)
+    cells.all()
+}
+
+/// Gives a point its slots, where its values go together.
+fn complete(point: &mut TransferPoint, transfer: &Transfer) -> Result<()> {
+    check_seed(&transfer.memory, point)?;
+    with_slots(point, &transfer.memory)?;
+    check_atomics(point)?;
+    check_batching(point)?;
+    check_landings(point)?;
+    check_each(transfer, point)
 }
 
 /// The ranks of the points. Where they are threads of one process, a run of one rank has room for two of them.
@@ -149,10 +173,10 @@ fn paced(transfer: &Transfer, length: PointLength) -> Result<Vec<(Pacing, Batchi
 }
 
 /// The number of points, which must not be absurd.
-fn check_total(counts: &[usize], points_max: usize) -> Result<usize> {
+fn check_total(counts: &[usize], points_max: usize) -> Result<()> {
     let total = counts.iter().copied().fold(1, usize::saturating_mul);
     if total <= points_max {
-        return Ok(total);
+        return Ok(());
     }
     usage(format!(
         "the plan has more than {POINTS_MAX} points, and this transfer alone has {total}: use coarser sweeps, or several \
@@ -209,7 +233,7 @@ fn point(
         (CqMode, Pacing, Batching),
         LoadedSize,
     ),
-) -> Result<TransferPoint> {
+) -> TransferPoint {
     let Seat {
         place,
         roles,
@@ -220,7 +244,7 @@ fn point(
     } = seat;
     let asked = &transfer.memory;
     let addresses = asked.addresses.unwrap_or(ADDRESSES_DEFAULT);
-    let mut point = TransferPoint {
+    TransferPoint {
         label: transfer.what.label.clone(),
         engine: named.engine.to_owned(),
         engine_options: named.options.clone(),
@@ -260,14 +284,7 @@ fn point(
         per_rank: transfer.measure.per_rank,
         limit: limit(transfer),
         length,
-    };
-    check_seed(&transfer.memory, &point)?;
-    with_slots(&mut point, &transfer.memory)?;
-    check_atomics(&point)?;
-    check_batching(&point)?;
-    check_landings(&point)?;
-    check_each(transfer, &point)?;
-    Ok(point)
+    }
 }
 
 /// The bound to compare with: none by default where the bandwidth contains comparisons.

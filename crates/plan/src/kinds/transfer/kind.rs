@@ -5,6 +5,7 @@ use super::length;
 use super::options::Transfer;
 use super::point::TransferPoint;
 use super::roles::fit;
+use crate::cells::Cell;
 use crate::engine_choice::choose;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::point::Reading;
@@ -28,7 +29,7 @@ impl Kind for Transfer {
         ranks: u32,
         lists: &Lists,
         points_max: usize,
-    ) -> Result<(Vec<TransferPoint>, Reading)> {
+    ) -> Result<(Vec<Cell<TransferPoint>>, Reading)> {
         let reading = Reading {
             optional: self.skipping.optional,
             tables: published::shared(&self.measure.published)?,

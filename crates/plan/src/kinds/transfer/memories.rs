@@ -7,7 +7,6 @@ use crate::point::Traffic;
 use crate::refuse::usage;
 use crate::roles::Roles;
 use crate::skipping;
-use tonnage_engine::memory::MemoryEntry;
 use tonnage_engine::{EngineOptions, Lists, OptionsOf, Verb, check_options};
 use tonnage_units::Result;
 
@@ -39,11 +38,10 @@ impl EndMemories<'_> {
 /// none of.
 pub(super) fn memories<'a>(
     transfer: &'a Transfer,
-    ops: &[Verb],
     roles: &[Roles],
     lists: &Lists,
 ) -> Result<Vec<EndMemories<'a>>> {
-    let own = named(transfer, "memory", &transfer.memory.memory, ops, lists)?;
+    let own = named(transfer, "memory", &transfer.memory.memory, lists)?;
     let own = own.unwrap_or_else(|| vec![lists.default_memory()]);
     let asked = &transfer.memory.target_memory;
     let ends = |own, target| -> Result<EndMemories<'a>> {
@@ -54,7 +52,7 @@ pub(super) fn memories<'a>(
             options,
         })
     };
-    let Some(targets) = named(transfer, "target-memory", asked, ops, lists)? else {
+    let Some(targets) = named(transfer, "target-memory", asked, lists)? else {
         return own.into_iter().map(|own| ends(own, None)).collect();
     };
     if let Some(Roles { traffic, .. }) = roles.iter().find(|roles| roles.all_initiate()) {
@@ -120,7 +118,6 @@ fn named<'a>(
     transfer: &Transfer,
     option: &str,
     asked: &'a Option<Many<String>>,
-    ops: &[Verb],
     lists: &Lists,
 ) -> Result<Option<Vec<&'a str>>> {
     let names = match asked.as_ref().map(Many::values) {
@@ -134,23 +131,37 @@ fn named<'a>(
     };
     for name in names {
         // One that is not here is skipped in an optional experiment.
-        if let Some(entry) = skipping::memory(lists, name, &transfer.skipping)? {
-            check_visible(transfer, entry, ops)?;
-        }
+        skipping::memory(lists, name, &transfer.skipping)?;
     }
     Ok(Some(names.iter().map(String::as_str).collect()))
 }
 
 /// A plain write under ping-pong is seen by its last byte, at which the CPU has to look, at both ends.
-fn check_visible(transfer: &Transfer, memory: &MemoryEntry, ops: &[Verb]) -> Result<()> {
-    if memory.host_addressable || !ops.contains(&Verb::Write) || !transfer.pacing.ping_pong {
+///
+/// # Errors
+/// `Usage` for memory that it cannot look at.
+pub(super) fn check_visible(
+    transfer: &Transfer,
+    memories: &EndMemories<'_>,
+    op: Verb,
+    lists: &Lists,
+) -> Result<()> {
+    if op != Verb::Write || !transfer.pacing.ping_pong {
         return Ok(());
     }
-    usage(format!(
-        "ping-pong with op write waits for the last byte to appear, and the CPU cannot look at memory {}: use op \
-         write-imm or send",
-        memory.name
-    ))
+    for name in memories.names() {
+        // One that is not here is skipped in an optional experiment.
+        let Ok(entry) = lists.memory(name) else {
+            continue;
+        };
+        if !entry.host_addressable {
+            return usage(format!(
+                "ping-pong with op write waits for the last byte to appear, and the CPU cannot look at memory {name}: use \
+                 op write-imm or send"
+            ));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -170,7 +181,7 @@ mod tests {
             },
             ..Transfer::default()
         };
-        let all = memories(&transfer, &[Verb::Write], &[Roles::new(traffic, 4)], &LISTS)?;
+        let all = memories(&transfer, &[Roles::new(traffic, 4)], &LISTS)?;
         let words = |one: &EndMemories<'_>| format!("{} {}", one.own, one.target.unwrap_or("-"));
         Ok(all.iter().map(words).collect())
     }

@@ -100,29 +100,37 @@ pub(super) fn pacings(options: &PacingOptions, latency: Option<bool>) -> Result<
 /// The ways of waiting to measure.
 ///
 /// # Errors
-/// `Usage` for what somebody who sleeps cannot do.
-pub(super) fn cq_modes(options: &PacingOptions, ops: &[Verb]) -> Result<Vec<CqMode>> {
+/// `Usage` for a rate, which somebody who sleeps cannot keep.
+pub(super) fn cq_modes(options: &PacingOptions) -> Result<Vec<CqMode>> {
     let modes = match options.cq.as_ref().map(Many::values) {
         None => return Ok(vec![CqMode::Busy]),
         Some([]) => return usage("cq is empty: leave it out, or write cq busy".to_owned()),
         Some(modes) => modes.to_vec(),
     };
-    if modes.contains(&CqMode::Event) {
-        if let Some(rate) = options.rate {
-            return usage(format!(
-                "cq event and rate {rate} contradict each other, for whoever sleeps misses when the next operation is due: \
-                 leave rate out, or use cq busy"
-            ));
-        }
-        if options.ping_pong && ops.contains(&Verb::Write) {
-            return usage(
-                "cq event and a ping-pong with op write contradict each other, for that waits for the last byte by looking \
-                 at memory: use op write-imm, or cq busy"
-                    .to_owned(),
-            );
-        }
+    if modes.contains(&CqMode::Event)
+        && let Some(rate) = options.rate
+    {
+        return usage(format!(
+            "cq event and rate {rate} contradict each other, for whoever sleeps misses when the next operation is due: \
+             leave rate out, or use cq busy"
+        ));
     }
     Ok(modes)
+}
+
+/// Refuses an operation under a ping-pong whose end somebody who sleeps cannot see.
+///
+/// # Errors
+/// `Usage`, with what to use instead.
+pub(super) fn check_waiting(options: &PacingOptions, cq: CqMode, op: Verb) -> Result<()> {
+    if cq == CqMode::Event && options.ping_pong && op == Verb::Write {
+        return usage(
+            "cq event and a ping-pong with op write contradict each other, for that waits for the last byte by looking \
+             at memory: use op write-imm, or cq busy"
+                .to_owned(),
+        );
+    }
+    Ok(())
 }
 
 /// Refuses pacings that contradict each other.

@@ -5,26 +5,27 @@ use super::foothold::{all_refused, foothold};
 use super::options::{GOAL_DEFAULT, TRIAL_TIME_DEFAULT, Tune};
 use super::point::{Goal, TunePoint};
 use crate::bounds::POINTS_MAX;
+use crate::cells::{Cell, Cells};
 use crate::options::{Many, command_line, pairs};
 use crate::refuse::{one_process, usage};
 use crate::sweep::Sweep;
 use crate::transfer::{self, Transfer};
-use tonnage_engine::{Lists, Verb, split_name};
+use tonnage_engine::{EngineOptions, Lists, Verb, split_name};
 use tonnage_units::{Error, Nanos, Result};
 
 const TRIAL_NS_MIN: u64 = 1_000_000;
 const TRIAL_NS_MAX: u64 = 60_000_000_000;
 
-/// The points of an experiment.
+/// The cells of an experiment.
 ///
 /// # Errors
-/// `Usage` for everything that can be found wrong without starting a rank.
+/// `Usage` for everything that can be found wrong without starting a rank, unless only some cells are.
 pub(super) fn expand(
     tune: &Tune,
     ranks: u32,
     lists: &Lists,
     points_max: usize,
-) -> Result<Vec<TunePoint>> {
+) -> Result<Vec<Cell<TunePoint>>> {
     let what = &tune.what;
     let engines = what.engine.as_ref().map_or(&[][..], Many::values);
     if engines.is_empty() {
@@ -38,18 +39,47 @@ pub(super) fn expand(
     let (Some(ops), Some(sizes)) = (&what.op, &what.sizes) else {
         return usage("a search needs op and sizes: write op write and sizes 64k");
     };
-    let mut points = Vec::new();
+    let mut cells = Cells::new();
     for engine in engines {
         for &op in ops.values() {
             for &size_bytes in sizes.values() {
-                if points.len() >= points_max {
+                if cells.len() >= points_max {
                     return usage(format!("the plan has more than {POINTS_MAX} points"));
                 }
-                points.push(one(tune, (engine, op, size_bytes), ranks, lists)?);
+                let cell = (engine.as_str(), op, size_bytes);
+                match one(tune, cell, ranks, lists) {
+                    Ok(point) => cells.add(point, Ok(()))?,
+                    Err(error) => cells.add(blank(tune, cell, ranks, lists), Err(error))?,
+                }
             }
         }
     }
-    Ok(points)
+    cells.all()
+}
+
+/// The point before anything is known of it but what was asked for.
+fn blank(
+    tune: &Tune,
+    (engine, op, size_bytes): (&str, Verb, u64),
+    ranks: u32,
+    lists: &Lists,
+) -> TunePoint {
+    let Nanos(trial_ns) = tune.search.trial_time.unwrap_or(TRIAL_TIME_DEFAULT);
+    TunePoint {
+        label: tune.what.label.clone(),
+        engine: engine.to_owned(),
+        engine_options: EngineOptions::new(),
+        op,
+        size_bytes,
+        ranks,
+        workers: 1,
+        memory: lists.default_memory().to_owned(),
+        goal: tune.search.goal.unwrap_or(GOAL_DEFAULT),
+        trial_ns,
+        verify: false,
+        fixed: Vec::new(),
+        dimensions: Vec::new(),
+    }
 }
 
 fn one(
@@ -96,19 +126,11 @@ fn one(
         ));
     }
     let point = TunePoint {
-        label: tune.what.label.clone(),
-        engine: engine.to_owned(),
         engine_options,
-        op,
-        size_bytes,
-        ranks,
-        workers: 1,
-        memory: lists.default_memory().to_owned(),
-        goal,
-        trial_ns,
         verify: entry.moves_bytes,
         fixed,
         dimensions,
+        ..blank(tune, (engine, op, size_bytes), ranks, lists)
     };
     admitted(point, lists)
 }

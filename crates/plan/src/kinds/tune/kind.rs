@@ -3,6 +3,7 @@
 use super::expand::expand;
 use super::options::{TRIAL_TIME_DEFAULT, Tune};
 use super::point::TunePoint;
+use crate::cells::Cell;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::point::Reading;
 use tonnage_engine::Lists;
@@ -25,7 +26,7 @@ impl Kind for Tune {
         ranks: u32,
         lists: &Lists,
         points_max: usize,
-    ) -> Result<(Vec<TunePoint>, Reading)> {
+    ) -> Result<(Vec<Cell<TunePoint>>, Reading)> {
         Ok((expand(self, ranks, lists, points_max)?, Reading::default()))
     }
 }

@@ -112,9 +112,9 @@ impl TunePoint {
         let command = Transfer::augment_args(Command::new("transfer"));
         let matches = command.try_get_matches_from(words).map_err(refused)?;
         let transfer: Transfer = from_command_line(&matches).map_err(refused)?;
-        let (mut points, _) = transfer.expand(self.ranks, lists, usize::MAX)?;
-        match (points.pop(), points.is_empty()) {
-            (Some(point), true) => Ok(point),
+        let (mut cells, _) = transfer.expand(self.ranks, lists, usize::MAX)?;
+        match (cells.pop(), cells.is_empty()) {
+            (Some(cell), true) => Ok(cell.point),
             _ => usage(
                 "a search tunes one transfer: give one value of each option that it does not search",
             ),

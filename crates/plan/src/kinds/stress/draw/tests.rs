@@ -30,7 +30,7 @@ fn repeated(draw: &Draw, ranks: u32) -> TransferPoint {
     let matches = command.try_get_matches_from(&words).unwrap();
     let again: Transfer = from_command_line(&matches).unwrap();
     let (mut points, _) = again.expand(ranks, &LISTS, 1).unwrap();
-    points.remove(0)
+    points.remove(0).point
 }
 
 proptest! {

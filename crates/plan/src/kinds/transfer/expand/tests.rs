@@ -422,7 +422,8 @@ fn memories_are_known_by_name_and_a_ping_pong_needs_to_see_its_last_byte() {
     assert!(message(&format!("{optional}'hugh'")).contains("did you mean \"huge\"?"));
     let far = points(&format!("{lines}memory = 'far'"));
     assert!(far.iter().all(|point| point.memory == "far"));
-    let unseen = message(&format!("{lines}memory = 'far'\nping-pong = true"));
+    let write = "engine = 'shm'\nop = 'write'\nsizes = 8\nmemory = 'far'\nping-pong = true";
+    let unseen = message(write);
     assert!(
         unseen.contains("the CPU cannot look at memory far: use op write-imm or send"),
         "{unseen}"

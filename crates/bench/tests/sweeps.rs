@@ -1,0 +1,144 @@
+//! Cells of a sweep that cannot be measured, from the plan to the record: each is skipped with its own reason, and the
+//! others are measured. Whole runs with threads as ranks.
+#![cfg(test)]
+
+mod runs;
+
+use std::sync::Arc;
+
+use tonnage_engine::{Caps, Domain, Engine, EngineReport, Entry, Lists, WorkerConfig};
+use tonnage_engines::{LISTS, shm};
+use tonnage_machine::CpuChoice;
+use tonnage_plan::Plan;
+use tonnage_record::{Outcome, Record};
+use tonnage_units::Result;
+
+/// The `shm` engine, whose operations have at most 1000 bytes.
+struct Short {
+    inner: Arc<dyn Domain>,
+    caps: Caps,
+}
+
+impl Domain for Short {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn report(&self) -> EngineReport {
+        self.inner.report()
+    }
+
+    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
+        self.inner.worker(config)
+    }
+}
+
+static SHORT: [Entry; 1] = [Entry {
+    open: |request| {
+        let short = |inner: Arc<dyn Domain>| {
+            let caps = Caps {
+                message_bytes_max: 1000,
+                ..*inner.caps()
+            };
+            Arc::new(Short { inner, caps }) as Arc<dyn Domain>
+        };
+        Ok((shm::ENTRY.open)(request)?.into_iter().map(short).collect())
+    },
+    ..shm::ENTRY
+}];
+
+const WITH_SHORT: Lists = Lists {
+    engines: &SHORT,
+    ..LISTS
+};
+
+/// The records of a plan of one table.
+fn records(ranks: u32, table: &str, lists: Lists) -> Vec<Record> {
+    let text = format!("name = 'sweeps'\n{table}");
+    let plan = Plan::from_toml(&text, "sweeps.toml").unwrap();
+    let planned = plan.points(ranks, &lists).unwrap();
+    runs::records(ranks, planned, lists, CpuChoice::None).unwrap()
+}
+
+/// Checks that records are measured or skipped as told, `Some` with a part of the reason.
+fn check(records: &[Record], expected: &[Option<&str>]) {
+    assert_eq!(records.len(), expected.len(), "{records:#?}");
+    for (record, expected) in records.iter().zip(expected) {
+        match (&record.outcome, expected) {
+            (Outcome::Measured, None) => {}
+            (Outcome::Skipped { why }, Some(part)) => assert!(why.contains(part), "{why}"),
+            (other, expected) => panic!("{other:?}, and {expected:?} was expected"),
+        }
+    }
+}
+
+const TRANSFER: &str =
+    "[[transfer]]\nengine = 'shm'\ntrials = 1\niters = 4\nwarmup = '0s'\nlimit = 'none'\n";
+
+#[test]
+fn a_size_below_one_element_for_each_rank_is_skipped() {
+    let table = "[[collective]]\nbackend = 'native:shm'\nop = 'all-gather'\nsizes = [8, 12, 600]\ntrials = 1\niters = 2\n\
+                 warmup = '0s'\nverify = true\n";
+    let reason = "size 8 of all-gather is less than one element";
+    check(&records(3, table, LISTS), &[Some(reason), None, None]);
+    // Impossible cells at the end, and in the middle of points that share what is open.
+    let table = "[[collective]]\nbackend = 'native:shm'\nop = ['all-reduce', 'send-recv-pairs', 'send-recv-ring']\n\
+                 sizes = 64\ntrials = 1\niters = 2\nwarmup = '0s'\nverify = true\n";
+    let reason = "send-recv-pairs needs an even number of ranks";
+    check(&records(3, table, LISTS), &[None, Some(reason), None]);
+}
+
+#[test]
+fn an_operation_that_does_not_fit_its_size_is_skipped() {
+    let table = format!("{TRANSFER}op = ['write', 'fetch-add']\nsizes = [8, 64]\nverify = true\n");
+    let reason = "fetch-add";
+    check(
+        &records(2, &table, LISTS),
+        &[None, None, None, Some(reason)],
+    );
+}
+
+/// What only the opened device knows ends the points that it cannot do, and no others that share it.
+#[test]
+fn a_size_beyond_the_device_is_skipped_alone() {
+    let table = format!("{TRANSFER}op = 'write'\nsizes = [64, 2000, 1000, 4000]\n");
+    let too_long = |bytes: &'static str| Some(bytes);
+    check(
+        &records(2, &table, WITH_SHORT),
+        &[
+            None,
+            too_long("2000 bytes in one operation"),
+            None,
+            too_long("4000 bytes in one operation"),
+        ],
+    );
+}
+
+#[test]
+fn a_footprint_beyond_the_host_is_skipped_alone() {
+    // Of 200 operations in flight, for operations that are counted take no more slots than there are of them.
+    let timed = TRANSFER.replace("iters = 4", "trial-time = '2ms'");
+    let table = format!("{timed}op = 'write'\nsizes = ['64', '1G', '4k']\nwindow = 200\n");
+    let found = records(2, &table, LISTS);
+    check(&found, &[None, Some("memory"), None]);
+}
+
+#[test]
+fn what_the_machine_lacks_for_all_is_the_reason_of_each() {
+    static ABSENT: [Entry; 1] = [Entry {
+        open: |_| {
+            Err(tonnage_units::Error::Unavailable {
+                what: "the device".into(),
+                why: "there is none".into(),
+                how: "Get one".into(),
+            })
+        },
+        ..shm::ENTRY
+    }];
+    let lists = Lists {
+        engines: &ABSENT,
+        ..LISTS
+    };
+    let table = format!("{TRANSFER}op = 'write'\nsizes = '64..1k'\n");
+    check(&records(2, &table, lists), &[Some("there is none"); 5]);
+}

@@ -1,0 +1,91 @@
+//! Cells of a sweep. Several values multiply, and some combinations may be impossible though their values are possible
+//! by themselves, such as 8 bytes of all-gather over 3 ranks. Such a cell is recorded as skipped with its reason, and
+//! the others are measured. Where no cell is possible the request is wrong, and no rank starts.
+
+use tonnage_units::{Error, Result};
+
+/// One cell: a point, and the reason why it cannot be measured, if there is one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell<P> {
+    /// Everything fixed, as far as an impossible one has it.
+    pub point: P,
+    /// The reason, in the words of a refusal.
+    pub impossible: Option<String>,
+}
+
+impl<P> From<P> for Cell<P> {
+    fn from(point: P) -> Self {
+        Self {
+            point,
+            impossible: None,
+        }
+    }
+}
+
+/// The cells of one experiment.
+#[derive(Debug)]
+pub(crate) struct Cells<P>(Vec<Cell<P>>);
+
+impl<P> Cells<P> {
+    pub(crate) fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Adds a cell, with the result of its checks.
+    ///
+    /// # Errors
+    /// What is not about the request.
+    pub(crate) fn add(&mut self, point: P, checked: Result<()>) -> Result<()> {
+        let impossible = match checked {
+            Ok(()) => None,
+            Err(Error::Usage(why)) => Some(why),
+            Err(other) => return Err(other),
+        };
+        self.0.push(Cell { point, impossible });
+        Ok(())
+    }
+
+    /// All cells.
+    ///
+    /// # Errors
+    /// `Usage` with the first reason, where none is possible.
+    pub(crate) fn all(mut self) -> Result<Vec<Cell<P>>> {
+        if self.0.iter().all(|cell| cell.impossible.is_some())
+            && let Some(why) = self.0.first_mut().and_then(|cell| cell.impossible.take())
+        {
+            return Err(Error::Usage(why));
+        }
+        Ok(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(why: &str) -> Result<()> {
+        Err(Error::Usage(why.to_owned()))
+    }
+
+    #[test]
+    fn impossible_cells_are_kept_beside_possible_ones_and_refused_alone() {
+        let mut cells = Cells::new();
+        cells.add('a', refused("first")).unwrap();
+        cells.add('b', Ok(())).unwrap();
+        let all = cells.all().unwrap();
+        let reasons: Vec<_> = all.iter().map(|cell| cell.impossible.as_deref()).collect();
+        assert_eq!(reasons, [Some("first"), None]);
+        let mut none = Cells::new();
+        none.add('a', refused("first")).unwrap();
+        none.add('b', refused("second")).unwrap();
+        let error = none.all().unwrap_err();
+        assert_eq!((error.exit_code(), error.to_string()), (2, "first".into()));
+        let broken = Cells::new().add('a', Err(Error::Failed("broken".into())));
+        assert!(broken.is_err());
+        assert!(Cells::<char>::new().all().unwrap().is_empty());
+    }
+}
