@@ -1,6 +1,8 @@
 //! The commands that the documentation promises, with less time for each point.
 
 use tempfile::tempdir;
+use tonnage_plan::transfer::Pacing;
+use tonnage_record::transfer::Trial;
 use tonnage_record::{Outcome, Record};
 
 use super::support::{records, tonnage};
@@ -17,6 +19,62 @@ fn transfer(arguments: &str, points: usize) {
             .iter()
             .all(|record| record.outcome == Outcome::Measured),
         "{run:#?}"
+    );
+    records.iter().for_each(check_figures);
+}
+
+/// Figures that follow from others of the record, whatever the machine does meanwhile.
+fn check_figures(record: &Record) {
+    let body = record.transfer().unwrap();
+    let (point, summary) = (&body.point, body.summary.as_ref().unwrap());
+    let near = |value: f64, expected: f64| (value / expected - 1.0).abs() < 1e-6;
+    for trial in &body.trials {
+        assert!(trial.operations > 0, "{trial:#?}");
+        let bytes = trial.operations * u64::from(point.size_bytes);
+        assert_eq!(trial.payload_bytes, bytes, "{trial:#?}");
+        let per_second = |count: u64| count as f64 * 1e9 / trial.window_ns as f64;
+        assert!(near(trial.bandwidth_bytes_per_s, per_second(bytes)));
+        assert!(near(trial.message_rate_per_s, per_second(trial.operations)));
+        // One initiator: its samples lie side by side in the window, as many at a time as were in flight.
+        let (samples, at_a_time) = match point.pacing {
+            Pacing::Batch { batch } => (trial.operations / u64::from(batch), 1),
+            Pacing::Stream { window } => (trial.operations, window),
+            Pacing::PingPong => (trial.operations, 1),
+            Pacing::Paced { rate_per_s, .. } => {
+                assert!(trial.message_rate_per_s <= rate_per_s * 1.01, "{trial:#?}");
+                continue;
+            }
+        };
+        let mean_ns = trial.latency_ns_mean.unwrap();
+        let busy_ns = mean_ns * samples as f64;
+        let room_ns = trial.window_ns as f64 * f64::from(at_a_time);
+        assert!(
+            busy_ns <= room_ns * 1.001,
+            "{busy_ns} of {room_ns}: {trial:#?}"
+        );
+        let (least, most) = (trial.latency_ns_min.unwrap(), trial.latency_ns_max.unwrap());
+        assert!(
+            least as f64 <= mean_ns && mean_ns <= most as f64,
+            "{trial:#?}"
+        );
+        assert!(most <= trial.window_ns, "{trial:#?}");
+        if point.verify.is_on() {
+            // No less than one slot was compared, and no more than was moved.
+            let verified = trial.verified_bytes.unwrap();
+            assert!(
+                (u64::from(point.size_bytes)..=bytes).contains(&verified),
+                "{trial:#?}"
+            );
+        }
+    }
+    let sum = |of: fn(&Trial) -> u64| body.trials.iter().map(of).sum::<u64>();
+    assert_eq!(summary.operations, sum(|trial| trial.operations));
+    assert_eq!(summary.payload_bytes, sum(|trial| trial.payload_bytes));
+    let rates = body.trials.iter().map(|trial| trial.bandwidth_bytes_per_s);
+    let mean = rates.sum::<f64>() / body.trials.len() as f64;
+    assert!(
+        near(summary.bandwidth_bytes_per_s.mean, mean),
+        "{summary:#?}"
     );
 }
 
