@@ -13,7 +13,8 @@
 //!    a byte of the slot at either end.
 //!
 //! Requests and replies are in [`mailboxes`]. A difference ends nothing at once: it is kept in [`Findings`], so that all
-//! ranks stay in step and fail the point together after the trial.
+//! ranks stay in step and fail the point together after the trial. Only a notification of a write-imm that is not under
+//! way ends the run: the operation whose place it took would be waited for without end.
 
 mod findings;
 mod mailboxes;
@@ -547,10 +548,17 @@ impl EachEngine {
             })
         });
         let Some((index, cell, announced)) = found else {
+            if self.verb == Verb::WriteImm {
+                // The operation whose place it took is never notified, so nobody can stay in step.
+                return Err(Error::Failed(format!(
+                    "an arrival from rank {} with immediate {} is of no operation under way: it came twice, or in place \
+                     of another",
+                    arrival.lane.0, arrival.imm
+                )));
+            }
             self.mail.findings.note(format!(
-                "an arrival from rank {} with immediate {} is of no operation under way: it came twice, or in place of \
-                 another",
-                arrival.lane.0, arrival.imm
+                "a message from rank {} arrived that is not under way: one came twice",
+                arrival.lane.0
             ));
             return Ok(());
         };

@@ -1,6 +1,7 @@
 //! Lies about more than one operation, which the last visit of a slot does not show.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{Completion, Ending, LaneKind, Op, Verb};
@@ -9,8 +10,9 @@ use tonnage_units::Result;
 use super::lie::Lie;
 use super::{Worker, lock, memory_of, unknown};
 
-/// Slots of each flow in the tests of these lies.
-pub const SLOTS: u64 = 8;
+/// Time in which a target looks at an arrival, and the longest that it may take to poll it.
+const LOOK: Duration = Duration::from_millis(200);
+const LOOK_MAX: Duration = Duration::from_secs(5);
 
 /// Bytes of an operation and the place where they land.
 pub struct Delivery {
@@ -61,17 +63,41 @@ impl Worker {
             _ => {}
         }
         let part = (lie, since) == (Lie::Short, 0);
-        for op in &ops {
+        let again = lie == Lie::Again && since > 0 && self.lands_on_kept(verb, op)?;
+        for (before, op) in ops.iter().enumerate() {
+            if before > 0 {
+                self.let_peer_look(op)?;
+            }
             if !self.carry_out(op, part.then_some(Lie::Truncate))? {
                 return Ok(false);
             }
         }
-        if (lie, since) == (Lie::Again, SLOTS) {
+        if again {
             self.land_kept()?;
         }
         self.completed(op);
         self.initiated += 1;
         Ok(true)
+    }
+
+    /// Waits until an operation's target has taken what was notified before, and has had time to look at it.
+    fn let_peer_look(&self, op: &Op) -> Result<()> {
+        let peer = self.lane_of(op.lane)?.peer;
+        let inbox = self.peers.get(&peer).ok_or_else(|| unknown("a peer"))?;
+        let until = Instant::now() + LOOK_MAX;
+        while !lock(&inbox.arrivals).is_empty() && Instant::now() < until {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(LOOK);
+        Ok(())
+    }
+
+    /// Returns whether an operation lands where what is kept did.
+    fn lands_on_kept(&self, verb: Verb, op: &Op) -> Result<bool> {
+        let Some(kept) = &self.deceit.kept else {
+            return Ok(false);
+        };
+        Ok(self.delivery(verb, op)?.at == kept.at)
     }
 
     fn land_kept(&mut self) -> Result<()> {

@@ -1,7 +1,7 @@
 //! A memory and an engine of tests: bytes behind a lock that only their owner opens, moved within one process.
 
 mod copy;
-pub mod deceit;
+mod deceit;
 pub mod held;
 mod lie;
 mod words;
