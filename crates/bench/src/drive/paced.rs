@@ -664,9 +664,9 @@ mod tests {
     const OPERATIONS: u64 = 2_000;
     const GIVE_UP_NS: u64 = 401_000_000;
     /// Virtual time of one look at the clock. Completions follow within some of them.
-    const LOOK_NS: u64 = 4_000;
-    /// Virtual time in which what was held up is worked off.
-    const DRAIN_NS: u64 = 4_000_000;
+    const LOOK_NS: u64 = 2_000;
+    /// Virtual time in which what was held up is worked off, at most: one operation after the other, two looks each.
+    const DRAIN_NS: u64 = OPERATIONS * 2 * LOOK_NS;
 
     /// Outcome of a case.
     struct Driven {
