@@ -979,7 +979,7 @@ mod tests {
         let mut recorder = Virtual(&clock, Vec::new());
         let mut port = silent_port(&mut mock, &stop);
         let result = paced_by(
-            &clock,
+            clock,
             &mut port,
             flows,
             &timetable,
