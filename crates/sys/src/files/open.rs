@@ -176,7 +176,7 @@ mod tests {
         let socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
         let fifo = rustix::fs::mknodat(
             rustix::fs::CWD,
-            &at("fifo"),
+            at("fifo"),
             FileType::Fifo,
             rustix::fs::Mode::from_raw_mode(0o600),
             0,
