@@ -6,7 +6,9 @@ mod runs;
 
 use std::sync::Arc;
 
+use tonnage_engine::memory::{Available, MemoryEntry};
 use tonnage_engine::{Caps, Domain, Engine, EngineReport, Entry, Lists, WorkerConfig};
+use tonnage_engines::memory::HOST;
 use tonnage_engines::{LISTS, shm};
 use tonnage_machine::CpuChoice;
 use tonnage_plan::Plan;
@@ -116,11 +118,23 @@ fn a_size_beyond_the_device_is_skipped_alone() {
 
 #[test]
 fn a_footprint_beyond_the_host_is_skipped_alone() {
-    // Of 200 operations in flight, for operations that are counted take no more slots than there are of them.
-    let timed = TRANSFER.replace("iters = 4", "trial-time = '2ms'");
-    let table = format!("{timed}op = 'write'\nsizes = ['64', '1G', '4k']\nwindow = 200\n");
-    let found = records(2, &table, LISTS);
-    check(&found, &[None, Some("memory"), None]);
+    // A host with 64 MiB, whatever this one has.
+    static FEW: [MemoryEntry; 1] = [MemoryEntry {
+        available: |_| {
+            Some(Available {
+                machine_bytes: 64 << 20,
+                container_bytes: None,
+            })
+        },
+        ..HOST
+    }];
+    let lists = Lists {
+        memories: &FEW,
+        ..LISTS
+    };
+    let table = format!("{TRANSFER}op = 'write'\nsizes = ['64', '64M', '4k']\n");
+    let reason = "has 67108864 bytes of memory available";
+    check(&records(2, &table, lists), &[None, Some(reason), None]);
 }
 
 #[test]
