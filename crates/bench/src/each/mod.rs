@@ -12,7 +12,7 @@
 //! 4. The loop sees the completion once the target has said that it compared. Until then no other operation may touch
 //!    a byte of the slot at either end.
 //!
-//! Requests and replies are in [`mailboxes`]. A difference ends nothing at once: it is kept in [`Findings`], so that all
+//! Requests and replies are in `mailboxes`. A difference ends nothing at once: it is kept in `Findings`, so that all
 //! ranks stay in step and fail the point together after the trial. Only a notification of a write-imm that is not under
 //! way ends the run: the operation whose place it took would be waited for without end.
 
