@@ -372,6 +372,8 @@ mod tests {
     #[test]
     fn an_unknown_interface_lists_those_there_are() {
         let error = interface_address("nope0", None).unwrap_err();
-        assert!(error.to_string().contains("there are:"), "{error}");
+        let error = error.to_string();
+        assert!(error.contains("no such interface"), "{error}");
+        assert!(error.contains("interfaces with an address: "), "{error}");
     }
 }

@@ -123,7 +123,7 @@ fn requests_that_do_not_fit_are_refused() {
         ),
         (
             "--hosts h0:2 --interface nosuch0",
-            ["h0: --interface nosuch0", "there are:"],
+            ["h0: --interface nosuch0", "interfaces with an address:"],
         ),
         (
             "--hosts h0:2 --env NOT_SET",
