@@ -124,7 +124,7 @@ struct Outgoing {
 /// An operation at its target.
 #[derive(Debug, Clone, Copy, Default)]
 struct Incoming {
-    /// The operation, from the time it was announced until it was compared.
+    /// The operation, from the time it was announced until it was compared; none of a read.
     announced: Option<Message>,
     reply: Option<Message>,
     /// The bytes of the last reply are still needed.
@@ -479,7 +479,12 @@ impl EachEngine {
         if let Some(request) = self.mail.read((index, Row::Requests, cell)) {
             let (initiator, kind) = (self.mail.rank_of(index), request.kind);
             let (announced, kind) = match kind {
-                Kind::Prepare => (Some(self.prepare(index, request)?), Kind::Ready),
+                Kind::Prepare => {
+                    let landing = self.prepare(index, request)?;
+                    // Of a read the target hears no more.
+                    let announced = (self.verb != Verb::Read).then_some(landing);
+                    (announced, Kind::Ready)
+                }
                 _ => {
                     let landing = (request.offset, request.len);
                     self.compare(landing, (initiator, self.rank), request.number)?;

@@ -347,6 +347,11 @@ impl<'a> Work<'a> {
         if let Some(findings) = self.findings.clone() {
             let settled = self.serve_while(|_| !findings.is_settled());
             settled.map_err(|error| self.with_stalled(error))?;
+            if !findings.is_settled() {
+                return Err(Error::Failed(
+                    "a peer announced an operation that was never compared".into(),
+                ));
+            }
         }
         if let Some(count) = expected.arrivals {
             let awaited = self.await_arrivals(count);
