@@ -148,7 +148,7 @@ const TRANSFERS: &[(&str, &[&str])] = &[
         &["gap 2T is too large"],
     ),
     (
-        "--engine shm --op read,write --sizes 64 --traffic fan-in --target-footprint shared",
+        "--engine shm --op write --sizes 64 --traffic fan-in --target-footprint shared",
         &["target-footprint shared and op write contradict each other"],
     ),
     (
