@@ -382,7 +382,11 @@ fn what_is_not_there_is_skipped_with_its_reason() {
             "transfer {what} --op write --sizes 8,64 --ranks 2 {BRIEF}"
         ));
         assert_eq!(ended.code, Some(1), "{what}: {ended:#?}");
-        assert!(ended.stderr.is_empty(), "{what}: {ended:#?}");
+        assert_eq!(
+            ended.stderr.matches("error: ").count(),
+            1,
+            "{what}: {ended:#?}"
+        );
         let records = records::read(&dir.path().join("r.jsonl"));
         assert_eq!(records.len(), 2, "{what}: {ended:#?}");
         for record in records {
