@@ -349,7 +349,9 @@ impl<'a> Work<'a> {
             settled.map_err(|error| self.with_stalled(error))?;
             if !findings.is_settled() {
                 return Err(Error::Failed(
-                    "a peer announced an operation that was never compared".into(),
+                    "--verify=each: a peer announced an operation and never had it compared; look for that peer's error, \
+                     or repeat with --window 1"
+                        .into(),
                 ));
             }
         }
