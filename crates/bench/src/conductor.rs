@@ -210,7 +210,7 @@ impl Conductor<'_> {
         self.emit(record, unmeasured).map(|()| true)
     }
 
-    /// Records points of which none can be measured.
+    /// Records every point of a stretch as unmeasured.
     fn emit_all<K: Kind>(
         &mut self,
         stretch: &[AnnotatedPoint<'_, K::Point>],

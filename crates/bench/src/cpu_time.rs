@@ -75,7 +75,7 @@ impl CpuTime {
             .collect();
     }
 
-    /// An interval begins whose threads count their own times, for [`Self::count`].
+    /// Begins an interval. Its threads count their own times and pass them to [`Self::count`].
     pub fn begin_groups(&mut self) {
         self.threads.clear();
         let counts = self.groups.iter().map(|group| group.throttling(&self.tree));
@@ -93,7 +93,7 @@ impl CpuTime {
         self.end_groups(threads.len());
     }
 
-    /// The interval of so many threads ends, whose times are counted.
+    /// Ends the interval of `threads` threads. [`Self::count`] has their times.
     pub fn end_groups(&mut self, threads: usize) {
         self.sums.threads = self.sums.threads.max(threads);
         let sums = &mut self.sums.throttlings;
@@ -214,7 +214,7 @@ mod tests {
     use tonnage_machine::kernel_files::invented::Machine;
     use tonnage_ranks::testing::rank_info;
 
-    /// A machine with a quota of half a CPU, whose group and thread have these counts.
+    /// A quota of half a CPU: `periods` are the group's counts, `wait_ns` is the thread's.
     fn counted(machine: &Machine, periods: [u64; 3], wait_ns: u64) {
         let [all, throttled, throttled_us] = periods;
         machine

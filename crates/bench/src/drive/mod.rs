@@ -76,9 +76,9 @@ pub struct Scratch {
     busy: Vec<bool>,
     /// Operations built and not yet taken by the engine.
     staged: Vec<tonnage_engine::Op>,
-    /// Flows of a paced loop, whose tags are there instead of in `ready`.
+    /// Flows of a paced loop. They hold their own free tags; `ready` is unused.
     paced: Vec<paced::PacedFlow>,
-    /// Those that can issue operations that they were passed over for.
+    /// Flows with overdue operations that have room again.
     behind: VecDeque<u32>,
     /// Those that the engine refused operations of.
     refusing: VecDeque<u32>,

@@ -1,8 +1,8 @@
 //! The pulse of a worker: how far its loop is, for another thread that looks now and then.
 //!
 //! The loop stores a number whenever operations have completed, and hands its latencies over when it was asked to: once
-//! an interval it swaps its histogram for an empty one. It touches no bin, waits for nobody, and reads the clock no more
-//! than it did before. The thread that asked merges and clears what it was handed.
+//! an interval it swaps its histogram for an empty one. It touches no bin, never waits, and reads the clock no more
+//! often for it. The requesting thread merges and clears the histogram.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};

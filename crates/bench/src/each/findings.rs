@@ -1,4 +1,4 @@
-//! Results of comparing operations, for the worker whose engine does it.
+//! Results of comparing operations: the engine of a worker writes them, the worker reads them.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,7 +28,7 @@ pub(crate) struct Found {
 }
 
 impl Findings {
-    /// Counts an operation that moved so many bytes, of which so many were compared and right.
+    /// Counts an operation: the bytes that it moved, and those that were compared and right.
     pub(super) fn count(&self, moved_bytes: u64, right_bytes: u64) {
         self.moved_bytes.fetch_add(moved_bytes, Ordering::Relaxed);
         self.compared_bytes

@@ -203,7 +203,7 @@ impl Mailboxes {
         self.peers[index].peer
     }
 
-    /// The lane that carries messages to a peer, each of which is there when it has completed if delivery is asked for.
+    /// The lane that carries messages to a peer. With `delivered`, a completed message has arrived.
     ///
     /// # Errors
     /// When the engine cannot resolve it.

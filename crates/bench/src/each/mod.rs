@@ -14,7 +14,7 @@
 //!
 //! Requests and replies are in `mailboxes`. A difference ends nothing at once: it is kept in `Findings`, so that all
 //! ranks stay in step and fail the point together after the trial. Only a notification of a write-imm that is not under
-//! way ends the run: the operation whose place it took would be waited for without end.
+//! way ends the run: it displaced the notification of another operation, which would never come.
 
 mod findings;
 mod mailboxes;
