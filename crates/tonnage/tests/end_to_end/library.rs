@@ -128,7 +128,7 @@ fn what_the_library_lacks_is_refused_before_a_rank_starts() {
     let dir = tempdir().unwrap();
     for (arguments, refusal) in [
         (
-            "--op write,send --session on",
+            "--op send --session on",
             "api poll has no op send, for its sessions name the memory at both ends: use op write-imm, or api engine",
         ),
         (
