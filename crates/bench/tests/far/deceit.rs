@@ -62,18 +62,21 @@ impl Worker {
             (Lie::Short, 1) => self.land_kept()?,
             _ => {}
         }
-        let part = (lie, since) == (Lie::Short, 0);
         let again = lie == Lie::Again && since > 0 && self.lands_on_kept(verb, op)?;
+        let told = match (lie, since) {
+            (Lie::Short, 0) => Some(Lie::Truncate),
+            _ => again.then_some(Lie::Again),
+        };
         for (before, op) in ops.iter().enumerate() {
             if before > 0 {
                 self.let_peer_look(op)?;
             }
-            if !self.carry_out(op, part.then_some(Lie::Truncate))? {
+            if !self.carry_out(op, told)? {
                 return Ok(false);
             }
         }
         if again {
-            self.land_kept()?;
+            self.deceit.kept = None;
         }
         self.completed(op);
         self.initiated += 1;
@@ -101,8 +104,13 @@ impl Worker {
     }
 
     fn land_kept(&mut self) -> Result<()> {
-        let kept = self.deceit.kept.take();
-        kept.map_or(Ok(()), |delivery| delivery.land())
+        self.land_again()?;
+        self.deceit.kept = None;
+        Ok(())
+    }
+
+    pub(super) fn land_again(&self) -> Result<()> {
+        self.deceit.kept.as_ref().map_or(Ok(()), Delivery::land)
     }
 
     fn completed(&mut self, op: &Op) {

@@ -373,6 +373,10 @@ impl Worker {
                 return Ok(true);
             }
         }
+        if lie == Some(Lie::Again) {
+            // Before the target is told: what lands between its comparison and the next visit leaves no trace.
+            self.land_again()?;
+        }
         if matches!(lane.kind, LaneKind::Initiate(verb) if verb.notifies_target()) {
             if lie == Some(Lie::Stranger) {
                 arrived.lane = Lane(self.rank + 1);
