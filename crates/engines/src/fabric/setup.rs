@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{Card, Neighbor};
-use tonnage_sys::libfabric::{self, Action, Event, Posted, RemoteRegion, Route};
+use tonnage_sys::libfabric::{self, Action, Posted, RemoteRegion, Route};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
@@ -12,7 +12,7 @@ use super::contact::{Address, Awaited, Contact, device};
 use super::files::remove_own;
 use super::mail::{Greeted, Mail};
 use super::queue_sizes::not_registered;
-use super::worker::{EVENTS, FabricWorker, GREETING, PeerState};
+use super::worker::{Ends, FabricWorker, GREETING, PeerState};
 
 impl FabricWorker {
     /// Registers bytes under a key of their own.
@@ -161,16 +161,18 @@ impl FabricWorker {
                 return Err(Error::Failed("the run was stopped".into()));
             }
             left = self.greet(&left)?;
-            let mut events = [Event::EMPTY; EVENTS];
-            let polled = self.endpoint.poll(&mut events);
-            let polled = polled.map_err(|failure| self.dead(&failure, None))?;
-            for event in &events[..polled] {
-                match event.user {
-                    GREETING => completed += 1,
-                    // A peer that has met all of its own writes at once.
-                    _ => self.early.keep(self.completion(event)),
-                }
-            }
+            let ends = Ends {
+                lanes: &self.lanes,
+                peers: &self.peers,
+                named: self.named,
+            };
+            let early = &mut self.early;
+            let polled = self.endpoint.poll(usize::MAX, |event| match event.user {
+                GREETING => completed += 1,
+                // A peer that has met all of its own writes at once.
+                _ => early.keep(ends.completion(&event)),
+            });
+            polled.map_err(|failure| self.dead(&failure, None))?;
         }
     }
 

@@ -24,9 +24,6 @@ use crate::early::EarlyArrivals;
 use crate::registration::CardRegions;
 use crate::slots::{self, has_lanes, never_resolved};
 
-/// Completions that are taken from the library at once.
-pub(super) const EVENTS: usize = 64;
-
 /// Tag of the greeting, which is posted before any lane exists.
 pub(super) const GREETING: u64 = u64::MAX;
 
@@ -102,7 +99,6 @@ pub(super) struct FabricWorker {
     /// Receives for which the library had no room. Those of other peers must not wait for them: it may be their
     /// messages that fill the room.
     held: VecDeque<Op>,
-    events: Box<[Event; EVENTS]>,
     /// The library's words for the last failed operation.
     failed: Option<Box<libfabric::FabricError>>,
 }
@@ -153,7 +149,6 @@ impl FabricWorker {
             done: VecDeque::with_capacity(sizes.operations as usize),
             early: EarlyArrivals::default(),
             held: VecDeque::with_capacity(sizes.receives as usize),
-            events: Box::new([Event::EMPTY; EVENTS]),
             failed: None,
         })
     }
@@ -296,32 +291,42 @@ impl FabricWorker {
         self.failed = Some(failure);
         Ok(1)
     }
+}
 
+/// What the completions of a worker are told by.
+pub(super) struct Ends<'a> {
+    pub(super) lanes: &'a [Option<LaneState>],
+    pub(super) peers: &'a [PeerState],
+    pub(super) named: bool,
+}
+
+impl Ends<'_> {
     #[inline]
     pub(super) fn completion(&self, event: &Event) -> Completion {
         let lane = (event.user >> 32) as u32;
+        let (tag, len) = (event.user as u32, event.len as u32);
         match event.kind {
             EventKind::Done => Completion {
-                tag: event.user as u32,
+                tag,
                 lane: Lane(lane),
-                len: event.len as u32,
+                len,
                 imm: 0,
                 ending: Ending::Done,
             },
             EventKind::Received => Completion {
-                tag: event.user as u32,
+                tag,
                 lane: match self.lanes.get(lane as usize) {
                     Some(Some(lane)) => Lane(lane.spec.peer),
                     _ => Lane::UNNAMED,
                 },
-                len: event.len as u32,
+                len,
                 imm: 0,
                 ending: Ending::Arrived,
             },
             EventKind::Arrived => Completion {
                 tag: 0,
                 lane: self.sender(event.data),
-                len: event.len as u32,
+                len,
                 imm: event.data as u32,
                 ending: Ending::Arrived,
             },
@@ -331,7 +336,7 @@ impl FabricWorker {
     /// Names the writer: said by its data where that is wide enough, else known only where there is one peer.
     #[inline]
     fn sender(&self, data: u64) -> Lane {
-        match self.peers.as_slice() {
+        match self.peers {
             _ if self.named => Lane((data >> 32) as u32),
             [only] => Lane(only.rank),
             _ => Lane::UNNAMED,
@@ -470,15 +475,22 @@ impl Engine for FabricWorker {
         }
         // The library is always asked, because asking is what makes progress; half of the room is kept for it.
         let injected = self.done.len().min(done.len() / 2);
-        let room = (done.len() - injected).min(EVENTS);
-        let polled = self.endpoint.poll(&mut self.events[..room]);
+        let room = done.len() - injected;
+        let ends = Ends {
+            lanes: &self.lanes,
+            peers: &self.peers,
+            named: self.named,
+        };
+        let mut places = done.iter_mut();
+        let polled = self.endpoint.poll(room, |event| {
+            if let Some(place) = places.next() {
+                *place = ends.completion(&event);
+            }
+        });
         let mut count = match polled {
             Ok(count) => count,
             Err(failure) => return self.failed(failure, done),
         };
-        for (place, event) in done.iter_mut().zip(&self.events[..count]) {
-            *place = self.completion(event);
-        }
         while count < done.len()
             && let Some(completion) = self.done.pop_front()
         {

@@ -47,16 +47,6 @@ pub struct Event {
     pub data: u64,
 }
 
-impl Event {
-    /// Value that a buffer is filled with before it is used.
-    pub const EMPTY: Self = Self {
-        kind: EventKind::Done,
-        user: 0,
-        len: 0,
-        data: 0,
-    };
-}
-
 /// A call or an operation that failed. The endpoint cannot be relied on after it. Boxed where it is returned, so that
 /// what the loops carry stays in registers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,14 +148,18 @@ impl Endpoint {
         })
     }
 
-    /// Makes progress, and fills `events` with completions; returns how many. Never blocks.
+    /// Makes progress, and calls `each` with at most `most` completions; returns how many. Never blocks.
     ///
     /// # Errors
     /// The first operation that failed, or the queue's own failure.
     #[inline]
-    pub fn poll(&mut self, events: &mut [Event]) -> Result<usize, Box<FabricError>> {
+    pub fn poll(
+        &mut self,
+        most: usize,
+        mut each: impl FnMut(Event),
+    ) -> Result<usize, Box<FabricError>> {
         const AGAIN: isize = -(abi::FI_EAGAIN as isize);
-        let room = events.len().min(ENTRIES);
+        let room = most.min(ENTRIES);
         let entries = self.calls.entries.as_mut_ptr();
         // SAFETY: the queue is open and of the format of these entries, of which there is room for `room`.
         let count =
@@ -177,10 +171,9 @@ impl Endpoint {
             return Err(self.failure(count));
         }
         let count = (count as usize).min(room);
-        for (event, entry) in events.iter_mut().zip(&self.calls.entries[..count]) {
+        for entry in &self.calls.entries[..count] {
             // A context of ours first: some providers mark the initiator's completion with the data too.
-            let done = self.slots.complete(entry.op_context);
-            *event = match done {
+            each(match self.slots.complete(entry.op_context) {
                 Some((user, receive)) => Event {
                     kind: if receive {
                         EventKind::Received
@@ -198,7 +191,7 @@ impl Endpoint {
                     data: entry.data,
                 },
                 None => return Err(stranger()),
-            };
+            });
         }
         Ok(count)
     }

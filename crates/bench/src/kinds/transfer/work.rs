@@ -39,13 +39,19 @@ use crate::limit::socket_stream::{Berths, Streamed};
 use crate::opening::engine::EngineWorker;
 use tonnage_engine::memory::{CopyRate, Memory};
 use tonnage_engine::pattern::Mismatches;
-use tonnage_engine::{Caps, Engine, Facts, Lane, Verb};
-use tonnage_plan::transfer::{CqMode, TransferPoint};
+use tonnage_engine::{Caps, Engine, Facts, Lane, LimitKind, Verb};
+use tonnage_plan::transfer::{CqMode, Pacing, TransferPoint};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
 /// Receives that are posted ahead for each peer, at most; the engine's own depth may allow fewer.
 const RECEIVES_MAX: u32 = 512;
+
+/// The most arrivals that a target of a stream over memory lets gather, as a share of the window and in all, and the
+/// longest operations of which it does: longer ones take libfabric's locks, and gained nothing.
+const GATHER_SHARE: usize = 4;
+const GATHER_MAX: usize = 16;
+const GATHER_BYTES_MAX: u32 = 128;
 
 /// One worker during one point.
 pub struct Work<'a> {
@@ -540,6 +546,17 @@ fn place_to_rest(
         .transpose()
 }
 
+/// Arrivals that a worker which only serves lets gather; none where they do not come through memory that senders and this worker share.
+fn gathered(point: &TransferPoint, caps: &Caps) -> usize {
+    let is_shared = caps.arrives_by_polling && caps.limit == LimitKind::MemoryCopy;
+    match point.pacing {
+        Pacing::Stream { window } if is_shared && point.size_bytes <= GATHER_BYTES_MAX => {
+            (window as usize / GATHER_SHARE).min(GATHER_MAX)
+        }
+        _ => 0,
+    }
+}
+
 /// A port that waits as the point asks and the device allows, and watches over so many flows.
 fn waiting<'a>(
     port: Port<'a>,
@@ -555,6 +572,9 @@ fn waiting<'a>(
     }
     if caps.arrives_by_polling {
         port = port.without_pause();
+    }
+    if flows == 0 {
+        port = port.gathering(gathered(point, caps));
     }
     if point.cq == CqMode::Event {
         port = port.with_sleeper(station.sleepers.join()?);
