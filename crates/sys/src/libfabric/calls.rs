@@ -111,19 +111,20 @@ pub(super) struct Operation<'a> {
 }
 
 impl EndpointCalls {
+    /// Its parts come one by one: an [`Operation`] in memory is as many stores, and it is stores that an injected operation
+    /// waits for, until the peer has given up the cache lines of its queue.
+    ///
     /// # Safety
-    /// The buffer is valid for the operation's length; it is only read, and only before this returns.
+    /// The buffer is valid for its length; it is only read, and only before this returns.
     #[inline]
-    pub(super) unsafe fn inject(&self, operation: &Operation<'_>) -> isize {
-        let Operation {
-            route,
-            peer,
-            buffer,
-            len,
-            address,
-            data,
-            ..
-        } = *operation;
+    pub(super) unsafe fn inject(
+        &self,
+        route: &Route,
+        peer: abi::fi_addr_t,
+        (buffer, len): (*const c_void, usize),
+        address: u64,
+        data: u64,
+    ) -> isize {
         let (ep, key) = (self.endpoint, route.remote.key);
         // SAFETY: the endpoint is open and its tables live with it; the caller promises the buffer.
         unsafe {

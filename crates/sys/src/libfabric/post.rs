@@ -97,20 +97,22 @@ impl Endpoint {
             return Err(outside(user));
         }
         let peer = *self.peers.get(route.peer.0).ok_or_else(|| outside(user))?;
+        let address = route.remote.base.wrapping_add(remote);
+        if may_inject(route, len, &region.bytes) {
+            let bytes = (buffer.cast_const(), len as usize);
+            // SAFETY: the buffer lies in a registered arena that this endpoint keeps alive.
+            let code = unsafe { self.calls.inject(route, peer, bytes, address, data) };
+            return self.posted(code, Posted::Injected, user);
+        }
         let operation = Operation {
             route,
             peer,
             buffer,
             len: len as usize,
             desc: region.desc,
-            address: route.remote.base.wrapping_add(remote),
+            address,
             data,
         };
-        if may_inject(route, len, &region.bytes) {
-            // SAFETY: the buffer lies in a registered arena that this endpoint keeps alive.
-            let code = unsafe { self.calls.inject(&operation) };
-            return self.posted(code, Posted::Injected, user);
-        }
         let receive = matches!(route.action, Action::Receive | Action::ReceiveTagged(_));
         let Some((index, context)) = self.slots.take(receive, user, route.local) else {
             return Ok(Posted::Again);

@@ -47,8 +47,8 @@ use tonnage_units::{Error, Result};
 /// Receives that are posted ahead for each peer, at most; the engine's own depth may allow fewer.
 const RECEIVES_MAX: u32 = 512;
 
-/// The most arrivals that a target of a stream over memory lets gather, as a share of the window and in all, and the
-/// longest operations of which it does: longer ones take libfabric's locks, and gained nothing.
+/// The most messages that the receiver of a stream over memory lets gather, as a share of the window and in all, and the
+/// longest of which it does: longer ones take libfabric's locks, and gained nothing.
 const GATHER_SHARE: usize = 4;
 const GATHER_MAX: usize = 16;
 const GATHER_BYTES_MAX: u32 = 128;
@@ -546,11 +546,12 @@ fn place_to_rest(
         .transpose()
 }
 
-/// Arrivals that a worker which only serves lets gather; none where they do not come through memory that senders and this worker share.
+/// Messages that a worker which only receives lets gather; none where they do not come through memory that senders and this worker share.
 fn gathered(point: &TransferPoint, caps: &Caps) -> usize {
     let is_shared = caps.arrives_by_polling && caps.limit == LimitKind::MemoryCopy;
+    let is_short = point.op == Verb::Send && point.size_bytes <= GATHER_BYTES_MAX;
     match point.pacing {
-        Pacing::Stream { window } if is_shared && point.size_bytes <= GATHER_BYTES_MAX => {
+        Pacing::Stream { window } if is_shared && is_short => {
             (window as usize / GATHER_SHARE).min(GATHER_MAX)
         }
         _ => 0,
