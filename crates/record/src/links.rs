@@ -13,14 +13,19 @@ use rustix::process::geteuid;
 const LINKS_MAX: usize = 40;
 
 /// The path without the links at its end. Each must be of this user or of root, because another user's would decide
-/// which file is written. A path in /proc, to which /dev/stdout leads, stays as it is.
+/// which file is written. A link of /proc, such as /dev/stdout and /dev/fd/3 lead to, stays as it is: its text names no
+/// file.
 ///
 /// # Errors
 /// `PermissionDenied` for another user's link; the system's refusal.
 pub fn without_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
-        if path.starts_with("/proc") {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        if folder
+            .canonicalize()
+            .is_ok_and(|it| it.starts_with("/proc"))
+        {
             return Ok(path);
         }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -39,7 +44,7 @@ pub fn without_links(path: &Path) -> io::Result<PathBuf> {
         }
         let target = readlinkat(&link, "", Vec::new())?;
         let target = Path::new(OsStr::from_bytes(target.as_bytes()));
-        path = path.parent().unwrap_or(Path::new("")).join(target);
+        path = folder.join(target);
     }
     Err(Errno::LOOP.into())
 }
@@ -68,6 +73,13 @@ mod tests {
         }
         let error = without_links(&at("d")).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::LOOP.raw_os_error()));
+        // A pipe has no name of its own, and is written to all the same.
+        let (_reads, writes) = std::io::pipe().unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&writes);
+        for link in ["/dev/fd", "/proc/self/fd"] {
+            let path = without_links(Path::new(&format!("{link}/{number}"))).unwrap();
+            std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        }
         assert!(without_links(Path::new("/dev/stdout")).is_ok());
         if !geteuid().is_root() {
             return println!("skip: only root can make a link of another user");
