@@ -322,7 +322,10 @@ pub(crate) fn decide(pending: &mut [Undecided], criteria: &Criteria) {
         judged.verdict = estimate.verdict(p_adjusted, metric.better, criteria);
         if !is_borne_out(judged, metric.better) {
             judged.why.push(beyond_bounds(judged));
-            judged.verdict = PointVerdict::Unclear;
+            judged.verdict = match lost {
+                true => PointVerdict::Missing,
+                false => PointVerdict::Unclear,
+            };
             continue;
         }
         if estimate.is_without_spread() {

@@ -522,6 +522,16 @@ fn lower_bounds_bear_out_no_verdict_that_a_higher_value_would_change() {
         let says = judged.why.iter().any(|why| why.contains("lower bound"));
         assert_eq!(says, expected == PointVerdict::Unclear, "{judged:?}");
     }
+    // A run that failed is told all the same.
+    let mut failed = of("b", MS, true);
+    let extra = failed[0].clone();
+    failed.push(extra);
+    failed[3]["run_id"] = "b3".into();
+    failed[3]["trials"] = json!([]);
+    failed[3].as_object_mut().unwrap().remove("summary");
+    failed[3]["outcome"] = json!({"status": "failed", "why": "it burns"});
+    let comparison = compared(&of("a", MS, false), &failed);
+    assert_eq!(only(&comparison).verdict, PointVerdict::Missing);
 }
 
 /// Latencies that are all of this time.
