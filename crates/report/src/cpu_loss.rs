@@ -88,18 +88,24 @@ pub fn lines<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<String> {
     quotas.chain(others).collect()
 }
 
-/// Cause of a record's largest loss of CPU time, and the loss; `None` if no loss is worth a remark.
-pub fn cause(record: &Record) -> Option<(&'static str, f64)> {
-    let worst = record.worst_cpu_loss()?;
-    let quota = record.cpu_losses.iter().filter_map(CpuLoss::to_quota);
-    let is_quota = quota.reduce(f64::max).is_some_and(|part| part >= 0.01);
-    let is_others = record.cpu_losses.iter().any(CpuLoss::is_disturbed);
-    let cause = match (is_quota, is_others) {
+/// Cause of a record's largest loss of CPU time, with "at least" or "up to", and the loss; `None` if no loss is worth a
+/// remark.
+pub fn cause(record: &Record) -> Option<(&'static str, &'static str, f64)> {
+    let losses = record.cpu_losses.iter();
+    let worst = losses.max_by(|one, other| one.fraction().total_cmp(&other.fraction()))?;
+    let lost = record.worst_cpu_loss()?;
+    let is_quota = worst.to_quota().is_some_and(|part| part >= 0.01);
+    let cause = match (is_quota, worst.is_disturbed()) {
         (true, true) => "a CPU quota and threads of other programs or of the kernel",
         (true, false) => "a CPU quota",
         _ => "threads of other programs or of the kernel",
     };
-    Some((cause, worst))
+    // Without the time of others only the most is known that the quota can have taken.
+    let bound = match worst.to_others() {
+        Some(_) => "at least",
+        None => "up to",
+    };
+    Some((cause, bound, lost))
 }
 
 #[cfg(test)]
@@ -137,7 +143,7 @@ mod tests {
         let expected = "CPU quota: the control group of rank 0 on a may use 0.5 CPUs and was throttled in 1 of 2 points, in \
                         up to 24 of 27 periods; the threads lost up to 49 % of their time to it";
         assert_eq!(lines(records.iter()), [expected]);
-        assert_eq!(cause(&records[0]), Some(("a CPU quota", 0.49)));
+        assert_eq!(cause(&records[0]), Some(("a CPU quota", "at least", 0.49)));
         assert_eq!(cause(&records[1]), None);
     }
 
@@ -148,7 +154,7 @@ mod tests {
                         threads of other programs or of the kernel";
         assert_eq!(lines(records.iter()), [expected]);
         let others = "threads of other programs or of the kernel";
-        assert_eq!(cause(&records[0]), Some((others, 0.49)));
+        assert_eq!(cause(&records[0]), Some((others, "at least", 0.49)));
     }
 
     #[test]
@@ -169,7 +175,20 @@ mod tests {
             "{others}"
         );
         let both = "a CPU quota and threads of other programs or of the kernel";
-        assert_eq!(cause(&records[0]), Some((both, 0.7)));
+        assert_eq!(cause(&records[0]), Some((both, "at least", 0.7)));
+    }
+
+    #[test]
+    fn the_cause_is_of_the_rank_that_lost_the_most() {
+        let losses = [lost(0, "a", 70, Some(70)), lost(1, "b", 490, None)];
+        let others = "threads of other programs or of the kernel";
+        assert_eq!(cause(&with(&losses)), Some((others, "at least", 0.49)));
+        // Its threads waited for each other too.
+        let shared = CpuLoss {
+            shares_cpus: true,
+            ..lost(0, "a", 900, Some(400))
+        };
+        assert_eq!(cause(&with(&[shared])), Some(("a CPU quota", "up to", 0.4)));
     }
 
     /// Every kind of experiment has the lines below its tables.

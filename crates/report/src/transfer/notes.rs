@@ -115,10 +115,10 @@ pub fn canary_doubt(doubt: &CanaryDoubt) -> String {
 /// Describes CPU time that was lost, in tens of percent so that a table does not get a note of its own for every row.
 fn lost_cpu_time(record: TransferRecord<'_>) -> Option<String> {
     let tens = |share: f64| ((share * 10.0).floor() * 10.0).clamp(0.0, 90.0);
-    if let Some((cause, lost)) = cpu_loss::cause(record.record) {
+    if let Some((cause, bound, lost)) = cpu_loss::cause(record.record) {
+        let percent = tens(lost) + if bound == "up to" { 10.0 } else { 0.0 };
         return Some(format!(
-            "{cause} took CPU time from a rank, at least {:.0} % of it: the figures may be too low",
-            tens(lost)
+            "{cause} took CPU time from a rank, {bound} {percent:.0} % of it: the figures may be too low"
         ));
     }
     let share = record
