@@ -410,8 +410,9 @@ fn with_records(job: &Job, rank: &mut Rank, topology: Arc<Topology>) -> Result<E
         true => why_not_fine(&points, &keeper.records),
         false => None,
     };
-    for why in unproven.iter().chain(&unfine) {
-        say(&format!("error: {why}"));
+    let whys: Vec<_> = unproven.iter().chain(&unfine).map(String::as_str).collect();
+    if !whys.is_empty() {
+        say(&format!("error: {}", whys.join("; ")));
     }
     let code = match rank.id() {
         0 => keeper.exit_code(unproven.is_none()),
