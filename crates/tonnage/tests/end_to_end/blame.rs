@@ -161,8 +161,13 @@ fn a_quota_is_named_by_every_kind() {
         assert!(table.contains(expected), "{arguments}: {table}");
         // What the quota explains is not said of others.
         let blames = table.contains("busy CPUs");
-        let disturbed = record.cpu_losses.iter().any(CpuLoss::is_disturbed);
-        assert_eq!(blames, disturbed, "{arguments}: {table}");
+        let unexplained = |loss: &CpuLoss| {
+            let throttled_ns = loss.quota.map_or(0, |quota| quota.throttled_ns);
+            let left_ns = loss.wait_ns.unwrap_or(0).saturating_sub(throttled_ns);
+            !loss.shares_cpus && left_ns * 10 >= loss.thread_ns
+        };
+        let is_unexplained = record.cpu_losses.iter().any(unexplained);
+        assert_eq!(blames, is_unexplained, "{arguments}: {table}");
     }
 }
 

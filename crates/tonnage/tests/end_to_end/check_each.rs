@@ -146,4 +146,9 @@ fn processes_of_a_launcher_that_start_late_lose_no_verdict() {
     );
     let verdicts = each(dir);
     assert_eq!(verdicts.len(), 1, "{verdicts:#?}");
+    if verdicts[0]["verdict"] == "error" {
+        return println!("skip: other programs took the CPUs: {:#}", verdicts[0]);
+    }
+    assert_eq!(verdicts[0]["verdict"], "pass", "{verdicts:#?}");
+    assert_eq!(late.code, Some(0), "{late:#?}");
 }

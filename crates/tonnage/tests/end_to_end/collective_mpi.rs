@@ -152,7 +152,7 @@ fn hanging_mpi(dir: &Path, library: &str) -> Option<String> {
     match linked {
         Ok(done) if done.status.success() => Some(dir.join("libhang.so").display().to_string()),
         failed => {
-            println!("skip: gcc cannot link with {library} (run: apt-get install gcc): {failed:?}");
+            println!("skip: gcc and libc6-dev do not link with {library} here: {failed:?}");
             None
         }
     }
