@@ -38,7 +38,7 @@ window = 16
 [[transfer]]
 label = "latency"
 engine = "{engine}"
-op = ["write", "read"]
+op = ["write-imm", "read"]
 sizes = 8
 ping-pong = true
 {length}
