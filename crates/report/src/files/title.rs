@@ -151,8 +151,12 @@ fn around(record: FileRecord<'_>) -> Vec<String> {
     let bound = point
         .max_duration_ns
         .map(|bound_ns| format!("none begun after {}", exact_duration(bound_ns)));
-    let verified = (!verified.is_empty())
-        .then(|| format!("every byte verified after {}", verified.join(" and ")));
+    let verified = (!verified.is_empty()).then(|| {
+        format!(
+            "what the files hold verified after {}",
+            verified.join(" and ")
+        )
+    });
     [
         point.striping.map(|asked| striping(record, asked)),
         if_so(point.prefill, "files filled before"),
