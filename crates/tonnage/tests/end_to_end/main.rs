@@ -90,6 +90,7 @@ mod check_links;
 mod clients;
 #[cfg(test)]
 mod clocks;
+#[cfg(test)]
 mod collective;
 #[cfg(test)]
 mod collective_known_answers;
