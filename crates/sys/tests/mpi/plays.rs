@@ -170,7 +170,12 @@ fn wrong(world: &Arc<World>, comm: &Communicator) {
         comm.all_reduce(byte, sum, Some((&output, 8)), to, 9),
         "overlap",
     );
-    let other = (comm.rank() + 1) % size;
+    let me = comm.rank();
+    refused(
+        comm.send_receive(byte, (me, (&output, 8)), (me, to), 9),
+        "overlap",
+    );
+    let other = (me + 1) % size;
     refused(
         comm.gather(byte, other, None, None, 1),
         "only the root can call in place",

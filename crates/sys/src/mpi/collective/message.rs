@@ -68,7 +68,7 @@ impl Communicator {
     /// Sends elements to a rank and receives as many from another, or the same one, at once.
     ///
     /// # Errors
-    /// As [`Communicator::send`] and [`Communicator::receive`].
+    /// As [`Communicator::send`] and [`Communicator::receive`], or places that overlap.
     #[inline]
     pub fn send_receive(
         &self,
@@ -82,12 +82,13 @@ impl Communicator {
         let (target, origin) = (self.member("rank", to)?, self.member("rank", from)?);
         let bytes = self.bytes_of(element, elements, 1)?;
         let (source, place) = (Memory::of(source, bytes)?, Memory::of(place, bytes)?);
+        source.apart_from(&place)?;
         self.in_parts(elements, |part| {
             let source = source.after(part.first * element.bytes());
             let place = place.after(part.first * element.bytes());
             let mut status: Status = [0; 8];
             let result = (&raw mut status).cast::<c_void>();
-            // SAFETY: as in `send` and `receive`; the caller's two stretches do not overlap, or MPI refuses them.
+            // SAFETY: as in `send` and `receive`; the two places were checked not to overlap.
             let code = either!(self, part, |table, count| unsafe {
                 (table.send_receive)(
                     source,
