@@ -69,7 +69,9 @@ impl Error {
         let (what, source) = (what.into(), source.into());
         match source.raw_os_error() {
             Some(EMFILE) => Self::Io {
-                what: format!("{what} (raise the limit on open files, as by `ulimit -n 1024`)"),
+                what: format!(
+                    "{what} (raise the limit on open files with `ulimit -n`; `ulimit -Hn` shows the highest it may have)"
+                ),
                 source,
             },
             _ => Self::Io { what, source },

@@ -166,7 +166,7 @@ fn networks_that_ranks_cannot_meet_by() {
     let dir = tempdir().unwrap();
     let line = format!("transfer --engine null --op write --sizes 8 --ranks 2 {BRIEF}");
     if let Some(ended) = limited(dir.path(), "--nofile=10:10", &line) {
-        ended.with_code(1).with_one_error(&["`ulimit -n 1024`"]);
+        ended.with_code(1).with_one_error(&["`ulimit -Hn`"]);
     }
 }
 
