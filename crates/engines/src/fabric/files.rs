@@ -15,7 +15,7 @@ use tonnage_sys::process::may_copy_between_processes;
 use tonnage_units::quantity::human::size;
 use tonnage_units::{Error, Result};
 
-use super::choose::choose;
+use super::choose::{Chosen, choose};
 use super::options::core_of;
 
 /// Folder of POSIX shared memory.
@@ -65,8 +65,18 @@ pub(super) fn check_room(request: &OpenRequest<'_>, endpoints: u64) -> Result<()
     if free_bytes / ENDPOINT_BYTES_MAX >= endpoints {
         return Ok(());
     }
-    let Some(each_bytes) = endpoint_bytes(request) else {
+    // Opening reports why there is no provider or device.
+    let Ok(chosen) = choose(request) else {
         return Ok(());
+    };
+    let each_bytes = match endpoint_bytes(chosen) {
+        Ok(bytes) => bytes,
+        Err(why) => {
+            log::warn!(
+                "cannot tell whether {endpoints} endpoints fit into {FOLDER}: {why}. If a rank ends by SIGBUS, give it more room"
+            );
+            return Ok(());
+        }
     };
     fits(each_bytes.saturating_mul(endpoints), endpoints, free_bytes)
 }
@@ -91,8 +101,12 @@ fn fits(bytes: u64, endpoints: u64, free_bytes: u64) -> Result<()> {
 }
 
 /// The room that one endpoint takes, which depends on the release: that of one that is opened for it.
-fn endpoint_bytes(request: &OpenRequest<'_>) -> Option<u64> {
-    let info = choose(request).ok()?.infos.into_iter().next()?;
+///
+/// # Errors
+/// The reason why it cannot be told.
+fn endpoint_bytes(chosen: Chosen) -> Result<u64, String> {
+    let info = chosen.infos.into_iter().next();
+    let info = info.ok_or("libfabric offers no device")?;
     // Copies of long messages go through the file where they cannot go between processes, and never for memory of GPUs.
     let copies = !info.has_device_memory()
         && std::env::var_os(NO_COPIES).is_none()
@@ -102,9 +116,10 @@ fn endpoint_bytes(request: &OpenRequest<'_>) -> Option<u64> {
         receives: 1,
         peers: 1,
     };
-    let endpoint = Endpoint::open(info, sizes, false).ok()?;
-    let file = fs::metadata(own_file(endpoint.name())?).ok()?;
-    Some(match copies {
+    let endpoint = Endpoint::open(info, sizes, false)?;
+    let path = own_file(endpoint.name()).ok_or("its endpoint names no file")?;
+    let file = fs::metadata(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(match copies {
         true => 512 * file.blocks() + TOUCHED_LATER_BYTES,
         false => file.len(),
     })
