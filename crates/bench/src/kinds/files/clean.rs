@@ -77,8 +77,7 @@ pub struct Birth {
 
 impl Birth {
     /// Notes the device and inode of the file that was opened; of what is at its path where the engine does not know.
-    pub fn note(&self, opened: Option<(u64, u64)>) {
-        let opened = opened.map(|(device, number)| Inode { device, number });
+    pub fn note(&self, opened: Option<Inode>) {
         let Some(inode) = opened.or_else(|| Inode::at(&self.path)) else {
             return;
         };

@@ -275,7 +275,7 @@ impl Experiment<'_> {
             striped => striped,
         };
         match (job.looked_at, self.made.birth(&job.path)) {
-            (Some(made), Some(birth)) => birth.note(Some((made.device, made.number))),
+            (Some(made), Some(birth)) => birth.note(Some(made)),
             (Some(_), None) => {}
             (None, _) => job.makes = true,
         }

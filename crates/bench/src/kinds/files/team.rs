@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tonnage_sys::clock::{Clock, process_cpu_ns, thread_cpu_ns};
@@ -96,6 +96,8 @@ pub struct PhaseState {
     process_begin_ns: AtomicU64,
     /// Place for the identity of the file, where the phase makes it.
     birth: Option<Birth>,
+    /// The file that the first thread has made: the others may open no other.
+    made: OnceLock<Inode>,
     /// Bytes that each thread has moved, for whoever watches.
     pub watched: Vec<AtomicU64>,
 }
@@ -111,6 +113,7 @@ impl PhaseState {
             most: AtomicU64::new(0),
             process_begin_ns: AtomicU64::new(0),
             birth,
+            made: OnceLock::new(),
             watched: (0..threads).map(|_| AtomicU64::new(0)).collect(),
         }
     }
@@ -352,22 +355,28 @@ impl<'a, 'b> Steps<'a, 'b> {
         };
         self.step(|_| worker.calls.call(&Call::Open(file)).map(|_| ()));
         if waits && is_first {
+            if let Some(made) = opened_file(worker) {
+                // It cannot be set already: only this thread makes a file, once in a phase.
+                let _ = self.shared.made.set(made);
+            }
             self.shared.meeting.wait();
         }
     }
 
-    /// Checks that the file which was opened is the one that was looked at, and notes which file this rank works on
-    /// from now on. It takes a statx, 0.3 us on ext4 and tmpfs, and of one thread a line in the ledger, between two
-    /// times that are measured; without it nobody could tell this file from one that takes its place.
+    /// Checks that the file which was opened is the one that was looked at, or that the first thread has made, and notes
+    /// which file this rank works on from now on. It takes a statx, 0.3 us on ext4 and tmpfs, and of one thread a line in
+    /// the ledger, between two times that are measured; without it nobody could tell this file from one that takes its
+    /// place.
     fn check_opened(&mut self, worker: &FileWorker) {
         let birth = self.shared.birth.as_ref().filter(|_| self.index == 0);
-        if birth.is_none() && self.plan.looked_at.is_none() {
+        let expected = self.plan.looked_at.or(self.shared.made.get().copied());
+        if birth.is_none() && expected.is_none() {
             return;
         }
         self.step(|steps| {
-            let opened = worker.calls.identity(FILE);
-            if let (Some((device, number)), Some(looked_at)) = (opened, steps.plan.looked_at)
-                && looked_at != (Inode { device, number })
+            let opened = opened_file(worker);
+            if let (Some(opened), Some(expected)) = (opened, expected)
+                && opened != expected
             {
                 return Err(replaced(steps.plan.path));
             }
@@ -489,6 +498,12 @@ impl<'a, 'b> Steps<'a, 'b> {
         shared.meeting.wait();
         shared.most.load(Ordering::SeqCst)
     }
+}
+
+/// The file that a thread has open; `None` if its engine does not know.
+fn opened_file(worker: &FileWorker) -> Option<Inode> {
+    let (device, number) = worker.calls.identity(FILE)?;
+    Some(Inode { device, number })
 }
 
 /// Error for a name that means another file than it did.
