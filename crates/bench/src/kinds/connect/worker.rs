@@ -221,8 +221,7 @@ impl Worker {
             }
             Order::Close => {
                 if self.is_complete {
-                    // Bytes in excess may have come since the last poll. Peers may have closed, which is no failure.
-                    drop(self.poll());
+                    self.take_excess();
                 }
                 self.polls = false;
                 let since_ns = self.config.clock.now_ns();
@@ -379,16 +378,36 @@ impl Worker {
         Ok(())
     }
 
-    fn poll(&mut self) -> Result<()> {
+    /// Takes bytes in excess that have come since the last poll, until a poll finds nothing. A peer may have closed
+    /// before, which some engines report as an error: it ends the look, and is no failure.
+    fn take_excess(&mut self) {
+        loop {
+            match self.poll() {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(error) => {
+                    let worker = self.config.worker;
+                    return log::debug!("worker {worker}: while its connections close: {error}");
+                }
+            }
+        }
+    }
+
+    /// Takes completions and returns how many there were. One that failed does not hide those behind it.
+    fn poll(&mut self) -> Result<usize> {
         let mut found = [Completion::EMPTY; 16];
         let count = self.engine()?.poll(&mut found)?;
+        let mut failed = None;
         for completion in &found[..count] {
             match completion.ending {
                 Ending::Done => self.ends.ended(completion),
                 Ending::Arrived => self.ends.arrived(completion),
-                Ending::Failed(_) => return Err(self.engine()?.failure(completion).into()),
+                Ending::Failed(_) if failed.is_none() => {
+                    failed = Some(self.engine()?.failure(completion));
+                }
+                Ending::Failed(_) => {}
             }
         }
-        Ok(())
+        failed.map_or(Ok(count), |failure| Err(failure.into()))
     }
 }
