@@ -61,7 +61,7 @@ impl Findings {
         self.passes.store(passes, Ordering::Relaxed);
     }
 
-    /// Notes whether peers know everything about the operations that they announced.
+    /// Notes whether peers know everything about the operations that they announced, and no message is being written.
     pub(super) fn settle(&self, is_settled: bool) {
         self.is_settled.store(is_settled, Ordering::Relaxed);
     }

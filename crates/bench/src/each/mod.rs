@@ -159,6 +159,19 @@ struct PeerEnds {
     incoming: Vec<Incoming>,
 }
 
+impl PeerEnds {
+    /// Returns whether the peer knows everything about its operations, and no message to it is being written.
+    fn is_settled(&self) -> bool {
+        !self.outgoing.iter().any(|cell| cell.is_writing)
+            && self.incoming.iter().all(Incoming::is_settled)
+    }
+
+    /// Returns whether nothing is under way, in either direction.
+    fn is_idle(&self) -> bool {
+        self.is_settled() && self.outgoing.iter().all(|cell| cell.step == Step::Free)
+    }
+}
+
 /// An engine whose operations are compared.
 pub struct EachEngine {
     engine: Box<dyn Engine + Send>,
@@ -246,12 +259,15 @@ impl EachEngine {
         Ok(each)
     }
 
-    /// Gives the engine and the cells back.
-    pub(crate) fn into_parts(mut self) -> (Box<dyn Engine + Send>, Mailboxes) {
+    /// Gives the engine and the cells back; `None` while operations or messages are in flight.
+    pub(crate) fn into_parts(mut self) -> Option<(Box<dyn Engine + Send>, Mailboxes)> {
+        if !self.peers.iter().all(PeerEnds::is_idle) {
+            return None;
+        }
         for lane in self.peers.iter_mut().filter_map(|ends| ends.tells.take()) {
             self.engine.release(lane);
         }
-        (self.engine, self.mail)
+        Some((self.engine, self.mail))
     }
 
     fn purpose(&self, lane: Lane) -> Purpose {
@@ -595,8 +611,7 @@ impl EachEngine {
                 self.serve(index, cell)?;
             }
         }
-        let mut incoming = self.peers.iter().flat_map(|ends| &ends.incoming);
-        let is_settled = incoming.all(Incoming::is_settled);
+        let is_settled = self.peers.iter().all(PeerEnds::is_settled);
         self.mail.findings.settle(is_settled);
         Ok(())
     }

@@ -96,16 +96,16 @@ impl Driven {
         }
     }
 
-    /// Gives the engine back, unless operations are still in flight: then it is closed.
+    /// Gives the engine back. One under the library or under comparisons is closed instead if operations are still in
+    /// flight.
     pub fn end(self, worker: &mut EngineWorker) {
         worker.engine = match self {
             Self::Own(engine) => Some(engine),
             Self::Library(engine) => engine.into_engine(),
-            Self::Each(each) => {
-                let (engine, mail) = each.into_parts();
+            Self::Each(each) => each.into_parts().map(|(engine, mail)| {
                 worker.mail = Some(mail);
-                Some(engine)
-            }
+                engine
+            }),
         };
     }
 }
