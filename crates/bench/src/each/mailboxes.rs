@@ -16,7 +16,7 @@ use tonnage_engine::{
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
-use super::Findings;
+use super::{DEFECT, Findings};
 use crate::opening::introduction::PlaceInMemory;
 
 /// Operations towards one peer that are compared at the same time, at most.
@@ -141,7 +141,12 @@ impl Mailboxes {
     ) -> Result<Self> {
         let visible = |entry: &&MemoryEntry| entry.host_addressable;
         let entry = lists.memories.iter().find(visible);
-        let none = || Error::Failed("no memory of the host for messages".into());
+        let none = || {
+            Error::Failed(
+                "--verify=each: no memory of the host for messages; use --verify without =each"
+                    .into(),
+            )
+        };
         let memory: Arc<dyn Memory> = (entry.ok_or_else(none)?.allocate)(&Request {
             bytes: PEER_BYTES * peers.max(1) as u64,
             shared: caps.shared_memory,
@@ -176,7 +181,7 @@ impl Mailboxes {
     /// # Errors
     /// When it named none.
     pub(crate) fn connect(&mut self, peer: Peer, place: Option<PlaceInMemory>) -> Result<()> {
-        let none = || Error::Failed(format!("rank {peer} named no place for messages"));
+        let none = || Error::Failed(format!("rank {peer} named no place for messages; {DEFECT}"));
         let PlaceInMemory { memory, offset } = place.ok_or_else(none)?;
         self.peers.push(PeerCells {
             peer,
@@ -190,7 +195,12 @@ impl Mailboxes {
     /// Place of a peer among all of them.
     pub(super) fn index_of(&self, peer: Peer) -> Result<usize> {
         let found = self.peers.iter().position(|cells| cells.peer == peer);
-        found.ok_or_else(|| Error::Failed(format!("rank {peer} has no messages with this worker")))
+        let none = || {
+            Error::Failed(format!(
+                "rank {peer} has no messages with this worker; {DEFECT}"
+            ))
+        };
+        found.ok_or_else(none)
     }
 
     /// Number of peers.

@@ -36,6 +36,13 @@ use tonnage_units::{Error, Result};
 
 use crate::drive::BURST;
 
+/// The next step after an operation that came to the wrong place, twice or not at all.
+pub(crate) const ENGINE_AT_FAULT: &str =
+    "this engine lost or doubled an operation: try another --engine, or report it";
+
+/// The next step after a failure that no engine can cause.
+const DEFECT: &str = "this is a defect of tonnage: please report it";
+
 /// Point and place of an engine whose operations are compared.
 pub(crate) struct Compared<'a> {
     /// The memory that its lanes move.
@@ -409,7 +416,7 @@ impl EachEngine {
     fn write(&mut self, at: (usize, Row, usize), message: &Message, tag: u32) -> Result<bool> {
         let lane = self.peers[at.0].tells.ok_or_else(|| {
             Error::Failed(format!(
-                "rank {} has no part in this point",
+                "rank {} has no part in this point; {DEFECT}",
                 self.mail.rank_of(at.0)
             ))
         })?;
@@ -483,10 +490,16 @@ impl EachEngine {
                 self.peers[index].outgoing[cell].is_compared = true;
                 Ok(())
             }
-            (_, kind) => Err(Error::Failed(format!(
-                "rank {} replied {kind:?} out of turn",
-                self.mail.rank_of(index)
-            ))),
+            (_, kind) => {
+                let replied = match kind {
+                    Kind::Ready => "that it is ready for",
+                    _ => "that it has compared",
+                };
+                Err(Error::Failed(format!(
+                    "rank {} replied {replied} an operation that is not at that step; {ENGINE_AT_FAULT}",
+                    self.mail.rank_of(index)
+                )))
+            }
         }
     }
 
@@ -534,7 +547,7 @@ impl EachEngine {
                     landings.find(|landing| (landing.peer, landing.number) == (index, number));
                 let none = || {
                     Error::Failed(format!(
-                        "message {number} of rank {initiator} has no receive"
+                        "message {number} of rank {initiator} has no receive; {ENGINE_AT_FAULT}"
                     ))
                 };
                 landing.ok_or_else(none)?.offset
@@ -569,17 +582,17 @@ impl EachEngine {
             })
         });
         let Some((index, cell, announced)) = found else {
+            let origin = named.map_or_else(String::new, |peer| format!(" from rank {peer}"));
             if self.verb == Verb::WriteImm {
                 // The operation whose place it took is never notified, so nobody can stay in step.
                 return Err(Error::Failed(format!(
-                    "an arrival from rank {} with immediate {} is of no operation under way: it came twice, or in place \
-                     of another",
-                    arrival.lane.0, arrival.imm
+                    "an arrival{origin} with immediate {} is of no operation under way: it came twice, or in place of \
+                     another; {ENGINE_AT_FAULT}",
+                    arrival.imm
                 )));
             }
             self.mail.findings.note(format!(
-                "a message from rank {} arrived that is not under way: one came twice",
-                arrival.lane.0
+                "a message{origin} arrived that is not under way: one came twice; {ENGINE_AT_FAULT}"
             ));
             return Ok(());
         };
@@ -694,7 +707,7 @@ fn passed(tag: u32) -> Result<u32> {
     match tag <= tags::REST_MAX {
         true => Ok(tags::tag(tags::PASSED, tag as usize)),
         false => Err(Error::Failed(format!(
-            "tag {tag} is too large to be compared"
+            "tag {tag} is too large to be compared; {DEFECT}"
         ))),
     }
 }

@@ -315,7 +315,9 @@ impl Worker {
         for place in places {
             let peer = peers[place];
             let (Some(local), Some(remote)) = (self.region, self.remote_of(peer)) else {
-                return Err(Error::Failed(format!("rank {peer} is not connected")));
+                return Err(Error::Failed(format!(
+                    "rank {peer} is not connected; look for that rank's error, or report it"
+                )));
             };
             let lane = self.engine()?.lane(&LaneSpec {
                 kind: LaneKind::Initiate(verb),
@@ -366,7 +368,7 @@ impl Worker {
                 // What came instead says more.
                 self.ends.check()?;
                 return Err(Error::Failed(format!(
-                    "worker {}: no {what} {} within {} s",
+                    "worker {}: no {what} {} within {} s; look for that rank's error, or try another --engine",
                     self.config.worker,
                     whose(&self.ends),
                     DEADLINES.arrival.as_secs()

@@ -6,6 +6,7 @@ use super::trial::FlowIssued;
 use crate::drive::flow::Flow;
 use crate::drive::flow_walk::{End, FlowWalk};
 use crate::drive::port::{Arrivals, arrival_mix};
+use crate::each::ENGINE_AT_FAULT;
 use crate::kinds::transfer::layout::{GUARD_BYTES, SliceLayout, answers};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::pattern::{Key, Mismatches};
@@ -119,7 +120,7 @@ pub fn check_arrivals(
     };
     if seen.count != count {
         return Err(Error::Failed(format!(
-            "{} operations arrived of the {count} that the initiators completed",
+            "{} operations arrived of the {count} that the initiators completed; {ENGINE_AT_FAULT}",
             seen.count
         )));
     }
@@ -129,7 +130,7 @@ pub fn check_arrivals(
     if point.op == Verb::WriteImm && seen.set != sets.fold(0, u64::wrapping_add) {
         return Err(Error::Failed(format!(
             "{count} write-imm operations arrived, but not those that were sent: the immediates differ, or one came \
-             twice and another never"
+             twice and another never; {ENGINE_AT_FAULT}"
         )));
     }
     Ok(())

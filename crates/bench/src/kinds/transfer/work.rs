@@ -30,7 +30,7 @@ use crate::drive::pulse::FeltPulse;
 use crate::drive::recorder::PhaseHistograms;
 use crate::drive::serve::{RestingPlace, serve};
 use crate::drive::stall::StallWatch;
-use crate::each::{Findings, Found};
+use crate::each::{ENGINE_AT_FAULT, Findings, Found};
 use crate::kinds::transfer::layout::{SliceLayout, answers};
 use crate::kinds::transfer::stalled::FlowNames;
 use crate::kinds::transfer::verify::{Expected, MemoryWatch, check_arrivals};
@@ -525,7 +525,8 @@ fn checked_each(found: &Found, moved_bytes: u64) -> Result<u64> {
     }
     if found.moved_bytes != moved_bytes {
         return Err(Error::Failed(format!(
-            "operations with {} bytes were compared of those with {moved_bytes} that the initiators completed",
+            "--verify=each compared operations with {} bytes, but the initiators completed operations with \
+             {moved_bytes}; {ENGINE_AT_FAULT}",
             found.moved_bytes
         )));
     }
