@@ -81,6 +81,13 @@ fn lines(lie: &str, verb: &str, pacing: &str, verify: bool) -> String {
     )
 }
 
+/// The same lines with each operation compared, in memory that it can be compared in.
+fn each(lines: &str) -> String {
+    lines
+        .replace("verify = true", "verify = 'each'")
+        .replace("'far'", "'host'")
+}
+
 /// Cells that a lie lets end. The last byte of a write is what a ping-pong waits for, so that most lies stop it.
 fn cells() -> impl Iterator<Item = (&'static str, &'static str)> {
     let all = VERBS
@@ -183,6 +190,19 @@ fn what_comes_twice_is_noticed_without_verification() {
     }
 }
 
+#[test]
+fn what_comes_twice_is_noticed_by_each_comparison() {
+    for (verb, pacing) in cells() {
+        let lines = each(&lines("double", verb, pacing, true));
+        let told = outcome(2, &lines).unwrap();
+        let is_noticed = match verb {
+            "write-imm" => told.contains("is of no operation under way"),
+            _ => is_noticed_twice(verb, &told),
+        };
+        assert!(is_noticed, "{verb} {pacing}: {told}");
+    }
+}
+
 /// A lie about more than one operation, over 24 visits of 8 slots.
 fn lines_of_several(lie: &str, verb: &str, verify: &str) -> String {
     let window = if lie == "short" { 1 } else { 4 };
@@ -275,14 +295,14 @@ fn each_comparison_finds_the_other_lies_too() {
         .iter()
         .flat_map(|verb| ["flip", "swap", "truncate", "elsewhere"].map(|lie| (lie, *verb)));
     let cells: Vec<_> = cells
-        .chain([("drop", "write"), ("drop", "read"), ("late", "write")])
+        .chain([
+            ("drop", "write"),
+            ("drop", "read"),
+            ("late", "write"),
+            ("late", "read"),
+        ])
         .collect();
-    let point = |(lie, verb): &(&str, &str)| {
-        let lines = lines(lie, verb, "window = 4", true);
-        lines
-            .replace("verify = true", "verify = 'each'")
-            .replace("'far'", "'host'")
-    };
+    let point = |(lie, verb): &(&str, &str)| each(&lines(lie, verb, "window = 4", true));
     let points: Vec<_> = cells.iter().map(point).collect();
     for ((lie, verb), told) in cells.iter().zip(outcomes(2, &points).unwrap()) {
         assert!(

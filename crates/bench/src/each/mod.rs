@@ -432,6 +432,13 @@ impl EachEngine {
     fn has_moved(&mut self, index: usize, cell: usize) -> Result<()> {
         let outgoing = self.peers[index].outgoing[cell];
         let ends = (self.rank, self.mail.rank_of(index));
+        if outgoing.step != Step::AwaitDone {
+            return Err(Error::Failed(format!(
+                "the engine completed an operation with rank {} that was not in flight: it completed one twice; \
+                 {ENGINE_AT_FAULT}",
+                ends.1
+            )));
+        }
         let next = match self.verb {
             Verb::Read => {
                 let landing = (outgoing.op.local, outgoing.op.len);
