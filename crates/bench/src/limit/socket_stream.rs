@@ -50,6 +50,9 @@ const ROUND_TRIPS_NS_MAX: u64 = 4_000_000_000;
 const ATTEMPTS: u32 = 3;
 const LEAD_FACTOR: u64 = 4;
 
+/// The longest lead of any attempt: far below the time that ranks wait for each other.
+const LEAD_NS_MAX: u64 = 4 * ROUND_TRIPS_NS_MAX;
+
 /// State that the workers of a rank share: the streams of each until it takes them, and when bytes flow.
 #[derive(Debug)]
 pub struct Berths {
@@ -111,6 +114,11 @@ fn lead_and_timed_ns(timed_ns: u64, rtt_ns: u64) -> (u64, u64) {
     let round_trips = |count: u64| rtt_ns.saturating_mul(count).min(ROUND_TRIPS_NS_MAX);
     let timed_ns = timed_ns.max(round_trips(TIMED_ROUND_TRIPS));
     ((timed_ns / 3).max(round_trips(LEAD_ROUND_TRIPS)), timed_ns)
+}
+
+/// Time before streams are counted in an attempt, the first of which is number 0.
+fn lead_ns(first_ns: u64, attempt: u32) -> u64 {
+    (first_ns * LEAD_FACTOR.pow(attempt)).min(LEAD_NS_MAX)
 }
 
 /// Measures in each way, on all ranks together, and returns the faster. `addresses` are those of the engine's devices,
@@ -188,8 +196,8 @@ fn measure_round(
     let of_round_ns = (timed_ns(point) / u64::from(rounds)).max(TIMED_NS_MIN);
     for attempt in 0..ATTEMPTS {
         let connected = connect::connect_all(rank, point, round, addresses)?;
-        let (lead_ns, timed_ns) = lead_and_timed_ns(of_round_ns, connected.rtt_ns);
-        let lead_ns = lead_ns * LEAD_FACTOR.pow(attempt);
+        let (first_ns, timed_ns) = lead_and_timed_ns(of_round_ns, connected.rtt_ns);
+        let lead_ns = lead_ns(first_ns, attempt);
         let start_ns = rank.aligned_start("start of the socket streams", DEADLINES.step)?;
         let berths = Arc::new(Berths {
             streams: Mutex::new(connected.streams),

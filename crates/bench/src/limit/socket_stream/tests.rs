@@ -149,6 +149,13 @@ fn streams_are_counted_after_some_round_trips() {
     assert_eq!(lead_and_timed_ns(200 * MS, 40 * MS), (800 * MS, 400 * MS));
     let longest = (ROUND_TRIPS_NS_MAX, ROUND_TRIPS_NS_MAX);
     assert_eq!(lead_and_timed_ns(200 * MS, u64::MAX), longest);
+    let leads = |first_ns| [0, 1, 2].map(|attempt| lead_ns(first_ns, attempt));
+    assert_eq!(leads(100 * MS), [100 * MS, 400 * MS, 1600 * MS]);
+    let long = [ROUND_TRIPS_NS_MAX, LEAD_NS_MAX, LEAD_NS_MAX];
+    assert_eq!(leads(ROUND_TRIPS_NS_MAX), long);
+    // The agreements behind the streams are waited for as long as a step takes.
+    let whole = Duration::from_nanos(LEAD_NS_MAX + ROUND_TRIPS_NS_MAX);
+    assert!(2 * whole < DEADLINES.step);
 }
 
 /// Slow start as it looks from outside, and streams that are steady after it.
