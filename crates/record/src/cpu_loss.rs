@@ -21,7 +21,7 @@ pub struct CpuLoss {
     pub rank: u32,
     /// Its host's name.
     pub host: String,
-    /// Length of the trials, summed over the rank's threads.
+    /// Time in which waits were counted during the trials, summed over the rank's threads.
     pub thread_ns: u64,
     /// Time in which these threads could have run and had no CPU, whatever the cause; absent if the kernel does not
     /// count it.

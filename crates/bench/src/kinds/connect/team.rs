@@ -324,9 +324,10 @@ impl Steps for Team<'_> {
         let mut totals = Totals::default();
         let mut left_ns = self.point.trial_ns;
         while let Some(count) = rounds_in(left_ns, self.round_ns, totals.window_ns == 0) {
+            let begin_ns = self.clock.now_ns();
             self.cpu.begin(self.crew.threads());
             let rounds = self.rounds(count)?;
-            self.cpu.end(rounds.window_ns);
+            self.cpu.end(self.clock.now_ns().saturating_sub(begin_ns));
             totals.follow(&rounds);
             left_ns = self.point.trial_ns.saturating_sub(totals.window_ns);
         }

@@ -199,7 +199,10 @@ impl Lead<'_, '_> {
         let reports = self.followers.collect()?;
         merge(&mut totals, &reports);
         if stretch.counts() {
-            self.cpu.end(totals.window_ns);
+            // Verification and the round's end are in the counts, and so in the time. Waiting for the start is not:
+            // threads sleep meanwhile, which would hide what they lose in the round.
+            let counted_ns = self.own.port.clock.now_ns().saturating_sub(start_ns);
+            self.cpu.end(counted_ns);
             self.taken.own.add(&totals);
         }
         self.count_times(&schedule, &reports);
