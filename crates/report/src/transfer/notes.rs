@@ -208,7 +208,8 @@ impl Stalls {
             }
         };
         Some(format!(
-            "{several} of {} in trial {trial}, {} after its start: no operation from rank {} to rank {} ended; {loop_text}",
+            "{several} of {} in trial {trial}, {} after its start: no operation of one worker from rank {} to \
+             rank {} ended; {loop_text}",
             duration(stall.length_ns as f64),
             duration(stall.begin_ns as f64),
             stall.rank,

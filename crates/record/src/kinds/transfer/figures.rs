@@ -345,7 +345,7 @@ const RATES: &[Figure] = &[
     Figure {
         name: "Longest stall (ms)",
         field: "stall_ns_max",
-        meaning: "The longest time in which operations of an open loop were due or in flight from one rank to another and \
+        meaning: "The longest time in which operations of an open loop were due or in flight from one worker to a rank and \
              none of them ended, if it was far longer than the other waits for completions; empty without any.",
         computed: "The largest of all trials; their records have its place.",
         style: Style::Scaled(1e-6),

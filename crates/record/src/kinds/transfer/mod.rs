@@ -348,7 +348,7 @@ pub struct BatchPhase {
     pub time_ns_p99: u64,
 }
 
-/// A time in which operations of a paced run were due or in flight from one rank to another, and none of them ended. It
+/// A time in which operations of one worker of a paced run to one rank were due or in flight, and none of them ended. It
 /// is far longer than the other waits for completions of the same worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stall {
