@@ -124,8 +124,10 @@ impl Streams {
     }
 }
 
-/// A stream that has been written, and can be read. All streams are written at once, and then all are read at once,
-/// each for the same time, so that their rates add up to what the storage gives to all of them.
+/// A stream that has been written, and can be read. All streams are written at once, and then all are read at once.
+/// Each rate is of the stream's own time: a buffered one may end early, and a sync takes as long as its device needs.
+/// The sum of the rates is an upper bound, and more than the streams reach together where they share a storage and one
+/// of them goes on alone.
 #[derive(Debug)]
 pub struct WrittenStream<'a> {
     directory: &'a Path,
@@ -377,7 +379,7 @@ mod tests {
         assert!(goes_on(0, 4 * MIB, none) && goes_on(4 * MIB, 8 * MIB, none));
         assert!(!goes_on(4 * MIB, 8 * MIB - 1, none) && !goes_on(0, 8 * MIB, all));
         assert_eq!(rate(300, Duration::from_millis(500)), 600.0);
-        // A direct one goes round in its room, so that all streams last as long.
+        // A direct one goes round in its room, so that it has all of its time.
         let places = [0, 4, 8, 12, 24].map(|mib| place_of(mib * MIB, 3));
         assert_eq!(places, [0, 4 * MIB, 8 * MIB, 0, 0]);
         assert_eq!(place_of(4 * MIB, 1), 0);
