@@ -193,8 +193,8 @@ pub trait Memory: Any + Send + Sync {
     /// Measures the fastest copies between two stretches of it: the limit of what stays in this memory. `slots` gives
     /// the next slots, of the source and of the destination, for each copy.
     ///
-    /// Copiers that share memory are given one `start_ns` of `clock`, and copy in the same turns from then on, so that
-    /// their rates in a turn add up to what all of them reach together. 0 starts at once.
+    /// Copiers that share memory are given the same `turns`, so that their rates in a turn add up to what all of them
+    /// reach together.
     ///
     /// # Errors
     /// When a stretch lies outside, or the device fails.
@@ -203,7 +203,7 @@ pub trait Memory: Any + Send + Sync {
         stretch: &Stretch,
         slots: &mut dyn FnMut() -> (u64, u64),
         clock: &Clock,
-        start_ns: u64,
+        turns: CopyTurns,
     ) -> Result<Vec<CopyRate>>;
 }
 
@@ -351,6 +351,16 @@ impl Stretch {
             (offset, self.piece_bytes)
         }
     }
+}
+
+/// Turns that copiers have in common, whose pieces are equally long. The default is of one that is alone: it starts at
+/// once.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CopyTurns {
+    /// Start of the first turn, by the copier's clock; 0 is at once.
+    pub start_ns: u64,
+    /// The most bytes that one of them copies in a pass, which sets the length of a turn for all.
+    pub pass_bytes: u64,
 }
 
 /// Rates of one way of copying.

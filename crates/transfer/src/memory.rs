@@ -6,7 +6,9 @@ use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use tonnage_engine::memory::{CopyRate, DeviceMemory, Dmabuf, Memory, MemoryReport, Stretch};
+use tonnage_engine::memory::{
+    CopyRate, CopyTurns, DeviceMemory, Dmabuf, Memory, MemoryReport, Stretch,
+};
 use tonnage_engine::pattern::{Key, Mismatches};
 use tonnage_sys::clock::Clock;
 use tonnage_sys::mapping::Arena;
@@ -224,7 +226,7 @@ impl Memory for DmabufMemory {
         _stretch: &Stretch,
         _slot: &mut dyn FnMut() -> (u64, u64),
         _clock: &Clock,
-        _start_ns: u64,
+        _turns: CopyTurns,
     ) -> Result<Vec<CopyRate>> {
         self.unaddressed()
     }

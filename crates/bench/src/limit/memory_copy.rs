@@ -4,11 +4,14 @@
 //! these sums the best counts.
 
 use tonnage_engine::Verb;
-use tonnage_engine::memory::{CopyRate, Memory, Stretch};
+use tonnage_engine::memory::{CopyRate, CopyTurns, Memory, Stretch};
 use tonnage_plan::transfer::TransferPoint;
+use tonnage_ranks::Rank;
 use tonnage_sys::clock::Clock;
 use tonnage_units::Result;
+use tonnage_units::reduce::Largest;
 
+use crate::deadlines::DEADLINES;
 use crate::drive::flow_walk::FlowWalk;
 use crate::kinds::transfer::layout::{SLICE_BYTES_MIN, SliceLayout};
 
@@ -16,7 +19,8 @@ use crate::kinds::transfer::layout::{SLICE_BYTES_MIN, SliceLayout};
 /// of each small operation is what utilization should show.
 pub const PIECE_BYTES_MIN: u64 = 64 << 10;
 
-/// Measures the copy rates of one worker from its outgoing slices to as many incoming ones, from `start_ns` on.
+/// Measures the copy rates of one worker from its outgoing slices to as many incoming ones, in turns that all
+/// copiers have in common.
 ///
 /// # Errors
 /// When the slices do not lie in the memory.
@@ -25,12 +29,12 @@ pub fn copy_rates(
     layout: &SliceLayout,
     point: &TransferPoint,
     clock: &Clock,
-    start_ns: u64,
+    turns: CopyTurns,
 ) -> Result<Vec<CopyRate>> {
     let stretch = stretch(layout, point);
     let mut walk = FlowWalk::over(point.orders(), stretch.slots(), point.seed);
     let mut slots = || from_and_to(walk.next_slots(), point.op);
-    memory.copy_rates(&stretch, &mut slots, clock, start_ns)
+    memory.copy_rates(&stretch, &mut slots, clock, turns)
 }
 
 /// Slots that bytes come from and go to, of those of an operation at its initiator and at its target.
@@ -43,7 +47,7 @@ fn from_and_to((local, remote): (u64, u64), op: Verb) -> (u64, u64) {
 
 /// The pieces that are copied: slot for slot what operations use. Small slots that follow each other without a gap are
 /// copied many at a time, the last of these copies up to the end of the footprint.
-fn stretch(layout: &SliceLayout, point: &TransferPoint) -> Stretch {
+pub fn stretch(layout: &SliceLayout, point: &TransferPoint) -> Stretch {
     let footprint_bytes = point.footprint_bytes.max(SLICE_BYTES_MIN);
     let size_bytes = u64::from(point.size_bytes);
     let joined = size_bytes < PIECE_BYTES_MIN && !point.has_gaps();
@@ -68,6 +72,23 @@ fn stretch(layout: &SliceLayout, point: &TransferPoint) -> Stretch {
         slices: (layout.out_slices() / u64::from(point.roles().rounds())).max(1),
         slice_bytes: layout.slice_bytes(),
     }
+}
+
+/// Agrees on the turns of all copiers: when the first starts, and how long they are. A rank that does not copy has a
+/// pass of 0 bytes.
+///
+/// # Errors
+/// When a rank does not come.
+pub fn agree_on_turns(rank: &mut Rank, pass_bytes: u64) -> Result<CopyTurns> {
+    let Largest(pass_bytes) = rank.reduce(
+        "turns of the copy limit",
+        Largest(pass_bytes),
+        DEADLINES.step,
+    )?;
+    Ok(CopyTurns {
+        start_ns: rank.aligned_start("start of the copy limit", DEADLINES.step)?,
+        pass_bytes,
+    })
 }
 
 /// The name of each copier's fastest way, where it is not the same one for all of them.
@@ -237,7 +258,14 @@ mod tests {
             bytes: layout.bytes(),
             ..Request::default()
         });
-        let rates = copy_rates(&*memory.unwrap(), &layout, &point, &Clock::new(), 0).unwrap();
+        let rates = copy_rates(
+            &*memory.unwrap(),
+            &layout,
+            &point,
+            &Clock::new(),
+            CopyTurns::default(),
+        )
+        .unwrap();
         let all = rates.iter().flat_map(|rate| &rate.turns_bytes_per_s);
         assert!(all.into_iter().all(|rate| *rate > 0.0), "{rates:?}");
         let limit = describe(&rates, 2, None).unwrap();
@@ -310,6 +338,25 @@ mod tests {
         assert_eq!(slices(Traffic::FanOut), 3);
         assert_eq!(slices(Traffic::InTurn), 1);
         assert_eq!(slices(Traffic::FanIn), 1);
+    }
+
+    /// Three initiators and one target that initiates towards all of them.
+    #[test]
+    fn ranks_with_unequal_stretches_agree_on_the_longest() {
+        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 15);
+        (point.ranks, point.initiators, point.bidirectional) = (4, Some(3), true);
+        let all = tonnage_ranks::testing::run(4, move |mut rank| {
+            let layout = SliceLayout::new(&point, rank.id());
+            let own_bytes = stretch(&layout, &point).pass_bytes();
+            let turns = agree_on_turns(&mut rank, own_bytes).unwrap();
+            (own_bytes, turns.pass_bytes)
+        });
+        let longest_bytes = all.iter().map(|(own, _)| *own).max().unwrap();
+        assert!(all.iter().any(|(own, _)| *own < longest_bytes), "{all:?}");
+        assert!(
+            all.iter().all(|(_, agreed)| *agreed == longest_bytes),
+            "{all:?}"
+        );
     }
 
     #[test]

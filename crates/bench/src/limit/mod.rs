@@ -16,7 +16,7 @@ use crate::deadlines::DEADLINES;
 use crate::kinds::transfer::crew::{Crew, CrewOrder};
 use crate::kinds::transfer::work::Work;
 use crate::limit::link::link_limit;
-use crate::limit::memory_copy::{add, both, with_choice};
+use crate::limit::memory_copy::{add, agree_on_turns, both, with_choice};
 use crate::limit::memory_link::{link_lacking, links_unknown, of_devices, within_devices};
 use crate::limit::socket_stream::Carried;
 use crate::opening::description::Device;
@@ -260,14 +260,18 @@ fn copies(
     followers: &Crew,
     copiers: Copiers,
 ) -> Result<Measurement> {
-    let start_ns = rank.aligned_start("start of the copy limit", DEADLINES.step)?;
+    let pass_bytes = match copiers {
+        Copiers::None => 0,
+        Copiers::First | Copiers::All => own.copy_stretch().pass_bytes(),
+    };
+    let turns = agree_on_turns(rank, pass_bytes)?;
     let mut sum = Copies::default();
     match copiers {
         Copiers::None => {}
-        Copiers::First => sum.add(with_choice(own.copy_limit(start_ns)?)),
+        Copiers::First => sum.add(with_choice(own.copy_limit(turns)?)),
         Copiers::All => {
-            followers.order(|_| CrewOrder::CopyLimit(start_ns))?;
-            let own = own.copy_limit(start_ns);
+            followers.order(|_| CrewOrder::CopyLimit(turns))?;
+            let own = own.copy_limit(turns);
             let others = followers.collect()?;
             let others = others.into_iter().filter_map(|report| report.rates);
             for rates in others.chain([own?]) {

@@ -18,7 +18,7 @@ use deceit::Deceit;
 use held::HeldWrites;
 use lie::{AT, LIE, Lie};
 use tonnage_engine::memory::{
-    CopyRate, DeviceMemory, Memory, MemoryEntry, MemoryReport, Request, Stretch,
+    CopyRate, CopyTurns, DeviceMemory, Memory, MemoryEntry, MemoryReport, Request, Stretch,
 };
 use tonnage_engine::pattern::{self, Key, Mismatches};
 use tonnage_engine::{
@@ -173,11 +173,11 @@ impl Memory for Far {
         stretch: &Stretch,
         slots: &mut dyn FnMut() -> (u64, u64),
         clock: &Clock,
-        start_ns: u64,
+        turns: CopyTurns,
     ) -> Result<Vec<CopyRate>> {
         let mut piece = vec![0; stretch.piece_bytes.max(stretch.last_piece_bytes) as usize];
         let mut copied_bytes = 0;
-        while clock.now_ns() < start_ns {}
+        while clock.now_ns() < turns.start_ns {}
         let began_ns = clock.now_ns();
         for _ in 0..16 {
             let (from, to, bytes) = stretch.copy(slots());

@@ -1,6 +1,6 @@
 //! Copy rates of the CPU in host memory: every method that it has, over the same bytes in the same order, in turn.
 
-use tonnage_engine::memory::{CopyRate, Stretch};
+use tonnage_engine::memory::{CopyRate, CopyTurns, Stretch};
 use tonnage_sys::clock::Clock;
 use tonnage_sys::copy::Method;
 use tonnage_sys::mapping::Arena;
@@ -30,8 +30,9 @@ const TIMED_PIECES_MAX: usize = 1024;
 
 /// Copies by every method in turn, then by the one that was fastest here, and returns the rates of all turns.
 ///
-/// A turn has the same time for all copiers that start at `start_ns`, whatever their speed. Its untimed part brings the
-/// caches into the state that this method leaves them in, and all copiers into the turn before the first is timed.
+/// A turn has the same time for all copiers with the same `turns`, whatever their speed and however many bytes each
+/// copies. Its untimed part brings the caches into the state that this method leaves them in, and all copiers into the
+/// turn before the first is timed.
 ///
 /// # Errors
 /// When a stretch does not lie in the memory.
@@ -40,7 +41,7 @@ pub(super) fn rates(
     stretch: &Stretch,
     slots: &mut dyn FnMut() -> (u64, u64),
     clock: &Clock,
-    start_ns: u64,
+    turns: CopyTurns,
 ) -> Result<Vec<CopyRate>> {
     let is_own = |method: &&Method| method.bytes_min() <= stretch.piece_bytes;
     let methods: Vec<Method> = Method::available().iter().filter(is_own).copied().collect();
@@ -57,17 +58,14 @@ pub(super) fn rates(
         clock,
         pieces: Vec::with_capacity(TIMED_PIECES_MAX),
     };
-    while clock.now_ns() < start_ns {
+    while clock.now_ns() < turns.start_ns {
         std::hint::spin_loop();
     }
-    let mut windows = Windows::new(
-        stretch,
-        if start_ns == 0 {
-            clock.now_ns()
-        } else {
-            start_ns
-        },
-    );
+    let start_ns = match turns.start_ns {
+        0 => clock.now_ns(),
+        start_ns => start_ns,
+    };
+    let mut windows = Windows::new(stretch, CopyTurns { start_ns, ..turns });
     for _ in 0..TURNS {
         for (rate, &method) in rates.iter_mut().zip(&methods) {
             let turn = copier.turn(method, windows.next())?;
@@ -101,11 +99,11 @@ struct Timed {
 }
 
 impl Windows {
-    fn new(stretch: &Stretch, start_ns: u64) -> Self {
-        let pass_ns = stretch.pass_bytes() / BYTES_PER_NS;
+    fn new(stretch: &Stretch, turns: CopyTurns) -> Self {
+        let pass_ns = turns.pass_bytes.max(stretch.pass_bytes()) / BYTES_PER_NS;
         let piece_ns = stretch.piece_bytes / BYTES_PER_NS;
         Self {
-            next_ns: start_ns,
+            next_ns: turns.start_ns,
             lead_ns: pass_ns.clamp(LEAD_NS_MIN, PART_NS_MAX).max(piece_ns),
             timed_ns: pass_ns.clamp(TIMED_NS_MIN, PART_NS_MAX).max(2 * piece_ns),
         }
@@ -186,7 +184,14 @@ mod tests {
             let slot = turn % stretch.slots();
             (slot, slot)
         };
-        let rates = rates(&arena, &stretch, &mut slots, &Clock::new(), 0).unwrap();
+        let rates = rates(
+            &arena,
+            &stretch,
+            &mut slots,
+            &Clock::new(),
+            CopyTurns::default(),
+        )
+        .unwrap();
         let mut target = vec![0; SIDE_BYTES as usize];
         arena.read(SIDE_BYTES, &mut target).unwrap();
         (rates, target)
@@ -219,6 +224,10 @@ mod tests {
     /// Whatever their speed: one that is done with its pass goes on copying until the turn ends for all.
     #[test]
     fn copiers_of_one_start_have_the_same_turns() {
+        let at = |pass_bytes| CopyTurns {
+            start_ns: 1_000,
+            pass_bytes,
+        };
         let of = |bytes: u64| {
             let stretch = Stretch {
                 piece_bytes: bytes,
@@ -226,7 +235,7 @@ mod tests {
                 pieces: 1,
                 ..WHOLE
             };
-            let mut windows = Windows::new(&stretch, 1_000);
+            let mut windows = Windows::new(&stretch, at(0));
             let (first, second) = (windows.next(), windows.next());
             assert_eq!(second.from_ns - first.until_ns, first.from_ns - 1_000);
             (first.from_ns - 1_000, first.until_ns - first.from_ns)
@@ -235,11 +244,28 @@ mod tests {
         // A pass, or what is most of it; and at least two pieces.
         assert_eq!(of(64_000_000), (8_000_000, 16_000_000));
         assert_eq!(of(2_400_000_000), (300_000_000, 600_000_000));
+        // One that copies to three peers, and its peers that copy to it alone.
+        let [long, short] = [3, 1].map(|slices| Stretch {
+            pieces: 1_000,
+            slices,
+            ..WHOLE
+        });
+        let [mut long_turns, mut short_turns] =
+            [long, short].map(|stretch| Windows::new(&stretch, at(long.pass_bytes())));
+        for _ in 0..3 {
+            let (one, other) = (long_turns.next(), short_turns.next());
+            assert_eq!(one.from_ns, other.from_ns);
+            assert_eq!(one.until_ns, other.until_ns);
+        }
         let bytes = 2 * SIDE_BYTES as usize;
         let arena = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap();
         let clock = Clock::new();
         let start_ns = clock.now_ns() + 5_000_000;
-        let rates = rates(&arena, &WHOLE, &mut || (0, 0), &clock, start_ns).unwrap();
+        let turns = CopyTurns {
+            start_ns,
+            pass_bytes: 0,
+        };
+        let rates = rates(&arena, &WHOLE, &mut || (0, 0), &clock, turns).unwrap();
         let turns = (rates.len() * TURNS) as u64;
         let all_ns = turns * (LEAD_NS_MIN + TIMED_NS_MIN);
         assert!(clock.now_ns() >= start_ns + all_ns);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tonnage_engine::memory::{
-    CopyRate, DeviceMemory, Memory, MemoryEntry, MemoryReport, Request, Stretch,
+    CopyRate, CopyTurns, DeviceMemory, Memory, MemoryEntry, MemoryReport, Request, Stretch,
 };
 use tonnage_engine::pattern::{Key, Mismatches};
 use tonnage_sys::clock::Clock;
@@ -138,8 +138,8 @@ impl Memory for PinnedMemory {
         stretch: &Stretch,
         slots: &mut dyn FnMut() -> (u64, u64),
         clock: &Clock,
-        start_ns: u64,
+        turns: CopyTurns,
     ) -> Result<Vec<CopyRate>> {
-        self.host.copy_rates(stretch, slots, clock, start_ns)
+        self.host.copy_rates(stretch, slots, clock, turns)
     }
 }

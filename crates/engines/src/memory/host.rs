@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use tonnage_engine::memory::{
-    Available, CopyRate, Memory, MemoryEntry, MemoryReport, Request, Stretch,
+    Available, CopyRate, CopyTurns, Memory, MemoryEntry, MemoryReport, Request, Stretch,
 };
 use tonnage_engine::pattern::{Key, Mismatches};
 use tonnage_sys::clock::Clock;
@@ -321,9 +321,9 @@ impl Memory for HostMemory {
         stretch: &Stretch,
         slots: &mut dyn FnMut() -> (u64, u64),
         clock: &Clock,
-        start_ns: u64,
+        turns: CopyTurns,
     ) -> Result<Vec<CopyRate>> {
-        copy::rates(&self.arena, stretch, slots, clock, start_ns)
+        copy::rates(&self.arena, stretch, slots, clock, turns)
     }
 }
 

@@ -20,7 +20,7 @@ mod staged;
 use std::sync::Arc;
 
 use double::Double;
-use tonnage_engine::memory::{Memory, MemoryEntry, Request, Stretch};
+use tonnage_engine::memory::{CopyTurns, Memory, MemoryEntry, Request, Stretch};
 use tonnage_engine::pattern::{Key, Mismatches};
 use tonnage_engine::{EngineOptions, Libraries};
 use tonnage_engines::memory::{CUDA, CUDA_PINNED, HIP, HOST};
@@ -384,7 +384,7 @@ fn rates(memory: &dyn Memory) -> Result<Vec<tonnage_engine::memory::CopyRate>> {
         next = (next + 1) % stretch.slots();
         (next, next)
     };
-    memory.copy_rates(&stretch, &mut slots, &Clock::new(), 0)
+    memory.copy_rates(&stretch, &mut slots, &Clock::new(), CopyTurns::default())
 }
 
 #[test]

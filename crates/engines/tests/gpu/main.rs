@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use double::Double;
 use tonnage_engine::Entry;
-use tonnage_engine::memory::{Memory, Request, Stretch};
+use tonnage_engine::memory::{CopyTurns, Memory, Request, Stretch};
 use tonnage_engine::pattern::{Key, Mismatches};
 use tonnage_engine::{
     Completion, Engine, EngineOptions, Lane, LaneKind, LaneSpec, Libraries, Op, OpenRequest,
@@ -431,7 +431,12 @@ fn copies_by_the_kernel_are_bounded_by_what_the_kernel_reaches_too() {
             slice_bytes: 4096,
         };
         own.write(0, &[7; 16]).unwrap();
-        let rates = own.copy_rates(&stretch, &mut || (0, 0), &Clock::new(), 0);
+        let rates = own.copy_rates(
+            &stretch,
+            &mut || (0, 0),
+            &Clock::new(),
+            CopyTurns::default(),
+        );
         let (by_kernel, by_call): (Vec<_>, Vec<_>) = rates
             .unwrap()
             .into_iter()

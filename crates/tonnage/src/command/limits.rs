@@ -8,7 +8,7 @@ use tonnage_bench::drive::walk::Walk;
 use tonnage_bench::limit::memory_copy;
 use tonnage_bench::limit::socket_stream::{Stream, StreamDirection, Waiting, Window, pump};
 use tonnage_bench::threads;
-use tonnage_engine::memory::{Request, Stretch};
+use tonnage_engine::memory::{CopyTurns, Request, Stretch};
 use tonnage_engines::memory::HOST;
 use tonnage_machine::{Environment, Topology, pin_thread};
 use tonnage_plan::transfer::Addresses;
@@ -75,7 +75,7 @@ fn copy(bytes: u64, topology: &Topology) -> Result<Limit> {
             let slot = walk.next_slot();
             (slot, slot)
         };
-        memory.copy_rates(&stretch, &mut slots, &Clock::new(), 0)
+        memory.copy_rates(&stretch, &mut slots, &Clock::new(), CopyTurns::default())
     })?;
     let none = || Error::Failed("host memory has no way to be copied".into());
     memory_copy::describe(&rates, 1, None).ok_or_else(none)

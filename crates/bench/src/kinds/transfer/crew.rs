@@ -13,7 +13,7 @@ use crate::drive::recorder::PhaseHistograms;
 use crate::kinds::transfer::verify::Expected;
 use crate::limit::socket_stream::{Berths, Streamed};
 use crate::threads::Followers;
-use tonnage_engine::memory::CopyRate;
+use tonnage_engine::memory::{CopyRate, CopyTurns};
 use tonnage_ranks::Sleepers;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::lock::lock;
@@ -22,8 +22,8 @@ use tonnage_units::{Error, Result};
 /// Order to a worker.
 #[derive(Debug, Clone)]
 pub enum CrewOrder {
-    /// Measure the copy limit, all copiers from this instant on.
-    CopyLimit(u64),
+    /// Measure the copy limit, in the turns of all copiers.
+    CopyLimit(CopyTurns),
     /// Carry this worker's socket streams.
     Stream(Arc<Berths>),
     /// Put the data of the trial with this number in place, where its bytes are checked.
@@ -192,7 +192,7 @@ impl Deck {
     fn follow(&self, index: usize, work: &mut Work, order: &CrewOrder) -> Result<CrewReport> {
         let mut report = CrewReport::default();
         match order {
-            CrewOrder::CopyLimit(start_ns) => report.rates = Some(work.copy_limit(*start_ns)?),
+            CrewOrder::CopyLimit(turns) => report.rates = Some(work.copy_limit(*turns)?),
             CrewOrder::Stream(berths) => report.streamed = Some(work.stream(berths)?),
             CrewOrder::Prepare(number, checked) => work.prepare(*number, *checked)?,
             CrewOrder::Trial(schedule) => {

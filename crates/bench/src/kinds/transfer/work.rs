@@ -34,10 +34,10 @@ use crate::each::{ENGINE_AT_FAULT, Findings, Found};
 use crate::kinds::transfer::layout::{SliceLayout, answers};
 use crate::kinds::transfer::stalled::FlowNames;
 use crate::kinds::transfer::verify::{Expected, MemoryWatch, check_arrivals};
-use crate::limit::memory_copy::copy_rates;
+use crate::limit::memory_copy::{copy_rates, stretch};
 use crate::limit::socket_stream::{Berths, Streamed};
 use crate::opening::engine::EngineWorker;
-use tonnage_engine::memory::{CopyRate, Memory};
+use tonnage_engine::memory::{CopyRate, CopyTurns, Memory, Stretch};
 use tonnage_engine::pattern::Mismatches;
 use tonnage_engine::{Caps, Engine, Facts, Lane, LimitKind, Verb};
 use tonnage_plan::transfer::{CqMode, Pacing, TransferPoint};
@@ -236,17 +236,22 @@ impl<'a> Work<'a> {
         !(self.layout.out.is_empty() && self.layout.into.is_empty())
     }
 
-    /// Copy rates over this point's footprint, from `start_ns` on.
+    /// The pieces that [`Self::copy_limit`] copies.
+    pub fn copy_stretch(&self) -> Stretch {
+        stretch(&self.layout, self.point)
+    }
+
+    /// Copy rates over this point's footprint, in the turns of all copiers.
     ///
     /// # Errors
     /// When the slices do not lie in the memory.
-    pub fn copy_limit(&self, start_ns: u64) -> Result<Vec<CopyRate>> {
+    pub fn copy_limit(&self, turns: CopyTurns) -> Result<Vec<CopyRate>> {
         copy_rates(
             self.memory.as_ref(),
             &self.layout,
             self.point,
             &self.port.clock,
-            start_ns,
+            turns,
         )
     }
 

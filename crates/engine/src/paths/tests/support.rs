@@ -7,7 +7,7 @@ use tonnage_sys::clock::Clock;
 use tonnage_sys::mapping::Arena;
 use tonnage_units::Result;
 
-use crate::memory::{CopyRate, Memory, MemoryReport, Stretch};
+use crate::memory::{CopyRate, CopyTurns, Memory, MemoryReport, Stretch};
 use crate::paths::{Cut, Division, Rails, divided};
 use crate::pattern::{Key, Mismatches};
 use crate::{
@@ -225,7 +225,7 @@ impl Memory for NoMemory {
         _stretch: &Stretch,
         _slots: &mut dyn FnMut() -> (u64, u64),
         _clock: &Clock,
-        _start_ns: u64,
+        _turns: CopyTurns,
     ) -> Result<Vec<CopyRate>> {
         Ok(Vec::new())
     }

@@ -19,7 +19,8 @@ mod proof;
 use std::sync::Arc;
 
 use tonnage_engine::memory::{
-    BusDevice, CopyRate, DeviceMemory, Memory, MemoryEntry, MemoryReport, Request, Stretch,
+    BusDevice, CopyRate, CopyTurns, DeviceMemory, Memory, MemoryEntry, MemoryReport, Request,
+    Stretch,
 };
 use tonnage_engine::pattern::{self, Key, Mismatches};
 use tonnage_engine::{EngineOption, OptionKind, Variant};
@@ -302,7 +303,7 @@ impl Memory for CudaMemory {
         // Large copies in a row: their order is of no account to a GPU.
         _slots: &mut dyn FnMut() -> (u64, u64),
         clock: &Clock,
-        start_ns: u64,
+        turns: CopyTurns,
     ) -> Result<Vec<CopyRate>> {
         let copying = self.gpu.vendor().driver.called("cuMemcpyAsync");
         let by = CopiesBy {
@@ -311,7 +312,7 @@ impl Memory for CudaMemory {
             // One and the same set of ways for all, whoever copies by the kernel, now or before.
             kernel: self.gpu.copy_kernel().ok(),
         };
-        while clock.now_ns() < start_ns {
+        while clock.now_ns() < turns.start_ns {
             std::hint::spin_loop();
         }
         copies::rates(&self.buffer, stretch, &by).map_err(|failure| self.gpu.failed(&failure))

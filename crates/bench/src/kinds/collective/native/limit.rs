@@ -6,10 +6,10 @@ use super::open::OpenNative;
 use crate::deadlines::DEADLINES;
 use crate::kinds::kind::Stage;
 use crate::limit::Copies;
-use crate::limit::memory_copy::{describe, with_choice};
+use crate::limit::memory_copy::{agree_on_turns, describe, with_choice};
 use tonnage_collective::Collective;
 use tonnage_engine::LimitKind;
-use tonnage_engine::memory::{CopyRate, Stretch};
+use tonnage_engine::memory::{CopyRate, CopyTurns, Stretch};
 use tonnage_plan::collective::CollectivePoint;
 use tonnage_record::Limit;
 use tonnage_units::Result;
@@ -68,14 +68,15 @@ fn copies(
     sends: bool,
     stage: &mut Stage<'_>,
 ) -> Result<Option<Limit>> {
-    let start_ns = stage
-        .rank
-        .aligned_start("start of the copy limit", DEADLINES.step)?;
-    let mut own = Copies::default();
-    if sends {
+    let stretch = sends.then(|| {
         let half = open.layout.token().local / 2;
-        let stretch = stretch(point.shape().size_bytes().min(half), half);
-        let rates = rates(open, &stretch, stage, start_ns)?;
+        stretch(point.shape().size_bytes().min(half), half)
+    });
+    let pass_bytes = stretch.as_ref().map_or(0, Stretch::pass_bytes);
+    let turns = agree_on_turns(stage.rank, pass_bytes)?;
+    let mut own = Copies::default();
+    if let Some(stretch) = stretch {
+        let rates = rates(open, &stretch, stage, turns)?;
         own.add(with_choice(rates));
     }
     let sum = stage
@@ -112,7 +113,7 @@ fn rates(
     open: &OpenNative,
     stretch: &Stretch,
     stage: &Stage<'_>,
-    start_ns: u64,
+    turns: CopyTurns,
 ) -> Result<Vec<CopyRate>> {
     let mut next = 0;
     let mut slots = || {
@@ -121,7 +122,7 @@ fn rates(
         (slot, slot)
     };
     let memory = &open.engine.workers[0].memory;
-    memory.copy_rates(stretch, &mut slots, &stage.settings.clock, start_ns)
+    memory.copy_rates(stretch, &mut slots, &stage.settings.clock, turns)
 }
 
 /// The slowest of the ranks' links, where no two ranks share one.
