@@ -4,10 +4,12 @@
 
 mod asking;
 mod native_calls;
+mod refusing;
 mod sides;
 mod verbs;
 
 use asking::{Asking, Extra};
+use refusing::Refusing;
 use sides::{Side, doubles_of_drivers, flows, receives, sides, table};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -26,7 +28,7 @@ use tonnage_bench::drive::stream::{stream, stream_extents};
 use tonnage_bench::drive::until::Until;
 use tonnage_bench::kinds::transfer::layout::answers;
 use tonnage_engine::paths::Cut;
-use tonnage_engine::{Engine, Entry, Verb, WORD_BYTES};
+use tonnage_engine::{Engine, Entry, Lane, Verb, WORD_BYTES};
 use tonnage_engines::ENGINES;
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::{
@@ -474,6 +476,42 @@ fn a_timetable_allocates_nothing() {
         rate_per_s: 1e6,
     };
     nothing_is_allocated(pacing, |_| OPERATIONS).unwrap();
+}
+
+/// Several lanes, each of which is refused for a while and catches up.
+#[test]
+fn a_timetable_that_falls_behind_allocates_nothing() {
+    let (window, rate_per_s) = (64, 1e6);
+    let pacing = Pacing::Paced { window, rate_per_s };
+    let point = point("null", Verb::Write, 8, pacing);
+    let (clock, stop) = (Clock::new(), AtomicBool::new(false));
+    let mut flows = [0, 1, 2].map(|lane| Flow::new(&point, 0, lane + 1, Lane(lane), 0, 0));
+    let mut engine = Refusing::new(flows.len() * window as usize);
+    let mut port = Port::new(&mut engine, clock, &stop, false);
+    let mut scratch = Scratch::paced(flows.len(), window as usize);
+    let mut histogram = LatencyHistogram::new();
+    let mut recorder = PerOperation {
+        clock,
+        histogram: &mut histogram,
+    };
+    let timetable = Timetable {
+        start_ns: clock.now_ns(),
+        rate_per_s,
+        operations: OPERATIONS,
+        give_up_ns: u64::MAX,
+    };
+    let before = counts();
+    let driven = paced(
+        &mut port,
+        &mut flows,
+        &timetable,
+        &mut scratch,
+        &mut recorder,
+    );
+    let counted = counts().since(before);
+    assert_eq!(driven.unwrap().completed, OPERATIONS);
+    assert_eq!(counted, NOTHING);
+    assert!(engine.refused > 0);
 }
 
 #[test]
