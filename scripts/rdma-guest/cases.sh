@@ -33,8 +33,11 @@ narrow() {
 
 # unknown COMMAND...: the command while rxeA neither knows rxeB's address nor learns it.
 unknown() {
+    # rxeB's own requests would make it known again.
+    tc qdisc add dev ve1 root netem loss 100%
     ip neigh flush dev ve0
     over "loss 100%" "$@"
+    tc qdisc del dev ve1 root
 }
 
 # wait_for COUNT PATTERN: until rdma_cm has so many identifiers with that.
