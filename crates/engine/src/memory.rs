@@ -353,8 +353,7 @@ impl Stretch {
     }
 }
 
-/// Turns that copiers have in common, whose pieces are equally long. The default is of one that is alone: it starts at
-/// once.
+/// Turns that all copiers share. The default is for a copier that is alone: it starts at once.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CopyTurns {
     /// Start of the first turn, by the copier's clock; 0 is at once.

@@ -116,7 +116,7 @@ fn lead_and_timed_ns(timed_ns: u64, rtt_ns: u64) -> (u64, u64) {
     ((timed_ns / 3).max(round_trips(LEAD_ROUND_TRIPS)), timed_ns)
 }
 
-/// Time before streams are counted in an attempt, the first of which is number 0.
+/// Time from the start of the streams until they are counted. Each attempt, numbered from 0, waits longer.
 fn lead_ns(first_ns: u64, attempt: u32) -> u64 {
     (first_ns * LEAD_FACTOR.pow(attempt)).min(LEAD_NS_MAX)
 }

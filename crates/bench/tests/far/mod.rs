@@ -374,7 +374,7 @@ impl Worker {
             }
         }
         if lie == Some(Lie::Again) {
-            // Before the target is told: what lands between its comparison and the next visit leaves no trace.
+            // This precedes the notification. Bytes that land after the target has compared leave no trace.
             self.land_again()?;
         }
         if matches!(lane.kind, LaneKind::Initiate(verb) if verb.notifies_target()) {

@@ -478,7 +478,7 @@ fn a_timetable_allocates_nothing() {
     nothing_is_allocated(pacing, |_| OPERATIONS).unwrap();
 }
 
-/// Several lanes, each of which is refused for a while and catches up.
+/// The engine refuses each of three lanes for a while. Then the lane catches up.
 #[test]
 fn a_timetable_that_falls_behind_allocates_nothing() {
     let (window, rate_per_s) = (64, 1e6);

@@ -103,7 +103,7 @@ fn fits(bytes: u64, endpoints: u64, free_bytes: u64) -> Result<()> {
 /// The room that one endpoint takes, which depends on the release: that of one that is opened for it.
 ///
 /// # Errors
-/// The reason why it cannot be told.
+/// Why the room is not known.
 fn endpoint_bytes(chosen: Chosen) -> Result<u64, String> {
     let info = chosen.infos.into_iter().next();
     let info = info.ok_or("libfabric offers no device")?;

@@ -293,7 +293,7 @@ impl FabricWorker {
     }
 }
 
-/// What the completions of a worker are told by.
+/// The lanes and peers of a worker, by which an event of the library becomes a completion.
 pub(super) struct Ends<'a> {
     pub(super) lanes: &'a [Option<LaneState>],
     pub(super) peers: &'a [PeerState],

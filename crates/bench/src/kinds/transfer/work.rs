@@ -47,10 +47,11 @@ use tonnage_units::{Error, Result};
 /// Receives that are posted ahead for each peer, at most; the engine's own depth may allow fewer.
 const RECEIVES_MAX: u32 = 512;
 
-/// The most messages that the receiver of a stream over memory lets gather, as a share of the window and in all, and the
-/// longest of which it does: longer ones take libfabric's locks, and gained nothing.
+/// The receiver of a stream over memory lets this part of the window gather.
 const GATHER_SHARE: usize = 4;
+/// It lets no more messages gather than this.
 const GATHER_MAX: usize = 16;
+/// It lets no longer messages gather: with 64 B it gained, with 256 B it did not.
 const GATHER_BYTES_MAX: u32 = 128;
 
 /// One worker during one point.
