@@ -39,6 +39,9 @@
 //! that was taken completes exactly once; a peer may be wrong or worse, so every offset is checked on both sides; what
 //! is missing is an [`Unavailable`](tonnage_units::Error::Unavailable) that says how to get it, never something else
 //! instead.
+
+// Others read these pages; elsewhere a comment stands where it helps.
+#![warn(missing_docs, clippy::missing_errors_doc)]
 #![forbid(unsafe_code)]
 
 pub mod backend;

@@ -294,6 +294,9 @@ impl Arena {
     }
 
     /// Returns the bytes that the kernel really backs with transparent huge pages now, from `/proc/self/smaps`.
+    ///
+    /// # Errors
+    /// When that file cannot be read.
     pub fn transparent_bytes(&self) -> io::Result<u64> {
         let from = self.base.as_ptr() as u64;
         crate::smaps::huge_bytes(from..from + self.len as u64)
