@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tonnage_sys::clock::Clock;
 use tonnage_sys::mapping::Arena;
@@ -245,7 +244,8 @@ pub struct Dmabuf<'a> {
 }
 
 /// The real memory of an allocation, for the record.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct MemoryReport {
     /// The name in the list of memories.

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Choices and grants.
 ///
 /// In JSON it is one flat object: the facts stand beside the fields.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct EngineReport {
     /// The name in the list of engines; for collectives that of the backend, with what follows the colon.
@@ -35,7 +35,8 @@ pub struct EngineReport {
 }
 
 /// A library that an engine has loaded.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LibraryReport {
     /// Its name and release: "libfabric 1.22", "Open MPI v4.1.4".
     pub version: String,
@@ -44,7 +45,8 @@ pub struct LibraryReport {
 }
 
 /// Named facts. Names are those of JSON: lower case with underscores, the unit last.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Facts(pub BTreeMap<String, Fact>);
 
@@ -106,7 +108,8 @@ impl Facts {
 }
 
 /// A value of a fact.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Fact {
     /// Yes or no.

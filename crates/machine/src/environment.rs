@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tonnage_sys::libfabric::Libfabric;
 use tonnage_sys::library::libc_version;
@@ -60,7 +59,8 @@ impl HostIdentity {
 }
 
 /// The environment of one host. Two hosts of the same make and set-up have equal ones.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Environment {
     /// The distribution's own name, or "unknown".
     pub os: String,
@@ -89,7 +89,8 @@ pub struct Environment {
 }
 
 /// The processors of a host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Processors {
     /// Model name, or "unknown".
     pub model: String,
@@ -121,7 +122,8 @@ pub struct Processors {
 }
 
 /// The memory of a host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoryState {
     /// All of it; absent where it cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]

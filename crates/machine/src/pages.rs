@@ -1,12 +1,12 @@
 //! Memory and huge pages, as the kernel's own files tell.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::kernel_files::{Tree, marked};
 
 /// The pool of one size of huge pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HugePool {
     /// Size of one page.
     pub page_bytes: u64,
@@ -40,7 +40,8 @@ pub fn huge_pools(tree: &Tree) -> Vec<HugePool> {
 }
 
 /// The kernel's policy for transparent huge pages.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Transparent {
     /// For private memory: "always", "madvise", "never", or "unknown: " and why.
     pub enabled: String,

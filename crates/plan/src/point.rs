@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::published::PublishedTable;
@@ -92,7 +91,8 @@ impl Phase {
 }
 
 /// Figures that somebody else measured.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Published {
     /// Phase that the figures are of.
@@ -114,7 +114,8 @@ pub struct Published {
 }
 
 /// Choice of the upper bound to compare the bandwidth with.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum LimitChoice {
     /// The engine's own limit, measured beside the point.

@@ -1,6 +1,5 @@
 //! CPU time that ranks did not get during their trials: a quota was used up, or their CPUs ran other threads.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Record;
@@ -15,7 +14,8 @@ pub const LOSS_RECORDED: f64 = 0.05;
 pub const LOSS_REMARKED: f64 = 0.1;
 
 /// CPU time that the threads of one rank did not get during its trials.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuLoss {
     /// The rank.
     pub rank: u32,
@@ -35,7 +35,8 @@ pub struct CpuLoss {
 }
 
 /// A CPU quota that was used up during the trials.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsedQuota {
     /// CPU time that the group gets in each second, in thousandths of a CPU.
     pub quota_millicpus: u64,

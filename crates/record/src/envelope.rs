@@ -2,7 +2,6 @@
 //!
 //! Bodies are with their kinds ([`crate::kinds`]); accounts of engines and hosts in [`crate::environment`].
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tonnage_plan::published::Cell;
 
@@ -23,10 +22,11 @@ use crate::wire_proof::WireProof;
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// One point of a plan and what became of it: one JSON line.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Record {
     /// Version of the format.
-    #[schemars(extend("const" = SCHEMA_VERSION))]
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA_VERSION)))]
     pub schema_version: u32,
     /// Alike in all records that one start of tonnage wrote.
     pub run_id: String,
@@ -113,7 +113,8 @@ impl<B> std::ops::Deref for Of<'_, B> {
 }
 
 /// Figures that others measured in the cell of a record.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PublishedRow {
     /// The machine, and whatever a reader has to know.
     pub what: String,
@@ -124,7 +125,8 @@ pub struct PublishedRow {
 }
 
 /// The program that wrote a record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Program {
     /// Cargo's version.
     pub version: String,
@@ -133,7 +135,8 @@ pub struct Program {
 }
 
 /// The cache-line ping-pong between the CPUs of the first pair, before and after the point.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Canary {
     /// It ran.

@@ -1,14 +1,14 @@
 //! Real choices of ranks, and their hosts: ranks and hosts with the same answer are described together, so that a
 //! record of 44,000 ranks stays small.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tonnage_engine::EngineReport;
 use tonnage_engine::memory::MemoryReport;
 use tonnage_units::{PairPlace, number_list};
 
 /// The effective configuration of some ranks that share it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Effective {
     /// Ranks, such as "0-3,8".
     pub ranks: String,
@@ -64,7 +64,8 @@ impl From<PairPlace> for Placed {
 }
 
 /// Memory of the workers of a rank: one description where it is the same for all.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Memories {
     /// Memory of workers that differ in it.
@@ -93,7 +94,8 @@ impl From<Vec<MemoryReport>> for Memories {
 }
 
 /// Hosts that are alike, described once.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostGroup {
     /// Ranks that run there, such as "0-3,8".
     pub ranks: String,
@@ -106,7 +108,8 @@ pub struct HostGroup {
 }
 
 /// One of some hosts that are alike.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostEntry {
     /// The host's name.
     pub name: String,

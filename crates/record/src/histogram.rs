@@ -9,7 +9,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tonnage_engine::carried::BinnedLatencies;
 use tonnage_units::{Error, Result};
@@ -25,7 +24,8 @@ const EXACT_BYTES: usize = 8 + 8 + 8 + 16 + 8 + 8;
 pub const ENCODED_BYTES_MAX: usize = EXACT_BYTES + hdr_v2::BYTES_MAX;
 
 /// Kind of a latency sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LatencyKind {
     /// Post to completion of one operation, at the initiator.
@@ -43,7 +43,8 @@ pub enum LatencyKind {
 }
 
 /// Latency over all operations of all trials.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Latency {
     /// Kind of one sample.
     pub kind: LatencyKind,
@@ -73,7 +74,8 @@ pub struct Latency {
 }
 
 /// The figures of some latencies that are lower bounds: the true ones are as long or longer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LowerBounds {
     /// Samples of operations that were due and never ended. Each is counted with the time from when it was due to the
     /// end of its trial. With any of these, the mean and the largest latency are lower bounds.
@@ -126,7 +128,8 @@ impl Unfinished {
 }
 
 /// A histogram in the standard HdrHistogram V2 encoding, base64: any HDR library can merge it again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HistogramData {
     /// Encoding of the data: "hdr-v2-base64".
     pub encoding: String,

@@ -17,7 +17,7 @@
 //! | [`published`] | figures that others measured, beside those of a record |
 //! | [`writer`], [`read`], [`checksum`] | files of records: written, interrupted, read, taken up again; lines that were changed |
 //! | [`links`] | links at the end of a path that is written to |
-//! | [`schema`] | docs/record.schema.json, from the types |
+//! | `schema` | docs/record.schema.json, from the types; with the feature of that name |
 //! | [`host_limits`] | what a host can do at most, which is in no record |
 //!
 //! Nothing here measures, and nothing draws: records come from the crate `bench` and go to the crate `report`.
@@ -41,6 +41,7 @@ pub mod outcome;
 mod place;
 pub mod published;
 pub mod read;
+#[cfg(feature = "schema")]
 pub mod schema;
 pub mod side;
 pub mod spread;

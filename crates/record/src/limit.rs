@@ -1,10 +1,10 @@
 //! Upper bounds that results are set beside.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Upper bound that utilization is a fraction of.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limit {
     /// Description in words: "memory copy by rep movsb, 2 copiers at once".
     pub what: String,
@@ -21,7 +21,8 @@ pub struct Limit {
 }
 
 /// Nominal speed of the links on the slower side of a transfer.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Links {
     /// Links that carried payload.
     pub used: u32,

@@ -1,6 +1,5 @@
 //! Settings of the network paths that ranks' TCP sockets took.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Paths of a record, at most.
@@ -8,7 +7,8 @@ pub const NETWORK_PATHS_MAX: usize = 256;
 
 /// TCP sockets of a host's ranks that took one path with the same settings. All values are read back from the kernel
 /// after the trials, from sockets that the engine still had open.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NetworkPath {
     /// The host's name.
     pub host: String,

@@ -1,10 +1,10 @@
 //! Outcome of a point, or of a part of one.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Outcome of a point.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Outcome {
     /// The trials are complete.

@@ -1,6 +1,5 @@
 //! Side of a comparison that a record was measured for, where two sides took turns.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 tonnage_units::names! {
@@ -24,7 +23,8 @@ impl SideName {
 }
 
 /// The side that a record is of, and its turn.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Side {
     /// A or B.
     pub name: SideName,

@@ -1,11 +1,11 @@
 //! Mean and confidence of a figure across trials, never across operations: those inside one trial are correlated.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Mean and spread of one figure across trials.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spread {
     /// Arithmetic mean.
     pub mean: f64,
@@ -123,7 +123,8 @@ pub fn ci_narrow_enough(values: &[f64], fraction: f64) -> bool {
 }
 
 /// Geometric mean of a figure across trials, with the 95 % confidence interval of its logarithm.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GeometricSpread {
     /// Geometric mean.
     pub mean: f64,

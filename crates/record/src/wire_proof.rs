@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use tonnage_units::WireKind;
@@ -12,7 +11,8 @@ pub const DEVICES_MAX: usize = 256;
 
 /// Counts of the devices from before the warm-up to after the last trial. Other traffic is in it too, so that more than
 /// "at least as much as the payload" can never be said.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WireProof {
     /// Every device that an engine named carried at least 99 % of the payload that should have crossed it, and every
     /// rank's engine named one.
@@ -30,7 +30,8 @@ pub struct WireProof {
 }
 
 /// One device of one host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DevicePath {
     /// The host's name.
     pub host: String,
@@ -60,7 +61,8 @@ pub struct DevicePath {
 }
 
 /// TCP of one host (or network namespace), all connections together.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpPath {
     /// The host's name.
     pub host: String,

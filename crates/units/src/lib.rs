@@ -28,6 +28,10 @@ pub mod pair_place;
 pub mod quantity;
 pub mod reduce;
 pub mod wire;
+
+#[cfg(feature = "schema")]
+#[doc(hidden)]
+pub use schemars;
 pub mod written;
 
 pub use error::{Error, Result};

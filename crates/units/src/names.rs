@@ -46,7 +46,7 @@ impl<T: Named> Visitor<'_> for NameVisitor<T> {
 
 /// Declares an enum whose values have names: on the command line, in plans and in records. Its name for messages, each
 /// value's name and each value's doc comment are written once; from them come `ALL`, `name`, `FromStr` with the nearest
-/// name, `Display`, serde's two, and [`Named`] for help. The crate that uses it needs serde and schemars.
+/// name, `Display`, serde's two, and [`Named`] for help. The crate that uses it needs serde.
 ///
 /// ```
 /// tonnage_units::names! {
@@ -64,14 +64,16 @@ impl<T: Named> Visitor<'_> for NameVisitor<T> {
 /// ```
 #[macro_export]
 macro_rules! names {
-    ($(#[$meta:meta])* $vis:vis enum $type:ident: $what:literal {
+    ($(#[doc = $about_all:literal])+ $vis:vis enum $type:ident: $what:literal {
         $($(#[doc = $about:literal])+ $choice:ident = $name:literal),+ $(,)?
     }) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, ::schemars::JsonSchema)]
+        $(#[doc = $about_all])+
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         $vis enum $type {
-            $($(#[doc = $about])+ #[schemars(rename = $name)] $choice),+
+            $($(#[doc = $about])+ $choice),+
         }
+
+        $crate::names_schema!($type, concat!($($about_all, "\n"),+), $($name, concat!($($about, "\n"),+)),+);
 
         impl $type {
             /// All of them, in the order in which they are listed.
@@ -122,6 +124,46 @@ macro_rules! names {
             }
         }
     };
+}
+
+/// Derives the JSON schema of a type of [`names!`].
+#[cfg(feature = "schema")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! names_schema {
+    ($type:ident, $about_all:expr, $($name:literal, $about:expr),+) => {
+        impl $crate::schemars::JsonSchema for $type {
+            fn schema_name() -> ::std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut $crate::schemars::SchemaGenerator) -> $crate::schemars::Schema {
+                $crate::names::schema($about_all, &[$(($name, $about)),+])
+            }
+        }
+    };
+}
+
+/// Without the feature there is no schema.
+#[cfg(not(feature = "schema"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! names_schema {
+    ($($ignored:tt)*) => {};
+}
+
+/// The schema that schemars derives for an enum with these names and doc comments.
+#[cfg(feature = "schema")]
+#[doc(hidden)]
+pub fn schema(about: &str, choices: &[(&str, &str)]) -> schemars::Schema {
+    let joined = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
+    let one_of: Vec<_> = choices
+        .iter()
+        .map(|(name, about)| {
+            schemars::json_schema!({ "description": joined(about), "type": "string", "const": name })
+        })
+        .collect();
+    schemars::json_schema!({ "description": joined(about), "oneOf": one_of })
 }
 
 /// A user's text for a message: quoted, control characters escaped, and cut when it is absurdly long.

@@ -1,12 +1,10 @@
 //! The name of a device that payload crosses: what engines say, machines count and records repeat.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A kind of device that counts the bytes which pass through it.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum WireKind {
     /// A network interface, as /proc/net/dev lists it.

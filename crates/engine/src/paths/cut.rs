@@ -1,10 +1,10 @@
 //! The lengths of the parts that a long operation is cut into.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Bounds of the parts of an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Cut {
     /// Bytes of a part, more than 0; the last one may have fewer.

@@ -16,7 +16,6 @@ pub use stress::StressBody;
 pub use transfer::TransferBody;
 pub use tune::TuneBody;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::body::KindBody;
@@ -55,7 +54,8 @@ pub trait Kind: KindBody + Sized {
 macro_rules! bodies {
     ($($(#[doc = $about:literal])+ $Kind:ident = $name:literal: $module:ident::$Body:ident { $body:ident, $record:ident };)+) => {
         /// Point and results of one kind of experiment.
-        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(tag = "kind", rename_all = "snake_case")]
         pub enum Body {
             $($(#[doc = $about])+ $Kind(Box<$module::$Body>),)+

@@ -1,6 +1,5 @@
 //! A point of an experiment with collectives: everything fixed but the backends, which take turns.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::groups::{Grouping, Groups};
@@ -51,7 +50,8 @@ pub(super) const PYTHON_DEFAULT: &str = "python3";
 const NATIVE: &str = "native:";
 
 /// One cell of a sweep. Every field is explicit: defaults were filled in when the plan was expanded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CollectivePoint {
     /// The heading under which the plan puts it, if it gave one.

@@ -1,6 +1,5 @@
 //! A point of an experiment with connections: everything fixed.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::kind::AnyPoint;
@@ -10,7 +9,8 @@ use tonnage_engine::EngineOptions;
 use tonnage_units::{Bytes, PairPlace};
 
 /// One cell of a sweep. Every field is explicit: defaults were filled in when the plan was expanded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ConnectPoint {
     /// The heading under which the plan puts it, if it gave one.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use tonnage_engine::calls::FileUse;
@@ -15,7 +14,8 @@ use tonnage_engine::{EngineOptions, Lists};
 use tonnage_units::{Bytes, Result};
 
 /// One file experiment with every option explicit; defaults were filled in when the plan was expanded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FilePoint {
     /// The heading under which the plan puts it, if it gave one.
@@ -184,7 +184,8 @@ impl AnyPoint for FilePoint {
 }
 
 /// Choice of the rank whose data a rank reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ReadFrom {
     /// Its own data.
@@ -202,7 +203,8 @@ pub enum ReadFrom {
 }
 
 /// Ends a phase by time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Stonewall {
     /// Time from the common start.
@@ -215,7 +217,8 @@ pub struct Stonewall {
 }
 
 /// Kind of data that is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum DataKind {
     /// Cannot be compressed.
@@ -228,7 +231,8 @@ pub enum DataKind {
 }
 
 /// Striping of a new file over the servers of a file system that stripes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Striping {
     /// Number of targets; `None` for all, 0 for as many as the file system chooses.

@@ -1,6 +1,5 @@
 //! A point of a stress: everything from which its transfers are drawn.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::kind::AnyPoint;
@@ -8,7 +7,8 @@ use tonnage_engine::{EngineOptions, Verb};
 use tonnage_units::Nanos;
 
 /// One stress. Every field is explicit: defaults were filled in when the plan was expanded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StressPoint {
     /// The heading under which the plan puts it, if it gave one.

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bounds::{DEPTH_MAX, SIZE_BYTES_MAX, WORKERS_MAX};
@@ -23,7 +22,8 @@ tonnage_units::names! {
 }
 
 /// Load that some workers of each initiating rank put on the paths beside a latency.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Background {
     /// Operation.

@@ -1,6 +1,5 @@
 //! Batches of a point: how many are in flight together, how they are handed over, and what becomes of neighbours.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 tonnage_units::names! {
@@ -34,7 +33,8 @@ tonnage_units::names! {
 }
 
 /// Batches of a point.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Batching {
     /// Owner of a batch.

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tonnage_units::names::quote;
 use tonnage_units::{Bytes, Error, Result, written};
@@ -22,9 +21,10 @@ const TOTAL_BYTES_MAX: u64 = 1 << 50;
 
 /// Bytes of one execution from each rank, a row, to each rank, a column: square, nothing to a rank itself, and not zero
 /// everywhere.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "Vec<Vec<u64>>", into = "Vec<Vec<u64>>")]
-#[schemars(with = "Vec<Vec<u64>>")]
+#[cfg_attr(feature = "schema", schemars(with = "Vec<Vec<u64>>"))]
 pub struct PairLoads(Arc<Vec<Vec<u64>>>);
 
 impl TryFrom<Vec<Vec<u64>>> for PairLoads {

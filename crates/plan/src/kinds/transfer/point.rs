@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::background::Background;
@@ -22,7 +21,8 @@ use tonnage_units::{Bytes, PairPlace};
 pub(super) const ALIGNMENT_BYTES: u64 = 8;
 
 /// One cell of a sweep. Every field is explicit: defaults were filled in when the plan was expanded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TransferPoint {
     /// The heading under which the plan puts it, if it gave one.
@@ -338,7 +338,8 @@ impl AnyPoint for TransferPoint {
 }
 
 /// Pacing of operations.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Pacing {
     /// One operation, then wait for the answer.

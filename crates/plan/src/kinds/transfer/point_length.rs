@@ -1,10 +1,10 @@
 //! Length of a point's measurement, with everything fixed. What options mean together is in `length` and `interval`.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Length of a point's measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PointLength {
     /// Trials; with `until_ci` the fewest.
@@ -28,7 +28,8 @@ pub struct PointLength {
 }
 
 /// Length of one trial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TrialLength {
     /// At least this long; what is in flight then is finished and counted. Verified trials of atomic operations end

@@ -1,10 +1,8 @@
 //! How much of the moved data a transfer compares, and the options that comparing every operation excludes.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -93,13 +91,14 @@ impl Visitor<'_> for VerificationVisitor {
     }
 }
 
-impl JsonSchema for Verification {
-    fn schema_name() -> Cow<'static, str> {
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Verification {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
         "Verification".into()
     }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
             "description": "Operations whose data is compared: none, the last one in each slot, or every one.",
             "enum": [false, true, "each"],
         })

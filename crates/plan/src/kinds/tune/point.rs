@@ -1,7 +1,6 @@
 //! A point of a search: a transfer as it would be asked for, and the options that compete.
 
 use clap::{Args, Command};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::kind::{AnyPoint, Kind};
@@ -29,7 +28,8 @@ tonnage_units::names! {
 }
 
 /// Values of one option that compete.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TuneDimension {
     /// The option.
@@ -41,7 +41,8 @@ pub struct TuneDimension {
 }
 
 /// One search. Every field is explicit: defaults were filled in when the plan was expanded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TunePoint {
     /// The heading under which the plan puts it, if it gave one.

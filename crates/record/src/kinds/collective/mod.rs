@@ -5,7 +5,6 @@
 
 pub(crate) mod figures;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use tonnage_collective::Algorithm;
@@ -24,7 +23,8 @@ use crate::spread::Spread;
 pub const RANKS_KEPT_MAX: usize = 1024;
 
 /// An experiment with collectives as it was asked for, and what came out of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectiveBody {
     /// The point that was asked for.
     pub point: CollectivePoint,
@@ -51,7 +51,8 @@ impl CollectiveBody {
 }
 
 /// One backend of a point.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BackendRecord {
     /// Its name, as in `--backend`.
     pub backend: String,
@@ -80,7 +81,8 @@ pub struct BackendRecord {
 
 /// One timed repetition over all ranks. Where calls follow each other, a rank's time of an iteration is that of all of
 /// them / their number.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectiveTrial {
     /// Iterations.
     pub iterations: u64,
@@ -93,7 +95,8 @@ pub struct CollectiveTrial {
 }
 
 /// The trials of a backend taken together.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectiveSummary {
     /// Number of trials.
     pub trials: u32,
@@ -130,7 +133,8 @@ pub struct CollectiveSummary {
 }
 
 /// Times of one group of ranks, which called at the same time as the others: means over iterations and trials.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GroupTimes {
     /// The group, counted from 0; its ranks follow from `groups` of the point.
     pub group: u32,
@@ -154,7 +158,8 @@ impl GroupTimes {
 }
 
 /// Times of one rank over all trials.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankCalls {
     /// The rank.
     pub rank: u32,

@@ -5,7 +5,6 @@
 
 pub(crate) mod figures;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use tonnage_engine::EngineOptions;
@@ -19,7 +18,8 @@ use crate::histogram::{HistogramData, Latency};
 use crate::spread::Spread;
 
 /// An experiment with connections as it was asked for, and what came out of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConnectBody {
     /// The point that was asked for.
     pub point: ConnectPoint,
@@ -123,7 +123,8 @@ impl ConnectBody {
 }
 
 /// One timed repetition over all ranks.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConnectTrial {
     /// From the aligned start to the last take-down on any rank.
     pub window_ns: u64,
@@ -138,7 +139,8 @@ pub struct ConnectTrial {
 }
 
 /// The trials of a point taken together.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConnectSummary {
     /// Number of trials.
     pub trials: u32,
@@ -151,7 +153,8 @@ pub struct ConnectSummary {
 }
 
 /// Time of one step of setting up connections, over all workers, ranks and trials.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepRecord {
     /// The step.
     pub step: Step,
@@ -162,9 +165,8 @@ pub struct StepRecord {
 }
 
 /// A step of setting up a worker's connections.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
     /// Opening the worker's endpoint.

@@ -5,7 +5,6 @@
 
 pub(crate) mod figures;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use tonnage_engine::EngineOptions;
@@ -19,7 +18,8 @@ use crate::limit::Limit;
 use crate::spread::Spread;
 
 /// A file experiment as it was asked for, and what came out of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileBody {
     /// The point that was asked for.
     pub point: FilePoint,
@@ -172,7 +172,8 @@ impl FileBody {
 }
 
 /// The file system that some ranks' files are on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Storage {
     /// Ranks, such as "0-3,8".
     pub ranks: String,
@@ -193,7 +194,8 @@ pub struct Storage {
 }
 
 /// Alignment of direct transfers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DirectAlignment {
     /// The address in memory.
     pub memory_bytes: u32,
@@ -202,7 +204,8 @@ pub struct DirectAlignment {
 }
 
 /// One phase with its repetitions.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PhaseRecord {
     /// Write, read or mixed.
     pub phase: Phase,
@@ -215,7 +218,8 @@ pub struct PhaseRecord {
 }
 
 /// One repetition of a phase over all ranks. Times named "first" and "last" are over ranks.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PhaseTrial {
     /// Number of the repetition, from 0.
     pub trial: u32,
@@ -280,7 +284,8 @@ pub struct PhaseTrial {
 }
 
 /// One duration over all ranks.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankTimes {
     /// Time of the fastest rank.
     pub ns_min: u64,
@@ -293,7 +298,8 @@ pub struct RankTimes {
 }
 
 /// A rank that was much slower than the others.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Outlier {
     /// Its number.
     pub rank: u32,
@@ -304,7 +310,8 @@ pub struct Outlier {
 }
 
 /// Figures at the moment of a stonewall.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StonewallFigures {
     /// Time from the common start.
     pub after_ns: u64,
@@ -324,7 +331,8 @@ pub struct StonewallFigures {
 }
 
 /// Bytes over time.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Series {
     /// Length of one interval; the first begins at the common start.
     pub interval_ns: u64,
@@ -333,7 +341,8 @@ pub struct Series {
 }
 
 /// State of the page caches of the ranks' hosts before a phase that reads.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheState {
     /// Bytes that the phase was to read.
     pub bytes: u64,
@@ -351,7 +360,8 @@ pub struct CacheState {
 }
 
 /// Latencies of single transfers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TransferLatency {
     /// True for writes, false for reads.
     pub write: bool,
@@ -362,7 +372,8 @@ pub struct TransferLatency {
 }
 
 /// The repetitions of a phase taken together.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PhaseSummary {
     /// Number of repetitions.
     pub trials: u32,

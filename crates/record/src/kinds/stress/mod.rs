@@ -5,7 +5,6 @@
 
 pub(crate) mod figures;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use tonnage_engine::{EngineOptions, Verb};
@@ -17,7 +16,8 @@ use crate::histogram::Latency;
 use crate::spread::spread;
 
 /// A stress as it was asked for, and what came out of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StressBody {
     /// The point that was asked for.
     pub point: StressPoint,
@@ -56,7 +56,8 @@ impl StressBody {
 }
 
 /// Transfers of one engine with one operation, taken together.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StressRow {
     /// Engine name, with what follows its colon.
     pub engine: String,
@@ -111,7 +112,8 @@ impl StressRow {
 }
 
 /// A transfer that failed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StressFailure {
     /// Number of the transfer among all that were tried, from 1.
     pub draw: u64,

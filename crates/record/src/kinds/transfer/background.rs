@@ -1,6 +1,5 @@
 //! A latency with and without the load of a background beside it.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Stall;
@@ -21,7 +20,8 @@ tonnage_units::names! {
 }
 
 /// Latency of one half of a trial.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrialLatency {
     /// Number of samples.
     pub samples: u64,
@@ -56,7 +56,8 @@ impl TrialLatency {
 }
 
 /// Background of one trial, whose own figures are those beside the load.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrialBackground {
     /// Time from its start to its last completion, closing flush included.
     pub window_ns: u64,
@@ -98,7 +99,8 @@ impl TrialBackground {
 }
 
 /// A latency beside a load and without it, over the trials.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadedLatency {
     /// Without the load: the geometric mean over the trials.
     pub idle_latency_ns: f64,
@@ -153,7 +155,8 @@ impl LoadedLatency {
 }
 
 /// Backgrounds of trials taken together.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BackgroundSummary {
     /// Operations of all trials.
     pub operations: u64,

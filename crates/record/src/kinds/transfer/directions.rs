@@ -1,6 +1,5 @@
 //! Pairs that move bytes in both directions at once: each direction by itself.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::series::is_zero;
@@ -8,7 +7,8 @@ use super::series::is_zero;
 use crate::spread::Spread;
 
 /// Both directions of a trial, over the same window.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrialDirections {
     /// Operations of the first ranks of the pairs.
     pub forward: TrialDirection,
@@ -17,7 +17,8 @@ pub struct TrialDirections {
 }
 
 /// One direction of a trial.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrialDirection {
     /// Operations completed.
     pub operations: u64,
@@ -28,7 +29,8 @@ pub struct TrialDirection {
 }
 
 /// Both directions over all trials.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Directions {
     /// Operations of the first ranks of the pairs.
     pub forward: PairDirection,
@@ -37,7 +39,8 @@ pub struct Directions {
 }
 
 /// One direction over all trials.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PairDirection {
     /// Operations of all trials.
     pub operations: u64,

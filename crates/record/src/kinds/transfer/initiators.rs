@@ -1,12 +1,12 @@
 //! Figures of each initiating rank by itself.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::series::is_zero;
 
 /// One initiating rank over all trials.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InitiatorFigures {
     /// The rank.
     pub rank: u32,

@@ -8,7 +8,6 @@
 //! pair its best turn counts: what slows a link is there in all of them, and what other programs do is not. Pairs whose
 //! ends take turns on one CPU and that are slow together say nothing about the ways between them, and are not judged.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::PairRate;
@@ -39,7 +38,8 @@ const FAST_FRACTION: f64 = 0.1;
 const RANKS_MIN: u32 = 4;
 
 /// Verdict on the pairs of a matrix.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MatrixVerdict {
     /// Pairs across hosts; absent where there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,7 +65,8 @@ pub struct MatrixVerdict {
 }
 
 /// Middle of the pairs that take the same kind of way.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PairMiddle {
     /// Median of their best rates.
     pub median_bytes_per_s: f64,
@@ -74,7 +75,8 @@ pub struct PairMiddle {
 }
 
 /// Reason why it cannot be told what is slow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Unclear {
     /// A rank has too few others to be told from its pairs.
@@ -115,7 +117,8 @@ fn of_rank(slow: &[SlowRank], rank: u32, within_host: bool) -> Option<&SlowRank>
 }
 
 /// A rank that is slow in one direction.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SlowRank {
     /// The rank.
     pub rank: u32,
@@ -127,7 +130,8 @@ pub struct SlowRank {
 }
 
 /// A pair that is slow by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SlowPair {
     /// The rank that sends.
     pub sender: u32,

@@ -29,7 +29,6 @@ pub use series::{
 
 use std::borrow::Cow;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use tonnage_engine::{EngineOptions, Verb};
@@ -44,7 +43,8 @@ use crate::spread::Spread;
 use series::is_zero;
 
 /// A transfer as it was asked for, and what came out of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TransferBody {
     /// The point that was asked for.
     pub point: TransferPoint,
@@ -208,7 +208,8 @@ fn per(sum: u64, count: u64) -> Option<f64> {
 }
 
 /// One timed repetition over all ranks.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Trial {
     /// Time from the aligned start to the last completion or arrival on any rank, closing flush and `target_flush_ns`
     /// included.
@@ -266,7 +267,8 @@ pub struct Trial {
 }
 
 /// The trials of a point taken together.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
     /// Number of trials.
     pub trials: u32,
@@ -327,7 +329,8 @@ pub struct Summary {
 }
 
 /// Phases that make up the latency of a batch.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BatchPhases {
     /// Building its operations.
     pub prepare: BatchPhase,
@@ -338,7 +341,8 @@ pub struct BatchPhases {
 }
 
 /// Times of one phase, over all batches.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BatchPhase {
     /// Mean time.
     pub time_ns_mean: f64,
@@ -350,7 +354,8 @@ pub struct BatchPhase {
 
 /// A time in which operations of one worker of a paced run to one rank were due or in flight, and none of them ended. It
 /// is far longer than the other waits for completions of the same worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stall {
     /// Its length.
     pub length_ns: u64,
@@ -366,7 +371,8 @@ pub struct Stall {
 }
 
 /// Offered and reached rate of a paced run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pace {
     /// Operations per second that were asked for, all initiating ranks together.
     pub offered_per_s: f64,

@@ -1,13 +1,13 @@
 //! Rates of pairs that take turns, or have the loads of a file.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::series::is_zero;
 
 /// One pair of ranks that had the path for itself in its turn, or one with a load of a file, whose bytes and rates are
 /// those of the trials, in which all pairs move theirs at once.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PairRate {
     /// The rank that initiated.
     pub initiator: u32,

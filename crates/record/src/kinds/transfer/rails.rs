@@ -1,10 +1,10 @@
 //! Rails of a transfer: what each of them carried, and the one that holds the others up.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One rail of all ranks together: the devices with the same place in their lists.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rail {
     /// Place in the lists of devices, from 0.
     pub rail: u32,
@@ -21,7 +21,8 @@ pub struct Rail {
 }
 
 /// A rail that was slower than the others of its worker in every trial.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SlowRail {
     /// The initiating rank.
     pub rank: u32,

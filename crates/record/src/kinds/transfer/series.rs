@@ -1,13 +1,13 @@
 //! A trial cut into intervals: what moved in each of them, and who stood still.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tonnage_units::quantity::human::number_at_least;
 
 use crate::histogram::LowerBounds;
 
 /// Operations of a trial over time, in intervals that follow each other from the aligned start.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrialSeries {
     /// Length of an interval; the last one ends with the trial.
     pub interval_ns: u64,
@@ -39,7 +39,8 @@ pub(super) fn is_zero(number: &u64) -> bool {
 pub const SERIES_CLIENTS_MAX: usize = 16;
 
 /// Latencies of the operations that completed in an interval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IntervalLatency {
     /// Number of samples; the other figures are 0 without any.
     pub samples: u64,
@@ -70,7 +71,8 @@ impl IntervalLatency {
 }
 
 /// Operations of one client over time.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClientSeries {
     /// The rank that initiates.
     pub rank: u32,
@@ -79,7 +81,8 @@ pub struct ClientSeries {
 }
 
 /// The clients with the fewest and with the most operations of an interval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IntervalExtremes {
     /// The rank with the fewest.
     pub slowest_rank: u32,
@@ -92,7 +95,8 @@ pub struct IntervalExtremes {
 }
 
 /// Intervals in a row in which a client moved nothing, before it had done its part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Standstill {
     /// The client.
     pub rank: u32,
@@ -103,7 +107,8 @@ pub struct Standstill {
 }
 
 /// A trial that did not end, because its point failed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BrokenOff {
     /// Number of the trial, from 1.
     pub trial: u64,

@@ -2,7 +2,6 @@
 
 pub(crate) mod figures;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use tonnage_engine::{EngineOptions, Verb};
@@ -14,7 +13,8 @@ use crate::histogram::Latency;
 use crate::transfer::TransferBody;
 
 /// A search as it was asked for, and what came out of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TuneBody {
     /// The point that was asked for.
     pub point: TunePoint,
@@ -54,7 +54,8 @@ impl TuneBody {
 }
 
 /// One candidate of one race.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TuneTry {
     /// Pass over the dimensions, from 1.
     pub pass: u32,
@@ -80,7 +81,8 @@ pub struct TuneTry {
 
 /// Parts by which a candidate was better than the winner of its race in the rounds that both had; negative where it was
 /// worse.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TuneGain {
     /// Geometric mean of the ratios without the fifth of them at either end, less 1.
     pub mean: f64,
@@ -112,12 +114,13 @@ tonnage_units::names! {
 }
 
 /// The end of a search.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TuneWinner {
     /// The command line that repeats it.
     pub command: String,
     /// The winner's last run, after the races, with the last visit of each slot checked.
-    #[schemars(extend("unevaluatedProperties" = false))]
+    #[cfg_attr(feature = "schema", schemars(extend("unevaluatedProperties" = false)))]
     pub run: TransferBody,
 }
 
