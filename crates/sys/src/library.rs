@@ -8,6 +8,48 @@ use std::ptr::NonNull;
 
 use crate::signal_actions::keeping;
 
+/// Declares a table of calls that are looked up at once: for each a key by which its symbol is found, and the signature
+/// that the library's header or standard gives it.
+macro_rules! functions {
+    (
+        $(#[$about:meta])*
+        $visibility:vis $table:ident by $key:ty:
+        $($name:ident = $symbol:expr => ($($argument:ty),* $(,)?) -> $result:ty;)*
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy)]
+        $visibility struct $table {
+            $($visibility $name: unsafe extern "C" fn($($argument),*) -> $result,)*
+        }
+
+        impl $table {
+            /// `find` gives the address of the symbol that a key names.
+            $visibility fn of<E>(
+                find: impl Fn($key) -> Result<std::ptr::NonNull<std::ffi::c_void>, E>,
+            ) -> Result<Self, E> {
+                Ok(Self {
+                    $($name: {
+                        let address = find($symbol)?;
+                        // SAFETY: the symbol has the signature that its library declares for it, which is the one that
+                        // stands here. A library that has another symbol in its place has it with the same signature,
+                        // but for integers that stand for pointers and go the same way.
+                        unsafe {
+                            std::mem::transmute::<
+                                std::ptr::NonNull<std::ffi::c_void>,
+                                unsafe extern "C" fn($($argument),*) -> $result,
+                            >(address)
+                        }
+                    },)*
+                })
+            }
+        }
+    };
+}
+pub(crate) use functions;
+
+/// A symbol and its version.
+pub(crate) type Versioned = (&'static CStr, &'static CStr);
+
 /// A loaded library. It stays loaded until the process ends, on purpose: libraries of this kind start threads and
 /// register thread-local and exit handlers, and unmapping their code under those crashes the process at its end.
 #[derive(Debug)]
@@ -67,7 +109,7 @@ impl SharedLibrary {
     /// # Errors
     /// When the library has no such symbol, or the C library knows no versions of symbols; the message names library,
     /// symbol and version.
-    pub(crate) fn symbol(&self, symbol: &CStr, version: &CStr) -> Result<NonNull<c_void>, String> {
+    pub(crate) fn symbol(&self, (symbol, version): Versioned) -> Result<NonNull<c_void>, String> {
         // SAFETY: the handle came from dlopen and was never closed; both strings are NUL-terminated and outlive the
         // call.
         let address =
@@ -165,9 +207,9 @@ mod tests {
     #[test]
     fn symbols_are_found_by_version() {
         let library = SharedLibrary::loaded("libc.so.6").unwrap();
-        let address = library.symbol(c"getpid", c"GLIBC_2.2.5").unwrap();
+        let address = library.symbol((c"getpid", c"GLIBC_2.2.5")).unwrap();
         assert!(file_of(address).unwrap().contains("libc"));
-        let message = library.symbol(c"getpid", c"GLIBC_99").unwrap_err();
+        let message = library.symbol((c"getpid", c"GLIBC_99")).unwrap_err();
         assert!(
             message.contains("getpid") && message.contains("GLIBC_99"),
             "{message}"

@@ -5,13 +5,13 @@
 //! is in `tonnage_ranks`. The layouts are those of PMIx 2 to 5 on 64-bit Linux, compared with the headers of 4.2;
 //! of a value that the library allocates only the member that its type names is read.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::library::{SharedLibrary, text};
+use crate::library::{SharedLibrary, functions, text};
 
 /// Name that the loader searches for; PMIx has kept this name since its second release.
 const LOADER_NAME: &str = "libpmix.so.2";
@@ -69,24 +69,17 @@ const _: () = assert!(
         && std::mem::offset_of!(Info, value) == 520
 );
 
-type Init = unsafe extern "C" fn(me: *mut Proc, info: *const Info, infos: usize) -> c_int;
-type Finalize = unsafe extern "C" fn(info: *const Info, infos: usize) -> c_int;
-type Put = unsafe extern "C" fn(scope: u8, key: *const c_char, value: *mut Value) -> c_int;
-type Commit = unsafe extern "C" fn() -> c_int;
-type Fence = unsafe extern "C" fn(
-    procs: *const Proc,
-    count: usize,
-    info: *const Info,
-    infos: usize,
-) -> c_int;
-type Get = unsafe extern "C" fn(
-    of: *const Proc,
-    key: *const c_char,
-    info: *const Info,
-    infos: usize,
-    value: *mut *mut Value,
-) -> c_int;
-type ErrorString = unsafe extern "C" fn(status: c_int) -> *const c_char;
+functions! { PmixCalls by &'static CStr:
+    // Where this process's name is written to.
+    init = c"PMIx_Init" => (*mut Proc, *const Info, usize) -> c_int;
+    finalize = c"PMIx_Finalize" => (*const Info, usize) -> c_int;
+    // Scope, key, value.
+    put = c"PMIx_Put" => (u8, *const c_char, *mut Value) -> c_int;
+    commit = c"PMIx_Commit" => () -> c_int;
+    fence = c"PMIx_Fence" => (*const Proc, usize, *const Info, usize) -> c_int;
+    get = c"PMIx_Get" => (*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> c_int;
+    error_string = c"PMIx_Error_string" => (c_int) -> *const c_char;
+}
 
 /// The reason why there is no client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,12 +96,7 @@ pub enum NoClient {
 pub struct Client {
     // Held so that the functions below are never without their code, whatever becomes of the loader's policy.
     library: Option<SharedLibrary>,
-    finalize: Finalize,
-    put: Put,
-    commit: Commit,
-    fence: Fence,
-    get: Get,
-    error_string: ErrorString,
+    calls: PmixCalls,
     namespace: [c_char; NAMESPACE_BYTES],
     rank: u32,
 }
@@ -129,48 +117,20 @@ impl Client {
 
     fn load(name: &str) -> Result<Self, NoClient> {
         let library = SharedLibrary::open(name).map_err(NoClient::Library)?;
-        let find = |symbol: &CStr| {
-            library
-                .symbol_without_version(symbol)
-                .map_err(NoClient::Library)
-        };
-        let init = find(c"PMIx_Init")?;
-        let finalize = find(c"PMIx_Finalize")?;
-        let put = find(c"PMIx_Put")?;
-        let commit = find(c"PMIx_Commit")?;
-        let fence = find(c"PMIx_Fence")?;
-        let get = find(c"PMIx_Get")?;
-        let error_string = find(c"PMIx_Error_string")?;
-        // SAFETY: these symbols of a library with PMIx's name are the functions that its interface declares, whose
-        // signatures have not changed since its second release.
-        let (init, finalize, put, commit, fence, get, error_string) = unsafe {
-            (
-                std::mem::transmute::<NonNull<c_void>, Init>(init),
-                std::mem::transmute::<NonNull<c_void>, Finalize>(finalize),
-                std::mem::transmute::<NonNull<c_void>, Put>(put),
-                std::mem::transmute::<NonNull<c_void>, Commit>(commit),
-                std::mem::transmute::<NonNull<c_void>, Fence>(fence),
-                std::mem::transmute::<NonNull<c_void>, Get>(get),
-                std::mem::transmute::<NonNull<c_void>, ErrorString>(error_string),
-            )
-        };
+        let calls = PmixCalls::of(|symbol| library.symbol_without_version(symbol))
+            .map_err(NoClient::Library)?;
         let mut me = Proc {
             namespace: [0; NAMESPACE_BYTES],
             rank: 0,
         };
         // SAFETY: `me` is a valid place for the result, and no information is passed.
-        let status = unsafe { init(&raw mut me, ptr::null(), 0) };
+        let status = unsafe { (calls.init)(&raw mut me, ptr::null(), 0) };
         if status != SUCCESS {
-            return Err(NoClient::Launcher(said(error_string, "PMIx_Init", status)));
+            return Err(NoClient::Launcher(said(&calls, "PMIx_Init", status)));
         }
         Ok(Self {
             library: Some(library),
-            finalize,
-            put,
-            commit,
-            fence,
-            get,
-            error_string,
+            calls,
             namespace: me.namespace,
             rank: me.rank,
         })
@@ -210,7 +170,7 @@ impl Client {
             rest: [0; 2],
         };
         // SAFETY: key and value are NUL-terminated strings that outlive the call, which copies what it keeps.
-        let status = unsafe { (self.put)(SCOPE_GLOBAL, key.as_ptr(), &raw mut passed) };
+        let status = unsafe { (self.calls.put)(SCOPE_GLOBAL, key.as_ptr(), &raw mut passed) };
         self.check("PMIx_Put", status)
     }
 
@@ -220,7 +180,7 @@ impl Client {
     /// When the library refuses, such as after the loss of a process.
     pub fn fence(&self) -> Result<(), String> {
         // SAFETY: takes nothing and only looks at the library's own state.
-        let status = unsafe { (self.commit)() };
+        let status = unsafe { (self.calls.commit)() };
         self.check("PMIx_Commit", status)?;
         let mut collect = Info {
             key: [0; KEY_BYTES],
@@ -235,7 +195,7 @@ impl Client {
             *to = c_char::from_ne_bytes([*from]);
         }
         // SAFETY: no processes means all of the job; the one piece of information outlives the call.
-        let status = unsafe { (self.fence)(ptr::null(), 0, &raw const collect, 1) };
+        let status = unsafe { (self.calls.fence)(ptr::null(), 0, &raw const collect, 1) };
         self.check("PMIx_Fence", status)
     }
 
@@ -264,8 +224,9 @@ impl Client {
         };
         let mut value = ptr::null_mut();
         // SAFETY: process and key outlive the call, and `value` is a valid place for the result.
-        let status =
-            unsafe { (self.get)(&raw const of, key.as_ptr(), ptr::null(), 0, &raw mut value) };
+        let status = unsafe {
+            (self.calls.get)(&raw const of, key.as_ptr(), ptr::null(), 0, &raw mut value)
+        };
         self.check("PMIx_Get", status)?;
         NonNull::new(value).ok_or_else(|| "PMIx_Get gives no value".to_owned())
     }
@@ -274,13 +235,13 @@ impl Client {
         if status == SUCCESS {
             return Ok(());
         }
-        Err(said(self.error_string, what, status))
+        Err(said(&self.calls, what, status))
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        let (library, finalize) = (self.library.take(), self.finalize);
+        let (library, finalize) = (self.library.take(), self.calls.finalize);
         // What a failure, or no answer, would mean for the launcher cannot be mended here.
         within(FAREWELL, move || {
             // SAFETY: called once, after the successful PMIx_Init of this value, and nothing else of the library is
@@ -313,9 +274,9 @@ fn within(timeout: Duration, work: impl FnOnce() + Send + 'static) -> bool {
     thread.is_ok() && receiver.recv_timeout(timeout).is_ok()
 }
 
-fn said(error_string: ErrorString, what: &str, status: c_int) -> String {
+fn said(calls: &PmixCalls, what: &str, status: c_int) -> String {
     // SAFETY: the function takes any number and returns null or a constant NUL-terminated string.
-    let meaning = unsafe { text(error_string(status)) };
+    let meaning = unsafe { text((calls.error_string)(status)) };
     format!(
         "{what} failed with {} ({status})",
         meaning.unwrap_or_default()

@@ -6,12 +6,13 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use super::abi::Attribute;
+use super::abi::{Attribute, Code};
 use super::buffer::DeviceBuffer;
 use super::context::CudaContext;
+use super::driver::Introduced;
 use super::exported::{DmabufFile, ExportedMemory};
 use super::failure::CudaFailure;
-use super::loaded::functions;
+use crate::library::functions;
 
 /// `CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST`.
 const FLUSHED_BY_HOST: u32 = 1;
@@ -22,8 +23,8 @@ const TO_OWNER: c_int = 100;
 /// `CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER`: ordered for the GPU that the memory is of, and above it for all.
 const FOR_OWNER: u32 = 100;
 
-functions! { FlushCalls:
-    flush = c"cuFlushGPUDirectRDMAWrites" since 11, 3 (c_int, c_int);
+functions! { pub(super) FlushCalls by Introduced:
+    flush = (c"cuFlushGPUDirectRDMAWrites", 11, 3) => (c_int, c_int) -> Code;
 }
 
 /// Order between what a network card writes into memory of a GPU and the GPU's own work.
@@ -67,11 +68,7 @@ impl DeviceBuffer {
         context.make_current()?;
         let library = &context.library;
         // SAFETY: the memory is this allocation or mapping, of this library.
-        unsafe {
-            library
-                .own
-                .export((&library.library, library.version), memory)
-        }
+        unsafe { library.own.export(&library.library, memory) }
     }
 }
 
@@ -97,7 +94,7 @@ impl CardWrites {
     /// `TooOld`.
     pub fn into_memory_of(context: &Arc<CudaContext>) -> Result<Self, CudaFailure> {
         let library = &context.library;
-        let calls = FlushCalls::of(&library.library, library.version)?;
+        let calls = FlushCalls::of(|call| library.library.symbol(call))?;
         let context = Arc::clone(context);
         Ok(Self { context, calls })
     }

@@ -43,8 +43,8 @@ pub struct GpuDriver {
     pub(crate) identity: fn(&[u8; 16], &str) -> String,
     /// Texts of the kernels.
     pub(crate) texts: KernelTexts,
-    /// Looks up the calls that have forms of their own.
-    pub(crate) own: fn(&DriverLibrary, Option<CudaVersion>) -> OwnCallsFound,
+    /// Looks up the calls that have forms of their own; the failure is the reason why one of them is not there.
+    pub(crate) own: fn(&DriverLibrary) -> Result<Box<dyn OwnCalls>, CudaFailure>,
 }
 
 /// Differences in memory by virtual-memory handles.
@@ -65,9 +65,6 @@ pub(crate) enum Granularity {
     /// `CU_MEM_ALLOC_GRANULARITY_RECOMMENDED`.
     Recommended = 1,
 }
-
-/// Calls of a form of their own, or the reason why one of them is not there.
-pub(crate) type OwnCallsFound = Result<Box<dyn OwnCalls>, CudaFailure>;
 
 /// A text that was compiled and loaded.
 #[derive(Debug)]
@@ -148,8 +145,7 @@ pub(crate) trait OwnCalls: fmt::Debug + Send + Sync {
     /// The thread has that GPU.
     unsafe fn compile(&self, text: &str, ordinal: Ordinal) -> Result<LoadedText, CudaFailure>;
 
-    /// Makes a file by which other devices reach memory of this thread's GPU, with optional calls of this library,
-    /// which serves a version.
+    /// Makes a file by which other devices reach memory of this thread's GPU, with optional calls of this library.
     ///
     /// # Errors
     /// `TooOld`, or the driver's reason.
@@ -159,7 +155,7 @@ pub(crate) trait OwnCalls: fmt::Debug + Send + Sync {
     /// which the handle is told.
     unsafe fn export(
         &self,
-        library: (&DriverLibrary, Option<CudaVersion>),
+        library: &DriverLibrary,
         memory: ExportedMemory,
     ) -> Result<DmabufFile, CudaFailure>;
 
@@ -219,7 +215,7 @@ impl GpuDriver {
         let mut why: Vec<(String, String)> = Vec::new();
         for name in file.iter().chain(names) {
             match SharedLibrary::open(name) {
-                Ok(file) => return Ok(DriverLibrary { driver: self, file }),
+                Ok(file) => return Ok(DriverLibrary::new(self, file)),
                 Err(reason) => why.push(((*name).to_owned(), reason)),
             }
         }
@@ -252,24 +248,53 @@ pub(crate) struct DriverLibrary {
     pub(crate) driver: &'static GpuDriver,
     // Dropping the handle does not unload the library; it is here because the calls are its.
     pub(crate) file: SharedLibrary,
+    /// The version of its interface that it serves; `None` where it does not say.
+    pub(crate) version: Option<CudaVersion>,
 }
 
+/// A call by the name that CUDA's driver gives it, and the version (major, minor) that it came with. Names of other
+/// drivers stand in their own folders.
+pub(crate) type Introduced = (&'static CStr, i32, i32);
+
 impl DriverLibrary {
+    /// Asks for the version before anything else.
+    fn new(driver: &'static GpuDriver, file: SharedLibrary) -> Self {
+        let version =
+            file.symbol_without_version(driver.version_call)
+                .ok()
+                .and_then(|address| {
+                    // SAFETY: the symbol has this signature in all versions.
+                    let call = unsafe {
+                        std::mem::transmute::<
+                            NonNull<c_void>,
+                            unsafe extern "C" fn(*mut c_int) -> Code,
+                        >(address)
+                    };
+                    let mut number = 0;
+                    // SAFETY: the number is valid for the write of an int; the call needs no initialised library.
+                    let code = unsafe { call(&raw mut number) };
+                    (code == SUCCESS && number > 0).then(|| (driver.version)(number))
+                });
+        Self {
+            driver,
+            file,
+            version,
+        }
+    }
+
     /// Address of a call that CUDA's driver has by this name, or that this one has in its own form.
     ///
     /// # Errors
     /// `TooOld`, `NotOffered`.
     pub(crate) fn symbol(
         &self,
-        call: &'static CStr,
-        needs: CudaVersion,
-        has: Option<CudaVersion>,
+        (call, major, minor): Introduced,
     ) -> Result<NonNull<c_void>, CudaFailure> {
         let driver = self.driver;
         let own = call.to_bytes().starts_with(driver.prefix.as_bytes());
         let (symbol, needs) = match driver.aliases.iter().find(|alias| alias.of == call) {
             Some(alias) => (alias.symbol, alias.since),
-            None if own => (call, needs),
+            None if own => (call, CudaVersion { major, minor }),
             None => {
                 let why = driver.lacks.iter().find(|(lacking, _)| *lacking == call);
                 return Err(CudaFailure::NotOffered {
@@ -283,7 +308,7 @@ impl DriverLibrary {
             .symbol_without_version(symbol)
             .map_err(|_| CudaFailure::TooOld {
                 interface: driver.interface,
-                has,
+                has: self.version,
                 needs,
                 symbol: symbol.to_string_lossy().into_owned(),
             })

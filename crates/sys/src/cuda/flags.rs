@@ -4,27 +4,28 @@
 //! CUDA's driver writes a word after a fence over the whole system, so that whoever sees it sees the data too. A driver
 //! that does not promise it has no such call here.
 
-use super::abi::{Attribute, CudaAddress, StreamHandle};
-use super::buffer::{PinnedArena, checked};
-use super::context::CudaContext;
-use super::failure::CudaFailure;
-use super::loaded::functions;
-use super::stream::CudaStream;
-use crate::mapping::OutOfRange;
-
 use std::ffi::c_uint;
 use std::sync::Arc;
+
+use super::abi::{Attribute, Code, CudaAddress, StreamHandle};
+use super::buffer::{PinnedArena, checked};
+use super::context::CudaContext;
+use super::driver::Introduced;
+use super::failure::CudaFailure;
+use super::stream::CudaStream;
+use crate::library::functions;
+use crate::mapping::OutOfRange;
 
 /// Bytes of a word.
 const WORD: u64 = 8;
 
-functions! { FlagCalls:
-    write = c"cuStreamWriteValue64_v2" since 11, 7 (StreamHandle, CudaAddress, u64, c_uint);
+functions! { pub(super) FlagCalls by Introduced:
+    write = (c"cuStreamWriteValue64_v2", 11, 7) => (StreamHandle, CudaAddress, u64, c_uint) -> Code;
 }
 
 fn calls(context: &CudaContext) -> Result<FlagCalls, String> {
     let library = &context.library;
-    let calls = FlagCalls::of(&library.library, library.version);
+    let calls = FlagCalls::of(|call| library.library.symbol(call));
     let calls = calls.map_err(|failure| failure.to_string())?;
     // A driver that does not know the question does not have the answer.
     let writes = library.attribute(context.ordinal, Attribute::StreamWords);

@@ -5,23 +5,24 @@
 
 use std::sync::Arc;
 
-use super::abi::{CudaAddress, IPC_LAZY_PEER_ACCESS};
+use super::abi::{Code, CudaAddress, IPC_LAZY_PEER_ACCESS};
 use super::buffer::{CudaPart, DeviceBuffer, checked};
 use super::context::CudaContext;
+use super::driver::Introduced;
 use super::failure::CudaFailure;
-use super::loaded::functions;
+use crate::library::functions;
 use crate::mapping::OutOfRange;
 
-functions! { IpcCalls:
-    export = c"cuIpcGetMemHandle" since 4, 1 (*mut IpcHandle, CudaAddress);
-    open = c"cuIpcOpenMemHandle_v2" since 11, 0 (*mut CudaAddress, IpcHandle, u32);
-    close = c"cuIpcCloseMemHandle" since 4, 1 (CudaAddress);
-    range = c"cuMemGetAddressRange_v2" since 3, 2 (*mut CudaAddress, *mut usize, CudaAddress);
+functions! { pub(super) IpcCalls by Introduced:
+    export = (c"cuIpcGetMemHandle", 4, 1) => (*mut IpcHandle, CudaAddress) -> Code;
+    open = (c"cuIpcOpenMemHandle_v2", 11, 0) => (*mut CudaAddress, IpcHandle, u32) -> Code;
+    close = (c"cuIpcCloseMemHandle", 4, 1) => (CudaAddress) -> Code;
+    range = (c"cuMemGetAddressRange_v2", 3, 2) => (*mut CudaAddress, *mut usize, CudaAddress) -> Code;
 }
 
 impl IpcCalls {
     fn of_context(context: &CudaContext) -> Result<Self, CudaFailure> {
-        Self::of(&context.library.library, context.library.version)
+        Self::of(|call| context.library.library.symbol(call))
     }
 }
 

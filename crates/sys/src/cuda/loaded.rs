@@ -7,44 +7,42 @@ use std::sync::Arc;
 use super::abi::{
     Code, CudaAddress, EventHandle, FunctionHandle, ModuleHandle, Ordinal, SUCCESS, StreamHandle,
 };
-use super::driver::{DriverLibrary, GpuDriver, OwnCalls};
+use super::driver::{DriverLibrary, GpuDriver, Introduced, OwnCalls};
 use super::failure::{CudaFailure, CudaVersion};
 use super::nvidia::NVIDIA;
-use crate::library::file_of;
-
-pub(super) use super::functions::functions;
+use crate::library::{file_of, functions};
 
 // The newest is of CUDA 11.0, which drivers serve from 450 on.
-functions! { Calls:
-    init = c"cuInit" since 2, 0 (c_uint);
-    device_count = c"cuDeviceGetCount" since 2, 0 (*mut c_int);
-    device = c"cuDeviceGet" since 2, 0 (*mut Ordinal, c_int);
-    device_name = c"cuDeviceGetName" since 2, 0 (*mut c_char, c_int, Ordinal);
-    device_uuid = c"cuDeviceGetUuid" since 9, 2 (*mut [u8; 16], Ordinal);
-    device_memory = c"cuDeviceTotalMem_v2" since 3, 2 (*mut usize, Ordinal);
-    device_pci = c"cuDeviceGetPCIBusId" since 4, 1 (*mut c_char, c_int, Ordinal);
-    device_attribute = c"cuDeviceGetAttribute" since 2, 0 (*mut c_int, c_int, Ordinal);
-    can_access_peer = c"cuDeviceCanAccessPeer" since 4, 0 (*mut c_int, Ordinal, Ordinal);
-    memory_info = c"cuMemGetInfo_v2" since 3, 2 (*mut usize, *mut usize);
-    allocate = c"cuMemAlloc_v2" since 3, 2 (*mut CudaAddress, usize);
-    free = c"cuMemFree_v2" since 3, 2 (CudaAddress);
-    host_register = c"cuMemHostRegister_v2" since 6, 5 (*mut c_void, usize, c_uint);
-    host_unregister = c"cuMemHostUnregister" since 4, 0 (*mut c_void);
-    host_address = c"cuMemHostGetDevicePointer_v2" since 3, 2 (*mut CudaAddress, *mut c_void, c_uint);
-    copy_in = c"cuMemcpyHtoD_v2" since 3, 2 (CudaAddress, *const c_void, usize);
-    copy_out = c"cuMemcpyDtoH_v2" since 3, 2 (*mut c_void, CudaAddress, usize);
-    stream_create = c"cuStreamCreate" since 2, 0 (*mut StreamHandle, c_uint);
-    stream_synchronize = c"cuStreamSynchronize" since 2, 0 (StreamHandle);
-    stream_destroy = c"cuStreamDestroy_v2" since 4, 0 (StreamHandle);
-    event_create = c"cuEventCreate" since 2, 0 (*mut EventHandle, c_uint);
-    event_record = c"cuEventRecord" since 2, 0 (EventHandle, StreamHandle);
-    event_query = c"cuEventQuery" since 2, 0 (EventHandle);
-    event_synchronize = c"cuEventSynchronize" since 2, 0 (EventHandle);
-    event_elapsed = c"cuEventElapsedTime" since 2, 0 (*mut f32, EventHandle, EventHandle);
-    event_destroy = c"cuEventDestroy_v2" since 4, 0 (EventHandle);
-    module_function = c"cuModuleGetFunction" since 2, 0 (*mut FunctionHandle, ModuleHandle, *const c_char);
-    module_unload = c"cuModuleUnload" since 2, 0 (ModuleHandle);
-    launch = c"cuLaunchKernel" since 4, 0 (FunctionHandle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, StreamHandle, *mut *mut c_void, *mut *mut c_void);
+functions! { pub(super) Calls by Introduced:
+    init = (c"cuInit", 2, 0) => (c_uint) -> Code;
+    device_count = (c"cuDeviceGetCount", 2, 0) => (*mut c_int) -> Code;
+    device = (c"cuDeviceGet", 2, 0) => (*mut Ordinal, c_int) -> Code;
+    device_name = (c"cuDeviceGetName", 2, 0) => (*mut c_char, c_int, Ordinal) -> Code;
+    device_uuid = (c"cuDeviceGetUuid", 9, 2) => (*mut [u8; 16], Ordinal) -> Code;
+    device_memory = (c"cuDeviceTotalMem_v2", 3, 2) => (*mut usize, Ordinal) -> Code;
+    device_pci = (c"cuDeviceGetPCIBusId", 4, 1) => (*mut c_char, c_int, Ordinal) -> Code;
+    device_attribute = (c"cuDeviceGetAttribute", 2, 0) => (*mut c_int, c_int, Ordinal) -> Code;
+    can_access_peer = (c"cuDeviceCanAccessPeer", 4, 0) => (*mut c_int, Ordinal, Ordinal) -> Code;
+    memory_info = (c"cuMemGetInfo_v2", 3, 2) => (*mut usize, *mut usize) -> Code;
+    allocate = (c"cuMemAlloc_v2", 3, 2) => (*mut CudaAddress, usize) -> Code;
+    free = (c"cuMemFree_v2", 3, 2) => (CudaAddress) -> Code;
+    host_register = (c"cuMemHostRegister_v2", 6, 5) => (*mut c_void, usize, c_uint) -> Code;
+    host_unregister = (c"cuMemHostUnregister", 4, 0) => (*mut c_void) -> Code;
+    host_address = (c"cuMemHostGetDevicePointer_v2", 3, 2) => (*mut CudaAddress, *mut c_void, c_uint) -> Code;
+    copy_in = (c"cuMemcpyHtoD_v2", 3, 2) => (CudaAddress, *const c_void, usize) -> Code;
+    copy_out = (c"cuMemcpyDtoH_v2", 3, 2) => (*mut c_void, CudaAddress, usize) -> Code;
+    stream_create = (c"cuStreamCreate", 2, 0) => (*mut StreamHandle, c_uint) -> Code;
+    stream_synchronize = (c"cuStreamSynchronize", 2, 0) => (StreamHandle) -> Code;
+    stream_destroy = (c"cuStreamDestroy_v2", 4, 0) => (StreamHandle) -> Code;
+    event_create = (c"cuEventCreate", 2, 0) => (*mut EventHandle, c_uint) -> Code;
+    event_record = (c"cuEventRecord", 2, 0) => (EventHandle, StreamHandle) -> Code;
+    event_query = (c"cuEventQuery", 2, 0) => (EventHandle) -> Code;
+    event_synchronize = (c"cuEventSynchronize", 2, 0) => (EventHandle) -> Code;
+    event_elapsed = (c"cuEventElapsedTime", 2, 0) => (*mut f32, EventHandle, EventHandle) -> Code;
+    event_destroy = (c"cuEventDestroy_v2", 4, 0) => (EventHandle) -> Code;
+    module_function = (c"cuModuleGetFunction", 2, 0) => (*mut FunctionHandle, ModuleHandle, *const c_char) -> Code;
+    module_unload = (c"cuModuleUnload", 2, 0) => (ModuleHandle) -> Code;
+    launch = (c"cuLaunchKernel", 4, 0) => (FunctionHandle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, StreamHandle, *mut *mut c_void, *mut *mut c_void) -> Code;
 }
 
 /// A driver's library, initialised.
@@ -53,7 +51,6 @@ pub struct Libcuda {
     pub(super) calls: Calls,
     /// Calls that drivers have in forms of their own.
     pub(super) own: Box<dyn OwnCalls>,
-    pub(super) version: Option<CudaVersion>,
     path: String,
     pub(super) library: DriverLibrary,
 }
@@ -76,13 +73,11 @@ impl Libcuda {
         file: Option<&str>,
     ) -> Result<Arc<Self>, CudaFailure> {
         let library = driver.open(file)?;
-        let version = driver_version(&library);
-        let calls = Calls::of(&library, version)?;
+        let calls = Calls::of(|call| library.symbol(call))?;
         let path = NonNull::new(calls.init as *mut c_void).and_then(file_of);
         let loaded = Self {
             calls,
-            own: (driver.own)(&library, version)?,
-            version,
+            own: (driver.own)(&library)?,
             path: path.unwrap_or_else(|| file.unwrap_or(driver.files[0]).to_owned()),
             library,
         };
@@ -109,7 +104,7 @@ impl Libcuda {
 
     /// The newest version of its interface that the driver serves; `None` where it does not say.
     pub fn version(&self) -> Option<CudaVersion> {
-        self.version
+        self.library.version
     }
 
     /// The failure of a call, where its result is one.
@@ -120,20 +115,4 @@ impl Libcuda {
             _ => self.own.check(self.library.driver.called(call), code),
         }
     }
-}
-
-/// The version that a driver serves, before anything else is asked of it.
-fn driver_version(library: &DriverLibrary) -> Option<CudaVersion> {
-    let driver = library.driver;
-    let address = library.file.symbol_without_version(driver.version_call);
-    // SAFETY: the symbol has this signature in all versions.
-    let call = unsafe {
-        std::mem::transmute::<NonNull<c_void>, unsafe extern "C" fn(*mut c_int) -> Code>(
-            address.ok()?,
-        )
-    };
-    let mut number = 0;
-    // SAFETY: the number is valid for the write of an int; the call needs no initialised library.
-    let code = unsafe { call(&raw mut number) };
-    (code == SUCCESS && number > 0).then(|| (driver.version)(number))
 }

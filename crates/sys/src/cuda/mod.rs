@@ -8,7 +8,6 @@
 //! | `abi` | declarations of the driver's header |
 //! | `driver` | in what drivers differ, and the calls that each has in a form of its own |
 //! | `nvidia` | NVIDIA's driver, in these terms |
-//! | `functions` | tables of calls |
 //! | `loaded` | the library and the calls that it exports, each with the version of CUDA that it came with |
 //! | `failure` | why something could not be done, with the driver's name of the code |
 //! | `device` | what the driver says of a GPU |
@@ -46,7 +45,6 @@ pub(crate) mod driver;
 pub(crate) mod exported;
 mod failure;
 mod flags;
-pub(crate) mod functions;
 mod ipc;
 mod loaded;
 mod module;

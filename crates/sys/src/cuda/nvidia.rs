@@ -7,12 +7,12 @@ use super::abi::{
     StreamHandle,
 };
 use super::driver::{
-    DriverLibrary, GpuDriver, Granularity, KernelTexts, LoadedText, MappingRules, OwnCalls,
+    DriverLibrary, GpuDriver, Granularity, Introduced, KernelTexts, LoadedText, MappingRules,
+    OwnCalls,
 };
 use super::exported::{DmabufFile, ExportedMemory, opened};
 use super::failure::{CudaFailure, CudaVersion};
-use super::functions::functions;
-use crate::library::text;
+use crate::library::{functions, text};
 
 /// Text of the kernel that copies.
 pub const COPY_PTX: &str = include_str!("copy.ptx");
@@ -51,7 +51,7 @@ pub static NVIDIA: GpuDriver = GpuDriver {
         pattern: PATTERN_PTX,
         copy: COPY_PTX,
     },
-    own: |library, has| Ok(Box::new(NvidiaCalls::of(library, has)?)),
+    own: |library| Ok(Box::new(NvidiaCalls::of(|call| library.symbol(call))?)),
 };
 
 /// An identifier in the groups in which people read it.
@@ -62,20 +62,20 @@ fn grouped(bytes: &[u8; 16]) -> String {
         .join("-")
 }
 
-functions! { NvidiaCalls:
-    error_name = c"cuGetErrorName" since 6, 0 (Code, *mut *const c_char);
-    error_string = c"cuGetErrorString" since 6, 0 (Code, *mut *const c_char);
-    primary_retain = c"cuDevicePrimaryCtxRetain" since 7, 0 (*mut ContextHandle, Ordinal);
-    primary_release = c"cuDevicePrimaryCtxRelease_v2" since 11, 0 (Ordinal);
-    set_current = c"cuCtxSetCurrent" since 4, 0 (ContextHandle);
-    synchronize = c"cuCtxSynchronize" since 2, 0 ();
-    enable_peer = c"cuCtxEnablePeerAccess" since 4, 0 (ContextHandle, c_uint);
-    copy = c"cuMemcpyAsync" since 4, 0 (CudaAddress, CudaAddress, usize, StreamHandle);
-    module_load = c"cuModuleLoadDataEx" since 2, 1 (*mut ModuleHandle, *const c_void, c_uint, *mut c_int, *mut *mut c_void);
+functions! { pub(super) NvidiaCalls by Introduced:
+    error_name = (c"cuGetErrorName", 6, 0) => (Code, *mut *const c_char) -> Code;
+    error_string = (c"cuGetErrorString", 6, 0) => (Code, *mut *const c_char) -> Code;
+    primary_retain = (c"cuDevicePrimaryCtxRetain", 7, 0) => (*mut ContextHandle, Ordinal) -> Code;
+    primary_release = (c"cuDevicePrimaryCtxRelease_v2", 11, 0) => (Ordinal) -> Code;
+    set_current = (c"cuCtxSetCurrent", 4, 0) => (ContextHandle) -> Code;
+    synchronize = (c"cuCtxSynchronize", 2, 0) => () -> Code;
+    enable_peer = (c"cuCtxEnablePeerAccess", 4, 0) => (ContextHandle, c_uint) -> Code;
+    copy = (c"cuMemcpyAsync", 4, 0) => (CudaAddress, CudaAddress, usize, StreamHandle) -> Code;
+    module_load = (c"cuModuleLoadDataEx", 2, 1) => (*mut ModuleHandle, *const c_void, c_uint, *mut c_int, *mut *mut c_void) -> Code;
 }
 
-functions! { DmabufCalls:
-    export = c"cuMemGetHandleForAddressRange" since 11, 7 (*mut c_void, CudaAddress, usize, c_int, u64);
+functions! { pub(super) DmabufCalls by Introduced:
+    export = (c"cuMemGetHandleForAddressRange", 11, 7) => (*mut c_void, CudaAddress, usize, c_int, u64) -> Code;
 }
 
 impl OwnCalls for NvidiaCalls {
@@ -156,10 +156,10 @@ impl OwnCalls for NvidiaCalls {
     /// The file covers whole pages of the host, of which the first may begin before the memory does.
     unsafe fn export(
         &self,
-        (library, has): (&DriverLibrary, Option<CudaVersion>),
+        library: &DriverLibrary,
         memory: ExportedMemory,
     ) -> Result<DmabufFile, CudaFailure> {
-        let calls = DmabufCalls::of(library, has)?;
+        let calls = DmabufCalls::of(|call| library.symbol(call))?;
         let page = rustix::param::page_size() as u64;
         let start = memory.address / page * page;
         let offset = memory.address - start;

@@ -2,13 +2,14 @@
 
 use std::ffi::c_int;
 
-use super::abi::Ordinal;
+use super::abi::{Code, Ordinal};
+use super::driver::Introduced;
 use super::failure::CudaFailure;
-use super::functions::functions;
 use super::loaded::Libcuda;
+use crate::library::functions;
 
-functions! { PeerCalls:
-    attribute = c"cuDeviceGetP2PAttribute" since 8, 0 (*mut c_int, c_int, Ordinal, Ordinal);
+functions! { pub(super) PeerCalls by Introduced:
+    attribute = (c"cuDeviceGetP2PAttribute", 8, 0) => (*mut c_int, c_int, Ordinal, Ordinal) -> Code;
 }
 
 /// Attributes of a pair, by their distance from the driver's first.
@@ -33,7 +34,7 @@ impl Libcuda {
     /// # Errors
     /// `TooOld`; or the driver's reason, which is `CUDA_ERROR_INVALID_DEVICE` for a GPU with itself.
     pub fn peer(&self, gpu: u32, peer: u32) -> Result<CudaPeer, CudaFailure> {
-        let calls = PeerCalls::of(&self.library, self.version)?;
+        let calls = PeerCalls::of(|call| self.library.symbol(call))?;
         let (from, to) = (self.ordinal(gpu)?, self.ordinal(peer)?);
         let attribute = |distance| {
             let which = self.driver().peer_attributes_from + distance;

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use super::abi::{Attribute, Code, CudaAddress, Ordinal, POSIX_FILE, PhysicalHandle};
 use super::context::CudaContext;
+use super::driver::Introduced;
 use super::failure::CudaFailure;
-use super::loaded::functions;
+use crate::library::functions;
 
 /// `CU_MEM_ALLOCATION_TYPE_PINNED`.
 const PINNED: c_int = 1;
@@ -57,15 +58,15 @@ pub(super) struct AccessDescription {
 const _: () =
     assert!(size_of::<PhysicalProperties>() == 32 && size_of::<AccessDescription>() == 12);
 
-functions! { VmmCalls:
-    granularity = c"cuMemGetAllocationGranularity" since 10, 2 (*mut usize, *const PhysicalProperties, c_int);
-    create = c"cuMemCreate" since 10, 2 (*mut PhysicalHandle, usize, *const PhysicalProperties, u64);
-    release = c"cuMemRelease" since 10, 2 (PhysicalHandle);
-    reserve = c"cuMemAddressReserve" since 10, 2 (*mut CudaAddress, usize, usize, CudaAddress, u64);
-    give_back = c"cuMemAddressFree" since 10, 2 (CudaAddress, usize);
-    map = c"cuMemMap" since 10, 2 (CudaAddress, usize, usize, PhysicalHandle, u64);
-    unmap = c"cuMemUnmap" since 10, 2 (CudaAddress, usize);
-    set_access = c"cuMemSetAccess" since 10, 2 (CudaAddress, usize, *const AccessDescription, usize);
+functions! { pub(super) VmmCalls by Introduced:
+    granularity = (c"cuMemGetAllocationGranularity", 10, 2) => (*mut usize, *const PhysicalProperties, c_int) -> Code;
+    create = (c"cuMemCreate", 10, 2) => (*mut PhysicalHandle, usize, *const PhysicalProperties, u64) -> Code;
+    release = (c"cuMemRelease", 10, 2) => (PhysicalHandle) -> Code;
+    reserve = (c"cuMemAddressReserve", 10, 2) => (*mut CudaAddress, usize, usize, CudaAddress, u64) -> Code;
+    give_back = (c"cuMemAddressFree", 10, 2) => (CudaAddress, usize) -> Code;
+    map = (c"cuMemMap", 10, 2) => (CudaAddress, usize, usize, PhysicalHandle, u64) -> Code;
+    unmap = (c"cuMemUnmap", 10, 2) => (CudaAddress, usize) -> Code;
+    set_access = (c"cuMemSetAccess", 10, 2) => (CudaAddress, usize, *const AccessDescription, usize) -> Code;
 }
 
 /// Mapped physical memory, or a part of the way there. What was made is taken back in the opposite order.
@@ -92,7 +93,7 @@ impl VmmMapping {
     /// `TooOld`, or the driver's reason.
     pub(super) fn allocate(context: &Arc<CudaContext>, bytes: u64) -> Result<Self, CudaFailure> {
         let library = &context.library;
-        let calls = VmmCalls::of(&library.library, library.version)?;
+        let calls = VmmCalls::of(|call| library.library.symbol(call))?;
         // A driver that does not know the question tells nothing.
         let grants = |which| {
             let granted = library.attribute(context.ordinal, which).ok();

@@ -7,11 +7,10 @@ use std::sync::OnceLock;
 use super::compiler::HipCompiler;
 use super::export::{RocrExport, export_mapped};
 use crate::cuda::abi::{Code, ContextHandle, CudaAddress, ModuleHandle, Ordinal, StreamHandle};
-use crate::cuda::driver::{DriverLibrary, GpuDriver, LoadedText, OwnCalls, OwnCallsFound};
+use crate::cuda::driver::{DriverLibrary, GpuDriver, Introduced, LoadedText, OwnCalls};
 use crate::cuda::exported::{DmabufFile, ExportedMemory};
-use crate::cuda::functions::functions;
 use crate::cuda::{CudaFailure, CudaVersion};
-use crate::library::{file_of, text};
+use crate::library::{file_of, functions, text};
 
 /// `hipMemcpyDefault`: from wherever the one address is to wherever the other is.
 const COPY_DEFAULT: c_int = 4;
@@ -26,23 +25,20 @@ const GENERATION_OFFSET: usize = 396;
 /// Its size.
 const GENERATION_BYTES: usize = 256;
 
-functions! { HipCalls:
-    set_device = c"hipSetDevice" since 4, 2 (c_int);
-    synchronize = c"hipDeviceSynchronize" since 4, 2 ();
-    enable_peer = c"hipDeviceEnablePeerAccess" since 4, 2 (c_int, c_uint);
-    copy = c"hipMemcpyAsync" since 4, 2 (CudaAddress, CudaAddress, usize, c_int, StreamHandle);
-    properties = c"hipGetDeviceProperties" since 4, 2 (*mut c_void, c_int);
-    module_load = c"hipModuleLoadData" since 4, 2 (*mut ModuleHandle, *const c_void);
+functions! { pub(super) HipCalls by Introduced:
+    set_device = (c"hipSetDevice", 4, 2) => (c_int) -> Code;
+    synchronize = (c"hipDeviceSynchronize", 4, 2) => () -> Code;
+    enable_peer = (c"hipDeviceEnablePeerAccess", 4, 2) => (c_int, c_uint) -> Code;
+    copy = (c"hipMemcpyAsync", 4, 2) => (CudaAddress, CudaAddress, usize, c_int, StreamHandle) -> Code;
+    properties = (c"hipGetDeviceProperties", 4, 2) => (*mut c_void, c_int) -> Code;
+    module_load = (c"hipModuleLoadData", 4, 2) => (*mut ModuleHandle, *const c_void) -> Code;
+    error_name = (c"hipGetErrorName", 4, 2) => (Code) -> *const c_char;
+    error_string = (c"hipGetErrorString", 4, 2) => (Code) -> *const c_char;
 }
-
-/// Calls that return no code.
-type Words = unsafe extern "C" fn(Code) -> *const c_char;
 
 #[derive(Debug)]
 struct HipOwn {
     calls: HipCalls,
-    /// Name and text of a result.
-    words: [Words; 2],
     driver: &'static GpuDriver,
     has: Option<CudaVersion>,
     /// The file of the library, beside which its compiler is.
@@ -57,23 +53,13 @@ struct HipOwn {
 ///
 /// # Errors
 /// `TooOld`.
-pub(super) fn own(library: &DriverLibrary, has: Option<CudaVersion>) -> OwnCallsFound {
-    let calls = HipCalls::of(library, has)?;
-    let needs = CudaVersion { major: 4, minor: 2 };
-    let words = |symbol| {
-        let address = library.symbol(symbol, needs, has)?;
-        // SAFETY: the symbol has this signature since there is one.
-        Ok::<_, CudaFailure>(unsafe {
-            std::mem::transmute::<std::ptr::NonNull<c_void>, Words>(address)
-        })
-    };
-    let words = [words(c"hipGetErrorName")?, words(c"hipGetErrorString")?];
+pub(super) fn own(library: &DriverLibrary) -> Result<Box<dyn OwnCalls>, CudaFailure> {
+    let calls = HipCalls::of(|call| library.symbol(call))?;
     let address = std::ptr::NonNull::new(calls.set_device as *mut c_void);
     Ok(Box::new(HipOwn {
         calls,
-        words,
         driver: library.driver,
-        has,
+        has: library.version,
         path: address.and_then(file_of).unwrap_or_default(),
         compiler: OnceLock::new(),
         exporter: OnceLock::new(),
@@ -142,16 +128,16 @@ impl OwnCalls for HipOwn {
 
     unsafe fn export(
         &self,
-        (library, has): (&DriverLibrary, Option<CudaVersion>),
+        library: &DriverLibrary,
         memory: ExportedMemory,
     ) -> Result<DmabufFile, CudaFailure> {
         if let Some(physical) = memory.physical {
             // SAFETY: the caller promises a handle of this library's, and that all of its memory is mapped.
-            return unsafe { export_mapped((library, has), self, physical) };
+            return unsafe { export_mapped(library, self, physical) };
         }
         let exporter = self
             .exporter
-            .get_or_init(|| RocrExport::load(self.driver, &self.path, has));
+            .get_or_init(|| RocrExport::load(self.driver, &self.path, self.has));
         let exporter = exporter.as_ref().map_err(CudaFailure::clone)?;
         // SAFETY: the caller promises an allocation of the runtime's.
         unsafe { exporter.export(memory) }
@@ -159,8 +145,7 @@ impl OwnCalls for HipOwn {
 
     fn words(&self, code: Code) -> [String; 2] {
         // SAFETY: null, or a constant NUL-terminated string of the library, for whatever number.
-        let [name, words] = self
-            .words
+        let [name, words] = [self.calls.error_name, self.calls.error_string]
             .map(|of| unsafe { text(of(code)) }.unwrap_or_default());
         // Older releases have no other words than the name.
         let words = if words == name { String::new() } else { words };

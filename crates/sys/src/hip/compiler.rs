@@ -4,12 +4,11 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::Path;
-use std::ptr::NonNull;
 
-use crate::cuda::driver::{DriverLibrary, GpuDriver};
-use crate::cuda::functions::functions;
+use crate::cuda::abi::Code;
+use crate::cuda::driver::{DriverLibrary, GpuDriver, Introduced};
 use crate::cuda::{CudaFailure, CudaVersion};
-use crate::library::{SharedLibrary, text};
+use crate::library::{SharedLibrary, functions, text};
 
 /// Name of the runtime's file up to the version of its interface.
 const RUNTIME: &str = "libamdhip64";
@@ -20,18 +19,16 @@ const COMPILER: &str = "libhiprtc";
 /// `hiprtcProgram`.
 type Program = *mut c_void;
 
-functions! { HiprtcCalls:
-    create = c"hiprtcCreateProgram" since 4, 2 (*mut Program, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char);
-    compile = c"hiprtcCompileProgram" since 4, 2 (Program, c_int, *const *const c_char);
-    log_size = c"hiprtcGetProgramLogSize" since 4, 2 (Program, *mut usize);
-    log = c"hiprtcGetProgramLog" since 4, 2 (Program, *mut c_char);
-    code_size = c"hiprtcGetCodeSize" since 4, 2 (Program, *mut usize);
-    code = c"hiprtcGetCode" since 4, 2 (Program, *mut c_char);
-    destroy = c"hiprtcDestroyProgram" since 4, 2 (*mut Program);
+functions! { pub(super) HiprtcCalls by Introduced:
+    create = (c"hiprtcCreateProgram", 4, 2) => (*mut Program, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char) -> Code;
+    compile = (c"hiprtcCompileProgram", 4, 2) => (Program, c_int, *const *const c_char) -> Code;
+    log_size = (c"hiprtcGetProgramLogSize", 4, 2) => (Program, *mut usize) -> Code;
+    log = (c"hiprtcGetProgramLog", 4, 2) => (Program, *mut c_char) -> Code;
+    code_size = (c"hiprtcGetCodeSize", 4, 2) => (Program, *mut usize) -> Code;
+    code = (c"hiprtcGetCode", 4, 2) => (Program, *mut c_char) -> Code;
+    destroy = (c"hiprtcDestroyProgram", 4, 2) => (*mut Program) -> Code;
+    words = (c"hiprtcGetErrorString", 4, 2) => (c_int) -> *const c_char;
 }
-
-/// The call that names a result.
-type Words = unsafe extern "C" fn(c_int) -> *const c_char;
 
 /// The call that tells the bytes of a log or of code.
 type SizeCall = unsafe extern "C" fn(Program, *mut usize) -> c_int;
@@ -43,7 +40,6 @@ type BytesCall = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
 #[derive(Debug)]
 pub(super) struct HipCompiler {
     calls: HiprtcCalls,
-    words: Words,
     // Dropping the handle does not unload the library; it is here because the calls are its.
     _library: DriverLibrary,
 }
@@ -68,25 +64,23 @@ impl HipCompiler {
         let mut first = None;
         for name in candidates(runtime) {
             let found = SharedLibrary::open(&name).map_err(CudaFailure::NoCompiler);
-            let found = found.and_then(|file| Self::of(DriverLibrary { driver, file }, has));
+            let found = found.and_then(|file| {
+                let library = DriverLibrary {
+                    driver,
+                    file,
+                    version: has,
+                };
+                Ok(Self {
+                    calls: HiprtcCalls::of(|call| library.symbol(call))?,
+                    _library: library,
+                })
+            });
             match found {
                 Ok(compiler) => return Ok(compiler),
                 Err(failure) => first = first.or(Some(failure)),
             }
         }
         Err(first.unwrap_or_else(|| CudaFailure::NoCompiler(COMPILER.to_owned())))
-    }
-
-    fn of(library: DriverLibrary, has: Option<CudaVersion>) -> Result<Self, CudaFailure> {
-        let calls = HiprtcCalls::of(&library, has)?;
-        let needs = CudaVersion { major: 4, minor: 2 };
-        let words = library.symbol(c"hiprtcGetErrorString", needs, has)?;
-        Ok(Self {
-            calls,
-            // SAFETY: the symbol has this signature since there is one.
-            words: unsafe { std::mem::transmute::<NonNull<c_void>, Words>(words) },
-            _library: library,
-        })
     }
 
     /// Compiles a text for a generation of GPUs, or for that of this thread's where it is not known.
@@ -149,7 +143,7 @@ impl HipCompiler {
             return Ok(());
         }
         // SAFETY: null, or a constant NUL-terminated string of the library, for whatever number.
-        let name = unsafe { text((self.words)(code)) }.unwrap_or_default();
+        let name = unsafe { text((self.calls.words)(code)) }.unwrap_or_default();
         Err(CudaFailure::Call {
             call,
             code,

@@ -6,14 +6,12 @@
 //! older releases have it too. Memory that was mapped by a handle is all of its buffer.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::ptr::NonNull;
 
 use crate::cuda::abi::{Code, POSIX_FILE, PhysicalHandle, SUCCESS};
-use crate::cuda::driver::{DriverLibrary, GpuDriver, OwnCalls};
+use crate::cuda::driver::{DriverLibrary, GpuDriver, Introduced, OwnCalls};
 use crate::cuda::exported::{DmabufFile, ExportedMemory, opened};
-use crate::cuda::functions::functions;
 use crate::cuda::{CudaFailure, CudaVersion};
-use crate::library::{SharedLibrary, text};
+use crate::library::{SharedLibrary, functions, text};
 
 /// Name of ROCr's library, under which HIP's runtime has loaded it.
 const ROCR: &str = "libhsa-runtime64.so.1";
@@ -24,22 +22,25 @@ const EXPORT: &CStr = c"hsa_amd_portable_export_dmabuf";
 /// Release of ROCm that has it.
 const EXPORT_SINCE: CudaVersion = CudaVersion { major: 5, minor: 4 };
 
-/// Address, bytes, the file, and the memory's offset in it.
-type ExportCall = unsafe extern "C" fn(*const c_void, usize, *mut c_int, *mut u64) -> Code;
+functions! { pub(super) HandleCalls by Introduced:
+    export = (c"hipMemExportToShareableHandle", 5, 1) => (*mut c_void, PhysicalHandle, c_int, u64) -> Code;
+}
 
-/// A status, and words for it.
-type StatusWords = unsafe extern "C" fn(Code, *mut *const c_char) -> Code;
+functions! { RocrCalls by &'static CStr:
+    // Address, bytes, the file, and the memory's offset in it.
+    export = EXPORT => (*const c_void, usize, *mut c_int, *mut u64) -> Code;
+}
 
-functions! { HandleCalls:
-    export = c"hipMemExportToShareableHandle" since 5, 1 (*mut c_void, PhysicalHandle, c_int, u64);
+functions! { StatusCalls by &'static CStr:
+    words = c"hsa_status_string" => (Code, *mut *const c_char) -> Code;
 }
 
 /// ROCr's call that exports an allocation.
 #[derive(Debug)]
 pub(super) struct RocrExport {
-    export: ExportCall,
+    calls: RocrCalls,
     /// The call that has words for its results.
-    words: Option<StatusWords>,
+    status: Option<StatusCalls>,
     // Dropping the handle does not unload the library; it is here because the calls are its.
     _library: SharedLibrary,
 }
@@ -66,14 +67,10 @@ impl RocrExport {
     }
 
     fn of(library: SharedLibrary) -> Option<Self> {
-        let export = library.symbol_without_version(EXPORT).ok()?;
-        let words = library.symbol_without_version(c"hsa_status_string").ok();
+        let find = |symbol| library.symbol_without_version(symbol);
         Some(Self {
-            // SAFETY: the symbol has this signature since there is one.
-            export: unsafe { std::mem::transmute::<NonNull<c_void>, ExportCall>(export) },
-            // SAFETY: as above.
-            words: words
-                .map(|words| unsafe { std::mem::transmute::<NonNull<c_void>, StatusWords>(words) }),
+            calls: RocrCalls::of(find).ok()?,
+            status: StatusCalls::of(find).ok(),
             _library: library,
         })
     }
@@ -92,7 +89,7 @@ impl RocrExport {
         let len = usize::try_from(memory.bytes).unwrap_or(usize::MAX);
         let (mut file, mut offset) = (-1, 0);
         // SAFETY: both places are valid for the writes; the address is looked up, and never followed.
-        let code = unsafe { (self.export)(address, len, &raw mut file, &raw mut offset) };
+        let code = unsafe { (self.calls.export)(address, len, &raw mut file, &raw mut offset) };
         self.check(code)?;
         // SAFETY: ROCr opened it for the caller, and nobody else has it.
         let file = unsafe { opened("hsa_amd_portable_export_dmabuf", file) }?;
@@ -104,9 +101,9 @@ impl RocrExport {
             return Ok(());
         }
         let mut words = std::ptr::null();
-        if let Some(of) = self.words {
+        if let Some(status) = self.status {
             // SAFETY: the pointer is valid for the write; an unknown status leaves it as it is.
-            unsafe { of(code, &raw mut words) };
+            unsafe { (status.words)(code, &raw mut words) };
         }
         // SAFETY: null, or a constant NUL-terminated string of the library.
         let words = unsafe { text(words) }.unwrap_or_default();
@@ -129,11 +126,11 @@ impl RocrExport {
 /// # Safety
 /// The handle is of this library, whose calls have these words.
 pub(super) unsafe fn export_mapped(
-    (library, has): (&DriverLibrary, Option<CudaVersion>),
+    library: &DriverLibrary,
     words: &dyn OwnCalls,
     physical: PhysicalHandle,
 ) -> Result<DmabufFile, CudaFailure> {
-    let calls = HandleCalls::of(library, has)?;
+    let calls = HandleCalls::of(|call| library.symbol(call))?;
     let mut file: c_int = -1;
     // SAFETY: the place is valid for the write of an int, which a handle of this kind is; the caller promises the
     // other.

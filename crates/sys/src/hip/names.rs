@@ -150,7 +150,7 @@ mod tests {
             c"cuMemcpyAsync",
         ] {
             let alias = ALIASES.iter().find(|alias| alias.of == own).unwrap();
-            let called = format!("= c{:?} since", alias.symbol.to_str().unwrap());
+            let called = format!("= (c{:?},", alias.symbol.to_str().unwrap());
             assert!(include_str!("calls.rs").contains(&called), "{called}");
         }
     }

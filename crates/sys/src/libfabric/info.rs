@@ -74,7 +74,7 @@ unsafe impl Sync for Owned {}
 impl Drop for Owned {
     fn drop(&mut self) {
         // SAFETY: the struct came from this library's fi_dupinfo, belongs to this value, and is freed once.
-        unsafe { (self.library.freeinfo)(self.info.as_ptr()) };
+        unsafe { (self.library.calls.freeinfo)(self.info.as_ptr()) };
     }
 }
 
@@ -132,7 +132,7 @@ impl Info {
         // SAFETY: node and service may be null; the hints are a live fi_info of this library; `list` is valid for the
         // one write of a pointer.
         let code = keeping(|| unsafe {
-            (library.getinfo)(version, none, none, 0, asked.info.as_ptr(), &raw mut list)
+            (library.calls.getinfo)(version, none, none, 0, asked.info.as_ptr(), &raw mut list)
         });
         if code == -abi::FI_ENODATA {
             return Ok(Vec::new());
@@ -154,7 +154,7 @@ impl Info {
         }
         if !list.is_null() {
             // SAFETY: the list came from this library's fi_getinfo and is freed once; the copies are independent of it.
-            unsafe { (library.freeinfo)(list) };
+            unsafe { (library.calls.freeinfo)(list) };
         }
         let any = hints.provider.is_empty();
         found.retain(|info| any || is_of(&info.attributes.provider, hints.provider));
@@ -167,7 +167,7 @@ impl Info {
     /// `entry` is a live fi_info of this library.
     unsafe fn copy_of(library: &Arc<Libfabric>, entry: &abi::fi_info) -> Option<Self> {
         // SAFETY: by the caller's promise; a copy belongs to the caller and has no successor.
-        let info = NonNull::new(unsafe { (library.dupinfo)(entry) })?;
+        let info = NonNull::new(unsafe { (library.calls.dupinfo)(entry) })?;
         let owned = Owned {
             info,
             library: Arc::clone(library),
@@ -216,7 +216,8 @@ fn asked(library: &Arc<Libfabric>, hints: &Hints<'_>) -> Result<Owned, String> {
         .map_err(|_| format!("{:?} has a NUL byte in it", hints.provider))?;
     let short = || "fi_dupinfo gave nothing: memory is short".to_owned();
     // SAFETY: a null argument asks for an empty fi_info with all attributes.
-    let info = NonNull::new(unsafe { (library.dupinfo)(std::ptr::null()) }).ok_or_else(short)?;
+    let info =
+        NonNull::new(unsafe { (library.calls.dupinfo)(std::ptr::null()) }).ok_or_else(short)?;
     let owned = Owned {
         info,
         library: Arc::clone(library),

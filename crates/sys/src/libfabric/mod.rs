@@ -9,7 +9,6 @@
 
 mod abi;
 mod calls;
-mod embedded;
 mod endpoint;
 mod handles;
 mod info;
@@ -34,7 +33,7 @@ pub use open::QueueSizes;
 pub use peer_to_peer::PeerToPeer;
 pub use post::{Event, EventKind, FabricError, Posted};
 
-use crate::library::{SharedLibrary, file_of, text};
+use crate::library::{SharedLibrary, Versioned, file_of, functions, text};
 
 /// Places where an installation for EFA puts its own library, which is preferred to the distribution's.
 const EFA_PATHS: [&str; 2] = [
@@ -59,23 +58,45 @@ const EMBEDDED_PATH: &str = "embedded in tonnage";
 /// The release that is compiled into the program, such as "1.22.0".
 pub const EMBEDDED_VERSION: &str = tonnage_libfabric_embedded::VERSION;
 
-type GetInfo = unsafe extern "C" fn(
-    version: u32,
-    node: *const c_char,
-    service: *const c_char,
-    flags: u64,
-    hints: *const abi::fi_info,
-    list: *mut *mut abi::fi_info,
-) -> c_int;
-type DupInfo = unsafe extern "C" fn(info: *const abi::fi_info) -> *mut abi::fi_info;
-type Fabric = unsafe extern "C" fn(
-    attr: *mut abi::fi_fabric_attr,
-    fabric: *mut *mut abi::fid_fabric,
-    context: *mut c_void,
-) -> c_int;
-type FreeInfo = unsafe extern "C" fn(list: *mut abi::fi_info);
-type Version = unsafe extern "C" fn() -> u32;
-type Strerror = unsafe extern "C" fn(code: c_int) -> *const c_char;
+functions! { FabricCalls by Versioned:
+    // Interface version, node, service, flags, hints and the list that is made. FABRIC_1.3 fixes the structs, of which `abi`
+    // declares the leading part.
+    getinfo = (c"fi_getinfo", c"FABRIC_1.3") => (u32, *const c_char, *const c_char, u64, *const abi::fi_info, *mut *mut abi::fi_info) -> c_int;
+    freeinfo = (c"fi_freeinfo", c"FABRIC_1.3") => (*mut abi::fi_info) -> ();
+    dupinfo = (c"fi_dupinfo", c"FABRIC_1.3") => (*const abi::fi_info) -> *mut abi::fi_info;
+    fabric = (c"fi_fabric", c"FABRIC_1.1") => (*mut abi::fi_fabric_attr, *mut *mut abi::fid_fabric, *mut c_void) -> c_int;
+    version = (c"fi_version", c"FABRIC_1.0") => () -> u32;
+    strerror = (c"fi_strerror", c"FABRIC_1.0") => (c_int) -> *const c_char;
+}
+
+/// The functions of the libfabric that is compiled into the program (`crates/libfabric-embedded`).
+mod embedded {
+    use std::ffi::{c_char, c_int, c_void};
+
+    use super::abi::{fi_fabric_attr, fi_info, fid_fabric};
+
+    unsafe extern "C" {
+        pub fn fi_getinfo(
+            version: u32,
+            node: *const c_char,
+            service: *const c_char,
+            flags: u64,
+            hints: *const fi_info,
+            list: *mut *mut fi_info,
+        ) -> c_int;
+        pub fn fi_freeinfo(list: *mut fi_info);
+        pub fn fi_dupinfo(info: *const fi_info) -> *mut fi_info;
+        pub fn fi_fabric(
+            attr: *mut fi_fabric_attr,
+            fabric: *mut *mut fid_fabric,
+            context: *mut c_void,
+        ) -> c_int;
+        /// Takes nothing, returns a constant, and needs no set-up.
+        pub safe fn fi_version() -> u32;
+        /// Takes any code and returns a constant string.
+        pub safe fn fi_strerror(code: c_int) -> *const c_char;
+    }
+}
 
 /// A release, as libfabric packs it into 32 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,11 +115,7 @@ pub struct Libfabric {
     // Held so that the functions below are never without their code, whatever becomes of the loader's policy; `None`
     // for the embedded one, whose code is the program's.
     library: Option<SharedLibrary>,
-    getinfo: GetInfo,
-    freeinfo: FreeInfo,
-    dupinfo: DupInfo,
-    fabric: Fabric,
-    strerror: Strerror,
+    calls: FabricCalls,
     release: Release,
     path: String,
 }
@@ -141,32 +158,14 @@ impl Libfabric {
     }
 
     fn with_symbols_of(library: SharedLibrary, name: &str) -> Result<Self, String> {
-        let too_old = |why| format!("{why}: libfabric 1.9 or newer is needed");
-        let getinfo = library
-            .symbol(c"fi_getinfo", c"FABRIC_1.3")
-            .map_err(too_old)?;
-        let freeinfo = library.symbol(c"fi_freeinfo", c"FABRIC_1.3")?;
-        let dupinfo = library.symbol(c"fi_dupinfo", c"FABRIC_1.3")?;
-        let fabric = library.symbol(c"fi_fabric", c"FABRIC_1.1")?;
-        let version = library.symbol(c"fi_version", c"FABRIC_1.0")?;
-        let strerror = library.symbol(c"fi_strerror", c"FABRIC_1.0")?;
-        let path = file_of(getinfo).unwrap_or_else(|| name.to_owned());
-        // SAFETY: the symbol of this name and version is a function of this signature in every release that has it.
-        let version: Version = unsafe { function(version) };
+        let calls = FabricCalls::of(|symbol| library.symbol(symbol))
+            .map_err(|why| format!("{why}: libfabric 1.9 or newer is needed"))?;
+        let path = NonNull::new(calls.getinfo as *mut c_void).and_then(file_of);
         Ok(Self {
-            // SAFETY: as for fi_version; FABRIC_1.3 fixes the structs of which `Info` is the leading part.
-            getinfo: unsafe { function(getinfo) },
-            // SAFETY: as for fi_getinfo.
-            freeinfo: unsafe { function(freeinfo) },
-            // SAFETY: as for fi_getinfo.
-            dupinfo: unsafe { function(dupinfo) },
-            // SAFETY: as for fi_version; FABRIC_1.1 fixes the struct.
-            fabric: unsafe { function(fabric) },
-            // SAFETY: as for fi_version.
-            strerror: unsafe { function(strerror) },
+            calls,
             // SAFETY: takes nothing, returns a number, and needs no set-up.
-            release: Release(unsafe { version() }),
-            path,
+            release: Release(unsafe { (calls.version)() }),
+            path: path.unwrap_or_else(|| name.to_owned()),
             library: Some(library),
         })
     }
@@ -177,11 +176,14 @@ impl Libfabric {
         tonnage_libfabric_embedded::link();
         Self {
             library: None,
-            getinfo: embedded::fi_getinfo,
-            freeinfo: embedded::fi_freeinfo,
-            dupinfo: embedded::fi_dupinfo,
-            fabric: embedded::fi_fabric,
-            strerror: embedded::fi_strerror,
+            calls: FabricCalls {
+                getinfo: embedded::fi_getinfo,
+                freeinfo: embedded::fi_freeinfo,
+                dupinfo: embedded::fi_dupinfo,
+                fabric: embedded::fi_fabric,
+                version: embedded::fi_version,
+                strerror: embedded::fi_strerror,
+            },
             release: Release(embedded::fi_version()),
             path: EMBEDDED_PATH.to_owned(),
         }
@@ -204,19 +206,9 @@ impl Libfabric {
 
     fn reason(&self, code: c_int) -> String {
         // SAFETY: takes any code and returns a constant NUL-terminated string, which is copied.
-        let reason = unsafe { text((self.strerror)(code.saturating_neg())) };
+        let reason = unsafe { text((self.calls.strerror)(code.saturating_neg())) };
         reason.unwrap_or_else(|| format!("error {code}"))
     }
-}
-
-/// Makes a function pointer of a symbol's address.
-///
-/// # Safety
-/// `F` is a function pointer type, and the code at `address` has that signature and stays loaded while it is used.
-unsafe fn function<F: Copy>(address: NonNull<c_void>) -> F {
-    const { assert!(size_of::<F>() == size_of::<NonNull<c_void>>()) };
-    // SAFETY: the sizes agree, and the caller promises that the address is such a function's.
-    unsafe { std::mem::transmute_copy(&address) }
 }
 
 #[cfg(test)]

@@ -143,7 +143,7 @@ impl Libfabric {
         let none = std::ptr::null();
         // SAFETY: node, service and hints may be null ("everything"); `list` is valid for the one write of a pointer.
         let code = keeping(|| unsafe {
-            (self.getinfo)(version, none, none, flags, std::ptr::null(), &raw mut list)
+            (self.calls.getinfo)(version, none, none, flags, std::ptr::null(), &raw mut list)
         });
         // Nothing matches, which without hints means that no provider is usable.
         if code == -abi::FI_ENODATA {
@@ -158,7 +158,7 @@ impl Libfabric {
         let entries = unsafe { copy_list(list, copy) };
         if !list.is_null() {
             // SAFETY: the list came from this library's fi_getinfo, is freed once, and nothing points into it any more.
-            unsafe { (self.freeinfo)(list) };
+            unsafe { (self.calls.freeinfo)(list) };
         }
         Ok(entries.into_iter().collect())
     }

@@ -96,7 +96,7 @@ impl Opener<'_> {
         let none = std::ptr::null_mut();
         // SAFETY: the info and its fabric attribute are live; `fabric` is valid for the write of a pointer.
         let code = unsafe {
-            (self.library.fabric)((*self.info.as_ptr()).fabric_attr, &raw mut fabric, none)
+            (self.library.calls.fabric)((*self.info.as_ptr()).fabric_attr, &raw mut fabric, none)
         };
         self.check("fi_fabric", code)?;
         Fid::new(fabric)

@@ -4,10 +4,9 @@
 //! other half is of no account. Where a function writes one, the place is zeroed before, for then an `int` leaves the
 //! upper half as it is; that this is the right half is what the check of the byte order is for.
 
-use std::ffi::{c_char, c_int, c_void};
-use std::ptr::NonNull;
+use std::ffi::{CStr, c_char, c_int, c_void};
 
-use crate::library::SharedLibrary;
+use crate::library::functions;
 
 /// Any handle of MPI.
 pub(super) type Handle = usize;
@@ -20,115 +19,83 @@ const _: () = assert!(
 /// As large as the largest status of any dialect (32 bytes), twice; nobody reads it but the library itself.
 pub(super) type Status = [u64; 8];
 
-macro_rules! functions {
-    ($(#[$about:meta])* $table:ident { $($name:ident = $symbol:literal ($($argument:ty),*);)* }) => {
-        $(#[$about])*
-        #[derive(Debug, Clone, Copy)]
-        pub(super) struct $table {
-            $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> c_int,)*
-        }
-
-        impl $table {
-            pub(super) fn of(library: &SharedLibrary) -> Result<Self, String> {
-                Ok(Self {
-                    $($name: {
-                        let address = library.symbol_without_version($symbol)?;
-                        // SAFETY: in a library that has MPI's functions, the one with this name has the signature that
-                        // MPI's standard gives it, with handles as the module's head says.
-                        unsafe {
-                            std::mem::transmute::<
-                                NonNull<c_void>,
-                                unsafe extern "C" fn($($argument),*) -> c_int,
-                            >(address)
-                        }
-                    },)*
-                })
-            }
-        }
-    };
-}
-
 functions! {
     /// Those that every MPI has since its third release.
-    Functions {
-        library_version = c"MPI_Get_library_version" (*mut c_char, *mut c_int);
-        init_thread = c"MPI_Init_thread" (*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int);
-        initialized = c"MPI_Initialized" (*mut c_int);
-        finalize = c"MPI_Finalize" ();
-        comm_rank = c"MPI_Comm_rank" (Handle, *mut c_int);
-        comm_size = c"MPI_Comm_size" (Handle, *mut c_int);
-        comm_set_errhandler = c"MPI_Comm_set_errhandler" (Handle, Handle);
-        barrier = c"MPI_Barrier" (Handle);
-        error_string = c"MPI_Error_string" (c_int, *mut c_char, *mut c_int);
-        error_class = c"MPI_Error_class" (c_int, *mut c_int);
-        info_create = c"MPI_Info_create" (*mut Handle);
-        info_set = c"MPI_Info_set" (Handle, *const c_char, *const c_char);
-        info_free = c"MPI_Info_free" (*mut Handle);
-        info_get_nkeys = c"MPI_Info_get_nkeys" (Handle, *mut c_int);
-        info_get_nthkey = c"MPI_Info_get_nthkey" (Handle, c_int, *mut c_char);
-        info_get = c"MPI_Info_get" (Handle, *const c_char, c_int, *mut c_char, *mut c_int);
-        type_contiguous = c"MPI_Type_contiguous" (c_int, Handle, *mut Handle);
-        type_create_resized = c"MPI_Type_create_resized" (Handle, isize, isize, *mut Handle);
-        type_commit = c"MPI_Type_commit" (*mut Handle);
-        type_free = c"MPI_Type_free" (*mut Handle);
-        get_count = c"MPI_Get_count" (*const c_void, Handle, *mut c_int);
-        file_open = c"MPI_File_open" (Handle, *const c_char, c_int, Handle, *mut Handle);
-        file_set_errhandler = c"MPI_File_set_errhandler" (Handle, Handle);
-        file_close = c"MPI_File_close" (*mut Handle);
-        file_sync = c"MPI_File_sync" (Handle);
-        file_get_info = c"MPI_File_get_info" (Handle, *mut Handle);
-        file_get_size = c"MPI_File_get_size" (Handle, *mut i64);
-        file_preallocate = c"MPI_File_preallocate" (Handle, i64);
-        file_set_view = c"MPI_File_set_view" (Handle, i64, Handle, Handle, *const c_char, Handle);
-        write_at = c"MPI_File_write_at" (Handle, i64, *const c_void, c_int, Handle, *mut c_void);
-        write_at_all = c"MPI_File_write_at_all" (Handle, i64, *const c_void, c_int, Handle, *mut c_void);
-        read_at = c"MPI_File_read_at" (Handle, i64, *mut c_void, c_int, Handle, *mut c_void);
-        read_at_all = c"MPI_File_read_at_all" (Handle, i64, *mut c_void, c_int, Handle, *mut c_void);
-    }
+    pub(super) Functions by &'static CStr:
+    library_version = c"MPI_Get_library_version" => (*mut c_char, *mut c_int) -> c_int;
+    init_thread = c"MPI_Init_thread" => (*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int) -> c_int;
+    initialized = c"MPI_Initialized" => (*mut c_int) -> c_int;
+    finalize = c"MPI_Finalize" => () -> c_int;
+    comm_rank = c"MPI_Comm_rank" => (Handle, *mut c_int) -> c_int;
+    comm_size = c"MPI_Comm_size" => (Handle, *mut c_int) -> c_int;
+    comm_set_errhandler = c"MPI_Comm_set_errhandler" => (Handle, Handle) -> c_int;
+    barrier = c"MPI_Barrier" => (Handle) -> c_int;
+    error_string = c"MPI_Error_string" => (c_int, *mut c_char, *mut c_int) -> c_int;
+    error_class = c"MPI_Error_class" => (c_int, *mut c_int) -> c_int;
+    info_create = c"MPI_Info_create" => (*mut Handle) -> c_int;
+    info_set = c"MPI_Info_set" => (Handle, *const c_char, *const c_char) -> c_int;
+    info_free = c"MPI_Info_free" => (*mut Handle) -> c_int;
+    info_get_nkeys = c"MPI_Info_get_nkeys" => (Handle, *mut c_int) -> c_int;
+    info_get_nthkey = c"MPI_Info_get_nthkey" => (Handle, c_int, *mut c_char) -> c_int;
+    info_get = c"MPI_Info_get" => (Handle, *const c_char, c_int, *mut c_char, *mut c_int) -> c_int;
+    type_contiguous = c"MPI_Type_contiguous" => (c_int, Handle, *mut Handle) -> c_int;
+    type_create_resized = c"MPI_Type_create_resized" => (Handle, isize, isize, *mut Handle) -> c_int;
+    type_commit = c"MPI_Type_commit" => (*mut Handle) -> c_int;
+    type_free = c"MPI_Type_free" => (*mut Handle) -> c_int;
+    get_count = c"MPI_Get_count" => (*const c_void, Handle, *mut c_int) -> c_int;
+    file_open = c"MPI_File_open" => (Handle, *const c_char, c_int, Handle, *mut Handle) -> c_int;
+    file_set_errhandler = c"MPI_File_set_errhandler" => (Handle, Handle) -> c_int;
+    file_close = c"MPI_File_close" => (*mut Handle) -> c_int;
+    file_sync = c"MPI_File_sync" => (Handle) -> c_int;
+    file_get_info = c"MPI_File_get_info" => (Handle, *mut Handle) -> c_int;
+    file_get_size = c"MPI_File_get_size" => (Handle, *mut i64) -> c_int;
+    file_preallocate = c"MPI_File_preallocate" => (Handle, i64) -> c_int;
+    file_set_view = c"MPI_File_set_view" => (Handle, i64, Handle, Handle, *const c_char, Handle) -> c_int;
+    write_at = c"MPI_File_write_at" => (Handle, i64, *const c_void, c_int, Handle, *mut c_void) -> c_int;
+    write_at_all = c"MPI_File_write_at_all" => (Handle, i64, *const c_void, c_int, Handle, *mut c_void) -> c_int;
+    read_at = c"MPI_File_read_at" => (Handle, i64, *mut c_void, c_int, Handle, *mut c_void) -> c_int;
+    read_at_all = c"MPI_File_read_at_all" => (Handle, i64, *mut c_void, c_int, Handle, *mut c_void) -> c_int;
 }
 
 functions! {
     /// Those of communicators and types that only collectives need.
-    GroupFunctions {
-        comm_split = c"MPI_Comm_split" (Handle, c_int, c_int, *mut Handle);
-        comm_free = c"MPI_Comm_free" (*mut Handle);
-        type_get_name = c"MPI_Type_get_name" (Handle, *mut c_char, *mut c_int);
-        type_size = c"MPI_Type_size" (Handle, *mut c_int);
-        reduce_local = c"MPI_Reduce_local" (*const c_void, *mut c_void, c_int, Handle, Handle);
-    }
+    pub(super) GroupFunctions by &'static CStr:
+    comm_split = c"MPI_Comm_split" => (Handle, c_int, c_int, *mut Handle) -> c_int;
+    comm_free = c"MPI_Comm_free" => (*mut Handle) -> c_int;
+    type_get_name = c"MPI_Type_get_name" => (Handle, *mut c_char, *mut c_int) -> c_int;
+    type_size = c"MPI_Type_size" => (Handle, *mut c_int) -> c_int;
+    reduce_local = c"MPI_Reduce_local" => (*const c_void, *mut c_void, c_int, Handle, Handle) -> c_int;
 }
 
 functions! {
     /// Collectives and messages with counts of 32 bits, which every MPI has.
-    PlainFunctions {
-        all_reduce = c"MPI_Allreduce" (*const c_void, *mut c_void, c_int, Handle, Handle, Handle);
-        reduce_scatter_block = c"MPI_Reduce_scatter_block" (*const c_void, *mut c_void, c_int, Handle, Handle, Handle);
-        reduce = c"MPI_Reduce" (*const c_void, *mut c_void, c_int, Handle, Handle, c_int, Handle);
-        all_gather = c"MPI_Allgather" (*const c_void, c_int, Handle, *mut c_void, c_int, Handle, Handle);
-        all_to_all = c"MPI_Alltoall" (*const c_void, c_int, Handle, *mut c_void, c_int, Handle, Handle);
-        broadcast = c"MPI_Bcast" (*mut c_void, c_int, Handle, c_int, Handle);
-        gather = c"MPI_Gather" (*const c_void, c_int, Handle, *mut c_void, c_int, Handle, c_int, Handle);
-        scatter = c"MPI_Scatter" (*const c_void, c_int, Handle, *mut c_void, c_int, Handle, c_int, Handle);
-        send = c"MPI_Send" (*const c_void, c_int, Handle, c_int, c_int, Handle);
-        receive = c"MPI_Recv" (*mut c_void, c_int, Handle, c_int, c_int, Handle, *mut c_void);
-        send_receive = c"MPI_Sendrecv" (*const c_void, c_int, Handle, c_int, c_int, *mut c_void, c_int, Handle, c_int, c_int, Handle, *mut c_void);
-    }
+    pub(super) PlainFunctions by &'static CStr:
+    all_reduce = c"MPI_Allreduce" => (*const c_void, *mut c_void, c_int, Handle, Handle, Handle) -> c_int;
+    reduce_scatter_block = c"MPI_Reduce_scatter_block" => (*const c_void, *mut c_void, c_int, Handle, Handle, Handle) -> c_int;
+    reduce = c"MPI_Reduce" => (*const c_void, *mut c_void, c_int, Handle, Handle, c_int, Handle) -> c_int;
+    all_gather = c"MPI_Allgather" => (*const c_void, c_int, Handle, *mut c_void, c_int, Handle, Handle) -> c_int;
+    all_to_all = c"MPI_Alltoall" => (*const c_void, c_int, Handle, *mut c_void, c_int, Handle, Handle) -> c_int;
+    broadcast = c"MPI_Bcast" => (*mut c_void, c_int, Handle, c_int, Handle) -> c_int;
+    gather = c"MPI_Gather" => (*const c_void, c_int, Handle, *mut c_void, c_int, Handle, c_int, Handle) -> c_int;
+    scatter = c"MPI_Scatter" => (*const c_void, c_int, Handle, *mut c_void, c_int, Handle, c_int, Handle) -> c_int;
+    send = c"MPI_Send" => (*const c_void, c_int, Handle, c_int, c_int, Handle) -> c_int;
+    receive = c"MPI_Recv" => (*mut c_void, c_int, Handle, c_int, c_int, Handle, *mut c_void) -> c_int;
+    send_receive = c"MPI_Sendrecv" => (*const c_void, c_int, Handle, c_int, c_int, *mut c_void, c_int, Handle, c_int, c_int, Handle, *mut c_void) -> c_int;
 }
 
 functions! {
     /// The like with counts of 64 bits (MPI_Count), which came with MPI 4.
-    LargeFunctions {
-        all_reduce = c"MPI_Allreduce_c" (*const c_void, *mut c_void, i64, Handle, Handle, Handle);
-        reduce_scatter_block = c"MPI_Reduce_scatter_block_c" (*const c_void, *mut c_void, i64, Handle, Handle, Handle);
-        reduce = c"MPI_Reduce_c" (*const c_void, *mut c_void, i64, Handle, Handle, c_int, Handle);
-        all_gather = c"MPI_Allgather_c" (*const c_void, i64, Handle, *mut c_void, i64, Handle, Handle);
-        all_to_all = c"MPI_Alltoall_c" (*const c_void, i64, Handle, *mut c_void, i64, Handle, Handle);
-        broadcast = c"MPI_Bcast_c" (*mut c_void, i64, Handle, c_int, Handle);
-        gather = c"MPI_Gather_c" (*const c_void, i64, Handle, *mut c_void, i64, Handle, c_int, Handle);
-        scatter = c"MPI_Scatter_c" (*const c_void, i64, Handle, *mut c_void, i64, Handle, c_int, Handle);
-        send = c"MPI_Send_c" (*const c_void, i64, Handle, c_int, c_int, Handle);
-        receive = c"MPI_Recv_c" (*mut c_void, i64, Handle, c_int, c_int, Handle, *mut c_void);
-        send_receive = c"MPI_Sendrecv_c" (*const c_void, i64, Handle, c_int, c_int, *mut c_void, i64, Handle, c_int, c_int, Handle, *mut c_void);
-        get_count = c"MPI_Get_count_c" (*const c_void, Handle, *mut i64);
-    }
+    pub(super) LargeFunctions by &'static CStr:
+    all_reduce = c"MPI_Allreduce_c" => (*const c_void, *mut c_void, i64, Handle, Handle, Handle) -> c_int;
+    reduce_scatter_block = c"MPI_Reduce_scatter_block_c" => (*const c_void, *mut c_void, i64, Handle, Handle, Handle) -> c_int;
+    reduce = c"MPI_Reduce_c" => (*const c_void, *mut c_void, i64, Handle, Handle, c_int, Handle) -> c_int;
+    all_gather = c"MPI_Allgather_c" => (*const c_void, i64, Handle, *mut c_void, i64, Handle, Handle) -> c_int;
+    all_to_all = c"MPI_Alltoall_c" => (*const c_void, i64, Handle, *mut c_void, i64, Handle, Handle) -> c_int;
+    broadcast = c"MPI_Bcast_c" => (*mut c_void, i64, Handle, c_int, Handle) -> c_int;
+    gather = c"MPI_Gather_c" => (*const c_void, i64, Handle, *mut c_void, i64, Handle, c_int, Handle) -> c_int;
+    scatter = c"MPI_Scatter_c" => (*const c_void, i64, Handle, *mut c_void, i64, Handle, c_int, Handle) -> c_int;
+    send = c"MPI_Send_c" => (*const c_void, i64, Handle, c_int, c_int, Handle) -> c_int;
+    receive = c"MPI_Recv_c" => (*mut c_void, i64, Handle, c_int, c_int, Handle, *mut c_void) -> c_int;
+    send_receive = c"MPI_Sendrecv_c" => (*const c_void, i64, Handle, c_int, c_int, *mut c_void, i64, Handle, c_int, c_int, Handle, *mut c_void) -> c_int;
+    get_count = c"MPI_Get_count_c" => (*const c_void, Handle, *mut i64) -> c_int;
 }

@@ -163,7 +163,7 @@ impl Loaded {
     }
 
     fn recognise(library: SharedLibrary, name: &str) -> Result<Self, String> {
-        let functions = Functions::of(&library)?;
+        let functions = Functions::of(|symbol| library.symbol_without_version(symbol))?;
         let address = NonNull::new(functions.library_version as *mut std::ffi::c_void);
         let path = address.and_then(file_of).unwrap_or_else(|| name.to_owned());
         let version = text_of(|text, bytes| {

@@ -4,69 +4,56 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr::NonNull;
 
 use super::abi::{
-    ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_mr,
-    ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
+    ibv_ah_attr, ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_device,
+    ibv_device_attr, ibv_mr, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
 };
 use super::last_reason;
-use crate::library::{SharedLibrary, file_of, text};
+use super::mlx5_abi::{ibv_ah, ibv_qp_ex, ibv_srq, ibv_srq_init_attr};
+use crate::library::{SharedLibrary, Versioned, file_of, functions, text};
 
 /// The file that the loader searches for.
 const NAME: &str = "libibverbs.so.1";
 
-macro_rules! functions {
-    ($($name:ident = $symbol:literal @ $version:literal ($($argument:ty),*) -> $result:ty;)*) => {
-        /// The exported calls.
-        #[derive(Debug, Clone, Copy)]
-        pub(super) struct Calls {
-            $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> $result,)*
-        }
-
-        impl Calls {
-            pub(super) fn of(library: &SharedLibrary) -> Result<Self, String> {
-                Ok(Self {
-                    $($name: {
-                        let address = library.symbol($symbol, $version)?;
-                        // SAFETY: the symbol of this version has the signature that the header declares for it, which
-                        // is the one that stands here.
-                        unsafe {
-                            std::mem::transmute::<
-                                NonNull<c_void>,
-                                unsafe extern "C" fn($($argument),*) -> $result,
-                            >(address)
-                        }
-                    },)*
-                })
-            }
-        }
-    };
+functions! { pub(super) Calls by Versioned:
+    get_device_list = (c"ibv_get_device_list", c"IBVERBS_1.1") => (*mut c_int) -> *mut *mut ibv_device;
+    free_device_list = (c"ibv_free_device_list", c"IBVERBS_1.1") => (*mut *mut ibv_device) -> ();
+    get_device_name = (c"ibv_get_device_name", c"IBVERBS_1.1") => (*mut ibv_device) -> *const c_char;
+    open_device = (c"ibv_open_device", c"IBVERBS_1.1") => (*mut ibv_device) -> *mut ibv_context;
+    close_device = (c"ibv_close_device", c"IBVERBS_1.1") => (*mut ibv_context) -> c_int;
+    query_device = (c"ibv_query_device", c"IBVERBS_1.1") => (*mut ibv_context, *mut ibv_device_attr) -> c_int;
+    query_port = (c"ibv_query_port", c"IBVERBS_1.1") => (*mut ibv_context, u8, *mut ibv_port_attr) -> c_int;
+    get_async_event = (c"ibv_get_async_event", c"IBVERBS_1.1") => (*mut ibv_context, *mut ibv_async_event) -> c_int;
+    ack_async_event = (c"ibv_ack_async_event", c"IBVERBS_1.1") => (*mut ibv_async_event) -> ();
+    event_type_str = (c"ibv_event_type_str", c"IBVERBS_1.1") => (c_uint) -> *const c_char;
+    alloc_pd = (c"ibv_alloc_pd", c"IBVERBS_1.1") => (*mut ibv_context) -> *mut ibv_pd;
+    dealloc_pd = (c"ibv_dealloc_pd", c"IBVERBS_1.1") => (*mut ibv_pd) -> c_int;
+    reg_mr = (c"ibv_reg_mr", c"IBVERBS_1.1") => (*mut ibv_pd, *mut c_void, usize, c_int) -> *mut ibv_mr;
+    dereg_mr = (c"ibv_dereg_mr", c"IBVERBS_1.1") => (*mut ibv_mr) -> c_int;
+    create_comp_channel = (c"ibv_create_comp_channel", c"IBVERBS_1.0") => (*mut ibv_context) -> *mut ibv_comp_channel;
+    destroy_comp_channel = (c"ibv_destroy_comp_channel", c"IBVERBS_1.0") => (*mut ibv_comp_channel) -> c_int;
+    create_cq = (c"ibv_create_cq", c"IBVERBS_1.1") => (*mut ibv_context, c_int, *mut c_void, *mut ibv_comp_channel, c_int) -> *mut ibv_cq;
+    destroy_cq = (c"ibv_destroy_cq", c"IBVERBS_1.1") => (*mut ibv_cq) -> c_int;
+    get_cq_event = (c"ibv_get_cq_event", c"IBVERBS_1.1") => (*mut ibv_comp_channel, *mut *mut ibv_cq, *mut *mut c_void) -> c_int;
+    ack_cq_events = (c"ibv_ack_cq_events", c"IBVERBS_1.1") => (*mut ibv_cq, c_uint) -> ();
+    create_qp = (c"ibv_create_qp", c"IBVERBS_1.1") => (*mut ibv_pd, *mut ibv_qp_init_attr) -> *mut ibv_qp;
+    modify_qp = (c"ibv_modify_qp", c"IBVERBS_1.1") => (*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_int;
+    destroy_qp = (c"ibv_destroy_qp", c"IBVERBS_1.1") => (*mut ibv_qp) -> c_int;
 }
 
-pub(super) use functions;
+// Memory of a device is registered by its file since release 34 of rdma-core. A library without it does for memory of the
+// host.
+functions! { pub(super) DmabufCalls by Versioned:
+    register = (c"ibv_reg_dmabuf_mr", c"IBVERBS_1.12") => (*mut ibv_pd, u64, usize, u64, c_int, c_int) -> *mut ibv_mr;
+}
 
-functions! {
-    get_device_list = c"ibv_get_device_list" @ c"IBVERBS_1.1" (*mut c_int) -> *mut *mut ibv_device;
-    free_device_list = c"ibv_free_device_list" @ c"IBVERBS_1.1" (*mut *mut ibv_device) -> ();
-    get_device_name = c"ibv_get_device_name" @ c"IBVERBS_1.1" (*mut ibv_device) -> *const c_char;
-    open_device = c"ibv_open_device" @ c"IBVERBS_1.1" (*mut ibv_device) -> *mut ibv_context;
-    close_device = c"ibv_close_device" @ c"IBVERBS_1.1" (*mut ibv_context) -> c_int;
-    query_device = c"ibv_query_device" @ c"IBVERBS_1.1" (*mut ibv_context, *mut ibv_device_attr) -> c_int;
-    query_port = c"ibv_query_port" @ c"IBVERBS_1.1" (*mut ibv_context, u8, *mut ibv_port_attr) -> c_int;
-    get_async_event = c"ibv_get_async_event" @ c"IBVERBS_1.1" (*mut ibv_context, *mut ibv_async_event) -> c_int;
-    ack_async_event = c"ibv_ack_async_event" @ c"IBVERBS_1.1" (*mut ibv_async_event) -> ();
-    event_type_str = c"ibv_event_type_str" @ c"IBVERBS_1.1" (c_uint) -> *const c_char;
-    alloc_pd = c"ibv_alloc_pd" @ c"IBVERBS_1.1" (*mut ibv_context) -> *mut ibv_pd;
-    dealloc_pd = c"ibv_dealloc_pd" @ c"IBVERBS_1.1" (*mut ibv_pd) -> c_int;
-    reg_mr = c"ibv_reg_mr" @ c"IBVERBS_1.1" (*mut ibv_pd, *mut c_void, usize, c_int) -> *mut ibv_mr;
-    dereg_mr = c"ibv_dereg_mr" @ c"IBVERBS_1.1" (*mut ibv_mr) -> c_int;
-    create_comp_channel = c"ibv_create_comp_channel" @ c"IBVERBS_1.0" (*mut ibv_context) -> *mut ibv_comp_channel;
-    destroy_comp_channel = c"ibv_destroy_comp_channel" @ c"IBVERBS_1.0" (*mut ibv_comp_channel) -> c_int;
-    create_cq = c"ibv_create_cq" @ c"IBVERBS_1.1" (*mut ibv_context, c_int, *mut c_void, *mut ibv_comp_channel, c_int) -> *mut ibv_cq;
-    destroy_cq = c"ibv_destroy_cq" @ c"IBVERBS_1.1" (*mut ibv_cq) -> c_int;
-    get_cq_event = c"ibv_get_cq_event" @ c"IBVERBS_1.1" (*mut ibv_comp_channel, *mut *mut ibv_cq, *mut *mut c_void) -> c_int;
-    ack_cq_events = c"ibv_ack_cq_events" @ c"IBVERBS_1.1" (*mut ibv_cq, c_uint) -> ();
-    create_qp = c"ibv_create_qp" @ c"IBVERBS_1.1" (*mut ibv_pd, *mut ibv_qp_init_attr) -> *mut ibv_qp;
-    modify_qp = c"ibv_modify_qp" @ c"IBVERBS_1.1" (*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_int;
-    destroy_qp = c"ibv_destroy_qp" @ c"IBVERBS_1.1" (*mut ibv_qp) -> c_int;
+// Only queue pairs of DC need address handles, shared receive queues and the extended work-request interface, which came in
+// release 24 of rdma-core. A library without them does for reliable connections.
+functions! { pub(super) ExtendedCalls by Versioned:
+    create_ah = (c"ibv_create_ah", c"IBVERBS_1.1") => (*mut ibv_pd, *mut ibv_ah_attr) -> *mut ibv_ah;
+    destroy_ah = (c"ibv_destroy_ah", c"IBVERBS_1.1") => (*mut ibv_ah) -> c_int;
+    create_srq = (c"ibv_create_srq", c"IBVERBS_1.1") => (*mut ibv_pd, *mut ibv_srq_init_attr) -> *mut ibv_srq;
+    destroy_srq = (c"ibv_destroy_srq", c"IBVERBS_1.1") => (*mut ibv_srq) -> c_int;
+    interface = (c"ibv_qp_to_qp_ex", c"IBVERBS_1.6") => (*mut ibv_qp) -> *mut ibv_qp_ex;
 }
 
 /// The library.
@@ -93,7 +80,7 @@ impl Libibverbs {
     pub fn load(file: Option<&str>) -> Result<Self, String> {
         let name = file.unwrap_or(NAME);
         let library = SharedLibrary::open(name)?;
-        let calls = Calls::of(&library)?;
+        let calls = Calls::of(|symbol| library.symbol(symbol))?;
         let address = NonNull::new(calls.open_device as *mut c_void);
         let path = address.and_then(file_of);
         Ok(Self {

@@ -9,30 +9,29 @@ use std::ptr::NonNull;
 use super::abi::{ibv_context, ibv_device, ibv_qp};
 use super::check;
 use super::context::Context;
-use super::extended;
-use super::loaded::{Libibverbs, functions};
+use super::loaded::{ExtendedCalls, Libibverbs};
 use super::mlx5_abi::{
     MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM, ibv_qp_ex, ibv_qp_init_attr_ex, mlx5dv_context,
     mlx5dv_qp_ex, mlx5dv_qp_init_attr,
 };
-use crate::library::{SharedLibrary, file_of};
+use crate::library::{SharedLibrary, Versioned, file_of, functions};
 
 /// The file that the loader searches for. Where libibverbs has loaded one of this name as its driver, that one is
 /// meant.
 const NAME: &str = "libmlx5.so.1";
 
-functions! {
-    is_supported = c"mlx5dv_is_supported" @ c"MLX5_1.8" (*mut ibv_device) -> bool;
-    query_device = c"mlx5dv_query_device" @ c"MLX5_1.0" (*mut ibv_context, *mut mlx5dv_context) -> c_int;
-    create_qp = c"mlx5dv_create_qp" @ c"MLX5_1.3" (*mut ibv_context, *mut ibv_qp_init_attr_ex, *mut mlx5dv_qp_init_attr) -> *mut ibv_qp;
-    own_interface = c"mlx5dv_qp_ex_from_ibv_qp_ex" @ c"MLX5_1.10" (*mut ibv_qp_ex) -> *mut mlx5dv_qp_ex;
+functions! { pub(super) Calls by Versioned:
+    is_supported = (c"mlx5dv_is_supported", c"MLX5_1.8") => (*mut ibv_device) -> bool;
+    query_device = (c"mlx5dv_query_device", c"MLX5_1.0") => (*mut ibv_context, *mut mlx5dv_context) -> c_int;
+    create_qp = (c"mlx5dv_create_qp", c"MLX5_1.3") => (*mut ibv_context, *mut ibv_qp_init_attr_ex, *mut mlx5dv_qp_init_attr) -> *mut ibv_qp;
+    own_interface = (c"mlx5dv_qp_ex_from_ibv_qp_ex", c"MLX5_1.10") => (*mut ibv_qp_ex) -> *mut mlx5dv_qp_ex;
 }
 
 /// The library, and the calls of libibverbs that only its queue pairs need.
 #[derive(Debug)]
 pub struct Libmlx5 {
     pub(super) calls: Calls,
-    pub(super) verbs: extended::Calls,
+    pub(super) verbs: ExtendedCalls,
     path: String,
     // Dropping the handle does not unload the library; it is here because the calls are its.
     _library: SharedLibrary,
@@ -55,8 +54,8 @@ impl Libmlx5 {
     /// The loader's reason, or which call one of the two lacks.
     pub fn load(libibverbs: &Libibverbs) -> Result<Self, String> {
         let library = SharedLibrary::open(NAME)?;
-        let calls = Calls::of(&library)?;
-        let verbs = extended::Calls::of(&libibverbs.library)?;
+        let calls = Calls::of(|symbol| library.symbol(symbol))?;
+        let verbs = ExtendedCalls::of(|symbol| libibverbs.library.symbol(symbol))?;
         let address = NonNull::new(calls.create_qp as *mut c_void);
         let path = address.and_then(file_of);
         Ok(Self {

@@ -7,7 +7,6 @@
 //! | `loaded` | the library and the calls that it exports |
 //! | `context` | an open device, its limits and its ports |
 //! | `queues` | what one worker owns on a device: completion queue, registrations, queue pairs |
-//! | `dmabuf` | the call of libibverbs that registers memory of a device by its file |
 //! | `pieces` | keys of memory that is registered in one piece or in several |
 //! | `queue_pair` | making a queue pair and taking it to its states |
 //! | `thread_domain` | queue pairs that are handed work without a lock |
@@ -17,7 +16,6 @@
 //! | `cm`, `cm_event` | its event channel with its identifiers; what it tells |
 //! | `post` | handing over work requests and taking completions: the part inside the timed loops |
 //! | `mlx5_abi`, `mlx5` | declarations of libmlx5's header; that library, and what it says of a device |
-//! | `extended` | the calls of libibverbs that only queue pairs of DC need |
 //! | `dc_pair`, `dc_post` | queue pairs of DC and addresses of their targets; handing over work requests to them |
 //!
 //! Purposes of queue pairs, advice about failures and names of options are `tonnage_engines::verbs`'.
@@ -31,8 +29,6 @@ mod cm_loaded;
 mod context;
 mod dc_pair;
 mod dc_post;
-mod dmabuf;
-mod extended;
 mod handles;
 mod loaded;
 mod mlx5;

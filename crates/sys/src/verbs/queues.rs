@@ -16,8 +16,8 @@ use super::abi::{
 use super::chain::{Chain, LIST_MAX};
 use super::context::{Context, unblock};
 use super::dc_post::DcParts;
-use super::dmabuf;
 use super::handles::{KeyedRegion, QueuePair, RegistrationHandle};
+use super::loaded::DmabufCalls;
 use super::pieces::{RegionKeys, piece_stride, ranges, totals};
 use super::thread_domain::ThreadDomain;
 use super::{check, last_reason};
@@ -275,7 +275,7 @@ impl Queues {
         if let RegisteredMemory::Device(device) = &registered.memory
             && let Some((file, offset)) = device.file()
         {
-            let register = dmabuf::Calls::of(&library.library)?.register;
+            let register = DmabufCalls::of(|symbol| library.library.symbol(symbol))?.register;
             // SAFETY: the protection domain is open. The file keeps what is behind it alive, and the registration keeps
             // the file; a range that it does not have is an error of the call. The address is a number for peers.
             let mr = unsafe {

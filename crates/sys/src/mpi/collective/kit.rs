@@ -107,7 +107,8 @@ impl CollectiveKit {
             Dialect::Mpich => &MPICH,
             Dialect::OpenMpi => &OPEN_MPI,
         };
-        let groups = GroupFunctions::of(library)?;
+        let find = |symbol| library.symbol_without_version(symbol);
+        let groups = GroupFunctions::of(find)?;
         let handle = |constant: Constant| constant.handle(library);
         let known = |constant: Constant| handle(constant).map(Some);
         let float16 = numbers
@@ -117,8 +118,8 @@ impl CollectiveKit {
             .filter(|&(handle, name)| is_half(&groups, handle, name));
         Ok(Self {
             groups,
-            plain: PlainFunctions::of(library)?,
-            large: LargeFunctions::of(library).ok(),
+            plain: PlainFunctions::of(find)?,
+            large: LargeFunctions::of(find).ok(),
             in_place: numbers.in_place,
             types: [
                 known(numbers.float32)?,
