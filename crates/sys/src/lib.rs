@@ -8,7 +8,7 @@
 //! | [`registrable`] | memory of the host or of a device, as network cards register it |
 //! | [`clock`] | the clock of the timed loops |
 //! | [`cuda`], [`hip`], [`libfabric`], [`mpi`], [`nvml`], [`pmix`], [`verbs`] | C libraries that are loaded at run time, one each |
-//! | [`library`], `signal_actions` | loading a C library and looking symbols up; signals that it takes |
+//! | [`library`], `header`, `signal_actions` | loading a C library and looking symbols up; declarations of C headers; signals that libraries take |
 //! | [`files`], [`uring`] | system calls on files, and io_uring |
 //! | [`kread`] | the calls of the module that posts one-sided operations in the kernel |
 //! | [`host`], [`interfaces`] | names of this host and container, and its network interfaces |
@@ -29,6 +29,7 @@ pub mod cuda;
 pub mod descriptor;
 pub mod files;
 pub mod fold;
+mod header;
 pub mod hip;
 pub mod host;
 pub mod interfaces;

@@ -1,61 +1,23 @@
 //! Declarations of `kernel/tonnage_kread/tonnage_kread.h`; a test compares them with what a C compiler makes of it.
 
-/// Number of this layout.
-pub const TKR_ABI: u32 = 1;
-pub const TKR_BINS: usize = 27_648;
+use crate::header::{numbers, structures, zeroed};
 
-pub const TKR_PATH_GLOBAL: u8 = 1;
-pub const TKR_READ: u32 = 0;
-pub const TKR_WRITE: u32 = 1;
-pub const TKR_EACH: u32 = 0;
-pub const TKR_FIRST: u32 = 1;
-pub const TKR_BATCH: u32 = 2;
-pub const TKR_FIXED: u32 = 0;
-pub const TKR_SEQUENTIAL: u32 = 1;
-pub const TKR_RANDOM: u32 = 2;
-pub const TKR_PERMUTED: u32 = 3;
-pub const TKR_RUN_UNTIMED: u32 = 1;
-pub const TKR_HIST_CLEAR: u32 = 1;
-pub const TKR_PEEK_STORE: u32 = 1;
-
-/// Declares a structure that has only numbers, so that all zeros are one of it.
-macro_rules! structures {
-    ($($name:ident { $($field:ident: $kind:ty),* $(,)? })*) => {$(
-        #[repr(C)]
-        #[derive(Debug, Clone, Copy)]
-        pub struct $name {
-            $(pub $field: $kind,)*
-        }
-
-        impl $name {
-            /// Zeros.
-            pub const fn zeroed() -> Self {
-                // SAFETY: integers and arrays of them, for which zero bytes are a value.
-                unsafe { std::mem::zeroed() }
-            }
-
-            /// Offset and size of each field, for the comparison with the header.
-            #[cfg(test)]
-            pub fn layout() -> Vec<(String, usize)> {
-                let mut all = vec![(format!("sizeof {}", stringify!($name)), size_of::<Self>())];
-                $(all.push((
-                    format!("{} {}", stringify!($name), stringify!($field)),
-                    std::mem::offset_of!(Self, $field),
-                ));)*
-                all
-            }
-        }
-    )*
-
-        /// All of them.
-        #[cfg(test)]
-        pub fn layouts() -> Vec<(String, usize)> {
-            [$($name::layout(),)*].concat()
-        }
-    };
+numbers! { fn values;
+    u32:
+        /// Number of this layout.
+        TKR_ABI = 1,
+        TKR_READ = 0, TKR_WRITE = 1, TKR_EACH = 0, TKR_FIRST = 1, TKR_BATCH = 2, TKR_FIXED = 0, TKR_SEQUENTIAL = 1,
+        TKR_RANDOM = 2, TKR_PERMUTED = 3, TKR_RUN_UNTIMED = 1, TKR_HIST_CLEAR = 1, TKR_PEEK_STORE = 1;
+    usize: TKR_BINS = 27_648;
+    u8: TKR_PATH_GLOBAL = 1;
+    u32: TKR_IOC_SETUP = call(BOTH, 0xb0, size_of::<tkr_setup>()), TKR_IOC_LANE = call(BOTH, 0xb1, size_of::<tkr_lane>()),
+        TKR_IOC_CONNECT = call(WRITE, 0xb2, size_of::<tkr_connect>()),
+        TKR_IOC_RUN = call(BOTH, 0xb3, size_of::<tkr_run>()), TKR_IOC_STATS = call(BOTH, 0xb4, size_of::<tkr_stats>()),
+        TKR_IOC_HIST = call(BOTH, 0xb5, size_of::<tkr_hist>()), TKR_IOC_PEEK = call(WRITE, 0xb6, size_of::<tkr_peek>()),
+        TKR_IOC_STOP = call(NONE, 0xb7, 0);
 }
 
-structures! {
+structures! { fn layouts;
     tkr_setup {
         abi: u32, port: u32, device: [u8; 64], gid_index: u32, lanes: u32, depth: u32, slots: u32, slot_bytes: u32,
         reserved: u32, gid: [u8; 16], lid: u32, mtu_bytes: u32, rd_atomic: u32, link_layer: u32,
@@ -83,6 +45,8 @@ structures! {
     tkr_peek { offset: u64, bytes: u64, at: u64, flags: u32, reserved: u32 }
 }
 
+zeroed! { tkr_setup tkr_lane tkr_connect tkr_flow tkr_run tkr_stats tkr_hist tkr_peek }
+
 /// A call's number, as `_IOC` of `linux/ioctl.h` makes it.
 const fn call(direction: u32, number: u32, bytes: usize) -> u32 {
     direction << 30 | (bytes as u32) << 16 | 0x74 << 8 | number
@@ -92,15 +56,6 @@ const NONE: u32 = 0;
 const WRITE: u32 = 1;
 const BOTH: u32 = 3;
 
-pub const TKR_IOC_SETUP: u32 = call(BOTH, 0xb0, size_of::<tkr_setup>());
-pub const TKR_IOC_LANE: u32 = call(BOTH, 0xb1, size_of::<tkr_lane>());
-pub const TKR_IOC_CONNECT: u32 = call(WRITE, 0xb2, size_of::<tkr_connect>());
-pub const TKR_IOC_RUN: u32 = call(BOTH, 0xb3, size_of::<tkr_run>());
-pub const TKR_IOC_STATS: u32 = call(BOTH, 0xb4, size_of::<tkr_stats>());
-pub const TKR_IOC_HIST: u32 = call(BOTH, 0xb5, size_of::<tkr_hist>());
-pub const TKR_IOC_PEEK: u32 = call(WRITE, 0xb6, size_of::<tkr_peek>());
-pub const TKR_IOC_STOP: u32 = call(NONE, 0xb7, 0);
-
 #[cfg(test)]
 mod tests {
     use std::fmt::Write as _;
@@ -109,56 +64,16 @@ mod tests {
 
     use super::*;
 
-    macro_rules! numbers {
-        ($($name:ident),* $(,)?) => {
-            [$((stringify!($name), $name as u64),)*]
-        };
-    }
-
     /// Compiles a program that prints what the header says, and compares all of it.
     #[test]
     fn the_header_says_the_same_to_a_c_compiler() {
-        let numbers = numbers![
-            TKR_ABI,
-            TKR_BINS,
-            TKR_PATH_GLOBAL,
-            TKR_READ,
-            TKR_WRITE,
-            TKR_EACH,
-            TKR_FIRST,
-            TKR_BATCH,
-            TKR_FIXED,
-            TKR_SEQUENTIAL,
-            TKR_RANDOM,
-            TKR_PERMUTED,
-            TKR_RUN_UNTIMED,
-            TKR_HIST_CLEAR,
-            TKR_PEEK_STORE,
-            TKR_IOC_SETUP,
-            TKR_IOC_LANE,
-            TKR_IOC_CONNECT,
-            TKR_IOC_RUN,
-            TKR_IOC_STATS,
-            TKR_IOC_HIST,
-            TKR_IOC_PEEK,
-            TKR_IOC_STOP,
-        ];
-        let layouts = layouts();
         let (mut program, mut ours) = (String::new(), String::new());
         program.push_str("#include <stddef.h>\n#include <stdio.h>\n#include \"tonnage_kread.h\"\nint main(void) {\n");
-        for (name, value) in &numbers {
-            writeln!(
-                program,
-                "printf(\"{name} %llu\\n\", (unsigned long long){name});"
-            )
-            .unwrap();
-            writeln!(ours, "{name} {value}").unwrap();
-        }
-        for (name, value) in &layouts {
-            let (first, second) = name.split_once(' ').unwrap();
-            let asked = match first {
-                "sizeof" => format!("sizeof(struct {second})"),
-                _ => format!("offsetof(struct {first}, {second})"),
+        for (name, (value, size)) in values().into_iter().chain(layouts()) {
+            let (asked, value) = match (name.strip_prefix("struct "), name.split_once('.')) {
+                (Some(_), _) => (format!("sizeof({name})"), size),
+                (_, Some((name, field))) => (format!("offsetof(struct {name}, {field})"), value),
+                _ => (name.clone(), value),
             };
             writeln!(
                 program,

@@ -223,7 +223,7 @@ impl KreadSession {
             depth: setup.depth,
             slots: setup.slots,
             slot_bytes: setup.slot_bytes,
-            ..tkr_setup::zeroed()
+            ..tkr_setup::ZEROED
         };
         // A longer name is no device's, and the module says so.
         let name = setup.device.as_bytes();
@@ -273,7 +273,7 @@ impl KreadSession {
     pub fn address(&self, lane: u32) -> io::Result<(u32, u32)> {
         let mut asked = tkr_lane {
             lane,
-            ..tkr_lane::zeroed()
+            ..tkr_lane::ZEROED
         };
         self.call(TKR_IOC_LANE, &mut asked)?;
         Ok((asked.qpn, asked.psn))
@@ -305,7 +305,7 @@ impl KreadSession {
             } else {
                 0
             },
-            ..tkr_connect::zeroed()
+            ..tkr_connect::ZEROED
         };
         self.call(TKR_IOC_CONNECT, &mut asked)
     }
@@ -337,7 +337,7 @@ impl KreadSession {
             duration_ns: order.duration.map_or(0, ns),
             patience_ns: ns(order.patience),
             stop_at: std::ptr::from_ref(order.stop) as u64,
-            ..tkr_run::zeroed()
+            ..tkr_run::ZEROED
         };
         let ended = self.call(TKR_IOC_RUN, &mut asked).err();
         KreadOutcome {
@@ -355,7 +355,7 @@ impl KreadSession {
     pub fn operations(&self, lane: u32) -> io::Result<u64> {
         let mut asked = tkr_stats {
             lane,
-            ..tkr_stats::zeroed()
+            ..tkr_stats::ZEROED
         };
         self.call(TKR_IOC_STATS, &mut asked)?;
         Ok(asked.ops)
@@ -370,7 +370,7 @@ impl KreadSession {
         let mut asked = tkr_hist {
             lane,
             bins_at: bins.as_mut_ptr() as u64,
-            ..tkr_hist::zeroed()
+            ..tkr_hist::ZEROED
         };
         self.call(TKR_IOC_HIST, &mut asked)?;
         Ok(KreadLatencies {
@@ -390,7 +390,7 @@ impl KreadSession {
         let mut asked = tkr_hist {
             lane,
             flags: TKR_HIST_CLEAR,
-            ..tkr_hist::zeroed()
+            ..tkr_hist::ZEROED
         };
         self.call(TKR_IOC_HIST, &mut asked)
     }
@@ -418,7 +418,7 @@ impl KreadSession {
             bytes,
             at: at as u64,
             flags,
-            ..tkr_peek::zeroed()
+            ..tkr_peek::ZEROED
         };
         self.call(TKR_IOC_PEEK, &mut asked)
     }
@@ -442,6 +442,6 @@ fn flow(flow: &KreadFlow) -> tkr_flow {
         seed: flow.seed,
         begin: flow.begin,
         rkey: flow.key,
-        ..tkr_flow::zeroed()
+        ..tkr_flow::ZEROED
     }
 }

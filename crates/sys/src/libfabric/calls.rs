@@ -74,13 +74,6 @@ impl EndpointCalls {
     /// # Safety
     /// Both objects are open, and stay so as long as this value is used.
     pub(super) unsafe fn new(endpoint: *mut abi::fid_ep, queue: *mut abi::fid_cq) -> Self {
-        let none = abi::fi_cq_data_entry {
-            op_context: std::ptr::null_mut(),
-            flags: 0,
-            len: 0,
-            buf: std::ptr::null_mut(),
-            data: 0,
-        };
         // SAFETY: by the caller's promise; the tables live as long as their objects.
         let (rma, msg, tagged, queue_ops) = unsafe {
             let ep = &*endpoint;
@@ -93,7 +86,7 @@ impl EndpointCalls {
             msg,
             tagged,
             queue_ops,
-            entries: Box::new([none; ENTRIES]),
+            entries: Box::new([abi::fi_cq_data_entry::ZEROED; ENTRIES]),
         }
     }
 }

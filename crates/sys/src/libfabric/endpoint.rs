@@ -335,17 +335,10 @@ impl Endpoint {
                 | abi::FI_WRITE
                 | abi::FI_REMOTE_READ
                 | abi::FI_REMOTE_WRITE,
-            offset: 0,
             requested_key: key,
-            context: std::ptr::null_mut(),
-            auth_key_size: 0,
-            auth_key: std::ptr::null_mut(),
             iface,
             device,
-            hmem_data: std::ptr::null_mut(),
-            page_size: 0,
-            base_mr: std::ptr::null(),
-            sub_mr_cnt: 0,
+            ..abi::fi_mr_attr::ZEROED
         };
         let mut mr = std::ptr::null_mut();
         // SAFETY: the domain is open; the attribute and what it points to live through the call, and the flag says

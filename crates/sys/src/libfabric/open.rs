@@ -146,12 +146,9 @@ impl Opener<'_> {
         let size = 2 * (sizes.operations as usize + sizes.receives as usize).max(512);
         let mut attr = abi::fi_cq_attr {
             size,
-            flags: 0,
             format: abi::FI_CQ_FORMAT_DATA,
             wait_obj,
-            signaling_vector: 0,
-            wait_cond: 0,
-            wait_set: std::ptr::null_mut(),
+            ..abi::fi_cq_attr::ZEROED
         };
         let (mut queue, none) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the domain is open; the attribute lives through the call.
@@ -165,12 +162,8 @@ impl Opener<'_> {
         let domain: *mut abi::fid_domain = domain.cast();
         let mut attr = abi::fi_av_attr {
             type_: abi::FI_AV_TABLE,
-            rx_ctx_bits: 0,
             count: sizes.peers,
-            ep_per_node: 0,
-            name: std::ptr::null(),
-            map_addr: std::ptr::null_mut(),
-            flags: 0,
+            ..abi::fi_av_attr::ZEROED
         };
         let (mut vector, none) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: as for `queue`.

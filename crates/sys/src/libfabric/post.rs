@@ -209,8 +209,7 @@ impl Endpoint {
                 text: format!("fi_cq_read: {}", self.library().reason(code)),
             });
         }
-        // SAFETY: all bytes of the struct may be zero.
-        let mut entry: abi::fi_cq_err_entry = unsafe { std::mem::zeroed() };
+        let mut entry = abi::fi_cq_err_entry::ZEROED;
         // SAFETY: the queue is open; the entry has the newest and largest layout, and with its data size 0 the library
         // keeps what it points to valid until the next read.
         let got = unsafe { ((*self.calls.queue_ops).readerr)(self.calls.queue, &raw mut entry, 0) };

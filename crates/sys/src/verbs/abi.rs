@@ -10,99 +10,14 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
+use crate::header::{structures, zeroed};
+
 /// A function pointer that is not called here.
 type Unused = Option<unsafe extern "C" fn()>;
-
-/// Calls that are not exported: each device's own, which the inline functions of the header go through.
-#[repr(C)]
-pub struct ibv_context_ops {
-    _before: [Unused; 11],
-    pub poll_cq: unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int,
-    pub req_notify_cq: unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int,
-    _between: [Unused; 12],
-    pub post_send:
-        unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int,
-    pub post_recv:
-        unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int,
-    _behind: [Unused; 5],
-}
-
-/// An open device.
-#[repr(C)]
-pub struct ibv_context {
-    pub device: *mut ibv_device,
-    pub ops: ibv_context_ops,
-    pub cmd_fd: c_int,
-    pub async_fd: c_int,
-    /// A number of vectors and a lock of 40 bytes.
-    _rest: [u64; 6],
-    /// Says whether a table of more calls lies before this.
-    pub abi_compat: *mut c_void,
-}
 
 pub enum ibv_device {}
 pub enum ibv_pd {}
 pub enum ibv_cq {}
-
-/// The leading part of a queue pair.
-#[repr(C)]
-pub struct ibv_qp {
-    pub context: *mut ibv_context,
-    pub qp_context: *mut c_void,
-    pub pd: *mut ibv_pd,
-    pub send_cq: *mut ibv_cq,
-    pub recv_cq: *mut ibv_cq,
-    pub srq: *mut c_void,
-    pub handle: u32,
-    pub qp_num: u32,
-}
-
-/// A registration.
-#[repr(C)]
-pub struct ibv_mr {
-    pub context: *mut ibv_context,
-    pub pd: *mut ibv_pd,
-    pub addr: *mut c_void,
-    pub length: usize,
-    pub handle: u32,
-    pub lkey: u32,
-    pub rkey: u32,
-}
-
-/// A channel on which a queue says that it has something.
-#[repr(C)]
-pub struct ibv_comp_channel {
-    pub context: *mut ibv_context,
-    pub fd: c_int,
-    pub refcnt: c_int,
-}
-
-/// A stretch of local memory.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct ibv_sge {
-    pub addr: u64,
-    pub length: u32,
-    pub lkey: u32,
-}
-
-/// Far end of the verbs that copy.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct ibv_wr_rdma {
-    pub remote_addr: u64,
-    pub rkey: u32,
-}
-
-/// Far end of an atomic operation, and what it is carried out with.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct ibv_wr_atomic {
-    pub remote_addr: u64,
-    pub compare_add: u64,
-    pub swap: u64,
-    pub rkey: u32,
-}
 
 /// Fields that depend on the kind of a work request.
 #[repr(C)]
@@ -114,197 +29,117 @@ pub union ibv_wr_kind {
     pub _rest: [u64; 11],
 }
 
-/// A work request of the send queue.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct ibv_send_wr {
-    pub wr_id: u64,
-    pub next: *mut ibv_send_wr,
-    pub sg_list: *mut ibv_sge,
-    pub num_sge: c_int,
-    pub opcode: c_uint,
-    pub send_flags: c_uint,
-    /// In the byte order of the network.
-    pub imm_data: u32,
-    pub wr: ibv_wr_kind,
+structures! {
+    /// Calls that are not exported: each device's own, which the inline functions of the header go through.
+    #[derive(Clone, Copy)]
+    ibv_context_ops {
+        _before: [Unused; 11], poll_cq: unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int,
+        req_notify_cq: unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int, _between: [Unused; 12],
+        post_send: unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int,
+        post_recv: unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int,
+        _behind: [Unused; 5],
+    }
+    /// An open device.
+    ibv_context {
+        device: *mut ibv_device, ops: ibv_context_ops, cmd_fd: c_int, async_fd: c_int,
+        /// A number of vectors and a lock of 40 bytes.
+        _rest: [u64; 6],
+        /// Says whether a table of more calls lies before this.
+        abi_compat: *mut c_void,
+    }
+    /// The leading part of a queue pair.
+    ibv_qp {
+        context: *mut ibv_context, qp_context: *mut c_void, pd: *mut ibv_pd, send_cq: *mut ibv_cq, recv_cq: *mut ibv_cq,
+        srq: *mut c_void, handle: u32, qp_num: u32,
+    }
+    /// A registration.
+    ibv_mr {
+        context: *mut ibv_context, pd: *mut ibv_pd, addr: *mut c_void, length: usize, handle: u32, lkey: u32, rkey: u32,
+    }
+    /// A channel on which a queue says that it has something.
+    ibv_comp_channel { context: *mut ibv_context, fd: c_int, refcnt: c_int }
+    /// A stretch of local memory.
+    #[derive(Clone, Copy)]
+    ibv_sge { addr: u64, length: u32, lkey: u32 }
+    /// Far end of the verbs that copy.
+    #[derive(Clone, Copy)]
+    ibv_wr_rdma { remote_addr: u64, rkey: u32 }
+    /// Far end of an atomic operation, and what it is carried out with.
+    #[derive(Clone, Copy)]
+    ibv_wr_atomic { remote_addr: u64, compare_add: u64, swap: u64, rkey: u32 }
+    /// A work request of the send queue.
+    #[derive(Clone, Copy)]
+    ibv_send_wr {
+        wr_id: u64, next: *mut ibv_send_wr, sg_list: *mut ibv_sge, num_sge: c_int, opcode: c_uint, send_flags: c_uint,
+        /// In the byte order of the network.
+        imm_data: u32,
+        wr: ibv_wr_kind,
+    }
+    /// A work request of the receive queue.
+    #[derive(Clone, Copy)]
+    ibv_recv_wr { wr_id: u64, next: *mut ibv_recv_wr, sg_list: *mut ibv_sge, num_sge: c_int }
+    /// A completion. Where `status` is not success only `wr_id`, `status`, `vendor_err` and `qp_num` mean something.
+    #[derive(Clone, Copy)]
+    ibv_wc {
+        wr_id: u64, status: c_uint, opcode: c_uint, vendor_err: u32, byte_len: u32,
+        /// In the byte order of the network.
+        imm_data: u32,
+        qp_num: u32, src_qp: u32, wc_flags: c_uint, pkey_index: u16, slid: u16, sl: u8, dlid_path_bits: u8,
+    }
+    /// Sizes of a queue pair.
+    #[derive(Clone, Copy, Default)]
+    ibv_qp_cap { max_send_wr: u32, max_recv_wr: u32, max_send_sge: u32, max_recv_sge: u32, max_inline_data: u32 }
+    /// Request for a queue pair.
+    ibv_qp_init_attr {
+        qp_context: *mut c_void, send_cq: *mut ibv_cq, recv_cq: *mut ibv_cq, srq: *mut c_void, cap: ibv_qp_cap,
+        qp_type: c_uint, sq_sig_all: c_int,
+    }
+    /// A route between subnets, or of RoCE.
+    #[derive(Clone, Copy, Default)]
+    ibv_global_route { dgid: [u64; 2], flow_label: u32, sgid_index: u8, hop_limit: u8, traffic_class: u8 }
+    /// The way to a peer's port.
+    #[derive(Clone, Copy, Default)]
+    ibv_ah_attr {
+        grh: ibv_global_route, dlid: u16, sl: u8, src_path_bits: u8, static_rate: u8, is_global: u8, port_num: u8,
+    }
+    /// Attributes that a queue pair is told on its way to a state.
+    #[derive(Clone, Copy, Default)]
+    ibv_qp_attr {
+        qp_state: c_uint, cur_qp_state: c_uint, path_mtu: c_uint, path_mig_state: c_uint, qkey: u32, rq_psn: u32,
+        sq_psn: u32, dest_qp_num: u32, qp_access_flags: c_uint, cap: ibv_qp_cap, ah_attr: ibv_ah_attr,
+        alt_ah_attr: ibv_ah_attr, pkey_index: u16, alt_pkey_index: u16, en_sqd_async_notify: u8, sq_draining: u8,
+        max_rd_atomic: u8, max_dest_rd_atomic: u8, min_rnr_timer: u8, port_num: u8, timeout: u8, retry_cnt: u8,
+        rnr_retry: u8, alt_port_num: u8, alt_timeout: u8, rate_limit: u32,
+    }
+    /// A port, as the exported call fills it in.
+    #[derive(Clone, Copy, Default)]
+    ibv_port_attr {
+        state: c_uint, max_mtu: c_uint, active_mtu: c_uint, gid_tbl_len: c_int, port_cap_flags: u32, max_msg_sz: u32,
+        bad_pkey_cntr: u32, qkey_viol_cntr: u32, pkey_tbl_len: u16, lid: u16, sm_lid: u16, lmc: u8, max_vl_num: u8,
+        sm_sl: u8, subnet_timeout: u8, init_type_reply: u8, active_width: u8, active_speed: u8, phys_state: u8,
+        link_layer: u8, flags: u8, port_cap_flags2: u16,
+    }
+    /// Limits of a device.
+    #[derive(Clone, Copy)]
+    ibv_device_attr {
+        fw_ver: [c_char; 64], node_guid: u64, sys_image_guid: u64, max_mr_size: u64, page_size_cap: u64, vendor_id: u32,
+        vendor_part_id: u32, hw_ver: u32, max_qp: c_int, max_qp_wr: c_int, device_cap_flags: c_uint, max_sge: c_int,
+        max_sge_rd: c_int, max_cq: c_int, max_cqe: c_int, max_mr: c_int, max_pd: c_int, max_qp_rd_atom: c_int,
+        max_ee_rd_atom: c_int, max_res_rd_atom: c_int, max_qp_init_rd_atom: c_int, max_ee_init_rd_atom: c_int,
+        atomic_cap: c_uint,
+        /// Fields that are not used, to the end of the struct.
+        _rest: [u32; 16],
+    }
+    /// Something that happened to a device, or to what belongs to it.
+    #[derive(Clone, Copy, Default)]
+    ibv_async_event {
+        /// Pointer to what it happened to, or in its lower half the number of a port.
+        element: u64,
+        event_type: c_uint,
+    }
 }
 
-/// A work request of the receive queue.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct ibv_recv_wr {
-    pub wr_id: u64,
-    pub next: *mut ibv_recv_wr,
-    pub sg_list: *mut ibv_sge,
-    pub num_sge: c_int,
-}
-
-/// A completion. Where `status` is not success only `wr_id`, `status`, `vendor_err` and `qp_num` mean something.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct ibv_wc {
-    pub wr_id: u64,
-    pub status: c_uint,
-    pub opcode: c_uint,
-    pub vendor_err: u32,
-    pub byte_len: u32,
-    /// In the byte order of the network.
-    pub imm_data: u32,
-    pub qp_num: u32,
-    pub src_qp: u32,
-    pub wc_flags: c_uint,
-    pub pkey_index: u16,
-    pub slid: u16,
-    pub sl: u8,
-    pub dlid_path_bits: u8,
-}
-
-/// Sizes of a queue pair.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct ibv_qp_cap {
-    pub max_send_wr: u32,
-    pub max_recv_wr: u32,
-    pub max_send_sge: u32,
-    pub max_recv_sge: u32,
-    pub max_inline_data: u32,
-}
-
-/// Request for a queue pair.
-#[repr(C)]
-pub struct ibv_qp_init_attr {
-    pub qp_context: *mut c_void,
-    pub send_cq: *mut ibv_cq,
-    pub recv_cq: *mut ibv_cq,
-    pub srq: *mut c_void,
-    pub cap: ibv_qp_cap,
-    pub qp_type: c_uint,
-    pub sq_sig_all: c_int,
-}
-
-/// A route between subnets, or of RoCE.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct ibv_global_route {
-    pub dgid: [u64; 2],
-    pub flow_label: u32,
-    pub sgid_index: u8,
-    pub hop_limit: u8,
-    pub traffic_class: u8,
-}
-
-/// The way to a peer's port.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct ibv_ah_attr {
-    pub grh: ibv_global_route,
-    pub dlid: u16,
-    pub sl: u8,
-    pub src_path_bits: u8,
-    pub static_rate: u8,
-    pub is_global: u8,
-    pub port_num: u8,
-}
-
-/// Attributes that a queue pair is told on its way to a state.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct ibv_qp_attr {
-    pub qp_state: c_uint,
-    pub cur_qp_state: c_uint,
-    pub path_mtu: c_uint,
-    pub path_mig_state: c_uint,
-    pub qkey: u32,
-    pub rq_psn: u32,
-    pub sq_psn: u32,
-    pub dest_qp_num: u32,
-    pub qp_access_flags: c_uint,
-    pub cap: ibv_qp_cap,
-    pub ah_attr: ibv_ah_attr,
-    pub alt_ah_attr: ibv_ah_attr,
-    pub pkey_index: u16,
-    pub alt_pkey_index: u16,
-    pub en_sqd_async_notify: u8,
-    pub sq_draining: u8,
-    pub max_rd_atomic: u8,
-    pub max_dest_rd_atomic: u8,
-    pub min_rnr_timer: u8,
-    pub port_num: u8,
-    pub timeout: u8,
-    pub retry_cnt: u8,
-    pub rnr_retry: u8,
-    pub alt_port_num: u8,
-    pub alt_timeout: u8,
-    pub rate_limit: u32,
-}
-
-/// A port, as the exported call fills it in.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct ibv_port_attr {
-    pub state: c_uint,
-    pub max_mtu: c_uint,
-    pub active_mtu: c_uint,
-    pub gid_tbl_len: c_int,
-    pub port_cap_flags: u32,
-    pub max_msg_sz: u32,
-    pub bad_pkey_cntr: u32,
-    pub qkey_viol_cntr: u32,
-    pub pkey_tbl_len: u16,
-    pub lid: u16,
-    pub sm_lid: u16,
-    pub lmc: u8,
-    pub max_vl_num: u8,
-    pub sm_sl: u8,
-    pub subnet_timeout: u8,
-    pub init_type_reply: u8,
-    pub active_width: u8,
-    pub active_speed: u8,
-    pub phys_state: u8,
-    pub link_layer: u8,
-    pub flags: u8,
-    pub port_cap_flags2: u16,
-}
-
-/// Limits of a device.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct ibv_device_attr {
-    pub fw_ver: [c_char; 64],
-    pub node_guid: u64,
-    pub sys_image_guid: u64,
-    pub max_mr_size: u64,
-    pub page_size_cap: u64,
-    pub vendor_id: u32,
-    pub vendor_part_id: u32,
-    pub hw_ver: u32,
-    pub max_qp: c_int,
-    pub max_qp_wr: c_int,
-    pub device_cap_flags: c_uint,
-    pub max_sge: c_int,
-    pub max_sge_rd: c_int,
-    pub max_cq: c_int,
-    pub max_cqe: c_int,
-    pub max_mr: c_int,
-    pub max_pd: c_int,
-    pub max_qp_rd_atom: c_int,
-    pub max_ee_rd_atom: c_int,
-    pub max_res_rd_atom: c_int,
-    pub max_qp_init_rd_atom: c_int,
-    pub max_ee_init_rd_atom: c_int,
-    pub atomic_cap: c_uint,
-    /// Fields that are not used, to the end of the struct.
-    pub _rest: [u32; 16],
-}
-
-/// Something that happened to a device, or to what belongs to it.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct ibv_async_event {
-    /// Pointer to what it happened to, or in its lower half the number of a port.
-    pub element: u64,
-    pub event_type: c_uint,
-}
+zeroed! { ibv_device_attr ibv_qp_init_attr ibv_recv_wr ibv_send_wr ibv_sge ibv_wc }
 
 pub const IBV_WR_RDMA_WRITE: c_uint = 0;
 pub const IBV_WR_RDMA_WRITE_WITH_IMM: c_uint = 1;
@@ -353,8 +188,8 @@ pub const IBV_LINK_LAYER_ETHERNET: u8 = 2;
 
 #[cfg(test)]
 mod tests {
-    use super::super::offsets::offsets;
     use super::*;
+    use crate::header::offsets;
 
     #[test]
     fn fields_lie_where_the_header_has_them() {

@@ -1,6 +1,6 @@
 //! A list of work requests that are handed over with one doorbell, each with one stretch of local bytes or several.
 
-use super::abi::{IBV_SEND_INLINE, ibv_send_wr, ibv_sge, ibv_wr_kind, ibv_wr_rdma};
+use super::abi::{IBV_SEND_INLINE, ibv_send_wr, ibv_sge, ibv_wr_rdma};
 
 /// Work requests that are handed over with one doorbell, at most.
 pub(super) const LIST_MAX: usize = 64;
@@ -27,29 +27,13 @@ pub(super) struct Chain {
 
 impl Chain {
     pub(super) fn new() -> Self {
-        let none = std::ptr::null_mut();
-        let request = ibv_send_wr {
-            wr_id: 0,
-            next: none,
-            sg_list: std::ptr::null_mut(),
-            num_sge: 0,
-            opcode: 0,
-            send_flags: 0,
-            imm_data: 0,
-            wr: ibv_wr_kind { _rest: [0; 11] },
-        };
-        let stretch = ibv_sge {
-            addr: 0,
-            length: 0,
-            lkey: 0,
-        };
         Self {
             pair: 0,
             len: 0,
             stretches_len: 0,
             last_bytes: 0,
-            requests: Box::new([request; LIST_MAX]),
-            stretches: Box::new([stretch; LIST_MAX]),
+            requests: Box::new([ibv_send_wr::ZEROED; LIST_MAX]),
+            stretches: Box::new([ibv_sge::ZEROED; LIST_MAX]),
             targets: Box::new([NO_TARGET; LIST_MAX]),
         }
     }

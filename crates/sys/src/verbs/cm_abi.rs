@@ -10,50 +10,30 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use super::abi::ibv_context;
+use crate::header::structures;
 
-/// A channel of events.
-#[repr(C)]
-pub struct rdma_event_channel {
-    pub fd: c_int,
-}
-
-/// The leading part of an identifier, which is to a connection what a socket is to TCP.
-#[repr(C)]
-pub struct rdma_cm_id {
-    /// The library's own opening of the device; null while the identifier is bound to none.
-    pub verbs: *mut ibv_context,
-    pub channel: *mut rdma_event_channel,
-    pub context: *mut c_void,
-    pub qp: *mut c_void,
-    /// Addresses and paths.
-    _route: [u64; 39],
-    pub ps: c_uint,
-    pub port_num: u8,
-}
-
-/// Terms of a connection.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct rdma_conn_param {
-    pub private_data: *const c_void,
-    pub private_data_len: u8,
-    pub responder_resources: u8,
-    pub initiator_depth: u8,
-    pub flow_control: u8,
-    pub retry_count: u8,
-    pub rnr_retry_count: u8,
-    pub srq: u8,
-    pub qp_num: u32,
-}
-
-/// The leading part of an event, with the terms of those that are about connections.
-#[repr(C)]
-pub struct rdma_cm_event {
-    pub id: *mut rdma_cm_id,
-    pub listen_id: *mut rdma_cm_id,
-    pub event: c_uint,
-    pub status: c_int,
-    pub conn: rdma_conn_param,
+structures! {
+    /// A channel of events.
+    rdma_event_channel { fd: c_int }
+    /// The leading part of an identifier, which is to a connection what a socket is to TCP.
+    rdma_cm_id {
+        /// The library's own opening of the device; null while the identifier is bound to none.
+        verbs: *mut ibv_context,
+        channel: *mut rdma_event_channel, context: *mut c_void, qp: *mut c_void,
+        /// Addresses and paths.
+        _route: [u64; 39],
+        ps: c_uint, port_num: u8,
+    }
+    /// Terms of a connection.
+    #[derive(Debug, Clone, Copy)]
+    rdma_conn_param {
+        private_data: *const c_void, private_data_len: u8, responder_resources: u8, initiator_depth: u8,
+        flow_control: u8, retry_count: u8, rnr_retry_count: u8, srq: u8, qp_num: u32,
+    }
+    /// The leading part of an event, with the terms of those that are about connections.
+    rdma_cm_event {
+        id: *mut rdma_cm_id, listen_id: *mut rdma_cm_id, event: c_uint, status: c_int, conn: rdma_conn_param,
+    }
 }
 
 pub const RDMA_PS_TCP: c_uint = 0x0106;
@@ -61,23 +41,10 @@ pub const RDMA_PS_TCP: c_uint = 0x0106;
 pub const RDMA_OPTION_ID: c_int = 0;
 pub const RDMA_OPTION_ID_TOS: c_int = 0;
 
-pub const RDMA_CM_EVENT_ADDR_RESOLVED: c_uint = 0;
-pub const RDMA_CM_EVENT_ADDR_ERROR: c_uint = 1;
-pub const RDMA_CM_EVENT_ROUTE_RESOLVED: c_uint = 2;
-pub const RDMA_CM_EVENT_ROUTE_ERROR: c_uint = 3;
-pub const RDMA_CM_EVENT_CONNECT_REQUEST: c_uint = 4;
-pub const RDMA_CM_EVENT_CONNECT_RESPONSE: c_uint = 5;
-pub const RDMA_CM_EVENT_CONNECT_ERROR: c_uint = 6;
-pub const RDMA_CM_EVENT_UNREACHABLE: c_uint = 7;
-pub const RDMA_CM_EVENT_REJECTED: c_uint = 8;
-pub const RDMA_CM_EVENT_ESTABLISHED: c_uint = 9;
-pub const RDMA_CM_EVENT_DISCONNECTED: c_uint = 10;
-pub const RDMA_CM_EVENT_DEVICE_REMOVAL: c_uint = 11;
-
 #[cfg(test)]
 mod tests {
-    use super::super::offsets::offsets;
     use super::*;
+    use crate::header::offsets;
 
     #[test]
     fn fields_lie_where_the_header_has_them() {

@@ -6,13 +6,6 @@
 use std::ffi::c_uint;
 use std::io;
 
-use super::cm_abi::{
-    RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_ERROR,
-    RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_CONNECT_RESPONSE, RDMA_CM_EVENT_DEVICE_REMOVAL,
-    RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
-    RDMA_CM_EVENT_ROUTE_ERROR, RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_UNREACHABLE,
-};
-
 /// Handle of an identifier, unique within its channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CmHandle(pub(super) usize);
@@ -50,21 +43,22 @@ pub enum CmEventKind {
 
 impl CmEventKind {
     pub(super) fn of(number: c_uint) -> Self {
-        match number {
-            RDMA_CM_EVENT_ADDR_RESOLVED => Self::AddressResolved,
-            RDMA_CM_EVENT_ADDR_ERROR => Self::AddressError,
-            RDMA_CM_EVENT_ROUTE_RESOLVED => Self::RouteResolved,
-            RDMA_CM_EVENT_ROUTE_ERROR => Self::RouteError,
-            RDMA_CM_EVENT_CONNECT_REQUEST => Self::Request,
-            RDMA_CM_EVENT_CONNECT_RESPONSE => Self::Response,
-            RDMA_CM_EVENT_CONNECT_ERROR => Self::ConnectError,
-            RDMA_CM_EVENT_UNREACHABLE => Self::Unreachable,
-            RDMA_CM_EVENT_REJECTED => Self::Rejected,
-            RDMA_CM_EVENT_ESTABLISHED => Self::Established,
-            RDMA_CM_EVENT_DISCONNECTED => Self::Disconnected,
-            RDMA_CM_EVENT_DEVICE_REMOVAL => Self::DeviceRemoved,
-            _ => Self::Other,
-        }
+        // In the order of `enum rdma_cm_event_type`.
+        const KINDS: [CmEventKind; 12] = [
+            CmEventKind::AddressResolved,
+            CmEventKind::AddressError,
+            CmEventKind::RouteResolved,
+            CmEventKind::RouteError,
+            CmEventKind::Request,
+            CmEventKind::Response,
+            CmEventKind::ConnectError,
+            CmEventKind::Unreachable,
+            CmEventKind::Rejected,
+            CmEventKind::Established,
+            CmEventKind::Disconnected,
+            CmEventKind::DeviceRemoved,
+        ];
+        KINDS.get(number as usize).copied().unwrap_or(Self::Other)
     }
 }
 

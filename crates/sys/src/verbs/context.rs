@@ -1,6 +1,5 @@
 //! An open device: its limits, its ports and their addresses.
 
-use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -160,14 +159,11 @@ impl Context {
     /// # Errors
     /// The library's reason.
     pub fn limits(&self) -> Result<DeviceLimits, String> {
-        let mut attributes = MaybeUninit::<ibv_device_attr>::zeroed();
+        let mut attributes = ibv_device_attr::ZEROED;
         // SAFETY: the device is open; the struct is valid for writes.
-        let code = unsafe {
-            (self.library.calls.query_device)(self.raw.as_ptr(), attributes.as_mut_ptr())
-        };
+        let code =
+            unsafe { (self.library.calls.query_device)(self.raw.as_ptr(), &raw mut attributes) };
         check("ibv_query_device", code)?;
-        // SAFETY: it was zeroed, and every bit pattern is a value of its numbers.
-        let attributes = unsafe { attributes.assume_init() };
         let count = |value: i32| u32::try_from(value).unwrap_or(0);
         let few = |value: i32| u8::try_from(value).unwrap_or(if value < 0 { 0 } else { u8::MAX });
         let last = attributes.fw_ver.last().copied();

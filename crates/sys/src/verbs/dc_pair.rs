@@ -12,7 +12,7 @@ use super::abi::{
     IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_QP_ACCESS_FLAGS, IBV_QP_AV,
     IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
     IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT, IBV_QPS_INIT,
-    IBV_QPS_RTR, IBV_QPS_RTS, ibv_qp, ibv_qp_attr, ibv_qp_cap,
+    IBV_QPS_RTR, IBV_QPS_RTS, ibv_qp, ibv_qp_attr,
 };
 use super::context::Context;
 use super::dc_post::{DcAddress, DcParts};
@@ -141,23 +141,13 @@ impl DcRequest {
     fn of(queues: &Queues, dc_type: c_uint) -> Self {
         Self {
             common: ibv_qp_init_attr_ex {
-                qp_context: std::ptr::null_mut(),
                 // A target has no sends, but the library wants a queue for their completions all the same.
                 send_cq: queues.completions.as_ptr(),
                 recv_cq: queues.completions.as_ptr(),
-                srq: std::ptr::null_mut(),
-                cap: ibv_qp_cap::default(),
                 qp_type: IBV_QPT_DRIVER,
-                sq_sig_all: 0,
                 comp_mask: IBV_QP_INIT_ATTR_PD,
                 pd: queues.protection.as_ptr(),
-                xrcd: std::ptr::null_mut(),
-                create_flags: 0,
-                max_tso_header: 0,
-                rwq_ind_tbl: std::ptr::null_mut(),
-                rx_hash_conf: [0; 3],
-                source_qpn: 0,
-                send_ops_flags: 0,
+                ..ibv_qp_init_attr_ex::ZEROED
             },
             own: mlx5dv_qp_init_attr {
                 comp_mask: MLX5DV_QP_INIT_ATTR_MASK_DC,
@@ -184,10 +174,9 @@ impl Queues {
             return Err("the queues were opened for DC before".into());
         }
         let mut attributes = ibv_srq_init_attr {
-            srq_context: std::ptr::null_mut(),
             max_wr: RECEIVES,
             max_sge: 1,
-            srq_limit: 0,
+            ..ibv_srq_init_attr::ZEROED
         };
         // SAFETY: the protection domain is open; the struct is valid for reads and writes.
         let receives =

@@ -85,7 +85,10 @@ impl Libmlx5 {
         if !self.drives(context) {
             return Err("libmlx5 does not drive this device".into());
         }
-        let mut answer = mlx5dv_context::asking(MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM);
+        let mut answer = mlx5dv_context {
+            comp_mask: MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM,
+            ..mlx5dv_context::ZEROED
+        };
         // SAFETY: the device is open; the struct is valid for writes and longer than any release's.
         let code = unsafe { (self.calls.query_device)(context.raw.as_ptr(), &raw mut answer) };
         check("mlx5dv_query_device", code)?;
@@ -126,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_library_that_does_not_know_the_reads_of_dc_is_not_believed() {
-        let mut answer = mlx5dv_context::asking(0);
+        let mut answer = mlx5dv_context::ZEROED;
         (answer.max_dc_rd_atom, answer.max_dc_init_rd_atom) = (64, 1 << 20);
         assert_eq!(reads(&answer), None);
         answer.comp_mask = MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM;

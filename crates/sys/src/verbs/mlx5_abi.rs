@@ -12,6 +12,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use super::abi::{ibv_cq, ibv_pd, ibv_qp, ibv_qp_cap};
+use crate::header::{structures, zeroed};
 
 /// A function pointer that is not called here.
 type Uncalled = Option<unsafe extern "C" fn()>;
@@ -19,121 +20,54 @@ type Uncalled = Option<unsafe extern "C" fn()>;
 pub enum ibv_ah {}
 pub enum ibv_srq {}
 
-/// Request for a shared receive queue.
-#[repr(C)]
-pub struct ibv_srq_init_attr {
-    pub srq_context: *mut c_void,
-    pub max_wr: u32,
-    pub max_sge: u32,
-    pub srq_limit: u32,
-}
-
-/// Request for a queue pair of the extended interface.
-#[repr(C)]
-pub struct ibv_qp_init_attr_ex {
-    pub qp_context: *mut c_void,
-    pub send_cq: *mut ibv_cq,
-    pub recv_cq: *mut ibv_cq,
-    pub srq: *mut ibv_srq,
-    pub cap: ibv_qp_cap,
-    pub qp_type: c_uint,
-    pub sq_sig_all: c_int,
-    pub comp_mask: u32,
-    pub pd: *mut ibv_pd,
-    pub xrcd: *mut c_void,
-    pub create_flags: u32,
-    pub max_tso_header: u16,
-    pub rwq_ind_tbl: *mut c_void,
-    /// Settings of receive-side scaling, which are not used.
-    pub rx_hash_conf: [u64; 3],
-    pub source_qpn: u32,
-    pub send_ops_flags: u64,
-}
-
-/// A whole queue pair, which the extended interface begins with.
-#[repr(C)]
-pub struct ibv_qp_whole {
-    pub leading: ibv_qp,
-    pub state: c_uint,
-    pub qp_type: c_uint,
-    _mutex: libc::pthread_mutex_t,
-    _cond: libc::pthread_cond_t,
-    _events_completed: u32,
-}
-
-/// The extended work-request interface of a queue pair. The library changes calls with the state of the queue pair.
-#[repr(C)]
-pub struct ibv_qp_ex {
-    pub qp_base: ibv_qp_whole,
-    pub comp_mask: u64,
-    pub wr_id: u64,
-    pub wr_flags: c_uint,
-    _before: [Uncalled; 4],
-    pub wr_rdma_read: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
-    pub wr_rdma_write: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
-    _between: [Uncalled; 7],
-    pub wr_set_inline_data: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut c_void, usize)>,
-    _lists_of_data: Uncalled,
-    pub wr_set_sge: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u32)>,
-    _lists_of_stretches: Uncalled,
-    pub wr_start: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
-    pub wr_complete: Option<unsafe extern "C" fn(*mut ibv_qp_ex) -> c_int>,
-    pub wr_abort: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
-}
-
-/// The leading part of what mlx5 adds to that interface.
-#[repr(C)]
-pub struct mlx5dv_qp_ex {
-    pub comp_mask: u64,
-    pub wr_set_dc_addr: Option<unsafe extern "C" fn(*mut mlx5dv_qp_ex, *mut ibv_ah, u32, u64)>,
-}
-
-/// Kind of a queue pair of DC, and the access key of a target.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct mlx5dv_dc_init_attr {
-    pub dc_type: c_uint,
-    pub dct_access_key: u64,
-}
-
-/// The part of a request for a queue pair that is mlx5's own.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct mlx5dv_qp_init_attr {
-    pub comp_mask: u64,
-    pub create_flags: u32,
-    pub dc_init_attr: mlx5dv_dc_init_attr,
-    pub send_ops_flags: u64,
-}
-
-/// Abilities of a device. A library fills in those that `comp_mask` asks for and that it knows, and says which.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct mlx5dv_context {
-    pub version: u8,
-    pub flags: u64,
-    pub comp_mask: u64,
-    _between: [u64; 16],
-    pub max_dc_rd_atom: u64,
-    pub max_dc_init_rd_atom: u64,
-    /// Room for what later releases add.
-    _behind: [u64; 16],
-}
-
-impl mlx5dv_context {
-    /// A question for some abilities.
-    pub fn asking(comp_mask: u64) -> Self {
-        Self {
-            version: 0,
-            flags: 0,
-            comp_mask,
-            _between: [0; 16],
-            max_dc_rd_atom: 0,
-            max_dc_init_rd_atom: 0,
-            _behind: [0; 16],
-        }
+structures! {
+    /// Request for a shared receive queue.
+    ibv_srq_init_attr { srq_context: *mut c_void, max_wr: u32, max_sge: u32, srq_limit: u32 }
+    /// Request for a queue pair of the extended interface.
+    ibv_qp_init_attr_ex {
+        qp_context: *mut c_void, send_cq: *mut ibv_cq, recv_cq: *mut ibv_cq, srq: *mut ibv_srq, cap: ibv_qp_cap,
+        qp_type: c_uint, sq_sig_all: c_int, comp_mask: u32, pd: *mut ibv_pd, xrcd: *mut c_void, create_flags: u32,
+        max_tso_header: u16, rwq_ind_tbl: *mut c_void,
+        /// Settings of receive-side scaling, which are not used.
+        rx_hash_conf: [u64; 3],
+        source_qpn: u32, send_ops_flags: u64,
+    }
+    /// A whole queue pair, which the extended interface begins with.
+    ibv_qp_whole {
+        leading: ibv_qp, state: c_uint, qp_type: c_uint, _mutex: libc::pthread_mutex_t, _cond: libc::pthread_cond_t,
+        _events_completed: u32,
+    }
+    /// The extended work-request interface of a queue pair. The library changes calls with the state of the queue pair.
+    ibv_qp_ex {
+        qp_base: ibv_qp_whole, comp_mask: u64, wr_id: u64, wr_flags: c_uint, _before: [Uncalled; 4],
+        wr_rdma_read: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
+        wr_rdma_write: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>, _between: [Uncalled; 7],
+        wr_set_inline_data: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut c_void, usize)>, _lists_of_data: Uncalled,
+        wr_set_sge: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u32)>, _lists_of_stretches: Uncalled,
+        wr_start: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
+        wr_complete: Option<unsafe extern "C" fn(*mut ibv_qp_ex) -> c_int>,
+        wr_abort: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
+    }
+    /// The leading part of what mlx5 adds to that interface.
+    mlx5dv_qp_ex {
+        comp_mask: u64, wr_set_dc_addr: Option<unsafe extern "C" fn(*mut mlx5dv_qp_ex, *mut ibv_ah, u32, u64)>,
+    }
+    /// Kind of a queue pair of DC, and the access key of a target.
+    #[derive(Clone, Copy, Default)]
+    mlx5dv_dc_init_attr { dc_type: c_uint, dct_access_key: u64 }
+    /// The part of a request for a queue pair that is mlx5's own.
+    #[derive(Clone, Copy, Default)]
+    mlx5dv_qp_init_attr { comp_mask: u64, create_flags: u32, dc_init_attr: mlx5dv_dc_init_attr, send_ops_flags: u64 }
+    /// Abilities of a device. A library fills in those that `comp_mask` asks for and that it knows, and says which.
+    #[derive(Clone, Copy)]
+    mlx5dv_context {
+        version: u8, flags: u64, comp_mask: u64, _between: [u64; 16], max_dc_rd_atom: u64, max_dc_init_rd_atom: u64,
+        /// Room for what later releases add.
+        _behind: [u64; 16],
     }
 }
+
+zeroed! { ibv_qp_init_attr_ex ibv_srq_init_attr mlx5dv_context }
 
 pub const IBV_QPT_DRIVER: c_uint = 0xff;
 
@@ -153,8 +87,8 @@ pub const MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM: u64 = 1 << 14;
 
 #[cfg(test)]
 mod tests {
-    use super::super::offsets::offsets;
     use super::*;
+    use crate::header::offsets;
 
     #[test]
     fn fields_lie_where_the_headers_have_them() {

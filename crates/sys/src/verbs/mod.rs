@@ -33,8 +33,6 @@ mod handles;
 mod loaded;
 mod mlx5;
 mod mlx5_abi;
-#[cfg(test)]
-mod offsets;
 mod pieces;
 mod post;
 mod queue_pair;

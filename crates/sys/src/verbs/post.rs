@@ -61,21 +61,7 @@ pub struct WorkEvent(ibv_wc);
 
 impl WorkEvent {
     /// Value that a buffer is filled with before it is used.
-    pub const EMPTY: Self = Self(ibv_wc {
-        wr_id: 0,
-        status: 0,
-        opcode: 0,
-        vendor_err: 0,
-        byte_len: 0,
-        imm_data: 0,
-        qp_num: 0,
-        src_qp: 0,
-        wc_flags: 0,
-        pkey_index: 0,
-        slid: 0,
-        sl: 0,
-        dlid_path_bits: 0,
-    });
+    pub const EMPTY: Self = Self(ibv_wc::ZEROED);
 
     /// The work request that ended.
     #[inline]
@@ -337,9 +323,7 @@ impl Queues {
             let some = left.min(LIST_MAX);
             let mut requests = [ibv_recv_wr {
                 wr_id: id,
-                next: std::ptr::null_mut(),
-                sg_list: std::ptr::null_mut(),
-                num_sge: 0,
+                ..ibv_recv_wr::ZEROED
             }; LIST_MAX];
             for index in 1..some {
                 let next = &raw mut requests[index];
@@ -360,7 +344,7 @@ impl Queues {
         let mut refused = std::ptr::null_mut();
         // SAFETY: the queue pair is open; the list is the caller's, whose requests each point to the next and the last
         // to none, and which is copied during the call. Memory is as in `ring`.
-        let code = unsafe { (self.calls.post_receive)(pair.raw.as_ptr(), first, &raw mut refused) };
+        let code = unsafe { (self.calls.post_recv)(pair.raw.as_ptr(), first, &raw mut refused) };
         match code {
             0 => Ok(()),
             _ => check("ibv_post_recv", code),
@@ -376,7 +360,7 @@ impl Queues {
         let room = i32::try_from(events.len()).unwrap_or(i32::MAX);
         // SAFETY: the queue is open; an event is a completion of the library's in memory, and there are as many places.
         let count = unsafe {
-            (self.calls.poll)(self.completions.as_ptr(), room, events.as_mut_ptr().cast())
+            (self.calls.poll_cq)(self.completions.as_ptr(), room, events.as_mut_ptr().cast())
         };
         match usize::try_from(count) {
             Ok(count) => Ok(count.min(events.len())),

@@ -92,10 +92,8 @@ impl Queues {
         inline_bytes: u32,
     ) -> Result<QueuePair, String> {
         let mut attributes = ibv_qp_init_attr {
-            qp_context: std::ptr::null_mut(),
             send_cq: self.completions.as_ptr(),
             recv_cq: self.completions.as_ptr(),
-            srq: std::ptr::null_mut(),
             cap: ibv_qp_cap {
                 max_send_wr: depths.send,
                 max_recv_wr: depths.receive,
@@ -104,7 +102,7 @@ impl Queues {
                 max_inline_data: inline_bytes,
             },
             qp_type: IBV_QPT_RC,
-            sq_sig_all: 0,
+            ..ibv_qp_init_attr::ZEROED
         };
         let create = self.context.library.calls.create_qp;
         let domain = self.thread.as_ref().map_or(self.protection, |it| it.parent);

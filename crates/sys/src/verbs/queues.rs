@@ -41,26 +41,9 @@ pub(super) struct Registration {
     pub(super) bytes: RegisteredBytes,
 }
 
-/// Calls of the device itself, which are not exported.
-#[derive(Clone, Copy)]
-pub(super) struct DeviceCalls {
-    pub(super) poll: unsafe extern "C" fn(*mut ibv_cq, i32, *mut super::abi::ibv_wc) -> i32,
-    notify: unsafe extern "C" fn(*mut ibv_cq, i32) -> i32,
-    pub(super) post_send: unsafe extern "C" fn(
-        *mut super::abi::ibv_qp,
-        *mut super::abi::ibv_send_wr,
-        *mut *mut super::abi::ibv_send_wr,
-    ) -> i32,
-    pub(super) post_receive: unsafe extern "C" fn(
-        *mut super::abi::ibv_qp,
-        *mut super::abi::ibv_recv_wr,
-        *mut *mut super::abi::ibv_recv_wr,
-    ) -> i32,
-}
-
 /// The queues of one worker. They belong to one thread at a time.
 pub struct Queues {
-    pub(super) calls: DeviceCalls,
+    pub(super) calls: ibv_context_ops,
     pub(super) chain: Chain,
     pub(super) pairs: Vec<QueuePair>,
     /// Stretches of local bytes that a work request may have.
@@ -125,14 +108,9 @@ impl Queues {
             return Err(why);
         };
         // SAFETY: an open device has its table of calls, which is never changed after opening.
-        let ops: &ibv_context_ops = unsafe { &(*context.raw.as_ptr()).ops };
+        let calls = unsafe { (*context.raw.as_ptr()).ops };
         Ok(Self {
-            calls: DeviceCalls {
-                poll: ops.poll_cq,
-                notify: ops.req_notify_cq,
-                post_send: ops.post_send,
-                post_receive: ops.post_recv,
-            },
+            calls,
             chain: Chain::new(),
             pairs: Vec::new(),
             stretches_max: 1,
@@ -350,7 +328,7 @@ impl Queues {
         }
         if !self.armed {
             // SAFETY: the queue is open.
-            let code = unsafe { (self.calls.notify)(self.completions.as_ptr(), 0) };
+            let code = unsafe { (self.calls.req_notify_cq)(self.completions.as_ptr(), 0) };
             check("ibv_req_notify_cq", code)?;
             self.armed = true;
             // What completed before this is not told.
