@@ -4,13 +4,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde_json::json;
 use tonnage_engine::calls::{
     Call, Calls, FileEntry, FileTransfer, OpenFile, OpenFiles, Queue, lane_of,
 };
 use tonnage_engine::{Completion, Ending, Op};
 use tonnage_engines::FILE_ENGINES;
-use tonnage_plan::files::FilePoint;
+use tonnage_plan::files::{FilePoint, Phase};
+use tonnage_plan::testing::file_point;
 use tonnage_sys::counting_alloc::{Counting, Counts, counts};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_units::{Error, Result};
@@ -38,21 +38,22 @@ impl Drop for Scratch {
     }
 }
 
-/// A point as a plan would expand to it; only what the engine looks at matters.
-fn point(engine: &str) -> Result<FilePoint> {
-    let point = json!({
-        "engine": engine, "ranks": 1, "threads": 1, "paths": ["t"], "layout": "shared", "block_bytes": BLOCK,
-        "transfer_bytes": BLOCK, "segments": BLOCKS, "order": "sequential", "seed": 1, "phases": ["write"],
-        "read_from": { "kind": "own" }, "fsync": "none", "direct": false, "collective": false, "file_view": false,
-        "barriers": false, "keep": false, "existing": false, "window": WINDOW, "prefill": false,
-        "data": { "kind": "random" }, "drop_caches": false, "trials": 1, "limit": { "kind": "none" },
-    });
-    serde_json::from_value(point).map_err(|error| Error::Failed(error.to_string()))
+fn point(engine: &str) -> FilePoint {
+    FilePoint {
+        engine: engine.into(),
+        ranks: 1,
+        block_bytes: BLOCK,
+        transfer_bytes: BLOCK,
+        segments: BLOCKS,
+        phases: vec![Phase::Write],
+        window: WINDOW,
+        ..file_point()
+    }
 }
 
 fn engine(entry: &FileEntry) -> Result<Box<dyn Calls>> {
     let domain = (entry.open)(&OpenFiles {
-        usage: &point(entry.name)?.usage(),
+        usage: &point(entry.name).usage(),
         rank: 0,
         libraries: &Default::default(),
     })?;

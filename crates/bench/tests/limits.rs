@@ -11,8 +11,8 @@ use tonnage_engine::{
 };
 use tonnage_engines::null;
 use tonnage_machine::{CpuChoice, Topology};
-use tonnage_plan::point::{LimitChoice, Traffic};
-use tonnage_plan::transfer::{Addresses, Pacing, PointLength, TransferPoint, TrialLength};
+use tonnage_plan::testing::{iterations, transfer_point};
+use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_plan::{Planned, Point};
 use tonnage_record::{Limit, Record};
 use tonnage_units::{Error, Result};
@@ -71,53 +71,13 @@ const LINK: Entry = Entry {
 
 fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
     TransferPoint {
-        label: None,
         engine: "null".into(),
-        engine_options: Default::default(),
         op,
-        traffic: Traffic::Pair,
-        ranks: 2,
-        initiators: None,
-        target_shift: 0,
-        shift: 1,
-        matrix: tonnage_plan::point::MatrixRounds::Alone,
-        loads: None,
-        bidirectional: false,
         workers,
-        rails: tonnage_engine::paths::Rails::Single,
-        rail_shift: 0,
-        background: None,
-        cq: tonnage_plan::transfer::CqMode::Busy,
-        queue_pairs: 1,
-        cut: None,
-        batching: tonnage_plan::transfer::Batching::default(),
-        api: tonnage_plan::transfer::TransferApi::Engine,
-        session: None,
-        place: None,
-        size_bytes: 64,
         pacing,
-        memory: "host".into(),
-        target_memory: None,
-        memory_options: Default::default(),
-        footprint_bytes: 4096,
-        target_footprint: tonnage_plan::transfer::TargetFootprint::Own,
-        stride_bytes: 64,
-        addresses: Addresses::Sequential,
-        local_addresses: None,
-        seed: 1,
         latency: false,
-        verify: tonnage_plan::transfer::Verification::Off,
-        per_rank: false,
-        limit: LimitChoice::Auto,
-        length: PointLength {
-            trials: 1,
-            trial: TrialLength::Iterations(1000),
-            warmup_ns: 0,
-            until_ci: None,
-            max_duration_ns: None,
-            interval_ns: None,
-            checkpoint_ns: None,
-        },
+        length: iterations(1000),
+        ..transfer_point()
     }
 }
 

@@ -21,6 +21,7 @@
 //! | [`skipping`] | the option by which a machine may lack what an experiment needs |
 //! | [`limit_choice`] | how a limit is written |
 //! | [`bounds`] | bounds that hold for several kinds |
+//! | `testing` | points for tests |
 //! | `place` | places of pairs that an experiment is measured in |
 //! | `refuse` | the error of a plan that cannot be measured |
 //!
@@ -51,6 +52,8 @@ pub mod sweep;
 
 #[cfg(test)]
 mod fixture;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use expand::Planned;
 pub use kinds::*;

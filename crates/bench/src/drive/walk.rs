@@ -119,60 +119,23 @@ impl Walk {
 pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
-    use tonnage_engine::Verb;
-    use tonnage_plan::point::{LimitChoice, Traffic};
-    use tonnage_plan::transfer::{Pacing, PointLength, TransferPoint, TrialLength};
+    use tonnage_plan::point::LimitChoice;
+    use tonnage_plan::testing::{iterations, transfer_point};
+    use tonnage_plan::transfer::{Pacing, TransferPoint};
 
     /// A small point for unit tests of the loops.
     pub(crate) fn point(addresses: Addresses, slots: u64) -> TransferPoint {
         TransferPoint {
-            label: None,
             engine: "mock".into(),
-            engine_options: Default::default(),
-            op: Verb::Write,
-            traffic: Traffic::Pair,
-            ranks: 2,
-            initiators: None,
-            target_shift: 0,
-            shift: 1,
-            matrix: tonnage_plan::point::MatrixRounds::Alone,
-            loads: None,
-            bidirectional: false,
-            workers: 1,
-            rails: tonnage_engine::paths::Rails::Single,
-            rail_shift: 0,
-            background: None,
-            cq: tonnage_plan::transfer::CqMode::Busy,
-            queue_pairs: 1,
-            cut: None,
-            batching: tonnage_plan::transfer::Batching::default(),
-            api: tonnage_plan::transfer::TransferApi::Engine,
-            session: None,
-            place: None,
             size_bytes: 8,
             pacing: Pacing::Stream { window: 4 },
-            memory: "host".into(),
-            target_memory: None,
-            memory_options: Default::default(),
             footprint_bytes: slots * 8,
-            target_footprint: tonnage_plan::transfer::TargetFootprint::Own,
             stride_bytes: 8,
             addresses,
-            local_addresses: None,
             seed: 5,
-            latency: true,
-            verify: tonnage_plan::transfer::Verification::Off,
-            per_rank: false,
             limit: LimitChoice::None,
-            length: PointLength {
-                trials: 1,
-                trial: TrialLength::Iterations(100),
-                warmup_ns: 0,
-                until_ci: None,
-                max_duration_ns: None,
-                interval_ns: None,
-                checkpoint_ns: None,
-            },
+            length: iterations(100),
+            ..transfer_point()
         }
     }
 

@@ -30,10 +30,10 @@ use tonnage_bench::kinds::transfer::layout::answers;
 use tonnage_engine::paths::Cut;
 use tonnage_engine::{Engine, Entry, Lane, Verb, WORD_BYTES};
 use tonnage_engines::ENGINES;
-use tonnage_plan::point::{LimitChoice, Traffic};
+use tonnage_plan::point::LimitChoice;
+use tonnage_plan::testing::{iterations, transfer_point};
 use tonnage_plan::transfer::{
-    Addresses, BatchOf, Batching, Pacing, PointLength, SessionUse, TransferApi, TransferPoint,
-    TrialLength,
+    Addresses, BatchOf, Batching, Pacing, SessionUse, TransferApi, TransferPoint,
 };
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_sys::clock::Clock;
@@ -70,53 +70,16 @@ struct Outcome {
 
 fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoint {
     TransferPoint {
-        label: None,
         engine: engine.into(),
-        engine_options: Default::default(),
         op,
-        traffic: Traffic::Pair,
-        ranks: 2,
-        initiators: None,
-        target_shift: 0,
-        shift: 1,
-        matrix: tonnage_plan::point::MatrixRounds::Alone,
-        loads: None,
-        bidirectional: false,
-        workers: 1,
-        rails: tonnage_engine::paths::Rails::Single,
-        rail_shift: 0,
-        background: None,
-        cq: tonnage_plan::transfer::CqMode::Busy,
-        queue_pairs: 1,
-        cut: None,
-        batching: tonnage_plan::transfer::Batching::default(),
-        api: TransferApi::Engine,
-        session: None,
-        place: None,
         size_bytes,
         pacing,
-        memory: "host".into(),
-        target_memory: None,
-        memory_options: Default::default(),
         footprint_bytes: u64::from(size_bytes) * 64,
-        target_footprint: tonnage_plan::transfer::TargetFootprint::Own,
-        stride_bytes: u64::from(size_bytes),
+        stride_bytes: size_bytes.into(),
         addresses: Addresses::Random,
-        local_addresses: None,
-        seed: 1,
-        latency: true,
-        verify: tonnage_plan::transfer::Verification::Off,
-        per_rank: false,
         limit: LimitChoice::None,
-        length: PointLength {
-            trials: 1,
-            trial: TrialLength::Iterations(OPERATIONS),
-            warmup_ns: 0,
-            until_ci: None,
-            max_duration_ns: None,
-            interval_ns: None,
-            checkpoint_ns: None,
-        },
+        length: iterations(OPERATIONS),
+        ..transfer_point()
     }
 }
 

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tonnage_plan::files::FilePoint;
+use tonnage_plan::files::{FilePoint, Phase};
+use tonnage_plan::testing::file_point;
 
 use super::*;
 
@@ -52,20 +53,19 @@ const SIZE: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 
 /// A point as a plan would expand to it; only what the engine looks at matters.
-fn point(options: Value, window: u32) -> FilePoint {
-    let point = json!({
-        "engine": "uring", "engine_options": options, "ranks": 1, "threads": 1, "paths": ["t"], "layout": "shared",
-        "block_bytes": BLOCK, "transfer_bytes": BLOCK, "segments": 1, "order": "sequential", "seed": 1,
-        "phases": ["write"], "read_from": { "kind": "own" }, "fsync": "none", "direct": false, "collective": false,
-        "file_view": false, "barriers": false, "keep": false, "existing": false, "window": window,
-        "prefill": false, "data": { "kind": "random" }, "drop_caches": false, "trials": 1, "limit": { "kind": "none" },
-    });
-    serde_json::from_value(point).unwrap()
-}
-
 fn asked(options: Value, window: u32) -> Result<Arc<dyn FileDomain>> {
+    let point = FilePoint {
+        engine: "uring".into(),
+        engine_options: serde_json::from_value(options).unwrap(),
+        ranks: 1,
+        block_bytes: BLOCK,
+        transfer_bytes: BLOCK,
+        phases: vec![Phase::Write],
+        window,
+        ..file_point()
+    };
     (ENTRY.open)(&OpenFiles {
-        usage: &point(options, window).usage(),
+        usage: &point.usage(),
         rank: 0,
         libraries: &tonnage_engine::Libraries::new(),
     })

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use tonnage_engine::calls::{Call, Calls, FileDomain, FileTransfer, OpenFile, OpenFiles, View};
 use tonnage_engine::{BeforeJoin, Libraries};
 use tonnage_engines::mpiio::ENTRY;
-use tonnage_plan::files::FilePoint;
+use tonnage_plan::files::{FileLayout, FilePoint, Fsync};
+use tonnage_plan::testing::file_point;
 use tonnage_ranks::{Identity, Rank, detect, meet};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
@@ -30,17 +31,17 @@ const LAUNCHERS: [(&str, &str); 2] = [
     ("mpiexec.mpich -np 2", "MPICH"),
 ];
 
-fn point(changes: &Value) -> FilePoint {
-    let mut point = json!({
-        "engine": "mpiio", "ranks": RANKS, "threads": 1, "paths": ["t.dat"], "layout": "shared",
-        "block_bytes": BLOCK, "transfer_bytes": TRANSFER, "segments": SEGMENTS, "order": "sequential", "seed": 1,
-        "phases": ["write", "read"], "read_from": {"kind": "own"}, "fsync": "end", "direct": false,
-        "collective": false, "file_view": false, "barriers": true, "keep": false, "existing": false, "window": 1,
-        "prefill": false, "data": {"kind": "random"}, "drop_caches": false, "trials": 1, "limit": {"kind": "none"},
-    });
-    let object = point.as_object_mut().unwrap();
-    object.extend(changes.as_object().unwrap().clone());
-    serde_json::from_value(point).unwrap()
+fn point() -> FilePoint {
+    FilePoint {
+        engine: "mpiio".into(),
+        ranks: RANKS,
+        block_bytes: BLOCK,
+        transfer_bytes: TRANSFER,
+        segments: SEGMENTS,
+        fsync: Fsync::End,
+        barriers: true,
+        ..file_point()
+    }
 }
 
 /// One rank of a play.
@@ -134,19 +135,31 @@ impl Player {
     fn give(&mut self, play: &str) {
         let path = self.folder.join("t.dat");
         match play {
-            "independent" => self.write_and_read(&point(&json!({})), &path),
-            "collective" => self.write_and_read(&point(&json!({"collective": true})), &path),
-            "view" => {
-                let changes = json!({"collective": true, "file_view": true});
-                self.write_and_read(&point(&changes), &path);
+            "independent" => self.write_and_read(&point(), &path),
+            "collective" | "view" => {
+                let point = FilePoint {
+                    collective: true,
+                    file_view: play == "view",
+                    ..point()
+                };
+                self.write_and_read(&point, &path);
             }
             "hints" => {
-                let hints =
-                    json!({"romio_cb_write": "disable", "cb_nodes": "1", "tonnage_nonsense": "7"});
-                let changes = json!({"hints": hints, "engine_options": {"preallocate": "on"}});
+                let hints = [
+                    ("romio_cb_write", "disable"),
+                    ("cb_nodes", "1"),
+                    ("tonnage_nonsense", "7"),
+                ];
+                let point = FilePoint {
+                    hints: hints
+                        .map(|(name, value)| (name.into(), value.into()))
+                        .into(),
+                    engine_options: [("preallocate".into(), "on".into())].into(),
+                    ..point()
+                };
                 // Twice, as two points of one run: MPI is started once.
-                self.write_and_read(&point(&changes), &path);
-                self.write_and_read(&point(&changes), &path);
+                self.write_and_read(&point, &path);
+                self.write_and_read(&point, &path);
             }
             "wrong" => self.wrong(&path),
             _ => panic!("no play {play}"),
@@ -155,7 +168,10 @@ impl Player {
 
     /// Tries calls that cannot be made, each on one rank alone.
     fn wrong(&mut self, path: &Path) {
-        let point = point(&json!({"layout": "per-process"}));
+        let point = FilePoint {
+            layout: FileLayout::PerProcess,
+            ..point()
+        };
         let path = path.with_extension(self.rank.id().to_string());
         let (_domain, mut calls) = self.calls(&point);
         let mut refused = |call: &Call<'_>| calls.call(call).unwrap_err().to_string();

@@ -1,18 +1,15 @@
 //! The builder of records for tests: figures follow from each other as those of a real run do.
 
 use serde_json::{Value, json};
-use tonnage_engine::paths::Rails;
-use tonnage_engine::{EngineReport, Verb};
-use tonnage_plan::point::{LimitChoice, Traffic};
-use tonnage_plan::transfer::{
-    Addresses, CqMode, Pacing, PointLength, TransferPoint, TrialLength, Verification,
-};
+use tonnage_engine::EngineReport;
+use tonnage_plan::testing::transfer_point;
+use tonnage_plan::transfer::{Pacing, PointLength, TransferPoint};
 use tonnage_record::environment::Memories;
 use tonnage_record::histogram::{Latency, LatencyHistogram};
 use tonnage_record::spread::spread;
 use tonnage_record::transfer::{BatchPhase, BatchPhases, Pace, Summary, Trial};
 use tonnage_record::{
-    Canary, Effective, LatencyKind, Limit, Outcome, Placed, Program, Record, SCHEMA_VERSION,
+    Body, Canary, Effective, LatencyKind, Limit, Outcome, Placed, Program, Record, SCHEMA_VERSION,
     TransferBody,
 };
 
@@ -33,78 +30,28 @@ pub fn host_memory() -> Memories {
     serde_json::from_value(json!({"kind": "host", "pages": "normal", "numa_node": 0})).unwrap()
 }
 
-/// Length of what is measured.
-const LENGTH: PointLength = PointLength {
-    trials: 3,
-    trial: TrialLength::DurationNs(200_000_000),
-    warmup_ns: 50_000_000,
-    until_ci: None,
-    max_duration_ns: None,
-    interval_ns: None,
-    checkpoint_ns: None,
-};
-
 /// A point of shm writes between two ranks.
 fn point_of(pacing: Pacing, size_bytes: u32) -> TransferPoint {
+    let example = transfer_point();
     TransferPoint {
-        label: None,
-        engine: "shm".to_owned(),
-        engine_options: Default::default(),
-        op: Verb::Write,
-        traffic: Traffic::Pair,
-        ranks: 2,
-        initiators: None,
-        target_shift: 0,
-        shift: 1,
-        matrix: tonnage_plan::point::MatrixRounds::Alone,
-        loads: None,
-        bidirectional: false,
-        workers: 1,
-        rails: Rails::Single,
-        rail_shift: 0,
-        background: None,
-        cq: CqMode::Busy,
-        queue_pairs: 1,
-        cut: None,
-        batching: tonnage_plan::transfer::Batching::default(),
-        api: tonnage_plan::transfer::TransferApi::Engine,
-        session: None,
-        place: None,
         size_bytes,
         pacing,
-        memory: "host".into(),
-        target_memory: None,
-        memory_options: Default::default(),
         footprint_bytes: u64::from(size_bytes) * 16,
-        target_footprint: tonnage_plan::transfer::TargetFootprint::Own,
         stride_bytes: size_bytes.into(),
-        addresses: Addresses::Sequential,
-        local_addresses: None,
-        seed: 1,
-        latency: true,
-        verify: Verification::Off,
-        per_rank: false,
-        limit: LimitChoice::Auto,
-        length: LENGTH,
+        length: PointLength {
+            trials: 3,
+            ..example.length
+        },
+        ..example
     }
 }
 
-/// A measured point of shm writes between two ranks, still without trials.
-pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
-    let point = point_of(pacing, size_bytes);
-    let effective = Effective {
-        ranks: "0-1".to_owned(),
-        engine: account(json!({"name": "shm"})),
-        memory: host_memory(),
-        cpus: vec![Some(0)],
-        sockets: vec![Some(0)],
-        yielding: false,
-    };
-    let body = TransferBody::new(point);
-    let record = Record {
+/// The record of a point of two ranks, with nothing that is optional.
+pub(super) fn measured(plan: &str, body: impl Into<Body>, engine: Value) -> Record {
+    Record {
         schema_version: SCHEMA_VERSION,
         run_id: "7f3a".to_owned(),
-        plan: "transfer".to_owned(),
+        plan: plan.to_owned(),
         time_unix_ns: 1_760_000_000_000_000_000,
         tonnage: Program {
             version: "0.1.0".to_owned(),
@@ -112,16 +59,18 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
         },
         outcome: Outcome::Measured,
         optional: false,
-        body: body.clone().into(),
-        effective: vec![effective],
+        body: body.into(),
+        effective: vec![Effective {
+            ranks: "0-1".to_owned(),
+            engine: account(engine),
+            memory: host_memory(),
+            cpus: vec![Some(0)],
+            sockets: vec![Some(0)],
+            yielding: false,
+        }],
         environment: Vec::new(),
-        placed: Some(Placed::Near),
-        canary: Some(Canary::Measured {
-            cpus: [0, 1],
-            before_ns: 52.1,
-            after_ns: 52.9,
-            changed: false,
-        }),
+        placed: None,
+        canary: None,
         limit: None,
         wire_proof: None,
         network_paths: Vec::new(),
@@ -131,6 +80,22 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
         repetition: None,
         side: None,
         checksum: None,
+    }
+}
+
+/// A measured point of shm writes between two ranks, still without trials.
+pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
+    let point = point_of(pacing, size_bytes);
+    let body = TransferBody::new(point);
+    let record = Record {
+        placed: Some(Placed::Near),
+        canary: Some(Canary::Measured {
+            cpus: [0, 1],
+            before_ns: 52.1,
+            after_ns: 52.9,
+            changed: false,
+        }),
+        ..measured("transfer", body.clone(), json!({"name": "shm"}))
     };
     Sample {
         record,

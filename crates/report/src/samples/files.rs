@@ -2,64 +2,32 @@
 
 use serde_json::json;
 use tonnage_plan::files::{
-    DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, Published, ReadFrom, Stonewall,
-    Striping,
+    FileLayout, FileOrder, FilePoint, Fsync, Phase, Published, ReadFrom, Stonewall, Striping,
 };
-use tonnage_plan::point::{LimitChoice, Reading};
+use tonnage_plan::point::Reading;
+use tonnage_plan::testing::file_point;
 use tonnage_record::files::{
     CacheState, DirectAlignment, Outlier, PhaseRecord, PhaseSummary, PhaseTrial, RankTimes, Series,
     StonewallFigures, Storage, TransferLatency,
 };
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
-use tonnage_record::{
-    Body, Effective, FileBody, LatencyKind, Limit, Outcome, Program, Record, SCHEMA_VERSION,
-};
+use tonnage_record::{Body, FileBody, LatencyKind, Limit, Outcome, Record};
 
-use super::builder::{account, host_memory};
+use super::builder::measured;
 
 const MS: u64 = 1_000_000;
 
 fn point(engine: &str) -> FilePoint {
     FilePoint {
-        label: None,
         engine: engine.to_owned(),
-        engine_options: Default::default(),
-        hints: Default::default(),
-        ranks: 2,
-        threads: 1,
-        paths: vec!["t.dat".to_owned()],
         layout: FileLayout::PerProcess,
-        directory_per_rank: false,
-        file_per_trial: false,
         block_bytes: 4 << 20,
         transfer_bytes: 4 << 20,
         segments: 64,
-        order: FileOrder::Sequential,
-        seed: 1,
-        phases: vec![Phase::Write, Phase::Read],
-        read_percent: None,
-        read_from: ReadFrom::Own,
         fsync: Fsync::End,
-        direct: false,
-        collective: false,
-        file_view: false,
         barriers: true,
-        keep: false,
-        existing: false,
-        window: 1,
-        stonewall: None,
-        status_file: None,
-        prefill: false,
-        data: DataKind::Random,
-        data_seed: None,
-        verify_after: Vec::new(),
-        drop_caches: false,
-        striping: None,
-        trials: 1,
-        delay_ns: 0,
-        max_duration_ns: None,
-        limit: LimitChoice::Auto,
+        ..file_point()
     }
 }
 
@@ -81,39 +49,9 @@ fn record(file: FilePoint, engine: serde_json::Value, phases: Vec<PhaseRecord>) 
         phases,
         ..FileBody::new(file, Reading::default())
     };
-    Record {
-        schema_version: SCHEMA_VERSION,
-        run_id: "7f3a".to_owned(),
-        plan: "file".to_owned(),
-        time_unix_ns: 1_760_000_000_000_000_000,
-        tonnage: Program {
-            version: "0.1.0".to_owned(),
-            git_revision: "0123456".to_owned(),
-        },
-        outcome: Outcome::Measured,
-        optional: false,
-        body: body.into(),
-        effective: vec![Effective {
-            ranks: "0-1".to_owned(),
-            engine: account(engine),
-            memory: host_memory(),
-            cpus: vec![Some(0)],
-            sockets: Vec::new(),
-            yielding: false,
-        }],
-        environment: Vec::new(),
-        placed: None,
-        canary: None,
-        limit: None,
-        wire_proof: None,
-        network_paths: Vec::new(),
-        cpu_losses: Vec::new(),
-        remarks: Vec::new(),
-        published_rows: Vec::new(),
-        repetition: None,
-        side: None,
-        checksum: None,
-    }
+    let mut record = measured("file", body, engine);
+    record.effective[0].sockets.clear();
+    record
 }
 
 /// The body of a record of a file experiment.

@@ -181,51 +181,21 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
 pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::{BTreeMap, HashSet};
-    use tonnage_plan::files::{DataKind, Fsync, ReadFrom, Stonewall};
+    use std::collections::HashSet;
+    use tonnage_plan::files::Stonewall;
     use tonnage_plan::point::LimitChoice;
+    use tonnage_plan::testing::file_point;
 
     /// A point with blocks of four transfers of 16 bytes, two segments.
     pub fn point(ranks: u32) -> FilePoint {
         FilePoint {
-            label: None,
-            engine: "posix".into(),
-            engine_options: BTreeMap::new(),
-            hints: BTreeMap::new(),
             ranks,
-            threads: 1,
             paths: vec!["t".into()],
-            layout: FileLayout::Shared,
-            directory_per_rank: false,
-            file_per_trial: false,
             block_bytes: 64,
             transfer_bytes: 16,
             segments: 2,
-            order: FileOrder::Sequential,
-            seed: 1,
-            phases: vec![Phase::Write, Phase::Read],
-            read_percent: None,
-            read_from: ReadFrom::Own,
-            fsync: Fsync::None,
-            direct: false,
-            collective: false,
-            file_view: false,
-            barriers: false,
-            keep: false,
-            existing: false,
-            window: 1,
-            stonewall: None,
-            status_file: None,
-            prefill: false,
-            data: DataKind::Random,
-            data_seed: None,
-            verify_after: Vec::new(),
-            drop_caches: false,
-            striping: None,
-            trials: 1,
-            delay_ns: 0,
-            max_duration_ns: None,
             limit: LimitChoice::None,
+            ..file_point()
         }
     }
 

@@ -2,9 +2,8 @@ use super::point::*;
 use super::*;
 use crate::fixture::{Expand, LISTS};
 use crate::point::{LimitChoice, Reading};
+use crate::testing::file_point;
 use crate::{Experiment, Plan};
-use std::collections::BTreeMap;
-use tonnage_engine::EngineOptions;
 
 mod refused;
 mod scaling;
@@ -44,52 +43,9 @@ fn message_for(ranks: u32, lines: &str) -> String {
     error.to_string()
 }
 
-fn default_point() -> FilePoint {
-    FilePoint {
-        label: None,
-        engine: "posix".into(),
-        engine_options: EngineOptions::new(),
-        hints: BTreeMap::new(),
-        ranks: 2,
-        threads: 1,
-        paths: vec!["t.dat".into()],
-        layout: FileLayout::Shared,
-        directory_per_rank: false,
-        file_per_trial: false,
-        block_bytes: 1 << 20,
-        transfer_bytes: 256 << 10,
-        segments: 1,
-        order: FileOrder::Sequential,
-        seed: 1,
-        phases: vec![Phase::Write, Phase::Read],
-        read_percent: None,
-        read_from: ReadFrom::Own,
-        fsync: Fsync::None,
-        direct: false,
-        collective: false,
-        file_view: false,
-        barriers: false,
-        keep: false,
-        existing: false,
-        window: 1,
-        stonewall: None,
-        status_file: None,
-        prefill: false,
-        data: DataKind::Random,
-        data_seed: None,
-        verify_after: Vec::new(),
-        drop_caches: false,
-        striping: None,
-        trials: 1,
-        delay_ns: 0,
-        max_duration_ns: None,
-        limit: LimitChoice::Auto,
-    }
-}
-
 #[test]
 fn everything_that_is_not_said_has_its_default() {
-    assert_eq!(point(""), default_point());
+    assert_eq!(point(""), file_point());
     assert_eq!(plan("").file_points(1).unwrap()[0].ranks, 1);
 }
 
@@ -111,7 +67,7 @@ fn published_figures_and_thresholds_stand_beside_the_point() {
         outlier_ns: Some(2_000_000_000),
         ..Reading::default()
     };
-    let point = crate::Point::File(default_point());
+    let point = crate::Point::File(file_point());
     assert_eq!(
         planned,
         [crate::Planned {
@@ -175,7 +131,7 @@ fn everything_that_is_said_is_in_the_point() {
         delay_ns: 1_000_000_000,
         max_duration_ns: Some(3_600_000_000_000),
         limit: LimitChoice::Stated { bytes_per_s: 2e9 },
-        ..default_point()
+        ..file_point()
     };
     assert_eq!(found, expected);
     let together = point(

@@ -2,6 +2,7 @@ use super::*;
 use crate::Plan;
 use crate::fixture::{Expand, SHIPPED};
 use crate::point::{LimitChoice, Traffic};
+use crate::testing::transfer_point;
 use crate::transfer::{Addresses, TargetFootprint, TrialLength};
 use tonnage_units::{Nanos, PairPlace};
 
@@ -32,56 +33,7 @@ fn message_for(ranks: u32, more: &str) -> String {
 
 #[test]
 fn everything_that_is_not_said_has_its_default() {
-    let expected = TransferPoint {
-        label: None,
-        engine: "shm".into(),
-        engine_options: Default::default(),
-        op: Verb::Write,
-        traffic: Traffic::Pair,
-        ranks: 2,
-        initiators: None,
-        target_shift: 0,
-        shift: 1,
-        matrix: crate::point::MatrixRounds::Alone,
-        loads: None,
-        bidirectional: false,
-        workers: 1,
-        rails: tonnage_engine::paths::Rails::Single,
-        rail_shift: 0,
-        background: None,
-        cq: CqMode::Busy,
-        queue_pairs: 1,
-        cut: None,
-        batching: crate::transfer::Batching::default(),
-        api: crate::transfer::TransferApi::Engine,
-        session: None,
-        place: None,
-        size_bytes: 64,
-        pacing: Pacing::Stream { window: 64 },
-        memory: "host".to_owned(),
-        target_memory: None,
-        memory_options: Default::default(),
-        footprint_bytes: 4096,
-        target_footprint: TargetFootprint::Own,
-        stride_bytes: 64,
-        addresses: Addresses::Sequential,
-        local_addresses: None,
-        seed: 1,
-        latency: true,
-        verify: crate::transfer::Verification::Off,
-        per_rank: false,
-        limit: LimitChoice::Auto,
-        length: PointLength {
-            trials: 5,
-            trial: TrialLength::DurationNs(200_000_000),
-            warmup_ns: 50_000_000,
-            until_ci: None,
-            max_duration_ns: None,
-            interval_ns: None,
-            checkpoint_ns: None,
-        },
-    };
-    assert_eq!(points(WRITE), [expected]);
+    assert_eq!(points(WRITE), [transfer_point()]);
 }
 
 #[test]
@@ -95,27 +47,10 @@ fn everything_that_is_said_is_in_the_point() {
     .remove(0);
     let expected = TransferPoint {
         label: Some("mine".into()),
-        engine: "shm".into(),
-        engine_options: Default::default(),
         op: Verb::Read,
         traffic: Traffic::FanIn,
-        ranks: 2,
         initiators: Some(1),
-        target_shift: 0,
-        shift: 1,
-        matrix: crate::point::MatrixRounds::Alone,
-        loads: None,
-        bidirectional: false,
         workers: 3,
-        rails: tonnage_engine::paths::Rails::Single,
-        rail_shift: 0,
-        background: None,
-        cq: CqMode::Busy,
-        queue_pairs: 1,
-        cut: None,
-        batching: crate::transfer::Batching::default(),
-        api: crate::transfer::TransferApi::Engine,
-        session: None,
         place: Some(PairPlace::Near),
         size_bytes: 4096,
         pacing: Pacing::Paced {
@@ -123,17 +58,12 @@ fn everything_that_is_said_is_in_the_point() {
             rate_per_s: 200_000.0,
         },
         memory: "huge".to_owned(),
-        target_memory: None,
-        memory_options: Default::default(),
         footprint_bytes: 1 << 20,
         target_footprint: TargetFootprint::Shared,
         stride_bytes: 8192,
         addresses: Addresses::Random,
-        local_addresses: None,
         seed: 7,
-        latency: true,
         verify: crate::transfer::Verification::Last,
-        per_rank: false,
         limit: LimitChoice::Stated {
             bytes_per_s: 12.5e9,
         },
@@ -146,6 +76,7 @@ fn everything_that_is_said_is_in_the_point() {
             interval_ns: None,
             checkpoint_ns: None,
         },
+        ..transfer_point()
     };
     assert_eq!(point, expected);
     assert!(!points(&format!("{WRITE}latency = false")).remove(0).latency);

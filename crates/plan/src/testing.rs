@@ -1,0 +1,118 @@
+//! Points for tests of this crate and of others (feature `testing`), which name the fields that matter to them:
+//! `TransferPoint { engine: "null".into(), ..transfer_point() }`.
+
+use crate::files::{DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, ReadFrom};
+use crate::point::{LimitChoice, MatrixRounds, Traffic};
+use crate::transfer::{
+    Addresses, Batching, CqMode, Pacing, PointLength, TargetFootprint, TransferApi, TransferPoint,
+    TrialLength, Verification,
+};
+use tonnage_engine::Verb;
+use tonnage_engine::paths::Rails;
+
+/// The point of `engine = "shm"`, `op = "write"` and `sizes = 64` between two ranks.
+pub fn transfer_point() -> TransferPoint {
+    TransferPoint {
+        label: None,
+        engine: "shm".into(),
+        engine_options: Default::default(),
+        op: Verb::Write,
+        traffic: Traffic::Pair,
+        ranks: 2,
+        initiators: None,
+        target_shift: 0,
+        shift: 1,
+        matrix: MatrixRounds::Alone,
+        loads: None,
+        bidirectional: false,
+        workers: 1,
+        rails: Rails::Single,
+        rail_shift: 0,
+        background: None,
+        cq: CqMode::Busy,
+        queue_pairs: 1,
+        cut: None,
+        batching: Batching::default(),
+        api: TransferApi::Engine,
+        session: None,
+        place: None,
+        size_bytes: 64,
+        pacing: Pacing::Stream { window: 64 },
+        memory: "host".into(),
+        target_memory: None,
+        memory_options: Default::default(),
+        footprint_bytes: 4096,
+        target_footprint: TargetFootprint::Own,
+        stride_bytes: 64,
+        addresses: Addresses::Sequential,
+        local_addresses: None,
+        seed: 1,
+        latency: true,
+        verify: Verification::Off,
+        per_rank: false,
+        limit: LimitChoice::Auto,
+        length: PointLength {
+            trials: 5,
+            trial: TrialLength::DurationNs(200_000_000),
+            warmup_ns: 50_000_000,
+            until_ci: None,
+            max_duration_ns: None,
+            interval_ns: None,
+            checkpoint_ns: None,
+        },
+    }
+}
+
+/// One trial of this many operations of each worker, without a warm-up.
+pub fn iterations(count: u64) -> PointLength {
+    PointLength {
+        trials: 1,
+        trial: TrialLength::Iterations(count),
+        warmup_ns: 0,
+        ..transfer_point().length
+    }
+}
+
+/// The point of `engine = "posix"`, `file = "t.dat"`, `block = "1M"` and `transfer = "256k"` of two ranks.
+pub fn file_point() -> FilePoint {
+    FilePoint {
+        label: None,
+        engine: "posix".into(),
+        engine_options: Default::default(),
+        hints: Default::default(),
+        ranks: 2,
+        threads: 1,
+        paths: vec!["t.dat".into()],
+        layout: FileLayout::Shared,
+        directory_per_rank: false,
+        file_per_trial: false,
+        block_bytes: 1 << 20,
+        transfer_bytes: 256 << 10,
+        segments: 1,
+        order: FileOrder::Sequential,
+        seed: 1,
+        phases: vec![Phase::Write, Phase::Read],
+        read_percent: None,
+        read_from: ReadFrom::Own,
+        fsync: Fsync::None,
+        direct: false,
+        collective: false,
+        file_view: false,
+        barriers: false,
+        keep: false,
+        existing: false,
+        window: 1,
+        stonewall: None,
+        status_file: None,
+        prefill: false,
+        data: DataKind::Random,
+        data_seed: None,
+        verify_after: Vec::new(),
+        drop_caches: false,
+        striping: None,
+        trials: 1,
+        delay_ns: 0,
+        max_duration_ns: None,
+        limit: LimitChoice::Auto,
+    }
+}
