@@ -11,8 +11,7 @@ use tonnage_machine::variables::names_a_secret;
 use tonnage_plan::{Planned, Point};
 use tonnage_ranks::bootstrap::secret::content_hash;
 use tonnage_ranks::spawn::local::TURN_PARENT;
-use tonnage_ranks::spawn::remote::command::{PushedProgram, words};
-use tonnage_ranks::spawn::remote::fitting::Push;
+use tonnage_ranks::spawn::remote::command::{Push, words};
 use tonnage_ranks::spawn::remote::list::{HostPlacement, HostSlots};
 use tonnage_ranks::spawn::remote::party::{Party, SshSettings};
 use tonnage_ranks::spawn::remote::ranks::{Audience, RemoteRanks, RemoteStart};
@@ -78,7 +77,8 @@ fn push(program: &Path) -> Result<Push> {
     let (build, bytes) = content_hash(program)?;
     let c_library = tonnage_sys::library::libc_version();
     Ok(Push {
-        program: PushedProgram { build, bytes },
+        build,
+        bytes,
         architecture: rustix::system::uname()
             .machine()
             .to_string_lossy()

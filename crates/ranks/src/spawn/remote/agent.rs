@@ -4,9 +4,8 @@
 //! as behind a cable that was pulled. Nobody else would end the ranks then.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, Read, Write};
+use std::io::{BufRead, Write};
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex};
@@ -14,15 +13,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::Signal;
 
-use super::children::{Children, RankCommand};
+use super::children::Children;
 use super::pipes::thread;
 use super::trial::{Trials, reach};
 use super::words::{
-    AgentHello, AgentOrder, AgentReport, Build, HostAddress, Letter, StartOrder, read, send,
+    AgentHello, AgentOrder, AgentReport, Build, HostAddress, StartOrder, read, send,
 };
-use crate::bootstrap::secret::Secret;
 use crate::join::address::interface_addresses;
-use tonnage_units::identity::{AddressSource, Identity, Meeting};
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
@@ -36,18 +33,13 @@ const END_TIMEOUT: Duration = Duration::from_millis(2500);
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Reports that wait for ssh; whoever prints more waits.
 const WAITING_MAX: usize = 1024;
-/// No letter to a rank is longer: it holds the records of a resumed file.
-const LETTER_BYTES_MAX: u64 = 1 << 32;
-
 /// Removal of what ranks of this host have left of which some did not end well; it gets the number of all, which have
 /// ended, and the processes of these.
 pub type CleanUp = dyn Fn(u32, Vec<u32>);
 
 /// Parts of the program that an agent needs.
 pub struct AgentProgram {
-    /// Its build.
     pub build: Build,
-    /// Its file.
     pub path: PathBuf,
     /// Its command that is a rank.
     pub rank_command: &'static str,
@@ -57,13 +49,6 @@ pub struct AgentProgram {
     pub variables: Vec<(&'static str, String)>,
     /// Removes what they left.
     pub clean_up: Box<CleanUp>,
-}
-
-/// Something that happens to an agent.
-enum Event {
-    Order(AgentOrder),
-    /// No more orders come.
-    Closed,
 }
 
 /// The way to the other end of ssh.
@@ -117,39 +102,31 @@ pub fn serve(program: AgentProgram) -> Result<()> {
     });
     let (events, inbox) = mpsc::channel();
     let (told_all, all_told) = mpsc::channel::<()>();
-    let not_started = |error| Error::not_started("a thread", &error);
     let on_error = events.clone();
-    std::thread::Builder::new()
-        .spawn(move || {
-            let mut out = std::io::stdout().lock();
-            // What a login file may have printed without an end of line ends here.
-            let _ = out.write_all(b"\n");
-            while let Ok(report) = said.recv() {
-                if send(&mut out, &report).is_err() {
-                    // Without anybody who hears there is nobody to obey.
-                    let _ = on_error.send(Event::Closed);
-                    break;
-                }
+    thread(move || {
+        let mut out = std::io::stdout().lock();
+        // What a login file may have printed without an end of line ends here.
+        let _ = out.write_all(b"\n");
+        while let Ok(report) = said.recv() {
+            if send(&mut out, &report).is_err() {
+                // Without anybody who hears there is nobody to obey.
+                let _ = on_error.send(None);
+                break;
             }
-            drop(told_all);
-        })
-        .map_err(not_started)?;
-    std::thread::Builder::new()
-        .spawn(move || {
-            for line in std::io::stdin()
-                .lock()
-                .lines()
-                .map_while(std::result::Result::ok)
+        }
+        drop(told_all);
+    })?;
+    thread(move || {
+        let lines = std::io::stdin().lock().lines();
+        for line in lines.map_while(std::result::Result::ok) {
+            if let Ok(Some(order)) = read::<AgentOrder>(&line)
+                && events.send(Some(order)).is_err()
             {
-                if let Ok(Some(order)) = read::<AgentOrder>(&line)
-                    && events.send(Event::Order(order)).is_err()
-                {
-                    return;
-                }
+                return;
             }
-            let _ = events.send(Event::Closed);
-        })
-        .map_err(not_started)?;
+        }
+        let _ = events.send(None);
+    })?;
     let telling = Arc::clone(&voice);
     let mut agent = Agent {
         children: Children::new(Arc::new(move |report| telling.say(report))),
@@ -157,9 +134,8 @@ pub fn serve(program: AgentProgram) -> Result<()> {
         voice,
         trials: None,
     };
-    agent
-        .voice
-        .say(AgentReport::Hello(Box::new(agent.hello()?)));
+    let hello = Box::new(agent.hello()?);
+    agent.voice.say(AgentReport::Hello(hello));
     agent.obey_all(&inbox);
     agent.end_all();
     // Nothing more is said once nobody can.
@@ -190,15 +166,15 @@ impl Agent {
         })
     }
 
-    /// Returns when the other end is gone.
-    fn obey_all(&mut self, inbox: &mpsc::Receiver<Event>) {
+    /// Obeys until the other end is gone: nothing comes any more, or `None`.
+    fn obey_all(&mut self, inbox: &mpsc::Receiver<Option<AgentOrder>>) {
         let mut heard = Instant::now();
         let mut pulse = heard;
         while heard.elapsed() < SILENCE {
             let until_pulse = PULSE.saturating_sub(pulse.elapsed());
             let until_silence = SILENCE.saturating_sub(heard.elapsed());
             match inbox.recv_timeout(until_pulse.min(until_silence)) {
-                Ok(Event::Order(order)) => {
+                Ok(Some(order)) => {
                     heard = Instant::now();
                     if let Err(error) = self.obey(order) {
                         self.voice.say_soon(AgentReport::Failed {
@@ -207,7 +183,7 @@ impl Agent {
                         });
                     }
                 }
-                Ok(Event::Closed) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(None) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if pulse.elapsed() >= PULSE {
@@ -224,11 +200,20 @@ impl Agent {
                 interface,
                 port,
                 token,
-            } => self.listen(addresses, interface.as_deref(), port, &token)?,
+            } => {
+                let addresses = match interface {
+                    Some(name) => interface_addresses(&name)?,
+                    None => addresses,
+                };
+                let trials = Trials::listen(&addresses, port, &token)?;
+                self.voice.say(AgentReport::Listening {
+                    addresses: trials.addresses(),
+                });
+                self.trials = Some(trials);
+            }
             AgentOrder::Try { addresses, token } => {
-                self.aside(move || {
-                    let failures = reach(&addresses, &token);
-                    AgentReport::Tried { failures }
+                self.aside(move || AgentReport::Tried {
+                    failures: reach(&addresses, &token),
                 })?;
             }
             AgentOrder::Describe => {
@@ -248,25 +233,6 @@ impl Agent {
             AgentOrder::Signal { rank, signal } => self.children.signal(rank, signal),
             AgentOrder::Alive => {}
         }
-        Ok(())
-    }
-
-    fn listen(
-        &mut self,
-        addresses: Vec<IpAddr>,
-        interface: Option<&str>,
-        port: u16,
-        token: &str,
-    ) -> Result<()> {
-        let addresses = match interface {
-            Some(name) => interface_addresses(name)?,
-            None => addresses,
-        };
-        let trials = Trials::listen(&addresses, port, token)?;
-        self.voice.say(AgentReport::Listening {
-            addresses: trials.addresses(),
-        });
-        self.trials = Some(trials);
         Ok(())
     }
 
@@ -292,20 +258,11 @@ impl Agent {
                 order.meeting
             )));
         }
-        let command = RankCommand {
-            program: &self.program.path,
-            word: self.program.rank_command,
-            variables: &self.program.variables,
-        };
-        self.children.start(order, &command, listener)
+        self.children.start(order, &self.program, listener)
     }
 
     fn end_all(&self) {
         let since = Instant::now();
-        if self.children.have_ended() {
-            self.clean_up();
-            return;
-        }
         // A stopped one gets it once it goes on, so both.
         for signal in [Signal::TERM, Signal::CONT] {
             self.children.signal_all(signal);
@@ -317,10 +274,6 @@ impl Agent {
         while !self.children.have_ended() && since.elapsed() < END_TIMEOUT + LAST_WORDS {
             std::thread::sleep(Duration::from_millis(5));
         }
-        self.clean_up();
-    }
-
-    fn clean_up(&self) {
         let lost: Vec<u32> = self.children.lost_pids().collect();
         // Another host's failure has ended these with a code too.
         if !lost.is_empty() {
@@ -339,73 +292,6 @@ pub(super) fn unix_ns() -> u64 {
 fn ssh_address(variable: Option<&str>) -> Option<IpAddr> {
     let address: IpAddr = variable?.split_whitespace().nth(2)?.parse().ok()?;
     Some(address.to_canonical())
-}
-
-impl Letter {
-    /// The letter that standard input holds.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] when it holds something else.
-    pub fn from_input() -> Result<Self> {
-        let mut text = String::new();
-        let input = std::io::stdin().lock().take(LETTER_BYTES_MAX);
-        let taken = { input }.read_to_string(&mut text);
-        taken.map_err(|error| Error::io("cannot read the letter to this rank", error))?;
-        read(&text)?.ok_or_else(|| {
-            Error::Usage("this command is for ranks that `tonnage --hosts` starts: use --hosts, or --ranks N".into())
-        })
-    }
-
-    /// The place in the run.
-    pub fn identity(&self) -> Identity {
-        Identity {
-            rank: self.rank,
-            size: self.size,
-            local_rank: self.local_rank,
-            local_size: Some(self.local_size),
-            source: "tonnage --hosts".to_owned(),
-            meeting: match self.size {
-                1 => Meeting::Alone,
-                _ => Meeting::Master {
-                    host: self.meeting.ip().to_string(),
-                    port: self.meeting.port(),
-                    source: AddressSource::Launcher,
-                },
-            },
-        }
-    }
-
-    /// The run's secret.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] for one that is too short.
-    pub fn secret(&self) -> Result<Secret> {
-        Secret::from_text(&self.secret.0)
-    }
-
-    /// The listening socket, where this is rank 0.
-    ///
-    /// # Errors
-    /// When it is not open.
-    pub fn listener(&self) -> Result<Option<std::net::TcpListener>> {
-        let file = self.listener.map(passed_on).transpose()?;
-        Ok(file.map(Into::into))
-    }
-
-    /// The file that takes records, where this is rank 0.
-    ///
-    /// # Errors
-    /// When it is not open.
-    pub fn records(&self) -> Result<Option<std::fs::File>> {
-        let file = self.records.map(passed_on).transpose()?;
-        Ok(file.map(Into::into))
-    }
-}
-
-/// The open file of this number, which the agent has passed on.
-fn passed_on(number: i32) -> Result<OwnedFd> {
-    tonnage_sys::descriptor::duplicate(number)
-        .map_err(|error| Error::io(format!("open file {number} of the agent"), error))
 }
 
 #[cfg(test)]

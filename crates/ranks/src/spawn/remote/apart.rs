@@ -12,7 +12,7 @@ use super::party::{Party, SshSettings};
 use super::words::{AgentOrder, AgentReport, SecretText, StartOrder};
 use crate::bootstrap::secret::generate_text;
 use crate::spawn::RankExit;
-use tonnage_units::{Error, Result};
+use tonnage_units::Result;
 
 /// Time for all ssh to end by themselves once their processes have ended.
 const END_TIME: Duration = Duration::from_millis(300);
@@ -64,20 +64,15 @@ impl ApartProcess {
     }
 
     fn print(&mut self, line: String, is_answer: bool) {
-        match is_answer {
-            true => self.answer = Some(line),
-            // Libraries print there too, as much as they like.
-            false => {
-                self.lines.push_back(line);
-                if self.lines.len() > LINES_MAX {
-                    self.lines.pop_front();
-                }
-            }
+        if is_answer {
+            self.answer = Some(line);
+            return;
         }
-    }
-
-    fn is_silent(&self) -> bool {
-        self.heard.is_some_and(|heard| heard.elapsed() > SILENCE)
+        // Libraries print there too, as much as they like.
+        self.lines.push_back(line);
+        if self.lines.len() > LINES_MAX {
+            self.lines.pop_front();
+        }
     }
 }
 
@@ -86,11 +81,9 @@ impl Party {
     pub fn name_of(&self, host: usize) -> String {
         let mut hellos = self.hellos();
         let hello = hellos.find(|(known, hello)| *known == host && !hello.name.is_empty());
-        let listed = || self.members.get(host).map(|member| member.name.clone());
-        hello.map_or_else(
-            || listed().unwrap_or_default(),
-            |(_, hello)| hello.name.clone(),
-        )
+        let listed = self.members.get(host).map(|member| &member.name);
+        let name = hello.map(|(_, hello)| &hello.name).or(listed);
+        name.cloned().unwrap_or_default()
     }
 
     /// Starts a process on each host as soon as its agent is there, whatever becomes of the other hosts, and hears all
@@ -122,8 +115,9 @@ impl Party {
                     _ => party.first_words(host, news)?,
                 }
             }
+            let is_silent = |heard: Instant| heard.elapsed() > SILENCE;
             for process in &mut found {
-                if !process.is_over() && process.is_silent() {
+                if !process.is_over() && process.heard.is_some_and(is_silent) {
                     process.lost = Some(format!(
                         "it was silent for {SILENCE:.1?}: is the host up, and its cable in?"
                     ));
@@ -145,7 +139,10 @@ impl Party {
         let come = there.iter().filter(|host| found[**host].heard.is_none());
         let come: Vec<usize> = come.copied().collect();
         if !come.is_empty() {
-            self.refuse_twins()?;
+            // Processes apart would disturb each other on one machine.
+            self.refuse_twins(|one, other| {
+                format!("{one} and {other} are one machine, whose checks would disturb each other: name it once")
+            })?;
         }
         for host in come {
             // The order has to wait for the copy of the program, behind which the agent reads.
@@ -154,24 +151,12 @@ impl Party {
                 found[host].heard = Some(Instant::now());
             }
         }
-        for (host, process) in found.iter_mut().enumerate() {
+        for (member, process) in self.members.iter().zip(found) {
             if process.heard.is_none() && process.lost.is_none() {
-                process.lost = self.lost(host).map(str::to_owned);
+                process.lost = member.lost().map(str::to_owned);
             }
         }
         Ok(())
-    }
-
-    /// Processes apart would disturb each other on one machine.
-    fn refuse_twins(&self) -> Result<()> {
-        let twins = self.twins();
-        let Some((one, other)) = twins.first() else {
-            return Ok(());
-        };
-        let [one, other] = [one, other].map(|host| &self.members[*host].name);
-        Err(Error::Usage(format!(
-            "{one} and {other} are one machine, whose checks would disturb each other: name it once"
-        )))
     }
 
     fn take(
@@ -182,31 +167,31 @@ impl Party {
         is_answer: &dyn Fn(&str) -> bool,
         complain: &mut impl FnMut(&str, &str),
     ) {
+        let member = &mut self.members[host];
         match news {
-            HostNews::Report(AgentReport::Line { is_error, text, .. }) => match is_error {
-                false => {
-                    let is_answer = is_answer(&text);
-                    process.print(text, is_answer);
+            HostNews::Report(AgentReport::Line {
+                is_error: false,
+                text,
+                ..
+            }) => {
+                let is_answer = is_answer(&text);
+                process.print(text, is_answer);
+            }
+            HostNews::Report(AgentReport::Line { text, .. }) => {
+                complain(&member.name, &text);
+                if let (None, Some(error)) = (&process.error, text.strip_prefix("error: ")) {
+                    process.error = Some(error.to_owned());
                 }
-                true => {
-                    complain(&self.members[host].name, &text);
-                    if let (None, Some(error)) = (&process.error, text.strip_prefix("error: ")) {
-                        process.error = Some(error.to_owned());
-                    }
-                }
-            },
+            }
             HostNews::Report(AgentReport::Ended { exit, .. }) => {
                 process.exit = Some(exit);
                 process.ended = Some(Instant::now());
             }
             HostNews::Report(AgentReport::Failed { message, .. }) => process.lost = Some(message),
             HostNews::Closed if !process.is_over() => {
-                let ended = self.members[host].end();
-                let said = self.members[host].said.last();
-                let said = said.map_or(String::new(), |line| format!(" ({line})"));
-                process.lost = Some(format!("its ssh {ended}{said}"));
+                process.lost = Some(format!("its ssh {}", member.end_with_last_line()));
             }
-            HostNews::Complaint(line) => self.members[host].said.push(line),
+            HostNews::Complaint(line) => member.said.push(line),
             HostNews::Report(_) | HostNews::Noise(_) | HostNews::Pushed(_) | HostNews::Closed => {}
         }
     }
@@ -214,11 +199,7 @@ impl Party {
     /// Lets all agents go. An ssh whose other end is late is ended.
     fn let_go(&mut self, found: &[ApartProcess]) {
         let since = Instant::now();
-        for member in &mut self.members {
-            if let Some(connection) = &mut member.connection {
-                connection.close();
-            }
-        }
+        self.close_all();
         for (member, process) in self.members.iter_mut().zip(found) {
             if let Some(mut connection) = member.connection.take() {
                 let is_fine = process.exit.is_some();

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::super::RankExit;
+use super::agent::AgentProgram;
 use super::pipes::{lines, thread};
 use super::words::{AgentReport, CHECKPOINT, Letter, StartOrder};
 use tonnage_units::lock::lock;
@@ -44,16 +45,6 @@ struct Reading {
     waiting: Arc<AtomicUsize>,
 }
 
-/// Command that is a rank.
-pub(super) struct RankCommand<'a> {
-    /// Its program.
-    pub program: &'a Path,
-    /// Its first argument.
-    pub word: &'a str,
-    /// Variables for it, beside those of the order.
-    pub variables: &'a [(&'static str, String)],
-}
-
 /// The ranks of this host.
 pub(super) struct Children {
     first: u32,
@@ -72,27 +63,22 @@ impl Children {
     }
 
     /// Starts all ranks of an order. They end when the thread that calls this does.
-    ///
-    /// # Errors
-    /// When one cannot be started.
     pub(super) fn start(
         &mut self,
         order: &StartOrder,
-        command: &RankCommand<'_>,
+        program: &AgentProgram,
         mut listener: Option<TcpListener>,
     ) -> Result<()> {
         self.first = order.first;
-        for local_rank in 0..order.count {
-            self.start_one(order, local_rank, command, listener.take())?;
-        }
-        Ok(())
+        (0..order.count)
+            .try_for_each(|local_rank| self.start_one(order, local_rank, program, listener.take()))
     }
 
     fn start_one(
         &mut self,
         order: &StartOrder,
         local_rank: u32,
-        asked: &RankCommand<'_>,
+        asked: &AgentProgram,
         listener: Option<TcpListener>,
     ) -> Result<()> {
         let rank = order.first + local_rank;
@@ -127,9 +113,9 @@ impl Children {
                 _ => order.job.clone(),
             },
         };
-        let mut command = Command::new(asked.program);
+        let mut command = Command::new(&asked.path);
         command
-            .arg(asked.word)
+            .arg(asked.rank_command)
             .envs(order.variables.iter().map(|(name, value)| (name, value)))
             .envs(asked.variables.iter().cloned())
             .stdin(Stdio::from(sealed(&letter)?))
@@ -139,7 +125,7 @@ impl Children {
             command.current_dir(&order.directory);
         }
         let mut process = command.spawn().map_err(|error| {
-            Error::not_started(format!("rank {rank} ({})", asked.program.display()), &error)
+            Error::not_started(format!("rank {rank} ({})", asked.path.display()), &error)
         })?;
         let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| Error::Failed(format!("rank {rank} has no process number")))?;
@@ -171,7 +157,13 @@ impl Children {
         };
         let waiting = Arc::clone(&reading.waiting);
         if let Some(records) = records {
-            self.read(records, reading.clone(), record)?;
+            self.read(records, reading.clone(), |text| {
+                let (mark, text) = text.split_first()?;
+                Some(AgentReport::Record {
+                    is_checkpoint: *mark == CHECKPOINT,
+                    text: String::from_utf8_lossy(text).into_owned(),
+                })
+            })?;
         }
         if let Some(out) = process.stdout.take() {
             self.read(out, reading.clone(), move |text| printed(rank, false, text))?;
@@ -184,8 +176,7 @@ impl Children {
             let exit = watch(rank, pid, &ended, &*tell);
             await_lines(&closed, &waiting);
             tell(AgentReport::Ended { rank, exit });
-        })?;
-        Ok(())
+        })
     }
 
     /// Reads lines on a thread. Dropping `reading` says that there are no more.
@@ -276,14 +267,6 @@ fn printed(rank: u32, is_error: bool, text: &[u8]) -> Option<AgentReport> {
     })
 }
 
-fn record(text: &[u8]) -> Option<AgentReport> {
-    let (mark, text) = text.split_first()?;
-    Some(AgentReport::Record {
-        is_checkpoint: *mark == CHECKPOINT,
-        text: String::from_utf8_lossy(text).into_owned(),
-    })
-}
-
 /// Waits for the last lines of a rank that has ended: until its readers are gone, or nothing came for a while and none
 /// of them waits for somebody to take what it has.
 fn await_lines(closed: &mpsc::Receiver<()>, waiting: &AtomicUsize) {
@@ -307,7 +290,8 @@ fn watch(
             // It cannot happen to a child that nobody else waits for.
             break RankExit::Code(1);
         };
-        if let Some(exit) = exit_of(&seen) {
+        let code = seen.exit_status().map(RankExit::Code);
+        if let Some(exit) = code.or_else(|| seen.terminating_signal().map(RankExit::Signal)) {
             // The number is free once it has been waited for.
             let mut ended = lock(ended);
             *ended = Some(exit);
@@ -322,9 +306,4 @@ fn watch(
         );
         tell(AgentReport::Stopped { rank, by });
     }
-}
-
-fn exit_of(status: &WaitIdStatus) -> Option<RankExit> {
-    let code = status.exit_status().map(RankExit::Code);
-    code.or_else(|| status.terminating_signal().map(RankExit::Signal))
 }

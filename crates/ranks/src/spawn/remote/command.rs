@@ -46,13 +46,16 @@ const PUSH: &str = "d=${XDG_CACHE_HOME:-$HOME/.cache}/tonnage/$2; c=$d/tonnage; 
      if ( umask 077; mkdir -p \"$d\" && head -c \"$3\" >\"$t\" && [ \"$(wc -c <\"$t\")\" -eq \"$3\" ] && chmod 700 \"$t\" && \
      mv -f \"$t\" \"$c\" ); then exec \"$c\" host-agent; fi; rm -f \"$t\"; echo tonnage-lost; exit 1";
 
-/// This program, as it is copied.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PushedProgram {
+/// This program, for hosts that lack it.
+#[derive(Debug, Clone)]
+pub struct Push {
     /// Hash of its content.
     pub build: String,
-    /// Its length.
     pub bytes: u64,
+    /// Its architecture, as `uname -m` names it.
+    pub architecture: String,
+    /// Its C library, such as "glibc 2.36".
+    pub c_library: String,
 }
 
 /// The words of `--ssh`, as a shell would divide them.
@@ -76,7 +79,7 @@ pub fn ssh(
     words: &[String],
     destination: &str,
     program: &Path,
-    push: Option<&PushedProgram>,
+    push: Option<&Push>,
 ) -> Result<Vec<String>> {
     let mut line = words.to_vec();
     for option in OPTIONS {
@@ -88,7 +91,7 @@ pub fn ssh(
 }
 
 /// The command that the user's shell there gets.
-fn there(program: &Path, push: Option<&PushedProgram>) -> Result<String> {
+fn there(program: &Path, push: Option<&Push>) -> Result<String> {
     let path = program
         .to_str()
         .filter(|path| !path.contains(['\n', '\r', '\0']));
@@ -125,13 +128,17 @@ mod tests {
         let own = words("ssh -p 2222 -o 'ConnectTimeout=9'").unwrap();
         let line = ssh(&own, "user@h1", Path::new("/opt/a b/tonnage"), None).unwrap();
         assert_eq!(line[..5], ["ssh", "-p", "2222", "-o", "ConnectTimeout=9"]);
-        for option in [
+        let wanted = [
             "BatchMode=yes",
             "StrictHostKeyChecking=yes",
             "ConnectTimeout=4",
-        ] {
-            assert!(line.iter().any(|word| word == option), "{line:?}");
-        }
+        ];
+        assert!(
+            wanted
+                .iter()
+                .all(|option| line.iter().any(|word| word == option)),
+            "{line:?}"
+        );
         assert_eq!(line[line.len() - 2], "user@h1");
         assert!(line[line.len() - 1].ends_with("tonnage '/opt/a b/tonnage'"));
         assert!(words("").is_err() && words("ssh 'x").is_err());

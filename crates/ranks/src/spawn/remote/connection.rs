@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, TryLockError};
@@ -203,7 +203,13 @@ impl Connection {
         let since = Instant::now();
         loop {
             match self.child.try_wait() {
-                Ok(Some(status)) => return described(status),
+                Ok(Some(status)) => {
+                    return match (status.code(), status.signal()) {
+                        (Some(code), _) => format!("ended with code {code}"),
+                        (None, Some(signal)) => format!("was killed by signal {signal}"),
+                        (None, None) => "ended".to_owned(),
+                    };
+                }
                 Ok(None) if since.elapsed() < time => std::thread::sleep(Duration::from_millis(2)),
                 _ => break,
             }
@@ -212,14 +218,6 @@ impl Connection {
         let _ = self.child.kill();
         let _ = self.child.wait();
         "did not end and was killed".to_owned()
-    }
-}
-
-fn described(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("ended with code {code}"),
-        (None, Some(signal)) => format!("was killed by signal {signal}"),
-        (None, None) => "ended".to_owned(),
     }
 }
 

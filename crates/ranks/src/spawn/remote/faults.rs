@@ -1,8 +1,9 @@
-//! Failures of ssh, of its script and of the program there: a message with the host and the next thing to try.
+//! Failures of ssh, of its script and of the program there, and programs that do not fit: a message with the host and
+//! the next thing to try.
 
-use std::time::Duration;
-
+use super::command::Push;
 use super::list::without_user;
+use super::words::{AgentHello, Build};
 
 /// Signs in what ssh and the script said, in lower case, the failure that each means, and the next thing to try. The
 /// first that fits counts.
@@ -114,22 +115,8 @@ pub(super) fn no_agent(host: &str, said: &[String], ended: &str) -> String {
     })
 }
 
-/// Describes a host that took only so many bytes of the program in a time.
-pub(super) fn not_copied(host: &str, said: &[String], bytes: u64, time: Duration) -> String {
-    not_whole(
-        host,
-        said,
-        &format!("took only {bytes} bytes of the program in {time:.1?}"),
-    )
-}
-
-/// Describes a host that took so many bytes of the program, and then none for a time.
-pub(super) fn stopped_copying(host: &str, said: &[String], bytes: u64, time: Duration) -> String {
-    let what = format!("took {bytes} bytes of the program and then none for {time:.1?}");
-    not_whole(host, said, &what)
-}
-
-fn not_whole(host: &str, said: &[String], what: &str) -> String {
+/// Describes a host to which the program was not copied as a whole, but to `what` extent.
+pub(super) fn not_copied(host: &str, said: &[String], what: &str) -> String {
     known(host, said).unwrap_or_else(|| {
         let quoted = quoted(said);
         format!(
@@ -141,44 +128,66 @@ fn not_whole(host: &str, said: &[String], what: &str) -> String {
 /// The failure that a sign in what was said means, and the next thing to try; `None` where no sign is known.
 fn known(host: &str, said: &[String]) -> Option<String> {
     let lower = said.join("\n").to_lowercase();
-    let found = SIGNS
+    let (_, what, how) = SIGNS
         .iter()
-        .find(|(signs, ..)| signs.iter().any(|sign| lower.contains(sign)));
-    let (_, what, how) = found?;
+        .find(|(signs, ..)| signs.iter().any(|sign| lower.contains(sign)))?;
     // Keys of hosts are kept without users.
     let alone = without_user(host);
     let how = how.replace("-R HOST", &format!("-R {alone}"));
     let how = how.replace("ssh-keyscan HOST", &format!("ssh-keyscan {alone}"));
-    let quoted = quoted(said);
-    Some(format!(
-        "{host}: {what}{quoted}: {}",
-        how.replace("HOST", host)
-    ))
+    let how = how.replace("HOST", host);
+    Some(format!("{host}: {what}{}: {how}", quoted(said)))
 }
 
 /// The last lines of what was said, in brackets.
 fn quoted(said: &[String]) -> String {
-    let is_ours = |line: &&String| line.starts_with("tonnage-");
     // The last ones say why.
     let lines: Vec<&str> = said
         .iter()
-        .filter(|line| !is_ours(line) && !line.trim().is_empty())
         .map(|line| line.trim())
+        .filter(|line| !line.starts_with("tonnage-") && !line.is_empty())
         .collect();
-    let last = lines
-        .get(lines.len().saturating_sub(LINES_MAX)..)
-        .unwrap_or_default();
-    match last.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", last.join("; ")),
+    match &lines[lines.len().saturating_sub(LINES_MAX)..] {
+        [] => String::new(),
+        last => format!(" ({})", last.join("; ")),
     }
 }
 
-/// Describes why a host was not asked while there was time.
-pub(super) fn passed_over(host: &str, waited: Duration) -> String {
+/// Describes a program that is not this one.
+pub(super) fn other_build(host: &str, hello: &AgentHello, build: &Build) -> String {
+    let there = &hello.build;
     format!(
-        "{host}: was not reached in {waited:.1?} behind others: raise --ssh-parallel or --budget"
+        "{host}: tonnage {} ({}) is there as {}, and this is {} ({}): install the same on both, or add --push to copy \
+         this one",
+        there.version, there.revision, hello.program, build.version, build.revision
     )
+}
+
+/// Reason why this program cannot run where `uname -m` and the C library are these.
+pub(super) fn cannot_run(push: &Push, found: &str) -> Option<String> {
+    let (architecture, c_library) = found.split_once(' ').unwrap_or((found, ""));
+    if architecture != push.architecture {
+        return Some(format!(
+            "its architecture is {architecture}, and this program is for {}: install one that was built for it, and leave \
+             --push out",
+            push.architecture
+        ));
+    }
+    let version = |text: &str| -> Option<Vec<u32>> {
+        let last = text.split_whitespace().last()?;
+        last.split('.').map(|part| part.parse().ok()).collect()
+    };
+    let lower = c_library.to_lowercase();
+    let is_glibc = lower.contains("glibc") || lower.contains("gnu libc");
+    let fits = is_glibc && version(c_library) >= version(&push.c_library);
+    (!fits).then(|| {
+        let there = if c_library.is_empty() { "unknown" } else { c_library };
+        format!(
+            "its C library is {there}, and this program runs with {} here, parts of which may not be there: build it on the \
+             oldest of the hosts, and copy that with --push",
+            push.c_library
+        )
+    })
 }
 
 #[cfg(test)]
@@ -262,17 +271,37 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_does_not_go_on_is_told_with_its_bytes_and_what_the_host_says() {
-        let took = |said: &str| {
-            let said: Vec<String> = said.lines().map(str::to_owned).collect();
-            not_copied("h1", &said, 65536, Duration::from_secs(30))
-        };
+    fn a_copy_that_does_not_go_on_is_told_with_what_the_host_says() {
+        let took = |said: &str| not_copied("h1", &[said.to_owned()], "took 7 bytes");
         let silent = took("tonnage-wanted x86_64 glibc 2.36");
-        assert!(
-            silent.starts_with("h1: took only 65536 bytes of the program in 30.0s: "),
-            "{silent}"
-        );
+        assert!(silent.starts_with("h1: took 7 bytes: "), "{silent}");
         let full = took("head: error writing 'standard output': No space left on device");
         assert!(full.starts_with("h1: the disk was full"), "{full}");
+    }
+
+    #[test]
+    fn a_program_is_copied_only_where_it_can_run() {
+        let push = Push {
+            build: "b".into(),
+            bytes: 1,
+            architecture: "x86_64".into(),
+            c_library: "glibc 2.36".into(),
+        };
+        for fits in [
+            "x86_64 glibc 2.36",
+            "x86_64 glibc 2.40",
+            "x86_64 ldd (GNU libc) 2.39",
+        ] {
+            assert_eq!(cannot_run(&push, fits), None, "{fits}");
+        }
+        for (found, parts) in [
+            ("aarch64 glibc 2.40", ["aarch64", "x86_64"]),
+            ("x86_64 glibc 2.9", ["glibc 2.9", "glibc 2.36"]),
+            ("x86_64 musl libc (x86_64)", ["musl", "glibc 2.36"]),
+            ("x86_64", ["unknown", "glibc 2.36"]),
+        ] {
+            let why = cannot_run(&push, found).unwrap();
+            assert!(parts.iter().all(|part| why.contains(part)), "{why}");
+        }
     }
 }

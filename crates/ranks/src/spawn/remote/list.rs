@@ -111,12 +111,12 @@ pub fn parse_file(text: &str, path: &str) -> Result<Vec<HostSlots>> {
         }
         hosts.push(host);
     }
-    match hosts.is_empty() {
-        true => Err(Error::Usage(format!(
+    if hosts.is_empty() {
+        return Err(Error::Usage(format!(
             "{path} lists no host: write one in each line"
-        ))),
-        false => Ok(hosts),
+        )));
     }
+    Ok(hosts)
 }
 
 /// Hosts with the number of ranks of each.
@@ -152,10 +152,8 @@ impl HostPlacement {
                 )));
             }
             let ranks = per_host.or(host.slots).unwrap_or(1);
-            let known = placement
-                .hosts
-                .iter()
-                .position(|known| known.name == host.name);
+            let mut known = placement.hosts.iter();
+            let known = known.position(|known| known.name == host.name);
             match known {
                 Some(place) => {
                     placement.ranks[place] = placement.ranks[place].saturating_add(ranks);
@@ -169,12 +167,13 @@ impl HostPlacement {
                 }
             }
         }
-        match placement.size() {
-            size if size > SLOTS_MAX => Err(Error::Usage(format!(
+        let size = placement.size();
+        if size > SLOTS_MAX {
+            return Err(Error::Usage(format!(
                 "the hosts have {size} ranks together, and {SLOTS_MAX} are the most"
-            ))),
-            _ => Ok(placement),
+            )));
         }
+        Ok(placement)
     }
 
     /// Number of all ranks.

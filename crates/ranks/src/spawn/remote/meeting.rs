@@ -4,7 +4,7 @@
 //! addresses at which ssh reached the hosts: a cluster's names stand for the network that connects it.
 
 use std::cmp::Reverse;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use super::words::AgentHello;
 use crate::hosts::Location;
@@ -23,10 +23,7 @@ pub fn candidates(root: &AgentHello, others: &[&AgentHello]) -> Vec<IpAddr> {
         .iter()
         .filter_map(|hello| hello.ssh_address)
         .collect();
-    let mut found: Vec<(usize, &super::words::HostAddress)> = root
-        .addresses
-        .iter()
-        .enumerate()
+    let mut found: Vec<(usize, &super::words::HostAddress)> = (root.addresses.iter().enumerate())
         .filter(|(_, address)| may_lead_out(address.ip))
         // An address that ssh came in at leads here, whatever its interface is called.
         .filter(|(_, address)| {
@@ -81,22 +78,14 @@ fn place_of(hello: &AgentHello) -> Location<'_> {
     }
 }
 
-/// The address of ranks that are all on one host.
-pub fn loopback() -> IpAddr {
-    Ipv4Addr::LOCALHOST.into()
-}
-
 /// The first address that every host has reached; else the failures of the first host that reached none of them.
 pub fn reached_by_all(
     addresses: &[SocketAddr],
     tried: &[Vec<Option<String>>],
 ) -> std::result::Result<SocketAddr, usize> {
-    let by_all = |place: usize| {
-        tried
-            .iter()
-            .all(|failures| matches!(failures.get(place), Some(None)))
-    };
-    if let Some(place) = (0..addresses.len()).find(|place| by_all(*place)) {
+    let reached = |failures: &Vec<_>, place: usize| matches!(failures.get(place), Some(None));
+    let by_all = |place: &usize| tried.iter().all(|failures| reached(failures, *place));
+    if let Some(place) = (0..addresses.len()).find(by_all) {
         return Ok(addresses[place]);
     }
     let reaches_none = |failures: &Vec<Option<String>>| failures.iter().all(Option::is_some);
@@ -133,10 +122,8 @@ mod tests {
 
     fn order(root: &AgentHello, others: &[&AgentHello]) -> String {
         let ips = candidates(root, others);
-        ips.iter()
-            .map(IpAddr::to_string)
-            .collect::<Vec<_>>()
-            .join(" ")
+        let texts: Vec<_> = ips.iter().map(IpAddr::to_string).collect();
+        texts.join(" ")
     }
 
     const MANY: [(&str, &str); 7] = [
@@ -152,15 +139,13 @@ mod tests {
     #[test]
     fn the_address_of_the_name_is_first_and_bridges_of_containers_are_left_out() {
         let other = hello("10.1.0.2", &[]);
-        assert_eq!(
-            order(&hello("10.1.0.1", &MANY), &[&other]),
-            "10.1.0.1 192.168.7.1 fd00::1"
-        );
         // By way of another address, as where the list says localhost: that of the others' names.
-        assert_eq!(
-            order(&hello("127.0.0.1", &MANY), &[&other]),
-            "10.1.0.1 192.168.7.1 fd00::1"
-        );
+        for own in ["10.1.0.1", "127.0.0.1"] {
+            assert_eq!(
+                order(&hello(own, &MANY), &[&other]),
+                "10.1.0.1 192.168.7.1 fd00::1"
+            );
+        }
         let six = hello("fd00::2", &[]);
         assert_eq!(
             order(&hello("", &MANY), &[&six]),

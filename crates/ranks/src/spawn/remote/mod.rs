@@ -9,10 +9,9 @@
 //! | [`list`] | the hosts and the numbers of their ranks, as they are written | here |
 //! | [`command`] | ssh's command line, and the script that finds or takes the program there | here |
 //! | [`words`] | orders, reports and letters: the lines that pass through ssh | both |
-//! | `faults` | failures of ssh with the next thing to try | here |
+//! | `faults` | failures of ssh, and programs that do not fit, with the next thing to try | here |
 //! | `connection` | one ssh | here |
 //! | `pipes` | threads that read pipes, and their lines | both |
-//! | [`fitting`] | programs that are there, and this one where it may be copied to | here |
 //! | [`party`] | all of them, from the first word on | here |
 //! | `questions` | the meeting place, and what the hosts are | here |
 //! | [`meeting`] | the address where the ranks meet | here |
@@ -28,7 +27,6 @@ mod children;
 pub mod command;
 mod connection;
 mod faults;
-pub mod fitting;
 pub mod list;
 pub mod meeting;
 pub mod party;

@@ -8,10 +8,9 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use super::agent::PULSE;
-use super::command::{WANTED, ssh};
+use super::command::{Push, WANTED, ssh};
 use super::connection::{Connection, Ear, HostNews};
-use super::faults::{no_agent, not_copied, passed_over, stopped_copying};
-use super::fitting::{Push, cannot_run, other_build};
+use super::faults::{cannot_run, no_agent, not_copied, other_build};
 use super::list::HostSlots;
 use super::meeting::is_same_machine;
 use super::words::{AgentHello, AgentOrder, AgentReport, Build};
@@ -121,20 +120,18 @@ impl Party {
 
     /// Starts as many as may connect now, and gives up those that took too long. Returns whether some are not settled.
     pub(super) fn connect(&mut self) -> Result<bool> {
-        let mut connecting = 0;
         let waited = self.since.elapsed();
         let within = self.settings.answer_within;
         let is_late = within.is_some_and(|time| waited >= time);
-        for host in 0..self.members.len() {
-            let member = &mut self.members[host];
+        let mut connecting = 0;
+        for member in &mut self.members {
             member.give_up_late(is_late.then_some(waited));
             if let Progress::Connecting(_) | Progress::Pushing(..) = member.progress {
                 connecting += 1;
             }
         }
         let mut unsettled = connecting > 0;
-        for host in 0..self.members.len() {
-            let member = &mut self.members[host];
+        for (host, member) in self.members.iter_mut().enumerate() {
             if !matches!(member.progress, Progress::Waiting) {
                 continue;
             }
@@ -142,23 +139,19 @@ impl Party {
             if connecting >= self.settings.parallel {
                 break;
             }
-            let push = self.settings.push.as_ref().map(|push| &push.program);
-            let line = ssh(
-                &self.settings.words,
-                &member.name,
-                &self.settings.program,
+            let SshSettings {
+                words,
+                program,
                 push,
-            )?;
+                ..
+            } = &self.settings;
+            let line = ssh(words, &member.name, program, push.as_ref())?;
             member.connection = Some(Connection::open(&line, host, &self.ear)?);
             member.progress = Progress::Connecting(Instant::now());
             connecting += 1;
         }
         let has_no_pipe = |member: &PartyMember| {
-            let pipe = member
-                .connection
-                .as_ref()
-                .is_some_and(Connection::has_input);
-            matches!(member.progress, Progress::There(_)) && !pipe
+            matches!(member.progress, Progress::There(_)) && !member.is_ready()
         };
         Ok(unsettled || self.members.iter().any(has_no_pipe))
     }
@@ -217,7 +210,7 @@ impl Party {
         log::info!(
             "{}: copying {} bytes of the program",
             member.name,
-            push.program.bytes
+            push.bytes
         );
         member.progress = Progress::Pushing(0, Instant::now());
         match &mut member.connection {
@@ -248,10 +241,7 @@ impl Party {
 
     /// Reason why a host has no agent.
     pub fn lost(&self, host: usize) -> Option<&str> {
-        match &self.members.get(host)?.progress {
-            Progress::Lost(why) => Some(why),
-            _ => None,
-        }
+        self.members.get(host)?.lost()
     }
 
     /// Refuses to go on without some of the hosts.
@@ -259,26 +249,30 @@ impl Party {
     /// # Errors
     /// [`Error::Failed`] with a line for each host that has no agent; [`Error::Usage`] for two that are one machine.
     pub fn refuse_gaps(&self) -> Result<()> {
-        let lost: Vec<&str> = (0..self.members.len())
-            .filter_map(|host| self.lost(host))
-            .collect();
+        let members = self.members.iter();
+        let lost: Vec<&str> = members.filter_map(PartyMember::lost).collect();
         if let Some((last, others)) = lost.split_last() {
             let shown = others.len().min(LOST_SHOWN_MAX - 1);
-            others[..shown]
-                .iter()
-                .for_each(|why| say(&format!("error: {why}")));
+            for why in &others[..shown] {
+                say(&format!("error: {why}"));
+            }
             return Err(Error::Failed(match others.len() - shown {
                 0 => (*last).to_owned(),
                 more => format!("{last}; and {more} more hosts, which `tonnage hosts` names"),
             }));
         }
+        self.refuse_twins(|one, other| {
+            format!("{one} and {other} are one machine: name it once, with the ranks of both, such as {one}:2")
+        })
+    }
+
+    /// Refuses two hosts that are one machine.
+    pub(super) fn refuse_twins(&self, describe: impl Fn(&str, &str) -> String) -> Result<()> {
         match self.twins().first() {
-            Some((one, other)) => {
-                let (one, other) = (&self.members[*one].name, &self.members[*other].name);
-                Err(Error::Usage(format!(
-                    "{one} and {other} are one machine: name it once, with the ranks of both, such as {one}:2"
-                )))
-            }
+            Some((one, other)) => Err(Error::Usage(describe(
+                &self.members[*one].name,
+                &self.members[*other].name,
+            ))),
             None => Ok(()),
         }
     }
@@ -288,11 +282,19 @@ impl Party {
         let hellos: Vec<_> = self.hellos().collect();
         let mut twins = Vec::new();
         for (place, (host, hello)) in hellos.iter().enumerate() {
-            let before = hellos.iter().take(place);
-            let same = before.filter(|(_, other)| is_same_machine(hello, other));
+            let same = hellos[..place]
+                .iter()
+                .filter(|(_, other)| is_same_machine(hello, other));
             twins.extend(same.map(|(other, _)| (*other, *host)));
         }
         twins
+    }
+
+    /// Tells all agents that it is over.
+    pub(super) fn close_all(&mut self) {
+        for member in &mut self.members {
+            member.close();
+        }
     }
 }
 
@@ -303,9 +305,22 @@ impl PartyMember {
         matches!(self.progress, Progress::There(_)) && connection.is_some_and(Connection::has_input)
     }
 
+    pub(super) fn lost(&self) -> Option<&str> {
+        match &self.progress {
+            Progress::Lost(why) => Some(why),
+            _ => None,
+        }
+    }
+
     pub(super) fn send(&mut self, order: &AgentOrder) {
         if let Some(connection) = &mut self.connection {
             connection.send(order);
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        if let Some(connection) = &mut self.connection {
+            connection.close();
         }
     }
 
@@ -314,6 +329,12 @@ impl PartyMember {
         self.end_within(END_TIME)
     }
 
+    /// As [`PartyMember::end`], with the last line that ssh has printed.
+    pub(super) fn end_with_last_line(&mut self) -> String {
+        let ended = self.end();
+        let said = self.said.last();
+        ended + &said.map_or(String::new(), |line| format!(" ({line})"))
+    }
     fn end_within(&mut self, time: Duration) -> String {
         let connection = self.connection.take();
         connection.map_or("is not there".to_owned(), |mut connection| {
@@ -328,12 +349,16 @@ impl PartyMember {
             no_agent(&self.name, &self.said, &format!("{words} {time:.1?}"))
         };
         let pushed_bytes = self.connection.as_ref().map_or(0, Connection::pushed_bytes);
+        let not_whole = |what: &str| not_copied(&self.name, &self.said, what);
         let why = match (&mut self.progress, waited) {
-            (Progress::Waiting, Some(waited)) => passed_over(&self.name, waited),
+            (Progress::Waiting, Some(waited)) => format!(
+                "{}: was not reached in {waited:.1?} behind others: raise --ssh-parallel or --budget",
+                self.name
+            ),
             (Progress::Connecting(since), Some(_)) => silent(since.elapsed(), "was given up after"),
-            (Progress::Pushing(..), Some(waited)) => {
-                not_copied(&self.name, &self.said, pushed_bytes, waited)
-            }
+            (Progress::Pushing(..), Some(waited)) => not_whole(&format!(
+                "took only {pushed_bytes} bytes of the program in {waited:.1?}"
+            )),
             (Progress::Connecting(since), None) if since.elapsed() > HELLO_TIMEOUT => {
                 silent(HELLO_TIMEOUT, "said nothing for")
             }
@@ -344,7 +369,9 @@ impl PartyMember {
                 if since.elapsed() <= PUSH_TIMEOUT {
                     return;
                 }
-                stopped_copying(&self.name, &self.said, pushed_bytes, PUSH_TIMEOUT)
+                not_whole(&format!(
+                    "took {pushed_bytes} bytes of the program and then none for {PUSH_TIMEOUT:.1?}"
+                ))
             }
             _ => return,
         };
@@ -362,19 +389,13 @@ impl PartyMember {
 
     pub(super) fn lose(&mut self, why: impl FnOnce(&Self) -> String) {
         self.progress = Progress::Lost(why(self));
-        if let Some(connection) = &mut self.connection {
-            connection.close();
-        }
+        self.close();
     }
 }
 
 impl Drop for Party {
     fn drop(&mut self) {
-        for member in &mut self.members {
-            if let Some(connection) = &mut member.connection {
-                connection.close();
-            }
-        }
+        self.close_all();
         let since = Instant::now();
         for member in &mut self.members {
             member.end_within(END_TIME.saturating_sub(since.elapsed()));
@@ -386,23 +407,16 @@ impl Drop for Party {
 mod tests {
     use super::*;
 
-    fn member(progress: Progress) -> PartyMember {
-        PartyMember {
+    /// Reason why a host that has come so far is lost after a while.
+    fn given_up(progress: Progress, waited: Option<Duration>) -> Option<String> {
+        let mut member = PartyMember {
             name: "h1".to_owned(),
             connection: None,
             progress,
             said: Vec::new(),
-        }
-    }
-
-    /// Reason why a host that has come so far is lost after a while.
-    fn given_up(progress: Progress, waited: Option<Duration>) -> Option<String> {
-        let mut member = member(progress);
+        };
         member.give_up_late(waited);
-        match member.progress {
-            Progress::Lost(why) => Some(why),
-            _ => None,
-        }
+        member.lost().map(str::to_owned)
     }
 
     #[test]

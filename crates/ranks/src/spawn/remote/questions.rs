@@ -1,14 +1,13 @@
 //! Questions to the agents of all hosts: where the ranks meet, what the hosts are, and how late it is there.
 
-use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use super::agent::{PULSE, unix_ns};
 use super::connection::HostNews;
-use super::meeting::{candidates, loopback, reached_by_all};
+use super::meeting::{candidates, reached_by_all};
 use super::party::Party;
-use super::words::{AgentOrder, AgentReport};
+use super::words::{AgentHello, AgentOrder, AgentReport};
 use crate::bootstrap::secret::generate_text;
 use crate::bootstrap::variables::{Env, port};
 use tonnage_units::{Error, Result};
@@ -27,13 +26,16 @@ impl Party {
     /// When a host reaches none of them: it is named with what was tried.
     pub fn meet(&mut self, env: Env<'_>, interface: Option<&str>) -> Result<SocketAddr> {
         let port = port(env, "TONNAGE_PORT")?.unwrap_or(0);
-        let hosts: Vec<usize> = self.hellos().map(|(host, _)| host).collect();
-        let Some((&root, others)) = hosts.split_first() else {
+        let (hosts, hellos): (Vec<usize>, Vec<&AgentHello>) = self.hellos().unzip();
+        let (Some((&root, others)), Some((root_hello, other_hellos))) =
+            (hosts.split_first(), hellos.split_first())
+        else {
             return Err(Error::Failed("no host is there".into()));
         };
-        let addresses = match others.is_empty() && interface.is_none() {
-            true => vec![loopback()],
-            false => self.addresses_to_try(),
+        let addresses = if others.is_empty() && interface.is_none() {
+            vec![Ipv4Addr::LOCALHOST.into()]
+        } else {
+            candidates(root_hello, other_hellos)
         };
         let token = generate_text()?;
         let order = AgentOrder::Listen {
@@ -46,10 +48,7 @@ impl Party {
             AgentReport::Listening { addresses } => Some(addresses),
             _ => None,
         });
-        let addresses = listening
-            .into_iter()
-            .next()
-            .unwrap_or_else(|| Ok(Vec::new()))?;
+        let addresses = listening.into_iter().next().unwrap_or(Ok(Vec::new()))?;
         // The likeliest first, and alone: whoever does not answer takes its time.
         let (first, rest) = addresses.split_at(addresses.len().min(1));
         let mut failed = None;
@@ -65,14 +64,6 @@ impl Party {
         Err(failed.unwrap_or_else(|| {
             Error::Failed(format!("{} listens nowhere", self.members[root].name))
         }))
-    }
-
-    fn addresses_to_try(&self) -> Vec<IpAddr> {
-        let mut hellos = self.hellos().map(|(_, hello)| hello);
-        let root = hellos.next();
-        root.map_or_else(Vec::new, |root| {
-            candidates(root, &hellos.collect::<Vec<_>>())
-        })
     }
 
     /// Lets all others try these addresses; the inner error names one that cannot reach them.
@@ -97,14 +88,10 @@ impl Party {
         };
         let name = |host: Option<&usize>| host.map_or("?", |host| &*self.members[*host].name);
         let failures = tried.get(place).into_iter().flatten();
-        let each: Vec<String> = some
-            .iter()
-            .zip(failures)
+        let each: Vec<String> = (some.iter().zip(failures))
             .map(|(address, why)| {
-                format!(
-                    "{address} ({})",
-                    why.as_deref().unwrap_or("reached, but not by all")
-                )
+                let why = why.as_deref().unwrap_or("reached, but not by all");
+                format!("{address} ({why})")
             })
             .collect();
         let root = self.hellos().next().map_or("?", |(_, hello)| &hello.name);
@@ -127,17 +114,11 @@ impl Party {
         for host in hosts {
             self.members[*host].send(order);
         }
-        let mut answers: Vec<Option<Result<T>>> = hosts.iter().map(|_| None).collect();
-        let until = Instant::now() + time;
-        let mut left: VecDeque<usize> = hosts.iter().copied().collect();
         // Nothing comes any more from those that are lost.
-        for (answer, host) in answers.iter_mut().zip(hosts) {
-            if let Some(why) = self.lost(*host) {
-                *answer = Some(Err(Error::Failed(why.to_owned())));
-                left.retain(|asked| asked != host);
-            }
-        }
-        while !left.is_empty() && Instant::now() < until {
+        let lost = |host: &usize| Some(Err(Error::Failed(self.lost(*host)?.to_owned())));
+        let mut answers: Vec<Option<Result<T>>> = hosts.iter().map(lost).collect();
+        let until = Instant::now() + time;
+        while answers.iter().any(Option::is_none) && Instant::now() < until {
             let time = until.saturating_duration_since(Instant::now());
             let Some((host, heard)) = self.hear(time.clamp(Duration::from_millis(1), PULSE)) else {
                 continue;
@@ -146,11 +127,12 @@ impl Party {
             let answer = match heard {
                 HostNews::Report(AgentReport::Failed { message, is_usage }) => {
                     let text = format!("{}: {message}", member.name);
-                    Some(Err(if is_usage {
-                        Error::Usage(text)
+                    let kind = if is_usage {
+                        Error::Usage
                     } else {
-                        Error::Failed(text)
-                    }))
+                        Error::Failed
+                    };
+                    Some(Err(kind(text)))
                 }
                 HostNews::Report(report) => pick(report).map(Ok),
                 HostNews::Closed => {
@@ -164,11 +146,9 @@ impl Party {
                 }
                 HostNews::Pushed(_) => None,
             };
-            if let (Some(answer), Some(place)) =
-                (answer, hosts.iter().position(|asked| *asked == host))
-            {
+            let place = hosts.iter().position(|asked| *asked == host);
+            if let (Some(answer), Some(place)) = (answer, place) {
                 answers[place] = Some(answer);
-                left.retain(|asked| *asked != host);
             }
         }
         let late = |host: usize| {
@@ -185,35 +165,26 @@ impl Party {
     /// Clocks of these hosts, asked one after the other: nanoseconds before this host's, and the most that this may be
     /// off.
     pub fn clocks(&mut self, hosts: &[usize]) -> Vec<Option<(i64, u64)>> {
-        let mut clocks = Vec::new();
-        for host in hosts {
+        let ask_one = |host: &usize| {
             let (before, since) = (unix_ns(), Instant::now());
-            let told = self.ask(
-                &[*host],
-                &AgentOrder::Clock,
-                ANSWER_TIMEOUT,
-                |report| match report {
-                    AgentReport::Clock { unix_ns } => Some(unix_ns),
-                    _ => None,
-                },
-            );
+            let order = AgentOrder::Clock;
+            let told = self.ask(&[*host], &order, ANSWER_TIMEOUT, |report| match report {
+                AgentReport::Clock { unix_ns } => Some(unix_ns),
+                _ => None,
+            });
             let half = since.elapsed().as_nanos() as u64 / 2;
-            let there = told.into_iter().next().and_then(Result::ok);
-            clocks.push(there.map(|there| (there.wrapping_sub(before + half).cast_signed(), half)));
-        }
-        clocks
+            let there = told.into_iter().next()?.ok()?;
+            Some((there.wrapping_sub(before + half).cast_signed(), half))
+        };
+        hosts.iter().map(ask_one).collect()
     }
 
     /// Descriptions of these hosts, as their programs write them.
     pub fn describe(&mut self, hosts: &[usize]) -> Vec<Result<String>> {
-        self.ask(
-            hosts,
-            &AgentOrder::Describe,
-            ANSWER_TIMEOUT,
-            |report| match report {
-                AgentReport::Described { text } => Some(text),
-                _ => None,
-            },
-        )
+        let order = AgentOrder::Describe;
+        self.ask(hosts, &order, ANSWER_TIMEOUT, |report| match report {
+            AgentReport::Described { text } => Some(text),
+            _ => None,
+        })
     }
 }

@@ -69,28 +69,15 @@ pub struct RemoteRanks<A: Audience> {
 
 impl<A: Audience> RemoteRanks<A> {
     /// Starts the ranks and looks after them. Of this process's variables only the heartbeat's time-out is asked for.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] for a wrong variable; else when the system gives no random bytes, or no signals.
     pub fn supervise(
         env: Env<'_>,
-        party: Party,
+        mut party: Party,
         placement: &HostPlacement,
         start: &RemoteStart,
         audience: A,
     ) -> Result<Supervisor<Self>> {
         // The CPUs of the other hosts are not known here: of a rank that is stopped there this process tells first.
         let timeout = heartbeat_timeout(env, 1)?;
-        let remote = Self::start(party, placement, start, audience)?;
-        Supervisor::of(remote, placement.size(), timeout)
-    }
-
-    fn start(
-        mut party: Party,
-        placement: &HostPlacement,
-        start: &RemoteStart,
-        audience: A,
-    ) -> Result<Self> {
         let secret = SecretText(generate_text()?);
         let mut ranks = Vec::new();
         for (host, block) in placement.blocks().into_iter().enumerate() {
@@ -114,65 +101,50 @@ impl<A: Audience> RemoteRanks<A> {
             }));
         }
         let now = Instant::now();
-        Ok(Self {
+        let remote = Self {
             heard: (0..placement.hosts.len()).map(|host| (host, now)).collect(),
             party,
             ranks,
             audience,
             is_told: false,
-        })
-    }
-
-    /// Hears all that has come, and finds hosts that are silent.
-    fn listen(&mut self) {
-        while let Some((host, heard)) = self.party.hear(Duration::ZERO) {
-            self.take(host, heard);
-        }
-        let silent = self.heard.iter().find(|(_, at)| at.elapsed() > SILENCE);
-        if let Some((&host, _)) = silent {
-            self.lose(
-                host,
-                &format!("was silent for {SILENCE:.1?}: is the host up, and its cable in?"),
-            );
-        }
+        };
+        Supervisor::of(remote, placement.size(), timeout)
     }
 
     fn take(&mut self, host: usize, heard: HostNews) {
         if let Some(at) = self.heard.get_mut(&host) {
             *at = Instant::now();
         }
+        let member = &mut self.party.members[host];
         match heard {
             HostNews::Report(report) => self.report(host, report),
             HostNews::Complaint(line) => {
-                log::info!("{}: {line}", self.party.members[host].name);
-                self.party.members[host].said.push(line);
+                log::info!("{}: {line}", member.name);
+                member.said.push(line);
             }
-            HostNews::Noise(line) => log::debug!("{}: {line}", self.party.members[host].name),
+            HostNews::Noise(line) => log::debug!("{}: {line}", member.name),
             HostNews::Pushed(_) => {}
             HostNews::Closed => {
-                let ended = self.party.members[host].end();
-                let said = self.party.members[host]
-                    .said
-                    .last()
-                    .map_or(String::new(), |line| format!(" ({line})"));
-                self.lose(host, &format!("lost its ssh, which {ended}{said}"));
+                let ended = member.end_with_last_line();
+                self.lose(host, &format!("lost its ssh, which {ended}"));
             }
         }
     }
 
     fn report(&mut self, host: usize, report: AgentReport) {
-        let is_root = self.ranks.first().is_some_and(|root| root.host == host);
-        let name = |party: &Party| (!is_root).then(|| party.members[host].name.clone());
         match report {
             AgentReport::Line { is_error, text, .. } => {
                 let is_failure = is_error && text.starts_with("error: ");
+                let name = &self.party.members[host].name;
                 // Others find what follows from a lost host.
                 if is_failure && self.is_told {
-                    log::debug!("{}: {text}", self.party.members[host].name);
+                    log::debug!("{name}: {text}");
                     return;
                 }
-                let name = name(&self.party);
-                let shown = self.audience.line(name.as_deref(), is_error, &text);
+                let is_root = self.ranks.first().is_some_and(|root| root.host == host);
+                let shown = self
+                    .audience
+                    .line((!is_root).then_some(name), is_error, &text);
                 self.end_unless(shown);
             }
             AgentReport::Record {
@@ -240,15 +212,11 @@ impl<A: Audience> RemoteRanks<A> {
         if self.heard.remove(&host).is_none() {
             return;
         }
-        let is_over = self
-            .ranks
-            .iter()
-            .filter(|rank| rank.host == host)
-            .all(|rank| rank.ended.is_some());
-        let root_told = self
-            .ranks
-            .first()
-            .is_some_and(|root| !matches!(root.ended, None | Some(RankExit::Code(0))));
+        let mut own = self.ranks.iter().filter(|rank| rank.host == host);
+        let is_over = own.all(|rank| rank.ended.is_some());
+        let root = self.ranks.first();
+        let root_told =
+            root.is_some_and(|root| !matches!(root.ended, None | Some(RankExit::Code(0))));
         if !is_over && !self.is_told && !root_told {
             let name = &self.party.members[host].name;
             let text = format!(
@@ -269,15 +237,20 @@ impl<A: Audience> RemoteRanks<A> {
         for rank in self.ranks.iter_mut().filter(|rank| rank.host == host) {
             rank.ended.get_or_insert(exit);
         }
-        if let Some(connection) = &mut self.party.members[host].connection {
-            connection.close();
-        }
+        self.party.members[host].close();
     }
 }
 
 impl<A: Audience> Running for RemoteRanks<A> {
     fn refresh(&mut self) {
-        self.listen();
+        while let Some((host, heard)) = self.party.hear(Duration::ZERO) {
+            self.take(host, heard);
+        }
+        let silent = self.heard.iter().find(|(_, at)| at.elapsed() > SILENCE);
+        if let Some((&host, _)) = silent {
+            let why = format!("was silent for {SILENCE:.1?}: is the host up, and its cable in?");
+            self.lose(host, &why);
+        }
     }
 
     fn ended(&mut self, rank: u32) -> Result<Option<RankExit>> {
@@ -304,9 +277,9 @@ impl<A: Audience> Running for RemoteRanks<A> {
     }
 
     fn host(&self, rank: u32) -> String {
-        let host = self.ranks.get(rank as usize).map(|rank| rank.host);
-        host.map_or("an unknown host".to_owned(), |host| {
-            self.party.members[host].name.clone()
+        let rank = self.ranks.get(rank as usize);
+        rank.map_or("an unknown host".to_owned(), |rank| {
+            self.party.members[rank.host].name.clone()
         })
     }
 

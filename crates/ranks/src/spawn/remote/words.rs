@@ -4,14 +4,20 @@
 //! another version can still say which one it is.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::super::RankExit;
+use crate::bootstrap::secret::Secret;
+use tonnage_units::identity::{AddressSource, Identity, Meeting};
 use tonnage_units::{Error, Result};
+
+/// No letter to a rank is longer: it holds the records of a resumed file.
+const LETTER_BYTES_MAX: u64 = 1 << 32;
 
 /// Opening of a line of ours.
 const MARK: &str = "@tonnage ";
@@ -24,9 +30,7 @@ pub const CHECKPOINT: u8 = b'C';
 /// Version and revision of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Build {
-    /// Version.
     pub version: String,
-    /// Revision of the source.
     pub revision: String,
 }
 
@@ -44,9 +48,7 @@ impl fmt::Debug for SecretText {
 /// An address of an interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostAddress {
-    /// The interface's name.
     pub interface: String,
-    /// The address.
     pub ip: IpAddr,
 }
 
@@ -166,6 +168,60 @@ pub struct Letter {
     pub job: String,
 }
 
+impl Letter {
+    /// The letter that standard input holds; [`Error::Usage`] when it holds something else.
+    pub fn from_input() -> Result<Self> {
+        let mut text = String::new();
+        let input = std::io::stdin().lock().take(LETTER_BYTES_MAX);
+        let taken = { input }.read_to_string(&mut text);
+        taken.map_err(|error| Error::io("cannot read the letter to this rank", error))?;
+        read(&text)?.ok_or_else(|| {
+            Error::Usage("this command is for ranks that `tonnage --hosts` starts: use --hosts, or --ranks N".into())
+        })
+    }
+
+    /// The place in the run.
+    pub fn identity(&self) -> Identity {
+        Identity {
+            rank: self.rank,
+            size: self.size,
+            local_rank: self.local_rank,
+            local_size: Some(self.local_size),
+            source: "tonnage --hosts".to_owned(),
+            meeting: match self.size {
+                1 => Meeting::Alone,
+                _ => Meeting::Master {
+                    host: self.meeting.ip().to_string(),
+                    port: self.meeting.port(),
+                    source: AddressSource::Launcher,
+                },
+            },
+        }
+    }
+
+    /// The run's secret.
+    pub fn secret(&self) -> Result<Secret> {
+        Secret::from_text(&self.secret.0)
+    }
+
+    /// The listening socket, where this is rank 0.
+    pub fn listener(&self) -> Result<Option<std::net::TcpListener>> {
+        let file = self.listener.map(passed_on).transpose()?;
+        Ok(file.map(Into::into))
+    }
+
+    /// The file that takes records, where this is rank 0.
+    pub fn records(&self) -> Result<Option<std::fs::File>> {
+        let file = self.records.map(passed_on).transpose()?;
+        Ok(file.map(Into::into))
+    }
+}
+
+/// The open file of this number, which the agent has passed on.
+fn passed_on(number: i32) -> Result<OwnedFd> {
+    tonnage_sys::descriptor::duplicate(number)
+        .map_err(|error| Error::io(format!("open file {number} of the agent"), error))
+}
 /// A report of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AgentReport {
