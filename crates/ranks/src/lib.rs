@@ -55,6 +55,7 @@ pub use handle::{Alarm, Alike, Circle, Notes, Pending, Rank, RankFailure, STEP_M
 pub use hosts::Hosts;
 pub use join::JoinBytes;
 pub use rank_info::RankInfo;
+use serde::{Deserialize, Serialize};
 pub use signals::Signals;
 pub use sleepers::{Sleeper, Sleepers};
 pub use threads::{ThreadRank, thread_ranks};
@@ -62,7 +63,7 @@ pub use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};
 
 /// Difference between this rank's `CLOCK_MONOTONIC` and rank 0's. Exactly 0 and 0 for a rank of the same boot and time
 /// namespace, if an exchange with rank 0 agrees.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockOffset {
     /// Subtract it from a local time to get rank 0's.
     pub offset_ns: i64,

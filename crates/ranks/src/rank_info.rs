@@ -7,6 +7,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::channel::message::Cause;
+use tonnage_units::Error;
+
 /// Facts that every rank knows of every rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,18 +37,26 @@ pub struct RankInfo {
 }
 
 impl RankInfo {
-    /// Returns whether two ranks were told of with the very same names, so that they need not be compared.
-    pub(crate) fn shares_names(&self, other: &Self) -> bool {
-        std::iter::zip(self.names(), other.names()).all(|(own, other)| Arc::ptr_eq(own, other))
+    /// The cause that an error of this rank is for the others.
+    pub(crate) fn cause(&self, error: &Error) -> Cause {
+        Cause::of(error, self.rank, &self.host)
     }
 
-    fn names(&self) -> [&Arc<str>; 4] {
-        [
-            &self.host,
-            &self.boot_id,
-            &self.network_namespace,
-            &self.pid_namespace,
-        ]
+    /// A failure of this rank.
+    pub(crate) fn error(&self, message: String) -> Error {
+        Error::Rank {
+            rank: self.rank,
+            host: self.host.to_string(),
+            message,
+        }
+    }
+
+    /// Returns whether two ranks were told of with the very same names, so that they need not be compared.
+    pub(crate) fn shares_names(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.host, &other.host)
+            && Arc::ptr_eq(&self.boot_id, &other.boot_id)
+            && Arc::ptr_eq(&self.network_namespace, &other.network_namespace)
+            && Arc::ptr_eq(&self.pid_namespace, &other.pid_namespace)
     }
 }
 

@@ -10,8 +10,8 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use super::pack::{pack, unpack_first};
-use crate::RankInfo;
 use crate::rank_set::RankSet;
+use crate::{ClockOffset, RankInfo};
 use tonnage_units::{Error, Result};
 
 /// Bound on the head of one message.
@@ -43,16 +43,7 @@ pub enum Head {
         info: Box<RankInfo>,
     },
     /// All members at and below the sender have entered a collective; the payload is their contribution.
-    Up {
-        /// Number of the collective.
-        call: CallNumber,
-        /// The ranks that enter it.
-        members: RankSet,
-        /// Way to combine contributions.
-        kind: CollectiveKind,
-        /// The caller's name for it.
-        what: String,
-    },
+    Up(Terms),
     /// The result of a collective, from the root downwards.
     Down {
         /// Number of the collective.
@@ -80,27 +71,9 @@ pub enum Head {
         slew_ppb: u64,
     },
     /// The sender's own estimate against rank 0, so that the receiver can add its own.
-    ClockBase {
-        /// Local less rank 0's.
-        offset_ns: i64,
-        /// The estimate cannot be off by more.
-        uncertainty_ns: u64,
-        /// Round trips of the path to rank 0, added up.
-        path_rtt_ns: u64,
-    },
+    ClockBase(ClockBase),
     /// A rank waited too long in a collective; goes to the root.
-    Overdue {
-        /// Number of the collective.
-        call: CallNumber,
-        /// The ranks that enter it.
-        members: RankSet,
-        /// Way to combine contributions.
-        kind: CollectiveKind,
-        /// The caller's name for it.
-        what: String,
-        /// Time that it waited.
-        waited_ms: u64,
-    },
+    Overdue { terms: Terms, waited_ms: u64 },
     /// The root asks every rank whether it has entered a collective.
     Who {
         /// Number of the collective.
@@ -149,6 +122,25 @@ pub struct Welcome {
     pub ranks_per_cpu: u32,
 }
 
+/// What all who enter a collective must agree on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Terms {
+    pub call: CallNumber,
+    /// The ranks that enter it.
+    pub members: RankSet,
+    pub kind: CollectiveKind,
+    /// The caller's name for it.
+    pub what: String,
+}
+
+/// An estimate against rank 0's clock, and the path that it was made over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockBase {
+    pub clock: ClockOffset,
+    /// Round trips of all links to rank 0, added up.
+    pub path_rtt_ns: u64,
+}
+
 /// Number of a collective. Ranks that meet without the others count their meetings for themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CallNumber {
@@ -189,40 +181,25 @@ pub enum CollectiveKind {
 /// The cause of a run's end, in a form that travels: [`Error`] without what only its own process understands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
-    /// [`Error::Usage`].
     Usage(String),
-    /// [`Error::Unavailable`].
     Unavailable {
-        /// As in the error.
         what: String,
-        /// As in the error.
         why: String,
-        /// As in the error.
         how: String,
     },
-    /// [`Error::Rank`].
     Rank {
-        /// As in the error.
         rank: u32,
-        /// As in the error.
         host: String,
-        /// As in the error.
         message: String,
     },
     /// [`Error::Rank`], of a rank that is gone or silent and cannot say it.
     Lost {
-        /// As in the error.
         rank: u32,
-        /// As in the error.
         host: String,
-        /// As in the error.
         message: String,
     },
-    /// [`Error::Interrupted`].
     Interrupted {
-        /// As in the error.
         signal: i32,
-        /// As in the error.
         rank: Option<(u32, String)>,
     },
 }
@@ -242,16 +219,11 @@ impl Cause {
                 host,
                 message,
             } => Self::rank(*rank, host, message),
+            Error::Interrupted { signal, rank: None } => Self::interrupted(*signal, rank, host),
             Error::Interrupted {
                 signal,
-                rank: named,
-            } => {
-                let (rank, host) = match named {
-                    Some((rank, host)) => (*rank, host.as_str()),
-                    None => (rank, host),
-                };
-                Self::interrupted(*signal, rank, host)
-            }
+                rank: Some((rank, host)),
+            } => Self::interrupted(*signal, *rank, host),
             Error::Io { .. } | Error::Failed(_) => Self::rank(rank, host, &error.to_string()),
         }
     }
@@ -344,10 +316,9 @@ mod text {
 /// A caller's name for something, cut so that it fits into a message.
 pub(crate) fn short(text: &str) -> String {
     if text.len() <= NAME_BYTES_MAX {
-        clip(text)
-    } else {
-        text.chars().take(64).collect()
+        return text.to_owned();
     }
+    text.chars().take(64).collect()
 }
 
 /// Head and payload.
@@ -408,7 +379,7 @@ mod tests {
         };
         let heads = [
             Head::Hello(Box::new(hello)),
-            Head::Up {
+            Head::Up(Terms {
                 call: CallNumber {
                     seq: u64::MAX,
                     turn: 3,
@@ -416,27 +387,24 @@ mod tests {
                 members: RankSet::of([1, 2, 7]),
                 kind: CollectiveKind::Reduce,
                 what: "trial 1".into(),
-            },
+            }),
             Head::Abort {
                 cause: Cause::rank(3, "h", "gone"),
             },
-            Head::ClockBase {
-                offset_ns: i64::MIN,
-                uncertainty_ns: u64::MAX,
+            Head::ClockBase(ClockBase {
+                clock: ClockOffset {
+                    offset_ns: i64::MIN,
+                    uncertainty_ns: u64::MAX,
+                },
                 path_rtt_ns: 1,
-            },
+            }),
             Head::Note { rank: 3 },
             Head::Goodbye,
         ];
         for head in heads {
-            let bytes = Message::encode(&head, b"payload").unwrap();
-            assert_eq!(
-                Message::decode(&bytes).unwrap(),
-                Message {
-                    head,
-                    payload: b"payload".to_vec()
-                }
-            );
+            let decoded = Message::decode(&Message::encode(&head, b"payload").unwrap()).unwrap();
+            assert_eq!(decoded.head, head);
+            assert_eq!(decoded.payload, b"payload");
         }
     }
 
@@ -467,10 +435,8 @@ mod tests {
                 message: "m".into(),
             },
         ] {
-            assert_eq!(
-                Error::from(&Cause::of(&error, 9, "x")).to_string(),
-                error.to_string()
-            );
+            let travelled = Error::from(&Cause::of(&error, 9, "x"));
+            assert_eq!(travelled.to_string(), error.to_string());
         }
         let wrapped = Error::from(&Cause::of(&Error::Failed("m".into()), 9, "x"));
         assert_eq!(wrapped.to_string(), "rank 9 on x: m");

@@ -11,13 +11,12 @@ use serde::de::DeserializeOwned;
 
 use super::Rank;
 use crate::agreement::Verdict;
-use crate::channel::message::{CallNumber, CollectiveKind, short};
+use crate::channel::message::{CallNumber, CollectiveKind, Terms, short};
 use crate::channel::pack::{pack, unpack};
 use crate::rank_set::RankSet;
 use crate::tree::collective::{gather_entries, gather_entry, reduce_entries, reduce_entry};
 use crate::tree::exchange::{read_messages, write_messages};
 use crate::tree::shared::{CollectiveResult, Enter, Merge, Slot};
-use crate::tree::terms::Terms;
 use tonnage_units::{Error, Reduce, Result};
 
 /// An exchange that has been started and not finished.

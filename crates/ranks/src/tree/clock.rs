@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::ClockOffset;
-use crate::channel::message::Head;
+use crate::channel::message::{ClockBase, Head};
 
 /// Round trips at the beginning, before anything is estimated; and those to a parent whose clock should be the same.
 const SAMPLES: u32 = 16;
@@ -35,19 +35,11 @@ pub(crate) fn monotonic_ns() -> u64 {
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
-/// An estimate against rank 0 and the path that it was made over.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Base {
-    pub(crate) clock: ClockOffset,
-    /// Round trips of all links to rank 0, added up.
-    pub(crate) path_rtt_ns: u64,
-}
-
 /// This rank's estimate. Its uncertainty grows from when it was made.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct KnownClock {
     /// At the time below.
-    pub(crate) base: Base,
+    pub(crate) base: ClockBase,
     /// Time by this clock; `None` where the clock is rank 0's own.
     pub(crate) known_ns: Option<u64>,
     /// The most by which kernels slew this clock and those on its path to rank 0, two of them together.
@@ -60,16 +52,11 @@ impl KnownClock {
         let age_ns = self
             .known_ns
             .map_or(0, |known_ns| now_ns.saturating_sub(known_ns));
-        let ClockOffset {
-            offset_ns,
-            uncertainty_ns,
-        } = self.base.clock;
-        ClockOffset {
-            offset_ns,
-            // Both of this clock's way to rank 0's: its own drift from the parent's, and the parent's from rank 0's.
-            uncertainty_ns: uncertainty_ns
-                .saturating_add(drift_ns(age_ns, self.slew_ppb).saturating_mul(2)),
-        }
+        // Both of this clock's way to rank 0's: its own drift from the parent's, and the parent's from rank 0's.
+        let drift_ns = drift_ns(age_ns, self.slew_ppb).saturating_mul(2);
+        let mut clock = self.base.clock;
+        clock.uncertainty_ns = clock.uncertainty_ns.saturating_add(drift_ns);
+        clock
     }
 }
 
@@ -108,14 +95,6 @@ impl Sample {
     }
 }
 
-/// The clock that a rank is compared with.
-enum Against {
-    /// Rank 0's is its own.
-    Itself,
-    /// The parent's, once it has told its own estimate, with the time by this clock at which it came.
-    Parent(Option<(Base, u64)>),
-}
-
 /// Relation of a rank's clock to rank 0's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kinship {
@@ -131,7 +110,9 @@ enum Kinship {
 pub(crate) struct ClockSync {
     samples_left: u32,
     best: Option<Sample>,
-    against: Against,
+    is_root: bool,
+    /// The parent's estimate, once it has told it, with the time by this clock at which it came.
+    parent: Option<(ClockBase, u64)>,
     kinship: Kinship,
     /// The most by which this rank's clock or its parent's was slewed when the parent answered last.
     slew_ppb: u64,
@@ -145,7 +126,8 @@ impl ClockSync {
         Self {
             samples_left: 0,
             best: None,
-            against: Against::Itself,
+            is_root: true,
+            parent: None,
             kinship: Kinship::Same,
             slew_ppb: 0,
             asked_ns: 0,
@@ -154,17 +136,16 @@ impl ClockSync {
 
     /// Any other rank; `has_roots_clock` by the names of both.
     pub(crate) fn child(has_roots_clock: bool) -> Self {
-        let (samples_left, kinship) = match has_roots_clock {
-            true => (SAMPLES_OF_ONE_CLOCK, Kinship::Claimed),
-            false => (SAMPLES, Kinship::Other),
+        let (samples_left, kinship) = if has_roots_clock {
+            (SAMPLES_OF_ONE_CLOCK, Kinship::Claimed)
+        } else {
+            (SAMPLES, Kinship::Other)
         };
         Self {
             samples_left,
-            best: None,
-            against: Against::Parent(None),
+            is_root: false,
             kinship,
-            slew_ppb: 0,
-            asked_ns: 0,
+            ..Self::root()
         }
     }
 
@@ -196,39 +177,31 @@ impl ClockSync {
     /// The parent's answer.
     pub(crate) fn sample(&mut self, answer: Answer) {
         self.samples_left = self.samples_left.saturating_sub(1);
-        let Answer {
-            sent_ns,
-            at_ns,
-            came_ns,
-            own_slew_ppb,
-            parent_slew_ppb,
-        } = answer;
-        self.slew_ppb = own_slew_ppb.max(parent_slew_ppb);
-        let rtt_ns = came_ns.saturating_sub(sent_ns);
-        let middle_ns = sent_ns.saturating_add(rtt_ns / 2);
+        self.slew_ppb = answer.own_slew_ppb.max(answer.parent_slew_ppb);
+        let rtt_ns = answer.came_ns.saturating_sub(answer.sent_ns);
+        let middle_ns = answer.sent_ns.saturating_add(rtt_ns / 2);
+        let came_ns = answer.came_ns;
         let sample = Sample {
             rtt_ns,
-            offset_ns: middle_ns.wrapping_sub(at_ns).cast_signed(),
+            offset_ns: middle_ns.wrapping_sub(answer.at_ns).cast_signed(),
             came_ns,
-            slew_ppb: own_slew_ppb.saturating_add(parent_slew_ppb),
+            slew_ppb: answer.own_slew_ppb.saturating_add(answer.parent_slew_ppb),
         };
         if let Some(best) = &mut self.best {
             best.slew_ppb = best.slew_ppb.max(sample.slew_ppb);
         }
         // All grow old alike, so that one that is better now stays better.
         let doubt_ns = sample.doubt_ns(came_ns);
-        if self
-            .best
-            .is_none_or(|best| doubt_ns <= best.doubt_ns(came_ns))
-        {
+        let is_better = |best: Sample| doubt_ns <= best.doubt_ns(came_ns);
+        if self.best.is_none_or(is_better) {
             self.best = Some(sample);
         }
         self.test_kinship(came_ns);
     }
 
     /// The parent's own estimate, which came at `now_ns`. Returns whether the parent should be asked again at once.
-    pub(crate) fn parent_knows(&mut self, base: Base, now_ns: u64) -> bool {
-        self.against = Against::Parent(Some((base, now_ns)));
+    pub(crate) fn parent_knows(&mut self, base: ClockBase, now_ns: u64) -> bool {
+        self.parent = Some((base, now_ns));
         let asks = self.wants_sample();
         self.test_kinship(now_ns);
         !asks && self.wants_sample()
@@ -239,7 +212,7 @@ impl ClockSync {
         if self.kinship != Kinship::Claimed {
             return;
         }
-        let Some((known, _)) = self.estimate(now_ns) else {
+        let Some(ClockBase { clock: known, .. }) = self.estimate(now_ns) else {
             return;
         };
         if known.offset_ns.unsigned_abs() <= known.uncertainty_ns {
@@ -252,32 +225,29 @@ impl ClockSync {
 
     /// This rank's estimate at `now_ns`, once everything for it has come.
     pub(crate) fn result(&self, now_ns: u64) -> Option<KnownClock> {
-        if let Against::Itself = self.against {
+        if self.is_root {
             return Some(KnownClock::default());
         }
-        let (clock, path_rtt_ns) = self.estimate(now_ns)?;
-        if self.kinship != Kinship::Other {
+        let measured = self.estimate(now_ns)?;
+        Some(if self.kinship == Kinship::Other {
+            KnownClock {
+                base: measured,
+                known_ns: Some(now_ns),
+                slew_ppb: self.slew_ppb.saturating_mul(2),
+            }
+        } else {
             let clock = ClockOffset::default();
-            return Some(KnownClock {
-                base: Base { clock, path_rtt_ns },
-                known_ns: None,
-                slew_ppb: 0,
-            });
-        }
-        Some(KnownClock {
-            base: Base { clock, path_rtt_ns },
-            known_ns: Some(now_ns),
-            slew_ppb: self.slew_ppb.saturating_mul(2),
+            KnownClock {
+                base: ClockBase { clock, ..measured },
+                ..KnownClock::default()
+            }
         })
     }
 
     /// Offset and uncertainty as measured, and the round trips of the path.
-    fn estimate(&self, now_ns: u64) -> Option<(ClockOffset, u64)> {
-        let Against::Parent(parent) = &self.against else {
-            return None;
-        };
+    fn estimate(&self, now_ns: u64) -> Option<ClockBase> {
         let best = self.best.filter(|_| self.samples_left == 0)?;
-        let (parent, told_ns) = (*parent)?;
+        let (parent, told_ns) = self.parent?;
         // A parent that shares rank 0's clock says so once, and that does not grow old.
         let parents_doubt_ns = match parent.clock.uncertainty_ns {
             0 => 0,
@@ -290,7 +260,10 @@ impl ClockSync {
             offset_ns: parent.clock.offset_ns.saturating_add(best.offset_ns),
             uncertainty_ns: parents_doubt_ns.saturating_add(best.doubt_ns(now_ns)),
         };
-        Some((clock, parent.path_rtt_ns.saturating_add(best.rtt_ns)))
+        Some(ClockBase {
+            clock,
+            path_rtt_ns: parent.path_rtt_ns.saturating_add(best.rtt_ns),
+        })
     }
 }
 
@@ -309,8 +282,8 @@ mod tests {
         }
     }
 
-    fn base(offset_ns: i64, uncertainty_ns: u64) -> Base {
-        Base {
+    fn base(offset_ns: i64, uncertainty_ns: u64) -> ClockBase {
+        ClockBase {
             clock: ClockOffset {
                 offset_ns,
                 uncertainty_ns,
@@ -332,13 +305,11 @@ mod tests {
         assert!(sync.result(now_ns).is_none(), "the parent's is missing");
         sync.parent_knows(base(-5000, 7), now_ns);
         let result = sync.result(now_ns).unwrap();
-        assert_eq!(
-            result.at(now_ns),
-            ClockOffset {
-                offset_ns: 1010 - 5000,
-                uncertainty_ns: 27
-            }
-        );
+        let expected = ClockOffset {
+            offset_ns: 1010 - 5000,
+            uncertainty_ns: 27,
+        };
+        assert_eq!(result.at(now_ns), expected);
         assert_eq!(result.base.path_rtt_ns, 140);
         assert_eq!(result.at(now_ns + 1_000_000).uncertainty_ns, 27 + 200);
     }
@@ -346,7 +317,7 @@ mod tests {
     /// A clock that gains 20 ppm on its parent's, asked twice a second over a path that delays at random.
     fn worst_error_ns(hour_ns: u64, asked_again: bool) -> (u64, u64) {
         let (mut sync, mut seed, mut worst) = (ClockSync::child(false), 1u64, (0, 0));
-        sync.parent_knows(Base::default(), 0);
+        sync.parent_knows(ClockBase::default(), 0);
         let mut delay_ns = || {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             10_000 + (seed >> 33) % 200_000
@@ -385,10 +356,8 @@ mod tests {
         let interval = Duration::from_nanos(500);
         for same_boot in [false, true] {
             let mut sync = ClockSync::child(same_boot);
-            assert!(
-                sync.question(5000, interval).is_none(),
-                "those of the beginning"
-            );
+            let beginning = sync.question(5000, interval);
+            assert!(beginning.is_none());
             for _ in 0..SAMPLES {
                 sync.sample(answer(0, 77, 10));
             }
@@ -456,7 +425,7 @@ mod tests {
         const HOUR_NS: i64 = 3_600_000_000_000;
         for offset_ns in [HOUR_NS, -HOUR_NS] {
             let mut sync = ClockSync::child(true);
-            sync.parent_knows(Base::default(), 0);
+            sync.parent_knows(ClockBase::default(), 0);
             let sent_ns: u64 = 5_000_000_000_000;
             let at_ns = (sent_ns + 20).saturating_add_signed(-offset_ns);
             while sync.wants_sample() {
@@ -471,7 +440,7 @@ mod tests {
     fn the_slew_that_kernels_admit_widens_the_uncertainty() {
         let at_ns = |own_slew_ppb, parent_slew_ppb| {
             let mut sync = ClockSync::child(false);
-            sync.parent_knows(Base::default(), 1000);
+            sync.parent_knows(ClockBase::default(), 1000);
             for _ in 0..SAMPLES {
                 sync.sample(Answer {
                     own_slew_ppb,

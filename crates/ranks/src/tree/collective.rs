@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::exchange::{Delivery, Subtree};
 use super::shared::{CollectiveResult, Enter, Merge, Slot};
-use super::terms::Terms;
-use crate::channel::message::{CallNumber, CollectiveKind};
+use crate::channel::message::{CallNumber, CollectiveKind, Terms};
 use crate::channel::pack::{pack, unpack_first};
 use crate::rank_set::RankSet;
 use tonnage_units::{Error, Result};
@@ -106,20 +105,16 @@ impl Collectives {
     ) -> Result<Option<Combined>> {
         let call = terms.call;
         let collective = self.at(terms, from.1)?;
-        match collective.parts.get_mut(from.0) {
-            Some(part) if *part == Part::Awaited => *part = Part::Came(payload),
-            Some(Part::Came(_)) => {
-                let what = &collective.terms.what;
-                return Err(Error::Failed(format!("entered \"{what}\" ({call}) twice")));
+        let fault = match collective.parts.get_mut(from.0) {
+            Some(part) if *part == Part::Awaited => {
+                *part = Part::Came(payload);
+                return self.combine(call);
             }
-            _ => {
-                let what = &collective.terms.what;
-                return Err(Error::Failed(format!(
-                    "entered \"{what}\" ({call}), which is of other ranks"
-                )));
-            }
-        }
-        self.combine(call)
+            Some(Part::Came(_)) => " twice",
+            _ => ", which is of other ranks",
+        };
+        let what = &collective.terms.what;
+        Err(Error::Failed(format!("entered \"{what}\" ({call}){fault}")))
     }
 
     fn at(&mut self, terms: Terms, who: &Member) -> Result<&mut Collective> {
@@ -133,7 +128,16 @@ impl Collectives {
         let routes = &self.routes;
         let collective = self.under_way.entry(call).or_insert_with(|| Collective {
             takes_part: routes.is_one_of(&terms.members),
-            parts: awaited(routes.below(&terms.members)),
+            parts: routes
+                .below(&terms.members)
+                .map(|is_below| {
+                    if is_below {
+                        Part::Awaited
+                    } else {
+                        Part::Absent
+                    }
+                })
+                .collect(),
             terms: terms.clone(),
             first: who.clone(),
             mine: None,
@@ -164,26 +168,30 @@ impl Collectives {
         let mut payload = collective.mine.take().unwrap_or_default();
         // A rank that has entered keeps that mark, because the parent may ask.
         collective.mine = collective.takes_part.then(Vec::new);
-        let parts: Vec<_> = collective.parts.iter_mut().map(Part::take).collect();
+        let take = |part: &mut Part| match part {
+            Part::Came(bytes) => std::mem::take(bytes),
+            Part::Absent | Part::Awaited => Vec::new(),
+        };
+        let parts: Vec<_> = collective.parts.iter_mut().map(take).collect();
         match collective.terms.kind {
-            CollectiveKind::Gather => parts
-                .iter()
-                .for_each(|part| payload.extend_from_slice(part)),
-            CollectiveKind::Reduce | CollectiveKind::Start | CollectiveKind::Collect => {
-                parts
-                    .iter()
-                    .for_each(|part| payload.extend_from_slice(part));
-                // Where this rank has no part in it, nobody here knows how: whoever is next on the way does it.
-                if let Some(merge) = collective.merge {
-                    payload = merge(&payload)?;
-                }
-            }
             CollectiveKind::Exchange => {
                 let sorted = self.routes.sort(&payload, &parts)?;
                 collective.staying = sorted.staying;
                 payload = sorted.leaving;
             }
             CollectiveKind::Barrier | CollectiveKind::Broadcast => {}
+            CollectiveKind::Gather
+            | CollectiveKind::Reduce
+            | CollectiveKind::Start
+            | CollectiveKind::Collect => {
+                for part in &parts {
+                    payload.extend_from_slice(part);
+                }
+                // Where this rank has no part in a reduction, nobody here knows how: whoever is next on the way does it.
+                if let Some(merge) = collective.merge {
+                    payload = merge(&payload)?;
+                }
+            }
         }
         Ok(Some(Combined {
             has_all: self.routes.has_all(&collective.terms.members),
@@ -239,11 +247,8 @@ impl Collectives {
 
     /// Returns whether this rank's main thread has entered.
     pub(crate) fn entered(&self, call: CallNumber) -> bool {
-        self.has_finished(call)
-            || self
-                .under_way
-                .get(&call)
-                .is_some_and(|collective| collective.mine.is_some())
+        let has_entered = |collective: &Collective| collective.mine.is_some();
+        self.has_finished(call) || self.under_way.get(&call).is_some_and(has_entered)
     }
 
     pub(crate) fn has_finished(&self, call: CallNumber) -> bool {
@@ -258,24 +263,6 @@ impl Collectives {
             }
         }
     }
-}
-
-impl Part {
-    /// Takes the contribution and leaves the mark that it came.
-    fn take(&mut self) -> Vec<u8> {
-        match self {
-            Self::Came(bytes) => std::mem::take(bytes),
-            Self::Absent | Self::Awaited => Vec::new(),
-        }
-    }
-}
-
-fn awaited(below: impl Iterator<Item = bool>) -> Vec<Part> {
-    let part = |is_below| match is_below {
-        true => Part::Awaited,
-        false => Part::Absent,
-    };
-    below.map(part).collect()
 }
 
 /// One contribution to a reduction. Those that nobody has merged yet are put one after the other.
@@ -325,10 +312,10 @@ pub(crate) fn gather_entries(mut bytes: &[u8], members: &RankSet) -> Result<Vec<
         }
         bytes = rest;
     }
-    match entries.len() == members.count() as usize {
-        true => Ok(entries.into_iter().collect()),
-        false => Err(wrong()),
+    if entries.len() != members.count() as usize {
+        return Err(wrong());
     }
+    Ok(entries.into_iter().collect())
 }
 
 #[cfg(test)]
@@ -420,11 +407,8 @@ mod tests {
         assert!(first.unwrap().is_none());
         let both = one.child(near.clone(), (1, &place(4)), says(4)).unwrap();
         assert!(both.unwrap().has_all);
-        let foreign = root.child(
-            terms(6, "turn", RankSet::of([1, 3])),
-            (1, &place(2)),
-            says(2),
-        );
+        let other = terms(6, "turn", RankSet::of([1, 3]));
+        let foreign = root.child(other, (1, &place(2)), says(2));
         let error = foreign.err().unwrap().to_string();
         assert!(error.contains("of other ranks"), "{error}");
     }
@@ -457,21 +441,15 @@ mod tests {
     #[test]
     fn gathered_entries_need_every_member_once() {
         let bytes = |ranks: &[u32]| -> Vec<u8> {
-            ranks
-                .iter()
-                .flat_map(|&rank| gather_entry(rank, &[7; 3]).unwrap())
-                .collect()
+            let entries = ranks.iter().map(|&rank| gather_entry(rank, &[7; 3]));
+            entries.flat_map(Result::unwrap).collect()
         };
         let members = RankSet::of([0, 2]);
-        assert_eq!(
-            gather_entries(&bytes(&[2, 0]), &members).unwrap(),
-            [(0, vec![7; 3]), (2, vec![7; 3])]
-        );
+        let gathered = gather_entries(&bytes(&[2, 0]), &members).unwrap();
+        assert_eq!(gathered, [(0, vec![7; 3]), (2, vec![7; 3])]);
         for wrong in [&[0][..], &[0, 0], &[0, 1], &[0, 2, 2], &[0, 1, 2]] {
-            assert!(
-                gather_entries(&bytes(wrong), &members).is_err(),
-                "{wrong:?}"
-            );
+            let gathered = gather_entries(&bytes(wrong), &members);
+            assert!(gathered.is_err(), "{wrong:?}");
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::node::{RunEnd, TreeNode};
+use super::node::{ControlSettings, RunEnd, TreeNode};
 use super::shared::{CollectiveResult, ControlCommand, Shared, speaks};
 use super::stopped;
 use crate::RankInfo;
@@ -40,25 +40,6 @@ struct Awake {
     /// Anything else is, such as a signal.
     is_rare: bool,
     launcher_ended: bool,
-}
-
-/// A rank's place, as far as it is asked for where somebody has to say why the run has ended.
-struct Speaker {
-    rank: u32,
-    parent_is_root: bool,
-    supervised: bool,
-    ends_process: bool,
-}
-
-impl Speaker {
-    fn of(node: &TreeNode) -> Self {
-        Self {
-            rank: node.settings.me.rank,
-            parent_is_root: node.links.first().is_some_and(|link| link.info.rank == 0),
-            supervised: node.settings.supervised,
-            ends_process: node.settings.end_process,
-        }
-    }
 }
 
 /// The control thread: what it alone has to do with.
@@ -109,12 +90,8 @@ impl Control {
         started.map_err(|error| {
             let mut node = lock(&node);
             let me = &node.settings.me;
-            let error = Error::Rank {
-                rank: me.rank,
-                host: me.host.to_string(),
-                message: Error::not_started("the control thread", &error).to_string(),
-            };
-            let cause = Cause::of(&error, me.rank, &me.host);
+            let error = me.error(Error::not_started("the control thread", &error).to_string());
+            let cause = me.cause(&error);
             node.tell_end(cause);
             linger(&mut node);
             node.links.clear();
@@ -125,14 +102,21 @@ impl Control {
     /// Runs until the main thread leaves, or the run has ended and its grace is over.
     fn run(mut self) {
         let node = Arc::clone(&self.node);
-        self.start(&mut lock(&node));
+        {
+            let mut node = lock(&node);
+            node.start();
+            // A signal may have come while the ranks joined, and be known already.
+            self.take_signals(&mut node);
+            if node.main_waits {
+                // What it waits for may have come with the words of joining.
+                node.watch.ring();
+            }
+        }
         self.follow_up(&node);
         while !self.over(&lock(&node)) {
             if let Err(error) = self.turn(&node) {
                 let mut node = lock(&node);
-                let me = &node.settings.me;
-                let cause = Cause::of(&error, me.rank, &me.host);
-                node.abort(cause);
+                node.fail(&error);
                 self.end(&mut node);
                 // Without its sleep this thread cannot go on.
                 break;
@@ -148,16 +132,6 @@ impl Control {
         }
         // The main thread may go on for a while, but not with these.
         node.links.clear();
-    }
-
-    fn start(&mut self, node: &mut TreeNode) {
-        node.start();
-        // A signal may have come while the ranks joined, and be known already.
-        self.take_signals(node);
-        if node.main_waits {
-            // What it waits for may have come with the words of joining.
-            node.watch.ring();
-        }
     }
 
     fn turn(&mut self, node: &Mutex<TreeNode>) -> Result<()> {
@@ -184,14 +158,26 @@ impl Control {
         }
         let commands = std::mem::take(&mut *lock(&self.shared.commands));
         for command in commands {
-            self.obey(command, &mut node);
+            match command {
+                ControlCommand::Abort(cause) => node.abort(cause),
+                ControlCommand::CloseDoor(closed) => {
+                    self.close_door();
+                    closed.set(CollectiveResult::Result(Vec::new()));
+                }
+                ControlCommand::Leave => self.leaving = true,
+            }
         }
         self.end(&mut node);
         if awake.is_rare {
             self.take_signals(&mut node);
         }
-        if awake.launcher_ended {
-            self.lose_launcher(&mut node);
+        if awake.launcher_ended
+            && let Some(launcher) = self.launcher.take()
+        {
+            node.fail(&Error::Failed(format!(
+                    "its launcher (process {}) ended before the run did: it was killed or it crashed. Look at its output",
+                    launcher.pid
+                )));
         }
         node.tick();
         self.end(&mut node);
@@ -207,11 +193,8 @@ impl Control {
     fn sleep(&self, links: &Interest<'_>, now: Instant, due: Instant) -> Result<Awake> {
         let mut wake = due;
         let mut interests = vec![Interest::read(self.shared.wake()), links.clone()];
-        interests.extend(
-            self.launcher
-                .iter()
-                .map(|launcher| Interest::read(&launcher.ended)),
-        );
+        let launcher = self.launcher.iter();
+        interests.extend(launcher.map(|launcher| Interest::read(&launcher.ended)));
         interests.extend(self.signals.interests());
         if let Some(door) = &self.door {
             interests.extend(door.interests());
@@ -229,36 +212,11 @@ impl Control {
         })
     }
 
-    fn lose_launcher(&mut self, node: &mut TreeNode) {
-        if let Some(launcher) = self.launcher.take() {
-            let me = &node.settings.me;
-            let message = format!(
-                "its launcher (process {}) ended before the run did: it was killed or it crashed. Look at its output",
-                launcher.pid
-            );
-            let cause = Cause::rank(me.rank, &me.host, &message);
-            node.abort(cause);
-        }
-    }
-
     fn take_signals(&mut self, node: &mut TreeNode) {
         for signal in self.signals.take() {
-            let me = &node.settings.me;
-            let cause = Cause::interrupted(signal, me.rank, &me.host);
-            node.abort(cause);
+            node.fail(&Error::Interrupted { signal, rank: None });
         }
         self.end(node);
-    }
-
-    fn obey(&mut self, command: ControlCommand, node: &mut TreeNode) {
-        match command {
-            ControlCommand::Abort(cause) => node.abort(cause),
-            ControlCommand::CloseDoor(closed) => {
-                self.close_door();
-                closed.set(CollectiveResult::Result(Vec::new()));
-            }
-            ControlCommand::Leave => self.leaving = true,
-        }
     }
 
     fn over(&self, node: &TreeNode) -> bool {
@@ -271,9 +229,14 @@ impl Control {
         let Some(RunEnd { cause, is_heard }) = node.ending.take() else {
             return;
         };
-        let cause = match is_heard {
-            true => self.name_if_one(cause),
-            false => cause,
+        let cause = match cause {
+            // A signal that this rank got too was meant for all of them, so none is named.
+            Cause::Interrupted { signal, .. }
+                if is_heard && self.signals.take().contains(&signal) =>
+            {
+                Cause::Interrupted { signal, rank: None }
+            }
+            cause => cause,
         };
         // Who is told of the end may be started again at once, and must not find this run.
         self.close_door();
@@ -293,20 +256,22 @@ impl Control {
         if !std::mem::take(&mut self.is_follow_up_due) {
             return;
         }
-        let (speaker, others) = {
+        let (others, cause) = {
             let node = lock(node);
             if node.settings.supervised {
                 return;
             }
-            (Speaker::of(&node), self.processes_here(&node))
+            // A launcher kills this process when another one is sooner to end, and the main thread may be stuck.
+            let cause = self.cause_to_say(&node);
+            let cause = cause.filter(|_| node.settings.end_process);
+            (self.processes_here(&node), cause)
         };
         let woken = stopped::resume_next(std::process::id(), others, self.joined_ticks);
         if !woken.is_empty() {
             log::debug!("processes {woken:?} were stopped, and go on to end");
         }
-        // A launcher kills this process when another one is sooner to end, and the main thread may be stuck.
-        if speaker.ends_process {
-            self.say_cause(&speaker);
+        if let Some(cause) = cause {
+            self.say(&cause);
         }
     }
 
@@ -324,19 +289,17 @@ impl Control {
         }
     }
 
-    /// Says why the run has ended early, where that is this rank's to do and not done.
-    fn say_cause(&self, speaker: &Speaker) {
-        let Some(cause) = self.shared.cause() else {
-            return;
-        };
-        let Speaker {
-            rank,
-            parent_is_root,
-            supervised,
-            ..
-        } = *speaker;
-        if speaks(rank, parent_is_root, supervised, &cause) && self.shared.claim_report() {
-            say(&format!("error: {}", Error::from(&cause)));
+    /// The reason why the run has ended early, where that is this rank's to say.
+    fn cause_to_say(&self, node: &TreeNode) -> Option<Cause> {
+        let ControlSettings { me, supervised, .. } = &node.settings;
+        let cause = self.shared.cause()?;
+        speaks(me.rank, is_below_root(node), *supervised, &cause).then_some(cause)
+    }
+
+    /// Says why the run has ended early, unless that is done.
+    fn say(&self, cause: &Cause) {
+        if self.shared.claim_report() {
+            say(&format!("error: {}", Error::from(cause)));
         }
     }
 
@@ -347,24 +310,15 @@ impl Control {
         let Some(cause @ Cause::Rank { rank: 0, .. }) = self.shared.cause() else {
             return;
         };
-        let speaker = Speaker::of(node);
-        let is_deputy = speaker.rank != 0 && speaker.parent_is_root && !speaker.supervised;
+        let settings = &node.settings;
+        let is_deputy = settings.me.rank != 0 && is_below_root(node) && !settings.supervised;
         if node.aborted.is_none() || !is_deputy {
             return;
         }
+        let ends_process = settings.end_process;
         let has_heard = node.hears_end_of_parent(Instant::now() + ROOT_ANSWER);
-        if !has_heard && self.shared.claim_report() && speaker.ends_process {
-            say(&format!("error: {}", Error::from(&cause)));
-        }
-    }
-
-    /// A signal that this rank got too was meant for all of them, so none is named.
-    fn name_if_one(&mut self, cause: Cause) -> Cause {
-        match cause {
-            Cause::Interrupted { signal, .. } if self.signals.take().contains(&signal) => {
-                Cause::Interrupted { signal, rank: None }
-            }
-            cause => cause,
+        if !has_heard && ends_process {
+            self.say(&cause);
         }
     }
 
@@ -380,7 +334,9 @@ impl Control {
             return;
         };
         let error = Error::from(&cause);
-        self.say_cause(&Speaker::of(node));
+        if let Some(cause) = self.cause_to_say(node) {
+            self.say(&cause);
+        }
         let last_will = lock(&self.shared.bequest).0.take();
         if let Some(last_will) = last_will {
             last_will();
@@ -389,14 +345,15 @@ impl Control {
     }
 }
 
+/// Returns whether this rank's parent is rank 0.
+fn is_below_root(node: &TreeNode) -> bool {
+    node.links.first().is_some_and(|link| link.info.rank == 0)
+}
 /// Says goodbye, and gives the last words time to arrive: a connection that is closed while something unread waits
 /// in it takes what was said last with it.
 fn linger(node: &mut TreeNode) {
-    let time = if node.aborted.is_some() {
-        LINGER_ABORT
-    } else {
-        LINGER
-    };
+    let is_early = node.aborted.is_some();
+    let time = if is_early { LINGER_ABORT } else { LINGER };
     let until = Instant::now() + time;
     node.tell_all(&Head::Goodbye, &[]);
     for link in node.links.iter_mut().filter(|link| link.open) {
@@ -409,10 +366,8 @@ fn linger(node: &mut TreeNode) {
             link.open = !link.channel.ended();
         }
         let left = until.saturating_duration_since(Instant::now());
-        let interests: Vec<_> = node
-            .open_links()
-            .map(|link| link.channel.interest())
-            .collect();
+        let open = node.open_links();
+        let interests: Vec<_> = open.map(|link| link.channel.interest()).collect();
         if interests.is_empty() || left.is_zero() || wait_for(&interests, left).is_err() {
             return;
         }

@@ -56,6 +56,16 @@ impl<'a> Parcel<'a> {
         }
         Ok(all)
     }
+
+    /// A copy of the message for other ranks; nothing where there are none.
+    fn write_for(&self, to: RankSet, out: &mut Vec<u8>) -> Result<()> {
+        if to.is_empty() {
+            return Ok(());
+        }
+        let bytes = Cow::Borrowed(&*self.bytes);
+        let from = self.from;
+        Parcel { from, to, bytes }.write(out)
+    }
 }
 
 /// One rank's messages as they enter the tree: what is the same for several ranks is there once.
@@ -64,10 +74,7 @@ impl<'a> Parcel<'a> {
 /// When a message is for a rank that there is not, or two are for the same.
 pub(crate) fn write_messages(from: u32, size: u32, mut messages: Messages) -> Result<Vec<u8>> {
     messages.sort_by_key(|(to, _)| *to);
-    let twice = messages.windows(2).find(|two| match two {
-        [(one, _), (other, _)] => one == other,
-        _ => false,
-    });
+    let twice = messages.windows(2).find(|two| two[0].0 == two[1].0);
     if let Some((to, _)) = twice.and_then(|two| two.first()) {
         return Err(Error::Failed(format!("two messages for rank {to}")));
     }
@@ -210,18 +217,6 @@ impl Subtree {
     }
 }
 
-impl Parcel<'_> {
-    /// A copy of the message for other ranks; nothing where there are none.
-    fn write_for(&self, to: RankSet, out: &mut Vec<u8>) -> Result<()> {
-        if to.is_empty() {
-            return Ok(());
-        }
-        let bytes = Cow::Borrowed(&*self.bytes);
-        let from = self.from;
-        Parcel { from, to, bytes }.write(out)
-    }
-}
-
 /// The ranks at and below a node: one stretch for each level of the tree.
 fn subtree(rank: u32, size: u32, fanout: u32) -> RankSet {
     let (fanout, size) = (u64::from(fanout.max(1)), u64::from(size));
@@ -301,12 +296,8 @@ mod tests {
     fn wrong_messages_are_refused() {
         let none = Vec::new;
         let twice = write_messages(0, 3, vec![(1, none()), (2, none()), (1, none())]);
-        assert!(
-            twice
-                .unwrap_err()
-                .to_string()
-                .contains("two messages for rank 1")
-        );
+        let twice = twice.unwrap_err().to_string();
+        assert!(twice.contains("two messages for rank 1"), "{twice}");
         let above = write_messages(0, 3, vec![(3, none())]);
         assert!(above.unwrap_err().to_string().contains("rank 3 of 3"));
         let routes = Subtree::new(0, 3, 2);

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::shape::parent_of;
-use super::terms::Terms;
 use crate::RankInfo;
-use crate::channel::message::{CallNumber, Cause, short};
+use crate::channel::message::{CallNumber, Cause, Terms, short};
 use crate::rank_set::RankSet;
 use tonnage_units::number_list;
 
@@ -65,8 +64,11 @@ impl Answers {
         }
     }
 
-    fn count(&self) -> u32 {
-        self.heard.count()
+    fn words(&self, rank: u32) -> String {
+        match self.doing.get(&rank) {
+            Some((phase, ms)) => format!("in \"{phase}\" for {:.1?}", Duration::from_millis(*ms)),
+            None => "it does not answer".into(),
+        }
     }
 }
 
@@ -80,8 +82,8 @@ pub(crate) struct Complaint {
 pub(crate) struct Inquiry {
     pub(crate) call: CallNumber,
     awaited: u32,
-    until: Instant,
-    answers: Answers,
+    pub(crate) until: Instant,
+    pub(crate) answers: Answers,
 }
 
 impl Inquiry {
@@ -95,22 +97,13 @@ impl Inquiry {
         }
     }
 
-    pub(crate) fn until(&self) -> Instant {
-        self.until
-    }
-
     pub(crate) fn answer(&mut self, answers: Answers) {
         self.answers.merge(answers);
     }
 
     /// True when nobody is left to answer.
     pub(crate) fn complete(&self) -> bool {
-        self.answers.count() >= self.awaited
-    }
-
-    /// The answers, for the parent.
-    pub(crate) fn into_answers(self) -> Answers {
-        self.answers
+        self.answers.heard.count() >= self.awaited
     }
 }
 
@@ -134,16 +127,13 @@ impl Complaint {
         };
         let missing: Vec<&RankInfo> = table.iter().filter(absent).collect();
         let Some((first, rest)) = missing.split_first() else {
-            let root = table.first();
-            return Cause::rank(
-                0,
-                root.map_or("unknown host", |info| &info.host),
-                &format!(
-                    "\"{}\" did not end within {:.1?} although all ranks have come to it: the network between the hosts is \
-                     too slow for it, or the time too short",
-                    self.terms.what, self.waited
-                ),
+            let host = table.first().map_or("unknown host", |info| &info.host);
+            let message = format!(
+                "\"{}\" did not end within {:.1?} although all ranks have come to it: the network between the hosts is \
+                 too slow for it, or the time too short",
+                self.terms.what, self.waited
             );
+            return Cause::rank(0, host, &message);
         };
         let mut message = format!(
             "it has not come to \"{}\" while others have waited {:.1?} for it: {}",
@@ -162,47 +152,39 @@ impl Complaint {
             }
         } else if !rest.is_empty() {
             let ranks: Vec<u32> = rest.iter().map(|info| info.rank).collect();
-            message.push_str(&format!(
-                "; missing too: ranks {}",
-                number_list::format(&ranks)
-            ));
+            let list = number_list::format(&ranks);
+            message.push_str(&format!("; missing too: ranks {list}"));
         }
         Cause::rank(first.rank, &first.host, &message)
-    }
-}
-
-impl Answers {
-    fn words(&self, rank: u32) -> String {
-        match self.doing.get(&rank) {
-            Some((phase, ms)) => format!("in \"{phase}\" for {:.1?}", Duration::from_millis(*ms)),
-            None => "it does not answer".into(),
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channel::message::{CallNumber, CollectiveKind};
-    use crate::rank_set::RankSet;
+    use crate::channel::message::CollectiveKind;
     use crate::testing::rank_info;
 
-    fn info(rank: u32) -> RankInfo {
-        rank_info(rank, &format!("h{rank}"))
-    }
-
-    fn terms(what: &str, size: u32) -> Terms {
-        Terms {
+    /// The rank that is blamed where ranks of `size` have given these answers, its host and the message.
+    fn blamed(members: RankSet, size: u32, answers: &Answers) -> (u32, String, String) {
+        let table: Vec<_> = (0..size)
+            .map(|rank| rank_info(rank, &format!("h{rank}")))
+            .collect();
+        let terms = Terms {
             call: CallNumber { seq: 3, turn: 0 },
             kind: CollectiveKind::Barrier,
-            what: what.into(),
-            members: RankSet::all(size),
-        }
-    }
-
-    fn complaint(terms: Terms) -> Complaint {
+            what: "trial 1".into(),
+            members,
+        };
         let waited = Duration::from_secs(5);
-        Complaint { terms, waited }
+        match (Complaint { terms, waited }).verdict(answers, &table) {
+            Cause::Rank {
+                rank,
+                host,
+                message,
+            } => (rank, host, message),
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Answers of these ranks, each with whether it has entered, merged as they come.
@@ -220,13 +202,8 @@ mod tests {
     /// Those who have no part in it need not come.
     #[test]
     fn only_members_are_missed() {
-        let table: Vec<_> = (0..4).map(info).collect();
-        let mut terms = terms("turn", 4);
-        terms.members = RankSet::of([1, 3]);
         let answers = answers(&[(0, true), (1, true), (3, false)]);
-        let Cause::Rank { rank, message, .. } = complaint(terms).verdict(&answers, &table) else {
-            panic!()
-        };
+        let (rank, _, message) = blamed(RankSet::of([1, 3]), 4, &answers);
         assert_eq!(rank, 3);
         assert!(!message.contains("missing too"), "{message}");
     }
@@ -234,14 +211,8 @@ mod tests {
     /// However many others answer, a member that is missing is described.
     #[test]
     fn others_do_not_crowd_out_a_member() {
-        let table: Vec<_> = (0..48).map(info).collect();
-        let mut terms = terms("turn", 48);
-        terms.members = RankSet::of([40, 41]);
         let all: Vec<_> = (0..48).map(|rank| (rank, rank != 40)).collect();
-        let Cause::Rank { rank, message, .. } = complaint(terms).verdict(&answers(&all), &table)
-        else {
-            panic!()
-        };
+        let (rank, _, message) = blamed(RankSet::of([40, 41]), 48, &answers(&all));
         assert_eq!(rank, 40);
         assert!(message.contains("warm-up"), "{message}");
         assert!(!message.contains("missing too"), "{message}");
@@ -249,16 +220,8 @@ mod tests {
 
     #[test]
     fn the_missing_and_the_silent_are_named() {
-        let table: Vec<_> = (0..4).map(info).collect();
         let answers = answers(&[(3, false), (0, true), (1, true)]);
-        let Cause::Rank {
-            rank,
-            host,
-            message,
-        } = complaint(terms("trial 1", 4)).verdict(&answers, &table)
-        else {
-            panic!()
-        };
+        let (rank, host, message) = blamed(RankSet::all(4), 4, &answers);
         assert_eq!((rank, host.as_str()), (2, "h2"));
         for part in [
             "trial 1",
@@ -273,12 +236,8 @@ mod tests {
 
     #[test]
     fn when_all_are_there_nobody_is_blamed() {
-        let table: Vec<_> = (0..2).map(info).collect();
         let answers = answers(&[(0, true), (1, true)]);
-        let Cause::Rank { message, .. } = complaint(terms("cards", 2)).verdict(&answers, &table)
-        else {
-            panic!()
-        };
+        let (_, _, message) = blamed(RankSet::all(2), 2, &answers);
         assert!(message.contains("all ranks have come"), "{message}");
     }
 
@@ -292,10 +251,8 @@ mod tests {
         assert!(!inquiry.complete());
         inquiry.answer(answers(&[(5, true)]));
         assert!(inquiry.complete());
-        assert_eq!(
-            inquiry.into_answers(),
-            answers(&[(9, false), (4, true), (5, true)])
-        );
+        let all = answers(&[(9, false), (4, true), (5, true)]);
+        assert_eq!(inquiry.answers, all);
     }
 
     /// However many ranks answer alike, what goes up is short.

@@ -2,9 +2,7 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`settings`] | what the thread is told at its start |
 //! | [`shape`] | parents and children; the open connections of one rank |
-//! | [`link`] | one connection, and the rank behind it |
 //! | [`node`] | the state of one rank: connections, what it says and hears, and what is due by the clock |
 //! | [`protocol`] | its reaction to each message |
 //! | [`control`] | the control thread: it waits, notices silence, ends the run |
@@ -15,7 +13,6 @@
 //! | [`exchange`] | messages for single ranks, and which way they go |
 //! | [`clock`] | offset of this host's clock from rank 0's |
 //! | [`missing`] | ranks that have not come when others have waited too long |
-//! | [`terms`] | what all who enter a collective must agree on |
 //! | [`shared`] | commands, results, and why the run ended: what both threads see |
 //!
 //! The main thread's side is [`crate::handle`]; bytes on a connection are in [`crate::channel`].
@@ -24,14 +21,11 @@ pub(crate) mod clock;
 pub(crate) mod collective;
 pub(crate) mod control;
 pub(crate) mod exchange;
-mod link;
 pub(crate) mod missing;
 pub(crate) mod node;
 pub(crate) mod node_handle;
 mod protocol;
-pub(crate) mod settings;
 pub(crate) mod shape;
 pub(crate) mod shared;
 mod stopped;
-pub(crate) mod terms;
 mod watch;

@@ -5,29 +5,104 @@
 //! means is in [`super::protocol`]; how contributions are combined in [`super::collective`].
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::clock::{ClockSync, monotonic_ns};
-use super::collective::Collectives;
+use super::collective::{Collectives, Member};
 use super::exchange::Subtree;
-use super::link::{Link, Way};
 use super::missing::{Answers, Complaint, Inquiry};
-use super::settings::ControlSettings;
-use super::shape::{TreePosition, children_of};
+use super::shape::{PeerConnection, TreePosition, children_of};
 use super::shared::{CollectiveResult, Shared};
 use super::watch::LinkWatch;
 use crate::RankInfo;
 use crate::channel::message::{CallNumber, Cause, Head};
-use crate::channel::wait_for;
-use crate::join::bytes::JoinBytes;
+use crate::channel::{Channel, wait_for};
+use crate::join::JoinBytes;
 use crate::join::door::LateDoor;
 use crate::rank_set::RankSet;
-use tonnage_units::Result;
+use crate::start_lead::StartLead;
 use tonnage_units::lock::lock;
+use tonnage_units::{Error, Result};
 
 /// Signs of life in the time after which a rank that gives none is taken for lost.
 pub(crate) const BEATS: u32 = 6;
+
+/// Settings that the control thread gets at its start.
+pub(crate) struct ControlSettings {
+    pub(crate) me: RankInfo,
+    pub(crate) size: u32,
+    pub(crate) fanout: u32,
+    pub(crate) message_bytes_max: usize,
+    pub(crate) heartbeat_timeout: Duration,
+    pub(crate) network_timeout: Duration,
+    /// Time between two questions for the parent's clock, however patient ranks are.
+    pub(crate) clock_interval: Duration,
+    /// Time in which rank 0 collects answers about a missing rank.
+    pub(crate) collect_time: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) end_process: bool,
+    /// True when a supervisor reports the loss of rank 0.
+    pub(crate) supervised: bool,
+    /// Lead of aligned starts, once all clocks are known.
+    pub(crate) start_lead: Arc<OnceLock<StartLead>>,
+}
+
+/// Direction that a connection leads in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Up,
+    /// The index among the children.
+    Down(usize),
+}
+
+/// A connection and what is known of the rank behind it.
+pub(crate) struct Link {
+    pub(crate) channel: Channel,
+    pub(crate) info: RankInfo,
+    pub(crate) way: Way,
+    /// True when a network lies between.
+    is_remote: bool,
+    /// Time-outs apply only once the peer's control thread has said something: before that it may still wait for its
+    /// children.
+    armed: bool,
+    heard: Instant,
+    said: Instant,
+    pub(crate) goodbye: bool,
+    pub(crate) open: bool,
+    /// True while it is waited for that it can be written to.
+    writing_watched: bool,
+}
+
+impl Link {
+    fn new(peer: PeerConnection, way: Way, armed: bool) -> Self {
+        let now = Instant::now();
+        Self {
+            is_remote: peer.channel.is_remote(),
+            channel: peer.channel,
+            info: peer.info,
+            way,
+            armed,
+            heard: now,
+            said: now,
+            goodbye: false,
+            open: true,
+            writing_watched: false,
+        }
+    }
+
+    /// The loss of the rank behind it.
+    fn loss(&self, message: &str) -> Cause {
+        Cause::lost(self.info.rank, &self.info.host, message)
+    }
+
+    pub(crate) fn place(&self) -> Member {
+        Member {
+            rank: self.info.rank,
+            host: self.info.host.to_string(),
+        }
+    }
+}
 
 /// The cause of the run's end, until the control thread tells the others.
 pub(crate) struct RunEnd {
@@ -70,24 +145,18 @@ impl TreeNode {
         shared: Arc<Shared>,
     ) -> Result<(Arc<Mutex<Self>>, Option<LateDoor>)> {
         let watch = LinkWatch::new()?;
-        let mut links: Vec<Link> = tree
-            .parent
-            .into_iter()
-            .map(|peer| Link::new(peer, Way::Up))
-            .collect();
+        let parent = tree.parent.into_iter();
+        let mut links: Vec<Link> = parent.map(|peer| Link::new(peer, Way::Up, false)).collect();
         for (child, peer) in tree.children.into_iter().enumerate() {
+            // A leaf has nobody to wait for, so its first words are due now.
             let is_leaf = children_of(peer.info.rank, settings.size, settings.fanout).is_empty();
-            let mut link = Link::new(peer, Way::Down(child));
-            // It has nobody to wait for, so its first words are due now.
-            link.armed = is_leaf;
-            links.push(link);
+            links.push(Link::new(peer, Way::Down(child), is_leaf));
         }
         for (index, link) in links.iter().enumerate() {
             watch.add(index, &link.channel)?;
         }
-        let is_root = settings.me.rank == 0;
         let node = Self {
-            clock: if is_root {
+            clock: if settings.me.rank == 0 {
                 ClockSync::root()
             } else {
                 ClockSync::child(tree.has_roots_clock)
@@ -130,6 +199,15 @@ impl TreeNode {
         self.settings.heartbeat_timeout / BEATS
     }
 
+    /// Longest silence of the rank behind a link that is not taken for lost.
+    fn silence_max(&self, link: &Link) -> Duration {
+        if link.is_remote {
+            self.settings.network_timeout
+        } else {
+            self.settings.heartbeat_timeout
+        }
+    }
+
     /// The time at which something is due by the clock.
     pub(crate) fn due(&self, now: Instant) -> Instant {
         if let Some(aborted) = self.aborted {
@@ -139,13 +217,11 @@ impl TreeNode {
         for link in self.open_links() {
             due = due.min(link.said + self.beat_interval());
             if link.armed {
-                due = due.min(link.heard + self.settings.silence_max(link.is_remote));
+                due = due.min(link.heard + self.silence_max(link));
             }
         }
-        match &self.inquiry {
-            Some(inquiry) => due.min(inquiry.until()),
-            None => due,
-        }
+        let asked = self.inquiry.as_ref().map(|inquiry| inquiry.until);
+        asked.map_or(due, |until| due.min(until))
     }
 
     /// Does what a connection is ready for.
@@ -168,13 +244,12 @@ impl TreeNode {
         let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
             return;
         };
-        let (before, understood) = (
-            link.channel.received_bytes(),
-            link.channel.understood_bytes(),
-        );
-        let mut outcome = match until_empty {
-            true => link.channel.receive(),
-            false => link.channel.receive_some(),
+        let before = link.channel.received_bytes();
+        let understood = link.channel.understood_bytes();
+        let mut outcome = if until_empty {
+            link.channel.receive()
+        } else {
+            link.channel.receive_some()
         };
         if link.channel.received_bytes() > before {
             // Signs of life wait behind a long message, which is one as long as it goes on.
@@ -201,12 +276,9 @@ impl TreeNode {
         }
         self.notice_end(index);
         // What came right behind the words of joining was received before, and is understood here.
-        if let Some(link) = self.links.get(index) {
-            let bytes = link.channel.understood_bytes() - understood;
-            self.shared
-                .received_bytes
-                .fetch_add(bytes, Ordering::Relaxed);
-        }
+        let bytes = self.links[index].channel.understood_bytes() - understood;
+        let received = &self.shared.received_bytes;
+        received.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// A connection that has ended is closed, and unless its rank said goodbye, so is the run.
@@ -223,7 +295,7 @@ impl TreeNode {
                  for the out-of-memory killer in the kernel log",
                 link.info.pid
             );
-            let cause = Cause::lost(link.info.rank, &link.info.host, &message);
+            let cause = link.loss(&message);
             self.abort(cause);
         }
     }
@@ -272,26 +344,19 @@ impl TreeNode {
                 self.send(index, &Head::Beat, &[]);
             }
         }
-        if self
-            .inquiry
-            .as_ref()
-            .is_some_and(|inquiry| now >= inquiry.until())
-        {
+        let until = self.inquiry.as_ref().map(|inquiry| inquiry.until);
+        if until.is_some_and(|until| now >= until) {
             self.close_inquiry();
         }
     }
 
     fn is_silent(&self, index: usize, now: Instant) -> bool {
         let link = self.links.get(index).filter(|link| link.open && link.armed);
-        link.is_some_and(|link| {
-            now.saturating_duration_since(link.heard) >= self.settings.silence_max(link.is_remote)
-        })
+        link.is_some_and(|link| now.saturating_duration_since(link.heard) >= self.silence_max(link))
     }
 
     fn lose_silent(&mut self, index: usize, now: Instant) {
-        let Some(link) = self.links.get(index) else {
-            return;
-        };
+        let link = &self.links[index];
         let silence = now.saturating_duration_since(link.heard);
         let me = &self.settings.me;
         let message = format!(
@@ -299,7 +364,7 @@ impl TreeNode {
              host or the network between them is gone",
             me.rank, me.host, link.info.pid
         );
-        let cause = Cause::lost(link.info.rank, &link.info.host, &message);
+        let cause = link.loss(&message);
         self.abort(cause);
     }
 
@@ -316,7 +381,7 @@ impl TreeNode {
         if let Err(error) = sealed {
             self.watch.remove(&link.channel);
             link.open = false;
-            let cause = Cause::lost(link.info.rank, &link.info.host, &error.to_string());
+            let cause = link.loss(&error.to_string());
             self.abort(cause);
         } else {
             link.channel.flush();
@@ -335,9 +400,7 @@ impl TreeNode {
         }
         link.writing_watched = wants_write;
         if let Err(error) = self.watch.change(index, &link.channel, wants_write) {
-            let me = &self.settings.me;
-            let cause = Cause::of(&error, me.rank, &me.host);
-            self.abort(cause);
+            self.fail(&error);
         }
     }
 
@@ -350,11 +413,7 @@ impl TreeNode {
 
     pub(crate) fn tell_children(&mut self, head: &Head, payload: &[u8]) {
         for index in 0..self.links.len() {
-            if self
-                .links
-                .get(index)
-                .is_some_and(|link| link.way != Way::Up)
-            {
+            if self.links[index].way != Way::Up {
                 self.send(index, head, payload);
             }
         }
@@ -380,6 +439,12 @@ impl TreeNode {
                 is_heard: false,
             });
         }
+    }
+
+    /// Ends the run because of an error of this rank.
+    pub(crate) fn fail(&mut self, error: &Error) {
+        let cause = self.settings.me.cause(error);
+        self.abort(cause);
     }
 
     /// Ends the run because another rank says that it has ended.
@@ -435,7 +500,7 @@ impl TreeNode {
             return;
         };
         let call = inquiry.call;
-        let answers = inquiry.into_answers();
+        let answers = inquiry.answers;
         match self.complaint.take() {
             None => self.pass_answers(call, &answers),
             Some(complaint) if !self.collectives.has_finished(call) => {

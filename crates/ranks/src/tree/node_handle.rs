@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::node::TreeNode;
 use super::shared::{CollectiveResult, Enter, Shared, Slot};
-use super::terms::Terms;
 use super::watch::LinkWatch;
-use crate::join::bytes::JoinBytes;
+use crate::channel::message::Terms;
+use crate::join::JoinBytes;
 use tonnage_units::Result;
 use tonnage_units::lock::lock;
 

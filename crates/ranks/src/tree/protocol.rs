@@ -2,15 +2,12 @@
 
 use std::time::Duration;
 
-use super::clock::{Answer, Base, monotonic_ns};
+use super::clock::{Answer, monotonic_ns};
 use super::collective::{Combined, Member};
-use super::link::Way;
 use super::missing::{Answers, Complaint, Inquiry, collect_time};
-use super::node::TreeNode;
+use super::node::{TreeNode, Way};
 use super::shared::{CollectiveResult, Enter};
-use super::terms::Terms;
-use crate::ClockOffset;
-use crate::channel::message::{CallNumber, Cause, CollectiveKind, Head, Message, clip};
+use crate::channel::message::{CallNumber, CollectiveKind, Head, Message, Terms, clip};
 use crate::channel::pack::{pack, unpack};
 use crate::rank_set::RankSet;
 use tonnage_sys::clock::slew_ppb_max;
@@ -61,23 +58,14 @@ impl TreeNode {
                 self.ask_clock();
                 self.publish_clock();
             }
-            Head::ClockBase {
-                offset_ns,
-                uncertainty_ns,
-                path_rtt_ns,
-            } => {
-                let clock = ClockOffset {
-                    offset_ns,
-                    uncertainty_ns,
-                };
-                let base = Base { clock, path_rtt_ns };
+            Head::ClockBase(base) => {
                 if self.clock.parent_knows(base, monotonic_ns()) {
                     self.ask_clock();
                 }
                 self.publish_clock();
             }
             Head::Who { call, members } => {
-                let members = self.sound(members)?;
+                self.check_members(&members)?;
                 self.inquire(call, members);
             }
             _ => return Err(out_of_place()),
@@ -93,45 +81,22 @@ impl TreeNode {
         payload: Vec<u8>,
     ) -> Result<()> {
         match head {
-            Head::Up {
-                call,
-                members,
-                kind,
-                what,
-            } => {
-                let terms = Terms {
-                    call,
-                    kind,
-                    what,
-                    members: self.sound(members)?,
-                };
+            Head::Up(terms) => {
+                self.check_members(&terms.members)?;
                 let combined = self.collectives.child(terms, from, payload)?;
                 self.proceed(combined);
             }
             Head::Note { rank } => self.pass_note(rank, payload),
             Head::ClockPing { sent_ns } => {
-                let at_ns = monotonic_ns();
-                let slew_ppb = self.clock.path_slew_ppb(slew_ppb_max());
                 let pong = Head::ClockPong {
                     sent_ns,
-                    at_ns,
-                    slew_ppb,
+                    at_ns: monotonic_ns(),
+                    slew_ppb: self.clock.path_slew_ppb(slew_ppb_max()),
                 };
                 self.send(index, &pong, &[]);
             }
-            Head::Overdue {
-                call,
-                members,
-                kind,
-                what,
-                waited_ms,
-            } => {
-                let terms = Terms {
-                    call,
-                    kind,
-                    what,
-                    members: self.sound(members)?,
-                };
+            Head::Overdue { terms, waited_ms } => {
+                self.check_members(&terms.members)?;
                 self.overdue(terms, Duration::from_millis(waited_ms));
             }
             Head::Answer { call } => {
@@ -160,8 +125,7 @@ impl TreeNode {
         match self.collectives.enter(&here, enter) {
             Ok(combined) => self.proceed(combined),
             Err(error) => {
-                let cause = Cause::of(&error, here.rank, &here.host);
-                self.abort(cause);
+                self.fail(&error);
                 // The main thread asks for the cause as soon as it is released.
                 slot.set(CollectiveResult::Stopped);
             }
@@ -171,56 +135,38 @@ impl TreeNode {
     /// The members of this subtree are complete: tell the parent, or where there are no others, all of them.
     fn proceed(&mut self, combined: Option<Combined>) {
         let Some(Combined {
-            terms:
-                Terms {
-                    call,
-                    kind,
-                    what,
-                    members,
-                },
+            terms,
             has_all,
             payload,
         }) = combined
         else {
             return;
         };
+        let Terms { call, kind, .. } = terms;
+        let what = &terms.what;
         if payload.len() + what.len() + 1024 > self.settings.message_bytes_max {
-            let me = &self.settings.me;
             let message = format!(
                 "\"{what}\" grew to {} bytes, and {} are the most that the control channel carries for {} ranks",
                 payload.len(),
                 self.settings.message_bytes_max,
                 self.settings.size
             );
-            let cause = Cause::rank(me.rank, &me.host, &message);
-            return self.abort(cause);
+            return self.fail(&Error::Failed(message));
         }
         if !has_all {
             // Only rank 0's contribution to a broadcast counts.
-            let payload = if kind == CollectiveKind::Broadcast {
-                Vec::new()
-            } else {
-                payload
-            };
-            let head = Head::Up {
-                call,
-                members,
-                kind,
-                what,
-            };
-            return self.tell_parent(&head, &payload);
+            let is_broadcast = kind == CollectiveKind::Broadcast;
+            let payload = if is_broadcast { Vec::new() } else { payload };
+            return self.tell_parent(&Head::Up(terms), &payload);
         }
         let payload = match kind {
-            CollectiveKind::Start => pack(&self.start_ns(&members)).map(|mut start| {
-                start.extend_from_slice(&payload);
-                start
-            }),
+            CollectiveKind::Start => {
+                pack(&self.start_ns(&terms.members)).map(|start| [start, payload].concat())
+            }
             _ => Ok(payload),
         };
         if let Err(error) = payload.and_then(|payload| self.complete(call, payload)) {
-            let me = &self.settings.me;
-            let cause = Cause::of(&error, me.rank, &me.host);
-            self.abort(cause);
+            self.fail(&error);
         }
     }
 
@@ -240,61 +186,46 @@ impl TreeNode {
     /// # Errors
     /// When messages of an exchange cannot be read, or are too much for one connection.
     fn complete(&mut self, call: CallNumber, payload: Vec<u8>) -> Result<()> {
-        let head = Head::Down { call };
         let are_below = self.collectives.are_below(call);
-        let Some(delivery) = self.collectives.deliver(call, &payload)? else {
-            for index in 0..self.links.len() {
-                let way = self.links.get(index).map(|link| link.way);
-                if let Some(Way::Down(child)) = way
-                    && are_below.get(child) == Some(&true)
-                {
-                    self.send(index, &head, &payload);
-                }
-            }
-            self.collectives.finish(call, payload);
-            return Ok(());
-        };
+        let delivery = self.collectives.deliver(call, &payload)?;
         let bytes_max = self.settings.message_bytes_max - 1024;
-        let most = delivery.children.iter().map(Vec::len).max();
-        if let Some(bytes) = most.filter(|bytes| *bytes > bytes_max) {
+        let children = delivery.iter().flat_map(|delivery| &delivery.children);
+        if let Some(bytes) = children
+            .map(Vec::len)
+            .max()
+            .filter(|bytes| *bytes > bytes_max)
+        {
             return Err(Error::Failed(format!(
                 "messages of {bytes} bytes are for the ranks below one child, and {bytes_max} are the most that the \
                  control channel carries"
             )));
         }
         for index in 0..self.links.len() {
-            let way = self.links.get(index).map(|link| link.way);
-            if let Some(Way::Down(child)) = way
+            if let Way::Down(child) = self.links[index].way
                 && are_below.get(child) == Some(&true)
-                && let Some(bytes) = delivery.children.get(child)
             {
-                self.send(index, &head, bytes);
+                let own = delivery.as_ref().map(|delivery| &delivery.children[child]);
+                self.send(index, &Head::Down { call }, own.unwrap_or(&payload));
             }
         }
-        self.collectives.finish(call, delivery.mine);
+        let mine = delivery.map_or(payload, |delivery| delivery.mine);
+        self.collectives.finish(call, mine);
         Ok(())
     }
 
-    /// The members of a collective as another rank names them.
-    ///
-    /// # Errors
-    /// When they are no set of ranks of this run.
-    fn sound(&self, members: RankSet) -> Result<RankSet> {
-        match members.is_sound(self.settings.size) {
-            true => Ok(members),
-            false => Err(Error::Failed("it named members that are no ranks".into())),
+    /// Refuses members of a collective, as another rank names them, that are no set of ranks of this run.
+    fn check_members(&self, members: &RankSet) -> Result<()> {
+        if !members.is_sound(self.settings.size) {
+            return Err(Error::Failed("it named members that are no ranks".into()));
         }
+        Ok(())
     }
 
     /// Asks the parent for its clock, if another answer is wanted.
     pub(crate) fn ask_clock(&mut self) {
         if self.clock.wants_sample() {
-            self.tell_parent(
-                &Head::ClockPing {
-                    sent_ns: monotonic_ns(),
-                },
-                &[],
-            );
+            let sent_ns = monotonic_ns();
+            self.tell_parent(&Head::ClockPing { sent_ns }, &[]);
         }
     }
 
@@ -308,16 +239,10 @@ impl TreeNode {
             return;
         }
         *lock(&self.shared.clock) = known;
-        let base = known.base;
         self.shared
             .clock_known
             .set(CollectiveResult::Result(Vec::new()));
-        let head = Head::ClockBase {
-            offset_ns: base.clock.offset_ns,
-            uncertainty_ns: base.clock.uncertainty_ns,
-            path_rtt_ns: base.path_rtt_ns,
-        };
-        self.tell_children(&head, &[]);
+        self.tell_children(&Head::ClockBase(known.base), &[]);
     }
 
     /// Some rank has waited too long. The root asks everybody; others pass the complaint on.
@@ -330,16 +255,11 @@ impl TreeNode {
         }
         if !is_root {
             let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-            return self.tell_parent(
-                &Head::Overdue {
-                    call,
-                    members: terms.members,
-                    kind: terms.kind,
-                    what: clip(&terms.what),
-                    waited_ms,
-                },
-                &[],
-            );
+            let terms = Terms {
+                what: clip(&terms.what),
+                ..terms
+            };
+            return self.tell_parent(&Head::Overdue { terms, waited_ms }, &[]);
         }
         let members = terms.members.clone();
         self.complaint = Some(Complaint { terms, waited });
@@ -384,11 +304,7 @@ impl TreeNode {
     pub(crate) fn pass_answers(&mut self, call: CallNumber, answers: &Answers) {
         match pack(answers) {
             Ok(payload) => self.tell_parent(&Head::Answer { call }, &payload),
-            Err(error) => {
-                let me = &self.settings.me;
-                let cause = Cause::of(&error, me.rank, &me.host);
-                self.abort(cause);
-            }
+            Err(error) => self.fail(&error),
         }
     }
 }

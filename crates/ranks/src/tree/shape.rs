@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::RankInfo;
 use crate::channel::Channel;
-use crate::join::bytes::JoinBytes;
+use crate::join::JoinBytes;
 use crate::join::door::LateDoor;
 
 /// A connection to a rank of this run.

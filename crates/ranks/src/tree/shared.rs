@@ -9,9 +9,8 @@ use std::time::Instant;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::clock::KnownClock;
-use super::terms::Terms;
 use crate::RankInfo;
-use crate::channel::message::Cause;
+use crate::channel::message::{Cause, Terms};
 use crate::sleepers::Sleepers;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
@@ -94,10 +93,10 @@ impl Slot {
 
     /// Takes the result, if there is one.
     pub(crate) fn take(&self) -> Option<CollectiveResult> {
-        match self.is_done() {
-            true => lock(&self.inner).result.take(),
-            false => None,
+        if !self.is_done() {
+            return None;
         }
+        lock(&self.inner).result.take()
     }
 
     /// Waits until there is a result, and takes it; `None` when the time is up.

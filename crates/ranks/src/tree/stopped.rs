@@ -91,10 +91,7 @@ mod tests {
         kill_process(Pid::from_child(&child.0), Signal::STOP).unwrap();
         let since = Instant::now();
         while state(child.0.id(), u64::MAX) != PidState::Stopped {
-            assert!(
-                since.elapsed() < Duration::from_secs(10),
-                "it is not stopped"
-            );
+            assert!(since.elapsed() < Duration::from_secs(10), "not stopped");
             std::thread::yield_now();
         }
         child

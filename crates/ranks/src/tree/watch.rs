@@ -65,9 +65,10 @@ impl LinkWatch {
         connection: impl AsFd,
         wants_write: bool,
     ) -> Result<()> {
-        let flags = match wants_write {
-            true => EventFlags::IN | EventFlags::OUT,
-            false => EventFlags::IN,
+        let flags = if wants_write {
+            EventFlags::IN | EventFlags::OUT
+        } else {
+            EventFlags::IN
         };
         let number = EventData::new_u64(number as u64);
         epoll::modify(&self.set, connection, number, flags).map_err(unwatched)
@@ -89,9 +90,10 @@ impl LinkWatch {
     /// # Errors
     /// When the system refuses.
     pub(crate) fn shut_gate(&self, is_shut: bool) -> Result<()> {
-        let flags = match is_shut {
-            true => EventFlags::empty(),
-            false => EventFlags::IN,
+        let flags = if is_shut {
+            EventFlags::empty()
+        } else {
+            EventFlags::IN
         };
         epoll::modify(&self.gate, &self.set, EventData::new_u64(BELL), flags).map_err(unwatched)
     }
