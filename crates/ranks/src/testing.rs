@@ -15,7 +15,7 @@ use tonnage_units::{Error, Result};
 
 use crate::bootstrap::advert::Advert;
 use crate::channel::message::Hello;
-use crate::join::conditions::Conditions;
+use crate::join::admission::Conditions;
 use crate::rank_list::RankList;
 use crate::tree::exchange::write_messages;
 use crate::{Identity, JoinOptions, Meeting, Rank, RankInfo, Secret, pack};

@@ -3,22 +3,24 @@
 //! They are put together on the way up, so that what describes ranks costs as much as there are kinds of ranks.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::Rank;
-use super::exchanges::{fold, merging};
-use crate::channel::message::CollectiveKind;
-use crate::channel::pack::{pack, unpack};
+use crate::channel::pack::unpack;
 use crate::rank_set::RankSet;
-use crate::tree::collective::reduce_entry;
 use tonnage_units::{Error, Reduce, Result};
 
 /// Bytes of values, each with the ranks that gave them.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Groups(BTreeMap<Vec<u8>, RankSet>);
+pub(super) struct Groups(BTreeMap<Vec<u8>, RankSet>);
+
+impl Groups {
+    /// The value of one rank.
+    pub(super) fn of(value: Vec<u8>, rank: u32) -> Self {
+        Self(BTreeMap::from([(value, RankSet::of([rank]))]))
+    }
+}
 
 impl Reduce for Groups {
     fn merge(&mut self, other: Self) {
@@ -78,7 +80,7 @@ impl<T: DeserializeOwned> Alike<T> {
     ///
     /// # Errors
     /// When a value cannot be read, or not every rank has one.
-    fn of(groups: Groups, size: u32) -> Result<Self> {
+    pub(super) fn of(groups: Groups, size: u32) -> Result<Self> {
         let mut all = Self {
             values: Vec::with_capacity(groups.0.len()),
             of_ranks: vec![u32::MAX; size as usize],
@@ -91,10 +93,10 @@ impl<T: DeserializeOwned> Alike<T> {
                 }
             }
         }
-        match all.of_ranks.contains(&u32::MAX) {
-            true => Err(Error::Failed("not every rank has given its value".into())),
-            false => Ok(all),
+        if all.of_ranks.contains(&u32::MAX) {
+            return Err(Error::Failed("not every rank has given its value".into()));
         }
+        Ok(all)
     }
 }
 
@@ -107,60 +109,10 @@ impl<T> FromIterator<T> for Alike<T> {
     }
 }
 
-impl Rank {
-    /// Rank 0 gets every rank's value, those that are alike once. The others get none, however many ranks there are,
-    /// and know that rank 0 has got theirs.
-    ///
-    /// # Errors
-    /// When the run has ended, a rank does not come within `deadline` (it is named), a value cannot be read, or all of
-    /// them are together above the control channel's bound.
-    pub fn collect<T: Serialize + DeserializeOwned>(
-        &mut self,
-        what: &str,
-        mine: &T,
-        deadline: Duration,
-    ) -> Result<Alike<T>> {
-        let all = self.merge_alike(CollectiveKind::Collect, what, mine, deadline)?;
-        match self.id() {
-            0 => Alike::of(fold::<Groups>(&all)?, self.size()),
-            _ => Ok(Alike::default()),
-        }
-    }
-
-    /// Every rank gets every rank's value, those that are alike once: for what is the same on most ranks.
-    ///
-    /// # Errors
-    /// As [`Rank::collect`].
-    pub fn gather_alike<T: Serialize + DeserializeOwned>(
-        &mut self,
-        what: &str,
-        mine: &T,
-        deadline: Duration,
-    ) -> Result<Alike<T>> {
-        let all = self.merge_alike(CollectiveKind::Reduce, what, mine, deadline)?;
-        Alike::of(fold::<Groups>(&all)?, self.size())
-    }
-
-    fn merge_alike<T: Serialize>(
-        &mut self,
-        kind: CollectiveKind,
-        what: &str,
-        mine: &T,
-        deadline: Duration,
-    ) -> Result<Vec<u8>> {
-        let value = pack(mine)?;
-        self.check_share(what, &value)?;
-        let groups = Groups(BTreeMap::from([(value, RankSet::of([self.id()]))]));
-        let mine = reduce_entry(&pack(&groups)?)?;
-        let merge = Some(merging::<Groups> as fn(&[u8]) -> Result<Vec<u8>>);
-        let pending = self.enter(kind, what, mine, merge)?;
-        self.wait(pending, deadline)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pack;
 
     fn group(value: &str, ranks: &[u32]) -> Groups {
         let ranks = RankSet::of(ranks.iter().copied());

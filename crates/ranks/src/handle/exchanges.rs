@@ -1,6 +1,8 @@
-//! Exchanges of all ranks: barriers, gathers, messages to single ranks, reductions, and a common start.
+//! Exchanges of all ranks: barriers, gathers, messages to single ranks, reductions, and a common start; and meetings of a
+//! few ranks, which do the same without waking the others.
 //!
-//! Every exchange is an entry at this rank's node of the tree and a place where the result appears.
+//! Every exchange is an entry at this rank's node of the tree and a place where the result appears. What a few ranks tell
+//! each other goes through the tree too, but only by the control threads of the nodes between them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,9 +12,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Rank;
+use super::alike::{Alike, Groups};
 use crate::agreement::Verdict;
 use crate::channel::message::{CallNumber, CollectiveKind, Terms, short};
-use crate::channel::pack::{pack, unpack};
+use crate::channel::pack::{pack, unpack, unpack_first};
 use crate::rank_set::RankSet;
 use crate::tree::collective::{gather_entries, gather_entry, reduce_entries, reduce_entry};
 use crate::tree::exchange::{read_messages, write_messages};
@@ -39,7 +42,7 @@ impl Pending {
 }
 
 /// Merges contributions to a reduction, of which some may have been merged already.
-pub(super) fn fold<T: Reduce + DeserializeOwned>(entries: &[u8]) -> Result<T> {
+fn fold<T: Reduce + DeserializeOwned>(entries: &[u8]) -> Result<T> {
     let mut all: Option<T> = None;
     for entry in reduce_entries(entries)? {
         let entry = unpack(entry)?;
@@ -52,8 +55,34 @@ pub(super) fn fold<T: Reduce + DeserializeOwned>(entries: &[u8]) -> Result<T> {
 }
 
 /// Makes one contribution of several.
-pub(super) fn merging<T: Reduce + Serialize + DeserializeOwned>(entries: &[u8]) -> Result<Vec<u8>> {
+fn merging<T: Reduce + Serialize + DeserializeOwned>(entries: &[u8]) -> Result<Vec<u8>> {
     reduce_entry(&pack(&fold::<T>(entries)?)?)
+}
+
+/// Ranks that meet once. All of them make it alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Circle {
+    members: RankSet,
+    turn: u64,
+}
+
+impl Circle {
+    /// Ranks that meet, in ascending order. `turn` tells their meeting from others that its ranks or those between them
+    /// may have before all ranks meet again; it is above 0.
+    pub fn new(turn: u64, members: impl IntoIterator<Item = u32>) -> Self {
+        let members = RankSet::of(members);
+        Self { members, turn }
+    }
+
+    /// The ranks, in order.
+    pub fn ranks(&self) -> impl Iterator<Item = u32> {
+        self.members.iter()
+    }
+
+    /// Returns whether a rank is one of them.
+    pub fn contains(&self, rank: u32) -> bool {
+        self.members.contains(rank)
+    }
 }
 
 impl Rank {
@@ -93,7 +122,7 @@ impl Rank {
     pub fn start_all_gather(&mut self, what: &str, mine: &[u8]) -> Result<Pending> {
         self.check_share(what, mine)?;
         let entry = gather_entry(self.id(), mine)?;
-        self.enter(CollectiveKind::Gather, what, entry, None)
+        self.enter(None, CollectiveKind::Gather, what, entry, None)
     }
 
     /// Waits for an all-gather that was started.
@@ -111,7 +140,7 @@ impl Rank {
     }
 
     /// Each rank checks its own share, so that the one that sends too much is the one that says so.
-    pub(super) fn check_share(&self, what: &str, mine: &[u8]) -> Result<()> {
+    fn check_share(&self, what: &str, mine: &[u8]) -> Result<()> {
         let share = self.message_bytes_max / self.size() as usize - 64;
         if mine.len() <= share {
             return Ok(());
@@ -139,7 +168,7 @@ impl Rank {
         deadline: Duration,
     ) -> Result<Vec<(u32, Vec<u8>)>> {
         let mine = self.written(what, messages)?;
-        let pending = self.enter(CollectiveKind::Exchange, what, mine, None)?;
+        let pending = self.enter(None, CollectiveKind::Exchange, what, mine, None)?;
         self.finish_exchange(pending, deadline)
     }
 
@@ -156,17 +185,17 @@ impl Rank {
     }
 
     /// Messages of this rank as they enter the tree.
-    pub(super) fn written(&self, what: &str, messages: Vec<(u32, Vec<u8>)>) -> Result<Vec<u8>> {
+    fn written(&self, what: &str, messages: Vec<(u32, Vec<u8>)>) -> Result<Vec<u8>> {
         let about = |error| Error::Failed(format!("\"{what}\": {error}"));
         let mine = write_messages(self.id(), self.size(), messages).map_err(about)?;
         let bytes_max = self.message_bytes_max - 1024;
-        match mine.len() > bytes_max {
-            true => Err(Error::Failed(format!(
+        if mine.len() > bytes_max {
+            return Err(Error::Failed(format!(
                 "{} bytes are too many for \"{what}\": the control channel carries {bytes_max}",
                 mine.len()
-            ))),
-            false => Ok(mine),
+            )));
         }
+        Ok(mine)
     }
 
     /// Every rank gets rank 0's bytes; the others give `None`.
@@ -184,12 +213,8 @@ impl Rank {
                 "\"{what}\": rank 0 and nobody else gives bytes"
             )));
         }
-        let pending = self.enter(
-            CollectiveKind::Broadcast,
-            what,
-            from_root.unwrap_or_default(),
-            None,
-        )?;
+        let mine = from_root.unwrap_or_default();
+        let pending = self.enter(None, CollectiveKind::Broadcast, what, mine, None)?;
         self.wait(pending, deadline)
     }
 
@@ -207,7 +232,7 @@ impl Rank {
     /// # Errors
     /// When the run has ended.
     pub fn start_barrier(&mut self, what: &str) -> Result<Pending> {
-        self.enter(CollectiveKind::Barrier, what, Vec::new(), None)
+        self.enter(None, CollectiveKind::Barrier, what, Vec::new(), None)
     }
 
     /// Waits for a barrier that was started.
@@ -241,7 +266,7 @@ impl Rank {
         deadline: Duration,
     ) -> Result<T> {
         let mine = reduce_entry(&pack(&mine)?)?;
-        let pending = self.enter(CollectiveKind::Reduce, what, mine, Some(merging::<T>))?;
+        let pending = self.enter(None, CollectiveKind::Reduce, what, mine, Some(merging::<T>))?;
         fold(&self.wait(pending, deadline)?)
     }
 
@@ -251,51 +276,144 @@ impl Rank {
     /// # Errors
     /// As [`Rank::barrier`].
     pub fn aligned_start(&mut self, what: &str, deadline: Duration) -> Result<u64> {
-        let pending = self.enter(CollectiveKind::Start, what, Vec::new(), None)?;
+        let pending = self.enter(None, CollectiveKind::Start, what, Vec::new(), None)?;
         let start_ns: u64 = unpack(&self.wait(pending, deadline)?)?;
         Ok(self.local_ns(start_ns))
     }
 
+    /// Rank 0 gets every rank's value, those that are alike once. The others get none, however many ranks there are,
+    /// and know that rank 0 has got theirs.
+    ///
+    /// # Errors
+    /// When the run has ended, a rank does not come within `deadline` (it is named), a value cannot be read, or all of
+    /// them are together above the control channel's bound.
+    pub fn collect<T: Serialize + DeserializeOwned>(
+        &mut self,
+        what: &str,
+        mine: &T,
+        deadline: Duration,
+    ) -> Result<Alike<T>> {
+        let all = self.merge_alike(CollectiveKind::Collect, what, mine, deadline)?;
+        if self.id() != 0 {
+            return Ok(Alike::default());
+        }
+        Alike::of(fold(&all)?, self.size())
+    }
+
+    /// Every rank gets every rank's value, those that are alike once: for what is the same on most ranks.
+    ///
+    /// # Errors
+    /// As [`Rank::collect`].
+    pub fn gather_alike<T: Serialize + DeserializeOwned>(
+        &mut self,
+        what: &str,
+        mine: &T,
+        deadline: Duration,
+    ) -> Result<Alike<T>> {
+        let all = self.merge_alike(CollectiveKind::Reduce, what, mine, deadline)?;
+        Alike::of(fold(&all)?, self.size())
+    }
+
+    fn merge_alike<T: Serialize>(
+        &mut self,
+        kind: CollectiveKind,
+        what: &str,
+        mine: &T,
+        deadline: Duration,
+    ) -> Result<Vec<u8>> {
+        let value = pack(mine)?;
+        self.check_share(what, &value)?;
+        let mine = reduce_entry(&pack(&Groups::of(value, self.id()))?)?;
+        let pending = self.enter(None, kind, what, mine, Some(merging::<Groups>))?;
+        self.wait(pending, deadline)
+    }
+
+    /// Every member gets all contributions merged and knows the same instant a little in the future (at least 500 µs
+    /// from when it was known that all had come), in nanoseconds of this host's `CLOCK_MONOTONIC`.
+    ///
+    /// # Errors
+    /// As [`Rank::reduce`], of the members.
+    pub fn start_together<T: Reduce + Serialize + DeserializeOwned>(
+        &mut self,
+        circle: &Circle,
+        what: &str,
+        mine: &T,
+        deadline: Duration,
+    ) -> Result<(u64, T)> {
+        let mine = reduce_entry(&pack(mine)?)?;
+        let merge = Some(merging::<T> as Merge);
+        let pending = self.enter(Some(circle), CollectiveKind::Start, what, mine, merge)?;
+        let bytes = self.wait(pending, deadline)?;
+        let (start_ns, merged) = unpack_first::<u64>(&bytes)?;
+        Ok((self.local_ns(start_ns), fold(merged)?))
+    }
+
+    /// Says that this rank has come to a meeting of a few, without waiting for the others; [`Rank::finish`] does.
+    ///
+    /// # Errors
+    /// When the run has ended.
+    pub fn start_meeting(&mut self, circle: &Circle, what: &str) -> Result<Pending> {
+        self.enter(
+            Some(circle),
+            CollectiveKind::Barrier,
+            what,
+            Vec::new(),
+            None,
+        )
+    }
+
+    /// Starts an exchange of messages for single members; [`Rank::finish_exchange`] waits for them.
+    ///
+    /// # Errors
+    /// When the run has ended, a message is for a rank that is no member, or as [`Rank::exchange`].
+    pub fn start_exchange(
+        &mut self,
+        circle: &Circle,
+        what: &str,
+        messages: Vec<(u32, Vec<u8>)>,
+    ) -> Result<Pending> {
+        if let Some((to, _)) = messages.iter().find(|(to, _)| !circle.contains(*to)) {
+            return Err(Error::Failed(format!(
+                "\"{what}\": a message for rank {to}, which does not meet"
+            )));
+        }
+        let mine = self.written(what, messages)?;
+        self.enter(Some(circle), CollectiveKind::Exchange, what, mine, None)
+    }
+
     /// An instant of rank 0's clock on this host's.
-    pub(super) fn local_ns(&self, root_ns: u64) -> u64 {
+    fn local_ns(&self, root_ns: u64) -> u64 {
         root_ns.saturating_add_signed(self.clock_offset().offset_ns)
     }
 
-    pub(super) fn enter(
+    /// Enters a collective of all ranks, or of a circle of them.
+    fn enter(
         &mut self,
+        circle: Option<&Circle>,
         kind: CollectiveKind,
         what: &str,
         mine: Vec<u8>,
         merge: Option<Merge>,
     ) -> Result<Pending> {
-        let call = CallNumber {
-            seq: self.next_seq,
-            turn: 0,
-        };
-        let members = RankSet::all(self.size());
-        let pending = self.enter_call(call, members, kind, what, (mine, merge))?;
-        self.next_seq += 1;
-        Ok(pending)
-    }
-
-    pub(super) fn enter_call(
-        &mut self,
-        call: CallNumber,
-        members: RankSet,
-        kind: CollectiveKind,
-        what: &str,
-        (mine, merge): (Vec<u8>, Option<Merge>),
-    ) -> Result<Pending> {
         if self.shared.stopped.load(Ordering::Acquire) {
             return Err(self.shared.error());
         }
-        let slot = Slot::waking(Arc::clone(&self.shared.sleepers));
+        let all = RankSet::all(self.size());
+        let few = circle.filter(|circle| circle.members != all);
         let terms = Terms {
-            call,
+            // All ranks have met as often when a few of them meet.
+            call: CallNumber {
+                seq: self.next_seq,
+                turn: few.map_or(0, |circle| circle.turn),
+            },
+            members: few.map_or(all, |circle| circle.members.clone()),
             kind,
             what: short(what),
-            members,
         };
+        if few.is_none() {
+            self.next_seq += 1;
+        }
+        let slot = Slot::waking(Arc::clone(&self.shared.sleepers));
         self.node.enter(Enter {
             terms: terms.clone(),
             mine,
@@ -309,18 +427,15 @@ impl Rank {
         })
     }
 
-    pub(super) fn wait(&self, pending: Pending, deadline: Duration) -> Result<Vec<u8>> {
+    fn wait(&self, pending: Pending, deadline: Duration) -> Result<Vec<u8>> {
         let Pending { terms, since, slot } = pending;
-        let in_time = self.node.wait(&slot, Instant::now() + deadline)?;
         let what = terms.what.clone();
-        let outcome = match in_time {
-            Some(result) => Some(result),
-            None => {
-                self.node.overdue(terms, since.elapsed());
-                self.node
-                    .wait(&slot, Instant::now() + self.verdict_timeout)?
-            }
-        };
+        let mut outcome = self.node.wait(&slot, Instant::now() + deadline)?;
+        if outcome.is_none() {
+            self.node.overdue(terms, since.elapsed());
+            let deadline = Instant::now() + self.verdict_timeout;
+            outcome = self.node.wait(&slot, deadline)?;
+        }
         match outcome {
             Some(CollectiveResult::Result(bytes)) => Ok(bytes),
             Some(CollectiveResult::Stopped) => Err(self.shared.error()),

@@ -3,17 +3,11 @@
 //! Joining, what a rank knows, and its end are here; what ranks do together is in `exchanges`. While the main thread is
 //! stuck in a library, the control thread answers the others.
 
-mod alarm;
 mod alike;
-mod circle;
 mod exchanges;
-mod notes;
 
-pub use alarm::Alarm;
 pub use alike::Alike;
-pub use circle::Circle;
-pub use exchanges::Pending;
-pub use notes::Notes;
+pub use exchanges::{Circle, Pending};
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,10 +16,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::bootstrap::options::JoinOptions;
-use crate::channel::message::short;
+use crate::channel::message::{Cause, short};
 use crate::channel::pack::{pack, unpack};
 use crate::hosts::{Hosts, count_local_ranks};
-use crate::join::{self, JoinBytes, JoinFailure, MARGIN};
+use crate::join::{self, JoinBytes, MARGIN, RankFailure};
 use crate::patience;
 use crate::rank_list::RankList;
 use crate::signals::{Signals, received_by};
@@ -72,30 +66,6 @@ const VERDICT: Duration = Duration::from_secs(3);
 /// The most time that rank 0's port takes to close.
 const DOOR: Duration = Duration::from_secs(1);
 
-/// Failure of a rank to join, or to end in order.
-#[derive(Debug)]
-pub struct RankFailure {
-    /// The reason.
-    pub error: Error,
-    /// True where another rank says it, so that it is said once.
-    pub is_told: bool,
-}
-
-impl From<RankFailure> for Error {
-    fn from(failure: RankFailure) -> Self {
-        failure.error
-    }
-}
-
-impl From<Error> for RankFailure {
-    fn from(error: Error) -> Self {
-        Self {
-            error,
-            is_told: false,
-        }
-    }
-}
-
 impl Rank {
     /// Finds the other ranks, and returns when all are there and their clocks are known.
     ///
@@ -113,8 +83,17 @@ impl Rank {
             None if options.handle_signals => Signals::ending()?,
             None => Signals::none(),
         };
-        let tree = join::join(&identity, &me, &mut options, &mut signals)
-            .map_err(|error| unjoined(error, &me))?;
+        let tree =
+            join::join(&identity, &me, &mut options, &mut signals).map_err(|mut failure| {
+                // A rank that got a signal while it joined says so itself. Of a rank 0 that is no more its supervisor
+                // tells.
+                failure.error = received_by(failure.error, me.rank, &me.host);
+                let of_other =
+                    |of: &Option<(u32, String)>| of.as_ref().is_some_and(|of| of.0 != me.rank);
+                failure.is_told |=
+                    matches!(&failure.error, Error::Interrupted { rank, .. } if of_other(rank));
+                failure
+            })?;
         let beyond = patience::beyond(options.crowd_timeout, tree.ranks_per_cpu);
         let network_timeout = options.network_timeout.saturating_add(beyond);
         let start_lead = Arc::new(OnceLock::new());
@@ -177,10 +156,8 @@ impl Rank {
                 .saturating_duration_since(Instant::now())
                 .max(MARGIN)
         };
-        let mine = match self.id() {
-            0 => Some(pack(&RankList::of(table))?),
-            _ => None,
-        };
+        let is_root = self.id() == 0;
+        let mine = is_root.then(|| pack(&RankList::of(table))).transpose()?;
         let bytes = self.broadcast("the list of ranks", mine, left())?;
         let mut infos = unpack::<RankList>(&bytes)?.infos(self.identity.size)?;
         self.hosts = Hosts::of(&infos);
@@ -201,11 +178,8 @@ impl Rank {
             }
         }
         let path_rtt_ns = lock(&self.shared.clock).base.path_rtt_ns;
-        let Largest(longest_ns) = self.reduce(
-            "round trip of the control channel",
-            Largest(path_rtt_ns),
-            left(),
-        )?;
+        let what = "round trip of the control channel";
+        let Largest(longest_ns) = self.reduce(what, Largest(path_rtt_ns), left())?;
         start_lead.get_or_init(|| StartLead::new(longest_ns, &self.infos, fanout));
         Ok(())
     }
@@ -288,11 +262,11 @@ impl Rank {
 
     /// Notes to rank 0, for any thread of this rank.
     pub fn notes(&self) -> Notes {
-        Notes::new(
-            Arc::clone(&self.shared),
-            self.node.clone(),
-            self.message_bytes_max,
-        )
+        Notes {
+            shared: Arc::clone(&self.shared),
+            node: self.node.clone(),
+            message_bytes_max: self.message_bytes_max,
+        }
     }
 
     /// Becomes true when the run ends early; timed loops look at it.
@@ -324,21 +298,23 @@ impl Rank {
 
     /// The end of the run for a thread beside this rank's main one.
     pub fn alarm(&self) -> Alarm {
-        Alarm::new(Arc::clone(&self.shared), self.id(), self.host())
+        Alarm {
+            shared: Arc::clone(&self.shared),
+            rank: self.id(),
+            host: self.host(),
+        }
     }
 
     /// Claims to report why the run ended early: true for the one call after which this rank's main thread has to, and
     /// never where the control thread has done so.
     pub fn claims_report(&self) -> bool {
         let supervised = matches!(self.identity.meeting, Meeting::Local { .. });
-        match self.shared.cause() {
-            Some(cause) => {
-                speaks(self.id(), self.parent_is_root, supervised, &cause)
-                    && self.shared.claim_report()
-            }
+        let speaks = match self.shared.cause() {
+            Some(cause) => speaks(self.id(), self.parent_is_root, supervised, &cause),
             // The control thread is about to take up the cause, and must not say it again.
-            None => self.id() == 0 && self.shared.claim_report(),
-        }
+            None => self.id() == 0,
+        };
+        speaks && self.shared.claim_report()
     }
 
     /// Difference between this host's clock and rank 0's. It is estimated anew with every heartbeat.
@@ -381,19 +357,6 @@ impl Rank {
     }
 }
 
-/// A rank that got a signal while it joined says so itself. Of a rank 0 that is no more its supervisor tells.
-fn unjoined(failure: JoinFailure, me: &RankInfo) -> RankFailure {
-    let error = received_by(failure.error, me.rank, &me.host);
-    let is_told = match &error {
-        Error::Interrupted {
-            rank: Some((rank, _)),
-            ..
-        } if *rank != me.rank => true,
-        _ => failure.is_told,
-    };
-    RankFailure { error, is_told }
-}
-
 impl Drop for Rank {
     fn drop(&mut self) {
         if self.thread.is_some() {
@@ -402,5 +365,60 @@ impl Drop for Rank {
             ));
             self.leave();
         }
+    }
+}
+
+/// Ends the run for all ranks in the name of one, by a thread beside its main one, which may be stuck in a library.
+#[derive(Debug, Clone)]
+pub struct Alarm {
+    shared: Arc<Shared>,
+    rank: u32,
+    host: String,
+}
+
+impl Alarm {
+    /// Ends the run because of an error of the rank. Only the first cause counts. A process whose main thread does not
+    /// end by itself is ended after a grace, where [`crate::JoinOptions::end_process`] says so.
+    pub fn raise(&self, error: &Error) {
+        let cause = Cause::of(error, self.rank, &self.host);
+        self.shared.command(ControlCommand::Abort(cause));
+    }
+}
+
+/// Bytes of a message beside the note in it.
+const HEAD_BYTES: usize = 1024;
+
+/// Notes: what a rank tells rank 0 while the run goes on, such as how far it is. Nobody waits for one.
+///
+/// Notes of a rank come in the order in which they were sent, and before anything that the rank enters later: once an
+/// exchange is over on rank 0, the notes that ranks sent before they entered it are there.
+#[derive(Debug, Clone)]
+pub struct Notes {
+    shared: Arc<Shared>,
+    node: NodeHandle,
+    message_bytes_max: usize,
+}
+
+impl Notes {
+    /// Sends a note to rank 0, which may send some itself.
+    ///
+    /// # Errors
+    /// When it is longer than a message of the control channel.
+    pub fn send(&self, note: Vec<u8>) -> Result<()> {
+        if note.len() + HEAD_BYTES > self.message_bytes_max {
+            return Err(Error::Failed(format!(
+                "a note of {} bytes is too long for the control channel: {} are the most",
+                note.len(),
+                self.message_bytes_max - HEAD_BYTES
+            )));
+        }
+        self.node.note(note);
+        Ok(())
+    }
+
+    /// Takes the notes that have come to rank 0 since they were taken last, with the ranks that sent them; those of one
+    /// rank in their order. Other ranks have none.
+    pub fn take(&self) -> Vec<(u32, Vec<u8>)> {
+        std::mem::take(&mut lock(&self.shared.notes))
     }
 }

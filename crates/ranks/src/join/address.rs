@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSock
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use super::Joiner;
 use crate::bootstrap::options::JoinOptions;
 use crate::channel::Channel;
 use crate::signals::Signals;
@@ -18,30 +19,36 @@ use tonnage_units::{Error, Result};
 /// Pause between two tries to reach a rank.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 
-/// The socket on which rank 0 waits for the others.
-pub(crate) fn root_listener(
-    identity: &Identity,
-    options: &mut JoinOptions,
-    signals: &mut Signals,
-) -> Result<TcpListener> {
-    if let Some(listener) = options.listener.take() {
-        return Ok(listener);
+/// The socket on which rank 0 waits for the others. A name may be known later than this process starts, such as a pod's
+/// own, so the resolver is asked until the join deadline.
+pub(super) fn root_listener(joiner: Joiner<'_>, signals: &mut Signals) -> Result<TcpListener> {
+    let Joiner {
+        identity, options, ..
+    } = joiner;
+    let (host, port, source) = match &identity.meeting {
+        Meeting::Alone | Meeting::Exchange(_) | Meeting::FirstHost { .. } => {
+            return Err(Error::Usage(
+                "there are several ranks, but no address where they meet".into(),
+            ));
+        }
+        Meeting::Local { control } => return inherited(*control),
+        Meeting::Master { host, port, source } => (host, *port, *source),
+    };
+    let addresses = if let Some(name) = &options.interface {
+        vec![SocketAddr::new(interface_address(name, None)?, port)]
+    } else {
+        let deadline = Instant::now() + options.join_timeout;
+        until_resolved(|| resolve(host, port, source), deadline, signals)?
+    };
+    let mut last = None;
+    for address in addresses {
+        match bind(address, identity, host, source) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = Some(error),
+        }
     }
-    match &identity.meeting {
-        Meeting::Alone | Meeting::Exchange(_) | Meeting::FirstHost { .. } => Err(Error::Usage(
-            "there are several ranks, but no address where they meet".into(),
-        )),
-        Meeting::Local { control } => inherited(*control),
-        Meeting::Master { host, port, source } => match &options.interface {
-            Some(name) => bind(
-                SocketAddr::new(interface_address(name, None)?, *port),
-                identity,
-                host,
-                *source,
-            ),
-            None => bind_master(identity, (host, *port, *source), options, signals),
-        },
-    }
+    Err(last
+        .unwrap_or_else(|| Error::Usage(format!("{} stands for no address", source.host(host)))))
 }
 
 /// The listening socket that tonnage gave to its rank 0 as standard input.
@@ -59,27 +66,6 @@ fn inherited(control: SocketAddr) -> Result<TcpListener> {
         .try_clone_to_owned()
         .map_err(|error| Error::io("cannot take the listening socket", error))?;
     Ok(TcpListener::from(copy))
-}
-
-/// Rank 0's listener on what the host's name stands for. A name may be known later than this process starts, such as a
-/// pod's own, so the resolver is asked until the join deadline.
-fn bind_master(
-    identity: &Identity,
-    (host, port, source): (&str, u16, AddressSource),
-    options: &JoinOptions,
-    signals: &mut Signals,
-) -> Result<TcpListener> {
-    let deadline = Instant::now() + options.join_timeout;
-    let addresses = until_resolved(|| resolve(host, port, source), deadline, signals)?;
-    let mut last = None;
-    for address in addresses {
-        match bind(address, identity, host, source) {
-            Ok(listener) => return Ok(listener),
-            Err(error) => last = Some(error),
-        }
-    }
-    Err(last
-        .unwrap_or_else(|| Error::Usage(format!("{} stands for no address", source.host(host)))))
 }
 
 /// Asks again until there is an answer, or the deadline has come: then the last failure is the error.
@@ -127,10 +113,8 @@ fn bind(
             source.host(host),
             address.ip()
         );
-        if identity
-            .local_size
-            .is_some_and(|local_size| local_size < identity.size)
-        {
+        let is_small = |local_size: u32| local_size < identity.size;
+        if identity.local_size.is_some_and(is_small) {
             return Err(Error::Usage(trap));
         }
         log::warn!("{trap}");
@@ -186,12 +170,8 @@ pub(crate) fn interface_addresses(name: &str) -> Result<Vec<IpAddr>> {
         IpAddr::V4(_) => true,
         IpAddr::V6(v6) => !v6.is_unicast_link_local(),
     };
-    let mut own: Vec<IpAddr> = all
-        .iter()
-        .filter(|entry| entry.name == name)
-        .map(|entry| entry.address)
-        .filter(usable)
-        .collect();
+    let own = all.iter().filter(|entry| entry.name == name);
+    let mut own: Vec<IpAddr> = own.map(|entry| entry.address).filter(usable).collect();
     own.sort_by_key(IpAddr::is_ipv6);
     if own.is_empty() {
         let with_one = all.iter().filter(|entry| usable(&entry.address));
@@ -259,12 +239,8 @@ mod tests {
 
     fn identity(local_size: u32) -> Identity {
         Identity {
-            rank: 0,
-            size: 2,
-            local_rank: 0,
             local_size: Some(local_size),
-            source: "test".into(),
-            meeting: Meeting::Alone,
+            ..crate::testing::identity(0, 2, "127.0.0.1:1".parse().unwrap())
         }
     }
 

@@ -3,26 +3,23 @@
 //! The others' side is in [`super::membership`], strangers in [`super::handshake`].
 
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use super::address::root_listener;
-use super::bytes::JoinBytes;
-use super::conditions::Conditions;
 use super::crowd::Crowd;
 use super::door::LateDoor;
-use super::failure::JoinFailure;
 use super::handshake::{Handshakes, MARGIN, STRANGERS_MAX, acknowledge, last_words, tell};
 use super::open_files;
 use super::refusals::JoinRefusal;
+use super::{JoinBytes, Joiner, RankFailure};
 use crate::RankInfo;
-use crate::bootstrap::options::JoinOptions;
 use crate::channel::Channel;
 use crate::channel::message::{Cause, Head, Hello, Welcome};
 use crate::patience::ranks_per_cpu;
 use crate::signals::{Signals, received_by};
 use crate::tree::shape::{PeerConnection, TreePosition, children_of, message_bytes_max, parent_of};
-use tonnage_units::identity::{Identity, Meeting};
+use tonnage_units::identity::Meeting;
 use tonnage_units::message::say;
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
@@ -36,96 +33,107 @@ struct Member {
     hello: Hello,
 }
 
-/// Joins as rank 0 of several ranks.
-pub(crate) fn admit(
-    identity: &Identity,
-    me: &RankInfo,
-    options: &mut JoinOptions,
+/// Conditions that a rank has to fulfil to be part of a run: rank 0's side of every comparison.
+#[derive(Debug)]
+pub(crate) struct Conditions {
+    pub(crate) me: RankInfo,
+    pub(crate) size: u32,
+    /// The giver of the number of ranks.
+    pub(crate) source: String,
+    pub(crate) plan_hash: String,
+}
+
+impl Conditions {
+    /// Returns the reason why this rank cannot be part of the run, if there is one; `twin` is one of the same number
+    /// that is.
+    pub(crate) fn objection(&self, twin: Option<&RankInfo>, hello: &Hello) -> Option<Error> {
+        let me = &self.me;
+        let info = &hello.info;
+        let twin = twin.or((info.rank == 0).then_some(me));
+        let message = if hello.version != env!("CARGO_PKG_VERSION") {
+            format!(
+                "it is tonnage {}, rank 0 on {} is tonnage {}: install the same version on all hosts",
+                hello.version,
+                me.host,
+                env!("CARGO_PKG_VERSION")
+            )
+        } else if hello.size != self.size || info.rank >= self.size {
+            format!(
+                "it was told of {} ranks, rank 0 on {} of {} ({}): give all the same number",
+                hello.size, me.host, self.size, self.source
+            )
+        } else if let Some(twin) = twin {
+            format!(
+                "process {} says that it is rank {}, but so does process {} on {}: give every process its own rank",
+                info.pid, info.rank, twin.pid, twin.host
+            )
+        } else if hello.plan_hash != self.plan_hash {
+            format!(
+                "it was started with another command line or plan than rank 0 on {}: start all ranks alike",
+                me.host
+            )
+        } else {
+            return None;
+        };
+        Some(info.error(message))
+    }
+}
+
+/// Joins as rank 0 of several ranks, on `listener` where there is one already.
+pub(super) fn admit(
+    joiner: Joiner<'_>,
+    listener: Option<TcpListener>,
     signals: &mut Signals,
-) -> Result<TreePosition, JoinFailure> {
-    let listener = root_listener(identity, options, signals)?;
+) -> Result<TreePosition, RankFailure> {
+    let Joiner {
+        identity,
+        me,
+        options,
+    } = joiner;
+    let listener = match listener {
+        Some(listener) => listener,
+        None => root_listener(joiner, signals)?,
+    };
     let connections_max = STRANGERS_MAX + identity.size as usize;
-    let mut handshakes = Handshakes::new(
-        listener,
-        options.secret.clone(),
-        connections_max,
-        options.stranger_timeout,
-    )?;
+    let mut handshakes = Handshakes::new(listener, options, connections_max)?;
     let conditions = Conditions {
         me: me.clone(),
         size: identity.size,
         source: identity.source.clone(),
         plan_hash: options.plan_hash.clone(),
     };
+    // Who was started by the supervisor has no latecomers.
+    let has_latecomers = matches!(identity.meeting, Meeting::Master { .. });
     let mut members = Vec::new();
     if let Err(error) = open_files::provide(me, identity.size - 1) {
+        let mut failure = RankFailure::from(error);
         // Of a rank 0 that a supervisor started, the end tells enough; those of a launcher would wait for its start.
-        if matches!(identity.meeting, Meeting::Master { .. }) {
-            let failure = announced(error, me, options);
-            let cause = Cause::of(&failure.error, 0, &me.host);
+        if has_latecomers {
+            failure = announced(failure.error, joiner);
+            let cause = me.cause(&failure.error);
             tell_latecomers(&mut handshakes, signals, &cause, identity.size as usize);
-            handshakes.close();
-            return Err(failure);
         }
         handshakes.close();
-        return Err(error.into());
+        return Err(failure);
     }
-    let outcome = gather_members(
-        identity,
-        &conditions,
-        options,
-        signals,
-        &mut handshakes,
-        &mut members,
-    )
-    .and_then(|()| assign_parents(identity, me, options, &mut members))
-    .map_err(|error| announced(error, me, options));
+    let outcome = gather_members(joiner, &conditions, signals, &mut handshakes, &mut members)
+        .and_then(|()| assign_parents(joiner, &mut members))
+        .map_err(|error| announced(error, joiner));
     if let Err(failure) = &outcome {
-        let cause = Cause::of(&failure.error, 0, &me.host);
+        let cause = me.cause(&failure.error);
         for member in &mut members {
             tell(&mut member.channel, &cause);
         }
-        tell_latecomers(
-            &mut handshakes,
-            signals,
-            &cause,
-            identity.size as usize - members.len(),
-        );
+        let absent = identity.size as usize - members.len();
+        tell_latecomers(&mut handshakes, signals, &cause, absent);
     }
-    let door = match (&outcome, &identity.meeting) {
-        (Ok(_), Meeting::Master { .. }) => Some(LateDoor::new(handshakes, conditions)),
-        // Who was started by the supervisor, or failed to start, has no latecomers.
-        _ => {
-            handshakes.close();
-            None
-        }
+    let door = if outcome.is_ok() && has_latecomers {
+        Some(LateDoor::new(handshakes, conditions))
+    } else {
+        handshakes.close();
+        None
     };
     let ranks_per_cpu = outcome?;
-    let direct = children_of(0, identity.size, options.fanout);
-    Ok(position(me, direct, members, door, ranks_per_cpu))
-}
-
-/// Failure to join that is said before the others are told of it: they end without a word then, and a launcher may kill
-/// this process as soon as one of them has ended. A process that may not be ended here says it itself.
-fn announced(error: Error, me: &RankInfo, options: &JoinOptions) -> JoinFailure {
-    let error = received_by(error, me.rank, &me.host);
-    match options.end_process {
-        true => {
-            say(&format!("error: {error}"));
-            JoinFailure::told(error)
-        }
-        false => error.into(),
-    }
-}
-
-/// The place of rank 0 in the tree of a run that is complete.
-fn position(
-    me: &RankInfo,
-    direct: Range<u32>,
-    members: Vec<Member>,
-    door: Option<LateDoor>,
-    ranks_per_cpu: u32,
-) -> TreePosition {
     let channels = || members.iter().map(|member| &member.channel);
     let bytes = JoinBytes {
         got: channels().map(Channel::understood_bytes).sum(),
@@ -134,33 +142,34 @@ fn position(
     };
     let mut table = vec![me.clone()];
     table.extend(members.iter().map(|member| member.hello.info.clone()));
+    let direct = children_of(0, identity.size, options.fanout);
     let children = members
         .into_iter()
         .filter(|member| direct.contains(&member.hello.info.rank))
         .map(|member| PeerConnection {
             channel: member.channel,
             info: member.hello.info,
-        })
-        .collect();
-    TreePosition {
+        });
+    Ok(TreePosition {
         parent: None,
-        children,
+        children: children.collect(),
         table,
         door,
         has_roots_clock: true,
         ranks_per_cpu,
         bytes,
-    }
+    })
 }
 
-/// Number of ranks of the most crowded CPU of all hosts.
-fn crowding(me: &RankInfo, options: &JoinOptions, members: &[Member]) -> u32 {
-    let others = members.iter().map(|member| {
-        // A rank that does not know its CPUs adds no load.
-        let cpus = number_list::parse(&member.hello.cpus).unwrap_or_default();
-        (&member.hello.info, cpus)
-    });
-    ranks_per_cpu(std::iter::once((me, options.cpus.clone())).chain(others))
+/// Failure to join that is said before the others are told of it: they end without a word then, and a launcher may kill
+/// this process as soon as one of them has ended. A process that may not be ended here says it itself.
+fn announced(error: Error, joiner: Joiner<'_>) -> RankFailure {
+    let error = received_by(error, joiner.me.rank, &joiner.me.host);
+    let is_told = joiner.options.end_process;
+    if is_told {
+        say(&format!("error: {error}"));
+    }
+    RankFailure { error, is_told }
 }
 
 /// Tells ranks that come a moment later why the run cannot start.
@@ -184,61 +193,52 @@ fn tell_latecomers(
 }
 
 fn gather_members(
-    identity: &Identity,
+    joiner: Joiner<'_>,
     conditions: &Conditions,
-    options: &JoinOptions,
     signals: &mut Signals,
     handshakes: &mut Handshakes,
     members: &mut Vec<Member>,
 ) -> Result<()> {
-    let deadline = Instant::now() + options.join_timeout;
+    let size = joiner.identity.size;
+    let deadline = Instant::now() + joiner.options.join_timeout;
     let mut crowd = Crowd::new()?;
     // Places of the ranks among the members.
     let mut places = HashMap::new();
-    while members.len() + 1 < identity.size as usize {
+    while members.len() + 1 < size as usize {
         if Instant::now() >= deadline {
-            let me = &conditions.me;
-            return Err(missing(identity, me, options, handshakes, members));
+            return Err(missing(joiner, handshakes, members));
         }
         let events = handshakes.step(deadline, signals, Some(crowd.interest()))?;
         let mut misfit = None;
         for (mut channel, message) in events.greeted {
-            match message.head {
-                Head::Hello(hello) => {
-                    let twin = places.get(&hello.info.rank).and_then(|at| members.get(*at));
-                    let twin = twin.map(|member: &Member| &member.hello.info);
-                    let objection = conditions.objection(twin, &hello);
-                    places.entry(hello.info.rank).or_insert(members.len());
-                    channel.trust(message_bytes_max(identity.size));
-                    if objection.is_none() {
-                        acknowledge(&mut channel)?;
-                    }
-                    crowd.add(&channel)?;
-                    members.push(Member {
-                        channel,
-                        hello: *hello,
-                    });
-                    misfit = misfit.or(objection);
-                }
-                _ => {
-                    let error = Error::Failed("it said no hello".into());
-                    handshakes.refuse(channel.peer(), &JoinRefusal::Stranger(error));
-                }
+            let Head::Hello(hello) = message.head else {
+                let error = Error::Failed("it said no hello".into());
+                handshakes.refuse(channel.peer(), &JoinRefusal::Stranger(error));
+                continue;
+            };
+            let twin = places.get(&hello.info.rank);
+            let twin = twin.map(|place: &usize| &members[*place].hello.info);
+            let objection = conditions.objection(twin, &hello);
+            places.entry(hello.info.rank).or_insert(members.len());
+            channel.trust(message_bytes_max(size));
+            if objection.is_none() {
+                acknowledge(&mut channel)?;
             }
+            crowd.add(&channel)?;
+            members.push(Member {
+                channel,
+                hello: *hello,
+            });
+            misfit = misfit.or(objection);
         }
         // Only now, because those who came together with it are to hear the reason too.
         misfit.map_or(Ok(()), Err)?;
-        let stirred = if events.stirred {
-            crowd.stirred()?
-        } else {
-            Vec::new()
-        };
-        for place in stirred {
-            let Some(Member { channel, hello }) = members.get_mut(place) else {
-                continue;
-            };
-            if channel.receive().is_err() || channel.ended() {
-                return Err(last_words(channel, &hello.info));
+        if events.stirred {
+            for place in crowd.stirred()? {
+                let Member { channel, hello } = &mut members[place];
+                if channel.receive().is_err() || channel.ended() {
+                    return Err(last_words(channel, &hello.info));
+                }
             }
         }
     }
@@ -246,17 +246,9 @@ fn gather_members(
     Ok(())
 }
 
-fn missing(
-    identity: &Identity,
-    me: &RankInfo,
-    options: &JoinOptions,
-    handshakes: &Handshakes,
-    members: &[Member],
-) -> Error {
-    let here: HashSet<u32> = members
-        .iter()
-        .map(|member| member.hello.info.rank)
-        .collect();
+fn missing(joiner: Joiner<'_>, handshakes: &Handshakes, members: &[Member]) -> Error {
+    let Joiner { identity, me, .. } = joiner;
+    let here: HashSet<u32> = (members.iter().map(|member| member.hello.info.rank)).collect();
     let absent: Vec<u32> = (1..identity.size)
         .filter(|rank| !here.contains(rank))
         .collect();
@@ -273,21 +265,22 @@ fn missing(
              TONNAGE_JOIN_TIMEOUT=seconds gives them more time",
             number_list::format(&absent),
             identity.size,
-            options.join_timeout,
+            joiner.options.join_timeout,
             me.host,
-            handshakes.refusals().sentences()
+            handshakes.refusals.sentences()
         ),
     }
 }
 
-/// Tells every member its parent, and how crowded the most crowded CPU is, which is returned.
-fn assign_parents(
-    identity: &Identity,
-    me: &RankInfo,
-    options: &JoinOptions,
-    members: &mut [Member],
-) -> Result<u32> {
-    let ranks_per_cpu = crowding(me, options, members);
+/// Tells every member its parent, and how crowded the most crowded CPU of all hosts is, which is returned.
+fn assign_parents(joiner: Joiner<'_>, members: &mut [Member]) -> Result<u32> {
+    let Joiner { me, options, .. } = joiner;
+    let others = members.iter().map(|member| {
+        // A rank that does not know its CPUs adds no load.
+        let cpus = number_list::parse(&member.hello.cpus).unwrap_or_default();
+        (&member.hello.info, cpus)
+    });
+    let ranks_per_cpu = ranks_per_cpu(std::iter::once((me, options.cpus.clone())).chain(others));
     let places: Vec<_> = members
         .iter()
         .map(|member| (member.hello.info.clone(), member.hello.listen))
@@ -299,13 +292,12 @@ fn assign_parents(
             parent => places
                 .binary_search_by_key(&parent, |(info, _)| info.rank)
                 .ok()
-                .and_then(|place| places.get(place))
-                .cloned()
+                .map(|place| places[place].clone())
                 .filter(|(_, listen)| listen.is_some())
                 .ok_or_else(|| {
+                    let size = joiner.identity.size;
                     Error::Failed(format!(
-                        "rank {parent} of {} does not listen for rank {rank}",
-                        identity.size
+                        "rank {parent} of {size} does not listen for rank {rank}"
                     ))
                 })?,
         };
@@ -315,12 +307,11 @@ fn assign_parents(
             root_clock: options.clock_name(),
             ranks_per_cpu,
         };
-        member
-            .channel
-            .send(&Head::Welcome(Box::new(welcome)), &[])?;
-        member.channel.flush_until(Instant::now() + MARGIN);
+        let channel = &mut member.channel;
+        channel.send(&Head::Welcome(Box::new(welcome)), &[])?;
+        channel.flush_until(Instant::now() + MARGIN);
         if address.is_some() {
-            member.channel.finish_writing();
+            channel.finish_writing();
         }
     }
     Ok(ranks_per_cpu)
@@ -360,14 +351,21 @@ mod tests {
                 info: me.clone(),
                 size: RANKS,
                 version: env!("CARGO_PKG_VERSION").to_owned(),
-                plan_hash: match rank == RANKS - 1 {
-                    true => "other".into(),
-                    false => options.plan_hash.clone(),
-                },
+                plan_hash: if rank == RANKS - 1 {
+                    "other"
+                } else {
+                    &options.plan_hash
+                }
+                .into(),
                 listen: None,
                 cpus: "0".into(),
             };
-            introduce_to(&root, &me, &options, &mut Signals::none(), |_| {
+            let joiner = Joiner {
+                identity: &identity,
+                me: &me,
+                options: &options,
+            };
+            introduce_to(&root, joiner, &mut Signals::none(), |_| {
                 Ok(Head::Hello(Box::new(hello.clone())))
             })
         };

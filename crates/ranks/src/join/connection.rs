@@ -5,8 +5,8 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use super::RankFailure;
 use super::address::{RETRY, pause, resolve};
-use super::failure::JoinFailure;
 use super::handshake::LAST_WORDS;
 use crate::bootstrap::options::JoinOptions;
 use crate::channel::{Channel, wait_for};
@@ -31,10 +31,7 @@ impl Listener {
     pub(crate) fn error(&self, address: SocketAddr, message: String) -> Error {
         Error::Rank {
             rank: self.rank,
-            host: match &self.host {
-                Some(host) => host.clone(),
-                None => address.ip().to_string(),
-            },
+            host: (self.host.clone()).unwrap_or_else(|| address.ip().to_string()),
             message,
         }
     }
@@ -54,34 +51,26 @@ enum Attempt {
     Deserted(Error),
 }
 
-/// Times of one try.
-struct Timeouts {
-    /// Whoever listens shows out those that need longer for their greeting.
-    shown_out: Duration,
-    /// Longest wait for the other side's part of the handshake.
-    answer: Duration,
-    deadline: Instant,
-}
-
 /// Connects and proves to know the secret; tries until the deadline, because rank 0 may start later.
 pub(crate) fn connect_to(
     listener: &Listener,
     options: &JoinOptions,
     deadline: Instant,
     signals: &mut Signals,
-) -> Result<Channel, JoinFailure> {
+) -> Result<Channel, RankFailure> {
     let mut refusals = 0;
     let mut answer_timeout = options.stranger_timeout;
     loop {
-        let timeouts = Timeouts {
-            shown_out: options.stranger_timeout,
-            answer: answer_timeout,
-            deadline,
-        };
-        let (last, pause) = match try_connect(listener, options, &timeouts, signals) {
+        let (last, pause) = match try_connect(listener, options, answer_timeout, deadline, signals)
+        {
             Ok(channel) => return Ok(channel),
             Err(Attempt::Fatal(error)) => return Err(error.into()),
-            Err(Attempt::Deserted(error)) => return Err(JoinFailure::told(error)),
+            Err(Attempt::Deserted(error)) => {
+                return Err(RankFailure {
+                    error,
+                    is_told: true,
+                });
+            }
             Err(Attempt::Later(text)) => (text, RETRY),
             Err(Attempt::Silent) => {
                 // It may be in a long queue, where every new connection is the last one again.
@@ -97,31 +86,25 @@ pub(crate) fn connect_to(
             }
         };
         if Instant::now() + pause >= deadline || refusals >= REFUSALS_MAX {
-            return Err(Error::Failed(format!(
-                "{} cannot reach {}: {last}",
-                options.host,
-                shown(&listener.meeting)
-            ))
-            .into());
+            let place = match &listener.meeting {
+                Meeting::Alone | Meeting::Exchange(_) | Meeting::FirstHost { .. } => {
+                    "any other rank".to_owned()
+                }
+                Meeting::Local { control } => format!("the rank that listens on {control}"),
+                Meeting::Master { host, port, .. } => format!("rank 0 on {host} port {port}"),
+            };
+            let text = format!("{} cannot reach {place}: {last}", options.host);
+            return Err(Error::Failed(text).into());
         }
         self::pause(pause, signals)?;
-    }
-}
-
-fn shown(meeting: &Meeting) -> String {
-    match meeting {
-        Meeting::Alone | Meeting::Exchange(_) | Meeting::FirstHost { .. } => {
-            "any other rank".into()
-        }
-        Meeting::Local { control } => format!("the rank that listens on {control}"),
-        Meeting::Master { host, port, .. } => format!("rank 0 on {host} port {port}"),
     }
 }
 
 fn try_connect(
     listener: &Listener,
     options: &JoinOptions,
-    timeouts: &Timeouts,
+    answer_timeout: Duration,
+    deadline: Instant,
     signals: &mut Signals,
 ) -> std::result::Result<Channel, Attempt> {
     let addresses = match &listener.meeting {
@@ -136,12 +119,13 @@ fn try_connect(
     for address in addresses {
         // Before the other side can have begun to count.
         let begun = Instant::now();
-        let left = timeouts.deadline.saturating_duration_since(begun);
+        let left = deadline.saturating_duration_since(begun);
         let timeout = CONNECT.min(left).max(Duration::from_millis(1));
         match TcpStream::connect_timeout(&address, timeout) {
-            Ok(stream) => match shake_hands(stream, options, timeouts, signals) {
+            Ok(stream) => match shake_hands(stream, options, answer_timeout, deadline, signals) {
                 Ok(channel) => return Ok(channel),
-                Err(Attempt::Refused) if begun.elapsed() >= timeouts.shown_out => {
+                // Whoever listens shows out those that need longer for their greeting.
+                Err(Attempt::Refused) if begun.elapsed() >= options.stranger_timeout => {
                     let text = "it closed the connection before the greeting was finished: is the network between them slow \
                                 or lossy, or does somebody flood its port?";
                     last = Attempt::Later(text.into());
@@ -169,7 +153,8 @@ pub(super) fn is_inherited(listener: &Listener) -> bool {
 fn shake_hands(
     stream: TcpStream,
     options: &JoinOptions,
-    timeouts: &Timeouts,
+    answer_timeout: Duration,
+    deadline: Instant,
     signals: &mut Signals,
 ) -> std::result::Result<Channel, Attempt> {
     let mut channel = Channel::initiate(stream, &options.secret).map_err(|error| match error {
@@ -177,7 +162,7 @@ fn shake_hands(
         Error::Io { .. } => Attempt::Later(error.to_string()),
         error => Attempt::Fatal(error),
     })?;
-    let mut until = timeouts.deadline.min(Instant::now() + timeouts.answer);
+    let mut until = deadline.min(Instant::now() + answer_timeout);
     while !channel.established() {
         if channel.receive().is_err() || channel.ended() {
             return Err(Attempt::Refused);

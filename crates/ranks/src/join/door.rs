@@ -4,12 +4,12 @@
 
 use std::time::Instant;
 
-use super::conditions::Conditions;
+use super::admission::Conditions;
 use super::handshake::{Handshakes, tell};
 use super::refusals::JoinRefusal;
 use crate::RankInfo;
 use crate::channel::Interest;
-use crate::channel::message::{Cause, Head};
+use crate::channel::message::Head;
 use tonnage_units::Error;
 
 /// Strangers that are looked at together beside a run: few, since nobody who belongs to it is among them.
@@ -23,7 +23,7 @@ pub(crate) struct LateDoor {
 
 impl LateDoor {
     pub(crate) fn new(mut handshakes: Handshakes, conditions: Conditions) -> Self {
-        handshakes.bound(STRANGERS_MAX);
+        handshakes.pending_max = STRANGERS_MAX;
         Self {
             handshakes,
             conditions,
@@ -52,8 +52,7 @@ impl LateDoor {
             };
             let late = || Error::Failed("the run has begun without it".into());
             let error = objection.unwrap_or_else(late);
-            let me = &self.conditions.me;
-            tell(&mut channel, &Cause::of(&error, me.rank, &me.host));
+            tell(&mut channel, &self.conditions.me.cause(&error));
             let peer = channel.peer();
             self.handshakes.refuse(peer, &JoinRefusal::Stranger(error));
         }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::refusals::{JoinRefusal, Refusals};
 use crate::RankInfo;
+use crate::bootstrap::options::JoinOptions;
 use crate::bootstrap::secret::Secret;
 use crate::channel::message::{Cause, Head, Message};
 use crate::channel::{Channel, Interest};
@@ -46,9 +47,11 @@ pub(crate) struct Handshakes {
     listener: TcpListener,
     secret: Secret,
     pending: Vec<Unproven>,
-    pending_max: usize,
+    /// Most connections that are looked at together.
+    pub(super) pending_max: usize,
     timeout: Duration,
-    refusals: Refusals,
+    /// Connections that were shown out.
+    pub(super) refusals: Refusals,
 }
 
 /// Result of one step of a listener.
@@ -61,29 +64,24 @@ pub(crate) struct HandshakeEvents {
 }
 
 impl Handshakes {
-    /// Gives everybody `timeout` to say something sensible.
+    /// Gives everybody the time for strangers to say something sensible.
     pub(crate) fn new(
         listener: TcpListener,
-        secret: Secret,
+        options: &JoinOptions,
         pending_max: usize,
-        timeout: Duration,
     ) -> Result<Self> {
+        let timeout = options.stranger_timeout;
         listener
             .set_nonblocking(true)
             .map_err(|error| Error::io("cannot prepare the listening socket", error))?;
         Ok(Self {
             listener,
-            secret,
+            secret: options.secret.clone(),
             pending: Vec::new(),
             pending_max,
             timeout,
             refusals: Refusals::new(timeout),
         })
-    }
-
-    /// Connections that were shown out.
-    pub(crate) fn refusals(&self) -> &Refusals {
-        &self.refusals
     }
 
     /// Shows somebody out. One report for each run is enough: a port scan must not fill the log.
@@ -120,11 +118,6 @@ impl Handshakes {
         Ok(HandshakeEvents { stirred, ..served })
     }
 
-    /// Lowers the number of connections that are looked at together.
-    pub(crate) fn bound(&mut self, pending_max: usize) {
-        self.pending_max = pending_max;
-    }
-
     fn is_full(&self) -> bool {
         self.pending.len() >= self.pending_max
     }
@@ -142,9 +135,13 @@ impl Handshakes {
     /// The time at which a connection has run out of it.
     pub(crate) fn expiry(&self) -> Option<Instant> {
         let full = self.is_full();
-        let time = |pending: &Unproven| match full && pending.is_silent() {
-            true => self.timeout.min(CROWDED),
-            false => self.timeout,
+        let time = |pending: &Unproven| {
+            let is_crowded = full && pending.is_silent();
+            if is_crowded {
+                self.timeout.min(CROWDED)
+            } else {
+                self.timeout
+            }
         };
         let pending = self.pending.iter();
         pending.map(|pending| pending.since + time(pending)).min()
@@ -152,9 +149,9 @@ impl Handshakes {
 
     /// Does what can be done without waiting, for whoever is here.
     pub(crate) fn serve(&mut self) -> HandshakeEvents {
-        self.pending
-            .iter_mut()
-            .for_each(|pending| pending.ready = true);
+        for pending in &mut self.pending {
+            pending.ready = true;
+        }
         self.serve_ready(true)
     }
 
@@ -246,16 +243,9 @@ pub(crate) fn acknowledge(channel: &mut Channel) -> Result<()> {
 
 /// Last words on a connection: why this rank ends.
 pub(crate) fn tell(channel: &mut Channel, cause: &Cause) {
+    let cause = cause.clone();
     // A peer that cannot be told finds the connection closed.
-    if channel
-        .send(
-            &Head::Abort {
-                cause: cause.clone(),
-            },
-            &[],
-        )
-        .is_ok()
-    {
+    if channel.send(&Head::Abort { cause }, &[]).is_ok() {
         channel.flush_until(Instant::now() + LAST_WORDS);
         channel.finish_writing();
     }
@@ -268,12 +258,8 @@ pub(crate) fn last_words(channel: &mut Channel, info: &RankInfo) -> Error {
             return Error::from(&cause);
         }
     }
-    Error::Rank {
-        rank: info.rank,
-        host: info.host.to_string(),
-        message: format!(
-            "its process {} ended while the ranks were joining: look at its output",
-            info.pid
-        ),
-    }
+    info.error(format!(
+        "its process {} ended while the ranks were joining: look at its output",
+        info.pid
+    ))
 }

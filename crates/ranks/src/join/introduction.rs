@@ -9,139 +9,119 @@ use std::time::Instant;
 
 use super::address::{RETRY, pause};
 use super::connection::{Listener, connect_to};
-use super::failure::JoinFailure;
 use super::handshake::{LAST_WORDS, tell};
-use crate::RankInfo;
-use crate::bootstrap::options::JoinOptions;
+use super::{Joiner, RankFailure};
 use crate::channel::Channel;
-use crate::channel::message::{Cause, Head, Message};
+use crate::channel::message::{Cause, Head};
 use crate::signals::Signals;
 use tonnage_units::{Error, Result};
 
 /// Connects and says what `words` gives for the connection, again until the other side has heard it.
-pub(crate) fn introduce_to(
+pub(super) fn introduce_to(
     listener: &Listener,
-    me: &RankInfo,
-    options: &JoinOptions,
+    joiner: Joiner<'_>,
     signals: &mut Signals,
     mut words: impl FnMut(&mut Channel) -> Result<Head>,
-) -> Result<Channel, JoinFailure> {
+) -> Result<Channel, RankFailure> {
+    let Joiner { me, options, .. } = joiner;
     let deadline = Instant::now() + options.join_timeout;
     let mut unheard = 0;
     loop {
         let connected = connect_to(listener, options, deadline, signals);
-        let mut channel = match connected {
-            Err(failure) if matches!(failure.error, Error::Interrupted { .. }) => {
-                let cause = Cause::of(&failure.error, me.rank, &me.host);
-                resign(listener, options, &cause, &mut words);
-                return Err(failure);
+        let mut channel = connected.inspect_err(|failure| {
+            if matches!(failure.error, Error::Interrupted { .. }) {
+                resign(listener, joiner, &me.cause(&failure.error), &mut words);
             }
-            connected => connected?,
-        };
+        })?;
         let head = words(&mut channel)?;
         channel.send(&head, &[])?;
-        let heard = is_heard((me.rank, listener), &mut channel, deadline, signals).inspect_err(
-            |failure| {
-                tell(&mut channel, &Cause::of(&failure.error, me.rank, &me.host));
-            },
-        )?;
+        let heard = is_heard(joiner, listener, &mut channel, deadline, signals)
+            .inspect_err(|failure| tell(&mut channel, &me.cause(&failure.error)))?;
         if heard {
             return Ok(channel);
         }
         unheard += 1;
+        let peer = channel.peer();
         log::debug!(
-            "{} closed the connection before it had heard who this rank is; trying again",
-            channel.peer()
+            "{peer} closed the connection before it had heard who this rank is; trying again"
         );
         if Instant::now() + RETRY >= deadline {
-            return Err(unheard_until_the_end(listener, &channel, options, unheard).into());
-        }
-        if let Err(error) = pause(RETRY, signals) {
-            resign(
-                listener,
-                options,
-                &Cause::of(&error, me.rank, &me.host),
-                &mut words,
+            let tries = if unheard == 1 { "try" } else { "tries" };
+            let message = format!(
+                "it knows the secret, but has not heard within {:.0?} and {unheard} {tries} who {} is: is the network between \
+                 them slow or lossy, or does somebody flood its port? TONNAGE_JOIN_TIMEOUT=seconds gives more time",
+                options.join_timeout, options.host
             );
-            return Err(error.into());
+            return Err(listener.error(peer, message).into());
         }
+        pause(RETRY, signals)
+            .inspect_err(|error| resign(listener, joiner, &me.cause(error), &mut words))?;
     }
 }
 
 /// Says on a connection of its own who this rank is, and why it goes.
 fn resign(
     listener: &Listener,
-    options: &JoinOptions,
+    joiner: Joiner<'_>,
     cause: &Cause,
     words: &mut impl FnMut(&mut Channel) -> Result<Head>,
 ) {
     let deadline = Instant::now() + LAST_WORDS;
-    let connected = connect_to(listener, options, deadline, &mut Signals::none());
-    let said = connected
-        .map_err(|failure| failure.error)
-        .and_then(|mut channel| {
-            let head = words(&mut channel)?;
-            channel.send(&head, &[])?;
-            tell(&mut channel, cause);
-            Ok(())
-        });
+    let connected = connect_to(listener, joiner.options, deadline, &mut Signals::none());
+    let said = connected.map_err(Error::from).and_then(|mut channel| {
+        let head = words(&mut channel)?;
+        channel.send(&head, &[])?;
+        tell(&mut channel, cause);
+        Ok(())
+    });
     // Then the supervisor or the launcher has to end the others.
     if let Err(error) = said {
-        log::debug!(
-            "rank {} did not hear why this one ends: {error}",
-            listener.rank
-        );
+        let rank = listener.rank;
+        log::debug!("rank {rank} did not hear why this one ends: {error}");
     }
 }
 
 /// Returns true when the other side has heard the words, false when it closed the connection before.
 fn is_heard(
-    (me, listener): (u32, &Listener),
+    joiner: Joiner<'_>,
+    listener: &Listener,
     channel: &mut Channel,
     deadline: Instant,
     signals: &mut Signals,
-) -> Result<bool, JoinFailure> {
-    loop {
-        channel.flush();
-        channel.receive()?;
-        match channel.next_message()? {
-            Some(Message {
-                head: Head::Beat, ..
-            }) => return Ok(true),
-            Some(Message {
-                head: Head::Abort { cause },
-                ..
-            }) => return Err(JoinFailure::heard(Error::from(&cause), me)),
-            Some(_) => {
-                let message = "it said something unexpected while joining".into();
-                return Err(listener.error(channel.peer(), message).into());
-            }
-            None if channel.ended() => return Ok(false),
-            None => {}
+) -> Result<bool, RankFailure> {
+    match answer(joiner, channel, deadline, signals)? {
+        Some(Head::Beat) => Ok(true),
+        Some(_) => {
+            let message = "it said something unexpected while joining".into();
+            Err(listener.error(channel.peer(), message).into())
         }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(false);
-        }
-        signals.wait([channel.interest()], left)?;
+        None => Ok(false),
     }
 }
 
-fn unheard_until_the_end(
-    listener: &Listener,
-    channel: &Channel,
-    options: &JoinOptions,
-    unheard: u32,
-) -> Error {
-    let tries = if unheard == 1 { "try" } else { "tries" };
-    listener.error(
-        channel.peer(),
-        format!(
-            "it knows the secret, but has not heard within {:.0?} and {unheard} {tries} who {} is: is the network between \
-             them slow or lossy, or does somebody flood its port? TONNAGE_JOIN_TIMEOUT=seconds gives more time",
-            options.join_timeout, options.host
-        ),
-    )
+/// Waits for the next thing that a listener says; `None` when it closes the connection, or the time is up.
+pub(super) fn answer(
+    joiner: Joiner<'_>,
+    channel: &mut Channel,
+    deadline: Instant,
+    signals: &mut Signals,
+) -> Result<Option<Head>, RankFailure> {
+    loop {
+        channel.flush();
+        channel.receive()?;
+        match channel.next_message()?.map(|message| message.head) {
+            Some(Head::Abort { cause }) => {
+                return Err(RankFailure::heard(Error::from(&cause), joiner.me.rank));
+            }
+            None if !channel.ended() => {}
+            head => return Ok(head),
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(None);
+        }
+        signals.wait([channel.interest()], left)?;
+    }
 }
 
 #[cfg(test)]
@@ -167,7 +147,12 @@ mod tests {
         let identity = identity(1, 3, address);
         let options = options(&identity);
         let me = options.info(&identity);
-        let ended = become_member(&identity, &me, &options, &mut signals);
+        let joiner = Joiner {
+            identity: &identity,
+            me: &me,
+            options: &options,
+        };
+        let ended = become_member(joiner, &mut signals);
         assert_eq!(ended.err().unwrap().error.exit_code(), 128 + SIGUSR1 as u8);
         let begun = Instant::now();
         let error = zero.join().unwrap();

@@ -5,38 +5,38 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::address::inner_listener;
-use super::bytes::JoinBytes;
 use super::connection::{Listener, is_inherited};
-use super::failure::JoinFailure;
 use super::handshake::{Handshakes, MARGIN, STRANGERS_MAX, acknowledge, last_words, tell};
-use super::introduction::introduce_to;
+use super::introduction::{answer, introduce_to};
 use super::open_files;
 use super::refusals::JoinRefusal;
-use crate::RankInfo;
-use crate::bootstrap::options::JoinOptions;
+use super::{JoinBytes, Joiner, RankFailure};
 use crate::channel::Channel;
-use crate::channel::message::{Cause, Head, Hello, Message, Welcome};
+use crate::channel::message::{Head, Hello, Welcome};
 use crate::hosts::is_one_boot;
 use crate::signals::Signals;
 use crate::tree::shape::{PeerConnection, TreePosition, children_of, message_bytes_max};
-use tonnage_units::identity::{Identity, Meeting};
+use tonnage_units::identity::Meeting;
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
 /// Joins as a rank other than 0.
-pub(crate) fn become_member(
-    identity: &Identity,
-    me: &RankInfo,
-    options: &JoinOptions,
+pub(super) fn become_member(
+    joiner: Joiner<'_>,
     signals: &mut Signals,
-) -> Result<TreePosition, JoinFailure> {
+) -> Result<TreePosition, RankFailure> {
+    let Joiner {
+        identity,
+        me,
+        options,
+    } = joiner;
     let children = children_of(identity.rank, identity.size, options.fanout);
     let Introduced {
         mut channel,
         welcome,
         listener,
         bytes,
-    } = introduce(identity, me, !children.is_empty(), options, signals)?;
+    } = introduce(joiner, !children.is_empty(), signals)?;
     channel.trust(message_bytes_max(identity.size));
     let mut parent = PeerConnection {
         channel,
@@ -45,26 +45,11 @@ pub(crate) fn become_member(
     let children = match listener {
         None => Vec::new(),
         Some(listener) => {
-            let handshakes = Handshakes::new(
-                listener,
-                options.secret.clone(),
-                STRANGERS_MAX + children.len(),
-                options.stranger_timeout,
-            )?;
-            let enough_files = open_files::provide(me, children.end - children.start);
-            let gathered = enough_files.and_then(|()| {
-                gather_children(
-                    identity,
-                    children,
-                    options,
-                    signals,
-                    handshakes,
-                    &mut parent,
-                )
-            });
-            gathered.inspect_err(|error| {
-                tell(&mut parent.channel, &Cause::of(error, me.rank, &me.host))
-            })?
+            let connections_max = STRANGERS_MAX + children.len();
+            let handshakes = Handshakes::new(listener, options, connections_max)?;
+            open_files::provide(me, children.end - children.start)
+                .and_then(|()| gather_children(joiner, children, signals, handshakes, &mut parent))
+                .inspect_err(|error| tell(&mut parent.channel, &me.cause(error)))?
         }
     };
     Ok(TreePosition {
@@ -90,23 +75,25 @@ struct Introduced {
 
 /// Introduces this rank to rank 0, and to its parent where that is another.
 fn introduce(
-    identity: &Identity,
-    me: &RankInfo,
+    joiner: Joiner<'_>,
     is_parent: bool,
-    options: &JoinOptions,
     signals: &mut Signals,
-) -> Result<Introduced, JoinFailure> {
+) -> Result<Introduced, RankFailure> {
+    let Joiner {
+        identity,
+        me,
+        options,
+    } = joiner;
     let root = Listener {
         rank: 0,
         host: None,
         meeting: identity.meeting.clone(),
     };
     let mut listener = None;
-    let mut channel = introduce_to(&root, me, options, signals, |channel| {
+    let mut channel = introduce_to(&root, joiner, signals, |channel| {
         if is_parent && listener.is_none() {
-            let made = inner_listener(channel, options).inspect_err(|error| {
-                tell(channel, &Cause::of(error, me.rank, &me.host));
-            })?;
+            let made = inner_listener(channel, options)
+                .inspect_err(|error| tell(channel, &me.cause(error)))?;
             listener = Some(made);
         }
         let address = listener.as_ref().map(TcpListener::local_addr);
@@ -122,11 +109,8 @@ fn introduce(
         };
         Ok(Head::Hello(Box::new(hello)))
     })?;
-    let welcome = wait_for_welcome((me.rank, &root), &mut channel, options, signals).inspect_err(
-        |failure| {
-            tell(&mut channel, &Cause::of(&failure.error, me.rank, &me.host));
-        },
-    )?;
+    let welcome = wait_for_welcome(joiner, &root, &mut channel, signals)
+        .inspect_err(|failure| tell(&mut channel, &me.cause(&failure.error)))?;
     let mut bytes = JoinBytes {
         got: channel.understood_bytes(),
         said: channel.said_bytes(),
@@ -138,7 +122,7 @@ fn introduce(
             host: Some(welcome.parent.host.to_string()),
             meeting: Meeting::Local { control: address },
         };
-        channel = introduce_to(&parent, me, options, signals, |_| {
+        channel = introduce_to(&parent, joiner, signals, |_| {
             Ok(Head::Attach {
                 info: Box::new(me.clone()),
             })
@@ -155,66 +139,45 @@ fn introduce(
 }
 
 fn wait_for_welcome(
-    (me, listener): (u32, &Listener),
+    joiner: Joiner<'_>,
+    root: &Listener,
     channel: &mut Channel,
-    options: &JoinOptions,
     signals: &mut Signals,
-) -> Result<Welcome, JoinFailure> {
-    let address = channel.peer();
-    let root = |message: String| listener.error(address, message);
-    let deadline = Instant::now() + options.join_timeout + MARGIN;
-    loop {
-        channel.flush();
-        channel.receive()?;
-        match channel.next_message()? {
-            Some(Message {
-                head: Head::Welcome(welcome),
-                ..
-            }) => return Ok(*welcome),
-            Some(Message {
-                head: Head::Abort { cause },
-                ..
-            }) => return Err(JoinFailure::heard(Error::from(&cause), me)),
-            Some(_) => {
-                return Err(root("it said something unexpected while joining".into()).into());
-            }
-            None if channel.ended() => {
-                let message =
-                    "it closed the connection before all ranks had come: look at its output";
-                return Err(JoinFailure {
-                    error: root(message.into()),
-                    is_told: is_inherited(listener),
-                });
-            }
-            None => {}
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(root(format!(
+) -> Result<Welcome, RankFailure> {
+    let deadline = Instant::now() + joiner.options.join_timeout + MARGIN;
+    let (message, is_told) = match answer(joiner, channel, deadline, signals)? {
+        Some(Head::Welcome(welcome)) => return Ok(*welcome),
+        Some(_) => ("it said something unexpected while joining".into(), false),
+        None if channel.ended() => (
+            "it closed the connection before all ranks had come: look at its output".into(),
+            is_inherited(root),
+        ),
+        None => (
+            format!(
                 "it did not say within {:.0?} that all ranks have come",
-                options.join_timeout
-            ))
-            .into());
-        }
-        signals.wait([channel.interest()], left)?;
-    }
+                joiner.options.join_timeout
+            ),
+            false,
+        ),
+    };
+    let error = root.error(channel.peer(), message);
+    Err(RankFailure { error, is_told })
 }
 
 /// Waits for the ranks that rank 0 sends here.
 fn gather_children(
-    identity: &Identity,
+    joiner: Joiner<'_>,
     expected: Range<u32>,
-    options: &JoinOptions,
     signals: &mut Signals,
     mut handshakes: Handshakes,
     parent: &mut PeerConnection,
 ) -> Result<Vec<PeerConnection>> {
-    let deadline = Instant::now() + options.join_timeout;
+    let deadline = Instant::now() + joiner.options.join_timeout;
     let mut children: Vec<PeerConnection> = Vec::new();
     while children.len() < expected.len() {
         if Instant::now() >= deadline {
-            let here = |rank: u32| children.iter().any(|child| child.info.rank == rank);
-            let absent: Vec<u32> = expected.filter(|&rank| !here(rank)).collect();
+            let is_here = |rank: u32| children.iter().any(|child| child.info.rank == rank);
+            let absent: Vec<u32> = expected.filter(|&rank| !is_here(rank)).collect();
             return Err(Error::Rank {
                 rank: absent.first().copied().unwrap_or_default(),
                 host: "unknown host".into(),
@@ -222,9 +185,9 @@ fn gather_children(
                     "ranks {} joined rank 0 but could not reach their parent, rank {} on {}: can the hosts connect \
                      to each other on any port?{}",
                     number_list::format(&absent),
-                    identity.rank,
-                    options.host,
-                    handshakes.refusals().sentences()
+                    joiner.identity.rank,
+                    joiner.options.host,
+                    handshakes.refusals.sentences()
                 ),
             });
         }
@@ -236,7 +199,7 @@ fn gather_children(
                     if expected.contains(&info.rank)
                         && children.iter().all(|child| child.info.rank != info.rank) =>
                 {
-                    channel.trust(message_bytes_max(identity.size));
+                    channel.trust(message_bytes_max(joiner.identity.size));
                     acknowledge(&mut channel)?;
                     children.push(PeerConnection {
                         channel,

@@ -40,8 +40,9 @@ pub(super) fn provide(me: &RankInfo, ranks: u32) -> Result<()> {
     let strangers = STRANGERS_MAX as u64;
     // Counting takes the longer the more are open, as by ranks that are threads of one process.
     let most = open_files_max().map(|most| most + more + strangers);
-    let [soft, hard] = [limits.current, limits.maximum];
-    if most.is_some_and(|most| has_room_for(most, soft, hard)) {
+    let has_room =
+        |most| allowance(limits.current, limits.maximum, most, most) == Allowance::Enough;
+    if most.is_some_and(has_room) {
         return Ok(());
     }
     let needed = open_files() + more;
@@ -61,19 +62,13 @@ pub(super) fn provide(me: &RankInfo, ranks: u32) -> Result<()> {
                     Ok(())
                 }
                 Err(error) => {
-                    let soft = limits.current.unwrap_or(0);
                     log::info!("cannot raise the soft limit on open files: {error}");
-                    Err(too_few(me, ranks, needed, soft))
+                    Err(too_few(me, ranks, needed, limits.current.unwrap_or(0)))
                 }
             }
         }
         Allowance::TooFew(hard) => Err(too_few(me, ranks, needed, hard)),
     }
-}
-
-/// Returns whether the limits allow so many open files.
-fn has_room_for(files: u64, soft: Option<u64>, hard: Option<u64>) -> bool {
-    allowance(soft, hard, files, files) == Allowance::Enough
 }
 
 /// Places that this process's table of open files has, which are at least as many as are open.
@@ -98,15 +93,11 @@ fn too_few(me: &RankInfo, ranks: u32, needed: u64, limit: u64) -> Error {
         0 => String::new(),
         _ => ", or start fewer ranks".into(),
     };
-    Error::Rank {
-        rank: me.rank,
-        host: me.host.to_string(),
-        message: format!(
-            "it needs {needed} open files for connections to {ranks} other ranks while they join, but the limit on \
-             open files is {limit} here. Raise that (ulimit -Hn as root, LimitNOFILE= of the launcher's service, \
-             --ulimit nofile= of a container){all}"
-        ),
-    }
+    me.error(format!(
+        "it needs {needed} open files for connections to {ranks} other ranks while they join, but the limit on \
+         open files is {limit} here. Raise that (ulimit -Hn as root, LimitNOFILE= of the launcher's service, \
+         --ulimit nofile= of a container){all}"
+    ))
 }
 
 #[cfg(test)]
@@ -136,8 +127,9 @@ mod tests {
         // Only Linux tells.
         assert_eq!(most.is_some(), cfg!(target_os = "linux"));
         assert!(most.is_none_or(|most| most >= open), "{most:?} {open}");
-        assert!(has_room_for(100, Some(100), Some(100)) && has_room_for(100, None, None));
-        assert!(!has_room_for(100, Some(99), Some(4096)) && !has_room_for(100, None, Some(99)));
+        let has_room = |soft, hard| allowance(soft, hard, 100, 100) == Allowance::Enough;
+        assert!(has_room(Some(100), Some(100)) && has_room(None, None));
+        assert!(!has_room(Some(99), Some(4096)) && !has_room(None, Some(99)));
     }
 
     #[test]
@@ -155,14 +147,9 @@ mod tests {
             assert!(text.contains(part), "{part} in {text}");
         }
         // So many indeed fit: 43 others, and the 21 files beside them.
-        let own = 120 - 99;
-        assert_eq!(
-            allowance(Some(64), Some(64), own + 43, 0),
-            Allowance::Enough
-        );
-        assert_eq!(
-            allowance(Some(64), Some(64), own + 44, 0),
-            Allowance::TooFew(64)
-        );
+        let own = 120 - 99u64;
+        let allowed = |others| allowance(Some(64), Some(64), own + others, 0);
+        assert_eq!(allowed(43), Allowance::Enough);
+        assert_eq!(allowed(44), Allowance::TooFew(64));
     }
 }

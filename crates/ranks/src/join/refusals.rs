@@ -24,15 +24,25 @@ pub(crate) enum JoinRefusal {
     Stranger(Error),
 }
 
+impl JoinRefusal {
+    /// Place of its kind among all.
+    fn kind(&self) -> usize {
+        match self {
+            Self::Silent => 0,
+            Self::Crowded => 1,
+            Self::Left => 2,
+            Self::WrongSecret => 3,
+            Self::Stranger(_) => 4,
+        }
+    }
+}
+
 /// Connections that were shown out.
 #[derive(Debug)]
 pub(crate) struct Refusals {
     timeout: Duration,
-    silent: Tally,
-    crowded: Tally,
-    left: Tally,
-    wrong_secret: Tally,
-    strangers: Tally,
+    /// By kind.
+    tallies: [Tally; 5],
 }
 
 #[derive(Debug, Default)]
@@ -46,24 +56,14 @@ impl Refusals {
     pub(crate) fn new(timeout: Duration) -> Self {
         Self {
             timeout,
-            silent: Tally::default(),
-            crowded: Tally::default(),
-            left: Tally::default(),
-            wrong_secret: Tally::default(),
-            strangers: Tally::default(),
+            tallies: Default::default(),
         }
     }
 
     /// Counts one; true if it is the first of all.
     pub(crate) fn count(&mut self, from: IpAddr, refusal: &JoinRefusal) -> bool {
-        let is_first = self.all().iter().all(|(tally, _)| tally.count == 0);
-        let tally = match refusal {
-            JoinRefusal::Silent => &mut self.silent,
-            JoinRefusal::Crowded => &mut self.crowded,
-            JoinRefusal::Left => &mut self.left,
-            JoinRefusal::WrongSecret => &mut self.wrong_secret,
-            JoinRefusal::Stranger(_) => &mut self.strangers,
-        };
+        let is_first = self.tallies.iter().all(|tally| tally.count == 0);
+        let tally = &mut self.tallies[refusal.kind()];
         tally.count += 1;
         // One more than is named says that there are more.
         if tally.from.len() <= NAMED_MAX {
@@ -85,35 +85,25 @@ impl Refusals {
         }
     }
 
-    fn all(&self) -> [(&Tally, String); 5] {
+    /// Sentences about what was seen, each behind a space; nothing when there is nothing to tell.
+    pub(crate) fn sentences(&self) -> String {
         let slow = format!(
             "did not finish the greeting in {:.1?}: is the network slow or lossy, or the host overloaded?",
             self.timeout
         );
-        let secret = "did not know the secret: is TONNAGE_SECRET (or TONNAGE_SECRET_FILE, ~/.config/tonnage/secret) the \
-                      same for all ranks?";
-        [
-            (&self.silent, slow),
-            (
-                &self.crowded,
-                "said nothing and had to make room for others.".into(),
-            ),
-            (
-                &self.left,
-                "closed before the greeting was finished.".into(),
-            ),
-            (&self.wrong_secret, secret.into()),
-            (
-                &self.strangers,
-                "said what no rank of this run says.".into(),
-            ),
-        ]
-    }
-
-    /// Sentences about what was seen, each behind a space; nothing when there is nothing to tell.
-    pub(crate) fn sentences(&self) -> String {
-        let all = self.all();
-        let seen = all.iter().filter(|(tally, _)| tally.count > 0);
+        let kinds = [
+            &*slow,
+            "said nothing and had to make room for others.",
+            "closed before the greeting was finished.",
+            "did not know the secret: is TONNAGE_SECRET (or TONNAGE_SECRET_FILE, ~/.config/tonnage/secret) the \
+             same for all ranks?",
+            "said what no rank of this run says.",
+        ];
+        let seen = self
+            .tallies
+            .iter()
+            .zip(kinds)
+            .filter(|(tally, _)| tally.count > 0);
         seen.map(|(tally, what)| format!(" {} {what}", tally.subject()))
             .collect()
     }
@@ -121,23 +111,14 @@ impl Refusals {
 
 impl Tally {
     fn subject(&self) -> String {
-        let noun = if self.count == 1 {
-            "connection"
-        } else {
-            "connections"
-        };
-        let named: Vec<String> = self
-            .from
-            .iter()
-            .take(NAMED_MAX)
+        let plural = if self.count == 1 { "" } else { "s" };
+        let named: Vec<String> = (self.from.iter().take(NAMED_MAX))
             .map(IpAddr::to_string)
             .collect();
-        let more = if self.from.len() > NAMED_MAX {
-            " and others"
-        } else {
-            ""
-        };
-        format!("{} {noun} from {}{more}", self.count, named.join(", "))
+        let is_long = self.from.len() > NAMED_MAX;
+        let more = if is_long { " and others" } else { "" };
+        let named = named.join(", ");
+        format!("{} connection{plural} from {named}{more}", self.count)
     }
 }
 

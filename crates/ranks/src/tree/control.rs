@@ -317,8 +317,8 @@ impl Control {
         }
         let ends_process = settings.end_process;
         let has_heard = node.hears_end_of_parent(Instant::now() + ROOT_ANSWER);
-        if !has_heard && ends_process {
-            self.say(&cause);
+        if !has_heard && self.shared.claim_report() && ends_process {
+            say(&format!("error: {}", Error::from(&cause)));
         }
     }
 
