@@ -62,6 +62,7 @@ macro_rules! bodies {
         }
 
         /// Definitions of the schema whose properties stand beside those of the envelope.
+        #[cfg(feature = "schema")]
         pub(crate) const BODIES: &[&str] = &[$(stringify!($Body)),+];
 
         impl Body {
