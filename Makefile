@@ -1,7 +1,7 @@
 # The commands that matter. `make` alone lists them.
 
 .PHONY: help build packages test-packages check test-unit test-system test-faults test-rdma test-kernel test-gpu test-browser \
-	test fuzz fuzz-corpus mutants fmt doc hosts rails
+	test test-long fuzz fuzz-corpus mutants fmt doc hosts rails
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\): ## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -25,8 +25,8 @@ test-system: ## The program from outside, hosts on this machine, crates as other
 	@bash scripts/test.sh system
 
 test-faults: ## Signals to random ranks at random moments: make test-faults FAULTS=170 FAULT_SEED=410 FAULT_CASE= FAULT_HOSTS_CASE=
-	@FAULTS=$(or $(FAULTS),170) FAULT_SEED=$(FAULT_SEED) FAULT_CASE=$(FAULT_CASE) FAULT_HOSTS_CASE=$(FAULT_HOSTS_CASE) \
-	cargo test --quiet --locked -p tonnage --test faults -- --nocapture
+	@FAULTS=$(FAULTS) FAULT_SEED=$(FAULT_SEED) FAULT_CASE=$(FAULT_CASE) FAULT_HOSTS_CASE=$(FAULT_HOSTS_CASE) \
+	bash scripts/test.sh faults
 
 test-browser: ## Pages of `tonnage report` in a real browser (root once, for Chromium).
 	@bash scripts/test.sh browser
@@ -49,8 +49,12 @@ fuzz-corpus: ## Fewest inputs that reach what any has reached, for fuzz/corpus: 
 mutants: ## Changes that no unit test notices: make mutants FILES='crates/bench/src/drive/*.rs' DIFF= TESTS= SECONDS=1800
 	@MUTANT_FILES="$(FILES)" MUTANT_DIFF=$(DIFF) MUTANT_TESTS="$(TESTS)" MUTANT_SECONDS=$(SECONDS) bash scripts/test.sh mutants
 
-test: ## All of them: everything that must pass.
+test: ## Everything that must pass before a change.
 	@bash scripts/test.sh check unit system rdma kernel gpu
+
+test-long: ## The search for rare faults, half an hour, before an issue or a release is called done: make test-long SECONDS=60
+	@FAULTS=$(or $(FAULTS),500) FAULT_SEED=$(FAULT_SEED) FUZZ_SECONDS=$(or $(SECONDS),60) KREAD_FUZZ_S=$(or $(SECONDS),60) \
+	KREAD_FUZZ_SEED=$(shell od -An -N2 -tu2 /dev/urandom) KREAD_KERNEL=both bash scripts/test.sh faults fuzz kernel
 
 fmt: ## Format the source.
 	cargo fmt

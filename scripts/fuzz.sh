@@ -1,5 +1,4 @@
-# For test.sh: the fuzz targets, with coverage. `make test-system` runs each for some seconds, `make fuzz` for as long
-# as it is told to.
+# For test.sh: the fuzz targets, with coverage. Tests of the crate in fuzz/ try each of them for some seconds without.
 #
 # cargo-fuzz is not needed: these flags are what it would add. They are stable Rust's, so that the targets are built by
 # the compiler that builds the program. There is no address sanitizer, because what the targets read is read by safe
@@ -17,36 +16,23 @@ FUZZ_FILES_MAX=100
 FUZZ_CORPUS_BYTES_MAX=100000
 FUZZ_FILE_BYTES_MAX=3000
 
-# fuzz_build PROFILE: all targets at once, because most of the work is what they share. Fails where a target is broken,
-# and skips where something is missing that is no part of the repository.
+# fuzz_build: the program that is all targets. Fails where it cannot be built, and skips where something is missing that
+# is no part of the repository.
 fuzz_build() {
-    local host said
+    local host
     if ! command -v c++ >/dev/null; then
         skip "there is no C++ compiler for libFuzzer (run: apt-get install g++): the fuzz targets do not run"
-        return 1
-    fi
-    if ! said=$(cargo fetch --quiet --locked --manifest-path fuzz/Cargo.toml 2>&1); then
-        if [[ $said == *--locked* ]]; then
-            printf '%s\nfuzz/Cargo.lock is behind: run cargo update --workspace --manifest-path fuzz/Cargo.toml\n' "$said"
-            FAILED+=("fuzz targets")
-        else
-            printf '%s\n' "$said"
-            skip "the crates of fuzz/Cargo.lock cannot be had (see above): the fuzz targets do not run"
-        fi
         return 1
     fi
     say "cargo build, the fuzz targets"
     host=$(rustc -vV | sed -n 's/^host: //p')
     # With a target, build scripts and macros are built without the flags. No target runs any C but libFuzzer's.
-    CFLAGS=-O0 RUSTFLAGS=$FUZZ_FLAGS cargo build --locked --manifest-path fuzz/Cargo.toml --target-dir "$FUZZ" \
-        --target "$host" --profile "$1" --bins || { FAILED+=("fuzz targets"); return 1; }
-    FUZZ_PROGRAMS=$FUZZ/$host/${1/dev/debug}
+    CFLAGS=-O0 RUSTFLAGS=$FUZZ_FLAGS cargo build --locked -p tonnage-fuzz --target-dir "$FUZZ" --target "$host" \
+        --profile packaged || { FAILED+=("fuzz targets"); return 1; }
+    FUZZ_PROGRAM=$FUZZ/$host/packaged/tonnage-fuzz
 }
 
-fuzz_targets() {
-    local name
-    for name in fuzz/fuzz_targets/*.rs; do basename "$name" .rs; done
-}
+fuzz_targets() { ls fuzz/corpus; }
 
 # fuzz_run SECONDS TARGET...: as many side by side as there are CPUs. What is found new is kept under target/, beside
 # what is committed; an input that fails is kept too, and its target fails.
@@ -57,10 +43,9 @@ fuzz_run() {
     mkdir -p "$FUZZ/tmp"
     for name in "$@"; do mkdir -p "$FUZZ/corpus/$name" "$FUZZ/artifacts/$name" "fuzz/corpus/$name"; done
     printf '%s\n' "$@" | TMPDIR=$FUZZ/tmp xargs -P "$(nproc)" -I '{}' sh -c '
-        timeout $(($3 + 120)) "$1/$2" $8 -max_total_time="$3" -timeout="$4" -rss_limit_mb="$5" \
+        TONNAGE_FUZZ_TARGET=$2 timeout $(($3 + 120)) "$1" -max_total_time="$3" -timeout="$4" -rss_limit_mb="$5" \
             -artifact_prefix="$6/artifacts/$2/" "$6/corpus/$2" "fuzz/corpus/$2" >"$7/fuzz-$2.txt" 2>&1 || echo "$2" >>"$7/fuzz-failed.txt"' \
-        fuzz "$FUZZ_PROGRAMS" '{}' "$seconds" "$FUZZ_INPUT_S_MAX" "$FUZZ_MEMORY_MIB_MAX" "$FUZZ" "$LOGS" \
-        "${FUZZ_OPTIONS:-}"
+        fuzz "$FUZZ_PROGRAM" '{}' "$seconds" "$FUZZ_INPUT_S_MAX" "$FUZZ_MEMORY_MIB_MAX" "$FUZZ" "$LOGS"
     rm -rf "$FUZZ/tmp"
     for name in "$@"; do fuzz_figures "$name"; done
 }
@@ -76,24 +61,14 @@ fuzz_figures() {
     fi
     tail -n 40 "$log"
     input=$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)
-    printf '%s failed; again: %s\n' "$1" "$FUZZ_PROGRAMS/$1 ${input:-fuzz/corpus/$1/*}"
+    printf '%s failed; again: cargo run -p tonnage-fuzz -- %s %s\n' "$1" "$1" "${input:-fuzz/corpus/$1/*}"
     FAILED+=("fuzz target $1")
-}
-
-# For `make test-system`: that all targets build, take what is committed, and find nothing in the same inputs each time.
-fuzz_briefly() {
-    local targets
-    fuzz_build dev || return 0
-    mapfile -t targets < <(fuzz_targets)
-    FUZZ=$FUZZ/briefly
-    rm -rf "$FUZZ"
-    FUZZ_OPTIONS=-seed=1 fuzz_run 10 "${targets[@]}"
 }
 
 # For `make fuzz`.
 fuzz() {
     local targets
-    fuzz_build release || return 0
+    fuzz_build || return 0
     read -ra targets <<<"${FUZZ_TARGET:-$(fuzz_targets | tr '\n' ' ')}"
     fuzz_run "${FUZZ_SECONDS:-60}" "${targets[@]}"
 }
@@ -102,12 +77,12 @@ fuzz() {
 # because what is short is found again in a second.
 fuzz_corpus() {
     local targets name
-    fuzz_build release || return 0
+    fuzz_build || return 0
     read -ra targets <<<"${FUZZ_TARGET:-$(fuzz_targets | tr '\n' ' ')}"
     for name in "${targets[@]}"; do
         rm -rf "$FUZZ/merged"
         mkdir -p "$FUZZ/merged" "$FUZZ/corpus/$name" "fuzz/corpus/$name"
-        "$FUZZ_PROGRAMS/$name" -set_cover_merge=1 -use_counters=0 -max_len="$FUZZ_FILE_BYTES_MAX" "$FUZZ/merged" \
+        TONNAGE_FUZZ_TARGET=$name "$FUZZ_PROGRAM" -set_cover_merge=1 -use_counters=0 -max_len="$FUZZ_FILE_BYTES_MAX" "$FUZZ/merged" \
             "fuzz/corpus/$name" "$FUZZ/corpus/$name" >"$LOGS/fuzz-$name.txt" 2>&1 ||
             { FAILED+=("corpus of $name"); continue; }
         rm -rf "fuzz/corpus/$name"

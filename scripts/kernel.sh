@@ -3,7 +3,7 @@
 # Seconds of random calls.
 KREAD_FUZZ_S=${KREAD_FUZZ_S:-10}
 KREAD_FUZZ_SEED=${KREAD_FUZZ_SEED:-1}
-# The kernel that the module is tried in: that of Debian 12, or `backports`, which takes a guest of its own.
+# The kernel that the module is tried in: that of Debian 12, or `backports`, which takes a guest of its own, or `both`.
 KREAD_KERNEL=${KREAD_KERNEL:-}
 
 # Builds the module and the test programs for the guest; fails where they cannot be had, with a skip or a failure.
@@ -82,8 +82,8 @@ newer_kernel_tests() {
 kernel_tests() {
     local program=${CARGO_TARGET_DIR:-target}/debug/tonnage files=()
     case $KREAD_KERNEL in
-        '' | backports) ;;
-        *) FAILED+=("KERNEL=$KREAD_KERNEL: write KERNEL=backports, or leave it out") && return ;;
+        '' | backports | both) ;;
+        *) FAILED+=("KERNEL=$KREAD_KERNEL: it is backports or both, or left out") && return ;;
     esac
     guest_is_there "the kernel's module is not tried" || return 0
     say "the kernel's module in the guest"
@@ -96,7 +96,7 @@ kernel_tests() {
     read -ra files < <(kernel_files)
     bash scripts/rdma-guest.sh run --timeout "$RDMA_GUEST_S_MAX" --file "$program" --file scripts/rdma-guest/case.sh \
         "${files[@]}" -- "$(kernel_command)" 2>&1 | tee "$LOGS/kernel.log" || FAILED+=("the cases of the kernel's module")
-    newer_kernel_is_left
+    if [ "$KREAD_KERNEL" = both ]; then newer_kernel_tests "$program"; else newer_kernel_is_left; fi
 }
 
 # newer_kernel_is_left: says what only the other command tries.

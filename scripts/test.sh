@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Tests that must pass: `scripts/test.sh check unit system`, or some of these parts; and those without an end. `make`
+# Tests that must pass: `scripts/test.sh check unit system`, or some of these parts; and searches for rare faults. `make`
 # has a command for each of them.
 #
 #     check     formatting, lints, documentation, licences     check.sh
 #     unit      tests beside the code, and those in the documentation     tests.sh
-#     system    the program from outside, hosts on this machine, whole crates, fuzz targets for some seconds
-#                                                                             tests.sh, fuzz.sh
+#     system    the program from outside, hosts on this machine, whole crates     tests.sh
+#     faults    signals to random ranks, links that are cut: FAULTS cases of FAULT_SEED     tests.sh
 #     rdma      the program on RDMA devices, in a virtual machine     rdma.sh, rdma-guest.sh
 #     kernel    the kernel's module in that machine, which is shared where rdma is asked for too     kernel.sh
 #     gpu       engine cuda on a GPU, with its figures     gpu.sh
@@ -26,7 +26,7 @@ done
 # A first build gains nothing from what incremental compilation writes.
 [ -d "${CARGO_TARGET_DIR:-target}/debug/incremental" ] || export CARGO_INCREMENTAL=0
 [ $# != 0 ] || {
-    echo "usage: scripts/test.sh [check] [unit] [system] [rdma] [kernel] [gpu] [browser] [fuzz] [corpus] [mutants]" >&2
+    echo "usage: scripts/test.sh [check] [unit] [system] [faults] [rdma] [kernel] [gpu] [browser] [fuzz] [corpus] [mutants]" >&2
     exit 2
 }
 trap report EXIT
@@ -36,7 +36,8 @@ for part in "$@"; do
     case $part in
         check) check ;;
         unit) prepared; unit_tests ;;
-        system) prepared; system_tests; fuzz_briefly ;;
+        system) prepared; system_tests ;;
+        faults) fault_tests ;;
         rdma) prepared; if [[ " $* " == *" kernel "* ]]; then rdma_tests kernel; else rdma_tests; fi ;;
         kernel) [[ " $* " == *" rdma "* ]] || { prepared; kernel_tests; } ;;
         gpu) gpu_tests ;;
@@ -45,7 +46,7 @@ for part in "$@"; do
         corpus) fuzz_corpus ;;
         mutants) mutants ;;
         *)
-            echo "scripts/test.sh: no part $part: check, unit, system, rdma, kernel, gpu, browser, fuzz, corpus or mutants" >&2
+            echo "scripts/test.sh: no part $part: check, unit, system, faults, rdma, kernel, gpu, browser, fuzz, corpus or mutants" >&2
             exit 2
             ;;
     esac

@@ -29,6 +29,13 @@ timed_tests() {
     unset "$runner"
 }
 
+# Signals to random ranks at random moments, and links that are cut.
+fault_tests() {
+    say "faults: ${FAULTS:-170} cases of seed ${FAULT_SEED:=$RANDOM}"
+    FAULTS=${FAULTS:-170} FAULT_SEED=$FAULT_SEED cargo test --quiet --locked -p tonnage --test faults -- --nocapture 2>&1 |
+        tee "$LOGS/faults.log" || FAILED+=("faults of seed $FAULT_SEED")
+}
+
 # run_tests NAME ARGUMENTS_OF_CARGO ARGUMENTS_OF_THE_TEST_PROGRAMS: a failure is remembered and reported at the end. What is
 # shown has no times in it: it reads as cargo prints it.
 run_tests() {

@@ -1,9 +1,6 @@
 //! Any files of a kernel are a machine: what is read of it fits together.
 //!
 //! The input is files behind each other: a line "@ PATH" begins one, and only paths of the list below are laid out.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use tonnage_machine::counters::{Snapshot, difference, received_bytes, sent_bytes};
 use tonnage_machine::environment::Environment;
 use tonnage_machine::kernel_files::invented::Machine;
@@ -34,7 +31,8 @@ const PATHS: [&str; 22] = [
     "sys/kernel/mm/transparent_hugepage/enabled",
 ];
 
-fuzz_target!(|text: &str| {
+pub fn try_input(input: &[u8]) {
+    let text = crate::text(input);
     let machine = Machine::new();
     let mut laid_out = false;
     for file in text.split("@ ").skip(1) {
@@ -71,4 +69,4 @@ fuzz_target!(|text: &str| {
         sent_bytes(counters);
         received_bytes(counters);
     }
-});
+}

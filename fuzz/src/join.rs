@@ -2,9 +2,6 @@
 //! said to others travels to them.
 //!
 //! The input is the text of the introduction; the head around it, whose bytes the target `frame` explores, is put here.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use tonnage_ranks::message::{Cause, Head, Message};
 use tonnage_ranks::{pack, testing};
 
@@ -12,7 +9,8 @@ use tonnage_ranks::{pack, testing};
 const HELLO: u32 = 0;
 const SIZE: u32 = 4;
 
-fuzz_target!(|text: &str| {
+pub fn try_input(input: &[u8]) {
+    let text = crate::text(input);
     let bytes = pack(&(HELLO, text)).unwrap();
     let Ok(message) = Message::decode(&bytes) else {
         return;
@@ -29,4 +27,4 @@ fuzz_target!(|text: &str| {
             Message::decode(&bytes).expect("a cause can be read");
         }
     }
-});
+}

@@ -1,8 +1,5 @@
 //! Baselines and figures by hand. What is read can be written, read again and judged by.
 
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use tonnage_judge::baseline::Baseline;
 use tonnage_judge::baseline::by_hand::HandValue;
 use tonnage_judge::baseline::drift::drift;
@@ -12,7 +9,8 @@ use tonnage_judge::check::device::{HostDevices, device_failures};
 use tonnage_judge::check::entry::EntryVerdict;
 use tonnage_judge::check::reason::{REASON_BYTES_MAX, reason};
 
-fuzz_target!(|text: &str| {
+pub fn try_input(input: &[u8]) {
+    let text = crate::text(input);
     let _ = HandValue::read_all(text, "fuzz");
     let Ok(read) = Baseline::from_toml(text, "fuzz") else {
         return;
@@ -24,7 +22,12 @@ fuzz_target!(|text: &str| {
     for kind in &read.kinds {
         let steps = telling_first(&kind.entries);
         let found = within(steps, 10.0, 0.5, 1);
-        let chosen: usize = found.chosen.iter().chain(&found.left).map(|step| step.entries.len()).sum();
+        let chosen: usize = found
+            .chosen
+            .iter()
+            .chain(&found.left)
+            .map(|step| step.entries.len())
+            .sum();
         assert_eq!(chosen, kind.entries.len());
         let entries: Vec<_> = kind.entries.iter().collect();
         let mut verdicts = device_failures(&entries, &HostDevices::default(), "h0");
@@ -38,4 +41,4 @@ fuzz_target!(|text: &str| {
             assert!(!entry.is_beyond(entry.median, entry.warn));
         }
     }
-});
+}

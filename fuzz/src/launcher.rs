@@ -2,14 +2,12 @@
 //!
 //! Each line of the input is a variable, NAME=VALUE: those of mpirun, srun, torchrun, Kubernetes and tonnage itself,
 //! and with them Slurm's lists of hosts.
-#![no_main]
-
 use std::collections::HashMap;
 
-use libfuzzer_sys::fuzz_target;
 use tonnage_ranks::{Meeting, detect, testing};
 
-fuzz_target!(|text: &str| {
+pub fn try_input(input: &[u8]) {
+    let text = crate::text(input);
     if let Some(again) = testing::advert(text) {
         assert_eq!(testing::advert(&again).as_ref(), Some(&again));
     }
@@ -41,4 +39,4 @@ fuzz_target!(|text: &str| {
         Meeting::Master { host, port, .. } => assert!(!host.is_empty() && *port > 0),
         Meeting::Local { .. } | Meeting::Exchange(_) => {}
     }
-});
+}

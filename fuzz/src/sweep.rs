@@ -1,10 +1,8 @@
 //! Any text is a bounded sweep or refused, and a sweep prints as text that reads back as the same sweep.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use tonnage_plan::sweep::{Sweep, VALUES_MAX};
 
-fuzz_target!(|text: &str| {
+pub fn try_input(input: &[u8]) {
+    let text = crate::text(input);
     let Ok(sweep) = text.parse::<Sweep>() else {
         return;
     };
@@ -14,4 +12,4 @@ fuzz_target!(|text: &str| {
         .parse()
         .expect("a printed sweep reads back");
     assert_eq!(again, sweep);
-});
+}

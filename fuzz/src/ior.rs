@@ -1,13 +1,11 @@
 //! Any words are a command line of IOR or refused; what is read has sizes that go together.
 //!
 //! Words are separated by line ends, so that the empty word and blanks are explored too.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use tonnage_ior::options::check::check;
 use tonnage_ior::options::words::{Own, read};
 
-fuzz_target!(|text: &str| {
+pub fn try_input(input: &[u8]) {
+    let text = crate::text(input);
     let words: Vec<String> = text.split('\n').map(str::to_owned).collect();
     let own = [Own {
         name: "ranks".to_owned(),
@@ -23,4 +21,4 @@ fuzz_target!(|text: &str| {
         assert_eq!(options.block_bytes % options.transfer_bytes, 0);
         assert!(options.writes() || options.reads());
     }
-});
+}

@@ -1,13 +1,10 @@
 //! Bytes of a stranger through the frame decoder, and whole frames through the message decoder.
 //!
 //! The first byte chooses the bound and the second where the rest is split, so that both are explored too.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use tonnage_ranks::frame::{FrameDecoder, LENGTH_BYTES};
 use tonnage_ranks::message::Message;
 
-fuzz_target!(|data: &[u8]| {
+pub fn try_input(data: &[u8]) {
     let [bound, step, bytes @ ..] = data else {
         return;
     };
@@ -27,4 +24,4 @@ fuzz_target!(|data: &[u8]| {
     }
     // A message that came in a frame of any size must not panic either.
     let _ = Message::decode(bytes);
-});
+}

@@ -1,10 +1,7 @@
 //! Any text is a quantity or refused, and what was read prints as text that reads back as the same.
-#![no_main]
-
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-use libfuzzer_sys::fuzz_target;
 use tonnage_units::quantity::human;
 use tonnage_units::{Bytes, BytesPerSecond, Count, Error, Fraction, Nanos, PerSecond, number_list};
 
@@ -29,7 +26,8 @@ where
     }
 }
 
-fuzz_target!(|text: &str| {
+pub fn try_input(input: &[u8]) {
+    let text = crate::text(input);
     if let Some(bytes) = check::<Bytes>(text) {
         human::exact_size(bytes.0);
         human::size(bytes.0);
@@ -60,4 +58,4 @@ fuzz_target!(|text: &str| {
         list.dedup();
         assert_eq!(number_list::parse(&printed).ok(), Some(list), "{printed}");
     }
-});
+}
