@@ -94,9 +94,6 @@ pub trait Kind {
 
     /// Makes a point ready, lets `course` take its steps, and puts into the record what came of them; where they
     /// failed, what was measured before.
-    ///
-    /// # Errors
-    /// The failure of a step, or of making ready.
     fn measure(
         &mut self,
         open: &mut Self::Open,
@@ -118,9 +115,6 @@ pub trait Kind {
 /// Measures stretches of points, whatever their kind. The conductor does.
 pub trait Stretches {
     /// Opens what the next point needs, and measures it and those after it that share what is open.
-    ///
-    /// # Errors
-    /// An error that ends the run.
     fn stretch<K: Kind>(&mut self, kind: &mut K) -> Result<()>;
 }
 
@@ -132,25 +126,16 @@ pub type Course<'a> = &'a mut dyn FnMut(&mut dyn Steps) -> Result<(), StepFailur
 /// After one that fails with [`StepFailure::Point`], the next is [`Self::close`].
 pub trait Steps {
     /// Measures the upper bound that results are a fraction of, beside the trials.
-    ///
-    /// # Errors
-    /// When it cannot be measured.
     fn limit(&mut self, _when: When) -> Result<(), StepFailure> {
         Ok(())
     }
 
     /// Puts in place, outside the clock, what all trials need.
-    ///
-    /// # Errors
-    /// When it cannot be put there.
     fn prepare(&mut self) -> Result<(), StepFailure> {
         Ok(())
     }
 
     /// Does untimed what the trials do.
-    ///
-    /// # Errors
-    /// As for a trial.
     fn warm_up(&mut self) -> Result<(), StepFailure> {
         Ok(())
     }
@@ -162,21 +147,12 @@ pub trait Steps {
     fn trial(&mut self) -> Result<(), StepFailure>;
 
     /// Returns whether the trials suffice, the same on all ranks.
-    ///
-    /// # Errors
-    /// When a rank does not answer.
     fn enough(&mut self) -> Result<bool, StepFailure>;
 
     /// Leaves nothing behind for the next point.
-    ///
-    /// # Errors
-    /// When something stays.
     fn close(&mut self) -> Result<(), StepFailure>;
 
     /// Brings together what the ranks measured.
-    ///
-    /// # Errors
-    /// When a rank does not answer.
     fn gather(&mut self) -> Result<(), StepFailure> {
         Ok(())
     }

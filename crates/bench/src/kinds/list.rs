@@ -11,9 +11,6 @@ macro_rules! kinds {
 
         impl Kinds {
             /// Measures a stretch of points that begins with this one.
-            ///
-            /// # Errors
-            /// An error that ends the run.
             pub fn stretch(
                 &mut self,
                 next: &::tonnage_plan::Point,

@@ -7,9 +7,6 @@ use tonnage_units::Result;
 
 /// A line for a shell, of the arguments that ask for an experiment of one engine. Started by a launcher, it takes the
 /// place of the run's own.
-///
-/// # Errors
-/// For an engine that is not in the list.
 pub fn command_line(
     arguments: Vec<String>,
     (engine, ranks): (&str, u32),

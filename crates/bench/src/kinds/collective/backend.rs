@@ -19,9 +19,6 @@ use tonnage_units::Result;
 /// One rank's part of a backend that is open on all ranks.
 pub trait Backend {
     /// Makes ready for the calls of a point, untimed. All ranks do it together.
-    ///
-    /// # Errors
-    /// What the backend lacks for this call, or a failure, the same on all ranks.
     fn prepare(
         &mut self,
         point: &CollectivePoint,
@@ -30,9 +27,6 @@ pub trait Backend {
 
     /// Chooses what was left to it among ways that it tries out, untimed. All ranks do it together, and choose alike.
     /// `fill` writes the inputs anew.
-    ///
-    /// # Errors
-    /// The failure of a call, the same on all ranks.
     fn choose(
         &mut self,
         _fill: &mut dyn FnMut(&Buffers) -> Result<()>,
@@ -42,18 +36,12 @@ pub trait Backend {
     }
 
     /// Makes ready for a run, while no rank is in a call: all ranks do it, and then wait for each other.
-    ///
-    /// # Errors
-    /// When it is not ready for a point.
     fn settle(&mut self) -> Result<()> {
         Ok(())
     }
 
     /// Measures the upper bound of what each rank sends in a point, before its first call and after its last; `None`
     /// where there is none. All ranks do it together, and its memory may hold other data afterwards.
-    ///
-    /// # Errors
-    /// When memory fails.
     fn limit(
         &mut self,
         _point: &CollectivePoint,
@@ -66,15 +54,9 @@ pub trait Backend {
     fn buffers(&self) -> &Buffers;
 
     /// Carries out the iterations of a trial, or of a part of one, and says when each began and ended.
-    ///
-    /// # Errors
-    /// When a call fails.
     fn run(&mut self, order: &mut CallOrder<'_>) -> Result<()>;
 
     /// Brings the ends of a run on all ranks together; all are in step afterwards.
-    ///
-    /// # Errors
-    /// The failure of the first rank that failed, the same on all ranks.
     fn agree(&mut self, stage: &mut Stage<'_>, ended: Result<()>) -> Result<(), StepFailure> {
         agree(stage.rank, "calls", ended, DEADLINES.operations)
     }

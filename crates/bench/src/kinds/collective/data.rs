@@ -37,18 +37,12 @@ impl RankData {
     }
 
     /// Writes the input of a call, which is numbered from 1.
-    ///
-    /// # Errors
-    /// When it does not fit into the memory.
     pub fn fill(&self, call: u64, buffers: &Buffers) -> Result<()> {
         let data = self.data.of_call(call);
         memory::write_input(&data, self.place, &buffers.arena, buffers.input)
     }
 
     /// Fills the output of a call with other bytes than its result. In place there is none beside the input.
-    ///
-    /// # Errors
-    /// When it does not fit into the memory.
     pub fn poison(&self, call: u64, buffers: &Buffers) -> Result<()> {
         if self.in_place {
             return Ok(());
@@ -58,9 +52,6 @@ impl RankData {
     }
 
     /// Checks the result of a call. Returns the bytes that were right.
-    ///
-    /// # Errors
-    /// `Failed` with what differs, where, and the rank whose part it may be.
     pub fn check(&self, call: u64, buffers: &Buffers) -> Result<u64> {
         let data = self.data.of_call(call);
         let mut found = WrongElements::default();

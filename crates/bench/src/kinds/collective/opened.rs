@@ -23,9 +23,6 @@ pub struct OpenBackend {
 
 /// Opens the backends of these points, which have the same, on all ranks; native ones know the `ways` that were chosen
 /// before.
-///
-/// # Errors
-/// A failure that ends the run. What cannot be had is kept with its reason.
 pub fn open(
     points: &[&CollectivePoint],
     ways: &KnownWays,

@@ -102,9 +102,6 @@ impl TrialTimes {
 }
 
 /// Combines the spans of all ranks, which have as many, and those of a group among its members.
-///
-/// # Errors
-/// When a rank does not answer.
 pub fn combine(spans: &[CallSpan], group: Option<&Circle>, rank: &mut Rank) -> Result<TrialTimes> {
     let mut all = TrialTimes::default();
     let (id, offset_ns) = (rank.id(), rank.clock_offset().offset_ns);
@@ -122,9 +119,6 @@ pub fn combine(spans: &[CallSpan], group: Option<&Circle>, rank: &mut Rank) -> R
 }
 
 /// Time of each of these spans on its slowest rank.
-///
-/// # Errors
-/// When a rank does not answer.
 pub fn slowest<const SPANS: usize>(
     spans: [CallSpan; SPANS],
     rank: &mut Rank,

@@ -62,9 +62,6 @@ struct Duty {
 
 impl Watchdog {
     /// Starts the thread, which may run on any of these CPUs, for calls that may take so long.
-    ///
-    /// # Errors
-    /// When the system has no more threads.
     pub fn start(alarm: Alarm, limit: Duration, cpus: Vec<u32>) -> Result<Self> {
         let watched = Arc::new(Watched::default());
         let own = Arc::clone(&watched);

@@ -227,9 +227,6 @@ impl Ends {
     }
 
     /// Checks that nothing wrong was seen so far.
-    ///
-    /// # Errors
-    /// What was seen, once.
     pub fn check(&mut self) -> Result<()> {
         self.wrong
             .take()

@@ -109,9 +109,6 @@ impl Totals {
     }
 
     /// Checks that each end counted every connection of these rounds; the targets only where bytes move.
-    ///
-    /// # Errors
-    /// With both counts.
     pub fn check(&self, expected: u64, moves_bytes: bool) -> Result<()> {
         let Counted { begun, accepted } = self.counted;
         if begun == expected && (accepted == expected || !moves_bytes) {

@@ -75,9 +75,6 @@ fn start_workers<'scope>(
 
 impl<'a> Team<'a> {
     /// Starts the workers of a point, and lets `take_steps` lead them.
-    ///
-    /// # Errors
-    /// The failure of a step.
     pub fn work<T>(
         opened: &Opened,
         point: &'a ConnectPoint,

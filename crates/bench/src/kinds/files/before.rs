@@ -23,9 +23,6 @@ use tonnage_units::{Error, Result};
 const SECTORS_LOOKED_AT: u64 = 15;
 
 /// Checks that files can be made or written where the plan wants them.
-///
-/// # Errors
-/// When the directory is not there or cannot be written, or the path is a directory.
 pub fn check_target(path: &Path, writes: bool) -> Result<()> {
     let (shown, directory) = (path.display(), directory_of(path));
     if fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
@@ -75,9 +72,6 @@ fn other_kind(path: &Path, found: &fs::Metadata) -> Error {
 }
 
 /// Checks that transfers without the page cache fit what the storage needs.
-///
-/// # Errors
-/// When they do not.
 pub fn check_direct(point: &FilePoint, place: &LocalStorage) -> Result<()> {
     if !point.direct {
         return Ok(());
@@ -97,9 +91,6 @@ pub fn check_direct(point: &FilePoint, place: &LocalStorage) -> Result<()> {
 }
 
 /// Checks that a file holds what a phase is to read.
-///
-/// # Errors
-/// When it is missing, no regular file, cannot be read, or is too short.
 pub fn check_source(path: &Path, needed_bytes: u64) -> Result<()> {
     let shown = path.display();
     let found = match fs::symlink_metadata(path) {
@@ -145,9 +136,6 @@ pub fn needed_bytes(point: &FilePoint, part: u32, transfers: u64) -> u64 {
 
 /// The seed of the data in a file: what most of some sectors of a rank's data say, so that a few damaged or swapped
 /// ones do not decide. A sector counts when its stamp belongs to any place of any file of the experiment.
-///
-/// # Errors
-/// When it cannot be read, or none of them is tonnage's.
 pub fn seed_of(point: &FilePoint, path: &Path, part: u32, transfers: u64) -> Result<(u64, Inode)> {
     let places = Sequence::new(point, part, Phase::Read);
     let file_bytes = crate::kinds::files::names::bytes_of_file(point);
@@ -191,9 +179,6 @@ pub fn seed_of(point: &FilePoint, path: &Path, part: u32, transfers: u64) -> Res
 }
 
 /// Makes a new file.
-///
-/// # Errors
-/// The system's refusal, also where anything has its name.
 pub fn make(path: &Path) -> Result<Inode> {
     let cannot = |error| Error::io(format!("cannot create {}", path.display()), error);
     let file = open(path, &MADE).map_err(cannot)?;
@@ -202,9 +187,6 @@ pub fn make(path: &Path) -> Result<Inode> {
 
 /// Makes a file with stripes where the file system has them. Returns what the file system says of it, or why it has
 /// none, and which file it has made.
-///
-/// # Errors
-/// When Lustre refuses the striping.
 pub fn make_striped(
     path: &Path,
     place: &LocalStorage,
@@ -265,9 +247,6 @@ pub struct Written {
 
 impl Written {
     /// Keeps it in a file.
-    ///
-    /// # Errors
-    /// When it cannot be written.
     pub fn save(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_string(self)
             .map_err(|error| Error::Failed(format!("the status has no JSON form: {error}")))?;
@@ -299,9 +278,6 @@ impl Written {
     }
 
     /// Reads it again, for so many ranks.
-    ///
-    /// # Errors
-    /// When it cannot be read, is something else, or of another number of ranks.
     pub fn load(path: &Path, ranks: u32) -> Result<Self> {
         let shown = path.display();
         let cannot = |error| Error::io(format!("cannot read the status file {shown}"), error);

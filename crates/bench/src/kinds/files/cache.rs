@@ -120,9 +120,6 @@ fn share_of(all: u64, part: u64, of: u64) -> u64 {
 }
 
 /// Drops a file's bytes from this host's page cache, once they are stored.
-///
-/// # Errors
-/// When it cannot be opened or stored.
 pub fn drop_file(path: &Path) -> Result<()> {
     let cannot = |error| {
         Error::io(

@@ -94,9 +94,6 @@ impl Made {
     }
 
     /// Makes the directory of a rank.
-    ///
-    /// # Errors
-    /// The system's refusal, with the path.
     pub fn directory(&mut self, path: &Path) -> Result<()> {
         if path.is_dir() {
             return Ok(());
@@ -205,9 +202,6 @@ impl Made {
 
     /// Removes files that this run made, and then the directories that it made for them. Returns a line for each that
     /// was left, because it is somebody else's by now.
-    ///
-    /// # Errors
-    /// The first that could not be removed; the others are tried all the same.
     pub fn remove(&mut self, paths: impl IntoIterator<Item = PathBuf>) -> Result<Vec<String>> {
         self.remove_after(paths, Much::Sample)
     }
@@ -380,9 +374,6 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 /// Removes a file that may be gone already.
-///
-/// # Errors
-/// The system's refusal.
 pub(super) fn remove_file(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io(

@@ -44,9 +44,6 @@ impl Pool {
     }
 
     /// Copies the bytes that belong to file offsets from `offset` on into memory, without stamps.
-    ///
-    /// # Errors
-    /// When the range lies outside the memory.
     pub fn place(&self, arena: &Arena, local: u64, offset: u64, len: u64) -> Result<()> {
         let mut done = 0;
         while done < len {
@@ -84,9 +81,6 @@ impl Pool {
     }
 
     /// Compares `len` bytes in memory with what a file must hold at `offset`.
-    ///
-    /// # Errors
-    /// When the range lies outside the memory.
     pub fn check(
         &self,
         arena: &Arena,

@@ -151,9 +151,6 @@ impl Default for Samples {
 /// Looks at what has been read; outside the timed phases only.
 pub trait Inspect {
     /// The transfer's bytes are at `local`.
-    ///
-    /// # Errors
-    /// When they cannot be looked at. What is wrong with them is no error here.
     fn look(&mut self, local: u64, place: Access) -> Result<()>;
 }
 
@@ -217,9 +214,6 @@ fn no_data() -> Error {
 
 /// One transfer after the other, until the thread has made `until` of them, the stonewall comes, or all ranks vote to
 /// end.
-///
-/// # Errors
-/// When a call fails, or the run is stopped.
 pub fn blocking(
     calls: &mut dyn Calls,
     task: &Task<'_>,
@@ -306,9 +300,6 @@ impl InFlight {
 
 /// Keeps as many transfers in flight as there are slots, until the thread has made `until` of them or the stonewall
 /// comes; what is in flight then is finished and counted.
-///
-/// # Errors
-/// When a transfer or the queue fails, or the run is stopped.
 pub fn queued(
     queue: &mut dyn Queue,
     task: &Task<'_>,

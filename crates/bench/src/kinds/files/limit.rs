@@ -63,9 +63,6 @@ impl Streams {
 
     /// One direct stream out of a file that is there, for experiments that write nothing. Nothing where the file system
     /// has no direct transfers, because reading would leave the file in the page cache.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
     pub fn measure_reading(place: &LocalStorage, path: &Path) -> Result<Self> {
         if place.direct.is_none() {
             return Ok(Self::default());
@@ -144,9 +141,6 @@ pub struct WrittenStream<'a> {
 impl<'a> WrittenStream<'a> {
     /// Writes a stream where the files of this rank were. A direct one begins again at the end of its room; a buffered
     /// one ends there, because the page cache would take what comes twice once.
-    ///
-    /// # Errors
-    /// When the file cannot be made or written.
     pub fn write(place: &'a LocalStorage) -> Result<Self> {
         let directory = left_of(&place.directory);
         let direct = place.direct.is_some();
@@ -188,9 +182,6 @@ impl<'a> WrittenStream<'a> {
     }
 
     /// Reads it.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
     pub fn read(self) -> Result<Streams> {
         let bytes_max = if self.direct { u64::MAX } else { self.bytes };
         let (since, mut read) = (Instant::now(), 0);

@@ -48,9 +48,6 @@ impl ThreadSource {
 
     /// Allocates the memory of a thread. The calling thread is pinned to its CPU, because pages that are bound to no
     /// node come from where they are touched first.
-    ///
-    /// # Errors
-    /// When there is not so much memory, or it cannot be bound to a node that the user named.
     pub fn allocate(self, bytes: u64, thread: u32) -> Result<ThreadMemory> {
         if let Some(cpu) = self.cpu {
             tonnage_machine::pin_thread(cpu)?;

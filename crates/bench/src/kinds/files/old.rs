@@ -72,9 +72,6 @@ impl Reduce for RemovedFiles {
 
 /// Removes a file that is in the way of a new one, if it may be: it is empty or tonnage wrote it. Returns whether it
 /// held anything.
-///
-/// # Errors
-/// When it is something else, or cannot be removed.
 pub fn remove_old(point: &FilePoint, path: &Path, writer: u32) -> Result<bool> {
     let shown = path.display();
     let found = match fs::symlink_metadata(path) {

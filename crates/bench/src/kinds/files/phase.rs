@@ -64,9 +64,6 @@ pub(super) struct PhaseJob<'a> {
 
 impl Experiment<'_> {
     /// One repetition of a phase.
-    ///
-    /// # Errors
-    /// As for [`Experiment::measure`].
     pub(super) fn phase(
         &mut self,
         state: &mut State,
@@ -120,9 +117,6 @@ impl Experiment<'_> {
     }
 
     /// Writes all of the files, untimed, before the first phase.
-    ///
-    /// # Errors
-    /// As for [`Experiment::measure`].
     pub(super) fn prefill(&mut self, state: &mut State) -> Result<(), StepFailure> {
         let point = self.point;
         let trials = if point.file_per_trial {

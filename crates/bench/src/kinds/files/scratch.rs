@@ -11,9 +11,6 @@ use tonnage_units::{Error, Result};
 
 /// Makes a file without a name in a directory, open for reading and writing. File systems that have no such files give
 /// it a name for a moment.
-///
-/// # Errors
-/// The system's refusal, with the directory.
 pub fn create(directory: &Path, what: &str, direct: bool) -> Result<File> {
     let nameless = OpenFlags {
         custom: OFlags::TMPFILE.bits().cast_signed(),

@@ -85,9 +85,6 @@ pub(super) fn taken_bytes(point: &FilePoint, rank: u32) -> u64 {
 
 /// Refuses files that cannot fit, unless a stonewall ends the writing before they are complete. No stonewall bounds
 /// what is filled before the first phase. `machines` are those of the ranks, in whose order the storages are too.
-///
-/// # Errors
-/// The same on all ranks: the storage, with what is needed and what is free.
 pub(super) fn check_space(
     point: &FilePoint,
     machines: &[u32],

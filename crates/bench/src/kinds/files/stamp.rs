@@ -64,9 +64,6 @@ impl FileKey {
     }
 
     /// Stamps the sectors of a transfer of `len` bytes at `offset` that lies at `local` in memory.
-    ///
-    /// # Errors
-    /// When the range lies outside the memory.
     #[inline]
     pub fn stamp_all(self, arena: &Arena, local: u64, offset: u64, len: u64) -> Result<()> {
         let mut sector = offset - offset % SECTOR_BYTES;

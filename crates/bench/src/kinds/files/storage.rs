@@ -43,10 +43,6 @@ pub struct LocalStorage {
 impl LocalStorage {
     /// Looks at the directory that a file is, or is to be, in. `writes` says whether a file may be made there to find
     /// out about direct transfers; else `path` itself is asked. `direct` says that they are needed.
-    ///
-    /// # Errors
-    /// When the directory is not there or the system does not answer, and when direct transfers are needed and there
-    /// are none.
     pub fn look(path: &Path, writes: bool, direct: bool) -> Result<Self> {
         let directory = directory_of(path);
         let cannot = |error| {
@@ -82,9 +78,6 @@ impl LocalStorage {
 }
 
 /// Free bytes of a file system for this user.
-///
-/// # Errors
-/// The system's refusal.
 pub fn free_bytes(directory: &Path) -> std::io::Result<u64> {
     let space = statvfs(directory)?;
     Ok(space.f_bavail.saturating_mul(space.f_frsize))

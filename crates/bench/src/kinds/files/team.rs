@@ -140,9 +140,6 @@ impl PhaseState {
 }
 
 /// Runs the phase on this rank's threads and returns what each of them says.
-///
-/// # Errors
-/// The error of the thread that failed first; the other ranks are not told.
 pub fn run<I: Inspect + Send>(
     plan: &PhasePlan<'_>,
     shared: &PhaseState,

@@ -132,9 +132,6 @@ impl<'a> StepExecutor<'a> {
     }
 
     /// Carries out one call. All ranks carry out the same calls in the same order.
-    ///
-    /// # Errors
-    /// When the engine fails, the run was stopped, or a message does not come in time.
     pub fn call(&mut self, script: &Script) -> Result<()> {
         let calls = self.state.calls(script.stream);
         let mark = Mark::of_call(calls.count);

@@ -21,9 +21,6 @@ const BYTES_MIN: u64 = 64 << 10;
 const PIECE_BYTES: u64 = 1 << 20;
 
 /// Measures the upper bound of what each rank sends, on all ranks at once; `None` where there is none.
-///
-/// # Errors
-/// When memory fails.
 pub fn measure(
     open: &OpenNative,
     point: &CollectivePoint,

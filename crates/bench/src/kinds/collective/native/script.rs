@@ -220,9 +220,6 @@ impl ScriptParts<'_> {
 
 impl Script {
     /// The script of a program.
-    ///
-    /// # Errors
-    /// For a peer that this rank has no lane to, which is a mistake in the program.
     pub fn new(program: &Program, parts: ScriptParts<'_>) -> Result<Self> {
         let moves = program.steps.iter().map(|step| parts.resolved(step));
         let Shape {

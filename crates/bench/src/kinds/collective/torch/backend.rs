@@ -52,9 +52,6 @@ impl TorchBackend {
 
 impl TorchBackend {
     /// The library that a variant of the list of backends names, whose order is that of [`Self::ALL`].
-    ///
-    /// # Errors
-    /// For a variant that is not in the list.
     pub fn of(variants: &[BackendPart], variant: &str) -> Result<Self> {
         let place = variants.iter().position(|known| known.name == variant);
         let found = place.and_then(|place| Self::ALL.get(place).copied());

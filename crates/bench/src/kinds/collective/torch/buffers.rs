@@ -36,9 +36,6 @@ pub struct TorchBuffers {
 
 impl TorchBuffers {
     /// Memory for `slots` inputs and an output.
-    ///
-    /// # Errors
-    /// When the system has no such memory.
     pub(super) fn new(input_bytes: u64, output_bytes: u64, slots: u32) -> Result<Self> {
         let slots = slots.max(1);
         let slot_bytes = input_bytes.next_multiple_of(SLOT_ALIGNMENT_BYTES);

@@ -73,9 +73,6 @@ pub(super) struct CallWords<'a> {
 
 impl TorchCall {
     /// The group of a rank, and the rank's place in it.
-    ///
-    /// # Errors
-    /// When no group has the rank, or the group is of another size than the call.
     pub(super) fn place_of(&self, rank: u32) -> Result<(usize, u32)> {
         let places = (0..).zip(&self.groups).filter_map(|(group, ranks)| {
             let place = (0u32..).zip(ranks).find(|(_, each)| **each == rank)?.0;
@@ -106,9 +103,6 @@ impl TorchCall {
     }
 
     /// Bytes of this rank's input and output.
-    ///
-    /// # Errors
-    /// When no group has the rank.
     pub fn bytes(&self, rank: u32) -> Result<(u64, u64)> {
         let (_, place) = self.place_of(rank)?;
         Ok((

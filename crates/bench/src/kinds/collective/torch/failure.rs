@@ -71,9 +71,6 @@ impl Reduce for Told {
 
 /// Gives every rank the failure that is nearest to the cause, of the lowest rank that has one; all are in step
 /// afterwards. `deadline` has to be longer than what the slowest rank may take.
-///
-/// # Errors
-/// The nearest failure, or [`Rank::agree`]'s.
 pub fn agree<T>(
     rank: &mut Rank,
     what: &str,

@@ -148,9 +148,6 @@ impl TorchWorker {
     }
 
     /// Meets the workers of all ranks, which all call this.
-    ///
-    /// # Errors
-    /// The failure that is nearest to the cause, the same on all ranks.
     pub fn init(&mut self, rank: &mut Rank) -> Result<()> {
         let limit = self.settings.timeout;
         let order = WorkerOrder::Init {
@@ -199,9 +196,6 @@ impl TorchWorker {
 
     /// Makes tensors and memory files of a call that has been probed. Returns the memory of its input, with so many
     /// slots ([`TorchBuffers`] says what for), and of its output.
-    ///
-    /// # Errors
-    /// When there is not so much memory.
     pub fn prepare(&mut self, call: &TorchCall, slots: u32) -> Result<TorchBuffers, WorkerFailure> {
         let (input, output) = call.bytes(self.rank)?;
         // The old memory first, so that both need not fit.
@@ -226,9 +220,6 @@ impl TorchWorker {
     }
 
     /// Makes calls. Their times are there afterwards ([`Self::span`]).
-    ///
-    /// # Errors
-    /// When a call raises an exception, when no iteration ends within the time for one call, when the worker ends.
     pub fn run(&mut self, order: RunOrder) -> Result<(), WorkerFailure> {
         let RunOrder {
             iterations, slot, ..
@@ -267,9 +258,6 @@ impl TorchWorker {
     }
 
     /// Copies the result of the last call into the output's memory.
-    ///
-    /// # Errors
-    /// When the worker cannot.
     pub fn fetch(&mut self) -> Result<(), WorkerFailure> {
         self.talk.order(&WorkerOrder::Fetch, &[])?;
         wait(&mut self.talk, self.settings.timeout)?;
@@ -277,9 +265,6 @@ impl TorchWorker {
     }
 
     /// Takes the process group down, and ends the process.
-    ///
-    /// # Errors
-    /// When that fails; the process is ended in any case.
     pub fn close(mut self) -> Result<(), WorkerFailure> {
         self.talk.order(&WorkerOrder::Close, &[])?;
         wait(&mut self.talk, CLOSE_TIMEOUT)?;
