@@ -1,6 +1,6 @@
 //! Sums of what was tried: of each engine and operation one row, however long it goes on.
 
-use crate::kinds::transfer::measured::Measured;
+use crate::kinds::transfer::point::Measured;
 use crate::kinds::transfer::summary::latency_kind;
 use tonnage_engine::Lists;
 use tonnage_plan::stress::{Draw, StressPoint};

@@ -9,9 +9,8 @@ use crate::failure::{StepFailure, agree};
 use crate::kinds::kind::{Course, Stage};
 use crate::kinds::repeat::command_line;
 use crate::kinds::transfer::effective::effective;
-use crate::kinds::transfer::measured::Kept;
 use crate::kinds::transfer::open::{self, check};
-use crate::kinds::transfer::point;
+use crate::kinds::transfer::point::{self, Measured};
 use crate::observer::Progress;
 use crate::opening::engine::OpenEngine;
 use crate::settings::Settings;
@@ -191,9 +190,9 @@ impl<'a, 'b> Turns<'a, 'b> {
             let command = command(draw, self.stage.settings)?;
             log::debug!("transfer {}: {command}", self.tally.draws());
         }
-        let nothing = (None, &mut Kept::default());
-        match point::measure(&draw.point, engine, self.stage, nothing, course) {
-            Ok(measured) => self.tally.add(draw, &measured),
+        let mut measured = Measured::default();
+        match point::measure(&draw.point, engine, self.stage, None, &mut measured, course) {
+            Ok(()) => self.tally.add(draw, &measured),
             Err(StepFailure::Point(error)) => {
                 *open = None;
                 self.failed(draw, &error)?;

@@ -27,9 +27,6 @@ impl Work<'_> {
     }
 
     /// Takes what was put in place to where the operations have it, where that is elsewhere.
-    ///
-    /// # Errors
-    /// When whoever carries trials out is gone.
     pub(super) fn hand_over_memory(&mut self) -> Result<()> {
         let stretches = self.own_stretches();
         match self.carried {
@@ -39,9 +36,6 @@ impl Work<'_> {
     }
 
     /// Brings back what landed elsewhere, so that it can be looked at.
-    ///
-    /// # Errors
-    /// When whoever carries trials out is gone.
     pub(super) fn fetch_memory(&mut self) -> Result<()> {
         let stretches = self.own_stretches();
         match self.carried {
@@ -52,9 +46,6 @@ impl Work<'_> {
 
     /// Makes a round ready that is carried out elsewhere, before its start; `None` for one that is not. A trial's other
     /// thread may follow it from now on.
-    ///
-    /// # Errors
-    /// When it cannot be carried out.
     pub(super) fn begin_carried(
         &mut self,
         schedule: &Schedule,
@@ -77,9 +68,6 @@ impl Work<'_> {
     }
 
     /// Lets a round be carried out that was made ready.
-    ///
-    /// # Errors
-    /// When an operation fails, or the run is stopped.
     pub(super) fn drive_carried(
         &mut self,
         schedule: &Schedule,
@@ -119,18 +107,16 @@ impl Work<'_> {
     }
 
     /// Fetches the latencies of a round that was carried out.
-    ///
-    /// # Errors
-    /// When whoever carried it out is gone.
     pub(super) fn settle_carried(
         &mut self,
         schedule: &Schedule,
         operations: u64,
         trial: &mut LatencyHistogram,
     ) -> Result<()> {
-        let latencies = match self.point.latency {
-            true => Some(self.carrier()?.latencies()?),
-            false => None,
+        let latencies = if self.point.latency {
+            Some(self.carrier()?.latencies()?)
+        } else {
+            None
         };
         if let Some(felt) = self.pulse.as_ref().filter(|_| is_felt(schedule)) {
             felt.pulse.end_following(operations, latencies.as_ref());
@@ -154,10 +140,8 @@ fn order_of<'a>(
         _ => (point.depth(), false),
     };
     // An iteration is a batch of each flow.
-    let each = match in_batches {
-        true => u64::from(window).saturating_mul(flows.len() as u64),
-        false => 1,
-    };
+    let of_batch = u64::from(window).saturating_mul(flows.len() as u64);
+    let each = if in_batches { of_batch } else { 1 };
     let most = point.iterations_max();
     let count = match length {
         TrialLength::Iterations(count) => Some(most.map_or(count, |most| most.min(count))),

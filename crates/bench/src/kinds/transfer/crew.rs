@@ -5,16 +5,25 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
-use super::pair_times::FlowTime;
+use super::background::WorkerPoints;
+use super::driven::Driven;
+use super::intervals::Intervals;
+use super::layout::SliceLayout;
+use super::pairs::FlowTime;
+use super::stalled::FlowNames;
 use super::totals::TrialTotals;
-use super::trial::{Issued, Schedule};
+use super::trial::{Issued, Schedule, Station};
 use super::work::Work;
+use crate::deadlines::DEADLINES;
+use crate::drive::batch::SharedBatches;
 use crate::drive::recorder::PhaseHistograms;
 use crate::kinds::transfer::verify::Expected;
 use crate::limit::socket_stream::{Berths, Streamed};
+use crate::opening::engine::{EngineWorker, OpenEngine};
 use crate::threads::Followers;
 use tonnage_engine::memory::{CopyRate, CopyTurns};
-use tonnage_ranks::Sleepers;
+use tonnage_plan::transfer::{BatchOf, CqMode, Pacing, TransferPoint};
+use tonnage_ranks::{Rank, Sleepers};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
@@ -111,9 +120,6 @@ impl Deck {
     }
 
     /// The first failure of a following worker.
-    ///
-    /// # Errors
-    /// That failure.
     pub fn check_failed(&self) -> Result<()> {
         if !self.has_failed() {
             return Ok(());
@@ -169,22 +175,11 @@ impl Deck {
         result.and_then(|totals| told.map(|()| totals))
     }
 
-    /// The end of a worker's trial, when all ranks are done.
-    pub fn conclude(
-        &self,
-        index: usize,
-        work: &mut Work,
-        schedule: &Schedule,
-        totals: &mut TrialTotals,
-    ) -> Result<()> {
-        work.finish(schedule, &self.expected(index), totals)
-    }
-
     /// Checks a worker's bytes and moves its walks on.
     pub fn check(&self, index: usize, work: &mut Work) -> Result<TrialTotals> {
-        let (expected, mut totals) = (self.expected(index), TrialTotals::NONE);
+        let (expected, mut totals) = (self.expected(index), TrialTotals::default());
         let result = work.check(&expected, &mut totals);
-        work.advance(&expected);
+        work.watch.advance(&expected);
         result.map(|()| totals)
     }
 
@@ -200,7 +195,7 @@ impl Deck {
                 let driven = self.drive(index, work, schedule);
                 work.serve_peers(|| self.over.load(Ordering::Acquire))?;
                 let mut totals = driven?;
-                self.conclude(index, work, schedule, &mut totals)?;
+                work.finish(schedule, &self.expected(index), &mut totals)?;
                 report.totals = Some(work.placed(totals));
                 report.times = work.flow_times(schedule);
             }
@@ -211,8 +206,8 @@ impl Deck {
             CrewOrder::Forget => work.forget(),
             CrewOrder::LatenciesOfTrial => report.latencies = work.latencies_of_trial().cloned(),
             CrewOrder::Latencies => {
-                report.latencies = Some(work.histogram().clone());
-                report.phases = work.phases().cloned();
+                report.latencies = Some(work.histogram.clone());
+                report.phases = work.phases.clone();
             }
             CrewOrder::Operations => report.operations = work.operations(),
             CrewOrder::Close => {
@@ -229,28 +224,68 @@ impl Deck {
 /// The leader's handles of the following workers.
 pub type Crew = Followers<CrewOrder, CrewReport, Error>;
 
-/// A following worker's thread: says that it is ready, and carries out orders until the leader hangs up.
-pub fn follow(
-    deck: &Deck,
-    index: usize,
-    mut work: Work,
+/// Places of this rank's workers.
+pub(super) fn stations(
+    point: &TransferPoint,
+    points: &WorkerPoints<'_>,
+    open: &OpenEngine,
+    rank: &Rank,
+    intervals: &Intervals,
+) -> Vec<Station> {
+    let shares = matches!(point.pacing, Pacing::Batch { .. }) && point.batching.of == BatchOf::Rank;
+    let sleepers = (point.cq == CqMode::Event).then(|| rank.sleepers());
+    let shared = shares
+        .then(|| SharedBatches::new(point.workers, point.batching.in_flight, sleepers))
+        .map(Arc::new);
+    let cpus = open.opened.common.measuring_cpus;
+    let station = |(index, worker): (u32, &EngineWorker)| Station {
+        rank: rank.id(),
+        worker: index,
+        names: {
+            let out = SliceLayout::new(points.of(index as usize), rank.id()).out;
+            FlowNames::new(&out, rank.infos(), &worker.devices)
+        },
+        yielding: open.yielding,
+        patience: rank.network_timeout() + DEADLINES.stall,
+        sleepers: rank.sleepers(),
+        shared: shared.clone(),
+        pulse: intervals.pulse(index),
+        part: points.part(index, cpus),
+    };
+    (0u32..).zip(&open.workers).map(station).collect()
+}
+
+/// The thread of a following worker: makes it ready, says so, and carries out orders until the leader hangs up.
+pub(super) fn serve(
+    point: &TransferPoint,
+    station: Station,
+    worker: &mut EngineWorker,
+    (deck, stop): (&Deck, &AtomicBool),
     orders: &Receiver<CrewOrder>,
     answers: &Sender<Result<CrewReport>>,
-) {
-    let alarm = Alarm(deck);
-    if answers.send(Ok(CrewReport::default())).is_err() {
-        return;
+) -> Result<()> {
+    if let Some(cpu) = worker.cpu {
+        tonnage_machine::pin_thread(cpu)?;
     }
-    while let Ok(order) = orders.recv() {
-        let answer = deck.follow(index, &mut work, &order);
-        if let Err(error) = &answer {
-            deck.fail(format!("worker {index}: {error}"));
-        }
-        if answers.send(answer).is_err() {
-            break;
+    let index = station.worker as usize;
+    let mut driven = Driven::begin(point, (station.rank, station.worker), worker)?;
+    let mut work = Work::new(point, station, driven.engine(), worker, stop)?;
+    let alarm = Alarm(deck);
+    if answers.send(Ok(CrewReport::default())).is_ok() {
+        while let Ok(order) = orders.recv() {
+            let answer = deck.follow(index, &mut work, &order);
+            if let Err(error) = &answer {
+                deck.fail(format!("worker {index}: {error}"));
+            }
+            if answers.send(answer).is_err() {
+                break;
+            }
         }
     }
     drop(alarm);
+    drop(work);
+    driven.end(worker);
+    Ok(())
 }
 
 /// Tells the leader when a following worker's thread ends by a panic.

@@ -27,20 +27,8 @@ pub(crate) fn compares_each(point: &TransferPoint) -> bool {
     point.verify.is_each() && !point.op.is_atomic()
 }
 
-/// Room for batches that the library takes in one call.
-fn gathers(point: &TransferPoint) -> Option<GatheredRoom> {
-    let one = matches!(point.pacing, Pacing::Batch { .. }) && point.batching.call == BatchCall::One;
-    one.then(|| GatheredRoom {
-        batches: point.batching.in_flight,
-        operations: point.batch_share_max(),
-    })
-}
-
 impl Driven {
     /// Takes a worker's engine for a point, until [`Self::end`].
-    ///
-    /// # Errors
-    /// When an earlier point did not give it back.
     pub fn begin(
         point: &TransferPoint,
         (rank, index): (Peer, u32),
@@ -79,10 +67,15 @@ impl Driven {
             peers: &peers,
             depth: point.depth(),
         };
+        let takes_batches =
+            matches!(point.pacing, Pacing::Batch { .. }) && point.batching.call == BatchCall::One;
         let calls = LibraryCalls {
             api: point.api,
             session,
-            gathers: gathers(point),
+            gathers: takes_batches.then(|| GatheredRoom {
+                batches: point.batching.in_flight,
+                operations: point.batch_share_max(),
+            }),
         };
         Ok(Self::Library(Box::new(LibraryEngine::over(taken, calls))))
     }

@@ -2,17 +2,16 @@
 
 use tonnage_sys::clock::thread_cpu_ns;
 
-use super::directions::sums;
 use super::flows::{flows_of, timetable};
 use super::rails;
-use super::totals::TrialTotals;
+use super::totals::{OperationSums, TrialTotals};
 use super::trial::{Schedule, WARM_UP};
 use super::work::Work;
 use crate::drive::batch::{AbandonOnPanic, BatchLoop, BatchPart, batch};
 use crate::drive::flow::Flow;
 use crate::drive::paced::{Timetable, paced};
 use crate::drive::ping_pong::{read_in_turn, serve_first};
-use crate::drive::pulse::{Counted, FeltPulse, Pulse};
+use crate::drive::pulse::{Counted, Pulse};
 use crate::drive::recorder::{PerBatch, PerOperation, Recorder, Silent};
 use crate::drive::stream::{stream, stream_extents};
 use crate::drive::until::Until;
@@ -44,9 +43,6 @@ pub(super) fn is_felt(schedule: &Schedule) -> bool {
 
 impl Work<'_> {
     /// Waits for the aligned start, then drives this worker's own flows to their end, the closing flush included.
-    ///
-    /// # Errors
-    /// When the engine fails or the run is stopped.
     pub fn drive(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
         let guard = AbandonOnPanic::new(self.shared.as_ref(), self.worker);
         let driven = self.drive_trial(&schedule.of_worker(self.part.is_background));
@@ -65,10 +61,12 @@ impl Work<'_> {
             felt.begin();
         }
         self.port.take_arrivals();
-        self.part.is_resting = self.rests(schedule);
-        self.active = match self.begins() && !self.part.is_resting {
-            true => self.in_round(schedule.round),
-            false => 0..0,
+        // The background rests in the half of a trial without one.
+        self.part.is_resting = self.part.is_background && !schedule.is_loaded;
+        self.active = if self.begins() && !self.part.is_resting {
+            self.in_round(schedule.round)
+        } else {
+            0..0
         };
         self.unsettled = Unsettled::Nothing;
         let carried = self.begin_carried(schedule)?;
@@ -90,7 +88,7 @@ impl Work<'_> {
             } else {
                 0
             },
-            ..TrialTotals::NONE
+            ..TrialTotals::default()
         };
         if !self.active.is_empty() {
             self.port.restart_watch();
@@ -121,9 +119,6 @@ impl Work<'_> {
 
     /// Puts the latencies of the trial that was driven where they belong, and their sums into `totals`. That takes time,
     /// so it comes after the window.
-    ///
-    /// # Errors
-    /// When whoever carried the trial out is gone.
     pub(super) fn settle_latencies(
         &mut self,
         schedule: &Schedule,
@@ -162,7 +157,7 @@ impl Work<'_> {
         }
         totals.samples = trial.count();
         totals.unfinished = trial.unfinished();
-        totals.latency_ns_min = trial.min_ns().unwrap_or(u64::MAX);
+        totals.latency_ns_min = trial.min_ns();
         totals.latency_ns_max = trial.max_ns().unwrap_or(0);
         totals.latency_ns_sum = trial
             .mean_ns()
@@ -170,7 +165,7 @@ impl Work<'_> {
         self.trial = Some(trial);
         let roles = self.point.roles();
         if roles.bidirectional && roles.is_behind(self.rank) {
-            totals.back = sums(totals);
+            totals.back = OperationSums::of(totals);
         }
         Ok(())
     }
@@ -208,65 +203,28 @@ impl Work<'_> {
         if let Some(flows) = carried {
             return self.drive_carried(schedule, flows, totals);
         }
+        let clock = self.port.clock;
+        let (mut trial, mut phases) = (self.trial.take(), self.phases.take());
         let mut pulse = self.pulse.take();
         let felt = pulse.as_mut().filter(|_| is_felt(schedule));
-        let result = self.drive_recording(schedule, totals, felt);
-        self.pulse = pulse;
-        result
-    }
-
-    /// Records latencies where they are wanted. Each way of recording is a loop of its own.
-    fn drive_recording(
-        &mut self,
-        schedule: &Schedule,
-        totals: &mut TrialTotals,
-        felt: Option<&mut FeltPulse>,
-    ) -> Result<()> {
-        let clock = self.port.clock;
-        match self.trial.take() {
-            Some(mut histogram) if self.point.latency && !self.follows_batches() => {
-                let result = match felt {
-                    None => {
-                        let histogram = &mut histogram;
-                        let recorder = PerOperation { clock, histogram };
-                        self.drive_phases(schedule, totals, recorder, None)
-                    }
-                    Some(felt) => {
-                        let recorder = PerOperation {
-                            clock,
-                            histogram: &mut felt.latencies,
-                        };
-                        self.drive_phases(schedule, totals, recorder, Some(&felt.pulse))
-                    }
-                };
-                self.trial = Some(histogram);
-                result
-            }
-            unused => {
-                self.trial = unused;
-                let pulse = felt.map(|felt| &*felt.pulse);
-                self.drive_counted(schedule, totals, Silent, pulse)
-            }
-        }
-    }
-
-    /// Records the phases of batches too, where there are some.
-    fn drive_phases(
-        &mut self,
-        schedule: &Schedule,
-        totals: &mut TrialTotals,
-        whole: PerOperation<'_>,
-        pulse: Option<&Pulse>,
-    ) -> Result<()> {
-        let Some(mut phases) = self.phases.take() else {
-            return self.drive_counted(schedule, totals, whole, pulse);
+        let (pulse_of, histogram) = match felt {
+            Some(felt) => (Some(&*felt.pulse), Some(&mut felt.latencies)),
+            None => (None, trial.as_mut()),
         };
-        let recorder = PerBatch {
-            whole,
-            phases: &mut phases,
+        let records = self.point.latency && !self.follows_batches();
+        // Each way of recording is a loop of its own.
+        let result = match (histogram.filter(|_| records), phases.as_mut()) {
+            (None, _) => self.drive_counted(schedule, totals, Silent, pulse_of),
+            (Some(histogram), None) => {
+                let recorder = PerOperation { clock, histogram };
+                self.drive_counted(schedule, totals, recorder, pulse_of)
+            }
+            (Some(histogram), Some(phases)) => {
+                let whole = PerOperation { clock, histogram };
+                self.drive_counted(schedule, totals, PerBatch { whole, phases }, pulse_of)
+            }
         };
-        let result = self.drive_counted(schedule, totals, recorder, pulse);
-        self.phases = Some(phases);
+        (self.trial, self.phases, self.pulse) = (trial, phases, pulse);
         result
     }
 
@@ -382,9 +340,10 @@ impl Work<'_> {
         let writes = matches!(self.point.op, Verb::Write | Verb::WriteImm)
             && (self.loads.is_none() || schedule.number == WARM_UP);
         let flows = &flows_of(&self.table, &self.flows)[self.active.clone()];
-        match writes {
-            true => self.port.flush(flows),
-            false => Ok(()),
+        if writes {
+            self.port.flush(flows)
+        } else {
+            Ok(())
         }
     }
 }

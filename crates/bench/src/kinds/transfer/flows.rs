@@ -1,4 +1,5 @@
-//! Setting up what a worker drives: its flows, with their lanes resolved, and the timetable of a paced trial.
+//! Setting up what a worker drives: its flows, with their lanes resolved, their credits, and the timetable of a paced
+//! trial.
 
 use std::sync::Arc;
 
@@ -6,22 +7,28 @@ use super::caps::{claims_arrival, delivers};
 use super::driven::compares_each;
 use super::trial::Schedule;
 use crate::drive::Scratch;
-use crate::drive::extent::FlowLoads;
+use crate::drive::credits::{Credits, Telling};
 use crate::drive::flow::{Flow, Receives};
 use crate::drive::paced::Timetable;
 use crate::drive::ping_pong::{Signal, Table};
 use crate::kinds::transfer::layout::{SliceLayout, answers};
+use crate::opening::credit_lanes::CreditLanes;
 use crate::opening::engine::{EngineWorker, OpenEngine};
 use tonnage_engine::memory::Memory;
-use tonnage_engine::{Caps, Engine, LaneKind, LaneSpec, Verb};
-use tonnage_plan::transfer::{BatchMerge, Pacing, TransferPoint, TrialLength};
-use tonnage_sys::clock::Clock;
+use tonnage_engine::{Caps, Engine, Lane, LaneKind, LaneSpec, Verb};
+use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
 use tonnage_units::{Error, Result};
 
+/// Share of the window after which a sender is told: small enough that it never waits with most of its window out.
+const WINDOW_SHARE: u64 = 4;
+
+/// Polls without an arrival before a stream's sender is told of less than that: it has enough to do meanwhile.
+const IDLE_POLLS_STREAM: u32 = 64;
+
+/// Polls without an arrival before a sender is told that waits for just that.
+const IDLE_POLLS_WAITING: u32 = 2;
+
 /// The flows of `rank` towards the ranks of its layout, in their order.
-///
-/// # Errors
-/// As for each of them.
 pub(super) fn make_flows(
     point: &TransferPoint,
     rank: u32,
@@ -29,43 +36,25 @@ pub(super) fn make_flows(
     engine: &mut dyn Engine,
     worker: &EngineWorker,
 ) -> Result<Vec<Flow>> {
-    let targets = layout.out.iter().enumerate();
-    let flow = |(index, &target)| make_flow(point, rank, target, layout, index, engine, worker);
-    targets.map(flow).collect()
-}
-
-/// The flow of `rank` towards `target`, the `index`-th rank of its layout.
-///
-/// # Errors
-/// When the engine cannot do what the lane asks.
-fn make_flow(
-    point: &TransferPoint,
-    rank: u32,
-    target: u32,
-    layout: &SliceLayout,
-    index: usize,
-    engine: &mut dyn Engine,
-    worker: &EngineWorker,
-) -> Result<Flow> {
-    let ordered = answers(point) && point.op == Verb::Write;
-    let lane = engine.lane(&LaneSpec {
-        kind: LaneKind::Initiate(point.op),
-        peer: target,
-        local: worker.region,
-        remote: worker.remote_of(target)?,
-        ordered,
-        in_order: false,
-        delivered: asks_delivery(point, delivers(&worker.caps)),
-    })?;
-    let remote = SliceLayout::new(point, target)
-        .into_origin_of(rank)
-        .ok_or_else(|| {
-            Error::Failed(format!(
-                "rank {target} has no place for what rank {rank} sends"
-            ))
+    let flow = |(index, &target): (usize, &u32)| {
+        let lane = engine.lane(&LaneSpec {
+            kind: LaneKind::Initiate(point.op),
+            peer: target,
+            local: worker.region,
+            remote: worker.remote_of(target)?,
+            ordered: answers(point) && point.op == Verb::Write,
+            in_order: false,
+            delivered: asks_delivery(point, delivers(&worker.caps)),
         })?;
-    let local = layout.out_origin(index);
-    Ok(Flow::new(point, rank, target, lane, local, remote))
+        let there = SliceLayout::new(point, target);
+        let remote = there.into_origin_of(rank).ok_or_else(|| {
+            let lacks = format!("rank {target} has no place for what rank {rank} sends");
+            Error::Failed(lacks)
+        })?;
+        let local = layout.out_origin(index);
+        Ok(Flow::new(point, rank, target, lane, local, remote))
+    };
+    layout.out.iter().enumerate().map(flow).collect()
 }
 
 /// The table in which both sides of a ping-pong keep their flows.
@@ -90,17 +79,13 @@ pub(super) fn make_table(
     } else {
         Vec::new()
     };
-    Ok(Table::new(flows, signals, !begins(point, rank), caps))
+    let begins = point.roles().initiates(rank);
+    Ok(Table::new(flows, signals, !begins, caps))
 }
 
 /// A worker's flows, which a table has under ping-pong.
 pub(super) fn flows_of<'a>(table: &'a Option<Table>, flows: &'a [Flow]) -> &'a [Flow] {
     table.as_ref().map_or(flows, |table| &table.flows)
-}
-
-/// Returns whether a rank's workers issue operations of their own accord.
-pub(super) fn begins(point: &TransferPoint, rank: u32) -> bool {
-    point.roles().initiates(rank)
 }
 
 /// Returns whether a target of plain writes flushes what they brought in a round: where rounds are of pairs, only the
@@ -145,9 +130,6 @@ fn delivered_by(point: &TransferPoint, delivers: [bool; 2], sends_taken: bool) -
 }
 
 /// The receives of `rank` for what each of its initiators sends.
-///
-/// # Errors
-/// When the engine cannot receive.
 pub(super) fn make_receives(
     point: &TransferPoint,
     rank: u32,
@@ -178,9 +160,6 @@ pub(super) fn make_receives(
 
 /// Says to an engine that may cut them how long the write-imms of this rank's initiators are, or at the end that no
 /// more come.
-///
-/// # Errors
-/// When the engine cannot tell them apart, or some have arrived only in part.
 pub(super) fn expect_parts(
     point: &TransferPoint,
     layout: &SliceLayout,
@@ -193,6 +172,44 @@ pub(super) fn expect_parts(
     let bytes = begins.then_some(point.size_bytes);
     let mut initiators = layout.into.iter();
     initiators.try_for_each(|&peer| engine.expect(peer, bytes))
+}
+
+/// Begins the credits of a point, where a worker has any.
+pub(super) fn begin_credits<'a>(
+    credits: Option<&'a mut CreditLanes>,
+    point: &TransferPoint,
+    engine: &mut dyn Engine,
+    caps: &Caps,
+    flows: &[Flow],
+    layout: &SliceLayout,
+) -> Result<Option<(&'a mut Credits, Vec<Lane>)>> {
+    // Of the points that share an engine only some may send. Where each message is answered or compared, that says enough.
+    let is_counted = point.op == Verb::Send && !answers(point) && !point.verify.is_each();
+    let Some(credits) = credits.filter(|_| is_counted) else {
+        return Ok(None);
+    };
+    let sends: Vec<_> = flows.iter().map(|flow| (flow.peer, flow.lane)).collect();
+    let told = (telling(point), point.depth() as usize);
+    let begun = credits.begin(told, engine, caps, &sends, &layout.into)?;
+    Ok(Some(begun))
+}
+
+/// When receivers return credits to senders, from what these wait for.
+fn telling(point: &TransferPoint) -> Telling {
+    let window = match point.pacing {
+        Pacing::Stream { window } | Pacing::Paced { window, .. } => window,
+        Pacing::Batch { batch } => batch,
+        Pacing::PingPong => 1,
+    };
+    let is_stream = matches!(point.pacing, Pacing::Stream { .. });
+    Telling {
+        every: (u64::from(window) / WINDOW_SHARE).max(1),
+        idle_polls: if is_stream {
+            IDLE_POLLS_STREAM
+        } else {
+            IDLE_POLLS_WAITING
+        },
+    }
 }
 
 /// The timetable of one worker. The workers of a rank share its rate and take turns, evenly spaced. A trial by time
@@ -222,40 +239,15 @@ pub(super) fn timetable(
 
 /// Buffers of the loops for so many flows at once.
 pub(super) fn scratch(point: &TransferPoint, flows: usize) -> Scratch {
-    let window = tags_of_flow(point);
+    // The window counts the operations of one flow that the loops tell apart.
     match point.pacing {
-        Pacing::Batch { .. } => Scratch::new(flows, window).with_batches(
+        Pacing::Batch { .. } => Scratch::new(flows, 1).with_batches(
             point.batching.in_flight,
             flows.saturating_mul(point.batch_share_max() as usize),
         ),
-        Pacing::Paced { .. } => Scratch::paced(flows, window),
-        Pacing::PingPong | Pacing::Stream { .. } => Scratch::new(flows, window),
-    }
-}
-
-/// Loads of a worker's flows, where a file says them. Completed writes may not have arrived, so that those are flushed.
-pub(super) fn flow_loads(point: &TransferPoint, flows: usize, clock: Clock) -> Option<FlowLoads> {
-    let flushes = matches!(point.op, Verb::Write | Verb::WriteImm);
-    let loads = point.loads.as_ref();
-    loads.map(|_| FlowLoads::new(flows, flushes, clock))
-}
-
-/// Returns whether batches are timed, and with them their phases.
-pub(super) fn has_phases(point: &TransferPoint) -> bool {
-    point.latency && matches!(point.pacing, Pacing::Batch { .. })
-}
-
-/// The most bytes that neighbours of a batch are merged into: what the device carries in one operation.
-pub(super) fn merged_bytes_max(point: &TransferPoint, caps: &Caps) -> Option<u32> {
-    let device = u32::try_from(caps.message_bytes_max).unwrap_or(u32::MAX);
-    (point.batching.merge == BatchMerge::On).then_some(device)
-}
-
-/// Operations of one flow that the loops tell apart.
-fn tags_of_flow(point: &TransferPoint) -> usize {
-    match point.pacing {
-        Pacing::Stream { window } | Pacing::Paced { window, .. } => window as usize,
-        Pacing::PingPong | Pacing::Batch { .. } => 1,
+        Pacing::Paced { window, .. } => Scratch::paced(flows, window as usize),
+        Pacing::Stream { window } => Scratch::new(flows, window as usize),
+        Pacing::PingPong => Scratch::new(flows, 1),
     }
 }
 

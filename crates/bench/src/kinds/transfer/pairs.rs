@@ -1,15 +1,154 @@
-//! Pairs that take turns: what each of them moved in all trials, as its initiator counts it.
+//! Pairs of ranks. Pairs that take turns in the trials are counted by their initiators; slow ones of a matrix have
+//! their turns again, because what other programs did to a short turn looks like a slow link. Pairs with the loads of a
+//! file are timed in the trials, together, and in turns that each has for itself.
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::totals::TrialTotals;
+use super::crew::CrewReport;
+use super::layout::SliceLayout;
+use super::point::Lead;
+use super::totals::{OperationSums, TrialTotals};
+use super::trial::{RoundStretch, Schedule, WARM_UP};
+use crate::deadlines::DEADLINES;
+use crate::drive::extent::FlowLoads;
+use crate::failure::StepFailure;
 use crate::opening::description::WorkerPlaces;
 use tonnage_engine::Verb;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::roles::Roles;
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_ranks::{Alike, Hosts};
-use tonnage_record::transfer::{PairRate, Summary, judge};
+use tonnage_ranks::{Alike, Hosts, pack, unpack};
+use tonnage_record::transfer::{PairRate, judge};
+use tonnage_units::{Reduce, Result};
+
+/// The most times that slow pairs of a matrix have their turns again. What is slow by chance is so once in a few turns,
+/// and the best one counts.
+const LOOKS_MAX: u64 = 3;
+
+/// The most pairs of a file that have turns for themselves, and the most that a record has.
+pub(super) const PAIRS_MAX: usize = 1024;
+
+impl Lead<'_, '_> {
+    /// Counts a round that has been added up by the ranks that took part: the turn of a pair, if this rank initiates
+    /// one. One that has the round for itself is known from both ends.
+    pub(super) fn count_pair(
+        &mut self,
+        stretch: &RoundStretch,
+        round: u32,
+        own: &TrialTotals,
+        all: &TrialTotals,
+    ) {
+        let roles = self.point.roles();
+        let places = roles.in_round(self.rank.id(), round);
+        let is_warm_up = stretch.number == WARM_UP;
+        if is_warm_up || roles.traffic == Traffic::File || !roles.has_pairs_in_rounds() {
+            return;
+        }
+        if !places.is_empty() {
+            let has_round = roles.pair_of_round(round).is_some();
+            let turn = PairSum::of(if has_round { all } else { own });
+            self.pairs.add(places.start, turn, stretch.again);
+        }
+    }
+
+    /// Counts the pairs that this rank initiates in an execution of a file's loads.
+    pub(super) fn count_times(&mut self, schedule: &Schedule, reports: &[CrewReport]) {
+        if self.point.loads.is_none() || schedule.number == WARM_UP {
+            return;
+        }
+        let mut times = self.own.flow_times(schedule);
+        for report in reports {
+            FlowTime::merge(&mut times, &report.times);
+        }
+        let places = self.own.in_round(schedule.round);
+        if !places.is_empty() {
+            self.times.add(places.start, &times, schedule.again);
+        }
+    }
+
+    /// Takes turns beside the trials: those of slow pairs of a matrix, and those of pairs with loads of a file, which
+    /// then have the path for themselves.
+    pub(super) fn turns_beside(&mut self) -> Result<(), StepFailure> {
+        match self.point.traffic {
+            Traffic::Matrix => self.look_again(),
+            Traffic::File => self.each_alone(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives each pair with bytes as many turns for itself as there were trials; each pair once before any has its
+    /// second turn, so that what drifts is in all of them.
+    fn each_alone(&mut self) -> Result<(), StepFailure> {
+        let (roles, point) = (self.point.roles(), self.point);
+        let Some(loads) = point.loads.as_ref().filter(|_| are_few(point)) else {
+            return Ok(());
+        };
+        let trials = self.found.trials.len() as u64;
+        let rounds = loads.pairs().map(|(pair, _)| roles.round_alone(pair));
+        let rounds: Vec<u32> = rounds.collect();
+        for turn in 0..trials {
+            // Data of its own, like that of further trials.
+            let number = trials + 1 + turn;
+            let turns = RoundStretch::beside(number, rounds.clone(), point.length.trial);
+            self.stretch(&turns, "pair alone")?;
+        }
+        Ok(())
+    }
+
+    /// Takes the turns of slow pairs of a matrix again, until none is left that may be so by chance.
+    fn look_again(&mut self) -> Result<(), StepFailure> {
+        for look in 0..LOOKS_MAX {
+            self.collect_pairs()?;
+            let mine = (self.rank.id() == 0).then(|| pack(&self.rounds_of_slow()));
+            let what = "rounds with slow pairs";
+            let told = self
+                .rank
+                .broadcast(what, mine.transpose()?, DEADLINES.step)?;
+            let suspect: Vec<u32> = unpack(&told)?;
+            if suspect.is_empty() {
+                break;
+            }
+            // Data of its own, like that of further trials.
+            let number = self.found.trials.len() as u64 + 1 + look;
+            let turns = RoundStretch::beside(number, suspect, self.point.length.trial);
+            self.stretch(&turns, "second look")?;
+        }
+        Ok(())
+    }
+
+    /// The rounds with pairs that are slow so far, at rank 0.
+    fn rounds_of_slow(&self) -> Vec<u32> {
+        let (roles, rates) = (self.point.roles(), &self.found.pairs);
+        let reads = self.point.op == Verb::Read;
+        let verdict = judge(self.point.ranks, rates, reads).unwrap_or_default();
+        let slow = rates.iter().filter(|pair| verdict.is_slow(pair, reads));
+        let slow: BTreeSet<_> = slow.map(|pair| (pair.initiator, pair.target)).collect();
+        let is_slow = |pair: &(u32, u32)| slow.contains(pair);
+        let suspect =
+            (0..roles.rounds()).filter(|&round| roles.pairs_of_round(round).iter().any(is_slow));
+        suspect.collect()
+    }
+
+    /// Brings what all pairs have moved to rank 0.
+    pub(super) fn collect_pairs(&mut self) -> Result<()> {
+        let (point, roles) = (self.point, self.point.roles());
+        if roles.traffic == Traffic::File {
+            if are_few(point) {
+                let own = self.times.outcomes();
+                let all = self.rank.collect("times of pairs", &own, DEADLINES.step)?;
+                let (hosts, moves_bytes) = (self.rank.hosts(), self.moves_bytes);
+                self.found.pairs = rates_of_file(point, hosts, all.iter(), moves_bytes);
+            }
+        } else if roles.has_pairs_in_rounds() {
+            let what = "figures of pairs";
+            let all = self.rank.collect(what, &self.pairs, DEADLINES.step)?;
+            self.found.pairs = rates(roles, self.rank.hosts(), all.iter());
+        }
+        Ok(())
+    }
+}
 
 /// Sums of the pairs of one initiator, in the order of its targets.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -19,26 +158,21 @@ pub(super) struct PairSums {
 
 /// Sums of a pair over its turns.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub(super) struct PairSum {
-    payload_bytes: u64,
+struct PairSum {
+    sums: OperationSums,
     window_ns: u64,
-    samples: u64,
-    unfinished: u64,
-    latency_ns_sum: u64,
     /// Bytes per second in its best turn.
     best_bytes_per_s: f64,
 }
 
 impl PairSum {
     /// One turn.
-    pub(super) fn of(totals: &TrialTotals) -> Self {
+    fn of(totals: &TrialTotals) -> Self {
+        let sums = OperationSums::of(totals);
         Self {
-            payload_bytes: totals.payload_bytes,
+            sums,
             window_ns: totals.window_ns,
-            samples: totals.samples,
-            unfinished: totals.unfinished,
-            latency_ns_sum: totals.latency_ns_sum,
-            best_bytes_per_s: per_second(totals.payload_bytes, totals.window_ns),
+            best_bytes_per_s: sums.bytes_per_s(totals.window_ns),
         }
     }
 
@@ -49,47 +183,34 @@ impl PairSum {
             target,
             within_host: host.is_some() && host == hosts.host(target),
             shares_cpu: false,
-            payload_bytes: self.payload_bytes,
-            bandwidth_bytes_per_s: per_second(self.payload_bytes, self.window_ns),
+            payload_bytes: self.sums.payload_bytes,
+            bandwidth_bytes_per_s: self.sums.bytes_per_s(self.window_ns),
             bandwidth_bytes_per_s_max: self.best_bytes_per_s,
             time_ns_alone: None,
             time_ns_together: None,
-            latency_ns_mean: (self.samples > 0)
-                .then(|| self.latency_ns_sum as f64 / self.samples as f64),
-            unfinished: self.unfinished,
+            latency_ns_mean: self.sums.latency_ns_mean(),
+            unfinished: self.sums.unfinished,
         }
     }
-}
-
-fn per_second(bytes: u64, ns: u64) -> f64 {
-    bytes as f64 * 1e9 / ns.max(1) as f64
 }
 
 impl PairSums {
-    /// Takes note of a turn beside those of the trials, of which only the best rate counts.
-    pub(super) fn look_again(&mut self, place: usize, turn: PairSum) {
-        if let Some(sum) = self.of_targets.get_mut(place) {
-            sum.best_bytes_per_s = sum.best_bytes_per_s.max(turn.best_bytes_per_s);
-        }
-    }
-
-    /// Adds a turn of the pair with the target at this place among the initiator's.
-    pub(super) fn add(&mut self, place: usize, turn: PairSum) {
-        if self.of_targets.len() <= place {
+    /// Adds a turn of the pair with the target at this place among the initiator's. Of one beside those of the trials
+    /// only the best rate counts.
+    fn add(&mut self, place: usize, turn: PairSum, beside: bool) {
+        if self.of_targets.len() <= place && !beside {
             self.of_targets.resize(place + 1, PairSum::default());
         }
-        let sum = &mut self.of_targets[place];
-        sum.payload_bytes += turn.payload_bytes;
-        sum.window_ns += turn.window_ns;
-        sum.samples += turn.samples;
-        sum.unfinished += turn.unfinished;
-        sum.latency_ns_sum = sum.latency_ns_sum.saturating_add(turn.latency_ns_sum);
+        let Some(sum) = self.of_targets.get_mut(place) else {
+            return;
+        };
+        if !beside {
+            sum.sums.merge(turn.sums);
+            sum.window_ns += turn.window_ns;
+        }
         sum.best_bytes_per_s = sum.best_bytes_per_s.max(turn.best_bytes_per_s);
     }
 }
-
-/// The most pairs that a record has.
-const PAIRS_RECORDED_MAX: usize = 1024;
 
 /// Marks the pairs of which workers are on one CPU.
 pub(super) fn mark_shared(pairs: &mut [PairRate], places: &Alike<WorkerPlaces>, hosts: &Hosts) {
@@ -104,18 +225,8 @@ pub(super) fn mark_shared(pairs: &mut [PairRate], places: &Alike<WorkerPlaces>, 
     }
 }
 
-/// Adds the pairs to a summary, and the verdict on those of a matrix.
-pub(super) fn add_to(summary: &mut Summary, point: &TransferPoint, rates: &[PairRate]) {
-    if point.traffic == Traffic::Matrix {
-        summary.matrix = judge(point.ranks, rates, point.op == Verb::Read);
-    }
-    if rates.len() <= PAIRS_RECORDED_MAX {
-        summary.pairs = rates.to_vec();
-    }
-}
-
 /// The rates of all pairs, by initiator and target, from the sums of all ranks.
-pub(super) fn rates<'a>(
+fn rates<'a>(
     roles: Roles,
     hosts: &Hosts,
     all: impl Iterator<Item = &'a PairSums>,
@@ -131,9 +242,161 @@ pub(super) fn rates<'a>(
     ranks.flat_map(of_rank).collect()
 }
 
+/// Returns whether the pairs of a file are few enough for turns of their own.
+fn are_few(point: &TransferPoint) -> bool {
+    let loads = point.loads.as_ref();
+    loads.is_some_and(|loads| loads.pairs().take(PAIRS_MAX + 1).count() <= PAIRS_MAX)
+}
+
+/// Remark on pairs that are too many to be reported.
+pub(super) fn why_none(point: &TransferPoint) -> Option<String> {
+    let loads = point.loads.as_ref().filter(|_| !are_few(point))?;
+    Some(format!(
+        "no times of pairs: {} of them have bytes, and up to {PAIRS_MAX} are timed and recorded",
+        loads.pairs().count()
+    ))
+}
+
+/// Operations of one flow in an execution, and the time from the aligned start to the end of the last one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FlowTime {
+    /// Completed operations.
+    pub operations: u64,
+    /// Nanoseconds; 0 without operations.
+    pub time_ns: u64,
+}
+
+impl FlowTime {
+    /// The flows of an execution that began then.
+    pub(super) fn of(loads: &FlowLoads, start_ns: u64) -> Vec<Self> {
+        let flows = loads.flows().iter();
+        let time = flows.map(|flow| Self {
+            operations: flow.operations,
+            time_ns: flow.ended_ns.saturating_sub(start_ns),
+        });
+        time.collect()
+    }
+
+    /// Adds the flows of another worker of the rank, which are to the same ranks.
+    fn merge(all: &mut [Self], others: &[Self]) {
+        for (one, other) in all.iter_mut().zip(others) {
+            one.operations += other.operations;
+            one.time_ns = one.time_ns.max(other.time_ns);
+        }
+    }
+}
+
+/// Times of the pairs of one initiator, in the order of the targets that it has bytes for.
+#[derive(Debug, Default)]
+pub(super) struct PairTimes {
+    of_targets: Vec<Turns>,
+}
+
+/// Turns of a pair.
+#[derive(Debug, Clone, Default)]
+struct Turns {
+    /// Operations of all trials.
+    operations: u64,
+    together_ns: Vec<u64>,
+    alone_ns: Vec<u64>,
+}
+
+/// A pair's part of a record, without its ends.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct PairOutcome {
+    /// Place of the target among the initiator's.
+    place: u32,
+    operations: u64,
+    /// Sum over the trials.
+    together_ns: u64,
+    /// The shortest.
+    together_ns_min: u64,
+    together_ns_median: f64,
+    alone_ns_median: Option<f64>,
+}
+
+impl PairTimes {
+    /// Takes note of the pairs from this place on: of a trial, or of a turn that one had for itself.
+    fn add(&mut self, first: usize, times: &[FlowTime], alone: bool) {
+        let end = first + times.len();
+        if self.of_targets.len() < end {
+            self.of_targets.resize(end, Turns::default());
+        }
+        let moved = self.of_targets[first..end].iter_mut().zip(times);
+        for (turns, time) in moved.filter(|(_, time)| time.operations > 0) {
+            if alone {
+                turns.alone_ns.push(time.time_ns);
+            } else {
+                turns.operations += time.operations;
+                turns.together_ns.push(time.time_ns);
+            }
+        }
+    }
+
+    /// The pairs that have moved something.
+    fn outcomes(&self) -> Vec<PairOutcome> {
+        let numbered = (0u32..).zip(&self.of_targets);
+        let outcome = |(place, turns): (u32, &Turns)| {
+            Some(PairOutcome {
+                place,
+                operations: turns.operations,
+                together_ns: turns.together_ns.iter().sum(),
+                together_ns_min: *turns.together_ns.iter().min()?,
+                together_ns_median: median(&turns.together_ns)?,
+                alone_ns_median: median(&turns.alone_ns),
+            })
+        };
+        numbered.filter_map(outcome).collect()
+    }
+}
+
+fn median(times_ns: &[u64]) -> Option<f64> {
+    let mut sorted = times_ns.to_vec();
+    sorted.sort_unstable();
+    let (below, above) = (sorted.len().checked_sub(1)? / 2, sorted.len() / 2);
+    Some(f64::midpoint(sorted[below] as f64, sorted[above] as f64))
+}
+
+/// The pairs of all ranks, by initiator and target. `moves_bytes`: their operations carry something.
+fn rates_of_file<'a>(
+    point: &TransferPoint,
+    hosts: &Hosts,
+    all: impl Iterator<Item = &'a Vec<PairOutcome>>,
+    moves_bytes: bool,
+) -> Vec<PairRate> {
+    let size_bytes = u64::from(point.size_bytes) * u64::from(moves_bytes);
+    let per_second =
+        |operations: f64, ns: u64| operations * size_bytes as f64 * 1e9 / ns.max(1) as f64;
+    let of_rank = |(initiator, outcomes): (u32, &Vec<PairOutcome>)| {
+        let targets = SliceLayout::new(point, initiator).out;
+        let host = hosts.host(initiator);
+        let rate = |pair: &PairOutcome| {
+            let target = *targets.get(pair.place as usize)?;
+            let trials = point.load_operations_of_pair(initiator, target).max(1);
+            Some(PairRate {
+                initiator,
+                target,
+                within_host: host.is_some() && host == hosts.host(target),
+                shares_cpu: false,
+                payload_bytes: pair.operations * size_bytes,
+                bandwidth_bytes_per_s: per_second(pair.operations as f64, pair.together_ns),
+                bandwidth_bytes_per_s_max: per_second(trials as f64, pair.together_ns_min),
+                time_ns_alone: pair.alone_ns_median,
+                time_ns_together: Some(pair.together_ns_median),
+                latency_ns_mean: None,
+                unfinished: 0,
+            })
+        };
+        outcomes.iter().filter_map(rate).collect::<Vec<_>>()
+    };
+    (0u32..).zip(all).flat_map(of_rank).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drive::walk::tests::point;
+    use tonnage_plan::transfer::Addresses;
 
     #[test]
     fn turns_of_a_pair_add_up() {
@@ -144,9 +407,9 @@ mod tests {
                 window_ns: 1_000_000_000,
                 samples: 2,
                 latency_ns_sum: bytes,
-                ..TrialTotals::NONE
+                ..TrialTotals::default()
             };
-            all[from].add(place, PairSum::of(&totals));
+            all[from].add(place, PairSum::of(&totals), false);
         }
         let rates = rates(Roles::new(Traffic::Matrix, 3), &Hosts::of(&[]), all.iter());
         let said = rates.iter().map(|rate| {
@@ -161,5 +424,53 @@ mod tests {
             ((2, 1), 50, [50.0, 50.0], Some(25.0)),
         ];
         assert!(said.eq(expected), "{rates:?}");
+    }
+
+    #[test]
+    fn medians_are_over_turns_and_bytes_over_trials() {
+        let time = |operations, time_ns| FlowTime {
+            operations,
+            time_ns,
+        };
+        let mut workers = vec![time(2, 300), time(0, 0)];
+        FlowTime::merge(&mut workers, &[time(1, 100), time(0, 0)]);
+        assert_eq!(workers, [time(3, 300), time(0, 0)]);
+        let mut times = PairTimes::default();
+        for together_ns in [300, 500, 400, 600] {
+            times.add(0, &[time(3, together_ns), time(0, 0)], false);
+        }
+        times.add(0, &[time(3, 200)], true);
+        let mut point = point(Addresses::Sequential, 8);
+        (point.traffic, point.ranks) = (Traffic::File, 3);
+        let rows = vec![vec![0, 24, 0], vec![0, 0, 0], vec![0, 0, 0]];
+        point.loads = Some(rows.try_into().unwrap());
+        let all = [times.outcomes(), Vec::new(), Vec::new()];
+        let rates = rates_of_file(&point, &Hosts::of(&[]), all.iter(), true);
+        let [pair] = &rates[..] else {
+            panic!("{rates:?}")
+        };
+        assert_eq!(
+            (pair.initiator, pair.target, pair.payload_bytes),
+            (0, 1, 96)
+        );
+        assert_eq!(pair.time_ns_together, Some(450.0));
+        assert_eq!(pair.slowdown(), Some(2.25));
+        assert_eq!(pair.bandwidth_bytes_per_s, 96.0 * 1e9 / 1800.0);
+        assert_eq!(pair.bandwidth_bytes_per_s_max, 24.0 * 1e9 / 300.0);
+        assert_eq!((are_few(&point), why_none(&point)), (true, None));
+    }
+
+    #[test]
+    fn of_too_many_pairs_it_is_said_why_none_is_timed() {
+        let mut point = point(Addresses::Sequential, 8);
+        let row = |from| (0..33).map(|to| 8 * u64::from(from != to)).collect();
+        let rows: Vec<Vec<u64>> = (0..33).map(row).collect();
+        point.loads = Some(rows.try_into().unwrap());
+        assert!(!are_few(&point));
+        assert!(
+            why_none(&point)
+                .unwrap()
+                .contains("1056 of them have bytes")
+        );
     }
 }

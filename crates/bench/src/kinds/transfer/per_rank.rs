@@ -2,20 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::totals::TrialTotals;
+use super::totals::{OperationSums, TrialTotals};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Alike;
 use tonnage_record::transfer::InitiatorFigures;
+use tonnage_units::Reduce;
 
 /// Sums of one rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RankSums {
-    operations: u64,
-    payload_bytes: u64,
+    sums: OperationSums,
     own_ns: u64,
-    samples: u64,
-    unfinished: u64,
-    latency_ns_sum: u64,
     latency_ns_min: Option<u64>,
 }
 
@@ -26,27 +23,22 @@ impl RankSums {
             // In the turn of others its time does not count.
             return;
         }
-        self.operations += totals.operations;
-        self.payload_bytes += totals.payload_bytes;
+        self.sums.merge(OperationSums::of(totals));
         // What others send to this rank may arrive later.
         self.own_ns += totals.own_ns;
-        self.samples += totals.samples;
-        self.unfinished += totals.unfinished;
-        self.latency_ns_sum = self.latency_ns_sum.saturating_add(totals.latency_ns_sum);
-        let smallest = (totals.samples > 0).then_some(totals.latency_ns_min);
-        self.latency_ns_min = self.latency_ns_min.into_iter().chain(smallest).min();
+        let smallest = self.latency_ns_min.into_iter().chain(totals.latency_ns_min);
+        self.latency_ns_min = smallest.min();
     }
 
     fn figures(&self, rank: u32) -> InitiatorFigures {
         InitiatorFigures {
             rank,
-            operations: self.operations,
-            payload_bytes: self.payload_bytes,
-            bandwidth_bytes_per_s: self.payload_bytes as f64 * 1e9 / self.own_ns.max(1) as f64,
+            operations: self.sums.operations,
+            payload_bytes: self.sums.payload_bytes,
+            bandwidth_bytes_per_s: self.sums.bytes_per_s(self.own_ns),
             latency_ns_min: self.latency_ns_min,
-            latency_ns_mean: (self.samples > 0)
-                .then(|| self.latency_ns_sum as f64 / self.samples as f64),
-            unfinished: self.unfinished,
+            latency_ns_mean: self.sums.latency_ns_mean(),
+            unfinished: self.sums.unfinished,
         }
     }
 }
@@ -73,11 +65,11 @@ mod tests {
             own_ns: 1_000_000_000,
             samples: operations,
             latency_ns_sum: operations * latency_ns,
-            latency_ns_min: latency_ns,
-            ..TrialTotals::NONE
+            latency_ns_min: Some(latency_ns),
+            ..TrialTotals::default()
         };
         let mut sums = RankSums::default();
-        for trial in [totals(100, 30), totals(300, 10), TrialTotals::NONE] {
+        for trial in [totals(100, 30), totals(300, 10), TrialTotals::default()] {
             sums.add(&trial);
         }
         let point = crate::drive::walk::tests::point(Addresses::Sequential, 4);

@@ -1,22 +1,19 @@
-//! One point from warm-up to summary. The leader's view: every step is taken by all ranks together, and every decision
-//! (another trial? verified?) is made from figures that all ranks share, so that all decide alike.
+//! One point from warm-up to its figures. The leader's view: every step is taken by all ranks together, and every
+//! decision (another trial? verified?) is made from figures that all ranks share, so that all decide alike. The rounds of
+//! a trial are in `rounds`, what is counted of pairs in `pairs`.
 
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use super::background::WorkerPoints;
-use super::crew::{Crew, CrewOrder, CrewReport, Deck};
-use super::directions;
+use super::crew::{Crew, CrewOrder, CrewReport, Deck, serve, stations};
 use super::driven::Driven;
 use super::intervals::Intervals;
-use super::measured::{Kept, Measured};
-use super::pair_times::PairTimes;
-use super::pairs::PairSums;
+use super::pairs::{PairSums, PairTimes};
 use super::per_rank::{RankSums, initiators};
-use super::stations::{serve, stations};
+use super::rounds::left;
 use super::totals::TrialTotals;
 use super::trial::{RoundStretch, Station, WARM_UP};
-use super::waits::left;
 use super::work::Work;
 use crate::cpu_time::CpuTime;
 use crate::deadlines::DEADLINES;
@@ -24,6 +21,7 @@ use crate::drive::recorder::PhaseHistograms;
 use crate::failure::{StepFailure, await_first_cause};
 use crate::json::Json;
 use crate::kinds::kind::{Course, Stage, Steps, When};
+use crate::latencies::merge_all;
 use crate::limit::{Bound, Measurement};
 use crate::network_paths::PathWatch;
 use crate::opening::engine::OpenEngine;
@@ -33,14 +31,46 @@ use tonnage_plan::transfer::{TransferPoint, TrialLength};
 use tonnage_ranks::{Alike, Rank};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::{GeometricSpread, ci_narrow_enough};
-use tonnage_record::transfer::{InitiatorFigures, PairRate, Trial, TrialBackground};
-use tonnage_record::{Record, WireProof};
-use tonnage_units::{Error, Result};
+use tonnage_record::transfer::{BrokenOff, InitiatorFigures, PairRate, Trial, TrialBackground};
+use tonnage_record::{Limit, Record, WireProof};
+use tonnage_units::{Error, Reduce, Result};
 
 /// Rounds of warming up while an engine is still trying things out.
 const WARM_UP_ROUNDS_MAX: u32 = 20;
 
-/// Makes the workers ready for one point on an open engine, and lets `course` take its steps.
+/// Results of a point's steps so far; of all of them once they have ended. The same on all ranks but for what describes
+/// them.
+#[derive(Default)]
+pub struct Measured {
+    pub trials: Vec<Trial>,
+    /// Those of the trials.
+    pub totals: Vec<TrialTotals>,
+    /// Intervals of the trial that did not end.
+    pub broken_off: Option<BrokenOff>,
+    /// All latencies.
+    pub histogram: LatencyHistogram,
+    /// Those of the phases of batches.
+    pub phases: Option<PhaseHistograms>,
+    /// Latencies without the background, where there was one.
+    pub idle: Option<LatencyHistogram>,
+    /// Upper bound of the bandwidth.
+    pub limit: Option<Limit>,
+    /// The reason why it is not known, where one would look for it.
+    pub why_no_limit: Option<String>,
+    /// True when the interval became narrow enough, with `until_ci`.
+    pub converged: Option<bool>,
+    /// Choices that each rank's engine made by itself, at rank 0.
+    pub chosen: Alike<Facts>,
+    /// Counts of the devices that the payload had to cross.
+    pub wire_proof: Option<WireProof>,
+    /// Each pair, where they take turns.
+    pub pairs: Vec<PairRate>,
+    /// Each initiating rank, where that was asked for.
+    pub initiators: Vec<InitiatorFigures>,
+}
+
+/// Makes the workers ready for one point on an open engine, and lets `course` take its steps. Of a point that fails,
+/// `measured` has the trials that ended before.
 ///
 /// # Errors
 /// [`StepFailure::Point`] when the bytes were wrong: the ranks are in step and can go on. [`StepFailure::Run`] for
@@ -49,9 +79,10 @@ pub fn measure(
     point: &TransferPoint,
     open: &mut OpenEngine,
     stage: &mut Stage<'_>,
-    (record, kept): (Option<&Record>, &mut Kept),
+    record: Option<&Record>,
+    measured: &mut Measured,
     course: Course<'_>,
-) -> Result<Measured, StepFailure> {
+) -> Result<(), StepFailure> {
     let intervals = Intervals::of(point, stage, record, open.moves_bytes);
     let (rank, cpu, paths) = (&mut *stage.rank, &mut *stage.cpu, &mut *stage.paths);
     let stop = rank.stopped();
@@ -93,7 +124,13 @@ pub fn measure(
             moves_bytes: open.moves_bytes,
             route: &open.route,
             intervals,
-            taken: Taken::default(),
+            limits: [None, None],
+            watch: None,
+            pairs: PairSums::default(),
+            times: PairTimes::default(),
+            background: None,
+            own_sums: RankSums::default(),
+            found: measured,
         };
         let result = lead.run(course);
         if let Err(StepFailure::Run(error)) = &result {
@@ -103,8 +140,7 @@ pub fn measure(
             lead.deck.finish(Vec::new());
         }
         if result.is_err() {
-            kept.broken_off = lead.intervals.break_off();
-            kept.trials = std::mem::take(&mut lead.taken.trials);
+            lead.found.broken_off = lead.intervals.break_off();
         }
         drop(lead);
         driven.end(worker);
@@ -126,61 +162,32 @@ pub(super) struct Lead<'a, 'b> {
     bound: Bound<'a>,
     route: &'a RouteShare,
     pub(super) intervals: Intervals,
-    pub(super) taken: Taken<'a>,
-}
-
-/// Results of the steps so far.
-#[derive(Default)]
-pub(super) struct Taken<'a> {
-    before: Option<Measurement>,
-    after: Option<Measurement>,
+    /// Measured before the trials and after them.
+    limits: [Option<Measurement>; 2],
     pub(super) watch: Option<Watch<'a>>,
-    totals: Vec<TrialTotals>,
-    pub(super) trials: Vec<Trial>,
-    converged: Option<bool>,
-    pub(super) wire_proof: Option<WireProof>,
-    pub(super) histogram: Option<LatencyHistogram>,
-    pub(super) phases: Option<PhaseHistograms>,
-    chosen: Alike<Facts>,
     pub(super) pairs: PairSums,
     pub(super) times: PairTimes,
-    pub(super) rates: Vec<PairRate>,
-    pub(super) backgrounds: Vec<TrialBackground>,
-    pub(super) idle: Option<LatencyHistogram>,
-    pub(super) own: RankSums,
-    initiators: Vec<InitiatorFigures>,
+    /// That of the last trial.
+    pub(super) background: Option<TrialBackground>,
+    /// Sums of this rank's own workers.
+    pub(super) own_sums: RankSums,
+    pub(super) found: &'a mut Measured,
 }
 
 impl Lead<'_, '_> {
-    fn run(&mut self, course: Course<'_>) -> Result<Measured, StepFailure> {
+    fn run(&mut self, course: Course<'_>) -> Result<(), StepFailure> {
         self.rank.barrier("begin the point", DEADLINES.step)?;
         course(self)?;
-        let taken = std::mem::take(&mut self.taken);
-        let histogram = taken
-            .histogram
-            .ok_or_else(|| Error::Failed("the ranks' latencies were not gathered".into()))?;
-        Ok(Measured {
-            histogram,
-            phases: taken.phases,
-            idle: taken.idle,
-            why_no_limit: self.bound.why_no_limit(),
-            limit: self
-                .bound
-                .limit(self.rank.hosts(), taken.before, taken.after),
-            trials: taken.trials,
-            totals: taken.totals,
-            converged: taken.converged,
-            chosen: taken.chosen,
-            wire_proof: taken.wire_proof,
-            pairs: taken.rates,
-            initiators: taken.initiators,
-        })
+        let [before, after] = std::mem::take(&mut self.limits);
+        self.found.why_no_limit = self.bound.why_no_limit();
+        self.found.limit = self.bound.limit(self.rank.hosts(), before, after);
+        Ok(())
     }
 
     /// Returns whether the trials suffice: `None` for another one, else whether they converged.
     fn converged(&self) -> Option<Option<bool>> {
         let length = &self.point.length;
-        let trials = &self.taken.trials;
+        let trials = &self.found.trials;
         if trials.len() < length.trials as usize {
             return None;
         }
@@ -190,7 +197,7 @@ impl Lead<'_, '_> {
         if narrow_enough(trials, fraction) {
             return Some(Some(true));
         }
-        let elapsed_ns = self.taken.totals.last().map_or(0, |last| last.elapsed_ns);
+        let elapsed_ns = self.found.totals.last().map_or(0, |last| last.elapsed_ns);
         (elapsed_ns >= length.max_duration_ns.unwrap_or(u64::MAX)).then_some(Some(false))
     }
 
@@ -216,9 +223,6 @@ impl Lead<'_, '_> {
 
     /// Serves peers until `over`, a following worker's failure, or the deadline; the caller's own wait then names who
     /// is missing.
-    ///
-    /// # Errors
-    /// A failure of this rank's engine or of a following worker, or that the run was stopped.
     pub(super) fn serve_peers(
         &mut self,
         deadline: Instant,
@@ -233,6 +237,51 @@ impl Lead<'_, '_> {
             late || deck.has_failed() || over(deck)
         })?;
         deck.check_failed()
+    }
+
+    /// Proves that the payload crossed the devices that the engines named, by what their hosts read.
+    fn prove(&mut self) -> Result<Option<WireProof>> {
+        let Some(watch) = self.watch.take() else {
+            return Ok(None);
+        };
+        self.rank.phase("reading the devices' counters");
+        let mut loads = watch.loads(self.point, &self.own.operations());
+        let reports = self.everybody(&CrewOrder::Operations)?;
+        for (worker, report) in (1..).zip(&reports) {
+            loads.merge(watch.loads(self.points.of(worker), &report.operations));
+        }
+        let loads = self
+            .rank
+            .reduce("payload of devices", loads, DEADLINES.step)?;
+        let mine = watch.judge(&loads);
+        let all = self
+            .rank
+            .reduce("counters of devices", mine, DEADLINES.step)?;
+        Ok(Some(watch.conclude(all)))
+    }
+
+    /// Merges the latencies of all workers of all ranks.
+    fn gather_latencies(&mut self) -> Result<()> {
+        let mut histogram = self.own.histogram.clone();
+        let mut phases = self.own.phases.clone();
+        for report in self.everybody(&CrewOrder::Latencies)? {
+            if let Some(latencies) = &report.latencies {
+                histogram.merge(latencies);
+            }
+            if let (Some(phases), Some(others)) = (&mut phases, &report.phases) {
+                phases.merge(others);
+            }
+        }
+        let mut merged = |own| merge_all(self.rank, "merge histograms", own, DEADLINES.step);
+        self.found.histogram = merged(&histogram)?;
+        if let Some(phases) = &phases {
+            self.found.phases = Some(PhaseHistograms {
+                prepare: merged(&phases.prepare)?,
+                post: merged(&phases.post)?,
+                complete: merged(&phases.complete)?,
+            });
+        }
+        Ok(())
     }
 
     /// Leaves nothing posted behind for the next point.
@@ -267,15 +316,12 @@ impl Steps for Lead<'_, '_> {
         let measured = self
             .bound
             .measure(self.rank, &mut self.own, &self.followers)?;
-        match when {
-            When::Before => self.taken.before = measured,
-            When::After => self.taken.after = measured,
-        }
+        self.limits[usize::from(when == When::After)] = measured;
         Ok(())
     }
 
     fn prepare(&mut self) -> Result<(), StepFailure> {
-        self.taken.watch = Watch::begin(self.point, self.route, self.rank.id());
+        self.watch = Watch::begin(self.point, self.route, self.rank.id());
         Ok(())
     }
 
@@ -298,29 +344,25 @@ impl Steps for Lead<'_, '_> {
     }
 
     fn trial(&mut self) -> Result<(), StepFailure> {
-        let number = WARM_UP + 1 + self.taken.trials.len() as u64;
+        let number = WARM_UP + 1 + self.found.trials.len() as u64;
         let length = self.point.length.trial;
         let totals = self.one_trial(number, length, &format!("trial {number}"))?;
-        let directions = self
-            .point
-            .bidirectional
-            .then(|| directions::of_trial(&totals));
-        self.taken.trials.push(Trial {
-            directions,
+        self.found.trials.push(Trial {
+            directions: self.point.bidirectional.then(|| totals.directions()),
             // Intervals end with what moved bytes: a flush behind it moves none.
             series: self
                 .intervals
                 .finish(totals.window_ns.saturating_sub(totals.flush_ns))?,
-            background: self.taken.backgrounds.pop(),
+            background: self.background.take(),
             ..totals.trial(self.point.verify.is_on())
         });
-        self.taken.totals.push(totals);
+        self.found.totals.push(totals);
         Ok(())
     }
 
     fn enough(&mut self) -> Result<bool, StepFailure> {
         let enough = self.converged();
-        self.taken.converged = enough.flatten();
+        self.found.converged = enough.flatten();
         if enough.is_some() {
             self.turns_beside()?;
         }
@@ -331,25 +373,23 @@ impl Steps for Lead<'_, '_> {
     fn close(&mut self) -> Result<(), StepFailure> {
         self.close_flows()?;
         self.paths.look();
-        self.taken.wire_proof = self.prove()?;
+        self.found.wire_proof = self.prove()?;
         Ok(())
     }
 
     fn gather(&mut self) -> Result<(), StepFailure> {
         self.gather_latencies()?;
         if self.point.per_rank || self.point.loads.is_some() {
-            let own = self.taken.own;
-            let all = self
-                .rank
-                .collect("figures of ranks", &own, DEADLINES.step)?;
-            self.taken.initiators = initiators(self.point, &all);
+            let what = "figures of ranks";
+            let all = self.rank.collect(what, &self.own_sums, DEADLINES.step)?;
+            self.found.initiators = initiators(self.point, &all);
         }
         self.collect_pairs()?;
-        let chosen = Json(self.own.chosen());
+        let chosen = Json(self.own.port.engine.chosen());
         let all = self
             .rank
             .collect("engine choices", &chosen, DEADLINES.step)?;
-        self.taken.chosen = all.map(|Json(chosen)| chosen);
+        self.found.chosen = all.map(|Json(chosen)| chosen);
         Ok(())
     }
 }

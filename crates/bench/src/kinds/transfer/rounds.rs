@@ -1,26 +1,21 @@
-//! Rounds of a trial, one after the other, each driven by the ranks at the ends of its flows. The others sleep: what a
-//! round takes does not depend on the number of ranks.
-//!
-//! Between two rounds those who took part in the first hand over to those of the second, and with it they add up what
-//! the round came to; its first rank keeps the sum. Data are put in place once before all rounds, and checked and added
-//! up over all ranks once after them. Traffic with one round is no other case: all ranks take part in it.
+//! The rounds of a trial, and trials in two halves, without a background and with it.
 
 use std::time::{Duration, Instant};
 
 use super::crew::{CrewOrder, CrewReport, Deck};
-use super::pairs::PairSum;
 use super::point::Lead;
-use super::stretch_totals::StretchTotals;
-use super::totals::TrialTotals;
+use super::totals::{StretchTotals, TrialTotals};
 use super::trial::{RoundStretch, Schedule, WARM_UP};
-use super::waits::{deadline_of, left};
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
 use crate::kinds::transfer::verify::Expected;
 use crate::kinds::transfer::verify::reports::{self, Reports};
+use crate::latencies::merge_all;
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
 use tonnage_ranks::Circle;
-use tonnage_units::{Reduce, Result};
+use tonnage_record::histogram::LatencyHistogram;
+use tonnage_record::transfer::{TrialBackground, TrialLatency};
+use tonnage_units::{Error, Reduce, Result};
 
 /// A round that this rank took part in, until those who did have added it up.
 struct Driven {
@@ -32,12 +27,16 @@ struct Driven {
 /// The part of a rank in the rounds so far.
 #[derive(Default)]
 struct Progress {
+    /// The number of this round among those of the stretch, from 1.
+    turn: u64,
+    /// Members of the round before.
+    before: Vec<u32>,
     /// The round before, where this rank took part in it.
     last: Option<Driven>,
     /// Rounds that this rank has seen none of since its last one.
     missed: u32,
     /// Sum of the rounds whose first rank this one is.
-    sum: Option<TrialTotals>,
+    sum: TrialTotals,
     /// Expected sights of each worker in all rounds.
     expected: Vec<Expected>,
 }
@@ -62,32 +61,26 @@ impl Lead<'_, '_> {
             expected: vec![Expected::default(); self.point.workers as usize],
             ..Progress::default()
         };
-        let (roles, mut before) = (self.point.roles(), Vec::new());
-        for (turn, &round) in (1..).zip(&stretch.rounds) {
-            let members = roles.members_of_round(round);
-            self.turn(stretch, (turn, round), (&before, &members), &mut progress)?;
-            before = members;
+        for &round in &stretch.rounds {
+            let members = self.point.roles().members_of_round(round);
+            progress.turn += 1;
+            self.turn(stretch, round, &members, &mut progress)?;
+            progress.before = members;
         }
-        let Progress {
-            last,
-            sum,
-            expected,
-            ..
-        } = progress;
+        let last = progress.last;
+        let own = last.as_ref().map(|last| last.totals.clone());
         let mut totals = StretchTotals {
-            rounds: sum.unwrap_or(TrialTotals::NONE),
-            last: last
-                .as_ref()
-                .map_or(TrialTotals::NONE, |last| last.totals.clone()),
+            rounds: progress.sum,
+            last: own.unwrap_or_default(),
         };
         if checked && self.moves_bytes {
-            self.deck.expect(expected);
+            self.deck.expect(progress.expected);
             self.verify(&mut totals.last)?;
         }
         let mut all = self.rank.reduce("add up a trial", totals, DEADLINES.step)?;
         all.last = all.last.flushed();
         if let Some(last) = last {
-            self.count_round(stretch, &last, &all.last);
+            self.count_pair(stretch, last.round, &last.totals, &all.last);
         }
         Ok(all.whole())
     }
@@ -96,8 +89,8 @@ impl Lead<'_, '_> {
     fn turn(
         &mut self,
         stretch: &RoundStretch,
-        (turn, round): (u64, u32),
-        (before, members): (&[u32], &[u32]),
+        round: u32,
+        members: &[u32],
         progress: &mut Progress,
     ) -> Result<(), StepFailure> {
         let me = self.rank.id();
@@ -114,9 +107,9 @@ impl Lead<'_, '_> {
             // The common start has a lead of half a millisecond, which reading the counts must not use up.
             self.cpu.begin(self.followers.threads());
         }
-        let start_ns = self.hand_over(stretch, (turn, before, members), progress, deadline)?;
+        let start_ns = self.hand_over(stretch, members, progress, deadline)?;
         if takes_part {
-            let circle = Circle::new(2 * turn, members.iter().copied());
+            let circle = Circle::new(2 * progress.turn, members.iter().copied());
             let (totals, expected) = self.one_round(stretch, round, start_ns, &circle)?;
             for (all, later) in progress.expected.iter_mut().zip(&expected) {
                 all.add(later);
@@ -135,27 +128,24 @@ impl Lead<'_, '_> {
     fn hand_over(
         &mut self,
         stretch: &RoundStretch,
-        (turn, before, members): (u64, &[u32], &[u32]),
+        members: &[u32],
         progress: &mut Progress,
         deadline: Duration,
     ) -> Result<u64> {
-        let mut all = [before, members].concat();
+        let mut all = [&progress.before, members].concat();
         all.sort_unstable();
         all.dedup();
-        let circle = Circle::new(2 * turn - 1, all);
-        let (last, none) = (progress.last.take(), TrialTotals::NONE);
+        let circle = Circle::new(2 * progress.turn - 1, all);
+        let (last, none) = (progress.last.take(), TrialTotals::default());
         let mine = last.as_ref().map_or(&none, |last| &last.totals);
         let (start_ns, ended) =
             self.rank
                 .start_together(&circle, "start of a round", mine, deadline)?;
         if let Some(last) = last {
             let ended = ended.flushed();
-            self.count_round(stretch, &last, &ended);
+            self.count_pair(stretch, last.round, &last.totals, &ended);
             if last.first == self.rank.id() {
-                match &mut progress.sum {
-                    Some(sum) => sum.then(ended),
-                    None => progress.sum = Some(ended),
-                }
+                progress.sum.then(ended);
             }
         }
         Ok(start_ns)
@@ -178,15 +168,16 @@ impl Lead<'_, '_> {
             round,
             again: stretch.again,
             is_loaded: stretch.is_loaded,
-            lead_ns: match stretch.is_loaded && self.point.background.is_some() {
-                true => Schedule::lead_ns(length),
-                false => 0,
+            lead_ns: if stretch.is_loaded && self.point.background.is_some() {
+                Schedule::lead_ns(length)
+            } else {
+                0
             },
         };
         self.deck.reset(self.point.workers);
         self.own.begin_round();
         self.intervals
-            .begin(&schedule, self.own.port.clock, &self.taken.trials)?;
+            .begin(&schedule, self.own.port.clock, &self.found.trials)?;
         self.followers.order(|_| CrewOrder::Trial(schedule))?;
         let driven = self.deck.drive(0, &mut self.own, &schedule);
         self.serve_peers(Instant::now() + deadline_of(length), Deck::all_driven)?;
@@ -203,20 +194,12 @@ impl Lead<'_, '_> {
             // threads sleep meanwhile, which would hide what they lose in the round.
             let counted_ns = self.own.port.clock.now_ns().saturating_sub(start_ns);
             self.cpu.end(counted_ns);
-            self.taken.own.add(&totals);
+            self.own_sums.add(&totals);
         }
         self.count_times(&schedule, &reports);
         self.intervals
             .tell_last(totals.operations, totals.window_ns)?;
         Ok((totals, expected))
-    }
-
-    /// Counts a round that has been added up by those who took part.
-    fn count_round(&mut self, stretch: &RoundStretch, driven: &Driven, all: &TrialTotals) {
-        if stretch.number != WARM_UP {
-            let own = PairSum::of(&driven.totals);
-            self.count_pair((driven.round, stretch.again), own, all);
-        }
     }
 
     /// Waits until all of a round have driven their flows, polling meanwhile, and returns what the local workers should
@@ -258,7 +241,7 @@ impl Lead<'_, '_> {
         let agreed = agree(self.rank, "verify a trial", mine, DEADLINES.step);
         if let Err(StepFailure::Point(_)) = agreed {
             // Nobody asks by which way wrong bytes came.
-            self.taken.watch = None;
+            self.watch = None;
         }
         agreed
     }
@@ -267,5 +250,171 @@ impl Lead<'_, '_> {
 fn merge(totals: &mut TrialTotals, reports: &[CrewReport]) {
     for report in reports.iter().filter_map(|report| report.totals.as_ref()) {
         totals.merge(report.clone());
+    }
+}
+
+/// Longest time that the end of a trial may be waited for.
+pub(super) fn deadline_of(length: TrialLength) -> Duration {
+    match length {
+        // A paced trial may take as long again, and a large window takes its time to drain.
+        TrialLength::DurationNs(ns) => Duration::from_nanos(ns.saturating_mul(3)) + DEADLINES.step,
+        TrialLength::Iterations(_) => DEADLINES.operations,
+    }
+}
+
+pub(super) fn left(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
+}
+
+/// One half of a trial.
+struct Half {
+    is_loaded: bool,
+    totals: TrialTotals,
+    latencies: LatencyHistogram,
+}
+
+/// Refuses a half without the load in which it moved something: the ratio would be of the load to itself.
+fn check_quiet(totals: &TrialTotals) -> Result<()> {
+    match totals.background.operations {
+        0 => Ok(()),
+        moved => Err(Error::Failed(format!(
+            "the background moved {moved} operations in the half of a trial that is without it"
+        ))),
+    }
+}
+
+impl Lead<'_, '_> {
+    /// One trial in two halves, without the load and beside it; every second trial begins beside it, so that whatever
+    /// the first half does to the second is in both alike. The totals are of the half beside the load.
+    pub(super) fn trial_of_halves(
+        &mut self,
+        trial: u64,
+        length: TrialLength,
+        name: &str,
+    ) -> Result<TrialTotals, StepFailure> {
+        if trial == WARM_UP {
+            return self.warm_up_of_halves(length, name);
+        }
+        // Each half has data of its own.
+        let quiet = RoundStretch::quiet(2 * trial - 1, length);
+        let loaded = RoundStretch::trial(2 * trial, [0], length);
+        let mut halves = [quiet, loaded];
+        if trial.is_multiple_of(2) {
+            halves.reverse();
+        }
+        let [first, second] = halves;
+        let first = self.half(&first, name)?;
+        let second = self.half(&second, name)?;
+        let elapsed_ns = second.totals.elapsed_ns;
+        let [idle, loaded] = if second.is_loaded {
+            [first, second]
+        } else {
+            [second, first]
+        };
+        let background = self.compared(&loaded.totals, &idle.latencies, &loaded.latencies)?;
+        self.background = Some(background);
+        let all = &mut self.found.idle;
+        let all = all.get_or_insert_with(LatencyHistogram::new);
+        all.merge(&idle.latencies);
+        Ok(TrialTotals {
+            elapsed_ns,
+            ..loaded.totals
+        })
+    }
+
+    /// Warms both halves up, each for half of the time.
+    fn warm_up_of_halves(
+        &mut self,
+        length: TrialLength,
+        name: &str,
+    ) -> Result<TrialTotals, StepFailure> {
+        let length = match length {
+            TrialLength::DurationNs(ns) => TrialLength::DurationNs(ns.div_ceil(2)),
+            length @ TrialLength::Iterations(_) => length,
+        };
+        let quiet = self
+            .half(&RoundStretch::quiet(WARM_UP, length), name)?
+            .totals;
+        let loaded = RoundStretch::trial(WARM_UP, [0], length);
+        let loaded = self.half(&loaded, name)?.totals;
+        Ok(TrialTotals {
+            unsettled: quiet.unsettled.max(loaded.unsettled),
+            ..loaded
+        })
+    }
+
+    fn half(&mut self, stretch: &RoundStretch, name: &str) -> Result<Half, StepFailure> {
+        let how = if stretch.is_loaded {
+            "beside"
+        } else {
+            "without"
+        };
+        let totals = self.stretch(stretch, &format!("{name} {how} the background"))?;
+        if !stretch.is_loaded {
+            check_quiet(&totals)?;
+        }
+        Ok(Half {
+            latencies: self.latencies_of_half()?,
+            is_loaded: stretch.is_loaded,
+            totals,
+        })
+    }
+
+    /// Latencies of all ranks in the half that just ended.
+    fn latencies_of_half(&mut self) -> Result<LatencyHistogram> {
+        let mut own = self.own.latencies_of_trial().cloned().unwrap_or_default();
+        for report in self.everybody(&CrewOrder::LatenciesOfTrial)? {
+            if let Some(latencies) = &report.latencies {
+                own.merge(latencies);
+            }
+        }
+        merge_all(self.rank, "latencies of a half", &own, DEADLINES.step)
+    }
+
+    fn compared(
+        &self,
+        totals: &TrialTotals,
+        idle: &LatencyHistogram,
+        loaded: &LatencyHistogram,
+    ) -> Result<TrialBackground> {
+        let of = |histogram: &LatencyHistogram, how: &str| {
+            let none = || {
+                Error::Failed(format!(
+                    "no operation was timed in a half of a trial {how} the background: use a longer --trial-time"
+                ))
+            };
+            TrialLatency::of(histogram).ok_or_else(none)
+        };
+        let load = totals.background;
+        Ok(TrialBackground {
+            window_ns: load.window_ns,
+            operations: load.operations,
+            payload_bytes: load.payload_bytes,
+            bandwidth_bytes_per_s: load.payload_bytes as f64 * 1e9 / load.window_ns.max(1) as f64,
+            verified_bytes: self.point.verify.is_on().then_some(load.verified_bytes),
+            stall: load.stall,
+            idle: of(idle, "without")?,
+            loaded: of(loaded, "with")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::totals::BackgroundTotals;
+    use super::*;
+
+    #[test]
+    fn a_load_that_does_not_rest_is_an_error() {
+        assert!(check_quiet(&TrialTotals::default()).is_ok());
+        let moved = TrialTotals {
+            background: BackgroundTotals {
+                operations: 3,
+                ..BackgroundTotals::default()
+            },
+            ..TrialTotals::default()
+        };
+        let error = check_quiet(&moved).unwrap_err().to_string();
+        assert!(error.contains("moved 3 operations"), "{error}");
     }
 }

@@ -1,41 +1,52 @@
 //! From the trials of a point to its summary: spreads across trials, percentiles over all operations, utilization.
 
-use super::directions;
-use super::measured::Measured;
+use super::pairs::PAIRS_MAX;
+use super::point::Measured;
+use super::totals::{TrialTotals, directions};
 use crate::drive::recorder::PhaseHistograms;
 use tonnage_engine::Verb;
+use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{BatchMerge, Pacing, TransferPoint};
 use tonnage_record::LatencyKind;
-use tonnage_record::histogram::LatencyHistogram;
+use tonnage_record::histogram::{Latency, LatencyHistogram};
 use tonnage_record::spread::spread;
-use tonnage_record::transfer::{BackgroundSummary, BatchPhase, BatchPhases, Pace, Summary};
+use tonnage_record::transfer::{
+    BackgroundSummary, BatchPhase, BatchPhases, Pace, Rail, SlowRail, Summary, Trial, judge,
+};
+
+/// Parts of a summary that follow from the open devices.
+#[derive(Default)]
+pub struct OfDevices {
+    pub rails: Vec<Rail>,
+    pub slow_rail: Option<SlowRail>,
+    /// Whether the bytes written are in the peer's memory when a latency sample ends.
+    pub delivered: Option<bool>,
+}
 
 /// Takes the trials together.
-pub fn summarize(point: &TransferPoint, measured: &Measured) -> Summary {
-    let bandwidths: Vec<f64> = measured
-        .trials
-        .iter()
-        .map(|trial| trial.bandwidth_bytes_per_s)
-        .collect();
-    let rates: Vec<f64> = measured
-        .trials
-        .iter()
-        .map(|trial| trial.message_rate_per_s)
-        .collect();
-    let sum = |field: fn(&super::totals::TrialTotals) -> u64| -> u64 {
-        measured.totals.iter().map(field).sum()
+pub fn summarize(point: &TransferPoint, measured: &Measured, devices: OfDevices) -> Summary {
+    let over_trials = |rate: fn(&Trial) -> f64| {
+        let rates: Vec<f64> = measured.trials.iter().map(rate).collect();
+        spread(&rates)
     };
+    let sum = |field: fn(&TrialTotals) -> u64| -> u64 { measured.totals.iter().map(field).sum() };
     let operations = sum(|totals| totals.operations);
-    let per_operation = |ns: u64| ns as f64 / operations.max(1) as f64;
-    let bandwidth = spread(&bandwidths);
-    let message_rate = spread(&rates);
+    let per_operation = |sum: u64| sum as f64 / operations.max(1) as f64;
+    let bandwidth = over_trials(|trial| trial.bandwidth_bytes_per_s);
+    let message_rate = over_trials(|trial| trial.message_rate_per_s);
+    let latency = measured.histogram.summary(latency_kind(point));
+    let verdict = || judge(point.ranks, &measured.pairs, point.op == Verb::Read);
+    let are_few = measured.pairs.len() <= PAIRS_MAX;
     Summary {
         trials: measured.trials.len() as u32,
         operations,
         payload_bytes: sum(|totals| totals.payload_bytes),
         bandwidth_bytes_per_s: bandwidth,
         message_rate_per_s: message_rate,
-        latency: measured.histogram.summary(latency_kind(point)),
+        latency: latency.map(|latency| Latency {
+            delivered: devices.delivered,
+            ..latency
+        }),
         background: background(point, measured),
         batch_phases: measured.phases.as_ref().and_then(batch_phases),
         initiator_cpu_ns_per_operation: per_operation(sum(|totals| totals.initiator_cpu_ns)),
@@ -44,19 +55,17 @@ pub fn summarize(point: &TransferPoint, measured: &Measured) -> Summary {
             .limit
             .as_ref()
             .map(|limit| bandwidth.mean / limit.bytes_per_s),
-        merged_operations: (point.batching.merge == BatchMerge::On).then(|| {
-            let handed_over = measured.totals.iter().map(|totals| totals.handed_over);
-            handed_over.sum()
-        }),
-        rails: Vec::new(),
-        directions: directions::summary(&measured.trials, &measured.totals),
-        initiators: Vec::new(),
-        pairs: Vec::new(),
-        matrix: None,
-        slow_rail: None,
+        merged_operations: (point.batching.merge == BatchMerge::On)
+            .then(|| sum(|totals| totals.handed_over)),
+        rails: devices.rails,
+        directions: directions(&measured.trials, &measured.totals),
+        initiators: measured.initiators.clone(),
+        pairs: measured.pairs.iter().filter(|_| are_few).cloned().collect(),
+        matrix: (point.traffic == Traffic::Matrix).then(verdict).flatten(),
+        slow_rail: devices.slow_rail,
         pace: pace(point, measured, message_rate.mean),
         swapped_fraction: (point.op == Verb::CompareSwap && point.verify.is_on())
-            .then(|| sum(|totals| totals.swapped) as f64 / operations.max(1) as f64),
+            .then(|| per_operation(sum(|totals| totals.swapped))),
         converged: measured.converged,
     }
 }
@@ -117,12 +126,9 @@ fn pace(point: &TransferPoint, measured: &Measured, reached_per_s: f64) -> Optio
 
 #[cfg(test)]
 mod tests {
-    use super::super::totals::TrialTotals;
     use super::*;
     use crate::drive::walk::tests::point;
-    use tonnage_plan::point::Traffic;
     use tonnage_plan::transfer::Addresses;
-    use tonnage_ranks::Alike;
     use tonnage_record::Limit;
 
     /// Two trials of a second: 100 and 300 operations of 8 bytes.
@@ -135,32 +141,29 @@ mod tests {
             target_cpu_ns: 7 * operations,
             due: 2 * operations,
             late: operations / 2,
-            ..TrialTotals::NONE
+            ..TrialTotals::default()
         });
         Measured {
             trials: totals.iter().map(|each| each.trial(false)).collect(),
             totals: totals.into(),
-            histogram: LatencyHistogram::new(),
-            phases: None,
-            idle: None,
             limit: Some(Limit {
                 what: "a test".into(),
                 bytes_per_s: 6400.0,
                 ci95_bytes_per_s: None,
                 links: None,
             }),
-            why_no_limit: None,
             converged: Some(true),
-            chosen: Alike::default(),
-            wire_proof: None,
-            pairs: Vec::new(),
-            initiators: Vec::new(),
+            ..Measured::default()
         }
     }
 
     #[test]
     fn trials_are_taken_together() {
-        let summary = summarize(&point(Addresses::Sequential, 4), &measured());
+        let summary = summarize(
+            &point(Addresses::Sequential, 4),
+            &measured(),
+            OfDevices::default(),
+        );
         assert_eq!((summary.trials, summary.operations), (2, 400));
         assert_eq!(summary.payload_bytes, 3200);
         let bandwidth = summary.bandwidth_bytes_per_s;
@@ -190,7 +193,9 @@ mod tests {
                 },
                 ..point(Addresses::Sequential, 4)
             };
-            let pace = summarize(&point, &measured()).pace.unwrap();
+            let pace = summarize(&point, &measured(), OfDevices::default())
+                .pace
+                .unwrap();
             assert_eq!(pace.offered_per_s, offered_per_s, "{traffic:?}");
             assert_eq!((pace.reached_per_s, pace.late_fraction), (200.0, 0.25));
         }

@@ -3,14 +3,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::background_totals::{BackgroundTotals, longer};
-use super::direction_totals::DirectionTotals;
 use super::rails::{LeastRail, RailTotals, merge as merge_rails};
-use tonnage_record::transfer::{Stall, Trial};
+use tonnage_record::spread::spread;
+use tonnage_record::transfer::{
+    Directions, PairDirection, Stall, Trial, TrialDirection, TrialDirections,
+};
 use tonnage_units::Reduce;
 
 /// Sums, minima and maxima of one trial.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialTotals {
     /// Aligned start to the last completion or arrival; the longest. What targets flush comes behind it, until
     /// [`Self::flushed`] has added it.
@@ -36,8 +37,8 @@ pub struct TrialTotals {
     pub unfinished: u64,
     /// Sum of the samples.
     pub latency_ns_sum: u64,
-    /// Smallest sample; `u64::MAX` without any.
-    pub latency_ns_min: u64,
+    /// Smallest sample.
+    pub latency_ns_min: Option<u64>,
     /// Largest sample.
     pub latency_ns_max: u64,
     /// Paced: operations that were due.
@@ -59,7 +60,7 @@ pub struct TrialTotals {
     /// Workers whose engine is still trying out how to carry operations out.
     pub unsettled: u64,
     /// The part that the targets of pairs initiated, where bytes move both ways.
-    pub back: DirectionTotals,
+    pub back: OperationSums,
     /// Background, which no other sum has any part of.
     pub background: BackgroundTotals,
     /// Rails, where workers have several.
@@ -69,46 +70,9 @@ pub struct TrialTotals {
 }
 
 impl TrialTotals {
-    /// The sum of nothing.
-    pub const NONE: Self = Self {
-        window_ns: 0,
-        own_ns: 0,
-        flush_ns: 0,
-        start_skew_ns: 0,
-        operations: 0,
-        payload_bytes: 0,
-        initiator_cpu_ns: 0,
-        target_cpu_ns: 0,
-        samples: 0,
-        unfinished: 0,
-        latency_ns_sum: 0,
-        latency_ns_min: u64::MAX,
-        latency_ns_max: 0,
-        due: 0,
-        late: 0,
-        stall: None,
-        handed_over: 0,
-        verified_bytes: 0,
-        swapped: 0,
-        elapsed_ns: 0,
-        in_flight_max: 0,
-        unsettled: 0,
-        back: DirectionTotals {
-            operations: 0,
-            payload_bytes: 0,
-            samples: 0,
-            unfinished: 0,
-            latency_ns_sum: 0,
-        },
-        background: BackgroundTotals::NONE,
-        rails: Vec::new(),
-        least_rail: None,
-    };
-
     /// The trial as the record shows it.
     pub fn trial(&self, verified: bool) -> Trial {
         let seconds = self.window_ns.max(1) as f64 / 1e9;
-        let sampled = self.samples > 0;
         Trial {
             window_ns: self.window_ns,
             target_flush_ns: (self.flush_ns > 0).then_some(self.flush_ns),
@@ -116,9 +80,9 @@ impl TrialTotals {
             payload_bytes: self.payload_bytes,
             bandwidth_bytes_per_s: self.payload_bytes as f64 / seconds,
             message_rate_per_s: self.operations as f64 / seconds,
-            latency_ns_mean: sampled.then(|| self.latency_ns_sum as f64 / self.samples as f64),
-            latency_ns_min: sampled.then_some(self.latency_ns_min),
-            latency_ns_max: sampled.then_some(self.latency_ns_max),
+            latency_ns_mean: OperationSums::of(self).latency_ns_mean(),
+            latency_ns_min: self.latency_ns_min,
+            latency_ns_max: (self.samples > 0).then_some(self.latency_ns_max),
             unfinished: self.unfinished,
             initiator_cpu_ns: self.initiator_cpu_ns,
             target_cpu_ns: self.target_cpu_ns,
@@ -131,9 +95,22 @@ impl TrialTotals {
             background: None,
         }
     }
-}
 
-impl TrialTotals {
+    /// Both directions of the trial, as the record shows them.
+    pub fn directions(&self) -> TrialDirections {
+        let of = |sums: OperationSums| TrialDirection {
+            operations: sums.operations,
+            payload_bytes: sums.payload_bytes,
+            bandwidth_bytes_per_s: sums.bytes_per_s(self.window_ns),
+        };
+        let [forward, back] = self.forward_and_back().map(of);
+        TrialDirections { forward, back }
+    }
+
+    fn forward_and_back(&self) -> [OperationSums; 2] {
+        [OperationSums::of(self).without(self.back), self.back]
+    }
+
     /// Totals of a worker that moves the background: they are no part of what is measured.
     pub fn beside(self) -> Self {
         Self {
@@ -146,7 +123,7 @@ impl TrialTotals {
             },
             elapsed_ns: self.elapsed_ns,
             unsettled: self.unsettled,
-            ..Self::NONE
+            ..Self::default()
         }
     }
 
@@ -199,7 +176,8 @@ impl Reduce for TrialTotals {
         self.samples += other.samples;
         self.unfinished += other.unfinished;
         self.latency_ns_sum = self.latency_ns_sum.saturating_add(other.latency_ns_sum);
-        self.latency_ns_min = self.latency_ns_min.min(other.latency_ns_min);
+        let smallest = self.latency_ns_min.into_iter().chain(other.latency_ns_min);
+        self.latency_ns_min = smallest.min();
         self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
         self.due += other.due;
         self.late += other.late;
@@ -216,6 +194,142 @@ impl Reduce for TrialTotals {
         let leasts = self.least_rail.into_iter().chain(other.least_rail);
         self.least_rail = leasts.min_by_key(|rail| (rail.share_permille, rail.rank, rail.worker));
     }
+}
+
+/// One rank's sums of rounds that followed each other, or those of several ranks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct StretchTotals {
+    /// Rounds that have been added up over their ranks; they were one after the other.
+    pub(super) rounds: TrialTotals,
+    /// This rank's share of the last round, and what the checks of all rounds found.
+    pub(super) last: TrialTotals,
+}
+
+impl StretchTotals {
+    /// All rounds together.
+    pub(super) fn whole(self) -> TrialTotals {
+        let mut whole = self.rounds;
+        whole.then(self.last);
+        whole
+    }
+}
+
+/// Adds another rank's: its rounds were at other times, its part of the last one at the same time.
+impl Reduce for StretchTotals {
+    fn merge(&mut self, other: Self) {
+        self.rounds.then(other.rounds);
+        self.last.merge(other.last);
+    }
+}
+
+/// Sums of some operations: those of one direction, of a pair, or of a rank.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationSums {
+    pub operations: u64,
+    pub payload_bytes: u64,
+    /// Latency samples.
+    pub samples: u64,
+    /// Those of operations that never ended.
+    pub unfinished: u64,
+    pub latency_ns_sum: u64,
+}
+
+impl OperationSums {
+    /// Everything in these totals.
+    pub fn of(totals: &TrialTotals) -> Self {
+        Self {
+            operations: totals.operations,
+            payload_bytes: totals.payload_bytes,
+            samples: totals.samples,
+            unfinished: totals.unfinished,
+            latency_ns_sum: totals.latency_ns_sum,
+        }
+    }
+
+    fn without(self, other: Self) -> Self {
+        Self {
+            operations: self.operations.saturating_sub(other.operations),
+            payload_bytes: self.payload_bytes.saturating_sub(other.payload_bytes),
+            samples: self.samples.saturating_sub(other.samples),
+            unfinished: self.unfinished.saturating_sub(other.unfinished),
+            latency_ns_sum: self.latency_ns_sum.saturating_sub(other.latency_ns_sum),
+        }
+    }
+
+    pub fn bytes_per_s(&self, ns: u64) -> f64 {
+        self.payload_bytes as f64 * 1e9 / ns.max(1) as f64
+    }
+
+    pub fn latency_ns_mean(&self) -> Option<f64> {
+        (self.samples > 0).then(|| self.latency_ns_sum as f64 / self.samples as f64)
+    }
+}
+
+impl Reduce for OperationSums {
+    fn merge(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.payload_bytes += other.payload_bytes;
+        self.samples += other.samples;
+        self.unfinished += other.unfinished;
+        self.latency_ns_sum = self.latency_ns_sum.saturating_add(other.latency_ns_sum);
+    }
+}
+
+/// Both directions of all trials; `None` where there is one.
+pub fn directions(trials: &[Trial], totals: &[TrialTotals]) -> Option<Directions> {
+    let of_trials = trials.iter().map(|trial| trial.directions.as_ref());
+    let of_trials: Vec<&TrialDirections> = of_trials.collect::<Option<_>>()?;
+    let mut all = [OperationSums::default(); 2];
+    for trial in totals {
+        for (sum, direction) in all.iter_mut().zip(trial.forward_and_back()) {
+            sum.merge(direction);
+        }
+    }
+    let direction = |sum: OperationSums, of: fn(&TrialDirections) -> &TrialDirection| {
+        let rates = of_trials
+            .iter()
+            .map(|trial| of(trial).bandwidth_bytes_per_s);
+        PairDirection {
+            operations: sum.operations,
+            payload_bytes: sum.payload_bytes,
+            bandwidth_bytes_per_s: spread(&rates.collect::<Vec<_>>()),
+            latency_ns_mean: sum.latency_ns_mean(),
+            unfinished: sum.unfinished,
+        }
+    };
+    let [forward, back] = all;
+    (!of_trials.is_empty()).then(|| Directions {
+        forward: direction(forward, |trial| &trial.forward),
+        back: direction(back, |trial| &trial.back),
+    })
+}
+
+/// Sums of the background of one trial.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackgroundTotals {
+    /// Its start to its last completion; the longest.
+    pub window_ns: u64,
+    pub operations: u64,
+    pub payload_bytes: u64,
+    /// Bytes that moved, were checked and found right.
+    pub verified_bytes: u64,
+    /// Its longest stall, where it has a rate.
+    pub stall: Option<Stall>,
+}
+
+impl Reduce for BackgroundTotals {
+    fn merge(&mut self, other: Self) {
+        self.window_ns = self.window_ns.max(other.window_ns);
+        self.operations += other.operations;
+        self.payload_bytes += other.payload_bytes;
+        self.verified_bytes += other.verified_bytes;
+        self.stall = longer(self.stall, other.stall);
+    }
+}
+
+fn longer(one: Option<Stall>, other: Option<Stall>) -> Option<Stall> {
+    let both = one.into_iter().chain(other);
+    both.max_by_key(|stall| stall.length_ns)
 }
 
 #[cfg(test)]
@@ -245,7 +359,7 @@ mod tests {
             samples: 1,
             unfinished: n,
             latency_ns_sum: n,
-            latency_ns_min: n,
+            latency_ns_min: Some(n),
             latency_ns_max: n,
             due: 40 * n,
             late: 50 * n,
@@ -256,7 +370,7 @@ mod tests {
             elapsed_ns: 70 * n,
             in_flight_max: n,
             unsettled: n,
-            back: DirectionTotals {
+            back: OperationSums {
                 operations: n,
                 payload_bytes: 8 * n,
                 samples: n,
@@ -321,12 +435,12 @@ mod tests {
             elapsed_ns: 350,
             in_flight_max: 5,
             samples: 2,
-            latency_ns_min: 3,
+            latency_ns_min: Some(3),
             latency_ns_max: 5,
             ..totals(8)
         };
         assert_eq!(merged, expected);
-        let mut alone = TrialTotals::NONE;
+        let mut alone = TrialTotals::default();
         alone.merge(totals(3));
         assert_eq!(alone, totals(3));
         let trial = merged.trial(false);
@@ -336,7 +450,7 @@ mod tests {
         assert_eq!(trial.latency_ns_mean, Some(4.0));
         assert_eq!(trial.verified_bytes, None);
         assert_eq!(merged.trial(true).verified_bytes, Some(480));
-        let silent = TrialTotals::NONE.trial(false);
+        let silent = TrialTotals::default().trial(false);
         assert_eq!(silent.bandwidth_bytes_per_s, 0.0);
         assert_eq!(
             (
@@ -354,11 +468,11 @@ mod tests {
         let initiator = TrialTotals {
             window_ns: 1000,
             payload_bytes: 64,
-            ..TrialTotals::NONE
+            ..TrialTotals::default()
         };
         let target = |flush_ns| TrialTotals {
             flush_ns,
-            ..TrialTotals::NONE
+            ..TrialTotals::default()
         };
         let mut round = initiator;
         round.merge(target(500));
@@ -367,7 +481,7 @@ mod tests {
         let trial = round.flushed().trial(false);
         assert_eq!((trial.window_ns, trial.target_flush_ns), (1600, Some(600)));
         assert_eq!(trial.bandwidth_bytes_per_s, 64.0 / 1.6e-6);
-        let without = TrialTotals::NONE.flushed().trial(false);
+        let without = TrialTotals::default().flushed().trial(false);
         assert_eq!((without.window_ns, without.target_flush_ns), (0, None));
     }
 
@@ -378,7 +492,7 @@ mod tests {
             operations: 5,
             payload_bytes: 40,
             elapsed_ns: 900,
-            ..TrialTotals::NONE
+            ..TrialTotals::default()
         };
         let mut sum = own.clone();
         let load = TrialTotals {
@@ -402,5 +516,93 @@ mod tests {
             stall: Some(stall(1)),
         };
         assert_eq!(sum, TrialTotals { background, ..own });
+    }
+
+    fn one_rail(window_ns: u64, busy_bytes_per_s: u64) -> TrialTotals {
+        TrialTotals {
+            window_ns,
+            operations: 1,
+            unsettled: 1,
+            rails: vec![RailTotals {
+                busy_bytes_per_s,
+                busy_ns: window_ns,
+                ..RailTotals::default()
+            }],
+            ..TrialTotals::default()
+        }
+    }
+
+    #[test]
+    fn windows_of_rounds_add_up_and_those_of_ranks_do_not() {
+        let mut all = StretchTotals {
+            rounds: one_rail(100, 3),
+            last: one_rail(10, 4),
+        };
+        all.merge(StretchTotals {
+            rounds: one_rail(300, 7),
+            last: one_rail(20, 6),
+        });
+        // Whoever took no part.
+        all.merge(StretchTotals {
+            rounds: TrialTotals::default(),
+            last: TrialTotals::default(),
+        });
+        let rates = |totals: &TrialTotals| totals.rails[0].busy_bytes_per_s;
+        assert_eq!((all.rounds.window_ns, rates(&all.rounds)), (400, 6));
+        assert_eq!((all.last.window_ns, rates(&all.last)), (20, 10));
+        let whole = all.whole();
+        assert_eq!((whole.window_ns, whole.operations), (420, 4));
+    }
+
+    #[test]
+    fn a_trial_of_one_round_is_what_it_was() {
+        let alone = StretchTotals {
+            rounds: TrialTotals::default(),
+            last: one_rail(10, 4),
+        };
+        assert_eq!(alone.whole(), one_rail(10, 4));
+    }
+
+    #[test]
+    fn directions_add_up_to_the_trial() {
+        let totals = [(300, 100), (500, 500)].map(|(all, back)| TrialTotals {
+            window_ns: 2_000_000_000,
+            operations: all,
+            payload_bytes: 8 * all,
+            samples: all,
+            unfinished: all,
+            latency_ns_sum: 10 * (all - back) + 70 * back,
+            back: OperationSums {
+                operations: back,
+                payload_bytes: 8 * back,
+                samples: back,
+                unfinished: back,
+                latency_ns_sum: 70 * back,
+            },
+            ..TrialTotals::default()
+        });
+        let trials: Vec<Trial> = totals
+            .iter()
+            .map(|totals| Trial {
+                directions: Some(totals.directions()),
+                ..totals.trial(false)
+            })
+            .collect();
+        let rates = trials.iter().map(|trial| {
+            let both = trial.directions.as_ref().unwrap();
+            let [forward, back] =
+                [&both.forward, &both.back].map(|direction| direction.bandwidth_bytes_per_s);
+            (forward, back, trial.bandwidth_bytes_per_s)
+        });
+        assert!(rates.eq([(800.0, 400.0, 1200.0), (0.0, 2000.0, 2000.0)]));
+        let both = directions(&trials, &totals).unwrap();
+        assert_eq!((both.forward.operations, both.back.operations), (200, 600));
+        assert_eq!((both.forward.unfinished, both.back.unfinished), (200, 600));
+        assert_eq!(both.forward.latency_ns_mean, Some(10.0));
+        assert_eq!(both.back.latency_ns_mean, Some(70.0));
+        assert_eq!(both.back.bandwidth_bytes_per_s.mean, 1200.0);
+        let one_way: Vec<_> = totals.iter().map(|totals| totals.trial(false)).collect();
+        assert_eq!(directions(&one_way, &totals), None);
+        assert_eq!(directions(&[], &[]), None);
     }
 }

@@ -1,8 +1,13 @@
 //! Expected state after a trial: which operations the initiators issued, which slots those used, what the bytes there
 //! should be, and how many arrivals with which immediates a target should have seen.
 
+pub mod reports;
+mod words;
+
 use self::reports::Reports;
-use super::trial::FlowIssued;
+pub use self::words::Ascents;
+use self::words::WordWalks;
+use super::trial::{FlowIssued, Issued};
 use crate::drive::flow::Flow;
 use crate::drive::flow_walk::{End, FlowWalk};
 use crate::drive::port::{Arrivals, arrival_mix};
@@ -50,9 +55,6 @@ impl Expected {
     }
 
     /// Computes what worker `worker` of `rank` should have seen in a round, from the reports about its flows.
-    ///
-    /// # Errors
-    /// When a rank's report does not match the layout, as from another plan.
     pub fn new(point: &TransferPoint, rank: u32, worker: usize, reports: &Reports) -> Result<Self> {
         let layout = SliceLayout::new(point, rank);
         let answered = answers(point);
@@ -106,9 +108,6 @@ fn set_of(initiator: u32, (first, end): (u64, u64)) -> u64 {
 
 /// Checks that a target saw exactly what was sent to it: how many operations, and of write-imm which, each how often,
 /// and where arrivals are `named` also from whom. It takes longer the more there were, so nobody may wait for bytes.
-///
-/// # Errors
-/// What is missing, doubled or different.
 pub fn check_arrivals(
     point: &TransferPoint,
     expected: &Expected,
@@ -222,9 +221,6 @@ impl SliceWalks {
     }
 
     /// Fills the sources with the trial's data, and the places where it should land with its opposite.
-    ///
-    /// # Errors
-    /// When a slice does not lie in the memory.
     pub fn fill(&self, memory: &dyn Memory, number: u64) -> Result<()> {
         let mut filled = None;
         self.slices.iter().try_for_each(|slice| {
@@ -245,19 +241,18 @@ impl SliceWalks {
     }
 
     /// Operations that the flows issued since the last call.
-    pub fn issued(&mut self, flows: &[Flow]) -> Vec<(u64, u64)> {
-        flows
-            .iter()
-            .zip(&mut self.issued_before)
-            .map(|(flow, before)| (std::mem::replace(before, flow.issued), flow.issued))
-            .collect()
+    fn issued(&mut self, flows: &[Flow]) -> Issued {
+        let flows = flows.iter().zip(&mut self.issued_before);
+        let range =
+            |(flow, before): (&Flow, _)| (std::mem::replace(before, flow.issued), flow.issued);
+        Issued {
+            ranges: flows.map(range).collect(),
+            ascents: Vec::new(),
+        }
     }
 
     /// Checks every landing place: where the walk went, the trial's data of the slot that landed there last; the old
     /// bytes in all other slots, between slots and behind the last. Only the first count as verified.
-    ///
-    /// # Errors
-    /// When a slice does not lie in the memory.
     pub fn check(
         &self,
         memory: &dyn Memory,
@@ -326,13 +321,64 @@ fn count(slice: &Slice, expected: &Expected) -> u64 {
     counts.get(slice.index).copied().unwrap_or(0)
 }
 
-mod ascents;
-pub mod reports;
+/// What is checked of one worker's memory.
+pub enum MemoryWatch {
+    /// Bytes that were copied.
+    Slices(SliceWalks),
+    /// Words that atomic operations changed.
+    Words(WordWalks),
+}
+
+impl MemoryWatch {
+    /// Watches the memory of a worker, by its index in `rank`.
+    pub fn new(point: &TransferPoint, of: (u32, u32), layout: &SliceLayout) -> Self {
+        if point.op.is_atomic() {
+            Self::Words(WordWalks::new(point, of, layout))
+        } else {
+            Self::Slices(SliceWalks::new(point, of, layout))
+        }
+    }
+
+    /// Puts in place what trial `number` begins with.
+    pub fn fill(&mut self, memory: &dyn Memory, number: u64) -> Result<()> {
+        match self {
+            Self::Slices(slices) => slices.fill(memory, number),
+            Self::Words(words) => words.fill(memory, number),
+        }
+    }
+
+    /// Operations that the flows issued since the last call.
+    pub fn issued(&mut self, memory: &dyn Memory, flows: &[Flow]) -> Result<Issued> {
+        match self {
+            Self::Slices(slices) => Ok(slices.issued(flows)),
+            Self::Words(words) => words.issued(memory, flows),
+        }
+    }
+
+    /// Checks what landed, and what should be as it was.
+    pub fn check(
+        &self,
+        memory: &dyn Memory,
+        number: u64,
+        expected: &Expected,
+        moved: &mut Mismatches,
+        untouched: &mut Mismatches,
+    ) -> Result<()> {
+        match self {
+            Self::Slices(slices) => slices.check(memory, number, expected, moved, untouched),
+            Self::Words(words) => words.check(memory, number, expected, moved, untouched),
+        }
+    }
+
+    /// Moves past the trial that just ended.
+    pub fn advance(&mut self, expected: &Expected) {
+        match self {
+            Self::Slices(slices) => slices.advance(expected),
+            // They went on when they were asked what was issued.
+            Self::Words(_) => {}
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests;
-mod watch;
-mod words;
-
-pub use ascents::Ascents;
-pub use watch::MemoryWatch;
-pub use words::WordWalks;

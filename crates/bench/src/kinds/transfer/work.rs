@@ -11,14 +11,12 @@ use super::background::WorkerPart;
 use super::driven::compares_each;
 use super::driving::Unsettled;
 use super::flows::{
-    begins, expect_parts, flow_loads, flows_of, flushes_in_round, has_phases, make_flows,
-    make_receives, make_table, merged_bytes_max, scratch,
+    begin_credits, expect_parts, flows_of, flushes_in_round, make_flows, make_receives, make_table,
+    scratch,
 };
-use super::pair_times::FlowTime;
-use super::telling::begin;
+use super::pairs::FlowTime;
 use super::totals::TrialTotals;
 use super::trial::{Issued, Schedule, Station, WARM_UP};
-use super::waits::is_served;
 use crate::deadlines::DEADLINES;
 use crate::drive::Scratch;
 use crate::drive::batch::SharedBatches;
@@ -39,8 +37,8 @@ use crate::limit::socket_stream::{Berths, Streamed};
 use crate::opening::engine::EngineWorker;
 use tonnage_engine::memory::{CopyRate, CopyTurns, Memory, Stretch};
 use tonnage_engine::pattern::Mismatches;
-use tonnage_engine::{Caps, Engine, Facts, Lane, LimitKind, Verb};
-use tonnage_plan::transfer::{CqMode, Pacing, TransferPoint};
+use tonnage_engine::{Caps, Engine, Lane, LimitKind, Verb};
+use tonnage_plan::transfer::{BatchMerge, CqMode, Pacing, TransferPoint};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
@@ -116,9 +114,6 @@ pub struct Work<'a> {
 
 impl<'a> Work<'a> {
     /// Resolves the lanes of a point and posts its receives.
-    ///
-    /// # Errors
-    /// When the engine cannot do what the point asks.
     pub fn new(
         point: &'a TransferPoint,
         station: Station,
@@ -139,7 +134,7 @@ impl<'a> Work<'a> {
         let mut lanes: Vec<Lane> = flows.iter().map(|flow| flow.lane).collect();
         lanes.extend(receives.iter().map(Receives::lane));
         let credits = worker.credits.as_mut();
-        let credited = begin(credits, point, engine, &caps, &flows, &layout)?;
+        let credited = begin_credits(credits, point, engine, &caps, &flows, &layout)?;
         let port = Port::new(engine, worker.clock, stop, station.yielding);
         let mut port = waiting(port, point, &station, &caps, flows.len())?;
         if let Some((credits, tells)) = credited {
@@ -152,8 +147,12 @@ impl<'a> Work<'a> {
             port.post_receives(receives, receives_depth)?;
         }
         let at_once = flows.len().min(point.roles().targets_at_once() as usize);
-        let scratch = scratch(point, at_once);
-        let work = Self {
+        // Completed writes may not have arrived.
+        let flushes = matches!(point.op, Verb::Write | Verb::WriteImm);
+        let loads = point.loads.as_ref();
+        let times_batches = point.latency && matches!(point.pacing, Pacing::Batch { .. });
+        let message_bytes_max = u32::try_from(caps.message_bytes_max).unwrap_or(u32::MAX);
+        let mut work = Self {
             watch: MemoryWatch::new(point, (rank, station.worker), &layout),
             rests_as_target: is_served(point, &caps, &layout),
             rest: place_to_rest(point, &station, &caps, &layout)?,
@@ -163,11 +162,11 @@ impl<'a> Work<'a> {
             port,
             memory,
             active: 0..flows.len(),
-            loads: flow_loads(point, flows.len(), worker.clock),
+            loads: loads.map(|_| FlowLoads::new(flows.len(), flushes, worker.clock)),
             flows,
             table: None,
-            scratch,
-            merged_bytes_max: merged_bytes_max(point, &caps),
+            scratch: scratch(point, at_once),
+            merged_bytes_max: (point.batching.merge == BatchMerge::On).then_some(message_bytes_max),
             shared: station.shared,
             receives_depth,
             receives_posted: posted,
@@ -176,7 +175,7 @@ impl<'a> Work<'a> {
             histogram: LatencyHistogram::new(),
             pulse: station.pulse.map(FeltPulse::new),
             unsettled: Unsettled::Nothing,
-            phases: has_phases(point).then(PhaseHistograms::default),
+            phases: times_batches.then(PhaseHistograms::default),
             number: 0,
             window_end_ns: 0,
             cpu_began_ns: 0,
@@ -190,28 +189,22 @@ impl<'a> Work<'a> {
             names: station.names,
             findings,
         };
-        work.made_ready(&caps)
-    }
-
-    /// This worker with what a ping-pong needs, and with data in place.
-    fn made_ready(mut self, caps: &Caps) -> Result<Self> {
-        let (point, rank) = (self.point, self.rank);
         if answers(point) {
-            let flows = std::mem::take(&mut self.flows);
-            let table = make_table(point, rank, &self.layout, flows, &self.memory, caps)?;
-            self.table = Some(table);
+            let flows = std::mem::take(&mut work.flows);
+            let table = make_table(point, rank, &work.layout, flows, &work.memory, &caps)?;
+            work.table = Some(table);
         }
         if caps.moves_bytes {
             // Zeros would be a flattering payload: links compress them, and memories skip them.
-            self.watch.fill(self.memory.as_ref(), WARM_UP)?;
-            self.hand_over_memory()?;
+            work.watch.fill(work.memory.as_ref(), WARM_UP)?;
+            work.hand_over_memory()?;
         }
-        Ok(self)
+        Ok(work)
     }
 
     /// Returns whether this worker issues operations of its own accord.
     pub fn begins(&self) -> bool {
-        begins(self.point, self.rank)
+        self.point.roles().initiates(self.rank)
     }
 
     /// Rounds of a serving loop between two looks at the clock: few where each is a rest, or a sleep.
@@ -243,9 +236,6 @@ impl<'a> Work<'a> {
     }
 
     /// Copy rates over this point's footprint, in the turns of all copiers.
-    ///
-    /// # Errors
-    /// When the slices do not lie in the memory.
     pub fn copy_limit(&self, turns: CopyTurns) -> Result<Vec<CopyRate>> {
         copy_rates(
             self.memory.as_ref(),
@@ -257,18 +247,12 @@ impl<'a> Work<'a> {
     }
 
     /// Carries this worker's socket streams.
-    ///
-    /// # Errors
-    /// When a connection breaks.
     pub fn stream(&self, berths: &Berths) -> Result<Streamed> {
         berths.carry(self.worker as usize, &self.port.clock)
     }
 
     /// Makes ready for trial `number`, outside the clock; puts the data of all its rounds in place where its bytes are
     /// `checked`.
-    ///
-    /// # Errors
-    /// When a slice does not lie in the memory.
     pub fn prepare(&mut self, number: u64, checked: bool) -> Result<()> {
         self.number = number;
         self.part.is_resting = false;
@@ -297,9 +281,6 @@ impl<'a> Work<'a> {
     }
 
     /// Serves peers until `over`: answers under ping-pong, polls otherwise.
-    ///
-    /// # Errors
-    /// When the engine fails or the run is stopped.
     pub fn serve_peers(&mut self, over: impl FnMut() -> bool) -> Result<()> {
         if !self.begins()
             && let Some(table) = &mut self.table
@@ -311,9 +292,6 @@ impl<'a> Work<'a> {
     }
 
     /// Polls until `over` and answers nothing; rests where this worker takes no part, or the device does it all.
-    ///
-    /// # Errors
-    /// When the engine fails or the run is stopped.
     pub fn poll_until(&mut self, over: impl FnMut() -> bool) -> Result<()> {
         let is_at_rest = self.is_at_rest();
         let waited = match self.rest.as_ref().filter(|_| is_at_rest) {
@@ -324,9 +302,6 @@ impl<'a> Work<'a> {
     }
 
     /// Operations that this worker's flows issued in the trial that was just driven.
-    ///
-    /// # Errors
-    /// When places of old values do not lie in the memory.
     pub fn issued(&mut self) -> Result<Issued> {
         let flows = flows_of(&self.table, &self.flows);
         self.watch.issued(self.memory.as_ref(), flows)
@@ -346,9 +321,6 @@ impl<'a> Work<'a> {
 
     /// Waits until everything that the initiators completed has arrived, and ends the trial: its window counts the last
     /// arrival.
-    ///
-    /// # Errors
-    /// When arrivals are missing, doubled, or carry other immediates than were sent.
     pub fn finish(
         &mut self,
         schedule: &Schedule,
@@ -391,9 +363,6 @@ impl<'a> Work<'a> {
     }
 
     /// Compares the last visit of each slot with what it should have moved, or asks for the comparisons of all; adds what was right to `totals`.
-    ///
-    /// # Errors
-    /// What differs, by offset.
     pub fn check(&mut self, expected: &Expected, totals: &mut TrialTotals) -> Result<()> {
         self.fetch_memory()?;
         let (mut moved, mut untouched) = (Mismatches::default(), Mismatches::default());
@@ -429,17 +398,9 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Moves the walks of the checks past the trial that just ended.
-    pub fn advance(&mut self, expected: &Expected) {
-        self.watch.advance(expected);
-    }
-
     /// Uses up the receives of both sides, so that the next point starts with none, and gives the lanes back: each
     /// initiator sends as many fillers as its peer has receives. All workers of all ranks call it, then
     /// [`Self::poll_until`] everybody has.
-    ///
-    /// # Errors
-    /// When the engine fails, or fillers do not come.
     pub fn close(&mut self) -> Result<()> {
         if let Some(findings) = &self.findings {
             findings.pass(true);
@@ -497,14 +458,18 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Latencies of all trials so far.
-    pub fn histogram(&self) -> &LatencyHistogram {
-        &self.histogram
+    /// Latencies of the trial that was just driven; `None` of a worker that measures none.
+    pub(super) fn latencies_of_trial(&self) -> Option<&LatencyHistogram> {
+        self.trial.as_ref().filter(|_| !self.part.is_background)
     }
 
-    /// Latencies of the phases of batches, of all trials so far.
-    pub fn phases(&self) -> Option<&PhaseHistograms> {
-        self.phases.as_ref()
+    /// Sums of this worker, where they belong.
+    pub(super) fn placed(&self, totals: TrialTotals) -> TrialTotals {
+        if self.part.is_background {
+            totals.beside()
+        } else {
+            totals
+        }
     }
 
     /// Forgets the warm-up's latencies.
@@ -514,17 +479,9 @@ impl<'a> Work<'a> {
             phases.clear();
         }
     }
-
-    /// Choices that the engine made by itself.
-    pub fn chosen(&self) -> Facts {
-        self.port.engine.chosen()
-    }
 }
 
 /// Bytes that were right of operations that were compared one by one and should have moved so many.
-///
-/// # Errors
-/// What was wrong, or how many bytes no comparison covers.
 fn checked_each(found: &Found, moved_bytes: u64) -> Result<u64> {
     if let Some(wrong) = &found.wrong {
         return Err(Error::Failed(wrong.clone()));
@@ -537,6 +494,12 @@ fn checked_each(found: &Found, moved_bytes: u64) -> Result<u64> {
         )));
     }
     Ok(found.right_bytes)
+}
+
+/// Returns whether the device does everything that peers ask of a worker, which has nothing to do itself.
+fn is_served(point: &TransferPoint, caps: &Caps, layout: &SliceLayout) -> bool {
+    let is_silent = caps.passive_target && !point.op.notifies_target() && !compares_each(point);
+    is_silent && layout.out.is_empty() && point.cq == CqMode::Busy
 }
 
 /// Place of a worker that may rest: one without a part in this point, that of a served target, the background's.

@@ -1,14 +1,12 @@
 //! Candidates of a race on open engines: opening them, and one trial of one of them.
 
-use super::unproven::Unproven;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
-use crate::kinds::kind::{Course, Stage, Steps};
+use crate::kinds::kind::{Course, Stage, Steps, When};
 use crate::kinds::transfer::effective::{canary_cpus, effective};
 use crate::kinds::transfer::flows::delivered;
-use crate::kinds::transfer::measured::{Kept, Measured};
 use crate::kinds::transfer::open::{self, EngineKey};
-use crate::kinds::transfer::point;
+use crate::kinds::transfer::point::{self, Measured};
 use crate::kinds::transfer::summary::latency_kind;
 use crate::opening::engine::OpenEngine;
 use tonnage_plan::transfer::TransferPoint;
@@ -180,9 +178,10 @@ impl Candidates {
                     .into(),
             )));
         }
-        let nothing = (None, &mut Kept::default());
+        let mut measured = Measured::default();
         let mut unproven = |steps: &mut dyn Steps| course(&mut Unproven(steps));
-        point::measure(candidate, engine, stage, nothing, &mut unproven)
+        point::measure(candidate, engine, stage, None, &mut measured, &mut unproven)?;
+        Ok(measured)
     }
 
     /// Opens the engine of a candidate, for all that can share it. Where it cannot be had beside those that are open,
@@ -227,4 +226,34 @@ fn figure(goal: Goal, candidate: &TransferPoint, measured: &Measured) -> Result<
             Nanos(trial.map_or(0, |trial| trial.window_ns))
         )))
     })
+}
+
+/// Steps of a trial in a race: those of a transfer, but for the proof of its path. That waits for counters, which takes
+/// longer than the trial; the winner's last run has it.
+struct Unproven<'a>(&'a mut dyn Steps);
+
+impl Steps for Unproven<'_> {
+    fn limit(&mut self, when: When) -> Result<(), StepFailure> {
+        self.0.limit(when)
+    }
+
+    fn warm_up(&mut self) -> Result<(), StepFailure> {
+        self.0.warm_up()
+    }
+
+    fn trial(&mut self) -> Result<(), StepFailure> {
+        self.0.trial()
+    }
+
+    fn enough(&mut self) -> Result<bool, StepFailure> {
+        self.0.enough()
+    }
+
+    fn close(&mut self) -> Result<(), StepFailure> {
+        self.0.close()
+    }
+
+    fn gather(&mut self) -> Result<(), StepFailure> {
+        self.0.gather()
+    }
 }

@@ -4,7 +4,6 @@
 //! | --- | --- |
 //! | [`race`] | who is left out and who wins, from figures alone |
 //! | [`candidates`] | candidates of a race on open engines |
-//! | `unproven` | steps of a trial in a race |
 //! | [`search`] | the races of a point, one option after the other, and the winner's last run |
 //!
 //! Which values compete is decided in `tonnage_plan::tune`; each candidate is a point of [`super::transfer`] and takes
@@ -13,7 +12,6 @@
 pub mod candidates;
 pub mod race;
 pub mod search;
-mod unproven;
 
 use crate::failure::StepFailure;
 use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};

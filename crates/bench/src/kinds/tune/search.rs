@@ -65,9 +65,6 @@ impl<'a, 'b> Search<'a, 'b> {
     }
 
     /// Searches until a pass changes nothing that what was searched before it could have known.
-    ///
-    /// # Errors
-    /// The reasons where every candidate of a race was refused; else the failure of a rank, or of the winner's run.
     pub fn run(&mut self, record: &mut Record, course: Course<'_>) -> Result<(), StepFailure> {
         let mut until = self.values.len();
         for pass in 1..=PASSES_MAX {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::tick::Tick;
+use super::ticker::Tick;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::transfer::{
     ClientSeries, IntervalExtremes, IntervalLatency, SERIES_CLIENTS_MAX, Standstill, TrialSeries,
@@ -91,9 +91,6 @@ impl Collector {
     }
 
     /// Takes the tick of a rank; one of another trial says nothing.
-    ///
-    /// # Errors
-    /// When its latencies cannot be read.
     pub(super) fn take(&mut self, rank: u32, tick: &Tick) -> Result<()> {
         let known = self
             .clients
@@ -184,15 +181,13 @@ impl Collector {
     fn latencies(&mut self, interval: usize) -> &mut LatencyHistogram {
         let last = interval.max(self.open_from);
         while self.open_from + self.open.len() <= last {
-            match self.open.len() == OPEN_MAX {
-                true => {
-                    // Its memory serves the next one.
-                    let mut oldest = self.close_oldest();
-                    oldest.clear();
-                    self.open.push_back(oldest);
-                }
-                false => self.open.push_back(LatencyHistogram::new()),
+            let mut next = LatencyHistogram::new();
+            if self.open.len() == OPEN_MAX {
+                // Its memory serves the next one.
+                next = self.close_oldest();
+                next.clear();
             }
+            self.open.push_back(next);
         }
         &mut self.open[last - self.open_from]
     }

@@ -3,8 +3,7 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `tick` | what a rank tells |
-//! | `ticker` | counting it, from the pulses of the rank's workers |
+//! | `ticker` | what a rank tells, counted from the pulses of its workers |
 //! | `collector` | putting the ticks of all ranks together, on rank 0 |
 //! | `checkpoints` | records of what was put together so far |
 //! | `watcher` | the thread that does both |
@@ -13,7 +12,6 @@
 
 mod checkpoints;
 mod collector;
-mod tick;
 mod ticker;
 mod watcher;
 
@@ -113,9 +111,6 @@ impl Intervals {
     }
 
     /// Begins a trial after those that have ended, before its workers start; a warm-up is none.
-    ///
-    /// # Errors
-    /// When the thread cannot be started.
     pub fn begin(&mut self, schedule: &Schedule, clock: Clock, ended: &[Trial]) -> Result<()> {
         match &mut self.0 {
             // Turns beside the trials have no series either.
@@ -137,9 +132,6 @@ impl Intervals {
     }
 
     /// Ends this rank's part with its exact figures, before the ranks add theirs up.
-    ///
-    /// # Errors
-    /// When the thread failed, or the control channel does not take the last tick.
     pub fn tell_last(&mut self, operations: u64, window_ns: u64) -> Result<()> {
         let Some(running) = self.0.as_mut().and_then(|cut| cut.running.as_mut()) else {
             return Ok(());
@@ -151,9 +143,6 @@ impl Intervals {
     }
 
     /// The series of the trial, on rank 0, once the figures of all ranks are there.
-    ///
-    /// # Errors
-    /// When ticks cannot be read.
     pub fn finish(&mut self, window_ns: u64) -> Result<Option<TrialSeries>> {
         self.0
             .as_mut()
@@ -206,12 +195,11 @@ impl Cut {
             }),
         };
         // A rank that only serves has nothing to watch.
-        let watcher = match watch.ticker.is_some() || watch.collecting.is_some() {
-            true => {
-                let times = (clock, schedule.start_ns, self.interval_ns);
-                Some(Watcher::start(watch, times, self.cpus.clone())?)
-            }
-            false => None,
+        let watcher = if watch.ticker.is_some() || watch.collecting.is_some() {
+            let times = (clock, schedule.start_ns, self.interval_ns);
+            Some(Watcher::start(watch, times, self.cpus.clone())?)
+        } else {
+            None
         };
         self.running = Some(Running {
             trial,

@@ -3,11 +3,29 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::tick::Tick;
+use serde::{Deserialize, Serialize};
+
 use crate::drive::pulse::Pulse;
 use tonnage_ranks::{Notes, pack};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::Result;
+
+/// Progress of a rank in a trial, told to rank 0 at the end of each interval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Tick {
+    /// Number of the trial.
+    pub trial: u64,
+    /// Whole intervals that have passed since the aligned start.
+    pub passed: u64,
+    /// Operations that have completed until then.
+    pub operations: u64,
+    /// Encoded latencies of what completed since the last tick, roughly; empty without any.
+    pub latencies: Vec<u8>,
+    /// True when all workers of the rank have done their part of the trial.
+    pub is_driven: bool,
+    /// True in the last tick of a trial, whose count is exact.
+    pub is_last: bool,
+}
 
 /// The ticks of a rank in one trial.
 pub(super) struct Ticker {
@@ -92,9 +110,6 @@ impl Ticker {
     }
 
     /// Sends the last count, with the latencies that workers have handed over.
-    ///
-    /// # Errors
-    /// When the control channel does not take it.
     pub(super) fn send(&mut self) -> Result<()> {
         let Some(mut tick) = self.next.take() else {
             return Ok(());
@@ -104,9 +119,6 @@ impl Ticker {
     }
 
     /// Sends the exact end.
-    ///
-    /// # Errors
-    /// When the control channel does not take it.
     pub(super) fn send_last(&mut self, operations: u64, window_ns: u64) -> Result<()> {
         let tick = Tick {
             trial: self.trial,

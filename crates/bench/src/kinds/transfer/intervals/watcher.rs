@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use super::checkpoints::Checkpoints;
 use super::collector::Collector;
-use super::tick::Tick;
-use super::ticker::Ticker;
+use super::ticker::{Tick, Ticker};
 use crate::observer::{IntervalListener, IntervalReport};
 use tonnage_ranks::{Notes, unpack};
 use tonnage_record::transfer::{SERIES_CLIENTS_MAX, TrialSeries};
@@ -143,9 +142,6 @@ impl TrialWatch {
 
 impl Collecting {
     /// Takes the ticks that have come.
-    ///
-    /// # Errors
-    /// When one cannot be read.
     pub(super) fn take_notes(&mut self) -> Result<()> {
         for (rank, note) in self.notes.take() {
             let tick: Tick = unpack(&note)?;

@@ -25,9 +25,6 @@ pub struct Reports {
 
 /// Messages of `rank`, of whose workers each drives one of `points` and `issued` so much, to those of the circle of a
 /// round that it has flows to.
-///
-/// # Errors
-/// When one cannot be written.
 pub fn messages(
     points: &[&TransferPoint],
     rank: u32,
@@ -56,9 +53,6 @@ pub fn messages(
 
 impl Reports {
     /// Takes together what this rank's workers issued, and what it heard of others of the circle of a round.
-    ///
-    /// # Errors
-    /// When a message cannot be read.
     pub fn new(own: Vec<Issued>, circle: Circle, heard: &[(u32, Vec<u8>)]) -> Result<Self> {
         let read = |(from, bytes): &(u32, Vec<u8>)| Ok((*from, unpack(bytes)?));
         let heard = heard.iter().map(read).collect::<Result<_>>()?;
@@ -67,26 +61,26 @@ impl Reports {
 
     /// Operations of a flow that begins or ends at `rank`, of which `layout` is worker `worker`'s. A rank that took no
     /// part issued none.
-    ///
-    /// # Errors
-    /// When a report does not match the layout, as from another plan.
     pub fn of_flow(
         &self,
         (rank, layout): (u32, &SliceLayout),
         worker: usize,
         (from, to): (u32, u32),
     ) -> Result<FlowIssued> {
-        let told = match from == rank {
-            true if self.own.is_empty() => Some(FlowIssued::default()),
-            true => {
-                let place = layout.out.binary_search(&to).ok();
-                place.and_then(|place| self.own.get(worker)?.of_flow(place))
-            }
-            false if !self.circle.contains(from) => Some(FlowIssued::default()),
-            false => self
-                .heard
-                .get(&from)
-                .and_then(|workers| *workers.get(worker)?),
+        let is_own = from == rank;
+        let took_no_part = if is_own {
+            self.own.is_empty()
+        } else {
+            !self.circle.contains(from)
+        };
+        let told = if took_no_part {
+            Some(FlowIssued::default())
+        } else if is_own {
+            let place = layout.out.binary_search(&to).ok();
+            place.and_then(|place| self.own.get(worker)?.of_flow(place))
+        } else {
+            let workers = self.heard.get(&from);
+            workers.and_then(|workers| *workers.get(worker)?)
         };
         told.ok_or_else(|| {
             Error::Failed(format!(

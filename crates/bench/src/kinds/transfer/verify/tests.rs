@@ -10,6 +10,22 @@ use tonnage_engines::memory::HOST;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{Addresses, Verification};
 
+/// Memory for a layout.
+pub(super) fn memory(layout: &SliceLayout) -> Arc<dyn Memory> {
+    let request = Request {
+        bytes: layout.bytes(),
+        ..Request::default()
+    };
+    (HOST.allocate)(&request).unwrap()
+}
+
+fn issued(first: u64, end: u64) -> Issued {
+    Issued {
+        ranges: vec![(first, end)],
+        ascents: Vec::new(),
+    }
+}
+
 #[test]
 fn immediates_go_on_over_the_32_bit_edge() {
     let edge = 1u64 << 32;
@@ -44,13 +60,7 @@ fn arrivals_are_a_set_and_not_a_sum() {
 fn lost_doubled_and_changed_arrivals_are_told() {
     let mut point = point(Addresses::Sequential, 4);
     point.op = Verb::WriteImm;
-    let issued = vec![
-        vec![Issued {
-            ranges: vec![(10, 14)],
-            ascents: Vec::new(),
-        }],
-        vec![Issued::default()],
-    ];
+    let issued = vec![vec![issued(10, 14)], vec![Issued::default()]];
     let expected = Expected::new(&point, 1, 0, &reports(&point, 1, &issued)).unwrap();
     assert_eq!(
         (
@@ -90,16 +100,7 @@ fn every_ping_has_its_answer() {
     point.pacing = Pacing::PingPong;
     point.op = Verb::WriteImm;
     // Rank 1 reported before it answered.
-    let issued = vec![
-        vec![Issued {
-            ranges: vec![(10, 14)],
-            ascents: Vec::new(),
-        }],
-        vec![Issued {
-            ranges: vec![(10, 10)],
-            ascents: Vec::new(),
-        }],
-    ];
+    let issued = vec![vec![issued(10, 14)], vec![issued(10, 10)]];
     for rank in [0, 1] {
         let expected = Expected::new(&point, rank, 0, &reports(&point, rank, &issued)).unwrap();
         let from = [(1 - rank, (10, 14))];
@@ -129,9 +130,10 @@ fn workers_tell_what_they_issued_only_where_it_is_checked() {
     let asked = |op, verify: bool, moves_bytes| {
         let point = TransferPoint {
             op,
-            verify: match verify {
-                true => Verification::Last,
-                false => Verification::Off,
+            verify: if verify {
+                Verification::Last
+            } else {
+                Verification::Off
             },
             ..point(Addresses::Sequential, 4)
         };
@@ -169,14 +171,7 @@ impl Pair {
             ..point(remote, 4)
         };
         let layouts = [0, 1].map(|rank| SliceLayout::new(&point, rank));
-        let memories = [0, 1].map(|rank: usize| {
-            let bytes = layouts[rank].bytes();
-            let request = Request {
-                bytes,
-                ..Request::default()
-            };
-            (HOST.allocate)(&request).unwrap()
-        });
+        let memories = layouts.each_ref().map(memory);
         let walks = [0, 1].map(|rank| SliceWalks::new(&point, (rank, 0), &layouts[rank as usize]));
         let origins = (layouts[0].out_origin(0), layouts[1].into_origin(0));
         let flow = Flow::new(&point, 0, 1, Lane(0), origins.0, origins.1);
@@ -211,15 +206,10 @@ impl Pair {
             self.memories[from.0].read(from.1, &mut bytes).unwrap();
             self.memories[to.0].write(to.1, &bytes).unwrap();
         }
-        let ranges = self.walks[0].issued(std::slice::from_ref(&self.flow));
-        assert_eq!(ranges, [(self.flow.issued - operations, self.flow.issued)]);
-        let issued = vec![
-            vec![Issued {
-                ranges,
-                ascents: Vec::new(),
-            }],
-            vec![Issued::default()],
-        ];
+        let own = self.walks[0].issued(std::slice::from_ref(&self.flow));
+        let range = (self.flow.issued - operations, self.flow.issued);
+        assert_eq!(own.ranges, [range]);
+        let issued = vec![vec![own], vec![Issued::default()]];
         let target = self.target() as u32;
         Expected::new(
             &self.point,
@@ -373,14 +363,7 @@ fn what_is_read_from_a_shared_footprint_is_the_targets_own() {
         ..point(Addresses::Sequential, 4)
     };
     let layouts = [0, 1, 2].map(|rank| SliceLayout::new(&point, rank));
-    let allocate = |layout: &SliceLayout| {
-        let request = Request {
-            bytes: layout.bytes(),
-            ..Request::default()
-        };
-        (HOST.allocate)(&request).unwrap()
-    };
-    let memories = layouts.each_ref().map(allocate);
+    let memories = layouts.each_ref().map(memory);
     let walks = [0, 1, 2].map(|rank| SliceWalks::new(&point, (rank, 0), &layouts[rank as usize]));
     for (memory, walks) in memories.iter().zip(&walks) {
         walks.fill(&**memory, 1).unwrap();

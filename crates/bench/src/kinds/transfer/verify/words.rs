@@ -7,14 +7,14 @@
 //! whoever did it: the initiators tell for how many steps they were answered, and a sum over the steps that does not
 //! depend on their order (of 64 bits, so that another set of steps has the same one by chance in 2^64).
 
+use serde::{Deserialize, Serialize};
 use tonnage_engine::memory::Memory;
-use tonnage_engine::pattern::{Key, Mismatches};
+use tonnage_engine::pattern::{Key, Mismatches, mix};
 use tonnage_engine::{Verb, WORD_BYTES};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_units::{Error, Result};
 
-use super::ascents::Ascents;
-use super::{Expected, WORKER_SEED, data_of};
+use super::{Expected, data_of, worker_seed};
 use crate::drive::flow::Flow;
 use crate::drive::flow_walk::FlowWalk;
 use crate::kinds::transfer::layout::{GUARD_BYTES, SliceLayout};
@@ -27,6 +27,29 @@ const PLACES_AT_ONCE: u64 = 4096;
 
 /// Content of a place into which no old value has come: no word gets as high.
 const UNANSWERED: u64 = u64::MAX;
+
+/// Steps by which words went up, as their initiator was told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ascents {
+    /// Number of them.
+    pub count: u64,
+    /// Sum over them that does not depend on their order.
+    pub digest: u64,
+}
+
+impl Ascents {
+    /// Adds one, from a value of the word of a slot.
+    pub fn step(&mut self, slot: u64, from: u64) {
+        self.count += 1;
+        self.digest = self.digest.wrapping_add(mix(mix(slot) ^ from));
+    }
+
+    /// Adds others.
+    pub fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.digest = self.digest.wrapping_add(other.digest);
+    }
+}
 
 /// The places of one flow of this worker.
 struct OutWords {
@@ -86,7 +109,7 @@ impl WordWalks {
             op: point.op,
             verify: point.verify.is_on(),
             rank,
-            seed: point.seed ^ u64::from(worker).wrapping_mul(WORKER_SEED),
+            seed: worker_seed(point, worker),
             slots: point.slots(),
             stride_bytes: point.stride_bytes,
             footprint_bytes: point.footprint_bytes,
@@ -96,9 +119,6 @@ impl WordWalks {
     }
 
     /// Sets the words to 0, and the places to what the next operations need.
-    ///
-    /// # Errors
-    /// When they do not lie in the memory.
     pub fn fill(&mut self, memory: &dyn Memory, number: u64) -> Result<()> {
         for out in &mut self.out {
             out.unanswered = None;
@@ -160,9 +180,6 @@ impl WordWalks {
     }
 
     /// Operations that the flows issued since the last call, and their answers if these are verified.
-    ///
-    /// # Errors
-    /// When places do not lie in the memory, or there were more operations than places.
     pub fn issued(&mut self, memory: &dyn Memory, flows: &[Flow]) -> Result<Issued> {
         let mut told = Issued::default();
         let (places, place_bytes, swaps) =
@@ -205,9 +222,6 @@ impl WordWalks {
 
     /// Checks that every operation was answered, that the words of this worker went up by what their initiators were
     /// told, and that the bytes around them are as they were.
-    ///
-    /// # Errors
-    /// Text of what is wrong with the words, or when they do not lie in the memory.
     pub fn check(
         &self,
         memory: &dyn Memory,

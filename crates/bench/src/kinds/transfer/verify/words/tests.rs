@@ -5,9 +5,8 @@ use std::sync::Arc;
 use super::*;
 use crate::drive::walk::tests::point;
 use crate::kinds::transfer::verify::reports::tests::reports;
-use tonnage_engine::memory::Request;
+use crate::kinds::transfer::verify::tests::memory;
 use tonnage_engine::{Lane, Op};
-use tonnage_engines::memory::HOST;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{Addresses, TargetFootprint, TrialLength};
 
@@ -31,13 +30,6 @@ impl Contention {
         (point.ranks, point.traffic) = (3, Traffic::FanIn);
         (point.stride_bytes, point.verify) = (16, tonnage_plan::transfer::Verification::Last);
         let layouts: Vec<_> = (0..3).map(|rank| SliceLayout::new(&point, rank)).collect();
-        let memory = |layout: &SliceLayout| {
-            let request = Request {
-                bytes: layout.bytes(),
-                ..Request::default()
-            };
-            (HOST.allocate)(&request).unwrap()
-        };
         let flow = |rank: u32| {
             let far = layouts[0].into_origin_of(rank).unwrap();
             let near = layouts[rank as usize].out_origin(0);
