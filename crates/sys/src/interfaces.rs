@@ -7,6 +7,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr;
 
+use crate::library::outcome;
+
 /// One address of one interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InterfaceAddress {
@@ -33,9 +35,7 @@ impl Drop for List {
 pub fn addresses() -> io::Result<Vec<InterfaceAddress>> {
     let mut first = ptr::null_mut();
     // SAFETY: the argument is a valid place for one pointer; the call writes it only when it returns 0.
-    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    outcome(unsafe { libc::getifaddrs(&raw mut first) })?;
     let list = List(first);
     let mut found = Vec::new();
     let mut next = list.0;

@@ -4,6 +4,7 @@
 //! that is one file per library, such as [`crate::libfabric`], and the handle never leaves this crate.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::io;
 use std::ptr::NonNull;
 
 use crate::signal_actions::keeping;
@@ -129,6 +130,15 @@ impl SharedLibrary {
         let address = unsafe { libc::dlsym(self.handle.as_ptr(), symbol.as_ptr()) };
         NonNull::new(address)
             .ok_or_else(|| format!("{}: has no {}", self.name, symbol.to_string_lossy()))
+    }
+}
+
+/// The outcome of a system call, or of a function of the C library, that returns 0 or notes its error.
+pub(crate) fn outcome(code: impl Into<i64>) -> io::Result<()> {
+    if code.into() == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
     }
 }
 

@@ -8,7 +8,7 @@ use std::any::Any;
 use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -17,9 +17,12 @@ use rustix::mm::{
 };
 
 use crate::copy::Method;
+use crate::library::outcome;
 
 const MIB_2: usize = 2 << 20;
 const GIB_1: usize = 1 << 30;
+
+const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
 /// Kind of pages of an arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +78,17 @@ pub struct OutOfRange {
     pub len: u64,
     /// Bytes in the arena.
     pub size: u64,
+}
+
+impl OutOfRange {
+    /// Refuses a range that does not lie in `size` bytes.
+    #[inline]
+    pub(crate) fn check(offset: u64, len: u64, size: u64) -> Result<(), Self> {
+        match offset.checked_add(len) {
+            Some(end) if end <= size => Ok(()),
+            _ => Err(Self { offset, len, size }),
+        }
+    }
 }
 
 impl std::fmt::Display for OutOfRange {
@@ -151,25 +165,10 @@ impl Arena {
 
     fn map_file(file: OwnedFd, len: usize, pages: Pages) -> io::Result<Self> {
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing that exists.
-        let base = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                len,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                &file,
-                0,
-            )?
-        };
-        let base = non_null(base)?;
-        Ok(Self {
-            base,
-            len,
-            file: Some(file),
-            pages,
-            range: Some((base, len)),
-            _keeper: None,
-        })
+        let base = unsafe { mmap(null_mut(), len, READ_WRITE, MapFlags::SHARED, &file, 0)? };
+        let mut arena = Self::mapped(base, len, pages)?;
+        arena.file = Some(file);
+        Ok(arena)
     }
 
     fn map_private(len: usize, pages: Pages) -> io::Result<Self> {
@@ -179,14 +178,11 @@ impl Arena {
             Pages::Huge1G => MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_1GB,
         };
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing that exists.
-        let base = unsafe {
-            mmap_anonymous(
-                std::ptr::null_mut(),
-                len,
-                ProtFlags::READ | ProtFlags::WRITE,
-                flags,
-            )?
-        };
+        let base = unsafe { mmap_anonymous(null_mut(), len, READ_WRITE, flags)? };
+        Self::mapped(base, len, pages)
+    }
+
+    fn mapped(base: *mut c_void, len: usize, pages: Pages) -> io::Result<Self> {
         let base = non_null(base)?;
         Ok(Self {
             base,
@@ -207,8 +203,7 @@ impl Arena {
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing that exists.
-        let start =
-            unsafe { mmap_anonymous(std::ptr::null_mut(), range_len, ProtFlags::empty(), flags)? };
+        let start = unsafe { mmap_anonymous(null_mut(), range_len, ProtFlags::empty(), flags)? };
         let start = non_null(start)?;
         let skipped = start.as_ptr().align_offset(MIB_2);
         let arena = Self {
@@ -266,11 +261,7 @@ impl Arena {
                 0,
             )
         };
-        if result == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        outcome(result)
     }
 
     /// Bytes; of what was mapped here a whole number of pages.
@@ -320,14 +311,7 @@ impl Arena {
 
     #[inline]
     fn check(&self, offset: u64, len: u64) -> Result<usize, OutOfRange> {
-        match offset.checked_add(len) {
-            Some(end) if end <= self.len as u64 => Ok(offset as usize),
-            _ => Err(OutOfRange {
-                offset,
-                len,
-                size: self.len as u64,
-            }),
-        }
+        OutOfRange::check(offset, len, self.len as u64).map(|()| offset as usize)
     }
 
     /// Copies `bytes` into the arena.

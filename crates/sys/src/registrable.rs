@@ -128,14 +128,7 @@ impl RegisteredBytes {
     /// Address of a range, for a card. The CPU may not be able to follow it.
     #[inline]
     pub(crate) fn at(&self, offset: u64, len: u64) -> Result<u64, OutOfRange> {
-        match offset.checked_add(len) {
-            Some(end) if end <= self.len => Ok(self.address.wrapping_add(offset)),
-            _ => Err(OutOfRange {
-                offset,
-                len,
-                size: self.len,
-            }),
-        }
+        OutOfRange::check(offset, len, self.len).map(|()| self.address.wrapping_add(offset))
     }
 
     /// The aligned word at an offset; `None` also where the CPU cannot address it.

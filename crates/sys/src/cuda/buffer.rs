@@ -42,11 +42,21 @@ pub struct CudaPart<'a> {
     pub(super) bytes: u64,
 }
 
-/// Refuses a range that does not lie in so many bytes.
-pub(super) fn checked(offset: u64, len: u64, size: u64) -> Result<(), OutOfRange> {
-    match offset.checked_add(len) {
-        Some(end) if end <= size => Ok(()),
-        _ => Err(OutOfRange { offset, len, size }),
+impl<'a> CudaPart<'a> {
+    /// A range of `size` bytes at `address`.
+    #[inline]
+    pub(super) fn of(
+        context: &'a Arc<CudaContext>,
+        (address, size): (CudaAddress, u64),
+        offset: u64,
+        len: u64,
+    ) -> Result<Self, CudaFailure> {
+        OutOfRange::check(offset, len, size)?;
+        Ok(Self {
+            context,
+            address: address + offset,
+            bytes: len,
+        })
     }
 }
 
@@ -91,23 +101,25 @@ impl DeviceBuffer {
 
     /// Bytes that its mapping is a multiple of; `None` where it is none.
     pub fn granularity(&self) -> Option<u64> {
-        self.mapping.as_ref().map(VmmMapping::granularity)
+        self.mapping
+            .as_ref()
+            .map(|mapping| mapping.granularity as u64)
     }
 
     /// The physical memory that is mapped; `None` where it is no mapping.
     pub(super) fn physical(&self) -> Option<PhysicalHandle> {
-        self.mapping.as_ref().and_then(VmmMapping::physical)
+        self.mapping.as_ref()?.physical
     }
 
     /// Returns whether a file could be made of its mapping's physical memory; `None` where it has none.
     pub fn is_exportable(&self) -> Option<bool> {
-        self.mapping.as_ref().map(VmmMapping::is_exportable)
+        self.mapping.as_ref().map(|mapping| mapping.is_exportable)
     }
 
     /// Returns whether network cards may reach its mapping, as the driver has it; `None` where it has none, or where
     /// the driver does not tell.
     pub fn is_for_cards(&self) -> Option<bool> {
-        self.mapping.as_ref().and_then(VmmMapping::is_for_cards)
+        self.mapping.as_ref()?.is_for_cards
     }
 
     /// Lets kernels and copies of this context's GPU reach it.
@@ -141,12 +153,7 @@ impl DeviceBuffer {
     /// # Errors
     /// `Outside`.
     pub fn part(&self, offset: u64, len: u64) -> Result<CudaPart<'_>, CudaFailure> {
-        checked(offset, len, self.bytes)?;
-        Ok(CudaPart {
-            context: &self.context,
-            address: self.address + offset,
-            bytes: len,
-        })
+        CudaPart::of(&self.context, (self.address, self.bytes), offset, len)
     }
 
     /// Copies bytes in, and waits.
@@ -246,13 +253,9 @@ impl PinnedArena {
     /// # Errors
     /// `Outside`.
     pub fn part(&self, offset: u64, len: u64) -> Result<CudaPart<'_>, CudaFailure> {
-        checked(offset, len, self.arena.len() as u64)?;
-        Ok(CudaPart {
-            context: &self.context,
-            // Addresses of the host and of all GPUs are one space.
-            address: self.arena.address() + offset,
-            bytes: len,
-        })
+        // Addresses of the host and of all GPUs are one space.
+        let all = (self.arena.address(), self.arena.len() as u64);
+        CudaPart::of(&self.context, all, offset, len)
     }
 }
 
@@ -268,11 +271,9 @@ impl PinnedView {
     /// # Errors
     /// `Outside`.
     pub fn part(&self, offset: u64, len: u64) -> Result<CudaPart<'_>, CudaFailure> {
-        let CudaPart { address, bytes, .. } = self.pinned.part(offset, len)?;
         Ok(CudaPart {
             context: &self.context,
-            address,
-            bytes,
+            ..self.pinned.part(offset, len)?
         })
     }
 }

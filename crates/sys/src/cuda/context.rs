@@ -106,12 +106,21 @@ impl CudaContext {
     /// # Errors
     /// `OtherDriver`.
     pub(super) fn check_driver(&self, other: &Self) -> Result<(), CudaFailure> {
-        match self.library.is_one_with(&other.library) {
-            true => Ok(()),
-            false => Err(CudaFailure::OtherDriver {
-                own: self.driver().name,
-                other: other.driver().name,
-            }),
+        if self.library.is_one_with(&other.library) {
+            return Ok(());
+        }
+        Err(CudaFailure::OtherDriver {
+            own: self.driver().name,
+            other: other.driver().name,
+        })
+    }
+
+    /// The failure of a stream of this context that was handed memory of another one.
+    pub(super) fn other_gpu(&self, memory: &Self) -> CudaFailure {
+        CudaFailure::OtherGpu {
+            name: self.driver().name,
+            memory: memory.device.number,
+            stream: self.device.number,
         }
     }
 
@@ -134,25 +143,20 @@ impl CudaContext {
 
     /// Refuses a GPU with this ordinal and number, to whose memory the machine has no way.
     pub(super) fn check_way(&self, (peer, number): (Ordinal, u32)) -> Result<(), CudaFailure> {
-        match self.can_access((self.ordinal, peer))? {
-            true => Ok(()),
-            false => Err(CudaFailure::NoPeer {
-                call: self.driver().called("cuDeviceCanAccessPeer"),
-                name: self.driver().name,
-                gpu: self.device.number,
-                peer: number,
-            }),
-        }
-    }
-
-    /// Returns whether the machine has a way from one GPU to the memory of another.
-    fn can_access(&self, (gpu, peer): (Ordinal, Ordinal)) -> Result<bool, CudaFailure> {
         let mut can = 0;
         self.call("cuDeviceCanAccessPeer", |calls| {
             // SAFETY: the number is valid for the write of an int; both ordinals came from the library.
-            unsafe { (calls.can_access_peer)(&raw mut can, gpu, peer) }
+            unsafe { (calls.can_access_peer)(&raw mut can, self.ordinal, peer) }
         })?;
-        Ok(can != 0)
+        if can != 0 {
+            return Ok(());
+        }
+        Err(CudaFailure::NoPeer {
+            call: self.driver().called("cuDeviceCanAccessPeer"),
+            name: self.driver().name,
+            gpu: self.device.number,
+            peer: number,
+        })
     }
 
     /// Makes the context this thread's, for calls of other libraries: those of CUDA's runtime take the first GPU where

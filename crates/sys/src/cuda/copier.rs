@@ -7,12 +7,12 @@
 use std::sync::Arc;
 
 use super::abi::{CudaAddress, NOT_READY, SUCCESS};
-use super::buffer::{DeviceBuffer, PinnedArena, checked};
+use super::buffer::{DeviceBuffer, PinnedArena};
 use super::context::CudaContext;
 use super::copy_kernel::CopyKernel;
 use super::failure::CudaFailure;
 use super::stream::{CudaEvent, CudaStream};
-use crate::mapping::Arena;
+use crate::mapping::{Arena, OutOfRange};
 
 /// Memory at one end of copies.
 #[derive(Debug, Clone)]
@@ -123,11 +123,7 @@ impl CudaCopier {
                 .as_ref()
                 .is_none_or(|kernel| is_own(kernel.context()));
         if !fits {
-            return Err(CudaFailure::OtherGpu {
-                name: context.driver().name,
-                memory: first.device().number,
-                stream: context.device().number,
-            });
+            return Err(context.other_gpu(first));
         }
         for end in [&from, &to] {
             if let CudaRegion::Device(buffer) = end {
@@ -161,8 +157,8 @@ impl CudaCopier {
     #[inline]
     pub fn post(&mut self, from: u64, to: u64, mark: CopyMark) -> Result<bool, CudaFailure> {
         let len = u64::from(mark.len);
-        checked(from, len, self.ends[0].bytes())?;
-        checked(to, len, self.ends[1].bytes())?;
+        OutOfRange::check(from, len, self.ends[0].bytes())?;
+        OutOfRange::check(to, len, self.ends[1].bytes())?;
         let line = &mut self.lines[self.next];
         if line.pending == line.slots.len() {
             return Ok(false);

@@ -46,7 +46,7 @@ impl CopyKernel {
     }
 
     fn with(context: &Arc<CudaContext>, blocks_max: Option<u32>) -> Result<Self, CudaFailure> {
-        let module = GpuModule::compile(context, context.driver().texts.copy)?;
+        let module = GpuModule::compile(context, context.driver().copy_text)?;
         Ok(Self {
             function: module.function(c"tonnage_copy")?,
             blocks_max,

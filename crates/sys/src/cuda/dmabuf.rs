@@ -4,13 +4,13 @@
 //! its own calls. The call that flushes came with CUDA 11.3, and is looked up when it is first needed.
 
 use std::ffi::c_int;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-use super::abi::{Attribute, Code};
+use super::abi::{Attribute, Code, CudaAddress, PhysicalHandle, SUCCESS};
 use super::buffer::DeviceBuffer;
 use super::context::CudaContext;
 use super::driver::Introduced;
-use super::exported::{DmabufFile, ExportedMemory};
 use super::failure::CudaFailure;
 use crate::library::functions;
 
@@ -22,6 +22,46 @@ const CURRENT_CONTEXT: c_int = 0;
 const TO_OWNER: c_int = 100;
 /// `CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER`: ordered for the GPU that the memory is of, and above it for all.
 const FOR_OWNER: u32 = 100;
+
+/// A file that names memory of a device for other devices.
+#[derive(Debug)]
+pub struct DmabufFile {
+    /// The buffer.
+    pub file: OwnedFd,
+    /// Offset in it of the memory's beginning.
+    pub offset: u64,
+}
+
+/// Memory that is to be exported: an allocation, or mapped physical memory from its first byte on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ExportedMemory {
+    /// Its first address.
+    pub(crate) address: CudaAddress,
+    /// Its bytes.
+    pub(crate) bytes: u64,
+    /// The physical memory that is mapped there, where it is such memory.
+    pub(crate) physical: Option<PhysicalHandle>,
+}
+
+/// The file that a call has opened, by its number.
+///
+/// # Errors
+/// `Call`, where the call has returned success and no file, as some do for a process that has too many open.
+///
+/// # Safety
+/// The file is open and nobody else's, unless its number is negative.
+pub(crate) unsafe fn opened(call: &'static str, file: c_int) -> Result<OwnedFd, CudaFailure> {
+    if file < 0 {
+        return Err(CudaFailure::Call {
+            call,
+            code: SUCCESS,
+            name: "success without a file".to_owned(),
+            text: "this process may have too many open (ulimit -n)".to_owned(),
+        });
+    }
+    // SAFETY: the number is none that no file has, and the caller promises the rest.
+    Ok(unsafe { OwnedFd::from_raw_fd(file) })
+}
 
 functions! { pub(super) FlushCalls by Introduced:
     flush = (c"cuFlushGPUDirectRDMAWrites", 11, 3) => (c_int, c_int) -> Code;

@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use super::abi::{
     Attribute, Code, ContextHandle, CudaAddress, ModuleHandle, Ordinal, SUCCESS, StreamHandle,
 };
-use super::exported::{DmabufFile, ExportedMemory};
+use super::dmabuf::{DmabufFile, ExportedMemory};
 use super::failure::{CudaFailure, CudaVersion};
 use crate::library::SharedLibrary;
 
@@ -33,27 +33,22 @@ pub struct GpuDriver {
     pub(crate) attributes: Option<&'static [(Attribute, c_int)]>,
     /// Number of the first of a pair's attributes: its rank, before access and native atomics.
     pub(crate) peer_attributes_from: c_int,
-    /// Differences in memory by virtual-memory handles.
-    pub(crate) mapping: MappingRules,
+    /// Sort of granule that physical memory is made of, for memory by virtual-memory handles.
+    pub(crate) granularity: Granularity,
+    /// True where such memory is exported by its handle, which has to be of a type that can be.
+    pub(crate) exported_by_handle: bool,
     /// The call that says its version.
     pub(crate) version_call: &'static CStr,
     /// The version that a number of that call means.
     pub(crate) version: fn(c_int) -> CudaVersion,
     /// The identifier of a GPU, as people read it, by its UUID and its address on the PCI bus.
     pub(crate) identity: fn(&[u8; 16], &str) -> String,
-    /// Texts of the kernels.
-    pub(crate) texts: KernelTexts,
+    /// Text of the kernels that fill and compare, in a language that the driver compiles.
+    pub(crate) pattern_text: &'static str,
+    /// Text of the kernel that copies.
+    pub(crate) copy_text: &'static str,
     /// Looks up the calls that have forms of their own; the failure is the reason why one of them is not there.
     pub(crate) own: fn(&DriverLibrary) -> Result<Box<dyn OwnCalls>, CudaFailure>,
-}
-
-/// Differences in memory by virtual-memory handles.
-#[derive(Debug)]
-pub(crate) struct MappingRules {
-    /// Sort of granule that physical memory is made of.
-    pub(crate) granularity: Granularity,
-    /// True where such memory is exported by its handle, which has to be of a type that can be.
-    pub(crate) exported_by_handle: bool,
 }
 
 /// Sorts of granules, by their numbers in the header.
@@ -72,15 +67,6 @@ pub(crate) struct LoadedText {
     pub(crate) module: ModuleHandle,
     /// The compiled code, where the driver goes on reading it until the module is unloaded; empty where it made a copy.
     pub(crate) code: Vec<u8>,
-}
-
-/// Texts of the kernels, in a language that the driver compiles.
-#[derive(Debug)]
-pub(crate) struct KernelTexts {
-    /// Those that fill and compare.
-    pub(crate) pattern: &'static str,
-    /// The one that copies.
-    pub(crate) copy: &'static str,
 }
 
 /// Another driver's name of a call.

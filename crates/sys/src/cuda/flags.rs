@@ -8,11 +8,11 @@ use std::ffi::c_uint;
 use std::sync::Arc;
 
 use super::abi::{Attribute, Code, CudaAddress, StreamHandle};
-use super::buffer::{PinnedArena, checked};
+use super::buffer::{CudaPart, PinnedArena};
 use super::context::CudaContext;
 use super::driver::Introduced;
 use super::failure::CudaFailure;
-use super::stream::CudaStream;
+use super::stream::{CudaEvent, CudaStream};
 use crate::library::functions;
 use crate::mapping::OutOfRange;
 
@@ -92,18 +92,63 @@ impl FlagWords {
         words: u64,
     ) -> Result<CudaAddress, CudaFailure> {
         let (len, size) = (words * WORD, self.pinned.arena().len() as u64);
-        checked(offset, len, size)?;
+        OutOfRange::check(offset, len, size)?;
         if !offset.is_multiple_of(WORD) {
             return Err(OutOfRange { offset, len, size }.into());
         }
         let context = stream.context();
         if !Arc::ptr_eq(context, self.pinned.context()) {
-            return Err(CudaFailure::OtherGpu {
-                name: context.driver().name,
-                memory: self.pinned.context().device().number,
-                stream: context.device().number,
-            });
+            return Err(context.other_gpu(self.pinned.context()));
         }
         Ok(self.address + offset)
+    }
+}
+
+/// Two words that follow each other, and where they are written.
+#[derive(Debug, Clone, Copy)]
+pub struct WordsBehind<'a> {
+    /// Memory of the words.
+    pub words: &'a FlagWords,
+    /// Offset of the first, a multiple of 8.
+    pub offset: u64,
+    /// The words, the first one first.
+    pub values: [u64; 2],
+}
+
+impl CudaStream {
+    /// Hands over a copy as [`CudaStream::copy`] does, words behind it as [`FlagWords::write`] does, and an event behind
+    /// both. The context is made current once for all of them, which for small copies is a good part of the cost.
+    ///
+    /// # Errors
+    /// As those; nothing was handed over where it is `OtherGpu` or `Outside`.
+    #[inline]
+    pub fn copy_and_tell(
+        &self,
+        (from, to): (CudaPart<'_>, CudaPart<'_>),
+        behind: Option<WordsBehind<'_>>,
+        event: &CudaEvent,
+    ) -> Result<(), CudaFailure> {
+        self.check_parts(&from, &to)?;
+        let place = |behind: &WordsBehind<'_>| behind.words.place(self, behind.offset, 2);
+        let first = behind.as_ref().map(place).transpose()?;
+        let calls = self.context().current()?;
+        // SAFETY: both ranges lie in memory that waits for this context before it is given back. Bytes that the CPU or
+        // another copy touches meanwhile become a mixture.
+        let code = unsafe {
+            let own = &self.context().library.own;
+            own.copy(to.address, from.address, from.bytes as usize, self.handle)
+        };
+        self.context().check("cuMemcpyAsync", code)?;
+        if let (Some(first), Some(WordsBehind { words, values, .. })) = (first, behind) {
+            for (address, word) in [first, first + 8].into_iter().zip(values) {
+                // SAFETY: the word is aligned and lies in pinned memory, which waits for this context before it is
+                // given back; it is bytes of an arena, over which no reference is formed but to atomics.
+                let code = unsafe { (words.calls.write)(self.handle, address, word, 0) };
+                self.context().check("cuStreamWriteValue64_v2", code)?;
+            }
+        }
+        // SAFETY: event and stream live.
+        let code = unsafe { (calls.event_record)(event.handle, self.handle) };
+        self.context().check("cuEventRecord", code)
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::abi::{Code, CudaAddress, IPC_LAZY_PEER_ACCESS};
-use super::buffer::{CudaPart, DeviceBuffer, checked};
+use super::buffer::{CudaPart, DeviceBuffer};
 use super::context::CudaContext;
 use super::driver::Introduced;
 use super::failure::CudaFailure;
@@ -104,12 +104,7 @@ impl ImportedBuffer {
     /// # Errors
     /// `Outside`.
     pub fn part(&self, offset: u64, len: u64) -> Result<CudaPart<'_>, CudaFailure> {
-        checked(offset, len, self.bytes)?;
-        Ok(CudaPart {
-            context: &self.context,
-            address: self.address + offset,
-            bytes: len,
-        })
+        CudaPart::of(&self.context, (self.address, self.bytes), offset, len)
     }
 }
 

@@ -10,14 +10,12 @@
 //! | `nvidia` | NVIDIA's driver, in these terms |
 //! | `loaded` | the library and the calls that it exports, each with the version of CUDA that it came with |
 //! | `failure` | why something could not be done, with the driver's name of the code |
-//! | `device` | what the driver says of a GPU |
-//! | `peers` | access of one GPU to another one's memory, as the driver describes it |
+//! | `device` | a GPU, and its access to another one's memory, as the driver describes them |
 //! | `context` | a GPU in use: allocations, free memory, waiting |
 //! | `ipc` | memory of a GPU that another process has allocated |
 //! | `flags` | words that a stream writes for the CPU, behind the data |
-//! | `behind` | a copy with words and an event behind it, at once |
 //! | `vmm` | allocations by virtual-memory handles |
-//! | `exported`, `dmabuf` | memory of a GPU as a file; memory for network cards |
+//! | `dmabuf` | memory of a GPU as a file, and for network cards |
 //! | `buffer` | memory of a GPU, and memory of the host that the driver knows |
 //! | `stream` | copies one after the other, and the times between them |
 //! | `raw_loop` | the driver's calls alone, for tests of speed |
@@ -34,15 +32,13 @@
 //! `tonnage_engines::memory`'s.
 
 pub(crate) mod abi;
-mod behind;
 mod buffer;
 mod context;
 mod copier;
 mod copy_kernel;
 mod device;
-mod dmabuf;
+pub(crate) mod dmabuf;
 pub(crate) mod driver;
-pub(crate) mod exported;
 mod failure;
 mod flags;
 mod ipc;
@@ -50,26 +46,22 @@ mod loaded;
 mod module;
 mod nvidia;
 mod pattern;
-mod peers;
 mod raw_loop;
 mod stream;
 mod vmm;
 
-pub use behind::WordsBehind;
 pub use buffer::{CudaPart, DeviceBuffer, PinnedArena, PinnedView};
 pub use context::CudaContext;
 pub use copier::{CopyMark, CudaCopier, CudaRegion};
 pub use copy_kernel::CopyKernel;
-pub use device::CudaDevice;
-pub use dmabuf::{CardWrites, WritesOrdering};
+pub use device::{CudaDevice, CudaPeer};
+pub use dmabuf::{CardWrites, DmabufFile, WritesOrdering};
 pub use driver::GpuDriver;
-pub use exported::DmabufFile;
 pub use failure::{CudaFailure, CudaVersion};
-pub use flags::FlagWords;
+pub use flags::{FlagWords, WordsBehind};
 pub use ipc::{ImportedBuffer, IpcHandle};
 pub use loaded::Libcuda;
 pub use nvidia::{COPY_PTX, NVIDIA, PATTERN_PTX};
 pub use pattern::{PatternKernels, PatternNumbers};
-pub use peers::CudaPeer;
 pub use raw_loop::RawLoop;
 pub use stream::{CudaEvent, CudaStream};

@@ -31,7 +31,10 @@ impl GpuModule {
     /// # Errors
     /// The driver's reason, with its compiler's complaints.
     pub(super) fn compile(context: &Arc<CudaContext>, text: &str) -> Result<Self, CudaFailure> {
-        let LoadedText { module, code } = compile(context, text)?;
+        context.current()?;
+        // SAFETY: the context is current, and is that of this GPU.
+        let compiled = unsafe { context.library.own.compile(text, context.ordinal) };
+        let LoadedText { module, code } = compiled?;
         Ok(Self {
             context: Arc::clone(context),
             handle: module,
@@ -44,7 +47,12 @@ impl GpuModule {
     /// # Errors
     /// The driver's reason.
     pub(super) fn function(&self, name: &CStr) -> Result<FunctionHandle, CudaFailure> {
-        function(&self.context, self.handle, name)
+        let mut function = std::ptr::null_mut();
+        self.context.call("cuModuleGetFunction", |calls| {
+            // SAFETY: the handle is valid for the write, the module is loaded, and the name ends with a NUL.
+            unsafe { (calls.module_function)(&raw mut function, self.handle, name.as_ptr()) }
+        })?;
+        Ok(function)
     }
 }
 
@@ -104,24 +112,4 @@ pub(super) unsafe fn launch<const N: usize>(
             )
         }
     })
-}
-
-/// Has the driver compile a text.
-fn compile(context: &Arc<CudaContext>, text: &str) -> Result<LoadedText, CudaFailure> {
-    context.current()?;
-    // SAFETY: the context is current, and is that of this GPU.
-    unsafe { context.library.own.compile(text, context.ordinal) }
-}
-
-fn function(
-    context: &Arc<CudaContext>,
-    module: ModuleHandle,
-    name: &CStr,
-) -> Result<FunctionHandle, CudaFailure> {
-    let mut function = std::ptr::null_mut();
-    context.call("cuModuleGetFunction", |calls| {
-        // SAFETY: the handle is valid for the write, the module is loaded, and the name ends with a NUL.
-        unsafe { (calls.module_function)(&raw mut function, module, name.as_ptr()) }
-    })?;
-    Ok(function)
 }

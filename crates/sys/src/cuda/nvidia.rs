@@ -6,11 +6,8 @@ use super::abi::{
     Code, ContextHandle, CudaAddress, JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES, ModuleHandle, Ordinal,
     StreamHandle,
 };
-use super::driver::{
-    DriverLibrary, GpuDriver, Granularity, Introduced, KernelTexts, LoadedText, MappingRules,
-    OwnCalls,
-};
-use super::exported::{DmabufFile, ExportedMemory, opened};
+use super::dmabuf::{DmabufFile, ExportedMemory, opened};
+use super::driver::{DriverLibrary, GpuDriver, Granularity, Introduced, LoadedText, OwnCalls};
 use super::failure::{CudaFailure, CudaVersion};
 use crate::library::{functions, text};
 
@@ -37,20 +34,16 @@ pub static NVIDIA: GpuDriver = GpuDriver {
     attributes: None,
     // `CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK`.
     peer_attributes_from: 1,
-    mapping: MappingRules {
-        granularity: Granularity::Minimum,
-        exported_by_handle: false,
-    },
+    granularity: Granularity::Minimum,
+    exported_by_handle: false,
     version_call: c"cuDriverGetVersion",
     version: |number| CudaVersion {
         major: number / 1000,
         minor: number % 1000 / 10,
     },
     identity: |uuid, _pci_address| grouped(uuid),
-    texts: KernelTexts {
-        pattern: PATTERN_PTX,
-        copy: COPY_PTX,
-    },
+    pattern_text: PATTERN_PTX,
+    copy_text: COPY_PTX,
     own: |library| Ok(Box::new(NvidiaCalls::of(|call| library.symbol(call))?)),
 };
 

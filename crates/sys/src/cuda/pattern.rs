@@ -23,6 +23,13 @@ pub struct PatternNumbers {
     pub inverted: u64,
 }
 
+impl PatternNumbers {
+    /// As the kernels take them.
+    fn arguments(self) -> [u64; 3] {
+        [self.place, self.base, self.inverted]
+    }
+}
+
 /// The kernels, compiled for one GPU.
 #[derive(Debug)]
 pub struct PatternKernels {
@@ -48,7 +55,7 @@ impl PatternKernels {
     pub fn load(context: &Arc<CudaContext>) -> Result<Self, CudaFailure> {
         let stream = CudaStream::new(context)?;
         let found = Mutex::new(DeviceBuffer::allocate(context, 16)?);
-        let module = GpuModule::compile(context, context.driver().texts.pattern)?;
+        let module = GpuModule::compile(context, context.driver().pattern_text)?;
         Ok(Self {
             stream,
             fill: module.function(c"tonnage_fill")?,
@@ -70,11 +77,7 @@ impl PatternKernels {
         numbers: PatternNumbers,
     ) -> Result<(), CudaFailure> {
         let address = self.checked(buffer, offset, len)?;
-        let PatternNumbers {
-            place,
-            base,
-            inverted,
-        } = numbers;
+        let [place, base, inverted] = numbers.arguments();
         self.run(self.fill, len, [address, len, place, base, inverted])
     }
 
@@ -94,11 +97,7 @@ impl PatternKernels {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let none = [u64::MAX, 0];
         found.write(0, none.map(u64::to_le_bytes).as_flattened())?;
-        let PatternNumbers {
-            place,
-            base,
-            inverted,
-        } = numbers;
+        let [place, base, inverted] = numbers.arguments();
         let arguments = [address, len, place, base, inverted, found.address()];
         self.run(self.verify, len, arguments)?;
         let mut bytes = [[0; 8]; 2];

@@ -81,11 +81,7 @@ impl CudaStream {
     ) -> Result<(), CudaFailure> {
         for part in [from, to] {
             if !Arc::ptr_eq(part.context, &self.context) {
-                return Err(CudaFailure::OtherGpu {
-                    name: self.context.driver().name,
-                    memory: part.context.device().number,
-                    stream: self.context.device().number,
-                });
+                return Err(self.context.other_gpu(part.context));
             }
         }
         if from.bytes != to.bytes {

@@ -76,11 +76,14 @@ pub(super) struct VmmMapping {
     calls: VmmCalls,
     /// Whole granules.
     bytes: usize,
-    granularity: usize,
-    for_cards: Option<bool>,
-    /// False where the driver has refused memory of which files could be made.
-    is_exportable: bool,
-    physical: Option<PhysicalHandle>,
+    /// Bytes that allocations are multiples of.
+    pub(super) granularity: usize,
+    /// True where network cards may reach it, as the driver has it; `None` where it does not tell.
+    pub(super) is_for_cards: Option<bool>,
+    /// False where the driver has refused memory of which files could be made by its handle.
+    pub(super) is_exportable: bool,
+    /// The physical memory, all of which is mapped.
+    pub(super) physical: Option<PhysicalHandle>,
     address: Option<CudaAddress>,
     is_mapped: bool,
 }
@@ -99,34 +102,34 @@ impl VmmMapping {
             let granted = library.attribute(context.ordinal, which).ok();
             granted.map(|granted| granted != 0)
         };
-        let rules = &context.driver().mapping;
+        let driver = context.driver();
         if grants(Attribute::MappedMemory) == Some(false) {
             return Err(CudaFailure::NotOffered {
-                interface: context.driver().interface,
+                interface: driver.interface,
                 call: "cuMemCreate".to_owned(),
                 why: "driver says that this GPU has no memory by virtual-memory handles",
             });
         }
-        let for_cards = grants(Attribute::GpuDirectVmm);
+        let is_for_cards = grants(Attribute::GpuDirectVmm);
         let mut properties = PhysicalProperties {
             kind: PINNED,
             // Where an export of a range goes by its addresses, handles of this type are for passing memory on to
             // another process, and libraries that register memory ask whether it has them.
-            handles: match rules.exported_by_handle || grants(Attribute::FileHandles) == Some(true)
-            {
-                true => POSIX_FILE,
-                false => NO_HANDLES,
+            handles: if driver.exported_by_handle || grants(Attribute::FileHandles) == Some(true) {
+                POSIX_FILE
+            } else {
+                NO_HANDLES
             },
             location: location(context.ordinal),
             windows: std::ptr::null_mut(),
             compression: 0,
-            gpu_direct: u8::from(for_cards == Some(true)),
+            gpu_direct: u8::from(is_for_cards == Some(true)),
             usage: 0,
             reserved: [0; 4],
         };
         let mut granularity = 0;
         context.call("cuMemGetAllocationGranularity", |_| {
-            let kind = rules.granularity as c_int;
+            let kind = driver.granularity as c_int;
             // SAFETY: the number is valid for the write of a size, and the properties live through the call.
             unsafe { (calls.granularity)(&raw mut granularity, &raw const properties, kind) }
         })?;
@@ -139,7 +142,7 @@ impl VmmMapping {
                 .checked_next_multiple_of(granularity)
                 .unwrap_or(wanted),
             granularity,
-            for_cards,
+            is_for_cards,
             is_exportable: true,
             physical: None,
             address: None,
@@ -148,7 +151,7 @@ impl VmmMapping {
         match mapping.create(&properties) {
             // Releases of ROCm before some of 6 have such memory, and no handles of it.
             Err(CudaFailure::Call { code, .. })
-                if code == NOT_SUPPORTED && rules.exported_by_handle =>
+                if code == NOT_SUPPORTED && driver.exported_by_handle =>
             {
                 properties.handles = NO_HANDLES;
                 mapping.is_exportable = false;
@@ -228,26 +231,6 @@ impl VmmMapping {
     /// Its first address.
     pub(super) fn address(&self) -> CudaAddress {
         self.address.unwrap_or(0)
-    }
-
-    /// Returns whether a file could be made of it by its handle, where the driver makes files so.
-    pub(super) fn is_exportable(&self) -> bool {
-        self.is_exportable
-    }
-
-    /// Returns whether network cards may reach it, as the driver has it; `None` where it does not tell.
-    pub(super) fn is_for_cards(&self) -> Option<bool> {
-        self.for_cards
-    }
-
-    /// The physical memory, all of which is mapped.
-    pub(super) fn physical(&self) -> Option<PhysicalHandle> {
-        self.physical
-    }
-
-    /// Bytes that allocations are multiples of.
-    pub(super) fn granularity(&self) -> u64 {
-        self.granularity as u64
     }
 }
 

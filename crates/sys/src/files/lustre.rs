@@ -14,6 +14,7 @@ use rustix::fs::fgetxattr;
 
 use super::file_system;
 use super::open::{OpenFlags, open};
+use crate::library::outcome;
 
 /// Further flags of open(2) for a new file that gets its striping afterwards. Lustre 1.8 had a bit of its own, which
 /// later kernels mask out; since then two flags mean it that mean nothing else on a regular file.
@@ -153,12 +154,7 @@ fn set(file: BorrowedFd<'_>, layout: LovUserMd) -> io::Result<()> {
     });
     // SAFETY: Lustre reads a layout and may write it back with the objects of the file, of which there is room for more
     // than the largest layout has. Other file systems do not know the number, and refuse it untouched.
-    let result = unsafe { libc::ioctl(file.as_raw_fd(), SET_STRIPE, &raw mut *room) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    outcome(unsafe { libc::ioctl(file.as_raw_fd(), SET_STRIPE, &raw mut *room) })
 }
 
 /// Returns the real striping of a file of Lustre.

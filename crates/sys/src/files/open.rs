@@ -12,6 +12,8 @@ use std::path::Path;
 
 use rustix::fs::{FileType, OFlags, fcntl_setfl};
 
+use crate::library::outcome;
+
 /// Flags that a file is opened with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OpenFlags {
@@ -111,11 +113,7 @@ pub fn close(file: impl Into<OwnedFd>) -> io::Result<()> {
     let number = file.into().into_raw_fd();
     // SAFETY: the descriptor was owned and has just been given up, so that nobody else closes or uses it. It is never
     // tried again: Linux has released it even when the answer is an error.
-    if unsafe { libc::close(number) } == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    outcome(unsafe { libc::close(number) })
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ use std::ptr::null_mut;
 use rustix::fs::{Access, AtFlags, CWD, accessat, fstat};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use crate::library::outcome;
+
 /// Number of the call on every architecture but alpha, since Linux 6.5; the libc crate has it for few of them.
 const SYS_CACHESTAT: libc::c_long = 451;
 
@@ -41,17 +43,14 @@ pub struct Resident {
 pub fn resident_bytes(file: impl AsFd, offset: u64, len: u64) -> io::Result<Resident> {
     let file = file.as_fd();
     match by_cachestat(file, offset, len) {
-        Ok(bytes) => Ok(Resident {
-            bytes,
-            how: SystemCall::Cachestat,
-        }),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EOPNOTSUPP)) => {
-            by_mincore(file, offset, len, WINDOW_BYTES).map(|bytes| Resident {
-                bytes,
-                how: SystemCall::Mincore,
-            })
+            let how = SystemCall::Mincore;
+            by_mincore(file, offset, len, WINDOW_BYTES).map(|bytes| Resident { bytes, how })
         }
-        Err(error) => Err(error),
+        answer => {
+            let how = SystemCall::Cachestat;
+            answer.map(|bytes| Resident { bytes, how })
+        }
     }
 }
 
@@ -90,9 +89,7 @@ fn by_cachestat(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<u64> 
             0,
         )
     };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    outcome(result)?;
     // Dirty pages and those under way to the disk are among the cached ones.
     Ok(pages
         .cached
@@ -141,15 +138,10 @@ fn look(file: BorrowedFd<'_>, at: u64, len: usize, pages: &mut [u8]) -> io::Resu
     let window = unsafe { mmap(null_mut(), len, ProtFlags::READ, MapFlags::SHARED, file, at)? };
     // SAFETY: the window is mapped for `len` bytes, and `pages` has a byte for each of its pages, because `len` was cut
     // to that. The kernel writes nothing else.
-    let result = unsafe { libc::mincore(window, len, pages.as_mut_ptr()) };
-    let outcome = if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    };
+    let looked = outcome(unsafe { libc::mincore(window, len, pages.as_mut_ptr()) });
     // SAFETY: the window is this function's own, and nothing refers to it any more.
     unsafe { munmap(window, len)? };
-    outcome
+    looked
 }
 
 #[cfg(test)]

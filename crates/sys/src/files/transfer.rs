@@ -20,22 +20,18 @@ pub fn read_at(
     len: u64,
 ) -> io::Result<usize> {
     let target = inside(arena, local, len)?;
-    loop {
+    until_moved(|| {
         // SAFETY: the arena has `len` bytes at `target`, and stays mapped while it is borrowed. No reference to them
         // exists, because none is ever formed over an arena.
-        let count = unsafe {
+        unsafe {
             libc::pread64(
                 file.as_raw_fd(),
                 target.cast(),
                 len as usize,
                 offset.cast_signed(),
             )
-        };
-        match usize::try_from(count) {
-            Ok(count) => return Ok(count),
-            Err(_) => unless_interrupted()?,
         }
-    }
+    })
 }
 
 /// Writes up to `len` bytes at `local` of the arena to `offset` of the file, and returns how many were taken.
@@ -51,18 +47,24 @@ pub fn write_at(
     len: u64,
 ) -> io::Result<usize> {
     let source = inside(arena, local, len)?;
-    loop {
+    until_moved(|| {
         // SAFETY: as for reading. What somebody else writes to these bytes meanwhile changes what is stored and
         // nothing else.
-        let count = unsafe {
+        unsafe {
             libc::pwrite64(
                 file.as_raw_fd(),
                 source.cast(),
                 len as usize,
                 offset.cast_signed(),
             )
-        };
-        match usize::try_from(count) {
+        }
+    })
+}
+
+#[inline]
+fn until_moved(call: impl Fn() -> isize) -> io::Result<usize> {
+    loop {
+        match usize::try_from(call()) {
             Ok(count) => return Ok(count),
             Err(_) => unless_interrupted()?,
         }

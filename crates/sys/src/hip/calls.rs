@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use super::compiler::HipCompiler;
 use super::export::{RocrExport, export_mapped};
 use crate::cuda::abi::{Code, ContextHandle, CudaAddress, ModuleHandle, Ordinal, StreamHandle};
+use crate::cuda::dmabuf::{DmabufFile, ExportedMemory};
 use crate::cuda::driver::{DriverLibrary, GpuDriver, Introduced, LoadedText, OwnCalls};
-use crate::cuda::exported::{DmabufFile, ExportedMemory};
 use crate::cuda::{CudaFailure, CudaVersion};
 use crate::library::{file_of, functions, text};
 

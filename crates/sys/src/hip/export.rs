@@ -8,8 +8,8 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::cuda::abi::{Code, POSIX_FILE, PhysicalHandle, SUCCESS};
+use crate::cuda::dmabuf::{DmabufFile, ExportedMemory, opened};
 use crate::cuda::driver::{DriverLibrary, GpuDriver, Introduced, OwnCalls};
-use crate::cuda::exported::{DmabufFile, ExportedMemory, opened};
 use crate::cuda::{CudaFailure, CudaVersion};
 use crate::library::{SharedLibrary, functions, text};
 

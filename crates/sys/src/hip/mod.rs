@@ -22,7 +22,7 @@ mod export;
 mod names;
 
 use crate::cuda::GpuDriver;
-use crate::cuda::driver::{Granularity, KernelTexts, MappingRules};
+use crate::cuda::driver::Granularity;
 
 /// Text of the kernel that copies.
 pub const COPY_HIP: &str = include_str!("copy.hip");
@@ -46,17 +46,13 @@ pub static AMD: GpuDriver = GpuDriver {
     attributes: Some(names::ATTRIBUTES),
     // `hipDevP2PAttrPerformanceRank`.
     peer_attributes_from: 0,
-    mapping: MappingRules {
-        // The least is a page of the host in newer releases, which costs a GPU many translations.
-        granularity: Granularity::Recommended,
-        exported_by_handle: true,
-    },
+    // The least is a page of the host in newer releases, which costs a GPU many translations.
+    granularity: Granularity::Recommended,
+    exported_by_handle: true,
     version_call: c"hipDriverGetVersion",
     version: names::version,
     identity: names::identity,
-    texts: KernelTexts {
-        pattern: PATTERN_HIP,
-        copy: COPY_HIP,
-    },
+    pattern_text: PATTERN_HIP,
+    copy_text: COPY_HIP,
     own: calls::own,
 };

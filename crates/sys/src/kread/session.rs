@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::abi::*;
+use crate::library::outcome;
 use crate::mapping::Arena;
 
 /// The device file.
@@ -90,22 +91,24 @@ pub struct KreadPath {
 
 /// Kind of the operations of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
 pub enum KreadVerb {
     /// Of a peer's memory.
-    Read,
+    Read = TKR_READ,
     /// Into a peer's memory.
-    Write,
+    Write = TKR_WRITE,
 }
 
 /// Moments at which operations are posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
 pub enum KreadPacing {
     /// One for each that completes.
-    Each,
+    Each = TKR_EACH,
     /// The published way: the first of each window is signalled and waited for.
-    First,
+    First = TKR_FIRST,
     /// A window once nothing is in flight.
-    Batch,
+    Batch = TKR_BATCH,
 }
 
 /// Order in which slots are used.
@@ -248,17 +251,13 @@ impl KreadSession {
     fn call<T>(&self, number: u32, argument: &mut T) -> io::Result<()> {
         // SAFETY: the number has the size of the argument in it, which the kernel reads and writes and nothing else,
         // but for memory that the argument names: the callers here lend it for as long as the call takes.
-        let code = unsafe {
+        outcome(unsafe {
             libc::ioctl(
                 self.file.as_raw_fd(),
                 number as libc::Ioctl,
                 std::ptr::from_mut(argument),
             )
-        };
-        match code {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        })
     }
 
     /// Bytes of landing memory.
@@ -300,11 +299,7 @@ impl KreadSession {
             hop_limit: path.hop_limit,
             traffic_class: path.traffic_class,
             service_level: path.service_level,
-            flags: if path.gid.is_some() {
-                TKR_PATH_GLOBAL
-            } else {
-                0
-            },
+            flags: path.gid.map_or(0, |_| TKR_PATH_GLOBAL),
             ..tkr_connect::ZEROED
         };
         self.call(TKR_IOC_CONNECT, &mut asked)
@@ -315,17 +310,10 @@ impl KreadSession {
         let mut given: Vec<tkr_flow> = flows.iter().map(flow).collect();
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
         let mut asked = tkr_run {
-            verb: match order.verb {
-                KreadVerb::Read => TKR_READ,
-                KreadVerb::Write => TKR_WRITE,
-            },
+            verb: order.verb as u32,
             bytes: order.bytes,
             window: order.window,
-            pacing: match order.pacing {
-                KreadPacing::Each => TKR_EACH,
-                KreadPacing::First => TKR_FIRST,
-                KreadPacing::Batch => TKR_BATCH,
-            },
+            pacing: order.pacing as u32,
             local_order: order.orders.0 as u32,
             remote_order: order.orders.1 as u32,
             flags: if order.timed { 0 } else { TKR_RUN_UNTIMED },

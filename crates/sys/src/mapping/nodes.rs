@@ -7,6 +7,7 @@ use std::io;
 use std::ptr::null;
 
 use super::Arena;
+use crate::library::outcome;
 
 /// Of an arena with more pages, so many are asked about, at equal distances.
 const PAGES_MAX: usize = 4096;
@@ -39,10 +40,7 @@ impl Arena {
                 0,
             )
         };
-        match result {
-            0 => Ok(count_nodes(&answers)),
-            _ => Err(io::Error::last_os_error()),
-        }
+        outcome(result).map(|()| count_nodes(&answers))
     }
 }
 
