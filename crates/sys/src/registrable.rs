@@ -8,6 +8,16 @@ use std::sync::atomic::AtomicU64;
 use crate::cuda::{CudaFailure, DeviceBuffer, DmabufFile};
 use crate::mapping::{Arena, OutOfRange};
 
+/// Puts a value where one was taken out, or behind all others, and returns its place.
+pub(crate) fn put<T>(all: &mut Vec<Option<T>>, value: T) -> usize {
+    let free = all.iter().position(Option::is_none);
+    match free.and_then(|index| all.get_mut(index)) {
+        Some(place) => *place = Some(value),
+        None => all.push(Some(value)),
+    }
+    free.unwrap_or(all.len() - 1)
+}
+
 /// Memory of a device as a network card registers it: by its file, or by its address.
 #[derive(Debug)]
 pub struct DeviceBytes {

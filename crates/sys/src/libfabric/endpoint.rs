@@ -14,7 +14,7 @@ use super::peer_to_peer::PeerToPeer;
 use super::slots::Slots;
 use super::{Info, Libfabric, Release, abi};
 use crate::mapping::Arena;
-use crate::registrable::{DeviceBytes, RegisteredBytes, RegisteredMemory};
+use crate::registrable::{DeviceBytes, RegisteredBytes, RegisteredMemory, put};
 
 /// Ways to wait for completions.
 #[derive(Debug, Clone, Copy)]
@@ -103,9 +103,10 @@ impl Endpoint {
             "fi_ep_bind of the completion queue",
             endpoint.bind(&queue, both),
         )?;
-        let peer_to_peer = match info.has_device_memory() {
-            true => Some(PeerToPeer::require(&library, &endpoint)?),
-            false => None,
+        let peer_to_peer = if info.has_device_memory() {
+            Some(PeerToPeer::require(&library, &endpoint)?)
+        } else {
+            None
         };
         opener.check("fi_enable", endpoint.enable())?;
         let name = opener.name(&endpoint)?;
@@ -253,19 +254,13 @@ impl Endpoint {
         let raw: *mut abi::fid_mr = mr.cast();
         // SAFETY: the registration is open, and its leading part is a fid_mr.
         let (desc, key) = unsafe { ((*raw).mem_desc, (*raw).key) };
-        let registered = Some(FabricRegistration {
+        let registered = FabricRegistration {
             mr: Some(mr),
             desc,
             key,
             bytes,
-        });
-        let free = self.regions.iter().position(Option::is_none);
-        let index = free.unwrap_or(self.regions.len());
-        match self.regions.get_mut(index) {
-            Some(place) => *place = registered,
-            None => self.regions.push(registered),
-        }
-        Ok(RegionHandle(index))
+        };
+        Ok(RegionHandle(put(&mut self.regions, registered)))
     }
 
     /// Takes a registration back. Its memory stays mapped until the endpoint is closed, and its file is closed.
@@ -291,10 +286,10 @@ impl Endpoint {
         {
             self.retired.push(memory);
         }
-        match closed {
-            true => Ok(()),
-            false => Err("fi_close: the registration is in use".to_owned()),
+        if closed {
+            return Ok(());
         }
+        Err("fi_close: the registration is in use".to_owned())
     }
 
     fn registration(
@@ -353,12 +348,9 @@ impl Endpoint {
     /// Returns a region as a peer reaches it.
     pub fn remote(&self, region: RegionHandle) -> Option<RemoteRegion> {
         let registered = self.regions.get(region.0)?.as_ref()?;
-        let base = match self.virtual_addresses {
-            true => registered.bytes.address(),
-            false => 0,
-        };
+        let address = registered.bytes.address();
         Some(RemoteRegion {
-            base,
+            base: if self.virtual_addresses { address } else { 0 },
             key: registered.key,
             len: registered.bytes.len(),
         })

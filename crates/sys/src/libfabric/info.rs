@@ -11,9 +11,8 @@ use std::sync::Arc;
 use super::offers::{
     MR_MODES, ORDERS, is_of, link_bits_per_s, names, progress_name, threading_name,
 };
-use super::{INTERFACE_MAX, Libfabric, Release, abi};
+use super::{Libfabric, Release, abi};
 use crate::library::text;
-use crate::signal_actions::keeping;
 
 /// Everything about registering memory that [`super::Endpoint`] can honour.
 const MR_MODE: c_int = abi::FI_MR_LOCAL
@@ -28,9 +27,6 @@ const CAPS_MSG: u64 = abi::FI_MSG | abi::FI_TAGGED | abi::FI_SEND | abi::FI_RECV
 
 /// Values of `addr_format` for socket addresses: of any family, of IPv4, of IPv6.
 const SOCKADDR_FORMATS: [u32; 3] = [abi::FI_SOCKADDR, abi::FI_SOCKADDR_IN, abi::FI_SOCKADDR_IN6];
-
-/// A bound on the list that is followed, far above what any host lists.
-const INFOS_MAX: usize = 1 << 12;
 
 /// Demands on a provider.
 #[derive(Debug, Clone)]
@@ -126,36 +122,12 @@ impl Info {
     /// The library's own reason.
     pub fn query(library: &Arc<Libfabric>, hints: &Hints<'_>) -> Result<Vec<Self>, String> {
         let asked = asked(library, hints)?;
-        let version = library.release.0.min(INTERFACE_MAX);
-        let mut list: *mut abi::fi_info = std::ptr::null_mut();
-        let none = std::ptr::null();
-        // SAFETY: node and service may be null; the hints are a live fi_info of this library; `list` is valid for the
-        // one write of a pointer.
-        let code = keeping(|| unsafe {
-            (library.calls.getinfo)(version, none, none, 0, asked.info.as_ptr(), &raw mut list)
-        });
-        if code == -abi::FI_ENODATA {
-            return Ok(Vec::new());
-        }
-        if code != 0 {
-            let reason = library.reason(code);
-            return Err(format!("fi_getinfo of {} failed: {reason}", library.path()));
-        }
-        let mut found = Vec::new();
-        let mut next = list;
-        for _ in 0..INFOS_MAX {
-            // SAFETY: null ends the list; every other entry is live until fi_freeinfo below.
-            let Some(entry) = (unsafe { next.as_ref() }) else {
-                break;
-            };
-            next = entry.next;
-            // SAFETY: `entry` is an entry of that list.
-            found.extend(unsafe { Self::copy_of(library, entry) });
-        }
-        if !list.is_null() {
-            // SAFETY: the list came from this library's fi_getinfo and is freed once; the copies are independent of it.
-            unsafe { (library.calls.freeinfo)(list) };
-        }
+        // SAFETY: the hints are a live fi_info of this library, and every entry is one while it is copied.
+        let mut found = unsafe {
+            library.entries(0, asked.info.as_ptr(), |entry| {
+                Self::copy_of(library, entry)
+            })
+        }?;
         let any = hints.provider.is_empty();
         found.retain(|info| any || is_of(&info.attributes.provider, hints.provider));
         Ok(found)

@@ -46,6 +46,29 @@ pub(super) const ORDERS: [(u64, &str); 13] = [
 
 const CAPABILITIES: [(u64, &str); 2] = [(abi::FI_MSG, "msg"), (abi::FI_RMA, "rma")];
 
+const ENDPOINTS: [(c_int, &str); 4] = [
+    (0, "unspecified"),
+    (abi::FI_EP_MSG, "msg"),
+    (abi::FI_EP_DGRAM, "datagram"),
+    (abi::FI_EP_RDM, "rdm"),
+];
+
+const PROGRESS_MODELS: [(c_int, &str); 4] = [
+    (abi::FI_PROGRESS_UNSPEC, "unspecified"),
+    (abi::FI_PROGRESS_AUTO, "auto"),
+    (abi::FI_PROGRESS_MANUAL, "manual"),
+    (abi::FI_PROGRESS_CONTROL_UNIFIED, "control-unified"),
+];
+
+const THREADING_LEVELS: [(c_int, &str); 6] = [
+    (abi::FI_THREAD_UNSPEC, "unspecified"),
+    (abi::FI_THREAD_SAFE, "safe"),
+    (abi::FI_THREAD_FID, "fid"),
+    (abi::FI_THREAD_DOMAIN, "domain"),
+    (abi::FI_THREAD_COMPLETION, "completion"),
+    (abi::FI_THREAD_ENDPOINT, "endpoint"),
+];
+
 /// One way to communicate that the library offers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Offer {
@@ -132,20 +155,36 @@ impl Libfabric {
         self.list(abi::FI_PROV_ATTR_ONLY, copy_part)
     }
 
-    /// Copies each entry of a list by `copy`.
+    /// Copies each entry by `copy`.
     fn list<T: Ord>(
         &self,
         flags: u64,
         copy: unsafe fn(&abi::fi_info) -> Option<T>,
     ) -> Result<Vec<T>, String> {
+        // SAFETY: hints may be null ("everything"); `copy` is one of the two below, which ask for a live entry.
+        let entries = unsafe { self.entries(flags, std::ptr::null(), |entry| copy(entry)) }?;
+        Ok(BTreeSet::from_iter(entries).into_iter().collect())
+    }
+
+    /// Asks for a list, and copies each entry by `copy`; empty where nothing matches, which without hints means that no
+    /// provider is usable.
+    ///
+    /// # Safety
+    /// The hints are null or a live fi_info of this library.
+    pub(super) unsafe fn entries<T>(
+        &self,
+        flags: u64,
+        hints: *const abi::fi_info,
+        mut copy: impl FnMut(&abi::fi_info) -> Option<T>,
+    ) -> Result<Vec<T>, String> {
         let version = self.release.0.min(INTERFACE_MAX);
         let mut list: *mut abi::fi_info = std::ptr::null_mut();
         let none = std::ptr::null();
-        // SAFETY: node, service and hints may be null ("everything"); `list` is valid for the one write of a pointer.
+        // SAFETY: node and service may be null, the caller promises the hints; `list` is valid for the one write of a
+        // pointer.
         let code = keeping(|| unsafe {
-            (self.calls.getinfo)(version, none, none, flags, std::ptr::null(), &raw mut list)
+            (self.calls.getinfo)(version, none, none, flags, hints, &raw mut list)
         });
-        // Nothing matches, which without hints means that no provider is usable.
         if code == -abi::FI_ENODATA {
             return Ok(Vec::new());
         }
@@ -153,14 +192,21 @@ impl Libfabric {
             let reason = self.reason(code);
             return Err(format!("fi_getinfo of {} failed: {reason}", self.path()));
         }
-        // SAFETY: after success `list` is null or the head of a list that belongs to us until fi_freeinfo; `copy` is
-        // one of the two below, which ask for no more than that.
-        let entries = unsafe { copy_list(list, copy) };
+        let mut found = Vec::new();
+        let mut next = list;
+        for _ in 0..OFFERS_MAX {
+            // SAFETY: null ends the list; every other entry is live until fi_freeinfo below.
+            let Some(entry) = (unsafe { next.as_ref() }) else {
+                break;
+            };
+            next = entry.next;
+            found.extend(copy(entry));
+        }
         if !list.is_null() {
             // SAFETY: the list came from this library's fi_getinfo, is freed once, and nothing points into it any more.
             unsafe { (self.calls.freeinfo)(list) };
         }
-        Ok(entries.into_iter().collect())
+        Ok(found)
     }
 }
 
@@ -168,27 +214,6 @@ impl Libfabric {
 pub(super) fn is_of(name: &str, wanted: &str) -> bool {
     let layer = name.strip_prefix(wanted);
     layer.is_some_and(|layer| layer.is_empty() || layer.starts_with(';'))
-}
-
-/// Copies what is used of a list of `fi_info`.
-///
-/// # Safety
-/// `list` is null or the head of a list that fi_getinfo made and nobody has freed, and `copy` is safe for its entries.
-unsafe fn copy_list<T: Ord>(
-    mut list: *mut abi::fi_info,
-    copy: unsafe fn(&abi::fi_info) -> Option<T>,
-) -> BTreeSet<T> {
-    let mut entries = BTreeSet::new();
-    for _ in 0..OFFERS_MAX {
-        // SAFETY: null ends the list; every other entry is a live fi_info.
-        let Some(info) = (unsafe { list.as_ref() }) else {
-            break;
-        };
-        // SAFETY: the entry is live, by the caller's promise.
-        entries.extend(unsafe { copy(info) });
-        list = info.next;
-    }
-    entries
 }
 
 /// Copies the name and version of a provider; `None` for an entry without.
@@ -223,7 +248,7 @@ unsafe fn copy_offer(info: &abi::fi_info) -> Option<Offer> {
         provider_version: Release(fabric.prov_version),
         fabric: name(fabric.name),
         domain: name(domain.name),
-        endpoint: endpoint_name(endpoint.type_),
+        endpoint: name_of(&ENDPOINTS, "kind", endpoint.type_),
         // SAFETY: by the caller's promise.
         limits: unsafe { copy_limits(info, domain, endpoint) }?,
     })
@@ -278,39 +303,21 @@ pub(super) fn names<B: Copy, const N: usize>(
     set.map(|(_, name)| *name).collect()
 }
 
-fn endpoint_name(kind: c_int) -> String {
-    let known = match kind {
-        0 => "unspecified",
-        abi::FI_EP_MSG => "msg",
-        abi::FI_EP_DGRAM => "datagram",
-        abi::FI_EP_RDM => "rdm",
-        other => return format!("kind {other}"),
-    };
-    known.to_owned()
+/// The name of a number; one that is not in the table is called by what it is.
+pub(super) fn name_of(table: &[(c_int, &str)], what: &str, number: c_int) -> String {
+    let known = table.iter().find(|(known, _)| *known == number);
+    known.map_or_else(
+        || format!("{what} {number}"),
+        |(_, name)| (*name).to_owned(),
+    )
 }
 
 pub(super) fn progress_name(model: c_int) -> String {
-    let known = match model {
-        abi::FI_PROGRESS_UNSPEC => "unspecified",
-        abi::FI_PROGRESS_AUTO => "auto",
-        abi::FI_PROGRESS_MANUAL => "manual",
-        abi::FI_PROGRESS_CONTROL_UNIFIED => "control-unified",
-        other => return format!("model {other}"),
-    };
-    known.to_owned()
+    name_of(&PROGRESS_MODELS, "model", model)
 }
 
 pub(super) fn threading_name(level: c_int) -> String {
-    let known = match level {
-        abi::FI_THREAD_UNSPEC => "unspecified",
-        abi::FI_THREAD_SAFE => "safe",
-        abi::FI_THREAD_FID => "fid",
-        abi::FI_THREAD_DOMAIN => "domain",
-        abi::FI_THREAD_COMPLETION => "completion",
-        abi::FI_THREAD_ENDPOINT => "endpoint",
-        other => return format!("level {other}"),
-    };
-    known.to_owned()
+    name_of(&THREADING_LEVELS, "level", level)
 }
 
 #[cfg(test)]
@@ -331,8 +338,8 @@ mod tests {
             names(&MR_MODES, |bit| bits & bit != 0),
             ["virt-addr", "prov-key"]
         );
-        assert_eq!(endpoint_name(abi::FI_EP_RDM), "rdm");
-        assert_eq!(endpoint_name(9), "kind 9");
+        assert_eq!(name_of(&ENDPOINTS, "kind", abi::FI_EP_RDM), "rdm");
+        assert_eq!(name_of(&ENDPOINTS, "kind", 9), "kind 9");
         assert_eq!(progress_name(abi::FI_PROGRESS_MANUAL), "manual");
         assert_eq!(progress_name(9), "model 9");
         assert_eq!(threading_name(abi::FI_THREAD_DOMAIN), "domain");

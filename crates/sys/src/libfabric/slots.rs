@@ -59,6 +59,15 @@ impl Slots {
         self.leaked = true;
     }
 
+    #[inline]
+    fn free(&mut self, receive: bool) -> &mut Vec<u32> {
+        if receive {
+            &mut self.free_receives
+        } else {
+            &mut self.free_operations
+        }
+    }
+
     /// Takes a slot; `None` when all are in flight.
     #[inline]
     pub(super) fn take(
@@ -67,12 +76,7 @@ impl Slots {
         user: u64,
         region: RegionHandle,
     ) -> Option<(u32, *mut c_void)> {
-        let free = if receive {
-            &mut self.free_receives
-        } else {
-            &mut self.free_operations
-        };
-        let index = free.pop()?;
+        let index = self.free(receive).pop()?;
         let note = self.notes.get_mut(index as usize)?;
         (note.user, note.region, note.in_flight) = (user, region, true);
         // Within the allocation, because there are as many contexts as notes.
@@ -90,12 +94,8 @@ impl Slots {
     pub(super) fn give_back(&mut self, index: u32) {
         if let Some(note) = self.notes.get_mut(index as usize) {
             note.in_flight = false;
-            let free = if note.receive {
-                &mut self.free_receives
-            } else {
-                &mut self.free_operations
-            };
-            free.push(index);
+            let receive = note.receive;
+            self.free(receive).push(index);
         }
     }
 

@@ -23,6 +23,7 @@ use super::context::{Context, unblock};
 use super::last_reason;
 use super::queue_pair::PathTo;
 use crate::library::text;
+use crate::registrable::put;
 
 /// Requests that may wait for an answer: as many as the kernel keeps by itself.
 const BACKLOG: c_int = 1024;
@@ -103,17 +104,7 @@ impl CmChannel {
         };
         check("rdma_create_id", code)?;
         let id = NonNull::new(id).ok_or("rdma_create_id: no identifier")?;
-        Ok(self.adopt(id))
-    }
-
-    fn adopt(&mut self, id: NonNull<rdma_cm_id>) -> CmHandle {
-        let free = self.ids.iter().position(Option::is_none);
-        let index = free.unwrap_or(self.ids.len());
-        match self.ids.get_mut(index) {
-            Some(place) => *place = Some(id),
-            None => self.ids.push(Some(id)),
-        }
-        CmHandle(index)
+        Ok(CmHandle(put(&mut self.ids, id)))
     }
 
     fn id(&self, handle: CmHandle) -> Result<*mut rdma_cm_id, String> {
@@ -324,7 +315,7 @@ impl CmChannel {
             let known = self.ids.iter().position(|other| *other == Some(id));
             match known {
                 Some(index) => Some(CmHandle(index)),
-                None if kind == CmEventKind::Request => Some(self.adopt(id)),
+                None if kind == CmEventKind::Request => Some(CmHandle(put(&mut self.ids, id))),
                 None => None,
             }
         });

@@ -17,7 +17,6 @@ use super::abi::{
 use super::context::Context;
 use super::dc_post::{DcAddress, DcParts};
 use super::handles::{AddressHandle, Initiator, PairHandle, PairLimits, QueueDepths, QueuePair};
-use super::last_reason;
 use super::mlx5::Libmlx5;
 use super::mlx5_abi::{
     IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_INIT_ATTR_PD,
@@ -25,8 +24,9 @@ use super::mlx5_abi::{
     MLX5DV_QP_INIT_ATTR_MASK_DC, ibv_qp_init_attr_ex, ibv_srq, ibv_srq_init_attr,
     mlx5dv_dc_init_attr, mlx5dv_qp_init_attr,
 };
-use super::queue_pair::{PathTo, Patience, address, mtu_number};
+use super::queue_pair::{NO_SUCH_PAIR, PathTo, Patience, address, mtu_number};
 use super::queues::Queues;
+use super::{halving, last_reason};
 
 /// Work requests of the queue that the target's receives would be in.
 const RECEIVES: u32 = 1;
@@ -227,22 +227,17 @@ impl Queues {
     /// # Errors
     /// The library's reason.
     pub fn make_initiator(&mut self, depth: u32, inline_bytes: u32) -> Result<PairHandle, String> {
-        let mut inline_bytes = inline_bytes;
-        loop {
-            let mut request = DcRequest::initiator(self, depth, inline_bytes);
-            match self.make("a DC initiator", &mut request) {
-                Ok(raw) => {
-                    let initiator = self.interfaces(raw);
-                    let pair = self.keep(raw, &request, initiator);
-                    // It is kept in any case, so that it is closed.
-                    return match initiator {
-                        Some(_) => Ok(pair),
-                        None => Err("libmlx5 gave the initiator no extended interface".into()),
-                    };
-                }
-                Err(_) if inline_bytes > 0 => inline_bytes /= 2,
-                Err(why) => return Err(why),
-            }
+        let (_, (raw, request)) = halving(inline_bytes, 0, |bytes| {
+            let mut request = DcRequest::initiator(self, depth, bytes);
+            let raw = self.make("a DC initiator", &mut request)?;
+            Ok((raw, request))
+        })?;
+        let initiator = self.interfaces(raw);
+        // It is kept in any case, so that it is closed.
+        let pair = self.keep(raw, &request, initiator);
+        match initiator {
+            Some(_) => Ok(pair),
+            None => Err("libmlx5 gave the initiator no extended interface".into()),
         }
     }
 
@@ -261,15 +256,11 @@ impl Queues {
         for step in initiator_begins(path) {
             self.modify(step.what, pair, step.attributes, step.mask)?;
         }
-        let mut reads = path.reads_out.max(1);
-        loop {
+        let (reads, ()) = halving(path.reads_out.max(1), 1, |reads| {
             let step = initiator_sends(path, patience, reads);
-            match self.modify(step.what, pair, step.attributes, step.mask) {
-                Ok(()) => return Ok(reads),
-                Err(_) if reads > 1 => reads /= 2,
-                Err(why) => return Err(why),
-            }
-        }
+            self.modify(step.what, pair, step.attributes, step.mask)
+        })?;
+        Ok(reads)
     }
 
     /// Makes the address of a target: the way to its port, its number, and the key that it was made with.
@@ -345,7 +336,6 @@ impl Queues {
 }
 
 const NOT_OPEN: &str = "the queues were not opened for DC";
-const NO_SUCH_PAIR: &str = "there is no such queue pair";
 
 /// Makes an initiator and a target of DC and closes them again, to see whether a device has it.
 ///

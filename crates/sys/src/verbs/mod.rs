@@ -103,6 +103,25 @@ pub fn status_name(status: u32) -> Option<&'static str> {
     NAMES.get(status as usize).copied()
 }
 
+/// Does what a device may refuse, with half as much, a quarter and so on, down to `least`; returns what was granted too.
+fn halving<N, T>(
+    wanted: N,
+    least: N,
+    mut ask: impl FnMut(N) -> Result<T, String>,
+) -> Result<(N, T), String>
+where
+    N: Copy + PartialOrd + std::ops::Div<Output = N> + From<u8>,
+{
+    let mut amount = wanted;
+    loop {
+        match ask(amount) {
+            Ok(done) => return Ok((amount, done)),
+            Err(_) if amount > least => amount = amount / N::from(2),
+            Err(why) => return Err(why),
+        }
+    }
+}
+
 /// The reason of a failed call, from errno.
 fn last_reason(call: &str) -> String {
     format!("{call}: {}", std::io::Error::last_os_error())

@@ -14,6 +14,7 @@ use super::abi::{
 use super::chain::{LIST_MAX, NO_TARGET};
 use super::dc_post;
 use super::handles::{AddressHandle, KeyedRegion, PairHandle, RegistrationHandle};
+use super::queue_pair::NO_SUCH_PAIR;
 use super::queues::Queues;
 use super::{WorkAction, check};
 
@@ -166,9 +167,10 @@ impl Queues {
             length: request.len,
             lkey,
         };
-        let inline_bytes_max = match self.is_of_host(target.local) {
-            true => target.inline_bytes_max,
-            false => 0,
+        let inline_bytes_max = if self.is_of_host(target.local) {
+            target.inline_bytes_max
+        } else {
+            0
         };
         let limits = (self.stretches_max, inline_bytes_max);
         let Some(last) = self.chain.gather(far, stretch, limits) else {
@@ -257,7 +259,7 @@ impl Queues {
         let count = std::mem::take(&mut self.chain.len);
         self.chain.stretches_len = 0;
         let Some(pair) = self.pairs.get(self.chain.pair) else {
-            return Err("there is no such queue pair".to_owned());
+            return Err(NO_SUCH_PAIR.to_owned());
         };
         if let Some(initiator) = &pair.initiator {
             let addresses = self.dc.as_ref().map_or(&[][..], |parts| &parts.addresses);
@@ -337,10 +339,7 @@ impl Queues {
 
     #[inline]
     fn post_receives(&mut self, pair: PairHandle, first: *mut ibv_recv_wr) -> Result<(), String> {
-        let pair = self
-            .pairs
-            .get(pair.0)
-            .ok_or("there is no such queue pair")?;
+        let pair = self.pairs.get(pair.0).ok_or(NO_SUCH_PAIR)?;
         let mut refused = std::ptr::null_mut();
         // SAFETY: the queue pair is open; the list is the caller's, whose requests each point to the next and the last
         // to none, and which is copied during the call. Memory is as in `ring`.

@@ -13,7 +13,9 @@ use super::abi::{
 use super::context::Gid;
 use super::handles::{PairHandle, PairLimits, QueueDepths, QueuePair};
 use super::queues::Queues;
-use super::{check, last_reason};
+use super::{check, halving, last_reason};
+
+pub(super) const NO_SUCH_PAIR: &str = "there is no such queue pair";
 
 /// Hops that a packet between subnets may take.
 const HOPS: u8 = 64;
@@ -73,17 +75,11 @@ impl Queues {
         depths: QueueDepths,
         inline_bytes: u32,
     ) -> Result<PairHandle, String> {
-        let mut inline_bytes = inline_bytes;
-        loop {
-            match self.try_to_make_pair(depths, inline_bytes) {
-                Ok(pair) => {
-                    self.pairs.push(pair);
-                    return Ok(PairHandle(self.pairs.len() - 1));
-                }
-                Err(_) if inline_bytes > 0 => inline_bytes /= 2,
-                Err(why) => return Err(why),
-            }
-        }
+        let (_, pair) = halving(inline_bytes, 0, |bytes| {
+            self.try_to_make_pair(depths, bytes)
+        })?;
+        self.pairs.push(pair);
+        Ok(PairHandle(self.pairs.len() - 1))
     }
 
     fn try_to_make_pair(
@@ -212,10 +208,7 @@ impl Queues {
         mut attributes: ibv_qp_attr,
         mask: i32,
     ) -> Result<(), String> {
-        let pair = self
-            .pairs
-            .get(pair.0)
-            .ok_or("there is no such queue pair")?;
+        let pair = self.pairs.get(pair.0).ok_or(NO_SUCH_PAIR)?;
         let modify = self.context.library.calls.modify_qp;
         // SAFETY: the queue pair is open; the struct is valid for reads.
         let code = unsafe { (modify)(pair.raw.as_ptr(), &raw mut attributes, mask) };

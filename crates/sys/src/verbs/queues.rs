@@ -22,7 +22,7 @@ use super::pieces::{RegionKeys, piece_stride, ranges, totals};
 use super::thread_domain::ThreadDomain;
 use super::{check, last_reason};
 use crate::mapping::Arena;
-use crate::registrable::{DeviceBytes, RegisteredBytes, RegisteredMemory};
+use crate::registrable::{DeviceBytes, RegisteredBytes, RegisteredMemory, put};
 
 /// Rights of peers to a region, beside writing and reading it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -225,19 +225,13 @@ impl Queues {
             self.deregister_pieces(&pieces);
             return Err(format!("{len} bytes cannot be divided into registrations"));
         };
-        let registered = Some(Registration {
+        let registered = Registration {
             pieces,
             local_keys,
             remote_keys,
             bytes,
-        });
-        let free = self.regions.iter().position(Option::is_none);
-        let index = free.unwrap_or(self.regions.len());
-        match self.regions.get_mut(index) {
-            Some(place) => *place = registered,
-            None => self.regions.push(registered),
-        }
-        Ok(RegistrationHandle(index))
+        };
+        Ok(RegistrationHandle(put(&mut self.regions, registered)))
     }
 
     /// Registers a range of the bytes.

@@ -16,36 +16,28 @@ use super::context::Context;
 )]
 mod header {
     use super::{c_int, c_void, ibv_context, ibv_pd};
+    use crate::header::structures;
 
     pub enum ibv_td {}
 
-    #[repr(C)]
-    pub struct ibv_td_init_attr {
-        pub comp_mask: u32,
-    }
+    /// A function pointer that is not called here.
+    type Unused = Option<unsafe extern "C" fn()>;
 
-    #[repr(C)]
-    pub struct ibv_parent_domain_init_attr {
-        pub pd: *mut ibv_pd,
-        pub td: *mut ibv_td,
-        pub comp_mask: u32,
-        pub alloc: Option<unsafe extern "C" fn()>,
-        pub free: Option<unsafe extern "C" fn()>,
-        pub pd_context: *mut c_void,
-    }
-
-    /// The end of `verbs_context`, behind which the open device lies. It only grows at its beginning.
-    #[repr(C)]
-    pub struct verbs_context {
-        pub alloc_parent_domain: Option<
-            unsafe extern "C" fn(*mut ibv_context, *mut ibv_parent_domain_init_attr) -> *mut ibv_pd,
-        >,
-        pub dealloc_td: Option<unsafe extern "C" fn(*mut ibv_td) -> c_int>,
-        pub alloc_td:
-            Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_td_init_attr) -> *mut ibv_td>,
-        _between: [Option<unsafe extern "C" fn()>; 22],
-        /// Bytes of the whole, the open device included.
-        pub sz: usize,
+    structures! {
+        ibv_td_init_attr { comp_mask: u32 }
+        ibv_parent_domain_init_attr {
+            pd: *mut ibv_pd, td: *mut ibv_td, comp_mask: u32, alloc: Unused, free: Unused, pd_context: *mut c_void,
+        }
+        /// The end of `verbs_context`, behind which the open device lies. It only grows at its beginning.
+        verbs_context {
+            alloc_parent_domain:
+                Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_parent_domain_init_attr) -> *mut ibv_pd>,
+            dealloc_td: Option<unsafe extern "C" fn(*mut ibv_td) -> c_int>,
+            alloc_td: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_td_init_attr) -> *mut ibv_td>,
+            _between: [Unused; 22],
+            /// Bytes of the whole, the open device included.
+            sz: usize,
+        }
     }
 }
 
