@@ -62,6 +62,7 @@ const P2P_REASONS: [&str; 6] = [
 
 /// `nvmlPciInfo_t`.
 #[repr(C)]
+#[derive(Default)]
 struct PciInfo {
     legacy: [c_char; 16],
     domain: c_uint,
@@ -73,6 +74,7 @@ struct PciInfo {
 
 /// `nvmlFieldValue_t`, its union by the bytes that all members share.
 #[repr(C)]
+#[derive(Default)]
 struct FieldValue {
     field: c_uint,
     scope: c_uint,
@@ -256,14 +258,7 @@ impl NvmlGpu<'_> {
         let Some(call) = self.nvml.calls.link_remote.filter(|_| kind == REMOTE_GPU) else {
             return NvlinkEnd::Other;
         };
-        let mut info = PciInfo {
-            legacy: [0; 16],
-            domain: 0,
-            bus: 0,
-            device: 0,
-            ids: [0; 2],
-            address: [0; 32],
-        };
+        let mut info = PciInfo::default();
         // SAFETY: as for its state; the struct is that of the header.
         match unsafe { call(self.handle, link, &raw mut info) } {
             // In a guest that does not see the other end all are ones.
@@ -293,12 +288,7 @@ impl NvmlGpu<'_> {
         let call = self.nvml.calls.fields?;
         let mut field = FieldValue {
             field: number,
-            scope: 0,
-            timestamp: 0,
-            latency: 0,
-            kind: 0,
-            code: 0,
-            value: [0; 2],
+            ..FieldValue::default()
         };
         // SAFETY: the handle is the library's; there is one field, which is valid for the write.
         let code = unsafe { call(self.handle, 1, &raw mut field) };

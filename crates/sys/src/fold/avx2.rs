@@ -4,7 +4,9 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::number::{Fold, Number};
-use super::operands::{Dividing, Folding, Operands, divides, folds, walk};
+use super::operands::{
+    Dividing, Folding, Operands, divides, folds, register_extremes, typed, walk,
+};
 use super::portable;
 use crate::copy::Method;
 
@@ -69,34 +71,13 @@ unsafe fn part(all: Operands, op: &impl Fn(__m256i, __m256i) -> __m256i) {
 
 walk!("avx2,f16c", __m256i);
 
+typed! { "avx2,f16c":
+    walk_f32: __m256, _mm256_castsi256_ps, _mm256_castps_si256;
+    walk_f64: __m256d, _mm256_castsi256_pd, _mm256_castpd_si256;
+}
+
 /// # Safety
 /// As for `walk`, here and below.
-#[inline]
-#[target_feature(enable = "avx2,f16c")]
-unsafe fn walk_f32(all: Operands, op: impl Fn(__m256, __m256) -> __m256) {
-    // SAFETY: the caller's promise is passed on.
-    unsafe {
-        walk(all, |a, b| {
-            _mm256_castps_si256(op(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)))
-        });
-    }
-}
-
-/// # Safety
-/// As above.
-#[inline]
-#[target_feature(enable = "avx2,f16c")]
-unsafe fn walk_f64(all: Operands, op: impl Fn(__m256d, __m256d) -> __m256d) {
-    // SAFETY: the caller's promise is passed on.
-    unsafe {
-        walk(all, |a, b| {
-            _mm256_castpd_si256(op(_mm256_castsi256_pd(a), _mm256_castsi256_pd(b)))
-        });
-    }
-}
-
-/// # Safety
-/// As above.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
 unsafe fn walk_f16(all: Operands, op: impl Fn(__m256, __m256) -> __m256) {
@@ -145,33 +126,9 @@ fn rounded_bf16(value: __m256) -> __m256i {
     _mm256_blendv_epi8(rounded, quiet, nan)
 }
 
-/// The smaller one, as `portable::extremes` has it.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn minimum_f32(a: __m256, b: __m256) -> __m256 {
-    _mm256_or_ps(_mm256_min_ps(a, b), _mm256_min_ps(b, a))
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn maximum_f32(a: __m256, b: __m256) -> __m256 {
-    let sign = _mm256_set1_ps(-0.0);
-    let minimum = minimum_f32(_mm256_xor_ps(a, sign), _mm256_xor_ps(b, sign));
-    _mm256_xor_ps(minimum, sign)
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn minimum_f64(a: __m256d, b: __m256d) -> __m256d {
-    _mm256_or_pd(_mm256_min_pd(a, b), _mm256_min_pd(b, a))
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn maximum_f64(a: __m256d, b: __m256d) -> __m256d {
-    let sign = _mm256_set1_pd(-0.0);
-    let minimum = minimum_f64(_mm256_xor_pd(a, sign), _mm256_xor_pd(b, sign));
-    _mm256_xor_pd(minimum, sign)
+register_extremes! { "avx2":
+    minimum_f32, maximum_f32: __m256, _mm256_or_ps, _mm256_min_ps, _mm256_xor_ps, _mm256_set1_ps;
+    minimum_f64, maximum_f64: __m256d, _mm256_or_pd, _mm256_min_pd, _mm256_xor_pd, _mm256_set1_pd;
 }
 
 /// Products of bytes, by those of 16 bits: the even ones where they are, the odd ones moved down and up again.

@@ -4,7 +4,9 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::number::{Fold, Number};
-use super::operands::{Dividing, Folding, Operands, divides, folds, walk};
+use super::operands::{
+    Dividing, Folding, Operands, divides, folds, register_extremes, typed, walk,
+};
 use super::portable;
 
 /// The features that these kernels need.
@@ -84,34 +86,13 @@ unsafe fn part(all: Operands, op: &impl Fn(__m512i, __m512i) -> __m512i) {
 
 walk!("avx512f,avx512bw,avx512dq,avx512vl", __m512i);
 
+typed! { "avx512f,avx512bw,avx512dq,avx512vl":
+    walk_f32: __m512, _mm512_castsi512_ps, _mm512_castps_si512;
+    walk_f64: __m512d, _mm512_castsi512_pd, _mm512_castpd_si512;
+}
+
 /// # Safety
 /// As for `walk`, here and below.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn walk_f32(all: Operands, op: impl Fn(__m512, __m512) -> __m512) {
-    // SAFETY: the caller's promise is passed on.
-    unsafe {
-        walk(all, |a, b| {
-            _mm512_castps_si512(op(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b)))
-        });
-    }
-}
-
-/// # Safety
-/// As above.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn walk_f64(all: Operands, op: impl Fn(__m512d, __m512d) -> __m512d) {
-    // SAFETY: the caller's promise is passed on.
-    unsafe {
-        walk(all, |a, b| {
-            _mm512_castpd_si512(op(_mm512_castsi512_pd(a), _mm512_castsi512_pd(b)))
-        });
-    }
-}
-
-/// # Safety
-/// As above.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn walk_f16(all: Operands, op: impl Fn(__m512, __m512) -> __m512) {
@@ -160,33 +141,9 @@ fn rounded_bf16(value: __m512) -> __m512i {
     _mm512_mask_mov_epi32(rounded, nan, quiet)
 }
 
-/// The smaller one, as `portable::extremes` has it.
-#[inline]
-#[target_feature(enable = "avx512f,avx512dq")]
-fn minimum_f32(a: __m512, b: __m512) -> __m512 {
-    _mm512_or_ps(_mm512_min_ps(a, b), _mm512_min_ps(b, a))
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512dq")]
-fn maximum_f32(a: __m512, b: __m512) -> __m512 {
-    let sign = _mm512_set1_ps(-0.0);
-    let minimum = minimum_f32(_mm512_xor_ps(a, sign), _mm512_xor_ps(b, sign));
-    _mm512_xor_ps(minimum, sign)
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512dq")]
-fn minimum_f64(a: __m512d, b: __m512d) -> __m512d {
-    _mm512_or_pd(_mm512_min_pd(a, b), _mm512_min_pd(b, a))
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512dq")]
-fn maximum_f64(a: __m512d, b: __m512d) -> __m512d {
-    let sign = _mm512_set1_pd(-0.0);
-    let minimum = minimum_f64(_mm512_xor_pd(a, sign), _mm512_xor_pd(b, sign));
-    _mm512_xor_pd(minimum, sign)
+register_extremes! { "avx512f,avx512dq":
+    minimum_f32, maximum_f32: __m512, _mm512_or_ps, _mm512_min_ps, _mm512_xor_ps, _mm512_set1_ps;
+    minimum_f64, maximum_f64: __m512d, _mm512_or_pd, _mm512_min_pd, _mm512_xor_pd, _mm512_set1_pd;
 }
 
 /// Products of bytes, by those of 16 bits: the even ones where they are, the odd ones moved down and up again.

@@ -5,7 +5,7 @@ use std::arch::aarch64::*;
 use std::arch::{asm, is_aarch64_feature_detected};
 
 use super::number::{Fold, Number};
-use super::operands::{Dividing, Folding, Operands, divides, folds, walk};
+use super::operands::{Dividing, Folding, Operands, divides, folds, typed, walk};
 use super::portable;
 use crate::copy::Method;
 
@@ -70,21 +70,7 @@ unsafe fn part(all: Operands, op: &impl Fn(uint8x16_t, uint8x16_t) -> uint8x16_t
 
 walk!("neon", uint8x16_t);
 
-/// Defines `walk` for registers of another type, with the casts from and to bytes.
-macro_rules! typed {
-    ($($name:ident: $register:ty, $from:ident, $to:ident;)*) => {$(
-        /// # Safety
-        /// As for `walk`.
-        #[inline]
-        #[target_feature(enable = "neon")]
-        unsafe fn $name(all: Operands, op: impl Fn($register, $register) -> $register) {
-            // SAFETY: the caller's promise is passed on.
-            unsafe { walk(all, |a, b| $to(op($from(a), $from(b)))) }
-        }
-    )*};
-}
-
-typed! {
+typed! { "neon":
     walk_f32: float32x4_t, vreinterpretq_f32_u8, vreinterpretq_u8_f32;
     walk_f64: float64x2_t, vreinterpretq_f64_u8, vreinterpretq_u8_f64;
     walk_i8: int8x16_t, vreinterpretq_s8_u8, vreinterpretq_u8_s8;

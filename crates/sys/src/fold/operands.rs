@@ -97,6 +97,39 @@ macro_rules! walk {
     };
 }
 
+/// Defines `walk` for registers of another type, with the casts from and to bytes.
+macro_rules! typed {
+    ($features:literal: $($name:ident: $register:ty, $from:ident, $to:ident;)*) => {$(
+        /// # Safety
+        /// As for `walk`.
+        #[inline]
+        #[target_feature(enable = $features)]
+        unsafe fn $name(all: Operands, op: impl Fn($register, $register) -> $register) {
+            // SAFETY: the caller's promise is passed on.
+            unsafe { walk(all, |a, b| $to(op($from(a), $from(b)))) }
+        }
+    )*};
+}
+
+/// Defines the smaller and the greater one of x86's registers of floats, as `portable::extremes` has them.
+#[cfg(target_arch = "x86_64")]
+macro_rules! register_extremes {
+    ($features:literal: $($minimum:ident, $maximum:ident: $register:ty, $or:ident, $min:ident, $xor:ident, $set:ident;)*) => {$(
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn $minimum(a: $register, b: $register) -> $register {
+            $or($min(a, b), $min(b, a))
+        }
+
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn $maximum(a: $register, b: $register) -> $register {
+            let sign = $set(-0.0);
+            $xor($minimum($xor(a, sign), $xor(b, sign)), sign)
+        }
+    )*};
+}
+
 /// Defines a kernel for each type of elements, and `folding`, which gives them: the loop, and the operations in the
 /// order of [`Fold::ALL`].
 macro_rules! folds {
@@ -152,8 +185,10 @@ macro_rules! divides {
     };
 }
 
+#[cfg(target_arch = "x86_64")]
+pub(super) use register_extremes;
 #[cfg_attr(
     not(any(target_arch = "x86_64", target_arch = "aarch64")),
     expect(unused_imports)
 )]
-pub(super) use {divides, folds, walk};
+pub(super) use {divides, folds, typed, walk};

@@ -52,79 +52,20 @@ impl Constant {
     }
 }
 
-/// Names and numbers that differ between dialects.
-struct Table {
-    comm_world: Constant,
-    comm_self: Constant,
-    byte: Constant,
-    info_null: Constant,
-    errors_return: Constant,
-    mode_create: c_int,
-    mode_exclusive: c_int,
-    mode_read_only: c_int,
-    mode_write_only: c_int,
-    mode_read_write: c_int,
-    thread_funneled: c_int,
-    info_key_bytes: usize,
-    info_value_bytes: usize,
+/// A dialect's constants: by its header, or as a loaded library understands them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Constants<H = Handle> {
+    pub(super) comm_world: H,
+    pub(super) comm_self: H,
+    pub(super) byte: H,
+    pub(super) info_null: H,
+    pub(super) errors_return: H,
+    pub(super) numbers: Numbers,
 }
 
-const STANDARD: Table = Table {
-    comm_world: Constant::Number(0x101),
-    comm_self: Constant::Number(0x102),
-    byte: Constant::Number(0x247),
-    info_null: Constant::Number(0x130),
-    errors_return: Constant::Number(0x143),
-    mode_create: 2,
-    mode_exclusive: 8,
-    mode_read_only: 16,
-    mode_write_only: 256,
-    mode_read_write: 32,
-    thread_funneled: 1024,
-    info_key_bytes: 256,
-    info_value_bytes: 1024,
-};
-
-const MPICH: Table = Table {
-    comm_world: Constant::Number(0x4400_0000),
-    comm_self: Constant::Number(0x4400_0001),
-    byte: Constant::Number(0x4c00_010d),
-    info_null: Constant::Number(0x1c00_0000),
-    errors_return: Constant::Number(0x5400_0001),
-    mode_create: 1,
-    mode_exclusive: 64,
-    mode_read_only: 2,
-    mode_write_only: 4,
-    mode_read_write: 8,
-    thread_funneled: 1,
-    info_key_bytes: 255,
-    info_value_bytes: 1024,
-};
-
-const OPEN_MPI: Table = Table {
-    comm_world: Constant::Symbol(c"ompi_mpi_comm_world"),
-    comm_self: Constant::Symbol(c"ompi_mpi_comm_self"),
-    byte: Constant::Symbol(c"ompi_mpi_byte"),
-    info_null: Constant::Symbol(c"ompi_mpi_info_null"),
-    errors_return: Constant::Symbol(c"ompi_mpi_errors_return"),
-    mode_create: 1,
-    mode_exclusive: 64,
-    mode_read_only: 2,
-    mode_write_only: 4,
-    mode_read_write: 8,
-    thread_funneled: 1,
-    info_key_bytes: 36,
-    info_value_bytes: 256,
-};
-
-/// A dialect's constants, as the loaded library understands them.
+/// Numbers that differ between dialects.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Constants {
-    pub(super) comm_world: Handle,
-    pub(super) comm_self: Handle,
-    pub(super) byte: Handle,
-    pub(super) info_null: Handle,
-    pub(super) errors_return: Handle,
+pub(super) struct Numbers {
     pub(super) mode_create: c_int,
     pub(super) mode_exclusive: c_int,
     pub(super) mode_read_only: c_int,
@@ -136,6 +77,56 @@ pub(super) struct Constants {
     /// The longest value, without its final zero byte.
     pub(super) info_value_bytes: usize,
 }
+
+const STANDARD: Constants<Constant> = Constants {
+    comm_world: Constant::Number(0x101),
+    comm_self: Constant::Number(0x102),
+    byte: Constant::Number(0x247),
+    info_null: Constant::Number(0x130),
+    errors_return: Constant::Number(0x143),
+    numbers: Numbers {
+        mode_create: 2,
+        mode_exclusive: 8,
+        mode_read_only: 16,
+        mode_write_only: 256,
+        mode_read_write: 32,
+        thread_funneled: 1024,
+        info_key_bytes: 256,
+        info_value_bytes: 1024,
+    },
+};
+
+const MPICH: Constants<Constant> = Constants {
+    comm_world: Constant::Number(0x4400_0000),
+    comm_self: Constant::Number(0x4400_0001),
+    byte: Constant::Number(0x4c00_010d),
+    info_null: Constant::Number(0x1c00_0000),
+    errors_return: Constant::Number(0x5400_0001),
+    numbers: Numbers {
+        mode_create: 1,
+        mode_exclusive: 64,
+        mode_read_only: 2,
+        mode_write_only: 4,
+        mode_read_write: 8,
+        thread_funneled: 1,
+        info_key_bytes: 255,
+        info_value_bytes: 1024,
+    },
+};
+
+const OPEN_MPI: Constants<Constant> = Constants {
+    comm_world: Constant::Symbol(c"ompi_mpi_comm_world"),
+    comm_self: Constant::Symbol(c"ompi_mpi_comm_self"),
+    byte: Constant::Symbol(c"ompi_mpi_byte"),
+    info_null: Constant::Symbol(c"ompi_mpi_info_null"),
+    errors_return: Constant::Symbol(c"ompi_mpi_errors_return"),
+    // The others are MPICH's.
+    numbers: Numbers {
+        info_key_bytes: 36,
+        info_value_bytes: 256,
+        ..MPICH.numbers
+    },
+};
 
 impl Dialect {
     /// The dialect of a library: `file` is the path that it was loaded from, `says` what it says about itself.
@@ -176,14 +167,7 @@ impl Dialect {
             byte: handle(table.byte)?,
             info_null: handle(table.info_null)?,
             errors_return: handle(table.errors_return)?,
-            mode_create: table.mode_create,
-            mode_exclusive: table.mode_exclusive,
-            mode_read_only: table.mode_read_only,
-            mode_write_only: table.mode_write_only,
-            mode_read_write: table.mode_read_write,
-            thread_funneled: table.thread_funneled,
-            info_key_bytes: table.info_key_bytes,
-            info_value_bytes: table.info_value_bytes,
+            numbers: table.numbers,
         })
     }
 }

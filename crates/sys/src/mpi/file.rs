@@ -82,12 +82,12 @@ impl World {
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| "the path has a NUL byte".to_owned())?;
         let mode = match (access.read, access.write) {
-            (_, false) => constants.mode_read_only,
-            (false, true) => constants.mode_write_only,
-            (true, true) => constants.mode_read_write,
+            (_, false) => constants.numbers.mode_read_only,
+            (false, true) => constants.numbers.mode_write_only,
+            (true, true) => constants.numbers.mode_read_write,
         };
         let create = if access.create {
-            constants.mode_create | constants.mode_exclusive
+            constants.numbers.mode_create | constants.numbers.mode_exclusive
         } else {
             0
         };

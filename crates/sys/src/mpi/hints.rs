@@ -36,8 +36,8 @@ impl<'a> InfoObject<'a> {
         world.check("MPI_Info_create", code)?;
         info.handle = handle;
         for (name, value) in hints {
-            let key = bounded(name, "name", name, constants.info_key_bytes)?;
-            let value = bounded(name, "value", value, constants.info_value_bytes)?;
+            let key = bounded(name, "name", name, constants.numbers.info_key_bytes)?;
+            let value = bounded(name, "value", value, constants.numbers.info_value_bytes)?;
             // SAFETY: the handle is a set of this library, and both texts are NUL-terminated and outlive the call.
             let code =
                 unsafe { (world.loaded.functions.info_set)(handle, key.as_ptr(), value.as_ptr()) };
@@ -68,7 +68,7 @@ impl<'a> InfoObject<'a> {
         let code = unsafe { (functions.info_get_nkeys)(self.handle, &raw mut count) };
         world.check("MPI_Info_get_nkeys", code)?;
         for index in 0..count.min(KEYS_MAX) {
-            let mut key = vec![0u8; world.loaded.constants.info_key_bytes + 1];
+            let mut key = vec![0u8; world.loaded.constants.numbers.info_key_bytes + 1];
             // SAFETY: the handle is a set of this library, which has more keys than `index`, and the text has room for
             // the longest key and its final zero byte.
             let code =
@@ -82,7 +82,7 @@ impl<'a> InfoObject<'a> {
     /// `key` is NUL-terminated.
     fn value(&self, key: &mut [u8]) -> Result<String, String> {
         let (world, functions) = (self.world, &self.world.loaded.functions);
-        let longest = world.loaded.constants.info_value_bytes;
+        let longest = world.loaded.constants.numbers.info_value_bytes;
         let mut value = vec![0u8; longest + 1];
         let (mut found, longest): (c_int, c_int) = (0, longest as c_int);
         if let Some(last) = key.last_mut() {

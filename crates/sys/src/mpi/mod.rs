@@ -218,7 +218,7 @@ impl World {
             (functions.init_thread)(
                 no_count,
                 no_words,
-                constants.thread_funneled,
+                constants.numbers.thread_funneled,
                 &raw mut level,
             )
         };
@@ -233,7 +233,7 @@ impl World {
             running: AtomicBool::new(true),
             left_open: AtomicBool::new(false),
         };
-        if level < constants_of(&world).thread_funneled {
+        if level < world.loaded.constants.numbers.thread_funneled {
             return Err(format!(
                 "{} allows no other thread in the process (MPI_Init_thread gives level {level})",
                 world.path()
@@ -364,10 +364,6 @@ impl World {
         }
         Err(format!("{}: MPI_Finalize failed ({code})", self.path()))
     }
-}
-
-fn constants_of(world: &World) -> &Constants {
-    &world.loaded.constants
 }
 
 /// The text that a function of MPI fills in; `None` when it reports a failure.

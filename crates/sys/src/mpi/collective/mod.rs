@@ -3,21 +3,16 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | here | groups, and what all their calls have in common |
-//! | `element` | types of elements and reductions |
-//! | `kit` | functions and handles of the loaded library |
-//! | `limit`, `sizes` | calls for more elements than one can count |
-//! | `order` | order in which the library sees bytes |
+//! | `kit` | types of elements and reductions; functions and handles of the loaded library |
+//! | `sizes` | calls for more elements than one can count |
 //! | `rootless`, `rooted`, `message` | the calls |
 //!
 //! Bytes are those of an [`Arena`], named by offsets, and every range is checked against it before MPI sees it. All
 //! ranks of a group must make the same call with the same type, reduction, root and number of elements, or those that
 //! made it wait, or MPI reports an error, or the elements are wrong. Nothing here can see to that.
 
-mod element;
 mod kit;
-mod limit;
 mod message;
-mod order;
 mod rooted;
 mod rootless;
 mod sizes;
@@ -30,9 +25,9 @@ use super::World;
 use super::calls::Handle;
 use crate::mapping::Arena;
 use kit::CollectiveKit;
-use limit::CallLimit;
+use sizes::CallLimit;
 
-pub use element::{MpiReduction, MpiType};
+pub use kit::{MpiReduction, MpiType};
 
 /// An arena, and the offset in bytes where elements of a call begin.
 pub type ArenaPlace<'a> = (&'a Arena, u64);
@@ -157,6 +152,29 @@ impl Communicator {
         // SAFETY: MPI runs and this is its thread; the group is this value's own, which ends here.
         let code = unsafe { (self.kit.groups.comm_free)(&raw mut self.handle) };
         self.world.check("MPI_Comm_free", code)
+    }
+
+    /// Returns whether the library takes unsigned bytes for unsigned ones in a reduction that compares, by two that are
+    /// reduced in this process alone: 200, which would be negative, and 100.
+    ///
+    /// # Errors
+    /// MPI's own words.
+    pub fn orders_unsigned_bytes(&self, reduction: MpiReduction) -> Result<bool, String> {
+        let right = match reduction {
+            MpiReduction::Min => 100,
+            MpiReduction::Max => 200,
+            MpiReduction::Sum | MpiReduction::Prod | MpiReduction::Avg => return Ok(true),
+        };
+        self.world.here()?;
+        let (element, handle) = (self.type_of(MpiType::Uint8)?, self.reduction(reduction)?);
+        let (given, mut got) = ([200u8], [100u8]);
+        let from: *const c_void = given.as_ptr().cast();
+        let to: *mut c_void = got.as_mut_ptr().cast();
+        // SAFETY: MPI runs and this is its thread, both handles are this library's, and each of the two places has the
+        // one byte that is asked for.
+        let code = unsafe { (self.kit.groups.reduce_local)(from, to, 1, element, handle) };
+        self.world.check("MPI_Reduce_local", code)?;
+        Ok(got == [right])
     }
 
     /// Waits until all ranks of the group are here.
