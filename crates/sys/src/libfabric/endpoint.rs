@@ -446,9 +446,7 @@ impl Drop for Endpoint {
 }
 
 #[cfg(test)]
-#[path = "device_tests.rs"]
 mod device_tests;
 
 #[cfg(test)]
-#[path = "endpoint_tests.rs"]
 mod tests;

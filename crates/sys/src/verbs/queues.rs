@@ -401,5 +401,4 @@ impl Drop for Queues {
 }
 
 #[cfg(test)]
-#[path = "device_tests.rs"]
 mod device_tests;
