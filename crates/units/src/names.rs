@@ -204,9 +204,10 @@ pub fn unknown(what: &str, text: &str, choices: &[&str]) -> Error {
         near = nearest(text, choices).into_iter().collect();
     }
     let near: Vec<_> = near.iter().map(|choice| format!("{choice:?}")).collect();
-    let hint = match near.is_empty() {
-        true => String::new(),
-        false => format!("did you mean {}? ", near.join(" or ")),
+    let hint = if near.is_empty() {
+        String::new()
+    } else {
+        format!("did you mean {}? ", near.join(" or "))
     };
     Error::Usage(format!(
         "unknown {what} {}: {hint}{}: {}",

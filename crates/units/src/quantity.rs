@@ -47,65 +47,46 @@ pub struct BytesPerSecond(pub f64);
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Fraction(pub f64);
 
-const SIZE_UNITS: [(&str, u64); 24] = [
-    ("", 1),
-    ("B", 1),
-    ("k", 1 << 10),
-    ("K", 1 << 10),
-    ("KiB", 1 << 10),
-    ("kiB", 1 << 10),
-    ("m", 1 << 20),
-    ("M", 1 << 20),
-    ("MiB", 1 << 20),
-    ("g", 1 << 30),
-    ("G", 1 << 30),
-    ("GiB", 1 << 30),
-    ("t", 1 << 40),
-    ("T", 1 << 40),
-    ("TiB", 1 << 40),
-    ("Ki", 1 << 10),
-    ("Mi", 1 << 20),
-    ("Gi", 1 << 30),
-    ("Ti", 1 << 40),
-    ("kB", 1_000),
-    ("KB", 1_000),
-    ("MB", 1_000_000),
-    ("GB", 1_000_000_000),
-    ("TB", 1_000_000_000_000),
+/// Names of units, and the factor that they stand for.
+type Units = [(&'static [&'static str], u64)];
+
+const SIZE_UNITS: &Units = &[
+    (&["", "B"], 1),
+    (&["k", "K", "KiB", "kiB", "Ki"], 1 << 10),
+    (&["m", "M", "MiB", "Mi"], 1 << 20),
+    (&["g", "G", "GiB", "Gi"], 1 << 30),
+    (&["t", "T", "TiB", "Ti"], 1 << 40),
+    (&["kB", "KB"], 1_000),
+    (&["MB"], 1_000_000),
+    (&["GB"], 1_000_000_000),
+    (&["TB"], 1_000_000_000_000),
 ];
 
-const COUNT_UNITS: [(&str, u64); 5] = [
-    ("", 1),
-    ("k", 1_000),
-    ("K", 1_000),
-    ("M", 1_000_000),
-    ("G", 1_000_000_000),
+const COUNT_UNITS: &Units = &[
+    (&[""], 1),
+    (&["k", "K"], 1_000),
+    (&["M"], 1_000_000),
+    (&["G"], 1_000_000_000),
 ];
 
-const TIME_UNITS: [(&str, u64); 8] = [
-    ("ns", 1),
-    ("us", 1_000),
-    ("µs", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("min", 60_000_000_000),
-    ("h", 3_600_000_000_000),
+const TIME_UNITS: &Units = &[
+    (&["ns"], 1),
+    (&["us", "µs"], 1_000),
+    (&["ms"], 1_000_000),
+    (&["s"], 1_000_000_000),
+    (&["m", "min"], 60_000_000_000),
+    (&["h"], 3_600_000_000_000),
 ];
 
 /// Reads a whole number of something, with one of `units` behind it.
-fn parse_whole(text: &str, what: &str, examples: &str, units: &[(&str, u64)]) -> Result<u64> {
+fn parse_whole(text: &str, what: &str, examples: &str, units: &Units) -> Result<u64> {
     let wrong = |why: &str| Err(Error::Usage(format!("{} {why}: {examples}", quote(text))));
     let Some((number, unit)) = split(text) else {
         return wrong(&format!("is not a {what}"));
     };
-    let Some(&(_, factor)) = units.iter().find(|(name, _)| *name == unit) else {
-        let missing = if unit.is_empty() {
-            "has no unit"
-        } else {
-            "has an unknown unit"
-        };
-        return wrong(missing);
+    let Some(&(_, factor)) = units.iter().find(|(names, _)| names.contains(&unit)) else {
+        let unknown = if unit.is_empty() { "no" } else { "an unknown" };
+        return wrong(&format!("has {unknown} unit"));
     };
     match whole(number, factor) {
         Ok(value) => Ok(value),
@@ -119,7 +100,7 @@ impl FromStr for Bytes {
 
     fn from_str(text: &str) -> Result<Self> {
         let examples = "write a size like 8, 4k (4096), 1M, 1.5GiB or 100MB (decimal)";
-        parse_whole(text, "number of bytes", examples, &SIZE_UNITS).map(Self)
+        parse_whole(text, "number of bytes", examples, SIZE_UNITS).map(Self)
     }
 }
 
@@ -139,7 +120,7 @@ impl FromStr for Count {
 
     fn from_str(text: &str) -> Result<Self> {
         let examples = "write a count like 128, 200k (200000) or 1M (decimal)";
-        parse_whole(text, "number", examples, &COUNT_UNITS).map(Self)
+        parse_whole(text, "number", examples, COUNT_UNITS).map(Self)
     }
 }
 
@@ -158,30 +139,35 @@ impl FromStr for Nanos {
             return Ok(Self(0));
         }
         let examples = "write a duration with its unit, like 10ns, 1us, 200ms, 5s or 2m";
-        parse_whole(text, "number of nanoseconds", examples, &TIME_UNITS).map(Self)
+        parse_whole(text, "number of nanoseconds", examples, TIME_UNITS).map(Self)
     }
 }
 
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for name in ["h", "m", "s", "ms", "us"] {
-            let factor = TIME_UNITS
-                .iter()
-                .find(|(unit, _)| *unit == name)
-                .map_or(1, |unit| unit.1);
-            if self.0 != 0 && self.0.is_multiple_of(factor) {
-                return write!(f, "{}{name}", self.0 / factor);
-            }
-        }
-        write!(f, "{}ns", self.0)
+        let whole = |(_, factor): &&(_, u64)| self.0 != 0 && self.0.is_multiple_of(*factor);
+        let unit = TIME_UNITS.iter().rev().find(whole);
+        let (names, factor) = unit.unwrap_or(&TIME_UNITS[0]);
+        write!(f, "{}{}", self.0 / factor, names[0])
     }
+}
+
+/// Reads a real number of something by the number and the unit behind it.
+fn parse_real(
+    text: &str,
+    read: impl FnOnce(&str, &str) -> Option<f64>,
+    wrong: &str,
+) -> Result<f64> {
+    split(text)
+        .and_then(|(number, unit)| read(number, unit))
+        .ok_or_else(|| Error::Usage(format!("{} {wrong}", quote(text))))
 }
 
 impl FromStr for PerSecond {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let number = split(text).and_then(|(number, unit)| {
+        let rate = |number: &str, unit: &str| {
             let exponent = match unit.strip_suffix("/s").unwrap_or(unit) {
                 "" => 0,
                 "k" | "K" => 3,
@@ -190,13 +176,10 @@ impl FromStr for PerSecond {
                 _ => return None,
             };
             scaled(number, exponent)
-        });
-        number.map(Self).ok_or_else(|| {
-            Error::Usage(format!(
-                "{} is not a rate: write operations per second like 200000, 200k or 1.5M (decimal)",
-                quote(text)
-            ))
-        })
+        };
+        let wrong =
+            "is not a rate: write operations per second like 200000, 200k or 1.5M (decimal)";
+        parse_real(text, rate, wrong).map(Self)
     }
 }
 
@@ -210,15 +193,8 @@ impl FromStr for BytesPerSecond {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        split(text)
-            .and_then(|(number, unit)| bandwidth(number, unit))
-            .map(Self)
-            .ok_or_else(|| {
-                Error::Usage(format!(
-                    "{} is not a bandwidth: write it like 12.5GB/s, 100Gb/s or 10GiB/s",
-                    quote(text)
-                ))
-            })
+        let wrong = "is not a bandwidth: write it like 12.5GB/s, 100Gb/s or 10GiB/s";
+        parse_real(text, bandwidth, wrong).map(Self)
     }
 }
 
@@ -260,16 +236,9 @@ impl FromStr for Fraction {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let number = split(text).and_then(|(number, unit)| match unit {
-            "%" => scaled(number, -2),
-            _ => None,
-        });
-        number.map(Self).ok_or_else(|| {
-            Error::Usage(format!(
-                "{} is not a percentage: write it with its sign, like 2% or 0.5%",
-                quote(text)
-            ))
-        })
+        let percent = |number: &str, unit: &str| scaled(number, -2).filter(|_| unit == "%");
+        let wrong = "is not a percentage: write it with its sign, like 2% or 0.5%";
+        parse_real(text, percent, wrong).map(Self)
     }
 }
 

@@ -32,9 +32,10 @@ pub fn number_at_least(value: f64, is_bound: bool) -> String {
 
 /// A number as printed, marked with ≥ if it is a lower bound.
 pub fn at_least(number: String, is_bound: bool) -> String {
-    match is_bound {
-        true => format!("≥{number}"),
-        false => number,
+    if is_bound {
+        format!("≥{number}")
+    } else {
+        number
     }
 }
 
