@@ -115,9 +115,10 @@ impl Clock {
     /// Picks the counter where the kernel trusts it, and calibrates it for 10 ms. The calibration is never freed, so
     /// make one clock and copy it.
     pub fn new() -> Self {
-        let calibration = match counter_is_trusted() {
-            true => Calibration::measure(),
-            false => Calibration::kernel(),
+        let calibration = if counter_is_trusted() {
+            Calibration::measure()
+        } else {
+            Calibration::kernel()
         };
         Self {
             calibration: Box::leak(Box::new(calibration)),

@@ -142,8 +142,14 @@ pub(crate) fn outcome(code: impl Into<i64>) -> io::Result<()> {
     }
 }
 
+/// The file that a library with the call at `address` was loaded from; its name where the loader does not know.
+pub(crate) fn file_or_name(address: *const c_void, name: &str) -> String {
+    let file = NonNull::new(address.cast_mut()).and_then(file_of);
+    file.unwrap_or_else(|| name.to_owned())
+}
+
 /// The file that the code at `address` was loaded from, where the loader knows.
-pub(crate) fn file_of(address: NonNull<c_void>) -> Option<String> {
+fn file_of(address: NonNull<c_void>) -> Option<String> {
     let mut info = libc::Dl_info {
         dli_fname: std::ptr::null(),
         dli_fbase: std::ptr::null_mut(),

@@ -40,18 +40,8 @@ pub fn common_ancestor(pids: &[u32]) -> Option<u32> {
 /// Returns whether the system lets this process copy between address spaces at all: filters of system calls in containers
 /// may not.
 pub fn may_copy_between_processes() -> bool {
-    let (from, mut to) = (1_u8, 0_u8);
-    let remote = libc::iovec {
-        iov_base: (&raw const from).cast_mut().cast(),
-        iov_len: 1,
-    };
-    let local = libc::iovec {
-        iov_base: (&raw mut to).cast(),
-        iov_len: 1,
-    };
-    // SAFETY: each of both describes one byte of this process that outlives the call, and only `to` is written.
-    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
-    copied == 1
+    let byte = 1_u8;
+    read_byte_of(std::process::id(), &raw const byte as u64).is_ok()
 }
 
 /// Makes a write beyond the limit on the size of files (`ulimit -f`) an error, as one on a full disk is. The system
@@ -81,10 +71,10 @@ pub fn end_with_this_process(command: &mut Command) {
         // SAFETY: takes nothing and cannot fail.
         let now = unsafe { libc::getppid() };
         // It may have ended before the request; then nobody would say so.
-        match u32::try_from(now) == Ok(parent) {
-            true => Ok(()),
-            false => Err(std::io::Error::from_raw_os_error(libc::ESRCH)),
+        if u32::try_from(now) == Ok(parent) {
+            return Ok(());
         }
+        Err(std::io::Error::from_raw_os_error(libc::ESRCH))
     };
     // SAFETY: between fork and exec it makes two system calls and allocates nothing: errors are numbers.
     unsafe { command.pre_exec(ask) };

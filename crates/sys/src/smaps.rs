@@ -13,10 +13,10 @@ const HUGE_BYTES_MIN: u64 = 2 << 20;
 /// When the file cannot be read.
 pub(crate) fn huge_bytes(addresses: Range<u64>) -> io::Result<u64> {
     // The kernel walks through every mapping before these, and there are two for each thread.
-    match has_room(&addresses) {
-        true => huge_bytes_of(BufReader::new(File::open("/proc/self/smaps")?), &addresses),
-        false => Ok(0),
+    if !has_room(&addresses) {
+        return Ok(0);
     }
+    huge_bytes_of(BufReader::new(File::open("/proc/self/smaps")?), &addresses)
 }
 
 /// Returns whether a huge page has room in the range.

@@ -222,10 +222,10 @@ fn reason(why: &[(String, String)]) -> String {
         .map(|(name, _)| name.as_str());
     let others: Vec<&str> = others.collect();
     let told = told.map_or("", |(_, reason)| reason.as_str());
-    match others.is_empty() {
-        true => told.to_owned(),
-        false => format!("{told}; nor {}", others.join(", ")),
+    if others.is_empty() {
+        return told.to_owned();
     }
+    format!("{told}; nor {}", others.join(", "))
 }
 
 /// A driver's library, loaded.

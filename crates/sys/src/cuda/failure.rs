@@ -113,10 +113,8 @@ impl CudaFailure {
     /// This failure, with what the call was for.
     pub(super) fn of_doing(mut self, what: &str) -> Self {
         if let Self::Call { text, .. } = &mut self {
-            *text = match text.is_empty() {
-                true => what.to_owned(),
-                false => format!("{text}, {what}"),
-            };
+            let before = if text.is_empty() { "" } else { ", " };
+            *text += &format!("{before}{what}");
         }
         self
     }

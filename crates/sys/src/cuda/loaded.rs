@@ -1,7 +1,6 @@
 //! A driver as it was loaded: the calls that it exports, looked up once, and the names of its results.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::abi::{
@@ -10,7 +9,7 @@ use super::abi::{
 use super::driver::{DriverLibrary, GpuDriver, Introduced, OwnCalls};
 use super::failure::{CudaFailure, CudaVersion};
 use super::nvidia::NVIDIA;
-use crate::library::{file_of, functions};
+use crate::library::{file_or_name, functions};
 
 // The newest is of CUDA 11.0, which drivers serve from 450 on.
 functions! { pub(super) Calls by Introduced:
@@ -74,11 +73,11 @@ impl Libcuda {
     ) -> Result<Arc<Self>, CudaFailure> {
         let library = driver.open(file)?;
         let calls = Calls::of(|call| library.symbol(call))?;
-        let path = NonNull::new(calls.init as *mut c_void).and_then(file_of);
+        let name = file.unwrap_or(driver.files[0]);
         let loaded = Self {
             calls,
             own: (driver.own)(&library)?,
-            path: path.unwrap_or_else(|| file.unwrap_or(driver.files[0]).to_owned()),
+            path: file_or_name(calls.init as *const c_void, name),
             library,
         };
         // SAFETY: may be called at any time and more than once; the flags have to be 0.

@@ -125,14 +125,11 @@ pub fn create(path: &Path, flags: &OpenFlags, striping: Striping) -> io::Result<
     };
     let found = file_system::of_path(folder)?;
     if found.name != "lustre" {
-        return Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            format!(
-                "{} is on {}: only files of Lustre can be striped",
-                folder.display(),
-                found.name
-            ),
-        ));
+        let folder = folder.display();
+        return Err(unsupported(format!(
+            "{folder} is on {}: only files of Lustre can be striped",
+            found.name
+        )));
     }
     let flags = OpenFlags {
         create: true,
@@ -145,6 +142,10 @@ pub fn create(path: &Path, flags: &OpenFlags, striping: Striping) -> io::Result<
         return Err(error);
     }
     Ok(file)
+}
+
+fn unsupported(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, why)
 }
 
 fn set(file: BorrowedFd<'_>, layout: LovUserMd) -> io::Result<()> {
@@ -165,10 +166,8 @@ fn set(file: BorrowedFd<'_>, layout: LovUserMd) -> io::Result<()> {
 pub fn striping(file: impl AsFd) -> io::Result<Striping> {
     let found = file_system::of_file(&file)?;
     if found.name != "lustre" {
-        return Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            format!("it is on {}, which has no stripes", found.name),
-        ));
+        let why = format!("it is on {}, which has no stripes", found.name);
+        return Err(unsupported(why));
     }
     let mut bytes = vec![0; LAYOUT_BYTES_MAX];
     let length = fgetxattr(&file, "lustre.lov", bytes.as_mut_slice())?;
@@ -196,10 +195,10 @@ fn parsed(bytes: &[u8]) -> io::Result<Striping> {
                 size_bytes,
             })
         }
-        (Some(MAGIC_COMPOSITE), ..) => Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "its parts are spread differently (a composite layout)",
-        )),
+        (Some(MAGIC_COMPOSITE), ..) => {
+            let why = "its parts are spread differently (a composite layout)";
+            Err(unsupported(why.to_owned()))
+        }
         (magic, ..) => Err(io::Error::new(
             io::ErrorKind::InvalidData,
             format!(

@@ -10,7 +10,7 @@ use crate::cuda::abi::{Code, ContextHandle, CudaAddress, ModuleHandle, Ordinal, 
 use crate::cuda::dmabuf::{DmabufFile, ExportedMemory};
 use crate::cuda::driver::{DriverLibrary, GpuDriver, Introduced, LoadedText, OwnCalls};
 use crate::cuda::{CudaFailure, CudaVersion};
-use crate::library::{file_of, functions, text};
+use crate::library::{file_or_name, functions, text};
 
 /// `hipMemcpyDefault`: from wherever the one address is to wherever the other is.
 const COPY_DEFAULT: c_int = 4;
@@ -55,12 +55,11 @@ struct HipOwn {
 /// `TooOld`.
 pub(super) fn own(library: &DriverLibrary) -> Result<Box<dyn OwnCalls>, CudaFailure> {
     let calls = HipCalls::of(|call| library.symbol(call))?;
-    let address = std::ptr::NonNull::new(calls.set_device as *mut c_void);
     Ok(Box::new(HipOwn {
         calls,
         driver: library.driver,
         has: library.version,
-        path: address.and_then(file_of).unwrap_or_default(),
+        path: file_or_name(calls.set_device as *const c_void, ""),
         compiler: OnceLock::new(),
         exporter: OnceLock::new(),
     }))

@@ -22,7 +22,6 @@ mod slots;
 
 use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
-use std::ptr::NonNull;
 
 pub use calls::{Action, Route};
 pub use endpoint::{Endpoint, HmemInterface, Wait};
@@ -33,7 +32,7 @@ pub use open::QueueSizes;
 pub use peer_to_peer::PeerToPeer;
 pub use post::{Event, EventKind, FabricError, Posted};
 
-use crate::library::{SharedLibrary, Versioned, file_of, functions, text};
+use crate::library::{SharedLibrary, Versioned, file_or_name, functions, text};
 
 /// Places where an installation for EFA puts its own library, which is preferred to the distribution's.
 const EFA_PATHS: [&str; 2] = [
@@ -160,12 +159,11 @@ impl Libfabric {
     fn with_symbols_of(library: SharedLibrary, name: &str) -> Result<Self, String> {
         let calls = FabricCalls::of(|symbol| library.symbol(symbol))
             .map_err(|why| format!("{why}: libfabric 1.9 or newer is needed"))?;
-        let path = NonNull::new(calls.getinfo as *mut c_void).and_then(file_of);
         Ok(Self {
             calls,
             // SAFETY: takes nothing, returns a number, and needs no set-up.
             release: Release(unsafe { (calls.version)() }),
-            path: path.unwrap_or_else(|| name.to_owned()),
+            path: file_or_name(calls.getinfo as *const c_void, name),
             library: Some(library),
         })
     }

@@ -143,11 +143,11 @@ impl Endpoint {
     #[cold]
     fn refused(&self, code: isize, user: u64) -> Box<FabricError> {
         let code = code as c_int;
-        Box::new(FabricError {
-            user: Some(user),
-            code: code.saturating_neg(),
-            text: self.library().reason(code),
-        })
+        error(
+            Some(user),
+            code.saturating_neg(),
+            self.library().reason(code),
+        )
     }
 
     /// Makes progress, and calls `each` with at most `most` completions; returns how many. Never blocks.
@@ -203,22 +203,16 @@ impl Endpoint {
     fn failure(&mut self, code: isize) -> Box<FabricError> {
         if code != -(abi::FI_EAVAIL as isize) {
             let code = code as c_int;
-            return Box::new(FabricError {
-                user: None,
-                code: code.saturating_neg(),
-                text: format!("fi_cq_read: {}", self.library().reason(code)),
-            });
+            let text = format!("fi_cq_read: {}", self.library().reason(code));
+            return error(None, code.saturating_neg(), text);
         }
         let mut entry = abi::fi_cq_err_entry::ZEROED;
         // SAFETY: the queue is open; the entry has the newest and largest layout, and with its data size 0 the library
         // keeps what it points to valid until the next read.
         let got = unsafe { ((*self.calls.queue_ops).readerr)(self.calls.queue, &raw mut entry, 0) };
         if got < 0 {
-            return Box::new(FabricError {
-                user: None,
-                code: abi::FI_EAVAIL,
-                text: format!("fi_cq_readerr: {}", self.library().reason(got as c_int)),
-            });
+            let text = format!("fi_cq_readerr: {}", self.library().reason(got as c_int));
+            return error(None, abi::FI_EAVAIL, text);
         }
         let user = self.slots.complete(entry.op_context).map(|(user, _)| user);
         // SAFETY: as for readerr; the answer is null or a NUL-terminated text, which is copied at once.
@@ -236,29 +230,24 @@ impl Endpoint {
             .filter(|words| !words.is_empty() && *words != reason)
             .map(|words| format!(" ({words})"))
             .unwrap_or_default();
-        Box::new(FabricError {
-            user,
-            code: entry.err,
-            text: reason + &detail,
-        })
+        error(user, entry.err, reason + &detail)
     }
+}
+
+fn error(user: Option<u64>, code: i32, text: impl Into<String>) -> Box<FabricError> {
+    let text = text.into();
+    Box::new(FabricError { user, code, text })
 }
 
 #[cold]
 fn outside(user: u64) -> Box<FabricError> {
-    Box::new(FabricError {
-        user: Some(user),
-        code: libc::EFAULT,
-        text: "the operation lies outside of registered memory, or goes to a peer that is not known here"
-            .to_owned(),
-    })
+    let text =
+        "the operation lies outside of registered memory, or goes to a peer that is not known here";
+    error(Some(user), libc::EFAULT, text)
 }
 
 #[cold]
 fn stranger() -> Box<FabricError> {
-    Box::new(FabricError {
-        user: None,
-        code: libc::EPROTO,
-        text: "the completion queue reports an operation that was never posted".to_owned(),
-    })
+    let text = "the completion queue reports an operation that was never posted";
+    error(None, libc::EPROTO, text)
 }

@@ -28,11 +28,11 @@ mod hints;
 use std::cell::Cell;
 use std::ffi::{c_char, c_int};
 use std::path::Path;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::library::{SharedLibrary, file_of};
+use crate::library::{SharedLibrary, file_or_name};
 use crate::process::Env;
 use calls::{Functions, Handle};
 use dialect::Constants;
@@ -145,12 +145,8 @@ impl Loaded {
         let tried = match path {
             Some(path) => {
                 let unusable = || NoLibrary::Unusable(format!("{} is not UTF-8", path.display()));
-                vec![
-                    path.to_str()
-                        .ok_or_else(unusable)
-                        .map_err(NoMpi::Library)?
-                        .to_owned(),
-                ]
+                let path = path.to_str().ok_or_else(unusable);
+                vec![path.map_err(NoMpi::Library)?.to_owned()]
             }
             None => {
                 let family = Family::sniff(env);
@@ -164,8 +160,7 @@ impl Loaded {
 
     fn recognise(library: SharedLibrary, name: &str) -> Result<Self, String> {
         let functions = Functions::of(|symbol| library.symbol_without_version(symbol))?;
-        let address = NonNull::new(functions.library_version as *mut std::ffi::c_void);
-        let path = address.and_then(file_of).unwrap_or_else(|| name.to_owned());
+        let path = file_or_name(functions.library_version as *const std::ffi::c_void, name);
         let version = text_of(|text, bytes| {
             // SAFETY: the text has room for the longest version of any library, and the function may be called before
             // MPI is started.

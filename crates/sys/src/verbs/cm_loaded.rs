@@ -1,11 +1,10 @@
 //! librdmacm as it was loaded: the calls that it exports, looked up once.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::ptr::NonNull;
 
 use super::abi::ibv_qp_attr;
 use super::cm_abi::{rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
-use crate::library::{SharedLibrary, Versioned, file_of, functions};
+use crate::library::{SharedLibrary, Versioned, file_or_name, functions};
 
 /// The file that the loader searches for.
 const NAME: &str = "librdmacm.so.1";
@@ -50,11 +49,9 @@ impl Librdmacm {
         let name = file.unwrap_or(NAME);
         let library = SharedLibrary::open(name)?;
         let calls = Calls::of(|symbol| library.symbol(symbol))?;
-        let address = NonNull::new(calls.create_id as *mut c_void);
-        let path = address.and_then(file_of);
         Ok(Self {
             calls,
-            path: path.unwrap_or_else(|| name.to_owned()),
+            path: file_or_name(calls.create_id as *const c_void, name),
             _library: library,
         })
     }

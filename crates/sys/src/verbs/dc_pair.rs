@@ -10,9 +10,8 @@ use std::sync::Arc;
 
 use super::abi::{
     IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_QP_ACCESS_FLAGS, IBV_QP_AV,
-    IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
-    IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT, IBV_QPS_INIT,
-    IBV_QPS_RTR, IBV_QPS_RTS, ibv_qp, ibv_qp_attr,
+    IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_STATE,
+    IBV_QPS_INIT, IBV_QPS_RTR, ibv_qp, ibv_qp_attr,
 };
 use super::context::Context;
 use super::dc_post::{DcAddress, DcParts};
@@ -24,7 +23,7 @@ use super::mlx5_abi::{
     MLX5DV_QP_INIT_ATTR_MASK_DC, ibv_qp_init_attr_ex, ibv_srq, ibv_srq_init_attr,
     mlx5dv_dc_init_attr, mlx5dv_qp_init_attr,
 };
-use super::queue_pair::{NO_SUCH_PAIR, PathTo, Patience, address, mtu_number};
+use super::queue_pair::{NO_SUCH_PAIR, PathTo, Patience, SENDS_MASK, address, mtu_number, sends};
 use super::queues::Queues;
 use super::{halving, last_reason};
 
@@ -61,28 +60,6 @@ fn initiator_begins(path: &PathTo) -> [PairStep; 2] {
             mask: IBV_QP_STATE | IBV_QP_PATH_MTU,
         },
     ]
-}
-
-/// The step of an initiator to the state in which it sends.
-fn initiator_sends(path: &PathTo, patience: Patience, reads: u8) -> PairStep {
-    PairStep {
-        what: "of a DC initiator to RTS",
-        attributes: ibv_qp_attr {
-            qp_state: IBV_QPS_RTS,
-            sq_psn: path.first_packet_out & 0xff_ffff,
-            timeout: patience.timeout,
-            retry_cnt: patience.retry,
-            rnr_retry: patience.rnr_retry,
-            max_rd_atomic: reads,
-            ..ibv_qp_attr::default()
-        },
-        mask: IBV_QP_STATE
-            | IBV_QP_TIMEOUT
-            | IBV_QP_RETRY_CNT
-            | IBV_QP_RNR_RETRY
-            | IBV_QP_SQ_PSN
-            | IBV_QP_MAX_QP_RD_ATOMIC,
-    }
 }
 
 /// The way of a target to the state in which it answers, which is its last. The path is that of its own port: of it
@@ -257,8 +234,8 @@ impl Queues {
             self.modify(step.what, pair, step.attributes, step.mask)?;
         }
         let (reads, ()) = halving(path.reads_out.max(1), 1, |reads| {
-            let step = initiator_sends(path, patience, reads);
-            self.modify(step.what, pair, step.attributes, step.mask)
+            let attributes = sends(path, patience, reads);
+            self.modify("of a DC initiator to RTS", pair, attributes, SENDS_MASK)
         })?;
         Ok(reads)
     }
@@ -388,10 +365,9 @@ mod tests {
         assert_eq!(init.attributes.qp_access_flags, 0);
         assert_eq!((receives.attributes.qp_state, receives.mask), (2, 1 | 256));
         assert_eq!(receives.attributes.path_mtu, 5);
-        let sends = initiator_sends(&path(None), PATIENCE, 16);
+        let told = sends(&path(None), PATIENCE, 16);
         let mask = 1 | 512 | 1024 | 2048 | 8192 | 65536;
-        assert_eq!((sends.attributes.qp_state, sends.mask), (3, mask));
-        let told = &sends.attributes;
+        assert_eq!((told.qp_state, SENDS_MASK), (3, mask));
         assert_eq!((told.timeout, told.retry_cnt, told.rnr_retry), (14, 3, 7));
         assert_eq!((told.max_rd_atomic, told.sq_psn), (16, 7));
     }

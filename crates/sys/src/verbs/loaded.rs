@@ -9,7 +9,7 @@ use super::abi::{
 };
 use super::last_reason;
 use super::mlx5_abi::{ibv_ah, ibv_qp_ex, ibv_srq, ibv_srq_init_attr};
-use crate::library::{SharedLibrary, Versioned, file_of, functions, text};
+use crate::library::{SharedLibrary, Versioned, file_or_name, functions, text};
 
 /// The file that the loader searches for.
 const NAME: &str = "libibverbs.so.1";
@@ -81,11 +81,9 @@ impl Libibverbs {
         let name = file.unwrap_or(NAME);
         let library = SharedLibrary::open(name)?;
         let calls = Calls::of(|symbol| library.symbol(symbol))?;
-        let address = NonNull::new(calls.open_device as *mut c_void);
-        let path = address.and_then(file_of);
         Ok(Self {
             calls,
-            path: path.unwrap_or_else(|| name.to_owned()),
+            path: file_or_name(calls.open_device as *const c_void, name),
             library,
         })
     }

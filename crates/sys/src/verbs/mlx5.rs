@@ -4,7 +4,6 @@
 //! What lives here: loading, and asking. What does not: queue pairs of DC, in [`super::dc_pair`].
 
 use std::ffi::{c_int, c_void};
-use std::ptr::NonNull;
 
 use super::abi::{ibv_context, ibv_device, ibv_qp};
 use super::check;
@@ -14,7 +13,7 @@ use super::mlx5_abi::{
     MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM, ibv_qp_ex, ibv_qp_init_attr_ex, mlx5dv_context,
     mlx5dv_qp_ex, mlx5dv_qp_init_attr,
 };
-use crate::library::{SharedLibrary, Versioned, file_of, functions};
+use crate::library::{SharedLibrary, Versioned, file_or_name, functions};
 
 /// The file that the loader searches for. Where libibverbs has loaded one of this name as its driver, that one is
 /// meant.
@@ -56,12 +55,10 @@ impl Libmlx5 {
         let library = SharedLibrary::open(NAME)?;
         let calls = Calls::of(|symbol| library.symbol(symbol))?;
         let verbs = ExtendedCalls::of(|symbol| libibverbs.library.symbol(symbol))?;
-        let address = NonNull::new(calls.create_qp as *mut c_void);
-        let path = address.and_then(file_of);
         Ok(Self {
             calls,
             verbs,
-            path: path.unwrap_or_else(|| NAME.to_owned()),
+            path: file_or_name(calls.create_qp as *const c_void, NAME),
             _library: library,
         })
     }

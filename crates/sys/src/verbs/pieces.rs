@@ -30,9 +30,10 @@ pub fn piece_stride(piece_bytes_max: u64) -> u64 {
 /// Ranges that a memory is registered in, where a registration has at most so many bytes: one where it fits.
 pub(super) fn ranges(len: u64, piece_bytes_max: u64) -> impl Iterator<Item = (u64, u64)> {
     let stride = piece_stride(piece_bytes_max);
-    let (count, bytes) = match len <= piece_bytes_max {
-        true => (1, len),
-        false => (count(len, stride), 2 * stride),
+    let (count, bytes) = if len <= piece_bytes_max {
+        (1, len)
+    } else {
+        (count(len, stride), 2 * stride)
     };
     (0..count).map(move |index| (index * stride, bytes.min(len - index * stride)))
 }

@@ -183,22 +183,8 @@ impl Queues {
             | IBV_QP_MAX_DEST_RD_ATOMIC
             | IBV_QP_MIN_RNR_TIMER;
         self.modify("to RTR", pair, receives, mask)?;
-        let sends = ibv_qp_attr {
-            qp_state: IBV_QPS_RTS,
-            sq_psn: path.first_packet_out & 0xff_ffff,
-            timeout: patience.timeout,
-            retry_cnt: patience.retry,
-            rnr_retry: patience.rnr_retry,
-            max_rd_atomic: path.reads_out,
-            ..ibv_qp_attr::default()
-        };
-        let mask = IBV_QP_STATE
-            | IBV_QP_TIMEOUT
-            | IBV_QP_RETRY_CNT
-            | IBV_QP_RNR_RETRY
-            | IBV_QP_SQ_PSN
-            | IBV_QP_MAX_QP_RD_ATOMIC;
-        self.modify("to RTS", pair, sends, mask)
+        let sends = sends(path, patience, path.reads_out);
+        self.modify("to RTS", pair, sends, SENDS_MASK)
     }
 
     pub(super) fn modify(
@@ -215,6 +201,27 @@ impl Queues {
         check(&format!("ibv_modify_qp {what}"), code)
     }
 }
+
+/// Attributes of the state in which a queue pair sends, with so many reads in flight.
+pub(super) fn sends(path: &PathTo, patience: Patience, reads: u8) -> ibv_qp_attr {
+    ibv_qp_attr {
+        qp_state: IBV_QPS_RTS,
+        sq_psn: path.first_packet_out & 0xff_ffff,
+        timeout: patience.timeout,
+        retry_cnt: patience.retry,
+        rnr_retry: patience.rnr_retry,
+        max_rd_atomic: reads,
+        ..ibv_qp_attr::default()
+    }
+}
+
+/// Those of them that count.
+pub(super) const SENDS_MASK: i32 = IBV_QP_STATE
+    | IBV_QP_TIMEOUT
+    | IBV_QP_RETRY_CNT
+    | IBV_QP_RNR_RETRY
+    | IBV_QP_SQ_PSN
+    | IBV_QP_MAX_QP_RD_ATOMIC;
 
 /// The number of a payload of a packet: that of 256 is 1, and each double is one more.
 pub(super) fn mtu_number(bytes: u32) -> u32 {

@@ -282,9 +282,10 @@ impl Memory {
     /// The address so many bytes after the beginning, none of them beyond the end.
     #[inline]
     fn after(&self, bytes: u64) -> *mut c_void {
-        match self.is_memory {
-            true => self.at.cast::<u8>().wrapping_add(bytes as usize).cast(),
-            false => self.at,
+        if self.is_memory {
+            self.at.cast::<u8>().wrapping_add(bytes as usize).cast()
+        } else {
+            self.at
         }
     }
 
