@@ -65,18 +65,26 @@ macro_rules! numbers {
     };
 }
 
-/// Lists fields of structs with their offsets by the declarations here, and by the header as a C compiler gave them.
+/// Compares offsets of fields by the declarations here with those by the header, as a C compiler gave them.
 #[cfg(test)]
-macro_rules! offsets {
+macro_rules! assert_offsets {
     ($($kind:ident: $($field:ident $offset:expr),* $(,)?;)*) => {
-        [$($((
-            concat!(stringify!($kind), ".", stringify!($field)),
+        $($(assert_eq!(
             std::mem::offset_of!($kind, $field),
             $offset,
-        ),)*)*]
+            concat!(stringify!($kind), ".", stringify!($field))
+        );)*)*
+    };
+}
+
+/// Compares sizes of structs with those by the header.
+#[cfg(test)]
+macro_rules! assert_sizes {
+    ($($kind:ident $size:literal),* $(,)?) => {
+        $(assert_eq!(size_of::<$kind>(), $size, stringify!($kind));)*
     };
 }
 
 #[cfg(test)]
-pub(crate) use offsets;
+pub(crate) use {assert_offsets, assert_sizes};
 pub(crate) use {numbers, structures, zeroed};

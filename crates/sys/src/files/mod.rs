@@ -21,9 +21,9 @@ pub mod open;
 pub mod residency;
 pub mod transfer;
 
-/// Files for the tests of this module: on the disk that holds the build folder, and in memory.
+/// Files for tests: on the disk that holds the build folder, and in memory.
 #[cfg(test)]
-mod scratch {
+pub(crate) mod scratch {
     use std::fs::File;
     use std::path::{Path, PathBuf};
     use std::sync::atomic::{AtomicU32, Ordering};

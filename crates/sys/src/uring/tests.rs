@@ -3,44 +3,27 @@ use super::*;
 use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
 
+use crate::files::scratch::Scratch;
 use crate::mapping::{Pages, Sharing};
 
 const BLOCK: u32 = 4096;
 
-/// A file that is gone when the test ends.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(place: Place, name: &str) -> Self {
-        let folder = match place {
-            // Beside the test itself, which is where builds go: a disk.
-            Place::Disk => std::env::current_exe().unwrap().with_file_name(""),
-            Place::Memory => PathBuf::from("/dev/shm"),
-        };
-        let name = format!("tonnage-uring-{}-{name}", std::process::id());
-        Self(folder.join(name))
-    }
-
-    fn file(&self, direct: bool) -> OwnedFd {
-        let flags = if direct { libc::O_DIRECT } else { 0 };
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .custom_flags(flags)
-            .open(&self.0)
-            .unwrap()
-            .into()
+/// A name for a file that is gone when the test ends.
+fn scratch(place: Place) -> Scratch {
+    match place {
+        Place::Disk => Scratch::on_disk(),
+        Place::Memory => Scratch::in_memory().unwrap_or_else(|_| Scratch::on_disk()),
     }
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+/// The file, opened; it is made where it is not there.
+fn opened(scratch: &Scratch, direct: bool) -> OwnedFd {
+    let flags = if direct { libc::O_DIRECT } else { 0 };
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    let file = options.custom_flags(flags).open(scratch.path());
+    file.unwrap().into()
 }
 
 /// Places of the tests' files.
@@ -108,7 +91,7 @@ fn content(block: u64) -> Vec<u8> {
 }
 
 fn write_then_read(place: Place, config: &Config, direct: bool) {
-    let scratch = Scratch::new(place, &format!("{config:?}{direct}").replace(' ', ""));
+    let scratch = scratch(place);
     let (arena, other) = (arena(16), arena(16));
     let Some(mut writer) = ring(&arena, config) else {
         return;
@@ -118,7 +101,7 @@ fn write_then_read(place: Place, config: &Config, direct: bool) {
         arena.write(at, &content(block)).unwrap();
     }
     let file = FileId(3);
-    writer.open(file, scratch.file(direct)).unwrap();
+    writer.open(file, opened(&scratch, direct)).unwrap();
     for block in 0..16 {
         let wanted = request(file, Direction::Write, block);
         while !writer.post(&wanted).unwrap() {
@@ -133,11 +116,11 @@ fn write_then_read(place: Place, config: &Config, direct: bool) {
         );
     }
     drop(writer.release(file).unwrap());
-    assert_eq!(std::fs::read(&scratch.0).unwrap().len(), 16 * 4096);
+    assert_eq!(std::fs::read(scratch.path()).unwrap().len(), 16 * 4096);
 
     let mut reader = Ring::<OwnedFd>::new(Arc::clone(&other), config).unwrap();
     let file = FileId(3);
-    reader.open(file, scratch.file(direct)).unwrap();
+    reader.open(file, opened(&scratch, direct)).unwrap();
     for block in (0..16).rev() {
         while !reader.post(&request(file, Direction::Read, block)).unwrap() {
             finish(&mut reader, 1);
@@ -202,14 +185,14 @@ fn the_record_says_what_was_granted() {
 
 #[test]
 fn no_more_than_the_depth_is_taken_and_a_batch_gathers() {
-    let scratch = Scratch::new(Place::Memory, "depth");
+    let scratch = scratch(Place::Memory);
     let arena = arena(8);
     let Some(mut ring) = ring(&arena, &config(4)) else {
         return;
     };
     let file = FileId(3);
-    ring.open(file, scratch.file(false)).unwrap();
-    let stored = || std::fs::metadata(&scratch.0).unwrap().len();
+    ring.open(file, opened(&scratch, false)).unwrap();
+    let stored = || std::fs::metadata(scratch.path()).unwrap().len();
     for block in 0..4 {
         assert!(ring.post(&request(file, Direction::Write, block)).unwrap());
         if block == 2 {
@@ -224,25 +207,28 @@ fn no_more_than_the_depth_is_taken_and_a_batch_gathers() {
     assert_eq!(stored(), 4 * u64::from(BLOCK));
     assert_eq!((ring.in_flight(), ring.free_slots()), (0, 4));
     assert!(
-        ring.open(file, scratch.file(false)).is_err(),
+        ring.open(file, opened(&scratch, false)).is_err(),
         "the number is in use"
     );
     drop(ring.release(file).unwrap());
     assert!(ring.release(file).is_err(), "it was released already");
-    assert!(ring.open(FileId(FILES_MAX), scratch.file(false)).is_err());
+    assert!(
+        ring.open(FileId(FILES_MAX), opened(&scratch, false))
+            .is_err()
+    );
     let late = ring.post(&request(file, Direction::Write, 0));
     assert!(matches!(late, Err(PostError::NoFile(_))));
 }
 
 #[test]
 fn what_lies_outside_is_refused_before_it_reaches_the_kernel() {
-    let scratch = Scratch::new(Place::Memory, "outside");
+    let scratch = scratch(Place::Memory);
     let arena = arena(4);
     let Some(mut ring) = ring(&arena, &config(4)) else {
         return;
     };
     let file = FileId(3);
-    ring.open(file, scratch.file(false)).unwrap();
+    ring.open(file, opened(&scratch, false)).unwrap();
     for local in [arena.len() as u64, arena.len() as u64 - 1, u64::MAX] {
         let wrong = RingRequest {
             local,
@@ -262,14 +248,14 @@ fn the_end_of_a_file_and_errors_are_told_apart() {
         (Place::Disk, false),
         (Place::Memory, false),
     ] {
-        let scratch = Scratch::new(place, &format!("end{direct}"));
-        std::fs::write(&scratch.0, vec![7; 4096 + 100]).unwrap();
+        let scratch = scratch(place);
+        std::fs::write(scratch.path(), vec![7; 4096 + 100]).unwrap();
         let arena = arena(4);
         let Some(mut ring) = ring(&arena, &config(4)) else {
             return;
         };
         let file = FileId(3);
-        ring.open(file, scratch.file(direct)).unwrap();
+        ring.open(file, opened(&scratch, direct)).unwrap();
         for block in 0..3 {
             ring.post(&request(file, Direction::Read, block)).unwrap();
         }
@@ -286,7 +272,7 @@ fn the_end_of_a_file_and_errors_are_told_apart() {
         assert_eq!(ended[2], (0, RequestOutcome::EndOfFile));
         // A file that may only be read.
         let reading = FileId(300);
-        ring.open(reading, File::open(&scratch.0).unwrap().into())
+        ring.open(reading, File::open(scratch.path()).unwrap().into())
             .unwrap();
         ring.post(&request(reading, Direction::Write, 0)).unwrap();
         let ended = finish(&mut ring, 1)[0];
@@ -386,8 +372,8 @@ fn memory_that_the_kernel_may_still_write_is_never_given_back() {
 
 #[test]
 fn a_ring_with_disk_reads_in_flight_can_be_dropped() {
-    let scratch = Scratch::new(Place::Disk, "dropped");
-    std::fs::write(&scratch.0, vec![1; 64 * 4096]).unwrap();
+    let scratch = scratch(Place::Disk);
+    std::fs::write(scratch.path(), vec![1; 64 * 4096]).unwrap();
     for batch in [1, 8] {
         let arena = arena(64);
         let wanted = Config {
@@ -398,7 +384,7 @@ fn a_ring_with_disk_reads_in_flight_can_be_dropped() {
             return;
         };
         let file = FileId(3);
-        ring.open(file, scratch.file(true)).unwrap();
+        ring.open(file, opened(&scratch, true)).unwrap();
         for block in 0..60 {
             ring.post(&request(file, Direction::Read, block)).unwrap();
         }
@@ -409,14 +395,14 @@ fn a_ring_with_disk_reads_in_flight_can_be_dropped() {
 
 #[test]
 fn another_thread_may_open_a_ring_and_only_one_may_use_it() {
-    let scratch = Scratch::new(Place::Memory, "thread");
+    let scratch = scratch(Place::Memory);
     let arena = arena(4);
     let Some(mut ring) = ring(&arena, &config(4)) else {
         return;
     };
     let single = ring.granted().level <= Level::SingleIssuer;
     let file = FileId(3);
-    ring.open(file, scratch.file(false)).unwrap();
+    ring.open(file, opened(&scratch, false)).unwrap();
     let mut ring = std::thread::spawn(move || {
         ring.post(&request(file, Direction::Write, 0)).unwrap();
         assert_eq!(finish(&mut ring, 1).len(), 1);

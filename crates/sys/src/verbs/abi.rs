@@ -189,11 +189,11 @@ pub const IBV_LINK_LAYER_ETHERNET: u8 = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::header::offsets;
+    use crate::header::{assert_offsets, assert_sizes};
 
     #[test]
     fn fields_lie_where_the_header_has_them() {
-        let all = offsets! {
+        assert_offsets! {
             ibv_context: ops 8, cmd_fd 264, async_fd 268;
             ibv_context_ops: poll_cq 88, req_notify_cq 96, post_send 200, post_recv 208;
             ibv_qp: context 0, handle 48, qp_num 52;
@@ -215,28 +215,14 @@ mod tests {
             ibv_async_event: event_type 8;
             ibv_device_attr: max_mr_size 80, vendor_id 96, max_qp 108, max_qp_wr 112, max_cqe 132, max_qp_rd_atom 144,
                 max_res_rd_atom 152, max_qp_init_rd_atom 156, atomic_cap 164;
-        };
-        for (field, ours, theirs) in all {
-            assert_eq!(ours, theirs, "{field}");
         }
     }
 
     #[test]
     fn what_is_allocated_here_is_as_large_as_in_the_header() {
-        let all = [
-            ("ibv_send_wr", size_of::<ibv_send_wr>(), 128),
-            ("ibv_recv_wr", size_of::<ibv_recv_wr>(), 32),
-            ("ibv_sge", size_of::<ibv_sge>(), 16),
-            ("ibv_wc", size_of::<ibv_wc>(), 48),
-            ("ibv_qp_init_attr", size_of::<ibv_qp_init_attr>(), 64),
-            ("ibv_qp_attr", size_of::<ibv_qp_attr>(), 144),
-            ("ibv_ah_attr", size_of::<ibv_ah_attr>(), 32),
-            ("ibv_port_attr", size_of::<ibv_port_attr>(), 52),
-            ("ibv_async_event", size_of::<ibv_async_event>(), 16),
-            ("ibv_device_attr", size_of::<ibv_device_attr>(), 232),
-        ];
-        for (kind, ours, theirs) in all {
-            assert_eq!(ours, theirs, "{kind}");
+        assert_sizes! {
+            ibv_send_wr 128, ibv_recv_wr 32, ibv_sge 16, ibv_wc 48, ibv_qp_init_attr 64, ibv_qp_attr 144,
+            ibv_ah_attr 32, ibv_port_attr 52, ibv_async_event 16, ibv_device_attr 232
         }
     }
 }

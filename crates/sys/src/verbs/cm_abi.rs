@@ -44,21 +44,18 @@ pub const RDMA_OPTION_ID_TOS: c_int = 0;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::header::offsets;
+    use crate::header::{assert_offsets, assert_sizes};
 
     #[test]
     fn fields_lie_where_the_header_has_them() {
-        let all = offsets! {
+        assert_offsets! {
             rdma_event_channel: fd 0;
             rdma_cm_id: verbs 0, channel 8, context 16, qp 24, _route 32, ps 344, port_num 348;
             rdma_conn_param: private_data 0, private_data_len 8, responder_resources 9, initiator_depth 10,
                 flow_control 11, retry_count 12, rnr_retry_count 13, srq 14, qp_num 16;
             rdma_cm_event: id 0, listen_id 8, event 16, status 20, conn 24;
-        };
-        for (field, ours, theirs) in all {
-            assert_eq!(ours, theirs, "{field}");
         }
         // The one that is allocated here.
-        assert_eq!(size_of::<rdma_conn_param>(), 24);
+        assert_sizes! { rdma_conn_param 24 }
     }
 }

@@ -164,20 +164,20 @@ mod tests {
         called("start".into());
     }
 
-    unsafe extern "C" fn read(queue: *mut ibv_qp_ex, key: u32, address: u64) {
+    fn begun(name: &str, queue: *mut ibv_qp_ex, key: u32, address: u64) {
         // SAFETY: the test's own interface, which lives longer than the call.
         let (id, flags) = unsafe { ((*queue).wr_id, (*queue).wr_flags) };
         called(format!(
-            "read id={id} flags={flags} key={key} address={address:#x}"
+            "{name} id={id} flags={flags} key={key} address={address:#x}"
         ));
     }
 
+    unsafe extern "C" fn read(queue: *mut ibv_qp_ex, key: u32, address: u64) {
+        begun("read", queue, key, address);
+    }
+
     unsafe extern "C" fn write(queue: *mut ibv_qp_ex, key: u32, address: u64) {
-        // SAFETY: the test's own interface, which lives longer than the call.
-        let (id, flags) = unsafe { ((*queue).wr_id, (*queue).wr_flags) };
-        called(format!(
-            "write id={id} flags={flags} key={key} address={address:#x}"
-        ));
+        begun("write", queue, key, address);
     }
 
     unsafe extern "C" fn stretch(_: *mut ibv_qp_ex, key: u32, address: u64, len: u32) {
