@@ -33,17 +33,28 @@ impl StepFailure {
     }
 }
 
-/// Gives every rank the failure of the first that failed; all are in step afterwards.
+/// Returns this rank's value where every rank has one; otherwise gives every rank the failure of the first that failed.
+/// All are in step afterwards.
 ///
 /// # Errors
 /// [`StepFailure::Point`] when a rank failed, [`StepFailure::Run`] when the run was stopped.
-pub fn agree(
+pub fn agree<T>(
     rank: &mut Rank,
     what: &str,
-    mine: Result<()>,
+    mine: Result<T>,
     deadline: Duration,
-) -> Result<(), StepFailure> {
+) -> Result<T, StepFailure> {
+    let (value, mine) = match mine {
+        Ok(value) => (Some(value), Ok(())),
+        Err(error) => (None, Err(error)),
+    };
+    let unheard = || {
+        Error::Failed(format!(
+            "{what}: this rank failed and the others did not hear of it"
+        ))
+    };
     let agreed = rank.agree(what, mine, deadline);
+    let agreed = agreed.and_then(|()| value.ok_or_else(unheard));
     agreed.map_err(|error| StepFailure::known_to_all(rank, error))
 }
 

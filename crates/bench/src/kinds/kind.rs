@@ -61,7 +61,9 @@ pub trait Kind {
     fn point(planned: &Planned) -> Option<&Self::Point>;
 
     /// Returns whether `next` can be measured on what was opened for `first`.
-    fn shares(first: &Self::Point, next: &Self::Point) -> bool;
+    fn shares(_first: &Self::Point, _next: &Self::Point) -> bool {
+        false
+    }
 
     /// Bytes that decide how much a point asks of what it shares with others: one that asks for too much is left out.
     fn asks_bytes(_point: &Self::Point) -> u64 {

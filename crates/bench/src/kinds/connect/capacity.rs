@@ -1,15 +1,21 @@
-//! Number of workers whose connections fit, where an engine has refused some of them. How many queue pairs or how much
-//! pinned memory there is only the engine's library knows, so the workers that it served are counted.
+//! Number of workers whose connections fit. How many queue pairs or how much pinned memory there is only the engine's
+//! library knows, so the workers that it served are counted where it has refused some of them. The file descriptors that
+//! one worker needs depend on the engine, its library and its peers, so they are counted too: a first worker sets up its
+//! connections before all do.
+
+use std::io;
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use super::shortage::Shortage;
 use super::worker::Refusal;
-use tonnage_units::{Bytes, Error};
+use tonnage_units::{Bytes, Error, Result};
 
 /// Memory is locked in pages.
 const PAGE: u64 = 4096;
+
+/// File descriptors that the rest of the process may need meanwhile.
+const RESERVE: u64 = 8;
 
 /// Workers of a rank that tried a step at the same time.
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +24,6 @@ pub struct Capacity {
     pub workers: usize,
     /// Workers that succeeded.
     pub served: usize,
-    /// Bytes that each registers.
     pub register_bytes: u64,
     /// Bytes that this process may lock in memory; `None` where nothing limits them.
     pub lockable_bytes: Option<u64>,
@@ -40,11 +45,6 @@ impl Capacity {
             Some(shortage) => self.unavailable(first, shortage),
             None => first.error,
         })
-    }
-
-    /// Bytes that each worker can register, in whole pages.
-    fn share_of(&self, lockable_bytes: u64) -> Bytes {
-        Bytes(lockable_bytes / self.workers.max(1) as u64 / PAGE * PAGE)
     }
 
     fn unavailable(&self, refusal: Refusal, shortage: Shortage) -> Error {
@@ -72,7 +72,10 @@ impl Capacity {
             why = format!("{why}; {} of them were served", self.served);
         }
         let smaller = match (lockable, fit) {
-            (Some(lockable), 0) => format!("Choose --register {} or less", self.share_of(lockable)),
+            (Some(lockable), 0) => {
+                let share = lockable / self.workers.max(1) as u64 / PAGE * PAGE;
+                format!("Choose --register {} or less", Bytes(share))
+            }
             (None, 0) if self.workers > 1 => "Choose fewer --workers or --ranks".into(),
             (None, 0) => "Choose fewer --ranks, or another --engine".into(),
             _ => format!("Choose --workers {fit}"),
@@ -87,6 +90,107 @@ impl Capacity {
             why,
             how: format!("{smaller}{raise}"),
         }
+    }
+}
+
+/// A resource that ran out, told from an engine's refusal. Everything else that can go wrong is a failure, and says
+/// nothing about how much would fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shortage {
+    /// The system's number for it, such as ENOMEM.
+    Code(Errno),
+    /// The engine's own refusal, without a number.
+    Said,
+}
+
+/// Numbers of resources. ENFILE stands before EMFILE, whose words it begins with.
+const CODES: [Errno; 5] = [
+    Errno::NOMEM,
+    Errno::NFILE,
+    Errno::MFILE,
+    Errno::AGAIN,
+    Errno::NOSPC,
+];
+
+impl Shortage {
+    /// Returns the shortage that an error tells of, if it does. An engine's library hands its number over as words,
+    /// which are those of the system.
+    fn of(error: &Error) -> Option<Self> {
+        let code = match error {
+            Error::Io { source, .. } => {
+                let number = source.raw_os_error();
+                CODES
+                    .into_iter()
+                    .find(|code| number == Some(code.raw_os_error()))
+            }
+            Error::Failed(text) | Error::Unavailable { why: text, .. } => {
+                CODES.into_iter().find(|&code| text.contains(&words(code)))
+            }
+            Error::Usage(_) | Error::Rank { .. } | Error::Interrupted { .. } => None,
+        };
+        match error {
+            Error::Unavailable { .. } => Some(code.map_or(Self::Said, Self::Code)),
+            _ => code.map(Self::Code),
+        }
+    }
+}
+
+/// The system's words for a number.
+fn words(code: Errno) -> String {
+    let mut text = io::Error::from_raw_os_error(code.raw_os_error()).to_string();
+    let end = text.find(" (os error").unwrap_or(text.len());
+    text.truncate(end);
+    text
+}
+
+/// File descriptors of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Descriptors {
+    /// Open ones.
+    pub open: u64,
+    /// The most that it may have open; `None` where nothing limits them.
+    pub most: Option<u64>,
+}
+
+impl Descriptors {
+    /// Counts them; nothing where the system does not list them.
+    pub fn count() -> Option<Self> {
+        let open = std::fs::read_dir("/proc/self/fd").ok()?.count() as u64;
+        Some(Self {
+            // One is the list's own.
+            open: open.saturating_sub(1),
+            most: getrlimit(Resource::Nofile).current,
+        })
+    }
+
+    /// Refuses more workers than there can be descriptors for, where the first of them opened `of_one`. The number that
+    /// it names leaves each worker one more, for a moment: of two connections that both ends began at once one is given
+    /// up.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`], with the number that fits.
+    pub fn check(self, of_one: u64, workers: u32) -> Result<()> {
+        let (Some(most), 1..) = (self.most, of_one) else {
+            return Ok(());
+        };
+        let left = most.saturating_sub(self.open + RESERVE);
+        if u64::from(workers) <= left / of_one {
+            return Ok(());
+        }
+        let fit = left / (of_one + 1);
+        let fewer = match fit {
+            0 => "fewer --ranks".to_owned(),
+            fit => format!("--workers {fit}"),
+        };
+        Err(Error::Unavailable {
+            what: format!("connections of {workers} workers"),
+            why: format!(
+                "each worker has {of_one} files open, and one more for a moment, and of {most} that a process may open {} \
+                 are open already: {fit} workers fit",
+                self.open
+            ),
+            how: format!("Choose {fewer}, or raise the limit with ulimit -n"),
+        })
     }
 }
 
@@ -133,37 +237,43 @@ mod tests {
             served,
             ..SOME
         };
-        let message = skip(locked(3 << 20, 0), refusal(Errno::NOMEM, true));
-        assert!(
-            message.contains("may lock 3M of memory") && message.contains("3 workers fit"),
-            "{message}"
-        );
-        assert!(
-            message.contains("Choose --workers 3, or raise the limit"),
-            "{message}"
-        );
-        let message = skip(locked(64 << 10, 0), refusal(Errno::NOMEM, true));
-        assert!(
-            message.contains("Choose --register 8k or less"),
-            "{message}"
-        );
-        // What one may lock is shared in whole pages.
-        let message = skip(locked(100_000, 0), refusal(Errno::NOMEM, true));
-        assert!(
-            message.contains("Choose --register 12k or less"),
-            "{message}"
-        );
-        // As many as were served may be more than what is pinned lets through, and all of them never fit.
-        let message = skip(locked(3 << 20, 5), refusal(Errno::NOMEM, true));
-        assert!(
-            message.contains("Choose --workers 5, or raise"),
-            "{message}"
-        );
-        let message = skip(locked((8 << 20) - 1, 0), refusal(Errno::NOMEM, true));
-        assert!(
-            message.contains("Choose --workers 7, or raise"),
-            "{message}"
-        );
+        for (lockable_bytes, served, parts) in [
+            (
+                3 << 20,
+                0,
+                [
+                    "may lock 3M of memory",
+                    "3 workers fit. Choose --workers 3, or raise the limit",
+                ],
+            ),
+            (
+                64 << 10,
+                0,
+                ["0 workers fit", "Choose --register 8k or less"],
+            ),
+            // What one may lock is shared in whole pages.
+            (
+                100_000,
+                0,
+                ["0 workers fit", "Choose --register 12k or less"],
+            ),
+            // As many as were served may be more than what is pinned lets through, and all of them never fit.
+            (
+                3 << 20,
+                5,
+                ["5 of them were served", "Choose --workers 5, or raise"],
+            ),
+            (
+                (8 << 20) - 1,
+                0,
+                ["7 workers fit", "Choose --workers 7, or raise"],
+            ),
+        ] {
+            let message = skip(locked(lockable_bytes, served), refusal(Errno::NOMEM, true));
+            for part in parts {
+                assert!(message.contains(part), "{part}: {message}");
+            }
+        }
         // Within the limit it is not the cause, nor for what pins nothing, nor for another resource.
         let others = [
             (8 << 20, refusal(Errno::NOMEM, true)),
@@ -232,5 +342,91 @@ mod tests {
         let wrong = SOME.explain(vec![Error::Usage("wrong".into()).into()]);
         assert_eq!(wrong.unwrap().exit_code(), 2);
         assert!(SOME.explain(Vec::new()).is_none());
+    }
+
+    #[test]
+    fn a_number_is_found_wherever_it_is_said() {
+        let code = |code| Some(Shortage::Code(code));
+        for errno in CODES {
+            let system = io::Error::from(errno);
+            let of_library = format!(
+                "cannot open fabric:tcp on lo: fi_endpoint: {}",
+                words(errno)
+            );
+            assert_eq!(Shortage::of(&Error::Failed(of_library)), code(errno));
+            let nested = Error::Failed(format!("fabric:tcp: {system}"));
+            assert_eq!(Shortage::of(&nested), code(errno));
+            assert_eq!(Shortage::of(&Error::io("cannot map", system)), code(errno));
+        }
+        let engine = |why: String| Error::Unavailable {
+            what: "shm".into(),
+            why,
+            how: "Start both".into(),
+        };
+        let opened = engine(format!("cannot open it: {}", words(Errno::MFILE)));
+        assert_eq!(Shortage::of(&opened), code(Errno::MFILE));
+        assert_eq!(Shortage::of(&engine("no".into())), Some(Shortage::Said));
+    }
+
+    #[test]
+    fn other_failures_are_none() {
+        let others = [
+            Error::Failed("a worker thread of this rank died".into()),
+            Error::Failed("fi_endpoint: Invalid argument (-22)".into()),
+            Error::io("cannot pin a thread to CPU 9", Errno::INVAL),
+            Error::io("cannot open it", Errno::ACCESS),
+            Error::Usage("wrong".into()),
+            Error::Interrupted {
+                signal: 2,
+                rank: None,
+            },
+        ];
+        for other in others {
+            assert_eq!(Shortage::of(&other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_number_that_fits_is_said() {
+        let descriptors = Descriptors {
+            open: 20,
+            most: Some(20 + RESERVE + 44),
+        };
+        assert!(descriptors.check(11, 4).is_ok());
+        let refused = |of_one, workers| {
+            let error = descriptors.check(of_one, workers).unwrap_err();
+            assert!(matches!(error, Error::Unavailable { .. }));
+            error.to_string()
+        };
+        let message = refused(11, 5);
+        assert!(
+            message.contains("3 workers fit") && message.contains("--workers 3"),
+            "{message}"
+        );
+        let message = refused(50, 1);
+        assert!(
+            message.contains("0 workers fit. Choose fewer --ranks"),
+            "{message}"
+        );
+        assert!(descriptors.check(0, 1000).is_ok(), "memory needs none");
+        let boundless = Descriptors {
+            most: None,
+            ..descriptors
+        };
+        assert!(boundless.check(11, 1000).is_ok());
+    }
+
+    #[test]
+    fn descriptors_are_counted() {
+        // More than the other tests of this process open or close meanwhile; several times, as each may be unlucky.
+        let counts = || {
+            let before = Descriptors::count().unwrap();
+            let null = || std::fs::File::open("/dev/null").unwrap();
+            let files: Vec<_> = std::iter::repeat_with(null).take(200).collect();
+            let after = Descriptors::count().unwrap();
+            drop(files);
+            after.open.abs_diff(before.open + 200) <= 150
+        };
+        assert!((0..10).any(|_| counts()));
     }
 }

@@ -197,9 +197,10 @@ impl Ends {
                 "the first byte of worker {worker} of rank {rank} arrived here"
             ));
         }
-        let (places, seen) = match answers {
-            true => (self.begun(), &mut self.answered),
-            false => (self.begins..self.all.len(), &mut self.asked),
+        let (places, seen) = if answers {
+            (self.begun(), &mut self.answered)
+        } else {
+            (self.accepted(), &mut self.asked)
         };
         let ends = &mut self.all[places];
         let found = ends.binary_search_by_key(&rank, |end| end.peer);

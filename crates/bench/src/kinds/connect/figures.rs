@@ -102,10 +102,9 @@ impl Reduce for Totals {
 impl Totals {
     /// Adds rounds of the same trial that were taken after these.
     pub fn follow(&mut self, next: &Self) {
-        self.window_ns += next.window_ns;
-        self.counted.add(next.counted);
-        self.cpu_ns += next.cpu_ns;
-        self.start_skew_ns = self.start_skew_ns.max(next.start_skew_ns);
+        let window_ns = self.window_ns + next.window_ns;
+        self.merge(*next);
+        self.window_ns = window_ns;
     }
 
     /// Checks that each end counted every connection of these rounds; the targets only where bytes move.

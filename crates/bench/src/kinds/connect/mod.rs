@@ -7,19 +7,15 @@
 //! | [`ends`] | first bytes as one worker sees them, per peer: which of its connections count |
 //! | [`team`] | the workers of a rank and the exchange of cards: rounds, trials, and what they add up to |
 //! | [`figures`] | times of steps, totals of trials, and a record's body |
-//! | [`capacity`] | how many workers' connections fit, where an engine refused some |
-//! | [`shortage`] | resources that ran out, told from an engine's refusal |
-//! | [`descriptors`] | how many workers' connections this process has file descriptors for |
+//! | [`capacity`] | how many workers' connections fit |
 //!
 //! In a round every worker of every rank sets up its connections and takes them down. What a step is, and what it means
 //! for which engine, is in docs/METHODOLOGY.md. Moving bytes over connections that stay is [`super::transfer`].
 
 pub mod capacity;
-pub mod descriptors;
 pub mod ends;
 pub mod figures;
 pub mod opened;
-pub mod shortage;
 pub mod team;
 pub mod worker;
 
@@ -47,11 +43,6 @@ impl Kind for Connects {
         }
     }
 
-    /// Each has memory of its own.
-    fn shares(_first: &ConnectPoint, _next: &ConnectPoint) -> bool {
-        false
-    }
-
     fn body(asked: AnnotatedPoint<'_, ConnectPoint>) -> Body {
         ConnectBody::new(asked.point.clone()).into()
     }
@@ -72,24 +63,18 @@ impl Kind for Connects {
         record: &mut Record,
         course: Course<'_>,
     ) -> Result<(), StepFailure> {
-        seat_all(open, asked.point, stage)?;
+        // All workers get their memory after a first connection of the first worker of each rank, which tells what one
+        // needs.
+        stage.rank.phase("setting up a first connection");
+        let mut rehearsed = ConnectBody::new(asked.point.clone());
+        let rehearse = |team: &mut Team<'_>| team.rehearse();
+        let descriptors = Team::work(open, asked.point, stage, &mut rehearsed, rehearse)?;
+        let seated = open.seat_all(asked.point, descriptors, stage);
+        agree(stage.rank, "memory of all workers", seated, DEADLINES.step)?;
         (record.effective, record.placed) = open.effective(asked.point, stage)?;
         let mut body = ConnectBody::new(asked.point.clone());
         let ended = Team::work(open, asked.point, stage, &mut body, |team| course(team));
         record.body = body.into();
         ended
     }
-}
-
-/// Gives all workers their memory, after a first connection of the first worker of each rank has told what one needs.
-fn seat_all(
-    open: &mut Opened,
-    point: &ConnectPoint,
-    stage: &mut Stage<'_>,
-) -> Result<(), StepFailure> {
-    stage.rank.phase("setting up a first connection");
-    let mut body = ConnectBody::new(point.clone());
-    let descriptors = Team::work(open, point, stage, &mut body, |team| team.rehearse())?;
-    let seated = open.seat_all(point, descriptors, stage);
-    agree(stage.rank, "memory of all workers", seated, DEADLINES.step)
 }

@@ -4,8 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::capacity::Capacity;
-use super::descriptors::Descriptors;
+use super::capacity::{Capacity, Descriptors};
 use super::worker::{FIRST_BYTES, Refusal, Worker, first_byte};
 use crate::all_or_none::all_or_none;
 use crate::deadlines::DEADLINES;

@@ -6,8 +6,7 @@
 use std::thread::Scope;
 use std::time::Duration;
 
-use super::capacity::Capacity;
-use super::descriptors::Descriptors;
+use super::capacity::{Capacity, Descriptors};
 use super::ends::Counted;
 use super::figures::{Times, Totals, step_record, summarize};
 use super::opened::Opened;
@@ -24,8 +23,6 @@ use tonnage_engine::Peer;
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_ranks::Rank;
 use tonnage_record::ConnectBody;
-use tonnage_record::connect::Step;
-use tonnage_record::histogram::LatencyHistogram;
 use tonnage_sys::clock::{Clock, process_cpu_ns};
 use tonnage_units::{Error, Result};
 
@@ -147,7 +144,7 @@ impl<'a> Team<'a> {
     }
 
     /// Every rank hears of the first failure, and all are in step.
-    fn agree(&mut self, what: &str, mine: Result<()>) -> Result<(), StepFailure> {
+    fn agree<T>(&mut self, what: &str, mine: Result<T>) -> Result<T, StepFailure> {
         agree(self.rank, what, mine, DEADLINES.step)
     }
 
@@ -211,13 +208,12 @@ impl<'a> Team<'a> {
     fn set_up(&mut self, rehearsing: bool) -> Result<(), StepFailure> {
         let mut opened = self.step(rehearsing, |_| Order::Open);
         if rehearsing {
-            let (answers, mine) = match opened {
-                Ok(answers) => (answers, Ok(())),
-                Err(error) => (Vec::new(), Err(error)),
-            };
-            self.agree("open connections", mine)?;
-            opened = Ok(answers);
+            opened = Ok(self.agree("open connections", opened)?);
         }
+        let introductions = |answer| match answer {
+            Answer::Introductions(all) => Some(all),
+            _ => None,
+        };
         let opened = opened.map(|answers| answers.into_iter().filter_map(introductions).collect());
         let connected = match self.exchange(opened)? {
             Ok(Some(all)) => self.step(rehearsing, |index| {
@@ -345,14 +341,9 @@ impl Steps for Team<'_> {
 
     fn gather(&mut self) -> Result<(), StepFailure> {
         self.take_times()?;
-        let mine: Vec<(Step, LatencyHistogram)> = self
-            .times
-            .steps()
-            .map(|(step, histogram)| (step, histogram.clone()))
-            .collect();
-        for (step, histogram) in mine {
+        for (step, histogram) in self.times.steps() {
             let what = "merge times of a step";
-            let all = merge_all(self.rank, what, &histogram, DEADLINES.step)?;
+            let all = merge_all(self.rank, what, histogram, DEADLINES.step)?;
             self.body.steps.extend(step_record(step, &all));
         }
         self.body.summary = Some(summarize(&self.body.trials));
@@ -364,17 +355,10 @@ impl Steps for Team<'_> {
 /// half of them, and so tells their time for the others.
 fn rounds_in(left_ns: u64, round_ns: u64, first: bool) -> Option<u64> {
     let round_ns = round_ns.max(1);
-    match first {
-        true => Some((left_ns / round_ns / 2).max(1)),
-        false => Some((left_ns + round_ns / 2) / round_ns).filter(|&count| count > 0),
+    if first {
+        return Some((left_ns / round_ns / 2).max(1));
     }
-}
-
-fn introductions(answer: Answer) -> Option<Introductions> {
-    match answer {
-        Answer::Introductions(all) => Some(all),
-        _ => None,
-    }
+    Some((left_ns + round_ns / 2) / round_ns).filter(|&count| count > 0)
 }
 
 #[cfg(test)]

@@ -48,7 +48,6 @@ pub enum Order {
 /// The answer to an order.
 #[derive(Debug)]
 pub enum Answer {
-    /// Done.
     Done,
     /// The engine is open, and this is for each peer.
     Introductions(Introductions),

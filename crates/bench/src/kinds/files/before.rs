@@ -12,7 +12,7 @@ use tonnage_sys::files::open::{OpenFlags, kind_name, open};
 
 use super::ledger::Inode;
 use super::storage::{LocalStorage, directory_of};
-use crate::kinds::files::names::number_of;
+use crate::kinds::files::names::{bytes_of_file, number_of};
 use crate::kinds::files::sequence::Sequence;
 use crate::kinds::files::stamp::{FileKey, SECTOR_BYTES, STAMP_BYTES, words};
 use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Phase, Striping};
@@ -64,9 +64,10 @@ pub fn check_target(path: &Path, writes: bool) -> Result<()> {
 /// Refuses what is no regular file. A link is not followed, because another user may have put it there.
 fn other_kind(path: &Path, found: &fs::Metadata) -> Error {
     let (shown, kind) = (path.display(), kind_name(found));
-    let next = match found.is_symlink() {
-        true => "name another path, or the file that it points to",
-        false => "name another path",
+    let next = if found.is_symlink() {
+        "name another path, or the file that it points to"
+    } else {
+        "name another path"
     };
     Error::Failed(format!("{shown} is {kind}, not a regular file: {next}"))
 }
@@ -121,15 +122,14 @@ pub fn check_source(path: &Path, needed_bytes: u64) -> Result<()> {
 /// cut short and nobody can tell without looking at all of them.
 pub fn needed_bytes(point: &FilePoint, part: u32, transfers: u64) -> u64 {
     let all = transfers >= point.transfers_of_rank();
-    let last = match transfers.checked_sub(1) {
-        None => return 0,
-        Some(last) => last,
+    let Some(last) = transfers.checked_sub(1) else {
+        return 0;
     };
     match point.order {
         FileOrder::Sequential => {
             Sequence::new(point, part, Phase::Read).at(last).offset + point.transfer_bytes
         }
-        FileOrder::Shuffled if all => crate::kinds::files::names::bytes_of_file(point),
+        FileOrder::Shuffled if all => bytes_of_file(point),
         FileOrder::Shuffled => 0,
     }
 }
@@ -138,7 +138,7 @@ pub fn needed_bytes(point: &FilePoint, part: u32, transfers: u64) -> u64 {
 /// ones do not decide. A sector counts when its stamp belongs to any place of any file of the experiment.
 pub fn seed_of(point: &FilePoint, path: &Path, part: u32, transfers: u64) -> Result<(u64, Inode)> {
     let places = Sequence::new(point, part, Phase::Read);
-    let file_bytes = crate::kinds::files::names::bytes_of_file(point);
+    let file_bytes = bytes_of_file(point);
     let files = match point.layout {
         FileLayout::Shared => 1,
         FileLayout::PerProcess => point.ranks,
@@ -217,7 +217,7 @@ pub fn make_striped(
 }
 
 /// A file that is only read.
-const READ: OpenFlags = OpenFlags {
+pub(super) const READ: OpenFlags = OpenFlags {
     read: true,
     write: false,
     create: false,

@@ -6,9 +6,10 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use tonnage_sys::files::advice::drop_cached;
-use tonnage_sys::files::open::{OpenFlags, open};
+use tonnage_sys::files::open::open;
 use tonnage_sys::files::residency::{SystemCall, resident_bytes};
 
+use super::before::READ;
 use super::sequence::{Piece, Pieces};
 
 use tonnage_record::files::CacheState;
@@ -48,14 +49,10 @@ impl Cached {
 
     /// Looks at so many pieces at most.
     fn sample(path: &Path, reads: &Pieces, pieces_max: u64) -> Self {
-        let flags = OpenFlags {
-            read: true,
-            ..OpenFlags::default()
-        };
         let bytes = reads.bytes();
         let count = reads.count().min(pieces_max);
         let pieces = (0..count).map(|piece| reads.at(share_of(reads.count(), piece, count)));
-        match open(path, &flags).and_then(|file| resident(&file, pieces)) {
+        match open(path, &READ).and_then(|file| resident(&file, pieces)) {
             Ok(seen) => Self {
                 bytes,
                 resident_bytes: share_of(bytes, seen.resident_bytes, seen.bytes),
@@ -121,18 +118,10 @@ fn share_of(all: u64, part: u64, of: u64) -> u64 {
 
 /// Drops a file's bytes from this host's page cache, once they are stored.
 pub fn drop_file(path: &Path) -> Result<()> {
-    let cannot = |error| {
-        Error::io(
-            format!("cannot drop {} from the page cache", path.display()),
-            error,
-        )
-    };
+    let what = || format!("cannot drop {} from the page cache", path.display());
+    let cannot = |error| Error::io(what(), error);
     // Storing needs no right to write on Linux.
-    let flags = OpenFlags {
-        read: true,
-        ..OpenFlags::default()
-    };
-    let file = open(path, &flags).map_err(cannot)?;
+    let file = open(path, &READ).map_err(cannot)?;
     drop_cached(&file).map_err(cannot)
 }
 

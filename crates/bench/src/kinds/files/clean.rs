@@ -131,9 +131,10 @@ impl Made {
             if point.layout == FileLayout::Shared || writer == rank {
                 self.enter(&path, (!point.keep).then_some(&file));
             }
-            let (from, into) = match point.keep {
-                true => (&mut self.files, &mut self.kept),
-                false => (&mut self.kept, &mut self.files),
+            let (from, into) = if point.keep {
+                (&mut self.files, &mut self.kept)
+            } else {
+                (&mut self.kept, &mut self.files)
             };
             from.remove(&path);
             into.insert(path, file);
@@ -154,16 +155,14 @@ impl Made {
 
     /// Identity of a file that this run has made; `None` where it is not known.
     pub fn identity(&self, path: &Path) -> Option<Inode> {
-        let file = self.files.get(path).or(self.kept.get(path))?;
-        file.inode.get().copied()
+        self.file(path)?.inode.get().copied()
     }
 
     /// Place for the identity of a file that this run makes; `None` for one that it found.
     pub fn birth(&self, path: &Path) -> Option<Birth> {
-        let file = self.files.get(path).or(self.kept.get(path))?;
         Some(Birth {
             path: path.to_owned(),
-            inode: Arc::clone(&file.inode),
+            inode: Arc::clone(&self.file(path)?.inode),
             ledger: self
                 .ledger
                 .clone()
@@ -173,7 +172,11 @@ impl Made {
 
     /// Returns whether this run makes what is at a path.
     pub fn knows(&self, path: &Path) -> bool {
-        self.files.contains_key(path) || self.kept.contains_key(path)
+        self.file(path).is_some()
+    }
+
+    fn file(&self, path: &Path) -> Option<&MadeFile> {
+        self.files.get(path).or(self.kept.get(path))
     }
 
     /// Notes in the ledger that a file is about to be made, or that it is none to remove.
@@ -350,14 +353,12 @@ impl MadeFile {
                 now.bytes, self.bytes_max
             ));
         }
-        if self.may_lack_stamps && self.noted == Some(now) {
+        let is_as_noted = self.noted == Some(now);
+        if self.may_lack_stamps && is_as_noted {
             return None;
         }
         // Reading a file that nobody has written to since would take as long as measuring it did.
-        let much = match self.noted == Some(now) {
-            true => Much::Begin,
-            false => much,
-        };
+        let much = if is_as_noted { Much::Begin } else { much };
         match ours::look(path, now.inode, self.number, much) {
             Content::Nothing | Content::Ours => None,
             Content::Foreign { offset } => Some(format!(

@@ -31,7 +31,6 @@ pub struct Task<'a> {
     pub file: u32,
     /// Name of the file in messages.
     pub name: &'a str,
-    /// Bytes of one transfer.
     pub transfer_bytes: u64,
     /// Data that is written; `None` in phases that only read.
     pub data: Option<(FileKey, &'a Pool)>,
@@ -82,7 +81,6 @@ impl BufferLayout {
         }
     }
 
-    /// Bytes of all of it.
     pub fn bytes(&self) -> u64 {
         self.slots + self.stride * u64::from(self.count)
     }
@@ -96,7 +94,6 @@ pub struct Samples {
     pub reads: u64,
     /// Transfers of these that had ended when the stonewall came.
     pub before_wall: u64,
-    /// Latencies of reads.
     pub read_latencies: LatencyHistogram,
     /// Latencies of writes; the stamps of the data are part of them, a sync after each is not.
     pub write_latencies: LatencyHistogram,

@@ -1,35 +1,41 @@
-//! One experiment on all ranks: look at the storage, open the engine, then phase after phase.
+//! One experiment on all ranks: look at the storage, open the engine, then phase after phase. A phase is in `phase`.
 
 use std::sync::Arc;
 use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
 
 use super::before::{self, Written};
 use super::clean::{Made, files_to_clean};
 use super::figures::Sums;
 use super::limit::{self, Streams, WrittenStream};
-use super::memory::ThreadSource;
+use super::memory::{self, ThreadSource};
 use super::old::RemovedFiles;
-use super::space;
+use super::space::{self, about_space};
 use super::storage::{self, LocalStorage};
 use super::team::FileWorker;
 use crate::cpu_time::CpuTime;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
 use crate::host::RankHost;
+use crate::json::Json;
 use crate::kinds::files::drive::{BufferLayout, InFlight, Samples};
 use crate::kinds::files::names::{path_of, source_of};
-use crate::kinds::kind::{Course, Steps, When};
+use crate::kinds::kind::{Course, Steps, When, together};
 use crate::observer::Observer;
 use crate::settings::Settings;
+use tonnage_engine::EngineReport;
 use tonnage_engine::calls::{FileDomain, FileEntry, OpenFiles};
+use tonnage_engine::memory::MemoryReport;
 use tonnage_machine::{CpuChoice, place_workers};
-use tonnage_plan::files::{FileLayout, FilePoint, Phase};
+use tonnage_plan::files::{FileLayout, FilePoint, Phase, ReadFrom};
 use tonnage_plan::point::{LimitChoice, Reading};
 use tonnage_ranks::Rank;
+use tonnage_record::environment::Memories;
 use tonnage_record::files::PhaseRecord;
-use tonnage_record::{FileBody, Limit, Record};
+use tonnage_record::{Effective, FileBody, Limit, Record};
+use tonnage_units::Result;
 use tonnage_units::reduce::Any;
-use tonnage_units::{Error, Result};
 
 /// Files that remarks name at most, when somebody else's are in the place of ours.
 const LEFT_TOLD: usize = 8;
@@ -74,6 +80,14 @@ pub struct State {
     pub striping: Option<String>,
     /// Files of earlier runs that this rank has removed.
     pub removed: RemovedFiles,
+}
+
+/// A rank's message to the others once its engine is open.
+#[derive(Serialize, Deserialize)]
+struct OpenMessage {
+    engine: EngineReport,
+    memory: MemoryReport,
+    cpus: Vec<Option<u32>>,
 }
 
 /// An experiment whose engine is open on all ranks.
@@ -122,8 +136,12 @@ impl Steps for Open<'_, '_> {
         let over = point
             .max_duration_ns
             .is_some_and(|most| self.since.elapsed().as_nanos() >= u128::from(most));
-        let over = self.experiment.any("whether the time is up", over)?;
-        Ok(over || self.trial >= point.trials)
+        let what = "whether the time is up";
+        let over = self
+            .experiment
+            .rank
+            .reduce(what, Any(over), DEADLINES.step)?;
+        Ok(over.0 || self.trial >= point.trials)
     }
 
     fn close(&mut self) -> Result<(), StepFailure> {
@@ -139,10 +157,10 @@ impl Steps for Open<'_, '_> {
 
 impl Open<'_, '_> {
     fn streams(&mut self) -> Result<(), StepFailure> {
-        match self.experiment.point.limit {
-            LimitChoice::Auto => self.experiment.streams(&mut self.state),
-            _ => Ok(()),
+        if self.experiment.point.limit == LimitChoice::Auto {
+            self.experiment.streams(&mut self.state)?;
         }
+        Ok(())
     }
 }
 
@@ -165,24 +183,14 @@ impl Experiment<'_> {
             rank: self.rank.id(),
             libraries: &self.settings.libraries,
         });
-        let (domain, mine) = split(open);
-        self.agree("open the engine", mine)?;
-        let Some(domain) = domain else {
-            return Err(Error::Failed("the engine did not open".into()).into());
-        };
-        let (team, mine) = split(self.team(entry, &*domain));
-        self.agree("open the engine's threads", mine)?;
+        let domain = self.agree("open the engine", open)?;
+        let team = self.team(entry, &*domain);
         let mut state = State {
-            team: team.unwrap_or_default(),
+            team: self.agree("open the engine's threads", team)?,
             places,
             written,
             prefilled: false,
-            sums: self
-                .point
-                .phases
-                .iter()
-                .map(|&phase| Sums::new(phase))
-                .collect(),
+            sums: self.point.phases.iter().copied().map(Sums::new).collect(),
             streams: None,
             remarks: Vec::new(),
             striping: None,
@@ -205,6 +213,93 @@ impl Experiment<'_> {
         ended
     }
 
+    /// Engines' own accounts for rank 0, ranks with the same answer together.
+    fn effective(&mut self, domain: &dyn FileDomain, state: &State) -> Result<Vec<Effective>> {
+        let mut engine = domain.report();
+        for worker in &state.team {
+            engine.facts.extend(worker.calls.chosen());
+        }
+        let allocated = state.team.iter().map(|worker| &worker.allocated);
+        let opened = OpenMessage {
+            engine,
+            memory: memory::report(allocated),
+            cpus: state.team.iter().map(|worker| worker.cpu).collect(),
+        };
+        let what = "what the engines are";
+        let all = self.rank.collect(what, &Json(opened), DEADLINES.step)?;
+        let all = all.iter().map(|Json(opened)| Effective {
+            ranks: String::new(),
+            engine: opened.engine.clone(),
+            memory: Memories::Alike(Box::new(opened.memory.clone())),
+            cpus: opened.cpus.clone(),
+            sockets: Vec::new(),
+            yielding: false,
+        });
+        Ok(together(all))
+    }
+
+    /// Says what can be said before the first phase.
+    fn remark(&self, state: &mut State) {
+        let remarks = [
+            self.about_sources(),
+            self.about_servers(&state.places),
+            self.about_space(&state.places),
+            self.about_votes(),
+        ];
+        state.remarks.extend(remarks.into_iter().flatten());
+    }
+
+    fn about_sources(&self) -> Option<String> {
+        let point = self.point;
+        if point.read_from == ReadFrom::Own || !point.phases.contains(&Phase::Read) {
+            return None;
+        }
+        let hosts = self.rank.hosts();
+        if hosts.is_one_machine() {
+            return Some(
+                "reads were of what another rank wrote, which proves that the file system hands data from rank to rank; \
+                 all ranks are on one host and share its page cache, so it proves nothing about reading what another host \
+                 wrote, nor about the disk"
+                    .into(),
+            );
+        }
+        let from_other_hosts =
+            (0..point.ranks).filter(|&rank| !hosts.share_machine(source_of(point, rank), rank));
+        Some(format!(
+            "{} of {} ranks read what a rank on another host wrote",
+            from_other_hosts.count(),
+            point.ranks
+        ))
+    }
+
+    fn about_servers(&self, places: &[LocalStorage]) -> Option<String> {
+        let reads = self.point.phases.iter().any(|phase| phase.reads());
+        (reads && places.iter().any(|place| place.network)).then(|| {
+            "the page caches of the ranks' hosts were looked at; what the file system's servers hold in memory cannot be \
+             seen from here"
+                .into()
+        })
+    }
+
+    fn about_space(&self, places: &[LocalStorage]) -> Option<String> {
+        let machines = self.rank.hosts().machines();
+        let text = self
+            .writes()
+            .then(|| about_space(self.point, machines, places))??;
+        if self.rank.id() == 0 {
+            log::warn!("{text}");
+        }
+        Some(text)
+    }
+
+    fn about_votes(&self) -> Option<String> {
+        (self.point.collective && self.point.stonewall.is_some()).then(|| {
+            "before each collective call all ranks agreed whether to go on, because of the stonewall: that took time which \
+             is in the bandwidth and not in the latencies"
+                .into()
+        })
+    }
+
     /// Adds what only the end can tell, and ends the files.
     fn conclude(
         &mut self,
@@ -217,15 +312,12 @@ impl Experiment<'_> {
         body.storage = storage::group(&state.places, state.striping.as_deref());
         self.rank
             .barrier("the files are no longer needed", DEADLINES.phase)?;
-        let (left, mine) = split(self.tidy());
-        self.agree("remove the files", mine)?;
-        let left = left.unwrap_or_default();
-        let left = self
-            .rank
-            .collect("which files were left", &left, DEADLINES.step)?;
-        state
-            .remarks
-            .extend(left.iter().flatten().take(LEFT_TOLD).cloned());
+        let left = self.tidy();
+        let left = self.agree("remove the files", left)?;
+        let what = "which files were left";
+        let left = self.rank.collect(what, &left, DEADLINES.step)?;
+        let told = left.iter().flatten().take(LEFT_TOLD);
+        state.remarks.extend(told.cloned());
         let (what, mine) = ("which old files were removed", state.removed.clone());
         let removed = self.rank.reduce(what, mine, DEADLINES.step)?;
         state.remarks.extend(removed.remark());
@@ -242,11 +334,7 @@ impl Experiment<'_> {
     /// was left to somebody else.
     fn tidy(&mut self) -> Result<Vec<String>> {
         let (point, id) = (self.point, self.rank.id());
-        let trials = if point.file_per_trial {
-            point.trials
-        } else {
-            1
-        };
+        let trials = space::files_of_rank(point);
         let to_clean = (0..trials).flat_map(|trial| files_to_clean(point, id, trial));
         if point.keep {
             // Those that this run made were put aside when they were made.
@@ -263,15 +351,9 @@ impl Experiment<'_> {
     }
 
     /// Every rank takes the outcome of the first that failed.
-    pub fn agree(&mut self, what: &str, mine: Result<()>) -> Result<(), StepFailure> {
+    pub fn agree<T>(&mut self, what: &str, mine: Result<T>) -> Result<T, StepFailure> {
         self.rank.phase(what);
         agree(self.rank, what, mine, DEADLINES.phase)
-    }
-
-    /// Returns whether it holds on any rank.
-    fn any(&mut self, what: &str, mine: bool) -> Result<bool> {
-        let any = self.rank.reduce(what, Any(mine), DEADLINES.step)?;
-        Ok(any.0)
     }
 
     pub(super) fn writes(&self) -> bool {
@@ -308,29 +390,21 @@ impl Experiment<'_> {
         let reads_first = point.phases.first().is_some_and(|phase| phase.reads()) && !point.prefill;
         let status = point.status_file.as_ref().filter(|_| reads_first);
         let status = status.map(|status| Written::load(status.as_ref(), point.ranks));
-        let (written, mine) = split(status.transpose());
-        self.agree("read the status file", mine)?;
-        let written = written.flatten();
+        let written = self.agree("read the status file", status.transpose())?;
         let mine = match point.phases.first() {
             Some(&phase) if reads_first => self.check_sources(phase, written.as_ref(), 0),
             _ => Ok(()),
         };
         self.agree("look at what is to be read", mine)?;
         let path = paths.first().cloned().unwrap_or_default();
-        let (mut place, mine) = split(LocalStorage::look(&path, writes, point.direct));
-        self.agree("look at the file system", mine)?;
-        if let Some(place) = &mut place {
-            place.taken_bytes = space::taken_bytes(point, id);
-        }
-        let mine = place
-            .as_ref()
-            .map_or(Ok(()), |place| before::check_direct(point, place));
+        let place = LocalStorage::look(&path, writes, point.direct);
+        let mut place = self.agree("look at the file system", place)?;
+        place.taken_bytes = space::taken_bytes(point, id);
+        let mine = before::check_direct(point, &place);
         self.agree("look at direct I/O", mine)?;
         let what = "what the files are on";
         let places = self.rank.gather_alike(what, &place, DEADLINES.step)?;
-        let places: Option<Vec<LocalStorage>> = places.iter().cloned().collect();
-        let unknown = || Error::Failed("a rank does not know what its files are on".into());
-        let places = places.ok_or_else(unknown)?;
+        let places: Vec<LocalStorage> = places.iter().cloned().collect();
         if writes {
             space::check_space(point, self.rank.hosts().machines(), &places)
                 .map_err(StepFailure::Point)?;
@@ -462,12 +536,4 @@ pub fn quota(point: &FilePoint, written: Option<&Written>, part: u32) -> u64 {
     let all = point.transfers_of_rank();
     let written = written.and_then(|written| written.transfers.get(part as usize));
     written.map_or(all, |&written| written.min(all))
-}
-
-/// A value for who goes on, and an outcome for the others.
-pub fn split<T>(result: Result<T>) -> (Option<T>, Result<()>) {
-    match result {
-        Ok(value) => (Some(value), Ok(())),
-        Err(error) => (None, Err(error)),
-    }
 }

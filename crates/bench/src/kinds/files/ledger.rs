@@ -24,7 +24,6 @@ const STEP_BYTES: usize = 8 << 10;
 /// Identity of a file or a directory on its host, whatever its name is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inode {
-    /// The device that it is on.
     pub device: u64,
     /// Its number there.
     pub number: u64,
@@ -46,7 +45,6 @@ impl Inode {
     }
 }
 
-/// Entry of a ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LedgerEntry {
     /// A file that is about to be made.

@@ -15,6 +15,7 @@ use tonnage_sys::files::open::{OpenFlags, open};
 use tonnage_sys::files::transfer::{read_at, write_at};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
+use super::before::READ;
 use super::scratch;
 use super::storage::{self, LocalStorage};
 use crate::kinds::files::data::Pool;
@@ -28,7 +29,6 @@ use tonnage_units::{Error, Result};
 const STREAM_TIME: Duration = Duration::from_millis(400);
 /// Most bytes that a stream writes; and never more than an eighth of what is free.
 const STREAM_BYTES_MAX: u64 = 1 << 30;
-/// Bytes of one transfer of it.
 const TRANSFER_BYTES: u64 = 4 << 20;
 
 /// Streams of all devices together, in one direction each.
@@ -69,19 +69,16 @@ impl Streams {
         }
         let cannot = |error| Error::io(format!("reading a stream of {}", path.display()), error);
         let flags = OpenFlags {
-            read: true,
             direct: true,
-            ..OpenFlags::default()
+            ..READ
         };
         let (file, arena) = (open(path, &flags).map_err(cannot)?, stream_memory()?);
         let since = Instant::now();
         let read = read_for(STREAM_TIME, &file, &arena).map_err(cannot)?;
         Ok(Self {
-            failed: None,
-            write_bytes_per_s: 0.0,
             read_bytes_per_s: rate(read, since.elapsed()),
             count: 1,
-            buffered: 0,
+            ..Self::default()
         })
     }
 
@@ -181,7 +178,6 @@ impl<'a> WrittenStream<'a> {
         })
     }
 
-    /// Reads it.
     pub fn read(self) -> Result<Streams> {
         let bytes_max = if self.direct { u64::MAX } else { self.bytes };
         let (since, mut read) = (Instant::now(), 0);
@@ -281,15 +277,24 @@ mod tests {
     use crate::kinds::files::sequence::tests::point;
     use tonnage_sys::files::residency::resident_bytes;
 
+    fn streams(
+        write_bytes_per_s: f64,
+        read_bytes_per_s: f64,
+        count: u32,
+        buffered: u32,
+    ) -> Streams {
+        Streams {
+            failed: None,
+            write_bytes_per_s,
+            read_bytes_per_s,
+            count,
+            buffered,
+        }
+    }
+
     #[test]
     fn a_mixed_limit_lies_between_and_streams_add_up() {
-        let mut streams = Streams {
-            failed: None,
-            write_bytes_per_s: 100.0,
-            read_bytes_per_s: 300.0,
-            count: 1,
-            buffered: 0,
-        };
+        let mut streams = streams(100.0, 300.0, 1, 0);
         streams.merge(streams.clone());
         let mut point = point(2);
         point.read_percent = Some(50);
@@ -313,13 +318,7 @@ mod tests {
     fn streams_are_called_what_they_are() {
         let point = point(2);
         let what = |count, buffered| {
-            let streams = Streams {
-                failed: None,
-                write_bytes_per_s: 1.0,
-                read_bytes_per_s: 1.0,
-                count,
-                buffered,
-            };
+            let streams = streams(1.0, 1.0, count, buffered);
             streams.limit(&point, Phase::Write).unwrap().what
         };
         for (count, buffered, expected) in [
@@ -336,13 +335,7 @@ mod tests {
 
     #[test]
     fn one_stream_that_failed_leaves_no_limit() {
-        let known = Streams {
-            failed: None,
-            write_bytes_per_s: 1.0,
-            read_bytes_per_s: 1.0,
-            count: 1,
-            buffered: 1,
-        };
+        let known = streams(1.0, 1.0, 1, 1);
         let why = || Streams::unknown("no space".into());
         for [mut one, other] in [[known.clone(), why()], [why(), known.clone()]] {
             one.merge(other);

@@ -22,7 +22,6 @@ pub struct ThreadSource {
     required: bool,
 }
 
-/// Memory of a thread.
 #[derive(Debug, Clone)]
 pub struct ThreadMemory {
     /// The bytes.

@@ -3,10 +3,7 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`experiment`] | one experiment from its directory to its figures |
-//! | `remarks` | remarks that a reader of the figures has to know |
-//! | `opened` | the engines' own accounts |
 //! | `phase`, `figures` | one phase of it, and the sums of its repetitions |
-//! | `reading`, `after` | facts about files that are there, and the steps after a phase |
 //! | [`before`] | preparations and checks before a phase's clock starts |
 //! | [`team`] | the threads of a rank in one phase |
 //! | [`memory`] | memory of the threads, and the NUMA nodes that it is on |
@@ -25,10 +22,8 @@
 //! The engines that make the calls are in `tonnage_engines`. Next: [`crate::kinds::kind`] for the steps, [`experiment`]
 //! for what they do here.
 
-mod after;
 pub mod before;
 pub mod cache;
-
 pub mod clean;
 pub mod data;
 pub mod drive;
@@ -39,11 +34,8 @@ pub mod limit;
 pub mod memory;
 pub mod names;
 mod old;
-mod opened;
 mod ours;
 mod phase;
-mod reading;
-mod remarks;
 pub mod scratch;
 pub mod sequence;
 mod space;
@@ -79,10 +71,6 @@ impl Kind for Files {
             Point::File(point) => Some(point),
             _ => None,
         }
-    }
-
-    fn shares(_first: &FilePoint, _next: &FilePoint) -> bool {
-        false
     }
 
     fn body(asked: AnnotatedPoint<'_, FilePoint>) -> Body {

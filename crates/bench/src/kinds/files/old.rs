@@ -42,9 +42,10 @@ impl RemovedFiles {
     pub fn remark(&self) -> Option<String> {
         let named: Vec<_> = self.named.iter().map(String::as_str).collect();
         let named = named.join(", ");
-        let stay = match self.in_directories {
-            true => "; directories of ranks were there as well, and stay",
-            false => "",
+        let stay = if self.in_directories {
+            "; directories of ranks were there as well, and stay"
+        } else {
+            ""
         };
         match self.count {
             0 => None,

@@ -5,8 +5,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
-use tonnage_sys::files::open::{OpenFlags, open};
+use tonnage_sys::files::open::open;
 
+use super::before::READ;
 use super::ledger::Inode;
 use super::stamp::{FileKey, SECTOR_BYTES, STAMP_BYTES};
 
@@ -60,11 +61,7 @@ pub fn look(path: &Path, inode: Inode, number: u32, much: Much) -> Content {
         number,
         ..Found::default()
     };
-    let flags = OpenFlags {
-        read: true,
-        ..OpenFlags::default()
-    };
-    let read = open(path, &flags).and_then(|file| {
+    let read = open(path, &READ).and_then(|file| {
         let status = file.metadata()?;
         if Inode::of(&status) != inode {
             return Err(std::io::Error::other(

@@ -5,28 +5,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use tonnage_sys::clock::Clock;
-
-use super::before;
-use super::experiment::{Experiment, State, quota, split};
+use super::before::{self, Written};
+use super::cache::{Cached, drop_file};
+use super::experiment::{Experiment, State, quota};
 use super::ledger::Inode;
 use super::old::remove_old;
+use super::space::files_of_rank;
 use super::storage::directory_of;
-use super::team::{self, PhasePlan, PhaseState};
+use super::team::{self, PhasePlan, PhaseState, without_gap};
 use super::totals::{PhaseTotals, ThreadFigures};
 use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
 use crate::kinds::files::data::Pool;
 use crate::kinds::files::drive::{Blind, Inspect};
-use crate::kinds::files::names::{number_of, path_of, source_of};
-use crate::kinds::files::sequence::Sequence;
+use crate::kinds::files::names::{bytes_of_file, number_of, path_of, source_of};
+use crate::kinds::files::sequence::{Pieces, Sequence};
 use crate::kinds::files::stamp::FileKey;
+use crate::kinds::files::verify::{Checker, VerifyFindings};
+use crate::kinds::files::wrong::{CandidateFiles, Wrong};
 use crate::latencies::merge_all;
 use crate::observer::{Observer, PhaseProgress, Progress};
 use crate::threads;
-use tonnage_engine::calls::View;
-use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Fsync, Phase};
+use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Phase};
 use tonnage_ranks::{pack, unpack};
+use tonnage_record::files::CacheState;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::Bytes;
 use tonnage_units::{Error, Result};
@@ -39,7 +41,7 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 const SEEN_WITHIN: Duration = Duration::from_secs(70);
 
 /// Job of one phase, as this rank sees it.
-pub(super) struct PhaseJob<'a> {
+pub struct PhaseJob<'a> {
     /// Write, read or mixed.
     pub phase: Phase,
     /// Repetition.
@@ -119,12 +121,7 @@ impl Experiment<'_> {
     /// Writes all of the files, untimed, before the first phase.
     pub(super) fn prefill(&mut self, state: &mut State) -> Result<(), StepFailure> {
         let point = self.point;
-        let trials = if point.file_per_trial {
-            point.trials
-        } else {
-            1
-        };
-        for trial in 0..trials {
+        for trial in 0..files_of_rank(point) {
             let mut job = self.job(state, Phase::Write, trial);
             (job.order, job.measured) = (FileOrder::Sequential, false);
             self.ready(state, &mut job)?;
@@ -141,7 +138,7 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    pub(super) fn job(&self, state: &State, phase: Phase, trial: u32) -> PhaseJob<'static> {
+    fn job(&self, state: &State, phase: Phase, trial: u32) -> PhaseJob<'static> {
         let (point, id) = (self.point, self.rank.id());
         let part = if phase == Phase::Read {
             source_of(point, id)
@@ -149,13 +146,12 @@ impl Experiment<'_> {
             id
         };
         let written = state.written.as_ref().filter(|_| phase != Phase::Write);
-        let quota = match point.collective {
-            false => quota(point, written, part),
+        let quota_of = |part| quota(point, written, part);
+        let quota = if point.collective {
             // Calls that all ranks make together must be equally many.
-            true => (0..point.ranks)
-                .map(|part| quota(point, written, part))
-                .min()
-                .unwrap_or(0),
+            (0..point.ranks).map(quota_of).min().unwrap_or(0)
+        } else {
+            quota_of(part)
         };
         PhaseJob {
             phase,
@@ -193,20 +189,18 @@ impl Experiment<'_> {
             let fresh = !point.existing && !state.prefilled;
             // What the repetition before has left is no news.
             let is_new = !self.made.knows(&job.path);
-            let mine = match fresh && makes {
-                true => remove_old(point, &job.path, id).map(|was_there| {
-                    if was_there && is_new {
-                        state.removed.add(&job.path, point.directory_per_rank);
-                    }
-                }),
-                false => Ok(()),
+            let removed = if fresh && makes {
+                remove_old(point, &job.path, id)
+            } else {
+                Ok(false)
             };
-            self.agree("remove what an earlier run has written", mine)?;
+            if self.agree("remove what an earlier run has written", removed)? && is_new {
+                state.removed.add(&job.path, point.directory_per_rank);
+            }
             self.made.remember(point, id, job.trial);
             self.bequeath();
-            let (made, mine) = split(self.make(state, job, fresh && makes));
-            self.agree("make the files", mine)?;
-            if let Some(said) = made.flatten() {
+            let made = self.make(state, job, fresh && makes);
+            if let Some(said) = self.agree("make the files", made)? {
                 state.striping = Some(said);
             }
             if point.layout == FileLayout::Shared {
@@ -216,20 +210,18 @@ impl Experiment<'_> {
         }
         let mine = self.check_sources(job.phase, state.written.as_ref(), job.trial);
         self.agree("look at what is to be read", mine)?;
-        // A mixed phase writes into what is there, which must not be somebody's letters.
-        let is_judged = job.phase == Phase::Mixed && !point.existing;
-        let (judged, mine) = match is_judged {
-            true => split(before::seed_of(point, &job.path, job.part, job.quota)),
-            false => (None, Ok(())),
-        };
         if job.phase != Phase::Mixed {
             return Ok(());
         }
-        job.looked_at = match judged {
-            Some((_, inode)) => Some(inode),
-            None => Inode::at(&job.path),
+        // A mixed phase writes into what is there, which must not be somebody's letters.
+        let judged = if point.existing {
+            Ok(Inode::at(&job.path))
+        } else {
+            let seed = before::seed_of(point, &job.path, job.part, job.quota);
+            seed.map(|(_, inode)| Some(inode))
         };
-        self.agree("look at what is written into", mine)
+        job.looked_at = self.agree("look at what is written into", judged)?;
+        Ok(())
     }
 
     /// Makes the file that a phase writes, or notes which one is there. A rank's own file is left to be made within
@@ -246,13 +238,10 @@ impl Experiment<'_> {
             return Ok(None);
         }
         // What this run has made must be that still. Nothing may be there that is not known.
-        job.looked_at = match is_fresh {
-            true => None,
-            false => self
-                .made
-                .identity(&job.path)
-                .or_else(|| Inode::at(&job.path)),
-        };
+        if !is_fresh {
+            let made = self.made.identity(&job.path);
+            job.looked_at = made.or_else(|| Inode::at(&job.path));
+        }
         if job.looked_at.is_some() {
             return Ok(None);
         }
@@ -280,28 +269,25 @@ impl Experiment<'_> {
     /// same.
     fn find_shared(&mut self, job: &mut PhaseJob<'_>) -> Result<(), StepFailure> {
         let id = self.rank.id();
-        let mine = match id {
-            0 => Some(pack(&job.looked_at)?),
-            _ => None,
-        };
+        let mine = (id == 0).then(|| pack(&job.looked_at)).transpose()?;
         let what = "which file is shared";
         let said = self.rank.broadcast(what, mine, DEADLINES.phase)?;
         let of_root: Option<Inode> = unpack(&said)?;
         let hosts = self.rank.hosts();
         let is_near = hosts.machine(id) == hosts.machine(0);
-        let mine = match id {
-            0 => Ok(()),
-            _ => self.see(&job.path).and_then(|seen| match is_near {
-                true if of_root != Some(seen) => Err(team::replaced(&job.path)),
-                true => {
-                    job.looked_at = of_root;
-                    Ok(())
-                }
-                // Another host may number files otherwise, or know an older one for a while.
-                false => Ok(()),
-            }),
+        let mine = if id == 0 {
+            Ok(None)
+        } else {
+            self.see(&job.path).map(Some)
         };
-        self.agree("find the shared file", mine)
+        // Another host may number files otherwise, or know an older one for a while.
+        let mine = mine.and_then(|seen| match seen.filter(|_| is_near) {
+            Some(_) if seen != of_root => Err(team::replaced(&job.path)),
+            near => Ok(near),
+        });
+        let near = self.agree("find the shared file", mine)?;
+        job.looked_at = near.or(job.looked_at);
+        Ok(())
     }
 
     /// A file that another rank has made. The client of a network file system may go on for a while believing that
@@ -328,7 +314,7 @@ impl Experiment<'_> {
     }
 
     /// Runs the threads of this rank from the common start on.
-    pub(super) fn run<I: Inspect + Send>(
+    fn run<I: Inspect + Send>(
         &mut self,
         state: &mut State,
         job: &PhaseJob<'_>,
@@ -363,7 +349,18 @@ impl Experiment<'_> {
             .made
             .birth(&job.path)
             .filter(|_| job.phase == Phase::Write);
-        let plan = plan(point, job, start_ns, clock);
+        let ordered = FilePoint {
+            order: job.order,
+            ..point.clone()
+        };
+        let plan = PhasePlan {
+            point,
+            job,
+            name: job.path.display().to_string(),
+            places: Sequence::new(&ordered, job.part, job.phase),
+            start_ns,
+            clock,
+        };
         let shared = PhaseState::new(state.team.len(), self.rank.stopped(), birth);
         let progress = PhaseProgress {
             phase: job.phase,
@@ -379,7 +376,7 @@ impl Experiment<'_> {
         let figures = std::thread::scope(|scope| {
             let (over, until_over) = channel::<()>();
             if watches {
-                let (watched, wall) = (&shared.watched, plan.stonewall);
+                let (watched, wall) = (&shared.watched, plan.stonewall());
                 threads::start(scope, "progress", move || {
                     let wall = wall.map(|wall| Duration::from_nanos(wall.after_ns));
                     watch(observer, progress, wall, watched, &until_over);
@@ -406,6 +403,145 @@ impl Experiment<'_> {
         })
     }
 
+    /// Drops what is cached where that is asked for, and tells how much is cached still.
+    fn cache(
+        &mut self,
+        job: &PhaseJob<'_>,
+        written: Option<&Written>,
+    ) -> Result<CacheState, StepFailure> {
+        let point = self.point;
+        let id = self.rank.id();
+        if point.drop_caches {
+            // Ranks of one machine share its page cache, so that one of them drops a shared file.
+            let drops =
+                point.layout == FileLayout::PerProcess || self.rank.hosts().machine(id) == Some(id);
+            let own = path_of(point, id, job.trial);
+            let both = [&own, &job.path];
+            let mine = if drops {
+                both.into_iter()
+                    .filter(|path| path.exists())
+                    .try_for_each(|path| drop_file(path))
+            } else {
+                Ok(())
+            };
+            self.agree("drop what is cached", mine)?;
+        }
+        let mine = self.to_read(job, written);
+        let mine = mine.map_or_else(Cached::default, |reads| Cached::look(&job.path, &reads));
+        let all = self.rank.reduce("what is cached", mine, DEADLINES.phase)?;
+        Ok(all.record(point.drop_caches, point.direct))
+    }
+
+    /// The part of its file that this rank looks at for the others: what it will read itself, so that no host is asked
+    /// about what another one reads. No two ranks read the same bytes, so that each is counted once.
+    fn to_read(&self, job: &PhaseJob<'_>, written: Option<&Written>) -> Option<Pieces> {
+        let point = self.point;
+        let everything = point.layout == FileLayout::Shared
+            && self.rank.hosts().is_one_machine()
+            && (0..point.ranks)
+                .all(|part| quota(point, written, part) == point.transfers_of_rank());
+        if everything {
+            // One question instead of one for each place of a shuffled order.
+            return (self.rank.id() == 0).then(|| Pieces::whole(bytes_of_file(point)));
+        }
+        Some(Sequence::new(point, job.part, job.phase).pieces(job.quota))
+    }
+
+    /// The seed of what is written or checked: rank 0 says it.
+    fn seed(&mut self, phase: Phase, job: &PhaseJob<'_>) -> Result<Option<u64>, StepFailure> {
+        let point = self.point;
+        if !phase.writes() && !point.verify_after.contains(&phase) {
+            return Ok(None);
+        }
+        let fresh = || point.data_seed.map_or_else(random, Ok);
+        let found = match (self.rank.id(), phase) {
+            (0, Phase::Write) => fresh(),
+            // Data of one file must be of one seed.
+            (0, _) => match before::seed_of(point, &job.path, job.part, job.quota) {
+                Ok((seed, _)) => asked_seed(point, &job.path, seed),
+                Err(_) if point.existing && point.verify_after.is_empty() => fresh(),
+                Err(error) => Err(error),
+            },
+            _ => Ok(0),
+        };
+        let seed = self.agree("find out the seed of the data", found)?;
+        let mine = (self.rank.id() == 0).then(|| pack(&seed)).transpose()?;
+        let what = "the seed of the data";
+        let said = self.rank.broadcast(what, mine, DEADLINES.phase)?;
+        Ok(Some(unpack(&said)?))
+    }
+
+    /// Notes how far each rank wrote: what a stonewall left unwritten cannot be read.
+    fn note_written(&mut self, state: &mut State, job: &PhaseJob<'_>) -> Result<(), StepFailure> {
+        let point = self.point;
+        if point.stonewall.is_none() {
+            state.written = None;
+            return Ok(());
+        }
+        let made = state.team.iter().map(|worker| worker.samples.transfers);
+        let mine = without_gap(made, state.team.len() as u64).min(job.quota);
+        let what = "how far ranks have written";
+        let transfers = self.rank.gather(what, &mine, DEADLINES.phase)?;
+        let written = Written { transfers };
+        let mine = match &point.status_file {
+            Some(path) if self.rank.id() == 0 => written.save(path.as_ref()),
+            _ => Ok(()),
+        };
+        state.written = Some(written);
+        self.agree("write the status file", mine)
+    }
+
+    /// Reads everything back and compares it; returns the bytes that were checked.
+    fn verify(
+        &mut self,
+        state: &mut State,
+        phase: Phase,
+        trial: u32,
+        seed: Option<u64>,
+    ) -> Result<u64, StepFailure> {
+        let point = self.point;
+        let mut job = self.job(state, Phase::Read, trial);
+        if phase == Phase::Mixed {
+            job.part = self.rank.id();
+            job.path = path_of(point, job.part, trial);
+        }
+        if phase == Phase::Mixed && !point.collective {
+            job.quota = quota(point, state.written.as_ref(), job.part);
+        }
+        job.measured = false;
+        let seed = seed.unwrap_or(0);
+        let pool = Pool::new(seed, point.data);
+        let checker = |worker: &team::FileWorker| Checker {
+            key: FileKey::new(seed, number_of(point, job.part)),
+            pool: &pool,
+            files: CandidateFiles {
+                path: &job.path,
+                count: match point.layout {
+                    FileLayout::Shared => 1,
+                    FileLayout::PerProcess => point.ranks,
+                },
+                bytes: bytes_of_file(point),
+            },
+            memory: worker.memory.clone(),
+            transfer_bytes: point.transfer_bytes,
+            found: Wrong::default(),
+        };
+        let mut checkers: Vec<Checker<'_>> = state.team.iter().map(checker).collect();
+        self.run(state, &job, &mut checkers)?;
+        let mut found = Wrong::default();
+        checkers
+            .iter()
+            .for_each(|checker| found.merge(&checker.found));
+        let mine = VerifyFindings::of_rank(self.rank.id(), &found);
+        let findings = self
+            .rank
+            .reduce("compare what was read", mine, DEADLINES.phase)?;
+        match findings.complaint() {
+            Some(complaint) => Err(StepFailure::Point(Error::Failed(complaint))),
+            None => Ok(findings.checked_bytes),
+        }
+    }
+
     /// Merges what all ranks measured.
     fn add_up(
         &mut self,
@@ -417,60 +553,21 @@ impl Experiment<'_> {
         let mine = PhaseTotals::of_rank(self.rank.id(), figures.iter().zip(samples));
         let mine = mine.ok_or_else(|| Error::Failed("a rank needs at least one thread".into()))?;
         let totals = self.rank.reduce("add up a phase", mine, DEADLINES.phase)?;
-        for write in [false, true] {
-            let mut mine = LatencyHistogram::new();
-            for worker in &state.team {
-                let samples = &worker.samples;
-                mine.merge(if write {
-                    &samples.write_latencies
-                } else {
-                    &samples.read_latencies
-                });
-            }
-            let what = "merge latencies";
-            let all = merge_all(self.rank, what, &mine, DEADLINES.phase)?;
-            let sums = &mut state.sums[index];
-            let into = if write {
-                &mut sums.writes
-            } else {
-                &mut sums.reads
-            };
-            into.merge(&all);
+        let [mut reads, mut writes] = [LatencyHistogram::new(), LatencyHistogram::new()];
+        for worker in &state.team {
+            reads.merge(&worker.samples.read_latencies);
+            writes.merge(&worker.samples.write_latencies);
+        }
+        let sums = &mut state.sums[index];
+        for (mine, into) in [(reads, &mut sums.reads), (writes, &mut sums.writes)] {
+            into.merge(&merge_all(
+                self.rank,
+                "merge latencies",
+                &mine,
+                DEADLINES.phase,
+            )?);
         }
         Ok(totals)
-    }
-}
-
-/// One phase for the threads of this rank.
-fn plan<'a>(
-    point: &'a FilePoint,
-    job: &'a PhaseJob<'_>,
-    start_ns: u64,
-    clock: Clock,
-) -> PhasePlan<'a> {
-    let ordered = FilePoint {
-        order: job.order,
-        ..point.clone()
-    };
-    PhasePlan {
-        point,
-        path: &job.path,
-        name: job.path.display().to_string(),
-        access: (job.phase.reads(), job.phase.writes(), job.makes),
-        looked_at: job.looked_at,
-        view: view(point, job.part),
-        places: Sequence::new(&ordered, job.part, job.phase),
-        quota: job.quota,
-        data: job.data,
-        fsync: if job.measured {
-            point.fsync
-        } else {
-            Fsync::End
-        },
-        barriers: point.barriers && job.measured,
-        stonewall: point.stonewall.filter(|_| job.measured),
-        start_ns,
-        clock,
     }
 }
 
@@ -492,15 +589,6 @@ fn so_far(
     )
 }
 
-/// The part of a shared file that a rank sees through its view.
-fn view(point: &FilePoint, part: u32) -> Option<View> {
-    point.file_view.then(|| View {
-        begin: u64::from(part) * point.block_bytes,
-        block_bytes: point.block_bytes,
-        stride_bytes: u64::from(point.ranks) * point.block_bytes,
-    })
-}
-
 /// Tells the observer how far the phase is, until the channel closes.
 fn watch(
     observer: &mut dyn Observer,
@@ -519,4 +607,23 @@ fn watch(
         progress.left = wall.map(|wall| wall.saturating_sub(progress.elapsed));
         observer.progress(&Progress::Phase(progress));
     }
+}
+
+/// The seed that a file has, unless another was asked for.
+fn asked_seed(point: &FilePoint, path: &Path, seed: u64) -> Result<u64> {
+    match point.data_seed {
+        Some(asked) if asked != seed => Err(Error::Failed(format!(
+            "{} holds data of seed {seed}, and --data-seed says {asked}: leave it out, or write the file anew",
+            path.display()
+        ))),
+        _ => Ok(seed),
+    }
+}
+
+fn random() -> Result<u64> {
+    getrandom::u64().map_err(|error| {
+        Error::Failed(format!(
+            "no random seed: {error}; give one with --data-seed"
+        ))
+    })
 }

@@ -43,7 +43,6 @@ impl Pieces {
         }
     }
 
-    /// Bytes of all of them.
     pub fn bytes(&self) -> u64 {
         self.transfers * self.transfer_bytes
     }

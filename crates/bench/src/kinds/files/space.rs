@@ -22,14 +22,6 @@ enum StorageKey<'a> {
     Disk(u32, (u32, u32)),
 }
 
-fn storage_key(machine: u32, place: &LocalStorage) -> StorageKey<'_> {
-    if place.network {
-        StorageKey::Network(&place.source)
-    } else {
-        StorageKey::Disk(machine, place.device)
-    }
-}
-
 /// A storage with the ranks that use it.
 #[derive(Debug)]
 struct Used<'a> {
@@ -39,23 +31,7 @@ struct Used<'a> {
     taken_bytes: u64,
 }
 
-impl<'a> Used<'a> {
-    fn add(&mut self, layout: FileLayout, place: &LocalStorage) {
-        self.ranks += 1;
-        self.taken_bytes = match layout {
-            FileLayout::Shared => self.taken_bytes.max(place.taken_bytes),
-            FileLayout::PerProcess => self.taken_bytes.saturating_add(place.taken_bytes),
-        };
-    }
-
-    fn new(place: &'a LocalStorage) -> Self {
-        Self {
-            place,
-            ranks: 0,
-            taken_bytes: 0,
-        }
-    }
-
+impl Used<'_> {
     /// Bytes of all its files when complete.
     fn needed_bytes(&self, point: &FilePoint) -> u64 {
         let files = match point.layout {
@@ -69,10 +45,11 @@ impl<'a> Used<'a> {
 }
 
 /// Files that a rank makes one beside the other.
-fn files_of_rank(point: &FilePoint) -> u32 {
-    match point.file_per_trial {
-        true => point.trials,
-        false => 1,
+pub(super) fn files_of_rank(point: &FilePoint) -> u32 {
+    if point.file_per_trial {
+        point.trials
+    } else {
+        1
     }
 }
 
@@ -130,9 +107,21 @@ pub(super) fn about_space(
 fn used<'a>(point: &FilePoint, machines: &[u32], places: &'a [LocalStorage]) -> Vec<Used<'a>> {
     let mut storages = BTreeMap::new();
     for (machine, place) in machines.iter().zip(places) {
-        let used = storages.entry(storage_key(*machine, place));
-        let used = used.or_insert_with(|| Used::new(place));
-        used.add(point.layout, place);
+        let key = if place.network {
+            StorageKey::Network(&place.source)
+        } else {
+            StorageKey::Disk(*machine, place.device)
+        };
+        let used = storages.entry(key).or_insert(Used {
+            place,
+            ranks: 0,
+            taken_bytes: 0u64,
+        });
+        used.ranks += 1;
+        used.taken_bytes = match point.layout {
+            FileLayout::Shared => used.taken_bytes.max(place.taken_bytes),
+            FileLayout::PerProcess => used.taken_bytes.saturating_add(place.taken_bytes),
+        };
     }
     storages.into_values().collect()
 }

@@ -38,7 +38,6 @@ impl FileKey {
         (key.stamp(offset) == stamp).then_some(key)
     }
 
-    /// The seed.
     pub fn seed(self) -> u64 {
         self.seed
     }

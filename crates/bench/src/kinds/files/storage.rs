@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::statvfs;
 use serde::{Deserialize, Serialize};
-use tonnage_sys::files::open::{OpenFlags, open};
+use tonnage_sys::files::open::open;
 
+use super::before::READ;
 use super::scratch;
 use tonnage_machine::direct;
 use tonnage_machine::direct::Direct;
@@ -95,12 +96,8 @@ fn direct_of(path: &Path, directory: &Path, writes: bool) -> Result<Direct> {
     if writes {
         return direct::of_file(&scratch::create(directory, "probe", false)?, path);
     }
-    let flags = OpenFlags {
-        read: true,
-        ..OpenFlags::default()
-    };
     let cannot = |error| Error::io(format!("cannot open {}", path.display()), error);
-    direct::of_file(&open(path, &flags).map_err(cannot)?, path)
+    direct::of_file(&open(path, &READ).map_err(cannot)?, path)
 }
 
 /// Ranks with the same answer together.

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Barrier, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, OnceLock};
 use std::time::Duration;
 
 use tonnage_sys::clock::{Clock, process_cpu_ns, thread_cpu_ns};
@@ -12,20 +12,20 @@ use tonnage_sys::mapping::Arena;
 
 use super::clean::Birth;
 use super::ledger::Inode;
+use super::phase::PhaseJob;
 use super::totals::{Span, ThreadFigures};
 use crate::cpu_time::own_sched_time;
 use crate::deadlines::DEADLINES;
-use crate::kinds::files::data::Pool;
 use crate::kinds::files::drive::{
-    BufferLayout, InFlight, Inspect, Samples, Task, blocking, queued,
+    BufferLayout, InFlight, Inspect, Samples, Task, Vote, blocking, queued,
 };
 use crate::kinds::files::memory::ThreadMemory;
 use crate::kinds::files::sequence::Sequence;
-use crate::kinds::files::stamp::FileKey;
 use crate::threads;
 use tonnage_engine::calls::{Call, Calls, OpenFile, View};
-use tonnage_plan::files::{FilePoint, Fsync};
+use tonnage_plan::files::{FileLayout, FilePoint, Fsync, Stonewall};
 use tonnage_ranks::Rank;
+use tonnage_units::lock::lock;
 use tonnage_units::reduce::{Any, Largest};
 use tonnage_units::{Error, Result};
 
@@ -57,32 +57,32 @@ pub struct FileWorker {
 pub struct PhasePlan<'a> {
     /// The experiment.
     pub point: &'a FilePoint,
-    /// The file that this rank works on.
-    pub path: &'a Path,
-    /// Its name in messages.
+    /// This rank's part in it.
+    pub job: &'a PhaseJob<'a>,
+    /// Name of the file in messages.
     pub name: String,
-    /// Flags: it is read, it is written, it is made.
-    pub access: (bool, bool, bool),
-    /// The file that was looked at before: no other may be opened.
-    pub looked_at: Option<Inode>,
-    /// This rank's part of it.
-    pub view: Option<View>,
-    /// The transfers on that part.
+    /// The transfers on this rank's part of the file.
     pub places: Sequence,
-    /// Number of transfers for this rank.
-    pub quota: u64,
-    /// Data that is written.
-    pub data: Option<(FileKey, &'a Pool)>,
-    /// Choice of when data is synced.
-    pub fsync: Fsync,
-    /// All ranks wait between the steps.
-    pub barriers: bool,
-    /// Stonewall, counted from the common start.
-    pub stonewall: Option<tonnage_plan::files::Stonewall>,
     /// This host's time of the common start.
     pub start_ns: u64,
     /// Calibrated once.
     pub clock: Clock,
+}
+
+impl PhasePlan<'_> {
+    /// Choice of when data is synced.
+    fn fsync(&self) -> Fsync {
+        if self.job.measured {
+            self.point.fsync
+        } else {
+            Fsync::End
+        }
+    }
+
+    /// Stonewall, counted from the common start.
+    pub fn stonewall(&self) -> Option<Stonewall> {
+        self.point.stonewall.filter(|_| self.job.measured)
+    }
 }
 
 /// State that the threads of a rank share while a phase runs.
@@ -119,10 +119,7 @@ impl PhaseState {
     }
 
     fn fail(&self, error: Error) {
-        let mut first = self
-            .first_error
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut first = lock(&self.first_error);
         // Those that follow fail because of the first.
         if !self.failed.swap(true, Ordering::SeqCst) && first.is_none() {
             *first = Some(error);
@@ -131,11 +128,7 @@ impl PhaseState {
 
     /// The error of the thread that failed first.
     fn outcome(&self) -> Result<()> {
-        let mut first = self
-            .first_error
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        first.take().map_or(Ok(()), Err)
+        lock(&self.first_error).take().map_or(Ok(()), Err)
     }
 }
 
@@ -160,7 +153,13 @@ pub fn run<I: Inspect + Send>(
             gates.push(gate);
             let work = move || {
                 opened.recv().ok()?;
-                let figures = Steps::new(plan, shared, index, None).take(worker, inspect);
+                let steps = Steps {
+                    plan,
+                    shared,
+                    index,
+                    lead: None,
+                };
+                let figures = steps.take(worker, inspect);
                 // The thread began with the phase, so that this is all it ever used.
                 Some((figures, thread_cpu_ns()))
             };
@@ -172,7 +171,13 @@ pub fn run<I: Inspect + Send>(
         }
         let mut figures = Vec::with_capacity(followers.len() + 1);
         if let Some((index, (worker, inspect))) = lead {
-            figures.push(Steps::new(plan, shared, index, Some(rank)).take(worker, inspect));
+            let steps = Steps {
+                plan,
+                shared,
+                index,
+                lead: Some(rank),
+            };
+            figures.push(steps.take(worker, inspect));
         }
         for follower in followers {
             match follower.join() {
@@ -189,7 +194,11 @@ pub fn run<I: Inspect + Send>(
     if queues {
         let at_start_ns = shared.process_begin_ns.load(Ordering::Relaxed);
         let kernel_ns = cpu.of_kernel_threads_ns(&figures, at_start_ns);
-        count_kernel_threads(&mut figures, kernel_ns);
+        // The work of a queue's kernel threads belongs to the transfers.
+        if let Some(lead) = figures.first_mut() {
+            lead.cpu_ns += kernel_ns;
+            lead.transfer_cpu_ns += kernel_ns;
+        }
     }
     Ok(figures)
 }
@@ -228,14 +237,6 @@ impl TeamCpu {
     }
 }
 
-/// Counts the work of a queue's kernel threads, which belongs to the transfers.
-fn count_kernel_threads(figures: &mut [ThreadFigures], kernel_ns: u64) {
-    if let Some(lead) = figures.first_mut() {
-        lead.cpu_ns += kernel_ns;
-        lead.transfer_cpu_ns += kernel_ns;
-    }
-}
-
 /// One thread's way through a phase. After an error no further steps are taken, but every thread still comes to every
 /// meeting, so that none waits for ever.
 struct Steps<'a, 'b> {
@@ -245,21 +246,7 @@ struct Steps<'a, 'b> {
     lead: Option<&'b mut Rank>,
 }
 
-impl<'a, 'b> Steps<'a, 'b> {
-    fn new(
-        plan: &'a PhasePlan<'a>,
-        shared: &'a PhaseState,
-        index: usize,
-        lead: Option<&'b mut Rank>,
-    ) -> Self {
-        Self {
-            plan,
-            shared,
-            index,
-            lead,
-        }
-    }
-
+impl Steps<'_, '_> {
     fn take<I: Inspect>(mut self, worker: &mut FileWorker, inspect: &mut I) -> ThreadFigures {
         let (plan, clock) = (self.plan, self.plan.clock);
         worker.samples = Samples::new();
@@ -283,7 +270,8 @@ impl<'a, 'b> Steps<'a, 'b> {
         let (cpu_transfer_ns, begin_ns) = (thread_cpu_ns(), clock.now_ns());
         self.transfers(worker, inspect);
         let done_ns = clock.now_ns();
-        if plan.fsync == Fsync::End && plan.access.1 {
+        let syncs_end = plan.fsync() == Fsync::End;
+        if syncs_end && plan.job.phase.writes() {
             self.step(|_| worker.calls.call(&Call::Sync { file: FILE }).map(|_| ()));
         }
         let end_ns = clock.now_ns();
@@ -292,7 +280,7 @@ impl<'a, 'b> Steps<'a, 'b> {
         let close = self.timed(|steps| {
             steps.step(|_| worker.calls.call(&Call::Close { file: FILE }).map(|_| ()));
         });
-        let sync_end_ns = if plan.fsync == Fsync::End {
+        let sync_end_ns = if syncs_end && plan.job.phase.writes() {
             end_ns - done_ns
         } else {
             0
@@ -304,7 +292,7 @@ impl<'a, 'b> Steps<'a, 'b> {
                 end_ns: since(end_ns),
             },
             done_ns: since(done_ns),
-            sync_ns: worker.samples.sync_ns + if plan.access.1 { sync_end_ns } else { 0 },
+            sync_ns: worker.samples.sync_ns + sync_end_ns,
             close,
             cpu_begin_ns,
             cpu_ns: thread_cpu_ns() - cpu_begin_ns,
@@ -335,20 +323,25 @@ impl<'a, 'b> Steps<'a, 'b> {
     /// Opens the file. One that is made is made by the first thread, and the others wait for it.
     fn open(&mut self, worker: &mut FileWorker) {
         let plan = self.plan;
-        let (read, write, makes) = plan.access;
+        let (point, job, makes) = (plan.point, plan.job, plan.job.makes);
         let is_first = self.index == 0;
-        let waits = makes && plan.point.threads > 1;
+        let waits = makes && point.threads > 1;
         if waits && !is_first {
             self.shared.meeting.wait();
         }
         let file = OpenFile {
             file: FILE,
-            path: plan.path,
-            read,
-            write,
+            path: &job.path,
+            read: job.phase.reads(),
+            write: job.phase.writes(),
             create: makes && is_first,
-            shared: plan.point.layout == tonnage_plan::files::FileLayout::Shared,
-            view: plan.view,
+            shared: point.layout == FileLayout::Shared,
+            // The part of a shared file that a rank sees through its view.
+            view: point.file_view.then(|| View {
+                begin: u64::from(job.part) * point.block_bytes,
+                block_bytes: point.block_bytes,
+                stride_bytes: u64::from(point.ranks) * point.block_bytes,
+            }),
         };
         self.step(|_| worker.calls.call(&Call::Open(file)).map(|_| ()));
         if waits && is_first {
@@ -365,7 +358,7 @@ impl<'a, 'b> Steps<'a, 'b> {
     /// another file could take the name unnoticed.
     fn check_opened(&mut self, worker: &FileWorker) {
         let birth = self.shared.birth.as_ref().filter(|_| self.index == 0);
-        let expected = self.plan.looked_at.or(self.shared.made.get().copied());
+        let expected = self.plan.job.looked_at.or(self.shared.made.get().copied());
         if birth.is_none() && expected.is_none() {
             return;
         }
@@ -374,7 +367,7 @@ impl<'a, 'b> Steps<'a, 'b> {
             if let (Some(opened), Some(expected)) = (opened, expected)
                 && opened != expected
             {
-                return Err(replaced(steps.plan.path));
+                return Err(replaced(&steps.plan.job.path));
             }
             birth.into_iter().for_each(|birth| birth.note(opened));
             Ok(())
@@ -393,7 +386,7 @@ impl<'a, 'b> Steps<'a, 'b> {
 
     /// Waits for all threads of all ranks, where the plan has barriers.
     fn meet(&mut self, what: &str) {
-        if !self.plan.barriers {
+        if !(self.plan.point.barriers && self.plan.job.measured) {
             return;
         }
         self.shared.meeting.wait();
@@ -407,10 +400,10 @@ impl<'a, 'b> Steps<'a, 'b> {
     fn transfers<I: Inspect>(&mut self, worker: &mut FileWorker, inspect: &mut I) {
         let plan = self.plan;
         let threads = u64::from(plan.point.threads);
-        let share = share(plan.quota, self.index as u64, threads);
+        let share = share(plan.job.quota, self.index as u64, threads);
         self.step(|steps| steps.drive(worker, false, share, inspect));
         // All threads come here, also those that failed: the others wait for them.
-        if let Some(wall) = plan.stonewall.filter(|wall| wall.wear_out) {
+        if let Some(wall) = plan.stonewall().filter(|wall| wall.wear_out) {
             let least = wall.transfers_min.div_ceil(threads);
             let until = self
                 .most_of_all(worker.samples.transfers.max(least))
@@ -427,7 +420,7 @@ impl<'a, 'b> Steps<'a, 'b> {
         inspect: &mut I,
     ) -> Result<()> {
         let (plan, shared) = (self.plan, self.shared);
-        let wall_ns = plan.stonewall.map(|wall| plan.start_ns + wall.after_ns);
+        let wall_ns = plan.stonewall().map(|wall| plan.start_ns + wall.after_ns);
         let task = Task {
             places: plan.places,
             first: self.index as u64,
@@ -435,8 +428,8 @@ impl<'a, 'b> Steps<'a, 'b> {
             file: FILE,
             name: &plan.name,
             transfer_bytes: plan.point.transfer_bytes,
-            data: plan.data,
-            sync_each: plan.fsync == Fsync::Each,
+            data: plan.job.data,
+            sync_each: plan.fsync() == Fsync::Each,
             memory: &worker.memory,
             buffers: worker.buffers,
             clock: plan.clock,
@@ -465,8 +458,7 @@ impl<'a, 'b> Steps<'a, 'b> {
             None => Ok(over),
         };
         let together = plan.point.collective && wall_ns.is_some() && !beyond_wall;
-        let vote: Option<crate::kinds::files::drive::Vote<'_>> =
-            if together { Some(&mut vote) } else { None };
+        let vote: Option<Vote<'_>> = if together { Some(&mut vote) } else { None };
         blocking(
             &mut *worker.calls,
             &task,

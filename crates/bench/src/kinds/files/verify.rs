@@ -1,6 +1,5 @@
 //! Reading everything back and comparing it, after a phase and outside its clock.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -23,15 +22,10 @@ pub struct Checker<'a> {
     pub key: FileKey,
     /// Content behind the stamps.
     pub pool: &'a Pool,
-    /// The file that is read.
-    pub path: &'a Path,
-    /// Files of the experiment.
-    pub files: u32,
-    /// Bytes of the longest file.
-    pub file_bytes: u64,
+    /// Files of the experiment, and the one that is read.
+    pub files: CandidateFiles<'a>,
     /// Memory that the thread reads to.
     pub memory: Arc<Arena>,
-    /// Bytes of one transfer.
     pub transfer_bytes: u64,
     /// Findings.
     pub found: Wrong,
@@ -39,12 +33,7 @@ pub struct Checker<'a> {
 
 impl Inspect for Checker<'_> {
     fn look(&mut self, local: u64, place: Access) -> Result<()> {
-        let files = CandidateFiles {
-            path: self.path,
-            count: self.files,
-            bytes: self.file_bytes,
-        };
-        let at = (&files, place.offset);
+        let at = (&self.files, place.offset);
         self.pool.check(
             &self.memory,
             local,
@@ -149,9 +138,11 @@ mod tests {
         let mut checker = Checker {
             key,
             pool: &pool,
-            path: Path::new("t"),
-            files: 1,
-            file_bytes: 1 << 20,
+            files: CandidateFiles {
+                path: std::path::Path::new("t"),
+                count: 1,
+                bytes: 1 << 20,
+            },
             memory: Arc::new(memory),
             transfer_bytes: 512,
             found: Wrong::default(),

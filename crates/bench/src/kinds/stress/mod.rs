@@ -35,10 +35,6 @@ impl Kind for Stresses {
         }
     }
 
-    fn shares(_first: &StressPoint, _next: &StressPoint) -> bool {
-        false
-    }
-
     fn body(asked: AnnotatedPoint<'_, StressPoint>) -> Body {
         StressBody::new(asked.point.clone()).into()
     }

@@ -37,10 +37,6 @@ impl Kind for Tunes {
         }
     }
 
-    fn shares(_first: &TunePoint, _next: &TunePoint) -> bool {
-        false
-    }
-
     fn body(asked: AnnotatedPoint<'_, TunePoint>) -> Body {
         TuneBody::new(asked.point.clone()).into()
     }
