@@ -77,7 +77,6 @@ pub struct Prepared {
 /// A way that a backend was asked for or chose.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Choice {
-    /// The algorithm.
     pub algorithm: Option<Algorithm>,
     /// The longest message.
     pub chunk_bytes: Option<u64>,

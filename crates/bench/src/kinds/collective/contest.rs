@@ -1,12 +1,11 @@
 //! The steps of a point: its backends are made ready, warm up, and take turns with their trials. One that fails drops
 //! out with its reason, and the others go on.
 
+use super::OpenBackend;
 use super::backend::{Backend, CallOrder};
 use super::contestant::{Contestant, OwnTimes};
 use super::data::RankData;
-use super::opened::OpenBackend;
 use super::trial_times::{combine, slowest};
-use super::warm_up::{GROWTH, is_told, turns};
 use crate::deadlines::DEADLINES;
 use crate::drive::calls::CallSpan;
 use crate::failure::{StepFailure, agree, outcome};
@@ -22,6 +21,12 @@ use tonnage_units::{Error, Result};
 
 /// Iterations of a trial whose length is a time, at most: more tell nothing, and each leaves its time behind.
 const ITERATIONS_MAX: u64 = 20_000;
+
+/// Part of a trial that the last run of a warm-up takes, at least, where data are written once: one of so many.
+const PART: u64 = 8;
+
+/// Multiple of a run's iterations that the next one has until it takes that part.
+const GROWTH: u64 = 8;
 
 /// Calls whose times are brought together at once, where each is told: the control channel carries 64 KiB of each rank.
 const TOLD_AT_ONCE: usize = 2048;
@@ -232,10 +237,10 @@ impl Turn<'_, '_, '_> {
 
     /// Iterations of a run, at most: as few as keep values in place inside their type.
     fn repeats_max(&self) -> Result<u64> {
-        match self.in_place() && self.point.refill == Refill::Trial {
-            true => Ok(self.data()?.repeats_max().max(1)),
-            false => Ok(u64::MAX),
+        if self.in_place() && self.point.refill == Refill::Trial {
+            return Ok(self.data()?.repeats_max().max(1));
         }
+        Ok(u64::MAX)
     }
 
     /// Iterations of the next trial.
@@ -271,10 +276,10 @@ impl Turn<'_, '_, '_> {
             self.tell_each(&spans)?;
         }
         *self.spans = spans;
-        match self.point.verify && repeats {
-            true => self.run(1, true).map(drop),
-            false => Ok(()),
+        if self.point.verify && repeats {
+            self.run(1, true)?;
         }
+        Ok(())
     }
 
     /// The ranks of this one's group, where there are several.
@@ -378,12 +383,36 @@ struct Took {
     turn_ns: u64,
 }
 
+/// Returns whether the length of a trial can be told by a run of so many iterations. Where data are written once,
+/// writing them may take as long as a warm-up: the first call may be slow, and is left out, and the others have to be
+/// enough.
+fn is_told((refill, trial): (Refill, TrialLength), iterations: u64, turn_ns: u64) -> bool {
+    match (refill, trial) {
+        (Refill::Trial, TrialLength::DurationNs(ns)) if iterations == 1 => turn_ns >= ns,
+        (Refill::Trial, TrialLength::DurationNs(ns)) => {
+            turn_ns.saturating_mul(iterations) >= ns / PART
+        }
+        _ => true,
+    }
+}
+
+/// Time of iterations with all that comes again for each, and how many these are: where data are written once, the
+/// first one is not as the others are.
+fn turns(spans: &[CallSpan], refill: Refill, whole: CallSpan, iterations: u64) -> (CallSpan, u64) {
+    let span = |begin_ns, end_ns| CallSpan { begin_ns, end_ns };
+    match (refill, spans) {
+        (Refill::Trial, [first, .., last]) => (span(first.end_ns, last.end_ns), iterations - 1),
+        (Refill::Trial, [all]) => (*all, iterations),
+        _ => (whole, iterations),
+    }
+}
+
 impl Steps for Contest<'_, '_> {
     fn limit(&mut self, _: When) -> Result<(), StepFailure> {
-        match self.point.limit {
-            LimitChoice::Auto => self.each("the limit", |turn| turn.limit()),
-            LimitChoice::None | LimitChoice::Stated { .. } => Ok(()),
+        if self.point.limit == LimitChoice::Auto {
+            self.each("the limit", |turn| turn.limit())?;
         }
+        Ok(())
     }
 
     fn prepare(&mut self) -> Result<(), StepFailure> {
@@ -428,12 +457,10 @@ impl Steps for Contest<'_, '_> {
 
     fn gather(&mut self) -> Result<(), StepFailure> {
         let own: Vec<OwnTimes> = self.contestants.iter().map(Contestant::own).collect();
-        let all = self
-            .stage
-            .rank
-            .collect("times of ranks", &own, DEADLINES.step)?;
+        let rank = &mut *self.stage.rank;
+        let all = rank.collect("times of ranks", &own, DEADLINES.step)?;
         // The record is rank 0's.
-        if self.stage.rank.id() != 0 {
+        if rank.id() != 0 {
             return Ok(());
         }
         for (at, contestant) in self.contestants.iter_mut().enumerate() {
@@ -441,5 +468,37 @@ impl Steps for Contest<'_, '_> {
             contestant.gathered(&of, self.point.grouping());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_call_tells_the_length_of_a_trial_only_where_it_is_as_long() {
+        let told = |refill, iterations, turn_ns| {
+            is_told((refill, TrialLength::DurationNs(800)), iterations, turn_ns)
+        };
+        assert!(!told(Refill::Trial, 1, 799));
+        assert!(told(Refill::Trial, 1, 800));
+        assert!(!told(Refill::Trial, 8, 12));
+        assert!(told(Refill::Trial, 8, 13));
+        assert!(told(Refill::Iteration, 1, 1));
+        assert!(is_told((Refill::Trial, TrialLength::Iterations(5)), 1, 1));
+    }
+
+    #[test]
+    fn what_is_written_once_is_no_part_of_an_iteration() {
+        let span = |(begin_ns, end_ns)| CallSpan { begin_ns, end_ns };
+        let spans = [(100, 190), (195, 200), (205, 210)].map(span);
+        let whole = span((0, 215));
+        let of = |spans: &[CallSpan], refill, count| turns(spans, refill, whole, count);
+        assert_eq!(of(&spans, Refill::Iteration, 3), (whole, 3));
+        assert_eq!(of(&spans, Refill::Trial, 3), (span((190, 210)), 2));
+        // One call, and calls that follow each other, which have one span together.
+        assert_eq!(of(&spans[..1], Refill::Trial, 1), (spans[0], 1));
+        assert_eq!(of(&spans[..1], Refill::Trial, 50), (spans[0], 50));
+        assert_eq!(of(&[], Refill::Trial, 3), (whole, 3));
     }
 }

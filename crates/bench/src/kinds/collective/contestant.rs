@@ -15,7 +15,6 @@ use tonnage_record::{LatencyKind, Limit, Outcome, Spread};
 
 /// One backend during a point.
 pub struct Contestant<'a> {
-    /// Its name.
     pub name: &'a str,
     /// The backend; `None` once it has ended.
     pub backend: Option<&'a mut dyn Backend>,
@@ -159,7 +158,6 @@ impl<'a> Contestant<'a> {
         }
     }
 
-    /// The record of it.
     pub fn into_record(self, point: &CollectivePoint) -> BackendRecord {
         let summary =
             (self.ended.is_none() && !self.trials.is_empty()).then(|| self.summary(point));
@@ -215,16 +213,11 @@ impl<'a> Contestant<'a> {
 fn of_groups(all: &[OwnTimes], grouping: Grouping) -> Vec<GroupTimes> {
     let times = |group: u32| {
         let first = all.get(grouping.rank(group, 0) as usize)?;
-        let [
-            group_call_ns_rank_max,
-            group_call_ns_rank_mean,
-            group_call_ns_rank_min,
-        ] = first.group_ns;
         Some(GroupTimes {
             group,
-            group_call_ns_rank_max,
-            group_call_ns_rank_mean,
-            group_call_ns_rank_min,
+            group_call_ns_rank_max: first.group_ns[0],
+            group_call_ns_rank_mean: first.group_ns[1],
+            group_call_ns_rank_min: first.group_ns[2],
         })
     };
     let mut groups: Vec<_> = (0..grouping.count()).filter_map(times).collect();

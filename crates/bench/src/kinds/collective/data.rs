@@ -62,23 +62,16 @@ impl RankData {
             buffers.output,
             &mut found,
         )?;
-        match found.is_clean() {
-            true => Ok(found.checked_elements * self.data.shape().dtype.bytes()),
-            false => Err(Error::Failed(format!(
-                "wrong results{}: {}",
-                self.in_group(),
-                found.describe()
-            ))),
+        if found.is_clean() {
+            return Ok(found.checked_elements * self.data.shape().dtype.bytes());
         }
-    }
-
-    /// The group of a result, whose numbers of ranks are counted there.
-    fn in_group(&self) -> String {
-        let words = |(grouping, group): (Grouping, u32)| {
+        let in_group = |(grouping, group): (Grouping, u32)| {
             let ranks = grouping.members_in_words(group);
             format!(" in group {group} of ranks {ranks}, which are counted there from 0")
         };
-        self.group.map(words).unwrap_or_default()
+        let of = self.group.map(in_group).unwrap_or_default();
+        let what = found.describe();
+        Err(Error::Failed(format!("wrong results{of}: {what}")))
     }
 
     /// The most calls in a row whose inputs are the results of the ones before, where these grow from call to call.
@@ -88,19 +81,16 @@ impl RankData {
             self.data.reduction(),
             Some(Reduction::Sum | Reduction::Prod)
         );
-        match grows && ranks > 1 {
-            true => (exponents(dtype) / u64::from(ranks.ilog2() + 1)).max(1),
-            false => u64::MAX,
+        if !grows || ranks < 2 {
+            return u64::MAX;
         }
-    }
-}
-
-/// Factors of two by which a first result may grow before it leaves its type, or infinities slow the arithmetic down.
-/// First results of small types may be anywhere in them.
-fn exponents(dtype: Dtype) -> u64 {
-    match dtype {
-        Dtype::Float32 | Dtype::Bfloat16 => 96,
-        Dtype::Float64 => 900,
-        Dtype::Int8 | Dtype::Uint8 | Dtype::Float16 | Dtype::Int32 | Dtype::Int64 => 1,
+        // Factors of two by which a first result may grow before it leaves its type, or infinities slow the arithmetic
+        // down. First results of small types may be anywhere in them.
+        let exponents = match dtype {
+            Dtype::Float32 | Dtype::Bfloat16 => 96,
+            Dtype::Float64 => 900,
+            Dtype::Int8 | Dtype::Uint8 | Dtype::Float16 | Dtype::Int32 | Dtype::Int64 => 1,
+        };
+        (exponents / u64::from(ranks.ilog2() + 1)).max(1)
     }
 }

@@ -15,10 +15,9 @@ use crate::json::Json;
 use crate::kinds::kind::{Stage, together};
 use crate::opening::{Pairs, SizedBy, check_memory_alike};
 use crate::settings::Numa;
-use serde::{Deserialize, Serialize};
 use tonnage_engine::backend::{BackendEntry, GroupCall, GroupCalls, OpenGroup, OpenGroupCalls};
-use tonnage_engine::memory::{Memory, MemoryReport, Request};
-use tonnage_engine::{EngineReport, split_name};
+use tonnage_engine::memory::{Memory, Request};
+use tonnage_engine::split_name;
 use tonnage_plan::collective::CollectivePoint;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::roles::Roles;
@@ -42,16 +41,6 @@ pub struct InProcess {
     ready: String,
     // The bytes of the buffers.
     _memory: Arc<dyn Memory>,
-}
-
-/// A rank's message to the others once its backend is open.
-#[derive(Serialize, Deserialize)]
-struct GroupMessage {
-    engine: EngineReport,
-    memory: MemoryReport,
-    cpus: Vec<Option<u32>>,
-    sockets: Vec<Option<u32>>,
-    is_crowded: bool,
 }
 
 impl InProcess {
@@ -91,15 +80,16 @@ impl InProcess {
         let watchdog = Watchdog::start(stage.rank.alarm(), limit, cpus);
         let mine = watchdog.and_then(|it| Ok((it, seat(first, layout.bytes, stage)?)));
         let (watchdog, seated) = all_or_none(stage.rank, "find memory", mine)?;
-        let message = GroupMessage {
+        let mine = Effective {
+            ranks: String::new(),
             engine: calls.report(),
-            memory: seated.memory.report(),
+            memory: vec![seated.memory.report()].into(),
             cpus: vec![seated.cpu],
             sockets: vec![seated.socket],
-            is_crowded: seated.is_crowded,
+            yielding: seated.is_crowded,
         };
         let what = "describe the backends";
-        let all = stage.rank.collect(what, &Json(message), DEADLINES.step)?;
+        let all = stage.rank.collect(what, &Json(mine), DEADLINES.step)?;
         let arena = seated.memory.mapped(entry.name)?;
         Ok(Self {
             calls,
@@ -113,14 +103,7 @@ impl InProcess {
             layout,
             rank: stage.rank.id(),
             clock: stage.settings.clock,
-            effective: together(all.iter().map(|Json(said)| Effective {
-                ranks: String::new(),
-                engine: said.engine.clone(),
-                memory: vec![said.memory.clone()].into(),
-                cpus: said.cpus.clone(),
-                sockets: said.sockets.clone(),
-                yielding: said.is_crowded,
-            })),
+            effective: together(all.iter().map(|Json(one)| one.clone())),
             watchdog,
             ready: String::new(),
             _memory: seated.memory,
@@ -226,12 +209,11 @@ impl Backend for InProcess {
             input: self.buffers.input,
             output: self.buffers.output,
         });
-        let ended = ready.map(|output| self.buffers.output = output);
         self.ready = match shape.size_bytes() {
             0 => format!("{} by {}", point.op, self.name),
             bytes => format!("{} of {} by {}", point.op, exact_size(bytes), self.name),
         };
-        agree(stage.rank, "a call of a library", ended, DEADLINES.step)?;
+        self.buffers.output = agree(stage.rank, "a call of a library", ready, DEADLINES.step)?;
         Ok(Prepared {
             in_place,
             has_results: true,
@@ -256,12 +238,11 @@ impl Backend for InProcess {
             progress.leave();
             (order.before)(iteration)
         };
-        let ended = match order.align {
-            true => aligned(&mut calls, clock, iterations, &mut before, order.spans),
-            false => {
-                let calls = &mut FollowingCalls(calls);
-                back_to_back(calls, clock, iterations, &mut before, order.spans)
-            }
+        let ended = if order.align {
+            aligned(&mut calls, clock, iterations, &mut before, order.spans)
+        } else {
+            let calls = &mut FollowingCalls(calls);
+            back_to_back(calls, clock, iterations, &mut before, order.spans)
         };
         self.watchdog.watch(None);
         ended

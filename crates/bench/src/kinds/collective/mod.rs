@@ -3,7 +3,6 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`backend`] | the contract of those who carry them out |
-//! | [`opened`] | backends that are open for a stretch of points |
 //! | [`native`] | this program's own, over any engine |
 //! | [`in_process`] | those of a library in this process |
 //! | [`watchdog`] | the end of a call of theirs that does not come back |
@@ -12,7 +11,6 @@
 //! | [`contestant`] | one backend during a point: its trials, and what they add up to |
 //! | [`torch`] | those of torch.distributed, in processes of Python |
 //! | [`trial_times`] | times of iterations, combined over the ranks |
-//! | `warm_up` | the time of an iteration, as a warm-up finds it out |
 //!
 //! Algorithms, shapes and data are those of `tonnage_collective`; the loop that times calls is in
 //! [`crate::drive::calls`].
@@ -23,21 +21,32 @@ pub mod contestant;
 pub mod data;
 pub mod in_process;
 pub mod native;
-pub mod opened;
 pub mod torch;
 pub mod trial_times;
-mod warm_up;
 pub mod watchdog;
 
-use crate::failure::StepFailure;
+use crate::failure::{StepFailure, outcome};
 use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
+use backend::Backend;
 use contest::Contest;
+use in_process::InProcess;
+use native::Native;
 use native::candidates::KnownWays;
-use opened::OpenBackend;
+use native::open::OpenNative;
+use tonnage_engine::backend::BackendVariant;
 use tonnage_plan::collective::CollectivePoint;
 use tonnage_plan::{Planned, Point};
-use tonnage_record::{Body, CollectiveBody, Record};
-use tonnage_units::Error;
+use tonnage_record::{Body, CollectiveBody, Outcome, Record};
+use tonnage_units::{Error, Result};
+use torch::{Torch, TorchBackend};
+
+/// One backend of a stretch.
+pub struct OpenBackend {
+    /// Its name, as in `--backend`.
+    pub name: String,
+    /// The backend, or the end of all points on it.
+    pub backend: Result<Box<dyn Backend>, Outcome>,
+}
 
 /// The kind: points share backends that are open; they have a warm-up and no canary.
 #[derive(Default)]
@@ -81,7 +90,20 @@ impl Kind for CollectiveCalls {
         points: &[&CollectivePoint],
         stage: &mut Stage<'_>,
     ) -> Result<Vec<OpenBackend>, StepFailure> {
-        opened::open(points, &self.ways, stage)
+        let names = points.first().map_or(&[][..], |first| &first.backends);
+        let mut all = Vec::with_capacity(names.len());
+        for name in names {
+            let backend = match open_one(name, points, &self.ways, stage) {
+                Ok(backend) => Ok(backend),
+                Err(error) => match StepFailure::known_to_all(stage.rank, error) {
+                    StepFailure::Point(error) => Err(outcome(&error)),
+                    over => return Err(over),
+                },
+            };
+            let name = name.clone();
+            all.push(OpenBackend { name, backend });
+        }
+        Ok(all)
     }
 
     /// Backends say together that they lack a call, before they make it.
@@ -108,5 +130,34 @@ impl Kind for CollectiveCalls {
         }
         ended?;
         failed.map_or(Ok(()), |error| Err(StepFailure::Point(error)))
+    }
+}
+
+/// Opens a backend of these points on all ranks.
+fn open_one(
+    name: &str,
+    points: &[&CollectivePoint],
+    ways: &KnownWays,
+    stage: &mut Stage<'_>,
+) -> Result<Box<dyn Backend>> {
+    let (entry, variant) = tonnage_engine::backend::find(stage.settings.lists.backends, name)?;
+    stage.rank.phase(&format!("opening {name}"));
+    if let Some(open) = entry.open {
+        return Ok(Box::new(InProcess::open((entry, open), points, stage)?));
+    }
+    match entry.variant {
+        BackendVariant::Engine => {
+            let open = OpenNative::open(variant, points, stage)?;
+            Ok(Box::new(Native::new(open, ways, stage)))
+        }
+        BackendVariant::OneOf(variants) => {
+            let torch = TorchBackend::of(variants, variant)?;
+            let first = points.first().copied();
+            let first = first.ok_or_else(|| Error::Failed("no points to open it for".into()))?;
+            Ok(Box::new(Torch::open(torch, first, stage)?))
+        }
+        BackendVariant::Nothing => Err(Error::Failed(format!(
+            "backend {name} is in the list, and nobody opens it"
+        ))),
     }
 }

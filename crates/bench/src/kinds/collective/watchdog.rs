@@ -130,15 +130,12 @@ impl Watched {
             if let Some(calls) = duty.calls.as_ref().filter(|_| stuck > limit) {
                 return Some(overdue(calls, call, stuck, limit));
             }
-            duty = match duty.calls {
-                Some(_) => {
-                    let waited = self.changed.wait_timeout(duty, look);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => {
-                    let waited = self.changed.wait(duty);
-                    waited.unwrap_or_else(PoisonError::into_inner)
-                }
+            duty = if duty.calls.is_some() {
+                let waited = self.changed.wait_timeout(duty, look);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            } else {
+                let waited = self.changed.wait(duty);
+                waited.unwrap_or_else(PoisonError::into_inner)
             };
         }
         None

@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use tonnage_collective::Algorithm;
-use tonnage_collective::steps::algorithms;
+use tonnage_collective::steps::{Program, algorithms, check, program};
+use tonnage_collective::{Algorithm, Reduction};
 use tonnage_plan::collective::CollectivePoint;
+use tonnage_units::Result;
 
 /// A call is cut only where it is longer than this: below, one message costs less than two.
 const CUT_BYTES_MIN: u64 = 64 << 10;
@@ -19,10 +20,23 @@ const MANY_RANKS: u32 = 64;
 /// One way of carrying out a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
-    /// The algorithm.
     pub algorithm: Algorithm,
     /// The longest message.
     pub chunk_bytes: u64,
+}
+
+impl Candidate {
+    /// The steps of the rank at this place of its group, in a call of the point.
+    pub fn program(&self, point: &CollectivePoint, place: u32) -> Result<Program> {
+        program(
+            &point.shape(),
+            point.reduction.unwrap_or(Reduction::Sum),
+            self.algorithm,
+            place,
+            self.chunk_bytes,
+            point.in_place,
+        )
+    }
 }
 
 /// Ways that are kept of a competition: whoever was a little slower may be faster a minute later.
@@ -69,8 +83,7 @@ pub fn candidates(point: &CollectivePoint, message_bytes_max: u64) -> Vec<Candid
     let own = algorithms(point.op);
     let fits = |algorithm: &&Algorithm| {
         let few_peers = !matches!(algorithm, Algorithm::Pairwise | Algorithm::Linear);
-        let in_place =
-            tonnage_collective::steps::check(point.op, **algorithm, point.in_place).is_ok();
+        let in_place = check(point.op, **algorithm, point.in_place).is_ok();
         in_place && (few_peers || point.shape().ranks <= MANY_RANKS || own.len() == 1)
     };
     let algorithms: Vec<Algorithm> = match point.algorithm {
@@ -89,17 +102,15 @@ pub fn candidates(point: &CollectivePoint, message_bytes_max: u64) -> Vec<Candid
                 .collect()
         }
     };
-    let mut all: Vec<Candidate> = Vec::new();
-    for algorithm in algorithms {
-        for &chunk_bytes in &chunks {
-            let candidate = Candidate {
-                algorithm,
-                chunk_bytes,
-            };
-            if !all.contains(&candidate) {
-                all.push(candidate);
-            }
-        }
-    }
+    // Messages that the device cannot carry longer may have become equal; they stand next to each other.
+    let with_chunks = |algorithm| {
+        let way = move |&chunk_bytes: &u64| Candidate {
+            algorithm,
+            chunk_bytes,
+        };
+        chunks.iter().map(way)
+    };
+    let mut all: Vec<Candidate> = algorithms.into_iter().flat_map(with_chunks).collect();
+    all.dedup();
     all
 }

@@ -118,9 +118,10 @@ impl<'a> StepExecutor<'a> {
         timeout_ns: u64,
     ) -> Self {
         let port = Port::new(engine, worker.clock, stop, worker.yielding);
-        let port = match worker.arrives_by_polling {
-            true => port.without_pause(),
-            false => port,
+        let port = if worker.arrives_by_polling {
+            port.without_pause()
+        } else {
+            port
         };
         Self {
             port,
@@ -297,7 +298,6 @@ pub struct WorkerView {
     pub arena: Arc<Arena>,
     /// The places in it.
     pub layout: Layout,
-    /// Its clock.
     pub clock: tonnage_sys::clock::Clock,
     /// True when it gives its CPU away while it waits.
     pub yielding: bool,

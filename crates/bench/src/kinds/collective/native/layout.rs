@@ -14,7 +14,6 @@ const TOKEN_BYTES: u32 = 8;
 /// Bytes of the parts: the most that any rank needs for any point.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Needs {
-    /// Of the input.
     pub input: u64,
     /// Of the output; in place, of both together.
     pub output: u64,
@@ -31,17 +30,10 @@ impl Needs {
             all.into_iter().max().unwrap_or(0)
         };
         let (input, output) = (most(Shape::input_bytes), most(Shape::output_bytes));
-        match in_place {
-            true => Self {
-                input: 0,
-                output: input.max(output),
-                scratch: 0,
-            },
-            false => Self {
-                input,
-                output,
-                scratch: 0,
-            },
+        Self {
+            input: if in_place { 0 } else { input },
+            output: if in_place { input.max(output) } else { output },
+            scratch: 0,
         }
     }
 
@@ -64,9 +56,7 @@ impl Reduce for Needs {
 /// Offsets of the parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// Of the input.
     pub input: u64,
-    /// Of the output.
     pub output: u64,
     /// Of the halves of the scratch.
     pub scratch: [u64; 2],

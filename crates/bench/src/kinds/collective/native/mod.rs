@@ -32,8 +32,7 @@ use executor::{CallState, StepExecutor, WorkerView};
 use immediate::CallStream;
 use open::OpenNative;
 use script::{Script, ScriptParts};
-use tonnage_collective::steps::program;
-use tonnage_collective::{Collective, Reduction};
+use tonnage_collective::Collective;
 use tonnage_plan::collective::CollectivePoint;
 use tonnage_record::{Effective, Limit};
 use tonnage_sys::clock::Clock;
@@ -88,16 +87,8 @@ impl Native {
         way: Candidate,
     ) -> Result<Script> {
         let seat = point.grouping().seat(self.open.rank);
-        let program = program(
-            &point.shape(),
-            point.reduction.unwrap_or(Reduction::Sum),
-            way.algorithm,
-            seat.place,
-            way.chunk_bytes,
-            point.in_place,
-        )?;
         Script::new(
-            &program,
+            &way.program(point, seat.place)?,
             ScriptParts {
                 seat,
                 stream,
@@ -209,8 +200,8 @@ impl Backend for Native {
         stage: &mut Stage<'_>,
     ) -> Result<Prepared, StepFailure> {
         let ready = self.ready_for(point);
-        let ended = ready.map(|ready| self.ready = Some(ready));
-        agree(stage.rank, "steps of a collective", ended, DEADLINES.step)?;
+        let ready = agree(stage.rank, "steps of a collective", ready, DEADLINES.step)?;
+        self.ready = Some(ready);
         Ok(Prepared {
             in_place: point.in_place,
             has_results: true,
@@ -273,30 +264,19 @@ impl Backend for Native {
 
     fn run(&mut self, order: &mut CallOrder<'_>) -> Result<()> {
         let ready = self.ready.as_ref().ok_or_else(not_ready)?;
-        let view = WorkerView::new(
-            &self.open.engine.workers[0],
-            self.open.layout,
-            self.open.engine.yielding,
-        )?;
+        let (layout, yielding) = (self.open.layout, self.open.engine.yielding);
         let worker = &mut self.open.engine.workers[0];
-        let engine = worker.engine.as_mut().ok_or_else(not_ready)?;
-        let timeout_ns = ready.point.timeout_ns;
+        let view = WorkerView::new(worker, layout, yielding)?;
+        let engine = worker.engine.as_mut().ok_or_else(not_ready)?.as_mut();
+        let (state, timeout_ns) = (&mut self.state, ready.point.timeout_ns);
         let mut calls = Calls {
-            executor: StepExecutor::new(
-                engine.as_mut(),
-                &view,
-                &mut self.state,
-                &self.stop,
-                timeout_ns,
-            ),
+            executor: StepExecutor::new(engine, &view, state, &self.stop, timeout_ns),
             barrier: &ready.barrier,
             call: &ready.call,
         };
         let (iterations, before) = (order.iterations, &mut *order.before);
-        match order.align {
-            true => aligned(&mut calls, &self.clock, iterations, before, order.spans),
-            false => back_to_back(&mut calls, &self.clock, iterations, before, order.spans),
-        }
+        let time = if order.align { aligned } else { back_to_back };
+        time(&mut calls, &self.clock, iterations, before, order.spans)
     }
 
     fn effective(&self) -> Vec<Effective> {

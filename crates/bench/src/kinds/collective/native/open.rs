@@ -9,17 +9,19 @@ use super::candidates::{Candidate, candidates};
 use super::layout::{Layout, Needs};
 use crate::all_or_none::all_or_none;
 use crate::deadlines::DEADLINES;
-use crate::kinds::kind::{Stage, together};
+use crate::kinds::kind::Stage;
+use crate::kinds::transfer::effective::effective;
 use crate::opening::engine::{Need, OpenEngine};
 use crate::opening::{Pairs, Requirements, SizedBy};
-use tonnage_collective::steps::{algorithms, program};
-use tonnage_collective::{Algorithm, Collective, Reduction};
+use tonnage_collective::steps::algorithms;
+use tonnage_collective::{Algorithm, Collective};
 use tonnage_engine::backends::NATIVE;
 use tonnage_engine::paths::Division;
-use tonnage_engine::{Caps, EngineReport, Entry, Lane, LaneKind, LaneSpec, Peer, Verb};
+use tonnage_engine::{Caps, Entry, Lane, LaneKind, LaneSpec, Peer, Verb};
 use tonnage_plan::collective::{CollectivePoint, Groups};
 use tonnage_plan::point::Traffic;
 use tonnage_plan::roles::Roles;
+use tonnage_ranks::Alike;
 use tonnage_record::Effective;
 use tonnage_units::{Error, Result};
 
@@ -39,13 +41,10 @@ const MESSAGE_BYTES_MAX: u64 = 1 << 30;
 pub struct OpenNative {
     /// Name of the engine, as it stands behind the colon of the backend's.
     pub name: String,
-    /// The engine.
     pub engine: OpenEngine,
-    /// This rank.
     pub rank: u32,
     /// Ranks that this one puts to or gets from, in ascending order.
     pub peers: Vec<Peer>,
-    /// The lanes to them.
     pub lanes: Vec<(Peer, Lane)>,
     /// Division of each rank's memory.
     pub layout: Layout,
@@ -87,14 +86,7 @@ fn demands(points: &[&CollectivePoint], rank: u32) -> Result<(BTreeSet<Peer>, Ne
         let ways = own.into_iter().map(|way| (*point, way));
         for (point, way) in ways.chain([(&barrier, barrier_way(&barrier))]) {
             let seat = point.grouping().seat(rank);
-            let program = program(
-                &point.shape(),
-                point.reduction.unwrap_or(Reduction::Sum),
-                way.algorithm,
-                seat.place,
-                way.chunk_bytes,
-                point.in_place,
-            )?;
+            let program = way.program(point, seat.place)?;
             needs.scratch = needs.scratch.max(program.scratch_bytes);
             let all = [program.puts_to(), program.gets_from];
             peers.extend(all.into_iter().flatten().map(|place| seat.rank(place)));
@@ -180,20 +172,11 @@ impl OpenNative {
 
     /// Choices of the engine on all ranks, under the backend's name: several may be of one engine.
     pub fn effective(&self) -> Vec<Effective> {
-        let name = format!("{}:{}", NATIVE.name, self.name);
-        let opened = &self.engine.opened;
-        let ranks = opened.all.iter().zip(opened.places.iter());
-        together(ranks.map(|(opened, places)| Effective {
-            ranks: String::new(),
-            engine: EngineReport {
-                name: name.clone(),
-                ..opened.engine.clone()
-            },
-            memory: places.memory.clone().into(),
-            cpus: places.cpus.clone(),
-            sockets: places.sockets.clone(),
-            yielding: opened.yielding,
-        }))
+        let mut all = effective(&self.engine, &Alike::default());
+        for one in &mut all {
+            one.engine.name = format!("{}:{}", NATIVE.name, self.name);
+        }
+        all
     }
 }
 

@@ -14,7 +14,6 @@ use tonnage_units::{Error, Result};
 pub struct Script {
     /// The steps in their order.
     pub moves: Vec<Move>,
-    /// This rank.
     pub rank: u32,
     /// Ranks of the call.
     pub ranks: NonZeroU32,
@@ -60,7 +59,6 @@ pub enum Move {
     Claim {
         /// Place of the peer among all peers.
         place: u32,
-        /// The peer.
         peer: Peer,
     },
 }
@@ -126,6 +124,7 @@ pub struct ScriptParts<'a> {
 impl ScriptParts<'_> {
     /// The step with its lane and its places resolved.
     fn resolved(&self, step: &Step) -> Result<Move> {
+        let own = |place| self.settled(place, self.seat.place);
         Ok(match *step {
             Step::Put {
                 peer,
@@ -136,7 +135,7 @@ impl ScriptParts<'_> {
             } => Move::Put {
                 lane: self.lane(peer)?,
                 message,
-                from: self.settled(from, self.seat.place),
+                from: own(from),
                 to: self.settled(to, peer),
                 bytes: u32::try_from(bytes).map_err(|_| {
                     Error::Failed(format!("a message of {bytes} bytes is too long"))
@@ -150,42 +149,32 @@ impl ScriptParts<'_> {
                 place: self.place(peer)? as u32,
                 peer: self.seat.rank(peer),
             },
-            ref local => return self.work(local),
-        })
-    }
-
-    fn work(&self, step: &Step) -> Result<Move> {
-        let own = |place| self.settled(place, self.seat.place);
-        Ok(Move::Work(match *step {
-            Step::Fold { from, to, elements } => LocalWork::Fold {
+            Step::Fold { from, to, elements } => Move::Work(LocalWork::Fold {
                 from: own(from),
                 to: own(to),
                 elements,
-            },
+            }),
             Step::Combine {
                 one,
                 other,
                 to,
                 elements,
-            } => LocalWork::Combine {
+            } => Move::Work(LocalWork::Combine {
                 one: own(one),
                 other: own(other),
                 to: own(to),
                 elements,
-            },
-            Step::Copy { from, to, bytes } => LocalWork::Copy {
+            }),
+            Step::Copy { from, to, bytes } => Move::Work(LocalWork::Copy {
                 from: own(from),
                 to: own(to),
                 bytes,
-            },
-            Step::Divide { at, elements } => LocalWork::Divide {
+            }),
+            Step::Divide { at, elements } => Move::Work(LocalWork::Divide {
                 place: own(at),
                 elements,
-            },
-            Step::Put { .. } | Step::Await { .. } | Step::Grant { .. } | Step::Claim { .. } => {
-                return Err(Error::Failed("a message is no work".into()));
-            }
-        }))
+            }),
+        })
     }
 
     /// Place among all peers of one that has a number in the group.
@@ -202,10 +191,10 @@ impl ScriptParts<'_> {
     /// The place in the memory of the rank with a number, where in place both buffers are parts of one stretch that
     /// begins with the output.
     fn settled(&self, place: Place, rank: u32) -> Place {
-        let stretch = match self.in_place {
-            true => InPlace::of(&self.shape, rank),
-            false => return place,
-        };
+        if !self.in_place {
+            return place;
+        }
+        let stretch = InPlace::of(&self.shape, rank);
         let before = match place.buffer {
             Buffer::Input => stretch.input,
             Buffer::Output => stretch.output,

@@ -18,7 +18,6 @@ pub enum TorchBackend {
 }
 
 impl TorchBackend {
-    /// All of them.
     pub const ALL: [Self; 4] = [Self::Gloo, Self::Nccl, Self::Mpi, Self::Null];
 
     /// Torch's name for it.

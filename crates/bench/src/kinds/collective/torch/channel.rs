@@ -12,7 +12,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use tonnage_ranks::{Rank, Sleeper};
 use tonnage_units::{Error, Result};
 
-use super::messages::Said;
+use super::conversation::Said;
 
 /// Time in which a worker must take what is said to it. A thread of it does nothing else.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);

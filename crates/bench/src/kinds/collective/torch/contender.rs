@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tonnage_collective::Reduction;
 use tonnage_engine::backends::TORCH_GPU_MEMORY;
 use tonnage_engine::memory::MemoryReport;
@@ -51,13 +50,6 @@ pub struct Torch {
     /// A failure of this rank's worker in the last run, for all ranks to hear of.
     failed: Option<WorkerFailure>,
     effective: Vec<Effective>,
-}
-
-/// A rank's message to the others once its worker has met theirs.
-#[derive(Serialize, Deserialize)]
-struct WorkerMessage {
-    engine: EngineReport,
-    memory: MemoryReport,
 }
 
 impl Torch {
@@ -156,20 +148,14 @@ impl Torch {
     /// Fills the ring so that the last iteration has its own data: the inputs of the last iterations, each in its slot.
     fn fill(&self, order: &mut CallOrder<'_>) -> Result<()> {
         let ring = self.ring.as_ref().ok_or_else(not_prepared)?;
-        let used = if self.refills {
-            u64::from(ring.slots)
+        // Without refills all iterations have the input of the first.
+        let iterations = if self.refills {
+            order.iterations.saturating_sub(ring.slots.into())..order.iterations
         } else {
-            1
-        };
-        let last = order.iterations.min(used);
-        let first = if self.refills {
-            order.iterations - last
-        } else {
-            0
+            0..order.iterations.min(1)
         };
         let slot_of = |iteration: u64| (iteration % u64::from(ring.slots)) as u32;
         // Data are written into the first slot, which is therefore the last one to be filled.
-        let iterations = first..first + last;
         let (own, others): (Vec<u64>, Vec<u64>) = iterations.partition(|&it| slot_of(it) == 0);
         for iteration in others.into_iter().chain(own) {
             (order.before)(iteration)?;
@@ -180,11 +166,9 @@ impl Torch {
     }
 
     fn spans(&mut self, order: &mut CallOrder<'_>) -> Result<()> {
-        let iterations = order.iterations;
-        let align = order.align;
-        let worker = self.worker()?;
+        let (iterations, worker) = (order.iterations, self.worker()?);
         let span = |iteration| worker.span(iteration);
-        if align {
+        if order.align {
             order.spans.extend((0..iterations).map(span));
         } else {
             order.spans.push(CallSpan {
@@ -202,9 +186,10 @@ impl Torch {
         let worker = self.worker()?;
         worker.run(RunOrder {
             iterations,
-            align: match order.align {
-                true => TorchAlign::World,
-                false => TorchAlign::None,
+            align: if order.align {
+                TorchAlign::World
+            } else {
+                TorchAlign::None
             },
             refill_each: refills,
             slot: 0,
@@ -232,24 +217,25 @@ fn start(
     let mut worker = failure::agree(rank, "start torch's workers", started, most)?;
     rank.phase("torch's workers meet");
     worker.init(rank)?;
-    let message = WorkerMessage {
-        engine: report(backend, &worker),
-        memory: MemoryReport {
-            kind: memory_kind(backend).to_owned(),
-            ..MemoryReport::default()
-        },
+    let kind = match backend {
+        TorchBackend::Nccl => TORCH_GPU_MEMORY,
+        _ => "host",
     };
-    let what = "describe torch's workers";
-    let all = rank.collect(what, &Json(message), DEADLINES.step)?;
-    let effective = together(all.iter().map(|Json(said)| Effective {
+    let memory = MemoryReport {
+        kind: kind.to_owned(),
+        ..MemoryReport::default()
+    };
+    let mine = Effective {
         ranks: String::new(),
-        engine: said.engine.clone(),
-        memory: vec![said.memory.clone()].into(),
+        engine: report(backend, &worker),
+        memory: vec![memory].into(),
         cpus: Vec::new(),
         sockets: Vec::new(),
         yielding: false,
-    }));
-    Ok((worker, effective))
+    };
+    let what = "describe torch's workers";
+    let all = rank.collect(what, &Json(mine), DEADLINES.step)?;
+    Ok((worker, together(all.iter().map(|Json(one)| one.clone()))))
 }
 
 fn not_prepared() -> Error {
@@ -284,13 +270,6 @@ fn gpu_of(
     (backend == TorchBackend::Nccl).then(own)
 }
 
-/// Ranks of each group, of all groups.
-fn groups(point: &CollectivePoint) -> Vec<Vec<u32>> {
-    let grouping = point.grouping();
-    let members = |group| grouping.members(group).collect();
-    (0..grouping.count()).map(members).collect()
-}
-
 /// Refuses a memory other than torch's own, which its worker allocates.
 fn check_memory(asked: &str, own: &str) -> Result<()> {
     if asked == own {
@@ -301,13 +280,6 @@ fn check_memory(asked: &str, own: &str) -> Result<()> {
         why: "torch allocates its tensors itself".into(),
         how: format!("Use --memory {own}, or other backends"),
     })
-}
-
-fn memory_kind(backend: TorchBackend) -> &'static str {
-    match backend {
-        TorchBackend::Nccl => TORCH_GPU_MEMORY,
-        _ => "host",
-    }
 }
 
 fn report(backend: TorchBackend, worker: &TorchWorker) -> EngineReport {
@@ -353,11 +325,14 @@ impl Backend for Torch {
     ) -> Result<Prepared, StepFailure> {
         self.revive(point, stage)?;
         let rank = &mut *stage.rank;
+        let grouping = point.grouping();
         let call = TorchCall {
             shape: point.shape(),
             reduction: point.reduction.unwrap_or(Reduction::Sum),
             in_place: point.in_place,
-            groups: groups(point),
+            groups: (0..grouping.count())
+                .map(|group| grouping.members(group).collect())
+                .collect(),
         };
         self.refills = point.refill == Refill::Iteration;
         let slots = if self.refills { SLOTS } else { 1 };

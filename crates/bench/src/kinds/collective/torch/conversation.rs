@@ -1,15 +1,17 @@
-//! Orders and answers of one worker, and the failures that come instead.
+//! Everything that is said between a rank and its worker, apart from bytes in memory files: orders, answers, and the
+//! failures that come instead.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tonnage_ranks::Rank;
 use tonnage_units::{Error, Result};
 
+use super::call::CallWords;
 use super::channel::{Heard, WorkerSocket};
 use super::failure::{Nearness, WorkerFailure};
-use super::messages::{LogEntries, Raised, Said, WorkerOrder};
 use super::process::WorkerProcess;
 
 /// The worker's sources, by the names under which they load each other.
@@ -22,6 +24,89 @@ const SOURCES: [(&str, &str); 4] = [
 
 /// Lines of an exception's traceback that a message shows.
 const TRACEBACK_LINES: usize = 14;
+
+/// An order, which the worker answers with one line.
+#[derive(Debug, Serialize)]
+#[serde(tag = "order", rename_all = "snake_case")]
+pub(super) enum WorkerOrder<'a> {
+    /// Says who it is and what it has.
+    Hello { cpus: &'a [u32] },
+    /// Meets the other workers.
+    Init {
+        backend: &'static str,
+        rank: u32,
+        size: u32,
+        device: Option<u32>,
+        timeout_s: f64,
+    },
+    /// Makes a call with a few bytes.
+    Probe {
+        #[serde(flatten)]
+        call: CallWords<'a>,
+    },
+    /// Makes tensors of a call. The file of its inputs and its output comes with it.
+    Prepare {
+        #[serde(flatten)]
+        call: CallWords<'a>,
+        slot_bytes: u64,
+        slots: u32,
+        output_offset: u64,
+    },
+    /// Makes calls, and times them. A file for time stamps comes with it where they are `new_stamps`.
+    Run {
+        iterations: u64,
+        refill_each: bool,
+        align: &'static str,
+        slot: u32,
+        poison: bool,
+        new_stamps: bool,
+    },
+    /// Copies the result into the output file.
+    Fetch,
+    /// Ends.
+    Close,
+}
+
+impl WorkerOrder<'_> {
+    /// The order's words for messages about it.
+    pub(super) fn what(&self) -> &'static str {
+        match self {
+            Self::Hello { .. } => "it loaded torch",
+            Self::Init { .. } => "it met the other workers (init_process_group)",
+            Self::Probe { .. } => "it tried the call with a few bytes",
+            Self::Prepare { .. } => "it made its tensors",
+            Self::Run { .. } => "it made the calls that are measured",
+            Self::Fetch => "it copied the result",
+            Self::Close => "it ended",
+        }
+    }
+}
+
+/// A line of the rank that is no order: entries of the store's log, for the worker to apply.
+#[derive(Debug, Serialize)]
+struct LogEntries<'a> {
+    log: &'a [String],
+}
+
+/// A line of the worker: an entry for the store's log, or the answer to an order.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Said {
+    /// An entry, which only workers understand.
+    Write(String),
+    Answer(Value),
+}
+
+/// An answer that an exception is.
+#[derive(Debug, Deserialize)]
+struct Raised {
+    /// Its type and text.
+    raised: String,
+    /// Place that it came from.
+    traceback: String,
+    /// True where it says that there is no such thing.
+    lacking: bool,
+}
 
 /// A worker, as someone to talk to.
 #[derive(Debug)]
@@ -141,7 +226,7 @@ impl Conversation {
     }
 }
 
-fn json_line(value: &impl serde::Serialize) -> Result<Vec<u8>> {
+fn json_line(value: &impl Serialize) -> Result<Vec<u8>> {
     let mut line = serde_json::to_vec(value)
         .map_err(|error| Error::Failed(format!("an order for torch's worker: {error}")))?;
     line.push(b'\n');

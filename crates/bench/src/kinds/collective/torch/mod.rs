@@ -8,12 +8,11 @@
 //! | --- | --- |
 //! | `contender` | [`Torch`], the backend: workers of all ranks |
 //! | [`backend`], [`call`] | the libraries of torch.distributed; one collective call, and what torch does in place |
-//! | [`settings`] | choices for a worker |
-//! | [`worker`] | [`TorchWorker`]: its orders, one method each |
+//! | [`worker`] | [`TorchWorker`]: choices for it, and its orders, one method each |
 //! | [`buffers`] | the memory files |
 //! | [`failure`] | [`WorkerFailure`], and which of several ranks' failures is the first |
 //! | `process` | the process: its start, its last lines, its stack, its end |
-//! | `channel`, `messages`, `conversation` | the socket, what is said over it, and failures instead of answers |
+//! | `channel`, `conversation` | the socket, what is said over it, and failures instead of answers |
 //! | `rounds` | orders that all ranks carry out together, while entries of the store travel between them |
 //! | `worker/*.py` | the worker's own source, which is part of this program |
 //!
@@ -30,10 +29,8 @@ mod channel;
 mod contender;
 mod conversation;
 pub mod failure;
-mod messages;
 mod process;
 mod rounds;
-pub mod settings;
 #[cfg(test)]
 mod tests;
 pub mod worker;
@@ -43,5 +40,4 @@ pub use buffers::TorchBuffers;
 pub use call::{TorchCall, TorchInPlace};
 pub use contender::Torch;
 pub use failure::WorkerFailure;
-pub use settings::WorkerSettings;
-pub use worker::{RunOrder, TorchAlign, TorchFound, TorchWorker};
+pub use worker::{RunOrder, TorchAlign, TorchFound, TorchWorker, WorkerSettings};

@@ -111,9 +111,10 @@ impl WorkerProcess {
         let (before, stack) = self.stack();
         self.kill();
         let how = format!("did not answer {late}");
-        let stack = match stack.is_empty() {
-            true => "\nPython's stack could not be had: the process does not take signals".into(),
-            false => format!("\nPython's stack:\n{stack}"),
+        let stack = if stack.is_empty() {
+            "\nPython's stack could not be had: the process does not take signals".into()
+        } else {
+            format!("\nPython's stack:\n{stack}")
         };
         let lines = self.lines(before);
         self.failure_with(Nearness::Overdue, &how, &stack, &lines)
@@ -132,9 +133,10 @@ impl WorkerProcess {
         more: &str,
         lines: &str,
     ) -> WorkerFailure {
-        let lines = match lines.is_empty() {
-            true => "\nIt wrote nothing".into(),
-            false => format!("\nIts last lines:\n{lines}"),
+        let lines = if lines.is_empty() {
+            "\nIt wrote nothing".into()
+        } else {
+            format!("\nIts last lines:\n{lines}")
         };
         let text = format!(
             "the worker of torch.distributed (process {}) {how}{more}{lines}",

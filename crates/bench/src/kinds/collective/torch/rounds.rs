@@ -73,7 +73,16 @@ pub(super) fn together(
             failed: matches!(mine, Some(Err(_))),
         };
         let parts = rank.gather(what, &part, deadline)?;
-        let passed = pass_on(worker, &parts, &mut partial);
+        let passed = parts
+            .iter()
+            .zip(&mut partial)
+            .try_for_each(|(part, partial)| {
+                match &entries(partial, &part.writes)[..] {
+                    [] => Ok(()),
+                    // Those that are complete, in the order of the ranks.
+                    entries => worker.pass_on(entries),
+                }
+            });
         if let Err(failure) = passed
             && !matches!(mine, Some(Err(_)))
         {
@@ -86,28 +95,14 @@ pub(super) fn together(
         if silent && parts.iter().all(|part| part.done) {
             break;
         }
-        pause = match silent {
-            true => (pause * 2).min(PAUSE_MAX),
-            false => PAUSE_MIN,
+        pause = if silent {
+            (pause * 2).min(PAUSE_MAX)
+        } else {
+            PAUSE_MIN
         };
     }
     let mine = mine.unwrap_or(Ok(Value::Null));
     agree(rank, what, mine, deadline)
-}
-
-/// Passes on the entries that are complete, in the order of the ranks.
-fn pass_on(
-    worker: &mut Conversation,
-    parts: &[RoundPart],
-    partial: &mut [Vec<u8>],
-) -> Result<(), WorkerFailure> {
-    for (part, partial) in parts.iter().zip(partial) {
-        let entries = entries(partial, &part.writes);
-        if !entries.is_empty() {
-            worker.pass_on(&entries)?;
-        }
-    }
-    Ok(())
 }
 
 /// Adds bytes to what has come of a rank, and takes its whole lines.

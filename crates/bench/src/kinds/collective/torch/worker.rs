@@ -10,11 +10,9 @@ use tonnage_units::{Error, Result};
 use super::backend::TorchBackend;
 use super::buffers::{Stamps, TorchBuffers};
 use super::call::{TorchCall, TorchInPlace};
-use super::conversation::Conversation;
+use super::conversation::{Conversation, WorkerOrder};
 use super::failure::WorkerFailure;
-use super::messages::WorkerOrder;
 use super::rounds::together;
-use super::settings::WorkerSettings;
 use crate::drive::calls::CallSpan;
 
 /// Time for Python to start and torch to be loaded, which may lie on a disk that is far away.
@@ -28,6 +26,23 @@ const CLOCK: &str = "clock_gettime(CLOCK_MONOTONIC)";
 
 /// Libraries whose network interface is named, if the environment does not do it.
 const INTERFACE_VARIABLES: [&str; 2] = ["GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"];
+
+/// Choices for a worker.
+#[derive(Debug, Clone)]
+pub struct WorkerSettings {
+    /// Python, as a path or a name that is looked up.
+    pub python: String,
+    /// The library that is called.
+    pub backend: TorchBackend,
+    /// CPUs that the rank was started with, before it was pinned; the worker gets them all.
+    pub cpus: Vec<u32>,
+    /// Number of the GPU that holds the tensors; `None` for this host's memory.
+    pub gpu: Option<u32>,
+    /// Network interface that gloo and NCCL are told to use, unless the environment names one.
+    pub interface: Option<String>,
+    /// Longest time of one call, and of an order that makes none.
+    pub timeout: Duration,
+}
 
 /// Everything that a worker has, as it says itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,8 +74,6 @@ pub struct TorchFound {
 /// Choice of what lies between two iterations, outside the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TorchAlign {
-    /// A barrier of the call's group.
-    Group,
     /// A barrier of all ranks.
     World,
     /// Nothing: back to back, after one barrier of all ranks before the first.
@@ -224,18 +237,14 @@ impl TorchWorker {
         let RunOrder {
             iterations, slot, ..
         } = order;
-        let known = self.stamps.take();
-        let new_stamps = known.as_ref().is_none_or(|known| !known.holds(iterations));
-        let stamps = match known {
-            Some(known) if !new_stamps => known,
-            _ => Stamps::new(iterations)?,
-        };
+        let known = self.stamps.take().filter(|known| known.holds(iterations));
+        let new_stamps = known.is_none();
+        let stamps = known.map_or_else(|| Stamps::new(iterations), Ok)?;
         stamps.clear(iterations);
         let line = WorkerOrder::Run {
             iterations,
             refill_each: order.refill_each,
             align: match order.align {
-                TorchAlign::Group => "group",
                 TorchAlign::World => "world",
                 TorchAlign::None => "none",
             },
@@ -361,15 +370,16 @@ fn check(found: &TorchFound, settings: &WorkerSettings) -> Result<()> {
         );
     }
     if let Some(why) = &found.no_torch {
-        let how = match found.torch_is_absent {
-            true => format!(
+        let how = if found.torch_is_absent {
+            format!(
                 "Install PyTorch ({executable} -m pip install torch, or Debian's python3-torch), or name a Python that \
                  has it by --python"
-            ),
-            false => format!(
+            )
+        } else {
+            format!(
                 "Mend this installation of PyTorch ({executable} -c 'import torch' shows it), or name another Python by \
                  --python"
-            ),
+            )
         };
         return unavailable(format!("{executable} cannot import torch ({why})"), how);
     }
