@@ -94,16 +94,12 @@ pub(super) fn sized_by(points: &[&TransferPoint]) -> SizedBy {
     let loads = points.iter().filter_map(|point| point.background_point());
     let load = loads.map(|load| load.footprint_bytes).max();
     let (footprint, load) = (footprint.unwrap_or(0), load.unwrap_or(0));
-    match load > footprint {
-        true => SizedBy {
-            option: "--background with window times size of",
-            bytes: load,
-        },
-        false => SizedBy {
-            option: "--footprint",
-            bytes: footprint,
-        },
-    }
+    let (option, bytes) = if load > footprint {
+        ("--background with window times size of", load)
+    } else {
+        ("--footprint", footprint)
+    };
+    SizedBy { option, bytes }
 }
 
 /// Operations that a lane has in flight.

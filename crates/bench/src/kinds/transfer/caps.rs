@@ -5,140 +5,113 @@ use tonnage_engine::{Caps, Verb};
 use tonnage_plan::transfer::{Batching, CqMode, Pacing, SessionUse, TransferPoint, Verification};
 use tonnage_units::{Error, Result};
 
-/// Refuses the points that the devices of a worker, with these capabilities together, cannot do.
-///
-/// # Errors
-/// `Unavailable` for the first of them, with what to choose instead.
+/// Refuses a point that the devices of a worker, with these capabilities together, cannot do, with what to choose
+/// instead.
 pub(super) fn check_caps(
-    points: &[&TransferPoint],
-    (caps, devices): (&Caps, usize),
+    point: &TransferPoint,
+    caps: &Caps,
+    devices: usize,
     name: &str,
 ) -> Result<()> {
-    for point in points {
-        if let Some(load) = point.background_point() {
-            check_caps(&[&load], (caps, devices), name)?;
-        }
-        if !caps.verbs.contains(&point.op) {
-            return Err(Error::Unavailable {
-                what: format!("{} on {name}", point.op.name()),
-                why: "the device that was opened does not offer it".into(),
-                how: "Choose another --op or another device".into(),
-            });
-        }
-        if point.pacing == Pacing::PingPong && point.op == Verb::Write && !caps.ordered_writes {
-            return Err(Error::Unavailable {
-                what: format!("ping-pong with op write on {name}"),
-                why: "it waits for the last byte to appear, and the device does not promise that it appears last".into(),
-                how: "Choose --op write-imm or --op send".into(),
-            });
-        }
-        if caps.carried {
-            check_carried(point, caps.depth, name)?;
-        }
-        check_immediates(point, (caps, devices), name)?;
-        check_each(point, caps, name)?;
-        if point.verify == Verification::Last && overtakes(point, delivers(caps)) {
-            return Err(Error::Unavailable {
-                what: format!("verify on {name} where data of several slots land in one"),
-                why: "a write that completed may still be on its way, so that nobody knows which came last".into(),
-                how: "Choose the same order at both ends, or --op read".into(),
-            });
-        }
-        check_released(point, caps, name)?;
-        if u64::from(point.size_bytes) > caps.message_bytes_max {
-            return Err(Error::Unavailable {
-                what: format!("{} bytes in one operation on {name}", point.size_bytes),
-                why: format!("the device takes at most {}", caps.message_bytes_max),
-                how: "Choose smaller --sizes".into(),
-            });
-        }
+    if let Some(load) = point.background_point() {
+        check_caps(&load, caps, devices, name)?;
+    }
+    if !caps.verbs.contains(&point.op) {
+        let why = "the device that was opened does not offer it";
+        let how = "Choose another --op or another device";
+        return refused(point.op.name(), name, why, how);
+    }
+    if point.pacing == Pacing::PingPong && point.op == Verb::Write && !caps.ordered_writes {
+        let why = "it waits for the last byte to appear, and the device does not promise that it appears last";
+        let how = "Choose --op write-imm or --op send";
+        return refused("ping-pong with op write", name, why, how);
+    }
+    if caps.carried {
+        check_carried(point, caps.depth, name)?;
+    }
+    check_immediates(point, caps, devices, name)?;
+    check_each(point, caps, name)?;
+    if point.verify == Verification::Last && overtakes(point, delivers(caps)) {
+        return Err(Error::Unavailable {
+            what: format!("verify on {name} where data of several slots land in one"),
+            why: "a write that completed may still be on its way, so that nobody knows which came last".into(),
+            how: "Choose the same order at both ends, or --op read".into(),
+        });
+    }
+    check_released(point, caps, name)?;
+    if u64::from(point.size_bytes) > caps.message_bytes_max {
+        let what = format!("{} bytes in one operation", point.size_bytes);
+        let why = format!("the device takes at most {}", caps.message_bytes_max);
+        return refused(&what, name, &why, "Choose smaller --sizes");
     }
     Ok(())
 }
 
+fn refused(what: &str, name: &str, why: &str, how: &str) -> Result<()> {
+    Err(Error::Unavailable {
+        what: format!("{what} on {name}"),
+        why: why.to_owned(),
+        how: how.to_owned(),
+    })
+}
+
 /// Refuses a point that an engine which carries out whole trials cannot run.
-///
-/// # Errors
-/// `Unavailable`, with what to choose instead.
 fn check_carried(point: &TransferPoint, depth: u32, name: &str) -> Result<()> {
-    let refused = |what: &str, why: &str, how: &str| {
-        Err(Error::Unavailable {
-            what: format!("{what} on {name}"),
-            why: why.to_owned(),
-            how: how.to_owned(),
-        })
-    };
     let loops = "it carries out whole trials of a window, or of batches without latencies";
     match point.pacing {
         Pacing::Stream { .. } => {}
         Pacing::Batch { .. } if !point.latency && point.batching == Batching::default() => {}
         pacing => {
             let how = "Choose --window, or --batch with --latency off";
-            return refused(pacing.name(), loops, how);
+            return refused(pacing.name(), name, loops, how);
         }
     }
     if point.cq == CqMode::Event {
-        return refused("--cq event", "it polls", "Choose --cq busy");
+        return refused("--cq event", name, "it polls", "Choose --cq busy");
     }
     if point.session.is_some() {
         let why = "it takes no single operations that the library could hand over";
-        return refused("the library's calls", why, "Leave --api and --session out");
+        let how = "Leave --api and --session out";
+        return refused("the library's calls", name, why, how);
     }
     if !point.division().is_of_queue_pairs() {
         let why = "it does not cut operations, and has one device for each worker";
-        return refused("--chunk or --rails", why, "Leave them out");
+        return refused("--chunk or --rails", name, why, "Leave them out");
     }
     if point.loads.is_some() || point.background.is_some() {
         let how = "Choose another --traffic, and leave --background out";
-        return refused("a traffic file or a background", loops, how);
+        return refused("a traffic file or a background", name, loops, how);
     }
     if point.depth() > depth {
         let why = format!("it keeps at most {depth} operations in flight");
-        return refused(
-            &point.pacing.to_string(),
-            &why,
-            &format!("Choose at most {depth}"),
-        );
+        let how = format!("Choose at most {depth}");
+        return refused(&point.pacing.to_string(), name, &why, &how);
     }
     Ok(())
 }
 
 /// Refuses write-imms whose immediate is too narrow for what they need.
-fn check_immediates(
-    point: &TransferPoint,
-    (caps, devices): (&Caps, usize),
-    name: &str,
-) -> Result<()> {
-    let answers_several = point.pacing == Pacing::PingPong
-        && point.op == Verb::WriteImm
-        && point.roles().initiators_max() > 1;
-    if answers_several && !caps.arrivals_named {
-        return Err(Error::Unavailable {
-            what: format!("ping-pong of several ranks with write-imm on {name}"),
-            why: "the immediate of the device is too narrow to say which rank is to be answered"
-                .into(),
-            how: "Choose --op send, or --traffic pair".into(),
-        });
+fn check_immediates(point: &TransferPoint, caps: &Caps, devices: usize, name: &str) -> Result<()> {
+    if point.op != Verb::WriteImm {
+        return Ok(());
+    }
+    let is_unnamed = point.roles().initiators_max() > 1 && !caps.arrivals_named;
+    if is_unnamed && point.pacing == Pacing::PingPong {
+        let what = "ping-pong of several ranks with write-imm";
+        let why = "the immediate of the device is too narrow to say which rank is to be answered";
+        return refused(what, name, why, "Choose --op send, or --traffic pair");
     }
     let parts = point.division().shares(devices).parts(point.size_bytes);
-    let several = point.op == Verb::WriteImm && point.roles().initiators_max() > 1;
-    if several && parts > 1 && !caps.arrivals_named {
-        return Err(Error::Unavailable {
-            what: format!("write-imm in parts from several ranks on {name}"),
-            why: "the device does not say which rank a part came from".into(),
-            how: "Leave --chunk and --rails stripe out, or choose one initiator for each target"
-                .into(),
-        });
+    if is_unnamed && parts > 1 {
+        let what = "write-imm in parts from several ranks";
+        let why = "the device does not say which rank a part came from";
+        let how = "Leave --chunk and --rails stripe out, or choose one initiator for each target";
+        return refused(what, name, why, how);
     }
-    if point.op == Verb::WriteImm && caps.immediate_bits < 32 {
-        return Err(Error::Unavailable {
-            what: format!("write-imm on {name}"),
-            why: format!(
-                "it carries {} bits of immediate data, and 32 are needed",
-                caps.immediate_bits
-            ),
-            how: "Choose --op write or --op send".into(),
-        });
+    if caps.immediate_bits < 32 {
+        let bits = caps.immediate_bits;
+        let why = format!("it carries {bits} bits of immediate data, and 32 are needed");
+        return refused("write-imm", name, &why, "Choose --op write or --op send");
     }
     Ok(())
 }
@@ -149,26 +122,27 @@ fn check_each(point: &TransferPoint, caps: &Caps, name: &str) -> Result<()> {
     if !compares_each(point) {
         return Ok(());
     }
-    let refused = |why: &str, how: &str| {
-        Err(Error::Unavailable {
-            what: format!("--verify=each of {} on {name}", point.op.name()),
-            why: why.to_owned(),
-            how: how.to_owned(),
-        })
+    let refused = |why, how| {
+        let what = format!("--verify=each of {}", point.op.name());
+        refused(&what, name, why, how)
     };
-    let several = point.roles().initiators_max() > 1;
-    match () {
-        () if caps.carried => refused("it carries out whole trials", "Choose --verify=last"),
-        () if !caps.verbs.contains(&Verb::Write) => refused(
+    if caps.carried {
+        return refused("it carries out whole trials", "Choose --verify=last");
+    }
+    if !caps.verbs.contains(&Verb::Write) {
+        return refused(
             "both ends report to each other by write, which the device does not offer",
             "Choose --verify=last, or another device",
-        ),
-        () if point.op == Verb::WriteImm && several && !caps.arrivals_named => refused(
+        );
+    }
+    let several = point.roles().initiators_max() > 1;
+    if point.op == Verb::WriteImm && several && !caps.arrivals_named {
+        return refused(
             "an arrival does not name the rank that it came from",
             "Choose --verify=last, or one initiator for each target",
-        ),
-        () => Ok(()),
+        );
     }
+    Ok(())
 }
 
 /// Refuses writes whose arrival nobody could prove, because their lane is gone with them.
@@ -179,12 +153,9 @@ fn check_released(point: &TransferPoint, caps: &Caps, name: &str) -> Result<()> 
         return Ok(());
     }
     let session = point.session.map_or("", SessionUse::name);
-    Err(Error::Unavailable {
-        what: format!("{} with session {session} on {name}", point.op.name()),
-        why: "a lane that was released cannot be flushed, and the device cannot complete writes when they have arrived"
-            .into(),
-        how: "Choose --session on or off, or --op read".into(),
-    })
+    let what = format!("{} with session {session}", point.op.name());
+    let why = "a lane that was released cannot be flushed, and the device cannot complete writes when they have arrived";
+    refused(&what, name, why, "Choose --session on or off, or --op read")
 }
 
 /// Returns whether a write may arrive after a later one in the same slot, though it completed before that was posted.
@@ -235,7 +206,7 @@ mod tests {
         let null = (tonnage_engines::null::ENTRY.open)(&OpenRequest::default()).unwrap();
         let mut caps = *null[0].caps();
         (caps.delivered, caps.delivery_on_request) = (false, false);
-        let check = |session, op| check_caps(&[&of(session, op)], (&caps, 1), "x");
+        let check = |session, op| check_caps(&of(session, op), &caps, 1, "x");
         let refused = check(SessionUse::Register, Verb::WriteImm).unwrap_err();
         assert!(
             refused.to_string().contains("--session on or off"),
@@ -244,7 +215,7 @@ mod tests {
         assert!(check(SessionUse::Off, Verb::Write).is_ok());
         assert!(check(SessionUse::Fresh, Verb::Read).is_ok());
         caps.delivery_on_request = true;
-        assert!(check_caps(&[&of(SessionUse::Fresh, Verb::Write)], (&caps, 1), "x").is_ok());
+        assert!(check_caps(&of(SessionUse::Fresh, Verb::Write), &caps, 1, "x").is_ok());
     }
 
     #[test]

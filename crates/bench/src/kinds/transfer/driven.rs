@@ -80,7 +80,6 @@ impl Driven {
         Ok(Self::Library(Box::new(LibraryEngine::over(taken, calls))))
     }
 
-    /// The engine.
     pub fn engine(&mut self) -> &mut dyn Engine {
         match self {
             Self::Own(engine) => engine.as_mut(),

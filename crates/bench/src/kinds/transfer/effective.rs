@@ -42,10 +42,9 @@ pub fn remarks(all: &[Effective]) -> Vec<String> {
         let numbers = lists.iter().map(|list| number_list::parse(list));
         let numbers: Vec<u32> = numbers.flatten().flatten().collect();
         let ranks = number_list::format(&numbers);
-        match numbers.iter().all(|number| Some(number) == numbers.first()) {
-            true => format!("rank {ranks}: {text}"),
-            false => format!("ranks {ranks}: {text}"),
-        }
+        let is_one = numbers.iter().all(|number| Some(number) == numbers.first());
+        let plural = if is_one { "" } else { "s" };
+        format!("rank{plural} {ranks}: {text}")
     });
     said.collect()
 }

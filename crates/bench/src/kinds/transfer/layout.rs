@@ -86,10 +86,8 @@ impl SliceLayout {
 
     /// Slices for those that initiate to this rank.
     fn incoming_slices(&self) -> u64 {
-        match self.shares_into {
-            true => self.into.len().min(1) as u64,
-            false => self.into.len() as u64,
-        }
+        let most = if self.shares_into { 1 } else { usize::MAX };
+        self.into.len().min(most) as u64
     }
 
     /// Distance between the starts of two slices.

@@ -76,9 +76,8 @@ pub fn open(points: &[&TransferPoint], stage: &mut Stage<'_>) -> Result<OpenEngi
 /// # Errors
 /// [`Error::Unavailable`], with what to choose instead.
 pub fn check(open: &OpenEngine, point: &TransferPoint) -> Result<()> {
-    let name = &point.engine;
     let mut workers = open.workers.iter();
-    workers.try_for_each(|worker| check_caps(&[point], (&worker.caps, worker.devices.len()), name))
+    workers.try_for_each(|it| check_caps(point, &it.caps, it.devices.len(), &point.engine))
 }
 
 /// Needs of a stretch of points together, the first of which is `first`.
@@ -122,9 +121,10 @@ fn need<'a>(
         workers: first.workers,
         measuring: first.measuring_workers(),
         division: first.division(),
-        rail_shift: match first.roles().is_behind(rank) {
-            true => first.rail_shift,
-            false => 0,
+        rail_shift: if first.roles().is_behind(rank) {
+            first.rail_shift
+        } else {
+            0
         },
         pairs: Pairs {
             roles: first.roles(),

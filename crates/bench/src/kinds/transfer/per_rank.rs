@@ -8,7 +8,6 @@ use tonnage_ranks::Alike;
 use tonnage_record::transfer::InitiatorFigures;
 use tonnage_units::Reduce;
 
-/// Sums of one rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RankSums {
     sums: OperationSums,

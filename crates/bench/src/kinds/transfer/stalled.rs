@@ -68,9 +68,7 @@ impl FlowNames {
             stall.in_flight,
         ))
     }
-}
 
-impl FlowNames {
     /// Titles of the rails that have something in flight; of all where none is known to have.
     fn stuck(&self, loads: &[RailLoad]) -> Vec<String> {
         let busy = |rail: usize| loads.get(rail).is_none_or(|load| load.in_flight > 0);
@@ -79,11 +77,11 @@ impl FlowNames {
             .filter(|(rail, _)| busy(*rail))
             .filter_map(|(_, title)| title.clone())
             .collect();
-        match stuck.is_empty() {
+        if stuck.is_empty() {
             // An answer is missing, by whichever of them it was to come.
-            true => self.rails.iter().flatten().cloned().collect(),
-            false => stuck,
+            return self.rails.iter().flatten().cloned().collect();
         }
+        stuck
     }
 }
 

@@ -25,7 +25,6 @@ pub struct TrialTotals {
     pub start_skew_ns: u64,
     /// Completed operations.
     pub operations: u64,
-    /// Their payload.
     pub payload_bytes: u64,
     /// CPU time of initiating workers.
     pub initiator_cpu_ns: u64,

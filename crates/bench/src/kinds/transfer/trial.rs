@@ -24,7 +24,6 @@ const LEAD_NS_MAX: u64 = 100_000_000;
 /// The place of a worker in the run.
 #[derive(Debug, Clone)]
 pub struct Station {
-    /// The rank.
     pub rank: u32,
     /// Index of the worker in the rank.
     pub worker: u32,

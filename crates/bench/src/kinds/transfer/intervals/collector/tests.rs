@@ -25,6 +25,16 @@ fn last(passed: u64, operations: u64) -> Tick {
     }
 }
 
+/// A tick with one latency.
+fn with(latency_ns: u64, tick: Tick) -> Tick {
+    let mut latencies = LatencyHistogram::new();
+    latencies.record(latency_ns);
+    Tick {
+        latencies: latencies.encode(),
+        ..tick
+    }
+}
+
 fn collected(ranks: u32, ticks: &[(u32, Tick)]) -> Collector {
     let mut collector = Collector::new(1, 100 * MS, 0..ranks);
     for (rank, tick) in ticks {
@@ -69,23 +79,17 @@ fn a_moment_after_the_last_interval_is_of_that_one() {
 /// A rank that was stopped tells of several intervals at once, and moved something in the first of them only.
 #[test]
 fn a_rank_that_was_late_stood_still_and_one_that_is_done_does_not() {
-    let done = Tick {
+    let later = |passed| Tick {
         is_driven: true,
-        ..tick(2, 40)
+        ..tick(passed, 40)
     };
     let ticks = [
         (0, tick(1, 10)),
         (1, tick(1, 30)),
-        (1, done.clone()),
-        (
-            1,
-            Tick {
-                passed: 3,
-                ..done.clone()
-            },
-        ),
+        (1, later(2)),
+        (1, later(3)),
         (0, tick(5, 14)),
-        (1, Tick { passed: 5, ..done }),
+        (1, later(5)),
         (0, tick(6, 25)),
         (0, last(6, 25)),
         (1, last(5, 40)),
@@ -143,14 +147,6 @@ fn many_clients_are_their_extremes() {
 
 #[test]
 fn latencies_of_all_clients_are_taken_together() {
-    let with = |latency_ns: u64, tick: Tick| {
-        let mut latencies = LatencyHistogram::new();
-        latencies.record(latency_ns);
-        Tick {
-            latencies: latencies.encode(),
-            ..tick
-        }
-    };
     let mut ticks = vec![(0, with(10, tick(1, 1))), (1, with(30, tick(1, 1)))];
     for passed in 2..9 {
         ticks.push((0, with(passed * 100, tick(passed, passed))));
@@ -170,14 +166,6 @@ fn latencies_of_all_clients_are_taken_together() {
 
 #[test]
 fn latencies_of_the_moment_after_the_last_interval_are_of_that_one() {
-    let with = |latency_ns: u64, tick: Tick| {
-        let mut latencies = LatencyHistogram::new();
-        latencies.record(latency_ns);
-        Tick {
-            latencies: latencies.encode(),
-            ..tick
-        }
-    };
     let ticks = [
         (0, with(10, tick(1, 1))),
         (0, with(20, tick(2, 2))),
@@ -185,13 +173,8 @@ fn latencies_of_the_moment_after_the_last_interval_are_of_that_one() {
     ];
     let series = collected(1, &ticks).ended(205 * MS);
     assert_eq!((series.operations, series.latencies.len()), (vec![1, 2], 2));
-    assert_eq!(
-        (
-            series.latencies[1].samples,
-            series.latencies[1].latency_ns_max
-        ),
-        (2, 900)
-    );
+    let last = &series.latencies[1];
+    assert_eq!((last.samples, last.latency_ns_max), (2, 900));
 }
 
 proptest! {
