@@ -210,43 +210,25 @@ mod tests {
     fn wrong_sectors_say_where_they_come_from() {
         let key = FileKey::new(1, 2);
         let (pool, arena) = written(key, 8192, LEN);
+        let told = |found: &Wrong, part: &str| {
+            assert!(found.first[0].contains(part), "{part}: {found:?}");
+        };
         let swapped = check(&pool, &arena, key, 0, LEN);
         assert_eq!(swapped.wrong_sectors, LEN / 512);
-        assert!(
-            swapped.first[0].contains("/data/t at offset 8: expected"),
-            "{swapped:?}"
-        );
-        assert!(
-            swapped.first[0].contains("belong to offset 8192 of this file"),
-            "{swapped:?}"
-        );
+        told(&swapped, "/data/t at offset 8: expected");
+        told(&swapped, "belong to offset 8192 of this file");
         let other = check(&pool, &arena, FileKey::new(1, 0), 8192, LEN);
-        assert!(
-            other.first[0].contains("offset 8192 of the file of rank 2"),
-            "{other:?}"
-        );
-        let stale = check(
-            &Pool::new(7, DataKind::Random),
-            &arena,
-            FileKey::new(7, 2),
-            8192,
-            LEN,
-        );
-        assert!(
-            stale.first[0].contains("stale: data of seed 1"),
-            "{stale:?}"
-        );
+        told(&other, "offset 8192 of the file of rank 2");
+        let other_pool = Pool::new(7, DataKind::Random);
+        let stale = check(&other_pool, &arena, FileKey::new(7, 2), 8192, LEN);
+        told(&stale, "stale: data of seed 1");
         arena.write(5000, &[0xff]).unwrap();
         let flipped = check(&pool, &arena, key, 8192, LEN);
         assert_eq!((flipped.wrong_bytes, flipped.wrong_sectors), (1, 1));
-        assert!(
-            flipped.first[0].contains("at offset 13192")
-                && flipped.first[0].contains("was damaged"),
-            "{flipped:?}"
-        );
+        told(&flipped, "at offset 13192");
+        told(&flipped, "was damaged");
         arena.write(0, &vec![0; 512]).unwrap();
-        let hole = check(&pool, &arena, key, 8192, 512);
-        assert!(hole.first[0].contains("never written"), "{hole:?}");
+        told(&check(&pool, &arena, key, 8192, 512), "never written");
     }
 
     #[test]

@@ -164,6 +164,10 @@ mod tests {
         }
     }
 
+    fn four(place: LocalStorage) -> [LocalStorage; 4] {
+        [(); 4].map(|()| place.clone())
+    }
+
     fn fits(point: &FilePoint, machines: &[u32], places: &[LocalStorage]) -> bool {
         check_space(point, machines, places).is_ok()
     }
@@ -171,7 +175,7 @@ mod tests {
     #[test]
     fn files_fit_to_the_last_byte_and_one_more_is_named_with_what_is_free() {
         let (point, machines) = (per_process(), [0; 4]);
-        let places = |free_bytes| [(); 4].map(|()| disk(free_bytes));
+        let places = |free_bytes| four(disk(free_bytes));
         assert!(fits(&point, &machines, &places(502)));
         let short = check_space(&point, &machines, &places(501)).unwrap_err();
         let text = short.to_string();
@@ -192,18 +196,14 @@ mod tests {
         let point = per_process();
         // Two ranks on each of two machines, whose disks have the same numbers.
         let machines = [0, 0, 1, 1];
-        assert!(fits(&point, &machines, &[(); 4].map(|()| disk(246))));
-        assert!(!fits(&point, &machines, &[(); 4].map(|()| disk(245))));
+        assert!(fits(&point, &machines, &four(disk(246))));
+        assert!(!fits(&point, &machines, &four(disk(245))));
         let network = |source: &str, free_bytes| LocalStorage {
             network: true,
             source: source.into(),
             ..disk(free_bytes)
         };
-        assert!(!fits(
-            &point,
-            &machines,
-            &[(); 4].map(|()| network("a:/", 501))
-        ));
+        assert!(!fits(&point, &machines, &four(network("a:/", 501))));
         let two = ["a:/", "a:/", "b:/", "b:/"].map(|source| network(source, 246));
         assert!(fits(&point, &machines, &two));
     }
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_shared_file_is_needed_once_and_each_repetitions_beside_the_others() {
         let mut point = point(4);
-        let fits = |point: &FilePoint, free| fits(point, &[0; 4], &[(); 4].map(|()| disk(free)));
+        let fits = |point: &FilePoint, free| fits(point, &[0; 4], &four(disk(free)));
         assert!(fits(&point, 502) && !fits(&point, 501));
         (point.file_per_trial, point.trials) = (true, 3);
         assert!(fits(&point, 1526) && !fits(&point, 1525));
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn bytes_of_files_that_are_written_anew_are_as_good_as_free() {
         let places = |free_bytes, taken_bytes| {
-            [(); 4].map(|()| LocalStorage {
+            four(LocalStorage {
                 taken_bytes,
                 ..disk(free_bytes)
             })
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_stonewall_bounds_the_phases_but_not_what_is_filled_before() {
-        let short = [(); 4].map(|()| disk(1));
+        let short = four(disk(1));
         let fits = |point: &FilePoint| fits(point, &[0; 4], &short);
         assert!(!fits(&per_process()));
         let mut point = walled(per_process(), 1, false);
@@ -254,7 +254,7 @@ mod tests {
         point.block_bytes = 16 * 100;
         point.data = DataKind::Compressible { percent: 30 };
         // 70 of 100 of four files of two blocks.
-        let fits = |free| fits(&point, &[0; 4], &[(); 4].map(|()| disk(free)));
+        let fits = |free| fits(&point, &[0; 4], &four(disk(free)));
         assert!(fits(8950) && !fits(8949));
     }
 

@@ -76,18 +76,14 @@ impl SliceLayout {
     /// Bytes that a worker needs. There is an incoming slice for every outgoing one, because the copy limit is measured
     /// from these to those.
     pub fn bytes(&self) -> u64 {
-        (self.out_slices() + self.out_slices().max(self.incoming_slices())) * self.slice_bytes
+        let most = if self.shares_into { 1 } else { usize::MAX };
+        let incoming = self.into.len().min(most) as u64;
+        (self.out_slices() + self.out_slices().max(incoming)) * self.slice_bytes
     }
 
     /// Outgoing slices, at least one.
     pub fn out_slices(&self) -> u64 {
         self.out.len().max(1) as u64
-    }
-
-    /// Slices for those that initiate to this rank.
-    fn incoming_slices(&self) -> u64 {
-        let most = if self.shares_into { 1 } else { usize::MAX };
-        self.into.len().min(most) as u64
     }
 
     /// Distance between the starts of two slices.

@@ -85,7 +85,9 @@ impl Stamps {
     pub(super) fn clear(&self, iterations: u64) {
         for iteration in 0..iterations {
             for word in 0..STAMP_WORDS {
-                self.store_zero(iteration, word);
+                if let Some(word) = self.memory.word((iteration * STAMP_WORDS + word) * 8) {
+                    word.store(0, Ordering::Relaxed);
+                }
             }
         }
     }
@@ -94,12 +96,6 @@ impl Stamps {
         let offset = (iteration * STAMP_WORDS + word) * 8;
         let found = self.memory.word(offset);
         found.map_or(0, |word| word.load(Ordering::Acquire))
-    }
-
-    fn store_zero(&self, iteration: u64, word: u64) {
-        if let Some(word) = self.memory.word((iteration * STAMP_WORDS + word) * 8) {
-            word.store(0, Ordering::Relaxed);
-        }
     }
 
     /// Iterations that have ended, of so many from `known` on.

@@ -1,18 +1,257 @@
 //! Both loops over files that are only in memory, and can be slow, short of room and damaged.
 
-mod bench;
-mod disk;
+use std::collections::VecDeque;
 
 use tonnage_sys::mapping::{Pages, Sharing};
 
 use super::*;
+use crate::kinds::files::sequence::tests::point;
 use crate::kinds::files::wrong::{CandidateFiles, Wrong};
-use bench::{Bench, COUNT, LEN, SEED, SOON_NS};
-use disk::{Did, Disk};
-use tonnage_plan::files::{DataKind, Phase};
+use tonnage_engine::calls::file_of;
+use tonnage_plan::files::{DataKind, FileLayout, FileOrder, FilePoint, Phase};
+
+const LEN: u64 = 1000;
+const COUNT: u64 = 40;
+const SEED: u64 = 11;
+/// Long before any test is over, and much longer than a handful of transfers in memory.
+const SOON_NS: u64 = 200_000_000;
+
+/// Owner of everything that a task borrows.
+struct Bench {
+    point: FilePoint,
+    memory: Arc<Arena>,
+    buffers: BufferLayout,
+    pool: Pool,
+    clock: Clock,
+    start_ns: u64,
+    watched: AtomicU64,
+    stop: [Arc<AtomicBool>; 2],
+}
+
+impl Bench {
+    /// For one transfer after the other.
+    fn blocking() -> Self {
+        let bench = Self::new(BufferLayout::new(LEN, 1, true));
+        let BufferLayout { source, slots, .. } = bench.buffers;
+        bench.pool.place(&bench.memory, source, 0, slots).unwrap();
+        bench
+    }
+
+    /// For so many in flight.
+    fn queued(slots: u32) -> Self {
+        Self::new(BufferLayout::new(LEN, slots, false))
+    }
+
+    fn new(buffers: BufferLayout) -> Self {
+        let bytes = buffers.bytes() as usize;
+        let memory = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap();
+        let clock = Clock::new();
+        let point = FilePoint {
+            layout: FileLayout::PerProcess,
+            block_bytes: LEN * COUNT,
+            transfer_bytes: LEN,
+            segments: 1,
+            order: FileOrder::Sequential,
+            read_percent: Some(70),
+            ..point(1)
+        };
+        Self {
+            point,
+            memory: Arc::new(memory),
+            buffers,
+            pool: Pool::new(SEED, DataKind::Random),
+            clock,
+            start_ns: clock.now_ns(),
+            watched: AtomicU64::new(0),
+            stop: Default::default(),
+        }
+    }
+
+    fn task(&self, phase: Phase) -> Task<'_> {
+        Task {
+            places: Sequence::new(&self.point, 0, phase),
+            first: 0,
+            step: 1,
+            file: 0,
+            name: "data/t",
+            transfer_bytes: LEN,
+            data: phase
+                .writes()
+                .then_some((FileKey::new(SEED, 0), &self.pool)),
+            sync_each: false,
+            memory: &self.memory,
+            buffers: self.buffers,
+            clock: self.clock,
+            start_ns: self.start_ns,
+            wall_ns: None,
+            beyond_wall: false,
+            stop: [&self.stop[0], &self.stop[1]],
+            watched_bytes: &self.watched,
+        }
+    }
+}
+
+/// Action of a loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Did {
+    Read(u64),
+    Write(u64),
+    Sync,
+}
+
+/// A file in memory behind both traits.
+struct Disk {
+    memory: Arc<Arena>,
+    bytes: Vec<u8>,
+    did: Vec<Did>,
+    /// Begin and end of each transfer, by the loops' clock.
+    times: Vec<(u64, u64)>,
+    clock: Clock,
+    /// The transfer of this index ends after this time.
+    slow: Option<(usize, u64)>,
+    /// The transfer of this index fails.
+    fails: Option<(usize, i32)>,
+    /// Transfer from whose index on somebody stops the run.
+    stops: Option<(usize, Arc<AtomicBool>)>,
+    /// Number of waits after which somebody stops the run, while nothing ever ends.
+    hangs: Option<(usize, Arc<AtomicBool>)>,
+    sync_ns: u64,
+    in_flight: VecDeque<Op>,
+    most_in_flight: usize,
+    waits: usize,
+}
+
+impl Disk {
+    fn new(bench: &Bench) -> Self {
+        Self {
+            memory: bench.memory.clone(),
+            bytes: vec![0; (LEN * COUNT) as usize],
+            did: Vec::new(),
+            times: Vec::new(),
+            clock: bench.clock,
+            slow: None,
+            fails: None,
+            stops: None,
+            hangs: None,
+            sync_ns: 0,
+            in_flight: VecDeque::new(),
+            most_in_flight: 0,
+            waits: 0,
+        }
+    }
+
+    fn move_bytes(&mut self, write: bool, local: u64, offset: u64, len: u64) {
+        let begin_ns = self.clock.now_ns();
+        let bytes = &mut self.bytes[offset as usize..(offset + len) as usize];
+        if write {
+            self.memory.read(local, bytes).unwrap();
+            self.did.push(Did::Write(offset));
+        } else {
+            self.memory.write(local, bytes).unwrap();
+            self.did.push(Did::Read(offset));
+        }
+        if let Some((_, until_ns)) = self.slow.filter(|(at, _)| *at == self.times.len()) {
+            while self.clock.now_ns() <= until_ns {
+                std::hint::spin_loop();
+            }
+        }
+        let stops = self.stops.as_ref();
+        if let Some((_, stop)) = stops.filter(|(at, _)| *at == self.times.len()) {
+            stop.store(true, Ordering::Relaxed);
+        }
+        self.times.push((begin_ns, self.clock.now_ns()));
+    }
+
+    fn failure(&self) -> Option<i32> {
+        let found = self.fails.filter(|(at, _)| *at == self.times.len());
+        found.map(|(_, code)| code)
+    }
+}
+
+impl Calls for Disk {
+    fn call(&mut self, call: &Call<'_>) -> Result<u64> {
+        let (write, transfer) = match call {
+            Call::Read(transfer) => (false, transfer),
+            Call::Write(transfer) => (true, transfer),
+            Call::Sync { .. } => {
+                let until_ns = self.clock.now_ns() + self.sync_ns;
+                while self.clock.now_ns() < until_ns {
+                    std::hint::spin_loop();
+                }
+                self.did.push(Did::Sync);
+                return Ok(0);
+            }
+            Call::Open(_) | Call::Close { .. } => return Err(Error::Failed("not here".into())),
+        };
+        if let Some(code) = self.failure() {
+            return Err(Error::Failed(format!("the disk says {code}")));
+        }
+        self.move_bytes(write, transfer.local, transfer.offset, transfer.len);
+        Ok(transfer.len)
+    }
+}
+
+impl Queue for Disk {
+    fn post(&mut self, ops: &[Op]) -> Result<usize> {
+        // It takes three at a time.
+        let taken = ops.len().min(3);
+        let slots = |op: &Op| self.in_flight.iter().all(|other| other.local != op.local);
+        assert!(
+            ops[..taken].iter().all(slots),
+            "a slot was given away twice"
+        );
+        self.in_flight.extend(&ops[..taken]);
+        self.most_in_flight = self.most_in_flight.max(self.in_flight.len());
+        Ok(taken)
+    }
+
+    /// The last that was posted is the first to end, two of them at a time.
+    fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
+        // The first look finds nothing, so that the loop has to wait.
+        if self.waits == 0 || self.hangs.is_some() {
+            return Ok(0);
+        }
+        let mut count = 0;
+        while count < 2
+            && let Some(op) = self.in_flight.pop_back()
+        {
+            let ending = match self.failure() {
+                Some(code) => Ending::Failed(code),
+                None => Ending::Done,
+            };
+            self.move_bytes(file_of(op.lane).1, op.local, op.remote, u64::from(op.len));
+            done[count] = Completion {
+                tag: op.tag,
+                lane: op.lane,
+                len: op.len,
+                imm: 0,
+                ending,
+            };
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        self.waits += 1;
+        if let Some((_, stop)) = self.hangs.as_ref().filter(|(at, _)| *at == self.waits) {
+            stop.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn take_most_in_flight(&mut self) -> u32 {
+        self.most_in_flight as u32
+    }
+}
 
 fn one_by_one(disk: &mut Disk, task: &Task<'_>, until: u64, samples: &mut Samples) -> Result<()> {
     blocking(disk, task, until, samples, &mut Blind, None)
+}
+
+/// One after the other, until a vote ends it.
+fn together(disk: &mut Disk, task: &Task<'_>, samples: &mut Samples, vote: Vote<'_>) {
+    blocking(disk, task, COUNT, samples, &mut Blind, Some(vote)).unwrap();
 }
 
 fn windowed(disk: &mut Disk, task: &Task<'_>, until: u64, samples: &mut Samples) -> Result<()> {
@@ -300,16 +539,7 @@ fn ranks_that_move_together_end_by_vote() {
         Ok(asked.len() > 5)
     };
     let mut samples = Samples::new();
-    let vote: Vote<'_> = &mut vote;
-    blocking(
-        &mut disk,
-        &task,
-        COUNT,
-        &mut samples,
-        &mut Blind,
-        Some(vote),
-    )
-    .unwrap();
+    together(&mut disk, &task, &mut samples, &mut vote);
     assert_eq!(samples.transfers, 5);
     assert_eq!(asked, [false; 6]);
     // And nobody ends before the others agree.
@@ -320,16 +550,7 @@ fn ranks_that_move_together_end_by_vote() {
         left -= 1;
         Ok(left == 0)
     };
-    let vote: Vote<'_> = &mut vote;
-    blocking(
-        &mut disk,
-        &task,
-        COUNT,
-        &mut samples,
-        &mut Blind,
-        Some(vote),
-    )
-    .unwrap();
+    together(&mut disk, &task, &mut samples, &mut vote);
     assert_eq!((samples.transfers, samples.before_wall), (7, 5));
 }
 
