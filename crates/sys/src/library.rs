@@ -206,6 +206,9 @@ fn last_error() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::libfabric::Libfabric;
+    use crate::pmix::{Client, NoClient};
+    use crate::verbs::{Libibverbs, Librdmacm};
 
     #[test]
     fn a_missing_library_is_named_in_the_message() {
@@ -217,6 +220,39 @@ mod tests {
         assert!(SharedLibrary::loaded("/nonexistent/libnothing.so.1").is_none());
         assert!(SharedLibrary::open("").is_err());
         assert!(SharedLibrary::open("a\0b").is_err());
+    }
+
+    /// A path that was asked for is the only one tried, and a file that is another library is refused by the call that it
+    /// lacks.
+    #[test]
+    fn every_library_names_the_file_or_the_call_that_is_missing() {
+        type Load = fn(&str) -> Option<String>;
+        let loads: [(Load, &str); 4] = [
+            (
+                |file| Libibverbs::load(Some(file)).err(),
+                "ibv_get_device_list",
+            ),
+            (
+                |file| Librdmacm::load(Some(file)).err(),
+                "rdma_create_event_channel",
+            ),
+            (|file| Libfabric::load(Some(file)).err(), "fi_getinfo"),
+            (
+                |file| match Client::load(file).err()? {
+                    NoClient::Library(why) => Some(why),
+                    NoClient::Launcher(why) => panic!("{why}"),
+                },
+                "PMIx_Init",
+            ),
+        ];
+        for (load, first_call) in loads {
+            let missing = load("/nonexistent/lib.so.1").unwrap();
+            assert!(missing.contains("/nonexistent/lib.so.1"), "{missing}");
+            if cfg!(target_env = "gnu") {
+                let other = load("libc.so.6").unwrap();
+                assert!(other.contains(first_call), "{other}");
+            }
+        }
     }
 
     #[cfg(all(target_env = "gnu", target_arch = "x86_64"))]

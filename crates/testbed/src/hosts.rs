@@ -8,11 +8,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::link::{Link, bridge};
-use crate::rails::keep_apart;
+use crate::link::{Link, bridge, keep_apart};
 use crate::slot::Slot;
-use crate::space::within;
-use crate::tool::{probe, require, run};
+use crate::tool::{probe, require, run, within};
 use crate::{Error, LinkRates, Result};
 
 /// One byte of the address tells hosts apart, and the switch has the last one.

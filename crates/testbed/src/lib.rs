@@ -9,15 +9,13 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `hosts.rs` | [`Hosts`]: making them, running programs in them |
-//! | `link.rs` | [`Link`]: cutting, mending, shaping and looking at one link of a host |
-//! | `rails.rs` | keeping the links of a host apart |
+//! | `link.rs` | [`Link`]: cutting, mending, shaping and looking at one link of a host; keeping its links apart |
 //! | `slot.rs`, `clean.sh` | folder and namespaces of one set of hosts, and its removal, whatever happens |
 //! | `on.sh`, `inside.sh` | running a program in a host |
-//! | `space.rs` | work of this process in a network namespace |
 //! | `rate.rs` | [`Rate`], [`LinkRates`]: how fast a link is, either way |
 //! | `slurm.rs` | [`Slurm`]: a real Slurm whose nodes are these hosts |
 //! | `ssh.rs` | [`Ssh`]: a real sshd in each host, and a client that knows them |
-//! | `tool.rs` | running the system's programs, and what their failures mean |
+//! | `tool.rs` | running the system's programs, and what their failures mean; work in a network namespace |
 //! | `main.rs` | `make hosts`: the same for a person with a shell |
 //!
 //! It needs root, and `ip` and `tc`. The measuring program does not depend on any of this.
@@ -26,11 +24,9 @@
 
 mod hosts;
 mod link;
-mod rails;
 mod rate;
 mod slot;
 mod slurm;
-mod space;
 mod ssh;
 mod tool;
 

@@ -1,17 +1,23 @@
-//! One link of a host: its interface, its port of the switch, and what can be done to both. Keeping the links of
-//! a host apart is in `rails.rs`.
+//! One link of a host: its interface, its port of the switch, and what can be done to both; and keeping the links of a
+//! host apart.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use crate::slot::Slot;
-use crate::space::within;
-use crate::tool::{probe, run};
+use crate::tool::{probe, run, within};
 use crate::{Error, LinkRates, Rate, Result};
 
 /// Longest time that a link may take to come up; a second is usual on some kernels.
 const LINK_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Tables of routes that nobody else uses: a new namespace has only those of 253 to 255.
+const FIRST_TABLE: usize = 100;
+
+/// Answers for an address only on the interface that has it, so that no rail leads to another's addresses.
+const ARP_IGNORE: &str = "/proc/sys/net/ipv4/conf/all/arp_ignore";
 
 /// A cable from an interface of a host to a port of the switch. Links of the same number are a rail: they share a
 /// bridge of the switch and a subnet, and reach no others.
@@ -155,6 +161,39 @@ impl<'a> Link<'a> {
             Error::Failed(format!("{path} has no counters of {interface}:\n{table}"))
         })
     }
+}
+
+/// Keeps the links of a host apart. By itself Linux gives addresses to hosts, not to interfaces: it answers for all of
+/// them on every interface, and sends a packet by the interface of its destination, whatever address it is from.
+///
+/// Sees to it that a packet from the address of a link leaves by this link or not at all: other rails are "no route
+/// to host". `links` are all of one host.
+///
+/// # Errors
+/// [`Error::Unavailable`] when the kernel has no rules for routes, or does not let itself be set.
+pub(crate) fn keep_apart(links: &[Link<'_>]) -> Result<()> {
+    let Some(first) = links.first() else {
+        return Ok(());
+    };
+    within(&first.space(), || fs::write(ARP_IGNORE, "1"))?.map_err(|error| {
+        let why = format!("cannot write {ARP_IGNORE}: {error}");
+        match error.kind() {
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Error::Unavailable(why),
+            _ => Error::Failed(why),
+        }
+    })?;
+    for link in links {
+        let (space, interface, address) = (link.space(), link.interface(), link.address());
+        let (subnet, table) = (link.subnet(), FIRST_TABLE + link.rail());
+        for step in [
+            format!("route add {subnet} dev {interface} src {address} table {table}"),
+            format!("route add unreachable default table {table}"),
+            format!("rule add from {address} lookup {table}"),
+        ] {
+            probe("ip", &format!("-n {space} {step}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// The address of link `rail` of a host. There is a subnet for each rail, and in it a byte tells hosts apart.

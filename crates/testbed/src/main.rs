@@ -69,9 +69,10 @@ fn run(arguments: &Arguments) -> Result<u8> {
         links: arguments.links,
         rates: rates_of(arguments),
     })?;
-    let slurm = match arguments.slurm {
-        true => Some(Slurm::start(&hosts)?),
-        false => None,
+    let slurm = if arguments.slurm {
+        Some(Slurm::start(&hosts)?)
+    } else {
+        None
     };
     let ssh = match Ssh::start(&hosts) {
         Ok(ssh) => Some(ssh),

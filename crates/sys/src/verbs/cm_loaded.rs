@@ -67,17 +67,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_no_such_library_is_refused_by_name() {
-        let missing = Librdmacm::load(Some("/nonexistent/librdmacm.so.1")).unwrap_err();
-        assert!(missing.contains("/nonexistent/librdmacm.so.1"), "{missing}");
-        #[cfg(target_env = "gnu")]
-        {
-            let other = Librdmacm::load(Some("libc.so.6")).unwrap_err();
-            assert!(other.contains("rdma_create_event_channel"), "{other}");
-        }
-    }
-
-    #[test]
     fn every_call_is_found_in_the_library() {
         match Librdmacm::load(None) {
             Ok(library) => assert!(library.path().contains("librdmacm"), "{}", library.path()),

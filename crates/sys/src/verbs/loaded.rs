@@ -139,20 +139,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_no_such_library_is_refused_by_name() {
-        let missing = Libibverbs::load(Some("/nonexistent/libibverbs.so.1")).unwrap_err();
-        assert!(
-            missing.contains("/nonexistent/libibverbs.so.1"),
-            "{missing}"
-        );
-        #[cfg(target_env = "gnu")]
-        {
-            let other = Libibverbs::load(Some("libc.so.6")).unwrap_err();
-            assert!(other.contains("ibv_get_device_list"), "{other}");
-        }
-    }
-
-    #[test]
     fn without_devices_the_list_is_empty_or_says_why() {
         let library = match Libibverbs::load(None) {
             Ok(library) => library,
