@@ -97,8 +97,8 @@ fn elements(number: Number, elements: usize, random: &mut Random) -> Vec<u8> {
 
 /// Reference for a float: the operation, and its bits with all NaN the same.
 macro_rules! float {
-    ($float:ty, $fold:expr, $a:expr, $b:expr) => {{
-        let (a, b) = ($a, $b);
+    ($float:ty, $bits:ty, $fold:expr, $a:expr, $b:expr) => {{
+        let [a, b] = [$a, $b].map(|bits| <$float>::from_bits(bits as $bits));
         let result: $float = match $fold {
             Fold::Sum => a + b,
             Fold::Prod => a * b,
@@ -126,27 +126,10 @@ macro_rules! integer {
 
 fn reference(number: Number, fold: Fold, a: u64, b: u64) -> u64 {
     match number {
-        Number::F32 => float!(
-            f32,
-            fold,
-            f32::from_bits(a as u32),
-            f32::from_bits(b as u32)
-        ),
-        Number::F64 => float!(f64, fold, f64::from_bits(a), f64::from_bits(b)),
-        Number::F16 => float!(
-            f16,
-            fold,
-            f16::from_bits(a as u16),
-            f16::from_bits(b as u16)
-        ),
-        Number::Bf16 => {
-            float!(
-                bf16,
-                fold,
-                bf16::from_bits(a as u16),
-                bf16::from_bits(b as u16)
-            )
-        }
+        Number::F32 => float!(f32, u32, fold, a, b),
+        Number::F64 => float!(f64, u64, fold, a, b),
+        Number::F16 => float!(f16, u16, fold, a, b),
+        Number::Bf16 => float!(bf16, u16, fold, a, b),
         Number::I8 => integer!(i8, fold, a, b),
         Number::U8 => integer!(u8, fold, a, b),
         Number::I32 => integer!(i32, fold, a, b),
@@ -258,20 +241,13 @@ fn check_fold(kernel: &Kernel, len: usize, shift: usize, random: &mut Random) {
 
     let third = Memory::new(&vec![0xee; expected.len()]);
     let source = Memory::new(&one);
-    let operands = (
+    let (one, other) = (
         (&source.arena, source.start + at as u64),
         (&from.arena, from.start),
     );
-    third
-        .arena
-        .combine(
-            kernel,
-            third.start + at as u64,
-            operands.0,
-            operands.1,
-            len as u64,
-        )
-        .unwrap();
+    let offset = third.start + at as u64;
+    let combined = third.arena.combine(kernel, offset, one, other, len as u64);
+    combined.unwrap();
     expected[..at].fill(0xee);
     expected[at + bytes..].fill(0xee);
     compare(&what, number, &third.bytes(), &expected, at, bytes);
@@ -429,10 +405,7 @@ fn partial_overlap_is_refused_and_the_same_place_is_not() {
         for (to, from) in [(0, 1), (1, 0), (0, 99), (99, 0)] {
             let (to, from) = (start + to * size, start + from * size);
             let result = arena.fold(&kernel, to, arena, from, 100);
-            assert!(
-                matches!(result, Err(FoldError::Overlap { .. })),
-                "{result:?}"
-            );
+            assert!(matches!(result, Err(FoldError::Overlap { .. })));
         }
         arena.fold(&kernel, start, arena, start, 100).unwrap();
         arena
@@ -451,27 +424,14 @@ fn elements_off_their_size_are_refused() {
         let memory = Memory::new(&[0; 256]);
         let (arena, start) = (&memory.arena, memory.start);
         for shift in 1..kernel.number().size_bytes() {
-            let refused = |result| matches!(result, Err(FoldError::Unaligned { .. }));
-            assert!(refused(arena.fold(
-                &kernel,
-                start + shift,
-                arena,
-                start + 64,
-                1
-            )));
-            assert!(refused(arena.fold(
-                &kernel,
-                start,
-                arena,
-                start + 64 + shift,
-                1
-            )));
-            assert!(refused(arena.divide(
-                &kernel,
-                start + shift,
-                1,
-                NonZeroU32::MIN
-            )));
+            let other = start + 64;
+            for result in [
+                arena.fold(&kernel, start + shift, arena, other, 1),
+                arena.fold(&kernel, start, arena, other + shift, 1),
+                arena.divide(&kernel, start + shift, 1, NonZeroU32::MIN),
+            ] {
+                assert!(matches!(result, Err(FoldError::Unaligned { .. })));
+            }
         }
     });
 }

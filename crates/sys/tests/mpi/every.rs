@@ -151,14 +151,20 @@ impl<'a> Group<'a> {
         self.output.write(GUARD + at, bytes).unwrap();
     }
 
-    /// Compares the output with `expected`, and what is behind it with the poison, from `written` bytes on.
+    /// Compares the output with `expected`, and what is behind it with the poison.
     #[track_caller]
-    fn assert_output(&self, call: &str, case: Case, expected: &[u8], written: u64) {
+    fn assert_output(&self, call: &str, case: Case, expected: &[u8]) {
+        self.assert_output_of(call, case, expected, expected.len());
+    }
+
+    /// The same for a call that has written so many bytes.
+    #[track_caller]
+    fn assert_output_of(&self, call: &str, case: Case, expected: &[u8], written: usize) {
         let mut found = vec![0; self.output.len()];
         self.output.read(0, &mut found).unwrap();
         let (before, rest) = found.split_at(GUARD as usize);
         let (result, after) = rest.split_at(expected.len());
-        let after = after.get(written as usize - expected.len()..).unwrap();
+        let after = after.get(written - expected.len()..).unwrap();
         let (me, of) = (self.comm.rank(), self.comm.size());
         let Case {
             element, reduction, ..
@@ -181,7 +187,7 @@ impl<'a> Group<'a> {
             .all_reduce(case.element, reduction, send, self.output(), self.elements)
             .unwrap();
         let expected = self.sum(case, reduction, range);
-        self.assert_output("all-reduce", case, &expected, expected.len() as u64);
+        self.assert_output("all-reduce", case, &expected);
     }
 
     /// The place of the elements given: the input, or the output for a call in place.
@@ -202,12 +208,8 @@ impl<'a> Group<'a> {
             .unwrap();
         let expected = self.sum(case, reduction, self.block(self.comm.rank()));
         // In place the blocks behind the result have no meaning.
-        let written = if case.in_place {
-            mine.len()
-        } else {
-            expected.len()
-        };
-        self.assert_output("reduce-scatter", case, &expected, written as u64);
+        let written = if case.in_place { &mine } else { &expected }.len();
+        self.assert_output_of("reduce-scatter", case, &expected, written);
     }
 
     fn reduce(&self, case: Case, reduction: MpiReduction) {
@@ -227,11 +229,12 @@ impl<'a> Group<'a> {
                 self.elements,
             )
             .unwrap();
-        let expected = match is_root {
-            true => self.sum(case, reduction, range),
-            false => Vec::new(),
+        let expected = if is_root {
+            self.sum(case, reduction, range)
+        } else {
+            Vec::new()
         };
-        self.assert_output("reduce", case, &expected, expected.len() as u64);
+        self.assert_output("reduce", case, &expected);
     }
 
     fn gifts(&self, case: Case) -> Vec<u8> {
@@ -249,7 +252,7 @@ impl<'a> Group<'a> {
             .all_gather(case.element, send, self.output(), self.elements)
             .unwrap();
         let expected = self.gifts(case);
-        self.assert_output("all-gather", case, &expected, expected.len() as u64);
+        self.assert_output("all-gather", case, &expected);
     }
 
     fn all_to_all(&self, case: Case) {
@@ -264,7 +267,7 @@ impl<'a> Group<'a> {
             .ranks()
             .flat_map(|rank| self.gift(case, rank, self.block(me)))
             .collect();
-        self.assert_output("all-to-all", case, &expected, expected.len() as u64);
+        self.assert_output("all-to-all", case, &expected);
     }
 
     fn gather(&self, case: Case) {
@@ -277,11 +280,12 @@ impl<'a> Group<'a> {
         self.comm
             .gather(case.element, case.root, send, recv, self.elements)
             .unwrap();
-        let expected = match is_root {
-            true => self.gifts(case),
-            false => Vec::new(),
+        let expected = if is_root {
+            self.gifts(case)
+        } else {
+            Vec::new()
         };
-        self.assert_output("gather", case, &expected, expected.len() as u64);
+        self.assert_output("gather", case, &expected);
     }
 
     fn scatter(&self, case: Case) {
@@ -294,11 +298,12 @@ impl<'a> Group<'a> {
         self.comm
             .scatter(case.element, case.root, send, recv, self.elements)
             .unwrap();
-        let expected = match in_place {
-            true => Vec::new(),
-            false => self.gift(case, case.root, self.block(self.comm.rank())),
+        let expected = if in_place {
+            Vec::new()
+        } else {
+            self.gift(case, case.root, self.block(self.comm.rank()))
         };
-        self.assert_output("scatter", case, &expected, expected.len() as u64);
+        self.assert_output("scatter", case, &expected);
     }
 
     fn broadcast(&self, case: Case) {
@@ -310,7 +315,7 @@ impl<'a> Group<'a> {
         self.comm
             .broadcast(case.element, case.root, self.output(), self.elements)
             .unwrap();
-        self.assert_output("broadcast", case, &expected, expected.len() as u64);
+        self.assert_output("broadcast", case, &expected);
     }
 
     /// Passes elements around the ring of ranks, each rank's own ones to the next one.
@@ -341,12 +346,12 @@ impl<'a> Group<'a> {
             send();
         }
         let expected = self.gift(case, last, 0..self.elements);
-        self.assert_output("send-recv-pairs", case, &expected, expected.len() as u64);
+        self.assert_output("send-recv-pairs", case, &expected);
         self.poisoned();
         let (from, to) = (self.input(&mine), self.output());
         self.comm
             .send_receive(element, (next, from), (last, to), self.elements)
             .unwrap();
-        self.assert_output("send-recv-ring", case, &expected, expected.len() as u64);
+        self.assert_output("send-recv-ring", case, &expected);
     }
 }

@@ -147,51 +147,51 @@ fn wrong(world: &Arc<World>, comm: &Communicator) {
         assert!(why.contains(part), "{why}");
     };
     let size = comm.size();
-    refused(
-        comm.broadcast(byte, size, to, 1),
-        &format!("root {size} is not in the group, which has ranks 0 to"),
-    );
-    refused(
-        comm.reduce(byte, sum, size, Some(from), Some(to), 1),
-        "root",
-    );
-    refused(comm.send(byte, size, from, 1), "rank");
-    refused(
-        comm.all_reduce(byte, sum, Some(from), (&output, end), 1),
-        "outside",
-    );
-    refused(comm.all_gather(byte, Some(from), to, end), "outside");
-    refused(
-        comm.all_gather(MpiType::Int64, Some(from), to, u64::MAX / 2),
-        "beyond",
-    );
-    refused(comm.broadcast(byte, 0, to, u64::MAX), "outside");
-    refused(
-        comm.all_reduce(byte, sum, Some((&output, 8)), to, 9),
-        "overlap",
-    );
     let me = comm.rank();
-    refused(
-        comm.send_receive(byte, (me, (&output, 8)), (me, to), 9),
-        "overlap",
-    );
     let other = (me + 1) % size;
-    refused(
-        comm.gather(byte, other, None, None, 1),
-        "only the root can call in place",
-    );
-    refused(
-        comm.scatter(byte, comm.rank(), None, Some(to), 1),
-        "the root has no place",
-    );
-    refused(
-        comm.check(byte, Some(MpiReduction::Avg)),
-        "MPI has no reduction avg; it has sum, prod, min, max",
-    );
-    refused(
-        comm.broadcast(MpiType::Bfloat16, 0, to, 1),
-        "has no type for bfloat16; it has float32, float64, ",
-    );
+    let behind = (&output, 8);
+    let no_root = format!("root {size} is not in the group, which has ranks 0 to");
+    for (result, part) in [
+        (comm.broadcast(byte, size, to, 1), &*no_root),
+        (
+            comm.reduce(byte, sum, size, Some(from), Some(to), 1),
+            "root",
+        ),
+        (comm.send(byte, size, from, 1), "rank"),
+        (
+            comm.all_reduce(byte, sum, Some(from), (&output, end), 1),
+            "outside",
+        ),
+        (comm.all_gather(byte, Some(from), to, end), "outside"),
+        (
+            comm.all_gather(MpiType::Int64, Some(from), to, u64::MAX / 2),
+            "beyond",
+        ),
+        (comm.broadcast(byte, 0, to, u64::MAX), "outside"),
+        (comm.all_reduce(byte, sum, Some(behind), to, 9), "overlap"),
+        (
+            comm.send_receive(byte, (me, behind), (me, to), 9),
+            "overlap",
+        ),
+        (
+            comm.gather(byte, other, None, None, 1),
+            "only the root can call in place",
+        ),
+        (
+            comm.scatter(byte, me, None, Some(to), 1),
+            "the root has no place",
+        ),
+        (
+            comm.check(byte, Some(MpiReduction::Avg)),
+            "MPI has no reduction avg; it has sum, prod, min, max",
+        ),
+        (
+            comm.broadcast(MpiType::Bfloat16, 0, to, 1),
+            "has no type for bfloat16; it has float32, float64, ",
+        ),
+    ] {
+        refused(result, part);
+    }
     assert!(comm.check(MpiType::Float64, Some(sum)).is_ok());
     assert!(comm.split(u32::MAX, 0).is_err());
     std::thread::scope(|scope| {
