@@ -50,6 +50,15 @@ pub(crate) fn options(identity: &Identity) -> JoinOptions {
     options
 }
 
+/// Checks that a message names all of these.
+#[cfg(test)]
+pub(crate) fn says(message: &impl ToString, parts: &[&str]) {
+    let text = message.to_string();
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is missing: {text}");
+    }
+}
+
 /// A listener for rank 0, and its address.
 pub(crate) fn door() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -29,9 +29,6 @@ pub(crate) struct Advert {
     given: bool,
 }
 
-/// Words for a secret that was given, and for none.
-const GIVEN: [(&str, bool); 2] = [("given", true), ("none", false)];
-
 impl Advert {
     /// Returns this process's advert.
     pub(crate) fn mine(interface: Option<&str>, given: bool) -> Result<Self> {
@@ -66,7 +63,7 @@ impl Advert {
             plain(&self.boot_id),
             self.network_namespace,
             addresses.join(","),
-            GIVEN[usize::from(!self.given)].0
+            if self.given { "given" } else { "none" }
         )
     }
 
@@ -78,12 +75,16 @@ impl Advert {
         if !network_namespace.bytes().all(|sign| sign.is_ascii_digit()) {
             return None;
         }
-        let list = parts.next()?;
-        let addresses = list.split(',').filter(|address| !address.is_empty());
-        let addresses: std::result::Result<_, _> =
-            addresses.map(|address| address.parse()).collect();
-        let word = parts.next()?;
-        let (_, given) = GIVEN.into_iter().find(|(text, _)| *text == word)?;
+        let list = parts
+            .next()?
+            .split(',')
+            .filter(|address| !address.is_empty());
+        let addresses = list.map(str::parse).collect::<std::result::Result<_, _>>();
+        let given = match parts.next()? {
+            "given" => true,
+            "none" => false,
+            _ => return None,
+        };
         if parts.next().is_some() {
             return None;
         }
@@ -94,10 +95,6 @@ impl Advert {
             addresses: addresses.ok()?,
             given,
         })
-    }
-
-    fn shares_loopback_with(&self, other: &Self) -> bool {
-        self.place().shares_network(other.place())
     }
 
     fn place(&self) -> Location<'_> {
@@ -115,19 +112,19 @@ impl Advert {
 /// # Errors
 /// [`Error::Usage`] with the ranks that differ from rank 0. The others' are in the order of their ranks, from 1.
 pub(crate) fn refuse_mixed_secrets(mine: &Advert, others: &[Advert]) -> Result<()> {
-    let ranks: Vec<u32> = (1..)
-        .zip(others)
-        .filter(|(_, other)| other.given != mine.given)
-        .map(|(rank, _)| rank)
-        .collect();
+    let others = (1..).zip(others);
+    let differing = others.filter(|(_, other)| other.given != mine.given);
+    let ranks: Vec<u32> = differing.map(|(rank, _)| rank).collect();
     if ranks.is_empty() {
         return Ok(());
     }
-    let list = number_list::format(&ranks);
     let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
-    let (with, without) = match mine.given {
-        true => ("rank 0".to_owned(), format!("{noun} {list}")),
-        false => (format!("{noun} {list}"), "rank 0".to_owned()),
+    let root = "rank 0".to_owned();
+    let others = format!("{noun} {}", number_list::format(&ranks));
+    let (with, without) = if mine.given {
+        (root, others)
+    } else {
+        (others, root)
     };
     Err(Error::Usage(format!(
         "a secret (TONNAGE_SECRET or TONNAGE_SECRET_FILE) was given to {with}, but not to {without}: pass it on to all \
@@ -156,30 +153,29 @@ fn choose(
     source: impl Fn(IpAddr) -> Option<IpAddr>,
 ) -> Result<IpAddr> {
     let mut chosen: Option<Vec<IpAddr>> = None;
-    for other in others
-        .iter()
-        .filter(|other| !other.shares_loopback_with(mine))
-    {
+    let elsewhere = |other: &&Advert| !mine.place().shares_network(other.place());
+    for other in others.iter().filter(elsewhere) {
         // An address that is here too, such as a bridge for containers, does not lead there.
-        let theirs = other
-            .addresses
-            .iter()
-            .filter(|address| !mine.addresses.contains(address));
+        let is_theirs = |address: &&IpAddr| !mine.addresses.contains(address);
+        let theirs = other.addresses.iter().filter(is_theirs);
         let mut ways: Vec<IpAddr> = theirs.filter_map(|address| source(*address)).collect();
         ways.retain(|way| mine.addresses.contains(way));
-        if let Some(before) = chosen {
-            ways = before
-                .into_iter()
-                .filter(|way| ways.contains(way))
-                .collect();
+        if let Some(mut before) = chosen {
+            before.retain(|way| ways.contains(way));
+            ways = before;
         }
         if ways.is_empty() {
+            let theirs: Vec<_> = other.addresses.iter().map(IpAddr::to_string).collect();
+            let none = "no address".to_owned();
+            let listed = if theirs.is_empty() {
+                none
+            } else {
+                theirs.join(", ")
+            };
             return Err(Error::Usage(format!(
-                "rank 0 on {} finds no address of its own from which all others can be reached, such as {} ({}): give \
+                "rank 0 on {} finds no address of its own from which all others can be reached, such as {} ({listed}): give \
                  --interface NAME",
-                mine.host,
-                other.host,
-                listed(&other.addresses)
+                mine.host, other.host
             )));
         }
         chosen = Some(ways);
@@ -187,14 +183,6 @@ fn choose(
     Ok(chosen
         .and_then(|ways| ways.first().copied())
         .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)))
-}
-
-fn listed(addresses: &[IpAddr]) -> String {
-    if addresses.is_empty() {
-        return "no address".into();
-    }
-    let texts: Vec<_> = addresses.iter().map(IpAddr::to_string).collect();
-    texts.join(", ")
 }
 
 /// This host's address on the way to another one. Connecting a datagram socket sends nothing.
@@ -254,10 +242,8 @@ mod tests {
 
     #[test]
     fn rank_0_listens_where_all_can_reach_it() {
-        let (a, b) = (
-            advert("a", &[]),
-            advert("b", &["172.17.0.1", "10.2.0.2", "10.1.0.2"]),
-        );
+        let a = advert("a", &[]);
+        let b = advert("b", &["172.17.0.1", "10.2.0.2", "10.1.0.2"]);
         let c = advert("c", &["10.1.0.3"]);
         assert_eq!(chosen(&[]).unwrap(), "127.0.0.1");
         assert_eq!(chosen(std::slice::from_ref(&a)).unwrap(), "127.0.0.1");
@@ -306,7 +292,7 @@ mod tests {
         assert!(!text.contains([' ', '=', '\n', ';']), "{text}");
         assert!(text.len() <= super::super::pmi1::VALUE_BYTES_MAX);
         let read = Advert::parse(&text).unwrap();
-        assert!(read.shares_loopback_with(&Advert::parse(&text).unwrap()));
+        assert!(read.place().shares_network(mine.place()));
         assert_eq!(read.addresses, mine.addresses);
         assert!(read.given);
         let advert = advert("a b=c", &["10.1.0.1", "fd00::2"]);

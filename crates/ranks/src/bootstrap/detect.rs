@@ -8,7 +8,7 @@
 pub use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};
 
 use super::launchers::{Claim, claims, identity_of, refuse_disagreement, refuse_hidden_launcher};
-use super::variables::{Env, check_range, check_scope, master, number, required};
+use super::variables::{Env, check_range, check_scope, disagree, local_place, master, number};
 use tonnage_units::{Error, Result};
 
 /// A place in the run that the command line states.
@@ -41,7 +41,17 @@ pub fn detect(env: Env<'_>, explicit: Option<Explicit>) -> Result<Option<Identit
         // A shell inside a step of one task says nothing about ranks that are started by hand from there.
         let several: Vec<&Claim> = claims.iter().filter(|claim| claim.several()).collect();
         refuse_disagreement(env, &identity, &several)?;
-        refuse_other_rank(env, &identity)?;
+        let (rank, size) = (identity.rank, identity.size);
+        // RANK and WORLD_SIZE, when both are there and mean several ranks, must say what the command line says.
+        if let (Some(other_rank), Some(other_size)) =
+            (number(env, "RANK")?, number(env, "WORLD_SIZE")?)
+            && other_size > 1
+            && (other_rank, other_size) != (rank, size)
+        {
+            let explicit = format!("{} (rank {rank} of {size})", identity.source);
+            let variables = format!("RANK={other_rank} WORLD_SIZE={other_size}");
+            return Err(disagree(&explicit, &variables));
+        }
         identity
     } else if env("RANK").is_some() || has_only_a_world_size(env, &claims) {
         let identity = from_rank_and_world_size(env)?;
@@ -50,14 +60,18 @@ pub fn detect(env: Env<'_>, explicit: Option<Explicit>) -> Result<Option<Identit
         refuse_disagreement(env, &identity, &others)?;
         identity
     } else {
-        refuse_other_size(env, &claims)?;
-        match identity_of(env, &claims)? {
-            Some(identity) => identity,
-            None => {
-                refuse_hidden_launcher(env, None)?;
-                return Ok(None);
-            }
+        // A WORLD_SIZE that a script exported for ranks of a launcher must be the launcher's number.
+        if env("JOB_COMPLETION_INDEX").is_none()
+            && let Some(size) = number(env, "WORLD_SIZE")?
+            && let Some(claim) = claims.iter().find(|claim| !claim.is_of(size))
+        {
+            return Err(disagree(&format!("WORLD_SIZE={size}"), &claim.text()));
         }
+        let Some(identity) = identity_of(env, &claims)? else {
+            refuse_hidden_launcher(env, None)?;
+            return Ok(None);
+        };
+        identity
     };
     refuse_hidden_launcher(env, Some(&identity))?;
     Ok(Some(identity))
@@ -69,37 +83,6 @@ fn has_only_a_world_size(env: Env<'_>, claims: &[Claim]) -> bool {
     env("WORLD_SIZE").is_some()
         && env("JOB_COMPLETION_INDEX").is_none()
         && !claims.iter().any(Claim::several)
-}
-
-/// A WORLD_SIZE that a script exported for ranks of a launcher must be the launcher's number.
-fn refuse_other_size(env: Env<'_>, claims: &[Claim]) -> Result<()> {
-    if env("JOB_COMPLETION_INDEX").is_some() {
-        return Ok(());
-    }
-    let Some(size) = number(env, "WORLD_SIZE")? else {
-        return Ok(());
-    };
-    match claims.iter().find(|claim| !claim.is_of(size)) {
-        Some(claim) => Err(Error::Usage(format!(
-            "WORLD_SIZE={size} and {} disagree: unset the ones that do not belong to this run",
-            claim.text()
-        ))),
-        None => Ok(()),
-    }
-}
-
-/// RANK and WORLD_SIZE, when both are there and mean several ranks, must say what the command line says.
-fn refuse_other_rank(env: Env<'_>, identity: &Identity) -> Result<()> {
-    let (Some(rank), Some(size)) = (number(env, "RANK")?, number(env, "WORLD_SIZE")?) else {
-        return Ok(());
-    };
-    if size <= 1 || (rank, size) == (identity.rank, identity.size) {
-        return Ok(());
-    }
-    Err(Error::Usage(format!(
-        "{} (rank {} of {}) and RANK={rank} WORLD_SIZE={size} disagree: unset the ones that do not belong to this run",
-        identity.source, identity.rank, identity.size
-    )))
 }
 
 fn from_explicit(explicit: Explicit) -> Result<Identity> {
@@ -133,8 +116,11 @@ fn from_explicit(explicit: Explicit) -> Result<Identity> {
 
 fn from_supervisor(env: Env<'_>) -> Result<Identity> {
     let source = "tonnage --ranks";
-    let rank = required(env, "TONNAGE_RANK", source)?;
-    let size = required(env, "TONNAGE_SIZE", source)?;
+    let required = |name| {
+        number(env, name)?
+            .ok_or_else(|| Error::Usage(format!("{source} is incomplete: {name} is not set")))
+    };
+    let (rank, size) = (required("TONNAGE_RANK")?, required("TONNAGE_SIZE")?);
     check_range(rank, size, "TONNAGE_RANK/TONNAGE_SIZE")?;
     let control = env("TONNAGE_CONTROL").ok_or_else(|| {
         Error::Usage(format!(
@@ -156,31 +142,19 @@ fn from_supervisor(env: Env<'_>) -> Result<Identity> {
     })
 }
 
-/// One of two variables that mean something together.
-fn half(env: Env<'_>, name: &str, other: &str) -> Result<u32> {
-    number(env, name)?.ok_or_else(|| {
-        Error::Usage(format!(
-            "RANK/WORLD_SIZE is incomplete: {name} is not set. Run `unset {other}` where it is left over from another job, or \
-             export {name}"
-        ))
-    })
-}
-
 fn from_rank_and_world_size(env: Env<'_>) -> Result<Identity> {
     let source = "RANK/WORLD_SIZE";
-    let rank = half(env, "RANK", "WORLD_SIZE")?;
-    let size = half(env, "WORLD_SIZE", "RANK")?;
-    check_range(rank, size, source)?;
-    let local_size = number(env, "LOCAL_WORLD_SIZE")?;
-    let local_rank = number(env, "LOCAL_RANK")?;
-    if let (Some(local_rank), Some(local_size)) = (local_rank, local_size) {
-        check_range(local_rank, local_size, "LOCAL_RANK/LOCAL_WORLD_SIZE")?;
-    }
-    // One without the other is counted again when the ranks have joined.
-    let (local_rank, local_size) = match (local_rank, local_size) {
-        (Some(local_rank), Some(local_size)) => (local_rank, Some(local_size)),
-        _ => (0, None),
+    let half = |name, other| {
+        number(env, name)?.ok_or_else(|| {
+            Error::Usage(format!(
+                "{source} is incomplete: {name} is not set. Run `unset {other}` where it is left over from another job, or \
+                 export {name}"
+            ))
+        })
     };
+    let (rank, size) = (half("RANK", "WORLD_SIZE")?, half("WORLD_SIZE", "RANK")?);
+    check_range(rank, size, source)?;
+    let (local_rank, local_size) = local_place(env, "LOCAL_RANK", "LOCAL_WORLD_SIZE")?;
     let meeting = if size == 1 {
         Meeting::Alone
     } else {

@@ -28,15 +28,12 @@ pub(crate) fn first_host(
             Some(name) => interface_address(name, None)?,
             None => Ipv4Addr::LOCALHOST.into(),
         };
-        let listener = match identity.rank {
-            0 => Some(listen_on(
-                SocketAddr::new(ip, port),
-                &ip.to_string(),
-                AddressSource::Step,
-            )?),
-            _ => None,
-        };
-        return Ok((ip.to_string(), listener));
+        let text = ip.to_string();
+        let is_root = identity.rank == 0;
+        let listener = is_root
+            .then(|| listen_on(SocketAddr::new(ip, port), &text, AddressSource::Step))
+            .transpose()?;
+        return Ok((text, listener));
     }
     let mut name = host.to_owned();
     let mut addresses = reachable(&name, port);
@@ -79,11 +76,8 @@ fn reachable(name: &str, port: u16) -> Vec<IpAddr> {
 /// Returns those addresses of the name that the interface has.
 fn of_interface(name: &str, addresses: &[IpAddr], interface: &str) -> Result<Vec<IpAddr>> {
     let own = interface_addresses(interface)?;
-    let both: Vec<IpAddr> = own
-        .iter()
-        .copied()
-        .filter(|ip| addresses.contains(ip))
-        .collect();
+    let both = own.iter().copied().filter(|ip| addresses.contains(ip));
+    let both: Vec<IpAddr> = both.collect();
     if !both.is_empty() {
         return Ok(both);
     }
@@ -104,32 +98,26 @@ fn of_interface(name: &str, addresses: &[IpAddr], interface: &str) -> Result<Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Meeting;
+    use crate::testing::says;
 
     fn identity(rank: u32) -> Identity {
-        Identity {
-            rank,
-            size: 2,
-            local_rank: 0,
-            local_size: None,
-            source: "test".into(),
-            meeting: Meeting::Alone,
-        }
+        crate::testing::identity(rank, 2, "127.0.0.1:1".parse().unwrap())
     }
 
     #[test]
     fn the_interface_must_be_what_the_others_dial() {
         let error = first_host("192.0.2.7", 1, true, &identity(0), Some("lo")).unwrap_err();
         let text = error.to_string();
-        for part in [
-            "--interface lo",
-            "127.0.0.1",
-            "192.0.2.7",
-            "--mpi=pmix",
-            "MASTER_ADDR",
-        ] {
-            assert!(text.contains(part), "{text}");
-        }
+        says(
+            &text,
+            &[
+                "--interface lo",
+                "127.0.0.1",
+                "192.0.2.7",
+                "--mpi=pmix",
+                "MASTER_ADDR",
+            ],
+        );
         let lo: IpAddr = "127.0.0.1".parse().unwrap();
         let elsewhere: IpAddr = "192.0.2.7".parse().unwrap();
         assert_eq!(of_interface("n1", &[elsewhere, lo], "lo").unwrap(), [lo]);

@@ -5,7 +5,9 @@
 //! for the order.
 
 use super::slurm;
-use super::variables::{Env, check_range, master, master_of_pods, number};
+use super::variables::{
+    Env, check_range, disagree, local_place, master, master_of_pods, number, parsed,
+};
 use tonnage_sys::descriptor::is_socket;
 use tonnage_units::identity::{Exchange, Identity, Meeting};
 use tonnage_units::{Error, Result};
@@ -200,9 +202,7 @@ pub(crate) fn claims(env: Env<'_>) -> Result<Vec<Claim>> {
     for launcher in LAUNCHERS {
         let claim = Claim::read(env, launcher)?;
         let hidden = match launcher {
-            Launcher::Slurm => claim
-                .as_ref()
-                .is_some_and(|slurm| is_around_mpirun(env, slurm)),
+            Launcher::Slurm => (claim.as_ref()).is_some_and(|slurm| is_around_mpirun(env, slurm)),
             Launcher::TrainJob | Launcher::Kubernetes => !claims.is_empty(),
             Launcher::OpenMpi | Launcher::Pmi => false,
         };
@@ -237,46 +237,52 @@ pub(crate) fn identity_of(env: Env<'_>, claims: &[Claim]) -> Result<Option<Ident
     let Some(first) = claims.first() else {
         return Ok(None);
     };
-    if first.launcher == Launcher::TrainJob {
-        refuse_several_in_a_pod(env)?;
+    // A pod of a TrainJob is one rank unless torchrun makes more of it, which then says RANK.
+    if first.launcher == Launcher::TrainJob
+        && let Some(count) = env("PET_NPROC_PER_NODE").filter(|count| count.trim() != "1")
+    {
+        return Err(Error::Usage(format!(
+            "PET_NPROC_PER_NODE={count} asks for as many ranks in each pod, but nothing has started them: set \
+             numProcPerNode: 1 in the TrainJob's trainer, or start the ranks by torchrun --no-python tonnage … in an \
+             image that has both"
+        )));
     }
     let (rank, size) = first.place()?;
     if let Some(other) = claims.iter().find(|claim| !claim.agrees(rank, size)) {
-        return Err(Error::Usage(format!(
-            "{} and {} disagree: unset the ones that do not belong to this run",
-            first.text(),
-            other.text()
-        )));
+        return Err(disagree(&first.text(), &other.text()));
     }
     if size == 1 {
         return Ok(None);
     }
     let source = first.launcher.source();
     let (local_rank, local_size) = match first.launcher {
-        Launcher::OpenMpi => local(
-            env,
-            "OMPI_COMM_WORLD_LOCAL_RANK",
-            "OMPI_COMM_WORLD_LOCAL_SIZE",
-        )?,
-        Launcher::Pmi => local(env, "MPI_LOCALRANKID", "MPI_LOCALNRANKS")?,
+        Launcher::OpenMpi => {
+            let names = ["OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"];
+            local_place(env, names[0], names[1])?
+        }
+        Launcher::Pmi => local_place(env, "MPI_LOCALRANKID", "MPI_LOCALNRANKS")?,
         Launcher::Slurm | Launcher::TrainJob | Launcher::Kubernetes => (0, None),
     };
     let meeting = match first.launcher {
         Launcher::OpenMpi if env("PMIX_NAMESPACE").is_some() => Meeting::Exchange(Exchange::Pmix),
         Launcher::OpenMpi => return Err(no_exchange(first, "PMIX_NAMESPACE")),
         Launcher::Slurm if slurm::has_pmix(env) => Meeting::Exchange(Exchange::Pmix),
-        Launcher::Slurm => match pmi1(env)? {
-            Some(Meeting::Exchange(Exchange::Pmi1 { fd })) if !is_socket(fd) => {
-                log::warn!(
-                    "PMI_FD={fd} is no connection to a launcher, so it is left over from another one; the ranks meet on \
-                     the step's first host"
-                );
+        Launcher::Slurm => match pmi1_fd(env)? {
+            Some(fd) if is_socket(fd) => Meeting::Exchange(Exchange::Pmi1 { fd }),
+            fd => {
+                if let Some(fd) = fd {
+                    log::warn!(
+                        "PMI_FD={fd} is no connection to a launcher, so it is left over from another one; the ranks meet on \
+                         the step's first host"
+                    );
+                }
                 slurm::meeting(env, rank)?
             }
-            Some(exchange) => exchange,
-            None => slurm::meeting(env, rank)?,
         },
-        Launcher::Pmi => pmi1(env)?.ok_or_else(|| no_exchange(first, "PMI_FD"))?,
+        Launcher::Pmi => {
+            let fd = pmi1_fd(env)?.ok_or_else(|| no_exchange(first, "PMI_FD"))?;
+            Meeting::Exchange(Exchange::Pmi1 { fd })
+        }
         Launcher::TrainJob => master_of_pods(env, source)?,
         Launcher::Kubernetes => master(env, source)?,
     };
@@ -290,30 +296,13 @@ pub(crate) fn identity_of(env: Env<'_>, claims: &[Claim]) -> Result<Option<Ident
     }))
 }
 
-fn pmi1(env: Env<'_>) -> Result<Option<Meeting>> {
-    let Some(text) = env("PMI_FD") else {
-        return Ok(None);
-    };
-    match text.trim().parse() {
-        Ok(fd) if fd >= 0 => Ok(Some(Meeting::Exchange(Exchange::Pmi1 { fd }))),
-        _ => Err(Error::Usage(format!(
-            "PMI_FD={text} is not the number of an open file"
-        ))),
+fn pmi1_fd(env: Env<'_>) -> Result<Option<i32>> {
+    let what = "the number of an open file";
+    match parsed::<i32>(env, "PMI_FD", what)? {
+        Some(fd) if fd < 0 => Err(Error::Usage(format!("PMI_FD={fd} is not {what}"))),
+        fd => Ok(fd),
     }
 }
-
-/// A pod of a TrainJob is one rank unless torchrun makes more of it, which then says RANK.
-fn refuse_several_in_a_pod(env: Env<'_>) -> Result<()> {
-    match env("PET_NPROC_PER_NODE") {
-        Some(count) if count.trim() != "1" => Err(Error::Usage(format!(
-            "PET_NPROC_PER_NODE={count} asks for as many ranks in each pod, but nothing has started them: set \
-             numProcPerNode: 1 in the TrainJob's trainer, or start the ranks by torchrun --no-python tonnage … in an \
-             image that has both"
-        ))),
-        _ => Ok(()),
-    }
-}
-
 fn no_exchange(claim: &Claim, missing: &str) -> Error {
     let text = claim.text();
     let rank = claim.launcher.rank_name();
@@ -323,17 +312,6 @@ fn no_exchange(claim: &Claim, missing: &str) -> Error {
          them by mpirun or srun itself, or export RANK, WORLD_SIZE, MASTER_ADDR (host of rank 0) and MASTER_PORT (a free \
          port there), such as MASTER_ADDR=… MASTER_PORT=… mpirun … sh -c 'RANK=${rank} WORLD_SIZE=${size} exec tonnage …'"
     ))
-}
-
-/// Place and number of the ranks of this host, where the launcher says both.
-fn local(env: Env<'_>, rank_name: &str, size_name: &str) -> Result<(u32, Option<u32>)> {
-    match (number(env, rank_name)?, number(env, size_name)?) {
-        (Some(rank), Some(size)) => {
-            check_range(rank, size, &format!("{rank_name}/{size_name}"))?;
-            Ok((rank, Some(size)))
-        }
-        _ => Ok((0, None)),
-    }
 }
 
 /// Refuses a launcher that counts ranks and disagrees with the command line, or with RANK and WORLD_SIZE. torchrun is
@@ -358,10 +336,7 @@ pub(crate) fn refuse_disagreement(
         format!("{source} (rank {rank} of {size})")
     };
     match claims.iter().find(differs) {
-        Some(claim) => Err(Error::Usage(format!(
-            "{mine} and {} disagree: unset the ones that do not belong to this run",
-            claim.text()
-        ))),
+        Some(claim) => Err(disagree(&mine, &claim.text())),
         None => Ok(()),
     }
 }

@@ -96,9 +96,11 @@ pub fn meet(
             // Nothing that waits for others is started before such an exchange.
             Exchange::Pmi1 { .. } => before(&identity)?,
         }
-        return by_exchange(env, identity, &exchange, interface, (signals, limit));
+        return by_exchange(env, identity, &exchange, interface, signals, limit);
     }
     before(&identity)?;
+    let secret = secret_of_run(env, &identity)?;
+    let mut listener = None;
     match identity.meeting.clone() {
         Meeting::Exchange(_) | Meeting::Alone | Meeting::Local { .. } => {}
         Meeting::Master { source, .. } => {
@@ -110,27 +112,20 @@ pub fn meet(
             });
         }
         Meeting::FirstHost { host, port, others } => {
-            let secret = secret_of_run(env, &identity)?;
             identity.source.push_str(", SLURM_STEP_NODELIST");
-            let (host, listener) = first_host(&host, port, others, &identity, interface)?;
+            let (host, own) = first_host(&host, port, others, &identity, interface)?;
+            listener = own;
             identity.meeting = Meeting::Master {
                 host,
                 port,
                 source: AddressSource::Step,
             };
-            return Ok(Met {
-                identity,
-                secret,
-                listener,
-                signals: None,
-                leave: Leave { _store: None },
-            });
         }
     }
     Ok(Met {
-        secret: secret_of_run(env, &identity)?,
+        secret,
         identity,
-        listener: None,
+        listener,
         signals: None,
         leave: Leave { _store: None },
     })
@@ -162,7 +157,8 @@ fn by_exchange(
     mut identity: Identity,
     exchange: &Exchange,
     interface: Option<&str>,
-    (mut signals, limit): (Signals, LaunchLimit),
+    mut signals: Signals,
+    limit: LaunchLimit,
 ) -> Result<Met> {
     let task = Task {
         exchange: exchange.clone(),
@@ -283,15 +279,12 @@ impl Task {
         let mut others = Vec::new();
         for rank in 1..self.identity.size {
             let text = store.hear(rank, &host_key(rank)).map_err(broken)?;
-            others.push(
-                Advert::parse(&text).ok_or_else(|| Error::Rank {
-                    rank,
-                    host: "unknown host".into(),
-                    message:
-                        "it did not get as far as to say which host it is on: look at its output"
-                            .into(),
-                })?,
-            );
+            let message = "it did not get as far as to say which host it is on: look at its output";
+            others.push(Advert::parse(&text).ok_or_else(|| Error::Rank {
+                rank,
+                host: "unknown host".into(),
+                message: message.into(),
+            })?);
         }
         refuse_mixed_secrets(mine, &others)?;
         let ip = listening_address(mine, &others, self.interface.as_deref())?;
@@ -382,21 +375,12 @@ mod tests {
         let named = run_name(&torchrun, &meeting_by(AddressSource::Variable));
         assert_eq!(named.unwrap(), "torchelastic x");
         let identity = |meeting: Meeting| Identity {
-            rank: 1,
-            size: 2,
-            local_rank: 0,
-            local_size: None,
-            source: "test".into(),
             meeting,
+            ..crate::testing::identity(1, 2, "127.0.0.1:1".parse().unwrap())
         };
         let plain = Secret::find(&step).unwrap();
-        let met = meet(
-            &step,
-            identity(meeting_by(AddressSource::Variable)),
-            None,
-            |_| Ok(()),
-        )
-        .unwrap();
+        let by_variable = identity(meeting_by(AddressSource::Variable));
+        let met = meet(&step, by_variable, None, |_| Ok(())).unwrap();
         assert_eq!(met.secret.key(), plain.key());
         assert_eq!(met.identity.source, "test, MASTER_ADDR");
         let alone = Meeting::FirstHost {

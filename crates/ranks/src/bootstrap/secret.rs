@@ -3,7 +3,7 @@
 //! Every rank of a run has the same secret: text from the environment or a file that only the user can read. The key of
 //! the control channel is a hash of it. It is never printed, never stored in a record, and never on a command line.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -106,7 +106,7 @@ pub fn generate_text() -> Result<String> {
     let mut bytes = [0u8; 32];
     getrandom::fill(&mut bytes)
         .map_err(|error| Error::Failed(format!("no random bytes from the system: {error}")))?;
-    hex(&bytes)
+    Ok(hex(&bytes))
 }
 
 /// A short text that differs when the plan differs: ranks compare it when they join.
@@ -114,7 +114,7 @@ pub fn generate_text() -> Result<String> {
 /// # Errors
 /// When the hash function is not available, which does not happen in a build of ours.
 pub fn plan_hash(plan_text: &str) -> Result<String> {
-    hex(&blake2s(&[b"tonnage plan\0", plan_text.as_bytes()])?)
+    Ok(hex(&blake2s(&[b"tonnage plan\0", plan_text.as_bytes()])?))
 }
 
 /// Hash and length of a file.
@@ -140,15 +140,11 @@ pub fn content_hash(path: &Path) -> Result<(String, u64)> {
     let mut whole = [0u8; 64];
     hash.result(&mut whole);
     let (short, _) = whole.split_at(HASH_BYTES);
-    Ok((hex(short)?, bytes))
+    Ok((hex(short), bytes))
 }
 
-fn hex(bytes: &[u8]) -> Result<String> {
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        write!(text, "{byte:02x}").map_err(|_| Error::Failed("no memory for a text".into()))?;
-    }
-    Ok(text)
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn blake2s(parts: &[&[u8]]) -> Result<[u8; 32]> {
@@ -165,15 +161,12 @@ fn blake2s(parts: &[&[u8]]) -> Result<[u8; 32]> {
 }
 
 fn default_path(env: &dyn Fn(&str) -> Option<String>) -> Result<PathBuf> {
-    let config = env("XDG_CONFIG_HOME")
-        .filter(|path| path.starts_with('/'))
-        .map(PathBuf::from);
-    let home = || {
-        env("HOME")
-            .filter(|home| !home.is_empty())
-            .map(|home| Path::new(&home).join(".config"))
-    };
-    config.or_else(home).map(|dir| dir.join("tonnage/secret")).ok_or_else(|| {
+    let config = env("XDG_CONFIG_HOME").filter(|path| path.starts_with('/'));
+    let home = || env("HOME").filter(|home| !home.is_empty());
+    let dir = config
+        .map(PathBuf::from)
+        .or_else(|| Some(Path::new(&home()?).join(".config")));
+    dir.map(|dir| dir.join("tonnage/secret")).ok_or_else(|| {
         Error::Usage(
             "there is no home directory for the secret of the control channel: set TONNAGE_SECRET to the same text of \
              at least 16 characters for all ranks, or TONNAGE_SECRET_FILE"
@@ -254,10 +247,8 @@ mod tests {
     use std::collections::HashMap;
 
     fn env(pairs: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> + use<> {
-        let map: HashMap<String, String> = pairs
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect();
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let map: HashMap<String, String> = pairs.iter().map(own).collect();
         move |name| map.get(name).cloned()
     }
 
@@ -265,10 +256,8 @@ mod tests {
     fn the_environment_comes_first_and_short_texts_are_refused() {
         let long = "0123456789abcdef";
         let found = Secret::find(&env(&[("TONNAGE_SECRET", long)])).unwrap();
-        assert_eq!(
-            found.key(),
-            Secret::from_text(" 0123456789abcdef\n").unwrap().key()
-        );
+        let spaced = Secret::from_text(" 0123456789abcdef\n").unwrap();
+        assert_eq!(found.key(), spaced.key());
         for short in ["", "0123456789abcde"] {
             let error = Secret::find(&env(&[("TONNAGE_SECRET", short)])).unwrap_err();
             assert_eq!(error.exit_code(), 2);
@@ -297,21 +286,21 @@ mod tests {
         assert_eq!(format!("{secret:?}"), "Secret");
     }
 
-    #[test]
-    fn a_file_that_others_may_read_is_refused() {
+    /// A file with a secret, and what finding it gives.
+    fn found_with(mode: u32, owner: Option<u32>) -> Result<Secret> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("secret");
         fs::write(&path, "0123456789abcdef").unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        let pairs = [("TONNAGE_SECRET_FILE", path.to_str().unwrap())];
-        assert!(
-            Secret::find(&env(&pairs))
-                .unwrap_err()
-                .to_string()
-                .contains("chmod 600")
-        );
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        Secret::find(&env(&pairs)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        std::os::unix::fs::chown(&path, owner, None).unwrap();
+        Secret::find(&env(&[("TONNAGE_SECRET_FILE", path.to_str().unwrap())]))
+    }
+
+    #[test]
+    fn a_file_that_others_may_read_is_refused() {
+        let error = found_with(0o640, None).unwrap_err();
+        assert!(error.to_string().contains("chmod 600"));
+        found_with(0o600, None).unwrap();
     }
 
     #[test]
@@ -319,13 +308,7 @@ mod tests {
         if !rustix::process::geteuid().is_root() {
             return println!("skip: only root can give a file to another user");
         }
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("secret");
-        fs::write(&path, "0123456789abcdef").unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
-        let pairs = [("TONNAGE_SECRET_FILE", path.to_str().unwrap())];
-        let refused = Secret::find(&env(&pairs)).unwrap_err();
+        let refused = found_with(0o600, Some(65_534)).unwrap_err();
         assert_eq!(refused.exit_code(), 2);
         let refused = refused.to_string();
         assert!(refused.contains("belongs to user 65534"), "{refused}");
@@ -348,33 +331,17 @@ mod tests {
             .collect();
         assert!(keys.iter().all(|key| key == &keys[0]));
         let folder = dir.path().join(".config/tonnage");
-        assert_eq!(
-            fs::metadata(&folder).unwrap().permissions().mode() & 0o777,
-            0o700
-        );
-        assert_eq!(
-            fs::metadata(folder.join("secret"))
-                .unwrap()
-                .permissions()
-                .mode()
-                & 0o777,
-            0o600
-        );
-        assert_eq!(
-            fs::read_dir(folder).unwrap().count(),
-            1,
-            "temporary files stayed behind"
-        );
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&folder), 0o700);
+        assert_eq!(mode(&folder.join("secret")), 0o600);
+        let files = fs::read_dir(folder).unwrap().count();
+        assert_eq!(files, 1, "temporary files stayed behind");
     }
 
     #[test]
     fn no_home_says_what_to_set() {
-        assert!(
-            Secret::find(&env(&[]))
-                .unwrap_err()
-                .to_string()
-                .contains("TONNAGE_SECRET")
-        );
+        let error = Secret::find(&env(&[])).unwrap_err();
+        assert!(error.to_string().contains("TONNAGE_SECRET"));
     }
 
     #[test]

@@ -103,12 +103,9 @@ pub(crate) fn task_had(env: Env<'_>, name: &str) -> Option<bool> {
         pid = parent_of(pid)?;
         if pid == task {
             let started_with = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+            let name = format!("{name}=");
             let mut variables = started_with.split(|byte| *byte == 0);
-            return Some(variables.any(|variable| {
-                variable
-                    .strip_prefix(name.as_bytes())
-                    .is_some_and(|rest| rest.starts_with(b"="))
-            }));
+            return Some(variables.any(|variable| variable.starts_with(name.as_bytes())));
         }
     }
     None
@@ -155,14 +152,11 @@ pub(crate) fn expand(list: &str) -> Result<Vec<String>, String> {
             if names.len().saturating_mul(numbers.len()) > HOSTS_MAX {
                 return Err(format!("it has more than {HOSTS_MAX} hosts"));
             }
-            names = names
-                .iter()
-                .flat_map(|name| {
-                    numbers
-                        .iter()
-                        .map(move |number| format!("{name}{before}{number}"))
-                })
-                .collect();
+            let with = |name: &String| {
+                let name = format!("{name}{before}");
+                numbers.iter().map(move |number| format!("{name}{number}"))
+            };
+            names = names.iter().flat_map(with).collect();
             rest = after;
         }
         for name in &mut names {
@@ -211,11 +205,7 @@ fn numbers(inside: &str) -> Result<Vec<String>, String> {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let read = |text: &str| {
             let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            let number = if digits {
-                text.parse::<u64>().ok()
-            } else {
-                None
-            };
+            let number = text.parse::<u64>().ok().filter(|_| digits);
             number.ok_or_else(|| format!("{text:?} is not a number"))
         };
         let (from, to) = (read(first)?, read(last)?);
@@ -255,29 +245,27 @@ pub(crate) fn node_address(host: &str) -> Result<String> {
         let read = pipe.map(|pipe| pipe.take(ANSWER_BYTES_MAX).read_to_string(&mut text));
         read.is_some_and(|outcome| outcome.is_ok()).then_some(text)
     });
-    let reader = match reader {
-        Ok(reader) => reader,
-        Err(error) => {
-            // It may end by itself at this moment, which is as good.
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(failed(Error::not_started("a thread", &error).to_string()));
-        }
-    };
-    let until = Instant::now() + ANSWER;
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
-            Ok(None) => {
-                // It may end by itself at this moment, which is as good.
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(failed(format!("it did not end within {ANSWER:?}")));
+    let ended = reader
+        .map_err(|error| Error::not_started("a thread", &error).to_string())
+        .and_then(|reader| {
+            let until = Instant::now() + ANSWER;
+            loop {
+                match child.try_wait() {
+                    Ok(Some(status)) => return Ok((status, reader)),
+                    Ok(None) if Instant::now() < until => {
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                    Ok(None) => return Err(format!("it did not end within {ANSWER:?}")),
+                    Err(error) => return Err(error.to_string()),
+                }
             }
-            Err(error) => return Err(failed(error.to_string())),
-        }
-    };
+        });
+    let (status, reader) = ended.map_err(|why| {
+        // It may end by itself at this moment, which is as good.
+        let _ = child.kill();
+        let _ = child.wait();
+        failed(why)
+    })?;
     let text = reader.join().ok().flatten().unwrap_or_default();
     text.split_whitespace()
         .find_map(|word| word.strip_prefix("NodeAddr="))
@@ -296,10 +284,8 @@ mod tests {
         assert_eq!(expanded("n[0-1,07-09],m1"), "n0 n1 n07 n08 n09 m1");
         assert_eq!(expanded("m1"), "m1");
         assert_eq!(expanded("a-b[9-11]"), "a-b9 a-b10 a-b11");
-        assert_eq!(
-            expanded("r[0-1]n[2-3]-ib,x"),
-            "r0n2-ib r0n3-ib r1n2-ib r1n3-ib x"
-        );
+        let two = "r0n2-ib r0n3-ib r1n2-ib r1n3-ib x";
+        assert_eq!(expanded("r[0-1]n[2-3]-ib,x"), two);
         for wrong in [
             "",
             ",",
@@ -382,10 +368,8 @@ mod tests {
         }
         assert_eq!(all.len(), 2500, "neighbours share a port");
         let chosen = [list, ("TONNAGE_PORT", "7")];
-        assert!(matches!(
-            at(&chosen, 1).unwrap(),
-            Meeting::FirstHost { port: 7, .. }
-        ));
+        let chosen = at(&chosen, 1).unwrap();
+        assert!(matches!(chosen, Meeting::FirstHost { port: 7, .. }));
     }
 
     #[test]

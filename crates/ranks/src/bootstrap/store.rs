@@ -38,15 +38,10 @@ impl Store {
                 Ok(Self::Pmix(Box::new(client)))
             }
             Exchange::Pmi1 { fd } => {
-                Pmi1Client::start(*fd)
-                    .map(Self::Pmi1)
-                    .map_err(|why| Error::Unavailable {
-                        what: what(identity, "PMI"),
-                        why,
-                        how: "Start tonnage by mpirun or srun itself rather than by a script or shell that closes open \
-                          files; or export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
-                            .into(),
-                    })
+                let why = Pmi1Client::start(*fd).map(Self::Pmi1);
+                let how = "Start tonnage by mpirun or srun itself rather than by a script or shell that closes open \
+                           files; or export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT";
+                why.map_err(|why| unavailable(identity, "PMI", why, how))
             }
         }
     }
@@ -73,32 +68,32 @@ impl Store {
     }
 }
 
-fn what(identity: &Identity, name: &str) -> String {
-    let rank = identity.rank;
-    format!(
-        "{name}, by which rank {rank} on {} finds the others,",
-        tonnage_sys::host::name()
-    )
+fn unavailable(identity: &Identity, name: &str, why: String, how: &str) -> Error {
+    Error::Unavailable {
+        what: format!(
+            "{name}, by which rank {} on {} finds the others,",
+            identity.rank,
+            tonnage_sys::host::name()
+        ),
+        why,
+        how: how.into(),
+    }
 }
 
 fn no_pmix(identity: &Identity, why: NoClient) -> Error {
-    let what = what(identity, "PMIx");
-    match why {
-        NoClient::Library(why) => Error::Unavailable {
-            what,
+    let (why, how) = match why {
+        NoClient::Library(why) => (
             why,
-            how: "Install it (Debian, Ubuntu: apt-get install libpmix2; RHEL: dnf install pmix), or add the folder of the \
-                  launcher's own libpmix.so.2 to LD_LIBRARY_PATH; or export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
-                .into(),
-        },
-        NoClient::Launcher(why) => Error::Unavailable {
-            what,
+            "Install it (Debian, Ubuntu: apt-get install libpmix2; RHEL: dnf install pmix), or add the folder of the \
+             launcher's own libpmix.so.2 to LD_LIBRARY_PATH; or export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT",
+        ),
+        NoClient::Launcher(why) => (
             why,
-            how: "Is PMIX_NAMESPACE left over from a launcher that has ended? Start tonnage by mpirun or srun itself; or \
-                  export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
-                .into(),
-        },
-    }
+            "Is PMIX_NAMESPACE left over from a launcher that has ended? Start tonnage by mpirun or srun itself; or \
+             export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT",
+        ),
+    };
+    unavailable(identity, "PMIx", why, how)
 }
 
 pub(super) fn broken(why: String) -> Error {
@@ -126,22 +121,16 @@ mod tests {
     #[test]
     fn another_job_of_pmix_is_refused_with_both_numbers() {
         let identity = Identity {
-            rank: 1,
-            size: 2,
-            local_rank: 0,
-            local_size: None,
-            source: "OMPI_COMM_WORLD_*".into(),
             meeting: Meeting::Exchange(Exchange::Pmix),
+            ..crate::testing::identity(1, 2, "127.0.0.1:1".parse().unwrap())
         };
         refuse_other_job(&identity, 1, 2).unwrap();
         for (rank, size) in [(0, 1), (0, 2), (1, 3)] {
             let error = refuse_other_job(&identity, rank, size).unwrap_err();
             assert_eq!(error.exit_code(), 2);
             let text = error.to_string();
-            assert!(
-                text.contains("rank 1 of 2") && text.contains(&format!("rank {rank} of {size}")),
-                "{text}"
-            );
+            assert!(text.contains("rank 1 of 2"), "{text}");
+            assert!(text.contains(&format!("rank {rank} of {size}")), "{text}");
         }
     }
 }

@@ -3,6 +3,8 @@
 //! Which of them counts is decided in [`super::detect`], what a launcher's mean in [`super::launchers`].
 
 use std::net::Ipv6Addr;
+use std::num::NonZeroU16;
+use std::str::FromStr;
 
 pub use tonnage_sys::process::Env;
 use tonnage_units::identity::{AddressSource, Meeting};
@@ -85,32 +87,43 @@ pub(crate) fn check_scope(name: &str, host: &str) -> Result<()> {
     }
 }
 
-/// A number that must be there.
-pub(crate) fn required(env: Env<'_>, name: &str, source: &str) -> Result<u32> {
-    number(env, name)?
-        .ok_or_else(|| Error::Usage(format!("{source} is incomplete: {name} is not set")))
+/// Two sources that say different things about this process.
+pub(super) fn disagree(one: &str, other: &str) -> Error {
+    Error::Usage(format!(
+        "{one} and {other} disagree: unset the ones that do not belong to this run"
+    ))
+}
+
+/// Place and number of the ranks of this host. Where one of the two is missing, they are counted when the ranks have
+/// joined.
+pub(super) fn local_place(
+    env: Env<'_>,
+    rank_name: &str,
+    size_name: &str,
+) -> Result<(u32, Option<u32>)> {
+    let (Some(rank), Some(size)) = (number(env, rank_name)?, number(env, size_name)?) else {
+        return Ok((0, None));
+    };
+    check_range(rank, size, &format!("{rank_name}/{size_name}"))?;
+    Ok((rank, Some(size)))
+}
+
+/// A value, where the variable is set; `what` it has to be.
+pub(super) fn parsed<T: FromStr>(env: Env<'_>, name: &str, what: &str) -> Result<Option<T>> {
+    let Some(text) = env(name) else {
+        return Ok(None);
+    };
+    let wrong = |_| Error::Usage(format!("{name}={text} is not {what}"));
+    text.trim().parse().map(Some).map_err(wrong)
 }
 
 /// A number, where the variable is set.
-pub(crate) fn number(env: Env<'_>, name: &str) -> Result<Option<u32>> {
-    env(name)
-        .map(|text| {
-            text.trim()
-                .parse()
-                .map_err(|_| Error::Usage(format!("{name}={text} is not a whole number")))
-        })
-        .transpose()
+pub(super) fn number(env: Env<'_>, name: &str) -> Result<Option<u32>> {
+    parsed(env, name, "a whole number")
 }
 
 /// A TCP port, where the variable is set.
 pub(crate) fn port(env: Env<'_>, name: &str) -> Result<Option<u16>> {
-    let Some(text) = env(name) else {
-        return Ok(None);
-    };
-    match text.trim().parse() {
-        Ok(port) if port > 0 => Ok(Some(port)),
-        _ => Err(Error::Usage(format!(
-            "{name}={text} is not a TCP port (1 to 65535)"
-        ))),
-    }
+    let port = parsed::<NonZeroU16>(env, name, "a TCP port (1 to 65535)")?;
+    Ok(port.map(NonZeroU16::get))
 }

@@ -13,7 +13,7 @@ mod processes;
 use serde::{Deserialize, Serialize};
 
 use super::*;
-use crate::testing::{SOON, door, identity, options, run, run_with, start};
+use crate::testing::{SOON, door, identity, options, run, run_with, says, start};
 use tonnage_units::{Error, Reduce};
 
 fn blamed(error: &Error) -> (u32, String) {
