@@ -12,25 +12,18 @@ use tonnage_units::{WireDevice, WireKind};
 /// Counters by the names that the kernel gives them.
 pub type Counters = BTreeMap<String, u64>;
 
-/// The columns of /proc/net/dev by the names that the same counters have below /sys/class/net; `None` where nobody
-/// needs the figure.
-const INTERFACE_COLUMNS: [Option<&str>; 16] = [
-    Some("rx_bytes"),
-    Some("rx_packets"),
-    Some("rx_errors"),
-    Some("rx_dropped"),
-    None,
-    None,
-    None,
-    None,
-    Some("tx_bytes"),
-    Some("tx_packets"),
-    Some("tx_errors"),
-    Some("tx_dropped"),
-    None,
-    None,
-    None,
-    None,
+/// Columns of /proc/net/dev, and those of them that somebody needs, by the names that the same counters have below
+/// /sys/class/net.
+const INTERFACE_COLUMNS: usize = 16;
+const INTERFACE_COUNTERS: [(usize, &str); 8] = [
+    (0, "rx_bytes"),
+    (1, "rx_packets"),
+    (2, "rx_errors"),
+    (3, "rx_dropped"),
+    (8, "tx_bytes"),
+    (9, "tx_packets"),
+    (10, "tx_errors"),
+    (11, "tx_dropped"),
 ];
 
 /// Names taken from /proc/net/snmp and /proc/net/netstat: how much there was, what went wrong on the way, and what tells
@@ -182,13 +175,11 @@ impl Snapshot {
 /// Returns the growth of each counter between two readings. One that is missing in either, or went backwards (a device
 /// that was set up anew), is left out.
 pub fn difference(before: &Counters, after: &Counters) -> Counters {
-    after
-        .iter()
-        .filter_map(|(name, after)| {
-            let moved = after.checked_sub(*before.get(name)?)?;
-            Some((name.clone(), moved))
-        })
-        .collect()
+    let growth = |(name, after): (&String, &u64)| {
+        let moved = after.checked_sub(*before.get(name)?)?;
+        Some((name.clone(), moved))
+    };
+    after.iter().filter_map(growth).collect()
 }
 
 /// Bytes that a device sent, of its counters or their difference; `None` when it does not count them.
@@ -252,10 +243,8 @@ impl Reordering {
 
 fn largest(counters: &Counters, sources: &Sources) -> Option<u64> {
     let sum = |names: &&[&str]| {
-        names
-            .iter()
-            .filter_map(|name| counters.get(*name).copied())
-            .reduce(u64::saturating_add)
+        let values = names.iter().filter_map(|name| counters.get(*name).copied());
+        values.reduce(u64::saturating_add)
     };
     sources.iter().filter_map(sum).max()
 }
@@ -269,6 +258,7 @@ fn rdma_port(
     interfaces: &BTreeMap<String, Counters>,
 ) -> Counters {
     let root = format!("sys/class/infiniband/{device}");
+    let counts_bytes = |name: &str| SENT.iter().chain(&RECEIVED).any(|row| row.contains(&name));
     let mut counters = Counters::new();
     for directory in [
         format!("{root}/hw_counters"),
@@ -300,26 +290,17 @@ fn rdma_port(
     counters
 }
 
-fn counts_bytes(name: &str) -> bool {
-    SENT.iter().chain(&RECEIVED).any(|row| row.contains(&name))
-}
-
 /// /proc/net/dev: two lines of head, then one line for each interface.
 fn parse_interfaces(text: &str) -> BTreeMap<String, Counters> {
     let line = |line: &str| {
         let (name, figures) = line.rsplit_once(':')?;
-        let figures: Vec<u64> = figures
-            .split_whitespace()
-            .map(|figure| figure.parse().ok())
-            .collect::<Option<_>>()?;
-        if figures.len() < INTERFACE_COLUMNS.len() {
+        let figures = figures.split_whitespace().map(|figure| figure.parse().ok());
+        let figures: Vec<u64> = figures.collect::<Option<_>>()?;
+        if figures.len() < INTERFACE_COLUMNS {
             return None;
         }
-        let counters = INTERFACE_COLUMNS
-            .iter()
-            .zip(figures)
-            .filter_map(|(column, figure)| Some(((*column)?.to_owned(), figure)))
-            .collect();
+        let counter = |(at, name): (usize, &str)| (name.to_owned(), figures[at]);
+        let counters = INTERFACE_COUNTERS.map(counter).into();
         Some((name.trim().to_owned(), counters))
     };
     text.lines().filter_map(line).collect()
@@ -328,9 +309,8 @@ fn parse_interfaces(text: &str) -> BTreeMap<String, Counters> {
 /// /proc/net/snmp and /proc/net/netstat: for each protocol a line of names, then a line of figures. Figures below zero
 /// are settings ("no limit") and left out.
 fn parse_protocol(text: &str, protocol: &str) -> Counters {
-    let mut lines = text
-        .lines()
-        .filter_map(|line| line.split_once(':'))
+    let lines = text.lines().filter_map(|line| line.split_once(':'));
+    let mut lines = lines
         .filter(|(name, _)| *name == protocol)
         .map(|(_, rest)| rest.split_whitespace());
     let (Some(names), Some(figures)) = (lines.next(), lines.next()) else {

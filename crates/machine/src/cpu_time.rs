@@ -39,10 +39,11 @@ impl LimitedGroup {
     /// The limited groups among those of this process and all above them, the tightest first. In a container the walk
     /// ends at the root of its namespace, which is all that can be read there.
     pub fn all(tree: &Tree) -> Vec<Self> {
-        let (Some(groups), Some(mounts)) = (
+        let (groups, mounts) = (
             tree.text("proc/self/cgroup"),
             tree.text("proc/self/mountinfo"),
-        ) else {
+        );
+        let (Some(groups), Some(mounts)) = (groups, mounts) else {
             return Vec::new();
         };
         let mut all: Vec<Self> = groups
@@ -84,9 +85,7 @@ impl Throttling {
     pub fn since(self, before: Self) -> Self {
         Self {
             periods: self.periods.saturating_sub(before.periods),
-            throttled_periods: self
-                .throttled_periods
-                .saturating_sub(before.throttled_periods),
+            throttled_periods: (self.throttled_periods).saturating_sub(before.throttled_periods),
             throttled_ns: self.throttled_ns.saturating_sub(before.throttled_ns),
         }
     }
@@ -187,9 +186,7 @@ mod tests {
 
     fn machine(cgroup: &str, mounts: &str) -> Machine {
         let machine = Machine::new();
-        machine
-            .file("proc/self/cgroup", cgroup)
-            .file("proc/self/mountinfo", mounts);
+        machine.files("proc/self", &[("cgroup", cgroup), ("mountinfo", mounts)]);
         machine
     }
 
@@ -201,13 +198,15 @@ mod tests {
     #[test]
     fn version_2_has_a_quota_at_any_level() {
         let machine = machine("0::/a/b", V2);
-        machine
-            .file("sys/fs/cgroup/a/b/cpu.max", "max 100000")
-            .file("sys/fs/cgroup/a/cpu.max", "150000 100000")
-            .file(
-                "sys/fs/cgroup/a/cpu.stat",
-                "usage_usec 9\nnr_periods 40\nnr_throttled 12\nthrottled_usec 7",
-            );
+        let counts = "usage_usec 9\nnr_periods 40\nnr_throttled 12\nthrottled_usec 7";
+        machine.files(
+            "sys/fs/cgroup/a",
+            &[
+                ("b/cpu.max", "max 100000"),
+                ("cpu.max", "150000 100000"),
+                ("cpu.stat", counts),
+            ],
+        );
         assert_eq!(quotas(&machine), [1500]);
         let group = &LimitedGroup::all(&machine.tree())[0];
         let counted = Throttling {
@@ -227,18 +226,12 @@ mod tests {
         let cgroup = "4:memory:/m\n3:cpu,cpuacct:/a/b\n0::/";
         let machine = machine(cgroup, V1);
         let root = "sys/fs/cgroup/cpu,cpuacct";
-        for (group, quota) in [("a/b", "200000"), ("a", "50000")] {
-            machine
-                .file(&format!("{root}/{group}/cpu.cfs_quota_us"), quota)
-                .file(&format!("{root}/{group}/cpu.cfs_period_us"), "100000");
+        for (group, quota) in [("a/b", "200000"), ("a", "50000"), ("", "-1")] {
+            let quota = [("cpu.cfs_quota_us", quota), ("cpu.cfs_period_us", "100000")];
+            machine.files(&format!("{root}/{group}"), &quota);
         }
-        machine
-            .file(&format!("{root}/cpu.cfs_quota_us"), "-1")
-            .file(&format!("{root}/cpu.cfs_period_us"), "100000")
-            .file(
-                &format!("{root}/a/cpu.stat"),
-                "nr_periods 27\nnr_throttled 24\nthrottled_time 1200",
-            );
+        let counts = "nr_periods 27\nnr_throttled 24\nthrottled_time 1200";
+        machine.file(&format!("{root}/a/cpu.stat"), counts);
         assert_eq!(quotas(&machine), [500, 2000]);
         let group = &LimitedGroup::all(&machine.tree())[0];
         let counted = group.throttling(&machine.tree()).unwrap();
@@ -261,12 +254,8 @@ mod tests {
         ] {
             let machine = machine(cgroup, mounts);
             for (folder, quota) in [("cpu", "100000"), ("cpu/in", "50000")] {
-                machine
-                    .file(&format!("sys/fs/cgroup/{folder}/cpu.cfs_quota_us"), quota)
-                    .file(
-                        &format!("sys/fs/cgroup/{folder}/cpu.cfs_period_us"),
-                        "100000",
-                    );
+                let quota = [("cpu.cfs_quota_us", quota), ("cpu.cfs_period_us", "100000")];
+                machine.files(&format!("sys/fs/cgroup/{folder}"), &quota);
             }
             assert_eq!(quotas(&machine), expected, "{cgroup}");
         }

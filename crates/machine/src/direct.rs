@@ -31,9 +31,6 @@ impl Direct {
 }
 
 /// Finds out who vouches for direct transfers of an open file, and for which.
-///
-/// # Errors
-/// `Unavailable` when nobody does.
 pub fn of_file(file: &File, path: &Path) -> Result<Direct> {
     let asked = |error| Error::io(format!("cannot look at {}", path.display()), error);
     let said = direct_io(file).map_err(asked)?;
@@ -50,10 +47,10 @@ fn vouched(said: DirectIo, on: &FileSystem, path: &Path) -> Result<Direct> {
             alignment,
             said_by: "statx",
         }),
-        DirectIo::NotSupported => Err(refused(
-            path,
-            &format!("the kernel says that {name} has none for it"),
-        )),
+        DirectIo::NotSupported => {
+            let why = format!("the kernel says that {name} has none for it");
+            Err(refused(path, &why))
+        }
         DirectIo::NotSaid if matches!(name.as_str(), "lustre" | "nfs") => {
             let page_bytes = u32::try_from(rustix::param::page_size()).unwrap_or(4096);
             Ok(Direct {
@@ -64,10 +61,10 @@ fn vouched(said: DirectIo, on: &FileSystem, path: &Path) -> Result<Direct> {
                 said_by: "the file system's documentation",
             })
         }
-        DirectIo::NotSaid if on.memory => Err(refused(
-            path,
-            &format!("it is on {name}, which keeps it in memory and would ignore the flag"),
-        )),
+        DirectIo::NotSaid if on.memory => {
+            let why = format!("it is on {name}, which keeps it in memory and would ignore the flag");
+            Err(refused(path, &why))
+        }
         DirectIo::NotSaid => Err(Error::Unavailable {
             what: format!("direct I/O on {}", path.display()),
             why: format!(

@@ -10,9 +10,8 @@ use tonnage_sys::libfabric::Libfabric;
 use tonnage_sys::library::libc_version;
 
 use super::cpu_time::LimitedGroup;
-use super::devices::gpu::gpu_models;
+use super::devices::gpu::{gpu_models, nvidia_driver};
 use super::kernel_files::{Tree, value_of};
-use super::nvidia::nvidia_driver;
 use super::pages::{HugePool, Transparent, huge_pools, meminfo_bytes, transparent};
 use super::topology::Topology;
 use super::variables::steering;
@@ -47,12 +46,11 @@ pub struct HostIdentity {
 impl HostIdentity {
     /// Reads name and boot identifier.
     pub fn read() -> Self {
-        let name = rustix::system::uname()
-            .nodename()
-            .to_string_lossy()
-            .into_owned();
         Self {
-            name,
+            name: rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned(),
             boot_id: Tree::host().text("proc/sys/kernel/random/boot_id"),
         }
     }
@@ -172,22 +170,20 @@ impl Processors {
         let first = topology.cpus.first().map_or(0, |cpu| cpu.id);
         let cpu = format!("sys/devices/system/cpu/cpu{first}");
         let online: Vec<u32> = topology.cpus.iter().map(|cpu| cpu.id).collect();
+        let limits = LimitedGroup::all(tree);
         Self {
             model: cpu_model(tree).unwrap_or_else(|| "unknown".to_owned()),
             online: number_list::format(&online),
             allowed: number_list::format(&topology.allowed),
-            quota_millicpus: LimitedGroup::all(tree)
-                .first()
-                .map(|group| group.quota_millicpus),
+            quota_millicpus: limits.first().map(|group| group.quota_millicpus),
             sockets: topology.sockets(),
             cores: topology.cores(),
             threads_per_core: topology.threads_per_core(),
             l2_bytes: cache_bytes(tree, &cpu, 2),
             l3_bytes: cache_bytes(tree, &cpu, 3),
-            governor: match tree.try_text(format!("{cpu}/cpufreq/scaling_governor")) {
-                Ok(governor) => governor,
-                Err(why) => format!("unknown: {why}"),
-            },
+            governor: tree
+                .try_text(format!("{cpu}/cpufreq/scaling_governor"))
+                .unwrap_or_else(|why| format!("unknown: {why}")),
             frequency_khz_max: tree.number(format!("{cpu}/cpufreq/cpuinfo_max_freq")),
         }
     }
@@ -210,12 +206,12 @@ fn os_name(tree: &Tree) -> String {
     let text = tree
         .text("etc/os-release")
         .or_else(|| tree.text("usr/lib/os-release"));
-    let name = text.as_deref().and_then(|text| {
-        text.lines()
-            .find_map(|line| line.strip_prefix("PRETTY_NAME="))
-            .map(|name| name.trim_matches('"'))
-    });
-    name.unwrap_or("unknown").to_owned()
+    let text = text.unwrap_or_default();
+    let name = text
+        .lines()
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    name.map_or("unknown", |name| name.trim_matches('"'))
+        .to_owned()
 }
 
 fn virtualised(tree: &Tree) -> Option<bool> {
@@ -243,13 +239,9 @@ fn cache_bytes(tree: &Tree, cpu: &str, level: u32) -> Option<u64> {
     let cache = format!("{cpu}/cache");
     tree.names(&cache).into_iter().find_map(|index| {
         let index = format!("{cache}/{index}");
-        let right = tree.number::<u32>(format!("{index}/level")) == Some(level)
-            && tree
-                .text(format!("{index}/type"))
-                .is_some_and(|kind| kind != "Instruction");
-        let size = right
-            .then(|| tree.text(format!("{index}/size")))
-            .flatten()?;
+        let text = |file: &str| tree.text(format!("{index}/{file}"));
+        let is_right = text("level")? == level.to_string() && text("type")? != "Instruction";
+        let size = text("size").filter(|_| is_right)?;
         size.strip_suffix('K')?
             .parse::<u64>()
             .ok()?

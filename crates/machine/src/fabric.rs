@@ -7,9 +7,6 @@ pub const LIBFABRIC_VARIABLE: &str = "TONNAGE_LIBFABRIC";
 
 /// The libfabric that an engine uses unless its command line names one: what `TONNAGE_LIBFABRIC` names where that is
 /// set and not empty (a path, or "embedded"), else what [`Libfabric::choose`] finds.
-///
-/// # Errors
-/// One line that says what was tried and why it could not be loaded.
 pub fn load_libfabric() -> Result<Libfabric, String> {
     let asked = std::env::var_os(LIBFABRIC_VARIABLE).filter(|path| !path.is_empty());
     let Some(asked) = asked else {
@@ -18,8 +15,7 @@ pub fn load_libfabric() -> Result<Libfabric, String> {
     let asked = asked
         .to_str()
         .ok_or_else(|| format!("{LIBFABRIC_VARIABLE} is not UTF-8"))?;
-    match Libfabric::choose(Some(asked)) {
-        Ok((library, _)) => Ok(library),
-        Err(why) => Err(format!("{why} ({LIBFABRIC_VARIABLE} is set)")),
-    }
+    let chosen = Libfabric::choose(Some(asked));
+    let (library, _) = chosen.map_err(|why| format!("{why} ({LIBFABRIC_VARIABLE} is set)"))?;
+    Ok(library)
 }

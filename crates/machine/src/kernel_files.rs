@@ -36,9 +36,6 @@ impl Tree {
     }
 
     /// The file's text without white space around it.
-    ///
-    /// # Errors
-    /// The system's own reason.
     pub fn try_text(&self, path: impl AsRef<Path>) -> io::Result<String> {
         let mut bytes = Vec::new();
         fs::File::open(self.path(path))?
@@ -165,6 +162,14 @@ pub mod invented {
             self
         }
 
+        /// Lays out files of one line each in a folder.
+        pub fn files(&self, folder: &str, files: &[(&str, &str)]) -> &Self {
+            for (name, text) in files {
+                self.file(Path::new(folder).join(name).to_str().unwrap(), text);
+            }
+            self
+        }
+
         /// A link at `path` to `target`, both paths of this machine.
         pub fn link(&self, path: &str, target: &str) -> &Self {
             let path = self.directory.path().join(path);
@@ -181,31 +186,27 @@ pub mod invented {
             self.file("sys/devices/system/cpu/online", &format!("0-{}", total - 1));
             for cpu in 0..total {
                 let core = cpu % all_cores;
-                let siblings: Vec<String> = (0..threads)
-                    .map(|thread| (core + thread * all_cores).to_string())
-                    .collect();
-                let topology = format!("sys/devices/system/cpu/cpu{cpu}/topology");
-                self.file(
-                    &format!("{topology}/thread_siblings_list"),
-                    &siblings.join(","),
-                );
-                self.file(
-                    &format!("{topology}/physical_package_id"),
-                    &(core / cores).to_string(),
+                let siblings = (0..threads).map(|thread| (core + thread * all_cores).to_string());
+                let siblings: Vec<String> = siblings.collect();
+                self.files(
+                    &format!("sys/devices/system/cpu/cpu{cpu}/topology"),
+                    &[
+                        ("thread_siblings_list", &siblings.join(",")),
+                        ("physical_package_id", &(core / cores).to_string()),
+                    ],
                 );
             }
             for socket in 0..sockets {
-                let ranges: Vec<String> = (0..threads)
-                    .map(|thread| {
-                        let first = thread * all_cores + socket * cores;
-                        format!("{first}-{}", first + cores - 1)
-                    })
-                    .collect();
-                let node = format!("sys/devices/system/node/node{socket}");
-                self.file(&format!("{node}/cpulist"), &ranges.join(","));
-                self.file(
-                    &format!("{node}/meminfo"),
-                    &format!("Node {socket} MemTotal: 1024 kB\nNode {socket} MemFree: 512 kB"),
+                let range = |thread: u32| {
+                    let first = thread * all_cores + socket * cores;
+                    format!("{first}-{}", first + cores - 1)
+                };
+                let ranges: Vec<String> = (0..threads).map(range).collect();
+                let memory =
+                    format!("Node {socket} MemTotal: 1024 kB\nNode {socket} MemFree: 512 kB");
+                self.files(
+                    &format!("sys/devices/system/node/node{socket}"),
+                    &[("cpulist", &ranges.join(",")), ("meminfo", &memory)],
                 );
             }
             self
@@ -233,22 +234,8 @@ mod tests {
     #[test]
     fn names_are_in_natural_order() {
         let machine = Machine::new();
-        machine
-            .file("d/node10", "")
-            .file("d/node2", "")
-            .file("d/node1", "");
+        machine.files("d", &[("node10", ""), ("node2", ""), ("node1", "")]);
         assert_eq!(machine.tree().names("d"), ["node1", "node2", "node10"]);
-        let mut names = [
-            "p10",
-            "enp2s0f10",
-            "enp2s0f9",
-            "enp10s0f1",
-            "p",
-            "01",
-            "1",
-            "p9",
-        ];
-        names.sort_by_cached_key(|name| natural(name));
         let expected = [
             "01",
             "1",
@@ -259,6 +246,9 @@ mod tests {
             "p9",
             "p10",
         ];
+        let mut names = expected;
+        names.reverse();
+        names.sort_by_cached_key(|name| natural(name));
         assert_eq!(names, expected);
     }
 
@@ -269,14 +259,9 @@ mod tests {
             .file("sys/devices/pci0/x", "1")
             .link("sys/class/net/e0/device", "sys/devices/pci0");
         let tree = machine.tree();
-        assert_eq!(
-            tree.link_name("sys/class/net/e0/device").as_deref(),
-            Some("pci0")
-        );
-        assert_eq!(
-            tree.resolve("sys/class/net/e0/device"),
-            Some(PathBuf::from("sys/devices/pci0"))
-        );
+        let link = "sys/class/net/e0/device";
+        assert_eq!(tree.link_name(link).as_deref(), Some("pci0"));
+        assert_eq!(tree.resolve(link), Some("sys/devices/pci0".into()));
         std::os::unix::fs::symlink("/", machine.path().join("out")).unwrap();
         assert_eq!(tree.resolve("out"), None);
     }
@@ -285,10 +270,8 @@ mod tests {
     fn marks_and_values_are_found() {
         assert_eq!(marked("always [madvise] never"), "madvise");
         assert_eq!(marked("whole"), "whole");
-        assert_eq!(
-            value_of("a : 1\nmodel name\t: X: Y", "model name"),
-            Some("X: Y")
-        );
+        let text = "a : 1\nmodel name\t: X: Y";
+        assert_eq!(value_of(text, "model name"), Some("X: Y"));
         assert_eq!(value_of("a : 1", "b"), None);
     }
 }

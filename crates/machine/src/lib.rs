@@ -6,7 +6,7 @@
 //! | [`devices`] | everything that could move bytes here, for people (`tonnage devices`) |
 //! | [`direct`] | transfers of a file past the page cache |
 //! | [`topology`] | CPUs, cores, sockets, NUMA nodes |
-//! | [`placement`], [`cpu_choice`] | CPUs of workers |
+//! | [`placement`] | CPUs of workers, and how they are chosen |
 //! | [`cpu_time`] | CPU quotas, and time that threads waited for a CPU |
 //! | [`pair_placement`] | CPUs of workers that exchange bytes: on one socket, or on two |
 //! | [`mounts`] | mounts that hold files |
@@ -24,7 +24,6 @@
 #![forbid(unsafe_code)]
 
 pub mod counters;
-pub mod cpu_choice;
 pub mod cpu_time;
 pub mod devices;
 pub mod direct;
@@ -33,7 +32,6 @@ pub mod fabric;
 pub mod host_facts;
 pub mod kernel_files;
 pub mod mounts;
-mod nvidia;
 pub mod pages;
 pub mod pair_placement;
 pub mod placement;
@@ -42,10 +40,11 @@ pub mod topology;
 pub mod variables;
 pub mod way_out;
 
-pub use cpu_choice::CpuChoice;
 pub use environment::{Environment, HostIdentity};
 pub use host_facts::HostFacts;
 pub use pages::HugePool;
 pub use pair_placement::{MachineRank, place_by_itself, place_pairs};
-pub use placement::{OwnCpus, Placement, Workers, pin_thread, place_workers, spread_thread};
+pub use placement::{
+    CpuChoice, OwnCpus, Placement, Workers, pin_thread, place_workers, spread_thread,
+};
 pub use topology::Topology;

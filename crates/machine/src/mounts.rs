@@ -22,9 +22,6 @@ pub struct Mount {
 }
 
 /// Returns the mount that holds a path; it must exist, and may be a folder.
-///
-/// # Errors
-/// When nothing is there, or the file system does not answer.
 pub fn of_path(path: &Path) -> io::Result<Mount> {
     let file_system = file_system::of_path(path)?;
     let mounts = Tree::host().text("proc/self/mountinfo").unwrap_or_default();
@@ -33,17 +30,14 @@ pub fn of_path(path: &Path) -> io::Result<Mount> {
 
 fn found(mounts: &str, file_system: FileSystem, path: &Path) -> Mount {
     let lines = || mounts.lines().filter_map(line);
-    let by_number = lines().find(|line| Some(line.id) == file_system.mount_id);
-    // Kernels before 5.8 do not say the number: then it is the innermost of its device, the last of several at one
-    // place.
-    let innermost = || {
+    let line = if file_system.mount_id.is_some() {
+        lines().find(|line| Some(line.id) == file_system.mount_id)
+    } else {
+        // Kernels before 5.8 do not say the number: then it is the innermost of its device, the last of several at one
+        // place.
         lines()
             .filter(|line| line.device == file_system.device && path.starts_with(&line.place))
             .max_by_key(|line| line.place.components().count())
-    };
-    let line = match file_system.mount_id {
-        Some(_) => by_number,
-        None => innermost(),
     };
     match line {
         Some(line) => Mount {
@@ -94,9 +88,8 @@ pub(super) fn unescape(text: &str) -> String {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('\\') {
         plain.push_str(before);
-        let code = after
-            .get(..3)
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        let digits = after.get(..3);
+        let code = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
         match code.filter(u8::is_ascii) {
             Some(code) => {
                 plain.push(char::from(code));

@@ -19,22 +19,15 @@ pub struct HugePool {
 /// The pools of all sizes that the CPU knows, smallest page first; empty where the kernel has no huge pages.
 pub fn huge_pools(tree: &Tree) -> Vec<HugePool> {
     let root = "sys/kernel/mm/hugepages";
-    let mut pools: Vec<HugePool> = tree
-        .names(root)
-        .into_iter()
-        .filter_map(|name| {
-            let kib: u64 = name
-                .strip_prefix("hugepages-")?
-                .strip_suffix("kB")?
-                .parse()
-                .ok()?;
-            Some(HugePool {
-                page_bytes: kib.checked_mul(1024)?,
-                total: tree.number(format!("{root}/{name}/nr_hugepages"))?,
-                free: tree.number(format!("{root}/{name}/free_hugepages"))?,
-            })
+    let pool = |name: String| {
+        let kib = name.strip_prefix("hugepages-")?.strip_suffix("kB")?;
+        Some(HugePool {
+            page_bytes: kib.parse::<u64>().ok()?.checked_mul(1024)?,
+            total: tree.number(format!("{root}/{name}/nr_hugepages"))?,
+            free: tree.number(format!("{root}/{name}/free_hugepages"))?,
         })
-        .collect();
+    };
+    let mut pools: Vec<HugePool> = tree.names(root).into_iter().filter_map(pool).collect();
     pools.sort_unstable_by_key(|pool| pool.page_bytes);
     pools
 }
@@ -83,39 +76,24 @@ mod tests {
     fn pools_are_listed_by_size() {
         let machine = Machine::new();
         let root = "sys/kernel/mm/hugepages";
-        machine
-            .file(&format!("{root}/hugepages-1048576kB/nr_hugepages"), "4")
-            .file(&format!("{root}/hugepages-1048576kB/free_hugepages"), "1")
-            .file(&format!("{root}/hugepages-2048kB/nr_hugepages"), "0")
-            .file(&format!("{root}/hugepages-2048kB/free_hugepages"), "0")
-            .file(&format!("{root}/rubbish/nr_hugepages"), "0");
+        for (kib, total, free) in [("1048576", "4", "1"), ("2048", "0", "0")] {
+            let pool = [("nr_hugepages", total), ("free_hugepages", free)];
+            machine.files(&format!("{root}/hugepages-{kib}kB"), &pool);
+        }
+        machine.file(&format!("{root}/rubbish/nr_hugepages"), "0");
         let pools = huge_pools(&machine.tree());
-        assert_eq!(
-            pools[0],
-            HugePool {
-                page_bytes: 2 << 20,
-                total: 0,
-                free: 0
-            }
-        );
-        assert_eq!(
-            pools[1],
-            HugePool {
-                page_bytes: 1 << 30,
-                total: 4,
-                free: 1
-            }
-        );
-        assert_eq!(pools.len(), 2);
+        let found: Vec<_> = pools
+            .iter()
+            .map(|pool| (pool.page_bytes, pool.total, pool.free))
+            .collect();
+        assert_eq!(found, [(2 << 20, 0, 0), (1 << 30, 4, 1)]);
     }
 
     #[test]
     fn settings_that_cannot_be_read_say_why() {
         let machine = Machine::new();
-        machine.file(
-            "sys/kernel/mm/transparent_hugepage/enabled",
-            "always [madvise] never",
-        );
+        let file = "sys/kernel/mm/transparent_hugepage/enabled";
+        machine.file(file, "always [madvise] never");
         let found = transparent(&machine.tree());
         assert_eq!(found.enabled, "madvise");
         assert!(found.shmem_enabled.starts_with("unknown: "), "{found:?}");
@@ -125,10 +103,8 @@ mod tests {
     fn memory_is_in_bytes() {
         let machine = Machine::new();
         machine.file("proc/meminfo", "MemTotal:       24684084 kB\nMemFree: 1 kB");
-        assert_eq!(
-            meminfo_bytes(&machine.tree(), "MemTotal"),
-            Some(24_684_084 * 1024)
-        );
-        assert_eq!(meminfo_bytes(&machine.tree(), "Nothing"), None);
+        let found = |key| meminfo_bytes(&machine.tree(), key);
+        assert_eq!(found("MemTotal"), Some(24_684_084 * 1024));
+        assert_eq!(found("Nothing"), None);
     }
 }

@@ -76,9 +76,6 @@ pub fn place_pairs(
 /// Places the workers of all ranks of a machine, which may use the same CPUs, as [`super::place_workers`] does
 /// alone; but those that exchange bytes on one socket, on cores of their own and on one NUMA node, where that leaves no
 /// core unused.
-///
-/// # Errors
-/// [`Error::Usage`] when no CPU is known.
 pub fn place_by_itself(
     topology: &Topology,
     ranks: &[MachineRank],
@@ -192,11 +189,8 @@ struct Seats<'a> {
 
 impl<'a> Seats<'a> {
     fn new(topology: &Topology, ranks: &'a [MachineRank]) -> Self {
-        let allowed: BTreeSet<u32> = ranks
-            .iter()
-            .flat_map(|rank| &rank.allowed)
-            .copied()
-            .collect();
+        let allowed = ranks.iter().flat_map(|rank| &rank.allowed).copied();
+        let allowed: BTreeSet<u32> = allowed.collect();
         let allowed: Vec<u32> = allowed.into_iter().collect();
         let cpus = known_cpus(topology, &allowed);
         Self {
@@ -259,9 +253,8 @@ impl<'a> Seats<'a> {
     /// CPUs of their own for the members of a group.
     fn unshared(&self, group: &Group, regions: &[Region]) -> Option<Vec<usize>> {
         let ways = [Take::UnusedCores, Take::OtherCores, Take::OwnCpus];
-        let mut all = ways
-            .iter()
-            .flat_map(|take| regions.iter().map(move |region| (region, *take)));
+        let each = |take| regions.iter().map(move |region| (region, take));
+        let mut all = ways.into_iter().flat_map(each);
         all.find_map(|(region, take)| self.seat(group, region, take))
     }
 
@@ -323,10 +316,8 @@ struct Fault {
 fn fault(topology: &Topology, groups: &[Group], placed: &[Placement]) -> Fault {
     let mut fault = Fault::default();
     let workers = placed.first().map_or(0, |rank| rank.cpus.len());
-    for (group, worker) in groups
-        .iter()
-        .flat_map(|group| (0..workers).map(move |worker| (group, worker)))
-    {
+    let of_group = |group| (0..workers).map(move |worker| (group, worker));
+    for (group, worker) in groups.iter().flat_map(of_group) {
         let ids = group.members.iter().filter_map(|member| {
             let cpus = &placed.get(member.rank)?.cpus;
             cpus.get(worker).copied().flatten()
@@ -361,11 +352,8 @@ fn too_few(cpus: &[Cpu], workers: usize) -> String {
     let each = sockets
         .iter()
         .map(|(socket, cpus)| format!("{cpus} on socket {socket}"));
-    let each: Vec<String> = each.collect();
-    format!(
-        "{workers} workers so placed need other CPUs than there are: {}",
-        each.join(", ")
-    )
+    let each = each.collect::<Vec<_>>().join(", ");
+    format!("{workers} workers so placed need other CPUs than there are: {each}")
 }
 
 /// Reason that the workers of a group cannot be placed so, though CPUs may be shared.
@@ -380,10 +368,8 @@ fn why_not(
     if let Some(unknown) = cpus.iter().find(|cpu| cpu.package.is_none())
         && sockets.len() < 2
     {
-        return format!(
-            "the kernel does not say which socket CPU {} is on",
-            unknown.id
-        );
+        let id = unknown.id;
+        return format!("the kernel does not say which socket CPU {id} is on");
     }
     if place == PairPlace::Far && topology.sockets() < 2 {
         return "this machine has one socket".to_owned();

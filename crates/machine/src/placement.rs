@@ -4,11 +4,42 @@
 //! and takes its own part, so that the ranks agree without talking.
 
 use std::marker::PhantomData;
+use std::str::FromStr;
 
-use super::cpu_choice::CpuChoice;
 use super::topology::{Cpu, Topology};
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
+
+/// A rule for placing workers, as `--cpus` says it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum CpuChoice {
+    /// By the own rules of [`place_workers`].
+    #[default]
+    Auto,
+    /// Nothing is pinned; the kernel decides.
+    None,
+    /// These CPUs in this order: rank 0's workers, then rank 1's, starting again when the list is used up.
+    List(Vec<u32>),
+}
+
+/// Reads "none" or a list, which is not empty and has no CPU twice.
+impl FromStr for CpuChoice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text == "none" {
+            return Ok(Self::None);
+        }
+        let cpus = number_list::parse(text)?;
+        let is_twice = |(at, cpu): &(usize, &u32)| cpus[..*at].contains(cpu);
+        if let Some((_, cpu)) = cpus.iter().enumerate().find(is_twice) {
+            return Err(Error::Usage(format!(
+                "the list {text:?} has CPU {cpu} twice"
+            )));
+        }
+        Ok(Self::List(cpus))
+    }
+}
 
 /// The most workers that one rank may have, far above the CPUs of any host.
 const WORKERS_MAX: u32 = 1 << 16;
@@ -84,14 +115,15 @@ pub fn place_workers(
             check_list(topology, list)?;
             Ok(round_robin(list, &job))
         }
-        CpuChoice::Auto => place_auto(topology, &job),
+        CpuChoice::Auto => {
+            let mut mine = place_ranks(topology, local_rank + 1, &job)?;
+            mine.pop()
+                .ok_or_else(|| Error::Failed("no rank was placed".to_owned()))
+        }
     }
 }
 
 /// Pins the calling thread to one CPU.
-///
-/// # Errors
-/// When the kernel refuses: the CPU does not exist or the process may not use it.
 pub fn pin_thread(cpu: u32) -> Result<()> {
     spread_thread(&[cpu])
 }
@@ -128,9 +160,6 @@ impl Drop for OwnCpus {
 }
 
 /// Lets the calling thread run on any of these CPUs: a thread begins on those of the one that started it.
-///
-/// # Errors
-/// When the kernel refuses: a CPU does not exist or the process may not use it.
 pub fn spread_thread(cpus: &[u32]) -> Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     for &cpu in cpus {
@@ -192,11 +221,8 @@ fn check_list(topology: &Topology, list: &[u32]) -> Result<()> {
             "the list of CPUs is empty; this process may use {allowed}"
         )));
     }
-    let wrong: Vec<u32> = list
-        .iter()
-        .copied()
-        .filter(|cpu| topology.allowed.binary_search(cpu).is_err())
-        .collect();
+    let is_wrong = |cpu: &&u32| topology.allowed.binary_search(cpu).is_err();
+    let wrong: Vec<u32> = list.iter().filter(is_wrong).copied().collect();
     if wrong.is_empty() {
         return Ok(());
     }
@@ -225,12 +251,6 @@ fn round_robin(cpus: &[u32], job: &Job) -> Placement {
     }
 }
 
-fn place_auto(topology: &Topology, job: &Job) -> Result<Placement> {
-    let mut mine = place_ranks(topology, job.local_rank + 1, job)?;
-    mine.pop()
-        .ok_or_else(|| Error::Failed("no rank was placed".to_owned()))
-}
-
 /// Places the workers of the first `ranks` local ranks automatically, without regard to which of them exchange bytes.
 fn place_ranks(topology: &Topology, ranks: u32, job: &Job) -> Result<Vec<Placement>> {
     let mut free = Free::new(topology);
@@ -255,9 +275,6 @@ fn place_ranks(topology: &Topology, ranks: u32, job: &Job) -> Result<Vec<Placeme
 }
 
 /// Places the workers of all ranks of a host as [`place_workers`] does each rank's by [`CpuChoice::Auto`].
-///
-/// # Errors
-/// As for [`place_workers`].
 pub(crate) fn place_all(
     topology: &Topology,
     ranks: u32,
@@ -323,12 +340,10 @@ impl Free {
 
     /// Takes up to `count` CPUs for one rank.
     fn take(&mut self, count: usize) -> Vec<u32> {
-        let cores = self.whole_cores();
-        let candidates = if cores.len() >= count {
-            cores
-        } else {
-            self.in_order()
-        };
+        let mut candidates = self.whole_cores();
+        if candidates.len() < count {
+            candidates = self.in_order();
+        }
         let mut chosen = on_one_node(&candidates, count).unwrap_or(candidates);
         chosen.truncate(count);
         self.cpus.retain(|cpu| !chosen.contains(cpu));
@@ -343,10 +358,8 @@ fn on_one_node(cpus: &[Cpu], count: usize) -> Option<Vec<Cpu>> {
     nodes.sort_unstable();
     nodes.dedup();
     let of = |node: u32| cpus.iter().filter(move |cpu| cpu.node == node).copied();
-    nodes
-        .into_iter()
-        .find(|node| of(*node).count() >= count)
-        .map(|node| of(node).collect())
+    let node = nodes.into_iter().find(|node| of(*node).count() >= count)?;
+    Some(of(node).collect())
 }
 
 #[cfg(test)]

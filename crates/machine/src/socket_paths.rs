@@ -183,13 +183,8 @@ fn ask(kind: u16, answer_kind: u16, body: &[u8]) -> Option<Vec<u8>> {
     message.extend(REQUEST.to_ne_bytes());
     message.extend([0; 8]);
     message.extend(body);
-    let socket = socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .ok()?;
+    let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).ok()?;
     send(&socket, &message, SendFlags::empty()).ok()?;
     // The kernel has answered by the time that send returns.
     let mut answer = vec![0; 64 << 10];
@@ -276,7 +271,7 @@ mod tests {
         .concat();
         let found = link(&answer).unwrap();
         assert_eq!(
-            (found.name.as_str(), found.qdisc.as_str(), found.mtu_bytes),
+            (&*found.name, &*found.qdisc, found.mtu_bytes),
             ("eth0", "tbf", 9000)
         );
     }

@@ -61,18 +61,13 @@ impl Topology {
     pub fn read_from(tree: &Tree, allowed: Vec<u32>) -> Self {
         let online = tree.text("sys/devices/system/cpu/online");
         let online = online.and_then(|text| number_list::parse(&text).ok());
-        let mut online = online.unwrap_or_else(|| allowed.clone());
-        online.sort_unstable();
-        online.dedup();
+        let online = sorted(online.unwrap_or_else(|| allowed.clone()));
         let nodes = read_nodes(tree, &online);
         let cpus = read_cpus(tree, &online, &nodes);
-        let mut allowed: Vec<u32> = if allowed.is_empty() { online } else { allowed };
-        allowed.sort_unstable();
-        allowed.dedup();
         Self {
             cpus,
             nodes,
-            allowed,
+            allowed: sorted(if allowed.is_empty() { online } else { allowed }),
         }
     }
 
@@ -89,23 +84,18 @@ impl Topology {
 
     /// The online CPUs of a NUMA node, ascending; empty for a node of memory alone or one that is not there.
     pub fn cpus_of_node(&self, node: u32) -> &[u32] {
-        self.nodes
-            .iter()
-            .find(|n| n.id == node)
-            .map_or(&[], |n| &n.cpus)
+        let node = self.nodes.iter().find(|n| n.id == node);
+        node.map_or(&[], |n| &n.cpus)
     }
 
     /// The NUMA node in which memory for this CPU should be: its own where that has memory, else the lowest with some.
     pub fn memory_node_of_cpu(&self, id: u32) -> Option<u32> {
         let has_memory = |node: &&Node| node.memory_bytes.is_none_or(|bytes| bytes > 0);
         let own = self.numa_node_of_cpu(id)?;
-        let own = self
-            .nodes
-            .iter()
-            .filter(has_memory)
-            .find(|node| node.id == own);
-        own.or_else(|| self.nodes.iter().find(has_memory))
-            .map(|node| node.id)
+        let mut with_memory = self.nodes.iter().filter(has_memory);
+        let lowest = with_memory.clone().next()?.id;
+        let is_own = |node: &&Node| node.id == own;
+        Some(with_memory.find(is_own).map_or(lowest, |node| node.id))
     }
 
     /// The NUMA node in which memory for the first CPU that this process may use should be.
@@ -121,33 +111,30 @@ impl Topology {
 
     /// Number of sockets; one where the kernel knows of none.
     pub fn sockets(&self) -> u32 {
-        count_distinct(self.cpus.iter().filter_map(|cpu| cpu.package)).max(1)
+        let packages = self.cpus.iter().filter_map(|cpu| cpu.package);
+        sorted(packages.collect()).len().max(1) as u32
     }
 
     /// Number of the sockets of whose CPUs this process may use some.
     pub fn allowed_sockets(&self) -> u32 {
-        count_distinct(
-            self.allowed
-                .iter()
-                .filter_map(|&cpu| self.socket_of_cpu(cpu)),
-        )
+        sorted(self.sockets_of_allowed()).len() as u32
+    }
+
+    fn sockets_of_allowed(&self) -> Vec<u32> {
+        let allowed = self.allowed.iter();
+        allowed.filter_map(|&cpu| self.socket_of_cpu(cpu)).collect()
     }
 
     /// Returns whether a pair may be near and may be far: the CPUs that this process may use are on two sockets, and
     /// two of them on one.
     pub fn has_near_and_far(&self) -> bool {
-        let sockets: Vec<u32> = self
-            .allowed
-            .iter()
-            .filter_map(|&cpu| self.socket_of_cpu(cpu))
-            .collect();
-        let distinct = count_distinct(sockets.iter().copied());
-        distinct >= 2 && sockets.len() > distinct as usize
+        let (sockets, distinct) = (self.sockets_of_allowed().len(), self.allowed_sockets());
+        distinct >= 2 && sockets > distinct as usize
     }
 
     /// Number of physical cores.
     pub fn cores(&self) -> u32 {
-        count_distinct(self.cpus.iter().map(|cpu| cpu.core))
+        sorted(self.cpus.iter().map(|cpu| cpu.core).collect()).len() as u32
     }
 
     /// CPUs that share a physical core: the most that any core has.
@@ -166,65 +153,49 @@ fn allowed_cpus() -> Vec<u32> {
     let Ok(set) = sched_getaffinity(None) else {
         return Vec::new();
     };
-    let numbers = 0..CpuSet::MAX_CPU;
-    numbers
-        .filter(|cpu| set.is_set(*cpu))
-        .filter_map(|cpu| u32::try_from(cpu).ok())
-        .collect()
+    let numbers = (0u32..).zip(0..CpuSet::MAX_CPU);
+    let allowed = numbers.filter(|&(_, cpu)| set.is_set(cpu));
+    allowed.map(|(number, _)| number).collect()
 }
 
-fn count_distinct(numbers: impl Iterator<Item = u32>) -> u32 {
-    let mut numbers: Vec<u32> = numbers.collect();
+/// The numbers in order, each once.
+fn sorted(mut numbers: Vec<u32>) -> Vec<u32> {
     numbers.sort_unstable();
     numbers.dedup();
-    u32::try_from(numbers.len()).unwrap_or(u32::MAX)
+    numbers
 }
 
 fn read_nodes(tree: &Tree, online: &[u32]) -> Vec<Node> {
     let root = "sys/devices/system/node";
-    let nodes: Vec<Node> = tree
-        .names(root)
-        .into_iter()
-        .filter_map(|name| {
-            let id = name.strip_prefix("node")?.parse().ok()?;
-            let cpus = tree.text(format!("{root}/{name}/cpulist"));
-            let mut cpus = cpus
-                .and_then(|text| number_list::parse(&text).ok())
-                .unwrap_or_default();
-            cpus.retain(|cpu| online.binary_search(cpu).is_ok());
-            let meminfo = tree
-                .text(format!("{root}/{name}/meminfo"))
-                .unwrap_or_default();
-            Some(Node {
-                id,
-                cpus,
-                memory_bytes: node_memory_bytes(&meminfo, "MemTotal:"),
-                memory_free_bytes: node_memory_bytes(&meminfo, "MemFree:"),
-            })
-        })
-        .collect();
-    if nodes.is_empty() {
-        let cpus = online.to_vec();
-        return vec![Node {
-            id: 0,
+    let list = |text: String| number_list::parse(&text).ok();
+    let read = |name: String| {
+        let text = |file: &str| tree.text(format!("{root}/{name}/{file}"));
+        let mut cpus = text("cpulist").and_then(list).unwrap_or_default();
+        cpus.retain(|cpu| online.binary_search(cpu).is_ok());
+        let meminfo = text("meminfo").unwrap_or_default();
+        Some(Node {
+            id: name.strip_prefix("node")?.parse().ok()?,
             cpus,
-            memory_bytes: None,
-            memory_free_bytes: None,
-        }];
+            memory_bytes: node_memory_bytes(&meminfo, "MemTotal:"),
+            memory_free_bytes: node_memory_bytes(&meminfo, "MemFree:"),
+        })
+    };
+    let nodes: Vec<Node> = tree.names(root).into_iter().filter_map(read).collect();
+    if !nodes.is_empty() {
+        return nodes;
     }
-    nodes
+    vec![Node {
+        id: 0,
+        cpus: online.to_vec(),
+        memory_bytes: None,
+        memory_free_bytes: None,
+    }]
 }
 
 /// A value of a node's meminfo, whose lines are "Node 0 MemTotal: 24684084 kB".
 fn node_memory_bytes(meminfo: &str, key: &str) -> Option<u64> {
-    let line = meminfo.lines().find(|line| line.contains(key))?;
-    let kib: u64 = line
-        .split_once(key)?
-        .1
-        .split_whitespace()
-        .next()?
-        .parse()
-        .ok()?;
+    let (_, value) = meminfo.lines().find_map(|line| line.split_once(key))?;
+    let kib: u64 = value.split_whitespace().next()?.parse().ok()?;
     kib.checked_mul(1024)
 }
 
@@ -242,11 +213,10 @@ fn read_cpus(tree: &Tree, online: &[u32], nodes: &[Node]) -> Vec<Cpu> {
             None => {
                 let (siblings, package) = read_core(tree, id);
                 let core = siblings.iter().copied().min().unwrap_or(id).min(id);
-                shared.extend(
-                    siblings
-                        .into_iter()
-                        .map(|sibling| (sibling, (core, package))),
-                );
+                let known = siblings
+                    .into_iter()
+                    .map(|sibling| (sibling, (core, package)));
+                shared.extend(known);
                 (core, package)
             }
         };
@@ -277,30 +247,30 @@ mod tests {
     use super::super::kernel_files::invented::Machine;
     use super::*;
 
+    /// Sockets, cores, and threads of a core.
+    fn counts(topology: &Topology) -> (u32, u32, u32) {
+        (
+            topology.sockets(),
+            topology.cores(),
+            topology.threads_per_core(),
+        )
+    }
+
     #[test]
     fn two_sockets_with_two_threads_per_core() {
         let machine = Machine::new();
         machine.processors(2, 4, 2);
         let topology = Topology::read_from(&machine.tree(), vec![]);
-        assert_eq!(
-            (
-                topology.sockets(),
-                topology.cores(),
-                topology.threads_per_core()
-            ),
-            (2, 8, 2)
-        );
+        assert_eq!(counts(&topology), (2, 8, 2));
         assert_eq!(topology.allowed.len(), 16);
         assert_eq!(topology.cpus_of_node(1), [4, 5, 6, 7, 12, 13, 14, 15]);
-        assert_eq!(
-            topology.cpu(12),
-            Some(&Cpu {
-                id: 12,
-                core: 4,
-                package: Some(1),
-                node: 1
-            })
-        );
+        let expected = Cpu {
+            id: 12,
+            core: 4,
+            package: Some(1),
+            node: 1,
+        };
+        assert_eq!(topology.cpu(12), Some(&expected));
         assert_eq!(topology.numa_node_of_cpu(16), None);
         assert_eq!(topology.nodes[0].memory_bytes, Some(1 << 20));
         assert_eq!(topology.nodes[1].memory_free_bytes, Some(1 << 19));
@@ -323,14 +293,7 @@ mod tests {
     #[test]
     fn a_kernel_that_says_nothing_gives_one_node() {
         let topology = Topology::read_from(&Machine::new().tree(), vec![1, 0]);
-        assert_eq!(
-            (
-                topology.sockets(),
-                topology.cores(),
-                topology.threads_per_core()
-            ),
-            (1, 2, 1)
-        );
+        assert_eq!(counts(&topology), (1, 2, 1));
         assert_eq!(topology.nodes.len(), 1);
         assert_eq!(topology.memory_node_of_cpu(1), Some(0));
         assert_eq!(topology.allowed, [0, 1]);
@@ -344,10 +307,8 @@ mod tests {
     fn a_socket_that_the_kernel_does_not_name_is_unknown() {
         let machine = Machine::new();
         machine.processors(2, 1, 1);
-        machine.file(
-            "sys/devices/system/cpu/cpu1/topology/physical_package_id",
-            "-1",
-        );
+        let file = "sys/devices/system/cpu/cpu1/topology/physical_package_id";
+        machine.file(file, "-1");
         let topology = Topology::read_from(&machine.tree(), vec![]);
         let sockets = [0, 1, 2].map(|cpu| topology.socket_of_cpu(cpu));
         assert_eq!(sockets, [Some(0), None, None]);
@@ -374,13 +335,8 @@ mod tests {
     fn this_host_has_at_least_the_cpu_that_runs_this() {
         let topology = Topology::read();
         assert!(!topology.allowed.is_empty());
-        assert!(
-            topology
-                .allowed
-                .iter()
-                .all(|cpu| topology.cpu(*cpu).is_some()),
-            "{topology:?}"
-        );
+        let is_known = |cpu: &u32| topology.cpu(*cpu).is_some();
+        assert!(topology.allowed.iter().all(is_known), "{topology:?}");
         assert!(topology.cores() >= 1 && topology.sockets() >= 1);
     }
 }

@@ -69,7 +69,7 @@ impl CardMemory {
         let in_use = || AmdMemoryUse::read(tree, &context.device().pci_address);
         let before = in_use();
         let made = register(bytes)?;
-        let doubt = amd_dmabuf_doubt(tree, device, (before, in_use()), self.memory.bytes());
+        let doubt = amd_dmabuf_doubt(tree, device, before, in_use(), self.memory.bytes());
         Ok((made, doubt))
     }
 

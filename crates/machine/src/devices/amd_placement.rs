@@ -45,10 +45,10 @@ impl AmdMemoryUse {
         let most = bytes / 4 * 3;
         let left = self.own_bytes.saturating_sub(later.own_bytes) >= most;
         let came = later.host_bytes.saturating_sub(self.host_bytes) >= most;
-        match bytes >= SEEN_BYTES_MIN && left && came {
-            true => Some(true),
-            false => (later.host_bytes < most).then_some(false),
+        if bytes >= SEEN_BYTES_MIN && left && came {
+            return Some(true);
         }
+        (later.host_bytes < most).then_some(false)
     }
 }
 
@@ -57,7 +57,8 @@ impl AmdMemoryUse {
 pub fn amd_dmabuf_doubt(
     tree: &Tree,
     device: &str,
-    (before, after): (Option<AmdMemoryUse>, Option<AmdMemoryUse>),
+    before: Option<AmdMemoryUse>,
+    after: Option<AmdMemoryUse>,
     bytes: u64,
 ) -> Option<String> {
     let seen = before.zip(after);
@@ -77,17 +78,17 @@ fn by_kernel(tree: &Tree, device: &str) -> Option<String> {
     if !tree.exists("sys/module/amdgpu") {
         return None;
     }
-    let why = match KernelConfig::read(tree) {
-        None => Some("the kernel's configuration cannot be read".to_owned()),
-        Some(config) if config.option(MOVE_NOTIFY) == Some(false) => {
-            Some(format!("{MOVE_NOTIFY} is not set in {}", config.file))
-        }
-        Some(_) => may_move(tree, device).then(|| {
+    let config = KernelConfig::read(tree);
+    let unset = |config: &&KernelConfig| config.option(MOVE_NOTIFY) == Some(false);
+    let why = match &config {
+        None => "the kernel's configuration cannot be read".to_owned(),
+        Some(config) if unset(&config) => format!("{MOVE_NOTIFY} is not set in {}", config.file),
+        Some(_) if may_move(tree, device) => {
             "before Linux 6.15 and amdgpu-dkms 6.14.14 amdgpu does so for every NIC but mlx5's"
                 .to_owned()
-        }),
+        }
+        Some(_) => return None,
     };
-    let why = why?;
     Some(format!(
         "the GPU's memory may be the host's while {device} has it as a dmabuf, to which amdgpu moves what it cannot keep in \
          place, without an error: {why}"
@@ -97,20 +98,18 @@ fn by_kernel(tree: &Tree, device: &str) -> Option<String> {
 /// Returns whether amdgpu moves memory that an RDMA device registers, where the kernel has been built not to.
 pub(super) fn may_move(tree: &Tree, device: &str) -> bool {
     let driver = tree.link_name(format!("sys/class/infiniband/{device}/device/driver"));
-    driver.as_deref() != Some(MOVES_ALONG) && !pins_in_place(tree)
-}
-
-/// Returns whether amdgpu keeps what is pinned in the GPU's memory.
-fn pins_in_place(tree: &Tree) -> bool {
-    let reaches = |text: Option<String>, least: &[u32]| {
-        let text = text.unwrap_or_default();
+    // Linux's own amdgpu has no version.
+    let releases: [(&str, &[u32]); 2] = [
+        ("proc/sys/kernel/osrelease", &PINS_IN_PLACE),
+        ("sys/module/amdgpu/version", &PACKAGED_PINS_IN_PLACE),
+    ];
+    let pins_in_place = releases.into_iter().any(|(file, least)| {
+        let text = tree.text(file).unwrap_or_default();
         let numbers = text.split(|c: char| !c.is_ascii_digit());
         let numbers: Vec<u32> = numbers.map_while(|number| number.parse().ok()).collect();
         numbers.as_slice() >= least
-    };
-    reaches(tree.text("proc/sys/kernel/osrelease"), &PINS_IN_PLACE)
-        // Linux's own has no version.
-        || reaches(tree.text("sys/module/amdgpu/version"), &PACKAGED_PINS_IN_PLACE)
+    });
+    driver.as_deref() != Some(MOVES_ALONG) && !pins_in_place
 }
 
 #[cfg(test)]
@@ -129,10 +128,14 @@ mod tests {
 
     fn machine(release: &str, config: &str) -> Machine {
         let machine = Machine::new();
-        machine
-            .file("sys/module/amdgpu/refcnt", "1")
-            .file("proc/sys/kernel/osrelease", release)
-            .file(&format!("boot/config-{release}"), config);
+        machine.files(
+            "",
+            &[
+                ("sys/module/amdgpu/refcnt", "1"),
+                ("proc/sys/kernel/osrelease", release),
+                (&format!("boot/config-{release}"), config),
+            ],
+        );
         for (device, driver) in [("mlx5_0", "mlx5_core"), ("bnxt_re0", "bnxt_en")] {
             let driver_path = format!("sys/bus/pci/drivers/{driver}");
             machine.file(&format!("{driver_path}/bind"), "");
@@ -146,7 +149,7 @@ mod tests {
     fn memory_that_changes_its_place_is_seen() {
         let machine = machine("6.20.0", "CONFIG_PCI_P2PDMA=y");
         let said = |before, after, bytes| {
-            amd_dmabuf_doubt(&machine.tree(), "bnxt_re0", (before, after), bytes)
+            amd_dmabuf_doubt(&machine.tree(), "bnxt_re0", before, after, bytes)
         };
         let before = used(10 * BYTES, BYTES);
         let moved = said(before, used(9 * BYTES, 2 * BYTES), BYTES).unwrap();
@@ -165,7 +168,7 @@ mod tests {
         let machine = machine("6.8.0", "# CONFIG_DMABUF_MOVE_NOTIFY is not set");
         let same = used(BYTES, 0);
         let said = |before, after| {
-            amd_dmabuf_doubt(&machine.tree(), "mlx5_0", (before, after), BYTES).is_some()
+            amd_dmabuf_doubt(&machine.tree(), "mlx5_0", before, after, BYTES).is_some()
         };
         assert!(!said(same, same));
         // So much is in the host's memory already: this, from an earlier registration, or somebody else's.
@@ -178,40 +181,24 @@ mod tests {
     fn kernels_are_doubted_that_may_move_it() {
         const BOTH: &str = "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y";
         const UNSET: &str = "CONFIG_PCI_P2PDMA=y\n# CONFIG_DMABUF_MOVE_NOTIFY is not set";
+        let moves = Some("before Linux 6.15");
+        let unset = Some("CONFIG_DMABUF_MOVE_NOTIFY is not set in /boot");
         for (release, config, version, device, part) in [
             ("6.8.0-31", BOTH, "", "mlx5_0", None),
-            ("6.8.0-31", BOTH, "", "bnxt_re0", Some("before Linux 6.15")),
-            ("6.8.0-31", BOTH, "", "efa_0", Some("before Linux 6.15")),
-            (
-                "6.8.0-31",
-                BOTH,
-                "6.14.13",
-                "bnxt_re0",
-                Some("before Linux 6.15"),
-            ),
+            ("6.8.0-31", BOTH, "", "bnxt_re0", moves),
+            ("6.8.0-31", BOTH, "", "efa_0", moves),
+            ("6.8.0-31", BOTH, "6.14.13", "bnxt_re0", moves),
             ("6.8.0-31", BOTH, "6.14.14", "bnxt_re0", None),
             ("6.15.1", BOTH, "", "bnxt_re0", None),
             ("7.0.0", BOTH, "", "bnxt_re0", None),
-            (
-                "6.8.0-31",
-                UNSET,
-                "",
-                "mlx5_0",
-                Some("CONFIG_DMABUF_MOVE_NOTIFY is not set in /boot"),
-            ),
-            (
-                "6.15.1",
-                UNSET,
-                "",
-                "bnxt_re0",
-                Some("CONFIG_DMABUF_MOVE_NOTIFY is not set in /boot"),
-            ),
+            ("6.8.0-31", UNSET, "", "mlx5_0", unset),
+            ("6.15.1", UNSET, "", "bnxt_re0", unset),
         ] {
             let machine = machine(release, config);
             if !version.is_empty() {
                 machine.file("sys/module/amdgpu/version", version);
             }
-            let said = amd_dmabuf_doubt(&machine.tree(), device, (None, None), BYTES);
+            let said = amd_dmabuf_doubt(&machine.tree(), device, None, None, BYTES);
             let case = format!("{release} {version} {device}: {said:?}");
             match part {
                 None => assert!(said.is_none(), "{case}"),
@@ -220,7 +207,7 @@ mod tests {
         }
         // A container that sees no configuration; and no amdgpu at all.
         let machine = Machine::new();
-        let said = |machine: &Machine| amd_dmabuf_doubt(&machine.tree(), "efa_0", (None, None), 1);
+        let said = |machine: &Machine| amd_dmabuf_doubt(&machine.tree(), "efa_0", None, None, 1);
         assert_eq!(said(&machine), None);
         machine.file("sys/module/amdgpu/refcnt", "1");
         assert!(said(&machine).unwrap().ends_with("cannot be read"));
@@ -234,8 +221,8 @@ mod tests {
         machine.file(&format!("{card}/vendor"), "0x1002");
         let read = |machine: &Machine| AmdMemoryUse::read(&machine.tree(), "0000:05:00.3");
         assert_eq!(read(&machine), None);
-        machine.file(&format!("{card}/mem_info_vram_used"), "4096");
-        machine.file(&format!("{card}/mem_info_gtt_used"), "64");
+        let used_bytes = [("mem_info_vram_used", "4096"), ("mem_info_gtt_used", "64")];
+        machine.files(card, &used_bytes);
         assert_eq!(read(&machine), used(4096, 64));
     }
 }

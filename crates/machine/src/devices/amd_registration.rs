@@ -2,7 +2,7 @@
 //! a GPU to RDMA devices. What is here, and why the rest is not.
 
 use super::super::kernel_files::Tree;
-use super::absent::Absent;
+use super::Absent;
 use super::amd_placement::{MOVE_NOTIFY, may_move};
 use super::cuda::CudaGpu;
 use super::kernel_config::KernelConfig;
@@ -66,11 +66,8 @@ pub(super) fn kernel_exports(tree: &Tree, absent: &mut Vec<Absent>) -> Option<St
             Some(_) => &[PEER_TO_PEER, MOVE_NOTIFY],
             None => &[PEER_TO_PEER],
         };
-        if let Some(device) = tree
-            .names("sys/class/infiniband")
-            .iter()
-            .find(|device| may_move(tree, device))
-        {
+        let devices = tree.names("sys/class/infiniband");
+        if let Some(device) = devices.iter().find(|device| may_move(tree, device)) {
             absent.push(Absent::new(
                 "dmabuf of AMD GPUs in their own memory",
                 format!(
@@ -82,22 +79,20 @@ pub(super) fn kernel_exports(tree: &Tree, absent: &mut Vec<Absent>) -> Option<St
         }
         return Some(format!("{} ({})", options.join(", "), config.file));
     }
-    let lacking = match exports {
-        false => PEER_TO_PEER,
-        true => MOVE_NOTIFY,
+    let (lacking, so) = if exports {
+        (
+            MOVE_NOTIFY,
+            "amdgpu moves memory that another device registers to the host, without an error",
+        )
+    } else {
+        (
+            PEER_TO_PEER,
+            "amdgpu lets no other device reach memory on its card",
+        )
     };
     absent.push(Absent::new(
         DMABUF,
-        match exports {
-            false => format!(
-                "{lacking} is not set in {}: amdgpu lets no other device reach memory on its card",
-                config.file
-            ),
-            true => format!(
-                "{lacking} is not set in {}: amdgpu moves memory that another device registers to the host, without an error",
-                config.file
-            ),
-        },
+        format!("{lacking} is not set in {}: {so}", config.file),
         "Use a kernel with CONFIG_PCI_P2PDMA=y, and CONFIG_DMABUF_MOVE_NOTIFY=y where it has that option.",
     ));
     None
@@ -161,19 +156,20 @@ mod tests {
         assert!(found.is_none() && why.unwrap().contains("cannot be read"));
         machine.file("proc/sys/kernel/osrelease", "6.8.0");
         let p2p = "CONFIG_PCI_P2PDMA=y";
+        let both = format!("{p2p}\nCONFIG_DMABUF_MOVE_NOTIFY=y");
         for (text, expected) in [
             (
                 "CONFIG_DMABUF_MOVE_NOTIFY=y",
                 Err("CONFIG_PCI_P2PDMA is not set in /boot/config-6.8.0"),
             ),
             (
-                &format!("{p2p}\n# CONFIG_DMABUF_MOVE_NOTIFY is not set"),
+                &*format!("{p2p}\n# CONFIG_DMABUF_MOVE_NOTIFY is not set"),
                 Err("CONFIG_DMABUF_MOVE_NOTIFY is not set in"),
             ),
             // A kernel that no longer has the option.
             (p2p, Ok("CONFIG_PCI_P2PDMA (/boot/config-6.8.0)")),
             (
-                &format!("{p2p}\nCONFIG_DMABUF_MOVE_NOTIFY=y"),
+                &both,
                 Ok("CONFIG_PCI_P2PDMA, CONFIG_DMABUF_MOVE_NOTIFY (/boot/config-6.8.0)"),
             ),
         ] {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_sys::cuda::{CudaDevice, CudaFailure, GpuDriver, Libcuda, NVIDIA};
 use tonnage_sys::hip::AMD;
 
-use super::absent::Absent;
+use super::Absent;
 use super::gpu_pairs::{GpuPair, PeerAccess};
 use super::timeout::{TIMEOUT, within};
 
@@ -119,7 +119,20 @@ pub(super) fn ask(asked: &AskedDriver, absent: &mut Vec<Absent>) -> DriverAnswer
         let version = version.unwrap_or_default();
         Ok::<_, CudaFailure>(DriverAnswer {
             access: access(&library, &devices),
-            gpus: devices.into_iter().map(|one| of(one, &version)).collect(),
+            gpus: (devices.into_iter())
+                .map(|device| CudaGpu {
+                    number: device.number,
+                    name: device.name,
+                    uuid: device.uuid,
+                    memory_bytes: device.memory_bytes,
+                    pci_address: device.pci_address,
+                    compute: device.compute,
+                    copy_engines: device.copy_engines,
+                    memory_bytes_per_s: device.memory_bytes_per_s,
+                    dmabuf: device.dmabuf,
+                    cuda_version: version.clone(),
+                })
+                .collect(),
         })
     });
     let why = match answer {
@@ -166,21 +179,6 @@ fn named(asked: &AskedDriver, value: Option<OsString>) -> Result<Option<String>,
     })
 }
 
-fn of(device: CudaDevice, cuda_version: &str) -> CudaGpu {
-    CudaGpu {
-        number: device.number,
-        name: device.name,
-        uuid: device.uuid,
-        memory_bytes: device.memory_bytes,
-        pci_address: device.pci_address,
-        compute: device.compute,
-        copy_engines: device.copy_engines,
-        memory_bytes_per_s: device.memory_bytes_per_s,
-        dmabuf: device.dmabuf,
-        cuda_version: cuda_version.to_owned(),
-    }
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use std::os::unix::ffi::OsStringExt;
@@ -207,10 +205,8 @@ pub(super) mod tests {
     fn a_path_that_cannot_be_used_is_not_taken_for_none() {
         assert_eq!(named(&BY_CUDA, None), Ok(None));
         assert_eq!(named(&BY_CUDA, Some(OsString::new())), Ok(None));
-        assert_eq!(
-            named(&BY_CUDA, Some("/a/b".into())),
-            Ok(Some("/a/b".to_owned()))
-        );
+        let plain = named(&BY_CUDA, Some("/a/b".into()));
+        assert_eq!(plain, Ok(Some("/a/b".to_owned())));
         let odd = OsString::from_vec(b"/a/\xff/libcuda.so.1".to_vec());
         let absent = named(&BY_CUDA, Some(odd)).unwrap_err();
         assert_eq!(absent.what, "GPUs by CUDA");

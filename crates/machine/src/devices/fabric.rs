@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_sys::libfabric::{Libfabric, Limits, ListedProvider, Offer};
 
 use super::super::fabric::LIBFABRIC_VARIABLE;
-use super::absent::Absent;
+use super::Absent;
 use crate::devices::timeout::within;
 
 /// Longest time that the providers may look for their devices; some ask name servers.
@@ -165,16 +165,14 @@ fn group(offers: &[Offer]) -> Vec<FabricProvider> {
     let provider = |((name, version), alike): ((&str, String), BTreeMap<_, _>)| FabricProvider {
         name: name.to_owned(),
         version,
-        offers: alike.into_iter().map(with_domains).collect(),
+        offers: (alike.into_iter())
+            .map(|(offer, domains)| FabricOffer { domains, ..offer })
+            .collect(),
     };
     providers.into_iter().map(provider).collect()
 }
 
 type Domains = BTreeMap<String, BTreeSet<String>>;
-
-fn with_domains((offer, domains): (FabricOffer, Domains)) -> FabricOffer {
-    FabricOffer { domains, ..offer }
-}
 
 #[cfg(test)]
 mod tests {
@@ -188,14 +186,8 @@ mod tests {
         assert!(found.len() == 1 && found[0].embedded, "{found:?}");
         let installed = &absent[0];
         assert_eq!(installed.what, "installed libfabric");
-        assert!(
-            installed.why.contains("/nonexistent/libfabric.so.1"),
-            "{absent:?}"
-        );
-        assert!(
-            installed.how.contains("apt-get install libfabric1"),
-            "{absent:?}"
-        );
+        assert!(installed.why.contains("/nonexistent/libfabric.so.1"));
+        assert!(installed.how.contains("apt-get install libfabric1"));
     }
 
     #[test]
@@ -227,12 +219,8 @@ mod tests {
         assert!(names.is_sorted() && !names.is_empty(), "{names:?}");
         for provider in &found[0].providers {
             assert!(!provider.offers.is_empty(), "{provider:?}");
-            assert!(
-                provider
-                    .offers
-                    .iter()
-                    .all(|offer| !offer.domains.is_empty())
-            );
+            let has_domains = |offer: &FabricOffer| !offer.domains.is_empty();
+            assert!(provider.offers.iter().all(has_domains));
         }
         assert!(absent.is_empty(), "{absent:?}");
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::kernel_files::Tree;
 use super::super::mounts::unescape;
-use super::absent::Absent;
+use super::Absent;
 use crate::devices::timeout::within;
 
 /// Types that hold no files of the user's.
@@ -79,9 +79,8 @@ pub struct MountedFileSystem {
 pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<MountedFileSystem> {
     let mounts = tree.text("proc/self/mounts").unwrap_or_default();
     // A later mount hides an earlier one at the same place.
-    let by_place: BTreeMap<PathBuf, MountedFileSystem> = mounts
-        .lines()
-        .filter_map(mount)
+    let mounted = mounts.lines().filter_map(mount);
+    let by_place: BTreeMap<PathBuf, MountedFileSystem> = mounted
         .map(|file_system| (file_system.mount.clone(), file_system))
         .collect();
     let mut silent = Vec::new();
@@ -100,10 +99,10 @@ pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<MountedFileSyst
         } else {
             silent.push(place.display().to_string());
         }
-        let tiny = file_system
-            .total_bytes
-            .is_some_and(|bytes| bytes < TMPFS_BYTES_MIN);
-        if !(file_system.kind == "tmpfs" && tiny) {
+        let is_tiny = |bytes: u64| bytes < TMPFS_BYTES_MIN;
+        let is_settings =
+            file_system.kind == "tmpfs" && file_system.total_bytes.is_some_and(is_tiny);
+        if !is_settings {
             found.push(file_system);
         }
     }
@@ -113,9 +112,15 @@ pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<MountedFileSyst
 
 fn report(found: &[MountedFileSystem], silent: &[String], absent: &mut Vec<Absent>) {
     if !silent.is_empty() {
+        let who = if silent.len() == 1 {
+            "it"
+        } else {
+            "the first of them"
+        };
+        let seconds = TIMEOUT.as_secs();
         absent.push(Absent::new(
             format!("the sizes of {}", silent.join(", ")),
-            format!("asked with statvfs, {} did not answer within {} s", if silent.len() == 1 { "it" } else { "the first of them" }, TIMEOUT.as_secs()),
+            format!("asked with statvfs, {who} did not answer within {seconds} s"),
             "Look whether the file server can be reached, for example with `stat -f` on the mount point.",
         ));
     }

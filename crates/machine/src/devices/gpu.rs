@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_sys::nvml::MigSlice;
 
 use super::super::kernel_files::{Tree, value_of};
-use super::super::nvidia::nvidia_driver;
-use super::absent::Absent;
+use super::Absent;
 use super::gpu_pairs::GpuLinks;
 use super::near::NearNic;
 use super::pci::{
@@ -77,18 +76,34 @@ impl From<&MigSlice> for GpuSlice {
     }
 }
 
+/// The version of NVIDIA's kernel driver, where it is loaded.
+pub(crate) fn nvidia_driver(tree: &Tree) -> Option<String> {
+    tree.text("sys/module/nvidia/version").or_else(|| {
+        let text = tree.text("proc/driver/nvidia/version")?;
+        let mut words = text.lines().next()?.split_whitespace();
+        let is_number = |word: &&str| {
+            word.contains('.') && word.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+        };
+        words.find(is_number).map(str::to_owned)
+    })
+}
+
+/// The GPUs on the PCI bus.
+fn all(tree: &Tree) -> impl Iterator<Item = Gpu> {
+    functions(tree)
+        .into_iter()
+        .filter_map(|path| gpu(tree, &path))
+}
+
 /// Models of the GPUs on the PCI bus.
 pub(crate) fn gpu_models(tree: &Tree) -> Vec<String> {
-    let found = functions(tree);
-    let models = found.iter().filter_map(|path| Some(gpu(tree, path)?.model));
-    models.collect()
+    all(tree).map(|gpu| gpu.model).collect()
 }
 
 /// Makers of the GPUs on the PCI bus of the host, as [`Gpu::vendor`] has them: of those that programs could open, such
 /// as an accelerator beside a processor's own display; of all where there is none of these.
 pub fn gpu_makers_here(tree: &Tree) -> BTreeSet<String> {
-    let found = functions(tree);
-    let gpus: Vec<Gpu> = found.iter().filter_map(|path| gpu(tree, path)).collect();
+    let gpus: Vec<Gpu> = all(tree).collect();
     let has_usable = gpus.iter().any(|gpu| gpu.usable);
     let of = gpus.into_iter().filter(|gpu| gpu.usable || !has_usable);
     of.map(|gpu| gpu.vendor).collect()
@@ -96,16 +111,10 @@ pub fn gpu_makers_here(tree: &Tree) -> BTreeSet<String> {
 
 /// PCI addresses of the GPUs of the host, in the order of their numbers.
 pub fn gpu_addresses(tree: &Tree) -> Vec<String> {
-    let found = functions(tree);
-    let gpus = found.iter().filter_map(|path| gpu(tree, path));
-    gpus.map(|gpu| gpu.pci.address).collect()
+    all(tree).map(|gpu| gpu.pci.address).collect()
 }
-
 pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<Gpu> {
-    let found: Vec<Gpu> = functions(tree)
-        .iter()
-        .filter_map(|path| gpu(tree, path))
-        .collect();
+    let found: Vec<Gpu> = all(tree).collect();
     if found.is_empty() {
         absent.push(Absent::new(
             "GPUs",
@@ -113,16 +122,14 @@ pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<Gpu> {
             "Use a host with one, or have it passed through to this virtual machine.",
         ));
     }
-    for (vendor, what) in [
-        ("NVIDIA", "NVIDIA GPUs for programs"),
-        ("AMD", "AMD GPUs for programs"),
-    ] {
+    for vendor in ["NVIDIA", "AMD"] {
         let idle = found
             .iter()
             .filter(|gpu| gpu.vendor == vendor && !gpu.usable);
         let addresses: Vec<&str> = idle.map(|gpu| gpu.pci.address.as_str()).collect();
         if !addresses.is_empty() {
             let (why, how) = unusable(tree, vendor);
+            let what = format!("{vendor} GPUs for programs");
             absent.push(Absent::new(
                 what,
                 format!("{}: {why}", addresses.join(", ")),
@@ -143,10 +150,8 @@ fn gpu(tree: &Tree, path: &Path) -> Option<Gpu> {
     let number = tree.text(path.join("device")).unwrap_or_default();
     let driver = tree.link_name(path.join("driver"));
     let (name, memory_bytes, usable, slices) = if vendor == NVIDIA {
-        let information = tree.text(format!(
-            "proc/driver/nvidia/gpus/{}/information",
-            pci.address
-        ));
+        let file = format!("proc/driver/nvidia/gpus/{}/information", pci.address);
+        let information = tree.text(file);
         let value = |key| information.as_deref().and_then(|text| value_of(text, key));
         let minor = value("Device Minor");
         let file = minor.map(|minor| format!("dev/nvidia{minor}"));
@@ -157,12 +162,8 @@ fn gpu(tree: &Tree, path: &Path) -> Option<Gpu> {
         let memory = tree.number(path.join("mem_info_vram_total"));
         let usable = driver.as_deref() == Some("amdgpu") && tree.exists("dev/kfd");
         let partitions = slices::partitions(tree, path, &pci.address);
-        (
-            tree.text(path.join("product_name")),
-            memory,
-            usable,
-            partitions,
-        )
+        let name = tree.text(path.join("product_name"));
+        (name, memory, usable, partitions)
     };
     let slices = slices.into_iter().map(|name| GpuSlice {
         name,
@@ -174,7 +175,17 @@ fn gpu(tree: &Tree, path: &Path) -> Option<Gpu> {
         model: name.unwrap_or_else(|| format!("PCI device {number}")),
         driver,
         memory_bytes,
-        window_bytes: resource_bytes(tree, path, window(tree, path, vendor)),
+        // The resource by which others reach a GPU's memory: that of NVIDIA's GPUs is the second one, which has number 2
+        // where the first one is wide, as it is from Hopper on.
+        window_bytes: resource_bytes(
+            tree,
+            path,
+            match vendor {
+                NVIDIA if resource_is_wide(tree, path, 0) => 2,
+                NVIDIA => 1,
+                _ => 0,
+            },
+        ),
         host_links: None,
         slices: slices.collect(),
         nics: Vec::new(),
@@ -183,23 +194,13 @@ fn gpu(tree: &Tree, path: &Path) -> Option<Gpu> {
     })
 }
 
-/// The number of the resource by which others reach a GPU's memory: that of NVIDIA's GPUs is the second one, which has
-/// number 2 where the first one is wide, as it is from Hopper on.
-fn window(tree: &Tree, path: &Path, vendor: u32) -> usize {
-    match vendor {
-        NVIDIA if resource_is_wide(tree, path, 0) => 2,
-        NVIDIA => 1,
-        _ => 0,
-    }
-}
-
 /// Tells why the GPUs of a maker cannot be opened, and what to do.
 fn unusable(tree: &Tree, vendor: &str) -> (&'static str, &'static str) {
-    match (
-        vendor,
+    let (nvidia, amdgpu) = (
         nvidia_driver(tree).is_some(),
         tree.exists("sys/module/amdgpu"),
-    ) {
+    );
+    match (vendor, nvidia, amdgpu) {
         ("NVIDIA", false, _) => (
             "the NVIDIA driver is not loaded (no /proc/driver/nvidia/version)",
             "Install it (`apt-get install nvidia-driver` on Debian, `ubuntu-drivers install` on Ubuntu), then `modprobe nvidia`.",
@@ -234,12 +235,8 @@ mod tests {
     fn an_nvidia_gpu_is_usable_with_driver_and_device_files() {
         let machine = Machine::new();
         let link = Some(["32.0 GT/s PCIe", "16", "32.0 GT/s PCIe", "16"]);
-        invent(
-            &machine,
-            "0000:1b:00.0",
-            ["0x030200", "0x10de", "0x2335"],
-            link,
-        );
+        let ids = ["0x030200", "0x10de", "0x2335"];
+        invent(&machine, "0000:1b:00.0", ids, link);
         invent(
             &machine,
             "0000:1c:00.0",
@@ -250,33 +247,30 @@ mod tests {
         assert_eq!((found.len(), found[0].usable), (1, false));
         assert_eq!(found[0].model, "PCI device 0x2335");
         assert!(absent[0].why.contains("not loaded") && absent[0].why.contains("0000:1b:00.0"));
+        let bars = "0x00000000a0000000 0x00000000a0ffffff 0x0000000000040200\n\
+                    0x0000220000000000 0x000022000fffffff 0x000000000014220c";
         machine
-            .file(
-                "proc/driver/nvidia/version",
-                "NVRM version: NVIDIA UNIX Kernel Module 570.1 x",
-            )
-            .file(
-                "proc/driver/nvidia/gpus/0000:1b:00.0/information",
-                "Model: \t\t NVIDIA H200\nIRQ: 1\nDevice Minor: \t 0",
-            )
-            .file(
-                "proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access",
-                "DeviceFileMinor: 12",
-            )
-            .file(
-                "sys/bus/pci/devices/0000:1b:00.0/resource",
-                "0x00000000a0000000 0x00000000a0ffffff 0x0000000000040200\n\
-                 0x0000220000000000 0x000022000fffffff 0x000000000014220c",
+            .file("sys/bus/pci/devices/0000:1b:00.0/resource", bars)
+            .files(
+                "proc/driver/nvidia",
+                &[
+                    ("version", "NVRM version: NVIDIA UNIX Kernel Module 570.1 x"),
+                    (
+                        "gpus/0000:1b:00.0/information",
+                        "Model: \t\t NVIDIA H200\nIRQ: 1\nDevice Minor: \t 0",
+                    ),
+                    (
+                        "capabilities/gpu0/mig/gi1/ci0/access",
+                        "DeviceFileMinor: 12",
+                    ),
+                ],
             );
         let (_, absent) = look(&machine);
         assert!(absent[0].how.contains("--gpus all"), "{absent:?}");
         machine.file("dev/nvidiactl", "").file("dev/nvidia0", "");
         let (found, absent) = look(&machine);
         assert!(absent.is_empty());
-        assert_eq!(
-            (found[0].model.as_str(), found[0].usable),
-            ("NVIDIA H200", true)
-        );
+        assert_eq!((&*found[0].model, found[0].usable), ("NVIDIA H200", true));
         assert_eq!(found[0].pci.link.unwrap().generation, 5);
         assert_eq!(found[0].window_bytes, Some(256 << 20));
         assert_eq!(found[0].slices[0].name, "gi1/ci0");
@@ -304,11 +298,8 @@ mod tests {
             let ids = ["0x030200", "0x10de", device];
             let path = invent(&machine, "0000:1b:00.0", ids, None);
             machine.file(&format!("{path}/resource"), &lines.join("\n"));
-            assert_eq!(
-                look(&machine).0[0].window_bytes,
-                Some(128 << 30),
-                "{device}"
-            );
+            let window_bytes = look(&machine).0[0].window_bytes;
+            assert_eq!(window_bytes, Some(128 << 30), "{device}");
         }
     }
 
@@ -321,9 +312,13 @@ mod tests {
             ["0x120000", "0x1002", "0x74a1"],
             None,
         );
-        machine
-            .file(&format!("{card}/mem_info_vram_total"), "206141652992")
-            .file(&format!("{card}/product_name"), "AMD Instinct MI300X");
+        machine.files(
+            &card,
+            &[
+                ("mem_info_vram_total", "206141652992"),
+                ("product_name", "AMD Instinct MI300X"),
+            ],
+        );
         let (found, absent) = look(&machine);
         assert_eq!(found[0].model, "AMD Instinct MI300X");
         assert_eq!(found[0].memory_bytes, Some(206_141_652_992));
@@ -338,19 +333,10 @@ mod tests {
         // The display of a machine without any other counts, and beside one that programs can open it does not.
         let makers = |machine: &Machine| Vec::from_iter(gpu_makers_here(&machine.tree()));
         let display = Machine::new();
-        invent(
-            &display,
-            "0000:01:00.0",
-            ["0x030200", "0x10de", "0x2335"],
-            None,
-        );
+        let ids = ["0x030200", "0x10de", "0x2335"];
+        invent(&display, "0000:01:00.0", ids, None);
         assert_eq!(makers(&display), ["NVIDIA"]);
-        invent(
-            &machine,
-            "0000:06:00.0",
-            ["0x030000", "0x10de", "0x2335"],
-            None,
-        );
+        invent(&machine, "0000:06:00.0", ids, None);
         assert_eq!(makers(&machine), ["AMD"]);
         // Parts have their numbers in the place of the function's.
         let of = |address| super::super::pci::gpu_function(&machine.tree(), address);

@@ -101,10 +101,14 @@ mod tests {
             "0000:03:00.0",
         ];
         let found = pairs(&tree, &topology, &addresses.map(str::to_owned));
-        let found: Vec<_> = found
-            .iter()
-            .map(|pair| (&pair.from[5..7], &pair.to[5..7], pair.pci))
-            .collect();
+        let short = |pair: &GpuPair| {
+            (
+                pair.from[5..7].to_owned(),
+                pair.to[5..7].to_owned(),
+                pair.pci,
+            )
+        };
+        let found: Vec<_> = found.iter().map(short).collect();
         let (near, far) = (PciWay::Switch, PciWay::Sockets);
         let expected = [
             ("03", "04", near),
@@ -114,6 +118,7 @@ mod tests {
             ("83", "03", far),
             ("83", "04", far),
         ];
+        let expected = expected.map(|(from, to, way)| (from.to_owned(), to.to_owned(), way));
         assert_eq!(found, expected);
     }
 }

@@ -30,10 +30,8 @@ impl KernelConfig {
         });
         let of_package = || {
             let release = tree.text("proc/sys/kernel/osrelease")?;
-            let files = [
-                format!("boot/config-{release}"),
-                format!("lib/modules/{release}/config"),
-            ];
+            let boot = format!("boot/config-{release}");
+            let files = [boot, format!("lib/modules/{release}/config")];
             files
                 .into_iter()
                 .find_map(|file| Some((tree.text(&file)?, file)))
@@ -46,10 +44,10 @@ impl KernelConfig {
     /// Returns whether an option is set; `None` for one that this kernel does not have, or that others exclude.
     pub(super) fn option(&self, name: &str) -> Option<bool> {
         self.text.lines().find_map(|line| {
-            if let Some(value) = line
+            let value = line
                 .strip_prefix(name)
-                .and_then(|rest| rest.strip_prefix('='))
-            {
+                .and_then(|rest| rest.strip_prefix('='));
+            if let Some(value) = value {
                 return Some(["y", "m"].contains(&value.trim()));
             }
             let unset = line.strip_prefix("# ")?.strip_prefix(name)?;

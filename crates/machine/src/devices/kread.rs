@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tonnage_sys::kread::{KREAD_ABI, KREAD_DEVICE};
 
-use super::absent::Absent;
+use super::Absent;
 use super::rdma::RdmaDevice;
 use crate::kernel_files::Tree;
 
@@ -42,27 +42,25 @@ pub(super) fn find(
         ));
         return None;
     };
-    let abi = text("parameters/abi").and_then(|number| number.parse().ok());
-    match abi {
-        Some(KREAD_ABI) => Some(KernelModule {
+    let abi = text("parameters/abi").and_then(|number| number.parse::<u32>().ok());
+    if abi == Some(KREAD_ABI) {
+        return Some(KernelModule {
             name: NAME.to_owned(),
             version,
             abi: KREAD_ABI,
             device: KREAD_DEVICE.to_owned(),
-        }),
-        other => {
-            let has = other.map_or_else(|| "none".to_owned(), |abi: u32| abi.to_string());
-            absent.push(Absent::new(
-                what,
-                format!("version {version} is loaded, the layout of whose calls is {has} and not {KREAD_ABI}"),
-                format!(
-                    "Build that of this version of tonnage and load it: make -C kernel/{NAME}, rmmod {NAME}, insmod \
-                     kernel/{NAME}/{NAME}.ko."
-                ),
-            ));
-            None
-        }
+        });
     }
+    let has = abi.map_or_else(|| "none".to_owned(), |abi| abi.to_string());
+    absent.push(Absent::new(
+        what,
+        format!("version {version} is loaded, the layout of whose calls is {has} and not {KREAD_ABI}"),
+        format!(
+            "Build that of this version of tonnage and load it: make -C kernel/{NAME}, rmmod {NAME}, insmod \
+             kernel/{NAME}/{NAME}.ko."
+        ),
+    ));
+    None
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::super::kernel_files::Tree;
 use super::super::pages::{HugePool, Transparent, huge_pools, meminfo_bytes, transparent};
 use super::super::topology::Topology;
-use super::absent::Absent;
+use super::Absent;
 use tonnage_units::number_list;
 
 /// Suggested size of an empty pool: enough for two ranks' buffers of 256 MiB, or two pages of 1 GiB.
@@ -106,9 +106,11 @@ mod tests {
     fn an_empty_pool_comes_with_the_command_that_fills_it() {
         let machine = Machine::new();
         for (size, total, free) in [("2048", "0", "0"), ("1048576", "3", "0"), ("64", "9", "1")] {
-            let pool = format!("sys/kernel/mm/hugepages/hugepages-{size}kB");
-            machine.file(&format!("{pool}/nr_hugepages"), total);
-            machine.file(&format!("{pool}/free_hugepages"), free);
+            let counts = [("nr_hugepages", total), ("free_hugepages", free)];
+            machine.files(
+                &format!("sys/kernel/mm/hugepages/hugepages-{size}kB"),
+                &counts,
+            );
         }
         let mut absent = Vec::new();
         let found = find(&machine.tree(), &mut absent);
@@ -130,7 +132,7 @@ mod tests {
         let nodes = numa_nodes(&Topology::read_from(&machine.tree(), vec![]));
         assert_eq!(nodes.len(), 2);
         assert_eq!(
-            (nodes[1].cpus.as_str(), nodes[1].memory_bytes),
+            (&*nodes[1].cpus, nodes[1].memory_bytes),
             ("2-3", Some(1 << 20))
         );
     }

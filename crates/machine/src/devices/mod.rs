@@ -4,7 +4,6 @@
 //! --json` prints. What does not: opening any of it (that is an engine's work), and the page for people, which
 //! `tonnage_report::devices` draws from these types.
 
-mod absent;
 mod amd_placement;
 mod amd_registration;
 mod cuda;
@@ -31,7 +30,6 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-pub use absent::Absent;
 pub use amd_placement::{AmdMemoryUse, amd_dmabuf_doubt};
 pub use amd_registration::has_amd_peer_memory;
 pub use cuda::{CudaGpu, LIBCUDA_VARIABLE, LIBHIP_VARIABLE};
@@ -52,6 +50,26 @@ pub use registration::peer_memory_module;
 use super::environment::{HostIdentity, Processors};
 use super::kernel_files::Tree;
 use super::topology::Topology;
+
+/// Something that was looked for and cannot be used here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Absent {
+    pub what: String,
+    /// The finding: the place that was looked at, and what it showed.
+    pub why: String,
+    /// The way to have it, with the exact command where there is one.
+    pub how: String,
+}
+
+impl Absent {
+    fn new(what: impl Into<String>, why: impl Into<String>, how: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            why: why.into(),
+            how: how.into(),
+        }
+    }
+}
 
 /// Inventory of a host. An empty list or a `None` has an entry in `absent` that says why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,11 +158,11 @@ fn links_of(tree: &Tree) -> DeviceLinks {
         state: interface.state,
     });
     let devices = rdma.into_iter().map(|device| {
-        let active = device
+        let mut active = device
             .ports
             .iter()
-            .find(|port| port.state.contains("ACTIVE"));
-        let port = active.or(device.ports.first());
+            .filter(|port| port.state.contains("ACTIVE"));
+        let port = active.next().or(device.ports.first());
         DeviceLink {
             name: device.name.clone(),
             state: port.map_or_else(|| "unknown".to_owned(), |port| port.state.clone()),
@@ -175,17 +193,13 @@ impl Inventory {
         let is_nvidia = |gpu: &&Gpu| gpu.vendor == cuda::BY_CUDA.vendor && gpu.usable;
         let pci = self.gpus.iter().filter(is_nvidia);
         let by_cuda = cuda.gpus.iter().map(|gpu| &gpu.pci_address);
-        let addresses: BTreeSet<String> = pci
-            .map(|gpu| &gpu.pci.address)
-            .chain(by_cuda)
-            .cloned()
-            .collect();
+        let pci = pci.map(|gpu| &gpu.pci.address);
+        let addresses: BTreeSet<String> = pci.chain(by_cuda).cloned().collect();
         let mut nvml = nvml::NvmlAnswer::default();
         if usable || !cuda.gpus.is_empty() {
-            let addresses = addresses.iter().cloned().collect();
-            nvml = nvml::ask(addresses, &mut self.absent);
+            nvml = nvml::ask(addresses.into_iter().collect(), &mut self.absent);
         }
-        self.told_by((&Tree::host(), &Topology::read()), (cuda, hip), &nvml);
+        self.told_by(&Tree::host(), &Topology::read(), cuda, hip, &nvml);
         self
     }
 
@@ -197,17 +211,19 @@ impl Inventory {
 
     fn ask_driver(&mut self, asked: &cuda::AskedDriver) -> cuda::DriverAnswer {
         let named = std::env::var_os(asked.variable).is_some_and(|path| !path.is_empty());
-        match named || self.has_usable(asked.vendor) {
-            true => cuda::ask(asked, &mut self.absent),
-            false => cuda::DriverAnswer::default(),
+        if !named && !self.has_usable(asked.vendor) {
+            return cuda::DriverAnswer::default();
         }
+        cuda::ask(asked, &mut self.absent)
     }
 
     /// Adds what drivers told.
     fn told_by(
         &mut self,
-        (tree, topology): (&Tree, &Topology),
-        (cuda, mut hip): (cuda::DriverAnswer, cuda::DriverAnswer),
+        tree: &Tree,
+        topology: &Topology,
+        cuda: cuda::DriverAnswer,
+        mut hip: cuda::DriverAnswer,
         nvml: &nvml::NvmlAnswer,
     ) {
         for gpu in &mut hip.gpus {
@@ -276,7 +292,7 @@ impl Inventory {
         let rdma = rdma::find(tree, &networks, &mut absent);
         let kernel_module = kread::find(tree, &rdma, &mut absent);
         let libfabric = fabric::find(libfabric, &mut absent);
-        let (gpus, gpu_pairs) = gpus(tree, topology, (&networks, &rdma), &mut absent);
+        let (gpus, gpu_pairs) = gpus(tree, topology, &networks, &rdma, &mut absent);
         let has_amd = gpus.iter().any(|gpu| gpu.vendor == cuda::BY_HIP.vendor);
         let amd_dmabuf_options = (has_amd && !rdma.is_empty())
             .then(|| amd_registration::kernel_exports(tree, &mut absent))
@@ -308,27 +324,26 @@ impl Inventory {
 fn gpus(
     tree: &Tree,
     topology: &Topology,
-    (networks, rdma): (&[NetworkInterface], &[RdmaDevice]),
+    networks: &[NetworkInterface],
+    rdma: &[RdmaDevice],
     absent: &mut Vec<Absent>,
 ) -> (Vec<Gpu>, Vec<GpuPair>) {
     let mut gpus = gpu::find(tree, absent);
     let nics = near::nics(networks, rdma);
     for gpu in &mut gpus {
-        gpu.nics = near::nearest((tree, topology), &gpu.pci.address, &nics);
+        gpu.nics = near::nearest(tree, topology, &gpu.pci.address, &nics);
     }
-    if !nics.is_empty() {
-        let far = gpus.iter().filter(|gpu| gpu.nics.is_empty());
-        let far: Vec<&str> = far.map(|gpu| gpu.pci.address.as_str()).collect();
-        if !far.is_empty() {
-            absent.push(Absent::new(
-                "nearest NICs of GPUs",
-                format!(
-                    "{}: neither the PCI tree nor NUMA nodes tell how near a NIC is",
-                    far.join(", ")
-                ),
-                "Choose the NIC by --devices.",
-            ));
-        }
+    let far = gpus
+        .iter()
+        .filter(|gpu| gpu.nics.is_empty() && !nics.is_empty());
+    let far: Vec<&str> = far.map(|gpu| gpu.pci.address.as_str()).collect();
+    if !far.is_empty() {
+        let far = far.join(", ");
+        absent.push(Absent::new(
+            "nearest NICs of GPUs",
+            format!("{far}: neither the PCI tree nor NUMA nodes tell how near a NIC is"),
+            "Choose the NIC by --devices.",
+        ));
     }
     if !gpus.is_empty() && !rdma.is_empty() {
         registration::without_module(tree, absent);
@@ -363,10 +378,8 @@ mod tests {
         ];
         assert_eq!(missing, expected);
         for absent in found.absent.iter().chain(&found.providers_absent) {
-            assert!(
-                !absent.why.is_empty() && !absent.how.is_empty(),
-                "{absent:?}"
-            );
+            assert!(!absent.why.is_empty(), "{absent:?}");
+            assert!(!absent.how.is_empty(), "{absent:?}");
         }
     }
 
@@ -379,20 +392,21 @@ mod tests {
             ("21", ["0x030200", "0x10de"]),
         ] {
             let path = format!("sys/devices/pci0000:00/0000:{bus}:00.0");
-            machine.file(&format!("{path}/class"), ids[0]);
-            machine.file(&format!("{path}/vendor"), ids[1]);
             let bars = "0x0 0xffff 0x40200\n0x100000 0x1fffff 0x14220c";
-            machine.file(&format!("{path}/resource"), bars);
+            machine.files(
+                &path,
+                &[("class", ids[0]), ("vendor", ids[1]), ("resource", bars)],
+            );
             machine.link(&format!("sys/bus/pci/devices/0000:{bus}:00.0"), &path);
         }
-        let nodes = "sys/class/kfd/kfd/topology/nodes";
-        machine
-            .file(&format!("{nodes}/1/properties"), "location_id 1280")
-            .file(&format!("{nodes}/2/properties"), "location_id 1536")
-            .file(
-                &format!("{nodes}/1/io_links/0/properties"),
-                "type 11\nnode_from 1\nnode_to 2",
-            );
+        machine.files(
+            "sys/class/kfd/kfd/topology/nodes",
+            &[
+                ("1/properties", "location_id 1280"),
+                ("2/properties", "location_id 1536"),
+                ("1/io_links/0/properties", "type 11\nnode_from 1\nnode_to 2"),
+            ],
+        );
         machine
     }
 
@@ -416,7 +430,7 @@ mod tests {
             let mut cuda = cuda::DriverAnswer::default();
             cuda.gpus.push(super::cuda::tests::gpu());
             let nvml = nvml::tests::of_slices("0000:21:00.0", slices);
-            found.told_by((&tree, &topology), (cuda, two_parts()), &nvml);
+            found.told_by(&tree, &topology, cuda, two_parts(), &nvml);
             found
         };
         let slice = tonnage_sys::nvml::MigSlice {
@@ -435,27 +449,25 @@ mod tests {
             .filter(|pair| pair.links.is_some())
             .collect();
         assert_eq!(
-            (linked.len(), &*linked[0].from, &*linked[0].to),
-            (1, "0000:05:00.0", "0000:06:00.0")
+            (&*linked[0].from, &*linked[0].to),
+            ("0000:05:00.0", "0000:06:00.0")
         );
+        assert_eq!(linked.len(), 1);
         let says = |found: &Inventory, what| found.absent.iter().any(|absent| absent.what == what);
-        assert!(
-            says(&found, "nearest NICs of some GPUs") && !says(&found, "slices of a GPU (MIG)")
-        );
+        assert!(says(&found, "nearest NICs of some GPUs"));
+        assert!(!says(&found, "slices of a GPU (MIG)"));
         // What processors reach by other links is no window on PCI.
         let windows: Vec<_> = found.gpus.iter().map(|gpu| gpu.window_bytes).collect();
         assert_eq!(windows, [Some(1 << 16), Some(1 << 16), None]);
         assert_eq!(found.gpus[2].slices[0].name, "1g.10gb");
         assert!(says(&told(Vec::new()), "slices of a GPU (MIG)"));
-        machine
-            .file(
-                "proc/driver/nvidia/gpus/0000:21:00.0/information",
-                "Device Minor: 0",
-            )
-            .file(
-                "proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access",
-                "",
-            );
+        machine.files(
+            "proc/driver/nvidia",
+            &[
+                ("gpus/0000:21:00.0/information", "Device Minor: 0"),
+                ("capabilities/gpu0/mig/gi1/ci0/access", ""),
+            ],
+        );
         let found = told(Vec::new());
         assert!(!says(&found, "slices of a GPU (MIG)"));
         assert_eq!(found.gpus[2].slices[0].name, "gi1/ci0");
@@ -466,9 +478,7 @@ mod tests {
         let machine = Machine::new();
         let gap = || links_of(&machine.tree()).gap.unwrap_or_default();
         assert!(gap().contains("none beside the loopback"), "{}", gap());
-        machine
-            .file("sys/class/net/eth0/type", "1")
-            .file("sys/class/net/eth0/mtu", "1500");
+        machine.files("sys/class/net/eth0", &[("type", "1"), ("mtu", "1500")]);
         assert!(gap().contains("virtual"), "{}", gap());
         machine.link(
             "sys/class/net/eth0/device/driver",
@@ -481,11 +491,8 @@ mod tests {
     fn this_host_is_listed_in_bounded_time_and_survives_json() {
         let start = Instant::now();
         let found = Inventory::read();
-        assert!(
-            start.elapsed() < Duration::from_secs(30),
-            "{:?}",
-            start.elapsed()
-        );
+        let took = start.elapsed();
+        assert!(took < Duration::from_secs(30), "{took:?}");
         assert!(
             found.networks.iter().any(|network| network.name == "lo"),
             "{found:?}"

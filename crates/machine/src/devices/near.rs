@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::super::kernel_files::{Tree, natural};
 use super::super::topology::Topology;
 use super::network::NetworkInterface;
-use super::pci::function_of;
+use super::pci::{PciFunction, function_of};
 use super::pci_way::{PciWay, pci_way};
 use super::rdma::RdmaDevice;
 
@@ -26,22 +26,20 @@ type Named = (Vec<String>, String);
 /// NICs that could be near: RDMA devices, or network interfaces where there are none. Beside RDMA devices interfaces
 /// without are left out, which are mostly the management's.
 pub(super) fn nics(networks: &[NetworkInterface], rdma: &[RdmaDevice]) -> Vec<Named> {
-    let devices = rdma
-        .iter()
-        .filter_map(|device| Some((device.name.as_str(), device.pci.as_ref()?)));
-    let interfaces = networks
-        .iter()
-        .filter(|network| network.driver.is_some())
-        .filter_map(|network| Some((network.name.as_str(), network.pci.as_ref()?)));
-    let mut all: Vec<_> = devices.collect();
+    let devices = rdma.iter().map(|device| (&device.name, &device.pci));
+    let interfaces = networks.iter().filter(|network| network.driver.is_some());
+    let interfaces = interfaces.map(|network| (&network.name, &network.pci));
+    let with_place =
+        |(name, pci): (&'_ String, &'_ Option<PciFunction>)| Some((name.clone(), pci.clone()?));
+    let mut all: Vec<_> = devices.filter_map(with_place).collect();
     if all.is_empty() {
-        all = interfaces.collect();
+        all = interfaces.filter_map(with_place).collect();
     }
     let mut nics: Vec<Named> = Vec::new();
     for (name, pci) in all {
         match nics.iter_mut().find(|(_, address)| *address == pci.address) {
-            Some((names, _)) => names.push(name.to_owned()),
-            None => nics.push((vec![name.to_owned()], pci.address.clone())),
+            Some((names, _)) => names.push(name),
+            None => nics.push((vec![name], pci.address)),
         }
     }
     nics.sort_by_cached_key(|(_, address)| natural(address));
@@ -49,13 +47,9 @@ pub(super) fn nics(networks: &[NetworkInterface], rdma: &[RdmaDevice]) -> Vec<Na
 }
 
 /// All of the NICs that are nearest to the GPU with an address; none where the kernel does not tell how near any is.
-pub(super) fn nearest(
-    (tree, topology): (&Tree, &Topology),
-    gpu: &str,
-    nics: &[Named],
-) -> Vec<NearNic> {
+pub(super) fn nearest(tree: &Tree, topology: &Topology, gpu: &str, nics: &[Named]) -> Vec<NearNic> {
     let addresses: Vec<&str> = nics.iter().map(|(_, address)| address.as_str()).collect();
-    let near = nearest_of((tree, topology), gpu, &addresses);
+    let near = nearest_of(tree, topology, gpu, &addresses);
     let known = near.filter(|(_, way)| *way != PciWay::Unknown);
     let (places, way) = known.unwrap_or_default();
     let places = places.into_iter().filter_map(|place| nics.get(place));
@@ -69,14 +63,13 @@ pub(super) fn nearest(
 
 /// Places in the list of those addresses that are nearest to a GPU's, and the way to them; `None` without addresses.
 fn nearest_of(
-    (tree, topology): (&Tree, &Topology),
+    tree: &Tree,
+    topology: &Topology,
     gpu: &str,
     addresses: &[&str],
 ) -> Option<(Vec<usize>, PciWay)> {
-    let ways: Vec<PciWay> = addresses
-        .iter()
-        .map(|address| pci_way(tree, topology, gpu, address))
-        .collect();
+    let way = |address: &&str| pci_way(tree, topology, gpu, address);
+    let ways: Vec<PciWay> = addresses.iter().map(way).collect();
     let way = *ways.iter().min()?;
     let places = ways.iter().enumerate().filter(|(_, other)| **other == way);
     Some((places.map(|(place, _)| place).collect(), way))
@@ -98,7 +91,7 @@ pub fn nic_of_gpu(
     (gpu, gpus): (&str, &[String]),
     addresses: &[&str],
 ) -> Option<(usize, PciWay)> {
-    let near = |gpu: &str| nearest_of((tree, topology), gpu, addresses);
+    let near = |gpu: &str| nearest_of(tree, topology, gpu, addresses);
     let (places, way) = near(gpu).filter(|(_, way)| *way != PciWay::Unknown)?;
     let earlier = gpus.iter().take_while(|other| *other != gpu);
     let alike = earlier.filter(|other| near(other).is_some_and(|(other, _)| other == places));
@@ -116,9 +109,12 @@ mod tests {
         let tree = machine.tree();
         let topology = Topology::read_from(&tree, vec![]);
         let gpus = ["03", "04", "12", "23", "83", "84", "a3"].map(|bus| format!("0000:{bus}:00.0"));
-        let whole = |nic: &&str| match nic.is_empty() {
-            true => String::new(),
-            false => format!("0000:{nic}"),
+        let whole = |nic: &&str| {
+            if nic.is_empty() {
+                String::new()
+            } else {
+                format!("0000:{nic}")
+            }
         };
         let addresses: Vec<String> = nics.iter().map(whole).collect();
         let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
@@ -155,7 +151,7 @@ mod tests {
         let tree = machine.tree();
         let topology = Topology::read_from(&tree, vec![]);
         let nic = |address: &str| (vec!["mlx5_0".to_owned()], address.to_owned());
-        let near = |nics: &[Named]| nearest((&tree, &topology), "0000:03:00.0", nics);
+        let near = |nics: &[Named]| nearest(&tree, &topology, "0000:03:00.0", nics);
         assert!(near(&[nic("0000:77:00.0")]).is_empty());
         assert_eq!(near(&[nic("0000:77:00.0"), nic("0000:85:00.0")]).len(), 1);
     }

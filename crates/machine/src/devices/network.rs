@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::kernel_files::Tree;
-use super::absent::Absent;
+use super::Absent;
 use super::pci::{PciFunction, function_of};
 
 /// The hardware type that the kernel gives to the loopback, Ethernet and IP over InfiniBand.
@@ -39,12 +39,9 @@ pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<NetworkInterfac
     let root = "sys/class/net";
     let names = tree.names(root);
     // The directory holds a file beside the interfaces when bonding is loaded.
-    let is_interface = |name: &String| tree.exists(format!("{root}/{name}/mtu"));
-    let found: Vec<NetworkInterface> = names
-        .into_iter()
-        .filter(is_interface)
-        .map(|name| interface(tree, &format!("{root}/{name}"), &name))
-        .collect();
+    let is_interface = |name: &str| tree.exists(format!("{root}/{name}/mtu"));
+    let found = names.iter().filter(|name| is_interface(name));
+    let found: Vec<NetworkInterface> = found.map(|name| interface(tree, root, name)).collect();
     if found.iter().all(|interface| interface.kind == "loopback") {
         absent.push(Absent::new(
             "network interfaces",
@@ -55,7 +52,8 @@ pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<NetworkInterfac
     found
 }
 
-fn interface(tree: &Tree, path: &str, name: &str) -> NetworkInterface {
+fn interface(tree: &Tree, root: &str, name: &str) -> NetworkInterface {
+    let path = format!("{root}/{name}");
     let hardware: Option<u32> = tree.number(format!("{path}/type"));
     let kind = KINDS
         .into_iter()
@@ -89,39 +87,35 @@ mod tests {
     fn a_card_is_described_and_a_bridge_has_no_driver() {
         let machine = Machine::new();
         let link = Some(["16.0 GT/s PCIe", "16", "16.0 GT/s PCIe", "16"]);
-        let card = invent(
-            &machine,
-            "0000:41:00.0",
-            ["0x020000", "0x15b3", "0x101d"],
-            link,
-        );
+        let ids = ["0x020000", "0x15b3", "0x101d"];
+        let card = invent(&machine, "0000:41:00.0", ids, link);
         machine
             .link("sys/class/net/ens1/device", &card)
             .link(&format!("{card}/driver"), "sys/bus/pci/drivers/mlx5_core")
             .file(&format!("{card}/infiniband/mlx5_0/fw_ver"), "1")
-            .file("sys/class/net/ens1/type", "1")
-            .file("sys/class/net/ens1/operstate", "up")
-            .file("sys/class/net/ens1/speed", "200000")
-            .file("sys/class/net/ens1/mtu", "9000")
-            .file("sys/class/net/br0/type", "1")
-            .file("sys/class/net/br0/speed", "-1")
-            .file("sys/class/net/br0/mtu", "1500")
-            .file("sys/class/net/bonding_masters", "bond0");
+            .files(
+                "sys/class/net",
+                &[
+                    ("ens1/type", "1"),
+                    ("ens1/operstate", "up"),
+                    ("ens1/speed", "200000"),
+                    ("ens1/mtu", "9000"),
+                    ("br0/type", "1"),
+                    ("br0/speed", "-1"),
+                    ("br0/mtu", "1500"),
+                    ("bonding_masters", "bond0"),
+                ],
+            );
         let mut absent = Vec::new();
         let found = find(&machine.tree(), &mut absent);
         assert!(absent.is_empty());
         assert_eq!(found.len(), 2);
         let (bridge, card) = (&found[0], &found[1]);
-        assert_eq!(
-            (bridge.driver.as_deref(), bridge.link_bits_per_s),
-            (None, None)
-        );
+        assert_eq!((&bridge.driver, bridge.link_bits_per_s), (&None, None));
         assert_eq!(bridge.state, "unknown");
         assert_eq!(card.driver.as_deref(), Some("mlx5_core"));
-        assert_eq!(
-            (card.link_bits_per_s, card.mtu_bytes),
-            (Some(200_000_000_000), Some(9000))
-        );
+        assert_eq!(card.link_bits_per_s, Some(200_000_000_000));
+        assert_eq!(card.mtu_bytes, Some(9000));
         assert_eq!(card.rdma_devices, ["mlx5_0"]);
         assert_eq!(card.pci.as_ref().unwrap().link.unwrap().generation, 4);
     }
@@ -129,9 +123,7 @@ mod tests {
     #[test]
     fn a_loopback_alone_is_no_network() {
         let machine = Machine::new();
-        machine
-            .file("sys/class/net/lo/type", "772")
-            .file("sys/class/net/lo/mtu", "65536");
+        machine.files("sys/class/net/lo", &[("type", "772"), ("mtu", "65536")]);
         let mut absent = Vec::new();
         assert_eq!(find(&machine.tree(), &mut absent)[0].kind, "loopback");
         assert_eq!(absent[0].what, "network interfaces");

@@ -2,11 +2,10 @@
 //! they do not reach each other, and slices.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 
 use tonnage_sys::nvml::{MigSlice, NvlinkEnd, Nvml, NvmlGpu};
 
-use super::absent::Absent;
+use super::Absent;
 use super::gpu_pairs::{GpuLinks, GpuPair};
 use super::timeout::{TIMEOUT, within};
 
@@ -109,19 +108,15 @@ pub fn gpu_links(addresses: Vec<String>) -> LinkTable {
 fn asked(addresses: Vec<String>) -> Result<NvmlAnswer, String> {
     let named = std::env::var_os(LIBNVML_VARIABLE).filter(|path| !path.is_empty());
     let asked = within(TIMEOUT, move || {
-        let nvml = load(named.as_deref())?;
+        let file = named.as_deref().map(|path| {
+            path.to_str()
+                .ok_or_else(|| format!("the path of the library is not UTF-8: {}", path.display()))
+        });
+        let nvml = Nvml::load(file.transpose()?)?;
         Ok(answer(&nvml, &addresses))
     });
     let late = || format!("it did not answer within {} s", TIMEOUT.as_secs());
     asked.unwrap_or_else(|| Err(late()))
-}
-
-fn load(named: Option<&OsStr>) -> Result<Nvml, String> {
-    let file = named.map(|path| {
-        path.to_str()
-            .ok_or_else(|| format!("the path of the library is not UTF-8: {}", path.display()))
-    });
-    Nvml::load(file.transpose()?)
 }
 
 /// A GPU, its address, and the other ends of its links.

@@ -47,9 +47,7 @@ pub(super) fn function_of(tree: &Tree, path: impl AsRef<Path>) -> Option<PciFunc
     let function = real.ancestors().find(|path| is_function(tree, path))?;
     Some(PciFunction {
         address: function.file_name()?.to_str()?.to_owned(),
-        numa_node: tree
-            .number::<i64>(function.join("numa_node"))
-            .and_then(|n| u32::try_from(n).ok()),
+        numa_node: numa_node(tree, function),
         link: link_of(tree, function),
     })
 }
@@ -69,10 +67,14 @@ pub fn gpu_function(tree: &Tree, address: &str) -> String {
     let card = address
         .rsplit_once('.')
         .map(|(card, _)| format!("{card}.0"));
-    match card.filter(|card| !tree.exists(of(address)) && is_amd(card)) {
-        Some(card) => card,
-        None => address.to_owned(),
-    }
+    let card = card.filter(|card| !tree.exists(of(address)) && is_amd(card));
+    card.unwrap_or_else(|| address.to_owned())
+}
+
+/// The NUMA node of a function; the kernel writes -1 for none.
+pub(super) fn numa_node(tree: &Tree, function: &Path) -> Option<u32> {
+    let node = tree.number::<i64>(function.join("numa_node"))?;
+    u32::try_from(node).ok()
 }
 
 fn nominal(tree: &Tree, address: &str) -> Option<u64> {
@@ -135,10 +137,8 @@ fn link_of(tree: &Tree, function: &Path) -> Option<PcieLink> {
         tree.number(function.join(name))
             .filter(|lanes: &u32| (1..=32).contains(lanes))
     };
-    let (now, lanes_now) = (
-        generation("current_link_speed")?,
-        lanes("current_link_width")?,
-    );
+    let now = generation("current_link_speed")?;
+    let lanes_now = lanes("current_link_width")?;
     let max = generation("max_link_speed").unwrap_or(now).max(now);
     let lanes_max = lanes("max_link_width").unwrap_or(lanes_now).max(lanes_now);
     Some(PcieLink {
@@ -154,18 +154,10 @@ fn link_of(tree: &Tree, function: &Path) -> Option<PcieLink> {
 /// The generation of a speed that the kernel writes as "16.0 GT/s PCIe"; `None` for "Unknown".
 fn generation_of(speed: &str) -> Option<u32> {
     let transfers: f64 = speed.split_whitespace().next()?.parse().ok()?;
-    let generations = [
-        (2.5, 1),
-        (5.0, 2),
-        (8.0, 3),
-        (16.0, 4),
-        (32.0, 5),
-        (64.0, 6),
-    ];
-    let found = generations
-        .into_iter()
-        .find(|(speed, _)| (transfers - speed).abs() < 0.1)?;
-    Some(found.1)
+    let speeds = [2.5, 5.0, 8.0, 16.0, 32.0, 64.0];
+    let mut generations = (1u32..).zip(speeds);
+    let found = generations.find(|(_, speed)| (transfers - speed).abs() < 0.1)?;
+    Some(found.0)
 }
 
 /// Bytes per second of one lane in one direction after line encoding: 8 of 10 bits up to generation 2, 128 of 130 up to
@@ -195,17 +187,25 @@ pub(super) mod tests {
     ) -> String {
         let path = format!("sys/devices/pci0000:00/{address}");
         let [class, vendor, device] = ids;
-        machine
-            .file(&format!("{path}/class"), class)
-            .file(&format!("{path}/vendor"), vendor);
-        machine
-            .file(&format!("{path}/device"), device)
-            .file(&format!("{path}/numa_node"), "1");
+        machine.files(
+            &path,
+            &[
+                ("class", class),
+                ("vendor", vendor),
+                ("device", device),
+                ("numa_node", "1"),
+            ],
+        );
         if let Some([speed, width, speed_max, width_max]) = link {
-            machine.file(&format!("{path}/current_link_speed"), speed);
-            machine.file(&format!("{path}/current_link_width"), width);
-            machine.file(&format!("{path}/max_link_speed"), speed_max);
-            machine.file(&format!("{path}/max_link_width"), width_max);
+            machine.files(
+                &path,
+                &[
+                    ("current_link_speed", speed),
+                    ("current_link_width", width),
+                    ("max_link_speed", speed_max),
+                    ("max_link_width", width_max),
+                ],
+            );
         }
         machine.link(&format!("sys/bus/pci/devices/{address}"), &path);
         path
@@ -220,7 +220,7 @@ pub(super) mod tests {
         let path = invent(&machine, "0000:41:00.0", NIC, Some(link));
         let function = function_of(&machine.tree(), path).unwrap();
         assert_eq!(
-            (function.address.as_str(), function.numa_node),
+            (&*function.address, function.numa_node),
             ("0000:41:00.0", Some(1))
         );
         let expected = PcieLink {
@@ -256,14 +256,9 @@ pub(super) mod tests {
         machine.file(&format!("{path}/virtio2/device"), "0x0001");
         machine.link("sys/class/net/eth0/device", &format!("{path}/virtio2"));
         let function = function_of(&machine.tree(), "sys/class/net/eth0/device").unwrap();
-        assert_eq!(
-            (function.address.as_str(), function.link),
-            ("0000:00:03.0", None)
-        );
-        assert_eq!(
-            function_of(&machine.tree(), "sys/class/net/lo/device"),
-            None
-        );
+        assert_eq!((&*function.address, function.link), ("0000:00:03.0", None));
+        let loopback = function_of(&machine.tree(), "sys/class/net/lo/device");
+        assert_eq!(loopback, None);
     }
 
     #[test]
@@ -285,12 +280,8 @@ pub(super) mod tests {
     #[test]
     fn a_link_that_is_down_is_no_link() {
         let machine = Machine::new();
-        let path = invent(
-            &machine,
-            "0000:00:03.0",
-            NIC,
-            Some(["Unknown", "0", "Unknown", "255"]),
-        );
+        let link = Some(["Unknown", "0", "Unknown", "255"]);
+        let path = invent(&machine, "0000:00:03.0", NIC, link);
         assert_eq!(function_of(&machine.tree(), path).unwrap().link, None);
     }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::kernel_files::Tree;
 use super::super::topology::Topology;
+use super::pci::numa_node;
 
 /// The farthest thing that bytes between two PCI functions cross, the nearest first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -82,18 +83,16 @@ fn between(tree: &Tree, topology: &Topology, places: [&Path; 2]) -> PciWay {
     let [one, other] = places;
     let physical = |place: &Path| tree.resolve(place.join("physfn"));
     let owners = places.map(|place| physical(place).unwrap_or_else(|| place.to_owned()));
-    let [one_card, other_card] = [&owners[0], &owners[1]].map(|place| card(place));
-    if one_card.is_some() && one_card == other_card {
+    let cards = [&owners[0], &owners[1]].map(|place| card(place));
+    if cards[0].is_some() && cards[0] == cards[1] {
         return PciWay::Card;
     }
     let bridge = host_bridge(one);
     if bridge.is_none() || bridge != host_bridge(other) {
         return between_nodes(topology, places.map(|place| node(tree, topology, place)));
     }
-    let shared = one
-        .components()
-        .zip(other.components())
-        .take_while(|(one, other)| one == other);
+    let parts = one.components().zip(other.components());
+    let shared = parts.take_while(|(one, other)| one == other);
     let shared: PathBuf = shared.map(|(part, _)| part).collect();
     let depth = |place: &Path| place.components().count() - shared.components().count();
     match depth(one).max(depth(other)) {
@@ -124,8 +123,7 @@ fn between_nodes(topology: &Topology, nodes: [Option<u32>; 2]) -> PciWay {
 
 /// The NUMA node of a function; the only one where there are no others.
 fn node(tree: &Tree, topology: &Topology, place: &Path) -> Option<u32> {
-    let said = tree.number::<i64>(place.join("numa_node"));
-    let said = said.and_then(|node| u32::try_from(node).ok());
+    let said = numa_node(tree, place);
     match topology.nodes.as_slice() {
         [only] => said.or(Some(only.id)),
         _ => said,
@@ -143,14 +141,12 @@ fn name(place: &Path) -> Option<&str> {
 
 /// The last host bridge above a function, which is nearest to it.
 fn host_bridge(place: &Path) -> Option<&Path> {
-    let is_one = |above: &&Path| name(above).is_some_and(is_host_bridge);
+    // Such as "pci0000:00".
+    let is_one = |above: &&Path| {
+        let rest = name(above).and_then(|name| name.strip_prefix("pci"));
+        rest.is_some_and(|rest| rest.contains(':'))
+    };
     place.ancestors().find(is_one)
-}
-
-/// True for the directory of a host bridge, such as "pci0000:00".
-fn is_host_bridge(name: &str) -> bool {
-    name.strip_prefix("pci")
-        .is_some_and(|rest| rest.contains(':'))
 }
 
 #[cfg(test)]
@@ -167,9 +163,8 @@ pub(super) mod tests {
         node: i32,
     ) -> String {
         let path = format!("sys/devices/{place}");
-        for (file, text) in ["class", "vendor", "device"].into_iter().zip(ids) {
-            machine.file(&format!("{path}/{file}"), text);
-        }
+        let files = ["class", "vendor", "device"].into_iter().zip(ids);
+        machine.files(&path, &files.collect::<Vec<_>>());
         machine.file(&format!("{path}/numa_node"), &node.to_string());
         let address = place.rsplit('/').next().unwrap();
         machine.link(&format!("sys/bus/pci/devices/{address}"), &path);

@@ -8,7 +8,7 @@ use std::io::Read;
 
 use super::super::fabric::LIBFABRIC_VARIABLE;
 use super::super::kernel_files::Tree;
-use super::absent::Absent;
+use super::Absent;
 use super::fabric::FabricLibrary;
 use super::rdma::RdmaDevice;
 
@@ -141,8 +141,8 @@ fn explanation(known: &Known, library: Option<(&str, bool)>, devices: &[String])
 /// The bytes of a file; none where it cannot be read, which then counts as a library without the provider in question.
 fn contents(path: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let read =
-        File::open(path).and_then(|file| file.take(LIBRARY_BYTES_MAX).read_to_end(&mut bytes));
+    let file = File::open(path);
+    let read = file.and_then(|file| file.take(LIBRARY_BYTES_MAX).read_to_end(&mut bytes));
     if read.is_err() {
         bytes.clear();
     }
@@ -195,31 +195,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("libfabric.so.1");
         std::fs::write(&path, b"\x7fELF\0efadv_query_device\0").unwrap();
+        let path = path.to_str().unwrap();
         let libraries = [
-            library(
-                path.to_str().unwrap(),
-                false,
-                &["tcp;ofi_rxm"],
-                &["tcp", "verbs"],
-            ),
+            library(path, false, &["tcp;ofi_rxm"], &["tcp", "verbs"]),
             library("embedded", true, &["tcp", "shm"], &["tcp", "shm"]),
         ];
         let tree = Tree::at(folder.path());
         let found = absent(&tree, &[], &libraries);
         assert_eq!(found.len(), KNOWN.len());
         for has in ["efa", "verbs"] {
-            assert!(
-                of(&found, has)
-                    .why
-                    .contains("has it, but there is no device")
-            );
+            let why = &of(&found, has).why;
+            assert!(why.contains("has it, but there is no device"), "{why}");
             assert!(of(&found, has).how.contains("a host with"));
         }
         let cxi = of(&found, "cxi");
-        assert!(
-            cxi.why.contains("built without it, and there is no device"),
-            "{cxi:?}"
-        );
+        let why = "built without it, and there is no device";
+        assert!(cxi.why.contains(why), "{cxi:?}");
         assert!(cxi.how.contains("TONNAGE_LIBFABRIC"), "{cxi:?}");
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_sys::verbs::{Context, Libibverbs};
 
 use super::super::kernel_files::Tree;
-use super::absent::Absent;
+use super::Absent;
 use super::network::NetworkInterface;
 use super::pci::{PciFunction, function_of, functions, hexadecimal};
 
@@ -129,11 +129,7 @@ pub(super) fn find(
     let found = RdmaDevice::all(tree);
     if found.is_empty() {
         absent.push(why_none(tree, networks));
-    } else if !tree
-        .names("dev/infiniband")
-        .iter()
-        .any(|name| name.starts_with("uverbs"))
-    {
+    } else if !(tree.names("dev/infiniband").iter()).any(|name| name.starts_with("uverbs")) {
         absent.push(Absent::new(
             "RDMA for programs",
             "there are RDMA devices, but /dev/infiniband has no uverbs device",
@@ -183,22 +179,25 @@ fn device(tree: &Tree, name: &str) -> RdmaDevice {
 
 fn port(tree: &Tree, device: &str, number: &str) -> Option<RdmaPort> {
     let path = format!("{device}/ports/{number}");
-    let text = |name: &str| {
-        tree.text(format!("{path}/{name}"))
-            .unwrap_or_else(|| "unknown".to_owned())
+    let said = |name: &str| tree.text(format!("{path}/{name}"));
+    let text = |name: &str| said(name).unwrap_or_else(|| "unknown".to_owned());
+    // The kernel writes states as "4: ACTIVE".
+    let state = |name: &str| {
+        let text = text(name);
+        text.split_once(": ")
+            .map_or(&*text, |(_, name)| name)
+            .to_owned()
     };
     let rate = text("rate");
     Some(RdmaPort {
         port: number.parse().ok()?,
-        state: without_number(&text("state")),
-        physical_state: without_number(&text("phys_state")),
+        state: state("state"),
+        physical_state: state("phys_state"),
         link_bits_per_s: rate_bits_per_s(&rate),
         rate,
         link_layer: text("link_layer"),
         mtu_bytes: None,
-        network: tree
-            .text(format!("{path}/gid_attrs/ndevs/0"))
-            .or_else(|| tree.text(format!("{device}/parent"))),
+        network: said("gid_attrs/ndevs/0").or_else(|| tree.text(format!("{device}/parent"))),
         gids: gids(tree, &path),
     })
 }
@@ -217,36 +216,21 @@ fn gids(tree: &Tree, port: &str) -> Vec<RdmaGid> {
     indices.iter().filter_map(gid).collect()
 }
 
-/// The kernel writes states as "4: ACTIVE".
-fn without_number(state: &str) -> String {
-    state
-        .split_once(": ")
-        .map_or(state, |(_, name)| name)
-        .to_owned()
-}
-
 /// "200 Gb/sec (4X HDR)" and "2.5 Gb/sec (1X SDR)" as numbers.
 fn rate_bits_per_s(rate: &str) -> Option<u64> {
     let (number, _) = rate.split_once(" Gb/sec")?;
     let (whole, tenths) = number.split_once('.').unwrap_or((number, "0"));
     let (whole, tenths): (u64, u64) = (whole.parse().ok()?, tenths.get(..1)?.parse().ok()?);
-    whole
-        .checked_mul(10)?
-        .checked_add(tenths)?
-        .checked_mul(100_000_000)
+    let tenths = whole.checked_mul(10)?.checked_add(tenths)?;
+    tenths.checked_mul(100_000_000)
 }
 
 fn why_none(tree: &Tree, networks: &[NetworkInterface]) -> Absent {
     let what = "RDMA devices";
-    let module_for = |driver: &str| {
-        RDMA_MODULES
-            .iter()
-            .find(|(name, _)| *name == driver)
-            .map(|(_, module)| module)
-    };
+    let module_for = |driver: &str| RDMA_MODULES.iter().find(|(name, _)| *name == driver);
     for network in networks {
         let driver = network.driver.as_deref();
-        if let Some((driver, module)) = driver.and_then(|d| Some((d, module_for(d)?))) {
+        if let Some((driver, module)) = driver.and_then(module_for) {
             let why = format!(
                 "{} is driven by {driver}, but the module {module} that adds RDMA is not loaded",
                 network.name
@@ -261,13 +245,11 @@ fn why_none(tree: &Tree, networks: &[NetworkInterface]) -> Absent {
         let why = format!("the card at {address} can do RDMA, but no driver uses it");
         return Absent::new(what, why, format!("Run `modprobe {module}` on the host."));
     }
+    let advice = soft_roce(tree, networks);
     Absent::new(
         what,
         "/sys/class/infiniband lists none, and no card on the PCI bus is known to be one",
-        format!(
-            "Use a host with an RDMA card. To try RDMA in software: {}",
-            soft_roce(tree, networks)
-        ),
+        format!("Use a host with an RDMA card. To try RDMA in software: {advice}"),
     )
 }
 
@@ -277,11 +259,8 @@ fn idle_card(tree: &Tree) -> Option<(String, &'static str)> {
         if tree.exists(path.join("driver")) {
             return None;
         }
-        let (class, vendor) = (
-            hexadecimal(tree, path.join("class"))?,
-            hexadecimal(tree, path.join("vendor"))?,
-        );
-        let device = hexadecimal(tree, path.join("device"))?;
+        let number = |file: &str| hexadecimal(tree, path.join(file));
+        let (class, vendor, device) = (number("class")?, number("vendor")?, number("device")?);
         let module = match vendor {
             MELLANOX if class >> 16 == 0x02 => "mlx5_ib",
             AMAZON if device & 0xfff0 == EFA_DEVICES => "efa",
@@ -298,19 +277,16 @@ fn soft_roce(tree: &Tree, networks: &[NetworkInterface]) -> String {
         .to_string_lossy()
         .into_owned();
     let module = format!("lib/modules/{release}/kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko");
-    let there = ["", ".xz", ".zst", ".gz"]
-        .iter()
-        .any(|end| tree.exists(format!("{module}{end}")));
-    if !there && !tree.exists("sys/module/rdma_rxe") {
+    let mut ends = ["", ".xz", ".zst", ".gz"].into_iter();
+    let is_there = ends.any(|end| tree.exists(format!("{module}{end}")));
+    if !is_there && !tree.exists("sys/module/rdma_rxe") {
         return format!(
             "this kernel ({release}) has no Soft-RoCE module (rdma_rxe); a distribution's own kernel does."
         );
     }
     let usable = |network: &&NetworkInterface| network.kind == "ethernet" && network.state == "up";
-    let network = networks
-        .iter()
-        .find(usable)
-        .map_or("eth0", |network| &network.name);
+    let network = networks.iter().find(usable);
+    let network = network.map_or("eth0", |network| &network.name);
     format!(
         "`apt-get install rdma-core iproute2`, `modprobe crc32_generic rdma_rxe`, `rdma link add rxe0 type rxe netdev {network}`."
     )
@@ -333,35 +309,27 @@ mod tests {
     fn a_device_with_two_ports() {
         let machine = Machine::new();
         let link = Some(["32.0 GT/s PCIe", "16", "32.0 GT/s PCIe", "16"]);
-        let card = invent(
-            &machine,
-            "0000:41:00.0",
-            ["0x020700", "0x15b3", "0x1021"],
-            link,
-        );
+        let ids = ["0x020700", "0x15b3", "0x1021"];
+        let card = invent(&machine, "0000:41:00.0", ids, link);
         let device = "sys/class/infiniband/mlx5_0";
         machine
             .link(&format!("{device}/device"), &card)
             .link(&format!("{card}/driver"), "sys/bus/pci/drivers/mlx5_core")
-            .file(&format!("{device}/fw_ver"), "28.39.1002")
-            .file(&format!("{device}/ports/1/state"), "4: ACTIVE")
-            .file(&format!("{device}/ports/1/phys_state"), "5: LinkUp")
-            .file(&format!("{device}/ports/1/rate"), "400 Gb/sec (4X NDR)")
-            .file(&format!("{device}/ports/1/link_layer"), "InfiniBand")
-            .file(&format!("{device}/ports/2/rate"), "2.5 Gb/sec (1X SDR)")
-            .file(
-                &format!("{device}/ports/1/gids/0"),
-                "fe80:0000:0000:0000:9a03:9bff:fe00:e4e2",
-            )
-            .file(&format!("{device}/ports/1/gid_attrs/types/0"), "IB/RoCE v1")
-            .file(
-                &format!("{device}/ports/1/gids/3"),
-                "0000:0000:0000:0000:0000:ffff:0a01:0001",
-            )
-            .file(&format!("{device}/ports/1/gid_attrs/types/3"), "RoCE v2")
-            .file(
-                &format!("{device}/ports/1/gids/4"),
-                "0000:0000:0000:0000:0000:0000:0000:0000",
+            .files(
+                device,
+                &[
+                    ("fw_ver", "28.39.1002"),
+                    ("ports/1/state", "4: ACTIVE"),
+                    ("ports/1/phys_state", "5: LinkUp"),
+                    ("ports/1/rate", "400 Gb/sec (4X NDR)"),
+                    ("ports/1/link_layer", "InfiniBand"),
+                    ("ports/2/rate", "2.5 Gb/sec (1X SDR)"),
+                    ("ports/1/gids/0", "fe80:0000:0000:0000:9a03:9bff:fe00:e4e2"),
+                    ("ports/1/gid_attrs/types/0", "IB/RoCE v1"),
+                    ("ports/1/gids/3", "0000:0000:0000:0000:0000:ffff:0a01:0001"),
+                    ("ports/1/gid_attrs/types/3", "RoCE v2"),
+                    ("ports/1/gids/4", "0000:0000:0000:0000:0000:0000:0000:0000"),
+                ],
             )
             .file("dev/infiniband/uverbs0", "");
         let (found, absent) = look(&machine);
@@ -371,21 +339,15 @@ mod tests {
         let [one, two] = &found[0].ports[..] else {
             panic!("{found:?}")
         };
-        assert_eq!(
-            (one.state.as_str(), one.physical_state.as_str()),
-            ("ACTIVE", "LinkUp")
-        );
+        assert_eq!((&*one.state, &*one.physical_state), ("ACTIVE", "LinkUp"));
         assert_eq!(one.link_bits_per_s, Some(400_000_000_000));
-        let gids: Vec<_> = one
-            .gids
-            .iter()
-            .map(|gid| (gid.index, gid.ip().to_string()))
-            .collect();
+        let known = |gid: &RdmaGid| (gid.index, gid.ip().to_string());
+        let gids: Vec<_> = one.gids.iter().map(known).collect();
         let expected = [(0, "fe80::9a03:9bff:fe00:e4e2"), (3, "10.1.0.1")];
         assert_eq!(gids, expected.map(|(index, ip)| (index, ip.to_owned())));
         assert!(one.gids[1].is_roce_2() && !one.gids[0].is_roce_2());
         assert_eq!(
-            (two.link_bits_per_s, two.state.as_str()),
+            (two.link_bits_per_s, &*two.state),
             (Some(2_500_000_000), "unknown")
         );
     }
@@ -414,10 +376,8 @@ mod tests {
             .link(&format!("{card}/driver"), "sys/bus/pci/drivers/bnxt_en");
         machine.file("sys/bus/pci/drivers/bnxt_en/bind", "");
         let (_, absent) = look(&machine);
-        assert!(
-            absent[0].why.contains("ens1") && absent[0].how.contains("modprobe bnxt_re"),
-            "{absent:?}"
-        );
+        assert!(absent[0].why.contains("ens1"), "{absent:?}");
+        assert!(absent[0].how.contains("modprobe bnxt_re"), "{absent:?}");
     }
 
     #[test]
@@ -430,10 +390,8 @@ mod tests {
             None,
         );
         let (_, absent) = look(&machine);
-        assert!(
-            absent[0].why.contains("0000:41:00.0") && absent[0].how.contains("modprobe efa"),
-            "{absent:?}"
-        );
+        assert!(absent[0].why.contains("0000:41:00.0"), "{absent:?}");
+        assert!(absent[0].how.contains("modprobe efa"), "{absent:?}");
     }
 
     #[test]
@@ -441,11 +399,10 @@ mod tests {
         let machine = Machine::new();
         let (_, absent) = look(&machine);
         assert!(absent[0].how.contains("has no Soft-RoCE"), "{absent:?}");
-        machine
-            .file("sys/module/rdma_rxe/refcnt", "0")
-            .file("sys/class/net/ens7/mtu", "1500")
-            .file("sys/class/net/ens7/type", "1")
-            .file("sys/class/net/ens7/operstate", "up");
+        machine.file("sys/module/rdma_rxe/refcnt", "0").files(
+            "sys/class/net/ens7",
+            &[("mtu", "1500"), ("type", "1"), ("operstate", "up")],
+        );
         let (_, absent) = look(&machine);
         assert!(absent[0].how.contains("type rxe netdev ens7"), "{absent:?}");
     }

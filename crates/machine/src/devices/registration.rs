@@ -2,7 +2,7 @@
 //! GPU to RDMA devices. What is here, and why the rest is not.
 
 use super::super::kernel_files::Tree;
-use super::absent::Absent;
+use super::Absent;
 use super::cuda::CudaGpu;
 
 /// Modules by which RDMA devices register addresses of a GPU: NVIDIA's own, and the one before it.
@@ -75,11 +75,9 @@ mod tests {
         // Without NVIDIA's driver nobody misses it.
         assert_eq!(missed(&machine), None);
         machine.file("sys/module/nvidia/version", "570.1");
-        assert!(
-            missed(&machine).unwrap().how.contains(
-                "modprobe nvidia_peermem`, which comes with NVIDIA's driver and loads only"
-            )
-        );
+        let how = missed(&machine).unwrap().how;
+        let advice = "modprobe nvidia_peermem`, which comes with NVIDIA's driver and loads only";
+        assert!(how.contains(advice), "{how}");
         machine.file("sys/module/nv_peer_mem/refcnt", "0");
         assert_eq!(missed(&machine), None);
         let found = peer_memory_module(&machine.tree());
@@ -97,10 +95,8 @@ mod tests {
         let said = |gpus: &[CudaGpu]| {
             let mut absent = Vec::new();
             without_dmabuf(&machine.tree(), gpus, &mut absent);
-            absent
-                .into_iter()
-                .map(|absent| absent.why)
-                .collect::<Vec<_>>()
+            let whys = absent.into_iter().map(|absent| absent.why);
+            whys.collect::<Vec<_>>()
         };
         assert!(said(&[gpu(0, Some(true))]).is_empty());
         let some = [gpu(0, None), gpu(1, Some(false)), gpu(2, Some(false))];
@@ -114,15 +110,12 @@ mod tests {
             "{both:?}"
         );
         let version = "proc/driver/nvidia/version";
-        machine.file(
-            version,
-            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.1",
-        );
-        assert!(said(&some)[1].contains("the driver says"));
-        machine.file(
-            version,
-            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.1",
-        );
-        assert!(said(&some)[1].contains("the proprietary one"));
+        for (kind, why) in [
+            ("UNIX Open Kernel Module for x86_64", "the driver says"),
+            ("UNIX x86_64 Kernel Module", "the proprietary one"),
+        ] {
+            machine.file(version, &format!("NVRM version: NVIDIA {kind}  570.1"));
+            assert!(said(&some)[1].contains(why), "{kind}");
+        }
     }
 }

@@ -18,10 +18,11 @@ pub(super) fn slices(tree: &Tree, minor: &str) -> Vec<String> {
     let mut slices = Vec::new();
     for instance in parts(&mig, "gi") {
         let compute = parts(&format!("{mig}/{instance}"), "ci");
-        match compute.is_empty() {
+        if compute.is_empty() {
             // Nothing can run in it yet.
-            true => slices.push(instance),
-            false => slices.extend(compute.iter().map(|part| format!("{instance}/{part}"))),
+            slices.push(instance);
+        } else {
+            slices.extend(compute.iter().map(|part| format!("{instance}/{part}")));
         }
     }
     slices
@@ -47,14 +48,12 @@ pub(super) fn partitions(tree: &Tree, path: &Path, address: &str) -> Vec<String>
     let memory = text("current_memory_partition");
     let memory = memory.map_or_else(String::new, |memory| format!(" ({memory})"));
     // Each part is a node of the driver's list, in which a container may see only its own.
-    match xgmi::nodes_at(tree, address) {
-        seen if count.map_or(seen == 0, |count| seen != count) => {
-            vec![format!("{mode}{memory}")]
-        }
-        parts => (0..parts)
-            .map(|part| format!("{mode} part {part}{memory}"))
-            .collect(),
+    let seen = xgmi::nodes_at(tree, address);
+    if count.map_or(seen == 0, |count| seen != count) {
+        return vec![format!("{mode}{memory}")];
     }
+    let part = |part: usize| format!("{mode} part {part}{memory}");
+    (0..seen).map(part).collect()
 }
 
 fn is_number(text: &str) -> bool {
@@ -112,10 +111,8 @@ mod tests {
         ] {
             machine.file(&format!("{root}/gpu0/mig/{file}"), "DeviceFileMinor: 3");
         }
-        assert_eq!(
-            slices(&machine.tree(), "0"),
-            ["gi2/ci0", "gi2/ci1", "gi7", "gi10/ci0"]
-        );
+        let found = slices(&machine.tree(), "0");
+        assert_eq!(found, ["gi2/ci0", "gi2/ci1", "gi7", "gi10/ci0"]);
         assert!(slices(&machine.tree(), "1").is_empty());
     }
 }

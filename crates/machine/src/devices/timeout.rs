@@ -14,13 +14,9 @@ pub(super) fn within<T: Send + 'static>(
     question: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (answer, answered) = mpsc::channel();
-    let asked = thread::Builder::new()
-        .name("devices".to_owned())
-        .spawn(move || {
-            // Nobody listens any more when this comes too late, which is no fault.
-            let _ = answer.send(question());
-        });
-    asked.ok()?;
+    let asked = thread::Builder::new().name("devices".to_owned());
+    // Nobody listens any more when the answer comes too late, which is no fault.
+    asked.spawn(move || drop(answer.send(question()))).ok()?;
     answered.recv_timeout(timeout).ok()
 }
 
@@ -32,10 +28,8 @@ mod tests {
     fn an_answer_in_time_is_given_and_a_late_one_is_not() {
         assert_eq!(within(Duration::from_secs(10), || 7), Some(7));
         let (never, wait) = mpsc::channel::<()>();
-        assert_eq!(
-            within(Duration::from_millis(10), move || wait.recv().is_ok()),
-            None
-        );
+        let late = within(Duration::from_millis(10), move || wait.recv().is_ok());
+        assert_eq!(late, None);
         drop(never);
     }
 }

@@ -39,9 +39,8 @@ pub(super) fn links(tree: &Tree) -> Vec<XgmiLinks> {
 pub(super) fn nodes_at(tree: &Tree, wanted: &str) -> usize {
     let nodes = tree.names(NODES);
     let numbers = nodes.iter().filter_map(|node| node.parse().ok());
-    numbers
-        .filter(|&node| address(tree, node).as_deref() == Some(wanted))
-        .count()
+    let is_wanted = |node: &u64| address(tree, *node).as_deref() == Some(wanted);
+    numbers.filter(is_wanted).count()
 }
 
 /// One entry stands for all links between two GPUs; the kernel says the speed of one, and of all, or zeros: of GPUs
@@ -87,34 +86,28 @@ mod tests {
     #[test]
     fn links_are_named_by_the_addresses_of_their_ends() {
         let machine = Machine::new();
-        let node = |number: u32, text: &str| {
-            machine.file(&format!("{NODES}/{number}/properties"), text);
-        };
-        let link = |at: &str, text: &str| {
+        let file = |at: &str, text: &str| {
             machine.file(&format!("{NODES}/{at}/properties"), text);
         };
-        node(0, "cpu_cores_count 8\nlocation_id 0");
-        node(1, "simd_count 304\nlocation_id 1280\ndomain 0");
-        node(2, "simd_count 304\nlocation_id 33536\ndomain 1");
-        link(
-            "1/io_links/0",
-            "type 2\nnode_from 1\nnode_to 0\nmin_bandwidth 0\nmax_bandwidth 64000",
-        );
-        link(
-            "1/io_links/1",
-            "type 11\nnode_from 1\nnode_to 2\nmin_bandwidth 50000\nmax_bandwidth 200000",
-        );
-        link(
-            "2/io_links/0",
-            "type 11\nnode_from 2\nnode_to 1\nmin_bandwidth 0\nmax_bandwidth 0",
-        );
+        file("0", "cpu_cores_count 8\nlocation_id 0");
+        file("1", "simd_count 304\nlocation_id 1280\ndomain 0");
+        file("2", "simd_count 304\nlocation_id 33536\ndomain 1");
+        for (at, kind, ends, bandwidth) in [
+            ("1/io_links/0", 2, [1, 0], [0, 64000]),
+            ("1/io_links/1", 11, [1, 2], [50000, 200_000]),
+            ("2/io_links/0", 11, [2, 1], [0, 0]),
+        ] {
+            let ends = format!("node_from {}\nnode_to {}", ends[0], ends[1]);
+            let speeds = format!(
+                "min_bandwidth {}\nmax_bandwidth {}",
+                bandwidth[0], bandwidth[1]
+            );
+            file(at, &format!("type {kind}\n{ends}\n{speeds}"));
+        }
         let found = links(&machine.tree());
         assert_eq!(found.len(), 2, "{found:?}");
         let (from, to, links) = &found[0];
-        assert_eq!(
-            (from.as_str(), to.as_str()),
-            ("0000:05:00.0", "0001:83:00.0")
-        );
+        assert_eq!((&**from, &**to), ("0000:05:00.0", "0001:83:00.0"));
         let all = Some(200_000_000_000);
         assert_eq!((links.count, links.bytes_per_s), (Some(4), all));
         // A kernel that tells no speed tells no number either.

@@ -222,3 +222,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn cpus_are_ranges_and_numbers_in_order() {
+    let list = CpuChoice::List(vec![8, 0, 1, 2, 3]);
+    assert_eq!("8,0-3".parse::<CpuChoice>().unwrap(), list);
+    assert_eq!("none".parse::<CpuChoice>().unwrap(), CpuChoice::None);
+    for (text, part) in [
+        ("", "the list \"\": \"\" is not a number"),
+        ("3-1", "goes down"),
+        ("0-3,2", "has CPU 2 twice"),
+        ("0-4294967295", "is not a number below 65536"),
+        ("+1", "is not a number below 65536"),
+        ("0-", "is not a number below 65536"),
+    ] {
+        let message = text.parse::<CpuChoice>().unwrap_err().to_string();
+        assert!(message.contains(part), "{text}: {message}");
+    }
+}
