@@ -66,9 +66,6 @@ impl RankList {
     }
 
     /// The ranks, in the order of their numbers. Those of one place share its names.
-    ///
-    /// # Errors
-    /// When one is at a place that is not listed, or they are not `size`.
     pub(crate) fn infos(self, size: u32) -> Result<Vec<RankInfo>> {
         let incomplete = || Error::Failed("the list of ranks is not complete".into());
         if self.ranks.len() != size as usize {

@@ -92,9 +92,6 @@ impl Signals {
     }
 
     /// Waits until something of `more` is ready, or the time is over, and says for each whether it is ready.
-    ///
-    /// # Errors
-    /// [`Error::Interrupted`] when a signal came, and when the system cannot wait.
     pub(crate) fn wait<'a>(
         &mut self,
         more: impl IntoIterator<Item = Interest<'a>>,
@@ -116,9 +113,6 @@ impl Signals {
     }
 
     /// Fails when a signal came since the last call.
-    ///
-    /// # Errors
-    /// [`Error::Interrupted`].
     pub(crate) fn refuse_to_wait(&mut self) -> Result<()> {
         match self.take().first() {
             Some(&signal) => Err(Error::Interrupted { signal, rank: None }),

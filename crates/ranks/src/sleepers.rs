@@ -24,9 +24,6 @@ pub struct Sleeper {
 
 impl Sleepers {
     /// Adds a sleeper.
-    ///
-    /// # Errors
-    /// When the system has no descriptor for it.
     pub fn join(&self) -> Result<Sleeper> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| Error::io("cannot make an eventfd to be woken by", error))?;
@@ -48,9 +45,6 @@ impl Sleepers {
 
 impl Sleeper {
     /// Sleeps until the descriptor is readable, somebody wakes all sleepers, or so much time has passed.
-    ///
-    /// # Errors
-    /// When the descriptor cannot be waited for.
     pub fn sleep(&self, descriptor: BorrowedFd<'_>, most: Duration) -> Result<()> {
         let bell = PollFd::new(&*self.bell, PollFlags::IN);
         self.wait(
@@ -61,9 +55,6 @@ impl Sleeper {
     }
 
     /// Sleeps until somebody wakes all sleepers, or so much time has passed.
-    ///
-    /// # Errors
-    /// When the system does not let it.
     pub fn rest(&self, most: Duration) -> Result<()> {
         let bell = PollFd::new(&*self.bell, PollFlags::IN);
         self.wait(&mut [bell], most, "cannot sleep on an eventfd")

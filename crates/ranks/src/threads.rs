@@ -18,9 +18,6 @@ pub struct ThreadRank {
 }
 
 /// Makes so many ranks, two or more, one for each thread.
-///
-/// # Errors
-/// When the loopback or the system's random numbers cannot be had.
 pub fn thread_ranks(size: u32) -> Result<Vec<ThreadRank>> {
     let listener = loopback_listener()?;
     let control = listener
@@ -55,9 +52,6 @@ impl ThreadRank {
     }
 
     /// Joins the others; each calls it in a thread of its own.
-    ///
-    /// # Errors
-    /// As [`Rank::join`].
     pub fn join(self) -> std::result::Result<Rank, RankFailure> {
         Rank::join(self.identity, self.options)
     }

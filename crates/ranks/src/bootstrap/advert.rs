@@ -108,9 +108,6 @@ impl Advert {
 }
 
 /// Refuses a secret that was given to some ranks only, which would protect nothing.
-///
-/// # Errors
-/// [`Error::Usage`] with the ranks that differ from rank 0. The others' are in the order of their ranks, from 1.
 pub(crate) fn refuse_mixed_secrets(mine: &Advert, others: &[Advert]) -> Result<()> {
     let others = (1..).zip(others);
     let differing = others.filter(|(_, other)| other.given != mine.given);
@@ -133,9 +130,6 @@ pub(crate) fn refuse_mixed_secrets(mine: &Advert, others: &[Advert]) -> Result<(
 }
 
 /// Returns the address on which rank 0 listens so that all others reach it.
-///
-/// # Errors
-/// [`Error::Usage`] when no way leads to another host, or there is no such interface.
 pub(crate) fn listening_address(
     mine: &Advert,
     others: &[Advert],

@@ -34,9 +34,6 @@ impl LaunchLimit {
     }
 
     /// Waits until the other end of a connection is closed.
-    ///
-    /// # Errors
-    /// [`Error::Interrupted`] when a signal came; [`Error::Failed`], with what was waited for, when the time is over.
     pub(crate) fn wait(
         &self,
         signals: &mut Signals,
@@ -64,9 +61,6 @@ impl LaunchLimit {
 
 /// Takes a step on this thread while another one looks at the signals. A signal ends the process, and so does the end
 /// of the time.
-///
-/// # Errors
-/// When there can be no such thread.
 pub(crate) fn watched<T>(
     signals: &mut Signals,
     identity: &Identity,

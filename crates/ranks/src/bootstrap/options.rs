@@ -79,9 +79,6 @@ pub struct JoinOptions {
 
 impl JoinOptions {
     /// The defaults for this identity, with `TONNAGE_JOIN_TIMEOUT` and `TONNAGE_HEARTBEAT_TIMEOUT` (seconds) applied.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] when a variable is not a positive number of seconds.
     pub fn new(
         env: Env<'_>,
         identity: &Identity,
@@ -152,9 +149,6 @@ pub(crate) fn join_timeout(env: Env<'_>) -> Result<Option<Duration>> {
 }
 
 /// `TONNAGE_STEP_TIMEOUT`, when it is set: the longest time of any wait of ranks for each other once they have joined.
-///
-/// # Errors
-/// [`Error::Usage`] when it is not a positive number of seconds.
 pub fn step_timeout(env: Env<'_>) -> Result<Option<Duration>> {
     seconds(env, STEP_VARIABLE)
 }

@@ -29,9 +29,6 @@ pub(crate) struct Pmi1Client {
 
 impl Pmi1Client {
     /// Reports to the server behind this open file.
-    ///
-    /// # Errors
-    /// Why nobody answers there.
     pub(crate) fn start(fd: i32) -> Result<Self, String> {
         let open = || tonnage_sys::descriptor::duplicate(fd).map(File::from);
         let failed = |error| format!("PMI_FD={fd} cannot be used: {error}");

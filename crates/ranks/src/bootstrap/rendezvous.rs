@@ -61,9 +61,6 @@ impl Met {
     }
 
     /// Options for joining from here, once: with the secret, what listens already and the signals that were watched.
-    ///
-    /// # Errors
-    /// As [`JoinOptions::new`].
     pub fn options(&mut self, env: Env<'_>, plan_hash: String) -> Result<JoinOptions> {
         let options = JoinOptions::new(env, &self.identity, self.secret.clone(), plan_hash)?;
         Ok(JoinOptions {
@@ -327,6 +324,7 @@ fn read_word(word: &str) -> Result<(SocketAddr, Word)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{env, identity};
 
     #[test]
     fn what_rank_0_says_is_read() {
@@ -351,17 +349,7 @@ mod tests {
 
     #[test]
     fn a_run_is_named_where_all_its_ranks_know_the_name() {
-        let env = |pairs: &'static [(&str, &str)]| {
-            move |name: &str| {
-                let found = pairs.iter().find(|(known, _)| *known == name);
-                found.map(|(_, value)| (*value).to_owned())
-            }
-        };
-        let step = env(&[
-            ("SLURM_JOB_ID", "7"),
-            ("SLURM_STEP_ID", "0"),
-            ("TONNAGE_SECRET", "0123456789abcdef"),
-        ]);
+        let step = env("SLURM_JOB_ID=7 SLURM_STEP_ID=0 TONNAGE_SECRET=0123456789abcdef");
         let first_host = Meeting::FirstHost {
             host: "n1".into(),
             port: 7,
@@ -371,15 +359,15 @@ mod tests {
         // Ranks by hand may be in several steps, or in none.
         assert_eq!(run_name(&step, &meeting_by(AddressSource::Option)), None);
         assert_eq!(run_name(&step, &meeting_by(AddressSource::Variable)), None);
-        let torchrun = env(&[("TORCHELASTIC_RUN_ID", "x")]);
+        let torchrun = env("TORCHELASTIC_RUN_ID=x");
         let named = run_name(&torchrun, &meeting_by(AddressSource::Variable));
         assert_eq!(named.unwrap(), "torchelastic x");
-        let identity = |meeting: Meeting| Identity {
+        let with = |meeting: Meeting| Identity {
             meeting,
-            ..crate::testing::identity(1, 2, "127.0.0.1:1".parse().unwrap())
+            ..identity(1, 2, "127.0.0.1:1".parse().unwrap())
         };
         let plain = Secret::find(&step).unwrap();
-        let by_variable = identity(meeting_by(AddressSource::Variable));
+        let by_variable = with(meeting_by(AddressSource::Variable));
         let met = meet(&step, by_variable, None, |_| Ok(())).unwrap();
         assert_eq!(met.secret.key(), plain.key());
         assert_eq!(met.identity.source, "test, MASTER_ADDR");
@@ -388,7 +376,7 @@ mod tests {
             port: 7,
             others: false,
         };
-        let met = meet(&step, identity(alone), None, |_| Ok(())).unwrap();
+        let met = meet(&step, with(alone), None, |_| Ok(())).unwrap();
         assert_eq!(met.secret.key(), plain.of_run("slurm 7.0").unwrap().key());
     }
 }

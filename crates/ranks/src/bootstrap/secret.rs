@@ -36,9 +36,6 @@ impl fmt::Debug for Secret {
 
 impl Secret {
     /// The key that belongs to a secret text; white space around the text does not count.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] when the text is shorter than 16 bytes.
     pub fn from_text(text: &str) -> Result<Self> {
         let text = text.trim();
         if text.len() < TEXT_BYTES_MIN {
@@ -82,9 +79,6 @@ impl Secret {
 
     /// The key of one run, which no other run of the user has: two runs whose ports are the same by chance turn each
     /// other's ranks away like strangers.
-    ///
-    /// # Errors
-    /// When the hash function is not available, which does not happen in a build of ours.
     pub fn of_run(&self, name: &str) -> Result<Self> {
         Ok(Self {
             key: blake2s(&[b"tonnage run\0", &self.key, name.as_bytes()])?,
@@ -99,9 +93,6 @@ impl Secret {
 
 /// A fresh secret text of 64 hexadecimal digits, for ranks that this process starts. Hand it to them in the environment
 /// variable `TONNAGE_SECRET`, which other users cannot read, unlike a command line.
-///
-/// # Errors
-/// When the system gives no random bytes.
 pub fn generate_text() -> Result<String> {
     let mut bytes = [0u8; 32];
     getrandom::fill(&mut bytes)
@@ -110,17 +101,11 @@ pub fn generate_text() -> Result<String> {
 }
 
 /// A short text that differs when the plan differs: ranks compare it when they join.
-///
-/// # Errors
-/// When the hash function is not available, which does not happen in a build of ours.
 pub fn plan_hash(plan_text: &str) -> Result<String> {
     Ok(hex(&blake2s(&[b"tonnage plan\0", plan_text.as_bytes()])?))
 }
 
 /// Hash and length of a file.
-///
-/// # Errors
-/// When it cannot be read.
 pub fn content_hash(path: &Path) -> Result<(String, u64)> {
     let failed = |error| Error::io(format!("cannot read {}", path.display()), error);
     let mut file = File::open(path).map_err(failed)?;
@@ -244,22 +229,16 @@ fn create_once(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashMap;
-
-    fn env(pairs: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> + use<> {
-        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        let map: HashMap<String, String> = pairs.iter().map(own).collect();
-        move |name| map.get(name).cloned()
-    }
+    use crate::testing::env;
 
     #[test]
     fn the_environment_comes_first_and_short_texts_are_refused() {
         let long = "0123456789abcdef";
-        let found = Secret::find(&env(&[("TONNAGE_SECRET", long)])).unwrap();
+        let found = Secret::find(&env(&format!("TONNAGE_SECRET={long}"))).unwrap();
         let spaced = Secret::from_text(" 0123456789abcdef\n").unwrap();
         assert_eq!(found.key(), spaced.key());
         for short in ["", "0123456789abcde"] {
-            let error = Secret::find(&env(&[("TONNAGE_SECRET", short)])).unwrap_err();
+            let error = Secret::find(&env(&format!("TONNAGE_SECRET={short}"))).unwrap_err();
             assert_eq!(error.exit_code(), 2);
             assert!(error.to_string().contains("TONNAGE_SECRET"), "{error}");
         }
@@ -293,7 +272,7 @@ mod tests {
         fs::write(&path, "0123456789abcdef").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         std::os::unix::fs::chown(&path, owner, None).unwrap();
-        Secret::find(&env(&[("TONNAGE_SECRET_FILE", path.to_str().unwrap())]))
+        Secret::find(&env(&format!("TONNAGE_SECRET_FILE={}", path.display())))
     }
 
     #[test]
@@ -322,7 +301,9 @@ mod tests {
         let threads: Vec<_> = (0..8)
             .map(|_| {
                 let home = home.clone();
-                std::thread::spawn(move || *Secret::find(&env(&[("HOME", &home)])).unwrap().key())
+                std::thread::spawn(move || {
+                    *Secret::find(&env(&format!("HOME={home}"))).unwrap().key()
+                })
             })
             .collect();
         let keys: Vec<_> = threads
@@ -340,7 +321,7 @@ mod tests {
 
     #[test]
     fn no_home_says_what_to_set() {
-        let error = Secret::find(&env(&[])).unwrap_err();
+        let error = Secret::find(&env("")).unwrap_err();
         assert!(error.to_string().contains("TONNAGE_SECRET"));
     }
 

@@ -24,9 +24,6 @@ const ANSWER: Duration = Duration::from_secs(10);
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
 /// Returns the meeting place of the ranks of this step.
-///
-/// # Errors
-/// [`Error::Usage`] when a variable is missing or unreadable, or rank 0 is not on the first host.
 pub(crate) fn meeting(env: Env<'_>, rank: u32) -> Result<Meeting> {
     let name = "SLURM_STEP_NODELIST";
     let list = env(name).ok_or_else(|| {
@@ -138,9 +135,6 @@ fn port_of_step(env: Env<'_>) -> Result<u16> {
 }
 
 /// The hosts of a list such as `n[0-1,07-09],m1`, in its order.
-///
-/// # Errors
-/// What is wrong with the list.
 pub(crate) fn expand(list: &str) -> Result<Vec<String>, String> {
     let mut hosts = Vec::new();
     for part in parts(list)? {
@@ -222,9 +216,6 @@ fn numbers(inside: &str) -> Result<Vec<String>, String> {
 }
 
 /// The address that Slurm itself uses for a host.
-///
-/// # Errors
-/// [`Error::Failed`] with what `scontrol` said, and what to do without it.
 pub(crate) fn node_address(host: &str) -> Result<String> {
     let failed = |why: String| {
         Error::Failed(format!(
@@ -276,6 +267,7 @@ pub(crate) fn node_address(host: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{env, says};
     use proptest::prelude::*;
 
     #[test]
@@ -338,53 +330,44 @@ mod tests {
         }
     }
 
-    fn at(pairs: &[(&str, &str)], rank: u32) -> Result<Meeting> {
-        let env = |name: &str| {
-            let found = pairs.iter().find(|(known, _)| *known == name);
-            found.map(|(_, value)| (*value).to_owned())
-        };
-        meeting(&env, rank)
+    fn at(variables: &str, rank: u32) -> Result<Meeting> {
+        meeting(&env(variables), rank)
     }
+
+    const LIST: &str = "SLURM_STEP_NODELIST=n[3-4]";
 
     #[test]
     fn steps_meet_on_their_first_host() {
-        let list = ("SLURM_STEP_NODELIST", "n[3-4]");
-        let step = [list, ("SLURM_JOB_ID", "12"), ("SLURM_STEP_ID", "3")];
-        let Meeting::FirstHost { host, port, others } = at(&step, 0).unwrap() else {
-            panic!("another meeting")
+        let place = |more: &str, rank| match at(&format!("{LIST} {more}"), rank).unwrap() {
+            Meeting::FirstHost { host, port, others } => (host, port, others),
+            other => panic!("{other:?}"),
         };
-        assert_eq!((host.as_str(), port, others), ("n3", 21_215, true));
+        let first = place("SLURM_JOB_ID=12 SLURM_STEP_ID=3", 0);
+        assert_eq!(first, ("n3".to_owned(), 21_215, true));
         let mut all = std::collections::BTreeSet::new();
         for job in 0..50 {
             for step in 0..50 {
-                let (job, step) = (job.to_string(), step.to_string());
-                let step = [list, ("SLURM_JOB_ID", &job), ("SLURM_STEP_ID", &step)];
-                let Meeting::FirstHost { port, .. } = at(&step, 1).unwrap() else {
-                    panic!("another meeting")
-                };
+                let (_, port, _) = place(&format!("SLURM_JOB_ID={job} SLURM_STEP_ID={step}"), 1);
                 assert!((20_000..30_000).contains(&port));
                 all.insert(port);
             }
         }
         assert_eq!(all.len(), 2500, "neighbours share a port");
-        let chosen = [list, ("TONNAGE_PORT", "7")];
-        let chosen = at(&chosen, 1).unwrap();
-        assert!(matches!(chosen, Meeting::FirstHost { port: 7, .. }));
+        assert_eq!(place("TONNAGE_PORT=7", 1).1, 7);
     }
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let list = ("SLURM_STEP_NODELIST", "n[3-4]");
-        for (pairs, part) in [
-            (vec![], "SLURM_STEP_NODELIST"),
-            (vec![("SLURM_STEP_NODELIST", "n[")], "n["),
-            (vec![list], "TONNAGE_PORT"),
-            (vec![list, ("SLURM_JOB_ID", "x")], "SLURM_JOB_ID=x"),
-            (vec![list, ("SLURM_NODEID", "1")], "another host than n3"),
+        for (variables, part) in [
+            ("", "SLURM_STEP_NODELIST"),
+            ("SLURM_STEP_NODELIST=n[", "n["),
+            (LIST, "TONNAGE_PORT"),
+            (&format!("{LIST} SLURM_JOB_ID=x"), "SLURM_JOB_ID=x"),
+            (&format!("{LIST} SLURM_NODEID=1"), "another host than n3"),
         ] {
-            let error = at(&pairs, 0).unwrap_err();
+            let error = at(variables, 0).unwrap_err();
             assert_eq!(error.exit_code(), 2);
-            assert!(error.to_string().contains(part), "{error}");
+            says(&error, &[part]);
         }
     }
 }

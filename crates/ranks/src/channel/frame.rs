@@ -10,9 +10,6 @@ use tonnage_units::{Error, Result};
 pub const LENGTH_BYTES: usize = 4;
 
 /// Appends one frame with this payload to `out`.
-///
-/// # Errors
-/// When the payload does not fit a 32-bit length.
 pub fn encode(payload: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let len = u32::try_from(payload.len())
         .map_err(|_| Error::Failed(format!("a frame of {} bytes is too long", payload.len())))?;
@@ -69,9 +66,6 @@ impl FrameDecoder {
     }
 
     /// The next whole frame, or `None` until more bytes come.
-    ///
-    /// # Errors
-    /// When a frame claims more than the bound; the decoder then stays broken and holds nothing.
     pub fn next_frame(&mut self) -> Result<Option<Vec<u8>>> {
         if self.broken {
             return Err(Error::Failed(

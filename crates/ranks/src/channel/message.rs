@@ -332,9 +332,6 @@ pub struct Message {
 
 impl Message {
     /// The bytes of a message, without the frame around it.
-    ///
-    /// # Errors
-    /// When the head is above its bound.
     pub fn encode(head: &Head, payload: &[u8]) -> Result<Vec<u8>> {
         let mut bytes = pack(head)?;
         if bytes.len() > HEAD_BYTES_MAX {
@@ -348,9 +345,6 @@ impl Message {
     }
 
     /// Reads a message from the bytes of one frame.
-    ///
-    /// # Errors
-    /// When they are none.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let (head, payload) = unpack_first(bytes)
             .map_err(|error| Error::Failed(format!("a control message cannot be read: {error}")))?;

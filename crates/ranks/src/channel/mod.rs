@@ -252,18 +252,12 @@ impl Channel {
     }
 
     /// Takes what has arrived.
-    ///
-    /// # Errors
-    /// When the peer does not know the secret, or sends what no rank sends.
     pub(crate) fn receive(&mut self) -> Result<()> {
         self.take_in(true)
     }
 
     /// Takes what has arrived and is in one piece. It is one system call where [`Channel::receive`] needs a second one
     /// to see that there is no more; whoever waits for the socket learns of what has been left, also of its end.
-    ///
-    /// # Errors
-    /// As [`Channel::receive`].
     pub(crate) fn receive_some(&mut self) -> Result<()> {
         self.take_in(false)
     }
@@ -343,9 +337,6 @@ impl Channel {
     }
 
     /// The next whole message, if one has come.
-    ///
-    /// # Errors
-    /// When it is above the bound or is no message.
     pub(crate) fn next_message(&mut self) -> Result<Option<Message>> {
         match self.plain.next_frame()? {
             None => Ok(None),

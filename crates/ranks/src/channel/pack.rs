@@ -9,18 +9,12 @@ use serde::{Deserialize, Serialize};
 use tonnage_units::{Error, Result};
 
 /// The bytes of a value.
-///
-/// # Errors
-/// When it has no such form.
 pub fn pack<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
     postcard::to_allocvec(value)
         .map_err(|error| Error::Failed(format!("figures of a rank cannot be sent: {error}")))
 }
 
 /// The value that bytes are, all of them.
-///
-/// # Errors
-/// When they are something else.
 pub fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     match unpack_first(bytes)? {
         (value, []) => Ok(value),
@@ -31,9 +25,6 @@ pub fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 }
 
 /// The value that bytes begin with, and the bytes behind it.
-///
-/// # Errors
-/// When they begin with something else.
 pub(crate) fn unpack_first<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u8])> {
     postcard::take_from_bytes(bytes)
         .map_err(|error| Error::Failed(format!("figures of a rank cannot be read: {error}")))

@@ -77,9 +77,6 @@ impl<T> Alike<T> {
 
 impl<T: DeserializeOwned> Alike<T> {
     /// Reads what came to rank 0 of `size` ranks.
-    ///
-    /// # Errors
-    /// When a value cannot be read, or not every rank has one.
     pub(super) fn of(groups: Groups, size: u32) -> Result<Self> {
         let mut all = Self {
             values: Vec::with_capacity(groups.0.len()),

@@ -102,9 +102,6 @@ impl Rank {
     }
 
     /// Every rank gets every rank's value, in the order of the ranks.
-    ///
-    /// # Errors
-    /// As [`Rank::all_gather`], and when a value cannot be read.
     pub fn gather<T: Serialize + DeserializeOwned>(
         &mut self,
         what: &str,
@@ -116,9 +113,6 @@ impl Rank {
     }
 
     /// Starts an [`Rank::all_gather`] without waiting for it.
-    ///
-    /// # Errors
-    /// When the run has ended, or this contribution is too long.
     pub fn start_all_gather(&mut self, what: &str, mine: &[u8]) -> Result<Pending> {
         self.check_share(what, mine)?;
         let entry = gather_entry(self.id(), mine)?;
@@ -126,9 +120,6 @@ impl Rank {
     }
 
     /// Waits for an all-gather that was started.
-    ///
-    /// # Errors
-    /// As [`Rank::all_gather`].
     pub fn finish_all_gather(
         &mut self,
         pending: Pending,
@@ -173,9 +164,6 @@ impl Rank {
     }
 
     /// Waits for the messages of an exchange that was started, with their senders in the order of the ranks.
-    ///
-    /// # Errors
-    /// As [`Rank::exchange`].
     pub fn finish_exchange(
         &mut self,
         pending: Pending,
@@ -199,9 +187,6 @@ impl Rank {
     }
 
     /// Every rank gets rank 0's bytes; the others give `None`.
-    ///
-    /// # Errors
-    /// When the run has ended, or a rank does not come within `deadline`; it is named.
     pub fn broadcast(
         &mut self,
         what: &str,
@@ -219,35 +204,23 @@ impl Rank {
     }
 
     /// Waits until every rank is here.
-    ///
-    /// # Errors
-    /// When the run has ended, or a rank does not come within `deadline`; it is named.
     pub fn barrier(&mut self, what: &str, deadline: Duration) -> Result<()> {
         let pending = self.start_barrier(what)?;
         self.finish(pending, deadline)
     }
 
     /// Says that this rank has come to a barrier, without waiting for the others.
-    ///
-    /// # Errors
-    /// When the run has ended.
     pub fn start_barrier(&mut self, what: &str) -> Result<Pending> {
         self.enter(None, CollectiveKind::Barrier, what, Vec::new(), None)
     }
 
     /// Waits for a barrier that was started.
-    ///
-    /// # Errors
-    /// As [`Rank::barrier`].
     pub fn finish(&mut self, pending: Pending, deadline: Duration) -> Result<()> {
         self.wait(pending, deadline).map(|_| ())
     }
 
     /// Every rank gets the same outcome. If any failed it is the failure of the lowest failing rank; if something is
     /// only unavailable on some ranks and nothing failed, it is that.
-    ///
-    /// # Errors
-    /// The agreed failure, or as [`Rank::barrier`].
     pub fn agree(&mut self, what: &str, mine: Result<()>, deadline: Duration) -> Result<()> {
         let mine = Verdict::of(self.id(), &self.host(), &mine);
         self.reduce(what, mine, deadline)?
@@ -272,9 +245,6 @@ impl Rank {
 
     /// A barrier after which all ranks know the same instant a little in the future (at least 500 µs from when rank 0
     /// knew that all had come): returns it in nanoseconds of this host's `CLOCK_MONOTONIC`.
-    ///
-    /// # Errors
-    /// As [`Rank::barrier`].
     pub fn aligned_start(&mut self, what: &str, deadline: Duration) -> Result<u64> {
         let pending = self.enter(None, CollectiveKind::Start, what, Vec::new(), None)?;
         let start_ns: u64 = unpack(&self.wait(pending, deadline)?)?;
@@ -301,9 +271,6 @@ impl Rank {
     }
 
     /// Every rank gets every rank's value, those that are alike once: for what is the same on most ranks.
-    ///
-    /// # Errors
-    /// As [`Rank::collect`].
     pub fn gather_alike<T: Serialize + DeserializeOwned>(
         &mut self,
         what: &str,
@@ -330,9 +297,6 @@ impl Rank {
 
     /// Every member gets all contributions merged and knows the same instant a little in the future (at least 500 µs
     /// from when it was known that all had come), in nanoseconds of this host's `CLOCK_MONOTONIC`.
-    ///
-    /// # Errors
-    /// As [`Rank::reduce`], of the members.
     pub fn start_together<T: Reduce + Serialize + DeserializeOwned>(
         &mut self,
         circle: &Circle,
@@ -349,9 +313,6 @@ impl Rank {
     }
 
     /// Says that this rank has come to a meeting of a few, without waiting for the others; [`Rank::finish`] does.
-    ///
-    /// # Errors
-    /// When the run has ended.
     pub fn start_meeting(&mut self, circle: &Circle, what: &str) -> Result<Pending> {
         self.enter(
             Some(circle),
@@ -363,9 +324,6 @@ impl Rank {
     }
 
     /// Starts an exchange of messages for single members; [`Rank::finish_exchange`] waits for them.
-    ///
-    /// # Errors
-    /// When the run has ended, a message is for a rank that is no member, or as [`Rank::exchange`].
     pub fn start_exchange(
         &mut self,
         circle: &Circle,

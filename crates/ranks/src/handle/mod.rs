@@ -323,9 +323,6 @@ impl Rank {
     }
 
     /// Ends the run in order: waits until every rank is here, after which nobody is reported as lost.
-    ///
-    /// # Errors
-    /// Why the run ended early, if it did.
     pub fn close(mut self) -> std::result::Result<(), RankFailure> {
         self.phase("end of the run");
         if self.id() == 0 && !self.shared.stopped.load(Ordering::Acquire) {
@@ -401,9 +398,6 @@ pub struct Notes {
 
 impl Notes {
     /// Sends a note to rank 0, which may send some itself.
-    ///
-    /// # Errors
-    /// When it is longer than a message of the control channel.
     pub fn send(&self, note: Vec<u8>) -> Result<()> {
         if note.len() + HEAD_BYTES > self.message_bytes_max {
             return Err(Error::Failed(format!(

@@ -160,9 +160,6 @@ pub(crate) fn interface_address(name: &str, like: Option<IpAddr>) -> Result<IpAd
 }
 
 /// All addresses of an interface that need no scope, IPv4 first.
-///
-/// # Errors
-/// [`Error::Usage`] with the interfaces that there are, when none of this name has an address.
 pub(crate) fn interface_addresses(name: &str) -> Result<Vec<IpAddr>> {
     let all = tonnage_sys::interfaces::addresses()
         .map_err(|error| Error::io("cannot list the network interfaces", error))?;
@@ -199,9 +196,6 @@ fn no_interface(name: &str, there_are: &[&str]) -> Error {
 }
 
 /// A socket on the loopback, by which all processes of this host can meet.
-///
-/// # Errors
-/// When the loopback has no address or is down, with the command that changes it.
 pub(crate) fn loopback_listener() -> Result<TcpListener> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| {
         let advice = match error.kind() {

@@ -95,9 +95,6 @@ impl Handshakes {
     }
 
     /// Waits for something to happen, at most until `until`, and also for `beside`.
-    ///
-    /// # Errors
-    /// [`Error::Interrupted`] when a signal ends the run.
     pub(crate) fn step(
         &mut self,
         until: Instant,

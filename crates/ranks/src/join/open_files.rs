@@ -30,9 +30,6 @@ fn allowance(soft: Option<u64>, hard: Option<u64>, needed: u64, welcome: u64) ->
 }
 
 /// Sees to it that this rank can have connections to so many `ranks`.
-///
-/// # Errors
-/// [`Error::Rank`] when the hard limit on open files is too low for them, or the soft one is and cannot be raised.
 pub(super) fn provide(me: &RankInfo, ranks: u32) -> Result<()> {
     let limits = getrlimit(Resource::Nofile);
     let more = OTHERS + u64::from(ranks);

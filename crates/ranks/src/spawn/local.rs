@@ -171,9 +171,6 @@ fn own_parent() -> Option<String> {
 }
 
 /// Ends this process with the one that started it, which has this number.
-///
-/// # Errors
-/// When the system refuses, or that process has ended already.
 pub fn end_with_parent(parent: &str) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))
         .map_err(|error| Error::io("cannot ask to end with the supervisor", error))?;

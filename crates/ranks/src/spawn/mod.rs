@@ -24,9 +24,6 @@ use tonnage_units::Result;
 /// A way to start ranks. Ranks are called by their numbers, in the order in which they are started.
 pub trait Spawn: Running {
     /// Starts the next rank.
-    ///
-    /// # Errors
-    /// When it cannot be started; the message names it.
     fn start(&mut self, rank: u32, start: Start) -> Result<()>;
 }
 
@@ -36,9 +33,6 @@ pub trait Running {
     fn refresh(&mut self) {}
 
     /// Returns how a rank has ended, or `None` while it has not.
-    ///
-    /// # Errors
-    /// When the system does not tell.
     fn ended(&mut self, rank: u32) -> Result<Option<RankExit>>;
 
     /// Returns the signal that has stopped a rank that has not ended, or `None` while it goes on or nobody knows.

@@ -78,9 +78,6 @@ impl Watched {
 
 impl<S: Spawn> Supervisor<S> {
     /// Starts ranks in the order of their numbers. `heartbeat_timeout` is the time that a rank may be stopped.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] for no ranks; else when one cannot be started, and then those that were started are ended.
     pub fn start(
         spawn: S,
         starts: impl IntoIterator<Item = Start>,
@@ -101,9 +98,6 @@ impl<S: Spawn> Supervisor<S> {
 
 impl<S: Running> Supervisor<S> {
     /// Looks after this many ranks that were started already.
-    ///
-    /// # Errors
-    /// When the system does not let this process wait for signals.
     pub fn of(spawn: S, ranks: u32, heartbeat_timeout: Duration) -> Result<Self> {
         Ok(Self {
             spawn,
@@ -135,9 +129,6 @@ impl<S: Running> Supervisor<S> {
 
     /// Waits until all ranks have ended, and returns the exit code of the run: 0 if all are 0, 128 + signal when the
     /// user ended it, 2 if a rank says that the request is wrong, 1 for everything else.
-    ///
-    /// # Errors
-    /// When the system does not let this process wait for its children.
     pub fn wait(mut self) -> Result<u8> {
         loop {
             self.reap()?;

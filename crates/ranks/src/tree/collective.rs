@@ -81,9 +81,6 @@ impl Collectives {
     }
 
     /// This rank enters.
-    ///
-    /// # Errors
-    /// When another rank is somewhere else in the program.
     pub(crate) fn enter(&mut self, here: &Member, enter: Enter) -> Result<Option<Combined>> {
         let call = enter.terms.call;
         let collective = self.at(enter.terms, here)?;
@@ -94,9 +91,6 @@ impl Collectives {
     }
 
     /// A child's subtree is complete.
-    ///
-    /// # Errors
-    /// When another rank is somewhere else in the program, or the child says it twice.
     pub(crate) fn child(
         &mut self,
         terms: Terms,
@@ -201,9 +195,6 @@ impl Collectives {
     }
 
     /// Returns the messages that have come for each child and for this rank, where they do not all get the same.
-    ///
-    /// # Errors
-    /// When what came cannot be read.
     pub(crate) fn deliver(
         &mut self,
         call: CallNumber,
@@ -271,9 +262,6 @@ pub(crate) fn reduce_entry(mine: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// The contributions to a reduction that have not been merged.
-///
-/// # Errors
-/// When they cannot be read.
 pub(crate) fn reduce_entries(mut bytes: &[u8]) -> Result<Vec<&[u8]>> {
     let mut entries = Vec::new();
     while !bytes.is_empty() {
@@ -298,9 +286,6 @@ pub(crate) fn gather_entry(rank: u32, mine: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// The entries of all members, in the order of the ranks.
-///
-/// # Errors
-/// When one is missing, there twice, or of another rank.
 pub(crate) fn gather_entries(mut bytes: &[u8], members: &RankSet) -> Result<Vec<(u32, Vec<u8>)>> {
     let wrong = || Error::Failed("the gathered contributions cannot be read".into());
     let mut entries = BTreeMap::new();

@@ -79,9 +79,6 @@ impl Control {
 
     /// Starts the thread. Where there can be none the others hear why, before they find this rank's connections closed
     /// and believe that it crashed.
-    ///
-    /// # Errors
-    /// When the system starts no more threads.
     pub(crate) fn start_thread(self) -> Result<JoinHandle<()>> {
         let node = Arc::clone(&self.node);
         let started = std::thread::Builder::new()

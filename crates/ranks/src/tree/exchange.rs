@@ -38,9 +38,6 @@ impl<'a> Parcel<'a> {
     }
 
     /// All parcels of a payload.
-    ///
-    /// # Errors
-    /// When it is none, or a parcel is from or for a rank that there is not.
     fn read_all(mut payload: &'a [u8], size: u32) -> Result<Vec<Self>> {
         let mut all = Vec::new();
         while !payload.is_empty() {
@@ -69,9 +66,6 @@ impl<'a> Parcel<'a> {
 }
 
 /// One rank's messages as they enter the tree: what is the same for several ranks is there once.
-///
-/// # Errors
-/// When a message is for a rank that there is not, or two are for the same.
 pub(crate) fn write_messages(from: u32, size: u32, mut messages: Messages) -> Result<Vec<u8>> {
     messages.sort_by_key(|(to, _)| *to);
     let twice = messages.windows(2).find(|two| two[0].0 == two[1].0);
@@ -100,9 +94,6 @@ pub(crate) fn write_messages(from: u32, size: u32, mut messages: Messages) -> Re
 }
 
 /// Reads the messages that have come for one rank, by sender.
-///
-/// # Errors
-/// When it cannot be read.
 pub(crate) fn read_messages(payload: &[u8], size: u32) -> Result<Messages> {
     let parcels = Parcel::read_all(payload, size)?.into_iter();
     let mut messages: Vec<_> = parcels
@@ -168,9 +159,6 @@ impl Subtree {
     }
 
     /// Separates what leaves this subtree from what stays in it; `parts` are the children's.
-    ///
-    /// # Errors
-    /// When a contribution cannot be read, or speaks for a rank that is not below its sender.
     pub(crate) fn sort(&self, mine: &[u8], parts: &[Vec<u8>]) -> Result<Sorted> {
         let mut sorted = Sorted::default();
         let mut add = |payload: &[u8], senders: &RankSet| {
@@ -196,9 +184,6 @@ impl Subtree {
     }
 
     /// Separates what is for this rank from what is for each child's subtree.
-    ///
-    /// # Errors
-    /// When it cannot be read.
     pub(crate) fn deliver(&self, staying: &[u8], from_above: &[u8]) -> Result<Delivery> {
         let own = RankSet::of([self.me]);
         let mut delivery = Delivery {

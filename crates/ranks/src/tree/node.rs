@@ -136,9 +136,6 @@ pub(crate) struct TreeNode {
 
 impl TreeNode {
     /// A rank with its connections, and beside it the port of rank 0.
-    ///
-    /// # Errors
-    /// When the system cannot wait for the connections.
     pub(crate) fn new(
         settings: ControlSettings,
         tree: TreePosition,

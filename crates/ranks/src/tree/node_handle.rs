@@ -82,9 +82,6 @@ impl NodeHandle {
 
     /// Waits until a collective has a result, and takes it; `None` when the time is up. Meanwhile the calling thread
     /// does what the control thread does at other times.
-    ///
-    /// # Errors
-    /// When the system cannot wait.
     pub(crate) fn wait(&self, slot: &Slot, deadline: Instant) -> Result<Option<CollectiveResult>> {
         if let Some(result) = slot.take() {
             return Ok(Some(result));

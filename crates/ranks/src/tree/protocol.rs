@@ -16,9 +16,6 @@ use tonnage_units::{Error, Result};
 
 impl TreeNode {
     /// Acts on a message of the rank behind a link.
-    ///
-    /// # Errors
-    /// When no rank that follows the rules would send it now.
     pub(crate) fn understand(&mut self, index: usize, message: Message) -> Result<()> {
         let Some(link) = self.links.get_mut(index) else {
             return Ok(());
@@ -182,9 +179,6 @@ impl TreeNode {
     }
 
     /// The result is known: pass it on, then hand it to the main thread.
-    ///
-    /// # Errors
-    /// When messages of an exchange cannot be read, or are too much for one connection.
     fn complete(&mut self, call: CallNumber, payload: Vec<u8>) -> Result<()> {
         let are_below = self.collectives.are_below(call);
         let delivery = self.collectives.deliver(call, &payload)?;

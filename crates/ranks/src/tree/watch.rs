@@ -30,9 +30,6 @@ pub(crate) struct LinkWatch {
 
 impl LinkWatch {
     /// An empty set, for which the control thread wakes.
-    ///
-    /// # Errors
-    /// When the system has no descriptor for it.
     pub(crate) fn new() -> Result<Self> {
         let failed = |error| Error::io("cannot prepare to wait for connections", error);
         let watch = Self {
@@ -47,18 +44,12 @@ impl LinkWatch {
     }
 
     /// Adds a connection with its number.
-    ///
-    /// # Errors
-    /// When the system refuses.
     pub(crate) fn add(&self, number: usize, connection: impl AsFd) -> Result<()> {
         let number = EventData::new_u64(number as u64);
         epoll::add(&self.set, connection, number, EventFlags::IN).map_err(unwatched)
     }
 
     /// Tells of a connection also when it can be written to, or no longer.
-    ///
-    /// # Errors
-    /// When the system refuses.
     pub(crate) fn change(
         &self,
         number: usize,
@@ -86,9 +77,6 @@ impl LinkWatch {
     }
 
     /// The main thread waits for the connections from now on, or no longer.
-    ///
-    /// # Errors
-    /// When the system refuses.
     pub(crate) fn shut_gate(&self, is_shut: bool) -> Result<()> {
         let flags = if is_shut {
             EventFlags::empty()
@@ -105,9 +93,6 @@ impl LinkWatch {
     }
 
     /// Waits until a connection is ready, the bell rings or the time is up, and gives the numbers of some that are.
-    ///
-    /// # Errors
-    /// When the system cannot wait.
     pub(crate) fn ready(&self, timeout: Duration) -> Result<impl Iterator<Item = usize>> {
         let none = Event {
             flags: EventFlags::empty(),

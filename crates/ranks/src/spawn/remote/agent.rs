@@ -91,9 +91,6 @@ struct Agent {
 }
 
 /// Serves as the agent of this host until the end. Call it from the main thread: the ranks end when that does.
-///
-/// # Errors
-/// When it cannot begin.
 pub fn serve(program: AgentProgram) -> Result<()> {
     let (sender, said) = mpsc::sync_channel(WAITING_MAX);
     let voice = Arc::new(Voice {

@@ -89,9 +89,6 @@ impl Party {
     /// Starts a process on each host as soon as its agent is there, whatever becomes of the other hosts, and hears all
     /// of them until they have ended or it is late; `complain` gets what they print to standard error. Then the agents
     /// are let go, which end whatever still runs. Returns the party, which knows the hosts' names, with their fates.
-    ///
-    /// # Errors
-    /// When ssh itself or a job cannot be started; `Usage` for two hosts that are one machine.
     pub fn run_apart(
         settings: SshSettings,
         hosts: &[HostSlots],

@@ -59,9 +59,6 @@ pub struct Push {
 }
 
 /// The words of `--ssh`, as a shell would divide them.
-///
-/// # Errors
-/// [`Error::Usage`] for no words, or a quote that is not closed.
 pub fn words(text: &str) -> Result<Vec<String>> {
     match shlex::split(text) {
         Some(words) if !words.is_empty() => Ok(words),
@@ -72,9 +69,6 @@ pub fn words(text: &str) -> Result<Vec<String>> {
 }
 
 /// Program and arguments of the ssh to one host.
-///
-/// # Errors
-/// [`Error::Usage`] when the program's own path cannot be written in a command line.
 pub fn ssh(
     words: &[String],
     destination: &str,

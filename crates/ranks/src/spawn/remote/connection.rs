@@ -64,9 +64,6 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Starts ssh.
-    ///
-    /// # Errors
-    /// When there is no such program.
     pub(super) fn open(line: &[String], host: usize, ear: &Ear) -> Result<Self> {
         let (program, arguments) = line
             .split_first()
@@ -126,9 +123,6 @@ impl Connection {
     }
 
     /// Begins to give signs of life, whatever this process waits for meanwhile: a terminal that is held, a slow disk.
-    ///
-    /// # Errors
-    /// When there is no thread.
     pub(super) fn begin_pulse(&self) -> Result<()> {
         let input = Arc::clone(&self.input);
         thread(move || {
@@ -154,9 +148,6 @@ impl Connection {
     }
 
     /// Sends the program on a thread of its own, since that may take long.
-    ///
-    /// # Errors
-    /// When the program cannot be opened, or there is no thread.
     pub(super) fn push(&mut self, program: &Path, host: usize, ear: &Ear) -> Result<()> {
         let Some(mut input) = lock(&self.input).take() else {
             return Ok(());

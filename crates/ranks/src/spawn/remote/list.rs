@@ -16,9 +16,6 @@ pub struct HostSlots {
 
 impl HostSlots {
     /// Reads `host`, `user@host`, `host:4`, `[fd00::1]:4`.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] with what is wrong.
     pub fn parse(text: &str) -> Result<Self> {
         let (name, slots) = match text.rsplit_once(':') {
             // Several colons are an address of IPv6, which brackets tell from a number of ranks.
@@ -87,9 +84,6 @@ fn slots(text: &str, whole: &str) -> Result<u32> {
 }
 
 /// Reads a file of hosts: a line for each, `host`, `host:4` or `host slots=4`, with `#` before comments.
-///
-/// # Errors
-/// [`Error::Usage`] with the line that is wrong.
 pub fn parse_file(text: &str, path: &str) -> Result<Vec<HostSlots>> {
     let mut hosts = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -133,9 +127,6 @@ pub struct HostPlacement {
 impl HostPlacement {
     /// Gives each host as many ranks as the list says, or `per_host` of them; one where neither says it. A host that is
     /// listed again has the ranks of both.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] for more ranks than a host has slots, or than can be counted.
     pub fn new(listed: &[HostSlots], per_host: Option<u32>) -> Result<Self> {
         let mut placement = Self {
             hosts: Vec::new(),

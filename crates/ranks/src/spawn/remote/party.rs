@@ -78,9 +78,6 @@ pub struct Party {
 
 impl Party {
     /// Starts the agents of these hosts and waits for their first words.
-    ///
-    /// # Errors
-    /// When ssh itself cannot be started. A host without an agent is no error: [`Party::lost`] names it.
     pub fn gather(settings: SshSettings, hosts: &[HostSlots]) -> Result<Self> {
         let mut party = Self::begin(settings, hosts)?;
         while party.connect()? {
@@ -245,9 +242,6 @@ impl Party {
     }
 
     /// Refuses to go on without some of the hosts.
-    ///
-    /// # Errors
-    /// [`Error::Failed`] with a line for each host that has no agent; [`Error::Usage`] for two that are one machine.
     pub fn refuse_gaps(&self) -> Result<()> {
         let members = self.members.iter();
         let lost: Vec<&str> = members.filter_map(PartyMember::lost).collect();

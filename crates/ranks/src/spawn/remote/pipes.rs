@@ -8,9 +8,6 @@ use tonnage_units::{Error, Result};
 const LINE_BYTES_MAX: u64 = 1 << 30;
 
 /// Starts a thread that nobody waits for.
-///
-/// # Errors
-/// When the system has none.
 pub(super) fn thread(work: impl FnOnce() + Send + 'static) -> Result<()> {
     let started = std::thread::Builder::new().spawn(work);
     started

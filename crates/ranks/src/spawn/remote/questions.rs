@@ -21,9 +21,6 @@ const TRIAL_TIMEOUT: Duration = Duration::from_millis(2400);
 impl Party {
     /// Finds the address on which rank 0, on the first host that is there, can be met by all others, and lets its agent
     /// listen there.
-    ///
-    /// # Errors
-    /// When a host reaches none of them: it is named with what was tried.
     pub fn meet(&mut self, env: Env<'_>, interface: Option<&str>) -> Result<SocketAddr> {
         let port = port(env, "TONNAGE_PORT")?.unwrap_or(0);
         let (hosts, hellos): (Vec<usize>, Vec<&AgentHello>) = self.hellos().unzip();

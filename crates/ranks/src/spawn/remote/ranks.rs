@@ -20,15 +20,9 @@ use tonnage_units::{Error, Result};
 /// Whoever hears what ranks print and measure.
 pub trait Audience {
     /// A line of a rank, or about a host. The host is named where it is not rank 0's.
-    ///
-    /// # Errors
-    /// When it cannot be shown, which ends the run.
     fn line(&mut self, host: Option<&str>, is_error: bool, text: &str) -> Result<()>;
 
     /// A record of rank 0, as a line. A checkpoint is replaced by a later one.
-    ///
-    /// # Errors
-    /// When it cannot be read, kept or shown, which ends the run.
     fn record(&mut self, is_checkpoint: bool, text: &str) -> Result<()>;
 }
 

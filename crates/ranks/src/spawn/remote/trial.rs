@@ -27,9 +27,6 @@ pub(super) struct Trials {
 
 impl Trials {
     /// Listens on each of these addresses that it can listen on.
-    ///
-    /// # Errors
-    /// When there is none, with the reason for the last one.
     pub(super) fn listen(addresses: &[IpAddr], port: u16, token: &str) -> Result<Self> {
         let over = Arc::new(AtomicBool::new(false));
         let mut listeners = Vec::new();

@@ -296,9 +296,6 @@ pub enum AgentReport {
 }
 
 /// A message as a line.
-///
-/// # Errors
-/// When it has no such form.
 pub fn line<T: Serialize>(message: &T) -> Result<String> {
     let text = serde_json::to_string(message)
         .map_err(|error| Error::Failed(format!("a message cannot be written: {error}")))?;
@@ -306,9 +303,6 @@ pub fn line<T: Serialize>(message: &T) -> Result<String> {
 }
 
 /// Writes a message, which has left this process when the call returns.
-///
-/// # Errors
-/// When nobody reads any more.
 pub fn send<T: Serialize>(to: &mut impl Write, message: &T) -> Result<()> {
     let text = line(message)?;
     let sent = to.write_all(text.as_bytes()).and_then(|()| to.flush());
@@ -316,9 +310,6 @@ pub fn send<T: Serialize>(to: &mut impl Write, message: &T) -> Result<()> {
 }
 
 /// The message in a line; `None` for a line of somebody else.
-///
-/// # Errors
-/// For one of ours that cannot be read.
 pub fn read<T: DeserializeOwned>(line: &str) -> Result<Option<T>> {
     let Some(text) = line.trim_end().strip_prefix(MARK) else {
         return Ok(None);
