@@ -163,11 +163,6 @@ impl Hosts {
         self.hosts.get(rank as usize).copied()
     }
 
-    /// The ranks of a rank's host, itself included, in rising order.
-    pub fn ranks_of_host(&self, rank: u32) -> Vec<u32> {
-        members(&self.hosts, rank)
-    }
-
     /// The ranks of each host in rising order, by the first of them.
     pub fn by_host(&self) -> BTreeMap<u32, Vec<u32>> {
         let mut all: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -270,14 +265,14 @@ mod tests {
     fn ranks_of_one_place_share_everything() {
         let all = hosts(&[["h", "b", "n", "p"]; 3]);
         assert!(all.is_one_machine() && all.is_one_network() && all.share_processes(0, 2));
-        assert_eq!(all.ranks_of_host(1), [0, 1, 2]);
+        assert_eq!(members(&all.hosts, 1), [0, 1, 2]);
     }
 
     #[test]
     fn network_namespaces_of_one_name_share_cpus_and_no_loopback() {
         let all = hosts(&[["h", "b", "n0", "p"], ["h", "b", "n1", "p"]]);
         assert!(all.is_one_machine() && !all.is_one_network() && all.share_processes(0, 1));
-        assert_eq!(all.ranks_of_host(0), [0, 1], "one name is one host");
+        assert_eq!(members(&all.hosts, 0), [0, 1], "one name is one host");
     }
 
     #[test]
@@ -287,7 +282,7 @@ mod tests {
         let pair = infos(&[["c0", "b", "n0", "p0"], ["c1", "b", "n1", "p1"]]);
         assert!(share_processes(&pair[0], &pair[0]) && !share_processes(&pair[0], &pair[1]));
         assert_eq!(
-            (all.ranks_of_host(0), all.ranks_of_host(1)),
+            (members(&all.hosts, 0), members(&all.hosts, 1)),
             (vec![0], vec![1])
         );
         let on_host_network = hosts(&[["c0", "b", "n", "p0"], ["c1", "b", "n", "p1"]]);
@@ -295,7 +290,7 @@ mod tests {
         assert_eq!(on_host_network.ranks_of_machine(1), [0, 1]);
         assert_eq!(on_host_network.ranks_of_container(1), [1]);
         assert_eq!(on_host_network.ranks_of_container(2), [0u32; 0]);
-        assert_eq!(on_host_network.ranks_of_host(1), [0, 1]);
+        assert_eq!(members(&on_host_network.hosts, 1), [0, 1]);
     }
 
     #[test]
@@ -304,7 +299,7 @@ mod tests {
         let all = hosts(&[["h", "b0", "n", "p"], ["h", "b1", "n", "p"]]);
         assert!(!all.is_one_machine() && !all.is_one_network() && !all.share_machine(0, 1));
         assert!(!all.share_processes(0, 1) && !all.share_machine(0, 9));
-        assert_eq!(all.ranks_of_host(1), [1]);
+        assert_eq!(members(&all.hosts, 1), [1]);
     }
 
     #[test]
@@ -346,7 +341,7 @@ mod tests {
             ["y", "b", "n1", "p"],
             ["x", "b", "n1", "p"],
         ]);
-        assert_eq!(all.ranks_of_host(1), [0, 1, 2]);
+        assert_eq!(members(&all.hosts, 1), [0, 1, 2]);
         assert_eq!(all.by_host(), [(0, vec![0, 1, 2])].into());
     }
 }

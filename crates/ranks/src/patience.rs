@@ -24,12 +24,9 @@ pub(crate) fn own_cpus() -> Vec<u32> {
         // More CPUs than the library counts: which they are matters only where ranks have different ones.
         return (0u32..).take(count).collect();
     };
-    (0u32..)
-        .zip(0..CpuSet::MAX_CPU)
-        .filter(|&(_, cpu)| allowed.is_set(cpu))
-        .map(|(cpu, _)| cpu)
-        .take(count)
-        .collect()
+    let numbers = (0u32..).zip(0..CpuSet::MAX_CPU);
+    let own = numbers.filter(|&(_, cpu)| allowed.is_set(cpu));
+    own.map(|(number, _)| number).take(count).collect()
 }
 
 /// Number of ranks of the most crowded CPU, rounded up. A rank that may run on several is shared out among them.
@@ -51,32 +48,25 @@ pub(crate) fn beyond(each: Duration, ranks_per_cpu: u32) -> Duration {
 }
 
 /// Time beyond the usual one for so many ranks on the CPUs of this process.
-pub(crate) fn beyond_here(each: Duration, ranks: u32) -> Duration {
+pub(crate) fn beyond_here(ranks: u32) -> Duration {
     let cpus = u32::try_from(own_cpus().len()).unwrap_or(u32::MAX);
-    beyond(each, ranks.div_ceil(cpus.max(1)))
+    beyond(EACH_RANK, ranks.div_ceil(cpus.max(1)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{door, identity, options};
+    use crate::testing::rank_info;
 
     /// The most crowded CPU of ranks with these machines and CPUs.
     fn most<const N: usize>(ranks: &[(&str, [u32; N])]) -> u32 {
-        let identity = identity(0, 2, door().1);
-        let infos: Vec<_> = ranks
-            .iter()
-            .map(|(boot, _)| {
-                let mut options = options(&identity);
-                options.boot_id = (*boot).into();
-                options.info(&identity)
-            })
-            .collect();
-        ranks_per_cpu(
-            infos
-                .iter()
-                .zip(ranks.iter().map(|(_, cpus)| cpus.to_vec())),
-        )
+        let info = |boot: &str| RankInfo {
+            boot_id: boot.into(),
+            ..rank_info(0, "h")
+        };
+        let infos: Vec<_> = ranks.iter().map(|(boot, _)| info(boot)).collect();
+        let cpus = ranks.iter().map(|(_, cpus)| cpus.to_vec());
+        ranks_per_cpu(infos.iter().zip(cpus))
     }
 
     #[test]
@@ -101,7 +91,7 @@ mod tests {
         assert_eq!(beyond(Duration::MAX, u32::MAX), Duration::MAX);
         let cpus = own_cpus();
         assert!(!cpus.is_empty());
-        assert_eq!(beyond_here(EACH_RANK, cpus.len() as u32), Duration::ZERO);
-        assert_eq!(beyond_here(EACH_RANK, 3 * cpus.len() as u32), 2 * EACH_RANK);
+        assert_eq!(beyond_here(cpus.len() as u32), Duration::ZERO);
+        assert_eq!(beyond_here(3 * cpus.len() as u32), 2 * EACH_RANK);
     }
 }

@@ -3,8 +3,8 @@
 //! They meet over the loopback like any others. The run around them takes signals, and ends the process where its main
 //! thread is stuck.
 
+use tonnage_units::Result;
 use tonnage_units::identity::{Identity, Meeting};
-use tonnage_units::{Error, Result};
 
 use crate::bootstrap::secret::{Secret, generate_text, plan_hash};
 use crate::join::address::loopback_listener;
@@ -19,10 +19,7 @@ pub struct ThreadRank {
 
 /// Makes so many ranks, two or more, one for each thread.
 pub fn thread_ranks(size: u32) -> Result<Vec<ThreadRank>> {
-    let listener = loopback_listener()?;
-    let control = listener
-        .local_addr()
-        .map_err(|error| Error::io("address of the listening socket", error))?;
+    let (listener, control) = loopback_listener()?;
     let secret = Secret::from_text(&generate_text()?)?;
     let mut listener = Some(listener);
     let member = |rank| {

@@ -77,16 +77,21 @@ pub(crate) fn watched<T>(
                     end(error, identity);
                 }
             })
-            .map_err(|error| Error::Rank {
-                rank: identity.rank,
-                host: tonnage_sys::host::name(),
-                message: Error::not_started("a thread", &error).to_string(),
-            })?;
+            .map_err(|error| not_started(&error, identity))?;
         let done = Done(here);
         let given = step();
         drop(done);
         Ok(given)
     })
+}
+
+/// The failure of a rank to start a thread.
+pub(super) fn not_started(error: &std::io::Error, identity: &Identity) -> Error {
+    Error::Rank {
+        rank: identity.rank,
+        host: tonnage_sys::host::name(),
+        message: Error::not_started("a thread", error).to_string(),
+    }
 }
 
 /// The end of a step, also by a panic.

@@ -88,7 +88,7 @@ impl JoinOptions {
         // Ranks that tonnage started itself are there at once; a launcher may still be starting containers.
         let join_usual = match identity.meeting {
             Meeting::Master { .. } => Duration::from_secs(60),
-            Meeting::Local { .. } => LOCAL_JOIN_TIMEOUT + beyond_here(EACH_RANK, identity.size),
+            Meeting::Local { .. } => LOCAL_JOIN_TIMEOUT + beyond_here(identity.size),
             _ => LOCAL_JOIN_TIMEOUT,
         };
         let asked = seconds(env, HEARTBEAT_VARIABLE)?;
@@ -156,7 +156,7 @@ pub fn step_timeout(env: Env<'_>) -> Result<Option<Duration>> {
 /// Silence after which one of so many ranks of this machine counts as hanging: `TONNAGE_HEARTBEAT_TIMEOUT`, else three
 /// seconds and what [`crate::patience`] adds.
 pub(crate) fn heartbeat_timeout(env: Env<'_>, ranks: u32) -> Result<Duration> {
-    let usual = || HEARTBEAT_TIMEOUT + beyond_here(EACH_RANK, ranks);
+    let usual = || HEARTBEAT_TIMEOUT + beyond_here(ranks);
     Ok(seconds(env, HEARTBEAT_VARIABLE)?.unwrap_or_else(usual))
 }
 

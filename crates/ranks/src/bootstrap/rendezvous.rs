@@ -13,7 +13,7 @@ use std::sync::mpsc;
 
 use super::advert::{Advert, listening_address, refuse_mixed_secrets};
 use super::first_host::first_host;
-use super::launch_watch::{LaunchLimit, described, watched};
+use super::launch_watch::{LaunchLimit, described, not_started, watched};
 use super::options::{JoinOptions, join_timeout};
 use super::pmi1::VALUE_BYTES_MAX;
 use super::secret::{Secret, generate_text};
@@ -175,11 +175,7 @@ fn by_exchange(
             let _ = sender.send(task.run());
             let _ = there.shutdown(Shutdown::Both);
         })
-        .map_err(|error| Error::Rank {
-            rank: identity.rank,
-            host: tonnage_sys::host::name(),
-            message: Error::not_started("a thread", &error).to_string(),
-        })?;
+        .map_err(|error| not_started(&error, &identity))?;
     let come = limit.wait(&mut signals, &here, "the launcher's exchange");
     come.map_err(|error| described(error, &identity, &tonnage_sys::host::name()))?;
     let outcome = receiver

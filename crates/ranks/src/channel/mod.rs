@@ -84,7 +84,7 @@ enum State {
 /// One connection to another rank, or to somebody who has yet to prove that it is one.
 pub(crate) struct Channel {
     stream: TcpStream,
-    peer: SocketAddr,
+    pub(crate) peer: SocketAddr,
     state: State,
     sealed: FrameDecoder,
     plain: FrameDecoder,
@@ -92,11 +92,17 @@ pub(crate) struct Channel {
     early: Vec<u8>,
     outgoing: Vec<u8>,
     sent: usize,
-    ended: bool,
-    wrong_secret: bool,
-    received_bytes: u64,
-    understood_bytes: u64,
-    said_bytes: u64,
+    /// True when the peer closed the connection or it broke; messages that came before can still be taken.
+    pub(crate) ended: bool,
+    /// True when the peer's part of the handshake failed to authenticate.
+    pub(crate) wrong_secret: bool,
+    /// Bytes that have come, those of the encryption included.
+    pub(crate) received_bytes: u64,
+    /// Bytes of the handshake and of the messages that were taken, those of the encryption included. What has come
+    /// behind them is not among them.
+    pub(crate) understood_bytes: u64,
+    /// Bytes of the handshake and of all messages that were given to this connection, those of the encryption included.
+    pub(crate) said_bytes: u64,
 }
 
 impl Channel {
@@ -152,26 +158,6 @@ impl Channel {
         self.plain.set_max(message_bytes_max);
     }
 
-    pub(crate) fn peer(&self) -> SocketAddr {
-        self.peer
-    }
-
-    /// Bytes that have come, those of the encryption included.
-    pub(crate) fn received_bytes(&self) -> u64 {
-        self.received_bytes
-    }
-
-    /// Bytes of the handshake and of the messages that were taken, those of the encryption included. What has come
-    /// behind them is not among them.
-    pub(crate) fn understood_bytes(&self) -> u64 {
-        self.understood_bytes
-    }
-
-    /// Bytes of the handshake and of all messages that were given to this connection, those of the encryption included.
-    pub(crate) fn said_bytes(&self) -> u64 {
-        self.said_bytes
-    }
-
     pub(crate) fn local_addr(&self) -> Result<SocketAddr> {
         self.stream
             .local_addr()
@@ -184,19 +170,9 @@ impl Channel {
         !self.peer.ip().is_loopback() && own.is_ok_and(|own| own != self.peer.ip())
     }
 
-    /// True when the peer closed the connection or it broke; messages that came before can still be taken.
-    pub(crate) fn ended(&self) -> bool {
-        self.ended
-    }
-
     /// True when the peer has answered the handshake with the right secret.
     pub(crate) fn established(&self) -> bool {
         matches!(self.state, State::Transport(_))
-    }
-
-    /// True when the peer's part of the handshake failed to authenticate.
-    pub(crate) fn has_wrong_secret(&self) -> bool {
-        self.wrong_secret
     }
 
     pub(crate) fn wants_write(&self) -> bool {

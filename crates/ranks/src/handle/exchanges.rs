@@ -35,10 +35,6 @@ impl Pending {
     pub fn is_done(&self) -> bool {
         self.slot.is_done()
     }
-
-    fn members(&self) -> &RankSet {
-        &self.terms.members
-    }
 }
 
 /// Merges contributions to a reduction, of which some may have been merged already.
@@ -97,8 +93,12 @@ impl Rank {
         mine: Vec<u8>,
         deadline: Duration,
     ) -> Result<Vec<Vec<u8>>> {
-        let pending = self.start_all_gather(what, &mine)?;
-        self.finish_all_gather(pending, deadline)
+        self.check_share(what, &mine)?;
+        let entry = gather_entry(self.id(), &mine)?;
+        let pending = self.enter(None, CollectiveKind::Gather, what, entry, None)?;
+        let bytes = self.wait(pending, deadline)?;
+        let all = gather_entries(&bytes, &RankSet::all(self.size()))?;
+        Ok(all.into_iter().map(|(_, bytes)| bytes).collect())
     }
 
     /// Every rank gets every rank's value, in the order of the ranks.
@@ -110,24 +110,6 @@ impl Rank {
     ) -> Result<Vec<T>> {
         let all = self.all_gather(what, pack(mine)?, deadline)?;
         all.iter().map(|bytes| unpack(bytes)).collect()
-    }
-
-    /// Starts an [`Rank::all_gather`] without waiting for it.
-    pub fn start_all_gather(&mut self, what: &str, mine: &[u8]) -> Result<Pending> {
-        self.check_share(what, mine)?;
-        let entry = gather_entry(self.id(), mine)?;
-        self.enter(None, CollectiveKind::Gather, what, entry, None)
-    }
-
-    /// Waits for an all-gather that was started.
-    pub fn finish_all_gather(
-        &mut self,
-        pending: Pending,
-        deadline: Duration,
-    ) -> Result<Vec<Vec<u8>>> {
-        let members = pending.members().clone();
-        let entries = gather_entries(&self.wait(pending, deadline)?, &members)?;
-        Ok(entries.into_iter().map(|(_, bytes)| bytes).collect())
     }
 
     /// Each rank checks its own share, so that the one that sends too much is the one that says so.

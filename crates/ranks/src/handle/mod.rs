@@ -229,7 +229,7 @@ impl Rank {
 
     /// Bytes of the control channel until this rank had its place among the others.
     pub fn join_bytes(&self) -> JoinBytes {
-        self.node.join_bytes()
+        self.node.join_bytes
     }
 
     /// Bytes that have come to this rank on the control channel since the ranks joined.

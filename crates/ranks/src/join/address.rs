@@ -196,7 +196,7 @@ fn no_interface(name: &str, there_are: &[&str]) -> Error {
 }
 
 /// A socket on the loopback, by which all processes of this host can meet.
-pub(crate) fn loopback_listener() -> Result<TcpListener> {
+pub(crate) fn loopback_listener() -> Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| {
         let advice = match error.kind() {
             io::ErrorKind::AddrNotAvailable => ": run `ip addr add 127.0.0.1/8 dev lo`",
@@ -205,16 +205,18 @@ pub(crate) fn loopback_listener() -> Result<TcpListener> {
         Error::io(format!("cannot listen on 127.0.0.1{advice}"), error)
     })?;
     // A socket of UDP asks for the way and sends nothing.
-    let way = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
-        .and_then(|socket| socket.connect(listener.local_addr()?));
-    way.map_err(|error| {
+    let way = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
+        let address = listener.local_addr()?;
+        socket.connect(address).map(|()| address)
+    });
+    let address = way.map_err(|error| {
         let advice = match error.kind() {
             io::ErrorKind::NetworkUnreachable => ": run `ip link set lo up`",
             _ => "",
         };
         Error::io(format!("cannot reach 127.0.0.1{advice}"), error)
     })?;
-    Ok(listener)
+    Ok((listener, address))
 }
 
 /// The socket on which a rank other than 0 waits for its children: on the address that it reached rank 0 from.

@@ -7,18 +7,18 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use super::address::root_listener;
-use super::crowd::Crowd;
 use super::door::LateDoor;
 use super::handshake::{Handshakes, MARGIN, STRANGERS_MAX, acknowledge, last_words, tell};
 use super::open_files;
 use super::refusals::JoinRefusal;
 use super::{JoinBytes, Joiner, RankFailure};
 use crate::RankInfo;
-use crate::channel::Channel;
 use crate::channel::message::{Cause, Head, Hello, Welcome};
+use crate::channel::{Channel, Interest};
 use crate::patience::ranks_per_cpu;
 use crate::signals::{Signals, received_by};
 use crate::tree::shape::{PeerConnection, TreePosition, children_of, message_bytes_max, parent_of};
+use crate::tree::watch::LinkWatch;
 use tonnage_units::identity::Meeting;
 use tonnage_units::message::say;
 use tonnage_units::number_list;
@@ -136,8 +136,8 @@ pub(super) fn admit(
     let ranks_per_cpu = outcome?;
     let channels = || members.iter().map(|member| &member.channel);
     let bytes = JoinBytes {
-        got: channels().map(Channel::understood_bytes).sum(),
-        said: channels().map(Channel::said_bytes).sum(),
+        got: channels().map(|channel| channel.understood_bytes).sum(),
+        said: channels().map(|channel| channel.said_bytes).sum(),
         ..JoinBytes::default()
     };
     let mut table = vec![me.clone()];
@@ -201,19 +201,20 @@ fn gather_members(
 ) -> Result<()> {
     let size = joiner.identity.size;
     let deadline = Instant::now() + joiner.options.join_timeout;
-    let mut crowd = Crowd::new()?;
+    // They are silent unless a rank ends, so that nothing may cost something for each whenever another one comes.
+    let watch = LinkWatch::new()?;
     // Places of the ranks among the members.
     let mut places = HashMap::new();
     while members.len() + 1 < size as usize {
         if Instant::now() >= deadline {
             return Err(missing(joiner, handshakes, members));
         }
-        let events = handshakes.step(deadline, signals, Some(crowd.interest()))?;
+        let events = handshakes.step(deadline, signals, Some(Interest::read(&watch.gate)))?;
         let mut misfit = None;
         for (mut channel, message) in events.greeted {
             let Head::Hello(hello) = message.head else {
                 let error = Error::Failed("it said no hello".into());
-                handshakes.refuse(channel.peer(), &JoinRefusal::Stranger(error));
+                handshakes.refuse(channel.peer, &JoinRefusal::Stranger(error));
                 continue;
             };
             let twin = places.get(&hello.info.rank);
@@ -224,7 +225,7 @@ fn gather_members(
             if objection.is_none() {
                 acknowledge(&mut channel)?;
             }
-            crowd.add(&channel)?;
+            watch.add(members.len(), &channel)?;
             members.push(Member {
                 channel,
                 hello: *hello,
@@ -234,9 +235,9 @@ fn gather_members(
         // Only now, because those who came together with it are to hear the reason too.
         misfit.map_or(Ok(()), Err)?;
         if events.stirred {
-            for place in crowd.stirred()? {
+            for place in watch.ready(Duration::ZERO)? {
                 let Member { channel, hello } = &mut members[place];
-                if channel.receive().is_err() || channel.ended() {
+                if channel.receive().is_err() || channel.ended {
                     return Err(last_words(channel, &hello.info));
                 }
             }

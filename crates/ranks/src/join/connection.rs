@@ -164,7 +164,7 @@ fn shake_hands(
     })?;
     let mut until = deadline.min(Instant::now() + answer_timeout);
     while !channel.established() {
-        if channel.receive().is_err() || channel.ended() {
+        if channel.receive().is_err() || channel.ended {
             return Err(Attempt::Refused);
         }
         channel.flush();

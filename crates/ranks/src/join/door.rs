@@ -53,7 +53,7 @@ impl LateDoor {
             let late = || Error::Failed("the run has begun without it".into());
             let error = objection.unwrap_or_else(late);
             tell(&mut channel, &self.conditions.me.cause(&error));
-            let peer = channel.peer();
+            let peer = channel.peer;
             self.handshakes.refuse(peer, &JoinRefusal::Stranger(error));
         }
     }

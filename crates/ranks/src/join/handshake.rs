@@ -38,7 +38,7 @@ struct Unproven {
 
 impl Unproven {
     fn is_silent(&self) -> bool {
-        self.channel.received_bytes() == 0
+        self.channel.received_bytes == 0
     }
 }
 
@@ -170,7 +170,7 @@ impl Handshakes {
         }
         for pending in std::mem::take(&mut self.pending) {
             if pending.is_silent() && pending.since.elapsed() >= CROWDED {
-                self.refuse(pending.channel.peer(), &JoinRefusal::Crowded);
+                self.refuse(pending.channel.peer, &JoinRefusal::Crowded);
             } else {
                 self.pending.push(pending);
             }
@@ -203,7 +203,7 @@ impl Handshakes {
 
     fn listen(&mut self, events: &mut HandshakeEvents) {
         for mut pending in std::mem::take(&mut self.pending) {
-            let peer = pending.channel.peer();
+            let peer = pending.channel.peer;
             let mut heard = Ok(());
             if pending.ready {
                 heard = pending.channel.receive();
@@ -211,11 +211,11 @@ impl Handshakes {
             }
             match heard.and_then(|()| pending.channel.next_message()) {
                 Ok(Some(message)) => events.greeted.push((pending.channel, message)),
-                Err(_) if pending.channel.has_wrong_secret() => {
+                Err(_) if pending.channel.wrong_secret => {
                     self.refuse(peer, &JoinRefusal::WrongSecret);
                 }
                 Err(error) => self.refuse(peer, &JoinRefusal::Stranger(error)),
-                Ok(None) if pending.channel.ended() => self.refuse(peer, &JoinRefusal::Left),
+                Ok(None) if pending.channel.ended => self.refuse(peer, &JoinRefusal::Left),
                 Ok(None) if pending.since.elapsed() >= self.timeout => {
                     self.refuse(peer, &JoinRefusal::Silent);
                 }

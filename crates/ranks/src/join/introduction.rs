@@ -41,7 +41,7 @@ pub(super) fn introduce_to(
             return Ok(channel);
         }
         unheard += 1;
-        let peer = channel.peer();
+        let peer = channel.peer;
         log::debug!(
             "{peer} closed the connection before it had heard who this rank is; trying again"
         );
@@ -93,7 +93,7 @@ fn is_heard(
         Some(Head::Beat) => Ok(true),
         Some(_) => {
             let message = "it said something unexpected while joining".into();
-            Err(listener.error(channel.peer(), message).into())
+            Err(listener.error(channel.peer, message).into())
         }
         None => Ok(false),
     }
@@ -113,7 +113,7 @@ pub(super) fn answer(
             Some(Head::Abort { cause }) => {
                 return Err(RankFailure::heard(Error::from(&cause), joiner.me.rank));
             }
-            None if !channel.ended() => {}
+            None if !channel.ended => {}
             head => return Ok(head),
         }
         let left = deadline.saturating_duration_since(Instant::now());

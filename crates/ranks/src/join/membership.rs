@@ -112,8 +112,8 @@ fn introduce(
     let welcome = wait_for_welcome(joiner, &root, &mut channel, signals)
         .inspect_err(|failure| tell(&mut channel, &me.cause(&failure.error)))?;
     let mut bytes = JoinBytes {
-        got: channel.understood_bytes(),
-        said: channel.said_bytes(),
+        got: channel.understood_bytes,
+        said: channel.said_bytes,
         ..JoinBytes::default()
     };
     if let Some(address) = welcome.address {
@@ -127,8 +127,8 @@ fn introduce(
                 info: Box::new(me.clone()),
             })
         })?;
-        bytes.got_of_parent = channel.understood_bytes();
-        bytes.said_to_parent = channel.said_bytes();
+        bytes.got_of_parent = channel.understood_bytes;
+        bytes.said_to_parent = channel.said_bytes;
     }
     Ok(Introduced {
         channel,
@@ -148,7 +148,7 @@ fn wait_for_welcome(
     let (message, is_told) = match answer(joiner, channel, deadline, signals)? {
         Some(Head::Welcome(welcome)) => return Ok(*welcome),
         Some(_) => ("it said something unexpected while joining".into(), false),
-        None if channel.ended() => (
+        None if channel.ended => (
             "it closed the connection before all ranks had come: look at its output".into(),
             is_inherited(root),
         ),
@@ -160,7 +160,7 @@ fn wait_for_welcome(
             false,
         ),
     };
-    let error = root.error(channel.peer(), message);
+    let error = root.error(channel.peer, message);
     Err(RankFailure { error, is_told })
 }
 
@@ -208,13 +208,13 @@ fn gather_children(
                 }
                 _ => {
                     let error = Error::Failed("it belongs elsewhere".into());
-                    handshakes.refuse(channel.peer(), &JoinRefusal::Stranger(error));
+                    handshakes.refuse(channel.peer, &JoinRefusal::Stranger(error));
                 }
             }
         }
         let is_gone = events.stirred && parent.channel.receive().is_err();
         parent.channel.flush();
-        if is_gone || parent.channel.ended() {
+        if is_gone || parent.channel.ended {
             return Err(last_words(&mut parent.channel, &parent.info));
         }
     }

@@ -7,7 +7,6 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`admission`] | rank 0's side |
-//! | [`crowd`] | connections to all ranks that have joined, as one thing to wait for |
 //! | [`door`] | rank 0's port when the run has begun |
 //! | [`membership`] | the side of all others |
 //! | [`address`] | addresses that ranks listen on |
@@ -20,7 +19,6 @@
 pub(crate) mod address;
 pub(crate) mod admission;
 mod connection;
-mod crowd;
 pub(crate) mod door;
 mod handshake;
 mod introduction;

@@ -20,7 +20,7 @@ use crate::bootstrap::Env;
 use crate::bootstrap::options::heartbeat_timeout;
 use crate::bootstrap::secret;
 use crate::join::address::loopback_listener;
-use crate::patience::{EACH_RANK, beyond_here};
+use crate::patience::beyond_here;
 use tonnage_units::{Error, Result};
 
 /// Variable with the process that started this one as one of several runs, with which it ends.
@@ -127,10 +127,7 @@ pub fn start_local(
     variables: &[(&'static str, String)],
 ) -> Result<Supervisor<Local>> {
     let heartbeat_timeout = heartbeat_timeout(env, ranks)?;
-    let listener = loopback_listener()?;
-    let control = listener
-        .local_addr()
-        .map_err(|error| Error::io("address of the listening socket", error))?;
+    let (listener, control) = loopback_listener()?;
     let secret = secret::generate_text()?;
     // Rank 0's: it listens there.
     let mut input = Some(OwnedFd::from(listener));
@@ -150,7 +147,7 @@ pub fn start_local(
         input: input.take(),
     });
     let supervisor = Supervisor::start(Local::default(), starts, heartbeat_timeout)?;
-    Ok(supervisor.with_patience(beyond_here(EACH_RANK, ranks)))
+    Ok(supervisor.with_patience(beyond_here(ranks)))
 }
 
 /// To be called first in a process that [`start_local`] started, or that is one of several runs ([`TURN_PARENT`]): it

@@ -6,7 +6,7 @@ use super::*;
 #[test]
 fn a_few_meet_and_the_others_sleep() {
     for size in [2u32, 5, 13] {
-        let starts = run(size, move |mut rank| {
+        let starts = run_and_close(size, move |rank| {
             let me = rank.id();
             let mut starts = Vec::new();
             for turn in 1..u64::from(size) {
@@ -37,7 +37,6 @@ fn a_few_meet_and_the_others_sleep() {
                 assert_eq!(heard, [(other, vec![other as u8])]);
             }
             rank.barrier("all", SOON).unwrap();
-            rank.close().unwrap();
             starts
         });
         let mut known = std::collections::BTreeMap::new();
@@ -52,7 +51,7 @@ fn a_few_meet_and_the_others_sleep() {
 /// A circle of all ranks is a collective like any other.
 #[test]
 fn a_circle_may_be_of_all() {
-    run(4, |mut rank| {
+    run_and_close(4, |rank| {
         let all = Circle::new(1, 0..4);
         let pending = rank.start_meeting(&all, "all").unwrap();
         rank.finish(pending, SOON).unwrap();
@@ -61,7 +60,6 @@ fn a_circle_may_be_of_all() {
             let pending = rank.start_meeting(&few, "few").unwrap();
             rank.finish(pending, SOON).unwrap();
         }
-        rank.close().unwrap();
     });
 }
 
@@ -74,16 +72,14 @@ fn who_does_not_come_to_a_few_is_named() {
         rank.phase("asleep");
         if rank.id() == 41 {
             let pending = rank.start_meeting(&few, "turn").unwrap();
-            return rank
-                .finish(pending, Duration::from_millis(200))
-                .unwrap_err();
+            let waited = Duration::from_millis(200);
+            return rank.finish(pending, waited).unwrap_err();
         }
         rank.barrier("all", SOON).unwrap_err()
     }) {
         assert_eq!(blamed(&error), (40, "h40".into()));
-        let text = error.to_string();
-        assert!(text.contains("turn") && text.contains("asleep"), "{text}");
-        assert!(!text.contains("missing too"), "{text}");
+        says(&error, &["turn", "asleep"]);
+        assert!(!error.to_string().contains("missing too"), "{error}");
     }
 }
 
@@ -97,14 +93,12 @@ fn who_waits_for_its_turn_hears_of_a_lost_rank() {
             return error;
         }
         let few = Circle::new(1 + u64::from(rank.id()), [3, rank.id().max(4)]);
-        match few.contains(rank.id()) {
-            true => {
-                let pending = rank.start_meeting(&few, "turn");
-                let met = pending.and_then(|pending| rank.finish(pending, SOON));
-                met.unwrap_err()
-            }
-            false => rank.barrier("all", SOON).unwrap_err(),
+        if !few.contains(rank.id()) {
+            return rank.barrier("all", SOON).unwrap_err();
         }
+        let pending = rank.start_meeting(&few, "turn");
+        let met = pending.and_then(|pending| rank.finish(pending, SOON));
+        met.unwrap_err()
     }) {
         assert!(error.to_string().contains("gone"), "{error}");
     }

@@ -23,10 +23,8 @@ fn a_lost_rank_is_named_everywhere_within_a_second() {
         let now = Instant::now();
         assert!(rank.stopped().load(Ordering::Acquire));
         assert_eq!(rank.why_stopped().unwrap().to_string(), error.to_string());
-        assert_eq!(
-            rank.barrier("later", SOON).unwrap_err().to_string(),
-            error.to_string()
-        );
+        let later = rank.barrier("later", SOON).unwrap_err();
+        assert_eq!(later.to_string(), error.to_string());
         assert_eq!(rank.claims_report(), rank.id() == 0);
         assert!(!rank.claims_report(), "it is said once");
         Some((error.to_string(), now))
@@ -226,11 +224,8 @@ fn a_stopped_process_is_named_by_its_silence() {
         assert_eq!(blamed(&error), (1, "h1".into()));
         says(&error, &["has heard nothing of it"]);
     }
-    assert!(
-        begun.elapsed() < Duration::from_secs(15),
-        "{:?}",
-        begun.elapsed()
-    );
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(15), "{took:?}");
 }
 
 #[test]
@@ -246,8 +241,8 @@ fn a_rank_that_does_not_come_is_named_with_what_it_does() {
             }
             return rank.why_stopped().unwrap();
         }
-        rank.barrier("cards", Duration::from_millis(300))
-            .unwrap_err()
+        let waited = rank.barrier("cards", Duration::from_millis(300));
+        waited.unwrap_err()
     });
     for error in outcomes {
         assert_eq!(blamed(&error), (11, "h11".into()), "{error}");
@@ -267,27 +262,21 @@ fn ranks_at_different_places_are_both_named() {
 
 #[test]
 fn nobody_is_lost_after_closing() {
-    run(7, |mut rank| {
+    run_and_close(7, |rank| {
         if rank.id() == 0 {
             sleep(Duration::from_millis(100));
         }
         rank.barrier("end", SOON).unwrap();
-        rank.close().unwrap();
     });
 }
 
 #[test]
 fn a_rank_that_just_ends_is_named() {
-    for error in run(4, |mut rank| {
+    let outcomes = run(4, |mut rank| {
         rank.barrier("begin", SOON).unwrap();
-        if rank.id() == 3 {
-            return None;
-        }
-        Some(rank.barrier("end", SOON).unwrap_err())
-    })
-    .into_iter()
-    .flatten()
-    {
+        (rank.id() != 3).then(|| rank.barrier("end", SOON).unwrap_err())
+    });
+    for error in outcomes.into_iter().flatten() {
         assert_eq!(blamed(&error), (3, "h3".into()));
         says(&error, &["ended before the run did"]);
     }

@@ -2,18 +2,27 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread::JoinHandle;
 
 use super::*;
 use tonnage_units::Result;
+
+/// Starts a rank that cannot join, rank 0 with the listener.
+fn failing(
+    rank: u32,
+    size: u32,
+    door: (Option<TcpListener>, SocketAddr),
+    change: impl FnOnce(&mut JoinOptions),
+) -> JoinHandle<Error> {
+    start(rank, size, door, change, |rank| rank.unwrap_err())
+}
 
 #[test]
 fn missing_ranks_are_listed() {
     let (listener, address) = door();
     let soon = |options: &mut JoinOptions| options.join_timeout = Duration::from_millis(700);
-    let zero = start(0, 9, (Some(listener), address), soon, |rank| {
-        rank.unwrap_err()
-    });
-    let four = start(4, 9, (None, address), soon, |rank| rank.unwrap_err());
+    let zero = failing(0, 9, (Some(listener), address), soon);
+    let four = failing(4, 9, (None, address), soon);
     for error in [zero.join().unwrap(), four.join().unwrap()] {
         assert!(error.to_string().contains("ranks 1-3,5-8 of 9"), "{error}");
         // All of them are on the host of their supervisor.
@@ -27,30 +36,20 @@ fn nobody_at_the_supervisors_meeting_place_ends_the_run_at_once() {
     let (listener, address) = door();
     drop(listener);
     let begun = Instant::now();
-    let error = start(1, 2, (None, address), |_| {}, |rank| rank.unwrap_err())
-        .join()
-        .unwrap();
+    let error = failing(1, 2, (None, address), |_| {}).join().unwrap();
     assert_eq!(blamed(&error), (0, "127.0.0.1".into()));
     says(&error, &["it has ended before all ranks had come"]);
     assert!(begun.elapsed() < Duration::from_secs(1));
 }
 
-/// All ranks of a run of three in which rank 2 joins with a fault.
-fn misfit(change: impl Fn(&mut JoinOptions)) -> Vec<Error> {
-    run_with(
-        3,
-        |rank, options| {
-            if rank == 2 {
-                change(options);
-            }
-        },
-        |rank| rank.unwrap_err(),
-    )
-}
-
 #[test]
 fn another_plan_is_refused_by_name() {
-    for error in misfit(|options| options.plan_hash = "other".into()) {
+    let misfit = |rank, options: &mut JoinOptions| {
+        if rank == 2 {
+            options.plan_hash = "other".into();
+        }
+    };
+    for error in run_with(3, misfit, |rank| rank.unwrap_err()) {
         assert_eq!(blamed(&error), (2, "h2".into()));
         says(&error, &["another command line"]);
     }
@@ -97,16 +96,8 @@ fn told_of_rank_2(order: [u32; 2]) -> [bool; 3] {
 #[test]
 fn two_processes_of_one_rank_are_refused_by_name() {
     let (listener, address) = door();
-    let zero = start(
-        0,
-        4,
-        (Some(listener), address),
-        |_| {},
-        |rank| rank.unwrap_err(),
-    );
-    let twins: Vec<_> = (0..2)
-        .map(|_| start(1, 4, (None, address), |_| {}, |rank| rank.unwrap_err()))
-        .collect();
+    let zero = failing(0, 4, (Some(listener), address), |_| {});
+    let twins = [(); 2].map(|()| failing(1, 4, (None, address), |_| {}));
     let error = zero.join().unwrap();
     says(&error, &["says that it is rank 1"]);
     for twin in twins {
@@ -142,11 +133,8 @@ fn a_process_that_comes_when_the_run_has_begun_is_told_why_it_cannot_join() {
         assert!(!failure.is_told, "rank 0 does not say it");
         let of_another = failure.error.to_string();
         assert!(of_another.contains("was told of 3 ranks"), "{of_another}");
-        assert!(
-            begun.elapsed() < Duration::from_secs(5),
-            "{:?}",
-            begun.elapsed()
-        );
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(5), "{took:?}");
         // The run does not notice, and its end frees the port.
         let other = scope.spawn(|| one.close());
         zero.close().unwrap();
@@ -158,14 +146,8 @@ fn a_process_that_comes_when_the_run_has_begun_is_told_why_it_cannot_join() {
 #[test]
 fn another_number_of_ranks_is_refused_by_name() {
     let (listener, address) = door();
-    let zero = start(
-        0,
-        3,
-        (Some(listener), address),
-        |_| {},
-        |rank| rank.unwrap_err(),
-    );
-    let one = start(1, 8, (None, address), |_| {}, |rank| rank.unwrap_err());
+    let zero = failing(0, 3, (Some(listener), address), |_| {});
+    let one = failing(1, 8, (None, address), |_| {});
     for error in [zero.join().unwrap(), one.join().unwrap()] {
         assert!(error.to_string().contains("told of 8 ranks"), "{error}");
     }
@@ -174,17 +156,12 @@ fn another_number_of_ranks_is_refused_by_name() {
 #[test]
 fn a_wrong_secret_is_refused_on_both_sides() {
     let (listener, address) = door();
-    let zero = start(
-        0,
-        2,
-        (Some(listener), address),
-        |options| options.join_timeout = Duration::from_secs(3),
-        |rank| rank.unwrap_err(),
-    );
+    let soon = |options: &mut JoinOptions| options.join_timeout = Duration::from_secs(3);
+    let zero = failing(0, 2, (Some(listener), address), soon);
     let wrong = |options: &mut JoinOptions| {
         options.secret = Secret::from_text("some other secret").unwrap();
     };
-    let one = start(1, 2, (None, address), wrong, |rank| rank.unwrap_err());
+    let one = failing(1, 2, (None, address), wrong);
     let error = one.join().unwrap();
     assert!(error.to_string().contains("same secret"), "{error}");
     let error = zero.join().unwrap();
@@ -252,12 +229,8 @@ fn connections_that_say_nothing_are_told_as_that() {
         options.stranger_timeout = BRIEF;
         options.join_timeout = 3 * BRIEF;
     };
-    let zero = start(0, 2, (Some(listener), address), hasty, |rank| {
-        rank.unwrap_err()
-    });
-    let silent: Vec<_> = (0..3)
-        .map(|_| TcpStream::connect(address).unwrap())
-        .collect();
+    let zero = failing(0, 2, (Some(listener), address), hasty);
+    let silent = [(); 3].map(|()| TcpStream::connect(address).unwrap());
     let text = zero.join().unwrap().to_string();
     let wanted = "3 connections from 127.0.0.1 did not finish the greeting in 300.0ms";
     assert!(text.contains(wanted), "{text}");
@@ -281,26 +254,16 @@ fn is_closed(mut stream: &TcpStream, time: Duration) -> bool {
 #[test]
 fn strangers_are_shown_out_and_the_run_goes_on() {
     let (listener, address) = door();
-    let zero = start(
-        0,
-        2,
-        (Some(listener), address),
-        |options| options.stranger_timeout = Duration::from_millis(500),
-        |rank| rank.unwrap().close(),
-    );
+    let close = |rank: Result<Rank>| rank.unwrap().close();
+    let hasty = |options: &mut JoinOptions| options.stranger_timeout = Duration::from_millis(500);
+    let zero = start(0, 2, (Some(listener), address), hasty, close);
     let connect = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(bytes).unwrap();
         stream
     };
     let huge = connect(&u32::MAX.to_le_bytes());
-    let garbage = connect(
-        &[48, 0, 0, 0]
-            .iter()
-            .chain(&[7; 48])
-            .copied()
-            .collect::<Vec<_>>(),
-    );
+    let garbage = connect(&[&[48, 0, 0, 0][..], &[7; 48]].concat());
     let http = connect(b"GET / HTTP/1.1\r\n\r\n");
     // More silent ones than are looked at together: the real rank has to wait until they are out, and comes in all the
     // same.
@@ -308,7 +271,7 @@ fn strangers_are_shown_out_and_the_run_goes_on() {
     for stranger in [&huge, &garbage, &http] {
         assert!(is_closed(stranger, SOON));
     }
-    let one = start(1, 2, (None, address), |_| {}, |rank| rank.unwrap().close());
+    let one = start(1, 2, (None, address), |_| {}, close);
     one.join().unwrap().unwrap();
     zero.join().unwrap().unwrap();
     for stranger in &crowd {

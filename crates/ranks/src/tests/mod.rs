@@ -16,6 +16,18 @@ use super::*;
 use crate::testing::{SOON, door, identity, options, run, run_with, says, start};
 use tonnage_units::{Error, Reduce};
 
+/// Runs all ranks of a run to its end in order, and gives what each returned.
+fn run_and_close<T: Send + 'static>(
+    size: u32,
+    body: impl Fn(&mut Rank) -> T + Clone + Send + 'static,
+) -> Vec<T> {
+    run(size, move |mut rank| {
+        let outcome = body(&mut rank);
+        rank.close().unwrap();
+        outcome
+    })
+}
+
 fn blamed(error: &Error) -> (u32, String) {
     match error {
         Error::Rank {
@@ -42,23 +54,15 @@ impl Reduce for Sum {
 #[test]
 fn every_exchange_works_for_every_size() {
     for size in [1u32, 2, 3, 13] {
-        let outcomes = run(size, move |mut rank| {
+        run_and_close(size, move |rank| {
             let me = rank.id();
-            let hosts: Vec<_> = rank
-                .infos()
-                .iter()
-                .map(|info| info.host.to_string())
-                .collect();
-            assert_eq!(
-                hosts,
-                (0..size).map(|rank| format!("h{rank}")).collect::<Vec<_>>()
-            );
+            let hosts = rank.infos().iter().map(|info| info.host.to_string());
+            assert!(hosts.eq((0..size).map(|rank| format!("h{rank}"))));
             assert_eq!(rank.identity().local_size, Some(size));
             assert_eq!(rank.identity().local_rank, me);
             rank.barrier("begin", SOON).unwrap();
-            let all = rank
-                .all_gather("names", vec![me as u8; me as usize], SOON)
-                .unwrap();
+            let mine = vec![me as u8; me as usize];
+            let all = rank.all_gather("names", mine, SOON).unwrap();
             for (other, bytes) in all.iter().enumerate() {
                 assert_eq!(*bytes, vec![other as u8; other]);
             }
@@ -66,17 +70,13 @@ fn every_exchange_works_for_every_size() {
             assert_eq!(rank.broadcast("greeting", mine, SOON).unwrap(), b"hello");
             let total = rank.reduce("sum", Sum(u64::from(me)), SOON).unwrap().0;
             assert_eq!(total, u64::from(size) * u64::from(size - 1) / 2);
-            rank.close()
         });
-        for outcome in outcomes {
-            outcome.unwrap();
-        }
     }
 }
 
 #[test]
 fn rank_0_collects_what_all_are_and_the_others_learn_that_it_has() {
-    let outcomes = run(13, move |mut rank| {
+    run_and_close(13, |rank| {
         let mine = format!("kind {}", rank.id() % 3);
         let all = rank.collect("kinds", &mine, SOON).unwrap();
         match rank.id() {
@@ -86,26 +86,21 @@ fn rank_0_collects_what_all_are_and_the_others_learn_that_it_has() {
             }
             _ => assert_eq!(all, Alike::default()),
         }
-        rank.close()
     });
-    for outcome in outcomes {
-        outcome.unwrap();
-    }
 }
 
 /// Nothing of what rank 0 collects is in the answer to the others.
 #[test]
 fn the_answer_to_a_collection_does_not_grow_with_the_ranks() {
-    let of_a_leaf = |size| {
-        let outcomes = run(size, move |mut rank| {
+    let of_a_leaf = |size: u32| {
+        let all = run_and_close(size, |rank| {
             rank.barrier("before", SOON).unwrap();
             let before = rank.received_bytes();
             let mine = vec![rank.id() as u8; 5000];
             rank.collect("kinds", &mine, SOON).unwrap();
-            let bytes = rank.received_bytes() - before;
-            rank.close().map(|()| bytes)
+            rank.received_bytes() - before
         });
-        outcomes.into_iter().next_back().unwrap().unwrap()
+        all[size as usize - 1]
     };
     let (few, many) = (of_a_leaf(3), of_a_leaf(20));
     // A heartbeat may have come meanwhile.
@@ -115,7 +110,7 @@ fn the_answer_to_a_collection_does_not_grow_with_the_ranks() {
 #[test]
 fn messages_come_to_those_that_they_are_for() {
     for size in [1u32, 2, 3, 13] {
-        for outcome in run(size, move |mut rank| {
+        run_and_close(size, move |rank| {
             let me = rank.id();
             // Even ranks send to all, themselves included, and odd ones to nobody.
             let text = |from: u32, to: u32| format!("{from} to {to}").into_bytes();
@@ -128,17 +123,14 @@ fn messages_come_to_those_that_they_are_for() {
             assert_eq!(rank.exchange("nothing", Vec::new(), SOON).unwrap(), []);
             let error = rank.exchange("wrong", vec![(size, Vec::new())], SOON);
             assert!(error.unwrap_err().to_string().contains("\"wrong\""));
-            rank.close()
-        }) {
-            outcome.unwrap();
-        }
+        });
     }
 }
 
 #[test]
 fn notes_are_with_rank_0_before_what_their_rank_enters_later() {
     for size in [1u32, 2, 13] {
-        for outcome in run(size, move |mut rank| {
+        run_and_close(size, move |rank| {
             let (me, notes) = (rank.id(), rank.notes());
             for round in 0..3u8 {
                 for number in 0..5u8 {
@@ -161,10 +153,7 @@ fn notes_are_with_rank_0_before_what_their_rank_enters_later() {
             }
             let error = notes.send(vec![0; 64 << 20]).unwrap_err();
             assert!(error.to_string().contains("too long"), "{error}");
-            rank.close()
-        }) {
-            outcome.unwrap();
-        }
+        });
     }
 }
 
@@ -211,32 +200,25 @@ fn large_exchanges_fit_and_larger_ones_are_refused() {
 
 #[test]
 fn large_gathers_fit() {
-    for all in run(4, |mut rank| {
-        let all = rank
-            .all_gather("cards", vec![rank.id() as u8; 256 << 10], SOON)
-            .unwrap();
-        let too_much = rank
-            .all_gather("more", vec![0; 17 << 20], SOON)
-            .unwrap_err();
-        assert!(too_much.to_string().contains("may give"), "{too_much}");
-        rank.close().unwrap();
+    for all in run_and_close(4, |rank| {
+        let mine = vec![rank.id() as u8; 256 << 10];
+        let all = rank.all_gather("cards", mine, SOON).unwrap();
+        let too_much = rank.all_gather("more", vec![0; 17 << 20], SOON);
+        says(&too_much.unwrap_err(), &["may give"]);
         all
     }) {
-        assert_eq!(all.len(), 4);
-        assert!(
-            all.iter()
-                .enumerate()
-                .all(|(r, b)| b.len() == 256 << 10 && b[77] == r as u8)
-        );
+        let wanted: Vec<_> = (0..4).map(|rank| vec![rank; 256 << 10]).collect();
+        assert!(all == wanted);
     }
 }
 
 #[test]
 fn pending_exchanges_finish_in_any_order() {
-    run(5, |mut rank| {
+    run_and_close(5, |rank| {
         let barrier = rank.start_barrier("first").unwrap();
-        let gather = rank.start_all_gather("second", &[rank.id() as u8]).unwrap();
-        let all = rank.finish_all_gather(gather, SOON).unwrap();
+        let all = rank
+            .all_gather("second", vec![rank.id() as u8], SOON)
+            .unwrap();
         assert_eq!(all.concat(), [0, 1, 2, 3, 4]);
         rank.finish(barrier, SOON).unwrap();
         let early = rank.start_barrier("third").unwrap();
@@ -249,47 +231,42 @@ fn pending_exchanges_finish_in_any_order() {
             std::thread::yield_now();
         }
         rank.finish(early, Duration::ZERO).unwrap();
-        rank.close().unwrap();
     });
 }
 
 #[test]
 fn ranks_agree_on_the_lowest_failure_and_go_on() {
-    run(7, |mut rank| {
+    run_and_close(7, |rank| {
         let me = rank.id();
-        let mine = if me == 5 || me == 3 {
+        let fails = [3, 5].contains(&me);
+        let mine = if fails {
             Err(Error::Failed("no".into()))
         } else {
             Ok(())
         };
         let error = rank.agree("setup", mine, SOON).unwrap_err();
         assert_eq!(error.to_string(), "rank 3 on h3: no");
-        let mine = if me % 2 == 1 {
-            Err(Error::Unavailable {
-                what: "shm".into(),
-                why: "a".into(),
-                how: "b".into(),
-            })
-        } else {
-            Ok(())
+        let missing = Error::Unavailable {
+            what: "shm".into(),
+            why: "a".into(),
+            how: "b".into(),
         };
+        let mine = if me % 2 == 1 { Err(missing) } else { Ok(()) };
         let error = rank.agree("engine", mine, SOON).unwrap_err();
         assert!(matches!(error, Error::Unavailable { .. }), "{error}");
         rank.agree("last", Ok(()), SOON).unwrap();
-        rank.close().unwrap();
     });
 }
 
 #[test]
 fn a_common_start_is_in_the_future_and_common() {
-    let starts = run(6, |mut rank| {
+    let starts = run_and_close(6, |rank| {
         // All ranks of this test share one clock.
         assert_eq!(rank.clock_offset(), ClockOffset::default());
         let before = tree::clock::monotonic_ns();
         let start = rank.aligned_start("trial", SOON).unwrap();
         assert!(start >= before + 500_000);
         assert!(start < before + 20_000_000_000);
-        rank.close().unwrap();
         start
     });
     assert!(starts.iter().all(|start| *start == starts[0]), "{starts:?}");
@@ -306,11 +283,8 @@ fn clocks_of_other_boots_are_estimated_along_the_tree() {
             let start = rank.aligned_start("trial", SOON).unwrap();
             let offset = rank.clock_offset();
             // All these clocks are really one, so the estimate itself is its error.
-            assert!(
-                offset.offset_ns.unsigned_abs() <= offset.uncertainty_ns,
-                "{offset:?}"
-            );
-            assert!(offset.uncertainty_ns < 1_000_000_000, "{offset:?}");
+            let doubt_ns = offset.offset_ns.unsigned_abs()..1_000_000_000;
+            assert!(doubt_ns.contains(&offset.uncertainty_ns), "{offset:?}");
             assert!(start + offset.uncertainty_ns >= before + 500_000);
             let known_ns = |rank: &Rank| rank.known_clock().known_ns;
             let first = known_ns(&rank);
@@ -326,14 +300,8 @@ fn clocks_of_other_boots_are_estimated_along_the_tree() {
             offset
         },
     );
-    assert_eq!(offsets[0], ClockOffset::default());
-    assert_eq!(
-        offsets[1],
-        ClockOffset::default(),
-        "the same boot as rank 0"
-    );
-    assert!(
-        offsets[2..].iter().all(|offset| offset.uncertainty_ns > 0),
-        "{offsets:?}"
-    );
+    // Rank 1 has the same boot as rank 0.
+    assert_eq!(offsets[..2], [ClockOffset::default(); 2]);
+    let is_off = |offset: &ClockOffset| offset.uncertainty_ns > 0;
+    assert!(offsets[2..].iter().all(is_off), "{offsets:?}");
 }

@@ -52,7 +52,7 @@ struct Collective {
 
 /// All collectives under way at this node.
 pub(crate) struct Collectives {
-    routes: Subtree,
+    pub(super) routes: Subtree,
     under_way: BTreeMap<CallNumber, Collective>,
     under_way_max: usize,
     finished: VecDeque<CallNumber>,
@@ -73,11 +73,6 @@ impl Collectives {
             under_way_max: UNDER_WAY_MAX + 2 * size as usize,
             finished: VecDeque::new(),
         }
-    }
-
-    /// Number of the ranks at and below this node.
-    pub(crate) fn ranks_below(&self) -> u32 {
-        self.routes.count()
     }
 
     /// This rank enters.
@@ -121,7 +116,7 @@ impl Collectives {
         }
         let routes = &self.routes;
         let collective = self.under_way.entry(call).or_insert_with(|| Collective {
-            takes_part: routes.is_one_of(&terms.members),
+            takes_part: terms.members.contains(routes.me),
             parts: routes
                 .below(&terms.members)
                 .map(|is_below| {
@@ -188,7 +183,10 @@ impl Collectives {
             }
         }
         Ok(Some(Combined {
-            has_all: self.routes.has_all(&collective.terms.members),
+            has_all: {
+                let members = &collective.terms.members;
+                members.without(&self.routes.subtree).is_empty()
+            },
             terms: collective.terms.clone(),
             payload,
         }))

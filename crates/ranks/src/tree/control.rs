@@ -135,7 +135,7 @@ impl Control {
         let now = Instant::now();
         let due = lock(node).due(now);
         let watch = Arc::clone(&lock(node).watch);
-        let awake = self.sleep(&Interest::read(watch.gate()), now, due)?;
+        let awake = self.sleep(&Interest::read(&watch.gate), now, due)?;
         if awake.is_called {
             self.shared.awake();
         }
@@ -189,7 +189,7 @@ impl Control {
     /// Sleeps until something happens.
     fn sleep(&self, links: &Interest<'_>, now: Instant, due: Instant) -> Result<Awake> {
         let mut wake = due;
-        let mut interests = vec![Interest::read(self.shared.wake()), links.clone()];
+        let mut interests = vec![Interest::read(&self.shared.wake), links.clone()];
         let launcher = self.launcher.iter();
         interests.extend(launcher.map(|launcher| Interest::read(&launcher.ended)));
         interests.extend(self.signals.interests());
@@ -360,7 +360,7 @@ fn linger(node: &mut TreeNode) {
     loop {
         for link in node.links.iter_mut().filter(|link| link.open) {
             link.channel.discard();
-            link.open = !link.channel.ended();
+            link.open = !link.channel.ended;
         }
         let left = until.saturating_duration_since(Instant::now());
         let open = node.open_links();

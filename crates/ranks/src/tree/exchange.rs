@@ -105,9 +105,9 @@ pub(crate) fn read_messages(payload: &[u8], size: u32) -> Result<Messages> {
 
 /// The ranks at and below one node.
 pub(crate) struct Subtree {
-    me: u32,
+    pub(super) me: u32,
     size: u32,
-    subtree: RankSet,
+    pub(super) subtree: RankSet,
     children: Vec<RankSet>,
 }
 
@@ -135,21 +135,6 @@ impl Subtree {
             subtree: subtree(me, size, fanout),
             children: children.map(|child| subtree(child, size, fanout)).collect(),
         }
-    }
-
-    /// Number of the ranks at and below this node.
-    pub(crate) fn count(&self) -> u32 {
-        self.subtree.count()
-    }
-
-    /// Returns whether this node is one of them.
-    pub(crate) fn is_one_of(&self, members: &RankSet) -> bool {
-        members.contains(self.me)
-    }
-
-    /// Returns whether none of them is outside this subtree.
-    pub(crate) fn has_all(&self, members: &RankSet) -> bool {
-        members.without(&self.subtree).is_empty()
     }
 
     /// Returns for each child whether one of them is at or below it.

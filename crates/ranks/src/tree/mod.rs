@@ -28,4 +28,4 @@ mod protocol;
 pub(crate) mod shape;
 pub(crate) mod shared;
 mod stopped;
-mod watch;
+pub(crate) mod watch;

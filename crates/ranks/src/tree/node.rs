@@ -241,14 +241,14 @@ impl TreeNode {
         let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
             return;
         };
-        let before = link.channel.received_bytes();
-        let understood = link.channel.understood_bytes();
+        let before = link.channel.received_bytes;
+        let understood = link.channel.understood_bytes;
         let mut outcome = if until_empty {
             link.channel.receive()
         } else {
             link.channel.receive_some()
         };
-        if link.channel.received_bytes() > before {
+        if link.channel.received_bytes > before {
             // Signs of life wait behind a long message, which is one as long as it goes on.
             link.heard = Instant::now();
         }
@@ -273,7 +273,7 @@ impl TreeNode {
         }
         self.notice_end(index);
         // What came right behind the words of joining was received before, and is understood here.
-        let bytes = self.links[index].channel.understood_bytes() - understood;
+        let bytes = self.links[index].channel.understood_bytes - understood;
         let received = &self.shared.received_bytes;
         received.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -281,7 +281,7 @@ impl TreeNode {
     /// A connection that has ended is closed, and unless its rank said goodbye, so is the run.
     fn notice_end(&mut self, index: usize) {
         let link = self.links.get_mut(index);
-        let Some(link) = link.filter(|link| link.open && link.channel.ended()) else {
+        let Some(link) = link.filter(|link| link.open && link.channel.ended) else {
             return;
         };
         self.watch.remove(&link.channel);
@@ -371,9 +371,9 @@ impl TreeNode {
             return;
         };
         link.said = Instant::now();
-        let before = link.channel.said_bytes();
+        let before = link.channel.said_bytes;
         let sealed = link.channel.send(head, payload);
-        let sent = link.channel.said_bytes() - before;
+        let sent = link.channel.said_bytes - before;
         self.shared.sent_bytes.fetch_add(sent, Ordering::Relaxed);
         if let Err(error) = sealed {
             self.watch.remove(&link.channel);

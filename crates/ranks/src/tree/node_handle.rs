@@ -18,7 +18,8 @@ pub(crate) struct NodeHandle {
     node: Arc<Mutex<TreeNode>>,
     watch: Arc<LinkWatch>,
     shared: Arc<Shared>,
-    join_bytes: JoinBytes,
+    /// Bytes that it took the rank to join.
+    pub(crate) join_bytes: JoinBytes,
 }
 
 impl std::fmt::Debug for NodeHandle {
@@ -36,11 +37,6 @@ impl NodeHandle {
             shared: Arc::clone(&inner.shared),
             join_bytes: inner.join_bytes,
         }
-    }
-
-    /// Bytes that it took the rank to join.
-    pub(crate) fn join_bytes(&self) -> JoinBytes {
-        self.join_bytes
     }
 
     /// Acts on the node, and wakes the control thread for what is its own: the end of the run, and answers that are

@@ -276,7 +276,11 @@ impl TreeNode {
         }
         let settings = &self.settings;
         let time = collect_time(settings.collect_time, settings.me.rank, settings.fanout);
-        self.inquiry = Some(Inquiry::new(call, self.collectives.ranks_below(), time));
+        self.inquiry = Some(Inquiry::new(
+            call,
+            self.collectives.routes.subtree.count(),
+            time,
+        ));
         let answer = self.own_answer(call, &members);
         self.tell_children(&Head::Who { call, members }, &[]);
         self.hear_answers(call, answer);

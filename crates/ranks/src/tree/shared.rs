@@ -153,7 +153,7 @@ pub(crate) struct Shared {
     cause: Mutex<Option<Cause>>,
     /// True once one of the threads says the cause, or has left it to other ranks.
     is_reported: AtomicBool,
-    wake: OwnedFd,
+    pub(super) wake: OwnedFd,
 }
 
 impl Shared {
@@ -189,10 +189,6 @@ impl Shared {
     pub(crate) fn call(&self) {
         // It fails only when the counter is full, and then the thread is awake already.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-    }
-
-    pub(crate) fn wake(&self) -> &OwnedFd {
-        &self.wake
     }
 
     /// Takes the wake-up, so that the next wait sleeps.

@@ -2,6 +2,8 @@
 //! in a collective, else the control thread. So a collective needs no hand-over between the two, which would cost more
 //! than all else that a rank does in it.
 //!
+//! While ranks join, rank 0 waits by such a set for all that have come.
+//!
 //! All connections are in one set. The control thread waits for that set by way of a gate, which the main thread shuts
 //! while it waits for the set itself. What is done about a connection that is ready is in [`super::node`].
 
@@ -24,7 +26,8 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub(crate) struct LinkWatch {
     set: OwnedFd,
-    gate: OwnedFd,
+    /// Readable when a connection is ready and the main thread does not wait for it.
+    pub(crate) gate: OwnedFd,
     bell: OwnedFd,
 }
 
@@ -69,11 +72,6 @@ impl LinkWatch {
     pub(crate) fn remove(&self, connection: impl AsFd) {
         // One that is not there needs no forgetting.
         let _ = epoll::delete(&self.set, connection);
-    }
-
-    /// Readable when a connection is ready and the main thread does not wait for it.
-    pub(crate) fn gate(&self) -> &OwnedFd {
-        &self.gate
     }
 
     /// The main thread waits for the connections from now on, or no longer.
@@ -131,7 +129,7 @@ mod tests {
     const NONE: Duration = Duration::ZERO;
 
     fn gate_is_ready(watch: &LinkWatch) -> bool {
-        wait_for(&[Interest::read(watch.gate())], NONE).unwrap() == [true]
+        wait_for(&[Interest::read(&watch.gate)], NONE).unwrap() == [true]
     }
 
     #[test]
@@ -157,6 +155,33 @@ mod tests {
         watch.ring();
         assert!(watch.ready(TIMEOUT_MAX).unwrap().next().is_none());
         assert!(!gate_is_ready(&watch));
+    }
+
+    #[test]
+    fn of_many_connections_those_are_told_that_say_something() {
+        let watch = LinkWatch::new().unwrap();
+        let mut pairs: Vec<_> = (0..2 * READY_MAX + 5)
+            .map(|_| UnixStream::pair().unwrap())
+            .collect();
+        for (number, (near, _)) in pairs.iter().enumerate() {
+            watch.add(number, near).unwrap();
+        }
+        assert!(!gate_is_ready(&watch));
+        pairs[66].1.write_all(&[1]).unwrap();
+        // What is not taken stays, and a connection that is closed leaves.
+        for _ in 0..2 {
+            assert!(gate_is_ready(&watch) && watch.ready(NONE).unwrap().eq([66]));
+        }
+        drop(pairs.remove(66));
+        assert!(!gate_is_ready(&watch));
+        for (_, far) in &mut pairs {
+            far.write_all(&[1]).unwrap();
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        while seen.len() < pairs.len() && gate_is_ready(&watch) {
+            seen.extend(watch.ready(NONE).unwrap());
+        }
+        assert_eq!(seen.len(), pairs.len());
     }
 
     #[test]
