@@ -284,48 +284,36 @@ mod tests {
     #[test]
     fn an_invented_machine_is_read_whole() {
         let machine = Machine::new();
-        machine
-            .processors(2, 2, 2)
-            .file("etc/os-release", "NAME=x\nPRETTY_NAME=\"Invented 1\"")
-            .file(
-                "proc/cpuinfo",
-                "processor: 0\nmodel name\t: Model X\nflags : fpu hypervisor sse",
-            )
-            .file("proc/meminfo", "MemTotal: 2048 kB")
-            .file("proc/self/cgroup", "0::/a/b")
-            .file(
-                "proc/self/mountinfo",
-                "41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw",
-            )
-            .file("sys/fs/cgroup/a/b/cpu.max", "max 100000")
-            .file("sys/fs/cgroup/a/cpu.max", "150000 100000")
-            .file(
-                "sys/devices/system/clocksource/clocksource0/current_clocksource",
-                "tsc",
-            )
-            .file(
-                "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
-                "performance",
-            )
-            .file(
-                "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq",
-                "3500000",
-            )
-            .file("sys/module/mlx5_core/version", "24.10")
-            .file(
-                "proc/driver/nvidia/version",
-                "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.10  Fri\nGCC version: 12.2",
-            );
-        for (index, level, kind, size) in [
-            (0, 1, "Data", "48K"),
-            (1, 2, "Unified", "2048K"),
-            (2, 3, "Unified", "32768K"),
+        let cpu = "sys/devices/system/cpu/cpu0";
+        let clock = "sys/devices/system/clocksource/clocksource0/current_clocksource";
+        let info = "processor: 0\nmodel name\t: Model X\nflags : fpu hypervisor sse";
+        let mounts = "41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw";
+        let driver =
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.10  Fri\nGCC version: 12.2";
+        machine.processors(2, 2, 2).files(
+            "",
+            &[
+                ("etc/os-release", "NAME=x\nPRETTY_NAME=\"Invented 1\""),
+                ("proc/cpuinfo", info),
+                ("proc/meminfo", "MemTotal: 2048 kB"),
+                ("proc/self/cgroup", "0::/a/b"),
+                ("proc/self/mountinfo", mounts),
+                ("sys/fs/cgroup/a/b/cpu.max", "max 100000"),
+                ("sys/fs/cgroup/a/cpu.max", "150000 100000"),
+                (clock, "tsc"),
+                (&format!("{cpu}/cpufreq/scaling_governor"), "performance"),
+                (&format!("{cpu}/cpufreq/cpuinfo_max_freq"), "3500000"),
+                ("sys/module/mlx5_core/version", "24.10"),
+                ("proc/driver/nvidia/version", driver),
+            ],
+        );
+        for (level, kind, size) in [
+            ("1", "Data", "48K"),
+            ("2", "Unified", "2048K"),
+            ("3", "Unified", "32768K"),
         ] {
-            let cache = format!("sys/devices/system/cpu/cpu0/cache/index{index}");
-            machine.file(&format!("{cache}/level"), &level.to_string());
-            machine
-                .file(&format!("{cache}/type"), kind)
-                .file(&format!("{cache}/size"), size);
+            let files = [("level", level), ("type", kind), ("size", size)];
+            machine.files(&format!("{cpu}/cache/index{level}"), &files);
         }
         let environment = read(&machine);
         assert_eq!(environment.os, "Invented 1");
@@ -357,10 +345,7 @@ mod tests {
         assert_eq!(environment.os, "unknown");
         assert_eq!(environment.virtualised, None);
         assert_eq!(environment.cpu.model, "unknown");
-        assert!(
-            environment.cpu.governor.starts_with("unknown: "),
-            "{environment:?}"
-        );
+        assert!(environment.cpu.governor.starts_with("unknown: "));
         assert_eq!(environment.memory.total_bytes, None);
     }
 
@@ -370,14 +355,12 @@ mod tests {
         let first = Environment::read(&[], &topology);
         assert!(first.libraries.contains_key("libc") || cfg!(not(target_env = "gnu")));
         // The fastest of some, because the test shares its CPUs with others.
-        let fastest = (0..20)
-            .map(|_| {
-                let start = Instant::now();
-                assert_eq!(Environment::read(&[], &topology).cpu, first.cpu);
-                start.elapsed()
-            })
-            .min()
-            .unwrap();
+        let read = |_| {
+            let start = Instant::now();
+            assert_eq!(Environment::read(&[], &topology).cpu, first.cpu);
+            start.elapsed()
+        };
+        let fastest = (0..20).map(read).min().unwrap();
         assert!(fastest < Duration::from_millis(10), "{fastest:?}");
         let json = serde_json::to_string(&first).unwrap();
         assert_eq!(serde_json::from_str::<Environment>(&json).unwrap(), first);

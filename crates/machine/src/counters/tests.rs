@@ -35,21 +35,24 @@ fn interface(name: &str) -> WireDevice {
     }
 }
 
+fn counters(pairs: &[(&str, u64)]) -> Counters {
+    let own = |(name, value): &(&str, u64)| ((*name).to_owned(), *value);
+    pairs.iter().map(own).collect()
+}
+
 #[test]
 fn interfaces_and_tcp_are_those_of_the_own_namespace() {
     let machine = Machine::new();
     machine
-        .file("proc/self/net/dev", DEV)
-        .file("proc/self/net/snmp", SNMP)
-        .file("proc/self/net/netstat", NETSTAT)
+        .files(
+            "proc/self/net",
+            &[("dev", DEV), ("snmp", SNMP), ("netstat", NETSTAT)],
+        )
         // Another namespace's, as /sys shows it after `nsenter --net`.
         .file("sys/class/net/eth9/statistics/rx_bytes", "5");
     let snapshot = Snapshot::read(&machine.tree(), &[]);
-    assert_eq!(
-        snapshot.devices(),
-        [interface("eth0"), interface("lo")],
-        "and no eth9"
-    );
+    let devices = [interface("eth0"), interface("lo")];
+    assert_eq!(snapshot.devices(), devices, "and no eth9");
     let eth0 = snapshot.of(&interface("eth0")).unwrap();
     for (name, value) in [
         ("rx_bytes", u64::MAX),
@@ -64,22 +67,15 @@ fn interfaces_and_tcp_are_those_of_the_own_namespace() {
         assert_eq!(eth0.get(name), Some(&value), "{name}");
     }
     assert_eq!(eth0.len(), 8);
-    let tcp: Vec<(&str, u64)> = snapshot
-        .tcp
-        .iter()
-        .map(|(name, value)| (name.as_str(), *value))
-        .collect();
-    assert_eq!(
-        tcp,
-        [
-            ("InErrs", 1),
-            ("InSegs", 100),
-            ("ListenDrops", 2),
-            ("OutSegs", 90),
-            ("RetransSegs", 7),
-            ("TCPTimeouts", 5)
-        ]
-    );
+    let tcp = [
+        ("InErrs", 1),
+        ("InSegs", 100),
+        ("ListenDrops", 2),
+        ("OutSegs", 90),
+        ("RetransSegs", 7),
+        ("TCPTimeouts", 5),
+    ];
+    assert_eq!(snapshot.tcp, counters(&tcp));
     assert_eq!(snapshot.of(&interface("eth9")), None);
 }
 
@@ -88,28 +84,24 @@ fn an_infiniband_port_counts_words_and_its_driver_troubles() {
     let machine = Machine::new();
     for port in [1, 2] {
         let at = format!("sys/class/infiniband/mlx5_0/ports/{port}");
-        machine
-            .file(&format!("{at}/counters/port_xmit_data"), "250")
-            .file(&format!("{at}/counters/port_rcv_data"), "1000")
-            .file(&format!("{at}/counters/port_rcv_errors"), "0")
-            .file(&format!("{at}/counters/port_xmit_wait"), "N/A (no PMA)")
-            .file(&format!("{at}/hw_counters/lifespan"), "10")
-            .file(&format!("{at}/hw_counters/local_ack_timeout_err"), "3");
+        machine.files(
+            &at,
+            &[
+                ("counters/port_xmit_data", "250"),
+                ("counters/port_rcv_data", "1000"),
+                ("counters/port_rcv_errors", "0"),
+                ("counters/port_xmit_wait", "N/A (no PMA)"),
+                ("hw_counters/lifespan", "10"),
+                ("hw_counters/local_ack_timeout_err", "3"),
+            ],
+        );
     }
     let snapshot = Snapshot::read(&machine.tree(), &[port("mlx5_0", 1)]);
     let asked = snapshot.of(&port("mlx5_0", 1)).unwrap();
     assert_eq!(sent_bytes(asked), Some(1000));
     assert_eq!(received_bytes(asked), Some(4000));
-    let names: Vec<&str> = asked.keys().map(String::as_str).collect();
-    assert_eq!(
-        names,
-        [
-            "local_ack_timeout_err",
-            "port_rcv_data_bytes",
-            "port_rcv_errors",
-            "port_xmit_data_bytes"
-        ]
-    );
+    let names = "local_ack_timeout_err port_rcv_data_bytes port_rcv_errors port_xmit_data_bytes";
+    assert!(asked.keys().eq(names.split(' ')), "{asked:?}");
     let other = snapshot.of(&port("mlx5_0", 2)).unwrap();
     assert_eq!((sent_bytes(other), other.len()), (Some(1000), 2));
 }
@@ -155,12 +147,6 @@ fn a_device_in_software_is_counted_at_its_interface() {
 
 #[test]
 fn differences_leave_out_what_went_backwards() {
-    let counters = |pairs: &[(&str, u64)]| -> Counters {
-        pairs
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), *value))
-            .collect()
-    };
     let before = counters(&[("tx_bytes", 10), ("rx_bytes", 10), ("gone", 1)]);
     let after = counters(&[("tx_bytes", 25), ("rx_bytes", 3), ("new", 1)]);
     assert_eq!(difference(&before, &after), counters(&[("tx_bytes", 15)]));
@@ -169,45 +155,17 @@ fn differences_leave_out_what_went_backwards() {
 
 #[test]
 fn what_should_stand_still_is_known_by_its_name() {
-    for name in [
-        "rx_errors",
-        "tx_dropped",
-        "RetransSegs",
-        "InErrs",
-        "TCPTimeouts",
-        "ListenDrops",
-        "ListenOverflows",
-        "local_ack_timeout_err",
-        "packet_seq_err",
-        "out_of_sequence",
-        "out_of_buffer",
-        "rnr_nak_retry_err",
-        "port_xmit_discards",
-        "symbol_error",
-        "link_downed",
-        "retrans_bytes",
-        "rx_drops",
-        "unresponsive_remote_events",
-        "netdev_rx_dropped",
-    ] {
-        assert!(is_trouble(name), "{name}");
-    }
-    for name in [
-        "rx_bytes",
-        "tx_packets",
-        "InSegs",
-        "OutSegs",
-        "port_xmit_data_bytes",
-        "port_xmit_wait",
-        "rdma_read_resp_bytes",
-        "multicast_rcv_packets",
-        "np_cnp_sent",
-        "TCPSACKReorder",
-        "TCPTSReorder",
-        "TCPDSACKRecv",
-        "TCPOFOQueue",
-    ] {
-        assert!(!is_trouble(name), "{name}");
+    let trouble = "rx_errors tx_dropped RetransSegs InErrs TCPTimeouts ListenDrops ListenOverflows \
+                   local_ack_timeout_err packet_seq_err out_of_sequence out_of_buffer rnr_nak_retry_err \
+                   port_xmit_discards symbol_error link_downed retrans_bytes rx_drops \
+                   unresponsive_remote_events netdev_rx_dropped";
+    let fine = "rx_bytes tx_packets InSegs OutSegs port_xmit_data_bytes port_xmit_wait \
+                rdma_read_resp_bytes multicast_rcv_packets np_cnp_sent TCPSACKReorder TCPTSReorder \
+                TCPDSACKRecv TCPOFOQueue";
+    for (names, is_bad) in [(trouble, true), (fine, false)] {
+        for name in names.split_whitespace() {
+            assert_eq!(is_trouble(name), is_bad, "{name}");
+        }
     }
 }
 

@@ -87,7 +87,7 @@ mod tests {
     fn a_card_is_described_and_a_bridge_has_no_driver() {
         let machine = Machine::new();
         let link = Some(["16.0 GT/s PCIe", "16", "16.0 GT/s PCIe", "16"]);
-        let ids = ["0x020000", "0x15b3", "0x101d"];
+        let ids = "0x020000 0x15b3 0x101d";
         let card = invent(&machine, "0000:41:00.0", ids, link);
         machine
             .link("sys/class/net/ens1/device", &card)

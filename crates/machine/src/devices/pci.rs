@@ -176,26 +176,17 @@ fn lane_bytes_per_s(generation: u32) -> u64 {
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::super::kernel_files::invented::Machine;
+    use super::super::pci_way::tests::plug;
     use super::*;
 
     /// A PCI function with a link of this speed and width, now and at most, as sysfs lays it out.
     pub(in super::super) fn invent(
         machine: &Machine,
         address: &str,
-        ids: [&str; 3],
+        ids: &str,
         link: Option<[&str; 4]>,
     ) -> String {
-        let path = format!("sys/devices/pci0000:00/{address}");
-        let [class, vendor, device] = ids;
-        machine.files(
-            &path,
-            &[
-                ("class", class),
-                ("vendor", vendor),
-                ("device", device),
-                ("numa_node", "1"),
-            ],
-        );
+        let path = plug(machine, &format!("pci0000:00/{address}"), ids, 1);
         if let Some([speed, width, speed_max, width_max]) = link {
             machine.files(
                 &path,
@@ -207,11 +198,10 @@ pub(super) mod tests {
                 ],
             );
         }
-        machine.link(&format!("sys/bus/pci/devices/{address}"), &path);
         path
     }
 
-    const NIC: [&str; 3] = ["0x020000", "0x15b3", "0x101d"];
+    const NIC: &str = "0x020000 0x15b3 0x101d";
 
     #[test]
     fn a_link_below_its_maximum_is_flagged() {
@@ -247,12 +237,7 @@ pub(super) mod tests {
     #[test]
     fn a_device_below_its_function_is_traced_to_it() {
         let machine = Machine::new();
-        let path = invent(
-            &machine,
-            "0000:00:03.0",
-            ["0x020000", "0x1af4", "0x1000"],
-            None,
-        );
+        let path = invent(&machine, "0000:00:03.0", "0x020000 0x1af4 0x1000", None);
         machine.file(&format!("{path}/virtio2/device"), "0x0001");
         machine.link("sys/class/net/eth0/device", &format!("{path}/virtio2"));
         let function = function_of(&machine.tree(), "sys/class/net/eth0/device").unwrap();

@@ -156,14 +156,11 @@ pub(super) mod tests {
 
     /// Lays out a function, or a bridge, at a place below "sys/devices", with its class, maker and number, at a NUMA
     /// node (-1 for none).
-    pub(in super::super) fn plug(
-        machine: &Machine,
-        place: &str,
-        ids: [&str; 3],
-        node: i32,
-    ) -> String {
+    pub(in super::super) fn plug(machine: &Machine, place: &str, ids: &str, node: i32) -> String {
         let path = format!("sys/devices/{place}");
-        let files = ["class", "vendor", "device"].into_iter().zip(ids);
+        let files = ["class", "vendor", "device"]
+            .into_iter()
+            .zip(ids.split(' '));
         machine.files(&path, &files.collect::<Vec<_>>());
         machine.file(&format!("{path}/numa_node"), &node.to_string());
         let address = place.rsplit('/').next().unwrap();
@@ -171,8 +168,8 @@ pub(super) mod tests {
         path
     }
 
-    pub(in super::super) const GPU: [&str; 3] = ["0x030200", "0x10de", "0x2330"];
-    pub(in super::super) const NIC: [&str; 3] = ["0x020700", "0x15b3", "0x1021"];
+    pub(in super::super) const GPU: &str = "0x030200 0x10de 0x2330";
+    pub(in super::super) const NIC: &str = "0x020700 0x15b3 0x1021";
 
     /// Two sockets with two host bridges each, and under the first bridge of each a switch with two GPUs and two NICs,
     /// the second of which has two functions; behind a downstream port of the first one is another switch with a GPU.

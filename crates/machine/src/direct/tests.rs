@@ -26,15 +26,11 @@ fn the_kernel_is_believed_whatever_the_file_system() {
     };
     let said = DirectIo::Supported(alignment);
     let direct = vouched(said, &on("0x1234", false), Path::new("/x")).unwrap();
-    assert_eq!(
-        direct.effective(),
-        json!({ "memory_bytes": 4, "offset_bytes": 512, "said_by": "statx" })
-    );
+    let record = json!({ "memory_bytes": 4, "offset_bytes": 512, "said_by": "statx" });
+    assert_eq!(direct.effective(), record);
     let text = refusal_of(DirectIo::NotSupported, &on("ext4", false));
-    assert!(
-        text.contains("/x/t.dat") && text.contains("ext4 has none for it"),
-        "{text}"
-    );
+    assert!(text.contains("/x/t.dat"), "{text}");
+    assert!(text.contains("ext4 has none for it"), "{text}");
 }
 
 #[test]

@@ -3,13 +3,12 @@ use super::*;
 
 /// Ranks that may use the same CPUs, of which those of each list exchange bytes with rank 0's side of it.
 fn ranks_of(topology: &Topology, count: usize, pairs: &[(usize, usize)]) -> Vec<MachineRank> {
-    let mut ranks: Vec<MachineRank> = (0..count as u32)
-        .map(|rank| MachineRank {
-            rank,
-            allowed: topology.allowed.clone(),
-            peers: Vec::new(),
-        })
-        .collect();
+    let alone = |rank| MachineRank {
+        rank,
+        allowed: topology.allowed.clone(),
+        peers: Vec::new(),
+    };
+    let mut ranks: Vec<MachineRank> = (0..count as u32).map(alone).collect();
     for &(one, other) in pairs {
         ranks[one].peers.push(other);
         ranks[other].peers.push(one);
@@ -152,10 +151,8 @@ fn a_kernel_that_names_no_socket_gives_neither() {
     let topology = Topology::read_from(&machine.tree(), vec![]);
     for place in PairPlace::ALL {
         let message = why_not(&topology, place);
-        assert!(
-            message.contains("the kernel does not say which socket CPU 0 is on"),
-            "{message}"
-        );
+        let why = "the kernel does not say which socket CPU 0 is on";
+        assert!(message.contains(why), "{message}");
     }
     // By itself nothing is asked of the sockets.
     assert_eq!(by_itself(&topology, &pairs(&topology, 1), 1), [[0], [1]]);
@@ -197,10 +194,8 @@ fn ranks_that_a_launcher_bound_are_placed_within_their_cpus() {
     let topology = machine(2, 2, 1, &[]);
     let mut ranks = pairs(&topology, 1);
     (ranks[0].allowed, ranks[1].allowed) = (vec![2, 3], vec![0, 1]);
-    assert_eq!(
-        placed(&topology, &ranks, 1, PairPlace::Far).unwrap(),
-        [[2], [0]]
-    );
+    let far = placed(&topology, &ranks, 1, PairPlace::Far).unwrap();
+    assert_eq!(far, [[2], [0]]);
     let refused = place_pairs(&topology, &ranks, 1, PairPlace::Near).unwrap_err();
     assert!(
         refused.to_string().contains(
@@ -210,10 +205,8 @@ fn ranks_that_a_launcher_bound_are_placed_within_their_cpus() {
     );
     // Rank 1 has one choice only, which rank 0 leaves to it.
     (ranks[0].allowed, ranks[1].allowed) = (vec![0, 1], vec![0]);
-    assert_eq!(
-        placed(&topology, &ranks, 1, PairPlace::Near).unwrap(),
-        [[1], [0]]
-    );
+    let near = placed(&topology, &ranks, 1, PairPlace::Near).unwrap();
+    assert_eq!(near, [[1], [0]]);
 }
 
 #[test]
@@ -224,10 +217,8 @@ fn three_ranks_that_all_exchange_bytes_are_never_far() {
     assert_eq!(refused.exit_code(), 2, "{refused}");
     // Two of them are two sides.
     let two = ranks_of(&topology, 2, &[(0, 1)]);
-    assert_eq!(
-        placed(&topology, &two, 1, PairPlace::Far).unwrap(),
-        [[0], [2]]
-    );
+    let far = placed(&topology, &two, 1, PairPlace::Far).unwrap();
+    assert_eq!(far, [[0], [2]]);
 }
 
 #[test]
@@ -239,10 +230,8 @@ fn by_itself_a_pair_is_near() {
     let three = by_itself(&topology, &pairs(&topology, 1), 3);
     assert_eq!(three, [[0, 2, 4], [1, 3, 5]]);
     // What was near before is as it was.
-    assert_eq!(
-        by_itself(&topology, &pairs(&topology, 1), 2),
-        [[0, 1], [2, 3]]
-    );
+    let one = by_itself(&topology, &pairs(&topology, 1), 2);
+    assert_eq!(one, [[0, 1], [2, 3]]);
 }
 
 #[test]

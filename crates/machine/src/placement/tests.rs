@@ -44,29 +44,18 @@ fn invented(sockets: u32, cores: u32, threads: u32) -> Topology {
 fn auto(topology: &Topology, size: u32, workers: u32) -> (Vec<Vec<u32>>, bool) {
     let place = |rank| place_workers(topology, rank, size, workers, &CpuChoice::Auto).unwrap();
     let all: Vec<Placement> = (0..size).map(place).collect();
-    assert!(
-        all.iter()
-            .all(|placement| placement.yielding == all[0].yielding)
-    );
+    let is_alike = |one: &Placement| one.yielding == all[0].yielding;
+    assert!(all.iter().all(is_alike));
     let cpus = |p: &Placement| p.cpus.iter().map(|cpu| cpu.unwrap()).collect();
     (all.iter().map(cpus).collect(), all[0].yielding)
 }
 
 #[test]
 fn two_ranks_get_two_cores_of_one_node() {
-    assert_eq!(
-        auto(&invented(2, 4, 2), 2, 1),
-        (vec![vec![0], vec![1]], false)
-    );
-    assert_eq!(
-        auto(&invented(1, 2, 1), 2, 1),
-        (vec![vec![0], vec![1]], false)
-    );
-    // One core with two threads is all there is.
-    assert_eq!(
-        auto(&invented(1, 1, 2), 2, 1),
-        (vec![vec![0], vec![1]], false)
-    );
+    // One core with two threads is all there is on the last one.
+    for topology in [invented(2, 4, 2), invented(1, 2, 1), invented(1, 1, 2)] {
+        assert_eq!(auto(&topology, 2, 1), (vec![vec![0], vec![1]], false));
+    }
 }
 
 #[test]
@@ -82,15 +71,8 @@ fn whole_cores_come_before_one_node_and_second_threads_last() {
     assert_eq!(auto(&topology, 1, 6).0, [vec![0, 1, 2, 3, 4, 5]]);
     // Cores are used up by the first two ranks; the others take second threads, each on one node.
     let (cpus, _) = auto(&topology, 4, 4);
-    assert_eq!(
-        cpus,
-        [
-            vec![0, 1, 2, 3],
-            vec![4, 5, 6, 7],
-            vec![8, 9, 10, 11],
-            vec![12, 13, 14, 15]
-        ]
-    );
+    let blocks = [0, 4, 8, 12].map(|first| (first..first + 4).collect::<Vec<u32>>());
+    assert_eq!(cpus, blocks);
     // Both threads of each core when a rank asks for more than there are cores.
     assert_eq!(auto(&invented(1, 2, 2), 1, 4).0, [vec![0, 1, 2, 3]]);
 }
@@ -138,28 +120,10 @@ fn only_allowed_cpus_are_used() {
 fn a_list_is_followed_in_its_order() {
     let topology = invented(1, 4, 1);
     let list = CpuChoice::List(vec![3, 1]);
-    let placed = |rank, size| place_workers(&topology, rank, size, 1, &list).unwrap();
-    assert_eq!(
-        placed(0, 2),
-        Placement {
-            cpus: vec![Some(3)],
-            yielding: false
-        }
-    );
-    assert_eq!(
-        placed(1, 2),
-        Placement {
-            cpus: vec![Some(1)],
-            yielding: false
-        }
-    );
-    assert_eq!(
-        placed(2, 3),
-        Placement {
-            cpus: vec![Some(3)],
-            yielding: true
-        }
-    );
+    for (rank, size, cpu, yielding) in [(0, 2, 3, false), (1, 2, 1, false), (2, 3, 3, true)] {
+        let placed = place_workers(&topology, rank, size, 1, &list).unwrap();
+        assert_eq!((placed.cpus, placed.yielding), (vec![Some(cpu)], yielding));
+    }
     let twice = CpuChoice::List(vec![2, 2]);
     assert!(place_workers(&topology, 0, 1, 2, &twice).unwrap().yielding);
     assert!(!place_workers(&topology, 0, 1, 1, &twice).unwrap().yielding);
@@ -172,29 +136,19 @@ fn a_cpu_that_cannot_be_used_is_named_with_those_that_can() {
     let place = |list: &[u32]| place_workers(&topology, 0, 1, 1, &CpuChoice::List(list.to_vec()));
     let error = place(&[0, 2, 9]).unwrap_err();
     assert_eq!(error.exit_code(), 2);
-    assert_eq!(
-        error.to_string(),
-        "CPU 0,9 cannot be used: this process may use 1-3"
-    );
+    let text = "CPU 0,9 cannot be used: this process may use 1-3";
+    assert_eq!(error.to_string(), text);
     assert!(place(&[]).unwrap_err().to_string().contains("1-3"));
 }
 
 #[test]
 fn nothing_is_pinned_when_that_is_the_choice() {
     let topology = invented(1, 2, 1);
-    let placed = place_workers(&topology, 0, 2, 2, &CpuChoice::None).unwrap();
-    assert_eq!(
-        placed,
-        Placement {
-            cpus: vec![None, None],
-            yielding: true
-        }
-    );
-    assert!(
-        !place_workers(&topology, 0, 2, 1, &CpuChoice::None)
-            .unwrap()
-            .yielding
-    );
+    for (workers, yielding) in [(2, true), (1, false)] {
+        let placed = place_workers(&topology, 0, 2, workers, &CpuChoice::None).unwrap();
+        let cpus = vec![None; workers as usize];
+        assert_eq!((placed.cpus, placed.yielding), (cpus, yielding));
+    }
 }
 
 #[test]
