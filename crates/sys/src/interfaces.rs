@@ -2,7 +2,7 @@
 //!
 //! The standard library has no way to ask for them. Which interface is used for what is decided elsewhere.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_void};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr;
@@ -46,8 +46,8 @@ pub fn addresses() -> io::Result<Vec<InterfaceAddress>> {
         if entry.ifa_flags & libc::IFF_UP.cast_unsigned() == 0 {
             continue;
         }
-        // SAFETY: ifa_addr is null or a valid address of its family, for as long as the list lives.
-        if let Some(address) = unsafe { ip_address(entry.ifa_addr) } {
+        // SAFETY: ifa_addr is null or a whole address of its family, for as long as the list lives.
+        if let Some(address) = unsafe { ip_address(entry.ifa_addr.cast(), usize::MAX) } {
             // SAFETY: ifa_name is a string that ends in a zero byte, for as long as the list lives.
             let name = unsafe { CStr::from_ptr(entry.ifa_name) };
             found.push(InterfaceAddress {
@@ -67,22 +67,23 @@ pub fn index(name: &str) -> Option<u32> {
     (index != 0).then_some(index)
 }
 
-/// The IP address in a socket address; `None` for other families.
+/// The IP address in a socket address of so many bytes; `None` for other families, and where the bytes are too few.
 ///
 /// # Safety
-/// The pointer must be null, or point to a socket address that is as long as its family says.
-unsafe fn ip_address(address: *const libc::sockaddr) -> Option<IpAddr> {
-    if address.is_null() {
+/// The pointer must be null, or lead to a socket address that has these bytes, or as many as its family says.
+pub(crate) unsafe fn ip_address(address: *const c_void, bytes: usize) -> Option<IpAddr> {
+    if address.is_null() || bytes < size_of::<libc::sa_family_t>() {
         return None;
     }
-    // SAFETY: it is not null, so by the promise above it has at least the family.
-    match i32::from(unsafe { (*address).sa_family }) {
-        libc::AF_INET => {
-            // SAFETY: the family says that it is this type; it may be less aligned, so it is copied.
+    // SAFETY: by the promise above it has at least the family; it may lie at any address, so it is copied unaligned.
+    let family = unsafe { address.cast::<libc::sa_family_t>().read_unaligned() };
+    match i32::from(family) {
+        libc::AF_INET if bytes >= size_of::<libc::sockaddr_in>() => {
+            // SAFETY: as above; the family says that it is this type, and the length was compared.
             let v4 = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
             Some(Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr)).into())
         }
-        libc::AF_INET6 => {
+        libc::AF_INET6 if bytes >= size_of::<libc::sockaddr_in6>() => {
             // SAFETY: as above.
             let v6 = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
             Some(Ipv6Addr::from(v6.sin6_addr.s6_addr).into())

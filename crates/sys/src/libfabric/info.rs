@@ -4,7 +4,7 @@
 //! engine decides, and opening it, which is in [`super::endpoint`].
 
 use std::ffi::{CString, c_int};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use super::offers::{
     MR_MODES, ORDERS, is_of, link_bits_per_s, names, progress_name, threading_name,
 };
 use super::{Libfabric, Release, abi};
+use crate::interfaces::ip_address;
 use crate::library::text;
 
 /// Everything about registering memory that [`super::Endpoint`] can honour.
@@ -288,26 +289,9 @@ unsafe fn read_attributes(info: &abi::fi_info) -> Option<Attributes> {
 /// # Safety
 /// As for [`read_attributes`]: `src_addr` is null or holds `src_addrlen` bytes.
 unsafe fn internet_address(info: &abi::fi_info) -> Option<IpAddr> {
-    if !SOCKADDR_FORMATS.contains(&info.addr_format)
-        || info.src_addr.is_null()
-        || info.src_addrlen < size_of::<libc::sa_family_t>()
-    {
+    if !SOCKADDR_FORMATS.contains(&info.addr_format) {
         return None;
     }
-    // SAFETY: the caller promises that many bytes; they may lie at any address, so they are copied unaligned.
-    let family = unsafe { info.src_addr.cast::<libc::sa_family_t>().read_unaligned() };
-    match c_int::from(family) {
-        libc::AF_INET if info.src_addrlen >= size_of::<libc::sockaddr_in>() => {
-            // SAFETY: as above; the length was compared.
-            let address = unsafe { info.src_addr.cast::<libc::sockaddr_in>().read_unaligned() };
-            let bits = u32::from_be(address.sin_addr.s_addr);
-            Some(IpAddr::V4(Ipv4Addr::from_bits(bits)))
-        }
-        libc::AF_INET6 if info.src_addrlen >= size_of::<libc::sockaddr_in6>() => {
-            // SAFETY: as above; the length was compared.
-            let address = unsafe { info.src_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
-            Some(IpAddr::V6(Ipv6Addr::from(address.sin6_addr.s6_addr)))
-        }
-        _ => None,
-    }
+    // SAFETY: by the caller's promise.
+    unsafe { ip_address(info.src_addr, info.src_addrlen) }
 }
