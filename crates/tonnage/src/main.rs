@@ -7,6 +7,8 @@
 mod args;
 mod command;
 mod last_resort;
+#[cfg(test)]
+mod refused;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -220,38 +220,20 @@ pub struct ResultArgs {
     pub scale: Option<f64>,
 }
 
-/// The file that results go to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Destination<'a> {
-    /// Path of the file.
-    pub path: &'a Path,
-    /// True when points that it holds already are left out.
-    pub resume: bool,
-}
-
 impl ResultArgs {
-    /// The file that results go to, if any.
-    ///
-    /// # Errors
-    /// `Usage` when `--output` and `--resume` name different files.
-    pub fn destination(&self) -> Result<Option<Destination<'_>>> {
+    /// The file that results go to, if any, and whether points that it holds already are left out.
+    pub fn output(&self) -> Result<Option<(PathBuf, bool)>> {
         match (&self.output, &self.resume) {
-            (None, None) => Ok(None),
-            (Some(path), None) => Ok(Some(Destination {
-                path,
-                resume: false,
-            })),
-            (None, Some(path)) => Ok(Some(Destination { path, resume: true })),
-            (Some(output), Some(resume)) if same_file(output, resume) => Ok(Some(Destination {
-                path: resume,
-                resume: true,
-            })),
-            (Some(output), Some(resume)) => Err(Error::Usage(format!(
-                "--output {} and --resume {} name different files, and a resumed run goes on in its own file: \
+            (Some(output), Some(resume)) if !same_file(output, resume) => {
+                Err(Error::Usage(format!(
+                    "--output {} and --resume {} name different files, and a resumed run goes on in its own file: \
                  leave --output out",
-                output.display(),
-                resume.display()
-            ))),
+                    output.display(),
+                    resume.display()
+                )))
+            }
+            (_, Some(resume)) => Ok(Some((resume.clone(), true))),
+            (output, None) => Ok(output.clone().map(|path| (path, false))),
         }
     }
 

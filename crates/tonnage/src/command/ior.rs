@@ -15,19 +15,24 @@ use super::measure::{identity_of, speaks, start};
 use super::print;
 use super::rank_count::how_many;
 use crate::args::common::RankArgs;
-use crate::args::ior::{IorArgs, IorRequest};
+use crate::args::ior::{IorArgs, IorRequest, OwnArgs};
 use tonnage_ior::options::{Api, IorOptions, SummaryFormat};
 use tonnage_ior::{hints, translate};
 
 /// `tonnage ior`.
-///
-/// # Errors
-/// A wrong request, or what ended the run.
 pub fn ior(args: &IorArgs) -> Result<ExitCode> {
-    let (options, own) = match args.read()? {
-        IorRequest::Help(text) => return print(&text).map(|()| ExitCode::SUCCESS),
-        IorRequest::Run(asked) => *asked,
-    };
+    match args.read()? {
+        IorRequest::Help(text) => print(&text).map(|()| ExitCode::SUCCESS),
+        IorRequest::Run(asked) => {
+            let (options, own) = *asked;
+            let job = job(&options, &own)?;
+            start(&job, own.results.print_plan || options.dry_run)
+        }
+    }
+}
+
+/// The job that a command line of IOR stands for.
+pub(crate) fn job(options: &IorOptions, own: &OwnArgs) -> Result<Job> {
     if own.results.times.is_some() {
         return Err(Error::Usage(
             "--times is for tonnage's own commands: IOR repeats a test by -i N, or write its plan by --print-plan and \
@@ -36,7 +41,7 @@ pub fn ior(args: &IorArgs) -> Result<ExitCode> {
         ));
     }
     let identity = identity_of(&own.ranks)?;
-    let ranks = with_tasks(&options, &own.ranks, identity.as_ref())?;
+    let ranks = with_tasks(options, &own.ranks, identity.as_ref())?;
     let count = how_many(&ranks, &Plan::default(), identity.as_ref())?;
     let hints = match options.api {
         Api::Mpiio => hints::collect(variables(), options.hints_file.as_deref())?,
@@ -49,27 +54,21 @@ pub fn ior(args: &IorArgs) -> Result<ExitCode> {
         ranks: count,
         one_host: identity.is_none() && ranks.placement()?.is_none(),
     };
-    let plan = translate::plan(&options, hints.hints, &placement)?;
-    let format = format(&options, own.results.format)?;
+    let plan = translate::plan(options, hints.hints, &placement)?;
+    let format = format(options, own.results.format)?;
     if let Some(path) = &options.summary_file
         && identity.is_none_or(|identity| identity.rank == 0)
     {
         check_writable(Path::new(path))?;
         check_summary(Path::new(path))?;
     }
-    let output = own.results.destination()?;
-    let output = output.map(|to| (to.path.to_owned(), to.resume));
-    let job = Job {
-        plan: own.results.scaled(plan, count)?,
-        ranks,
-        output,
+    Ok(Job {
+        output: own.results.output()?,
         format,
         require_path: own.results.require_path,
-        times: None,
-        block: Some(Block::new(&options, &own)),
-        letter: None,
-    };
-    start(&job, own.results.print_plan || options.dry_run)
+        block: Some(Block::new(options, own)),
+        ..Job::new(own.results.scaled(plan, count)?, ranks)
+    })
 }
 
 /// Format of standard output beside the block. Where the block itself is JSON or CSV, nothing else fits there.

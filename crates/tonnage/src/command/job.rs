@@ -32,6 +32,20 @@ pub struct Job {
 }
 
 impl Job {
+    /// A plan by these ranks, measured once, with nothing shown or written.
+    pub fn new(plan: Plan, ranks: RankArgs) -> Self {
+        Self {
+            plan,
+            ranks,
+            output: None,
+            format: None,
+            require_path: false,
+            times: None,
+            block: None,
+            letter: None,
+        }
+    }
+
     /// Choice of where workers and their memory are to be.
     pub fn placement(&self) -> (CpuChoice, Numa) {
         (self.ranks.cpus.clone().unwrap_or_default(), self.ranks.numa)

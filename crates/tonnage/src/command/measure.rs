@@ -1,9 +1,9 @@
 //! The commands of kinds, `run`, `layers` and `verify`: a plan goes to ranks, and records come back.
 //!
 //! Without a launcher this process starts the ranks and looks after them ([`supervise`]); started by one, it is a rank
-//! ([`be_a_rank`]). Everything that can be known to be wrong is refused before a rank starts, here or in
-//! [`super::checks`].
+//! ([`be_a_rank`]). Everything that can be known to be wrong is refused before a rank starts, by [`Resolved`].
 
+use std::borrow::Cow;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use tonnage_machine::Topology;
 use tonnage_plan::order::shuffled;
 use tonnage_plan::{Plan, Planned};
 use tonnage_ranks::spawn::local::{TURN_PARENT, start_local};
+use tonnage_ranks::spawn::remote::list::HostPlacement;
 use tonnage_ranks::{Identity, Meeting, Rank, RankFailure};
 use tonnage_record::read::{already_measured, final_attempts};
 use tonnage_record::{Outcome, Record, published};
@@ -58,63 +59,45 @@ fn points(plan: &Plan, ranks: u32) -> Result<Vec<Planned>> {
 }
 
 /// The command of a kind: `tonnage transfer`, `tonnage file`, …
-///
-/// # Errors
-/// A wrong request, or what ended the run.
 pub fn experiment(args: &ExperimentArgs) -> Result<ExitCode> {
-    measured(args.to_plan(), &args.ranks, &args.results)
-}
-
-/// A plan, by these ranks and with these results.
-///
-/// # Errors
-/// A wrong request, or what ended the run.
-pub(super) fn measured(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<ExitCode> {
-    let identity = identity_of(ranks)?;
-    let count = how_many(ranks, &plan, identity.as_ref())?;
-    let plan = results.scaled(plan, count)?;
-    let output = results
-        .destination()?
-        .map(|to| (to.path.to_owned(), to.resume));
-    let job = Job {
-        plan,
-        ranks: ranks.clone(),
-        output,
-        format: Some(results.format),
-        require_path: results.require_path,
-        times: results.times,
-        block: None,
-        letter: None,
-    };
-    start(&job, results.print_plan)
+    let job = job_of(args.to_plan(), &args.ranks, &args.results)?;
+    start(&job, args.results.print_plan)
 }
 
 /// `tonnage verify`.
-///
-/// # Errors
-/// A wrong request, or what ended the run.
 pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
-    let identity = identity_of(&args.ranks)?;
-    let asked = args.ranks.asked()?.unwrap_or(RANKS_DEFAULT);
-    let ranks = Ranks::of(identity.as_ref(), asked);
-    let job = Job {
-        plan: args.to_plan(&LISTS, ranks)?,
-        ranks: args.ranks.clone(),
-        output: args.output.clone().map(|path| (path, false)),
-        format: Some(Format::Table),
-        require_path: false,
-        times: None,
-        block: None,
-        letter: None,
-    };
-    start(&job, args.print_plan)
+    start(&verify_job(args)?, args.print_plan)
 }
 
 /// `tonnage layers`.
-///
-/// # Errors
-/// A wrong request, or what ended the run.
 pub fn layers(args: &LayersArgs) -> Result<ExitCode> {
+    start(&layers_job(args)?, args.results.print_plan)
+}
+
+/// A plan, by these ranks and with these results.
+pub fn job_of(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<Job> {
+    let count = how_many(ranks, &plan, identity_of(ranks)?.as_ref())?;
+    Ok(Job {
+        output: results.output()?,
+        format: Some(results.format),
+        require_path: results.require_path,
+        times: results.times,
+        ..Job::new(results.scaled(plan, count)?, ranks.clone())
+    })
+}
+
+pub(crate) fn verify_job(args: &VerifyArgs) -> Result<Job> {
+    let identity = identity_of(&args.ranks)?;
+    let asked = args.ranks.asked()?.unwrap_or(RANKS_DEFAULT);
+    let plan = args.to_plan(&LISTS, Ranks::of(identity.as_ref(), asked))?;
+    Ok(Job {
+        output: args.output.clone().map(|path| (path, false)),
+        format: Some(Format::Table),
+        ..Job::new(plan, args.ranks.clone())
+    })
+}
+
+pub(crate) fn layers_job(args: &LayersArgs) -> Result<Job> {
     if args.results.times.is_some() {
         return Err(Error::Usage(
             "--times would take layers out of their turns: use --rounds N, or measure `tonnage layers` several times"
@@ -127,59 +110,78 @@ pub fn layers(args: &LayersArgs) -> Result<ExitCode> {
     let plan = args
         .to_plan(&LISTS, Ranks::of(identity.as_ref(), asked))
         .map_err(|error| CountSource::of(identity.as_ref(), placement.as_ref()).advise(error))?;
-    measured(plan, &args.ranks, &args.results)
+    job_of(plan, &args.ranks, &args.results)
+}
+
+/// Where a job runs, and the points that it measures there.
+pub(crate) struct Resolved {
+    identity: Option<Identity>,
+    placement: Option<HostPlacement>,
+    ranks: u32,
+    points: Vec<Planned>,
+}
+
+impl Resolved {
+    pub(crate) fn of(job: &Job) -> Result<Self> {
+        let identity = identity_of(&job.ranks)?;
+        let placement = job.ranks.placement()?;
+        let ranks = how_many(&job.ranks, &job.plan, identity.as_ref())?;
+        let points = points(&job.plan, ranks).map_err(|error| {
+            CountSource::of(identity.as_ref(), placement.as_ref()).advise(error)
+        })?;
+        Ok(Self {
+            identity,
+            placement,
+            ranks,
+            points,
+        })
+    }
+
+    /// Checks everything but what only the start of ranks on this host needs.
+    pub(crate) fn check(&self, job: &Job) -> Result<()> {
+        let here = match (&self.identity, &self.placement) {
+            (Some(identity), _) => identity.local_size,
+            (None, Some(_)) => None,
+            (None, None) => Some(self.ranks),
+        };
+        check_points(job, &self.points, (self.ranks, here))?;
+        match self.placement {
+            Some(_) => Ok(()),
+            None => check_placement(job, &self.points),
+        }
+    }
 }
 
 /// Checks a job, then starts its ranks or becomes one.
-///
-/// # Errors
-/// A wrong request, or what ended the run.
 pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
-    let identity = identity_of(&job.ranks)?;
-    let placement = job.ranks.placement()?;
-    let ranks = how_many(&job.ranks, &job.plan, identity.as_ref())?;
-    let points = points(&job.plan, ranks)
-        .map_err(|error| CountSource::of(identity.as_ref(), placement.as_ref()).advise(error))?;
+    let resolved = Resolved::of(job)?;
     // A side of `tonnage ab` is checked wholly, so that no later turn is refused; any other plan can be printed where
     // it could not run.
-    if print_plan && env(TURN_PARENT).is_none() {
-        return print(&job.plan.to_toml()?).map(|()| ExitCode::SUCCESS);
-    }
-    let here = match (&identity, &placement) {
-        (Some(identity), _) => identity.local_size,
-        (None, Some(_)) => None,
-        (None, None) => Some(ranks),
-    };
-    check_points(job, &points, (ranks, here))?;
-    if placement.is_none() {
-        check_placement(job, &points)?;
+    if !print_plan || env(TURN_PARENT).is_some() {
+        resolved.check(job)?;
     }
     if print_plan {
         return print(&job.plan.to_toml()?).map(|()| ExitCode::SUCCESS);
     }
-    match (identity, placement) {
-        (Some(identity), _) => be_a_rank(job, &points, identity),
-        (None, Some(placement)) => {
-            if let Some((path, resume)) = &job.output {
-                check_output(path, *resume)?;
-            }
-            remote::supervise(job, &points, &placement)
-        }
-        (None, None) => {
-            check_interface(&job.ranks)?;
-            if let Some((path, resume)) = &job.output {
-                check_output(path, *resume)?;
-            }
+    if let Some(identity) = resolved.identity {
+        return be_a_rank(job, &resolved.points, identity);
+    }
+    if resolved.placement.is_none() {
+        check_interface(&job.ranks)?;
+    }
+    if let Some((path, resume)) = &job.output {
+        check_output(path, *resume)?;
+    }
+    match resolved.placement {
+        Some(placement) => remote::supervise(job, &resolved.points, &placement),
+        None => {
             let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-            supervise(ranks, &arguments, Some(job))
+            supervise(resolved.ranks, &arguments, Some(job))
         }
     }
 }
 
 /// Takes part as a rank that the agent of a host has started.
-///
-/// # Errors
-/// A wrong request, or what ended the run.
 pub fn be_a_remote_rank(job: &Job, identity: Identity) -> Result<ExitCode> {
     let points = points(&job.plan, identity.size)?;
     check_points(job, &points, (identity.size, identity.local_size))?;
@@ -295,8 +297,8 @@ fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCo
     );
     // What engines keep until the end is ended while the others are still watched, so that nobody is waited for in
     // vain.
-    let result =
-        with_records(job, &mut rank, topology).and_then(|code| finish_engines().map(|()| code));
+    let result = with_records(job, points, &mut rank, topology)
+        .and_then(|code| finish_engines().map(|()| code));
     let failure = match result {
         Ok(code) => match rank.close() {
             Ok(()) => return Ok(code),
@@ -357,20 +359,26 @@ fn settled_cause(rank: &Rank) -> Option<Error> {
 
 /// The points with what was asked for in nodes turned into ranks, which all ranks do alike now that each knows where
 /// the others are. What this changes was in no check that came before.
-fn placed(job: &Job, rank: &Rank) -> Result<Vec<Planned>> {
+fn placed<'a>(job: &Job, found: &'a [Planned], rank: &Rank) -> Result<Cow<'a, [Planned]>> {
     let mut plan = job.plan.clone();
     plan.resolve_nodes(rank.hosts().machines())?;
-    points(&plan, rank.size())
+    match plan == job.plan {
+        true => Ok(Cow::Borrowed(found)),
+        false => points(&plan, rank.size()).map(Cow::Owned),
+    }
 }
 
-fn with_records(job: &Job, rank: &mut Rank, topology: Arc<Topology>) -> Result<ExitCode> {
-    let points = placed(job, rank)?;
-    let prepared = if rank.id() == 0 {
-        open_output(job)
-    } else {
-        Ok((Vec::new(), None))
+fn with_records(
+    job: &Job,
+    points: &[Planned],
+    rank: &mut Rank,
+    topology: Arc<Topology>,
+) -> Result<ExitCode> {
+    let points = placed(job, points, rank)?;
+    let (before, writer) = match rank.id() {
+        0 => open_output(job)?,
+        _ => (Vec::new(), None),
     };
-    let (before, writer) = prepared?;
     let checkpoints = job
         .letter
         .as_ref()

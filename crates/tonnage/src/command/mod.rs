@@ -37,7 +37,7 @@ pub mod ab;
 pub mod baseline;
 mod block;
 pub mod check;
-mod checks;
+pub mod checks;
 pub mod compare;
 mod each_call;
 pub mod export;

@@ -48,14 +48,10 @@ pub fn read() -> Result<RemoteWork> {
     };
     let words = RankWords::read(&said.ranks)?;
     let job = Job {
-        plan: Plan::from_toml(&said.plan, "the plan")?,
-        ranks: words.ranks,
-        output: None,
-        format: None,
         require_path: said.require_path,
         times: said.times,
-        block: None,
         letter: Some(letter),
+        ..Job::new(Plan::from_toml(&said.plan, "the plan")?, words.ranks)
     };
     Ok(RemoteWork {
         log_level: words.log_level,

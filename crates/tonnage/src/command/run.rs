@@ -4,13 +4,10 @@ use std::process::ExitCode;
 
 use tonnage_units::Result;
 
-use super::measure::{identity_of, measured, speaks};
+use super::measure::{identity_of, job_of, speaks, start};
 use crate::args::run::RunArgs;
 
 /// `tonnage run`.
-///
-/// # Errors
-/// A wrong request, or what ended the run.
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let (plan, left_out) = args.to_plan()?;
     if !left_out.is_empty() && speaks(identity_of(&args.ranks)?.as_ref()) {
@@ -20,5 +17,6 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
             left_out.join(", ")
         );
     }
-    measured(plan, &args.ranks, &args.results)
+    let job = job_of(plan, &args.ranks, &args.results)?;
+    start(&job, args.results.print_plan)
 }

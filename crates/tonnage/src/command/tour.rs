@@ -48,14 +48,8 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     };
     with_gpus_of(&makers, &mut plan);
     let job = Job {
-        plan,
-        ranks: RankArgs::default(),
         output: Some((output.clone(), false)),
-        format: None,
-        require_path: false,
-        times: None,
-        block: None,
-        letter: None,
+        ..Job::new(plan, RankArgs::default())
     };
     // Printing the plan and being a rank are the same as for any plan; only a person's own start makes a page.
     if args.print_plan || identity.is_some() {

@@ -68,18 +68,12 @@ fn every_operation_type_reduction_and_algorithm_is_verified() {
 
 #[test]
 fn odd_ranks_leave_out_pairs_alone() {
-    let points = verified("", 5);
-    assert!(
-        !points
-            .iter()
-            .any(|point| point.op == Collective::SendRecvPairs)
-    );
-    assert!(
-        points
-            .iter()
-            .any(|point| point.op == Collective::SendRecvRing)
-    );
-    assert!(points.iter().any(|point| point.op == Collective::Scatter));
+    let ops: BTreeSet<_> = verified("", 5)
+        .iter()
+        .map(|point| point.op.name())
+        .collect();
+    assert!(!ops.contains("send-recv-pairs"));
+    assert!(ops.contains("send-recv-ring") && ops.contains("scatter"));
 }
 
 #[test]
@@ -100,25 +94,6 @@ fn some_collectives_of_some_backend_are_verified() {
     assert_eq!(types.len(), Dtype::ALL.len());
 }
 
-#[test]
-fn what_cannot_be_verified_together_is_refused() {
-    let message = |line: &str| match parse(&format!("tonnage verify {line}")) {
-        Err(error) => error.to_string(),
-        Ok(_) => {
-            let plan = verify(line).to_plan(&LISTS, Ranks::of(None, 3));
-            plan.and_then(|plan| plan.points(3, &LISTS))
-                .unwrap_err()
-                .to_string()
-        }
-    };
-    assert!(message("--collectives --engine shm").contains("cannot be used with"));
-    assert!(message("--backend native:shm").contains("--collectives"));
-    assert!(message("--collectives=barrier").contains("moves no bytes"));
-    assert!(message("--collectives=send-recv-pairs").contains("even number"));
-    assert!(message("--collectives --backend natve:shm").contains("did you mean"));
-    assert!(message("--collectives --sizes 4 --backend native:shm").contains("the smallest is 12"));
-}
-
 fn layers(line: &str) -> LayersArgs {
     match parse(&format!("tonnage layers {line}")).unwrap().command {
         Some(Command::Layers(args)) => *args,
@@ -128,7 +103,7 @@ fn layers(line: &str) -> LayersArgs {
 
 #[test]
 fn every_layer_has_a_turn_in_each_round() {
-    let plan = layers("--rounds 3 --sizes 64k")
+    let plan = layers("--engine shm --rounds 3 --sizes 64k")
         .to_plan(&LISTS, Ranks::of(None, 2))
         .unwrap();
     assert_eq!(plan.ranks, Some(2));
@@ -152,19 +127,4 @@ fn every_layer_has_a_turn_in_each_round() {
             .iter()
             .all(|point| point.backends == ["native:shm", "torch:gloo"])
     );
-}
-
-#[test]
-fn layers_that_have_no_place_are_refused() {
-    let message = |line: &str, ranks| {
-        let plan = layers(line).to_plan(&LISTS, Ranks::of(None, ranks));
-        plan.and_then(|plan| plan.points(ranks, &LISTS))
-            .unwrap_err()
-            .to_string()
-    };
-    assert!(message("", 3).contains("use --ranks 4"));
-    assert!(message("--backend native:shm", 2).contains("--engine"));
-    assert!(message("--backend torch:glo", 2).contains("gloo"));
-    assert!(message("--engine null", 2).contains("write-imm"));
-    assert!(message("--sizes 2", 2).contains("less than one element"));
 }

@@ -1,12 +1,10 @@
 //! `tonnage file`, and plans with files.
 
-use tonnage_engines::LISTS;
-use tonnage_plan::files::{FileJob, StripeCount, Verify};
-use tonnage_plan::files::{FileLayout, FilePoint, Phase, ReadFrom};
+use tonnage_plan::files::{FileJob, FileLayout, FilePoint, Phase, ReadFrom, StripeCount, Verify};
 use tonnage_plan::{Experiment, Plan, Point};
 
 use super::super::*;
-use super::{experiment, parse, refused};
+use super::{LISTS, experiment, parse, shipped};
 
 fn file(line: &str) -> ExperimentArgs {
     experiment(&format!("tonnage file {line}"))
@@ -86,72 +84,18 @@ fn flags_are_the_keys_of_a_plan() {
 }
 
 #[test]
-fn wrong_values_are_refused_in_our_words() {
-    for (more, part) in [
-        ("--layout shard", "did you mean \"shared\"?"),
-        ("--order random", "orders: sequential, shuffled"),
-        ("--phases wirte", "did you mean \"write\"?"),
-        ("--fsync ned", "did you mean \"end\"?"),
-        ("--data zero", "write random, or compressible=30%"),
-        ("--stripe-count 0", "write a number from 1, or all"),
-        ("--verify=wirte", "did you mean \"write\"?"),
-        ("--hint romio", "such as romio_cb_write=disable"),
-        ("--stonewall 5", "write a duration with its unit"),
-        ("--block -4", "\"-4\" is not a number of bytes"),
-        ("--blcok 4m", "--block"),
-    ] {
-        let message = refused(&format!("tonnage file --path p {more}"));
-        assert!(message.contains(part), "{more}: {message}");
-    }
-    assert!(refused("tonnage file --block 4m").contains("--path"));
-}
-
-#[test]
-fn what_does_not_fit_together_is_refused_with_the_plan() {
-    let message = |line: &str| {
-        let plan = file(line).to_plan();
-        let error = plan.points(2, &LISTS).unwrap_err();
-        assert_eq!(error.exit_code(), 2);
-        error.to_string()
-    };
-    assert!(message("--path p --block 10m --transfer 4m").contains("write block 8M"));
-    assert!(message("--path p --window 4").contains("one transfer at a time"));
-    assert!(message("--path p --engine posx").contains("did you mean \"posix\"?"));
-}
-
-/// `tonnage run plans/cori-lustre-posix.toml --scale 0.00001 --ranks 2 --path cori`
-#[test]
 fn a_plan_with_files_is_scaled_to_the_ranks_and_moved() {
-    let plan = |more: &str, ranks| {
-        let path = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../plans/cori-lustre-posix.toml"
-        );
-        match parse(&format!("tonnage run {path} {more}"))
-            .unwrap()
-            .command
-        {
-            Some(Command::Run(args)) => {
-                let (plan, _) = args.to_plan().unwrap();
-                args.results.scaled(plan, ranks).unwrap()
-            }
-            other => panic!("not a run: {other:?}"),
-        }
-    };
-    let small = plan("--scale 0.00001 --ranks 2 --path cori", 2);
+    let plan = |ranks, more: &str| shipped("cori-lustre-posix", ranks, more);
+    let small = plan(2, "--scale 0.00001 --ranks 2 --path cori");
     assert_eq!(small.ranks, Some(2));
     let points = expand(&small, 2);
     assert_eq!(points.len(), 2);
-    assert!(
-        points
-            .iter()
-            .all(|point| point.segments == 31 && point.paths == ["cori-lustre-posix"])
-    );
+    let is_small = |point: &FilePoint| point.segments == 31 && point.paths == ["cori-lustre-posix"];
+    assert!(points.iter().all(is_small));
     assert_eq!(points[0].phases, [Phase::Write]);
     assert_eq!(points[1].read_from, ReadFrom::Shift { ranks: 1 });
     // Without a scale every rank does what the plan says, and the launcher's ranks count as well.
-    let whole = plan("--path elsewhere/ --engine uring", 8);
-    let points = expand(&whole, 8);
+    let points = expand(&plan(8, "--path elsewhere/ --engine uring"), 8);
     assert_eq!(points[0].segments, 1638);
     assert_eq!(points[1].paths, ["elsewhere/lustre-posix"]);
     assert_eq!(points[1].engine, "uring");

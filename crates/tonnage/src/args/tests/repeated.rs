@@ -4,7 +4,7 @@ use clap::CommandFactory;
 use tonnage_plan::KINDS;
 
 use super::super::*;
-use super::{experiment, parse, refused, verify};
+use super::{experiment, parse, verify};
 
 /// A line, and the same one with lists joined by commas.
 #[test]
@@ -56,22 +56,6 @@ fn all_lists_can_be_repeated() {
             assert_eq!(several, is_list, "{} of {}", arg.get_id(), kind.key);
         }
     }
-}
-
-#[test]
-fn values_that_do_not_fit_each_other_are_refused() {
-    let message = refused("tonnage transfer --engine shm --op write --sizes 8 --sizes 8");
-    assert!(
-        message.contains("invalid value for '--sizes <SWEEP>': the sweep \"8,8\" has 8 twice"),
-        "{message}"
-    );
-    let message = refused("tonnage transfer --engine shm --op write --op wirte --sizes 8");
-    assert!(message.contains("did you mean \"write\"?"), "{message}");
-    let message = refused("tonnage connect --engine shm --traffic pair --traffic fan-in");
-    assert!(
-        message.contains("cannot be used multiple times"),
-        "{message}"
-    );
 }
 
 /// Help has the words of each kind.
