@@ -1,34 +1,13 @@
 //! Places of slots: gaps between them, and their orders at the two ends, every byte checked.
 
-use tempfile::tempdir;
-use tonnage_record::transfer::TransferBody;
-use tonnage_record::{Outcome, Record};
+use tonnage_record::Record;
 
-use super::support::{BRIEF, records, tonnage};
-
-/// The records of a run of two trials, and its table.
-fn measured(arguments: &str) -> (Vec<Record>, String) {
-    let dir = tempdir().unwrap();
-    let brief = BRIEF.replace("--trial-time 5ms", "--iters 40");
-    let line = format!("transfer {arguments} {brief} --verify -o r.jsonl");
-    let run = tonnage(dir.path(), &line).succeed();
-    let records = records::shown(dir.path(), "r.jsonl", &run, "table");
-    for record in &records {
-        assert_eq!(record.outcome, Outcome::Measured, "{line}");
-    }
-    // Long lines of configuration are broken.
-    let words: Vec<&str> = run.stdout.split_whitespace().collect();
-    (records, words.join(" "))
-}
-
-fn bodies(records: &[Record]) -> impl Iterator<Item = &TransferBody> {
-    records.iter().map(|record| record.transfer().unwrap())
-}
+use super::support::records::{body, measured, summary};
 
 /// Bytes of each point that were verified in its last trial.
 fn verified(records: &[Record]) -> Vec<u64> {
-    let last = |body: &TransferBody| body.trials.last().unwrap().verified_bytes.unwrap();
-    bodies(records).map(last).collect()
+    let last = |record: &Record| body(record).trials.last().unwrap().verified_bytes.unwrap();
+    records.iter().map(last).collect()
 }
 
 const PACINGS: [&str; 4] = [
@@ -41,27 +20,26 @@ const PACINGS: [&str; 4] = [
 /// A gap is exact: with sizes that are no multiples of words, slots begin at odd offsets and next to each other.
 #[test]
 fn gaps_are_what_was_asked_for() {
-    for gap in [0, 1, 100] {
+    for (gap, words) in [
+        (0, "nothing between slots"),
+        (1, "1 B between slots"),
+        (100, "100 B between slots"),
+    ] {
         for pacing in PACINGS {
             let (records, table) = measured(&format!(
-                "--engine shm --op write,write-imm,read,send --ranks 2 --sizes 2,7,64,3001 {pacing} --gap {gap}"
+                "--engine shm --op write,write-imm,read,send --ranks 2 --sizes 2,7,64,3001 {pacing} --gap {gap} --verify"
             ));
             assert_eq!(records.len(), 16);
-            for body in bodies(&records) {
-                let point = &body.point;
+            for record in &records {
+                let point = &body(record).point;
                 assert_eq!(point.stride_bytes, u64::from(point.size_bytes) + gap);
                 assert_eq!(point.footprint_bytes % point.stride_bytes, 0);
             }
-            let words = match gap {
-                0 => "nothing between slots".to_owned(),
-                _ => format!("{gap} B between slots"),
-            };
-            assert!(table.contains(&words), "{table}");
+            assert!(table.contains(words), "{table}");
         }
     }
-    measured(
-        "--engine fabric:tcp --op write,read,send --ranks 2 --sizes 7,64,3001 --window 8 --gap 0",
-    );
+    let tcp = "--engine fabric:tcp --op write,read,send --ranks 2 --sizes 7,64,3001";
+    measured(&format!("{tcp} --window 8 --gap 0 --verify"));
 }
 
 /// Every slot of the footprint is used, moved and right: 40 operations, or batches, are at least five rounds.
@@ -70,22 +48,19 @@ fn permuted_slots_are_all_used_and_right() {
     for pacing in PACINGS {
         let (records, table) = measured(&format!(
             "--engine shm --op write,write-imm,read,send --ranks 2 --sizes 8,3001 --footprint 24k --stride 3k {pacing} \
-             --addresses permuted --seed 7"
+             --addresses permuted --seed 7 --verify"
         ));
-        let signalled = u64::from(pacing == "--ping-pong");
-        let each = |size: u64, signal: u64| 8 * (size - signal);
-        let expected = |signal| [each(8, signal), each(3001, signal)];
         // What a ping-pong writes is seen by its last byte, and there are two landing places for each pair.
-        let ways = if signalled == 1 { 2 } else { 1 };
-        let mut all = Vec::new();
-        for op in ["write", "write-imm", "read", "send"] {
-            let signal = if op == "write" { signalled } else { 0 };
-            let ways = if op == "read" { 1 } else { ways };
-            all.extend(expected(signal).map(|bytes| bytes * ways));
-        }
+        let (signal, ways) = match pacing {
+            "--ping-pong" => (1, 2),
+            _ => (0, 1),
+        };
+        let expected = [(signal, ways), (0, ways), (0, 1), (0, ways)];
+        let expected =
+            expected.map(|(signal, ways)| [8, 3001].map(|size| 8 * (size - signal) * ways));
         // Where CPUs are busy, later operations of a timetable are given up.
         if !pacing.contains("--rate") {
-            assert_eq!(verified(&records), all, "{pacing}");
+            assert_eq!(verified(&records), expected.concat(), "{pacing}");
         }
         assert!(table.contains("permuted addresses"), "{table}");
     }
@@ -96,7 +71,7 @@ fn permuted_slots_are_all_used_and_right() {
     ] {
         measured(&format!(
             "--engine {engine} --op write,read,send --ranks 3 --traffic {traffic} --workers 2 --sizes 64 --window 16 \
-             --footprint 1111 --gap 3 --addresses permuted"
+             --footprint 1111 --gap 3 --addresses permuted --verify"
         ));
     }
 }
@@ -111,19 +86,18 @@ fn a_targets_footprint_may_be_shared() {
     ] {
         let line = format!(
             "--engine {engine} --op read --ranks 4 --traffic {traffic} --workers 1,2 --sizes 64 --window 12 \
-             --footprint 4k --addresses random"
+             --footprint 4k --addresses random --verify"
         );
         let (own, _) = measured(&line);
         let (shared, table) = measured(&format!("{line} --target-footprint shared"));
         assert!(table.contains("shared by all its initiators"), "{table}");
-        for (own, shared) in own.iter().zip(&shared) {
-            // 40 reads of each of so many lanes.
-            let operations = |record: &Record| {
-                let body = record.transfer().unwrap();
-                body.summary.as_ref().unwrap().operations
-            };
-            assert_eq!(operations(own), operations(shared));
-        }
+        // 40 reads of each of so many lanes.
+        let operations = |all: &[Record]| {
+            all.iter()
+                .map(|it| summary(it).operations)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(operations(&own), operations(&shared));
     }
 }
 
@@ -131,7 +105,8 @@ fn a_targets_footprint_may_be_shared() {
 #[test]
 fn the_two_ends_may_have_orders_of_their_own() {
     let (records, table) = measured(
-        "--engine shm --op read --ranks 2 --sizes 64 --window 1 --footprint 4k --addresses random --local-addresses fixed",
+        "--engine shm --op read --ranks 2 --sizes 64 --window 1 --footprint 4k --addresses random --local-addresses fixed \
+         --verify",
     );
     assert_eq!(verified(&records), [64], "all lands in one slot");
     assert!(
@@ -139,7 +114,7 @@ fn the_two_ends_may_have_orders_of_their_own() {
         "{table}"
     );
     let (records, _) = measured(
-        "--engine shm --op write --ranks 2 --sizes 64 --window 16 --footprint 4k --local-addresses fixed",
+        "--engine shm --op write --ranks 2 --sizes 64 --window 16 --footprint 4k --local-addresses fixed --verify",
     );
     assert_eq!(
         verified(&records),
@@ -147,9 +122,15 @@ fn the_two_ends_may_have_orders_of_their_own() {
         "one slot is written to 40 others"
     );
     for engine in ["shm", "fabric:tcp"] {
+        // Over fabric a plain write is not seen by its last byte.
+        let seen = if engine == "shm" {
+            "write,read,send"
+        } else {
+            "read,send"
+        };
         for (op, arguments) in [
             (
-                "write,read,send",
+                seen,
                 "--ping-pong --addresses random --local-addresses sequential",
             ),
             (
@@ -169,14 +150,8 @@ fn the_two_ends_may_have_orders_of_their_own() {
                 "--window 1 --addresses permuted --local-addresses random",
             ),
         ] {
-            // Over fabric a plain write is not seen by its last byte.
-            let op = if engine == "shm" {
-                op.to_owned()
-            } else {
-                op.replace("write,", "")
-            };
             measured(&format!(
-                "--engine {engine} --op {op} --ranks 2 --sizes 8,63 --footprint 512 --stride 64 {arguments}"
+                "--engine {engine} --op {op} --ranks 2 --sizes 8,63 --footprint 512 --stride 64 {arguments} --verify"
             ));
         }
     }

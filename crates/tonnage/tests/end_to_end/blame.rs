@@ -11,7 +11,7 @@ use tempfile::tempdir;
 use tonnage_machine::{Topology, pin_thread};
 use tonnage_record::CpuLoss;
 
-use super::support::{BRIEF, records, tonnage, under};
+use super::support::{BRIEF, records, tonnage, under, words};
 
 /// Long enough for periods of a quota, and for a scheduler to let threads wait.
 const TRIALS: &str = "--trials 2 --trial-time 300ms --warmup 10ms --limit none";
@@ -68,8 +68,7 @@ fn a_hog_on_the_targets_cpu_is_remarked_on() {
     let lost = record.cpu_losses.iter().find(|loss| loss.rank == 1);
     let lost = lost.unwrap_or_else(|| panic!("rank 1 lost nothing: {:?}", record.cpu_losses));
     assert!(lost.is_disturbed(), "{lost:?}");
-    let table = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(table.contains("busy CPUs: the threads of rank"), "{table}");
+    run.printing(&["busy CPUs: the threads of rank"]);
 }
 
 /// A control group of version 1 with half a CPU, which is removed in the end.
@@ -142,21 +141,20 @@ fn a_quota_is_named_by_every_kind() {
         let run = under(dir.path(), &launcher, &format!("{arguments} -o r.jsonl")).succeed();
         let record = &records::of_any_kind(&dir.path().join("r.jsonl"))[0];
         let quotas = record.environment.iter();
-        let quotas: Vec<_> = quotas
-            .map(|host| host.machine.cpu.quota_millicpus)
-            .collect();
-        assert_eq!(quotas, [Some(500)], "{arguments}");
+        let quotas = quotas.map(|host| host.machine.cpu.quota_millicpus);
+        assert!(quotas.eq([Some(500)]), "{arguments}");
         let used: Vec<_> = record.cpu_losses.iter().filter_map(|it| it.quota).collect();
         assert!(!used.is_empty(), "{arguments}: {:?}", record.cpu_losses);
         for quota in used {
             assert_eq!(quota.quota_millicpus, 500, "{arguments}");
+            let periods = 1..=quota.periods;
             assert!(
-                (1..=quota.periods).contains(&quota.throttled_periods),
+                periods.contains(&quota.throttled_periods),
                 "{arguments}: {quota:?}"
             );
             assert!(quota.throttled_ns > 0, "{arguments}: {quota:?}");
         }
-        let table = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        let table = words(&run.stdout);
         let expected = "CPU quota: the control group of rank";
         assert!(table.contains(expected), "{arguments}: {table}");
         // What the quota explains is not said of others.
@@ -197,12 +195,8 @@ fn records_show_the_settings_of_the_paths_of_their_sockets() {
         assert!(path.send_buffer_bytes_min > 0, "{path:?}");
         assert!(path.send_buffer_bytes_max >= path.send_buffer_bytes_min);
     }
-    let dir = tempdir().unwrap();
-    let shm = format!("transfer --engine shm --op write --sizes 4k --ranks 2 {BRIEF}");
-    tonnage(dir.path(), &format!("{shm} -o r.jsonl")).succeed();
-    assert!(
-        records::read(&dir.path().join("r.jsonl"))[0]
-            .network_paths
-            .is_empty()
-    );
+    let (_, records) = records::transfer(&format!(
+        "--engine shm --op write --sizes 4k --ranks 2 {BRIEF}"
+    ));
+    assert!(records[0].network_paths.is_empty());
 }

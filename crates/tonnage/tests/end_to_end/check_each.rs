@@ -5,12 +5,12 @@
 use std::fs;
 use std::path::Path;
 use std::thread::sleep;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use tempfile::tempdir;
 
-use super::check::{by_hand, last_line, paced_baseline, run};
+use super::check::{by_hand, paced_baseline, report, run, told};
 use super::ssh_stand_in::{RUNS, write};
 use super::support::{free_port, tonnage};
 
@@ -18,14 +18,11 @@ use super::support::{free_port, tonnage};
 ///
 /// The records are of shorter trials, so that it is there soon.
 fn slow_baseline(dir: &Path, sizes: &str, trial_ms: u64) {
-    run(
-        dir,
-        &format!(
-            "transfer --engine null --op write --ranks 2 --rate 2k --duration 20ms --trials 1 --warmup 1ms \
-             --limit none --sizes {sizes} -o r.jsonl"
-        ),
-    )
-    .with_code(0);
+    let line = format!(
+        "transfer --engine null --op write --ranks 2 --rate 2k --duration 20ms --trials 1 --warmup 1ms --limit none \
+         --sizes {sizes} -o r.jsonl"
+    );
+    run(dir, &line).with_code(0);
     let text = fs::read_to_string(dir.join("r.jsonl")).unwrap();
     let longer = text.lines().map(|line| {
         let mut record: Value = serde_json::from_str(line).unwrap();
@@ -47,9 +44,7 @@ fn slow_baseline(dir: &Path, sizes: &str, trial_ms: u64) {
 }
 
 fn each(dir: &Path) -> Vec<Value> {
-    let report = fs::read_to_string(dir.join("each.json")).unwrap();
-    let report: Value = serde_json::from_str(&report).unwrap();
-    report["each"].as_array().unwrap().clone()
+    report(dir, "each.json")["each"].as_array().unwrap().clone()
 }
 
 /// Hosts that hang, each at another point: in the login, where it should take the program, and once its agent was
@@ -72,21 +67,16 @@ fn a_host_that_hangs_leaves_the_others_their_time() {
     paced_baseline(dir);
     let stand_in = write(dir, &format!("{HANG}\n{RUNS}"));
     let check = |hosts: &str, budget: &str| {
-        let arguments = format!(
-            "check --each-host --hosts {hosts} --baseline b.toml {budget} -o each.json --force"
-        );
-        tonnage(dir, &arguments)
+        let line = format!("check --each-host --hosts {hosts} --baseline b.toml {budget}");
+        let check = tonnage(dir, &format!("{line} -o each.json --force"));
+        check
             .arguments(&["--ssh".to_owned(), stand_in.clone()])
             .run()
     };
-    let since = Instant::now();
     let begun = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let ended = check("live,dead,full,mute", "--push --budget 17s").with_code(1);
-    assert!(since.elapsed() < Duration::from_secs(17), "{ended:#?}");
-    assert!(
-        last_line(&ended).starts_with("error: 3 of 4 hosts: "),
-        "{ended:#?}"
-    );
+    assert!(ended.took < Duration::from_secs(17), "{ended:#?}");
+    told(&ended, "error: 3 of 4 hosts: ");
     let verdicts = each(dir);
     assert_eq!(verdicts[0]["verdict"], "pass", "{verdicts:#?}");
     assert_eq!(verdicts[0]["report"]["budget_s"], 17.0);
@@ -106,13 +96,10 @@ fn a_host_that_hangs_leaves_the_others_their_time() {
         assert_eq!(verdict["host"], host, "{verdict:#}");
     }
     // Behind one that hangs nobody else is reached.
-    let ended = check("dead,live", "--budget 8s --ssh-parallel 1").with_code(1);
-    assert!(
-        each(dir)[1]
-            .to_string()
-            .contains("behind others: raise --ssh-parallel or --budget"),
-        "{ended:#?}"
-    );
+    check("dead,live", "--budget 8s --ssh-parallel 1").with_code(1);
+    let behind = each(dir)[1].to_string();
+    let advice = "behind others: raise --ssh-parallel or --budget";
+    assert!(behind.contains(advice), "{behind}");
     check("live,dead", "--budget 7s")
         .with_code(2)
         .saying(&["half of it is for reaching them", "give it 8 s"]);
@@ -139,11 +126,7 @@ fn processes_of_a_launcher_that_start_late_lose_no_verdict() {
     // Where other programs take the CPUs the verdict may be an error, but all have it.
     let [late, first] = [late, first].map(|run| run.end());
     assert!(!late.stderr.contains("did not come"), "{late:#?}");
-    assert_eq!(
-        (first.code, first.stdout.as_str()),
-        (late.code, ""),
-        "{first:#?}"
-    );
+    assert_eq!((first.code, &*first.stdout), (late.code, ""), "{first:#?}");
     let verdicts = each(dir);
     assert_eq!(verdicts.len(), 1, "{verdicts:#?}");
     if verdicts[0]["verdict"] == "error" {

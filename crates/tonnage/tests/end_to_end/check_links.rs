@@ -2,15 +2,17 @@
 //!
 //! Links are of known speed, and slow enough for busy CPUs.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tempfile::tempdir;
-use tonnage_testbed::{Error, Hosts, LinkRates, Rate, Slurm, Ssh};
+use tonnage_testbed::{LinkRates, Rate, Slurm, Ssh};
 
-use super::check::{by_hand, last_line, paced_baseline, run};
+use super::check::{by_hand, last_line, paced_baseline, report, run, told};
 use super::hosts::hosts;
+use super::slurm_scripts::{said, start_slurm};
 use super::ssh::{by_ssh, serving};
 use super::support::{Ended, tonnage_in, wait_until};
 
@@ -22,7 +24,7 @@ fn scripts_for_slurm_drain_for_a_verdict_alone() {
     let program = |name: &str, text: &str| {
         let path = dir.join(name);
         fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
         path
     };
     let failing = program("failing", "echo 'fail: x'; exit 1");
@@ -30,11 +32,8 @@ fn scripts_for_slurm_drain_for_a_verdict_alone() {
         "scontrol",
         "case $1 in show) echo \"NodeName=h0 State=$NODE_STATE Reason=DRAIN\";; *) echo \"$@\" >>asked;; esac",
     );
-    fs::write(
-        dir.join("good.conf"),
-        format!("TONNAGE={}\n", failing.display()),
-    )
-    .unwrap();
+    let good = format!("TONNAGE={}\n", failing.display());
+    fs::write(dir.join("good.conf"), good).unwrap();
     fs::write(dir.join("bad.conf"), "BASELINE=(\nif then\n").unwrap();
     fs::write(dir.join("gone.conf"), "TONNAGE=/nowhere/tonnage\n").unwrap();
     let contrib = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../contrib/slurm");
@@ -55,10 +54,8 @@ fn scripts_for_slurm_drain_for_a_verdict_alone() {
     }
     assert_eq!(code("health-check.sh", "good.conf", "IDLE+DRAIN"), Some(0));
     let asked = fs::read_to_string(dir.join("asked")).unwrap();
-    assert_eq!(
-        asked,
-        "update nodename=h0 state=drain reason=tonnage fail: x\n"
-    );
+    let drained = "update nodename=h0 state=drain reason=tonnage fail: x\n";
+    assert_eq!(asked, drained);
 }
 
 /// A rate that busy CPUs carry too.
@@ -81,22 +78,15 @@ fn link_baseline(ssh: &Ssh<'_>, dir: &Path) -> bool {
     let fail: Option<f64> = fail.next_back().and_then(|value| value.parse().ok());
     let is_sharp = fail.is_some_and(|fail| fail > 1.03 * SLOW_BYTES_PER_S);
     if !is_sharp {
-        println!(
-            "skip: other programs took the CPUs from a link of 0.2 Gb/s: {}",
-            made.stdout
-        );
+        let why = made.stdout;
+        println!("skip: other programs took the CPUs from a link of 0.2 Gb/s: {why}");
     }
     is_sharp
 }
 
 fn check_link(ssh: &Ssh<'_>, dir: &Path) -> Ended {
-    by_ssh(
-        ssh,
-        dir,
-        "check --hosts h0,h1 --baseline link.toml --budget 30s --exit prolog --nodelist failed --force",
-        "",
-    )
-    .run()
+    let line = "check --hosts h0,h1 --baseline link.toml --budget 30s --exit prolog --nodelist failed --force";
+    by_ssh(ssh, dir, line, "").run()
 }
 
 /// The figures of such a link are the shaper's, unless other programs take the CPUs.
@@ -111,40 +101,20 @@ fn a_slow_link_fails_and_one_as_it_was_does_not() {
         return;
     }
     // Where other programs take the CPUs for a moment, a check may fail: one of three does not.
-    for _ in 0..3 {
-        let mut tries = (0..3).map(|_| check_link(&ssh, dir.path()));
-        let passes =
-            |ended: &Ended| ended.code == Some(0) && last_line(ended).starts_with("pass: ");
-        assert!(
-            tries.any(|ended| passes(&ended)),
-            "three checks of a link as it was failed"
-        );
-    }
+    let mut tries = (0..3).map(|_| check_link(&ssh, dir.path()));
+    let passes = |it: Ended| it.code == Some(0) && last_line(&it).starts_with("pass: ");
+    assert!(tries.any(passes), "three checks of a link as it was failed");
     let slow: LinkRates = Some("170mbit".parse::<Rate>().unwrap()).into();
     hosts.link(1, 0).set_rates(slow).unwrap();
     let failed = check_link(&ssh, dir.path()).with_code(1);
-    let reason = last_line(&failed);
-    assert!(
-        reason.starts_with("fail: h0,h1 fabric:tcp write 64k 0.02"),
-        "{failed:#?}"
-    );
-    assert_eq!(
-        fs::read_to_string(dir.path().join("failed")).unwrap(),
-        "h[0-1]\n"
-    );
+    told(&failed, "fail: h0,h1 fabric:tcp write 64k 0.02");
+    let nodes = fs::read_to_string(dir.path().join("failed")).unwrap();
+    assert_eq!(nodes, "h[0-1]\n");
     // A link that is down fails where it is looked at, without a word to anybody.
     hosts.link(1, 0).cut().unwrap();
-    let down = tonnage_in(
-        &hosts,
-        1,
-        dir.path(),
-        "check --hosts h0,h1 --baseline link.toml --exit prolog",
-    );
-    let down = down.run().with_code(1);
-    assert!(
-        last_line(&down).starts_with("fail: link of eth0 is "),
-        "{down:#?}"
-    );
+    let line = "check --hosts h0,h1 --baseline link.toml --exit prolog";
+    let down = tonnage_in(&hosts, 1, dir.path(), line).run().with_code(1);
+    told(&down, "fail: link of eth0 is ");
 }
 
 /// Each host has a verdict of its own, and a host that cannot be reached takes nobody else's.
@@ -166,29 +136,19 @@ fn hosts_are_checked_each_by_itself() {
     assert_eq!(last_line(&passed), "pass: 2 hosts within the baseline");
     assert_eq!(failed_hosts(), "\n");
     let failed = check("--baseline fast.toml --budget 30s --exit prolog").with_code(1);
-    let reason = last_line(&failed);
-    assert!(
-        reason.starts_with("fail: 2 of 2 hosts: h[0-1]: null write 64 ") && reason.len() <= 80,
-        "{failed:#?}"
-    );
+    let reason = told(&failed, "fail: 2 of 2 hosts: h[0-1]: null write 64 ");
+    assert!(reason.len() <= 80, "{failed:#?}");
     assert_eq!(failed_hosts(), "h[0-1]\n");
     hosts.link(1, 0).cut().unwrap();
-    let since = Instant::now();
     // It is ssh's own time-out that ends it.
     let lost = check("--baseline b.toml --budget 30s -o each.json --exit nagios").with_code(3);
-    assert!(since.elapsed() < Duration::from_secs(30), "{lost:#?}");
-    assert!(last_line(&lost).starts_with("error: h1: "), "{lost:#?}");
-    let report = fs::read_to_string(dir.join("each.json")).unwrap();
-    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
-    assert_eq!(report["each"][0]["verdict"], "pass", "{report:#}");
+    assert!(lost.took < Duration::from_secs(30), "{lost:#?}");
+    told(&lost, "error: h1: ");
+    let verdicts = report(dir, "each.json");
+    assert_eq!(verdicts["each"][0]["verdict"], "pass", "{verdicts:#}");
     // Numbers of ranks are the baseline's.
-    let wrong = by_ssh(
-        &ssh,
-        dir,
-        "check --each-host --hosts h0:2,h1 --baseline b.toml",
-        "",
-    )
-    .run();
+    let line = "check --each-host --hosts h0:2,h1 --baseline b.toml";
+    let wrong = by_ssh(&ssh, dir, line, "").run();
     wrong.with_code(2).saying(&["numbers behind hosts"]);
 }
 
@@ -206,34 +166,19 @@ fn script(dir: &Path, name: &str, ssh: &Ssh<'_>) -> PathBuf {
         client = ssh.program().display(),
     );
     fs::write(&conf, text).unwrap();
-    let text = format!(
-        "#!/bin/sh\nexport TONNAGE_CHECK_CONF={}\nexec {}/{name}\n",
-        conf.display(),
-        contrib.display()
-    );
+    let (conf, contrib) = (conf.display(), contrib.display());
+    let text = format!("#!/bin/sh\nexport TONNAGE_CHECK_CONF={conf}\nexec {contrib}/{name}\n");
     fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
     path
 }
 
 fn state(slurm: &Slurm<'_>, node: &str) -> String {
-    let mut sinfo = slurm.command("sinfo");
-    let said = sinfo
-        .args(["--noheader", "--nodes", node, "--format=%T %E"])
-        .output()
-        .unwrap();
-    String::from_utf8_lossy(&said.stdout).into_owned()
-}
-
-fn start_slurm<'a>(hosts: &'a Hosts, lines: &str) -> Option<Slurm<'a>> {
-    match Slurm::start_with(hosts, lines) {
-        Ok(slurm) => Some(slurm),
-        Err(Error::Unavailable(why)) => {
-            println!("skip: no Slurm: {why}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    said(
+        slurm,
+        "sinfo",
+        &["--noheader", "--nodes", node, "--format=%T %E"],
+    )
 }
 
 /// The node of the slow link is drained by the prolog and by the health check, and the one on which the check cannot be
@@ -258,24 +203,19 @@ fn a_real_slurm_drains_the_slow_node_and_not_the_erroneous_one() {
     let ended = slurm.srun(["-w", "h2", "-N1", "true"]).output().unwrap();
     assert!(ended.status.success(), "{ended:#?}");
     // Its job may still be ending.
-    wait_until("h2 is idle or drained", || {
-        let state = state(&slurm, "h2");
-        state.starts_with("idle") || state.starts_with("drain")
-    });
+    let is_settled = |it: &str| it.starts_with("idle") || it.starts_with("drain");
+    wait_until("h2 is idle or drained", || is_settled(&state(&slurm, "h2")));
     let state_of_h2 = state(&slurm, "h2");
     assert!(state_of_h2.starts_with("idle"), "{state_of_h2}");
     // Where other programs take the CPUs, a check may end in an error, which drains nothing: one of three does not.
-    assert!(
-        (0..3).any(|_| job_drains(&slurm, "h1")),
-        "{}",
-        state(&slurm, "h1")
-    );
+    let drains = (0..3).any(|_| job_drains(&slurm, "h1"));
+    assert!(drains, "{}", state(&slurm, "h1"));
     // The health check calls Slurm itself.
-    let mut resume = slurm.command("scontrol");
-    resume
-        .args(["update", "nodename=h1", "state=resume"])
-        .status()
-        .unwrap();
+    said(
+        &slurm,
+        "scontrol",
+        &["update", "nodename=h1", "state=resume"],
+    );
     let health = script(dir.path(), "health-check.sh", &ssh);
     for node in [1, 2] {
         let mut check = hosts.command(node, &health);
@@ -285,16 +225,12 @@ fn a_real_slurm_drains_the_slow_node_and_not_the_erroneous_one() {
             .env("SLURM_CONF", slurm.configuration());
         assert!(check.status().unwrap().success());
     }
-    let drained = state(&slurm, "h1");
+    let (h1, h2) = (state(&slurm, "h1"), state(&slurm, "h2"));
     assert!(
-        drained.contains("drain") && drained.contains("tonnage fail: h0,h1 fabric:tcp"),
-        "{drained}"
+        h1.contains("drain") && h1.contains("tonnage fail: h0,h1 fabric:tcp"),
+        "{h1}"
     );
-    assert!(
-        !state(&slurm, "h2").contains("drain"),
-        "{}",
-        state(&slurm, "h2")
-    );
+    assert!(!h2.contains("drain"), "{h2}");
 }
 
 /// Starts a job on a node and returns whether that drains it, which takes the job back.

@@ -2,11 +2,12 @@
 //! it. Hosts are network namespaces.
 
 use tempfile::tempdir;
+use tonnage_record::transfer::Trial;
 use tonnage_record::{Outcome, Record};
 use tonnage_testbed::{HostsSpec, LinkRates, Rate};
 
 use super::hosts::{all_good, end, hosts_of, start};
-use super::support::records;
+use super::support::records::{self, body, summary};
 
 /// Three clients of rank 0, each on a host of its own.
 struct Clients {
@@ -31,7 +32,7 @@ impl Clients {
         hosts.link(0, 0).set_rates(self.server).unwrap();
         let dir = tempdir().unwrap();
         let arguments = format!(
-            "transfer --engine fabric:tcp --op {} --traffic fan-in --sizes 256k --window 8 --trials 2 --trial-time 1s \
+            "transfer --engine fabric:tcp --op {} --traffic fan-in --sizes 256k --window 8 --trials 2 --trial-time 500ms \
              --warmup 200ms --limit none --per-rank -o r.jsonl",
             self.op
         );
@@ -47,18 +48,18 @@ impl Clients {
         let Some(record) = self.measured() else {
             return;
         };
-        let body = record.transfer().unwrap();
-        let summary = body.summary.as_ref().unwrap();
+        let (body, summary) = (body(&record), summary(&record));
         let shares = &summary.initiators;
         let ranks: Vec<u32> = shares.iter().map(|share| share.rank).collect();
         assert_eq!(ranks, [1, 2, 3]);
         let sum: u64 = shares.iter().map(|share| share.payload_bytes).sum();
         assert_eq!(sum, summary.payload_bytes, "{shares:#?}");
         assert!(shares.iter().all(|share| share.payload_bytes > 0));
-        let best = body.trials.iter().max_by(|one, other| {
-            let rates = [one, other].map(|trial| trial.bandwidth_bytes_per_s);
-            rates[0].total_cmp(&rates[1])
-        });
+        let rate = |trial: &&Trial| trial.bandwidth_bytes_per_s;
+        let best = body
+            .trials
+            .iter()
+            .max_by(|one, other| rate(one).total_cmp(&rate(other)));
         let best = best.unwrap();
         let part = best.bandwidth_bytes_per_s / self.expected.tcp_payload_bytes_per_s();
         let cpus = best.initiator_cpu_ns as f64 / best.window_ns as f64;

@@ -39,9 +39,7 @@ impl Known {
         let mut runs = start(hosts, 1, dir.path(), &line, |rank| rank);
         let taken = taken_by_others(&mut runs);
         all_good(&end(runs));
-        let text = std::fs::read_to_string(dir.path().join("c.jsonl")).unwrap();
-        records::allowed(text.trim_end());
-        let record: Record = serde_json::from_str(&text).unwrap();
+        let record = records::of_any_kind(&dir.path().join("c.jsonl")).remove(0);
         assert_eq!(record.outcome, Outcome::Measured);
         Self { record, taken }
     }
@@ -69,13 +67,9 @@ impl Known {
     fn reads_the_link(&self, link_bytes_per_s: f64, (below, above): (f64, f64)) {
         for (backend, summary) in self.summaries() {
             let busbw = summary.busbw_bytes_per_s.unwrap();
-            let said = format!(
-                "{} reads {:.2} to {:.2} MB/s where the link carries {:.2}",
-                backend.backend,
-                busbw.min / 1e6,
-                busbw.max / 1e6,
-                link_bytes_per_s / 1e6
-            );
+            let name = &backend.backend;
+            let [least, most, link] = [busbw.min, busbw.max, link_bytes_per_s].map(|it| it / 1e6);
+            let said = format!("{name} reads {least:.2} to {most:.2} MB/s of a link's {link:.2}");
             assert!(busbw.max < link_bytes_per_s * (1.0 + above), "{said}");
             self.hold(busbw.max > link_bytes_per_s * (1.0 - below), &said);
         }
@@ -88,12 +82,9 @@ impl Known {
                 panic!("{summary:#?}")
             };
             let (sent_ns, received_ns) = (sender.call_ns_mean, receiver.call_ns_mean);
-            let said = format!(
-                "{}: the sender's calls take {:.2} ms, the receiver's {:.2}",
-                backend.backend,
-                sent_ns / 1e6,
-                received_ns / 1e6
-            );
+            let (name, sent, received) = (&backend.backend, sent_ns / 1e6, received_ns / 1e6);
+            let said =
+                format!("{name}: calls take the sender {sent:.2} ms, the other {received:.2}");
             let off = sent_ns / received_ns - 1.0;
             self.hold(off.abs() < BOTH_ENDS, &said);
         }
@@ -152,12 +143,8 @@ fn send_recv_over_10_gigabits_takes_no_less_than_83_6_milliseconds() {
     let link = Rate::GBIT_10.tcp_payload_bytes_per_s();
     for (backend, summary) in known.summaries() {
         let best = summary.busbw_bytes_per_s.unwrap().max;
-        let said = format!(
-            "{} reads {:.0} MB/s of {:.0}",
-            backend.backend,
-            best / 1e6,
-            link / 1e6
-        );
+        let (name, read, of) = (&backend.backend, best / 1e6, link / 1e6);
+        let said = format!("{name} reads {read:.0} MB/s of {of:.0}");
         assert!(best < link * (1.0 + TOLERANCE), "{said}");
         if best < link * (1.0 - TOLERANCE) {
             println!("skip: {said}: the CPUs do not carry such a link");

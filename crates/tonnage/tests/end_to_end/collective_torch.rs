@@ -1,22 +1,15 @@
 //! Collectives of torch.distributed from outside: results, what is missing, and workers that are killed or hang.
 
-use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tempfile::tempdir;
-use tonnage_record::{CollectiveBody, Outcome};
+use tonnage_record::{CollectiveBody, Outcome, Record};
 
 use super::support::processes::Process;
-use super::support::{Started, records, tonnage, wait_until};
-
-const ALL: &str =
-    "all-reduce,all-gather,all-to-all,broadcast,reduce,gather,scatter,barrier,send-recv-pairs";
-
-/// The operation that has no form in place.
-const RING: &str = ",send-recv-ring";
+use super::support::{Started, records, tonnage, wait_until, words};
 
 /// A Python that has torch; says how to get one otherwise.
 pub(super) fn python() -> Option<String> {
@@ -37,14 +30,56 @@ pub(super) fn python() -> Option<String> {
     found
 }
 
+/// The bodies of a file's records.
 fn bodies(path: &Path) -> Vec<CollectiveBody> {
-    let text = std::fs::read_to_string(path).unwrap();
-    let body = |line: &str| {
-        records::allowed(line);
-        let record: tonnage_record::Record = serde_json::from_str(line).unwrap();
-        record.collective().unwrap().clone()
+    let records = records::of_any_kind(path).into_iter();
+    records
+        .map(|record| record.collective().unwrap().clone())
+        .collect()
+}
+
+/// Operations that every backend has; the last has no form in place.
+const ALL: &str = "all-reduce,reduce-scatter,all-gather,all-to-all,broadcast,reduce,gather,scatter,barrier,send-recv-pairs,\
+                   send-recv-ring";
+
+/// Operations of a library with these options.
+fn operations(library: &str, options: &str) -> Vec<&'static str> {
+    let is_there = |op: &&str| match *op {
+        "reduce-scatter" => !library.starts_with("torch"),
+        "send-recv-ring" => options != "--in-place",
+        _ => true,
     };
-    text.lines().map(body).collect()
+    ALL.split(',').filter(is_there).collect()
+}
+
+/// Arguments of every operation by a library beside native calls, verified, in r.jsonl; four ranks.
+pub(super) fn every_operation(library: &str, options: &str, dtypes: &str) -> String {
+    let ops = operations(library, options).join(",");
+    // MPICH 4.0 reduces in place to no other root.
+    let root = if library == "mpi" { 0 } else { 1 };
+    format!(
+        "collective --backend {library},native:shm --op {ops} --sizes 4000 --root {root} --dtype {dtypes} {options} --trials 2 \
+         --iters 5 --warmup 0s --verify -o r.jsonl"
+    )
+}
+
+/// Bodies of such a run, whose results were all checked.
+pub(super) fn every_result(path: &Path, options: &str, dtypes: &str) -> Vec<CollectiveBody> {
+    let bodies = bodies(path);
+    let ops = operations(&bodies[0].backends[0].backend, options).len();
+    let types = dtypes.split(',').count();
+    assert_eq!(bodies.len(), (ops - 1) * types + 1, "a barrier has no type");
+    for body in &bodies {
+        let shape = body.point.shape();
+        let place = |rank| body.point.grouping().seat(rank).place;
+        let bytes: u64 = (0..4).map(|rank| shape.output_bytes(place(rank))).sum();
+        for backend in &body.backends {
+            // The first call, and the last one of both trials.
+            let verified = backend.summary.as_ref().unwrap().verified_bytes;
+            assert_eq!(verified, bytes * 3, "{body:#?}");
+        }
+    }
+    bodies
 }
 
 #[test]
@@ -57,40 +92,25 @@ fn every_result_of_every_operation_is_checked_beside_native_ones() {
         ("--align none", "int8"),
         ("--groups div:2", "float32"),
     ] {
-        let ring = if options == "--in-place" { "" } else { RING };
         let dir = tempdir().unwrap();
-        let line = format!(
-            "collective --backend torch:gloo,native:shm --python {python} --op {ALL}{ring} --sizes 4000 --root 1 --dtype {dtypes} \
-             --ranks 4 {options} --trials 2 --iters 5 --warmup 0s --verify -o r.jsonl"
-        );
-        let run = tonnage(dir.path(), &line).succeed();
-        let bodies = bodies(&dir.path().join("r.jsonl"));
-        let ops = ALL.split(',').count() + usize::from(!ring.is_empty());
-        let types = dtypes.split(',').count();
-        assert_eq!(bodies.len(), (ops - 1) * types + 1, "a barrier has no type");
-        for body in &bodies {
-            let shape = body.point.shape();
-            let place = |rank| body.point.grouping().seat(rank).place;
-            let bytes: u64 = (0..4).map(|rank| shape.output_bytes(place(rank))).sum();
+        let line = every_operation("torch:gloo", options, dtypes);
+        let run = tonnage(dir.path(), &format!("{line} --ranks 4 --python {python}")).succeed();
+        records::shown_of_any_kind(dir.path(), &run);
+        run.printing(&["PyTorch "]);
+        for body in every_result(&dir.path().join("r.jsonl"), options, dtypes) {
             for backend in &body.backends {
-                let summary = backend.summary.as_ref().unwrap();
-                // The first call, and the last one of both trials.
-                assert_eq!(summary.verified_bytes, bytes * 3, "{body:#?}");
                 // Small types in place stop before they overflow.
                 let few = options == "--align none" && backend.really_in_place;
-                assert!(summary.iterations == 10 || few && summary.iterations > 0);
+                let iterations = backend.summary.as_ref().unwrap().iterations;
+                assert!(iterations == 10 || few && iterations > 0, "{body:#?}");
             }
-            let op = shape.op.to_string();
-            let always = ["all-reduce", "reduce", "broadcast"].contains(&&*op);
+            let op = body.point.op.name();
+            let always = ["all-reduce", "reduce", "broadcast"].contains(&op);
             let never =
-                ["all-to-all", "barrier", "send-recv-pairs", "send-recv-ring"].contains(&&*op);
-            let asked = options == "--in-place";
-            let torch = &body.backends[0];
-            assert_eq!(torch.really_in_place, always || (asked && !never), "{op}");
+                ["all-to-all", "barrier", "send-recv-pairs", "send-recv-ring"].contains(&op);
+            let in_place = always || options == "--in-place" && !never;
+            assert_eq!(body.backends[0].really_in_place, in_place, "{op}");
         }
-        assert!(run.stdout.contains("PyTorch "), "{}", run.stdout);
-        let shown = tonnage(dir.path(), "show r.jsonl").succeed();
-        assert_eq!(shown.stdout, run.stdout);
     }
 }
 
@@ -136,36 +156,33 @@ fn the_published_plan_runs_whether_torch_is_there_or_not() {
         env!("CARGO_MANIFEST_DIR"),
         "/../../plans/torch-distributed.toml"
     );
-    let text = std::fs::read_to_string(shipped).unwrap();
-    let named = python().unwrap_or_else(|| "/no/such/python".to_owned());
-    let named = format!("optional = true\npython = '{named}'");
-    let changed = |text: &str, from: &str, to: &str| {
+    let mut text = std::fs::read_to_string(shipped).unwrap();
+    let mut change = |from: &str, to: &str| {
         assert!(text.contains(from), "{from}");
-        text.replace(from, to)
+        text = text.replace(from, to);
+        text.clone()
     };
-    let text = changed(&text, "optional = true", &named);
-    let text = changed(&text, "trials = 3", "trials = 1");
+    let named = python().unwrap_or_else(|| "/no/such/python".to_owned());
+    change(
+        "optional = true",
+        &format!("optional = true\npython = '{named}'"),
+    );
+    change("trials = 3", "trials = 1");
     // The others compete with it in the warm-up, with 100 MB each.
-    let ring = "op = \"all-reduce\"\nalgorithm = 'ring'";
-    let text = changed(&text, "op = \"all-reduce\"", ring);
+    let whole = change(
+        "op = \"all-reduce\"",
+        "op = \"all-reduce\"\nalgorithm = 'ring'",
+    );
     // Four ranks share the CPUs: they move less, and the published rows are of as much. To check 100 MB takes seconds.
-    let unchecked = changed(&text, "verify = true", "verify = false");
-    let checked = changed(&text, "100MB", "4MB");
+    let checked = change("100MB", "4MB");
+    let unchecked = whole.replace("verify = true", "verify = false");
     for (ranks, text, tables) in [(2, unchecked, [4, 4]), (4, checked, [4, 0])] {
         std::fs::write(dir.path().join("p.toml"), text).unwrap();
         let line = format!("run p.toml --ranks {ranks} --scale 0.02 -o {ranks}.jsonl");
         let run = tonnage(dir.path(), &line).succeed();
-        let text = std::fs::read_to_string(dir.path().join(format!("{ranks}.jsonl"))).unwrap();
-        let rows: Vec<usize> = text
-            .lines()
-            .map(|line| {
-                records::allowed(line);
-                let record: tonnage_record::Record = serde_json::from_str(line).unwrap();
-                assert!(record.is_fine(), "{record:#?}");
-                record.published_rows.len()
-            })
-            .collect();
-        assert_eq!(rows, tables);
+        let records = records::of_any_kind(&dir.path().join(format!("{ranks}.jsonl")));
+        assert!(records.iter().all(Record::is_fine), "{records:#?}");
+        assert!(records.iter().map(|it| it.published_rows.len()).eq(tables));
         let beside = run.stdout.matches("beside torch.distributed").count();
         assert_eq!(beside, tables.iter().sum::<usize>(), "{}", run.stdout);
     }
@@ -175,102 +192,76 @@ fn the_published_plan_runs_whether_torch_is_there_or_not() {
 #[test]
 fn each_call_of_each_rank_has_a_line() {
     let dir = tempdir().unwrap();
-    let line = |options: &str| {
-        format!(
-            "collective --sizes 100kB --ranks 2 --iters 3 --trials 2 --warmup 0s --each {options}"
-        )
+    let said = |options: &str| {
+        let line = "collective --sizes 100kB --ranks 2 --iters 3 --trials 2 --warmup 0s --each";
+        tonnage(dir.path(), &format!("{line} {options}"))
+            .run()
+            .with_code(0)
+            .stderr
     };
-    let options = "--backend native:shm --op send-recv-pairs,barrier";
-    let said = tonnage(dir.path(), &line(options))
-        .run()
-        .with_code(0)
-        .stderr;
-    for rank in [0, 1] {
-        let begin = format!("Process {rank} transferred 0.1 MB in ");
-        let calls = said.lines().filter(|line| line.starts_with(&begin));
-        assert_eq!(calls.filter(|line| line.ends_with(" MB/sec)")).count(), 6);
-        let begin = format!("Process {rank} took ");
-        let calls = said.lines().filter(|line| line.starts_with(&begin));
-        assert_eq!(calls.filter(|line| line.ends_with(" ms")).count(), 6);
-    }
-    let is_call = |line: &&str| line.starts_with("Process ");
-    let (before, moved) = said
+    let all = said("--backend native:shm --op send-recv-pairs,barrier");
+    let calls = |text: &str| {
+        let calls = text.lines().filter(|line| line.starts_with("Process "));
+        calls.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (before, moved) = all
         .split_once("point 1 of 2: native:shm send-recv-pairs 100000\n")
         .unwrap();
     let (moved, took) = moved
         .split_once("point 2 of 2: native:shm barrier\n")
         .unwrap();
-    let of = |lines: &str, part: &str| {
-        let calls = lines.lines().filter(is_call);
-        calls.map(|line| line.contains(part)).collect::<Vec<_>>()
-    };
-    assert!(before.lines().filter(is_call).count() == 0, "{said}");
-    assert_eq!(of(moved, " transferred "), [true; 12], "{said}");
-    assert_eq!(of(took, " took "), [true; 12], "{said}");
+    assert!(calls(before).is_empty(), "{all}");
+    for (text, words, end) in [
+        (moved, "transferred 0.1 MB in ", " MB/sec)"),
+        (took, "took ", " ms"),
+    ] {
+        let calls = calls(text);
+        assert!(calls.iter().all(|line| line.ends_with(end)), "{text}");
+        for rank in [0, 1] {
+            let begin = format!("Process {rank} {words}");
+            let own = calls.iter().filter(|line| line.starts_with(&begin));
+            assert_eq!((own.count(), calls.len()), (6, 12), "{text}");
+        }
+    }
     let Some(python) = python() else { return };
-    let options = format!("--backend torch:gloo,native:shm --op all-reduce --python {python}");
-    let said = tonnage(dir.path(), &line(&options))
-        .run()
-        .with_code(0)
-        .stderr;
+    let all = said(&format!(
+        "--backend torch:gloo,native:shm --op all-reduce --python {python}"
+    ));
     for backend in ["torch:gloo", "native:shm"] {
         let begin = format!("{backend}: Process ");
-        let calls = said.lines().filter(|line| line.starts_with(&begin));
-        assert_eq!(calls.count(), 2 * 2 * 3, "{said}");
+        let calls = all.lines().filter(|line| line.starts_with(&begin));
+        assert_eq!(calls.count(), 2 * 2 * 3, "{all}");
     }
 }
 
 #[test]
 fn what_is_missing_is_a_skip_that_says_how_to_get_it() {
     let dir = tempdir().unwrap();
-    let line = |options: &str| {
-        format!("collective --op all-reduce --sizes 8 --ranks 2 --iters 2 --trials 1 {options}")
+    let run = |options: &str| {
+        let line = "collective --op all-reduce --sizes 8 --ranks 2 --iters 2 --trials 1";
+        tonnage(dir.path(), &format!("{line} {options}")).run()
     };
-    let absent = "--backend torch:gloo,native:shm --python /no/such/python -o r.jsonl";
+    let absent = "--backend torch:gloo,native:shm --python /no/such/python";
     // As with engines of transfers, what was named is missed, and --optional says that it may be.
-    let optional = tonnage(
-        dir.path(),
-        &line(absent).replace("r.jsonl", "o.jsonl --optional"),
-    );
-    optional.succeed();
-    let run = tonnage(dir.path(), &line(absent)).run().with_code(1);
-    let said = run.stdout.replace("\n    ", " ");
-    for part in ["skipped", "/no/such/python cannot be started", "--python"] {
-        assert!(said.contains(part), "{said}");
-    }
+    run(&format!("{absent} --optional")).with_code(0);
+    let missed = run(&format!("{absent} -o r.jsonl")).with_code(1);
+    missed.printing(&["skipped", "/no/such/python cannot be started", "--python"]);
     let body = bodies(&dir.path().join("r.jsonl")).remove(0);
     let [torch, native] = &body.backends[..] else {
         panic!("{body:#?}")
     };
     assert!(matches!(torch.backend_outcome, Outcome::Skipped { .. }));
     assert_eq!(native.backend_outcome, Outcome::Measured);
-    for (options, reason) in [
-        ("--backend torch", "gloo, nccl, mpi, null"),
-        ("--backend torch:glo", "did you mean \"gloo\""),
-        ("--backend native:shm --python python3", "without a torch"),
-        (
-            "--backend torch:gloo --each --align none",
-            "contradict each other",
-        ),
-        (
-            "--backend torch:gloo --algorithm ring",
-            "without a native backend",
-        ),
-    ] {
-        let ended = tonnage(dir.path(), &line(options)).run();
-        ended.with_code(2).saying(&[reason]);
-    }
     if let Some(python) = python() {
-        let nccl = format!("--backend torch:nccl --python {python}");
-        let run = tonnage(dir.path(), &line(&nccl)).run().with_code(1);
-        let said = run.stdout.replace("\n    ", " ");
+        let nccl = run(&format!("--backend torch:nccl --python {python}")).with_code(1);
+        let said = words(&nccl.stdout);
         let reasons = ["was built without it", "sees 0 GPUs"];
         assert!(reasons.iter().any(|reason| said.contains(reason)), "{said}");
     }
 }
 
-/// Starts a run of points that have these lengths, whose messages go to a file, and waits until the second of them is
-/// measured. Gives the run and its worker of rank 1.
+/// Starts a run of points that have these lengths, and waits until the second of them is measured. Gives the run and
+/// its worker of rank 1.
 fn in_the_second_point(
     dir: &Path,
     (python, timeout): (&str, &str),
@@ -284,69 +275,51 @@ fn in_the_second_point(
     };
     let experiments: String = lengths.iter().map(experiment).collect();
     std::fs::write(dir.join("p.toml"), format!("name = 'p'\n{experiments}")).unwrap();
-    let messages = dir.join("messages");
-    let run = tonnage(dir, "run p.toml --ranks 2 -o r.jsonl --log-level debug")
-        .stderr(File::create(&messages).unwrap().into())
-        .start();
+    let run = tonnage(dir, "run p.toml --ranks 2 -o r.jsonl --log-level debug").start();
     let step = "step of rank 1: a trial of";
     wait_until("rank 1 is in the second trial", || {
-        let text = std::fs::read_to_string(&messages).unwrap();
-        text.matches(step).count() == 2
+        run.said().matches(step).count() == 2
     });
     let mut processes = run.processes().into_iter();
     let worker = processes.find(|it| it.rank == Some(1) && it.command_line.starts_with(python));
     (run, worker.unwrap())
 }
 
-/// A worker that is killed, or stopped, ends the point in time, by the rank's name and with nothing left running.
+/// A worker that is stopped ends the point in time, by the rank's name and with nothing left running.
 #[test]
-fn a_worker_that_ends_or_hangs_is_named() {
+fn a_worker_that_hangs_is_named() {
     let Some(python) = python() else { return };
-    for (signal, words) in [
-        (Signal::KILL, "was killed by signal 9 (SIGKILL"),
-        (Signal::STOP, "has been stopped by a signal"),
-    ] {
-        let dir = tempdir().unwrap();
-        let lengths = ["iters = 1", "trial-time = '60s'"];
-        let (run, worker) = in_the_second_point(dir.path(), (&python, "3s"), &lengths);
-        let since = Instant::now();
-        assert!(run.signal_process(&worker, signal));
-        let ended = run.end();
-        let took = since.elapsed();
-        assert!(took < Duration::from_secs(8), "{took:?}: {ended:#?}");
-        let messages = std::fs::read_to_string(dir.path().join("messages")).unwrap();
-        let said = format!("{}{messages}", ended.stdout).replace("\n    ", " ");
-        assert_eq!(ended.code, Some(1), "{said}");
-        assert!(said.contains("rank 1 on"), "{said}");
-        assert!(said.contains(words), "{said}");
+    let dir = tempdir().unwrap();
+    let lengths = ["iters = 1", "trial-time = '60s'"];
+    let (run, worker) = in_the_second_point(dir.path(), (&python, "3s"), &lengths);
+    let since = Instant::now();
+    assert!(run.signal_process(&worker, Signal::STOP));
+    let ended = run.end().with_code(1);
+    assert!(since.elapsed() < Duration::from_secs(8), "{ended:#?}");
+    let said = words(&format!("{}{}", ended.stdout, ended.stderr));
+    for part in ["rank 1 on", "has been stopped by a signal"] {
+        assert!(said.contains(part), "{said}");
     }
 }
 
-/// Workers that were ended after a failure are started anew for the next point.
+/// One that is killed ends its point soon, by the rank's name; workers are started anew for the next points.
 #[test]
-fn points_after_a_killed_worker_are_measured() {
+fn a_worker_that_is_killed_is_named_and_the_next_points_are_measured() {
     let Some(python) = python() else { return };
     let dir = tempdir().unwrap();
     let lengths = ["iters = 1", "trial-time = '60s'", "iters = 5", "iters = 6"];
     let (run, worker) = in_the_second_point(dir.path(), (&python, "10s"), &lengths);
+    let since = Instant::now();
     assert!(run.signal_process(&worker, Signal::KILL));
-    let ended = run.end();
-    assert_eq!(ended.code, Some(1), "{ended:#?}");
-    let text = std::fs::read_to_string(dir.path().join("r.jsonl")).unwrap();
-    let end = |line: &str| {
-        records::allowed(line);
-        let record: tonnage_record::Record = serde_json::from_str(line).unwrap();
-        record.outcome
-    };
-    let ends: Vec<Outcome> = text.lines().map(end).collect();
-    let [
-        Outcome::Measured,
-        Outcome::Failed { why },
-        Outcome::Measured,
-        Outcome::Measured,
-    ] = &ends[..]
-    else {
-        panic!("{ends:?}")
-    };
-    assert!(why.contains("was killed by signal 9"), "{why}");
+    let ended = run.end().with_code(1);
+    assert!(since.elapsed() < Duration::from_secs(30), "{ended:#?}");
+    let records = records::of_any_kind(&dir.path().join("r.jsonl"));
+    let is_measured = records
+        .iter()
+        .map(|record| record.outcome == Outcome::Measured);
+    assert!(is_measured.eq([true, false, true, true]), "{records:#?}");
+    let why = records::why(&records[1]);
+    for part in ["rank 1 on", "was killed by signal 9 (SIGKILL"] {
+        assert!(why.contains(part), "{why}");
+    }
 }

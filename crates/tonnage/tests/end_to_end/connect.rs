@@ -1,29 +1,25 @@
 //! Connections: set up over every engine, counted at both ends, and refused where there is no room for them.
 
-use std::fs;
-use std::path::Path;
-
 use tempfile::tempdir;
 use tonnage_record::connect::Step;
-use tonnage_record::read::read_records;
 use tonnage_record::{Outcome, Record};
 
-use super::support::{records, tonnage, under};
+use super::support::records::why;
+use super::support::{Ended, records, tonnage, under};
 
-/// The records of a file, each allowed by the schema.
-fn read(path: &Path) -> Vec<Record> {
-    let text = fs::read_to_string(path).unwrap();
-    text.lines().for_each(|line| drop(records::allowed(line)));
-    read_records(path).unwrap().records
+/// The run of a command, and its records.
+fn connect(arguments: &str) -> (Ended, Vec<Record>) {
+    let dir = tempdir().unwrap();
+    let run = tonnage(dir.path(), &format!("connect {arguments} -o r.jsonl")).run();
+    let records = records::shown_of_any_kind(dir.path(), &run);
+    (run, records)
 }
 
 #[test]
 fn connections_over_every_engine() {
-    let dir = tempdir().unwrap();
-    let arguments = "connect --engine null,shm,fabric:tcp,fabric:shm --ranks 2 --workers 1,2 --duration 100ms \
-                     --trials 2 --libfabric embedded -o r.jsonl";
-    let run = tonnage(dir.path(), arguments).succeed();
-    let records = read(&dir.path().join("r.jsonl"));
+    let (run, records) = connect(
+        "--engine null,shm,fabric:tcp,fabric:shm --ranks 2 --workers 1,2 --duration 100ms --trials 2 --libfabric embedded",
+    );
     assert_eq!(records.len(), 8);
     for record in &records {
         assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
@@ -52,93 +48,72 @@ fn connections_over_every_engine() {
         let row = lines.any(|line| line.split_whitespace().nth(2) == Some(word));
         assert!(row, "no row of {word} in {run:#?}");
     }
-    let shown = tonnage(dir.path(), "show r.jsonl").succeed();
-    assert_eq!(shown.stdout, run.stdout);
 }
 
 #[test]
 fn several_ranks_connect_to_one() {
-    let dir = tempdir().unwrap();
-    let arguments = "connect --engine null,shm,fabric:tcp --ranks 3 --traffic fan-in --duration 50ms --trials 1 \
-                     --libfabric embedded -o r.jsonl";
-    tonnage(dir.path(), arguments).succeed();
-    let records = read(&dir.path().join("r.jsonl"));
+    let (_, records) = connect(
+        "--engine null,shm,fabric:tcp --ranks 3 --traffic fan-in --duration 50ms --trials 1 --libfabric embedded",
+    );
     assert_eq!(records.len(), 3);
     for record in &records {
         assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
         let connections = record.connect().unwrap().trials[0].connections;
-        assert!(
-            connections > 0 && connections.is_multiple_of(2),
-            "two ranks connect: {record:#?}"
-        );
+        let are_of_two = connections > 0 && connections.is_multiple_of(2);
+        assert!(are_of_two, "two ranks connect: {record:#?}");
     }
 }
 
 /// Huge pages that are not to be had are reported: in the record if something lesser was taken, else as a skip.
 #[test]
 fn memory_of_every_page_size_is_registered() {
-    let dir = tempdir().unwrap();
-    let arguments = "connect --engine shm --ranks 2 --memory small,huge --register 64k --duration 50ms --trials 1 \
-                     -o r.jsonl";
-    let run = tonnage(dir.path(), arguments).run();
-    let records = read(&dir.path().join("r.jsonl"));
-    assert_eq!(records.len(), 2);
-    let pages = |record: &Record| {
+    let (run, records) = connect(
+        "--engine shm --ranks 2 --memory small,huge --register 64k --duration 50ms --trials 1",
+    );
+    let [small, huge] = &records[..] else {
+        panic!("{run:#?}")
+    };
+    let is_normal = |record: &Record| {
         let all = record.effective.iter();
-        let all = all.map(|part| part.memory.all()[0].pages.clone().unwrap());
+        let all = all.map(|part| part.memory.all()[0].pages.as_deref().unwrap() == "normal");
         all.collect::<Vec<_>>()
     };
-    assert_eq!(records[0].outcome, Outcome::Measured, "{run:#?}");
-    assert!(pages(&records[0]).iter().all(|pages| pages == "normal"));
-    match &records[1].outcome {
-        Outcome::Measured => {
-            assert_eq!(run.code, Some(0), "{run:#?}");
-            assert!(pages(&records[1]).iter().all(|pages| pages != "normal"));
-        }
-        Outcome::Skipped { why } => {
-            assert_eq!(run.code, Some(1), "{run:#?}");
-            assert!(
-                why.contains("--memory huge") && why.contains("nr_hugepages"),
-                "{why}"
-            );
-            assert!(run.stdout.contains("skipped"), "{run:#?}");
-            println!("skip: huge pages were not measured: {why}");
-        }
-        Outcome::Failed { why } => panic!("{why}"),
+    assert_eq!(small.outcome, Outcome::Measured, "{run:#?}");
+    assert!(is_normal(small).iter().all(|&is_so| is_so));
+    if huge.outcome == Outcome::Measured {
+        assert_eq!(run.code, Some(0), "{run:#?}");
+        assert!(!is_normal(huge).contains(&true));
+    } else {
+        let why = why(huge);
+        assert!(
+            why.contains("--memory huge") && why.contains("nr_hugepages"),
+            "{why}"
+        );
+        println!("skip: huge pages were not measured: {why}");
+        run.with_code(1).printing(&["skipped"]);
     }
 }
 
-#[test]
-fn traffic_of_other_kinds_is_refused() {
-    let dir = tempdir().unwrap();
-    let arguments = "connect --engine shm --ranks 4 --traffic all-to-all";
-    tonnage(dir.path(), arguments)
-        .run()
-        .with_code(2)
-        .with_one_error(&["all-to-all", "fan-in"]);
+/// The value of an option that the reason of a skip names.
+fn advised<'a>(why: &'a str, option: &str) -> &'a str {
+    let rest = why.split(option).nth(1).unwrap_or_else(|| panic!("{why}"));
+    rest.trim_start().split([',', ' ']).next().unwrap()
 }
 
 #[test]
 fn more_connections_than_descriptors_are_skipped_with_the_number_that_fits() {
-    for (engine, library) in [("fabric:tcp", "--libfabric embedded"), ("shm", "")] {
+    for engine in ["fabric:tcp --libfabric embedded", "shm"] {
         let dir = tempdir().unwrap();
         let limited = |workers: &str| {
-            let arguments = format!(
-                "connect --engine {engine} --ranks 2 --workers {workers} --duration 50ms --trials 1 {library} -o {workers}.jsonl"
-            );
-            under(dir.path(), "prlimit --nofile=128", &arguments).run()
+            let line = format!("connect --engine {engine} --ranks 2 --workers {workers}");
+            let line = format!("{line} --duration 50ms --trials 1 -o {workers}.jsonl");
+            under(dir.path(), "prlimit --nofile=128", &line).run()
         };
-        let ended = limited("64").with_code(1);
-        let records = read(&dir.path().join("64.jsonl"));
-        let Outcome::Skipped { why } = &records[0].outcome else {
-            panic!("{ended:#?}");
-        };
+        limited("64").with_code(1);
+        let records = records::of_any_kind(&dir.path().join("64.jsonl"));
+        let why = why(&records[0]);
         assert!(why.contains("workers fit"), "{why}");
-        let fit = why
-            .split("--workers ")
-            .nth(1)
-            .and_then(|rest| rest.split(',').next());
-        let fit = fit.unwrap_or_else(|| panic!("{why}"));
+        let fit = advised(why, "--workers");
         assert!((8..=32).contains(&fit.parse::<u32>().unwrap()), "{why}");
         limited(fit).with_code(0);
     }
@@ -146,25 +121,15 @@ fn more_connections_than_descriptors_are_skipped_with_the_number_that_fits() {
 
 #[test]
 fn registrations_beyond_memory_are_skipped_with_what_there_is() {
-    let dir = tempdir().unwrap();
-    let arguments =
-        "connect --engine shm --ranks 2 --register 4k,512G --duration 20ms --trials 1 -o r.jsonl";
-    tonnage(dir.path(), arguments).run().with_code(1);
-    let records = read(&dir.path().join("r.jsonl"));
+    let (run, records) =
+        connect("--engine shm --ranks 2 --register 4k,512G --duration 20ms --trials 1");
+    run.with_code(1);
     assert_eq!(records[0].outcome, Outcome::Measured);
-    let Outcome::Skipped { why } = &records[1].outcome else {
-        panic!("{:#?}", records[1]);
-    };
+    let why = why(&records[1]);
     assert!(why.contains("bytes of memory available"), "{why}");
-    let fits = why
-        .split("--register ")
-        .nth(1)
-        .and_then(|rest| rest.split(' ').next());
-    let fits = fits
-        .and_then(|fits| fits.strip_suffix('M'))
-        .unwrap_or_else(|| panic!("{why}"));
+    let fits = advised(why, "--register").strip_suffix('M');
     assert!(
-        (16..512 << 10).contains(&fits.parse::<u64>().unwrap()),
+        (16..512 << 10).contains(&fits.unwrap().parse::<u64>().unwrap()),
         "{why}"
     );
 }

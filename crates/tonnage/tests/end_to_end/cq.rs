@@ -1,23 +1,11 @@
 //! Workers that sleep until there is something, in place of polling.
 
-use std::time::{Duration, Instant};
-
-use rustix::process::Signal;
 use tempfile::tempdir;
-use tonnage_record::Record;
 use tonnage_testbed::{HostsSpec, Rate};
 
 use super::hosts::{all_good, end, hosts_of, start};
-use super::support::{BRIEF, LONG, records, tonnage, wait_until};
-
-fn measured(arguments: &str) -> Vec<Record> {
-    let dir = tempdir().unwrap();
-    let brief = BRIEF.replace("--trial-time 5ms", "--iters 40");
-    let arguments =
-        format!("transfer --engine fabric:tcp {arguments} --cq event --verify {brief} -o r.jsonl");
-    let run = tonnage(dir.path(), &arguments).succeed();
-    records::shown(dir.path(), "r.jsonl", &run, "table")
-}
+use super::support::records::{body, measured, transfer};
+use super::support::{BRIEF, LONG, records, tonnage};
 
 #[test]
 fn whoever_sleeps_moves_the_same_bytes() {
@@ -43,50 +31,28 @@ fn whoever_sleeps_moves_the_same_bytes() {
             2,
         ),
     ] {
-        assert_eq!(measured(arguments).len(), points, "{arguments}");
+        let line = format!("--engine fabric:tcp {arguments} --cq event --verify");
+        assert_eq!(measured(&line).0.len(), points, "{arguments}");
     }
 }
 
 #[test]
 fn who_sleeps_stands_beside_who_polls_with_the_cpu_time_of_both_ends() {
-    let dir = tempdir().unwrap();
-    let arguments = format!(
-        "transfer --engine fabric:tcp --op read --ranks 2 --sizes 4k --window 8 --cq busy,event {BRIEF}"
-    );
-    let run = tonnage(dir.path(), &arguments).succeed();
+    let line = "--engine fabric:tcp --op read --ranks 2 --sizes 4k --window 8 --cq busy,event";
+    let (run, _) = transfer(&format!("{line} {BRIEF}"));
     assert_eq!(run.rows().len(), 2, "{run:#?}");
-    assert!(
-        run.stdout.contains("  CQ  ") && run.stdout.contains("  Target CPU"),
-        "{run:#?}"
-    );
+    run.printing(&["  CQ  ", "  Target CPU"]);
 }
 
 #[test]
-fn sleeping_is_refused_where_it_cannot_be() {
+fn engines_without_a_descriptor_cannot_sleep() {
     let dir = tempdir().unwrap();
-    for (more, said) in [
-        (
-            "--op write --rate 100",
-            "cq event and rate 100 contradict each other",
-        ),
-        ("--op write --ping-pong", "use op write-imm, or cq busy"),
-    ] {
-        let arguments =
-            format!("transfer --engine fabric:tcp --ranks 2 --sizes 64 --cq event {more}");
-        let run = tonnage(dir.path(), &arguments).run().with_code(2);
-        assert!(run.stderr.contains(said), "{more}: {run:#?}");
-    }
-    for engine in ["shm", "null", "fabric:shm"] {
-        let arguments = format!(
-            "transfer --engine {engine} --op write --ranks 2 --sizes 64 --cq event {BRIEF}"
-        );
-        let run = tonnage(dir.path(), &arguments).run().with_code(1);
-        let said = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(
-            said.contains("the engine has no descriptor to sleep on"),
-            "{run:#?}"
-        );
-    }
+    let line = "transfer --engine shm,null,fabric:shm --op write --ranks 2 --sizes 64 --cq event";
+    let run = tonnage(dir.path(), &format!("{line} {BRIEF}"))
+        .run()
+        .with_code(1);
+    let run = run.printing(&["the engine has no descriptor to sleep on"]);
+    run.saying(&["3 of 3 points failed or were skipped"]);
 }
 
 /// The others sleep when it happens, and hear of it all the same.
@@ -94,18 +60,16 @@ fn sleeping_is_refused_where_it_cannot_be() {
 fn a_rank_that_is_killed_while_others_sleep_ends_the_run() {
     for op in ["write", "send"] {
         let dir = tempdir().unwrap();
-        let arguments = format!(
-            "transfer --engine fabric:tcp --libfabric embedded --op {op} --ranks 3 --traffic fan-in --sizes 64k --cq event {LONG}"
-        );
-        let run = tonnage(dir.path(), &arguments).start();
-        wait_until("ranks run", || run.processes().len() == 3 + 1);
-        std::thread::sleep(Duration::from_millis(700));
-        run.signal_rank(2, Signal::KILL);
-        let killed = Instant::now();
-        let ended = run.end();
-        assert!(killed.elapsed() < Duration::from_secs(5), "{ended:#?}");
-        assert_eq!(ended.code, Some(1), "{ended:#?}");
-        assert!(ended.stderr.contains("rank 2"), "{ended:#?}");
+        let run = tonnage(
+            dir.path(),
+            &format!(
+                "transfer --engine fabric:tcp --libfabric embedded --op {op} --ranks 3 --traffic fan-in --sizes 64k \
+                 --cq event {LONG} --log-level debug"
+            ),
+        )
+        .start();
+        run.wait_until_said("rank 2: trial 1 of");
+        run.kill_rank(2);
     }
 }
 
@@ -116,7 +80,7 @@ fn an_idle_target_that_sleeps_needs_no_cpu() {
     let spec = HostsSpec {
         count: 2,
         links: 1,
-        rates: "2mbit".parse::<Rate>().unwrap().into(),
+        rates: "4mbit".parse::<Rate>().unwrap().into(),
     };
     let Some(hosts) = hosts_of(spec) else { return };
     let dir = tempdir().unwrap();
@@ -124,10 +88,9 @@ fn an_idle_target_that_sleeps_needs_no_cpu() {
                      --warmup 0 --limit none -o r.jsonl";
     all_good(&end(start(&hosts, 1, dir.path(), arguments, |rank| rank)));
     let records = records::read(&dir.path().join("r.jsonl"));
-    let shares: Vec<f64> = records
-        .iter()
-        .map(|record| &record.transfer().unwrap().trials[0])
-        .inspect(|trial| assert!(trial.window_ns > 1_500_000_000, "{trial:?}"))
+    let trials = records.iter().map(|record| &body(record).trials[0]);
+    let shares: Vec<f64> = trials
+        .inspect(|trial| assert!(trial.window_ns > 750_000_000, "{trial:?}"))
         .map(|trial| trial.target_cpu_ns as f64 / trial.window_ns as f64)
         .collect();
     let [busy, event] = shares[..] else {
@@ -135,10 +98,8 @@ fn an_idle_target_that_sleeps_needs_no_cpu() {
     };
     assert!(event < 0.05, "{shares:?}");
     if busy < 0.9 {
-        println!(
-            "skip: the target that polls had {:.0} % of a CPU: others took it",
-            100.0 * busy
-        );
+        let percent = 100.0 * busy;
+        println!("skip: the target that polls had {percent:.0} % of a CPU: others took it");
     }
     assert!(busy > 4.0 * event, "{shares:?}");
 }

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 use tempfile::tempdir;
 
@@ -23,10 +22,8 @@ fn records_are_exported_and_files_replaced_whole() {
     let prometheus = "export r.jsonl --to prometheus -o t.prom";
     run(prometheus).with_code(0);
     let text = read("t.prom");
-    let bandwidths = text
-        .lines()
-        .filter(|line| line.starts_with("tonnage_bandwidth_bytes_per_second{host=\""));
-    assert_eq!(bandwidths.count(), 2, "{text}");
+    let name = "\ntonnage_bandwidth_bytes_per_second{host=\"";
+    assert_eq!(text.matches(name).count(), 2, "{text}");
     run(prometheus)
         .with_code(2)
         .with_one_error(&["t.prom", "--force"]);
@@ -35,42 +32,24 @@ fn records_are_exported_and_files_replaced_whole() {
     run(&format!("{prometheus} --force --metric latency-p50")).with_code(0);
     assert_ne!(inode(), before, "a new file has taken the name");
     assert!(!read("t.prom").contains("bandwidth"));
-    assert_eq!(
-        fs::read_dir(dir.path()).unwrap().count(),
-        2,
-        "nothing stays beside it"
-    );
+    let files = fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(files, 2, "nothing stays beside it");
 
     let array = run("export r.jsonl --to github-benchmark").with_code(0);
     let array: serde_json::Value = serde_json::from_str(&array.stdout).unwrap();
     assert_eq!(array.as_array().unwrap().len(), 2);
     let page = run("export r.jsonl --to markdown").with_code(0);
-    assert!(page.stdout.contains("| MsgSize (B) |"), "{page:#?}");
+    page.printing(&["| MsgSize (B) |"]);
 
     // A line that is broken is left out and told.
-    fs::write(
-        dir.path().join("broken.jsonl"),
-        read("r.jsonl") + "{\"schema_version\":\n",
-    )
-    .unwrap();
+    let broken = read("r.jsonl") + "{\"schema_version\":\n";
+    fs::write(dir.path().join("broken.jsonl"), broken).unwrap();
     let cases = run("export broken.jsonl --to junit").with_code(0);
-    assert!(
-        cases.stdout.contains("tests=\"2\" failures=\"0\""),
-        "{cases:#?}"
-    );
-    assert!(
-        cases
-            .stderr
-            .contains("1 of 3 lines of broken.jsonl left out: line 3"),
-        "{cases:#?}"
-    );
+    let cases = cases.printing(&["tests=\"2\" failures=\"0\""]);
+    cases.saying(&["1 of 3 lines of broken.jsonl left out: line 3"]);
 
-    refuses(dir.path());
-}
-
-/// Requests that are refused before a file is touched.
-fn refuses(dir: &Path) {
-    fs::write(dir.join("empty.jsonl"), "").unwrap();
+    // Requests that are refused before a file is touched.
+    fs::write(dir.path().join("empty.jsonl"), "").unwrap();
     for (arguments, parts) in [
         ("empty.jsonl --to junit", ["empty.jsonl", "no records"]),
         ("r.jsonl r.jsonl --to junit", ["same file", "once"]),
@@ -91,8 +70,7 @@ fn refuses(dir: &Path) {
             ["r.jsonl", "another file"],
         ),
     ] {
-        tonnage(dir, &format!("export {arguments}"))
-            .run()
+        run(&format!("export {arguments}"))
             .with_code(2)
             .with_one_error(&parts);
     }

@@ -1,19 +1,22 @@
 //! File experiments that go well: the documented commands at a small size, and the effect of each option on files and
 //! figures.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Command;
+use std::sync::LazyLock;
 
 use rustix::fs::inotify;
 use tempfile::{TempDir, tempdir, tempdir_in};
 use tonnage_plan::files::Phase;
 use tonnage_record::Record;
+use tonnage_record::files::PhaseTrial;
 use tonnage_record::read::read_records;
 
-use super::support::file_records::{failed, measured};
+use super::support::file_records::{body, failed, measured, trial};
 use super::support::tonnage;
 
 const MIB: u64 = 1 << 20;
@@ -34,37 +37,44 @@ pub fn in_memory() -> std::io::Result<TempDir> {
 /// The names in a directory, sorted, with a slash behind those of directories.
 pub fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
-    let mut names: Vec<_> = entries
-        .map(|entry| {
-            let slash = if entry.path().is_dir() { "/" } else { "" };
-            format!("{}{slash}", entry.file_name().to_str().unwrap())
-        })
-        .collect();
+    let name = |entry: fs::DirEntry| {
+        let slash = if entry.path().is_dir() { "/" } else { "" };
+        format!("{}{slash}", entry.file_name().to_str().unwrap())
+    };
+    let mut names: Vec<_> = entries.map(name).collect();
     names.sort_unstable();
     names
 }
 
 fn payloads(record: &Record) -> Vec<(Phase, u64)> {
-    let of =
-        |phase: &tonnage_record::files::PhaseRecord| (phase.phase, phase.summary.payload_bytes);
-    record.file().unwrap().phases.iter().map(of).collect()
+    let phases = body(record).phases.iter();
+    phases
+        .map(|phase| (phase.phase, phase.summary.payload_bytes))
+        .collect()
 }
 
 /// Returns whether the engine cannot run here; says why.
 pub fn unavailable(engine: &str) -> bool {
-    if !engine.contains("uring") {
-        return false;
+    static URING: LazyLock<Result<(), String>> = LazyLock::new(|| {
+        let dir = tempdir().unwrap();
+        let line = "file --engine uring --path t --block 4k --transfer 4k --limit none";
+        let tried = tonnage(dir.path(), line).run();
+        (tried.code == Some(0)).then_some(()).ok_or(tried.stdout)
+    });
+    if engine.contains("uring")
+        && let Err(why) = &*URING
+    {
+        println!("skip: no io_uring here: {why}");
+        return true;
     }
-    let dir = tempdir().unwrap();
-    let tried = super::support::tonnage(
-        dir.path(),
-        "file --engine uring --path t --block 4k --transfer 4k --limit none",
-    )
-    .run();
-    if tried.code != Some(0) {
-        println!("skip: no io_uring here: {}", tried.stdout);
-    }
-    tried.code != Some(0)
+    false
+}
+
+/// The engines that can run here.
+fn engines() -> impl Iterator<Item = &'static str> {
+    ["posix", "uring"]
+        .into_iter()
+        .filter(|engine| !unavailable(engine))
 }
 
 #[test]
@@ -77,51 +87,37 @@ fn the_commands_of_the_plan_at_a_small_size() {
          --fsync end --barriers --numa 0",
     );
     assert_eq!(payloads(&record), write_and_read(2 * MIB));
-    assert_eq!(record.file().unwrap().phases[0].summary.operations, 8);
+    assert_eq!(body(&record).phases[0].summary.operations, 8);
     let memory = &record.effective[0].memory.all()[0];
     assert_eq!(memory.numa_asked, Some(0), "{memory:?}");
-    if !unavailable("uring") {
-        let command = "--ranks 2 --engine uring --direct --path t.dat --block 1m --transfer 4k --order shuffled \
-             --window 32 --stonewall 5s";
-        let (_, storage) = measured(dir.path(), "--path t --block 4k --transfer 4k");
-        if storage.file().unwrap().storage[0]
-            .direct_alignment
-            .is_some()
-        {
-            let (_, record) = measured(dir.path(), command);
-            assert_eq!(payloads(&record), write_and_read(2 * MIB));
-            let engine = &record.effective[0].engine;
-            assert_eq!(engine.name, "uring");
-            assert_ne!(
-                engine.facts.get("direct"),
-                Some(&tonnage_engine::Fact::Flag(false))
-            );
-        } else {
-            println!(
-                "skip: no direct I/O on {}",
-                storage.file().unwrap().storage[0].file_system
-            );
-        }
+    let storage = &body(&record).storage[0];
+    if storage.direct_alignment.is_none() {
+        println!("skip: no direct I/O on {}", storage.file_system);
+    } else if !unavailable("uring") {
+        let (_, record) = measured(
+            dir.path(),
+            "--ranks 2 --engine uring --direct --path t.dat --block 1m --transfer 4k --order shuffled --window 32 \
+             --stonewall 5s",
+        );
+        assert_eq!(payloads(&record), write_and_read(2 * MIB));
+        let engine = &record.effective[0].engine;
+        assert_eq!(engine.name, "uring");
+        let is_cached = Some(&tonnage_engine::Fact::Flag(false));
+        assert_ne!(engine.facts.get("direct"), is_cached);
     }
     let (_, record) = measured(
         dir.path(),
         "--ranks 4 --path t.dat --block 64k --transfer 16k --segments 3 --order shuffled --threads 2 --verify --fsync each",
     );
     assert_eq!(payloads(&record), write_and_read((12 * 64) << 10));
-    assert_eq!(
-        record.file().unwrap().phases[1].trials[0].verified_bytes,
-        Some((12 * 64) << 10)
-    );
+    assert_eq!(trial(&record, 1).verified_bytes, Some((12 * 64) << 10));
     assert_eq!(names(dir.path()), Vec::<String>::new());
 }
 
 #[test]
 fn every_engine_layout_and_order() {
     let dir = tempdir().unwrap();
-    for engine in ["posix", "uring"] {
-        if unavailable(engine) {
-            continue;
-        }
+    for engine in engines() {
         for layout in ["shared", "per-process"] {
             for order in ["sequential", "shuffled"] {
                 for more in ["", "--threads 2 --barriers", "--read-shift 1 --trials 2"] {
@@ -130,15 +126,14 @@ fn every_engine_layout_and_order() {
                          --transfer 3k --segments 2 --verify=write,read {more}"
                     );
                     let (_, record) = measured(dir.path(), &arguments);
-                    let trials = u64::from(record.file().unwrap().point.trials);
+                    let operations = 64 * u64::from(body(&record).point.trials);
                     assert_eq!(
-                        record.file().unwrap().phases[1].summary.operations,
-                        64 * trials,
+                        body(&record).phases[1].summary.operations,
+                        operations,
                         "{arguments}"
                     );
-                    for phase in &record.file().unwrap().phases {
-                        assert_eq!(phase.trials[0].verified_bytes, Some(192 << 10));
-                    }
+                    let verified = [0, 1].map(|phase| trial(&record, phase).verified_bytes);
+                    assert_eq!(verified, [Some(192 << 10); 2], "{arguments}");
                 }
             }
         }
@@ -149,32 +144,25 @@ fn every_engine_layout_and_order() {
 #[test]
 fn the_storages_own_limit_stands_beside_the_figures() {
     let dir = on_disk();
-    let arguments = "--ranks 2 --path t --block 1m --transfer 256k --fsync end";
-    let (_, record) = measured(dir.path(), &format!("{arguments} --limit 2GB/s"));
-    for phase in &record.file().unwrap().phases {
-        assert_eq!(phase.summary.limit.as_ref().unwrap().bytes_per_s, 2e9);
-    }
-    assert!(
-        record.file().unwrap().phases[0]
-            .summary
-            .utilization
-            .is_some()
-    );
-    let unsynced = "--ranks 2 --path t --block 1m --transfer 256k --limit 2GB/s --phases write";
-    let (ended, record) = measured(dir.path(), unsynced);
-    assert_eq!(record.file().unwrap().phases[0].summary.utilization, None);
-    assert!(
-        ended.stdout.contains("write: memory took what was written"),
-        "{ended:#?}"
-    );
-    let events = Events::of(dir.path());
+    let arguments = "--ranks 2 --path t --block 1m --transfer 256k";
     let (_, record) = measured(
         dir.path(),
-        &format!("{arguments} --limit auto --phases write"),
+        &format!("{arguments} --fsync end --limit 2GB/s"),
     );
-    let summary = &record.file().unwrap().phases[0].summary;
-    assert!(summary.limit.as_ref().unwrap().bytes_per_s > 0.0);
-    assert!(summary.utilization.is_some());
+    let summary = |record: &Record, phase: usize| body(record).phases[phase].summary.clone();
+    let limits = [0, 1].map(|phase| summary(&record, phase).limit.unwrap().bytes_per_s);
+    assert_eq!(limits, [2e9; 2]);
+    assert!(summary(&record, 0).utilization.is_some());
+    let (ended, record) = measured(
+        dir.path(),
+        &format!("{arguments} --limit 2GB/s --phases write"),
+    );
+    assert_eq!(summary(&record, 0).utilization, None);
+    ended.printing(&["write: memory took what was written"]);
+    let events = Events::of(dir.path());
+    let auto = format!("{arguments} --fsync end --limit auto --phases write");
+    let summary = summary(&measured(dir.path(), &auto).1, 0);
+    assert!(summary.limit.unwrap().bytes_per_s > 0.0 && summary.utilization.is_some());
     assert_eq!(names(dir.path()), Vec::<String>::new());
     // A stream before or beside the phases would change what they find. Its file has no name, which the system writes
     // as a number.
@@ -196,7 +184,7 @@ fn a_read_that_removes_its_file_has_a_limit() {
     assert_eq!(names(dir.path()), ["p.toml", "r.jsonl"]);
     assert!(!ended.stdout.contains("limit is not known"), "{ended:#?}");
     let records = read_records(&dir.path().join("r.jsonl")).unwrap().records;
-    let body = records[1].file().unwrap();
+    let body = body(&records[1]);
     if body.storage.iter().any(|it| it.direct_alignment.is_none()) {
         return println!(
             "skip: this file system has no direct transfers, and so no stream to read"
@@ -239,70 +227,56 @@ fn files_in_memory_have_no_limit_and_say_so() {
     };
     let arguments = "--ranks 2 --path t --block 1m --transfer 256k";
     let (ended, record) = measured(dir.path(), &format!("{arguments} --limit auto"));
-    for phase in &record.file().unwrap().phases {
-        assert_eq!(
-            (&phase.summary.limit, phase.summary.utilization),
-            (&None, None)
-        );
+    for phase in &body(&record).phases {
+        let limit = (&phase.summary.limit, phase.summary.utilization);
+        assert_eq!(limit, (&None, None));
     }
     let why = "no limit: files on tmpfs are in memory";
     assert!(
-        record.remarks.iter().any(|remark| remark.starts_with(why)),
+        record.remarks.iter().any(|it| it.starts_with(why)),
         "{:?}",
         record.remarks
     );
-    assert!(ended.stdout.contains(why), "{ended:#?}");
+    ended.printing(&[why]);
     let (_, record) = measured(dir.path(), &format!("{arguments} --limit 2GB/s"));
-    assert!(
-        record.file().unwrap().phases[0]
-            .summary
-            .utilization
-            .is_some()
-    );
+    assert!(body(&record).phases[0].summary.utilization.is_some());
 }
 
 /// Cached bytes are gone where the kernel can drop them; in memory everything stays, and that is said.
 #[test]
 fn a_read_says_how_cold_it_was() {
     let dir = on_disk();
-    let arguments = "--ranks 2 --path t --layout per-process --block 1m --transfer 64k --fsync end";
-    let (ended, record) = measured(dir.path(), arguments);
-    let cache = record.file().unwrap().phases[1].trials[0]
-        .cache
-        .clone()
-        .unwrap();
-    assert!(cache.known && !cache.dropped, "{cache:?}");
-    assert_eq!((cache.bytes, cache.resident_bytes), (2 * MIB, 2 * MIB));
-    assert!(ended.stdout.contains("read: warm, 100 %"), "{ended:#?}");
-    let file_system = record.file().unwrap().storage[0].file_system.clone();
-    if file_system == "tmpfs" {
-        println!("skip: nothing can be dropped on {file_system}, and no disk is known");
+    let cache = |record: &Record| trial(record, 1).cache.clone().unwrap();
+    let arguments = "--ranks 2 --layout per-process --block 1m --transfer 64k --fsync end --path";
+    let (ended, record) = measured(dir.path(), &format!("{arguments} t"));
+    let warm = cache(&record);
+    assert!(warm.known && !warm.dropped, "{warm:?}");
+    assert_eq!((warm.bytes, warm.resident_bytes), (2 * MIB, 2 * MIB));
+    ended.printing(&["read: warm, 100 %"]);
+    if body(&record).storage[0].file_system == "tmpfs" {
+        println!("skip: nothing can be dropped on tmpfs, and no disk is known");
     } else {
         for more in ["", "--order shuffled --read-shift 1", "--trials 2"] {
-            let (ended, record) =
-                measured(dir.path(), &format!("{arguments} --drop-caches {more}"));
-            for trial in &record.file().unwrap().phases[1].trials {
+            let line = format!("{arguments} t --drop-caches {more}");
+            let (ended, record) = measured(dir.path(), &line);
+            for trial in &body(&record).phases[1].trials {
                 let cache = trial.cache.clone().unwrap();
                 assert!(cache.known && cache.dropped, "{cache:?}");
                 assert_eq!((cache.bytes, cache.resident_bytes), (2 * MIB, 0), "{more}");
             }
-            assert!(ended.stdout.contains("cold"), "{ended:#?}");
+            ended.printing(&["cold"]);
         }
     }
     let Ok(memory) = in_memory() else {
         println!("skip: no /dev/shm to write to");
         return;
     };
-    let path = memory.path().join("t");
-    let arguments = arguments.replace("--path t", &format!("--path {}", path.display()));
-    let (ended, record) = measured(dir.path(), &format!("{arguments} --drop-caches"));
-    let cache = record.file().unwrap().phases[1].trials[0]
-        .cache
-        .clone()
-        .unwrap();
-    assert_eq!((cache.bytes, cache.resident_bytes), (2 * MIB, 2 * MIB));
-    assert!(cache.dropped, "{cache:?}");
-    assert!(ended.stdout.contains("read: warm, 100 %"), "{ended:#?}");
+    let arguments = format!("{arguments} {}/t --drop-caches", memory.path().display());
+    let (ended, record) = measured(dir.path(), &arguments);
+    let kept = cache(&record);
+    assert_eq!((kept.bytes, kept.resident_bytes), (2 * MIB, 2 * MIB));
+    assert!(kept.dropped, "{kept:?}");
+    ended.printing(&["read: warm, 100 %"]);
     assert_eq!(names(memory.path()), Vec::<String>::new());
 }
 
@@ -310,10 +284,7 @@ fn a_read_says_how_cold_it_was() {
 fn a_mixed_phase_has_its_share_of_reads_exactly() {
     let dir = tempdir().unwrap();
     for (percent, order) in [(70, "sequential"), (1, "shuffled"), (99, "shuffled")] {
-        for engine in ["posix", "uring"] {
-            if unavailable(engine) {
-                continue;
-            }
+        for engine in engines() {
             let (_, record) = measured(
                 dir.path(),
                 &format!(
@@ -321,12 +292,10 @@ fn a_mixed_phase_has_its_share_of_reads_exactly() {
                      --order {order} --verify"
                 ),
             );
-            let [mixed] = &record.file().unwrap().phases[..] else {
-                panic!("{record:#?}")
-            };
-            let trial = &mixed.trials[0];
-            assert_eq!((trial.operations, trial.reads), (400, 4 * percent));
-            assert_eq!(trial.verified_bytes, Some(1600 << 10));
+            assert_eq!(body(&record).phases.len(), 1);
+            let mixed = trial(&record, 0);
+            assert_eq!((mixed.operations, mixed.reads), (400, 4 * percent));
+            assert_eq!(mixed.verified_bytes, Some(1600 << 10));
         }
     }
 }
@@ -336,22 +305,15 @@ fn ranks_read_what_others_wrote_and_are_told_what_it_proves() {
     let dir = tempdir().unwrap();
     for layout in ["shared", "per-process"] {
         for choice in ["--read-shift 1", "--read-shuffled 5", "--read-shift 2"] {
-            let (ended, record) = measured(
-                dir.path(),
-                &format!(
-                    "--ranks 3 --path t --layout {layout} --block 64k --transfer 16k {choice} --verify"
-                ),
+            let line = "--ranks 3 --path t --block 64k --transfer 16k --verify";
+            let line = format!("{line} --layout {layout} {choice}");
+            let (ended, record) = measured(dir.path(), &line);
+            assert_eq!(trial(&record, 1).verified_bytes, Some(192 << 10));
+            assert!(
+                record.remarks.iter().any(|it| it.contains("on one host")),
+                "{record:#?}"
             );
-            assert_eq!(
-                record.file().unwrap().phases[1].trials[0].verified_bytes,
-                Some(192 << 10)
-            );
-            let said = record
-                .remarks
-                .iter()
-                .any(|remark| remark.contains("on one host"));
-            assert!(said, "{record:#?}");
-            assert!(ended.stdout.contains("proves nothing about"), "{ended:#?}");
+            ended.printing(&["proves nothing about"]);
         }
     }
 }
@@ -386,23 +348,16 @@ fn files_are_where_and_as_many_as_they_were_asked_for() {
         let arguments = format!("{arguments} --block 64k --transfer 16k --segments 2 --verify");
         let (_, record) = measured(dir.path(), &format!("{arguments} --keep"));
         assert_eq!(names(&dir.path().join(name)), files);
-        let ranks = u64::from(record.file().unwrap().point.ranks);
-        let trials = u64::from(record.file().unwrap().point.trials);
-        assert_eq!(
-            record.file().unwrap().phases[0].summary.payload_bytes,
-            trials * ranks * (128 << 10)
-        );
+        let point = &body(&record).point;
+        let written = u64::from(point.trials * point.ranks) * (128 << 10);
+        assert_eq!(body(&record).phases[0].summary.payload_bytes, written);
         // What tonnage wrote it may replace, and without --keep remove. Directories that were there before stay.
         measured(dir.path(), &arguments);
         let before: Vec<_> = files.iter().filter(|name| name.ends_with('/')).collect();
-        assert_eq!(
-            names(&dir.path().join(name)).iter().collect::<Vec<_>>(),
-            before
-        );
-        assert_eq!(
-            fs::remove_dir(dir.path().join(name).join("0")).is_ok(),
-            name == "e"
-        );
+        let after = names(&dir.path().join(name));
+        assert_eq!(after.iter().collect::<Vec<_>>(), before);
+        let removed = fs::remove_dir(dir.path().join(name).join("0"));
+        assert_eq!(removed.is_ok(), name == "e");
     }
     fs::create_dir(dir.path().join("f")).unwrap();
     measured(
@@ -410,10 +365,8 @@ fn files_are_where_and_as_many_as_they_were_asked_for() {
         "--ranks 2 --path f/t --layout per-process --directory-per-rank --block 64k --transfer 16k --keep",
     );
     let length = |name: &str| fs::metadata(dir.path().join(name)).unwrap().len();
-    assert_eq!(
-        length("f/0/t.00000000") + length("f/1/t.00000001"),
-        128 << 10
-    );
+    let both = length("f/0/t.00000000") + length("f/1/t.00000001");
+    assert_eq!(both, 128 << 10);
 }
 
 #[test]
@@ -473,26 +426,59 @@ fn data_compresses_as_far_as_it_was_asked_to() {
 #[test]
 fn repetitions_pause_and_end_in_time() {
     let dir = tempdir().unwrap();
-    let (ended, record) = measured(
-        dir.path(),
-        "--ranks 2 --path t --block 64k --transfer 16k --trials 3 --delay 100ms",
-    );
-    assert_eq!(record.file().unwrap().phases[0].trials.len(), 3);
-    assert!(ended.took.as_millis() >= 500, "{ended:#?}");
-    let seeds: std::collections::BTreeSet<_> = record.file().unwrap().phases[0]
-        .trials
+    let line = "--ranks 2 --path t --block 64k --transfer 16k";
+    let (ended, record) = measured(dir.path(), &format!("{line} --trials 3 --delay 100ms"));
+    let writes = &body(&record).phases[0].trials;
+    let seeds: BTreeSet<_> = writes
         .iter()
         .map(|trial| trial.data_seed.unwrap())
         .collect();
-    assert_eq!(seeds.len(), 3, "each write has data of its own");
-    let (_, record) = measured(
-        dir.path(),
-        "--ranks 2 --path t --block 64k --transfer 16k --trials 100 --delay 50ms --max-duration 60ms --data-seed 7",
-    );
-    let trials = &record.file().unwrap().phases[1].trials;
-    assert!((1..100).contains(&trials.len()), "{}", trials.len());
     assert_eq!(
-        record.file().unwrap().phases[0].trials[0].data_seed,
-        Some(7)
+        (writes.len(), seeds.len()),
+        (3, 3),
+        "each write has data of its own"
     );
+    assert!(ended.took.as_millis() >= 500, "{ended:#?}");
+    let bounded = "--trials 100 --delay 50ms --max-duration 60ms --data-seed 7";
+    let (_, record) = measured(dir.path(), &format!("{line} {bounded}"));
+    let reads = body(&record).phases[1].trials.len();
+    assert!((1..100).contains(&reads), "{reads}");
+    assert_eq!(trial(&record, 0).data_seed, Some(7));
+}
+
+/// Engines with queues: transfers that really were in flight.
+#[test]
+fn what_a_queue_really_did_is_in_the_record() {
+    let dir = tempdir().unwrap();
+    if unavailable("uring") {
+        return;
+    }
+    // Waiting for the common start takes CPU time too, which is not the transfers'.
+    let arguments = "--engine uring --path t --block 64k --transfer 64k --window 256 --trials 20";
+    let (_, record) = measured(dir.path(), arguments);
+    for phase in &body(&record).phases {
+        let within = |trial: &&PhaseTrial| trial.transfer_cpu_ns <= trial.total_ns;
+        assert!(
+            phase.trials.iter().filter(within).count() > 10,
+            "{phase:#?}"
+        );
+        // The window was larger than the file.
+        assert!(
+            phase
+                .trials
+                .iter()
+                .all(|trial| trial.in_flight_max == Some(1))
+        );
+    }
+    let most = |arguments: &str, phase: usize| {
+        let (_, record) = measured(
+            dir.path(),
+            &format!("--path t --block 1m --transfer 4k {arguments}"),
+        );
+        trial(&record, phase).in_flight_max.unwrap()
+    };
+    for phase in [0, 1] {
+        assert!((2..=32).contains(&most("--engine uring --window 32", phase)));
+    }
+    assert_eq!(most("--threads 3", 0), 1);
 }

@@ -12,13 +12,11 @@ use tonnage_record::Outcome;
 
 use super::files::{names, on_disk, unavailable};
 use super::files_refused::{left, on_tmpfs};
-use super::killing::{blames, nothing_new, pids};
+use super::killing::{nothing_new, pids};
 use super::ssh_stand_in::write as stand_in;
-use super::support::file_records::{experiment, failed, only, walled, why};
+use super::support::file_records::{body, experiment, failed, only, walled, why};
 use super::support::processes::Process;
-use super::support::{Started, shared_memory, tonnage, wait_until};
-
-const SOON: Duration = Duration::from_secs(5);
+use super::support::{SOON, Started, shared_memory, tonnage, wait_until};
 
 /// A phase that nobody waits for: of small writes, each synced, so that a disk is not filled meanwhile.
 const ENDLESS: &str = "--block 1G --transfer 4k --fsync each --stonewall 1h --phases write";
@@ -54,20 +52,13 @@ fn a_disk_that_is_full_in_the_middle_of_a_phase() {
         }
         let ended = ended.saying(&["No space left on device"]);
         assert_eq!(ended.stderr.matches("error: ").count(), 1, "{ended:#?}");
-        let phases: Vec<_> = record
-            .file()
-            .unwrap()
-            .phases
-            .iter()
+        let phases = body(&record).phases.iter();
+        let phases: Vec<_> = phases
             .map(|phase| (phase.phase, phase.trials.len()))
             .collect();
         assert_eq!(phases, [(Phase::Write, 2), (Phase::Read, 2)]);
-        assert_eq!(
-            left(dir.path()).is_empty(),
-            keep.is_empty(),
-            "{}",
-            left(dir.path())
-        );
+        let left = left(dir.path());
+        assert_eq!(left.is_empty(), keep.is_empty(), "{left}");
     }
 }
 
@@ -103,7 +94,7 @@ fn a_disk_that_is_too_small_from_the_beginning() {
         for part in whys {
             assert!(why.contains(part), "{more}: no {part:?} in {why}");
         }
-        assert!(record.file().unwrap().phases.is_empty());
+        assert!(body(&record).phases.is_empty());
         // That it would not fit was known before.
         let refused = why.contains("are free");
         let remarked = |remark: &String| remark.contains("are free");
@@ -123,7 +114,7 @@ fn files_that_no_disk_has_room_for() {
         let (why, record) = failed(dir.path(), &format!("--ranks 2 --path t {size}"));
         assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
         assert!(why.contains("are free"), "{why}");
-        assert!(record.file().unwrap().phases.is_empty());
+        assert!(body(&record).phases.is_empty());
         assert_eq!(names(dir.path()), Vec::<String>::new());
     }
     let bounded = "--path t --block 1024T --transfer 4k --fsync each --phases write";
@@ -148,31 +139,31 @@ fn a_file_that_fills_the_disk_is_written_again() {
     fs::remove_file(dir.path().join("r.jsonl")).unwrap();
 }
 
-/// Waits until both ranks have written something.
-fn writing(run: &Started, dir: &Path) {
+/// Starts a run that writes into `t` or its like, and waits until both ranks have written something.
+fn writing(dir: &Path, arguments: &str) -> Started {
+    let run = tonnage(dir, &experiment(arguments)).start();
     wait_until("ranks are there", || run.processes().iter().any(is_rank));
     wait_until("the ranks write", || {
-        let mut files = Vec::new();
-        let mut look = |dir: &Path| {
-            for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-                let length = entry.metadata().map_or(0, |metadata| metadata.len());
-                files.push((entry.path(), length));
-            }
+        let folders = [dir.to_owned(), dir.join("0"), dir.join("1")];
+        let entries = folders
+            .into_iter()
+            .filter_map(|it| fs::read_dir(it).ok())
+            .flatten()
+            .flatten();
+        // A file of others that is written into begins with a single byte.
+        let is_written = |entry: &fs::DirEntry| {
+            let found = entry
+                .metadata()
+                .ok()
+                .filter(|it| it.is_file() && it.len() > 1);
+            found.is_some() && entry.file_name().to_string_lossy().starts_with('t')
         };
-        look(dir);
-        for name in ["0", "1"] {
-            look(&dir.join(name));
-        }
-        files.retain(|(path, length)| {
-            let name = path.file_name().unwrap().to_str().unwrap();
-            // A file of others that is written into begins with a single byte.
-            name.starts_with('t') && path.is_file() && *length > 1
-        });
-        let both = files.len() > 1;
-        both || files.iter().any(|(path, _)| path.ends_with("t"))
+        let written: Vec<_> = entries.filter(is_written).collect();
+        written.len() > 1 || written.iter().any(|it| it.file_name() == "t")
     });
     // Well into the phase.
     std::thread::sleep(Duration::from_millis(50));
+    run
 }
 
 #[test]
@@ -199,19 +190,9 @@ fn a_rank_that_is_killed_while_it_writes() {
         if options.contains("uring") {
             arguments = arguments.replace("--fsync each", "--window 1");
         }
-        let run = tonnage(dir.path(), &experiment(&arguments)).start();
-        writing(&run, dir.path());
+        let run = writing(dir.path(), &arguments);
         let pids = pids(&run);
-        run.signal_rank(rank, Signal::KILL);
-        let killed = Instant::now();
-        let ended = run.end();
-        assert!(
-            killed.elapsed() < SOON,
-            "{:?}: {ended:#?}",
-            killed.elapsed()
-        );
-        assert_eq!(ended.code, Some(1), "{ended:#?}");
-        blames(&ended, rank);
+        let ended = run.kill_rank(rank);
         // Rank 0 writes the record, unless it is the one that is dead.
         let path = dir.path().join("r.jsonl");
         if rank == 0 {
@@ -220,12 +201,11 @@ fn a_rank_that_is_killed_while_it_writes() {
             let record = only(&path);
             let lost = format!("rank {rank} on {}", tonnage_sys::host::name());
             assert!(why(&record, &ended).contains(&lost), "{record:#?}");
-            assert!(record.file().unwrap().phases.is_empty());
+            assert!(body(&record).phases.is_empty());
         }
-        let kept: &[&str] = if options.contains("--keep") {
-            &["t.00000000", "t.00000001"]
-        } else {
-            &[]
+        let kept: &[&str] = match options.contains("--keep") {
+            true => &["t.00000000", "t.00000001"],
+            false => &[],
         };
         assert_eq!(names(dir.path()), kept, "{options}");
         nothing_new(&before, &pids);
@@ -237,11 +217,7 @@ fn is_rank(process: &Process) -> bool {
     process.rank.is_some() || process.command_line.contains(" host-rank")
 }
 
-/// Kills all ranks, those of `--hosts` too. They are stopped before, so that none sees the end of another one.
-fn kill_ranks(run: &Started) {
-    kill_all(run, is_rank);
-}
-
+/// Kills processes. They are stopped before, so that none sees the end of another one.
 fn kill_all(run: &Started, is_hit: impl Fn(&Process) -> bool) {
     let processes = run.processes();
     let hit = || processes.iter().filter(|process| is_hit(process));
@@ -270,12 +246,9 @@ fn all_ranks_that_are_killed_while_they_write() {
     ] {
         let dir = on_disk();
         let arguments = format!("{ranks} --path t {ENDLESS} {options}");
-        let run = tonnage(dir.path(), &experiment(&arguments)).start();
-        writing(&run, dir.path());
-        kill_ranks(&run);
-        let killed = Instant::now();
-        let ended = run.end().with_code(1);
-        assert!(killed.elapsed() < SOON, "{ended:#?}");
+        let run = writing(dir.path(), &arguments);
+        kill_all(&run, is_rank);
+        let ended = run.end_soon().with_code(1);
         for rank in 0..2 {
             let told = format!("rank {rank} on ");
             assert!(ended.stderr.contains(&told), "{ended:#?}");
@@ -290,8 +263,7 @@ fn all_ranks_that_are_killed_while_they_write() {
 fn the_supervisor_that_is_killed_with_all_ranks() {
     let dir = on_disk();
     let each = "--ranks 2 --path t --layout per-process --directory-per-rank";
-    let run = tonnage(dir.path(), &experiment(&format!("{each} {ENDLESS}"))).start();
-    writing(&run, dir.path());
+    let run = writing(dir.path(), &format!("{each} {ENDLESS}"));
     kill_all(&run, |_| true);
     assert_eq!(run.end().signal, Some(9));
     drop(fs::remove_file(dir.path().join("r.jsonl")));
@@ -302,7 +274,7 @@ fn the_supervisor_that_is_killed_with_all_ranks() {
     let told = "2 files that an earlier run of tonnage had left or kept were removed before they were written anew, such \
                 as 0/t.00000000, 1/t.00000001; directories of ranks were there as well, and stay";
     assert!(
-        record.remarks.iter().any(|remark| remark == told),
+        record.remarks.iter().any(|it| it == told),
         "{:#?}",
         record.remarks
     );
@@ -333,9 +305,7 @@ fn rank_0_that_is_killed_while_the_limit_is_measured() {
             format!("file --ranks 2 --path t --block 64k --transfer 64k --limit auto {options}");
         let run = tonnage(dir.path(), &arguments).start();
         probing(run.rank(0).pid, dir.path());
-        run.signal_rank(0, Signal::KILL);
-        let ended = run.end().with_code(1);
-        blames(&ended, 0);
+        run.kill_rank(0);
         assert_eq!(names(dir.path()), Vec::<String>::new(), "{options}");
     }
 }
@@ -345,18 +315,13 @@ fn rank_0_that_is_killed_while_the_limit_is_measured() {
 fn a_rank_that_is_killed_while_it_writes_into_a_file_of_others() {
     let dir = on_disk();
     fs::write(dir.path().join("t"), "x").unwrap();
-    let run = tonnage(
+    let run = writing(
         dir.path(),
-        &experiment(&format!("--ranks 2 --path t --existing {ENDLESS}")),
-    )
-    .start();
-    writing(&run, dir.path());
-    run.signal_rank(1, Signal::KILL);
-    run.end().with_code(1);
-    assert!(matches!(
-        only(&dir.path().join("r.jsonl")).outcome,
-        Outcome::Failed { .. }
-    ));
+        &format!("--ranks 2 --path t --existing {ENDLESS}"),
+    );
+    run.kill_rank(1);
+    let record = only(&dir.path().join("r.jsonl"));
+    assert!(matches!(record.outcome, Outcome::Failed { .. }));
     assert_eq!(names(dir.path()), ["t"]);
 }
 
@@ -369,16 +334,12 @@ fn a_signal_while_it_writes() {
     ] {
         let dir = on_disk();
         let arguments = format!("--ranks 2 --path t --layout per-process {ENDLESS}");
-        let run = tonnage(dir.path(), &experiment(&arguments)).start();
-        writing(&run, dir.path());
+        let run = writing(dir.path(), &arguments);
         match to_rank {
             None => run.signal(signal),
             Some(rank) => run.signal_rank(rank, signal),
         }
-        let sent = Instant::now();
-        let ended = run.end();
-        assert!(sent.elapsed() < SOON, "{:?}: {ended:#?}", sent.elapsed());
-        assert_eq!(ended.code, Some(code), "{to_rank:?} {signal:?}: {ended:#?}");
+        run.end_soon().with_code(code);
         fs::remove_file(dir.path().join("r.jsonl")).unwrap();
         assert_eq!(
             names(dir.path()),
@@ -394,16 +355,12 @@ fn the_supervisor_that_is_killed() {
     let dir = on_disk();
     let before = shared_memory();
     let arguments = format!("--ranks 2 --path t --layout per-process {ENDLESS}");
-    let run = tonnage(dir.path(), &experiment(&arguments)).start();
-    writing(&run, dir.path());
+    let run = writing(dir.path(), &arguments);
     let pids = pids(&run);
     run.signal(Signal::KILL);
     let ended = run.end();
     assert_eq!(ended.signal, Some(9), "{ended:#?}");
     nothing_new(&before, &pids);
-    assert!(
-        names(dir.path()).iter().all(|name| name == "r.jsonl"),
-        "{:?}",
-        names(dir.path())
-    );
+    drop(fs::remove_file(dir.path().join("r.jsonl")));
+    assert_eq!(names(dir.path()), Vec::<String>::new());
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::files::on_disk;
 use super::hosts::{all_good, end, hosts, start};
-use super::support::{file_records, tonnage_by};
+use super::support::{Started, file_records, tonnage_by};
 use tonnage_record::files::CacheState;
 use tonnage_testbed::Hosts;
 
@@ -17,8 +17,7 @@ const SHARED: &str =
 
 fn cache_of_read(dir: &Path) -> CacheState {
     let record = file_records::only(&dir.join("r.jsonl"));
-    let phases = &record.file().unwrap().phases;
-    phases[1].trials[0].cache.clone().unwrap()
+    file_records::trial(&record, 1).cache.clone().unwrap()
 }
 
 #[test]
@@ -32,12 +31,7 @@ fn hosts_of_one_machine_count_its_page_cache_once() {
 }
 
 /// Starts a rank that takes its host for a machine of its own, by a boot identifier of its own.
-fn rank_of_another_machine(
-    hosts: &Hosts,
-    rank: usize,
-    dir: &Path,
-    arguments: &str,
-) -> super::support::Started {
+fn rank_of_another_machine(hosts: &Hosts, rank: usize, dir: &Path, arguments: &str) -> Started {
     let boot_id = dir.join(format!("boot-{rank}"));
     fs::write(
         &boot_id,
@@ -51,11 +45,7 @@ fn rank_of_another_machine(
     );
     command.args(["--mount", "sh", "-c", &script, "sh"]);
     tonnage_by(command, dir, arguments)
-        .env("RANK", rank.to_string())
-        .env("WORLD_SIZE", hosts.count().to_string())
-        .env("MASTER_ADDR", hosts.address(0).to_string())
-        .env("MASTER_PORT", "29500")
-        .env("TONNAGE_SECRET", "correct-horse-battery-staple")
+        .on_hosts(hosts, rank, hosts.count())
         .start()
 }
 

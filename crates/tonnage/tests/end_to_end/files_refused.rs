@@ -1,5 +1,5 @@
-//! File experiments that cannot be: one clear error each, before a clock starts, and nothing is left. Files of others
-//! stay.
+//! File experiments that cannot be on this machine: one clear error each, before a clock starts, and nothing is left.
+//! Files of others stay.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -10,85 +10,8 @@ use std::path::Path;
 use tempfile::tempdir;
 
 use super::files::{in_memory, names};
-use super::support::file_records::{experiment, failed, measured, only, walled, why};
-use super::support::{Ended, tonnage, under, wait_until};
-
-/// Refused before a rank starts.
-fn refused(arguments: &str, parts: &[&str]) {
-    let dir = tempdir().unwrap();
-    let ended = tonnage(dir.path(), &experiment(arguments)).run();
-    let ended = ended.with_code(2).with_one_error(parts);
-    assert!(ended.stdout.is_empty(), "{ended:#?}");
-    assert_eq!(names(dir.path()), Vec::<String>::new(), "{arguments}");
-}
-
-#[test]
-fn what_no_machine_could_do() {
-    for (arguments, parts) in [
-        (
-            "--path t --block 10k --transfer 4k",
-            &[
-                "block 10k is no whole number of transfers of 4k",
-                "write block 8k",
-            ][..],
-        ),
-        ("--path t --block 1k --transfer 4k", &["write block 4k"]),
-        ("--path t --transfer 0", &["transfer 0 would move nothing"]),
-        ("--path t --segments 0", &["the fewest is segments 1"]),
-        ("--path d/", &["path d/ is a directory", "d/file"]),
-        (
-            "--path t --path u",
-            &["layout shared", "layout per-process"],
-        ),
-        ("--path t --hint a=b", &["engine posix does not take hint"]),
-        (
-            "--path t --collective",
-            &["engine posix does not take collective"],
-        ),
-        (
-            "--path t --file-view",
-            &["engine posix does not take file-view"],
-        ),
-        ("--path t --window 8", &["leave window out", "engine uring"]),
-        (
-            "--path t --engine uring --fsync each",
-            &["fsync each", "write fsync end, or use engine posix"],
-        ),
-        (
-            "--path t --direct --block 1000 --transfer 1000",
-            &["multiples of 512 bytes", "write transfer 1k"],
-        ),
-        ("--path t --engine posx", &["did you mean \"posix\"?"]),
-        ("--path t --engine shm", &["unknown engine \"shm\""]),
-        (
-            "--path t --phases write,wirte",
-            &["did you mean \"write\"?"],
-        ),
-        ("--path t --phases read,read", &["phases has read twice"]),
-        ("--path t --phases mixed", &["add read-percent 70"]),
-        ("--path t --read-percent 100", &["read-percent 100"]),
-        ("--path t --read-shift 1", &["one rank", "--ranks 2"]),
-        (
-            "--path t --ranks 2 --read-shift 2",
-            &["read-shift 1 or less"],
-        ),
-        ("--path t --wear-out", &["add stonewall 30s"]),
-        ("--path t --stonewall-status s", &["add stonewall 30s"]),
-        ("--path t --stonewall 1us", &["the shortest is"]),
-        ("--path t --phases write --drop-caches", &["add phase read"]),
-        (
-            "--path t --phases write --verify=read",
-            &["add read to phases"],
-        ),
-        ("--path t --directory-per-rank", &["layout per-process"]),
-        ("--path t --data compressible=100%", &["compressible=100%"]),
-        ("--path t --threads 9", &["threads 9", "threads 4 or less"]),
-        ("--path t --block 9999999T", &["9999999T"]),
-        ("--block 4k", &["--path"]),
-    ] {
-        refused(arguments, parts);
-    }
-}
+use super::support::file_records::{body, experiment, failed, measured, only, walled, why};
+use super::support::{Ended, Started, tonnage, under, wait_until};
 
 /// Refused by the ranks, by all of them for one reason; there is nothing in the directory that was not there before.
 fn fails_here(dir: &Path, arguments: &str, parts: &[&str]) {
@@ -97,7 +20,7 @@ fn fails_here(dir: &Path, arguments: &str, parts: &[&str]) {
     for part in parts {
         assert!(why.contains(part), "no {part:?} in {why}");
     }
-    assert!(record.file().unwrap().phases.is_empty(), "{record:#?}");
+    assert!(body(&record).phases.is_empty(), "{record:#?}");
     assert_eq!(names(dir), before, "{arguments}");
 }
 
@@ -108,57 +31,36 @@ fn paths_that_cannot_be() {
     fs::write(dir.path().join("f"), "x").unwrap();
     for layout in ["", "--layout per-process", "--engine uring"] {
         let on = |path: &str| format!("--ranks 2 --path {path} {layout}");
+        let advice = "mkdir -p nowhere";
         fails_here(
             dir.path(),
             &on("nowhere/t"),
-            &[
-                "rank ",
-                "nowhere/t",
-                "no directory nowhere",
-                "mkdir -p nowhere",
-            ],
+            &["rank ", "nowhere/t", "no directory nowhere", advice],
         );
         fails_here(dir.path(), &on("f/t"), &["rank ", "f is no directory"]);
     }
     fails_here(dir.path(), "--path d", &["d is a directory", "d/t.dat"]);
     fs::create_dir(dir.path().join("d.00000001")).unwrap();
-    fails_here(
-        dir.path(),
-        "--ranks 2 --path d --layout per-process",
-        &["rank 1", "d.00000001 is a directory"],
-    );
+    let own = "--ranks 2 --path d --layout per-process";
+    fails_here(dir.path(), own, &["rank 1", "d.00000001 is a directory"]);
 }
 
 /// Files too short for a whole stamp could not be told from those of others. All larger ones work, run after run.
 #[test]
-fn the_smallest_files_work_or_are_refused() {
-    for (ranks, block, segments) in [
-        (1, 1, 1),
-        (2, 4, 1),
-        (1, 15, 1),
-        (1, 16, 1),
-        (3, 1, 6),
-        (2, 7, 3),
+fn the_smallest_files_that_are_not_refused_work() {
+    for (ranks, block, segments, layout) in [
+        (1, 16, 1, "shared"),
+        (1, 16, 1, "per-process"),
+        (3, 1, 6, "shared"),
+        (2, 7, 3, "shared"),
+        (2, 7, 3, "per-process"),
     ] {
-        for (layout, engine) in [
-            ("shared", "posix"),
-            ("shared", "uring"),
-            ("per-process", "posix"),
-            ("per-process", "uring"),
-        ] {
+        for engine in ["posix", "uring"] {
             for transfer in BTreeSet::from([1, block]) {
-                let blocks = match layout {
-                    "shared" => ranks * segments,
-                    _ => segments,
-                };
                 let arguments = format!(
                     "--ranks {ranks} --path t --block {block} --segments {segments} --transfer {transfer} --layout {layout} \
                      --engine {engine} --phases write,read --verify --trials 2"
                 );
-                if block * blocks < 16 {
-                    refused(&arguments, &[&format!("block {block}"), "write block "]);
-                    continue;
-                }
                 let dir = tempdir().unwrap();
                 for _ in 0..2 {
                     let (_, record) = measured(dir.path(), &arguments);
@@ -170,45 +72,50 @@ fn the_smallest_files_work_or_are_refused() {
     }
 }
 
+/// Starts an experiment with a file `t`, and waits until its first phase is over: the ranks wait for a while then.
+fn between_phases(dir: &Path, arguments: &str, bytes: u64) -> Started {
+    let line = experiment(&format!("{arguments} --path t --delay 1s"));
+    let run = tonnage(dir, &line).start();
+    let path = dir.join("t");
+    wait_until("the file is written", || {
+        fs::metadata(&path).is_ok_and(|found| found.len() == bytes)
+    });
+    // It is closed, too.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    run
+}
+
 /// What is swapped in between phases, while all ranks wait, is refused by its name, and nothing happens to a file that
 /// it leads to.
 #[test]
 fn what_takes_the_place_of_a_file_is_not_followed() {
     type Swap = fn(&Path, &Path);
+    let fifo: Swap = |path, _| {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    };
     let swaps: [(Swap, &str); 4] = [
         (
             |path, victim| symlink(victim, path).unwrap(),
             " is a symbolic link",
         ),
         (|path, _| fs::create_dir(path).unwrap(), " is a directory"),
-        (
-            |path, _| {
-                use rustix::fs::{CWD, FileType, Mode, mknodat};
-                mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-            },
-            " is a FIFO",
-        ),
+        (fifo, " is a FIFO"),
         (|path, victim| fs::hard_link(victim, path).unwrap(), "t "),
     ];
+    let content = vec![b'x'; 128 << 10];
     for (swap, part) in swaps {
         let dir = tempdir().unwrap();
         let (path, victim) = (dir.path().join("t"), dir.path().join("victim"));
-        fs::write(&victim, vec![b'x'; 128 << 10]).unwrap();
-        let line = "--ranks 2 --path t --block 64k --transfer 16k --phases write,mixed --read-percent 50 --delay 2s";
-        let run = tonnage(dir.path(), &experiment(line)).start();
-        wait_until("the first phase is over", || {
-            fs::metadata(&path).is_ok_and(|found| found.len() == 128 << 10)
-        });
-        std::thread::sleep(std::time::Duration::from_millis(500));
+        fs::write(&victim, &content).unwrap();
+        let line = "--ranks 2 --block 64k --transfer 16k --phases write,mixed --read-percent 50";
+        let run = between_phases(dir.path(), line, 128 << 10);
         fs::remove_file(&path).unwrap();
         swap(&path, &victim);
-        let ended = run.end().with_code(1);
-        assert!(ended.stderr.contains(part), "{part}: {ended:#?}");
-        assert_eq!(fs::read(&victim).unwrap(), vec![b'x'; 128 << 10], "{part}");
-        assert!(
-            fs::symlink_metadata(&path).is_ok(),
-            "{part}: it is not ours to remove"
-        );
+        run.end().with_code(1).saying(&[part]);
+        assert_eq!(fs::read(&victim).unwrap(), content, "{part}");
+        let is_there = fs::symlink_metadata(&path).is_ok();
+        assert!(is_there, "{part}: it is not ours to remove");
     }
 }
 
@@ -227,13 +134,11 @@ fn direct_transfers_where_there_are_none() {
             "--ranks 2 --path {}/t --direct {more}",
             memory.path().display()
         );
-        let dir = tempdir().unwrap();
-        let (why, record) = failed(dir.path(), &arguments);
-        assert!(
-            why.contains("direct I/O on ") && why.contains("it is on tmpfs"),
-            "{why}"
-        );
-        assert!(record.file().unwrap().phases.is_empty());
+        let (why, record) = failed(tempdir().unwrap().path(), &arguments);
+        for part in ["direct I/O on ", "it is on tmpfs"] {
+            assert!(why.contains(part), "{why}");
+        }
+        assert!(body(&record).phases.is_empty());
         assert_eq!(names(memory.path()), Vec::<String>::new(), "{more}");
     }
 }
@@ -242,40 +147,27 @@ fn direct_transfers_where_there_are_none() {
 fn reads_of_what_is_not_there() {
     let dir = tempdir().unwrap();
     let read = "--ranks 2 --block 64k --transfer 16k --phases read";
+    fs::write(dir.path().join("s"), vec![1; 100_000]).unwrap();
+    fs::write(dir.path().join("p.00000000"), vec![1; 65536]).unwrap();
+    let absent = "p.00000001 is to be read and is not there";
     for engine in ["posix", "uring"] {
-        let read = format!("{read} --engine {engine}");
-        fails_here(
-            dir.path(),
-            &format!("{read} --path t"),
-            &["t is to be read and is not there", "--prefill"],
-        );
-        fs::write(dir.path().join("s"), vec![1; 100_000]).unwrap();
-        fails_here(
-            dir.path(),
-            &format!("{read} --path s"),
-            &["rank 1", "s is too short", "100000 bytes", "131072"],
-        );
-        fails_here(
-            dir.path(),
-            &format!("{read} --path s --order shuffled"),
-            &["s is too short"],
-        );
-        fs::write(dir.path().join("p.00000000"), vec![1; 65536]).unwrap();
-        fails_here(
-            dir.path(),
-            &format!("{read} --path p --layout per-process"),
-            &["rank 1", "p.00000001 is to be read and is not there"],
-        );
-        fails_here(
-            dir.path(),
-            &format!("{read} --path p --layout per-process --read-shift 1"),
-            &["rank 0", "p.00000001 is to be read and is not there"],
-        );
-        fails_here(
-            dir.path(),
-            &format!("{read} --path p --stonewall-status nowhere.json"),
-            &["cannot read the status file nowhere.json"],
-        );
+        for (more, parts) in [
+            ("t", &["t is to be read and is not there", "--prefill"][..]),
+            ("s", &["rank 1", "s is too short", "100000 bytes", "131072"]),
+            ("s --order shuffled", &["s is too short"]),
+            ("p --layout per-process", &["rank 1", absent]),
+            ("p --layout per-process --read-shift 1", &["rank 0", absent]),
+            (
+                "p --stonewall-status nowhere.json",
+                &["cannot read the status file nowhere.json"],
+            ),
+        ] {
+            fails_here(
+                dir.path(),
+                &format!("{read} --engine {engine} --path {more}"),
+                parts,
+            );
+        }
     }
 }
 
@@ -316,7 +208,7 @@ fn places_that_cannot_be_written() {
         for part in ["rank 0", "m", "cannot be written", "Read-only file system"] {
             assert!(why.contains(part), "no {part:?} in {why}");
         }
-        assert!(record.file().unwrap().phases.is_empty());
+        assert!(body(&record).phases.is_empty());
         assert_eq!(left(dir.path()), "d\n");
     }
 }
@@ -337,25 +229,19 @@ fn files_of_others_stay() {
     symlink("letter", at("link")).unwrap();
     symlink("nowhere", at("dangling")).unwrap();
     fs::hard_link(at("letter"), at("rank.00000001")).unwrap();
-    for (path, layout, name) in [
-        ("letter", "shared", "letter"),
-        ("image", "shared", "image"),
-        ("sparse", "shared", "sparse"),
-        ("link", "shared", "link"),
-        ("dangling", "shared", "dangling"),
-        ("rank", "per-process", "rank.00000001"),
+    for (path, name) in [
+        ("letter", "letter"),
+        ("image", "image"),
+        ("sparse", "sparse"),
+        ("link", "link"),
+        ("dangling", "dangling"),
+        ("rank --layout per-process", "rank.00000001"),
     ] {
-        let contents = |name: &str| fs::read(at(name)).ok();
-        let before = contents(name);
+        let before = fs::read(at(name)).ok();
         for more in ["", "--prefill", "--keep"] {
-            fails_here(
-                dir.path(),
-                &format!(
-                    "--ranks 2 --path {path} --layout {layout} --block 64k --transfer 16k {more}"
-                ),
-                &["rank ", name, "name another path"],
-            );
-            assert_eq!(contents(name), before, "{name}");
+            let line = format!("--ranks 2 --path {path} --block 64k --transfer 16k {more}");
+            fails_here(dir.path(), &line, &["rank ", name, "name another path"]);
+            assert_eq!(fs::read(at(name)).ok(), before, "{name}");
         }
     }
     // What tonnage wrote is told from them also when its first bytes were never written.
@@ -397,24 +283,16 @@ fn what_became_somebody_elses_during_a_run_is_left() {
     ];
     for (change, why) in changes {
         let dir = tempdir().unwrap();
-        // Between the phases there is time.
-        let arguments = "--path t --block 1m --transfer 64k --delay 2s --phases write,read";
-        let run = tonnage(dir.path(), &experiment(arguments)).start();
+        let line = "--block 1m --transfer 64k --phases write,read";
+        let run = between_phases(dir.path(), line, 1 << 20);
         let path = dir.path().join("t");
-        wait_until("the file is written", || {
-            fs::metadata(&path).is_ok_and(|found| found.len() == 1 << 20)
-        });
-        std::thread::sleep(std::time::Duration::from_millis(500));
         change(&path);
         let changed = fs::read(&path).unwrap();
-        let ended = run.end();
-        assert_eq!(ended.code, Some(0), "{ended:#?}");
+        run.end().with_code(0);
         assert_eq!(fs::read(&path).unwrap(), changed, "{why}");
-        let record = only(&dir.path().join("r.jsonl"));
-        let remarks = record.remarks.join("; ");
-        assert!(
-            remarks.contains("t was left") && remarks.contains(why),
-            "{remarks}"
-        );
+        let remarks = only(&dir.path().join("r.jsonl")).remarks.join("; ");
+        for part in ["t was left", why] {
+            assert!(remarks.contains(part), "{remarks}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tempfile::{TempDir, tempdir};
 
 use super::files::{names, on_disk, unavailable};
-use super::support::file_records::{failed, measured};
+use super::support::file_records::{body, failed, measured, trial};
 
 const SECTOR: u64 = 512;
 
@@ -40,29 +40,27 @@ impl Job {
         );
         if options.contains("--direct") {
             let (_, probe) = measured(dir.path(), "--path p --block 4k --transfer 4k");
-            if probe.file().unwrap().storage[0].direct_alignment.is_none() {
-                println!(
-                    "skip: no direct I/O on {}",
-                    probe.file().unwrap().storage[0].file_system
-                );
+            let storage = &body(&probe).storage[0];
+            if storage.direct_alignment.is_none() {
+                println!("skip: no direct I/O on {}", storage.file_system);
                 return None;
             }
         }
         // Whose data is read means nothing to writing, and is refused there.
         let writing = arguments.replace("--read-shift 1", "");
         let (_, record) = measured(dir.path(), &format!("{writing} --phases write"));
-        let trial = &record.file().unwrap().phases[0].trials[0];
+        let seed = trial(&record, 0).data_seed.unwrap();
         let files = names(dir.path())
             .iter()
             .map(|name| dir.path().join(name))
             .collect();
         Some(Self {
-            seed: trial.data_seed.unwrap(),
             dir,
             arguments,
             files,
             block,
             transfer,
+            seed,
         })
     }
 
@@ -77,95 +75,71 @@ impl Job {
 
     fn passes(&self) {
         let (_, record) = measured(self.dir.path(), &self.read());
-        let trial = &record.file().unwrap().phases[0].trials[0];
+        let trial = trial(&record, 0);
         assert_eq!(trial.verified_bytes, Some(trial.payload_bytes));
         assert_eq!(trial.data_seed, Some(self.seed));
     }
 
     /// Complaint of the job that reads after a change to its files, which is undone then.
     fn complains(&self, change: impl FnOnce(&Self)) -> String {
-        let before: Vec<_> = self
-            .files
-            .iter()
-            .map(|path| fs::read(path).unwrap())
-            .collect();
+        let before = self.contents();
         change(self);
         let (why, record) = failed(self.dir.path(), &self.read());
-        assert!(
-            self.files.iter().all(|path| path.exists()),
-            "files that are only read are not removed"
-        );
+        let are_there = self.files.iter().all(|path| path.exists());
+        assert!(are_there, "files that are only read are not removed");
         // What was wrong was found after the phase, whose figures stay.
-        for phase in &record.file().unwrap().phases {
-            assert_eq!(phase.trials.len(), 1);
-        }
-        for (path, bytes) in self.files.iter().zip(before) {
+        assert!(
+            body(&record)
+                .phases
+                .iter()
+                .all(|phase| phase.trials.len() == 1)
+        );
+        self.restore(before);
+        why
+    }
+
+    fn contents(&self) -> Vec<Vec<u8>> {
+        self.files
+            .iter()
+            .map(|path| fs::read(path).unwrap())
+            .collect()
+    }
+
+    fn restore(&self, contents: Vec<Vec<u8>>) {
+        for (path, bytes) in self.files.iter().zip(contents) {
             fs::write(path, bytes).unwrap();
         }
-        why
     }
 
     /// The complaint names everything about this damage.
     fn names(&self, why: &str, damage: Damage, found: &[u8], expected: &[u8]) {
+        let differences: Vec<_> = (0..found.len())
+            .filter(|&at| found[at] != expected[at])
+            .collect();
+        let (wrong, first) = (differences.len(), differences[0]);
+        let offset = damage.offset + first as u64;
         let sectors = (damage.offset + damage.bytes).div_ceil(SECTOR) - damage.offset / SECTOR;
-        let parts = [
-            format!(" in {} of 512 bytes", counted(sectors)),
-            format!(
-                "{} at offset {}:",
-                name(self.file()),
-                first_difference(damage, found, expected)
-            ),
-        ];
-        for part in parts {
-            assert!(why.contains(&part), "no {part:?} in {why}");
-        }
-        let at = (first_difference(damage, found, expected) - damage.offset) as usize;
-        for (word, bytes) in [("expected", expected), ("found", found)] {
-            let hex: String = bytes[at..(at + 4).min(bytes.len())]
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
-            // Of a sector's last bytes, fewer than eight are shown.
-            assert!(
-                why.contains(&format!("{word} {}", &hex[..2])),
-                "no {word} {hex} in {why}"
-            );
-        }
-        let wrong = found
+        let plural = if sectors == 1 { "" } else { "s" };
+        let lengths = self
+            .files
             .iter()
-            .zip(expected)
-            .filter(|(left, right)| left != right)
-            .count();
+            .map(|path| fs::metadata(path).unwrap().len());
+        let everything: u64 = lengths.sum();
         assert!(
             why.starts_with(&format!("{wrong} bytes in ")),
             "{wrong} bytes: {why}"
         );
-        let everything = self
-            .files
-            .iter()
-            .map(|path| fs::metadata(path).unwrap().len())
-            .sum::<u64>();
-        assert!(
-            why.contains(&format!("({everything} bytes were checked)")),
-            "{why}"
-        );
-        assert!(why.contains("rank "), "{why}");
+        for part in [
+            format!(" in {sectors} sector{plural} of 512 bytes"),
+            format!("{} at offset {offset}:", name(self.file())),
+            format!("expected {:02x}", expected[first]),
+            format!("found {:02x}", found[first]),
+            format!("({everything} bytes were checked)"),
+            "rank ".to_owned(),
+        ] {
+            assert!(why.contains(&part), "no {part:?} in {why}");
+        }
     }
-}
-
-fn counted(sectors: u64) -> String {
-    match sectors {
-        1 => "1 sector".to_owned(),
-        sectors => format!("{sectors} sectors"),
-    }
-}
-
-fn first_difference(damage: Damage, found: &[u8], expected: &[u8]) -> u64 {
-    let at = found
-        .iter()
-        .zip(expected)
-        .position(|(left, right)| left != right);
-    damage.offset + at.unwrap() as u64
 }
 
 fn name(path: &Path) -> &str {
@@ -206,61 +180,43 @@ fn two_blocks_swapped(job: &Job) {
         put(job.file(), one, &was);
         put(job.file(), other, &is);
     });
-    let first = |offset| {
-        let at = was.iter().zip(&is).position(|(left, right)| left != right);
-        format!(
-            "{} at offset {}:",
-            name(job.file()),
-            offset + at.unwrap() as u64
-        )
+    let differences: Vec<_> = (0..is.len()).filter(|&at| is[at] != was[at]).collect();
+    let one_of = |parts: [String; 2]| {
+        assert!(
+            parts.iter().any(|part| why.contains(part)),
+            "{parts:?}: {why}"
+        );
     };
-    assert!(
-        why.contains(&first(one)) || why.contains(&first(other)),
-        "{why}"
-    );
-    let wrong = 2 * was
-        .iter()
-        .zip(&is)
-        .filter(|(left, right)| left != right)
-        .count();
+    let first = |offset| {
+        let offset = offset + differences[0] as u64;
+        format!("{} at offset {offset}:", name(job.file()))
+    };
+    one_of([one, other].map(first));
+    let wrong = 2 * differences.len();
     assert!(
         why.starts_with(&format!("{wrong} bytes in ")),
         "{wrong}: {why}"
     );
     if job.transfer.is_multiple_of(SECTOR) {
-        let belongs = |offset| format!("(these bytes belong to offset {offset} of this file)");
-        assert!(
-            why.contains(&belongs(one)) || why.contains(&belongs(other)),
-            "{why}"
-        );
-        assert!(
-            why.contains(&format!(" in {} sectors", 2 * job.transfer / SECTOR)),
-            "{why}"
-        );
+        one_of([one, other].map(|at| format!("(these bytes belong to offset {at} of this file)")));
+        let sectors = format!(" in {} sectors", 2 * job.transfer / SECTOR);
+        assert!(why.contains(&sectors), "{why}");
     }
 }
 
 fn a_stale_block(job: &Job) {
-    let current: Vec<_> = job
-        .files
-        .iter()
-        .map(|path| fs::read(path).unwrap())
-        .collect();
+    let current = job.contents();
     let again = format!("{} --phases write --data-seed 12345", job.arguments);
     measured(job.dir.path(), &again);
     let offset = job.transfer;
     let stale = bytes_at(job.file(), offset, job.transfer);
-    for (path, bytes) in job.files.iter().zip(&current) {
-        fs::write(path, bytes).unwrap();
-    }
+    job.restore(current);
     let expected = bytes_at(job.file(), offset, job.transfer);
     let why = job.complains(|job| put(job.file(), offset, &stale));
     let bytes = job.transfer;
     job.names(&why, Damage { offset, bytes }, &stale, &expected);
-    let seeds = format!(
-        "data of seed 12345 from another write, not of seed {}",
-        job.seed
-    );
+    let own = job.seed;
+    let seeds = format!("data of seed 12345 from another write, not of seed {own}");
     // A first sector that the block has only in part tells nothing by itself.
     assert!(why.contains(&seeds), "{why}");
 }
@@ -324,54 +280,42 @@ fn check(ranks: u32, sizes: (u64, u64), options: &str) {
     }
 }
 
+/// A block of whole sectors, in transfers of some.
+const ALIGNED: (u64, u64) = (16 << 10, 4 << 10);
+
 #[test]
 fn in_a_file_of_each_rank() {
-    check(3, (16 << 10, 4 << 10), "--layout per-process");
+    check(3, ALIGNED, "--layout per-process");
 }
 
 #[test]
 fn in_one_shared_file() {
-    check(2, (16 << 10, 4 << 10), "--layout shared");
+    check(2, ALIGNED, "--layout shared");
 }
 
 #[test]
 fn in_a_shuffled_order() {
-    check(
-        3,
-        (16 << 10, 4 << 10),
-        "--layout per-process --order shuffled",
-    );
-    check(2, (16 << 10, 4 << 10), "--layout shared --order shuffled");
+    check(3, ALIGNED, "--layout per-process --order shuffled");
+    check(2, ALIGNED, "--layout shared --order shuffled");
 }
 
 #[test]
 fn with_several_threads() {
-    check(3, (16 << 10, 4 << 10), "--layout per-process --threads 2");
+    check(3, ALIGNED, "--layout per-process --threads 2");
     check(2, (16 << 10, 2 << 10), "--threads 3 --order shuffled");
 }
 
 #[test]
 fn through_io_uring() {
-    check(
-        3,
-        (16 << 10, 4 << 10),
-        "--layout per-process --engine uring --window 3",
-    );
-    check(
-        2,
-        (16 << 10, 4 << 10),
-        "--engine uring --threads 2 --order shuffled",
-    );
+    check(3, ALIGNED, "--layout per-process --engine uring --window 3");
+    check(2, ALIGNED, "--engine uring --threads 2 --order shuffled");
 }
 
 #[test]
 fn without_the_page_cache() {
-    check(2, (16 << 10, 4 << 10), "--direct");
-    check(
-        3,
-        (16 << 10, 4 << 10),
-        "--layout per-process --engine uring --direct --order shuffled",
-    );
+    check(2, ALIGNED, "--direct");
+    let both = "--layout per-process --engine uring --direct --order shuffled";
+    check(3, ALIGNED, both);
 }
 
 #[test]
@@ -389,13 +333,9 @@ fn right_after_it_was_written() {
         "--ranks 2 --path t --block 64k --transfer 4k --phases write,read,mixed --read-percent 50 \
          --verify=write,read,mixed --trials 2",
     );
-    for phase in &record.file().unwrap().phases {
-        let verified: Vec<_> = phase
-            .trials
-            .iter()
-            .map(|trial| trial.verified_bytes)
-            .collect();
-        assert_eq!(verified, [Some(128 << 10); 2], "{:?}", phase.phase);
+    for phase in &body(&record).phases {
+        let verified = phase.trials.iter().map(|trial| trial.verified_bytes);
+        assert!(verified.eq([Some(128 << 10); 2]), "{phase:?}");
     }
 }
 
@@ -406,15 +346,10 @@ fn what_tonnage_did_not_write_cannot_be_verified() {
     for bytes in [vec![7; 1 << 20], vec![0; 1 << 20], vec![7; 3]] {
         fs::write(dir.path().join("t"), &bytes).unwrap();
         let size = bytes.len();
-        let (why, _) = failed(
-            dir.path(),
-            &format!("--path t --block {size} --transfer {size} --phases read --verify"),
-        );
+        let read = format!("--path t --block {size} --transfer {size} --phases read");
+        let (why, _) = failed(dir.path(), &format!("{read} --verify"));
         assert!(why.contains("t holds no data of tonnage"), "{why}");
-        measured(
-            dir.path(),
-            &format!("--path t --block {size} --transfer {size} --phases read"),
-        );
+        measured(dir.path(), &read);
         assert_eq!(fs::read(dir.path().join("t")).unwrap(), bytes);
     }
 }

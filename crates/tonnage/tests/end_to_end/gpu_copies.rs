@@ -5,9 +5,11 @@ use std::path::Path;
 
 use tempfile::tempdir;
 use tonnage_record::{Outcome, Record};
+use tonnage_report::Format;
 
 use super::gpu_drivers::TriedDriver;
 use super::gpu_memory::double::Double;
+use super::support::records::{body, summary, why};
 use super::support::{BRIEF, records, tonnage};
 
 /// Arguments with the double's library and a file of records.
@@ -21,12 +23,6 @@ fn with(double: &Double, arguments: &str) -> String {
 
 fn read(dir: &Path) -> Vec<Record> {
     records::read(&dir.join("r.jsonl"))
-}
-
-/// Devices of the ranks, from rank 0 on.
-fn devices(record: &Record) -> Vec<String> {
-    let all = record.effective.iter();
-    all.filter_map(|part| part.engine.device.clone()).collect()
 }
 
 /// Host and GPU, pageable and pinned, within one GPU, and between two: by copy engines, and by the kernel. Nobody says
@@ -55,29 +51,25 @@ fn copies_between_all_sorts_of_memory_are_verified() {
         let arguments =
             format!("transfer --engine cuda --op write,read {arguments} --verify {BRIEF}");
         let run = tonnage(dir.path(), &with(&double, &arguments)).succeed();
-        let records = records::shown(dir.path(), "r.jsonl", &run, "table");
+        let records = records::shown(dir.path(), "r.jsonl", &run, Format::Table);
         assert_eq!(records.len(), points, "{arguments}");
+        let is_mapped = arguments.contains("alloc=vmm");
+        assert_eq!(run.stdout.contains("alloc=vmm"), is_mapped);
         for record in &records {
             assert_eq!(record.outcome, Outcome::Measured);
-            let body = record.transfer().unwrap();
-            assert_eq!(body.point.ranks, 2);
-            assert!(
-                body.trials
-                    .iter()
-                    .all(|trial| trial.verified_bytes > Some(0))
+            assert_eq!(
+                (body(record).point.ranks, &record.run_id),
+                (2, &records[0].run_id)
             );
+            let mut verified = body(record).trials.iter().map(|trial| trial.verified_bytes);
+            assert!(verified.all(|bytes| bytes > Some(0)));
             let text = serde_json::to_string(&record.effective).unwrap();
             assert!(
                 text.contains("\"ranks_are\":\"threads of one process\""),
                 "{text}"
             );
-            let is_mapped = arguments.contains("alloc=vmm");
             assert_eq!(text.contains("\"vmm: cuMemCreate"), is_mapped, "{text}");
-            assert_eq!(run.stdout.contains("alloc=vmm"), is_mapped);
         }
-        let run_ids: std::collections::BTreeSet<_> =
-            records.iter().map(|record| &record.run_id).collect();
-        assert_eq!(run_ids.len(), 1);
     }
 }
 
@@ -100,10 +92,9 @@ fn copies_between_linked_gpus_are_bounded_by_their_links() {
             .env("TONNAGE_LIBNVML", management.path())
             .succeed();
         let record = &read(dir.path())[0];
-        let body = record.transfer().unwrap();
         assert!(
-            body.driver_start_ns.is_some_and(|ns| ns >= 20_000_000),
-            "{body:?}"
+            body(record).driver_start_ns >= Some(20_000_000),
+            "{record:?}"
         );
         let told = "ms, once in a process and outside of every window";
         assert_eq!(run.stdout.matches(told).count(), 1, "{}", run.stdout);
@@ -121,10 +112,8 @@ fn copies_between_linked_gpus_are_bounded_by_their_links() {
         assert!(what.contains("), by NVLink, 4 links to cuda:"), "{what}");
         assert_eq!(limit.bytes_per_s, 100e9);
         let effective = serde_json::to_string(&record.effective).unwrap();
-        assert!(
-            effective.contains("\"limit_of_links\":\"NVLink, 4 links to cuda:0 (0000:1b:00.0)"),
-            "{effective}"
-        );
+        let links = "\"limit_of_links\":\"NVLink, 4 links to cuda:0 (0000:1b:00.0)";
+        assert!(effective.contains(links), "{effective}");
     }
 }
 
@@ -155,12 +144,8 @@ fn pairs_that_take_turns_are_bounded_by_one_bundle_of_links() {
             .env("TONNAGE_LIBNVML", management.path())
             .succeed();
         let record = read(dir.path()).remove(0);
-        let limit = record.limit.as_ref();
-        assert_eq!(
-            limit.map(|limit| limit.bytes_per_s),
-            Some(bytes_per_s),
-            "{traffic}: {record:#?}"
-        );
+        let limit = record.limit.as_ref().map(|limit| limit.bytes_per_s);
+        assert_eq!(limit, Some(bytes_per_s), "{traffic}: {record:#?}");
     }
 }
 
@@ -175,34 +160,32 @@ fn a_run_of_processes_has_points_within_one() {
     tonnage(dir.path(), &with(&double, arguments)).succeed();
     let records = read(dir.path());
     assert_eq!(records.len(), 12);
-    let of = |engine: &str| {
-        let engine = engine.to_owned();
-        records
-            .iter()
-            .filter(move |record| record.transfer().unwrap().point.engine == engine)
-    };
     assert!(
-        records
-            .iter()
-            .all(|record| record.outcome == Outcome::Measured)
+        records.iter().all(|it| it.outcome == Outcome::Measured),
+        "{records:#?}"
     );
-    assert_eq!(of("cuda").count(), 8);
-    for record in of("cuda") {
-        let own = match record.transfer().unwrap().point.memory.as_str() {
+    let (by_copies, by_shm): (Vec<_>, Vec<_>) = records
+        .iter()
+        .partition(|record| body(record).point.engine == "cuda");
+    assert_eq!((by_copies.len(), by_shm.len()), (8, 4));
+    for record in &by_copies {
+        let own = match body(record).point.memory.as_str() {
             "cuda" => "cuda:1 (0000:1c:00.0)",
             _ => "memory of the host, to cuda:0 (0000:1b:00.0)",
         };
-        assert_eq!(devices(record), [own, "cuda:0 (0000:1b:00.0)"]);
+        let devices = record
+            .effective
+            .iter()
+            .map(|part| part.engine.device.as_deref());
+        assert!(
+            devices.eq([Some(own), Some("cuda:0 (0000:1b:00.0)")]),
+            "{record:#?}"
+        );
     }
-    let memories: Vec<_> = of("cuda")
-        .map(|record| &record.transfer().unwrap().point.memory)
-        .collect();
-    let pinned = memories
+    let pinned = by_copies
         .iter()
-        .filter(|memory| **memory == "cuda-pinned")
-        .count();
-    assert_eq!((memories.len(), pinned), (8, 4));
-    assert_eq!(of("shm").count(), 4);
+        .filter(|it| body(it).point.memory == "cuda-pinned");
+    assert_eq!(pinned.count(), 4);
 }
 
 /// Words that are told of wrong bytes: the offset, what was expected, and what was found.
@@ -232,13 +215,11 @@ fn bytes_that_a_gpu_spoils_are_named_by_their_offset() {
         let dir = tempdir().unwrap();
         let arguments = "transfer --engine cuda --op write --memory cuda-pinned --target-memory cuda --sizes 4096 --batch 4 \
                          --iters 1 --trials 1 --warmup 0s --limit none --verify";
-        let run = tonnage(dir.path(), &with(&double, arguments))
+        tonnage(dir.path(), &with(&double, arguments))
             .run()
             .with_code(1);
         let records = read(dir.path());
-        let Outcome::Failed { why } = &records[0].outcome else {
-            panic!("{how}: {:?} {}", records[0].outcome, run.stderr);
-        };
+        let why = why(&records[0]);
         let words = told(why);
         let count = format!("{bytes} of 16384 bytes are wrong");
         assert!(why.contains(&count), "{how}: {why}");
@@ -268,16 +249,11 @@ fn a_gpu_that_falls_off_ends_the_run_and_leaves_the_records() {
     let run = tonnage(dir.path(), &with(&double, arguments))
         .run()
         .with_code(1);
-    assert!(
-        run.stderr
-            .contains("cuda:0 (Double of a GPU, 0000:1b:00.0): cuMemcpyAsync: an error (719)")
-            && run.stderr.contains("Xid"),
-        "{}",
-        run.stderr
-    );
+    let error = "cuda:0 (Double of a GPU, 0000:1b:00.0): cuMemcpyAsync: an error (719)";
+    run.saying(&[error, "Xid"]);
     let records = read(dir.path());
     assert_eq!(records[0].outcome, Outcome::Measured);
-    assert!(matches!(&records[1].outcome, Outcome::Failed { why } if why.contains("(719)")));
+    assert!(why(&records[1]).contains("(719)"), "{records:#?}");
 }
 
 /// Refusals are records that say why and what to do.
@@ -326,10 +302,7 @@ fn what_cannot_be_copied_is_skipped_by_name() {
         tonnage(dir.path(), &with(double, &arguments)).succeed();
         let records = read(dir.path());
         assert!(!records.is_empty(), "{arguments}");
-        for record in records {
-            let Outcome::Skipped { why } = &record.outcome else {
-                panic!("{arguments}: {:?}", record.outcome);
-            };
+        for why in records.iter().map(why) {
             assert!(
                 parts.iter().all(|part| why.contains(part)),
                 "{arguments}: {why}"
@@ -345,61 +318,15 @@ fn without_a_driver_every_copy_is_skipped() {
     let arguments = "transfer --engine cuda --op write,read --memory cuda-pinned --target-memory cuda --sizes 64..256M*16 \
                      --library libcuda=/nonexistent/libcuda.so.1 -o r.jsonl";
     let run = tonnage(dir.path(), arguments).run().with_code(1);
-    assert!(
-        run.stdout.contains("Install NVIDIA's driver"),
-        "{}",
-        run.stdout
-    );
+    run.printing(&["Install NVIDIA's driver"]);
     let records = read(dir.path());
     // Two operations at six sizes.
-    let skipped = |record: &&Record| matches!(record.outcome, Outcome::Skipped { .. });
-    assert_eq!(
-        (records.len(), records.iter().filter(skipped).count()),
-        (12, 12)
+    assert_eq!(records.len(), 12);
+    assert!(
+        records
+            .iter()
+            .all(|it| matches!(it.outcome, Outcome::Skipped { .. }))
     );
-}
-
-#[test]
-fn options_without_effect_are_refused_before_anything_starts() {
-    let dir = tempdir().unwrap();
-    for (arguments, said) in [
-        (
-            "--engine shm --ranks 2 --gpus 0",
-            "no memory of this run leaves that open",
-        ),
-        (
-            "--engine cuda --memory cuda:0 --gpus 0",
-            "no memory of this run leaves that open",
-        ),
-        ("--engine cuda --memory cuda --gpus 3-1", "goes down"),
-        ("--engine cuda --memory cuda --engine-option by=dma", "by"),
-        (
-            "--engine cuda --memory host --target-memory cuda-pinned --memory-option alloc=vmm",
-            "memory host or cuda-pinned has no option \"alloc\"",
-        ),
-        (
-            "--engine fabric:tcp --ranks 2 --memory cuda-pinned --engine-option registration=hmem",
-            "registration=hmem is about memory of a GPU, and no end has any with memory cuda-pinned: leave it out, or use \
-             memory cuda",
-        ),
-        (
-            "--engine cuda --memory cuda --memory-option alloc=pool",
-            "memory cuda takes alloc=malloc|vmm",
-        ),
-        (
-            "--engine cuda,shm --memory cuda",
-            "a transfer needs two ranks",
-        ),
-        ("--engine cuda --op send --memory cuda", "send"),
-    ] {
-        let arguments = format!("transfer --op write --sizes 64 {arguments}");
-        let arguments = arguments.replace(
-            "--op write --sizes 64 --engine cuda --op send",
-            "--sizes 64 --engine cuda --op send",
-        );
-        let run = tonnage(dir.path(), &arguments).run().with_code(2);
-        assert!(run.stderr.contains(said), "{arguments}: {}", run.stderr);
-    }
 }
 
 /// Points of a plan in which only verbs and sizes are lists.
@@ -440,14 +367,10 @@ fn the_page_of_a_node_is_measured_whole() {
         assert_eq!(records.len(), points(plan));
         for record in &driver.reached(records) {
             assert_eq!(record.outcome, Outcome::Measured, "{run:#?}");
-            let body = record.transfer().unwrap();
-            assert_eq!(body.point.ranks, ranks);
-            assert!(body.driver_start_ns.is_some_and(|ns| ns > 0), "{body:?}");
+            assert_eq!(body(record).point.ranks, ranks);
+            assert!(body(record).driver_start_ns > Some(0), "{record:?}");
             // A limit is an upper bound, on a GPU: one of the double bounds nothing.
-            let used = body
-                .summary
-                .as_ref()
-                .and_then(|summary| summary.utilization);
+            let used = summary(record).utilization;
             assert!(
                 driver.is_double() || used.is_none_or(|used| used <= 1.02),
                 "{record:#?}"

@@ -1,23 +1,31 @@
 //! Memories and engines of AMD's GPUs, over the double of their runtime, which carries out the kernels' own text; and
 //! what is said where there is no runtime. Nothing here has seen a GPU.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use tempfile::tempdir;
 use tonnage_record::{Outcome, Record};
 
 use super::gpu_ipc::all_verified;
-use super::gpu_memory::{Double, reason, way};
+use super::gpu_memory::{Double, lacks_its_driver, way};
+use super::support::records::{body, why};
 use super::support::{BRIEF, records, tonnage};
 
 /// The records of a transfer with a library of AMD's runtime.
 fn measured(arguments: &str, library: &Path) -> Vec<Record> {
-    let dir = tempdir().unwrap();
     let library = library.display();
-    let arguments =
-        format!("transfer {arguments} --library libamdhip64={library} {BRIEF} -o r.jsonl");
-    let run = tonnage(dir.path(), &arguments).succeed();
-    records::shown(dir.path(), "r.jsonl", &run, "table")
+    records::transfer(&format!(
+        "{arguments} --library libamdhip64={library} {BRIEF}"
+    ))
+    .1
+}
+
+/// All these parts are in the text.
+fn has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }
 
 /// By copy engines and by the kernel, between all sorts of memory. What another maker's driver has pinned is memory of
@@ -47,19 +55,14 @@ fn copies_of_amds_gpus_are_verified() {
     );
     let others = measured(&others, &double.path());
     assert_eq!(others.len(), 1);
-    let why = reason(&others[0]);
-    assert!(why.contains("memory hip with engine cuda"), "{why}");
+    has(why(&others[0]), &["memory hip with engine cuda"]);
     // Copies of this runtime are not those of copy engines alone.
     let told = serde_json::to_string(&copied).unwrap();
-    assert!(
-        told.contains("\"hipMemcpyAsync, whose runtime chooses"),
-        "{told}"
-    );
-    for record in &skipped {
-        let why = reason(record);
-        assert!(why.contains("memory cuda with engine hip"), "{why}");
-        assert!(why.contains("Choose --memory hip, hip-pinned or"), "{why}");
-    }
+    has(&told, &["\"hipMemcpyAsync, whose runtime chooses"]);
+    let advice = "Choose --memory hip, hip-pinned or";
+    skipped
+        .iter()
+        .for_each(|it| has(why(it), &["memory cuda with engine hip", advice]));
     let by_kernel = measured(
         "--engine hip --op write,read --memory hip-pinned,hip --target-memory hip --gpus 0,1 --sizes 777 \
          --engine-option by=sm --bidirectional --memory-option alloc=vmm --verify",
@@ -68,14 +71,15 @@ fn copies_of_amds_gpus_are_verified() {
     all_verified(&by_kernel);
     assert_eq!(by_kernel.len(), 4);
     let told = serde_json::to_string(&by_kernel).unwrap();
-    for part in [
-        "\"version\":\"HIP 6.3\"",
-        "a kernel of the GPU",
-        "vmm: hipMemCreate and hipMemMap, in granules of 2097152 bytes",
-        "\"device\":\"hip:1 (0000:1c:00.0)\"",
-    ] {
-        assert!(told.contains(part), "{part}: {told}");
-    }
+    has(
+        &told,
+        &[
+            "\"version\":\"HIP 6.3\"",
+            "a kernel of the GPU",
+            "vmm: hipMemCreate and hipMemMap, in granules of 2097152 bytes",
+            "\"device\":\"hip:1 (0000:1c:00.0)\"",
+        ],
+    );
 }
 
 /// The runtime does not promise the order that words behind data need, so that the CPU tells what arrived.
@@ -91,12 +95,13 @@ fn memory_of_another_process_is_reached_by_amds_gpus() {
     assert_eq!(records.len(), 2);
     all_verified(&records);
     let told = serde_json::to_string(&records).unwrap();
-    for part in [
-        "hip:0 (Double of a GPU, 0000:1b:00.0) and GPU bbbbbbbbbbbbbbbb",
-        "told by the CPU, when it sees the copy done: HIP's hipStreamWriteValue64 is not used: it is marked beta",
-    ] {
-        assert!(told.contains(part), "{part}: {told}");
-    }
+    has(
+        &told,
+        &[
+            "hip:0 (Double of a GPU, 0000:1b:00.0) and GPU bbbbbbbbbbbbbbbb",
+            "told by the CPU, when it sees the copy done: HIP's hipStreamWriteValue64 is not used: it is marked beta",
+        ],
+    );
 }
 
 /// The runtime does not ask for a way between two GPUs when it opens memory, so it is asked before; and what has no way
@@ -111,15 +116,10 @@ fn gpus_of_amd_without_a_way_between_them_are_refused() {
         &double.path(),
     );
     assert_eq!(records.len(), 2);
-    for record in &records {
-        let why = reason(record);
-        for part in [
-            "hipDeviceCanAccessPeer: hip:0 cannot reach the memory of hip:1",
-            "rocm-smi --showtopo",
-        ] {
-            assert!(why.contains(part), "{part}: {why}");
-        }
-    }
+    let no_way = "hipDeviceCanAccessPeer: hip:0 cannot reach the memory of hip:1";
+    records
+        .iter()
+        .for_each(|it| has(why(it), &[no_way, "rocm-smi --showtopo"]));
 }
 
 /// A way that there is, and memory that is not opened all the same: the code has its advice.
@@ -133,13 +133,8 @@ fn memory_that_is_not_attached_is_refused_with_what_to_do() {
         &double.path(),
     );
     assert_eq!(records.len(), 1);
-    let why = reason(&records[0]);
-    for part in [
-        "hipIpcOpenMemHandle: hipErrorInvalidDevicePointer (17)",
-        "rocm-smi --showtopo",
-    ] {
-        assert!(why.contains(part), "{part}: {why}");
-    }
+    let refused = "hipIpcOpenMemHandle: hipErrorInvalidDevicePointer (17)";
+    has(why(&records[0]), &[refused, "rocm-smi --showtopo"]);
 }
 
 /// Memories that `verify` takes for an engine of this maker are those of the maker.
@@ -158,12 +153,9 @@ fn verify_takes_the_memory_of_amds_gpus() {
     all_verified(&records);
     let memories = records
         .iter()
-        .map(|record| record.transfer().unwrap().point.memory.as_str());
-    let memories: std::collections::BTreeSet<&str> = memories.collect();
-    assert_eq!(
-        memories.into_iter().collect::<Vec<_>>(),
-        ["hip", "hip-pinned"]
-    );
+        .map(|record| body(record).point.memory.as_str());
+    let memories: BTreeSet<&str> = memories.collect();
+    assert_eq!(memories, BTreeSet::from(["hip", "hip-pinned"]));
 }
 
 /// The runtime aborts the process on an error of a queue: the rank's death is named, and records of earlier points are
@@ -182,8 +174,7 @@ fn a_gpu_of_amd_that_falls_off_ends_the_run_and_leaves_the_records() {
             double.path().display()
         );
         let run = tonnage(dir.path(), &arguments).run().with_code(1);
-        let said = run.stderr.contains("rank 0 on") && run.stderr.contains("killed by signal 6");
-        assert!(said, "{engine}: {}", run.stderr);
+        run.saying(&["rank 0 on", "killed by signal 6"]);
         let records = records::read(&dir.path().join("r.jsonl"));
         assert_eq!(records[0].outcome, Outcome::Measured, "{engine}");
     }
@@ -199,23 +190,23 @@ fn amds_gpus_are_listed_or_missed_by_name() {
         let row = row.unwrap_or_else(|| panic!("{page}"));
         // A row of the page may go on below.
         let line = row.lines().take(2).collect::<String>();
-        for part in [
-            "Double of a GPU",
-            "64 MiB",
-            "gfx90a",
-            "0000:1c:00.0",
-            "HIP 6.3",
-        ] {
-            assert!(line.contains(part), "{part}: {line}");
-        }
+        has(
+            &line,
+            &[
+                "Double of a GPU",
+                "64 MiB",
+                "gfx90a",
+                "0000:1c:00.0",
+                "HIP 6.3",
+            ],
+        );
         assert_eq!(way(&page, "hip:0", "hip:0"), "-");
         assert_ne!(way(&page, "hip:0", "hip:1"), "-");
     }
     let missing = Path::new("/nonexistent/libamdhip64.so.6");
     let engines = "--engine hip,hip-ipc --op write --ranks 2 --sizes 8 --memory hip --optional";
-    for record in measured(engines, missing) {
-        let why = reason(&record);
-        assert!(why.contains("the driver library cannot be loaded"), "{why}");
-        assert!(why.contains("--library libamdhip64=PATH"), "{why}");
-    }
+    let records = measured(engines, missing);
+    records
+        .iter()
+        .for_each(|record| lacks_its_driver(record, "libamdhip64"));
 }

@@ -2,28 +2,35 @@
 //! `make test-gpu`, on GPUs of NVIDIA; and what is said where there is no driver.
 
 use std::fs;
-use std::time::Instant;
 
-use rustix::process::Signal;
 use tempfile::tempdir;
 use tonnage_record::{Outcome, Record};
+use tonnage_report::Format;
 
 use super::gpu_drivers::TriedDriver;
-use super::gpu_memory::{Double, reason, transfer};
-use super::killing::{blames, nothing_new, pids};
-use super::support::{BRIEF, LONG, records, shared_memory, tonnage};
+use super::gpu_memory::{Double, lacks_its_driver, transfer};
+use super::killing::{nothing_new, pids};
+use super::support::records::{body, why};
+use super::support::{BRIEF, LONG, records, shared_memory, tonnage, wait_until};
 
 /// Every record has a result, and bytes of each trial were checked.
 pub fn all_verified(records: &[Record]) {
     for record in records {
         assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
-        let transfer = record.transfer();
-        let of_trials = transfer.iter().flat_map(|transfer| &transfer.trials);
-        let verified: Vec<_> = of_trials.map(|trial| trial.verified_bytes).collect();
-        let some = |bytes: &Option<u64>| bytes.is_some_and(|bytes| bytes > 0);
+        let mut verified = body(record).trials.iter().map(|trial| trial.verified_bytes);
         assert!(
-            !verified.is_empty() && verified.iter().all(some),
+            verified.len() > 0 && verified.all(|bytes| bytes > Some(0)),
             "{record:#?}"
+        );
+    }
+}
+
+/// The reason of each skip holds these parts.
+fn skipped(records: &[Record], parts: &[&str]) {
+    for why in records.iter().map(why) {
+        assert!(
+            parts.iter().all(|part| why.contains(part)),
+            "{parts:?}: {why}"
         );
     }
 }
@@ -40,7 +47,7 @@ fn every_verb_reaches_memory_of_another_process() {
             driver.far()
         ));
         let run = driver.run(tonnage(dir.path(), &arguments));
-        let records = records::shown(dir.path(), "r.jsonl", &run, "table");
+        let records = records::shown(dir.path(), "r.jsonl", &run, Format::Table);
         assert_eq!(records.len(), 8);
         let records = driver.reached(records);
         all_verified(&records);
@@ -80,19 +87,14 @@ fn arrivals_that_the_cpu_tells_are_recorded_as_such() {
     let records = records::read(&dir.path().join("r.jsonl"));
     all_verified(&records);
     let told = serde_json::to_string(&records).unwrap();
-    assert!(
-        told.contains("told by the CPU, when it sees the copy done"),
-        "{told}"
-    );
-    assert!(
-        told.contains("this GPU writes no words of 64 bits"),
-        "{told}"
-    );
-    assert!(
-        told.contains("within cuda:0 (Double of a GPU, 0000:1b:00.0)"),
-        "{told}"
-    );
-    assert!(told.contains("and pinned memory of the host"), "{told}");
+    for part in [
+        "told by the CPU, when it sees the copy done",
+        "this GPU writes no words of 64 bits",
+        "within cuda:0 (Double of a GPU, 0000:1b:00.0)",
+        "and pinned memory of the host",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
 }
 
 #[test]
@@ -108,25 +110,12 @@ fn verify_takes_the_memory_that_the_engine_is_for() {
         let records = records::read(&dir.path().join("r.jsonl"));
         assert_eq!(records.len(), 16);
         all_verified(&records);
-        has_each_memory(&records);
+        let points = || records.iter().map(|record| &body(record).point);
+        let of = |memory| points().filter(|point| point.memory == memory).count();
+        assert_eq!((of("cuda"), of("cuda-pinned")), (8, 8));
+        let mut targets = points().filter_map(|point| point.target_memory.as_deref());
+        assert!(targets.all(|memory| memory == "cuda"));
     }
-}
-
-#[cfg(test)]
-fn has_each_memory(records: &[Record]) {
-    let point = |record: &Record| record.transfer().unwrap().point.clone();
-    let of = |memory: &str| {
-        records
-            .iter()
-            .filter(|record| point(record).memory == memory)
-            .count()
-    };
-    assert_eq!((of("cuda"), of("cuda-pinned")), (8, 8));
-    assert!(records.iter().all(|record| {
-        point(record)
-            .target_memory
-            .is_none_or(|memory| memory == "cuda")
-    }));
 }
 
 /// GPUs that do not reach each other, memory of the host, and a check that would need the CPU to look.
@@ -143,21 +132,23 @@ fn what_ipc_cannot_do_is_refused_by_name() {
     );
     tonnage(dir.path(), &arguments).succeed();
     let records = records::read(&dir.path().join("r.jsonl"));
-    let why: Vec<&str> = records.iter().map(reason).collect();
-    assert_eq!(why.len(), 4);
-    assert!(why[0].contains("cuda-ipc between ranks 0 and 1"), "{why:?}");
-    assert!(
-        why[0].contains("cuDeviceCanAccessPeer: cuda:0 cannot reach the memory of cuda:1"),
-        "{why:?}"
+    let (no_way, of_host) = records.split_at(1);
+    assert_eq!(of_host.len(), 3);
+    skipped(
+        no_way,
+        &[
+            "cuda-ipc between ranks 0 and 1",
+            "cuDeviceCanAccessPeer: cuda:0 cannot reach the memory of cuda:1",
+            "nvidia-smi topo -p2p r",
+        ],
     );
-    assert!(why[0].contains("nvidia-smi topo -p2p r"), "{why:?}");
-    for why in &why[1..] {
-        assert!(why.contains("memory host with engine cuda-ipc"), "{why}");
-        assert!(
-            why.contains("--memory cuda, cuda:N or cuda-pinned"),
-            "{why}"
-        );
-    }
+    skipped(
+        of_host,
+        &[
+            "memory host with engine cuda-ipc",
+            "--memory cuda, cuda:N or cuda-pinned",
+        ],
+    );
     // A way that there is, and memory that is not opened all the same: the code has its advice.
     let Some(refusing) = Double::with("gpus 2\npeers 2") else {
         return;
@@ -170,19 +161,8 @@ fn what_ipc_cannot_do_is_refused_by_name() {
     tonnage(elsewhere.path(), &arguments).succeed();
     let records = records::read(&elsewhere.path().join("r.jsonl"));
     assert_eq!(records.len(), 1);
-    let why = reason(&records[0]);
-    for part in [
-        "cuIpcOpenMemHandle_v2: CUDA_ERROR_PEER_ACCESS_UNSUPPORTED (217)",
-        "nvidia-smi topo -p2p r",
-    ] {
-        assert!(why.contains(part), "{part}: {why}");
-    }
-    let looks = transfer(
-        "--engine cuda-ipc --op write --ping-pong --ranks 2 --sizes 8 --memory cuda",
-        library.to_str().unwrap(),
-    );
-    let run = tonnage(dir.path(), &looks).run();
-    run.with_code(2).saying(&["use op write-imm"]);
+    let refused = "cuIpcOpenMemHandle_v2: CUDA_ERROR_PEER_ACCESS_UNSUPPORTED (217)";
+    skipped(&records, &[refused, "nvidia-smi topo -p2p r"]);
 }
 
 /// Rank 0's GPU reaches none, and rank 1's reaches it: neither frees what the other one has open.
@@ -199,10 +179,9 @@ fn a_rank_that_cannot_open_its_peers_memory_keeps_its_own_while_that_is_open() {
     );
     let run = tonnage(dir.path(), &arguments).succeed();
     let records = records::read(&dir.path().join("r.jsonl"));
-    let why = reason(&records[0]);
-    assert!(
-        why.contains("cuda:0 (Double of a GPU, 0000:1b:00.0) does not open"),
-        "{why}"
+    skipped(
+        &records[..1],
+        &["cuda:0 (Double of a GPU, 0000:1b:00.0) does not open"],
     );
     assert!(!run.stderr.contains("frees memory"), "{}", run.stderr);
     fs::remove_file(dir.path().join("r.jsonl")).unwrap();
@@ -234,17 +213,12 @@ fn a_killed_rank_leaves_nothing_though_its_memory_is_open() {
         );
         let run = tonnage(dir.path(), &arguments).start();
         let rank = run.rank(1);
-        super::support::wait_until("the rank has memory of a GPU", || {
+        wait_until("the rank has memory of a GPU", || {
             let maps = fs::read_to_string(format!("/proc/{}/maps", rank.pid)).unwrap_or_default();
             maps.matches("memfd:tonnage-double").count() >= files
         });
         let pids = pids(&run);
-        run.signal_rank(1, Signal::KILL);
-        let killed = Instant::now();
-        let ended = run.end();
-        assert!(killed.elapsed().as_secs() < 5, "{ended:#?}");
-        assert_eq!(ended.code, Some(1), "{ended:#?}");
-        blames(&ended, 1);
+        run.kill_rank(1);
         nothing_new(&before, &pids);
     }
 }
@@ -260,8 +234,8 @@ fn bytes_of_a_gpu_are_staged_where_that_is_asked_for() {
             driver.far()
         ));
         let run = tonnage(dir.path(), &arguments).succeed();
-        assert!(run.stdout.contains("staging=pinned"), "{}", run.stdout);
-        let records = records::shown(dir.path(), "r.jsonl", &run, "table");
+        let run = run.printing(&["staging=pinned"]);
+        let records = records::shown(dir.path(), "r.jsonl", &run, Format::Table);
         assert_eq!(records.len(), 8);
         all_verified(&records);
         let told = serde_json::to_string(&records).unwrap();
@@ -321,15 +295,9 @@ fn a_gpu_that_two_processes_share_is_one_copier() {
         }
         let limit = record.limit.as_ref().unwrap();
         assert!(limit.what.ends_with(", 1 copier"), "{limit:?}");
-        let told = record
-            .remarks
-            .iter()
-            .find(|remark| remark.contains(" in turn"));
-        let told = told.unwrap_or_else(|| panic!("{:?}", record.remarks));
-        assert!(
-            told.starts_with("ranks 0-1 are processes that have cuda:0 ("),
-            "{told}"
-        );
+        let begin = "ranks 0-1 are processes that have cuda:0 (";
+        let is_told = |it: &String| it.starts_with(begin) && it.contains(" in turn");
+        assert!(record.remarks.iter().any(is_told), "{:?}", record.remarks);
     }
 }
 
@@ -347,15 +315,9 @@ fn bytes_of_a_gpu_are_not_staged_where_nobody_asked_for_it() {
     );
     tonnage(dir.path(), &arguments).succeed();
     let records = records::read(&dir.path().join("r.jsonl"));
-    assert!(
-        reason(&records[0]).contains("--engine-option staging=pinned"),
-        "{records:#?}"
-    );
+    skipped(&records[..1], &["--engine-option staging=pinned"]);
     // The driver makes no handle of such memory.
-    assert!(
-        reason(&records[1]).contains("alloc=malloc is shared between processes"),
-        "{records:#?}"
-    );
+    skipped(&records[1..], &["alloc=malloc is shared between processes"]);
 }
 
 #[test]
@@ -370,9 +332,7 @@ fn without_a_driver_each_is_one_skip_that_says_how() {
     }
     let records = records::read(&dir.path().join("r.jsonl"));
     assert_eq!(records.len(), 2);
-    for record in &records {
-        let why = reason(record);
-        assert!(why.contains("the driver library cannot be loaded"), "{why}");
-        assert!(why.contains("--library libcuda=PATH"), "{why}");
-    }
+    records
+        .iter()
+        .for_each(|record| lacks_its_driver(record, "libcuda"));
 }

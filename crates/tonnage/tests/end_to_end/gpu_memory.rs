@@ -4,7 +4,9 @@ use std::fs;
 
 use tempfile::tempdir;
 use tonnage_record::{Outcome, Record};
+use tonnage_report::Format;
 
+use super::support::records::{body, why};
 use super::support::{BRIEF, records, tonnage};
 
 #[path = "../../../sys/tests/cuda/double.rs"]
@@ -17,12 +19,11 @@ pub fn transfer(arguments: &str, library: &str) -> String {
     format!("transfer {arguments} --library libcuda={library} {BRIEF} -o r.jsonl")
 }
 
-/// Reason of a skip.
-pub fn reason(record: &Record) -> &str {
-    match &record.outcome {
-        Outcome::Skipped { why } => why,
-        other => panic!("{other:?}"),
-    }
+/// The point was skipped for want of a driver, and it says what to do.
+pub fn lacks_its_driver(record: &Record, library: &str) {
+    let why = why(record);
+    assert!(why.contains("the driver library cannot be loaded"), "{why}");
+    assert!(why.contains(&format!("--library {library}=PATH")), "{why}");
 }
 
 /// The way from one GPU to another on the page of devices, where this machine's own stand beside those of a double.
@@ -57,19 +58,19 @@ fn memory_that_a_driver_pinned_is_moved_and_verified() {
         library.to_str().unwrap(),
     );
     let run = tonnage(dir.path(), &arguments).succeed();
-    let records = records::shown(dir.path(), "r.jsonl", &run, "table");
+    let records = records::shown(dir.path(), "r.jsonl", &run, Format::Table);
     assert_eq!(records.len(), 4);
     for record in &records {
         assert_eq!(record.outcome, Outcome::Measured);
-        let trials = &record.transfer().unwrap().trials;
-        let verified = |bytes: Option<u64>| bytes.is_some_and(|bytes| bytes > 0);
-        assert!(trials.iter().all(|trial| verified(trial.verified_bytes)));
+        let mut verified = body(record).trials.iter().map(|trial| trial.verified_bytes);
+        assert!(verified.all(|bytes| bytes > Some(0)), "{record:#?}");
         let text = serde_json::to_string(&record.effective).unwrap();
-        let device = "\"device\":\"cuda:0 (Double of a GPU, 0000:1b:00.0)\"";
-        assert!(
-            text.contains("\"kind\":\"cuda-pinned\"") && text.contains(device),
-            "{text}"
-        );
+        for part in [
+            "\"kind\":\"cuda-pinned\"",
+            "\"device\":\"cuda:0 (Double of a GPU, 0000:1b:00.0)\"",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
     }
 }
 
@@ -144,7 +145,7 @@ fn memory_of_a_gpu_is_refused_by_engines_of_the_cpu() {
     );
     tonnage(dir.path(), &arguments).succeed();
     for record in records::read(&dir.path().join("r.jsonl")) {
-        let why = reason(&record);
+        let why = why(&record);
         let is_shm = why.contains("memory cuda with engine shm")
             && why.contains("the CPU, which cannot address this memory");
         let is_fabric = why.contains("memory cuda:1 with engine fabric:tcp")
@@ -163,10 +164,8 @@ fn a_machine_without_a_driver_says_what_to_install() {
             "/nonexistent/libcuda.so.1",
         );
         tonnage(dir.path(), &arguments).succeed();
-        let line = fs::read_to_string(dir.path().join("r.jsonl")).unwrap();
-        let record = records::parse(&line).remove(0);
-        let why = reason(&record);
-        assert!(why.contains("the driver library cannot be loaded"), "{why}");
-        assert!(why.contains("--library libcuda=PATH"), "{why}");
+        let record = records::read(&dir.path().join("r.jsonl")).remove(0);
+        lacks_its_driver(&record, "libcuda");
+        fs::remove_file(dir.path().join("r.jsonl")).unwrap();
     }
 }

@@ -9,13 +9,9 @@ use tempfile::tempdir;
 use tonnage_record::Outcome;
 use tonnage_testbed::{Error, Hosts, HostsSpec, Rate};
 
-use super::support::{BRIEF, Ended, Program, Started, records, tonnage_by, tonnage_in, wait_until};
-
-/// Ports are the hosts' own, so any will do.
-const PORT: &str = "29500";
-
-/// The promise: after this, the others have ended.
-const SOON: Duration = Duration::from_secs(5);
+use super::support::{
+    BRIEF, Ended, Program, SOON, Started, records, tonnage_by, tonnage_in, wait_for_records,
+};
 
 /// Hosts with one link each, which carries as much either way.
 pub(super) fn hosts(count: usize, rate: Option<Rate>) -> Option<Hosts> {
@@ -48,29 +44,15 @@ pub(super) fn start(
     change: impl Fn(Program) -> Program,
 ) -> Vec<Started> {
     let size = hosts.count() * ranks_per_host;
-    (0..size)
-        .map(|rank| {
-            let program = tonnage_in(hosts, rank / ranks_per_host, dir, arguments)
-                .env("RANK", rank.to_string())
-                .env("WORLD_SIZE", size.to_string())
-                .env("MASTER_ADDR", hosts.address(0).to_string())
-                .env("MASTER_PORT", PORT)
-                .env("TONNAGE_SECRET", "correct-horse-battery-staple");
-            change(program).start()
-        })
-        .collect()
+    let start = |rank: usize| {
+        let program = tonnage_in(hosts, rank / ranks_per_host, dir, arguments);
+        change(program.on_hosts(hosts, rank, size)).start()
+    };
+    (0..size).map(start).collect()
 }
 
 pub(super) fn end(started: Vec<Started>) -> Vec<Ended> {
     started.into_iter().map(|run| run.end()).collect()
-}
-
-/// Waits until something was measured.
-pub(super) fn wait_for_a_record(dir: &Path) {
-    let file = dir.join("r.jsonl");
-    wait_until("there is a record", || {
-        std::fs::read_to_string(&file).is_ok_and(|text| text.contains('\n'))
-    });
 }
 
 pub(super) fn all_good(runs: &[Ended]) {
@@ -98,16 +80,13 @@ fn the_record_lists_the_hosts() {
             |rank| rank,
         )));
         let records = records::read(&dir.path().join("r.jsonl"));
-        assert_eq!(records.len(), 1);
-        assert_eq!(records[0].outcome, Outcome::Measured);
-        let mut found: Vec<_> = records[0]
-            .environment
-            .iter()
-            .flat_map(|part| {
-                part.hosts
-                    .iter()
-                    .map(|host| (host.name.as_str(), host.ranks.as_str()))
-            })
+        assert_eq!(
+            (records.len(), &records[0].outcome),
+            (1, &Outcome::Measured)
+        );
+        let hosts = records[0].environment.iter().flat_map(|part| &part.hosts);
+        let mut found: Vec<_> = hosts
+            .map(|it| (it.name.as_str(), it.ranks.as_str()))
             .collect();
         found.sort_unstable();
         assert_eq!(found, expected, "{:#?}", records[0].environment);
@@ -127,13 +106,8 @@ fn networks_of_one_machine_are_not_taken_for_its_loopback() {
             command.arg("--").args(inside);
             let arguments =
                 format!("transfer --engine fabric:tcp --op write --sizes 4k {BRIEF} -o r.jsonl");
-            tonnage_by(command, dir.path(), &arguments)
-                .env("RANK", rank.to_string())
-                .env("WORLD_SIZE", "2")
-                .env("MASTER_ADDR", hosts.address(0).to_string())
-                .env("MASTER_PORT", PORT)
-                .env("TONNAGE_SECRET", "correct-horse-battery-staple")
-                .start()
+            let rank_there = tonnage_by(command, dir.path(), &arguments);
+            rank_there.on_hosts(&hosts, rank, 2).start()
         };
         let ended = end((0..2).map(start).collect());
         all_good(&ended);
@@ -144,16 +118,8 @@ fn networks_of_one_machine_are_not_taken_for_its_loopback() {
             let engine = format!("{:?}", effective.engine);
             assert!(engine.contains("eth0"), "{inside:?}: {engine}");
         }
-        let names: Vec<_> = records[0]
-            .environment
-            .iter()
-            .flat_map(|part| &part.hosts)
-            .collect();
-        assert_eq!(
-            names.len(),
-            1,
-            "one name of one machine is one host: {names:?}"
-        );
+        let names = records[0].environment.iter().flat_map(|part| &part.hosts);
+        assert_eq!(names.count(), 1, "one name of one machine is one host");
     }
 }
 
@@ -169,7 +135,7 @@ fn a_rank_that_is_killed_on_another_host_is_named() {
     let Some(hosts) = hosts(2, None) else { return };
     let dir = tempdir().unwrap();
     let runs = start(&hosts, 1, dir.path(), SECONDS, |rank| rank);
-    wait_for_a_record(dir.path());
+    wait_for_records(dir.path(), 1);
     runs[1].signal_rank(1, Signal::KILL);
     let since = Instant::now();
     let ended = end(runs);
@@ -183,7 +149,7 @@ fn a_cable_that_stays_cut_ends_the_run_on_both_sides() {
     let Some(hosts) = hosts(2, None) else { return };
     let dir = tempdir().unwrap();
     let runs = start(&hosts, 1, dir.path(), SECONDS, |rank| rank);
-    wait_for_a_record(dir.path());
+    wait_for_records(dir.path(), 1);
     hosts.link(1, 0).cut().unwrap();
     let since = Instant::now();
     let ended = end(runs);
@@ -203,7 +169,7 @@ fn a_cable_that_is_mended_in_time_does_not_end_the_run() {
     let Some(hosts) = hosts(2, None) else { return };
     let dir = tempdir().unwrap();
     let runs = start(&hosts, 1, dir.path(), SECONDS, |rank| rank);
-    wait_for_a_record(dir.path());
+    wait_for_records(dir.path(), 1);
     hosts.link(1, 0).cut().unwrap();
     std::thread::sleep(Duration::from_secs(2));
     hosts.link(1, 0).mend().unwrap();

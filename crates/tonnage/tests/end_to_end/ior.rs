@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 use tempfile::tempdir;
 
+use super::files::names;
 use super::support::{Ended, tonnage};
 
 const MIB: f64 = 1_048_576.0;
@@ -59,42 +60,35 @@ fn the_block_says_what_the_record_says() {
     for (at, row) in rows.iter().enumerate() {
         let trial = &record["phases"][at % 2]["trials"][at / 2];
         let figure = |name: &str| trial[name].as_f64().unwrap();
-        assert!(
-            near(row[1], figure("bandwidth_bytes_per_s") / MIB),
-            "{row:?} {trial}"
-        );
-        assert!(near(row[2], figure("operations_per_s")), "{row:?} {trial}");
-        assert_eq!((row[4], row[5]), ("256.00", "4.00"));
-        for (column, name) in [
-            (6, "open_ns"),
-            (7, "transfer_ns"),
-            (8, "close_ns"),
-            (9, "total_ns"),
+        for (column, name, unit) in [
+            (1, "bandwidth_bytes_per_s", MIB),
+            (2, "operations_per_s", 1.0),
+            (6, "open_ns", 1e9),
+            (7, "transfer_ns", 1e9),
+            (8, "close_ns", 1e9),
+            (9, "total_ns", 1e9),
         ] {
             assert!(
-                near(row[column], figure(name) / 1e9),
+                near(row[column], figure(name) / unit),
                 "{name} {row:?} {trial}"
             );
         }
+        assert_eq!((row[4], row[5]), ("256.00", "4.00"));
         assert_eq!(figure("payload_bytes"), 2.0 * 2.0 * 256.0 * 1024.0);
     }
-    for part in [
+    ended.printing(&[
         "Max Write: ",
         "Max Read:  ",
         "Summary of all tests:",
         "ordering inter file : constant task offset",
-    ] {
-        assert!(ended.stdout.contains(part), "{part}\n{}", ended.stdout);
-    }
+    ]);
+    let shift = serde_json::json!({"kind": "shift", "ranks": 1});
+    assert_eq!(record["point"]["read_from"], shift);
     assert_eq!(
-        record["point"]["read_from"],
-        serde_json::json!({"kind": "shift", "ranks": 1})
+        names(dir.path()),
+        ["r.jsonl"],
+        "files are removed without -k"
     );
-    let left: Vec<_> = fs::read_dir(dir.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .collect();
-    assert_eq!(left, ["r.jsonl"], "files are removed without -k");
 }
 
 #[test]
@@ -102,23 +96,12 @@ fn writing_and_reading_may_be_runs_of_their_own() {
     let dir = tempdir().unwrap();
     ior(dir.path(), "-w -k -F -b 64k -t 16k -o d.dat").with_code(0);
     for rank in 0..2 {
-        let size = dir
-            .path()
-            .join(format!("d.dat.0000000{rank}"))
-            .metadata()
-            .unwrap()
-            .len();
-        assert_eq!(size, 64 << 10);
+        let path = dir.path().join(format!("d.dat.0000000{rank}"));
+        assert_eq!(path.metadata().unwrap().len(), 64 << 10);
     }
-    let read = ior(
-        dir.path(),
-        "-R -k -C -F -b 64k -t 16k -o d.dat --output r.jsonl",
-    )
-    .with_code(0);
-    assert!(
-        read.stdout.contains("Max Read:") && !read.stdout.contains("Max Write:"),
-        "{read:#?}"
-    );
+    let read = "-R -k -C -F -b 64k -t 16k -o d.dat --output r.jsonl";
+    let read = ior(dir.path(), read).with_code(0).printing(&["Max Read:"]);
+    assert!(!read.stdout.contains("Max Write:"), "{read:#?}");
     let trial = &record(dir.path(), "r.jsonl")["phases"][0]["trials"][0];
     assert_eq!(trial["verified_bytes"], 128 << 10, "{trial}");
 }
@@ -138,11 +121,8 @@ fn summaries_are_json_or_csv_for_scripts() {
         lines.iter().all(|line| line.split(',').count() == 12),
         "{csv:#?}"
     );
-    let aside = ior(
-        dir.path(),
-        &format!("{base}=CSV -O summaryFile=sum.csv --format jsonl"),
-    )
-    .with_code(0);
+    let aside = format!("{base}=CSV -O summaryFile=sum.csv --format jsonl");
+    let aside = ior(dir.path(), &aside).with_code(0);
     let summary = fs::read_to_string(dir.path().join("sum.csv")).unwrap();
     assert_eq!(summary.lines().count(), 3, "{summary}");
     let record: Value = serde_json::from_str(&aside.stdout).unwrap();
@@ -174,40 +154,11 @@ fn a_summary_takes_the_place_of_nothing_but_a_summary() {
 }
 
 #[test]
-fn what_cannot_be_done_is_an_error_before_a_rank_starts() {
-    let dir = tempdir().unwrap();
-    for (line, parts) in [
-        ("-M 2g", ["-M of IOR is not in tonnage", "--posix.odirect"]),
-        (
-            "-b 3m -t 2m",
-            ["-b 3145728 is not a whole number", "write a multiple"],
-        ),
-        ("-a HDF5", ["HDF5", "-a MPIIO"]),
-        ("-C -Q 2", ["comes back to a task's own data", "write -Q 1"]),
-        ("-N 3", ["-N 3 and --ranks 2", "leave one of them out"]),
-        ("-O summaryFile=nowhere/s", ["nowhere", "mkdir -p"]),
-        (
-            "-O summaryFormat=CSV --format csv",
-            ["summaryFormat", "summaryFile"],
-        ),
-        ("-w -o", ["-o needs a value", "--help"]),
-    ] {
-        let ended = ior(dir.path(), line).with_code(2);
-        assert!(ended.stdout.is_empty(), "{line}: {ended:#?}");
-        ended.with_one_error(&parts);
-    }
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-}
-
-#[test]
 fn help_and_dry_runs_touch_nothing() {
     let dir = tempdir().unwrap();
     let help = tonnage(dir.path(), "ior --help").succeed();
-    assert!(help.stdout.contains("-b SIZE") && help.stdout.contains("--ranks <N>"));
+    help.printing(&["-b SIZE", "--ranks <N>"]);
     let dry = tonnage(dir.path(), "ior --dryRun -N 2 -F -b 64k -t 16k -o n.dat").succeed();
-    assert!(
-        dry.stdout.contains("[[file]]") && dry.stdout.contains("ranks = 2"),
-        "{dry:#?}"
-    );
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    dry.printing(&["[[file]]", "ranks = 2"]);
+    assert_eq!(names(dir.path()), Vec::<String>::new());
 }

@@ -7,14 +7,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tempfile::tempdir;
-use tonnage_record::Outcome;
+use tonnage_record::{Outcome, Record};
 
 use super::support::{
-    Ended, LONG, Started, free_port, records, shared_memory, tonnage, wait_until,
+    LONG, Started, free_port, records, shared_memory, tonnage, wait_for_records, wait_until,
 };
-
-/// The promise: after this, the others have ended.
-const SOON: Duration = Duration::from_secs(5);
 
 /// Checks that nothing is left in /dev/shm but files of other processes than `pids`, whose names begin with their
 /// number.
@@ -38,67 +35,26 @@ pub fn pids(run: &Started) -> Vec<i32> {
 
 /// Checks that what was measured is complete; the point that was interrupted may be there as a failure.
 fn kept(path: &Path, at_least: usize) {
-    let records = match path.exists() {
-        true => records::read(path),
-        false => Vec::new(),
+    let records = if path.exists() {
+        records::read(path)
+    } else {
+        Vec::new()
     };
-    let measured = records
-        .iter()
-        .filter(|record| record.outcome == Outcome::Measured);
+    let measured = records.iter().filter(|it| it.outcome == Outcome::Measured);
     assert!(measured.count() >= at_least, "{records:#?}");
-    for record in &records {
-        assert!(
-            !matches!(record.outcome, Outcome::Skipped { .. }),
-            "{record:#?}"
-        );
-    }
+    let is_skip = |record: &Record| matches!(record.outcome, Outcome::Skipped { .. });
+    assert!(!records.iter().any(is_skip), "{records:#?}");
 }
 
-/// Checks that an error says that this rank was lost.
-pub fn blames(ended: &Ended, rank: u32) {
-    let name = format!("rank {rank} on {}", tonnage_sys::host::name());
-    let mut lines = ended.stderr.lines();
-    let is_error = lines.any(|line| line.starts_with("error: ") && line.contains(&name));
-    assert!(is_error, "no error of {name:?} in {ended:#?}");
-}
-
-/// Kills a rank of a supervised run over shm when `ready`, and looks at how it ends.
-fn kill_one(
-    ranks: u32,
-    rank: u32,
-    arguments: &str,
-    measured: usize,
-    ready: impl Fn(&Path, &Started),
-) {
-    let arguments = format!("--engine shm --sizes 8..64 {arguments}");
-    kill_one_of(ranks, rank, &arguments, measured, ready);
-}
-
-/// Kills a rank of a run over any engine.
-fn kill_one_of(
-    ranks: u32,
-    rank: u32,
-    arguments: &str,
-    measured: usize,
-    ready: impl Fn(&Path, &Started),
-) {
+/// Kills a rank of a transfer when `ready`, and looks at how it ends; so many points were measured before.
+fn kill_one(arguments: &str, rank: u32, measured: usize, ready: impl Fn(&Path, &Started)) {
     let dir = tempdir().unwrap();
     let before = shared_memory();
-    let arguments = format!("transfer --ranks {ranks} {arguments} -o r.jsonl");
-    let run = tonnage(dir.path(), &arguments).start();
+    let run = tonnage(dir.path(), &format!("transfer {arguments} -o r.jsonl")).start();
     run.rank(rank);
     ready(dir.path(), &run);
     let pids = pids(&run);
-    run.signal_rank(rank, Signal::KILL);
-    let killed = Instant::now();
-    let ended = run.end();
-    assert!(
-        killed.elapsed() < SOON,
-        "{:?}: {ended:#?}",
-        killed.elapsed()
-    );
-    assert_eq!(ended.code, Some(1), "{ended:#?}");
-    blames(&ended, rank);
+    let ended = run.kill_rank(rank);
     kept(&dir.path().join("r.jsonl"), measured);
     nothing_new(&before, &pids);
     // Whoever is left shows what was measured.
@@ -108,9 +64,7 @@ fn kill_one_of(
     }
 }
 
-fn lines_of(dir: &Path) -> usize {
-    fs::read_to_string(dir.join("r.jsonl")).map_or(0, |text| text.matches('\n').count())
-}
+const SHM: &str = "--engine shm --sizes 8..64";
 
 #[test]
 fn in_the_middle_of_a_trial() {
@@ -120,9 +74,8 @@ fn in_the_middle_of_a_trial() {
         (2, 1, "--op write-imm --ping-pong"),
         (4, 2, "--op read --traffic all-to-all"),
     ] {
-        kill_one(ranks, rank, &format!("{what} {LONG}"), 0, |_, run| {
-            working(run, rank);
-        });
+        let line = format!("{SHM} --ranks {ranks} {what} {LONG}");
+        kill_one(&line, rank, 0, |_, run| working(run, rank));
     }
 }
 
@@ -136,22 +89,19 @@ fn working(run: &Started, rank: u32) {
 /// CPU time of a process, in hundredths of a second on every Linux.
 fn cpu_ticks(pid: i32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields: Vec<&str> = stat
-        .rsplit(") ")
-        .next()
-        .unwrap_or_default()
-        .split(' ')
-        .collect();
-    let field = |index: usize| fields.get(index).and_then(|text| text.parse::<u64>().ok());
-    field(11).unwrap_or(0) + field(12).unwrap_or(0)
+    let fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
+    let times = fields
+        .skip(11)
+        .take(2)
+        .filter_map(|text| text.parse::<u64>().ok());
+    times.sum()
 }
 
 /// The tcp provider of libfabric 1.17 can crash by itself when a peer dies, and a process that is gone says nothing.
 fn library_for(engine: &str) -> &'static str {
-    if engine.ends_with("tcp") {
-        "--libfabric embedded"
-    } else {
-        ""
+    match engine.ends_with("tcp") {
+        true => "--libfabric embedded",
+        false => "",
     }
 }
 
@@ -169,18 +119,18 @@ fn in_the_middle_of_a_trial_over_fabric() {
         ("shm", 0, "--op send --sizes 8 --libfabric embedded"),
     ] {
         let library = library_for(provider);
-        let arguments = format!("--engine fabric:{provider} {what} {library} {LONG}");
-        kill_one_of(2, rank, &arguments, 0, |_, run| working(run, rank));
+        let line = format!("--engine fabric:{provider} --ranks 2 {what} {library} {LONG}");
+        kill_one(&line, rank, 0, |_, run| working(run, rank));
     }
 }
 
 #[test]
 fn of_several_peers_over_fabric() {
     for provider in ["tcp", "shm"] {
-        let what = "--op write --traffic all-to-all --sizes 64k";
+        let what = "--ranks 3 --op write --traffic all-to-all --sizes 64k";
         let library = library_for(provider);
-        let arguments = format!("--engine fabric:{provider} {what} {library} {LONG}");
-        kill_one_of(3, 1, &arguments, 0, |_, run| working(run, 1));
+        let line = format!("--engine fabric:{provider} {what} {library} {LONG}");
+        kill_one(&line, 1, 0, |_, run| working(run, 1));
     }
 }
 
@@ -196,10 +146,10 @@ fn while_fabric_opens_and_connects() {
             } else {
                 ""
             };
-            let arguments = format!(
-                "--engine fabric:{provider} --op write --sizes 64k {much} {library} {LONG}"
+            let line = format!(
+                "--engine fabric:{provider} --ranks 2 --op write --sizes 64k {much} {library} {LONG}"
             );
-            kill_one_of(2, step as u32 / 2 % 2, &arguments, 0, |_, _| {
+            kill_one(&line, step as u32 / 2 % 2, 0, |_, _| {
                 std::thread::sleep(Duration::from_millis(delay_ms));
             });
         }
@@ -209,10 +159,9 @@ fn while_fabric_opens_and_connects() {
 #[test]
 fn after_points_were_measured() {
     for rank in [0, 1] {
-        let length = "--op write --trials 1 --trial-time 300ms --warmup 0 --limit none";
-        kill_one(2, rank, length, 1, |dir, _| {
-            wait_until("a point is done", || lines_of(dir) >= 1);
-        });
+        let length = "--trials 1 --trial-time 300ms --warmup 0 --limit none";
+        let line = format!("{SHM} --ranks 2 --op write {length}");
+        kill_one(&line, rank, 1, |dir, _| wait_for_records(dir, 1));
     }
 }
 
@@ -220,15 +169,10 @@ fn after_points_were_measured() {
 #[test]
 fn soon_after_the_start() {
     for (step, delay_ms) in [0, 3, 6, 10, 15, 25, 40, 80].into_iter().enumerate() {
-        kill_one(
-            2,
-            step as u32 % 2,
-            &format!("--op write {LONG}"),
-            0,
-            |_, _| {
-                std::thread::sleep(Duration::from_millis(delay_ms));
-            },
-        );
+        let line = format!("{SHM} --ranks 2 --op write {LONG}");
+        kill_one(&line, step as u32 % 2, 0, |_, _| {
+            std::thread::sleep(Duration::from_millis(delay_ms));
+        });
     }
 }
 
@@ -238,11 +182,8 @@ fn soon_after_the_start() {
 fn rank_0_before_all_have_come() {
     let dir = tempdir().unwrap();
     for delay_ms in [0, 100] {
-        let run = tonnage(
-            dir.path(),
-            &format!("transfer --engine null --op write --sizes 8 --ranks 4 {LONG}"),
-        )
-        .start();
+        let line = format!("transfer --engine null --op write --sizes 8 --ranks 4 {LONG}");
+        let run = tonnage(dir.path(), &line).start();
         run.signal_rank(3, Signal::STOP);
         std::thread::sleep(Duration::from_millis(delay_ms));
         run.signal_rank(0, Signal::KILL);
@@ -251,9 +192,7 @@ fn rank_0_before_all_have_come() {
         let ended = run.end().with_code(1);
         // Ranks that do not end by themselves have four seconds.
         assert!(killed.elapsed() < Duration::from_secs(2), "{ended:#?}");
-        let errors = ended.stderr.matches("error: ").count();
-        assert_eq!(errors, 1, "{ended:#?}");
-        blames(&ended, 0);
+        ended.blaming(0).with_one_error(&[]);
     }
 }
 
@@ -268,27 +207,20 @@ fn ranks_of_a_launcher_end_too() {
             "transfer --engine {engine} {library} --op write --sizes 8..64 --trials 1 --trial-time 300ms --warmup 0 --limit none \
              -o r.jsonl"
         );
-        let mut runs: Vec<_> = (0..2)
-            .map(|rank| {
-                tonnage(dir.path(), &arguments)
-                    .launched(rank, 2, port)
-                    .start()
-            })
-            .collect();
-        wait_until("a point is done", || lines_of(dir.path()) >= 1);
+        let start = |rank| {
+            tonnage(dir.path(), &arguments)
+                .launched(rank, 2, port)
+                .start()
+        };
+        let mut runs: Vec<_> = (0..2).map(start).collect();
+        wait_for_records(dir.path(), 1);
         let pids: Vec<_> = runs.iter().flat_map(pids).collect();
-        runs[victim as usize].signal_rank(victim, Signal::KILL);
-        let killed = Instant::now();
-        let lost = runs.remove(victim as usize).end();
+        let lost = runs.remove(victim as usize);
+        lost.signal_rank(victim, Signal::KILL);
+        let other = runs.remove(0).end_soon().with_code(1);
+        other.blaming(victim);
+        let lost = lost.end();
         assert_eq!(lost.code, None, "{lost:#?}");
-        let other = runs.remove(0).end();
-        assert!(
-            killed.elapsed() < SOON,
-            "{:?}: {other:#?}",
-            killed.elapsed()
-        );
-        assert_eq!(other.code, Some(1), "{other:#?}");
-        blames(&other, victim);
         kept(&dir.path().join("r.jsonl"), 1);
         nothing_new(&before, &pids);
     }
@@ -299,11 +231,8 @@ fn the_supervisor() {
     for delay_ms in [0, 10, 300] {
         let dir = tempdir().unwrap();
         let before = shared_memory();
-        let run = tonnage(
-            dir.path(),
-            &format!("transfer --engine shm --op write --ranks 2 --sizes 8 {LONG}"),
-        )
-        .start();
+        let line = format!("transfer --engine shm --op write --ranks 2 --sizes 8 {LONG}");
+        let run = tonnage(dir.path(), &line).start();
         run.rank(1);
         std::thread::sleep(Duration::from_millis(delay_ms));
         let pids = pids(&run);

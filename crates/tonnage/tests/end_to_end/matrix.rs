@@ -4,20 +4,14 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use rustix::process::Signal;
 use tempfile::tempdir;
-use tonnage_record::Record;
-use tonnage_record::transfer::{MatrixVerdict, Summary, Unclear};
+use tonnage_record::transfer::{MatrixVerdict, Unclear};
 use tonnage_testbed::{Hosts, HostsSpec, LinkRates, Rate};
 
 use super::check::last_line;
 use super::hosts::{all_good, end, hosts_of, start};
-use super::support::records::{self, measured};
-use super::support::{BRIEF, tonnage, wait_until};
-
-fn summary(record: &Record) -> &Summary {
-    record.transfer().unwrap().summary.as_ref().unwrap()
-}
+use super::support::records::{self, measured, summary, transfer};
+use super::support::{BRIEF, tonnage, wait_for_records};
 
 /// The limit of two ranks that copy at once is of both, and of one where they copy one after the other.
 #[test]
@@ -27,15 +21,11 @@ fn the_copy_limit_is_of_the_ranks_that_initiate_at_once() {
         ("matrix --matrix disjoint", "1 copier"),
         ("shift --shift 1", "2 copiers at once"),
         ("all-to-all", "2 copiers at once"),
+        ("pair --bidirectional", "2 copiers at once"),
     ] {
-        let dir = tempdir().unwrap();
         let brief = BRIEF.replace("--limit none", "");
-        let run = tonnage(
-            dir.path(),
-            &format!("transfer --engine shm --op write --ranks 2 --sizes 64k --traffic {traffic} {brief} -o r.jsonl"),
-        )
-        .run();
-        let records = records::read(&dir.path().join("r.jsonl"));
+        let line = format!("--engine shm --op write --ranks 2 --sizes 64k --traffic {traffic}");
+        let (run, records) = transfer(&format!("{line} {brief}"));
         // Ranks that share a CPU have no limit.
         let Some(limit) = &records[0].limit else {
             println!("skip: no copy limit, as workers yield: {}", run.stdout);
@@ -62,10 +52,8 @@ fn pairs_add_up_and_none_is_missing() {
         let (records, table) = measured(&line);
         let summary = summary(&records[0]);
         let pairs = &summary.pairs;
-        let ends: BTreeSet<_> = pairs
-            .iter()
-            .map(|pair| (pair.initiator, pair.target))
-            .collect();
+        let ends = pairs.iter().map(|pair| (pair.initiator, pair.target));
+        let ends: BTreeSet<_> = ends.collect();
         let count = ranks * (ranks - 1);
         assert_eq!((pairs.len(), ends.len()), (count, count), "{line}");
         let bytes: u64 = pairs.iter().map(|pair| pair.payload_bytes).sum();
@@ -106,34 +94,6 @@ fn every_rank_has_one_target_and_one_initiator_when_shifted() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_a_rank_starts() {
-    let dir = tempdir().unwrap();
-    for (arguments, refusal) in [
-        ("--ranks 4 --traffic shift --shift 4", "such as shift 1"),
-        ("--ranks 4 --traffic shift --shift 7", "such as shift 3"),
-        (
-            "--ranks 4 --shift 1",
-            "leave shift out, or use traffic shift",
-        ),
-        (
-            "--ranks 4 --traffic all-to-all --matrix disjoint",
-            "leave matrix out, or use traffic matrix",
-        ),
-        ("--ranks 1 --traffic matrix", "needs two ranks"),
-        ("--ranks 1025 --traffic matrix", "use matrix disjoint"),
-        (
-            "--ranks 4 --traffic matrix --ping-pong",
-            "every rank would both begin and answer",
-        ),
-    ] {
-        let line = format!("transfer --engine shm --op write --sizes 8 {arguments}");
-        let run = tonnage(dir.path(), &line).run();
-        assert_eq!(run.code, Some(2), "{run:#?}");
-        assert!(run.stderr.contains(refusal), "{run:#?}");
-    }
-}
-
-#[test]
 fn a_rank_that_is_killed_in_any_round_ends_the_run() {
     for rounds in ["alone --trial-time 100ms", "disjoint --trial-time 300ms"] {
         let dir = tempdir().unwrap();
@@ -142,14 +102,8 @@ fn a_rank_that_is_killed_in_any_round_ends_the_run() {
              --warmup 0 --limit none -o r.jsonl"
         );
         let run = tonnage(dir.path(), &line).start();
-        wait_until("there is a record", || {
-            let text = std::fs::read_to_string(dir.path().join("r.jsonl"));
-            text.is_ok_and(|text| text.contains('\n'))
-        });
-        run.signal_rank(2, Signal::KILL);
-        let ended = run.end();
-        assert_eq!(ended.code, Some(1), "{ended:#?}");
-        assert!(ended.stderr.contains("rank 2"), "{ended:#?}");
+        wait_for_records(dir.path(), 1);
+        run.kill_rank(2);
         assert_eq!(records::read(&dir.path().join("r.jsonl")).len(), 2);
     }
 }

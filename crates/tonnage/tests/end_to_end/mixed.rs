@@ -3,13 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use rustix::process::Signal;
 use tempfile::tempdir;
-use tonnage_record::read::read_records;
 use tonnage_record::{Outcome, Record};
 
-use super::killing::blames;
-use super::support::{records, tonnage, wait_until};
+use super::support::{records, tonnage, wait_for_records};
 
 /// A transfer, files, connections, and a transfer, in this order.
 const PLAN: &str = r#"
@@ -49,13 +46,6 @@ fn plan(dir: &Path, last: &str) {
     fs::write(dir.join("mixed.toml"), PLAN.replace("LAST", last)).unwrap();
 }
 
-/// The records of a file, each allowed by the schema.
-fn read(path: &Path) -> Vec<Record> {
-    let text = fs::read_to_string(path).unwrap();
-    text.lines().for_each(|line| drop(records::allowed(line)));
-    read_records(path).unwrap().records
-}
-
 fn kinds(records: &[Record]) -> Vec<&'static str> {
     let kind = |record: &Record| match record.transfer() {
         Some(_) => "transfer",
@@ -74,21 +64,16 @@ fn a_plan_of_all_kinds_is_one_run() {
     let run = tonnage(dir.path(), arguments).run().with_code(0);
     let asked = run.stderr.matches("of plan mixed").count();
     assert_eq!(asked, 1, "hosts are described once: {run:#?}");
-    let records = read(&dir.path().join("r.jsonl"));
+    let records = records::shown_of_any_kind(dir.path(), &run);
     assert_eq!(kinds(&records), ["transfer", "file", "connect", "transfer"]);
     for record in &records {
         assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
         assert_eq!(record.run_id, records[0].run_id);
         assert_eq!(record.environment, records[0].environment);
     }
-    // Two transfers, and the connections with their seven steps.
+    // Two transfers, the connections with their seven steps, and a row of each phase.
     assert_eq!(run.rows().len(), 2 + 8, "{run:#?}");
-    for phase in ["\nwrite ", "\nread "] {
-        let row = run.stdout.contains(phase);
-        assert!(row, "a row of each phase: {run:#?}");
-    }
-    let shown = tonnage(dir.path(), "show r.jsonl").succeed();
-    assert_eq!(shown.stdout, run.stdout);
+    run.printing(&["\nwrite ", "\nread "]);
 }
 
 #[test]
@@ -99,52 +84,41 @@ fn a_mixed_run_is_taken_up_where_it_was() {
     tonnage(dir.path(), "run mixed.toml --ranks 2 -o r.jsonl").succeed();
     let whole = fs::read_to_string(&path).unwrap();
     let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+    let resume = || tonnage(dir.path(), "run mixed.toml --ranks 2 --resume r.jsonl").succeed();
+    let all = records::of_any_kind(&path);
     // Each kind in turn is what is left to measure.
     for left in 0..lines.len() {
-        let kept: String = (0..lines.len())
-            .filter(|&index| index != left)
-            .map(|index| lines[index])
-            .collect();
+        let kept = [&lines[..left], &lines[left + 1..]].concat().concat();
         fs::write(&path, &kept).unwrap();
-        tonnage(dir.path(), "run mixed.toml --ranks 2 --resume r.jsonl").succeed();
+        resume();
         let after = fs::read_to_string(&path).unwrap();
         assert!(after.starts_with(&kept), "whole lines are untouched");
-        let records = read(&path);
+        let records = records::of_any_kind(&path);
         assert_eq!(records.len(), lines.len());
-        let again = records.last().unwrap();
-        assert_ne!(again.run_id, records[0].run_id);
-        let before = read_line(dir.path(), lines[left]);
-        assert_eq!(kinds(std::slice::from_ref(again)), kinds(&[before]));
+        let again = &records[records.len() - 1..];
+        assert_ne!(again[0].run_id, records[0].run_id);
+        assert_eq!(kinds(again), kinds(&all[left..=left]));
     }
-    tonnage(dir.path(), "run mixed.toml --ranks 2 --resume r.jsonl").succeed();
-    assert_eq!(read(&path).len(), lines.len(), "nothing was left");
-}
-
-fn read_line(dir: &Path, line: &str) -> Record {
-    let path = dir.join("line.jsonl");
-    fs::write(&path, line).unwrap();
-    read(&path).remove(0)
+    resume();
+    let after = records::of_any_kind(&path);
+    assert_eq!(after.len(), lines.len(), "nothing was left");
 }
 
 #[test]
 fn a_rank_that_is_killed_in_a_mixed_run_is_named() {
     let dir = tempdir().unwrap();
-    let path = dir.path().join("r.jsonl");
     plan(dir.path(), "1h");
     let run = tonnage(dir.path(), "run mixed.toml --ranks 2 -o r.jsonl").start();
-    wait_until("three points are done", || {
-        fs::read_to_string(&path).is_ok_and(|text| text.lines().count() >= 3)
-    });
-    run.signal_rank(1, Signal::KILL);
-    let ended = run.end().with_code(1);
-    blames(&ended, 1);
-    let records = read(&path);
+    wait_for_records(dir.path(), 3);
+    run.kill_rank(1);
+    let records = records::of_any_kind(&dir.path().join("r.jsonl"));
     assert_eq!(kinds(&records), ["transfer", "file", "connect", "transfer"]);
-    let measured = |record: &Record| record.outcome == Outcome::Measured;
-    assert!(records[..3].iter().all(measured), "{records:#?}");
-    let Outcome::Failed { why } = &records[3].outcome else {
-        panic!("{:#?}", records[3]);
-    };
-    assert!(why.contains("rank 1"), "{why}");
+    let is_measured = records[..3]
+        .iter()
+        .all(|it| it.outcome == Outcome::Measured);
+    assert!(
+        is_measured && records::why(&records[3]).contains("rank 1"),
+        "{records:#?}"
+    );
     assert!(!dir.path().join("t").exists(), "the files are gone");
 }

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::tempdir;
-use tonnage_record::Outcome;
-use tonnage_record::Record;
+use tonnage_record::{Outcome, Record};
 
 use super::support::launchers::{MPICH, OPEN_MPI, is_there, under_mpirun};
-use super::support::{Ended, tonnage, wait_until};
+use super::support::records::{self, why};
+use super::support::{tonnage, wait_until};
 
 const POINT: &str = "file --engine mpiio --path t.dat --block 256k --transfer 64k --segments 3 --phases write,read \
                      --read-shift 1 --fsync end --barriers --limit none --verify -o r.jsonl";
@@ -25,12 +25,8 @@ fn installed() -> impl Iterator<Item = (&'static str, &'static str)> {
     MPIS.into_iter().filter(|(launcher, _)| is_there(launcher))
 }
 
-fn records(dir: &Path) -> Vec<Record> {
-    let text = std::fs::read_to_string(dir.join("r.jsonl")).unwrap();
-    let lines = text.lines();
-    lines
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+fn read(dir: &Path) -> Vec<Record> {
+    records::of_any_kind(&dir.join("r.jsonl"))
 }
 
 /// The engine's part of what the ranks agree on.
@@ -48,7 +44,7 @@ fn measured(dir: &Path, launcher: &str, arguments: &str) -> Vec<Record> {
     for complaint in ["error", "inalize", "mpirun detected"] {
         assert!(!ended.stderr.contains(complaint), "{ended:#?}");
     }
-    let records = records(dir);
+    let records = read(dir);
     let is_measured = |record: &Record| record.outcome == Outcome::Measured;
     assert!(records.iter().all(is_measured), "{records:#?}");
     assert!(!dir.join("t.dat").exists(), "files are removed");
@@ -75,16 +71,13 @@ fn ranks_write_and_read_each_for_itself_and_all_together() {
                     .unwrap()
                     .phases
                     .iter()
-                    .flat_map(|phase| &phase.trials);
+                    .flat_map(|it| &it.trials);
+                let bytes = 6 * (256 << 10);
+                assert!(trials.clone().all(|trial| trial.payload_bytes == bytes));
                 assert!(
                     trials
                         .clone()
-                        .all(|trial| trial.payload_bytes == 6 * (256 << 10))
-                );
-                assert!(
-                    trials
-                        .clone()
-                        .any(|trial| trial.verified_bytes == Some(6 * (256 << 10)))
+                        .any(|trial| trial.verified_bytes == Some(bytes))
                 );
             }
         }
@@ -103,7 +96,8 @@ fn each_rank_sees_its_own_part_of_the_file() {
         let shuffled = format!("{POINT} --file-view --order shuffled");
         let ended = under_mpirun(dir.path(), launcher, &shuffled).run();
         assert!(ended.code != Some(0), "{ended:#?}");
-        let why = why(&ended, dir.path());
+        let records = read(dir.path());
+        let why = why(&records[0]);
         assert!(why.contains("--order sequential"), "{why}");
     }
 }
@@ -129,19 +123,15 @@ fn hints_are_in_the_record_and_so_are_those_that_are_not_taken() {
 
 #[test]
 fn ranks_that_no_mpirun_has_started_are_refused() {
-    if MPIS
-        .iter()
-        .filter(|(launcher, _)| is_there(launcher))
-        .count()
-        == 0
-    {
+    if installed().count() == 0 {
         return;
     }
     let dir = tempdir().unwrap();
-    let ended = tonnage(dir.path(), &format!("{POINT} --ranks 2"))
+    tonnage(dir.path(), &format!("{POINT} --ranks 2"))
         .run()
         .with_code(1);
-    let why = why(&ended, dir.path());
+    let records = read(dir.path());
+    let why = why(&records[0]);
     for part in [
         "rank 0 of 1",
         "rank 0 of 2",
@@ -156,16 +146,8 @@ fn ranks_that_no_mpirun_has_started_are_refused() {
     tonnage(dir.path(), &format!("{alone} --ranks 1"))
         .run()
         .with_code(0);
-    let one = records(dir.path());
+    let one = read(dir.path());
     assert_eq!(one[0].outcome, Outcome::Measured, "{one:#?}");
-}
-
-/// Reason why the one point of a run was not measured.
-fn why(ended: &Ended, dir: &Path) -> String {
-    match &records(dir)[0].outcome {
-        Outcome::Failed { why } | Outcome::Skipped { why, .. } => why.clone(),
-        Outcome::Measured => panic!("{ended:#?}"),
-    }
 }
 
 #[test]
@@ -177,7 +159,8 @@ fn a_library_of_another_mpi_is_refused_with_both_sizes() {
     let arguments = format!("{POINT} --mpi libmpi.so.40");
     let ended = under_mpirun(dir.path(), MPICH, &arguments).run();
     assert!(ended.code != Some(0), "{ended:#?}");
-    let why = why(&ended, dir.path());
+    let records = read(dir.path());
+    let why = why(&records[0]);
     for part in [
         "libmpi.so.40",
         "rank 0 of 1",
@@ -197,22 +180,18 @@ fn a_library_that_is_not_there_is_said_with_where_it_was_looked_for() {
             .env("TONNAGE_MPI", variable)
             .run();
         assert!(ended.code != Some(0), "{ended:#?}");
-        why(&ended, dir.path())
+        why(&read(dir.path())[0]).to_owned()
     };
     let by_option = run(
         &format!("{alone} --ranks 1 --mpi /nonexistent/libmpi.so.40"),
         "",
     );
-    assert!(
-        by_option.contains("/nonexistent/libmpi.so.40"),
-        "{by_option}"
-    );
-    assert!(by_option.contains("pip install"), "{by_option}");
+    for part in ["/nonexistent/libmpi.so.40", "pip install"] {
+        assert!(by_option.contains(part), "{by_option}");
+    }
     let by_variable = run(&format!("{alone} --ranks 1"), "/proc/self/status");
-    assert!(
-        by_variable.contains("Name another libmpi.so file with TONNAGE_MPI"),
-        "{by_variable}"
-    );
+    let advice = "Name another libmpi.so file with TONNAGE_MPI";
+    assert!(by_variable.contains(advice), "{by_variable}");
     let other = run(&format!("{alone} --ranks 1 --mpi libc.so.6"), "");
     assert!(other.contains("MPI_Get_library_version"), "{other}");
 }
@@ -236,12 +215,9 @@ fn a_killed_rank_ends_the_others_inside_mpi() {
             assert!(ended.code != Some(0), "{ended:#?}");
             assert!(since.elapsed() < Duration::from_secs(20), "{ended:#?}");
             // An mpirun that is faster ends the others before they can say anything, and says why itself.
-            let by_tonnage = ended.stderr.contains("rank 1 on");
             let said = format!("{}{}", ended.stdout, ended.stderr);
-            let by_mpirun =
-                said.contains("signal 9 (Killed)") || said.contains("Killed (signal 9)");
-            let named = by_tonnage || by_mpirun;
-            assert!(named, "{ended:#?}");
+            let of = ["rank 1 on", "signal 9 (Killed)", "Killed (signal 9)"];
+            assert!(of.iter().any(|of| said.contains(of)), "{ended:#?}");
         }
     }
 }

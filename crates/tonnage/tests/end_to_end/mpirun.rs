@@ -10,6 +10,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::tempdir;
 
 use super::support::launchers::{MPICH, OPEN_MPI, is_there, under_mpirun};
+use super::support::processes::Process;
+use super::support::records::body;
 use super::support::{BRIEF, Ended, LONG, Started, free_port, records, tonnage, under, wait_until};
 
 const POINT: &str = "transfer --engine shm --op write --sizes 8,4k";
@@ -20,20 +22,30 @@ const MPIRUNS: [(&str, &str); 2] = [
     (MPICH, "PMI_*, PMI-1"),
 ];
 
+/// Those that are installed.
+fn mpiruns() -> impl Iterator<Item = (&'static str, &'static str)> {
+    MPIRUNS.into_iter().filter(|(name, _)| is_there(name))
+}
+
+/// torchrun with two ranks, whose master is at a free port. That of torch 1.13 fails under Python 3.11 unless output is
+/// redirected; 1 is standard output.
+fn torchrun() -> String {
+    let port = free_port();
+    format!(
+        "torchrun --no_python --nproc_per_node 2 --master_port {port} --redirects 1 --tee 1 --log_dir log"
+    )
+}
+
 fn launcher_of(dir: &Path) -> String {
     let records = records::read(&dir.join("r.jsonl"));
     assert_eq!(records.len(), 2, "one run of two points");
-    assert!(
-        records
-            .iter()
-            .all(|record| record.transfer().unwrap().point.ranks == 2)
-    );
+    assert!(records.iter().all(|record| body(record).point.ranks == 2));
     records[0].environment[0].launcher.clone()
 }
 
 #[test]
 fn mpirun_needs_no_configuration() {
-    for (launcher, source) in MPIRUNS.into_iter().filter(|(name, _)| is_there(name)) {
+    for (launcher, source) in mpiruns() {
         let dir = tempdir().unwrap();
         let arguments = format!("{POINT} {BRIEF} -o r.jsonl");
         let ended = under_mpirun(dir.path(), launcher, &arguments)
@@ -49,11 +61,7 @@ fn mpirun_needs_no_configuration() {
 
 #[test]
 fn fabric_runs_under_every_launcher() {
-    let torchrun = format!(
-        "torchrun --no_python --nproc_per_node 2 --master_port {} --redirects 1 --tee 1 --log_dir log",
-        free_port()
-    );
-    for launcher in [OPEN_MPI, MPICH, &torchrun] {
+    for launcher in [OPEN_MPI, MPICH, &torchrun()] {
         if !is_there(launcher) {
             continue;
         }
@@ -69,7 +77,7 @@ fn fabric_runs_under_every_launcher() {
 
 #[test]
 fn ranks_of_one_host_meet_on_loopback_and_nothing_says_the_secret() {
-    for (launcher, _) in MPIRUNS.into_iter().filter(|(name, _)| is_there(name)) {
+    for (launcher, _) in mpiruns() {
         let dir = tempdir().unwrap();
         // Long enough to be looked at where each look takes a while.
         let slower = BRIEF.replace("5ms", "500ms");
@@ -98,7 +106,7 @@ fn ranks_of_one_host_meet_on_loopback_and_nothing_says_the_secret() {
 
 #[test]
 fn a_secret_that_only_some_ranks_have_is_refused() {
-    for (launcher, _) in MPIRUNS.into_iter().filter(|(name, _)| is_there(name)) {
+    for (launcher, _) in mpiruns() {
         let dir = tempdir().unwrap();
         // As when Open MPI's -x was forgotten, so that only the ranks of mpirun's own host have it.
         let script = format!(
@@ -179,43 +187,32 @@ fn a_stopped_launcher_does_not_keep_a_run_that_is_over() {
             continue;
         }
         let dir = tempdir().unwrap();
-        let arguments = "transfer --engine shm --op write --sizes 8 --trials 1 --trial-time 2s --warmup 0 --limit none \
+        let arguments = "transfer --engine shm --op write --sizes 8 --trials 1 --trial-time 1s --warmup 0 --limit none \
                          -o r.jsonl";
         let run = under_mpirun(dir.path(), launcher, arguments).start();
+        // Rank 0 opens the file when all have joined.
         wait_until("the ranks have joined", || {
             dir.path().join("r.jsonl").exists()
         });
-        let server = run
-            .processes()
-            .into_iter()
-            .find(|process| process.rank.is_none() && process.command_line.contains(helper))
-            .unwrap();
+        let is_server = |it: &Process| it.rank.is_none() && it.command_line.contains(helper);
+        let server = run.processes().into_iter().find(is_server).unwrap();
         let server = Pid::from_raw(server.pid).unwrap();
         kill_process(server, Signal::STOP).unwrap();
+        let ranks_go_on = || run.processes().iter().any(|process| process.rank.is_some());
         let since = Instant::now();
-        let ranks = || {
-            let processes = run.processes();
-            processes
-                .iter()
-                .filter(|process| process.rank.is_some())
-                .count()
-        };
-        while ranks() > 0 && since.elapsed() < Duration::from_secs(30) {
+        while ranks_go_on() && since.elapsed() < Duration::from_secs(30) {
             std::thread::sleep(Duration::from_millis(20));
         }
-        let left = ranks();
+        let wait = ranks_go_on();
         kill_process(server, Signal::CONT).unwrap();
-        assert_eq!(
-            left, 0,
-            "{launcher}: the ranks wait for the stopped {helper}"
-        );
+        assert!(!wait, "{launcher}: the ranks wait for the stopped {helper}");
         run.end();
     }
 }
 
 #[test]
 fn a_killed_launcher_leaves_no_rank_behind() {
-    for (launcher, _) in MPIRUNS.into_iter().filter(|(name, _)| is_there(name)) {
+    for (launcher, _) in mpiruns() {
         let dir = tempdir().unwrap();
         let arguments = format!("transfer --engine shm --op write --sizes 8 {LONG} -o r.jsonl");
         let run = under_mpirun(dir.path(), launcher, &arguments).start();
@@ -231,7 +228,7 @@ fn a_killed_launcher_leaves_no_rank_behind() {
 
 #[test]
 fn a_secret_that_was_given_is_used() {
-    for (launcher, _) in MPIRUNS.into_iter().filter(|(name, _)| is_there(name)) {
+    for (launcher, _) in mpiruns() {
         let dir = tempdir().unwrap();
         let run = |secret: &str| {
             under_mpirun(dir.path(), launcher, &format!("{POINT} {BRIEF}"))
@@ -247,11 +244,7 @@ fn a_secret_that_was_given_is_used() {
 
 #[test]
 fn torchrun_as_it_is() {
-    let launcher = format!(
-        // The torchrun of torch 1.13 fails under Python 3.11 unless output is redirected; 1 is standard output.
-        "torchrun --no_python --nproc_per_node 2 --master_port {} --redirects 1 --tee 1 --log_dir log",
-        free_port()
-    );
+    let launcher = torchrun();
     if !is_there(&launcher) {
         return;
     }
@@ -273,7 +266,7 @@ fn kill_one(run: Started) {
 
 #[test]
 fn a_killed_rank_ends_mpirun() {
-    for (launcher, _) in MPIRUNS.into_iter().filter(|(name, _)| is_there(name)) {
+    for (launcher, _) in mpiruns() {
         let dir = tempdir().unwrap();
         let start = |name: &str| {
             let arguments = format!("transfer --engine shm --op write --sizes 8 {LONG} -o {name}");
@@ -339,14 +332,9 @@ fn processes_that_cannot_know_each_other_are_refused() {
             continue;
         }
         let dir = tempdir().unwrap();
-        let ended = under_mpirun(
-            dir.path(),
-            &format!("{launcher} {lost}"),
-            &format!("{POINT} {BRIEF}"),
-        )
-        .run();
-        assert!(ended.code == Some(2), "{launcher} {lost}: {ended:#?}");
-        ended.saying(&[part]);
+        let line = format!("{POINT} {BRIEF}");
+        let ended = under_mpirun(dir.path(), &format!("{launcher} {lost}"), &line).run();
+        ended.with_code(2).saying(&[part]);
     }
 }
 
@@ -403,9 +391,4 @@ fn a_rank_may_be_stated_by_hand() {
         run.end().with_code(0);
     }
     assert_eq!(launcher_of(dir.path()), "--rank/--size, --master");
-    let wrong = format!("{POINT} --rank 2 --size 2 --master {master}");
-    tonnage(dir.path(), &wrong)
-        .run()
-        .with_code(2)
-        .with_one_error(&["--rank", "rank 2 of 2"]);
 }

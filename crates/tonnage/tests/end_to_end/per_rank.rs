@@ -1,8 +1,6 @@
 //! A table for each initiating rank.
 
-use tempfile::tempdir;
-
-use super::support::{BRIEF, records, tonnage};
+use super::support::records::{body, measured, summary};
 
 #[test]
 fn each_initiator_has_a_table_of_its_own_operations() {
@@ -14,23 +12,18 @@ fn each_initiator_has_a_table_of_its_own_operations() {
         ("--ranks 3 --traffic in-turn --window 4", vec![0], 2),
         ("--ranks 2 --ping-pong", vec![0], 2),
     ] {
-        let dir = tempdir().unwrap();
-        let brief = BRIEF.replace("--trial-time 5ms", "--iters 40");
-        let arguments = format!(
-            "transfer --engine shm --op write --sizes 3000,64k {more} --per-rank --verify {brief} -o r.jsonl"
-        );
-        let run = tonnage(dir.path(), &arguments).succeed();
         // What is shown of the file is what the run printed, with these tables.
-        let records = records::shown(dir.path(), "r.jsonl", &run, "table");
+        let (records, table) = measured(&format!(
+            "--engine shm --op write --sizes 3000,64k {more} --per-rank --verify"
+        ));
         for record in &records {
-            let summary = record.transfer().unwrap().summary.as_ref().unwrap();
+            let summary = summary(record);
             let listed: Vec<u32> = summary.initiators.iter().map(|one| one.rank).collect();
             assert_eq!(listed, ranks, "{more}");
+            let window_ns: u64 = body(record).trials.iter().map(|it| it.window_ns).sum();
             for one in &summary.initiators {
                 assert_eq!(one.operations, 2 * 40 * batches, "{more}: {one:?}");
                 // Its own time is no longer than that of all.
-                let windows = &record.transfer().unwrap().trials;
-                let window_ns: u64 = windows.iter().map(|trial| trial.window_ns).sum();
                 let least = one.payload_bytes as f64 * 1e9 / window_ns as f64;
                 assert!(
                     one.bandwidth_bytes_per_s >= 0.999 * least,
@@ -43,25 +36,18 @@ fn each_initiator_has_a_table_of_its_own_operations() {
             let least = summary
                 .initiators
                 .iter()
-                .filter_map(|one| one.latency_ns_min)
-                .min();
-            assert_eq!(
-                least,
-                summary.latency.as_ref().map(|all| all.latency_ns_min),
-                "{more}"
-            );
+                .filter_map(|one| one.latency_ns_min);
+            let all = summary.latency.as_ref().map(|all| all.latency_ns_min);
+            assert_eq!(least.min(), all, "{more}");
         }
         for rank in 0..4 {
-            let has = run.stdout.contains(&format!("initiator rank {rank}:"));
-            assert_eq!(has, ranks.contains(&rank), "{more}: {run:#?}");
+            let has = table.contains(&format!("initiator rank {rank}:"));
+            assert_eq!(has, ranks.contains(&rank), "{more}: {table}");
         }
     }
     // Nothing of it where it was not asked for.
-    let dir = tempdir().unwrap();
-    let arguments =
-        format!("transfer --engine shm --op write --ranks 2 --sizes 64 {BRIEF} -o r.jsonl");
-    let run = tonnage(dir.path(), &arguments).succeed();
-    assert!(!run.stdout.contains("initiator rank"), "{run:#?}");
-    let text = std::fs::read_to_string(dir.path().join("r.jsonl")).unwrap();
+    let (records, table) = measured("--engine shm --op write --ranks 2 --sizes 64");
+    assert!(!table.contains("initiator rank"), "{table}");
+    let text = serde_json::to_string(&records).unwrap();
     assert!(!text.contains("per_rank") && !text.contains("\"initiators\":["));
 }

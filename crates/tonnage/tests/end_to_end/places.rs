@@ -3,15 +3,18 @@
 use tempfile::tempdir;
 use tonnage_machine::Topology;
 use tonnage_record::{Outcome, Placed, Record};
+use tonnage_report::Format;
 
 use super::support::{BRIEF, Ended, records, tonnage};
+
+const TITLES: [&str; 2] = ["near (peers on one socket)", "far (peers on two sockets)"];
 
 const TRANSFER: &str = "transfer --engine shm --op write --ranks 2 --sizes 8";
 
 fn run(arguments: &str) -> (Ended, Vec<Record>) {
     let dir = tempdir().unwrap();
     let run = tonnage(dir.path(), &format!("{arguments} -o r.jsonl")).run();
-    let records = records::shown(dir.path(), "r.jsonl", &run, "table");
+    let records = records::shown(dir.path(), "r.jsonl", &run, Format::Table);
     (run, records)
 }
 
@@ -46,26 +49,21 @@ fn places_are_measured_where_the_machine_has_them() {
     assert_eq!(near.outcome, Outcome::Measured, "{run:#?}");
     assert_eq!(near.placed, Some(Placed::Near));
     assert!(sockets(near).windows(2).all(|pair| pair[0] == pair[1]));
-    for title in ["near (peers on one socket)", "far (peers on two sockets)"] {
-        assert!(run.stdout.contains(title), "{title}: {run:#?}");
-    }
-    match &far.outcome {
-        Outcome::Measured => {
-            assert!(sockets_here > 1, "{run:#?}");
-            assert_eq!((run.code, far.placed), (Some(0), Some(Placed::Far)));
-            assert!(sockets(far).windows(2).all(|pair| pair[0] != pair[1]));
-        }
-        Outcome::Skipped { why } => {
-            assert_eq!((run.code, sockets_here), (Some(1), 1), "{run:#?}");
-            assert_eq!(far.placed, None);
-            assert!(
-                why.starts_with("--place far cannot be used here: this machine has ")
-                    && why.contains("socket"),
-                "{why}"
-            );
-            assert!(run.stdout.contains("skipped"), "{run:#?}");
-        }
-        Outcome::Failed { why } => panic!("{why}"),
+    let run = run.printing(&TITLES);
+    if far.outcome == Outcome::Measured {
+        assert!(sockets_here > 1, "{run:#?}");
+        assert_eq!((run.code, far.placed), (Some(0), Some(Placed::Far)));
+        assert!(sockets(far).windows(2).all(|pair| pair[0] != pair[1]));
+    } else {
+        assert_eq!((run.code, sockets_here), (Some(1), 1), "{run:#?}");
+        assert_eq!(far.placed, None);
+        let why = records::why(far);
+        assert!(
+            why.starts_with("--place far cannot be used here: this machine has "),
+            "{why}"
+        );
+        assert!(why.contains("socket"), "{why}");
+        run.printing(&["skipped"]);
     }
 }
 
@@ -79,7 +77,7 @@ fn a_pair_is_placed_near_by_itself_and_the_title_says_so() {
     let placed = records[0].placed.unwrap();
     assert_eq!(placed, Placed::Near, "{run:#?}");
     assert!(run.stdout.contains(placed.about()), "{run:#?}");
-    assert_eq!(records[0].transfer().unwrap().point.place, None);
+    assert_eq!(records::body(&records[0]).point.place, None);
     let unpinned = self::run(&format!("{TRANSFER} --cpus none {BRIEF}"));
     assert_eq!(unpinned.1[0].placed, None);
     assert!(!unpinned.0.stdout.contains("(peers on"), "{unpinned:#?}");
@@ -93,12 +91,7 @@ fn a_place_is_a_column_for_programs() {
     let dir = tempdir().unwrap();
     let arguments = format!("{TRANSFER} --place near {BRIEF} --format csv");
     let table = tonnage(dir.path(), &arguments).succeed().stdout;
-    let mut lines = table
-        .lines()
-        .map(|line| line.split(',').collect::<Vec<_>>());
-    let (head, row) = (lines.next().unwrap(), lines.next().unwrap());
-    let at = head.iter().position(|field| *field == "place").unwrap();
-    assert_eq!(row[at], "near");
+    assert_eq!(records::first_row(&table)["place"], "near");
 }
 
 #[test]
@@ -109,11 +102,8 @@ fn connections_have_places_too() {
     let dir = tempdir().unwrap();
     let arguments = "connect --engine shm --ranks 2 --place near,far --duration 50ms --trials 2";
     let run = tonnage(dir.path(), arguments).run();
-    assert_eq!(run.code, Some(i32::from(sockets_here < 2)), "{run:#?}");
-    for words in ["near (peers on one socket)", "far (peers on two sockets)"] {
-        assert!(run.stdout.contains(words), "{words}: {run:#?}");
-    }
+    let run = run.with_code(i32::from(sockets_here < 2)).printing(&TITLES);
     if sockets_here < 2 {
-        assert!(run.stdout.contains("skipped: --place far"), "{run:#?}");
+        run.printing(&["skipped: --place far"]);
     }
 }

@@ -1,30 +1,14 @@
 //! Workers with several rails, and traffic in rounds. The loopback named twice stands for two devices; links of known
 //! speed are those of hosts in network namespaces.
 
-use rustix::process::Signal;
 use tempfile::{TempDir, tempdir};
-use tonnage_record::transfer::Summary;
+use tonnage_record::transfer::Trial;
 use tonnage_record::{Outcome, Record};
 use tonnage_testbed::{Hosts, HostsSpec, Rate};
 
 use super::hosts::{all_good, end, hosts_of, start};
-use super::support::{BRIEF, records, tonnage, wait_until};
-
-fn measured(arguments: &str) -> Vec<Record> {
-    let dir = tempdir().unwrap();
-    let brief = BRIEF.replace("--trial-time 5ms", "--iters 40");
-    let brief = match arguments.contains("--link-speed") {
-        true => brief.replace("--limit none", ""),
-        false => brief,
-    };
-    let arguments = format!("transfer --engine fabric:tcp {arguments} {brief} -o r.jsonl");
-    let run = tonnage(dir.path(), &arguments).succeed();
-    records::shown(dir.path(), "r.jsonl", &run, "table")
-}
-
-fn summary(record: &Record) -> &Summary {
-    record.transfer().unwrap().summary.as_ref().unwrap()
-}
+use super::support::records::{body, measured, summary};
+use super::support::{BRIEF, records, tonnage, wait_for_records, wait_until};
 
 fn rail_bytes(record: &Record) -> Vec<u64> {
     let rails = summary(record).rails.iter();
@@ -34,8 +18,8 @@ fn rail_bytes(record: &Record) -> Vec<u64> {
 #[test]
 fn a_stripe_has_half_of_every_operation_on_each_of_two_rails() {
     for op in ["write", "write-imm", "read"] {
-        let records = measured(&format!(
-            "--op {op} --ranks 2 --sizes 5000 --window 8 --rails single,stripe --devices lo,lo --qps 1,2 --verify"
+        let (records, _) = measured(&format!(
+            "--engine fabric:tcp --op {op} --ranks 2 --sizes 5000 --window 8 --rails single,stripe --devices lo,lo --qps 1,2 --verify"
         ));
         let bytes: Vec<_> = records.iter().map(rail_bytes).collect();
         // Two trials of 40 operations.
@@ -55,8 +39,8 @@ fn a_stripe_has_half_of_every_operation_on_each_of_two_rails() {
         );
     }
     // A share of an odd size, cut further; and an operation too small for two.
-    let records = measured(
-        "--op write-imm --ranks 2 --sizes 1,5001 --window 8 --rails stripe --devices lo,lo --chunk 1000 --verify",
+    let (records, _) = measured(
+        "--engine fabric:tcp --op write-imm --ranks 2 --sizes 1,5001 --window 8 --rails stripe --devices lo,lo --chunk 1000 --verify",
     );
     let bytes: Vec<_> = records.iter().map(rail_bytes).collect();
     assert_eq!(bytes, [vec![80, 0], vec![80 * 2501, 80 * 2500]]);
@@ -66,23 +50,23 @@ fn a_stripe_has_half_of_every_operation_on_each_of_two_rails() {
 fn round_robin_gives_each_peer_a_rail() {
     // Peers 1, 2 and 3 of rank 0 have rails 1, 0 and 1.
     for op in ["write", "write-imm", "read", "send"] {
-        let records = measured(&format!(
-            "--op {op} --ranks 4 --traffic fan-out --sizes 3000 --batch 4 --rails round-robin --devices lo,lo --verify"
+        let (records, _) = measured(&format!(
+            "--engine fabric:tcp --op {op} --ranks 4 --traffic fan-out --sizes 3000 --batch 4 --rails round-robin --devices lo,lo --verify"
         ));
         let part = 80 * 4 * 3000;
         assert_eq!(rail_bytes(&records[0]), [part, 2 * part], "{op}");
     }
     // A peer has one path, so that the last byte of a write is still the last; answers count as any other operation.
-    let records = measured(
-        "--op write,write-imm,send --ranks 3 --traffic fan-in --ping-pong --sizes 64 --rails round-robin --devices lo,lo,lo --verify",
+    let (records, _) = measured(
+        "--engine fabric:tcp --op write,write-imm,send --ranks 3 --traffic fan-in --ping-pong --sizes 64 --rails round-robin --devices lo,lo,lo --verify",
     );
     assert!(
         records
             .iter()
             .all(|record| summary(record).operations == 2 * 2 * 80)
     );
-    let records = measured(
-        "--op write --ranks 3 --traffic all-to-all --sizes 100 --rails round-robin --devices lo,lo,lo --verify",
+    let (records, _) = measured(
+        "--engine fabric:tcp --op write --ranks 3 --traffic all-to-all --sizes 100 --rails round-robin --devices lo,lo,lo --verify",
     );
     // Pairs 0-1, 0-2 and 1-2 have rails 1, 2 and 0, each taken by two of the three ranks.
     let bytes = rail_bytes(&records[0]);
@@ -95,8 +79,8 @@ fn round_robin_gives_each_peer_a_rail() {
 
 #[test]
 fn a_rank_may_have_devices_of_its_own_and_a_turned_list() {
-    let records = measured(
-        "--op write --ranks 2 --sizes 3000 --rails stripe --devices-of 0=lo,127.0.0.1 \
+    let (records, _) = measured(
+        "--engine fabric:tcp --op write --ranks 2 --sizes 3000 --rails stripe --devices-of 0=lo,127.0.0.1 \
          --devices-of 1=127.0.0.1,lo --rail-shift 1 --verify --link-speed 10Gb/s",
     );
     let said = |rank: usize| {
@@ -112,88 +96,18 @@ fn a_rank_may_have_devices_of_its_own_and_a_turned_list() {
     assert_eq!((links.used, links.used_bytes_per_s), (1, 1.25e9));
 }
 
+/// What only the devices can say is a skip, with what to do.
 #[test]
-fn rails_that_cannot_be_are_refused_before_a_rank_starts() {
+fn rails_that_this_machine_lacks_are_told() {
     let dir = tempdir().unwrap();
-    for (more, said) in [
-        (
-            "--op write --rails stripe --devices lo",
-            "only lo is named: name another",
-        ),
-        (
-            "--op write --rail-shift 1 --devices lo",
-            "--rail-shift is about several devices",
-        ),
-        (
-            "--op send --rails stripe --devices lo,lo",
-            "rails stripe cuts operations",
-        ),
-        (
-            "--op write --ping-pong --rails stripe --devices lo,lo",
-            "rails stripe leaves it open which part is the last",
-        ),
-        (
-            "--op write --rails striped --devices lo,lo",
-            "did you mean \"stripe\"?",
-        ),
-        (
-            "--op write --devices-of 2=lo",
-            "--devices-of names rank 2, and there are 2 ranks: the last is rank 1",
-        ),
-        (
-            "--op write --devices-of 1=lo --devices-of 1=lo",
-            "names the devices of rank 1 twice",
-        ),
-        ("--op write --devices-of lo", "write RANK=NAMES"),
-        ("--op write --devices all,lo", "write all alone"),
-        ("--op write --link-speed fast", "is not the speed of a link"),
-        (
-            "--op write --link-speed 1Gb/s --limit none",
-            "--link-speed says what bandwidth is set beside, and has no effect on limit none: leave it out, or use limit auto",
-        ),
-        (
-            "--op write,write-imm --link-speed 1Gb/s --ping-pong",
-            "no effect on ping-pong, whose operations wait for each other: leave it out, or use window in place of ping-pong",
-        ),
-        (
-            "--op write --traffic all-to-all --rail-shift 1 --devices lo,lo",
-            "all initiate",
-        ),
-        (
-            "--op write --traffic in-turn --initiators 1",
-            "rank 0 alone initiates",
-        ),
-    ] {
-        let arguments = format!("transfer --engine fabric:tcp --ranks 2 --sizes 64 {more}");
-        let run = tonnage(dir.path(), &arguments).run().with_code(2);
-        assert!(run.stderr.contains(said), "{more}: {run:#?}");
-    }
-}
-
-#[test]
-fn rails_that_an_engine_or_this_machine_lacks_are_told() {
-    let dir = tempdir().unwrap();
-    for more in [
-        "--rails stripe",
-        "--rail-shift 1",
-        "--link-speed 1Gb/s",
-        "--devices-of 0=lo",
-    ] {
-        let arguments = format!("transfer --engine shm --op write --ranks 2 --sizes 64 {more}");
-        let run = tonnage(dir.path(), &arguments).run().with_code(2);
-        assert!(run.stderr.contains("leave it out"), "{more}: {run:#?}");
-    }
-    // What only the devices can say is a skip, with what to do.
-    let arguments = format!(
-        "transfer --engine fabric:tcp --op write --ranks 2 --sizes 64 --rails stripe {BRIEF}"
-    );
-    let run = tonnage(dir.path(), &arguments).run().with_code(1);
-    let all = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(
-        all.contains("it is about several devices, and this is one")
-            && all.contains("--devices lo,lo"),
-        "{run:#?}"
-    );
+    let line = "transfer --engine fabric:tcp --op write --ranks 2 --sizes 64 --rails stripe";
+    let run = tonnage(dir.path(), &format!("{line} {BRIEF}"))
+        .run()
+        .with_code(1);
+    run.printing(&[
+        "it is about several devices, and this is one",
+        "--devices lo,lo",
+    ]);
 }
 
 #[test]
@@ -206,30 +120,27 @@ fn pairs_take_turns_and_each_is_in_the_record() {
         ("shm", "write", "--ping-pong"),
         ("fabric:shm", "send", "--ping-pong"),
     ] {
-        let dir = tempdir().unwrap();
-        let brief = BRIEF.replace("--trial-time 5ms", "--iters 40");
-        let arguments = format!(
-            "transfer --engine {engine} --op {op} --ranks 4 --traffic in-turn --sizes 3000 {more} --verify {brief} -o r.jsonl"
-        );
-        let run = tonnage(dir.path(), &arguments).succeed();
-        let records = records::shown(dir.path(), "r.jsonl", &run, "table");
+        let (records, table) = measured(&format!(
+            "--engine {engine} --op {op} --ranks 4 --traffic in-turn --sizes 3000 {more} --verify"
+        ));
         let summary = summary(&records[0]);
-        let pairs: Vec<_> = summary
+        let pairs = summary
             .pairs
             .iter()
-            .map(|pair| (pair.initiator, pair.target))
+            .map(|pair| (pair.initiator, pair.target));
+        assert!(pairs.eq([(0, 1), (0, 2), (0, 3)]), "{engine} {op} {more}");
+        let mut rates: Vec<_> = summary
+            .pairs
+            .iter()
+            .map(|it| it.bandwidth_bytes_per_s)
             .collect();
-        assert_eq!(pairs, [(0, 1), (0, 2), (0, 3)], "{engine} {op} {more}");
-        let rates = summary.pairs.iter().map(|pair| pair.bandwidth_bytes_per_s);
-        let (least, most) = rates.fold((f64::INFINITY, 0.0), |(least, most), rate| {
-            (f64::min(least, rate), f64::max(most, rate))
-        });
+        rates.sort_by(f64::total_cmp);
         // The mean of a trial lies between its pairs, as their sums do.
-        let trials = &records[0].transfer().unwrap().trials;
-        let window_ns: u64 = trials.iter().map(|trial| trial.window_ns).sum();
+        let window_ns: u64 = body(&records[0]).trials.iter().map(|it| it.window_ns).sum();
         let mean = summary.payload_bytes as f64 * 1e9 / window_ns as f64;
-        assert!((least * 0.99..most * 1.01).contains(&mean), "{summary:#?}");
-        assert!(run.stdout.contains("pairs at 3000 B: 0-1 "), "{run:#?}");
+        let between = rates[0] * 0.99..rates[2] * 1.01;
+        assert!(between.contains(&mean), "{summary:#?}");
+        assert!(table.contains("pairs at 3000 B: 0-1 "), "{table}");
     }
 }
 
@@ -240,21 +151,10 @@ fn a_rank_that_is_killed_in_its_turn_or_another_s_ends_the_run() {
         let arguments = "transfer --engine shm --op write --ranks 4 --traffic in-turn --sizes 4k,64k --trials 1 \
                          --warmup 0 --trial-time 400ms --limit none -o r.jsonl";
         let run = tonnage(dir.path(), arguments).start();
-        wait_until("there is a record", || {
-            let text = std::fs::read_to_string(dir.path().join("r.jsonl"));
-            text.is_ok_and(|text| text.contains('\n'))
-        });
-        run.signal_rank(victim, Signal::KILL);
-        let ended = run.end();
-        assert_eq!(ended.code, Some(1), "{ended:#?}");
-        assert!(
-            ended.stderr.contains(&format!("rank {victim}")),
-            "{ended:#?}"
-        );
+        wait_for_records(dir.path(), 1);
+        run.kill_rank(victim);
         let records = records::read(&dir.path().join("r.jsonl"));
-        let measured = records
-            .iter()
-            .filter(|record| record.outcome == Outcome::Measured);
+        let measured = records.iter().filter(|it| it.outcome == Outcome::Measured);
         assert_eq!(measured.count(), 1, "{records:#?}");
     }
 }
@@ -271,7 +171,7 @@ fn two_rails(count: usize) -> Option<Hosts> {
 fn over_links(hosts: &Hosts, arguments: &str) -> (TempDir, Vec<Record>) {
     let dir = tempdir().unwrap();
     let arguments = format!(
-        "transfer --engine fabric:tcp --op write --sizes 1M --window 8 --trials 2 --trial-time 1s \
+        "transfer --engine fabric:tcp --op write --sizes 1M --window 8 --trials 2 --trial-time 500ms \
          --warmup 200ms {arguments} -o r.jsonl"
     );
     let ended = end(start(hosts, 1, dir.path(), &arguments, |rank| rank));
@@ -293,13 +193,10 @@ fn gigabit() -> f64 {
 /// The best trial in links of 1 Gb/s; `None`, said as a skip, where it is less than it should be and others had the
 /// CPUs.
 fn links(record: &Record, expected: f64) -> Option<f64> {
-    let trials = &record.transfer().unwrap().trials;
+    let trials = body(record).trials.iter();
+    let rate = |trial: &&Trial| trial.bandwidth_bytes_per_s;
     let best = trials
-        .iter()
-        .max_by(|one, other| {
-            one.bandwidth_bytes_per_s
-                .total_cmp(&other.bandwidth_bytes_per_s)
-        })
+        .max_by(|one, other| rate(one).total_cmp(&rate(other)))
         .unwrap();
     let links = best.bandwidth_bytes_per_s / gigabit();
     let share = best.initiator_cpu_ns as f64 / best.window_ns as f64;
@@ -360,15 +257,7 @@ fn the_slower_of_two_links_holds_a_stripe_up_and_is_named() {
         (0, 1, Some("eth1"))
     );
     let shown = tonnage(dir.path(), "show r.jsonl").succeed();
-    let text = shown
-        .stdout
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ");
-    assert!(
-        text.contains("rail 1 (eth1) of rank 0 on h0 carries"),
-        "{shown:#?}"
-    );
+    shown.printing(&["rail 1 (eth1) of rank 0 on h0 carries"]);
     let [fast, slow] = &summary(&records[0]).rails[..] else {
         panic!("{:#?}", records[0])
     };

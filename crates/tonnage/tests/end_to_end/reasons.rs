@@ -39,15 +39,10 @@ fn failing() -> Vec<(String, i32, &'static str)> {
     ] {
         cases.push((line, 1, missing));
     }
-    // Verdicts.
-    cases.push((
-        "compare 8.jsonl 16.jsonl --fail-on missing".to_owned(),
-        1,
-        "missing (--fail-on)",
-    ));
+    let compare = "compare 8.jsonl 16.jsonl --fail-on missing";
+    cases.push((compare.to_owned(), 1, "missing (--fail-on)"));
     // Wrong requests, of every command.
     for (line, part) in [
-        ("transfer --engine shm --op write --ranks 2", "sizes"),
         (
             "transfer --engine shm --op write --sizes 1,2, --ranks 2",
             "comma",
@@ -107,15 +102,10 @@ fn a_command_that_fails_says_why_once() {
         assert_eq!(ended.code, Some(code), "{line}: {ended:#?}");
         let errors = ended.stderr.lines().filter(|it| it.starts_with("error: "));
         assert_eq!(errors.count(), 1, "{line}: {ended:#?}");
-        assert!(
-            ended.stderr.contains(part),
-            "{line}: no {part:?} in {ended:#?}"
-        );
+        ended.saying(&[part]);
     }
-    assert_eq!(
-        fs::read_to_string(dir.path().join("foreign")).unwrap(),
-        "precious"
-    );
+    let foreign = fs::read_to_string(dir.path().join("foreign")).unwrap();
+    assert_eq!(foreign, "precious");
 }
 
 /// As one that SIGPIPE has ended, of whose end shells say nothing either.

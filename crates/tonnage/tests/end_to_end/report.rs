@@ -6,6 +6,15 @@ use tempfile::tempdir;
 
 use super::support::tonnage;
 
+/// The parts are in the page, in this order.
+fn follow_each_other(page: &str, parts: &[&str]) {
+    let places: Vec<_> = parts.iter().map(|part| page.find(part)).collect();
+    assert!(
+        !places.contains(&None) && places.is_sorted(),
+        "{parts:?}: {places:?}"
+    );
+}
+
 #[test]
 fn a_page_holds_the_records_and_a_comparison() {
     let dir = tempdir().unwrap();
@@ -25,27 +34,19 @@ fn a_page_holds_the_records_and_a_comparison() {
     // A comparison brings its files along, and comes first.
     run("report a.jsonl --compare a.jsonl b.jsonl --title Both -o both.html").with_code(0);
     let page = read("both.html");
-    let places = [
-        "<h1>Both</h1>",
-        "<h2>Verdicts</h2>",
-        "B: ",
-        "<h2>Results</h2>",
-    ]
-    .map(|part| page.find(part));
-    assert!(
-        places.iter().all(Option::is_some) && places.is_sorted(),
-        "{places:?}"
+    follow_each_other(
+        &page,
+        &[
+            "<h1>Both</h1>",
+            "<h2>Verdicts</h2>",
+            "B: ",
+            "<h2>Results</h2>",
+        ],
     );
     let shown = run("show both.html").with_code(0).stdout;
     let table = |file: &str| run(&format!("show {file}")).stdout;
-    assert_eq!(
-        shown,
-        format!(
-            "a.jsonl\n\n{}\nb.jsonl\n\n{}",
-            table("a.jsonl"),
-            table("b.jsonl")
-        )
-    );
+    let (a, b) = (table("a.jsonl"), table("b.jsonl"));
+    assert_eq!(shown, format!("a.jsonl\n\n{a}\nb.jsonl\n\n{b}"));
 
     // Lines that cannot be read are told there, too.
     let cut = read("a.jsonl") + "{\"schema_version\":2,\n";
@@ -86,19 +87,15 @@ fn a_page_judges_hosts_beside_a_baseline() {
     run("report n1.jsonl n2.jsonl --compare n1.jsonl n2.jsonl --baseline fleet.toml -o both.html")
         .with_code(0);
     let page = read("both.html");
-    let places = [
+    let parts = [
         "<h2>Verdicts</h2>",
         "What differs between the sides",
         "Hosts beside the baseline <bdi>fleet.toml</bdi>",
         "8.10 GB/s, fleet 10.00, least 9.00",
         "1 pass, 1 fail; failed: n2",
         "<h2>Failures, skips and remarks</h2>",
-    ]
-    .map(|part| page.find(part));
-    assert!(
-        places.iter().all(Option::is_some) && places.is_sorted(),
-        "{places:?}"
-    );
+    ];
+    follow_each_other(&page, &parts);
     let broken = read("fleet.toml").replace("median =", "medium =");
     fs::write(dir.path().join("broken.toml"), broken).unwrap();
     for (arguments, words) in [
@@ -109,9 +106,8 @@ fn a_page_judges_hosts_beside_a_baseline() {
             "would be replaced",
         ),
     ] {
-        run(&format!("report n1.jsonl {arguments}"))
-            .with_code(2)
-            .with_one_error(&[words]);
+        let refused = run(&format!("report n1.jsonl {arguments}")).with_code(2);
+        refused.with_one_error(&[words]);
     }
 }
 
@@ -122,11 +118,8 @@ fn pages_that_cannot_be_are_refused() {
     let brief = "transfer --engine null --op write --ranks 2 --sizes 64 --duration 6ms --trials 2 --warmup 1ms";
     run(&format!("{brief} -o a.jsonl")).with_code(0);
     run("report a.jsonl -o a.html").with_code(0);
-    fs::write(
-        dir.path().join("other.html"),
-        "<!DOCTYPE html><title>x</title>",
-    )
-    .unwrap();
+    let other = "<!DOCTYPE html><title>x</title>";
+    fs::write(dir.path().join("other.html"), other).unwrap();
     fs::write(dir.path().join("empty.jsonl"), "").unwrap();
     for (arguments, words) in [
         ("report a.jsonl -o a.html", "--force"),

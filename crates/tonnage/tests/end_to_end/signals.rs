@@ -1,25 +1,16 @@
 //! Ranks that are interrupted, stopped, or never come.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tempfile::tempdir;
 
-use super::support::{LONG, Program, free_port, tonnage, wait_until};
-
-const SOON: Duration = Duration::from_secs(5);
+use super::support::{LONG, Program, SOON, free_port, tonnage, wait_until};
 
 fn long_run(dir: &std::path::Path, ranks: &str) -> Program {
-    tonnage(
-        dir,
-        &format!("transfer --engine shm --op write {ranks} --sizes 8 {LONG} -o r.jsonl"),
-    )
-}
-
-fn pause() {
-    std::thread::sleep(Duration::from_millis(300));
+    let line = format!("transfer --engine shm --op write {ranks} --sizes 8 {LONG} -o r.jsonl");
+    tonnage(dir, &line)
 }
 
 #[test]
@@ -32,19 +23,19 @@ fn a_signal_to_the_supervisor_or_a_rank_ends_the_run_with_its_code() {
         (Some(1), Signal::TERM, 143),
     ] {
         let dir = tempdir().unwrap();
-        let run = long_run(dir.path(), "--ranks 2").start();
-        run.rank(1);
-        pause();
+        let run = long_run(dir.path(), "--ranks 2 --log-level debug").start();
+        run.wait_until_said("step of rank 1: trial 1 of");
         match to_rank {
             None => run.signal(signal),
             Some(rank) => run.signal_rank(rank, signal),
         }
-        let sent = Instant::now();
-        let ended = run.end();
-        assert!(sent.elapsed() < SOON, "{:?}: {ended:#?}", sent.elapsed());
-        assert_eq!(ended.code, Some(code), "{to_rank:?} {signal:?}: {ended:#?}");
-        let told = ended.stderr.matches("interrupted by signal").count();
-        assert_eq!(told, 1, "{ended:#?}");
+        let ended = run.end_soon().with_code(code);
+        let errors = ended
+            .stderr
+            .lines()
+            .filter(|line| line.starts_with("error: "));
+        let told = errors.filter(|line| line.contains("interrupted by signal"));
+        assert_eq!(told.count(), 1, "{ended:#?}");
         if let Some(rank) = to_rank {
             let name = format!("rank {rank} on {}: interrupted", tonnage_sys::host::name());
             ended.saying(&[&name, &format!("signal {} (SIG", signal.as_raw())]);
@@ -62,9 +53,7 @@ fn a_signal_to_a_rank_that_joins_has_one_cause() {
         run.rank(rank);
         std::thread::sleep(Duration::from_millis(delay_ms));
         run.signal_rank(rank, Signal::TERM);
-        let sent = Instant::now();
-        let ended = run.end().with_code(143);
-        assert!(sent.elapsed() < SOON, "{:?}: {ended:#?}", sent.elapsed());
+        let ended = run.end_soon().with_code(143);
         // At the very end of joining the rank itself and rank 0, which has joined, may both say it.
         let told = ended.stderr.lines().collect::<BTreeSet<_>>();
         let cause = format!("error: rank {rank} on {}", tonnage_sys::host::name());
@@ -79,32 +68,20 @@ fn a_signal_to_a_rank_that_joins_has_one_cause() {
 fn a_signal_to_a_launched_rank_ends_the_others() {
     let dir = tempdir().unwrap();
     let port = free_port();
-    let messages = dir.path().join("messages");
-    let told = File::create(&messages).unwrap();
-    let mut runs: Vec<_> = [
-        long_run(dir.path(), ""),
-        long_run(dir.path(), "--log-level debug").stderr(told.into()),
-    ]
-    .into_iter()
-    .zip(0..)
-    .map(|(run, rank)| run.launched(rank, 2, port).start())
-    .collect();
-    // Before that rank 0 would wait for it.
-    wait_until("rank 1 has joined", || {
-        let text = std::fs::read_to_string(&messages).unwrap();
-        text.contains("rank 1 of 2 has joined")
+    let runs = [0, 1].map(|rank| {
+        let run = long_run(dir.path(), "--log-level debug");
+        run.launched(rank, 2, port).start()
     });
-    pause();
+    // Before that rank 0 would wait for it.
+    runs[1].wait_until_said("rank 1 of 2 has joined");
+    runs[0].wait_until_said("step of rank 0: trial 1 of");
     runs[1].signal_rank(1, Signal::INT);
-    let sent = Instant::now();
-    let ended: Vec<_> = runs.drain(..).map(|run| run.end()).collect();
-    assert!(sent.elapsed() < SOON, "{:?}: {ended:#?}", sent.elapsed());
-    assert!(ended.iter().all(|run| run.code == Some(130)), "{ended:#?}");
+    let [zero, _] = runs.map(|run| run.end_soon().with_code(130));
     let name = format!(
         "rank 1 on {}: interrupted by signal 2",
         tonnage_sys::host::name()
     );
-    assert!(ended[0].stderr.contains(&name), "{ended:#?}");
+    zero.saying(&[&name]);
 }
 
 #[test]
@@ -163,12 +140,10 @@ fn a_launched_rank_that_is_stopped_is_named_too() {
 fn ranks_that_never_come_are_named() {
     let dir = tempdir().unwrap();
     let program = |ranks| {
-        tonnage(
-            dir.path(),
-            &format!("transfer --engine shm --op write --traffic fan-out --sizes 8 {LONG}"),
-        )
-        .launched(0, ranks, free_port())
-        .env("TONNAGE_JOIN_TIMEOUT", "0.5")
+        let line = format!("transfer --engine shm --op write --traffic fan-out --sizes 8 {LONG}");
+        tonnage(dir.path(), &line)
+            .launched(0, ranks, free_port())
+            .env("TONNAGE_JOIN_TIMEOUT", "0.5")
     };
     let ended = program(2).run().with_code(1);
     let ended = ended.with_one_error(&["rank 1", "did not come within", "TONNAGE_JOIN_TIMEOUT"]);

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tempfile::tempdir;
-use tonnage_record::{Outcome, Record};
-use tonnage_testbed::{Error, Slurm};
+use tonnage_record::Outcome;
+use tonnage_testbed::{Error, Hosts, Slurm};
 
+use super::files::names;
 use super::hosts::hosts;
 use super::support::{BRIEF, records, wait_until};
 
@@ -49,28 +50,18 @@ fn folder() -> PathBuf {
 /// A script in the folder that no case runs would be one that nobody has tried.
 #[test]
 fn every_script_is_tried() {
-    let mut found: Vec<_> = fs::read_dir(folder())
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|found| found == "sbatch"))
-        .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
-        .collect();
-    found.sort();
+    let scripts = names(&folder()).into_iter();
+    let scripts = scripts.filter_map(|name| name.strip_suffix(".sbatch").map(str::to_owned));
     let mut tried = cases().map(|case| case.script);
     tried.sort();
-    assert_eq!(found, tried);
+    assert_eq!(scripts.collect::<Vec<_>>(), tried);
 }
 
 #[test]
 fn batch_scripts_run_as_they_stand() {
     let Some(hosts) = hosts(2, None) else { return };
-    let slurm = match Slurm::start(&hosts) {
-        Ok(slurm) => slurm,
-        Err(Error::Unavailable(why)) => {
-            println!("skip: no Slurm: {why}");
-            return;
-        }
-        Err(error) => panic!("{error}"),
+    let Some(slurm) = start_slurm(&hosts, "") else {
+        return;
     };
     let plugins = said(&slurm, "srun", &["--mpi=list"]);
     let dir = tempdir().unwrap();
@@ -79,10 +70,8 @@ fn batch_scripts_run_as_they_stand() {
         .filter(|case| {
             let known = plugins.split_whitespace().any(|word| word == case.mpi);
             if !known {
-                println!(
-                    "skip: this Slurm has no plugin for --mpi={}: {}.sbatch",
-                    case.mpi, case.script
-                );
+                let Case { mpi, script, .. } = case;
+                println!("skip: this Slurm has no plugin for --mpi={mpi}: {script}.sbatch");
             }
             known
         })
@@ -110,13 +99,10 @@ fn batch_scripts_run_as_they_stand() {
                 "{}",
                 case.script
             );
-            assert_eq!(host_count(&record), 2, "{record:#?}");
+            let hosts = record.environment.iter().map(|part| part.hosts.len());
+            assert_eq!(hosts.sum::<usize>(), 2, "{record:#?}");
         }
     }
-}
-
-fn host_count(record: &Record) -> usize {
-    record.environment.iter().map(|part| part.hosts.len()).sum()
 }
 
 /// Gives the job's number. Nothing but the options differs from what a user types.
@@ -139,8 +125,20 @@ fn submit(slurm: &Slurm<'_>, dir: &Path, case: &Case) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
+/// A Slurm on hosts, with these lines in its configuration; `None`, with the reason printed, where there can be none.
+pub(super) fn start_slurm<'a>(hosts: &'a Hosts, lines: &str) -> Option<Slurm<'a>> {
+    match Slurm::start_with(hosts, lines) {
+        Ok(slurm) => Some(slurm),
+        Err(Error::Unavailable(why)) => {
+            println!("skip: no Slurm: {why}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// Everything that a program of Slurm says.
-fn said(slurm: &Slurm<'_>, program: &str, arguments: &[&str]) -> String {
+pub(super) fn said(slurm: &Slurm<'_>, program: &str, arguments: &[&str]) -> String {
     let output = slurm.command(program).args(arguments).output().unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }

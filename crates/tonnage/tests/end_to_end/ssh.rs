@@ -10,8 +10,8 @@ use tempfile::tempdir;
 use tonnage_record::Outcome;
 use tonnage_testbed::{Error, Hosts, HostsSpec, Ssh};
 
-use super::hosts::{hosts, hosts_of, wait_for_a_record};
-use super::support::{BRIEF, Ended, Program, records, tonnage};
+use super::hosts::{hosts, hosts_of};
+use super::support::{BRIEF, Ended, Program, SECRET, Started, records, tonnage, wait_for_records};
 
 /// The promise: after this, nothing is left anywhere.
 const GONE: Duration = Duration::from_secs(10);
@@ -43,9 +43,8 @@ struct There {
 
 /// Agents and ranks in a host.
 fn there(hosts: &Hosts, host: usize) -> Vec<There> {
-    let space = fs::metadata(Path::new("/run/netns").join(hosts.namespace(host)))
-        .unwrap()
-        .ino();
+    let space = Path::new("/run/netns").join(hosts.namespace(host));
+    let space = fs::metadata(space).unwrap().ino();
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let look = |pid: i32| {
@@ -55,9 +54,8 @@ fn there(hosts: &Hosts, host: usize) -> Vec<There> {
             Some(String::from_utf8_lossy(&bytes).replace('\0', " "))
         };
         let command_line = text("cmdline")?;
-        let is_ours = ["host-agent", "host-rank"]
-            .iter()
-            .any(|word| command_line.contains(word));
+        let mut words = ["host-agent", "host-rank"].iter();
+        let is_ours = words.any(|word| command_line.contains(word));
         (net.ino() == space && is_ours).then(|| There {
             pid,
             command_line,
@@ -89,9 +87,9 @@ fn hosts_of_records(file: &Path) -> Vec<(String, String)> {
             .all(|record| record.outcome == Outcome::Measured)
     );
     let parts = records.iter().flat_map(|record| &record.environment);
-    let mut found: Vec<_> = parts
-        .flat_map(|part| &part.hosts)
-        .map(|host| (host.name.clone(), host.ranks.clone()))
+    let hosts = parts.flat_map(|part| &part.hosts);
+    let mut found: Vec<_> = hosts
+        .map(|it| (it.name.clone(), it.ranks.clone()))
         .collect();
     found.sort();
     found
@@ -115,11 +113,8 @@ fn ranks_start_by_ssh_and_records_come_back() {
     let run = by_ssh(&ssh, dir.path(), &arguments, "").succeed();
     assert_eq!(run.rows().len(), 1, "{run:#?}");
     assert_eq!(hosts_of_records(&file), pair(("h0", "0"), ("h1", "1-2")));
-    assert!(
-        fs::read_to_string(&file)
-            .unwrap()
-            .contains("\"tonnage --hosts, ssh\"")
-    );
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("\"tonnage --hosts, ssh\""), "{text}");
     nothing_is_left(&hosts, Instant::now());
     // A run that goes on with the file measures only what is new.
     let arguments = arguments
@@ -128,11 +123,13 @@ fn ranks_start_by_ssh_and_records_come_back() {
     let arguments = format!("{arguments} --log-level debug");
     let resumed = by_ssh(&ssh, dir.path(), &arguments, "").run().with_code(0);
     // Lines of another host than rank 0's begin with its name.
-    let has = |line: &str| resumed.stderr.lines().any(|said| said.starts_with(line));
-    assert!(
-        has("debug: rank 0 of 3 has joined") && has("h1: debug: rank 2 of 3 has joined"),
-        "{resumed:#?}"
-    );
+    for begin in [
+        "debug: rank 0 of 3 has joined",
+        "h1: debug: rank 2 of 3 has joined",
+    ] {
+        let has = resumed.stderr.lines().any(|said| said.starts_with(begin));
+        assert!(has, "no {begin:?} in {resumed:#?}");
+    }
     assert_eq!(records::read(&file).len(), 2);
     // A plan by a file of hosts, whose second line is not rank 0's.
     fs::write(dir.path().join("hosts"), "h1 # first\nh0 slots=4\n").unwrap();
@@ -142,17 +139,12 @@ fn ranks_start_by_ssh_and_records_come_back() {
          warmup = \"1ms\"\nlimit = \"none\"\n",
     )
     .unwrap();
-    let run = by_ssh(
-        &ssh,
-        dir.path(),
-        "run plan.toml --hostfile hosts --per-host 2 -o p.jsonl --format csv",
-        "",
-    );
-    assert!(run.succeed().stdout.contains("fabric:tcp"));
-    assert_eq!(
-        hosts_of_records(&dir.path().join("p.jsonl")),
-        pair(("h0", "2-3"), ("h1", "0-1"))
-    );
+    let line = "run plan.toml --hostfile hosts --per-host 2 -o p.jsonl --format csv";
+    by_ssh(&ssh, dir.path(), line, "")
+        .succeed()
+        .printing(&["fabric:tcp"]);
+    let found = hosts_of_records(&dir.path().join("p.jsonl"));
+    assert_eq!(found, pair(("h0", "2-3"), ("h1", "0-1")));
 }
 
 #[test]
@@ -169,57 +161,46 @@ fn what_is_wrong_there_is_said_with_the_host() {
     let other = dir.path().join("other");
     let key = ssh.known_hosts().with_file_name("key.pub");
     fs::write(&other, format!("h* {}", fs::read_to_string(key).unwrap())).unwrap();
-    for (names, options, code, parts) in [
+    for (names, options, parts) in [
         (
             "h0,nosuchhost",
             "",
-            1,
             ["nosuchhost: no such name is known", "correct the name"],
         ),
         (
             "h0,h1",
             "-o UserKnownHostsFile=/dev/null",
-            1,
             ["h1: its host key is unknown", "check it once by hand"],
         ),
         (
             "h0,h1",
             "-o IdentityFile=none -o IdentityAgent=none -F /dev/null -o UserKnownHostsFile=KNOWN",
-            1,
             ["h1: ssh was refused", "ssh-copy-id"],
         ),
         (
             "h0,h1",
             "-o UserKnownHostsFile=OTHER",
-            1,
             ["h1: the host key has changed", "ssh-keygen -R h1"],
         ),
         (
             "h0,h1",
             "-p 2",
-            1,
             ["h1: nobody listens for ssh there", "sshd"],
         ),
-        ("h0,h1", "-p 'x", 2, ["--ssh", "is no command"]),
     ] {
         let known = ssh.known_hosts();
         let options = options.replace("KNOWN", &known.display().to_string());
         let options = options.replace("OTHER", &other.display().to_string());
-        let ended = run(names, &options).with_code(code).saying(&parts);
+        let ended = run(names, &options).with_code(1).saying(&parts);
         assert!(ended.took < Duration::from_secs(10), "{ended:#?}");
     }
+    run("h0,h1", "-p 'x")
+        .with_code(2)
+        .saying(&["--ssh", "is no command"]);
     // What ranks find wrong is recorded as with --ranks.
-    let ended = by_ssh(
-        &ssh,
-        dir.path(),
-        "file --hosts h0,h1 --path /nosuch/dir/t --block 4k --transfer 4k",
-        "",
-    )
-    .run();
-    assert!(
-        ended.code == Some(1) && ended.stdout.contains("FAILED: rank 0 on h0: /nosuch/dir"),
-        "{ended:#?}"
-    );
+    let line = "file --hosts h0,h1 --path /nosuch/dir/t --block 4k --transfer 4k";
+    let ended = by_ssh(&ssh, dir.path(), line, "").run().with_code(1);
+    ended.printing(&["FAILED: rank 0 on h0: /nosuch/dir"]);
     nothing_is_left(&hosts, Instant::now());
 }
 
@@ -245,34 +226,26 @@ fn ranks_meet_where_all_can_come_or_the_host_is_named_in_time() {
         ip(&hosts, host, "link set decoy up");
     }
     let page = by_ssh(&ssh, dir.path(), "hosts h0,h1", "").succeed();
-    for part in [
+    let page = page.printing(&[
         "yes, as h1",
         "glibc",
         "open files",
         "locked memory",
         "huge pages",
         "clock",
-    ] {
-        assert!(page.stdout.contains(part), "{part}: {page:#?}");
-    }
-    let meets_at = |page: &Ended, rail: usize| {
-        let line = format!(
-            "Ranks would meet at {} of h0.",
-            hosts.link(0, rail).address()
-        );
-        assert!(page.stdout.contains(&line), "no {line:?} in {page:#?}");
+    ]);
+    let meets_at = |page: Ended, rail: usize| {
+        let address = hosts.link(0, rail).address();
+        page.printing(&[&format!("Ranks would meet at {address} of h0.")]);
     };
-    meets_at(&page, 0);
+    meets_at(page, 0);
     let chosen = by_ssh(&ssh, dir.path(), "hosts h0,h1 --interface eth1", "").succeed();
-    meets_at(&chosen, 1);
+    meets_at(chosen, 1);
     // Frames for rank 0's host go to a card that nobody has, as a firewall drops them.
     let address = hosts.address(0);
-    ip(
-        &hosts,
-        1,
-        &format!("neigh replace {address} lladdr 02:00:00:00:00:99 dev eth0 nud permanent"),
-    );
-    meets_at(&by_ssh(&ssh, dir.path(), "hosts h0,h1", "").succeed(), 1);
+    let nobody = "lladdr 02:00:00:00:00:99 dev eth0 nud permanent";
+    ip(&hosts, 1, &format!("neigh replace {address} {nobody}"));
+    meets_at(by_ssh(&ssh, dir.path(), "hosts h0,h1", "").succeed(), 1);
     let arguments = format!(
         "transfer --hosts h0,h1 --engine null --op write --sizes 64 {BRIEF} --interface eth0"
     );
@@ -286,17 +259,21 @@ fn ranks_meet_where_all_can_come_or_the_host_is_named_in_time() {
 }
 
 /// A run whose first point is short, so that a record says that it is under way.
-fn in_the_middle(ssh: &Ssh<'_>, dir: &Path) -> super::support::Started {
-    let plan = "name = \"p\"\n[[transfer]]\nengine = \"null\"\nop = \"write\"\nsizes = 64\ntrials = 1\ntrial-time = \"5ms\"\n\
-                warmup = \"0\"\nlimit = \"none\"\n[[transfer]]\nengine = \"null\"\nop = \"write\"\nsizes = 64\ntrials = 1\n\
-                trial-time = \"1h\"\nwarmup = \"0\"\nlimit = \"none\"\n";
+fn in_the_middle(ssh: &Ssh<'_>, dir: &Path) -> Started {
+    let experiment = |time: &str| {
+        format!(
+            "[[transfer]]\nengine = 'null'\nop = 'write'\nsizes = 64\ntrials = 1\ntrial-time = '{time}'\nwarmup = '0'\n\
+             limit = 'none'\n"
+        )
+    };
+    let plan = format!("name = 'p'\n{}{}", experiment("5ms"), experiment("1h"));
     fs::write(dir.join("plan.toml"), plan).unwrap();
     let _ = fs::remove_file(dir.join("r.jsonl"));
     let run = by_ssh(ssh, dir, "run plan.toml --hosts h0,h1 -o r.jsonl", "")
-        .env("TONNAGE_SECRET", "correct-horse-battery-staple")
+        .env("TONNAGE_SECRET", SECRET)
         .env("UCX_SOME_TOKEN", "correct-horse")
         .start();
-    wait_for_a_record(dir);
+    wait_for_records(dir, 1);
     run
 }
 
@@ -305,10 +282,10 @@ fn kill(pid: i32) {
 }
 
 fn with_word(found: Vec<There>, word: &str) -> There {
-    let mut found = found
-        .into_iter()
-        .filter(|process| process.command_line.contains(word));
-    found.next().unwrap()
+    let mut found = found.into_iter();
+    found
+        .find(|process| process.command_line.contains(word))
+        .unwrap()
 }
 
 #[test]
@@ -327,18 +304,19 @@ fn whoever_is_killed_nothing_is_left() {
                 words == ["host-agent"] || words == ["host-rank"],
                 "{found:#?}"
             );
-            let hidden = [
+            for hidden in [
                 "SECRET",
                 "correct-horse",
                 "TONNAGE_RANK",
                 "TONNAGE_SIZE",
                 "10.77.0.1:",
                 "plan",
-            ];
-            assert!(
-                !hidden.iter().any(|word| process.environment.contains(word)),
-                "{found:#?}"
-            );
+            ] {
+                assert!(
+                    !process.environment.contains(hidden),
+                    "{hidden}: {found:#?}"
+                );
+            }
         }
     }
     // A rank.
@@ -348,10 +326,9 @@ fn whoever_is_killed_nothing_is_left() {
     nothing_is_left(&hosts, since);
     // An ssh.
     let run = in_the_middle(&ssh, dir.path());
-    let is_to_h1 = |process: &&super::support::processes::Process| {
-        process.command_line.starts_with("ssh ") && process.command_line.contains(" h1 ")
-    };
-    let client = run.processes().iter().find(is_to_h1).unwrap().clone();
+    let mut processes = run.processes().into_iter();
+    let is_to_h1 = |line: &str| line.starts_with("ssh ") && line.contains(" h1 ");
+    let client = processes.find(|it| is_to_h1(&it.command_line)).unwrap();
     assert!(run.signal_process(&client, Signal::KILL));
     let since = Instant::now();
     run.end()
@@ -368,11 +345,8 @@ fn whoever_is_killed_nothing_is_left() {
     let run = in_the_middle(&ssh, dir.path());
     run.signal(Signal::INT);
     let since = Instant::now();
-    let ended: Ended = run.end().with_code(130);
-    assert!(
-        ended.stdout.contains("64"),
-        "what was measured is shown: {ended:#?}"
-    );
+    // What was measured is shown.
+    run.end().with_code(130).printing(&["64"]);
     nothing_is_left(&hosts, since);
 }
 
@@ -412,28 +386,20 @@ fn the_program_is_copied_where_it_is_missing() {
     ssh.serve(0, 2223, &without("1m")).unwrap();
     let arguments = format!("transfer --hosts h0:2 --engine null --op write --sizes 64 {BRIEF}");
     let run = |port: u16, more: &str| {
-        by_ssh(
-            &ssh,
-            dir.path(),
-            &format!("{arguments} {more}"),
-            &format!("-p {port}"),
-        )
-        .run()
+        let (line, options) = (format!("{arguments} {more}"), format!("-p {port}"));
+        by_ssh(&ssh, dir.path(), &line, &options).run()
     };
-    run(2223, "")
-        .with_code(1)
-        .with_one_error(&["h0: the program is not there", "--push"]);
-    run(2222, "")
-        .with_code(1)
-        .with_one_error(&["h0: ssh ended with code 3"]);
-    run(2223, "--push")
-        .with_code(1)
-        .with_one_error(&["h0: the disk was full", "make room"]);
-    let first = run(2222, "--push --log-level info")
-        .with_code(0)
-        .saying(&["copying"]);
+    for (port, more, parts) in [
+        (2223, "", ["h0: the program is not there", "--push"]),
+        (2222, "", ["h0: ssh ended with code 3", ""]),
+        (2223, "--push", ["h0: the disk was full", "make room"]),
+    ] {
+        run(port, more).with_code(1).with_one_error(&parts);
+    }
+    let pushed = || run(2222, "--push --log-level info").with_code(0);
+    let first = pushed().saying(&["copying"]);
     assert_eq!(first.rows().len(), 1, "{first:#?}");
-    let second = run(2222, "--push --log-level info").with_code(0);
+    let second = pushed();
     assert!(!second.stderr.contains("copying"), "{second:#?}");
     // A copy that is not whole, as after a loss of power, is made anew.
     let cut = "truncate -s 1000 ~/.cache/tonnage/*/tonnage";
@@ -441,8 +407,6 @@ fn the_program_is_copied_where_it_is_missing() {
         .args(["-p", "2222", "h0", cut])
         .status();
     assert!(status.unwrap().success());
-    run(2222, "--push --log-level info")
-        .with_code(0)
-        .saying(&["copying"]);
+    pushed().saying(&["copying"]);
     nothing_is_left(&hosts, Instant::now());
 }

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use tempfile::tempdir;
 
-use super::support::{Started, free_port, records, tonnage, wait_until};
-
-const SECRET: &str = "correct-horse-battery-staple";
+use super::support::{SECRET, Started, free_port, records, tonnage, wait_for_records, wait_until};
 
 fn start(dir: &std::path::Path, rank: u32, port: u16) -> Started {
     let arguments = "transfer --engine shm --op write --sizes 8,64 --trials 2 --trial-time 100ms --limit none -o r.jsonl";
@@ -56,9 +54,7 @@ fn strangers_do_not_harm_a_run_and_are_told_of_once() {
     let before = visit(port);
     assert!(before.len() > 30, "{}", before.len());
     let other = start(dir.path(), 1, port);
-    wait_until("the first point is done", || {
-        std::fs::read_to_string(dir.path().join("r.jsonl")).is_ok_and(|text| text.contains('\n'))
-    });
+    wait_for_records(dir.path(), 1);
     let during = visit(port);
     let (root, other) = (root.end().with_code(0), other.end().with_code(0));
     drop((before, during));

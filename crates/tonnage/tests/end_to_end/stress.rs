@@ -1,25 +1,18 @@
 //! Transfers drawn from a seed: several engines in turn, every byte right, a command line that repeats a transfer, and
 //! what is left of a run that was killed or interrupted.
 
-use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::tempdir;
-use tonnage_record::read::read_records;
 use tonnage_record::{Outcome, Record, StressBody};
 
-use super::support::{Ended, Started, records, tonnage, wait_until};
+use super::support::{Ended, Started, records, tonnage};
 
-/// Ranks end within this time after one of them was lost.
-const SOON: Duration = Duration::from_secs(5);
-
-/// The one record of a file, allowed by the schema, and its body.
-fn read(path: &Path) -> (Record, StressBody) {
-    let text = fs::read_to_string(path).unwrap();
-    text.lines().for_each(|line| drop(records::allowed(line)));
-    let mut all = read_records(path).unwrap().records;
+/// The one record of r.jsonl, allowed by the schema, and its body.
+fn read(dir: &Path) -> (Record, StressBody) {
+    let mut all = records::of_any_kind(&dir.join("r.jsonl"));
     assert_eq!(all.len(), 1, "{all:#?}");
     let record = all.remove(0);
     let body = record.stress().unwrap().clone();
@@ -35,25 +28,18 @@ fn several_engines_are_tried_in_turn_and_every_byte_is_right() {
     let dir = tempdir().unwrap();
     let arguments = "stress --engine fabric:shm,fabric:tcp --ranks 3 --duration 2s --max-size 64k --libfabric embedded \
                      -o r.jsonl";
-    let begun = Instant::now();
     let run = tonnage(dir.path(), arguments).succeed();
-    assert!(begun.elapsed() >= Duration::from_secs(2));
-    let (record, body) = read(&dir.path().join("r.jsonl"));
+    assert!(run.took >= Duration::from_secs(2));
+    records::shown_of_any_kind(dir.path(), &run);
+    let (record, body) = read(dir.path());
     assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
     assert_eq!(body.rows.len(), 8, "{body:#?}");
-    let drawn = |engine: &str| {
-        let rows = body.rows.iter().filter(|row| row.engine == engine);
-        rows.map(|row| row.draws).sum::<u64>()
-    };
-    assert!(
-        drawn("fabric:shm") > 0 && drawn("fabric:tcp") > 0,
-        "{body:#?}"
-    );
+    for engine in ["fabric:shm", "fabric:tcp"] {
+        let mut rows = body.rows.iter().filter(|row| row.engine == engine);
+        assert!(rows.any(|row| row.draws > 0), "{body:#?}");
+    }
     let verdict = format!("verdict: {} transfers in ", draws(&body));
-    assert!(run.stdout.contains(&verdict), "{run:#?}");
-    assert!(run.stdout.contains("seed 1; 2 s drawn"), "{run:#?}");
-    let shown = tonnage(dir.path(), "show r.jsonl").succeed();
-    assert_eq!(shown.stdout, run.stdout);
+    run.printing(&[&verdict, "seed 1; 2 s drawn"]);
 }
 
 /// The transfers that a run drew, as its messages say them.
@@ -104,40 +90,27 @@ fn options_of_the_run_are_said_where_they_have_an_effect() {
         let own = format!("--engine {engine} ");
         let command = commands.iter().find(|command| command.contains(&own));
         let command = command.unwrap_or_else(|| panic!("{engine}: {commands:#?}"));
-        assert_eq!(
-            command.contains("--devices lo"),
-            engine == "fabric:tcp",
-            "{command}"
-        );
+        let is_tcp = engine == "fabric:tcp";
+        assert_eq!(command.contains("--devices lo"), is_tcp, "{command}");
         assert!(command.contains("--cpus 1,0"), "{command}");
         tonnage(dir.path(), command.strip_prefix("tonnage ").unwrap()).succeed();
     }
 }
 
-/// Starts a long stress, does something to it once it has drawn a few transfers, and returns its end and its messages.
-fn disturbed(dir: &Path, disturb: impl Fn(&Started)) -> (Ended, String) {
+/// Starts a long stress, and waits until it has drawn a few transfers.
+fn drawing(dir: &Path) -> Started {
     let arguments =
         "stress --engine shm --ranks 3 --duration 10m --max-size 4k --log-level debug -o r.jsonl";
-    let path = dir.join("messages");
-    let messages = fs::File::create(&path).unwrap();
-    let run = tonnage(dir, arguments).stderr(messages.into()).start();
-    let said = || fs::read_to_string(&path).unwrap();
-    wait_until("a stress draws", || said().contains("debug: transfer 5: "));
-    disturb(&run);
-    let since = Instant::now();
-    let ended = run.end();
-    assert!(since.elapsed() < SOON, "{:?}: {ended:#?}", since.elapsed());
-    (ended, said())
+    let run = tonnage(dir, arguments).start();
+    run.wait_until_said("debug: transfer 5: ");
+    run
 }
 
 #[test]
 fn a_rank_that_is_killed_is_named_and_what_was_found_is_kept() {
     let dir = tempdir().unwrap();
-    let (ended, said) = disturbed(dir.path(), |run| run.signal_rank(1, Signal::KILL));
-    assert_eq!(ended.code, Some(1), "{ended:#?}");
-    let name = format!("error: rank 1 on {}", tonnage_sys::host::name());
-    assert!(said.lines().any(|line| line.starts_with(&name)), "{said}");
-    let (record, body) = read(&dir.path().join("r.jsonl"));
+    let ended = drawing(dir.path()).kill_rank(1);
+    let (record, body) = read(dir.path());
     assert!(matches!(record.outcome, Outcome::Failed { .. }));
     assert!(draws(&body) >= 5, "{body:#?}");
     assert!(ended.stdout.contains("verdict: "), "{ended:#?}");
@@ -152,57 +125,14 @@ fn a_rank_that_is_killed_is_named_and_what_was_found_is_kept() {
 #[test]
 fn an_interrupted_stress_says_what_it_found_and_blames_no_transfer() {
     let dir = tempdir().unwrap();
-    let (ended, _) = disturbed(dir.path(), |run| run.signal(Signal::INT));
-    assert_eq!(ended.code, Some(130), "{ended:#?}");
-    let (record, body) = read(&dir.path().join("r.jsonl"));
+    let run = drawing(dir.path());
+    run.signal(Signal::INT);
+    let ended = run.end_soon().with_code(130);
+    let (record, body) = read(dir.path());
     assert!(matches!(record.outcome, Outcome::Failed { .. }));
     assert_eq!(body.first_failure, None);
     let early = format!("verdict: ended early after {} transfers", draws(&body));
     assert!(ended.stdout.contains(&early), "{ended:#?}");
-}
-
-#[test]
-fn what_cannot_be_is_refused_with_what_can() {
-    let dir = tempdir().unwrap();
-    for (arguments, message) in [
-        ("--engine shn --ranks 2", "did you mean \"shm\"?"),
-        ("--engine null --ranks 2", "use one that does, such as shm"),
-        ("--engine shm,shm --ranks 2", "is named twice"),
-        ("--engine shm", "use --ranks 2 to --ranks"),
-        ("--engine shm --ranks 1", "use --ranks 2 to --ranks"),
-        (
-            "--engine shm --ranks 2 --duration 0",
-            "the shortest is duration 1ms",
-        ),
-        (
-            "--engine shm --ranks 2 --duration 1000h",
-            "the longest is duration 168h",
-        ),
-        ("--engine shm --ranks 2 --seed one", "is not a number"),
-        (
-            "--engine shm --ranks 2 --max-size 0",
-            "the smallest is max-size 1",
-        ),
-        (
-            "--engine shm --ranks 2 --max-size 2G",
-            "the largest is max-size 1G",
-        ),
-        (
-            "--engine shm --ranks 2 --workers 0",
-            "write workers 1 to workers 1024",
-        ),
-        (
-            "--engine shm --ranks 2 --memory hots",
-            "did you mean \"host\"?",
-        ),
-        ("--engine shm --ranks 2 --op wirte", "write"),
-        ("--engine shm --ranks 2 --devices eth0", "leave it out"),
-    ] {
-        let ended = tonnage(dir.path(), &format!("stress {arguments}"))
-            .run()
-            .with_code(2);
-        assert!(ended.stderr.contains(message), "{arguments}: {ended:#?}");
-    }
 }
 
 /// A provider that is not here is refused before anything is drawn.
@@ -212,11 +142,11 @@ fn an_engine_that_cannot_be_opened_is_skipped_with_the_reason() {
     let arguments =
         "stress --engine fabric:efa --ranks 2 --duration 10m --libfabric embedded -o r.jsonl";
     let ended = tonnage(dir.path(), arguments).run().with_code(1);
-    let (record, body) = read(&dir.path().join("r.jsonl"));
+    let (record, body) = read(dir.path());
     assert!(
         matches!(record.outcome, Outcome::Skipped { .. }),
         "{record:#?}"
     );
     assert!(body.rows.is_empty());
-    assert!(ended.stdout.contains("skipped: "), "{ended:#?}");
+    ended.printing(&["skipped: "]);
 }

@@ -3,22 +3,20 @@
 use tempfile::tempdir;
 use tonnage_record::{Outcome, Record};
 
+use super::support::records::{body, first_row, transfer, why};
 use super::support::{BRIEF, records, tonnage};
 
 /// Kind of memory that each rank really had, from rank 0 on.
 fn kinds(record: &Record) -> Vec<String> {
-    let ranks = record.transfer().unwrap().point.ranks;
     let of = |rank: u32| {
-        let parts = record.effective.iter();
-        let mut of_rank = parts.filter(|part| {
-            let named = std::iter::once(&part.ranks);
-            records::ranks_of(named).contains(&rank)
-        });
-        let memory = serde_json::to_value(&of_rank.next().unwrap().memory).unwrap();
+        let mut parts = record.effective.iter();
+        let of_rank =
+            parts.find(|part| records::ranks_of(std::iter::once(&part.ranks)).contains(&rank));
+        let memory = serde_json::to_value(&of_rank.unwrap().memory).unwrap();
         let first = memory.as_array().map_or(&memory, |all| &all[0]);
         first["kind"].as_str().unwrap().to_owned()
     };
-    (0..ranks).map(of).collect()
+    (0..body(record).point.ranks).map(of).collect()
 }
 
 #[test]
@@ -37,16 +35,13 @@ fn each_end_has_its_kind_and_every_byte_is_right() {
             vec!["small", "host", "host"],
         ),
     ] {
-        let dir = tempdir().unwrap();
-        let arguments = format!(
-            "transfer --engine {engine} --op write,read,send --sizes 5000 --window 4 --memory host,small \
-             --target-memory small {more} --verify {BRIEF} -o r.jsonl"
-        );
-        let run = tonnage(dir.path(), &arguments).succeed();
-        let records = records::shown(dir.path(), "r.jsonl", &run, "table");
+        let (run, records) = transfer(&format!(
+            "--engine {engine} --op write,read,send --sizes 5000 --window 4 --memory host,small --target-memory small {more} \
+             --verify {BRIEF}"
+        ));
         assert_eq!(records.len(), 6, "{engine} {more}");
         for record in &records {
-            let point = &record.transfer().unwrap().point;
+            let point = &body(record).point;
             match point.target_memory.as_deref() {
                 Some("small") => assert_eq!(kinds(record), expected, "{engine} {more}"),
                 // The initiator's own kind is no other one.
@@ -56,30 +51,21 @@ fn each_end_has_its_kind_and_every_byte_is_right() {
                 }
             }
         }
-        let said = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(
-            said.contains("host memory, small memory at the targets"),
-            "{run:#?}"
-        );
-        let csv = tonnage(dir.path(), "show r.jsonl --format csv").succeed();
-        let head = csv.stdout.lines().next().unwrap();
-        assert!(
-            head.split(',').any(|name| name == "target_memory"),
-            "{head}"
-        );
+        run.printing(&["host memory, small memory at the targets"]);
     }
+    let dir = tempdir().unwrap();
+    let line = "transfer --engine shm --op write --ranks 2 --sizes 8 --target-memory small";
+    let csv = tonnage(dir.path(), &format!("{line} {BRIEF} --format csv")).succeed();
+    assert_eq!(first_row(&csv.stdout)["target_memory"], "small");
 }
 
 /// A copy within one kind of memory bounds nothing between two.
 #[test]
 fn two_kinds_have_no_copy_limit() {
-    let dir = tempdir().unwrap();
     let brief = BRIEF.replace("--limit none", "");
-    let arguments = format!(
-        "transfer --engine shm --op write --ranks 2 --sizes 64k --memory host --target-memory small,host {brief} -o r.jsonl"
-    );
-    let run = tonnage(dir.path(), &arguments).succeed();
-    let records = records::read(&dir.path().join("r.jsonl"));
+    let (run, records) = transfer(&format!(
+        "--engine shm --op write --ranks 2 --sizes 64k --memory host --target-memory small,host {brief}"
+    ));
     assert_eq!(records[0].limit, None);
     let why = "no limit: copies between memory host and memory small are not measured";
     assert_eq!(records[0].remarks, [why]);
@@ -90,28 +76,13 @@ fn two_kinds_have_no_copy_limit() {
 }
 
 #[test]
-fn a_kind_that_only_the_targets_lack_is_skipped_and_nonsense_refused() {
-    let dir = tempdir().unwrap();
-    let transfer = "transfer --engine shm --op write --ranks 2 --sizes 64";
-    let arguments = format!("{transfer} --target-memory gpu,host --optional {BRIEF} -o r.jsonl");
-    tonnage(dir.path(), &arguments).succeed();
-    let records = records::read(&dir.path().join("r.jsonl"));
-    let outcomes: Vec<_> = records.iter().map(|record| &record.outcome).collect();
-    let [Outcome::Skipped { why, .. }, Outcome::Measured] = &outcomes[..] else {
-        panic!("{outcomes:#?}");
-    };
+fn a_kind_that_only_the_targets_lack_is_skipped() {
+    let line = "--engine shm --op write --ranks 2 --sizes 64 --target-memory gpu,host --optional";
+    let (_, records) = transfer(&format!("{line} {BRIEF}"));
+    let why = why(&records[0]);
     assert!(why.contains("has no memory of that name"), "{why}");
-    for (more, said) in [
-        ("--target-memory smal", "did you mean"),
-        ("--target-memory gpu", "gpu"),
-        (
-            "--target-memory small --traffic all-to-all",
-            "every rank is both: leave target-memory out, or use traffic pair",
-        ),
-    ] {
-        let run = tonnage(dir.path(), &format!("{transfer} {more}"))
-            .run()
-            .with_code(2);
-        assert!(run.stderr.contains(said), "{more}: {run:#?}");
-    }
+    assert_eq!(
+        (records.len(), &records[1].outcome),
+        (2, &Outcome::Measured)
+    );
 }

@@ -1,28 +1,23 @@
 //! Searches: the command of the documentation ends with a line that runs, and what cannot be is refused with each
 //! reason.
 
-use std::fs;
-use std::time::{Duration, Instant};
+use std::path::Path;
 
 use rustix::process::Signal;
 use tempfile::tempdir;
 use tonnage_record::tune::{TuneOutcome, TuneTry};
 use tonnage_record::{Outcome, Record};
 
-use super::support::{records, tonnage, wait_until};
+use super::support::{records, tonnage};
 
-fn read(path: &std::path::Path) -> Record {
-    let text = fs::read_to_string(path).unwrap();
-    let line = text.lines().next().unwrap();
-    records::allowed(line);
-    serde_json::from_str(line).unwrap()
+fn read(dir: &Path) -> Record {
+    records::of_any_kind(&dir.join("r.jsonl")).remove(0)
 }
 
 /// Each race has one winner, and what is said of the others follows from their intervals.
 fn races_are_sound(tried: &[TuneTry]) {
-    for race in
-        tried.chunk_by(|one, other| (one.pass, &one.dimension) == (other.pass, &other.dimension))
-    {
+    let race = |it: &TuneTry| (it.pass, it.dimension.clone());
+    for race in tried.chunk_by(|one, other| race(one) == race(other)) {
         let won = |it: &TuneTry| it.outcome == TuneOutcome::Won;
         let winner = race.iter().position(won).unwrap();
         assert_eq!(race.iter().filter(|it| won(it)).count(), 1, "{race:#?}");
@@ -54,7 +49,7 @@ fn a_search_ends_with_a_command_line_that_runs() {
              --rails single -o r.jsonl"
         );
         let run = tonnage(dir.path(), &line).succeed();
-        let record = read(&dir.path().join("r.jsonl"));
+        let record = read(dir.path());
         assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
         let body = record.tune().unwrap();
         let winner = body.winner.as_ref().unwrap();
@@ -66,62 +61,14 @@ fn a_search_ends_with_a_command_line_that_runs() {
         }
         let summary = winner.run.summary.as_ref().unwrap();
         assert!(summary.operations > 0);
-        assert!(
-            run.stdout.ends_with(&format!("{}\n", winner.command)),
-            "{}",
-            run.stdout
-        );
+        assert_eq!(run.stdout.lines().last(), Some(&*winner.command));
         let arguments = winner.command.strip_prefix("tonnage ").unwrap();
         tonnage(
             dir.path(),
             &format!("{arguments} --trials 1 --trial-time 5ms"),
         )
         .succeed();
-        let shown = tonnage(dir.path(), "show r.jsonl").succeed();
-        assert_eq!(shown.stdout, run.stdout);
-    }
-}
-
-#[test]
-fn candidates_that_are_all_refused_are_named_with_their_reasons() {
-    let dir = tempdir().unwrap();
-    for (options, reason) in [
-        ("--window 2000000,3000000", "the largest window is"),
-        ("--goal speed", "speed"),
-        ("--traffic-file m.txt", "m.txt"),
-        ("--trial-time 1ns", "trial-time"),
-    ] {
-        let line = format!("tune --engine shm --op write --sizes 64k --ranks 2 {options}");
-        tonnage(dir.path(), &line)
-            .run()
-            .with_code(2)
-            .saying(&[reason]);
-    }
-    let line = "tune --engine shm --op write --sizes 64k --ranks 2 --window 2000000,3000000";
-    let ended = tonnage(dir.path(), line).run().with_code(2);
-    for value in ["--window 2000000", "--window 3000000"] {
-        assert!(ended.stderr.contains(value), "{ended:#?}");
-    }
-}
-
-#[test]
-fn options_that_decide_the_goal_or_contradict_each_other_are_refused() {
-    let dir = tempdir().unwrap();
-    for (options, reason) in [
-        (
-            "--ping-pong --window 4,8",
-            "ping-pong and window contradict",
-        ),
-        ("--ping-pong --batch 7", "ping-pong and batch contradict"),
-        (
-            "--goal bandwidth --rate 10k",
-            "decides the bandwidth itself",
-        ),
-        ("--goal latency --window 8 --batch 8", "cannot compete"),
-    ] {
-        let line = format!("tune --engine shm --op write --sizes 64k --ranks 2 {options}");
-        let ended = tonnage(dir.path(), &line).run();
-        ended.with_code(2).saying(&[reason]);
+        records::shown_of_any_kind(dir.path(), &run);
     }
 }
 
@@ -171,7 +118,7 @@ fn a_latency_is_compared_with_its_like() {
     let line = "tune --engine fabric:tcp --op write --sizes 4k --goal latency --ranks 2 --trial-time 2ms --qps 1 \
                 --rails single --engine-option inject=auto -o r.jsonl";
     let run = tonnage(dir.path(), line).succeed();
-    let record = read(&dir.path().join("r.jsonl"));
+    let record = read(dir.path());
     let tried = &record.tune().unwrap().tried;
     let delivery = tried
         .iter()
@@ -181,32 +128,23 @@ fn a_latency_is_compared_with_its_like() {
         TuneOutcome::Refused,
         "{tried:#?}"
     );
-    let words: Vec<_> = run.stdout.split_whitespace().collect();
-    let title = words.join(" ");
-    assert!(
-        title.contains("latency from post to local completion of one operation"),
-        "{title}"
-    );
+    run.printing(&["latency from post to local completion of one operation"]);
 }
 
 #[test]
 fn a_search_that_is_interrupted_has_no_winner() {
     let dir = tempdir().unwrap();
-    let path = dir.path().join("messages");
-    let messages = fs::File::create(&path).unwrap();
     let line = "tune --engine shm --op write --sizes 64k --ranks 2 --trial-time 200ms -o r.jsonl --log-level debug";
-    let run = tonnage(dir.path(), line).stderr(messages.into()).start();
-    let said = || fs::read_to_string(&path).unwrap();
-    wait_until("a race begins", || said().contains("race of pacing"));
+    let run = tonnage(dir.path(), line).start();
+    run.wait_until_said("race of pacing");
     run.signal(Signal::INT);
-    let ended = run.end();
-    assert_eq!(ended.code, Some(130), "{ended:#?}");
-    let record = read(&dir.path().join("r.jsonl"));
+    let ended = run.end().with_code(130);
+    let record = read(dir.path());
     let body = record.tune().unwrap();
     assert_eq!(body.winner, None);
-    let unfinished = |it: &TuneTry| it.outcome == TuneOutcome::Unfinished;
+    let mut outcomes = body.tried.iter().map(|it| it.outcome);
     assert!(
-        !body.tried.is_empty() && body.tried.iter().all(unfinished),
+        !body.tried.is_empty() && outcomes.all(|it| it == TuneOutcome::Unfinished),
         "{body:#?}"
     );
     assert!(!ended.stdout.contains("won"), "{}", ended.stdout);
@@ -215,18 +153,9 @@ fn a_search_that_is_interrupted_has_no_winner() {
 #[test]
 fn a_rank_that_is_killed_in_a_race_is_named() {
     let dir = tempdir().unwrap();
-    let path = dir.path().join("messages");
-    let messages = fs::File::create(&path).unwrap();
     let line =
         "tune --engine shm --op write --sizes 64k --ranks 2 --trial-time 1s --log-level debug";
-    let run = tonnage(dir.path(), line).stderr(messages.into()).start();
-    std::thread::sleep(Duration::from_secs(1));
-    wait_until("it runs", || run.processes().len() >= 2);
-    run.signal_rank(1, Signal::KILL);
-    let killed = Instant::now();
-    let ended = run.end();
-    assert_eq!(ended.code, Some(1), "{ended:#?}");
-    assert!(killed.elapsed() < Duration::from_secs(5));
-    let said = fs::read_to_string(&path).unwrap();
-    assert!(said.contains("rank 1"), "{said}");
+    let run = tonnage(dir.path(), line).start();
+    run.wait_until_said("race of pacing");
+    run.kill_rank(1);
 }

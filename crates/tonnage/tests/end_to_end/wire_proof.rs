@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tempfile::tempdir;
-use tonnage_record::Outcome;
+use tonnage_record::{Outcome, Record};
 
 use super::support::{BRIEF, Ended, records, tonnage};
 
@@ -34,34 +34,23 @@ fn an_engine_without_devices_proves_nothing() {
     assert_eq!(run.rows().len(), 1);
     let records = records::read(&dir.path().join("r.jsonl"));
     assert_eq!(records.len(), 2);
-    for record in &records {
-        assert_eq!(
-            (&record.outcome, &record.wire_proof),
-            (&Outcome::Measured, &None)
-        );
-    }
+    let is_fine = |it: &Record| it.outcome == Outcome::Measured && it.wire_proof.is_none();
+    assert!(records.iter().all(is_fine), "{records:#?}");
 }
 
 #[test]
 fn the_loopback_is_crossed_by_ranks_of_one_host() {
     let dir = tempdir().unwrap();
-    let run = over_tcp(dir.path(), "lo");
-    assert_eq!(run.code, Some(0), "{run:#?}");
+    let run = over_tcp(dir.path(), "lo").with_code(0);
     let record = &records::read(&dir.path().join("r.jsonl"))[0];
     let path = record.wire_proof.as_ref().unwrap();
     assert!(path.crossed, "{path:#?}");
     let device = &path.devices[0];
     assert_eq!(device.name, "lo");
     // The warm-up is counted too.
-    let payload = record
-        .transfer()
-        .unwrap()
-        .summary
-        .as_ref()
-        .unwrap()
-        .payload_bytes;
+    let payload = records::summary(record).payload_bytes;
     assert!(device.sent_bytes_expected >= payload, "{path:#?}");
-    assert!(run.stdout.contains("path: the payload crossed lo of "));
+    run.printing(&["path: the payload crossed lo of "]);
 }
 
 #[test]
@@ -71,10 +60,9 @@ fn payload_between_ranks_of_one_host_never_crosses_their_network_card() {
         println!("skip: no interface beside lo has a route");
         return;
     };
-    let run = over_tcp(dir.path(), &name);
-    let run = run.with_code(1);
+    let run = over_tcp(dir.path(), &name).with_code(1);
     let run = run.with_one_error(&["--require-path: 1 of 1", "are on one host, and lo"]);
-    assert!(run.stdout.contains("OFF PATH ["), "{run:#?}");
+    run.printing(&["OFF PATH ["]);
 }
 
 /// The first interface that /proc/net/route names: it is up and has an address.

@@ -4,37 +4,39 @@ use std::fs;
 use std::path::Path;
 
 use tonnage_plan::files::{FilePoint, Fsync, Phase};
-use tonnage_record::Outcome;
-use tonnage_record::Record;
-use tonnage_record::files::{PhaseRecord, PhaseTrial};
+use tonnage_record::files::{FileBody, PhaseRecord, PhaseTrial};
 use tonnage_record::histogram::LatencyHistogram;
+use tonnage_record::read::read_records;
+use tonnage_record::{Outcome, Record};
+use tonnage_report::{Format, render};
 
-use super::records::{about, all, allowed, ranks_of};
-use super::{Ended, tonnage};
+use super::records::{self, about, all, allowed, ranks_of};
+use super::{Ended, tonnage, words};
 
 /// Runs an experiment, which must succeed, and returns what it printed and its one record. Nothing is left of the
 /// record in the directory.
 pub fn measured(dir: &Path, arguments: &str) -> (Ended, Record) {
     let ended = tonnage(dir, &experiment(arguments)).succeed();
-    let again = tonnage(dir, "show r.jsonl").succeed();
-    assert_eq!(again.stdout, ended.stdout);
-    let record = only(&dir.join("r.jsonl"));
+    let record = drawn_again(dir, &ended);
     assert_eq!(record.outcome, Outcome::Measured, "{ended:#?}");
     (ended, record)
+}
+
+/// The one record of a run; drawing it again must give what the run printed.
+fn drawn_again(dir: &Path, ended: &Ended) -> Record {
+    let path = dir.join("r.jsonl");
+    let again = render(Format::Table, &read_records(&path).unwrap().records).unwrap();
+    assert_eq!(again, ended.stdout);
+    only(&path)
 }
 
 /// Measures with a stonewall: the shortest by which a busy disk had opened the files.
 pub fn walled(dir: &Path, arguments: &str) -> (Ended, Record) {
     for wall_ms in [60, 240, 960] {
-        let ended = tonnage(
-            dir,
-            &experiment(&format!("{arguments} --stonewall {wall_ms}ms")),
-        )
-        .run();
-        let again = tonnage(dir, "show r.jsonl").run();
-        let record = only(&dir.join("r.jsonl"));
+        let arguments = experiment(&format!("{arguments} --stonewall {wall_ms}ms"));
+        let ended = tonnage(dir, &arguments).run();
+        let record = drawn_again(dir, &ended);
         if record.outcome == Outcome::Measured {
-            assert_eq!(again.stdout, ended.stdout);
             return (ended.with_code(0), record);
         }
         let why = why(&record, &ended);
@@ -52,12 +54,7 @@ pub fn failed(dir: &Path, arguments: &str) -> (String, Record) {
 
 /// Reason why an experiment failed or was skipped, which is printed too.
 pub fn why(record: &Record, ended: &Ended) -> String {
-    let why = match &record.outcome {
-        Outcome::Failed { why } | Outcome::Skipped { why, .. } => why.clone(),
-        Outcome::Measured => panic!("it was measured: {ended:#?}"),
-    };
-    // Lines are broken between words.
-    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let why = records::why(record).to_owned();
     let printed = words(&format!("{} {}", ended.stdout, ended.stderr));
     assert!(printed.contains(&words(&why)), "{why} in {ended:#?}");
     why
@@ -65,73 +62,59 @@ pub fn why(record: &Record, ended: &Ended) -> String {
 
 /// The command line of an experiment whose records are in r.jsonl.
 pub fn experiment(arguments: &str) -> String {
-    let limit = if arguments.contains("--limit") {
-        ""
-    } else {
-        "--limit none"
-    };
-    format!("file {limit} -o r.jsonl {arguments}")
+    match arguments.contains("--limit") {
+        true => format!("file -o r.jsonl {arguments}"),
+        false => format!("file --limit none -o r.jsonl {arguments}"),
+    }
 }
 
-/// The one record of a file, which is removed then.
+/// The one record of a file, which is removed then. It is checked.
 pub fn only(path: &Path) -> Record {
-    let mut records = read(path);
-    assert_eq!(records.len(), 1, "{records:#?}");
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.ends_with('\n') && text.lines().count() == 1, "{text}");
     fs::remove_file(path).unwrap();
-    records.remove(0)
+    check(&text)
 }
 
-/// The records of a file, each checked.
-pub fn read(path: &Path) -> Vec<Record> {
-    let text = fs::read_to_string(path).unwrap();
-    assert!(
-        text.is_empty() || text.ends_with('\n'),
-        "a broken last line"
-    );
-    text.lines().map(check).collect()
+/// The one body of a record.
+pub fn body(record: &Record) -> &FileBody {
+    record.file().unwrap()
+}
+
+/// The first trial of a phase of the record.
+pub fn trial(record: &Record, phase: usize) -> &PhaseTrial {
+    &body(record).phases[phase].trials[0]
 }
 
 fn check(line: &str) -> Record {
     let record: Record = serde_json::from_value(allowed(line)).unwrap();
-    let point = &record.file().unwrap().point;
-    for phase in &record.file().unwrap().phases {
+    let (body, is_measured) = (body(&record), record.outcome == Outcome::Measured);
+    let point = &body.point;
+    for phase in &body.phases {
         check_phase(point, phase);
         for trial in &phase.trials {
             // The last is there without when the check found something.
             let verified = trial.verified_bytes.is_some();
             let asked = point.verify_after.contains(&phase.phase);
-            assert!(verified == asked || (asked && record.outcome != Outcome::Measured));
+            assert!(verified == asked || (asked && !is_measured));
         }
     }
-    if record.outcome == Outcome::Measured {
-        let phases: Vec<_> = record
-            .file()
-            .unwrap()
-            .phases
-            .iter()
-            .map(|phase| phase.phase)
-            .collect();
-        assert_eq!(phases, point.phases);
-        for phase in &record.file().unwrap().phases {
-            let most = point.trials as usize;
-            let fewest = point.max_duration_ns.map_or(most, |_| 1);
-            assert!((fewest..=most).contains(&phase.trials.len()), "{line}");
-        }
-        let everyone = all(point.ranks);
-        let effective = record.effective.iter().map(|part| &part.ranks);
-        assert_eq!(ranks_of(effective), everyone);
-        assert_eq!(
-            ranks_of(
-                record
-                    .file()
-                    .unwrap()
-                    .storage
-                    .iter()
-                    .map(|part| &part.ranks)
-            ),
-            everyone
+    if is_measured {
+        let phases = body.phases.iter().map(|phase| phase.phase);
+        assert!(phases.eq(point.phases.iter().copied()), "{line}");
+        let most = point.trials as usize;
+        let fewest = point.max_duration_ns.map_or(most, |_| 1);
+        let mut trials = body.phases.iter().map(|phase| phase.trials.len());
+        assert!(
+            trials.all(|count| (fewest..=most).contains(&count)),
+            "{line}"
         );
+        let effective = record.effective.iter().map(|part| &part.ranks);
+        let storage = body.storage.iter().map(|part| &part.ranks);
         let environment = record.environment.iter().map(|part| &part.ranks);
+        let everyone = all(point.ranks);
+        assert_eq!(ranks_of(effective), everyone);
+        assert_eq!(ranks_of(storage), everyone);
         assert_eq!(ranks_of(environment), everyone);
     }
     record
@@ -154,13 +137,14 @@ fn check_phase(point: &FilePoint, record: &PhaseRecord) {
         summary.cpu_ns_per_operation * operations as f64,
         cpu_ns
     ));
-    for (spread, of) in [
-        (
-            summary.bandwidth_bytes_per_s,
-            (|trial| trial.bandwidth_bytes_per_s) as fn(&PhaseTrial) -> f64,
-        ),
+    type Rate = fn(&PhaseTrial) -> f64;
+    let rates: [(_, Rate); 2] = [
+        (summary.bandwidth_bytes_per_s, |trial| {
+            trial.bandwidth_bytes_per_s
+        }),
         (summary.operations_per_s, |trial| trial.operations_per_s),
-    ] {
+    ];
+    for (spread, of) in rates {
         let mean = trials.iter().map(of).sum::<f64>() / trials.len() as f64;
         assert!(about(spread.mean, mean), "{spread:?}");
         assert_eq!(spread.min, trials.iter().map(of).fold(f64::MAX, f64::min));

@@ -1,15 +1,4 @@
 //! Starting the program, watching it, and looking at what it leaves.
-//!
-//! | file | what lives there |
-//! | --- | --- |
-//! | [`program`] | one start of the program under a watchdog |
-//! | [`chromium`] | a browser that is told what to do |
-//! | [`processes`] | the processes of a start, and signals to them |
-//! | [`records`] | records of a file, checked one by one |
-//! | [`cpu_share`] | CPU time that others took meanwhile |
-//! | [`terminal`] | a terminal for the program |
-//! | [`file_records`] | records of file experiments, and running one |
-//! | [`launchers`] | both kinds of mpirun, and programs under them |
 
 pub mod chromium;
 pub mod cpu_share;
@@ -23,6 +12,7 @@ pub mod terminal;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -33,6 +23,23 @@ pub const BRIEF: &str = "--trials 2 --trial-time 5ms --warmup 1ms --limit none";
 
 /// A point that takes longer than any test waits.
 pub const LONG: &str = "--trials 1 --trial-time 1h --warmup 0 --limit none";
+
+/// A secret of ranks that something else starts.
+pub const SECRET: &str = "correct-horse-battery-staple";
+
+/// The promise: after this, ranks have ended of which one was lost.
+pub const SOON: Duration = Duration::from_secs(5);
+
+/// The text with single blanks between its words, as lines are broken between them.
+pub fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Waits until r.jsonl has so many lines.
+pub fn wait_for_records(dir: &Path, count: usize) {
+    let lines = || fs::read_to_string(dir.join("r.jsonl")).map_or(0, |it| it.matches('\n').count());
+    wait_until("there are records", || lines() >= count);
+}
 
 /// Looks again and again until `ready`; panics with `what` after two minutes, however busy the machine is.
 pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {

@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use rustix::process::Signal;
 use tonnage_testbed::Hosts;
 
 use super::processes::{self, MARK, Process};
-use super::wait_until;
+use super::{SECRET, SOON, wait_until, words};
 
 /// No run of these tests takes longer, on however busy a machine.
 const WATCHDOG: Duration = Duration::from_secs(180);
@@ -123,24 +124,29 @@ impl Program {
             .env("MASTER_PORT", port.to_string())
     }
 
+    /// Makes it a rank of a launcher that has started these many on hosts, which share a secret as with a common home.
+    pub fn on_hosts(self, hosts: &Hosts, rank: usize, size: usize) -> Self {
+        self.env("RANK", rank.to_string())
+            .env("WORLD_SIZE", size.to_string())
+            .env("MASTER_ADDR", hosts.address(0).to_string())
+            // Ports are the hosts' own, so any will do.
+            .env("MASTER_PORT", "29500")
+            .env("TONNAGE_SECRET", SECRET)
+    }
+
     /// Starts it.
     pub fn start(mut self) -> Started {
         let begun = Instant::now();
         let mut child = self.command.spawn().unwrap();
-        let stdout = match child.stdout.take() {
-            Some(pipe) => collect(pipe),
-            None => collect(std::io::empty()),
-        };
-        let stderr = match child.stderr.take() {
-            Some(pipe) => collect(pipe),
-            None => collect(std::io::empty()),
-        };
+        let stdout = Reader::of(child.stdout.take());
+        let stderr = Reader::of(child.stderr.take());
         // Or this process would keep the other end of what is no pipe.
         drop(self.command);
         Started {
             child,
             mark: self.mark,
-            output: Some([stdout, stderr]),
+            stdout,
+            stderr,
             begun,
         }
     }
@@ -161,22 +167,42 @@ impl Program {
     }
 }
 
-fn collect(mut pipe: impl Read + Send + 'static) -> Reader {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        pipe.read_to_end(&mut bytes).unwrap();
-        bytes
-    })
+/// What comes through a pipe, until nobody has its other end.
+struct Reader {
+    so_far: Arc<Mutex<Vec<u8>>>,
+    thread: Option<JoinHandle<()>>,
 }
 
-/// Gives what came through a pipe, once nobody has its other end.
-type Reader = JoinHandle<Vec<u8>>;
+impl Reader {
+    fn of(pipe: Option<impl Read + Send + 'static>) -> Self {
+        let so_far = Arc::new(Mutex::new(Vec::new()));
+        let all = Arc::clone(&so_far);
+        let read = |mut pipe: Box<dyn Read + Send>| {
+            std::thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                while let count @ 1.. = pipe.read(&mut bytes).unwrap() {
+                    all.lock().unwrap().extend(&bytes[..count]);
+                }
+            })
+        };
+        let thread = pipe.map(|pipe| read(Box::new(pipe)));
+        Self { so_far, thread }
+    }
+
+    fn whole(&mut self) -> String {
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+        String::from_utf8(std::mem::take(&mut self.so_far.lock().unwrap())).unwrap()
+    }
+}
 
 /// The running program. Dropping it ends all its processes.
 pub struct Started {
     child: Child,
     mark: String,
-    output: Option<[Reader; 2]>,
+    stdout: Reader,
+    stderr: Reader,
     begun: Instant,
 }
 
@@ -243,6 +269,30 @@ impl Started {
         }
     }
 
+    /// Standard error so far.
+    pub fn said(&self) -> String {
+        String::from_utf8_lossy(&self.stderr.so_far.lock().unwrap()).into_owned()
+    }
+
+    /// Waits until standard error holds these words.
+    pub fn wait_until_said(&self, words: &str) {
+        wait_until(words, || self.said().contains(words));
+    }
+
+    /// Waits for its end, which has to come soon.
+    pub fn end_soon(self) -> Ended {
+        let since = Instant::now();
+        let ended = self.end();
+        assert!(since.elapsed() < SOON, "{:?}: {ended:#?}", since.elapsed());
+        ended
+    }
+
+    /// Kills a rank: the run has to end soon, with an error that names it.
+    pub fn kill_rank(self, rank: u32) -> Ended {
+        self.signal_rank(rank, Signal::KILL);
+        self.end_soon().with_code(1).blaming(rank)
+    }
+
     /// Waits for its end and for that of all its processes. None may outlive it by more than a few seconds.
     pub fn end(mut self) -> Ended {
         let status = self.wait();
@@ -254,13 +304,11 @@ impl Started {
             left = self.processes();
         }
         self.kill();
-        let [stdout, stderr] = self.output.take().unwrap();
-        let text = |reader: Reader| String::from_utf8(reader.join().unwrap()).unwrap();
         let ended = Ended {
             code: status.and_then(|status| status.code()),
             signal: status.and_then(|status| status.signal()),
-            stdout: text(stdout),
-            stderr: text(stderr),
+            stdout: self.stdout.whole(),
+            stderr: self.stderr.whole(),
             took,
         };
         assert!(status.is_some(), "the watchdog had to end it: {ended:#?}");
@@ -315,6 +363,25 @@ impl Ended {
         for part in parts {
             assert!(self.stderr.contains(part), "no {part:?} in {self:#?}");
         }
+        self
+    }
+
+    /// Standard output holds all these parts, as it is or with single blanks between words.
+    pub fn printing(self, parts: &[&str]) -> Self {
+        let words = words(&self.stdout);
+        for part in parts {
+            let is_there = self.stdout.contains(part) || words.contains(part);
+            assert!(is_there, "no {part:?} in {self:#?}");
+        }
+        self
+    }
+
+    /// An error names this rank of this host.
+    pub fn blaming(self, rank: u32) -> Self {
+        let name = format!("rank {rank} on {}", tonnage_sys::host::name());
+        let mut lines = self.stderr.lines();
+        let is_error = lines.any(|line| line.starts_with("error: ") && line.contains(&name));
+        assert!(is_error, "no error of {name:?} in {self:#?}");
         self
     }
 

@@ -1,5 +1,6 @@
 //! Records of a file, checked one by one: against the schema, and against themselves.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -8,10 +9,12 @@ use tempfile::tempdir;
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::{BatchOf, Pacing, TransferPoint, TrialLength};
 use tonnage_record::histogram::LatencyHistogram;
-use tonnage_record::transfer::{Summary, Trial, TrialDirection};
+use tonnage_record::read::read_records;
+use tonnage_record::transfer::{Summary, TransferBody, Trial, TrialDirection};
 use tonnage_record::{Outcome, Record};
+use tonnage_report::{Format, render};
 
-use super::{BRIEF, Ended, tonnage};
+use super::{Ended, tonnage, words};
 
 /// The records of a file, each checked.
 pub fn read(path: &Path) -> Vec<Record> {
@@ -28,20 +31,61 @@ pub fn parse(text: &str) -> Vec<Record> {
 }
 
 /// The records of a file that a run filled alone; drawing them again must give what the run printed.
-pub fn shown(dir: &Path, file: &str, run: &Ended, format: &str) -> Vec<Record> {
-    let again = tonnage(dir, &format!("show {file} --format {format}")).succeed();
-    assert_eq!(again.stdout, run.stdout);
-    read(&dir.join(file))
+pub fn shown(dir: &Path, file: &str, run: &Ended, format: Format) -> Vec<Record> {
+    let path = dir.join(file);
+    let again = render(format, &read_records(&path).unwrap().records).unwrap();
+    assert_eq!(again, run.stdout);
+    read(&path)
 }
 
-/// The records of two trials of 40 operations, or batches, and the table with single spaces.
-pub fn measured(arguments: &str) -> (Vec<Record>, String) {
+/// The same of records of any kind in r.jsonl.
+pub fn shown_of_any_kind(dir: &Path, run: &Ended) -> Vec<Record> {
+    let path = dir.join("r.jsonl");
+    let again = render(Format::Table, &read_records(&path).unwrap().records).unwrap();
+    assert_eq!(again, run.stdout);
+    of_any_kind(&path)
+}
+
+/// Runs a transfer, which has to succeed; gives what it printed, and its records.
+pub fn transfer(arguments: &str) -> (Ended, Vec<Record>) {
     let dir = tempdir().unwrap();
-    let brief = BRIEF.replace("--trial-time 5ms", "--iters 40");
-    let arguments = format!("transfer {arguments} {brief} -o r.jsonl");
-    let run = tonnage(dir.path(), &arguments).succeed();
-    let table = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    (shown(dir.path(), "r.jsonl", &run, "table"), table)
+    let line = format!("transfer {arguments} -o r.jsonl");
+    let run = tonnage(dir.path(), &line).succeed();
+    let records = shown(dir.path(), "r.jsonl", &run, Format::Table);
+    (run, records)
+}
+
+/// The records of two trials of 40 operations, or batches, and the table with single blanks.
+pub fn measured(arguments: &str) -> (Vec<Record>, String) {
+    let limit = match arguments.contains("--link-speed") {
+        true => "",
+        false => "--limit none",
+    };
+    let line = format!("{arguments} --trials 2 --iters 40 --warmup 1ms {limit}");
+    let (run, records) = transfer(&line);
+    (records, words(&run.stdout))
+}
+
+pub fn body(record: &Record) -> &TransferBody {
+    record.transfer().unwrap()
+}
+
+pub fn summary(record: &Record) -> &Summary {
+    body(record).summary.as_ref().unwrap()
+}
+
+/// The reason why a point was not measured.
+pub fn why(record: &Record) -> &str {
+    match &record.outcome {
+        Outcome::Skipped { why } | Outcome::Failed { why } => why,
+        Outcome::Measured => panic!("it was measured: {record:#?}"),
+    }
+}
+
+/// CSV as columns by their names, of the first row.
+pub fn first_row(csv: &str) -> BTreeMap<&str, &str> {
+    let mut lines = csv.lines().map(|line| line.split(','));
+    lines.next().unwrap().zip(lines.next().unwrap()).collect()
 }
 
 /// A line as JSON that the schema allows.
@@ -75,11 +119,8 @@ fn check(line: &str) -> Record {
     if record.outcome == Outcome::Measured {
         check_measured(&record);
     } else {
-        assert!(
-            record.transfer().unwrap().summary.is_none()
-                && record.transfer().unwrap().histogram.is_none(),
-            "{line}"
-        );
+        let body = body(&record);
+        assert!(body.summary.is_none() && body.histogram.is_none(), "{line}");
     }
     record
 }
@@ -90,36 +131,36 @@ pub fn about(left: f64, right: f64) -> bool {
 }
 
 fn check_measured(record: &Record) {
-    let point = &record.transfer().unwrap().point;
-    let summary = record.transfer().unwrap().summary.as_ref().unwrap();
-    for trial in &record.transfer().unwrap().trials {
-        check_trial(point, trial);
-    }
+    let (body, summary) = (body(record), summary(record));
+    let (point, trials) = (&body.point, body.trials.len());
+    body.trials
+        .iter()
+        .for_each(|trial| check_trial(point, trial));
     match point.length.until_ci {
-        None => assert_eq!(
-            record.transfer().unwrap().trials.len(),
-            point.length.trials as usize
-        ),
-        Some(_) => assert!(record.transfer().unwrap().trials.len() >= point.length.trials as usize),
+        None => assert_eq!(trials, point.length.trials as usize),
+        Some(_) => assert!(trials >= point.length.trials as usize),
     }
     assert_eq!(summary.converged.is_some(), point.length.until_ci.is_some());
     check_sums(record, summary);
-    check_latency(record, summary);
+    check_latency(body, summary);
     check_phases(point, summary);
     assert!(record.canary.is_some());
+    let effective = record.effective.iter();
     assert_eq!(
-        ranks_of(record.effective.iter().map(|part| &part.ranks)),
+        ranks_of(effective.map(|part| &part.ranks)),
         all(point.ranks)
     );
+    let environment = record.environment.iter();
     assert_eq!(
-        ranks_of(record.environment.iter().map(|part| &part.ranks)),
+        ranks_of(environment.map(|part| &part.ranks)),
         all(point.ranks)
     );
+    let workers = point.workers as usize;
     assert!(
         record
             .effective
             .iter()
-            .all(|part| part.cpus.len() == point.workers as usize)
+            .all(|part| part.cpus.len() == workers)
     );
 }
 
@@ -285,18 +326,20 @@ fn operations_per_iteration(point: &TransferPoint) -> u64 {
 }
 
 fn check_sums(record: &Record, summary: &Summary) {
-    let trials = &record.transfer().unwrap().trials;
+    let body = body(record);
+    let trials = &body.trials;
     assert_eq!(summary.trials as usize, trials.len());
     let sum = |of: fn(&Trial) -> u64| trials.iter().map(of).sum::<u64>();
     assert_eq!(summary.operations, sum(|trial| trial.operations));
     assert_eq!(summary.payload_bytes, sum(|trial| trial.payload_bytes));
-    for (spread, of) in [
-        (
-            summary.bandwidth_bytes_per_s,
-            (|trial| trial.bandwidth_bytes_per_s) as fn(&Trial) -> f64,
-        ),
+    type Rate = fn(&Trial) -> f64;
+    let rates: [(_, Rate); 2] = [
+        (summary.bandwidth_bytes_per_s, |trial| {
+            trial.bandwidth_bytes_per_s
+        }),
         (summary.message_rate_per_s, |trial| trial.message_rate_per_s),
-    ] {
+    ];
+    for (spread, of) in rates {
         let mean = trials.iter().map(of).sum::<f64>() / trials.len() as f64;
         assert!(about(spread.mean, mean), "{spread:?}");
         assert_eq!(spread.min, trials.iter().map(of).fold(f64::MAX, f64::min));
@@ -310,50 +353,34 @@ fn check_sums(record: &Record, summary: &Summary) {
         (Some(said), Some(part)) => assert!(about(said, part)),
         (said, part) => assert_eq!(said, part),
     }
-    match record.transfer().unwrap().point.limit {
+    match body.point.limit {
         LimitChoice::None => assert_eq!(limit, None),
         LimitChoice::Stated { bytes_per_s } => assert_eq!(limit.unwrap().bytes_per_s, bytes_per_s),
         LimitChoice::Auto => {}
     }
-    assert_eq!(
-        summary.pace.is_some(),
-        matches!(
-            record.transfer().unwrap().point.pacing,
-            Pacing::Paced { .. }
-        )
-    );
+    let is_paced = matches!(body.point.pacing, Pacing::Paced { .. });
+    assert_eq!(summary.pace.is_some(), is_paced);
 }
 
-fn check_latency(record: &Record, summary: &Summary) {
-    let (latency, data) = match (&summary.latency, &record.transfer().unwrap().histogram) {
-        (Some(latency), Some(data)) => (latency, data),
-        (latency, data) => {
-            assert!(
-                latency.is_none() && data.is_none() && !record.transfer().unwrap().point.latency
-            );
-            return;
-        }
+fn check_latency(body: &TransferBody, summary: &Summary) {
+    let (Some(latency), Some(data)) = (&summary.latency, &body.histogram) else {
+        assert!(summary.latency.is_none() && body.histogram.is_none() && !body.point.latency);
+        return;
     };
     let histogram = LatencyHistogram::from_data(data).unwrap();
     assert_eq!(histogram.count(), latency.samples);
-    let per_sample = match record.transfer().unwrap().point.pacing {
-        Pacing::Batch { .. } => operations_per_iteration(&record.transfer().unwrap().point),
-        Pacing::PingPong => operations_per_iteration(&record.transfer().unwrap().point),
+    let per_sample = match body.point.pacing {
+        Pacing::Batch { .. } | Pacing::PingPong => operations_per_iteration(&body.point),
         Pacing::Stream { .. } | Pacing::Paced { .. } => 1,
     };
     // What was due and never issued has a sample too.
     let unfinished = latency.lower_bounds.map_or(0, |bounds| bounds.unfinished);
     let ended = latency.samples - unfinished;
     assert_eq!(ended * per_sample, summary.operations);
-    let of_trials = record.transfer().unwrap().trials.iter();
-    assert_eq!(
-        of_trials.map(|trial| trial.unfinished).sum::<u64>(),
-        unfinished
-    );
-    let never = summary
-        .pace
-        .as_ref()
-        .map_or(0.0, |pace| pace.never_issued_fraction);
+    let of_trials = body.trials.iter().map(|trial| trial.unfinished);
+    assert_eq!(of_trials.sum::<u64>(), unfinished);
+    let pace = summary.pace.as_ref();
+    let never = pace.map_or(0.0, |pace| pace.never_issued_fraction);
     assert_eq!(never > 0.0, unfinished > 0, "{latency:?}");
     let rising = [
         latency.latency_ns_min,
@@ -366,14 +393,8 @@ fn check_latency(record: &Record, summary: &Summary) {
     assert!(rising.is_sorted(), "{latency:?}");
     let range = latency.latency_ns_min as f64..=latency.latency_ns_max as f64;
     assert!(range.contains(&latency.latency_ns_mean), "{latency:?}");
-    let of_trials =
-        |of: fn(&Trial) -> Option<u64>| record.transfer().unwrap().trials.iter().filter_map(of);
-    assert_eq!(
-        of_trials(|trial| trial.latency_ns_min).min(),
-        Some(latency.latency_ns_min)
-    );
-    assert_eq!(
-        of_trials(|trial| trial.latency_ns_max).max(),
-        Some(latency.latency_ns_max)
-    );
+    let least = body.trials.iter().filter_map(|trial| trial.latency_ns_min);
+    assert_eq!(least.min(), Some(latency.latency_ns_min));
+    let most = body.trials.iter().filter_map(|trial| trial.latency_ns_max);
+    assert_eq!(most.max(), Some(latency.latency_ns_max));
 }
