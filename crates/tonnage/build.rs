@@ -35,9 +35,10 @@ fn of_repository(workspace: &Path) -> Option<String> {
     let head = head.get(..SHOWN)?;
     let changed = git(&["status", "--porcelain", "--untracked-files=no"])
         .is_some_and(|changes| !changes.is_empty());
-    Some(match changed {
-        true => format!("{head}-dirty"),
-        false => head.to_owned(),
+    Some(if changed {
+        format!("{head}-dirty")
+    } else {
+        head.to_owned()
     })
 }
 

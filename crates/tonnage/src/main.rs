@@ -78,7 +78,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Tour(args) => command::tour::tour(&args),
         Command::Experiment(args) => command::measure::experiment(&args),
         Command::Ior(args) => command::ior::ior(&args),
-        Command::Run(args) => command::run::run(&args),
+        Command::Run(args) => command::measure::run(&args),
         Command::Verify(args) => command::measure::verify(&args),
         Command::Layers(args) => command::measure::layers(&args),
         Command::Show(args) => command::show::show(&args),

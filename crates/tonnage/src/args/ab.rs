@@ -76,9 +76,6 @@ pub struct AbSide {
 
 impl AbArgs {
     /// The two sides.
-    ///
-    /// # Errors
-    /// `Usage` for sides that are one, and for three of them.
     pub fn sides(&self) -> Result<[AbSide; 2]> {
         let mut lines = self.words.split(|word| word == "--");
         let (first, second) = (lines.next().unwrap_or_default(), lines.next());

@@ -81,9 +81,6 @@ pub struct CheckArgs {
 
 impl CheckArgs {
     /// Ranks and hosts that were asked for; none where any will do that one host has room for.
-    ///
-    /// # Errors
-    /// As for [`RankArgs::placement`].
     pub fn shape(&self) -> Result<(Option<u32>, u32)> {
         let placement = self.ranks.placement()?;
         let hosts = placement

@@ -95,9 +95,6 @@ pub struct RankArgs {
 
 impl RankArgs {
     /// Libraries that were named, by whichever option.
-    ///
-    /// # Errors
-    /// `Usage` for one that is named twice.
     pub fn libraries(&self) -> Result<Libraries> {
         let short = |name: &str, path: &Option<PathBuf>| {
             let path = path.clone();
@@ -119,9 +116,6 @@ impl RankArgs {
     }
 
     /// Devices that were named, for all ranks and for some.
-    ///
-    /// # Errors
-    /// `Usage` for a rank whose devices are named twice, and for the word all among names.
     pub fn device_names(&self) -> Result<DeviceNames> {
         let mut names = DeviceNames {
             all_ranks: self.devices.clone(),
@@ -150,17 +144,11 @@ impl RankArgs {
     }
 
     /// The hosts with the ranks of each, where hosts are named.
-    ///
-    /// # Errors
-    /// As for [`HostArgs::placement`].
     pub fn placement(&self) -> Result<Option<HostPlacement>> {
         self.hosts.placement(self.ranks)
     }
 
     /// Number of ranks that the command line asks for, as such or by its hosts.
-    ///
-    /// # Errors
-    /// As for [`HostArgs::placement`].
     pub fn asked(&self) -> Result<Option<u32>> {
         let placement = self.placement()?;
         Ok(placement.map(|placement| placement.size()).or(self.ranks))
@@ -238,9 +226,6 @@ impl ResultArgs {
     }
 
     /// Applies `--scale` to a plan, and makes it one for the run's number of ranks.
-    ///
-    /// # Errors
-    /// `Usage` for a factor out of range.
     pub fn scaled(&self, mut plan: Plan, ranks: u32) -> Result<Plan> {
         if let Some(factor) = self.scale {
             plan.scale(factor, ranks)?;

@@ -73,9 +73,6 @@ pub struct CompareArgs {
 
 impl CompareArgs {
     /// Wishes of the command line.
-    ///
-    /// # Errors
-    /// `Usage` for a margin or a confidence out of range.
     pub fn request(&self) -> Result<CompareRequest> {
         Ok(CompareRequest {
             metrics: self.metric.clone(),

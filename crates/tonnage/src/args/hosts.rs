@@ -82,10 +82,6 @@ impl SshArgs {
 
 impl HostArgs {
     /// The hosts with the ranks of each; `None` where no hosts are named.
-    ///
-    /// # Errors
-    /// `Usage` for a file that cannot be read, for ranks that do not fit the list or `asked`, and for options that have
-    /// no effect without hosts.
     pub fn placement(&self, asked: Option<u32>) -> Result<Option<HostPlacement>> {
         let Some(listed) = listed(&self.hosts, self.hostfile.as_ref())? else {
             return self.refuse_idle().map(|()| None);
@@ -154,9 +150,6 @@ impl HostListFile {
 }
 
 /// Hosts of a list or of a file; `None` where neither is there.
-///
-/// # Errors
-/// `Usage` for a file that cannot be read.
 pub fn listed(hosts: &[HostSlots], file: Option<&HostListFile>) -> Result<Option<Vec<HostSlots>>> {
     match file {
         Some(file) => file.read().map(Some),
@@ -197,11 +190,12 @@ fn variable(text: &str) -> Result<(String, Option<String>)> {
     let is_name = !name.is_empty()
         && name.chars().all(is_sign)
         && !name.starts_with(|sign: char| sign.is_ascii_digit());
-    match is_name {
-        true => Ok((name.to_owned(), value)),
-        false => Err(Error::Usage(format!(
+    if is_name {
+        Ok((name.to_owned(), value))
+    } else {
+        Err(Error::Usage(format!(
             "{text:?} names no variable: write NAME or NAME=VALUE"
-        ))),
+        )))
     }
 }
 

@@ -54,9 +54,6 @@ pub enum IorRequest {
 
 impl IorArgs {
     /// Divides the words, reads and checks both parts.
-    ///
-    /// # Errors
-    /// `Usage` with the option that is wrong.
     pub fn read(&self) -> Result<IorRequest> {
         let mut command = own_command();
         let divided = words::read(&self.words, &own(&command))?;
@@ -75,9 +72,6 @@ impl IorArgs {
     }
 
     /// The words that are options of tonnage.
-    ///
-    /// # Errors
-    /// `Usage` with the option that is wrong.
     pub fn own_words(&self) -> Result<Vec<String>> {
         Ok(words::read(&self.words, &own(&own_command()))?.own)
     }

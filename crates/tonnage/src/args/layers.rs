@@ -67,9 +67,6 @@ pub struct LayersArgs {
 impl LayersArgs {
     /// The plan: in each round writes by every engine, then send-recv-pairs and all-reduce by all that carry them out, whose
     /// trials take turns.
-    ///
-    /// # Errors
-    /// `Usage` for an odd number of ranks, and for an engine or a library that has no place among the layers.
     pub fn to_plan(&self, lists: &Lists, ranks: Ranks) -> Result<Plan> {
         if !ranks.size.is_multiple_of(2) {
             return Err(Error::Usage(format!(
@@ -79,9 +76,10 @@ impl LayersArgs {
             )));
         }
         let asked: Vec<u64> = self.sizes.iter().flat_map(Sweep::values).copied().collect();
-        let sizes = match asked.is_empty() {
-            true => Sweep::one(SIZE_DEFAULT),
-            false => Sweep::list(&asked)?,
+        let sizes = if asked.is_empty() {
+            Sweep::one(SIZE_DEFAULT)
+        } else {
+            Sweep::list(&asked)?
         };
         let engines = self.engines(lists);
         let backends = self.backends(lists, ranks, &engines)?;
@@ -121,9 +119,10 @@ impl LayersArgs {
                 )));
             }
         }
-        let libraries = match self.backend.is_empty() {
-            true => lists.usual_backends(ranks.launched),
-            false => self.backend.clone(),
+        let libraries = if self.backend.is_empty() {
+            lists.usual_backends(ranks.launched)
+        } else {
+            self.backend.clone()
         };
         let libraries = libraries
             .into_iter()

@@ -29,18 +29,12 @@ pub struct RankWords {
 
 impl RankWords {
     /// Reads what [`words`] gave.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] for anything else.
     pub fn read(words: &[String]) -> Result<Self> {
         Self::try_parse_from(words).map_err(|error| Error::Usage(error.to_string()))
     }
 }
 
 /// The options in this process's command line with those of the hosts, for a run that this process starts.
-///
-/// # Errors
-/// [`Error::Usage`] for a value that is not Unicode.
 pub fn words_with_hosts(line: impl IntoIterator<Item = OsString>) -> Result<Vec<String>> {
     let wrong = |error: clap::Error| Error::Usage(error.to_string());
     let matches = Cli::command().try_get_matches_from(line).map_err(wrong)?;
@@ -50,9 +44,6 @@ pub fn words_with_hosts(line: impl IntoIterator<Item = OsString>) -> Result<Vec<
 }
 
 /// The options in this process's command line, which was read before.
-///
-/// # Errors
-/// [`Error::Usage`] for a value that is not Unicode.
 pub fn words(line: impl IntoIterator<Item = OsString>) -> Result<Vec<String>> {
     let wrong = |error: clap::Error| Error::Usage(error.to_string());
     let matches = Cli::command().try_get_matches_from(line).map_err(wrong)?;

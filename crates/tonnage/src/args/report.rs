@@ -89,9 +89,6 @@ pub struct ReportArgs {
 
 impl ReportArgs {
     /// Wishes for the comparison.
-    ///
-    /// # Errors
-    /// `Usage` for a margin or a confidence out of range.
     pub fn request(&self) -> Result<CompareRequest> {
         Ok(CompareRequest {
             metrics: self.metric.clone(),

@@ -42,9 +42,6 @@ impl RunArgs {
     /// The plan of the file, with the engines and the place of the files of the command line where it names any, before
     /// `--scale`, and the names of the experiments that are about none of these engines. It is still for the ranks that
     /// it was made for, if it says for how many.
-    ///
-    /// # Errors
-    /// `Usage` when the file cannot be read or is not a plan, and for a place that its files cannot have.
     pub fn to_plan(&self) -> Result<(Plan, Vec<String>)> {
         let mut plan = Plan::load(&self.plan)?;
         let mut left_out = Vec::new();
@@ -78,9 +75,6 @@ pub struct TourArgs {
 
 impl TourArgs {
     /// The plan of what the tour measures between ranks, scaled.
-    ///
-    /// # Errors
-    /// `Usage` for a factor out of range.
     pub fn to_plan(&self) -> Result<Plan> {
         let text = include_str!("../../../../plans/tour.toml");
         let mut plan = Plan::from_toml(text, "plans/tour.toml")?;

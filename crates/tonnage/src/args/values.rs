@@ -65,9 +65,6 @@ impl FromStr for Master {
 }
 
 /// Reads a number of ranks. Whether there are enough of them is checked with the plan.
-///
-/// # Errors
-/// `Usage` for what is not a count or does not fit.
 pub fn ranks(text: &str) -> Result<u32> {
     let Count(count) = text.parse()?;
     u32::try_from(count).map_err(|_| {
@@ -78,9 +75,6 @@ pub fn ranks(text: &str) -> Result<u32> {
 }
 
 /// Reads a value as text.
-///
-/// # Errors
-/// `Usage` for what is not Unicode.
 pub fn unicode(value: &std::ffi::OsStr) -> Result<&str> {
     value.to_str().ok_or_else(|| {
         Error::Usage(format!(
@@ -91,9 +85,6 @@ pub fn unicode(value: &std::ffi::OsStr) -> Result<&str> {
 }
 
 /// Reads the factor of `--scale`. Its range is checked where it is applied.
-///
-/// # Errors
-/// `Usage` for what is not a finite number above 0.
 pub fn scale(text: &str) -> Result<f64> {
     let factor = text
         .parse::<f64>()
@@ -107,9 +98,6 @@ pub fn scale(text: &str) -> Result<f64> {
 }
 
 /// A library's name and file.
-///
-/// # Errors
-/// When one of them is missing.
 pub fn library(text: &str) -> std::result::Result<(String, std::path::PathBuf), String> {
     match text.split_once('=') {
         Some((name, path)) if !name.is_empty() && !path.is_empty() => {
@@ -120,9 +108,6 @@ pub fn library(text: &str) -> std::result::Result<(String, std::path::PathBuf), 
 }
 
 /// Name and value of an environment variable.
-///
-/// # Errors
-/// When the name is missing.
 pub fn variable(text: &str) -> std::result::Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -131,9 +116,6 @@ pub fn variable(text: &str) -> std::result::Result<(String, String), String> {
 }
 
 /// Devices of one rank.
-///
-/// # Errors
-/// When the rank or the names are missing.
 pub fn devices_of(text: &str) -> std::result::Result<(u32, Vec<String>), String> {
     let wrong = || {
         format!(
@@ -145,16 +127,14 @@ pub fn devices_of(text: &str) -> std::result::Result<(u32, Vec<String>), String>
     let is_number = !rank.is_empty() && rank.bytes().all(|byte| byte.is_ascii_digit());
     let rank = rank.parse().ok().filter(|_| is_number).ok_or_else(wrong)?;
     let names: Vec<String> = names.split(',').map(str::to_owned).collect();
-    match names.iter().any(String::is_empty) {
-        true => Err(wrong()),
-        false => Ok((rank, names)),
+    if names.iter().any(String::is_empty) {
+        Err(wrong())
+    } else {
+        Ok((rank, names))
     }
 }
 
 /// Speed of a link in bytes per second.
-///
-/// # Errors
-/// For what is no bandwidth, and for one below a byte per second.
 pub fn link_speed(text: &str) -> std::result::Result<u64, String> {
     match text.parse() {
         Ok(BytesPerSecond(speed)) if speed >= 1.0 && speed.is_finite() => Ok(speed as u64),

@@ -26,10 +26,6 @@ use crate::args::{Cli, Command as Asked};
 const SIGNALLED: i32 = 128;
 
 /// Measures two sides by turns.
-///
-/// # Errors
-/// A wrong request, found before the first run; a run that cannot be started or that ends with an error of its own; a
-/// file that cannot be written.
 pub fn ab(args: &AbArgs) -> Result<ExitCode> {
     let sides = sides(args)?;
     if let Some(identity) = tonnage_ranks::detect(&env, None)? {
@@ -217,9 +213,10 @@ fn check_plan(name: SideName, side: &AbSide) -> Result<()> {
     }
     let said = String::from_utf8_lossy(&ended.stderr);
     let said = said.trim().trim_start_matches("error: ");
-    let why = match said.is_empty() {
-        true => format!("its command line is refused ({})", ended.status),
-        false => bounded(said).to_string(),
+    let why = if said.is_empty() {
+        format!("its command line is refused ({})", ended.status)
+    } else {
+        bounded(said).to_string()
     };
     Err(Error::Usage(format!("side {}: {why}", name.letter())))
 }

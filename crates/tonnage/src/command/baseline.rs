@@ -21,9 +21,6 @@ use super::whole_file::{refuse_existing, replace};
 use crate::args::baseline::BaselineArgs;
 
 /// Makes a baseline, or shows how far two are apart.
-///
-/// # Errors
-/// A wrong request; files that cannot be read or written.
 pub fn baseline(args: &BaselineArgs) -> Result<ExitCode> {
     let Some(output) = args.output.as_deref() else {
         return difference(args);
@@ -89,17 +86,11 @@ fn difference(args: &BaselineArgs) -> Result<ExitCode> {
 }
 
 /// Reads a baseline.
-///
-/// # Errors
-/// `Usage` for a file that cannot be read or is none.
 pub fn read(path: &Path) -> Result<Baseline> {
     Baseline::from_toml(&text_of(path)?, &path.display().to_string())
 }
 
 /// Text of a baseline, or of figures by hand.
-///
-/// # Errors
-/// `Usage` for a file that cannot be read or is too large.
 pub fn text_of(path: &Path) -> Result<String> {
     let shown = path.display();
     let unreadable = |why: &dyn std::fmt::Display| {

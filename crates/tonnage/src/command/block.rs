@@ -19,9 +19,6 @@ const BLOCK_BYTES_MAX: u64 = 64 << 20;
 
 /// Checks that a result block may be written to a file: it is empty, or holds an earlier block and nothing else. IOR
 /// overwrites whatever is there.
-///
-/// # Errors
-/// [`Error::Usage`] when it holds anything else.
 pub fn check_summary(path: &Path) -> Result<()> {
     let Ok(found) = std::fs::metadata(path) else {
         return Ok(());
@@ -67,9 +64,6 @@ impl Block {
     }
 
     /// Writes the block of the run's record, if anything was measured.
-    ///
-    /// # Errors
-    /// When it cannot be written.
     pub fn write(&self, records: &[Record]) -> Result<()> {
         let Some(record) = records.iter().rev().find_map(Record::as_file) else {
             return Ok(());

@@ -17,9 +17,6 @@ use super::job::Job;
 use crate::args::common::RankArgs;
 
 /// Checks that records can be written to a file, and that the file holds nothing else.
-///
-/// # Errors
-/// When it cannot be written, or holds something else.
 pub fn check_output(path: &Path, resume: bool) -> Result<()> {
     check_writable(path)?;
     match path.metadata() {
@@ -39,9 +36,6 @@ pub fn check_output(path: &Path, resume: bool) -> Result<()> {
 }
 
 /// Ranks that are started here talk over loopback, so an interface would be an option without effect.
-///
-/// # Errors
-/// `Usage` when there is one.
 pub fn check_interface(ranks: &RankArgs) -> Result<()> {
     match &ranks.interface {
         Some(name) => Err(Error::Usage(format!(
@@ -53,9 +47,6 @@ pub fn check_interface(ranks: &RankArgs) -> Result<()> {
 }
 
 /// Devices, libraries and proofs for engines that have none would be options without effect.
-///
-/// # Errors
-/// `Usage` for the first of them.
 pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
     check_checkpoints(job, points)?;
     let crosses_devices = points
@@ -181,9 +172,6 @@ fn check_link_speed(points: &[Planned]) -> Result<()> {
 /// Refuses more devices than a host has workers to take them, for the first point of which that is known: of `here`
 /// ranks on this host, where it is known how many they are. And devices of ranks that there are not, and rails over
 /// one.
-///
-/// # Errors
-/// `Usage`, with the number of workers that fits, or the nearest that can be.
 pub fn check_devices(
     named: &DeviceNames,
     points: &[Planned],
@@ -317,9 +305,6 @@ pub fn facts(points: &[Planned]) -> impl Iterator<Item = EngineFacts> + '_ {
 
 /// Refuses a place of pairs beside options that choose CPUs or the memory's node themselves: one of the two would be
 /// without effect, or what the place says of the bytes would be wrong.
-///
-/// # Errors
-/// `Usage` with the two options.
 pub fn check_places(job: &Job, points: &[Planned]) -> Result<()> {
     let mut places = points
         .iter()
@@ -345,9 +330,6 @@ pub fn check_places(job: &Job, points: &[Planned]) -> Result<()> {
 }
 
 /// CPUs and NUMA nodes that this host lacks are refused here, before a rank starts; each rank looks at its own host.
-///
-/// # Errors
-/// `Usage`, with those that there are.
 pub fn check_placement(job: &Job, points: &[Planned]) -> Result<()> {
     let (topology, (cpus, numa)) = (Topology::read(), job.placement());
     let workers = points.iter().map(|planned| planned.point.any().workers());

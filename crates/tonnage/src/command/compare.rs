@@ -15,9 +15,6 @@ use super::whole_file::{refuse_existing, replace};
 use crate::args::compare::CompareArgs;
 
 /// Compares two sides.
-///
-/// # Errors
-/// A wrong request; files that cannot be read or written.
 pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
     let request = args.request()?;
     if let Some(path) = args.output.as_deref() {
@@ -52,9 +49,6 @@ pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
 
 /// Compares the records of two files, or of one with both sides; `of` gives those of each. Also gives the names of the
 /// two sides.
-///
-/// # Errors
-/// `Usage` where they cannot be compared.
 pub fn compared<'a>(
     files: &[PathBuf],
     of: impl Fn(&Path) -> &'a [Record],
@@ -81,9 +75,6 @@ pub fn compared<'a>(
 }
 
 /// Refuses two names of one file.
-///
-/// # Errors
-/// `Usage` with both.
 pub fn refuse_one_file(files: &[PathBuf]) -> Result<()> {
     match files {
         [a, b] if is_same_file(a, b) => Err(Error::Usage(format!(

@@ -11,9 +11,6 @@ use super::whole_file::{refuse_existing, replace};
 use crate::args::export::ExportArgs;
 
 /// Writes the records of all files in one text.
-///
-/// # Errors
-/// A wrong request; files that cannot be read or written.
 pub fn export(args: &ExportArgs) -> Result<ExitCode> {
     if let Some(path) = args.output.as_deref() {
         refuse_existing(path, args.force)?;

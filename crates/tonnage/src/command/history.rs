@@ -18,9 +18,6 @@ use crate::args::history::HistoryArgs;
 const RECORDS: &str = "jsonl";
 
 /// Shows the history.
-///
-/// # Errors
-/// A wrong request; files that cannot be read.
 pub fn history(args: &HistoryArgs) -> Result<ExitCode> {
     let mut records: Vec<Record> = Vec::new();
     let mut files: BTreeSet<PathBuf> = BTreeSet::new();
@@ -52,11 +49,12 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     files.sort();
-    match files.is_empty() {
-        false => Ok(files),
-        true => Err(Error::Usage(format!(
+    if files.is_empty() {
+        Err(Error::Usage(format!(
             "{} holds no files of results, whose names end with .{RECORDS}",
             path.display()
-        ))),
+        )))
+    } else {
+        Ok(files)
     }
 }

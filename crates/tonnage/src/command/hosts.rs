@@ -12,9 +12,6 @@ use super::{env, print};
 use crate::args::hosts::{HostsArgs, listed};
 
 /// `tonnage hosts`.
-///
-/// # Errors
-/// When ssh cannot be started. Hosts that cannot be used are on the page, and the exit code is 1 then.
 pub fn hosts(args: &HostsArgs) -> Result<ExitCode> {
     let all = listed(&args.hosts, args.hostfile.as_ref())?.unwrap_or_default();
     let placement = HostPlacement::new(&all, None)?;
@@ -23,11 +20,12 @@ pub fn hosts(args: &HostsArgs) -> Result<ExitCode> {
     }
     let mut party = gather(&placement.hosts, &args.ssh)?;
     let there: Vec<usize> = party.hellos().map(|(host, _)| host).collect();
-    let meeting = match there.is_empty() {
-        true => Ok(None),
-        false => party
+    let meeting = if there.is_empty() {
+        Ok(None)
+    } else {
+        party
             .meet(&env, args.interface.as_deref())
-            .map(|address| Some(address.ip())),
+            .map(|address| Some(address.ip()))
     };
     let clocks = party.clocks(&there);
     let described = party.describe(&there);

@@ -46,9 +46,10 @@ pub fn ledger(identity: &Identity, has_agent: bool) -> Option<Ledger> {
     )?;
     let rank = identity.rank;
     let opened = opened.inspect_err(|error| log::warn!("rank {rank}: no ledger of files: {error}"));
-    let first = match has_agent {
-        true => rank.saturating_sub(identity.local_rank),
-        false => 0,
+    let first = if has_agent {
+        rank.saturating_sub(identity.local_rank)
+    } else {
+        0
     };
     opened.ok().map(|file| Ledger::new(file, rank, first))
 }

@@ -52,9 +52,6 @@ pub struct RankLetter {
 
 impl HostJob {
     /// Takes the letter to this process from its standard input. From then on the process ends with the agent.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] when there is none, or the agent has ended.
     pub fn from_input() -> Result<Self> {
         let letter = Letter::from_input()?;
         end_with_parent(&letter.parent.to_string())?;
@@ -76,9 +73,6 @@ impl RankLetter {
     }
 
     /// The meeting place that it names.
-    ///
-    /// # Errors
-    /// When the listening socket that it speaks of is not open.
     pub fn met(&self, identity: Identity) -> Result<Met> {
         Ok(Met::of(
             identity,
@@ -88,26 +82,17 @@ impl RankLetter {
     }
 
     /// Records that the run's file holds already.
-    ///
-    /// # Errors
-    /// When they are none.
     pub fn before(&self) -> Result<Vec<Record>> {
         let read = read_records_of(self.before.as_bytes(), Path::new("the file of records"))?;
         Ok(read.records)
     }
 
     /// The way of records to the first process.
-    ///
-    /// # Errors
-    /// When it is not open.
     pub fn records(&self) -> Result<Option<RecordWriter>> {
         self.way_home(RECORD)
     }
 
     /// The way of checkpoints to the first process.
-    ///
-    /// # Errors
-    /// When it is not open.
     pub fn checkpoints(&self) -> Result<Option<RecordWriter>> {
         self.way_home(CHECKPOINT)
     }

@@ -33,9 +33,6 @@ const SOCKET_TIME_NS: u64 = 300_000_000;
 const SOCKET_DELAY_NS: u64 = 5_000_000;
 
 /// Measures all limits, which takes about two seconds.
-///
-/// # Errors
-/// When memory or sockets cannot be had.
 pub fn measure(environment: &Environment, topology: &Topology) -> Result<HostLimits> {
     let last_level = environment
         .cpu

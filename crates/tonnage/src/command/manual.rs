@@ -17,17 +17,11 @@ use crate::args::version::SHORT;
 use crate::args::{Cli, ior};
 
 /// `tonnage completions`.
-///
-/// # Errors
-/// When standard output cannot be written.
 pub fn completions(args: &CompletionsArgs) -> Result<ExitCode> {
     print(&script(args.shell)).map(|()| ExitCode::SUCCESS)
 }
 
 /// `tonnage man`.
-///
-/// # Errors
-/// For a command that does not exist, and when pages cannot be written.
 pub fn man(args: &ManArgs) -> Result<ExitCode> {
     match &args.dir {
         Some(dir) => write_all(dir)?,

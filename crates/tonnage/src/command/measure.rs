@@ -41,6 +41,7 @@ use super::{env, print, program, remote, say_error};
 use crate::args::common::{RankArgs, ResultArgs};
 use crate::args::experiment::ExperimentArgs;
 use crate::args::layers::LayersArgs;
+use crate::args::run::RunArgs;
 use crate::args::values::GpuList;
 use crate::args::verify::{RANKS_DEFAULT, Ranks, VerifyArgs};
 
@@ -61,6 +62,20 @@ fn points(plan: &Plan, ranks: u32) -> Result<Vec<Planned>> {
 /// The command of a kind: `tonnage transfer`, `tonnage file`, …
 pub fn experiment(args: &ExperimentArgs) -> Result<ExitCode> {
     let job = job_of(args.to_plan(), &args.ranks, &args.results)?;
+    start(&job, args.results.print_plan)
+}
+
+/// `tonnage run`.
+pub fn run(args: &RunArgs) -> Result<ExitCode> {
+    let (plan, left_out) = args.to_plan()?;
+    if !left_out.is_empty() && speaks(identity_of(&args.ranks)?.as_ref()) {
+        log::warn!(
+            "--engine {} leaves out what is optional and has options of other engines: {}",
+            args.engine.join(","),
+            left_out.join(", ")
+        );
+    }
+    let job = job_of(plan, &args.ranks, &args.results)?;
     start(&job, args.results.print_plan)
 }
 
@@ -197,9 +212,6 @@ fn check_points(job: &Job, points: &[Planned], (ranks, here): (u32, Option<u32>)
 }
 
 /// This process's place in the run; `None` where it has to start the ranks.
-///
-/// # Errors
-/// As for [`tonnage_ranks::detect`], and for hosts to start ranks on where a launcher has started some.
 pub(super) fn identity_of(ranks: &RankArgs) -> Result<Option<Identity>> {
     let identity = tonnage_ranks::detect(&env, ranks.explicit())?;
     match (&identity, ranks.placement()?) {
@@ -224,9 +236,6 @@ pub(super) fn speaks(identity: Option<&Identity>) -> bool {
 
 /// Starts the ranks with these arguments and returns the run's exit code. Where rank 0 is lost before it has shown the
 /// records of `shown`, they are shown here.
-///
-/// # Errors
-/// When a process cannot be started, or what is shown cannot be written.
 pub fn supervise(
     ranks: u32,
     arguments: &[std::ffi::OsString],
@@ -362,9 +371,10 @@ fn settled_cause(rank: &Rank) -> Option<Error> {
 fn placed<'a>(job: &Job, found: &'a [Planned], rank: &Rank) -> Result<Cow<'a, [Planned]>> {
     let mut plan = job.plan.clone();
     plan.resolve_nodes(rank.hosts().machines())?;
-    match plan == job.plan {
-        true => Ok(Cow::Borrowed(found)),
-        false => points(&plan, rank.size()).map(Cow::Owned),
+    if plan == job.plan {
+        Ok(Cow::Borrowed(found))
+    } else {
+        points(&plan, rank.size()).map(Cow::Owned)
     }
 }
 
@@ -409,14 +419,16 @@ fn with_records(
         shown?;
     }
     result.and(stored)?;
-    let unproven = match job.require_path && rank.id() == 0 {
-        true => tonnage_report::wire_proof::lacks_proof(&keeper.records),
-        false => None,
+    let unproven = if job.require_path && rank.id() == 0 {
+        tonnage_report::wire_proof::lacks_proof(&keeper.records)
+    } else {
+        None
     };
     // What was lost of the file has been reported when it was lost.
-    let unfine = match rank.id() == 0 && !keeper.lost_output() {
-        true => why_not_fine(&points, &keeper.records),
-        false => None,
+    let unfine = if rank.id() == 0 && !keeper.lost_output() {
+        why_not_fine(&points, &keeper.records)
+    } else {
+        None
     };
     let whys: Vec<_> = unproven.iter().chain(&unfine).map(String::as_str).collect();
     if !whys.is_empty() {

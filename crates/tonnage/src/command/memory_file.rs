@@ -42,9 +42,6 @@ impl MemoryFile {
 
 /// The file that this rank's supervisor or agent made, opened so; `None` where there is none. `has_agent` says that an
 /// agent has started it, by a letter.
-///
-/// # Errors
-/// The system's refusal.
 pub fn inherited(variable: &str, options: &OpenOptions, has_agent: bool) -> Option<Result<File>> {
     // Only the supervisor of this program sets the other variable, and an agent always this one.
     let is_child = || has_agent || env("TONNAGE_RANK").is_some();

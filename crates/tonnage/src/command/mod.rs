@@ -2,8 +2,7 @@
 //!
 //! | file | command |
 //! | --- | --- |
-//! | [`measure`] | the commands of kinds, `layers` and `verify`: a plan, ranks, records, a table |
-//! | [`run`] | `run`: a plan that is written down |
+//! | [`measure`] | the commands of kinds, `run`, `layers` and `verify`: a plan, ranks, records, a table |
 //! | `job` | a plan with everything that a command needs to run it |
 //! | `rank_count` | the number of ranks, and advice about it |
 //! | `observer` | records as they come |
@@ -59,7 +58,6 @@ mod readable;
 mod remote;
 pub mod remote_rank;
 pub mod report;
-pub mod run;
 pub mod screen;
 pub mod show;
 mod spare;
@@ -109,9 +107,6 @@ pub fn answer(answer: &clap::Error) -> ExitCode {
 }
 
 /// Writes to standard output.
-///
-/// # Errors
-/// When the disk behind it is full, and [`Error::output_closed`] when nobody reads it any more.
 pub fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())

@@ -113,9 +113,10 @@ impl Keeper {
         format: Format,
     ) -> Self {
         let is_shown = std::io::stderr().is_terminal();
-        let progress = match is_shown {
-            true => progress_line(),
-            false => ProgressBar::hidden(),
+        let progress = if is_shown {
+            progress_line()
+        } else {
+            ProgressBar::hidden()
         };
         screen::stands(is_shown.then(|| progress.clone()));
         let place = writer.as_ref().and_then(RecordWriter::place);
@@ -147,9 +148,6 @@ impl Keeper {
     }
 
     /// Takes the progress line away and puts the file on stable storage.
-    ///
-    /// # Errors
-    /// When the file cannot be stored.
     pub fn finish(&mut self) -> Result<()> {
         self.looks = None;
         screen::stands(None);
@@ -261,9 +259,6 @@ fn screen() -> (usize, usize) {
 }
 
 /// The end of the report so far that fits on a screen of these lines and columns, above the progress line.
-///
-/// # Errors
-/// As for the report.
 fn rows_so_far(records: &[Record], (lines, columns): (usize, usize)) -> Result<String> {
     // No more records than lines could show anything.
     let last = records.get(records.len().saturating_sub(lines)..);

@@ -32,9 +32,10 @@ pub(super) fn how_many(ranks: &RankArgs, plan: &Plan, identity: Option<&Identity
 /// The command that takes a launcher's variables away, in words.
 fn unset(source: &str) -> String {
     // A step of Slurm sets many more than the one by which it is known.
-    match source.starts_with("SLURM_") {
-        true => "run `unset ${!SLURM_*}` in bash".to_owned(),
-        false => format!("run `unset {}`", source.replace('/', " ")),
+    if source.starts_with("SLURM_") {
+        "run `unset ${!SLURM_*}` in bash".to_owned()
+    } else {
+        format!("run `unset {}`", source.replace('/', " "))
     }
 }
 

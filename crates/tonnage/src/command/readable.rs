@@ -10,9 +10,6 @@ use tonnage_units::{Error, Result};
 const LEFT_OUT_SHOWN_MAX: usize = 5;
 
 /// The records of a file that can be read. Those that cannot are told, and missed no further.
-///
-/// # Errors
-/// A file that cannot be read, or in which nothing can be.
 pub fn records_of(path: &Path) -> Result<Vec<Record>> {
     let (records, left_out) = records_and_gaps(path, &path.display().to_string())?;
     if let Some(left_out) = left_out {
@@ -22,9 +19,6 @@ pub fn records_of(path: &Path) -> Result<Vec<Record>> {
 }
 
 /// The records of a file that can be read, and words about lines that were left out, which call the file by this name.
-///
-/// # Errors
-/// As for [`records_of`].
 pub fn records_and_gaps(path: &Path, name: &str) -> Result<(Vec<Record>, Option<String>)> {
     let Readable { records, left_out } = read_readable(path)?;
     let shown = path.display();
@@ -57,9 +51,6 @@ pub fn records_and_gaps(path: &Path, name: &str) -> Result<(Vec<Record>, Option<
 }
 
 /// Refuses files that are named twice.
-///
-/// # Errors
-/// `Usage` with both names of the first.
 pub fn refuse_twice(files: &[PathBuf]) -> Result<()> {
     for (at, file) in files.iter().enumerate() {
         if let Some(other) = files[..at].iter().find(|it| is_same_file(it, file)) {

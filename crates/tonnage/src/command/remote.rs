@@ -46,22 +46,17 @@ const KEPT: [&str; 9] = [
 ];
 
 /// Starts the agents of hosts.
-///
-/// # Errors
-/// When ssh cannot be started.
 pub fn gather(hosts: &[HostSlots], ssh: &SshArgs) -> Result<Party> {
     Party::gather(settings(ssh, None)?, hosts)
 }
 
 /// Settings of ssh; hosts that have not answered within a time, if there is one, are given up.
-///
-/// # Errors
-/// `Usage` for words of ssh that are none; when this program's file cannot be read.
 pub fn settings(ssh: &SshArgs, answer_within: Option<Duration>) -> Result<SshSettings> {
     let program = own_file()?;
-    let push = match ssh.push {
-        true => Some(push(&program)?),
-        false => None,
+    let push = if ssh.push {
+        Some(push(&program)?)
+    } else {
+        None
     };
     Ok(SshSettings {
         words: words(ssh.command())?,
@@ -88,9 +83,6 @@ fn push(program: &Path) -> Result<Push> {
 }
 
 /// Starts the ranks of a job on other hosts, looks after them, and returns the run's exit code.
-///
-/// # Errors
-/// When a host has no agent or cannot be reached by the others, and when what was measured cannot be shown.
 pub fn supervise(job: &Job, points: &[Planned], placement: &HostPlacement) -> Result<ExitCode> {
     for host in &placement.repeated {
         log::warn!("{host} is listed more than once: it has the ranks of all its entries");
@@ -162,9 +154,6 @@ fn jobs(job: &Job) -> Result<(String, String)> {
 }
 
 /// Variables for ranks on other hosts.
-///
-/// # Errors
-/// `Usage` for one that is not passed on, or is not set.
 pub fn variables(
     hosts: &HostArgs,
     own: impl Iterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
@@ -178,13 +167,13 @@ pub fn variables(
             && !is_kept(name)
             && !names_a_secret(name)
     };
-    let mut passed: Vec<(String, String)> = match hosts.no_env {
-        true => Vec::new(),
-        false => own
-            .iter()
+    let mut passed: Vec<(String, String)> = if hosts.no_env {
+        Vec::new()
+    } else {
+        own.iter()
             .filter(|(name, _)| goes_along(name))
             .cloned()
-            .collect(),
+            .collect()
     };
     for (name, value) in &hosts.env {
         if is_kept(name) {
@@ -216,9 +205,10 @@ struct Screen {
 impl Audience for Screen {
     fn line(&mut self, host: Option<&str>, is_error: bool, text: &str) -> Result<()> {
         let named = host.map_or_else(|| text.to_owned(), |host| format!("{host}: {text}"));
-        match is_error {
-            true => say_above(&named),
-            false => print(&format!("{named}\n"))?,
+        if is_error {
+            say_above(&named)
+        } else {
+            print(&format!("{named}\n"))?
         }
         Ok(())
     }
@@ -227,9 +217,10 @@ impl Audience for Screen {
         let read = read_records_of(text.as_bytes(), Path::new("a record of rank 0"))?;
         let mut keeper = self.keeper.borrow_mut();
         for record in read.records {
-            match is_checkpoint {
-                true => keeper.checkpoint(&record),
-                false => keeper.record(record)?,
+            if is_checkpoint {
+                keeper.checkpoint(&record)
+            } else {
+                keeper.record(record)?
             }
         }
         Ok(())

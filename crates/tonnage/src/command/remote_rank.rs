@@ -27,9 +27,6 @@ enum RemoteTask {
 }
 
 /// Reads the letter to this process, which says from then on who it is whatever becomes of it.
-///
-/// # Errors
-/// [`Error::Usage`] when there is none.
 pub fn read() -> Result<RemoteWork> {
     let host = tonnage_sys::host::name();
     let (letter, said) = match HostJob::from_input()? {
@@ -61,9 +58,6 @@ pub fn read() -> Result<RemoteWork> {
 
 impl RemoteWork {
     /// Takes part in the run, or checks the host.
-    ///
-    /// # Errors
-    /// A wrong request, or what ended the run.
     pub fn work(&self) -> Result<ExitCode> {
         let job = match &self.task {
             RemoteTask::Rank(job) => job,

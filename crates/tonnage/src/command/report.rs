@@ -14,9 +14,6 @@ use super::whole_file::{refuse_existing, replace};
 use crate::args::report::ReportArgs;
 
 /// Writes the page.
-///
-/// # Errors
-/// A wrong request; files that cannot be read or written.
 pub fn report(args: &ReportArgs) -> Result<ExitCode> {
     refuse_existing(&args.output, args.force)?;
     refuse_twice(&args.files)?;

@@ -16,9 +16,6 @@ use crate::args::{ExplainArgs, ShowArgs};
 use tonnage_report::{Format, devices};
 
 /// Draws a file of records again.
-///
-/// # Errors
-/// When the file cannot be read, is not one of records, or holds none.
 pub fn show(args: &ShowArgs) -> Result<ExitCode> {
     if begins_as_page(&args.file) {
         return show_page(args);
@@ -78,9 +75,6 @@ fn show_page(args: &ShowArgs) -> Result<ExitCode> {
 }
 
 /// Says what a column means.
-///
-/// # Errors
-/// For a column that no table has.
 pub fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     print(&tonnage_report::explain::explain(args.column.as_deref())?)?;
     Ok(ExitCode::SUCCESS)
@@ -94,9 +88,6 @@ fn missing(engine: &str) -> Option<String> {
 }
 
 /// Lists what this host has, and the engines, memories and backends of this program.
-///
-/// # Errors
-/// When it cannot be written.
 pub fn devices(json: bool) -> Result<ExitCode> {
     let found = Inventory::read().ask_drivers();
     let text = if json {

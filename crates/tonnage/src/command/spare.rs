@@ -31,9 +31,6 @@ impl Spare {
     }
 
     /// Records that were measured and not shown.
-    ///
-    /// # Errors
-    /// When they cannot be read.
     pub fn not_shown(&self) -> Result<Vec<Record>> {
         read_records(self.0.path().as_ref()).map(|read| read.records)
     }
@@ -66,17 +63,11 @@ impl SpareWriter {
     }
 
     /// Adds a record.
-    ///
-    /// # Errors
-    /// When memory has run out.
     pub fn write(&mut self, record: &Record) -> Result<()> {
         self.writer.write(record)
     }
 
     /// Empties it: everything has been shown.
-    ///
-    /// # Errors
-    /// The system's refusal.
     pub fn shown(&self) -> Result<()> {
         let emptied = self.file.set_len(0);
         emptied.map_err(|error| Error::io("cannot empty the spare copy", error))

@@ -14,9 +14,6 @@ use super::{print, program};
 use crate::args::AgentArgs;
 
 /// `tonnage host-agent`.
-///
-/// # Errors
-/// When it cannot begin.
 pub fn agent(args: &AgentArgs) -> Result<ExitCode> {
     let path = own_file()?;
     if args.build {
@@ -36,9 +33,6 @@ pub fn agent(args: &AgentArgs) -> Result<ExitCode> {
 }
 
 /// This program's file.
-///
-/// # Errors
-/// When the system does not say it.
 pub fn own_file() -> Result<PathBuf> {
     std::env::current_exe().map_err(|error| Error::io("cannot find this program's own file", error))
 }

@@ -25,9 +25,6 @@ use crate::args::run::TourArgs;
 use tonnage_report::tour;
 
 /// Makes the tour, or is one of its ranks.
-///
-/// # Errors
-/// A wrong request, or what ended the run.
 pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     let output = args.output.clone().map_or_else(default_output, Ok)?;
     let mut plan = args.to_plan()?;
@@ -42,9 +39,10 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
         at_both_places(&mut plan);
     }
     // Other hosts may have GPUs of another maker.
-    let makers = match is_of_one_host {
-        true => gpu_makers_here(&Tree::host()),
-        false => BTreeSet::new(),
+    let makers = if is_of_one_host {
+        gpu_makers_here(&Tree::host())
+    } else {
+        BTreeSet::new()
     };
     with_gpus_of(&makers, &mut plan);
     let job = Job {
@@ -56,9 +54,10 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
         return start(&job, args.print_plan);
     }
     check_writable(&output)?;
-    let time = match has_both_places {
-        true => "a minute",
-        false => "half a minute",
+    let time = if has_both_places {
+        "a minute"
+    } else {
+        "half a minute"
     };
     say(&format!(
         "Looking at this machine, then measuring it for about {time} …"

@@ -10,13 +10,11 @@ use tonnage_record::links::without_links;
 use tonnage_units::{Error, Result};
 
 /// Says that a file is there which nobody allowed to replace.
-///
-/// # Errors
-/// `Usage` for such a file.
 pub fn refuse_existing(path: &Path, force: bool) -> Result<()> {
-    match is_there(path) && !force {
-        true => Err(exists(path)),
-        false => Ok(()),
+    if is_there(path) && !force {
+        Err(exists(path))
+    } else {
+        Ok(())
     }
 }
 
@@ -30,10 +28,6 @@ fn exists(path: &Path) -> Error {
 /// Writes a text to a new file beside this one, and gives it this name. What a link points to is replaced, not the
 /// link, unless it is another user's; what is no regular file is written as it is. Where another process puts something
 /// at the name meanwhile, that stays without `force`, and with it only the name is taken from it.
-///
-/// # Errors
-/// `Usage` for a name that is taken without `force`; `Io` when it cannot be written:
-/// then the old file is as it was, and the new one is gone.
 pub fn replace(path: &Path, text: &str, force: bool) -> Result<()> {
     refuse_existing(path, force)?;
     let failed = |error| Error::io(format!("cannot write {}", path.display()), error);
@@ -42,9 +36,12 @@ pub fn replace(path: &Path, text: &str, force: bool) -> Result<()> {
         return write_through(path, text).map_err(failed);
     }
     let beside = beside(path)?;
-    let written = write(&beside, text).and_then(|()| match force {
-        true => fs::rename(&beside, path),
-        false => rename_new(&beside, path),
+    let written = write(&beside, text).and_then(|()| {
+        if force {
+            fs::rename(&beside, path)
+        } else {
+            rename_new(&beside, path)
+        }
     });
     written.map_err(|error| {
         // One that another process has under this name is not ours.
@@ -63,9 +60,10 @@ pub fn replace(path: &Path, text: &str, force: bool) -> Result<()> {
 /// Writes to a pipe or a terminal, which has a reader of its own and keeps its name.
 fn write_through(path: &Path, text: &str) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Err(std::io::Error::other("another process has replaced it")),
-        false => file.write_all(text.as_bytes()),
+    if file.metadata()?.is_file() {
+        Err(std::io::Error::other("another process has replaced it"))
+    } else {
+        file.write_all(text.as_bytes())
     }
 }
 

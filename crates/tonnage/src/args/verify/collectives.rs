@@ -34,13 +34,15 @@ impl VerifyArgs {
             size: ranks,
             launched,
         } = ranks;
-        let sizes = match self.sizes.is_empty() {
-            false => self.sizes.iter().flat_map(Sweep::values).copied().collect(),
-            true => default_sizes(ranks),
+        let sizes = if self.sizes.is_empty() {
+            default_sizes(ranks)
+        } else {
+            self.sizes.iter().flat_map(Sweep::values).copied().collect()
         };
-        let backends = match self.backend.is_empty() {
-            true => lists.usual_backends(launched),
-            false => self.backend.clone(),
+        let backends = if self.backend.is_empty() {
+            lists.usual_backends(launched)
+        } else {
+            self.backend.clone()
         };
         let ops = checkable(ops, ranks)?;
         let mut jobs = Vec::new();

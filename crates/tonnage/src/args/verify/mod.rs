@@ -127,9 +127,6 @@ pub struct VerifyArgs {
 impl VerifyArgs {
     /// The plan. What was named is in it even if it cannot be done, so that expanding the plan says why. `ranks`
     /// decides who talks to whom where nothing was said.
-    ///
-    /// # Errors
-    /// `Usage`; none for the sizes that tonnage chooses itself.
     pub fn to_plan(&self, lists: &Lists, ranks: Ranks) -> Result<Plan> {
         let experiments = match &self.collectives {
             Some(ops) => self.collective_jobs(ops, lists, ranks)?,
@@ -147,17 +144,19 @@ impl VerifyArgs {
     fn transfers(&self, lists: &Lists, ranks: u32) -> Result<Vec<Experiment>> {
         let engines = lists.engines;
         let asked: Vec<u64> = self.sizes.iter().flat_map(Sweep::values).copied().collect();
-        let sizes = match asked.is_empty() {
-            false => Sweep::list(&asked)?,
-            true => default_sizes()?,
+        let sizes = if asked.is_empty() {
+            default_sizes()?
+        } else {
+            Sweep::list(&asked)?
         };
-        let names: Vec<String> = match self.engine.is_empty() {
-            true => engines
+        let names: Vec<String> = if self.engine.is_empty() {
+            engines
                 .iter()
                 .filter(|entry| entry.moves_bytes)
                 .flat_map(Entry::names_everywhere)
-                .collect(),
-            false => self.engine.clone(),
+                .collect()
+        } else {
+            self.engine.clone()
         };
         if let Some(still) = names.iter().find(|name| !moves_bytes(engines, name)) {
             return Err(Error::Usage(format!(
@@ -195,9 +194,10 @@ impl VerifyArgs {
         let memory = known.and_then(|entry| entry.device_memory);
         let (atomics, copies): (Vec<Verb>, Vec<Verb>) =
             ops.into_iter().partition(|verb| verb.is_atomic());
-        let words = match copies.is_empty() && !self.sizes.is_empty() {
-            true => sizes.clone(),
-            false => Sweep::one(WORD_BYTES.into()),
+        let words = if copies.is_empty() && !self.sizes.is_empty() {
+            sizes.clone()
+        } else {
+            Sweep::one(WORD_BYTES.into())
         };
         let mut transfers = Vec::new();
         if !copies.is_empty() {

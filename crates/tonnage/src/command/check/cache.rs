@@ -24,9 +24,6 @@ pub struct Cache {
 
 impl Cache {
     /// The file of this very check; `None` where none was asked for.
-    ///
-    /// # Errors
-    /// `Usage` for a directory that others may write in, who could say that a host is well.
     pub fn open(task: &CheckTask) -> Result<Option<Self>> {
         let args = &task.args;
         let (Some(cache), Some(state)) = (args.cache, &args.state) else {
@@ -67,9 +64,6 @@ impl Cache {
     }
 
     /// Keeps verdicts. Errors are not kept: the next check may have none.
-    ///
-    /// # Errors
-    /// When they cannot be written.
     pub fn keep(&self, report: &CheckReport) -> Result<()> {
         if report.verdict == CheckVerdict::Error {
             return Ok(());

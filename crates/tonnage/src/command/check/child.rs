@@ -45,9 +45,6 @@ pub struct StepRecords {
 }
 
 /// Measures some points that are of one number of ranks, `times` times in one go where that is said.
-///
-/// # Errors
-/// When the run cannot be started.
 pub fn measure(
     task: &CheckTask,
     steps: &[&CheckStep<'_>],

@@ -30,9 +30,6 @@ const START_REMOTE_S: f64 = 2.5;
 const NAMED_MAX: usize = 5;
 
 /// The kind of this host in a baseline.
-///
-/// # Errors
-/// `Usage` where the baseline has none, with those that there are.
 pub fn kind_here(baseline: &Baseline) -> Result<KindHere<'_>> {
     let matched = baseline.matched.iter().map(String::as_str).collect();
     let machine = Environment::read(&LISTS.variables(), &Topology::read());
@@ -72,9 +69,6 @@ pub struct CheckChoice<'a> {
 
 impl<'a> CheckChoice<'a> {
     /// Chooses.
-    ///
-    /// # Errors
-    /// `Usage` where nothing is left, with what there is.
     pub fn of(task: &CheckTask, kind: &'a HostKind, clock: &BudgetClock) -> Result<Self> {
         let args = &task.args;
         let identity = task.identity.as_ref();
@@ -215,13 +209,14 @@ fn of_devices<'a>(
         .filter_map(|entry| entry.device.clone())
         .collect();
     let kept: Vec<&BaselineEntry> = entries.into_iter().filter(is_named).collect();
-    match kept.iter().any(|entry| entry.device.is_some()) {
-        true => Ok(kept),
-        false => Err(Error::Usage(format!(
+    if kept.iter().any(|entry| entry.device.is_some()) {
+        Ok(kept)
+    } else {
+        Err(Error::Usage(format!(
             "the baseline has nothing over {}: its devices are {}",
             names.all_ranks.join(","),
             listed(devices.iter().map(String::as_str))
-        ))),
+        )))
     }
 }
 
@@ -236,13 +231,14 @@ fn named<'a>(args: &CheckArgs, entries: Vec<&'a BaselineEntry>) -> Result<Vec<&'
             .any(|text| entry.name.contains(text.as_str()))
     };
     let kept: Vec<&BaselineEntry> = entries.iter().filter(is_named).copied().collect();
-    match kept.is_empty() {
-        false => Ok(kept),
-        true => Err(Error::Usage(format!(
+    if kept.is_empty() {
+        Err(Error::Usage(format!(
             "--only {}: no point of the baseline has such a name; there are {}",
             args.only.join(","),
             listed(entries.iter().map(|entry| entry.name.as_str()))
-        ))),
+        )))
+    } else {
+        Ok(kept)
     }
 }
 
@@ -268,11 +264,12 @@ fn planned<'a>(
             kept.push(entry);
         }
     }
-    match kept.is_empty() {
-        false => Ok(kept),
-        true => Err(Error::Usage(format!(
+    if kept.is_empty() {
+        Err(Error::Usage(format!(
             "the baseline has no point of {name}: it was made of another plan, or of another --scale"
-        ))),
+        )))
+    } else {
+        Ok(kept)
     }
 }
 

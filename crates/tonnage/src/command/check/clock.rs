@@ -53,24 +53,19 @@ pub struct BudgetClock {
 
 impl BudgetClock {
     /// Starts the clock, and the watchdog that ends this process with the code of an error.
-    ///
-    /// # Errors
-    /// `Usage` for a budget in which nothing can be measured.
     pub fn start(budget_ns: u64, style: ExitStyle) -> Result<Self> {
         Self::start_rest(budget_ns, budget_ns, style)
     }
 
     /// Starts the clock where others have taken a part of the time that was asked for.
-    ///
-    /// # Errors
-    /// As for [`BudgetClock::start`].
     pub fn start_rest(asked_ns: u64, budget_ns: u64, style: ExitStyle) -> Result<Self> {
         let [asked, budget] = [asked_ns, budget_ns].map(Duration::from_nanos);
         if budget < BUDGET_MIN {
             let taken = asked.saturating_sub(budget);
-            let part = match taken.is_zero() {
-                true => String::new(),
-                false => format!(", as {taken:.1?} of it went by before"),
+            let part = if taken.is_zero() {
+                String::new()
+            } else {
+                format!(", as {taken:.1?} of it went by before")
             };
             let least_s = (BUDGET_MIN + taken).as_secs_f64().ceil();
             return Err(Error::Usage(format!(
@@ -210,9 +205,6 @@ impl BudgetClock {
     }
 
     /// Time within which other hosts have to answer: half, but so that the last of them can still be checked.
-    ///
-    /// # Errors
-    /// `Usage` where half of the budget is too short for a check, with the least that is not.
     pub fn reaching(&self) -> Result<Duration> {
         let least = 2 * BUDGET_MIN + ASK_BEFORE;
         if self.asked < least {

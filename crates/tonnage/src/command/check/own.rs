@@ -25,9 +25,6 @@ use super::task::{CheckTask, LetterTime};
 use crate::command::{print, program};
 
 /// The report; `None` for a rank of a launcher other than rank 0, which tells it.
-///
-/// # Errors
-/// A wrong request; what cannot be started or written.
 pub fn own_report(task: &CheckTask, clock: &BudgetClock) -> Result<Option<CheckReport>> {
     let kept = Cache::open(task)?;
     if let Some(told) = kept.as_ref().and_then(Cache::young) {
@@ -56,9 +53,6 @@ pub fn own_report(task: &CheckTask, clock: &BudgetClock) -> Result<Option<CheckR
 }
 
 /// Checks this host for a process elsewhere, which gets the report as a line of standard output.
-///
-/// # Errors
-/// As for [`own_report`].
 pub fn for_elsewhere(task: &CheckTask, time: LetterTime) -> Result<ExitCode> {
     let clock = BudgetClock::start_rest(time.asked_ns, time.budget_ns, ExitStyle::Plain)?;
     if let Some(report) = own_report(task, &clock)? {

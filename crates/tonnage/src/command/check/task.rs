@@ -41,9 +41,6 @@ pub struct CheckTask {
 
 impl CheckTask {
     /// The check that this process's command line asks for.
-    ///
-    /// # Errors
-    /// `Usage` for files that cannot be read, and for a place in a launcher's run that contradicts itself.
     pub fn of_command(args: &CheckArgs) -> Result<Self> {
         let baseline_text = text_of(&args.baseline)?;
         let baseline_name = args.baseline.display().to_string();
@@ -51,12 +48,13 @@ impl CheckTask {
             let plan = Plan::load(path)?;
             Ok::<_, Error>((path.display().to_string(), plan))
         });
-        let (words, identity) = match args.each_host {
-            true => (words(std::env::args_os())?, None),
-            false => (
+        let (words, identity) = if args.each_host {
+            (words(std::env::args_os())?, None)
+        } else {
+            (
                 words_with_hosts(std::env::args_os())?,
                 identity_of(&args.ranks)?,
-            ),
+            )
         };
         let task = Self {
             args: args.clone(),
@@ -68,9 +66,10 @@ impl CheckTask {
             identity,
             is_by_itself: args.each_host,
         };
-        Ok(match args.each_host {
-            true => task.by_itself(),
-            false => task,
+        Ok(if args.each_host {
+            task.by_itself()
+        } else {
+            task
         })
     }
 
@@ -85,9 +84,6 @@ impl CheckTask {
     }
 
     /// The check of another host as a text, which [`CheckTask::of_letter`] reads there.
-    ///
-    /// # Errors
-    /// When the plan has no text.
     pub fn letter(&self, time: LetterTime) -> Result<String> {
         let plan = self.plan.as_ref().map(|(name, plan)| {
             let text = plan.to_toml()?;
@@ -112,9 +108,6 @@ impl CheckTask {
     }
 
     /// The check, its budget, and the level of its messages, of a text that another host has written.
-    ///
-    /// # Errors
-    /// `Usage` for one that no program of this build has written.
     pub fn of_letter(text: &str) -> Result<(Self, LetterTime, LogLevel)> {
         let letter: CheckLetter = serde_json::from_str(text)
             .map_err(|error| Error::Usage(format!("the letter of a check: {error}")))?;

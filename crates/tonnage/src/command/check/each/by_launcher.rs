@@ -16,7 +16,7 @@ use tonnage_units::{Error, Result};
 use super::super::clock::BudgetClock;
 use super::super::own::own_report;
 use super::super::task::CheckTask;
-use super::outcome::{EachOutcome, report};
+use super::{EachOutcome, report};
 use crate::args::check::CheckArgs;
 use crate::command::env;
 
@@ -30,9 +30,6 @@ const JOINING_PART: u32 = 4;
 const JOIN_TIMEOUT: &str = "TONNAGE_JOIN_TIMEOUT";
 
 /// Checks this host, and on rank 0 tells of all.
-///
-/// # Errors
-/// A signal that ended the wait for the others; never what concerns other hosts: those have an error then.
 pub fn check(
     task: &CheckTask,
     args: &CheckArgs,

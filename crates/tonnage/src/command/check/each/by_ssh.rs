@@ -17,10 +17,6 @@ use crate::command::letter::job_of_check;
 use crate::command::remote::{settings, variables};
 
 /// Checks the hosts of a list.
-///
-/// # Errors
-/// `Usage` for hosts that are one machine, for numbers of ranks in the list, and for a budget that is too short for
-/// reaching hosts; when ssh cannot be started.
 pub fn check(
     task: &CheckTask,
     args: &CheckArgs,

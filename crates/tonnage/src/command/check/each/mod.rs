@@ -4,28 +4,44 @@
 //! | --- | --- |
 //! | [`by_ssh`] | those of `--hosts`, on which this process starts a check each |
 //! | [`by_launcher`] | those on which a launcher has started this command |
-//!
-//! Verdicts of all are put together in `outcome`.
 
 mod by_launcher;
 mod by_ssh;
-mod outcome;
 
+use tonnage_judge::check::each_host::{EachHostFacts, EachHostReport, HostVerdict};
+use tonnage_judge::check::{CheckReport, CheckVerdict};
 use tonnage_ranks::Identity;
 use tonnage_units::{Error, Result};
 
-use super::clock::BudgetClock;
+use super::clock::{BudgetClock, unix_ns};
 use super::task::CheckTask;
 use crate::args::check::CheckArgs;
 use crate::args::hosts::listed;
-use crate::command::env;
-pub use outcome::EachOutcome;
-use outcome::report;
+use crate::command::{env, program};
+
+/// Outcome of checks of several hosts for one process.
+pub enum EachOutcome {
+    /// All verdicts.
+    All(Box<EachHostReport>),
+    /// Only that of this host: nobody else will tell it.
+    Own(Box<CheckReport>),
+    /// The verdict of all, which another process tells.
+    Elsewhere(CheckVerdict),
+}
+
+/// The report of these verdicts.
+fn report(task: &CheckTask, each: Vec<HostVerdict>, clock: &BudgetClock) -> EachHostReport {
+    let facts = EachHostFacts {
+        program: program().version,
+        baseline: task.baseline_name.clone(),
+        time_unix_ns: unix_ns(),
+        budget_s: clock.budget_s(),
+        took_s: clock.elapsed_s(),
+    };
+    EachHostReport::of(facts, each)
+}
 
 /// Returns whether another of a launcher's processes tells what is found.
-///
-/// # Errors
-/// `Usage` where launchers contradict each other.
 pub fn is_not_first(args: &CheckArgs) -> Result<bool> {
     let place = identity(args)?;
     Ok(place.is_some_and(|identity| identity.rank != 0))
@@ -36,9 +52,6 @@ fn identity(args: &CheckArgs) -> Result<Option<Identity>> {
 }
 
 /// Checks all hosts.
-///
-/// # Errors
-/// `Usage` for a wrong request; what keeps any host from being checked.
 pub fn check(task: &CheckTask, args: &CheckArgs, clock: &BudgetClock) -> Result<EachOutcome> {
     let hosts = &args.ranks.hosts;
     let hosts = listed(&hosts.hosts, hosts.hostfile.as_ref())?;
