@@ -28,24 +28,12 @@ unsafe impl Send for CopyKernel {}
 unsafe impl Sync for CopyKernel {}
 
 impl CopyKernel {
-    /// Compiles the kernel for the context's GPU.
+    /// Compiles the kernel for the context's GPU. `blocks_max` is `None`, or how many blocks a launch may have: their
+    /// threads then go over a short range as those of a full launch go over a long one.
     ///
     /// # Errors
     /// The driver's reason, with its compiler's complaints.
-    pub fn load(context: &Arc<CudaContext>) -> Result<Self, CudaFailure> {
-        Self::with(context, None)
-    }
-
-    /// Compiles it for launches of at most so many blocks, whose threads then go over a short range as those of a full
-    /// launch go over a long one.
-    ///
-    /// # Errors
-    /// As [`Self::load`].
-    pub fn load_narrow(context: &Arc<CudaContext>, blocks: u32) -> Result<Self, CudaFailure> {
-        Self::with(context, Some(blocks))
-    }
-
-    fn with(context: &Arc<CudaContext>, blocks_max: Option<u32>) -> Result<Self, CudaFailure> {
+    pub fn load(context: &Arc<CudaContext>, blocks_max: Option<u32>) -> Result<Self, CudaFailure> {
         let module = GpuModule::compile(context, context.driver().copy_text)?;
         Ok(Self {
             function: module.function(c"tonnage_copy")?,

@@ -11,6 +11,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::addr::SocketAddrArg as _;
+
 use super::abi::{IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, ibv_qp_attr};
 use super::check;
 use super::cm_abi::{
@@ -128,9 +130,9 @@ impl CmChannel {
     /// The library's reason, such as an address that no RDMA device has.
     pub fn listen(&mut self, handle: CmHandle, at: IpAddr) -> Result<u16, String> {
         let (id, calls) = (self.id(handle)?, &self.library.calls);
-        let mut address = RawAddress::of(SocketAddr::new(at, 0));
+        let mut address = SocketAddr::new(at, 0).as_any();
         // SAFETY: the identifier is open; the address is valid for reads, and as long as its family says.
-        let code = unsafe { (calls.bind_addr)(id, address.pointer()) };
+        let code = unsafe { (calls.bind_addr)(id, address.as_mut_ptr().cast()) };
         check(&format!("rdma_bind_addr to {at}"), code)?;
         // SAFETY: the identifier is open.
         let code = unsafe { (calls.listen)(id, BACKLOG) };
@@ -164,12 +166,17 @@ impl CmChannel {
         within: Duration,
     ) -> Result<(), String> {
         let id = self.id(handle)?;
-        let mut source = RawAddress::of(SocketAddr::new(from, 0));
-        let mut target = RawAddress::of(to);
+        let mut source = SocketAddr::new(from, 0).as_any();
+        let mut target = to.as_any();
         // SAFETY: the identifier is open; both addresses are valid for reads, and as long as their family says.
         let code = unsafe {
             let resolve = self.library.calls.resolve_addr;
-            (resolve)(id, source.pointer(), target.pointer(), milliseconds(within))
+            (resolve)(
+                id,
+                source.as_mut_ptr().cast(),
+                target.as_mut_ptr().cast(),
+                milliseconds(within),
+            )
         };
         check("rdma_resolve_addr", code)
     }
@@ -363,63 +370,9 @@ fn milliseconds(time: Duration) -> c_int {
     c_int::try_from(time.as_millis()).unwrap_or(c_int::MAX)
 }
 
-/// An address as the kernel has it.
-enum RawAddress {
-    V4(libc::sockaddr_in),
-    V6(libc::sockaddr_in6),
-}
-
-impl RawAddress {
-    fn of(address: SocketAddr) -> Self {
-        match address {
-            SocketAddr::V4(address) => Self::V4(libc::sockaddr_in {
-                sin_family: libc::AF_INET as libc::sa_family_t,
-                sin_port: address.port().to_be(),
-                sin_addr: libc::in_addr {
-                    s_addr: u32::from_ne_bytes(address.ip().octets()),
-                },
-                sin_zero: [0; 8],
-            }),
-            SocketAddr::V6(address) => Self::V6(libc::sockaddr_in6 {
-                sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                sin6_port: address.port().to_be(),
-                sin6_flowinfo: 0,
-                sin6_addr: libc::in6_addr {
-                    s6_addr: address.ip().octets(),
-                },
-                sin6_scope_id: address.scope_id(),
-            }),
-        }
-    }
-
-    fn pointer(&mut self) -> *mut libc::sockaddr {
-        match self {
-            Self::V4(address) => (&raw mut *address).cast(),
-            Self::V6(address) => (&raw mut *address).cast(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_are_as_the_kernel_has_them() {
-        let RawAddress::V4(four) = RawAddress::of("10.1.0.2:258".parse().unwrap()) else {
-            panic!("not of IPv4");
-        };
-        assert_eq!(four.sin_addr.s_addr.to_ne_bytes(), [10, 1, 0, 2]);
-        assert_eq!(four.sin_port.to_ne_bytes(), [1, 2]);
-        let RawAddress::V6(six) = RawAddress::of("[fd00::5]:258".parse().unwrap()) else {
-            panic!("not of IPv6");
-        };
-        assert_eq!(
-            (six.sin6_addr.s6_addr[0], six.sin6_addr.s6_addr[15]),
-            (0xfd, 5)
-        );
-        assert_eq!(six.sin6_port.to_ne_bytes(), [1, 2]);
-    }
 
     #[test]
     fn terms_are_this_sides_and_fit() {

@@ -137,7 +137,7 @@ fn come_to_their_place(pair: &Pair) {
                 let pageable = [from, to]
                     .into_iter()
                     .any(|end| matches!(end, CudaRegion::Pageable(_)));
-                let kernel = by_kernel.then(|| Arc::new(CopyKernel::load(gpu).unwrap()));
+                let kernel = by_kernel.then(|| Arc::new(CopyKernel::load(gpu, None).unwrap()));
                 let ends = (from.clone(), to.clone());
                 let copier = CudaCopier::new(gpu, ends, kernel, (1, 4));
                 if by_kernel && pageable {
@@ -214,7 +214,7 @@ fn a_copier_waits_before_it_lets_memory_go() {
     let pair = Pair::with("gpus 2");
     let [first, second] = &pair.contexts;
     let mut regions = pair.regions();
-    let kernel = Arc::new(CopyKernel::load(first).unwrap());
+    let kernel = Arc::new(CopyKernel::load(first, None).unwrap());
     let (to, from) = (regions.remove(2), regions.remove(0));
     for kernel in [None, Some(kernel)] {
         let mut copier =

@@ -84,7 +84,7 @@ fn a_text_that_hiprtc_refuses_is_refused_with_its_reason() {
                 told to refuse";
     for refused in [
         PatternKernels::load(&context).unwrap_err(),
-        CopyKernel::load(&context).unwrap_err(),
+        CopyKernel::load(&context, None).unwrap_err(),
     ] {
         assert_eq!(refused.to_string(), said);
     }

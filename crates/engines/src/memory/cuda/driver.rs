@@ -195,7 +195,7 @@ impl GpuInUse {
     /// Why it is not trusted.
     pub(crate) fn copy_kernel(&self) -> std::result::Result<Arc<CopyKernel>, String> {
         let kernel = self.copies.get_or_init(|| {
-            let kernel = CopyKernel::load(&self.context)
+            let kernel = CopyKernel::load(&self.context, None)
                 .map_err(|failure| self.not_taken("kernel", &failure))?;
             let kernel = Arc::new(kernel);
             proof::prove_copies(&self.context, &kernel)?;

@@ -48,7 +48,7 @@ pub(super) fn prove_copies(
     let ranges = [(BESIDE, BESIDE, BYTES), (24, 16, 4099), (BESIDE, 24, 4099)];
     prove_ranges(context, kernel, &ranges)?;
     // On a GPU with many processors each thread has one word of these. In one block it has many, as of a large copy.
-    let narrow = Arc::new(CopyKernel::load_narrow(context, 1).map_err(said)?);
+    let narrow = Arc::new(CopyKernel::load(context, Some(1)).map_err(said)?);
     prove_ranges(context, &narrow, &[(BESIDE, BESIDE, 64 << 10)])
 }
 
