@@ -9,7 +9,7 @@ use crate::cpu_time::CpuTime;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree, await_first_cause, outcome};
 use crate::kinds::Kinds;
-use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, Steps, Stretches, When};
+use crate::kinds::kind::{AnnotatedPoint, Kind, OfKind, Stage, Steps, Stretches, When};
 use crate::network_paths::PathWatch;
 use crate::observer::Observer;
 use crate::run::{Run, unix_ns};
@@ -398,7 +398,7 @@ fn stretch_of<'a, K: Kind>(ahead: &'a [Planned]) -> Vec<AnnotatedPoint<'a, K::Po
     let mut stretch: Vec<AnnotatedPoint<'_, K::Point>> = Vec::new();
     let mut first = None;
     for planned in ahead {
-        let Some(point) = K::point(planned) else {
+        let Some(point) = K::Point::of(planned) else {
             break;
         };
         let (reading, impossible) = (&planned.reading, planned.impossible.as_deref());

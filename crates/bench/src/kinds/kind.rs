@@ -50,15 +50,18 @@ impl<P> Clone for AnnotatedPoint<'_, P> {
 
 impl<P> Copy for AnnotatedPoint<'_, P> {}
 
+/// A point of one kind.
+pub trait OfKind {
+    /// The point, if it is one of this kind.
+    fn of(planned: &Planned) -> Option<&Self>;
+}
+
 /// One kind of experiment, for as long as a run lasts.
 pub trait Kind {
     /// One cell of a sweep of this kind.
-    type Point;
+    type Point: OfKind;
     /// Everything that is opened once for several points; dropping it closes it.
     type Open;
-
-    /// The point, if it is one of this kind.
-    fn point(planned: &Planned) -> Option<&Self::Point>;
 
     /// Returns whether `next` can be measured on what was opened for `first`.
     fn shares(_first: &Self::Point, _next: &Self::Point) -> bool {

@@ -9,6 +9,15 @@ macro_rules! kinds {
             $($state: $kind,)+
         }
 
+        $(impl $crate::kinds::kind::OfKind for <$kind as $crate::kinds::kind::Kind>::Point {
+            fn of(planned: &::tonnage_plan::Planned) -> Option<&Self> {
+                match &planned.point {
+                    ::tonnage_plan::Point::$point(point) => Some(point),
+                    _ => None,
+                }
+            }
+        })+
+
         impl Kinds {
             /// Measures a stretch of points that begins with this one.
             pub fn stretch(

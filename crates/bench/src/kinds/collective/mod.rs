@@ -35,7 +35,6 @@ use native::candidates::KnownWays;
 use native::open::OpenNative;
 use tonnage_engine::backend::BackendVariant;
 use tonnage_plan::collective::CollectivePoint;
-use tonnage_plan::{Planned, Point};
 use tonnage_record::{Body, CollectiveBody, Outcome, Record};
 use tonnage_units::{Error, Result};
 use torch::{Torch, TorchBackend};
@@ -58,13 +57,6 @@ pub struct CollectiveCalls {
 impl Kind for CollectiveCalls {
     type Point = CollectivePoint;
     type Open = Vec<OpenBackend>;
-
-    fn point(planned: &Planned) -> Option<&CollectivePoint> {
-        match &planned.point {
-            Point::Collective(point) => Some(point),
-            _ => None,
-        }
-    }
 
     fn shares(first: &CollectivePoint, next: &CollectivePoint) -> bool {
         let key = |point: &CollectivePoint| {

@@ -25,7 +25,6 @@ use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
 use opened::Opened;
 use team::Team;
 use tonnage_plan::connect::ConnectPoint;
-use tonnage_plan::{Planned, Point};
 use tonnage_record::{Body, ConnectBody, Record};
 
 /// The kind: points share nothing that is open; they have a warm-up, and neither canary nor limit.
@@ -35,13 +34,6 @@ pub struct Connects;
 impl Kind for Connects {
     type Point = ConnectPoint;
     type Open = Opened;
-
-    fn point(planned: &Planned) -> Option<&ConnectPoint> {
-        match &planned.point {
-            Point::Connect(point) => Some(point),
-            _ => None,
-        }
-    }
 
     fn body(asked: AnnotatedPoint<'_, ConnectPoint>) -> Body {
         ConnectBody::new(asked.point.clone()).into()

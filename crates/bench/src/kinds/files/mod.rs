@@ -52,7 +52,6 @@ use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
 use clean::Made;
 use experiment::Experiment;
 use tonnage_plan::files::FilePoint;
-use tonnage_plan::{Planned, Point};
 use tonnage_record::{Body, FileBody, Record};
 
 /// The kind: points share nothing that is open, have no warm-up and no canary, and their limit is measured before.
@@ -65,13 +64,6 @@ pub struct Files {
 impl Kind for Files {
     type Point = FilePoint;
     type Open = ();
-
-    fn point(planned: &Planned) -> Option<&FilePoint> {
-        match &planned.point {
-            Point::File(point) => Some(point),
-            _ => None,
-        }
-    }
 
     fn body(asked: AnnotatedPoint<'_, FilePoint>) -> Body {
         FileBody::new(asked.point.clone(), asked.reading.clone()).into()

@@ -15,7 +15,6 @@ use crate::failure::StepFailure;
 use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
 use tally::Tally;
 use tonnage_plan::stress::StressPoint;
-use tonnage_plan::{Planned, Point};
 use tonnage_record::{Body, Effective, Record, StressBody};
 use turns::{Turns, first_looks};
 
@@ -27,13 +26,6 @@ impl Kind for Stresses {
     type Point = StressPoint;
     /// Choices of the engines when they were opened first.
     type Open = Vec<Effective>;
-
-    fn point(planned: &Planned) -> Option<&StressPoint> {
-        match &planned.point {
-            Point::Stress(point) => Some(point),
-            _ => None,
-        }
-    }
 
     fn body(asked: AnnotatedPoint<'_, StressPoint>) -> Body {
         StressBody::new(asked.point.clone()).into()

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use super::tally::Tally;
 use crate::deadlines::DEADLINES;
-use crate::failure::{StepFailure, agree};
+use crate::failure::StepFailure;
 use crate::kinds::kind::{Course, Stage};
 use crate::kinds::repeat::command_line;
 use crate::kinds::transfer::effective::effective;
-use crate::kinds::transfer::open::{self, check};
+use crate::kinds::transfer::open::{check, open_or_fail};
 use crate::kinds::transfer::point::{self, Measured};
 use crate::observer::Progress;
 use crate::opening::engine::OpenEngine;
@@ -59,7 +59,7 @@ fn usable(
 ) -> Result<OpenEngine, StepFailure> {
     let mut refused = Ok(());
     for draw in draws {
-        refused = fits(&open, draw, stage);
+        refused = check(&open, &draw.point, stage);
         if !matches!(refused, Err(StepFailure::Point(_))) {
             break;
         }
@@ -67,16 +67,10 @@ fn usable(
     refused.map(|()| open)
 }
 
-/// Refuses a transfer that the devices of a rank cannot do, on all ranks alike.
-fn fits(open: &OpenEngine, draw: &Draw, stage: &mut Stage<'_>) -> Result<(), StepFailure> {
-    let mine = check(open, &draw.point);
-    agree(stage.rank, "what the devices can do", mine, DEADLINES.step)
-}
-
 /// Opens an engine for the transfers of a stretch.
 fn open(draws: &[Draw], stage: &mut Stage<'_>) -> Result<OpenEngine, StepFailure> {
     let points: Vec<&TransferPoint> = draws.iter().map(|draw| &draw.point).collect();
-    open::open(&points, stage).map_err(|error| StepFailure::known_to_all(stage.rank, error))
+    open_or_fail(&points, stage)
 }
 
 /// One engine's stretch.
@@ -178,7 +172,7 @@ impl<'a, 'b> Turns<'a, 'b> {
         let Some(engine) = open else {
             return Ok(());
         };
-        match fits(engine, draw, self.stage) {
+        match check(engine, &draw.point, self.stage) {
             Err(StepFailure::Point(error)) => {
                 self.tally.skip(draw, &error);
                 return Ok(());

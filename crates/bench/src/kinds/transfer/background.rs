@@ -10,16 +10,11 @@ use tonnage_record::transfer::MeasuringCpus;
 
 /// The points that the workers of a rank drive.
 pub(super) struct WorkerPoints<'a> {
-    own: &'a TransferPoint,
-    background: Option<&'a TransferPoint>,
+    pub(super) own: &'a TransferPoint,
+    pub(super) background: Option<&'a TransferPoint>,
 }
 
 impl<'a> WorkerPoints<'a> {
-    /// Makes them of a point and of that of its background.
-    pub(super) fn new(own: &'a TransferPoint, background: Option<&'a TransferPoint>) -> Self {
-        Self { own, background }
-    }
-
     /// The point of a worker, by its index in the rank.
     pub(super) fn of(&self, worker: usize) -> &'a TransferPoint {
         let background = self.background.filter(|_| self.is_background(worker));
@@ -136,7 +131,10 @@ mod tests {
     fn the_last_workers_move_the_background() {
         let point = beside();
         let load = point.background_point().unwrap();
-        let points = WorkerPoints::new(&point, Some(&load));
+        let points = WorkerPoints {
+            own: &point,
+            background: Some(&load),
+        };
         let sizes: Vec<_> = (0..3).map(|at| points.of(at).size_bytes).collect();
         assert_eq!(sizes, [point.size_bytes, 4096, 4096]);
         let part = |at| points.part(at, MeasuringCpus::Own);
@@ -151,7 +149,11 @@ mod tests {
             background: None,
             ..point
         };
-        let part = WorkerPoints::new(&alone, None).part(2, MeasuringCpus::Own);
+        let points = WorkerPoints {
+            own: &alone,
+            background: None,
+        };
+        let part = points.part(2, MeasuringCpus::Own);
         assert_eq!((part.is_background, part.measuring_cpus), (false, None));
     }
 

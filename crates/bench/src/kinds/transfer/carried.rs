@@ -29,19 +29,19 @@ impl Work<'_> {
     /// Takes what was put in place to where the operations have it, where that is elsewhere.
     pub(super) fn hand_over_memory(&mut self) -> Result<()> {
         let stretches = self.own_stretches();
-        match self.carried {
-            Some(_) => self.carrier()?.take_over(&stretches),
-            None => Ok(()),
+        if self.caps.carried {
+            self.carrier()?.take_over(&stretches)?;
         }
+        Ok(())
     }
 
     /// Brings back what landed elsewhere, so that it can be looked at.
     pub(super) fn fetch_memory(&mut self) -> Result<()> {
         let stretches = self.own_stretches();
-        match self.carried {
-            Some(_) if self.point.op.fetches() => self.carrier()?.bring_back(&stretches),
-            _ => Ok(()),
+        if self.caps.carried && self.point.op.fetches() {
+            self.carrier()?.bring_back(&stretches)?;
         }
+        Ok(())
     }
 
     /// Makes a round ready that is carried out elsewhere, before its start; `None` for one that is not. A trial's other
@@ -50,10 +50,10 @@ impl Work<'_> {
         &mut self,
         schedule: &Schedule,
     ) -> Result<Option<Vec<CarriedFlow>>> {
-        if self.carried.is_none() || self.active.is_empty() {
+        if !self.caps.carried || self.active.is_empty() {
             return Ok(None);
         }
-        let (point, rank, stop) = (self.point, self.rank, self.port.stop_flag());
+        let (point, rank, stop) = (self.point, self.station.rank, self.port.stop_flag());
         let carried = |flow: &Flow| flow.carried(point, rank);
         let flows: Vec<_> = self.flows[self.active.clone()]
             .iter()
@@ -82,7 +82,7 @@ impl Work<'_> {
                 TrialLength::DurationNs(ns) => Some(Duration::from_nanos(left_ns(ns).max(1))),
                 TrialLength::Iterations(_) => None,
             },
-            patience: self.carried.unwrap_or(Duration::MAX),
+            patience: self.station.patience,
             ..order_of(self.point, schedule.length, flows, stop)
         };
         let trial = match self.carrier()?.carry_out(&order) {

@@ -44,11 +44,11 @@ pub(super) fn is_felt(schedule: &Schedule) -> bool {
 impl Work<'_> {
     /// Waits for the aligned start, then drives this worker's own flows to their end, the closing flush included.
     pub fn drive(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
-        let guard = AbandonOnPanic::new(self.shared.as_ref(), self.worker);
-        let driven = self.drive_trial(&schedule.of_worker(self.part.is_background));
+        let guard = AbandonOnPanic::new(self.station.shared.as_ref(), self.station.worker);
+        let driven = self.drive_trial(&schedule.of_worker(self.station.part.is_background));
         drop(guard);
-        if let (Err(error), Some(shared)) = (&driven, &self.shared) {
-            shared.abandon(self.worker, error);
+        if let (Err(error), Some(shared)) = (&driven, &self.station.shared) {
+            shared.abandon(self.station.worker, error);
         }
         driven
     }
@@ -62,15 +62,18 @@ impl Work<'_> {
         }
         self.port.take_arrivals();
         // The background rests in the half of a trial without one.
-        self.part.is_resting = self.part.is_background && !schedule.is_loaded;
-        self.active = if self.begins() && !self.part.is_resting {
+        self.station.part.is_resting = self.station.part.is_background && !schedule.is_loaded;
+        self.active = if self.begins() && !self.station.part.is_resting {
             self.in_round(schedule.round)
         } else {
             0..0
         };
         self.unsettled = Unsettled::Nothing;
         let carried = self.begin_carried(schedule)?;
-        let yields = self.part.yields(self.shares_cpus, schedule.is_loaded);
+        let yields = self
+            .station
+            .part
+            .yields(self.station.yielding, schedule.is_loaded);
         self.port.set_yielding(yields);
         let clock = self.port.clock;
         // A peer may begin a moment earlier by its clock, so peers are served while it waits.
@@ -102,7 +105,7 @@ impl Work<'_> {
             let loads = self.port.engine.take_rail_loads();
             totals.rails = rails::of_worker(&loads, self.window_end_ns - schedule.start_ns);
             totals.least_rail = rails::least(
-                (self.rank, self.worker),
+                (self.station.rank, self.station.worker),
                 self.point.rails,
                 &loads,
                 &totals.rails,
@@ -111,7 +114,7 @@ impl Work<'_> {
             self.window_end_ns = schedule.start_ns;
         }
         self.active = 0..flows_of(&self.table, &self.flows).len();
-        if self.moves_bytes {
+        if self.caps.moves_bytes {
             totals.payload_bytes = totals.operations * u64::from(self.point.size_bytes);
         }
         Ok(totals)
@@ -150,7 +153,7 @@ impl Work<'_> {
         match self
             .pulse
             .as_mut()
-            .filter(|_| is_felt(schedule) && self.carried.is_none())
+            .filter(|_| is_felt(schedule) && !self.caps.carried)
         {
             Some(felt) => felt.finish(&mut trial, count),
             None => count(&mut trial),
@@ -164,7 +167,7 @@ impl Work<'_> {
             .map_or(0, |mean| (mean * totals.samples as f64) as u64);
         self.trial = Some(trial);
         let roles = self.point.roles();
-        if roles.bidirectional && roles.is_behind(self.rank) {
+        if roles.bidirectional && roles.is_behind(self.station.rank) {
             totals.back = OperationSums::of(totals);
         }
         Ok(())
@@ -180,7 +183,7 @@ impl Work<'_> {
             Pacing::Stream { .. } | Pacing::Paced { .. } => self.scratch.waiting_flows(),
             _ => Vec::new(),
         };
-        self.names.error(
+        self.station.names.error(
             self.point,
             &stall,
             &flows_of(&self.table, &self.flows)[self.active.clone()],
@@ -191,7 +194,7 @@ impl Work<'_> {
 
     /// Returns whether another worker times the batches that this one has a share of.
     fn follows_batches(&self) -> bool {
-        self.shared.is_some() && self.worker > 0
+        self.station.shared.is_some() && self.station.worker > 0
     }
 
     fn drive_flows(
@@ -244,7 +247,7 @@ impl Work<'_> {
     /// Gives the flows of a round their operations, where a file says them; the warm-up drives the same flows without
     /// an end.
     fn set_loads(&mut self, schedule: &Schedule) {
-        let (rank, worker, point) = (self.rank, self.worker, self.point);
+        let (rank, worker, point) = (self.station.rank, self.station.worker, self.point);
         let operations = |flow: &Flow| match point.load_operations(rank, flow.peer, worker) {
             0 => 0,
             _ if schedule.number == WARM_UP => u64::MAX,
@@ -295,14 +298,14 @@ impl Work<'_> {
             },
             Pacing::Batch { .. } => {
                 let batching = BatchLoop {
-                    size: self.point.batch_share(self.worker),
+                    size: self.point.batch_share(self.station.worker),
                     in_flight: self.point.batching.in_flight,
                     call: self.point.batching.call,
                     merged_bytes_max: self.merged_bytes_max,
                 };
-                let part = match &self.shared {
+                let part = match &self.station.shared {
                     None => BatchPart::Whole(&mut until),
-                    Some(shared) if self.worker == 0 => BatchPart::Lead(shared, &mut until),
+                    Some(shared) if self.station.worker == 0 => BatchPart::Lead(shared, &mut until),
                     Some(shared) => BatchPart::Follow(shared),
                 };
                 let batched = batch(port, flows, &batching, scratch, part, recorder)?;
@@ -313,7 +316,7 @@ impl Work<'_> {
                 let mut timetable = timetable(
                     schedule,
                     rate_per_s,
-                    self.part.place,
+                    self.station.part.place,
                     self.point.measuring_workers(),
                 );
                 if let Some(most) = self.point.iterations_max() {
@@ -325,7 +328,7 @@ impl Work<'_> {
                     length_ns: stall.length_ns,
                     begin_ns: stall.begin_ns.saturating_sub(schedule.start_ns),
                     loop_ns: stall.turn_ns,
-                    rank: self.rank,
+                    rank: self.station.rank,
                     peer: flows[stall.flow].peer,
                 });
                 self.unsettled = Unsettled::Paced {

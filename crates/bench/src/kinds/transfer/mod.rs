@@ -40,8 +40,7 @@ pub mod trial;
 pub mod verify;
 pub mod work;
 
-use crate::deadlines::DEADLINES;
-use crate::failure::{StepFailure, agree};
+use crate::failure::StepFailure;
 use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
 use crate::limit::unknown_links;
 use crate::opening::engine::OpenEngine;
@@ -49,7 +48,6 @@ use open::EngineKey;
 use point::Measured;
 use summary::OfDevices;
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_plan::{Planned, Point};
 use tonnage_ranks::Alike;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::{Body, Record, TransferBody};
@@ -61,13 +59,6 @@ pub struct Transfers;
 impl Kind for Transfers {
     type Point = TransferPoint;
     type Open = OpenEngine;
-
-    fn point(planned: &Planned) -> Option<&TransferPoint> {
-        match &planned.point {
-            Point::Transfer(point) => Some(point),
-            _ => None,
-        }
-    }
 
     fn shares(first: &TransferPoint, next: &TransferPoint) -> bool {
         EngineKey::of(first) == EngineKey::of(next)
@@ -86,8 +77,7 @@ impl Kind for Transfers {
         points: &[&TransferPoint],
         stage: &mut Stage<'_>,
     ) -> Result<OpenEngine, StepFailure> {
-        let opened = open::open(points, stage);
-        opened.map_err(|error| StepFailure::known_to_all(stage.rank, error))
+        open::open_or_fail(points, stage)
     }
 
     fn canary_cpus(
@@ -108,8 +98,7 @@ impl Kind for Transfers {
         record: &mut Record,
         course: Course<'_>,
     ) -> Result<(), StepFailure> {
-        let fits = open::check(open, point);
-        agree(stage.rank, "the engine's limits", fits, DEADLINES.step)?;
+        open::check(open, point, stage)?;
         record.effective = effective::effective(open, &Alike::default());
         record.placed = open.opened.common.placed;
         let mut measured = Measured::default();

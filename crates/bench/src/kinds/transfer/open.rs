@@ -3,6 +3,8 @@
 use super::background;
 use super::caps::check_caps;
 use super::driven::compares_each;
+use crate::deadlines::DEADLINES;
+use crate::failure::{StepFailure, agree};
 use crate::kinds::kind::Stage;
 use crate::opening::engine::{Need, OpenEngine};
 use crate::opening::{Pairs, Requirements};
@@ -71,13 +73,25 @@ pub fn open(points: &[&TransferPoint], stage: &mut Stage<'_>) -> Result<OpenEngi
     OpenEngine::open(&need, &any, stage.rank, stage.settings, stage.host)
 }
 
-/// Refuses a point that the devices of this rank cannot do.
-///
-/// # Errors
-/// [`Error::Unavailable`], with what to choose instead.
-pub fn check(open: &OpenEngine, point: &TransferPoint) -> Result<()> {
+/// Opens it, with the reach of a failure.
+pub fn open_or_fail(
+    points: &[&TransferPoint],
+    stage: &mut Stage<'_>,
+) -> Result<OpenEngine, StepFailure> {
+    let opened = open(points, stage);
+    opened.map_err(|error| StepFailure::known_to_all(stage.rank, error))
+}
+
+/// Refuses a point that the devices of a rank cannot do, on all ranks alike, with what to choose instead.
+pub fn check(
+    open: &OpenEngine,
+    point: &TransferPoint,
+    stage: &mut Stage<'_>,
+) -> Result<(), StepFailure> {
     let mut workers = open.workers.iter();
-    workers.try_for_each(|it| check_caps(point, &it.caps, it.devices.len(), &point.engine))
+    let fits =
+        workers.try_for_each(|it| check_caps(point, &it.caps, it.devices.len(), &point.engine));
+    agree(stage.rank, "what the devices can do", fits, DEADLINES.step)
 }
 
 /// Needs of a stretch of points together, the first of which is `first`.

@@ -87,7 +87,10 @@ pub fn measure(
     let (rank, cpu, paths) = (&mut *stage.rank, &mut *stage.cpu, &mut *stage.paths);
     let stop = rank.stopped();
     let background = point.background_point();
-    let points = &WorkerPoints::new(point, background.as_ref());
+    let points = &WorkerPoints {
+        own: point,
+        background: background.as_ref(),
+    };
     let deck = Deck::new(open.workers.len(), rank.sleepers());
     let stations = stations(point, points, open, rank, &intervals);
     let mut workers = open.workers.iter_mut().zip(stations);

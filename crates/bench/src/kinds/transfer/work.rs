@@ -3,11 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use tonnage_sys::clock::thread_cpu_ns;
 
-use super::background::WorkerPart;
 use super::driven::compares_each;
 use super::driving::Unsettled;
 use super::flows::{
@@ -19,7 +17,6 @@ use super::totals::TrialTotals;
 use super::trial::{Issued, Schedule, Station, WARM_UP};
 use crate::deadlines::DEADLINES;
 use crate::drive::Scratch;
-use crate::drive::batch::SharedBatches;
 use crate::drive::extent::FlowLoads;
 use crate::drive::flow::{Flow, Receives};
 use crate::drive::ping_pong::{Table, return_all};
@@ -30,7 +27,6 @@ use crate::drive::serve::{RestingPlace, serve};
 use crate::drive::stall::StallWatch;
 use crate::each::{ENGINE_AT_FAULT, Findings, Found};
 use crate::kinds::transfer::layout::{SliceLayout, answers};
-use crate::kinds::transfer::stalled::FlowNames;
 use crate::kinds::transfer::verify::{Expected, MemoryWatch, check_arrivals};
 use crate::limit::memory_copy::{copy_rates, stretch};
 use crate::limit::socket_stream::{Berths, Streamed};
@@ -55,7 +51,8 @@ const GATHER_BYTES_MAX: u32 = 128;
 /// One worker during one point.
 pub struct Work<'a> {
     pub(super) point: &'a TransferPoint,
-    pub(super) rank: u32,
+    pub(super) station: Station,
+    pub(super) caps: Caps,
     pub(super) layout: SliceLayout,
     pub(super) port: Port<'a>,
     pub(super) memory: Arc<dyn Memory>,
@@ -66,8 +63,6 @@ pub struct Work<'a> {
     pub(super) loads: Option<FlowLoads>,
     pub(super) table: Option<Table>,
     pub(super) scratch: Scratch,
-    /// Batches that the rank's workers share, where they do.
-    pub(super) shared: Option<Arc<SharedBatches>>,
     /// The most bytes that neighbours of a batch are merged into; `None` where they stay apart.
     pub(super) merged_bytes_max: Option<u32>,
     pub(super) receives_depth: u32,
@@ -91,23 +86,10 @@ pub struct Work<'a> {
     pub(super) cpu_began_ns: u64,
     /// Time at which the point began.
     pub(super) began_ns: u64,
-    /// Index of this worker in the rank.
-    pub(super) worker: u32,
-    /// Its part beside the rank's other workers.
-    pub(super) part: WorkerPart,
     /// True where the device serves the peers, so that nothing has to be polled for them.
     pub(super) rests_as_target: bool,
     /// Place to rest of a worker that may.
     pub(super) rest: Option<RestingPlace>,
-    /// True where workers of this rank share CPUs.
-    pub(super) shares_cpus: bool,
-    /// Time without progress that is forgiven where trials are carried out elsewhere; `None` where they are not.
-    pub(super) carried: Option<Duration>,
-    /// False for an engine whose operations carry nothing.
-    pub(super) moves_bytes: bool,
-    /// True where arrivals name the rank that they come from.
-    pub(super) names_arrivals: bool,
-    pub(super) names: FlowNames,
     /// Results of comparing every operation, where that is asked for.
     pub(super) findings: Option<Arc<Findings>>,
 }
@@ -157,7 +139,7 @@ impl<'a> Work<'a> {
             rests_as_target: is_served(point, &caps, &layout),
             rest: place_to_rest(point, &station, &caps, &layout)?,
             point,
-            rank,
+            caps,
             layout,
             port,
             memory,
@@ -167,26 +149,19 @@ impl<'a> Work<'a> {
             table: None,
             scratch: scratch(point, at_once),
             merged_bytes_max: (point.batching.merge == BatchMerge::On).then_some(message_bytes_max),
-            shared: station.shared,
             receives_depth,
             receives_posted: posted,
             lanes,
             trial: Some(LatencyHistogram::new()),
             histogram: LatencyHistogram::new(),
-            pulse: station.pulse.map(FeltPulse::new),
+            pulse: station.pulse.clone().map(FeltPulse::new),
             unsettled: Unsettled::Nothing,
             phases: times_batches.then(PhaseHistograms::default),
             number: 0,
             window_end_ns: 0,
             cpu_began_ns: 0,
             began_ns,
-            worker: station.worker,
-            part: station.part,
-            shares_cpus: station.yielding,
-            carried: caps.carried.then_some(station.patience),
-            moves_bytes: caps.moves_bytes,
-            names_arrivals: caps.arrivals_named,
-            names: station.names,
+            station,
             findings,
         };
         if answers(point) {
@@ -204,7 +179,7 @@ impl<'a> Work<'a> {
 
     /// Returns whether this worker issues operations of its own accord.
     pub fn begins(&self) -> bool {
-        self.point.roles().initiates(self.rank)
+        self.point.roles().initiates(self.station.rank)
     }
 
     /// Rounds of a serving loop between two looks at the clock: few where each is a rest, or a sleep.
@@ -217,12 +192,12 @@ impl<'a> Work<'a> {
 
     /// Returns whether this worker rests now instead of polling: it takes no part, or the device does it all.
     fn is_at_rest(&self) -> bool {
-        !self.takes_part() || self.part.is_resting || self.rests_as_target
+        !self.takes_part() || self.station.part.is_resting || self.rests_as_target
     }
 
     /// The flows of a round.
     pub(super) fn in_round(&self, round: u32) -> Range<usize> {
-        self.layout.in_round(self.point, (self.rank, round))
+        self.layout.in_round(self.point, (self.station.rank, round))
     }
 
     /// Returns whether this worker initiates, or others initiate to it.
@@ -248,14 +223,14 @@ impl<'a> Work<'a> {
 
     /// Carries this worker's socket streams.
     pub fn stream(&self, berths: &Berths) -> Result<Streamed> {
-        berths.carry(self.worker as usize, &self.port.clock)
+        berths.carry(self.station.worker as usize, &self.port.clock)
     }
 
     /// Makes ready for trial `number`, outside the clock; puts the data of all its rounds in place where its bytes are
     /// `checked`.
     pub fn prepare(&mut self, number: u64, checked: bool) -> Result<()> {
         self.number = number;
-        self.part.is_resting = false;
+        self.station.part.is_resting = false;
         self.port.engine.settle(number == WARM_UP);
         if let Some(findings) = &self.findings {
             findings.take();
@@ -272,11 +247,11 @@ impl<'a> Work<'a> {
 
     /// Makes ready for a round, before any worker of the rank drives it: rounds may be long after their trial began.
     pub fn begin_round(&mut self) {
-        if self.worker == 0 {
+        if self.station.worker == 0 {
             self.port.clock.follow();
-        }
-        if let Some(shared) = self.shared.as_ref().filter(|_| self.worker == 0) {
-            shared.reset();
+            if let Some(shared) = &self.station.shared {
+                shared.reset();
+            }
         }
     }
 
@@ -327,7 +302,7 @@ impl<'a> Work<'a> {
         expected: &Expected,
         totals: &mut TrialTotals,
     ) -> Result<()> {
-        let schedule = &schedule.of_worker(self.part.is_background);
+        let schedule = &schedule.of_worker(self.station.part.is_background);
         if let Some(findings) = self.findings.clone() {
             let settled = self.serve_while(|_| !findings.is_settled());
             settled.map_err(|error| self.with_stalled(error))?;
@@ -344,7 +319,9 @@ impl<'a> Work<'a> {
             awaited.map_err(|error| self.with_stalled(error))?;
         }
         // Plain writes tell this side nothing. Their initiators have closed the window, which this comes behind.
-        if !self.layout.into.is_empty() && flushes_in_round(self.point, self.rank, schedule.round) {
+        if !self.layout.into.is_empty()
+            && flushes_in_round(self.point, self.station.rank, schedule.round)
+        {
             totals.flush_ns = self.port.flush_incoming()?.unwrap_or(0);
         }
         let arrivals = self.port.take_arrivals();
@@ -359,7 +336,7 @@ impl<'a> Work<'a> {
         if let Some(trial) = self.trial.as_ref().filter(|_| !schedule.again) {
             self.histogram.merge(trial);
         }
-        check_arrivals(self.point, expected, &arrivals, self.names_arrivals)
+        check_arrivals(self.point, expected, &arrivals, self.caps.arrivals_named)
     }
 
     /// Compares the last visit of each slot with what it should have moved, or asks for the comparisons of all; adds what was right to `totals`.
@@ -460,12 +437,14 @@ impl<'a> Work<'a> {
 
     /// Latencies of the trial that was just driven; `None` of a worker that measures none.
     pub(super) fn latencies_of_trial(&self) -> Option<&LatencyHistogram> {
-        self.trial.as_ref().filter(|_| !self.part.is_background)
+        self.trial
+            .as_ref()
+            .filter(|_| !self.station.part.is_background)
     }
 
     /// Sums of this worker, where they belong.
     pub(super) fn placed(&self, totals: TrialTotals) -> TrialTotals {
-        if self.part.is_background {
+        if self.station.part.is_background {
             totals.beside()
         } else {
             totals

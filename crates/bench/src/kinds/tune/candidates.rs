@@ -1,11 +1,10 @@
 //! Candidates of a race on open engines: opening them, and one trial of one of them.
 
-use crate::deadlines::DEADLINES;
-use crate::failure::{StepFailure, agree};
+use crate::failure::StepFailure;
 use crate::kinds::kind::{Course, Stage, Steps, When};
 use crate::kinds::transfer::effective::{canary_cpus, effective};
 use crate::kinds::transfer::flows::delivered;
-use crate::kinds::transfer::open::{self, EngineKey};
+use crate::kinds::transfer::open::{EngineKey, check, open_or_fail};
 use crate::kinds::transfer::point::{self, Measured};
 use crate::kinds::transfer::summary::latency_kind;
 use crate::opening::engine::OpenEngine;
@@ -69,8 +68,8 @@ fn look(
 ) -> Result<Foothold, StepFailure> {
     let lists = &stage.settings.lists;
     let candidate = point.candidate(values, lists).map_err(StepFailure::Point)?;
-    let engine = opened(&[&candidate], stage)?;
-    check(&candidate, &engine, stage)?;
+    let engine = open_or_fail(&[&candidate], stage)?;
+    check(&engine, &candidate, stage)?;
     let allowed = &stage.host.topology.allowed;
     Ok(Foothold {
         values: values.to_vec(),
@@ -78,28 +77,6 @@ fn look(
         cpus: canary_cpus(&candidate, &engine, stage.rank, allowed),
         effective: effective(&engine, &Alike::default()),
     })
-}
-
-/// Opens an engine for candidates that can share it.
-///
-/// # Errors
-/// [`StepFailure::Point`] where it cannot be had.
-pub fn opened(points: &[&TransferPoint], stage: &mut Stage<'_>) -> Result<OpenEngine, StepFailure> {
-    let opened = open::open(points, stage);
-    opened.map_err(|error| StepFailure::known_to_all(stage.rank, error))
-}
-
-/// Refuses a candidate that the devices of a rank cannot do, on all ranks alike.
-///
-/// # Errors
-/// [`StepFailure::Point`] with the reason.
-pub fn check(
-    candidate: &TransferPoint,
-    engine: &OpenEngine,
-    stage: &mut Stage<'_>,
-) -> Result<(), StepFailure> {
-    let fits = open::check(engine, candidate);
-    agree(stage.rank, "what the devices can do", fits, DEADLINES.step)
 }
 
 /// Candidates of a race, and the engines that are open for them.
@@ -170,7 +147,7 @@ impl Candidates {
         self.open(key, stage)?;
         let engine = self.opened.iter_mut().find(|(known, _)| known == key);
         let (_, engine) = engine.ok_or_else(|| Error::Failed("no engine is open".into()))?;
-        check(candidate, engine, stage)?;
+        check(engine, candidate, stage)?;
         if self.goal == Goal::Latency && Meaning::of(candidate, engine) != self.meaning {
             return Err(StepFailure::Point(Error::Usage(
                 "its latency ends with something else than that of the other values, such as the arrival of the \
@@ -192,10 +169,10 @@ impl Candidates {
         }
         let all = self.points.iter().flatten();
         let shared: Vec<_> = all.filter(|it| EngineKey::of(it) == *key).collect();
-        let engine = match opened(&shared, stage) {
+        let engine = match open_or_fail(&shared, stage) {
             Err(StepFailure::Point(_)) if !self.opened.is_empty() => {
                 self.opened.clear();
-                opened(&shared, stage)?
+                open_or_fail(&shared, stage)?
             }
             engine => engine?,
         };

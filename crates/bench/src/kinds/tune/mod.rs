@@ -18,7 +18,6 @@ use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
 use candidates::Foothold;
 use search::Search;
 use tonnage_plan::tune::TunePoint;
-use tonnage_plan::{Planned, Point};
 use tonnage_record::{Body, Record, TuneBody};
 
 /// The kind: a point opens engines by itself. It has a canary, as a transfer has; what else a transfer has is in the
@@ -29,13 +28,6 @@ pub struct Tunes;
 impl Kind for Tunes {
     type Point = TunePoint;
     type Open = Foothold;
-
-    fn point(planned: &Planned) -> Option<&TunePoint> {
-        match &planned.point {
-            Point::Tune(point) => Some(point),
-            _ => None,
-        }
-    }
 
     fn body(asked: AnnotatedPoint<'_, TunePoint>) -> Body {
         TuneBody::new(asked.point.clone()).into()

@@ -160,9 +160,11 @@ impl Race {
     /// End of a value; without a winner the race did not come to one.
     pub fn outcome(&self, at: usize, winner: Option<usize>) -> TuneOutcome {
         let Some(winner) = winner.filter(|_| !self.runners[at].is_refused) else {
-            return match self.runners[at].is_refused {
-                true => TuneOutcome::Refused,
-                false => TuneOutcome::Unfinished,
+            let is_refused = self.runners[at].is_refused;
+            return if is_refused {
+                TuneOutcome::Refused
+            } else {
+                TuneOutcome::Unfinished
             };
         };
         match self.gain(at, winner) {

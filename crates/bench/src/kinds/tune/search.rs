@@ -3,12 +3,13 @@
 
 use std::time::Instant;
 
-use super::candidates::{Candidates, Foothold, check, opened};
+use super::candidates::{Candidates, Foothold};
 use super::race::Race;
 use crate::failure::StepFailure;
 use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
 use crate::kinds::repeat::command_line;
 use crate::kinds::transfer::Transfers;
+use crate::kinds::transfer::open::open_or_fail;
 use crate::observer::{Progress, RaceProgress};
 use tonnage_plan::Reading;
 use tonnage_plan::transfer::Verification;
@@ -203,13 +204,13 @@ impl<'a, 'b> Search<'a, 'b> {
     fn last_run(&mut self, record: &mut Record, course: Course<'_>) -> Result<(), StepFailure> {
         let lists = &self.stage.settings.lists;
         let mut winner = self.point.candidate(&self.values, lists)?;
-        winner.verify = match self.point.verify {
-            true => Verification::Last,
-            false => Verification::Off,
+        winner.verify = if self.point.verify {
+            Verification::Last
+        } else {
+            Verification::Off
         };
         winner.length.trials = LAST_TRIALS;
-        let mut engine = opened(&[&winner], self.stage)?;
-        check(&winner, &engine, self.stage)?;
+        let mut engine = open_or_fail(&[&winner], self.stage)?;
         let reading = Reading::default();
         let asked = AnnotatedPoint {
             point: &winner,

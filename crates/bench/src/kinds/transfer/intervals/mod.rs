@@ -112,16 +112,15 @@ impl Intervals {
 
     /// Begins a trial after those that have ended, before its workers start; a warm-up is none.
     pub fn begin(&mut self, schedule: &Schedule, clock: Clock, ended: &[Trial]) -> Result<()> {
-        match &mut self.0 {
-            // Turns beside the trials have no series either.
-            Some(cut) if schedule.number != WARM_UP && !schedule.again => {
-                if let Some(checkpoints) = &mut cut.checkpoints {
-                    checkpoints.begin(ended);
-                }
-                cut.begin(schedule, clock)
-            }
-            _ => Ok(()),
+        // Turns beside the trials have no series either.
+        let counts = schedule.number != WARM_UP && !schedule.again;
+        let Some(cut) = self.0.as_mut().filter(|_| counts) else {
+            return Ok(());
+        };
+        if let Some(checkpoints) = &mut cut.checkpoints {
+            checkpoints.begin(ended);
         }
+        cut.begin(schedule, clock)
     }
 
     /// Takes note that all workers of this rank have done their part.
@@ -144,9 +143,21 @@ impl Intervals {
 
     /// The series of the trial, on rank 0, once the figures of all ranks are there.
     pub fn finish(&mut self, window_ns: u64) -> Result<Option<TrialSeries>> {
-        self.0
-            .as_mut()
-            .map_or(Ok(None), |cut| cut.finish(window_ns))
+        let Some(cut) = &mut self.0 else {
+            return Ok(None);
+        };
+        let Some(mut running) = cut.running.take() else {
+            return Ok(None);
+        };
+        running.stop()?;
+        let Some(mut collecting) = running.watch.and_then(|watch| watch.collecting) else {
+            return Ok(None);
+        };
+        collecting.take_notes()?;
+        let series = collecting.finish(window_ns);
+        cut.listener = collecting.listener.take();
+        cut.checkpoints = collecting.checkpoints.take();
+        Ok(Some(series))
     }
 
     /// The series of a trial that ends early, on rank 0.
@@ -208,21 +219,6 @@ impl Cut {
             watch: None,
         });
         Ok(())
-    }
-
-    fn finish(&mut self, window_ns: u64) -> Result<Option<TrialSeries>> {
-        let Some(mut running) = self.running.take() else {
-            return Ok(None);
-        };
-        running.stop()?;
-        let Some(mut collecting) = running.watch.and_then(|watch| watch.collecting) else {
-            return Ok(None);
-        };
-        collecting.take_notes()?;
-        let series = collecting.finish(window_ns);
-        self.listener = collecting.listener.take();
-        self.checkpoints = collecting.checkpoints.take();
-        Ok(Some(series))
     }
 }
 
