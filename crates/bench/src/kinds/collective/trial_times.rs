@@ -37,23 +37,15 @@ impl IterationTimes {
 
 impl Reduce for IterationTimes {
     fn merge(&mut self, other: Self) {
-        fn each<T>(mine: &mut [T], theirs: Vec<T>, merge: fn(&mut T, T)) {
-            mine.iter_mut()
-                .zip(theirs)
-                .for_each(|(mine, theirs)| merge(mine, theirs));
+        fn each<T: Copy>(mine: &mut [T], theirs: &[T], merge: fn(T, T) -> T) {
+            for (mine, theirs) in mine.iter_mut().zip(theirs) {
+                *mine = merge(*mine, *theirs);
+            }
         }
-        each(&mut self.longest_ns, other.longest_ns, |mine, theirs| {
-            *mine = (*mine).max(theirs)
-        });
-        each(&mut self.sum_ns, other.sum_ns, |mine, theirs| {
-            *mine += theirs
-        });
-        each(&mut self.shortest_ns, other.shortest_ns, |mine, theirs| {
-            *mine = (*mine).min(theirs)
-        });
-        each(&mut self.begun_last, other.begun_last, |mine, theirs| {
-            *mine = (*mine).max(theirs)
-        });
+        each(&mut self.longest_ns, &other.longest_ns, Ord::max);
+        each(&mut self.sum_ns, &other.sum_ns, std::ops::Add::add);
+        each(&mut self.shortest_ns, &other.shortest_ns, Ord::min);
+        each(&mut self.begun_last, &other.begun_last, Ord::max);
     }
 }
 

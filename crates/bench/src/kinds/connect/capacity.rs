@@ -30,8 +30,18 @@ pub struct Capacity {
 }
 
 impl Capacity {
+    /// Of the workers of this process, where so many were served.
+    pub fn of(workers: usize, served: usize, register_bytes: u64) -> Self {
+        Self {
+            workers,
+            served,
+            register_bytes,
+            lockable_bytes: Self::lockable_bytes(),
+        }
+    }
+
     /// The limit of locked memory of this process.
-    pub fn lockable_bytes() -> Option<u64> {
+    fn lockable_bytes() -> Option<u64> {
         getrlimit(Resource::Memlock).current
     }
 

@@ -97,13 +97,9 @@ impl Opened {
             unused.check(of_one.open.saturating_sub(unused.open), point.workers)?;
         }
         let requirements = requirements(point, &self.ends, stage.settings)?;
-        while self.seats.len() < point.workers as usize {
-            let capacity = Capacity {
-                workers: point.workers as usize,
-                served: self.seats.len(),
-                register_bytes: point.register_bytes,
-                lockable_bytes: Capacity::lockable_bytes(),
-            };
+        let workers = point.workers as usize;
+        while self.seats.len() < workers {
+            let capacity = Capacity::of(workers, self.seats.len(), point.register_bytes);
             let seated = self.seat_next(&requirements, stage);
             let refusals = seated.err().map(Refusal::from).into_iter().collect();
             capacity.explain(refusals).map_or(Ok(()), Err)?;

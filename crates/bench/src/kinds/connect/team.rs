@@ -128,12 +128,8 @@ impl<'a> Team<'a> {
                 Err(refusal) => refusals.push(refusal),
             }
         }
-        let capacity = Capacity {
-            workers: self.crew.count(),
-            served: served.len(),
-            register_bytes: self.point.register_bytes,
-            lockable_bytes: Capacity::lockable_bytes(),
-        };
+        let (workers, register_bytes) = (self.crew.count(), self.point.register_bytes);
+        let capacity = Capacity::of(workers, served.len(), register_bytes);
         capacity.explain(refusals).map_or(Ok(served), Err)
     }
 

@@ -189,7 +189,7 @@ impl Worker {
         match order {
             Order::Open => self.open().map(Answer::Introductions),
             Order::Connect(told) => {
-                self.wait_ended();
+                self.step(Step::Exchange);
                 let (mut neighbors, mut remote) = (Vec::new(), Vec::new());
                 for introduced in told {
                     remote.push((introduced.neighbor.peer, introduced.memory));
@@ -201,7 +201,7 @@ impl Worker {
                 Ok(Answer::Done)
             }
             Order::Meet => {
-                self.wait_ended();
+                self.step(Step::Exchange);
                 let stopped = self.stopped.clone();
                 self.engine()?.meet(&|| stopped.load(Ordering::Relaxed))?;
                 self.polls = true;
@@ -209,7 +209,7 @@ impl Worker {
                 Ok(Answer::Done)
             }
             Order::FirstByte => {
-                self.wait_ended();
+                self.step(Step::Exchange);
                 self.first_byte()?;
                 // The peers have their answers, so that this is the only failure.
                 self.ends.check()?;
@@ -269,17 +269,12 @@ impl Worker {
             .collect())
     }
 
-    /// Counts the time since the last step as this one's.
+    /// Counts the time since the last step as this one's. The control channel's part includes the wait for the slowest
+    /// rank.
     fn step(&mut self, step: Step) {
         let now_ns = self.config.clock.now_ns();
         self.times.add(step, now_ns - self.stepped_ns);
         self.stepped_ns = now_ns;
-    }
-
-    /// Counts what has passed since the last step as the control channel's part, the wait for the slowest rank
-    /// included.
-    fn wait_ended(&mut self) {
-        self.step(Step::Exchange);
     }
 
     fn engine(&mut self) -> Result<&mut Box<dyn Engine + Send>> {

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
-
 use super::before::{self, Written};
 use super::clean::{Made, files_to_clean};
 use super::figures::Sums;
@@ -24,9 +22,7 @@ use crate::kinds::files::names::{path_of, source_of};
 use crate::kinds::kind::{Course, Steps, When, together};
 use crate::observer::Observer;
 use crate::settings::Settings;
-use tonnage_engine::EngineReport;
 use tonnage_engine::calls::{FileDomain, FileEntry, OpenFiles};
-use tonnage_engine::memory::MemoryReport;
 use tonnage_machine::{CpuChoice, place_workers};
 use tonnage_plan::files::{FileLayout, FilePoint, Phase, ReadFrom};
 use tonnage_plan::point::{LimitChoice, Reading};
@@ -80,14 +76,6 @@ pub struct State {
     pub striping: Option<String>,
     /// Files of earlier runs that this rank has removed.
     pub removed: RemovedFiles,
-}
-
-/// A rank's message to the others once its engine is open.
-#[derive(Serialize, Deserialize)]
-struct OpenMessage {
-    engine: EngineReport,
-    memory: MemoryReport,
-    cpus: Vec<Option<u32>>,
 }
 
 /// An experiment whose engine is open on all ranks.
@@ -219,23 +207,18 @@ impl Experiment<'_> {
         for worker in &state.team {
             engine.facts.extend(worker.calls.chosen());
         }
-        let allocated = state.team.iter().map(|worker| &worker.allocated);
-        let opened = OpenMessage {
-            engine,
-            memory: memory::report(allocated),
-            cpus: state.team.iter().map(|worker| worker.cpu).collect(),
-        };
-        let what = "what the engines are";
-        let all = self.rank.collect(what, &Json(opened), DEADLINES.step)?;
-        let all = all.iter().map(|Json(opened)| Effective {
+        let allocated = state.team.iter().map(|worker| &worker.memory);
+        let mine = Effective {
             ranks: String::new(),
-            engine: opened.engine.clone(),
-            memory: Memories::Alike(Box::new(opened.memory.clone())),
-            cpus: opened.cpus.clone(),
+            engine,
+            memory: Memories::Alike(Box::new(memory::report(allocated))),
+            cpus: state.team.iter().map(|worker| worker.cpu).collect(),
             sockets: Vec::new(),
             yielding: false,
-        });
-        Ok(together(all))
+        };
+        let what = "what the engines are";
+        let all = self.rank.collect(what, &Json(mine), DEADLINES.step)?;
+        Ok(together(all.iter().map(|Json(one)| one.clone())))
     }
 
     /// Says what can be said before the first phase.
@@ -447,8 +430,7 @@ impl Experiment<'_> {
             let memory = source.allocate(buffers.bytes(), thread)?;
             Ok(FileWorker {
                 calls: domain.thread(thread, memory.arena.clone())?,
-                memory: memory.arena.clone(),
-                allocated: memory,
+                memory,
                 buffers,
                 samples: Samples::new(),
                 slots: InFlight::new(buffers.count),

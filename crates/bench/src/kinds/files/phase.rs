@@ -17,7 +17,7 @@ use super::totals::{PhaseTotals, ThreadFigures};
 use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
 use crate::kinds::files::data::Pool;
-use crate::kinds::files::drive::{Blind, Inspect};
+use crate::kinds::files::drive::{Blind, BufferLayout, Inspect};
 use crate::kinds::files::names::{bytes_of_file, number_of, path_of, source_of};
 use crate::kinds::files::sequence::{Pieces, Sequence};
 use crate::kinds::files::stamp::FileKey;
@@ -80,17 +80,12 @@ impl Experiment<'_> {
         self.ready(state, &mut job)?;
         // Finding the seed reads, so it comes before what is cached is dropped and told.
         let seed = self.seed(phase, &job)?;
-        let cache = if phase.reads() {
-            Some(self.cache(&job, state.written.as_ref())?)
-        } else {
-            None
-        };
-        let pool = seed
-            .filter(|_| phase.writes())
-            .map(|seed| Pool::new(seed, point.data));
-        job.data = seed
-            .zip(pool.as_ref())
-            .map(|(seed, pool)| (FileKey::new(seed, number_of(point, job.part)), pool));
+        let written = state.written.as_ref();
+        let reads = phase.reads().then(|| self.cache(&job, written));
+        let cache = reads.transpose()?;
+        let written = seed.filter(|_| phase.writes());
+        let data = written.map(|seed| (self.key(seed, job.part), Pool::new(seed, point.data)));
+        job.data = data.as_ref().map(|(key, pool)| (*key, pool));
         let figures = self.run(state, &job, &mut vec![Blind; state.team.len()])?;
         let totals = self.add_up(state, index, &figures)?;
         if phase.writes() {
@@ -127,7 +122,7 @@ impl Experiment<'_> {
             self.ready(state, &mut job)?;
             let seed = self.seed(Phase::Write, &job)?.unwrap_or(0);
             let pool = Pool::new(seed, point.data);
-            job.data = Some((FileKey::new(seed, number_of(point, job.part)), &pool));
+            job.data = Some((self.key(seed, job.part), &pool));
             self.run(state, &job, &mut vec![Blind; state.team.len()])?;
             // Nobody looks at a file before all have written their part of it.
             self.rank.barrier("the files are filled", DEADLINES.phase)?;
@@ -165,6 +160,11 @@ impl Experiment<'_> {
             makes: false,
             looked_at: None,
         }
+    }
+
+    /// The key of a rank's data.
+    fn key(&self, seed: u64, part: u32) -> FileKey {
+        FileKey::new(seed, number_of(self.point, part))
     }
 
     /// Waits between phases, unless the run ends meanwhile.
@@ -323,12 +323,8 @@ impl Experiment<'_> {
         let point = self.point;
         if let Some((_, pool)) = job.data {
             for worker in state.team.iter().filter(|worker| worker.buffers.slots > 0) {
-                pool.place(
-                    &worker.memory,
-                    worker.buffers.source,
-                    0,
-                    worker.buffers.slots,
-                )?;
+                let BufferLayout { source, slots, .. } = worker.buffers;
+                pool.place(&worker.memory.arena, source, 0, slots)?;
             }
         }
         self.rank.phase(&format!(
@@ -417,13 +413,8 @@ impl Experiment<'_> {
                 point.layout == FileLayout::PerProcess || self.rank.hosts().machine(id) == Some(id);
             let own = path_of(point, id, job.trial);
             let both = [&own, &job.path];
-            let mine = if drops {
-                both.into_iter()
-                    .filter(|path| path.exists())
-                    .try_for_each(|path| drop_file(path))
-            } else {
-                Ok(())
-            };
+            let mut cached = both.into_iter().filter(|path| drops && path.exists());
+            let mine = cached.try_for_each(|path| drop_file(path));
             self.agree("drop what is cached", mine)?;
         }
         let mine = self.to_read(job, written);
@@ -512,7 +503,7 @@ impl Experiment<'_> {
         let seed = seed.unwrap_or(0);
         let pool = Pool::new(seed, point.data);
         let checker = |worker: &team::FileWorker| Checker {
-            key: FileKey::new(seed, number_of(point, job.part)),
+            key: self.key(seed, job.part),
             pool: &pool,
             files: CandidateFiles {
                 path: &job.path,
@@ -522,7 +513,7 @@ impl Experiment<'_> {
                 },
                 bytes: bytes_of_file(point),
             },
-            memory: worker.memory.clone(),
+            memory: worker.memory.arena.clone(),
             transfer_bytes: point.transfer_bytes,
             found: Wrong::default(),
         };

@@ -8,7 +8,6 @@ use std::sync::{Arc, Barrier, Mutex, OnceLock};
 use std::time::Duration;
 
 use tonnage_sys::clock::{Clock, process_cpu_ns, thread_cpu_ns};
-use tonnage_sys::mapping::Arena;
 
 use super::clean::Birth;
 use super::ledger::Inode;
@@ -39,10 +38,8 @@ const FILE: u32 = 0;
 pub struct FileWorker {
     /// Its engine.
     pub calls: Box<dyn Calls>,
-    /// Its bytes.
-    pub memory: Arc<Arena>,
-    /// Memory as it was allocated, with the node that it was asked of.
-    pub allocated: ThreadMemory,
+    /// Its bytes, with the node that they were asked of.
+    pub memory: ThreadMemory,
     /// Division of that memory.
     pub buffers: BufferLayout,
     /// Samples that it measured in this phase.
@@ -430,7 +427,7 @@ impl Steps<'_, '_> {
             transfer_bytes: plan.point.transfer_bytes,
             data: plan.job.data,
             sync_each: plan.fsync() == Fsync::Each,
-            memory: &worker.memory,
+            memory: &worker.memory.arena,
             buffers: worker.buffers,
             clock: plan.clock,
             start_ns: plan.start_ns,

@@ -219,8 +219,7 @@ fn requirements<'a>(
 
 fn lanes(open: &mut OpenEngine, peers: &[Peer]) -> Result<Vec<(Peer, Lane)>> {
     let worker = &mut open.workers[0];
-    let mut lanes = Vec::with_capacity(peers.len());
-    for &peer in peers {
+    let lane = |&peer: &Peer| {
         let remote = worker.remote_of(peer)?.clone();
         let engine = worker.engine.as_mut();
         let driven = || Error::Failed("a point drives this worker's engine".into());
@@ -233,7 +232,7 @@ fn lanes(open: &mut OpenEngine, peers: &[Peer]) -> Result<Vec<(Peer, Lane)>> {
             in_order: false,
             delivered: false,
         })?;
-        lanes.push((peer, lane));
-    }
-    Ok(lanes)
+        Ok((peer, lane))
+    };
+    peers.iter().map(lane).collect()
 }

@@ -47,9 +47,7 @@ impl TorchBackend {
             Self::Null => "Name another Python by --python",
         }
     }
-}
 
-impl TorchBackend {
     /// The library that a variant of the list of backends names, whose order is that of [`Self::ALL`].
     pub fn of(variants: &[BackendPart], variant: &str) -> Result<Self> {
         let place = variants.iter().position(|known| known.name == variant);
@@ -64,17 +62,5 @@ impl TorchBackend {
     pub fn variant(self) -> &'static str {
         let place = Self::ALL.iter().position(|it| *it == self).unwrap_or(0);
         VARIANTS.get(place).map_or("", |known| known.name)
-    }
-}
-
-impl std::str::FromStr for TorchBackend {
-    type Err = tonnage_units::Error;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|each| each.name() == text);
-        found.ok_or_else(|| {
-            let names: Vec<_> = Self::ALL.iter().map(|each| each.name()).collect();
-            tonnage_units::names::unknown("backend of torch", text, &names)
-        })
     }
 }

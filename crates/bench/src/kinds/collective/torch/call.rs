@@ -4,40 +4,20 @@ use serde::Serialize;
 use tonnage_collective::{Collective, Reduction, Shape};
 use tonnage_units::{Error, Result};
 
-/// Relation of a call's input and output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TorchInPlace {
-    /// Torch knows one tensor only, which is both.
-    Always,
-    /// The smaller one may be a part of the larger one.
-    Possible,
-    /// There is no such form.
-    Never,
-}
-
-impl TorchInPlace {
-    /// The relation that torch has for an operation.
-    pub fn of(op: Collective) -> Self {
-        match op {
-            Collective::AllReduce | Collective::Reduce | Collective::Broadcast => Self::Always,
-            Collective::AllGather
-            | Collective::ReduceScatter
-            | Collective::Gather
-            | Collective::Scatter => Self::Possible,
-            Collective::AllToAll
-            | Collective::Barrier
-            | Collective::SendRecvPairs
-            | Collective::SendRecvRing => Self::Never,
-        }
-    }
-
-    /// Returns whether a call is in place, given that it was asked for or not.
-    pub fn effective(self, asked: bool) -> bool {
-        match self {
-            Self::Always => true,
-            Self::Possible => asked,
-            Self::Never => false,
-        }
+/// Returns whether torch makes a call in place, given that it was asked for or not.
+pub fn is_in_place(op: Collective, asked: bool) -> bool {
+    match op {
+        // Torch knows one tensor only, which is both input and output.
+        Collective::AllReduce | Collective::Reduce | Collective::Broadcast => true,
+        // The smaller one may be a part of the larger one.
+        Collective::AllGather
+        | Collective::ReduceScatter
+        | Collective::Gather
+        | Collective::Scatter => asked,
+        Collective::AllToAll
+        | Collective::Barrier
+        | Collective::SendRecvPairs
+        | Collective::SendRecvRing => false,
     }
 }
 

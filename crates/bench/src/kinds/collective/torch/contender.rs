@@ -16,8 +16,7 @@ use tonnage_units::{Error, Result};
 
 use super::failure::{self, WorkerFailure};
 use super::{
-    RunOrder, TorchAlign, TorchBackend, TorchBuffers, TorchCall, TorchInPlace, TorchWorker,
-    WorkerSettings,
+    RunOrder, TorchBackend, TorchBuffers, TorchCall, TorchWorker, WorkerSettings, is_in_place,
 };
 use crate::deadlines::DEADLINES;
 use crate::drive::calls::CallSpan;
@@ -186,11 +185,7 @@ impl Torch {
         let worker = self.worker()?;
         worker.run(RunOrder {
             iterations,
-            align: if order.align {
-                TorchAlign::World
-            } else {
-                TorchAlign::None
-            },
+            align: order.align,
             refill_each: refills,
             slot: 0,
             poison: checked,
@@ -283,12 +278,12 @@ fn check_memory(asked: &str, own: &str) -> Result<()> {
 }
 
 fn report(backend: TorchBackend, worker: &TorchWorker) -> EngineReport {
-    let found = worker.found();
+    let found = &worker.found;
     let facts = Facts::default()
         .with(fact_names::PYTHON, found.python.clone())
         .with("threads", found.threads)
         .maybe(fact_names::CUDA, found.cuda.clone());
-    let interfaces = worker.environment().iter();
+    let interfaces = worker.environment.iter();
     let facts = interfaces.fold(facts, |facts, (name, value)| {
         facts.with(&name.to_lowercase(), value.clone())
     });
@@ -349,7 +344,7 @@ impl Backend for Torch {
         });
         self.agree_on(rank, "memory of torch's workers", made)?;
         Ok(Prepared {
-            in_place: TorchInPlace::of(point.op).effective(point.in_place),
+            in_place: is_in_place(point.op, point.in_place),
             has_results: self.backend != TorchBackend::Null,
         })
     }

@@ -112,7 +112,7 @@ struct Raised {
 #[derive(Debug)]
 pub(super) struct Conversation {
     channel: WorkerSocket,
-    process: WorkerProcess,
+    pub(super) process: WorkerProcess,
     /// The order that is being carried out, for messages.
     during: &'static str,
     /// Entries of the store's log that other workers have to hear of, one a line.
@@ -138,11 +138,6 @@ impl Conversation {
         };
         both.send(&sources, &[])?;
         Ok(both)
-    }
-
-    /// The worker's process.
-    pub(super) fn process(&mut self) -> &mut WorkerProcess {
-        &mut self.process
     }
 
     /// Gives an order, and files with it.

@@ -37,7 +37,7 @@ pub mod worker;
 
 pub use backend::TorchBackend;
 pub use buffers::TorchBuffers;
-pub use call::{TorchCall, TorchInPlace};
+pub use call::{TorchCall, is_in_place};
 pub use contender::Torch;
 pub use failure::WorkerFailure;
-pub use worker::{RunOrder, TorchAlign, TorchFound, TorchWorker, WorkerSettings};
+pub use worker::{RunOrder, TorchFound, TorchWorker, WorkerSettings};

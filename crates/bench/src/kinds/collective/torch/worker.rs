@@ -9,7 +9,7 @@ use tonnage_units::{Error, Result};
 
 use super::backend::TorchBackend;
 use super::buffers::{Stamps, TorchBuffers};
-use super::call::{TorchCall, TorchInPlace};
+use super::call::{TorchCall, is_in_place};
 use super::conversation::{Conversation, WorkerOrder};
 use super::failure::WorkerFailure;
 use super::rounds::together;
@@ -71,22 +71,13 @@ pub struct TorchFound {
     torch_is_absent: bool,
 }
 
-/// Choice of what lies between two iterations, outside the clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TorchAlign {
-    /// A barrier of all ranks.
-    World,
-    /// Nothing: back to back, after one barrier of all ranks before the first.
-    None,
-}
-
 /// Order to make calls.
 #[derive(Debug, Clone, Copy)]
 pub struct RunOrder {
     /// Number of calls.
     pub iterations: u64,
-    /// Barriers between them.
-    pub align: TorchAlign,
+    /// A barrier of all ranks between two of them, outside the clock; else they are back to back, after one such barrier.
+    pub align: bool,
     /// Copies an input into the call's own tensor before each iteration, outside the clock, the next of the ring each
     /// time; else one input before the first iteration only.
     pub refill_each: bool,
@@ -103,8 +94,10 @@ pub struct TorchWorker {
     settings: WorkerSettings,
     rank: u32,
     size: u32,
-    found: TorchFound,
-    environment: Vec<(String, String)>,
+    /// Versions and libraries.
+    pub found: TorchFound,
+    /// Variables that name the interfaces of gloo and NCCL, as the worker has them.
+    pub environment: Vec<(String, String)>,
     /// Calls that have been probed, without their sizes, and the form that torch has for each.
     probed: Vec<(TorchCall, String)>,
     buffers: Option<TorchBuffers>,
@@ -145,19 +138,9 @@ impl TorchWorker {
         })
     }
 
-    /// Versions and libraries.
-    pub fn found(&self) -> &TorchFound {
-        &self.found
-    }
-
     /// Number of the process.
     pub fn process_id(&mut self) -> u32 {
-        self.talk.process().id()
-    }
-
-    /// Variables that name the interfaces of gloo and NCCL, as the worker has them.
-    pub fn environment(&self) -> &[(String, String)] {
-        &self.environment
+        self.talk.process.id()
     }
 
     /// Meets the workers of all ranks, which all call this.
@@ -222,7 +205,7 @@ impl TorchWorker {
         };
         self.talk.order(&order, &[buffers.file()?])?;
         let answer = wait(&mut self.talk, self.settings.timeout)?;
-        let expected = TorchInPlace::of(call.shape.op).effective(call.in_place);
+        let expected = is_in_place(call.shape.op, call.in_place);
         if answer.get("in_place").and_then(Value::as_bool) != Some(expected) {
             return Err(WorkerFailure::from(Error::Failed(
                 "torch's worker and its rank differ about what is in place".into(),
@@ -244,10 +227,7 @@ impl TorchWorker {
         let line = WorkerOrder::Run {
             iterations,
             refill_each: order.refill_each,
-            align: match order.align {
-                TorchAlign::World => "world",
-                TorchAlign::None => "none",
-            },
+            align: if order.align { "world" } else { "none" },
             slot,
             poison: order.poison,
             new_stamps,
@@ -277,7 +257,7 @@ impl TorchWorker {
     pub fn close(mut self) -> Result<(), WorkerFailure> {
         self.talk.order(&WorkerOrder::Close, &[])?;
         wait(&mut self.talk, CLOSE_TIMEOUT)?;
-        self.talk.process().leave(CLOSE_TIMEOUT);
+        self.talk.process.leave(CLOSE_TIMEOUT);
         Ok(())
     }
 }

@@ -6,11 +6,11 @@ use tonnage_collective::{Collective, Reduction};
 use tonnage_sys::mapping::Arena;
 
 use super::*;
-use crate::kinds::collective::torch::{RunOrder, TorchAlign, failure};
+use crate::kinds::collective::torch::{RunOrder, failure};
 
 const ONCE: RunOrder = RunOrder {
     iterations: 1,
-    align: TorchAlign::World,
+    align: true,
     refill_each: true,
     slot: 0,
     poison: true,
@@ -113,7 +113,7 @@ fn all_operations(size: u32) {
                 Err(error) => panic!("{op}: {error}"),
             }
         }
-        let about = format!("{} of {:?}", worker.found().torch, worker.found().backends);
+        let about = format!("{} of {:?}", worker.found.torch, worker.found.backends);
         worker.close().map_err(text).unwrap();
         (about, lacking)
     });

@@ -6,11 +6,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use tonnage_collective::Collective;
 
 use super::*;
-use crate::kinds::collective::torch::{RunOrder, TorchAlign, failure};
+use crate::kinds::collective::torch::{RunOrder, failure};
 
 const LONG: RunOrder = RunOrder {
     iterations: 1_000_000,
-    align: TorchAlign::None,
+    align: false,
     refill_each: false,
     slot: 0,
     poison: false,
