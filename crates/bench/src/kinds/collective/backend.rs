@@ -105,19 +105,11 @@ impl Buffers {
         rank: u32,
         in_place: bool,
     ) -> Self {
-        let arena = Arc::clone(arena);
-        if !in_place {
-            return Self {
-                arena,
-                input,
-                output,
-            };
-        }
-        let own = InPlace::of(shape, rank);
+        let own = in_place.then(|| InPlace::of(shape, rank));
         Self {
-            arena,
-            input: output + own.input,
-            output: output + own.output,
+            arena: Arc::clone(arena),
+            input: own.as_ref().map_or(input, |own| output + own.input),
+            output: own.as_ref().map_or(output, |own| output + own.output),
         }
     }
 }

@@ -25,28 +25,25 @@ const SECTORS_LOOKED_AT: u64 = 15;
 /// Checks that files can be made or written where the plan wants them.
 pub fn check_target(path: &Path, writes: bool) -> Result<()> {
     let (shown, directory) = (path.display(), directory_of(path));
-    if fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
-        return Err(Error::Failed(format!(
-            "{shown} is a directory: name a file in it, such as {}",
-            path.join("t.dat").display()
-        )));
-    }
     if let Ok(found) = fs::symlink_metadata(path)
         && !found.is_file()
     {
+        if found.is_dir() {
+            return Err(Error::Failed(format!(
+                "{shown} is a directory: name a file in it, such as {}",
+                path.join("t.dat").display()
+            )));
+        }
         return Err(other_kind(path, &found));
     }
-    if directory.exists() && !directory.is_dir() {
-        return Err(Error::Failed(format!(
-            "{shown} cannot be used: {} is no directory",
-            directory.display()
-        )));
-    }
     if !directory.is_dir() {
-        let directory = directory.display();
-        return Err(Error::Failed(format!(
-            "{shown} cannot be used: there is no directory {directory}. Create it with: mkdir -p {directory}"
-        )));
+        let named = directory.display();
+        let why = if directory.exists() {
+            format!("{named} is no directory")
+        } else {
+            format!("there is no directory {named}. Create it with: mkdir -p {named}")
+        };
+        return Err(Error::Failed(format!("{shown} cannot be used: {why}")));
     }
     if !writes {
         return Ok(());
@@ -94,16 +91,13 @@ pub fn check_direct(point: &FilePoint, place: &LocalStorage) -> Result<()> {
 /// Checks that a file holds what a phase is to read.
 pub fn check_source(path: &Path, needed_bytes: u64) -> Result<()> {
     let shown = path.display();
-    let found = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(Error::Failed(format!(
-                "{shown} is to be read and is not there: write it first (--phases write --keep, with the same layout and \
-                 number of ranks), or add --prefill"
-            )));
-        }
-        Err(error) => return Err(Error::io(format!("cannot look at {shown}"), error)),
-        Ok(found) => found,
-    };
+    let found = fs::symlink_metadata(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::Failed(format!(
+            "{shown} is to be read and is not there: write it first (--phases write --keep, with the same layout and \
+             number of ranks), or add --prefill"
+        )),
+        _ => Error::io(format!("cannot look at {shown}"), error),
+    })?;
     if !found.is_file() {
         return Err(other_kind(path, &found));
     }

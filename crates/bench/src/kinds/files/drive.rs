@@ -87,6 +87,7 @@ impl BufferLayout {
 }
 
 /// Results of a thread so far in a phase.
+#[derive(Default)]
 pub struct Samples {
     /// Transfers that are finished.
     pub transfers: u64,
@@ -106,20 +107,6 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Makes an empty one.
-    pub fn new() -> Self {
-        Self {
-            transfers: 0,
-            reads: 0,
-            before_wall: 0,
-            read_latencies: LatencyHistogram::new(),
-            write_latencies: LatencyHistogram::new(),
-            timeline: Timeline::default(),
-            sync_ns: 0,
-            in_flight_max: 0,
-        }
-    }
-
     #[inline]
     fn add(&mut self, task: &Task<'_>, write: bool, latency_ns: u64, now_ns: u64) {
         self.transfers += 1;
@@ -136,12 +123,6 @@ impl Samples {
         self.timeline.add(since_start_ns, task.transfer_bytes);
         let moved = self.transfers * task.transfer_bytes;
         task.watched_bytes.store(moved, Ordering::Relaxed);
-    }
-}
-
-impl Default for Samples {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

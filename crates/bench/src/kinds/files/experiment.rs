@@ -432,7 +432,7 @@ impl Experiment<'_> {
                 calls: domain.thread(thread, memory.arena.clone())?,
                 memory,
                 buffers,
-                samples: Samples::new(),
+                samples: Samples::default(),
                 slots: InFlight::new(buffers.count),
                 cpu,
             })

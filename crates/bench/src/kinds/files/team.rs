@@ -246,7 +246,7 @@ struct Steps<'a, 'b> {
 impl Steps<'_, '_> {
     fn take<I: Inspect>(mut self, worker: &mut FileWorker, inspect: &mut I) -> ThreadFigures {
         let (plan, clock) = (self.plan, self.plan.clock);
-        worker.samples = Samples::new();
+        worker.samples = Samples::default();
         worker.slots.forget();
         let since = |ns: u64| ns.saturating_sub(plan.start_ns);
         if let Some(cpu) = worker.cpu {

@@ -92,21 +92,18 @@ pub fn candidates(point: &CollectivePoint, message_bytes_max: u64) -> Vec<Candid
     };
     let block_bytes = point.shape().block_bytes().max(1);
     let chunks: Vec<u64> = match point.chunk_bytes {
-        Some(asked) => vec![asked.min(message_bytes_max)],
-        None if block_bytes <= CUT_BYTES_MIN => vec![block_bytes.min(message_bytes_max)],
+        Some(asked) => vec![asked],
+        None if block_bytes <= CUT_BYTES_MIN => vec![block_bytes],
         None => {
             let shorter = CHUNKS.into_iter().filter(|&chunk| chunk < block_bytes);
-            shorter
-                .chain([block_bytes])
-                .map(|chunk| chunk.min(message_bytes_max))
-                .collect()
+            shorter.chain([block_bytes]).collect()
         }
     };
     // Messages that the device cannot carry longer may have become equal; they stand next to each other.
     let with_chunks = |algorithm| {
         let way = move |&chunk_bytes: &u64| Candidate {
             algorithm,
-            chunk_bytes,
+            chunk_bytes: chunk_bytes.min(message_bytes_max),
         };
         chunks.iter().map(way)
     };

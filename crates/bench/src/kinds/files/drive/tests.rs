@@ -317,7 +317,7 @@ impl Inspect for Check<'_> {
 fn what_is_written_is_right_and_is_found_right() {
     for (bench, drive) in both() {
         let mut disk = Disk::new(&bench);
-        let mut samples = Samples::new();
+        let mut samples = Samples::default();
         drive(&mut disk, &bench.task(Phase::Write), COUNT, &mut samples).unwrap();
         let data = (FileKey::new(SEED, 0), &bench.pool);
         assert_eq!(wrong_of(&disk, data, LEN * COUNT).wrong_bytes, 0);
@@ -328,7 +328,7 @@ fn what_is_written_is_right_and_is_found_right() {
             found: Wrong::default(),
             looks: 0,
         };
-        let (task, mut samples) = (bench.task(Phase::Read), Samples::new());
+        let (task, mut samples) = (bench.task(Phase::Read), Samples::default());
         // Twelve bytes on, within one transfer.
         disk.bytes.swap(7012, 7013);
         if bench.buffers.slots > 0 {
@@ -349,7 +349,7 @@ fn what_is_written_is_right_and_is_found_right() {
 fn transfers_come_in_their_order_and_go_on_where_they_were() {
     for (bench, drive) in both() {
         let mut disk = Disk::new(&bench);
-        let (mut task, mut samples) = (bench.task(Phase::Write), Samples::new());
+        let (mut task, mut samples) = (bench.task(Phase::Write), Samples::default());
         // Thread 1 of 3.
         (task.first, task.step) = (1, 3);
         drive(&mut disk, &task, 4, &mut samples).unwrap();
@@ -376,7 +376,7 @@ fn transfers_come_in_their_order_and_go_on_where_they_were() {
 fn a_queue_is_kept_as_full_as_there_are_slots() {
     let bench = Bench::queued(7);
     let mut disk = Disk::new(&bench);
-    let mut samples = Samples::new();
+    let mut samples = Samples::default();
     windowed(&mut disk, &bench.task(Phase::Write), COUNT, &mut samples).unwrap();
     // It takes three at a time, and the loop posts the others after its first wait.
     assert_eq!(disk.most_in_flight, 7);
@@ -393,7 +393,7 @@ fn slots_forget_what_they_hold_before_other_data() {
         let key = FileKey::new(seed, 0);
         bench.pool = Pool::new(seed, DataKind::Random);
         slots.forget();
-        let (mut disk, mut samples) = (Disk::new(&bench), Samples::new());
+        let (mut disk, mut samples) = (Disk::new(&bench), Samples::default());
         let task = Task {
             data: Some((key, &bench.pool)),
             ..bench.task(Phase::Write)
@@ -416,7 +416,7 @@ fn a_source_of_writes_has_room_for_a_transfer_from_the_pools_end() {
 fn each_transfer_has_one_latency() {
     for (bench, drive) in both() {
         let mut disk = Disk::new(&bench);
-        let mut samples = Samples::new();
+        let mut samples = Samples::default();
         drive(&mut disk, &bench.task(Phase::Mixed), COUNT, &mut samples).unwrap();
         let reads = disk
             .did
@@ -440,7 +440,7 @@ fn latencies_add_up_to_the_time_of_one_by_one() {
     let bench = Bench::blocking();
     let mut disk = Disk::new(&bench);
     disk.slow = Some((3, bench.clock.now_ns() + SOON_NS / 10));
-    let (task, mut samples) = (bench.task(Phase::Read), Samples::new());
+    let (task, mut samples) = (bench.task(Phase::Read), Samples::default());
     let begin_ns = bench.clock.now_ns();
     one_by_one(&mut disk, &task, COUNT, &mut samples).unwrap();
     let took_ns = bench.clock.now_ns() - begin_ns;
@@ -459,7 +459,7 @@ fn the_stonewall_is_exact_to_the_nanosecond() {
     let mut task = bench.task(Phase::Write);
     let wall_ns = bench.start_ns + SOON_NS;
     task.wall_ns = Some(wall_ns);
-    let mut samples = Samples::new();
+    let mut samples = Samples::default();
     samples.add(&task, true, 5, wall_ns);
     assert_eq!((samples.transfers, samples.before_wall), (1, 1));
     samples.add(&task, true, 5, wall_ns + 1);
@@ -480,7 +480,7 @@ fn who_is_under_way_at_the_stonewall_is_finished_and_not_counted() {
         let wall_ns = bench.clock.now_ns() + SOON_NS;
         task.wall_ns = Some(wall_ns);
         disk.slow = Some((SLOW as usize, wall_ns));
-        let mut samples = Samples::new();
+        let mut samples = Samples::default();
         drive(&mut disk, &task, COUNT, &mut samples).unwrap();
         let before = disk.times.iter().filter(|(_, end)| *end <= wall_ns).count() as u64;
         // The loop looks at the clock after a transfer, and for a queue after those that ended with it.
@@ -520,7 +520,7 @@ fn a_stonewall_that_has_passed_leaves_nothing_to_do() {
         let mut disk = Disk::new(&bench);
         let mut task = bench.task(Phase::Read);
         task.wall_ns = Some(bench.start_ns);
-        let mut samples = Samples::new();
+        let mut samples = Samples::default();
         drive(&mut disk, &task, COUNT, &mut samples).unwrap();
         assert_eq!((samples.transfers, disk.times.len()), (0, 0));
     }
@@ -538,7 +538,7 @@ fn ranks_that_move_together_end_by_vote() {
         // Another rank is over before the sixth.
         Ok(asked.len() > 5)
     };
-    let mut samples = Samples::new();
+    let mut samples = Samples::default();
     together(&mut disk, &task, &mut samples, &mut vote);
     assert_eq!(samples.transfers, 5);
     assert_eq!(asked, [false; 6]);
@@ -561,7 +561,7 @@ fn a_sync_follows_each_write_and_is_no_part_of_its_latency() {
     disk.sync_ns = 2_000_000;
     let mut task = bench.task(Phase::Mixed);
     task.sync_each = true;
-    let mut samples = Samples::new();
+    let mut samples = Samples::default();
     one_by_one(&mut disk, &task, COUNT, &mut samples).unwrap();
     let writes = COUNT - samples.reads;
     assert_eq!(
@@ -603,7 +603,7 @@ fn failures_name_the_file_the_place_and_the_reason() {
         let bench = Bench::queued(1);
         let mut disk = Disk::new(&bench);
         disk.fails = Some((3, code));
-        let mut samples = Samples::new();
+        let mut samples = Samples::default();
         let error = windowed(&mut disk, &bench.task(phase), COUNT, &mut samples).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
         assert_eq!(samples.transfers, 3);
@@ -611,7 +611,7 @@ fn failures_name_the_file_the_place_and_the_reason() {
     let bench = Bench::blocking();
     let mut disk = Disk::new(&bench);
     disk.fails = Some((3, 28));
-    let mut samples = Samples::new();
+    let mut samples = Samples::default();
     let error = one_by_one(&mut disk, &bench.task(Phase::Write), COUNT, &mut samples).unwrap_err();
     assert_eq!(error.to_string(), "the disk says 28");
     assert_eq!((samples.transfers, samples.write_latencies.count()), (3, 3));
@@ -623,7 +623,7 @@ fn a_run_that_is_stopped_ends_at_the_next_transfer() {
         for (bench, drive) in both() {
             let mut disk = Disk::new(&bench);
             disk.stops = Some((5, bench.stop[flag].clone()));
-            let mut samples = Samples::new();
+            let mut samples = Samples::default();
             let task = bench.task(Phase::Write);
             let error = drive(&mut disk, &task, COUNT, &mut samples).unwrap_err();
             assert_eq!(error.to_string(), "data/t: the run was stopped");
@@ -638,7 +638,7 @@ fn a_queue_that_hangs_can_be_stopped() {
     let bench = Bench::queued(3);
     let mut disk = Disk::new(&bench);
     disk.hangs = Some((50, bench.stop[0].clone()));
-    let mut samples = Samples::new();
+    let mut samples = Samples::default();
     let error = windowed(&mut disk, &bench.task(Phase::Read), COUNT, &mut samples).unwrap_err();
     assert_eq!(error.to_string(), "data/t: the run was stopped");
     assert_eq!((samples.transfers, disk.waits), (0, 50));
@@ -650,7 +650,7 @@ fn writing_needs_something_to_write() {
         let mut disk = Disk::new(&bench);
         let mut task = bench.task(Phase::Write);
         task.data = None;
-        let error = drive(&mut disk, &task, COUNT, &mut Samples::new()).unwrap_err();
+        let error = drive(&mut disk, &task, COUNT, &mut Samples::default()).unwrap_err();
         assert!(error.to_string().contains("nothing to write"), "{error}");
         assert_eq!(disk.times.len(), 0);
     }

@@ -23,7 +23,7 @@ fn samples(transfers: u64, before_wall: u64) -> Samples {
         reads: transfers,
         before_wall,
         in_flight_max: transfers as u32,
-        ..Samples::new()
+        ..Samples::default()
     }
 }
 

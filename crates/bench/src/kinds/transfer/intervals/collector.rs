@@ -181,12 +181,14 @@ impl Collector {
     fn latencies(&mut self, interval: usize) -> &mut LatencyHistogram {
         let last = interval.max(self.open_from);
         while self.open_from + self.open.len() <= last {
-            let mut next = LatencyHistogram::new();
-            if self.open.len() == OPEN_MAX {
+            let next = if self.open.len() == OPEN_MAX {
                 // Its memory serves the next one.
-                next = self.close_oldest();
-                next.clear();
-            }
+                let mut oldest = self.close_oldest();
+                oldest.clear();
+                oldest
+            } else {
+                LatencyHistogram::new()
+            };
             self.open.push_back(next);
         }
         &mut self.open[last - self.open_from]
