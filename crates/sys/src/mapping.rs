@@ -183,7 +183,8 @@ impl Arena {
     }
 
     fn mapped(base: *mut c_void, len: usize, pages: Pages) -> io::Result<Self> {
-        let base = non_null(base)?;
+        let base = NonNull::new(base.cast())
+            .ok_or_else(|| io::Error::other("the kernel mapped memory at address 0"))?;
         Ok(Self {
             base,
             len,
@@ -204,17 +205,11 @@ impl Arena {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing that exists.
         let start = unsafe { mmap_anonymous(null_mut(), range_len, ProtFlags::empty(), flags)? };
-        let start = non_null(start)?;
-        let skipped = start.as_ptr().align_offset(MIB_2);
-        let arena = Self {
-            // SAFETY: at most 2 MiB are skipped, and the range is longer than that by `len`.
-            base: unsafe { start.add(skipped) },
-            len,
-            file: None,
-            pages: Pages::Transparent,
-            range: Some((start, range_len)),
-            _keeper: None,
-        };
+        let mut arena = Self::mapped(start, range_len, Pages::Transparent)?;
+        let skipped = arena.base.as_ptr().align_offset(MIB_2);
+        // SAFETY: at most 2 MiB are skipped, and the range is longer than that by `len`.
+        arena.base = unsafe { arena.base.add(skipped) };
+        arena.len = len;
         let access = MprotectFlags::READ | MprotectFlags::WRITE;
         // SAFETY: the range is this arena's own mapping, which nobody else knows yet.
         unsafe { mprotect(arena.base.as_ptr().cast(), len, access)? };
@@ -468,11 +463,6 @@ fn new_memfd(len: usize, pages: Pages) -> io::Result<OwnedFd> {
     // A process that has the file could else cut off pages under all that have it mapped.
     fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(file)
-}
-
-fn non_null(pointer: *mut c_void) -> io::Result<NonNull<u8>> {
-    NonNull::new(pointer.cast())
-        .ok_or_else(|| io::Error::other("the kernel mapped memory at address 0"))
 }
 
 mod borrowed;

@@ -51,8 +51,9 @@ functions! {
     file_get_size = c"MPI_File_get_size" => (Handle, *mut i64) -> c_int;
     file_preallocate = c"MPI_File_preallocate" => (Handle, i64) -> c_int;
     file_set_view = c"MPI_File_set_view" => (Handle, i64, Handle, Handle, *const c_char, Handle) -> c_int;
-    write_at = c"MPI_File_write_at" => (Handle, i64, *const c_void, c_int, Handle, *mut c_void) -> c_int;
-    write_at_all = c"MPI_File_write_at_all" => (Handle, i64, *const c_void, c_int, Handle, *mut c_void) -> c_int;
+    // The bytes that are written are only read; they are declared as those of reads, so that the four have one type.
+    write_at = c"MPI_File_write_at" => (Handle, i64, *mut c_void, c_int, Handle, *mut c_void) -> c_int;
+    write_at_all = c"MPI_File_write_at_all" => (Handle, i64, *mut c_void, c_int, Handle, *mut c_void) -> c_int;
     read_at = c"MPI_File_read_at" => (Handle, i64, *mut c_void, c_int, Handle, *mut c_void) -> c_int;
     read_at_all = c"MPI_File_read_at_all" => (Handle, i64, *mut c_void, c_int, Handle, *mut c_void) -> c_int;
 }

@@ -252,29 +252,16 @@ impl File {
         let (handle, byte) = (self.handle, world.loaded.constants.byte);
         let mut status: Status = [0; 8];
         let result = (&raw mut status).cast::<c_void>();
+        let (name, call) = match (direction, together) {
+            (Direction::Write, Together::Alone) => ("MPI_File_write_at", functions.write_at),
+            (Direction::Write, Together::All) => ("MPI_File_write_at_all", functions.write_at_all),
+            (Direction::Read, Together::Alone) => ("MPI_File_read_at", functions.read_at),
+            (Direction::Read, Together::All) => ("MPI_File_read_at_all", functions.read_at_all),
+        };
         // SAFETY: MPI runs and this is its thread; file and type are handles of this library; the memory is that of an
         // arena that the caller's borrow keeps, was checked to have `count` bytes, and no reference to it exists; the
         // status has room for that of any dialect.
-        let (name, code) = unsafe {
-            match (direction, together) {
-                (Direction::Write, Together::Alone) => (
-                    "MPI_File_write_at",
-                    (functions.write_at)(handle, at, memory.cast(), count, byte, result),
-                ),
-                (Direction::Write, Together::All) => (
-                    "MPI_File_write_at_all",
-                    (functions.write_at_all)(handle, at, memory.cast(), count, byte, result),
-                ),
-                (Direction::Read, Together::Alone) => (
-                    "MPI_File_read_at",
-                    (functions.read_at)(handle, at, memory.cast(), count, byte, result),
-                ),
-                (Direction::Read, Together::All) => (
-                    "MPI_File_read_at_all",
-                    (functions.read_at_all)(handle, at, memory.cast(), count, byte, result),
-                ),
-            }
-        };
+        let code = unsafe { call(handle, at, memory.cast(), count, byte, result) };
         world.check(name, code)?;
         let mut moved: c_int = 0;
         // SAFETY: the status is that of the call above, the type is this library's, and the result has a valid place.

@@ -1,5 +1,7 @@
 //! Calls in which one rank, the root, has another part than the others.
 
+use std::ffi::c_int;
+
 use super::sizes::either;
 use super::{ArenaPlace, Communicator, Memory, MpiReduction, MpiType};
 
@@ -49,8 +51,7 @@ impl Communicator {
         self.world.here()?;
         let (dtype, op) = (self.type_of(element)?, self.reduction(reduction)?);
         let bytes = self.bytes_of(element, elements, 1)?;
-        let (from, to) = self.towards(root, send, bytes, recv, bytes)?;
-        let root = self.member("root", root)?;
+        let (root, from, to) = self.towards(root, (send, bytes), (recv, bytes))?;
         self.in_parts(elements, |part| {
             let done = part.first * element.bytes();
             let (from, to) = (from.after(done), to.after(done));
@@ -80,8 +81,7 @@ impl Communicator {
         let dtype = self.type_of(element)?;
         let one = self.bytes_of(element, elements, 1)?;
         let all = self.bytes_of(element, elements, self.size)?;
-        let (from, to) = self.towards(root, send, one, recv, all)?;
-        let root = self.member("root", root)?;
+        let (root, from, to) = self.towards(root, (send, one), (recv, all))?;
         let block = self.block(dtype, elements)?;
         let dtype = block.dtype;
         // SAFETY: as in `broadcast`; only the root gets elements, and has a place for a block of each rank.
@@ -119,8 +119,7 @@ impl Communicator {
         let one = self.bytes_of(element, elements, 1)?;
         let all = self.bytes_of(element, elements, self.size)?;
         // The other way round, and so are the root's places.
-        let (to, from) = self.towards(root, recv, one, send, all)?;
-        let root = self.member("root", root)?;
+        let (root, to, from) = self.towards(root, (recv, one), (send, all))?;
         let block = self.block(dtype, elements)?;
         let dtype = block.dtype;
         // SAFETY: as in `broadcast`; only the root gives elements, and has a block for each rank.
@@ -139,28 +138,24 @@ impl Communicator {
         self.world.check("MPI_Scatter", code)
     }
 
-    /// The places of every rank and of the root. The root can do without the first one, in place; the others must have
-    /// it, and have no second one.
+    /// The root as MPI wants it, and the places, given with their bytes, of every rank and of the root. The root can do
+    /// without the first one, in place; the others must have it, and have no second one.
     #[inline]
     fn towards(
         &self,
         root: u32,
-        every: Option<ArenaPlace<'_>>,
-        every_bytes: u64,
-        roots: Option<ArenaPlace<'_>>,
-        roots_bytes: u64,
-    ) -> Result<(Memory, Memory), String> {
-        self.member("root", root)?;
+        (every, every_bytes): (Option<ArenaPlace<'_>>, u64),
+        (roots, roots_bytes): (Option<ArenaPlace<'_>>, u64),
+    ) -> Result<(c_int, Memory, Memory), String> {
+        let member = self.member("root", root)?;
         if self.rank != root {
             let every = every.ok_or("only the root can call in place")?;
-            return Ok((Memory::of(every, every_bytes)?, Memory::NONE));
+            return Ok((member, Memory::of(every, every_bytes)?, Memory::NONE));
         }
         let roots = roots.ok_or("the root has no place for the elements of all")?;
-        let (every, roots) = (
-            self.given(every, every_bytes)?,
-            Memory::of(roots, roots_bytes)?,
-        );
+        let every = self.given(every, every_bytes)?;
+        let roots = Memory::of(roots, roots_bytes)?;
         every.apart_from(&roots)?;
-        Ok((every, roots))
+        Ok((member, every, roots))
     }
 }
