@@ -1,5 +1,5 @@
-//! Declarations of C headers, each written down once: structs (`structures!`) and numbers (`numbers!`), and in tests the
-//! layout that a comparison with the header needs.
+//! Declarations of C headers, each written down once: structs (`structures!`) and numbers (`numbers!`), and in tests
+//! the layout that a comparison with the header needs.
 
 /// Declares structs as a C compiler lays them out. With `fn name;` in front, a test gets all of them by that function:
 /// for each struct its size ("struct s"), and for each field offset and size ("s.field"). A word that Rust keeps for
@@ -40,8 +40,8 @@ macro_rules! structures {
     )*};
 }
 
-/// Gives structs a value of zeros, which the compiler has to find valid: they are of numbers, raw pointers, optional calls,
-/// and arrays of them.
+/// Gives structs a value of zeros, which the compiler has to find valid: they are of numbers, raw pointers, optional
+/// calls, and arrays of them.
 macro_rules! zeroed {
     ($($name:ident)*) => {$(
         impl $name {

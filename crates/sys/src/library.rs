@@ -222,8 +222,8 @@ mod tests {
         assert!(SharedLibrary::open("a\0b").is_err());
     }
 
-    /// A path that was asked for is the only one tried, and a file that is another library is refused by the call that it
-    /// lacks.
+    /// A path that was asked for is the only one tried, and a file that is another library is refused by the call that
+    /// it lacks.
     #[test]
     fn every_library_names_the_file_or_the_call_that_is_missing() {
         type Load = fn(&str) -> Option<String>;

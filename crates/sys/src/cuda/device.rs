@@ -1,5 +1,5 @@
-//! Facts that the driver tells about a GPU, and about its access to the memory of another one. Nothing is taken into use
-//! for them.
+//! Facts that the driver tells about a GPU, and about its access to the memory of another one. Nothing is taken into
+//! use for them.
 
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;

@@ -116,8 +116,9 @@ pub struct WordsBehind<'a> {
 }
 
 impl CudaStream {
-    /// Hands over a copy as [`CudaStream::copy`] does, words behind it as [`FlagWords::write`] does, and an event behind
-    /// both. The context is made current once for all of them, which for small copies is a good part of the cost.
+    /// Hands over a copy as [`CudaStream::copy`] does, words behind it as [`FlagWords::write`] does, and an event
+    /// behind both. The context is made current once for all of them, which for small copies is a good part of the
+    /// cost.
     ///
     /// # Errors
     /// As those; nothing was handed over where it is `OtherGpu` or `Outside`.

@@ -104,8 +104,8 @@ pub(super) struct Operation<'a> {
 }
 
 impl EndpointCalls {
-    /// Its parts come one by one: an [`Operation`] in memory is as many stores, and it is stores that an injected operation
-    /// waits for, until the peer has given up the cache lines of its queue.
+    /// Its parts come one by one: an [`Operation`] in memory is as many stores, and it is stores that an injected
+    /// operation waits for, until the peer has given up the cache lines of its queue.
     ///
     /// # Safety
     /// The buffer is valid for its length; it is only read, and only before this returns.

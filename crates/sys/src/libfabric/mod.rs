@@ -58,8 +58,8 @@ const EMBEDDED_PATH: &str = "embedded in tonnage";
 pub const EMBEDDED_VERSION: &str = tonnage_libfabric_embedded::VERSION;
 
 functions! { FabricCalls by Versioned:
-    // Interface version, node, service, flags, hints and the list that is made. FABRIC_1.3 fixes the structs, of which `abi`
-    // declares the leading part.
+    // Interface version, node, service, flags, hints and the list that is made. FABRIC_1.3 fixes the structs, of which
+    // `abi` declares the leading part.
     getinfo = (c"fi_getinfo", c"FABRIC_1.3") => (u32, *const c_char, *const c_char, u64, *const abi::fi_info, *mut *mut abi::fi_info) -> c_int;
     freeinfo = (c"fi_freeinfo", c"FABRIC_1.3") => (*mut abi::fi_info) -> ();
     dupinfo = (c"fi_dupinfo", c"FABRIC_1.3") => (*const abi::fi_info) -> *mut abi::fi_info;

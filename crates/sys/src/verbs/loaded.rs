@@ -40,14 +40,14 @@ functions! { pub(super) Calls by Versioned:
     destroy_qp = (c"ibv_destroy_qp", c"IBVERBS_1.1") => (*mut ibv_qp) -> c_int;
 }
 
-// Memory of a device is registered by its file since release 34 of rdma-core. A library without it does for memory of the
-// host.
+// Memory of a device is registered by its file since release 34 of rdma-core. A library without it does for memory of
+// the host.
 functions! { pub(super) DmabufCalls by Versioned:
     register = (c"ibv_reg_dmabuf_mr", c"IBVERBS_1.12") => (*mut ibv_pd, u64, usize, u64, c_int, c_int) -> *mut ibv_mr;
 }
 
-// Only queue pairs of DC need address handles, shared receive queues and the extended work-request interface, which came in
-// release 24 of rdma-core. A library without them does for reliable connections.
+// Only queue pairs of DC need address handles, shared receive queues and the extended work-request interface, which
+// came in release 24 of rdma-core. A library without them does for reliable connections.
 functions! { pub(super) ExtendedCalls by Versioned:
     create_ah = (c"ibv_create_ah", c"IBVERBS_1.1") => (*mut ibv_pd, *mut ibv_ah_attr) -> *mut ibv_ah;
     destroy_ah = (c"ibv_destroy_ah", c"IBVERBS_1.1") => (*mut ibv_ah) -> c_int;

@@ -103,7 +103,8 @@ pub fn status_name(status: u32) -> Option<&'static str> {
     NAMES.get(status as usize).copied()
 }
 
-/// Does what a device may refuse, with half as much, a quarter and so on, down to `least`; returns what was granted too.
+/// Does what a device may refuse, with half as much, a quarter and so on, down to `least`; returns what was granted
+/// too.
 fn halving<N, T>(
     wanted: N,
     least: N,
