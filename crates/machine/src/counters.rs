@@ -28,31 +28,9 @@ const INTERFACE_COUNTERS: [(usize, &str); 8] = [
 
 /// Names taken from /proc/net/snmp and /proc/net/netstat: how much there was, what went wrong on the way, and what tells
 /// segments that came in another order from lost ones.
-const TCP_NAMES: [&str; 23] = [
-    "InSegs",
-    "OutSegs",
-    "RetransSegs",
-    "InErrs",
-    "InCsumErrors",
-    "ListenDrops",
-    "ListenOverflows",
-    "TCPTimeouts",
-    "TCPLostRetransmit",
-    "TCPFastRetrans",
-    "TCPSlowStartRetrans",
-    "TCPSpuriousRTOs",
-    "TCPBacklogDrop",
-    "TCPRcvQDrop",
-    "TCPZeroWindowDrop",
-    "TCPAbortOnTimeout",
-    "PruneCalled",
-    "TCPSACKReorder",
-    "TCPRenoReorder",
-    "TCPTSReorder",
-    "TCPDSACKRecv",
-    "TCPDSACKOfoRecv",
-    "TCPOFOQueue",
-];
+const TCP_NAMES: &str = "InSegs OutSegs RetransSegs InErrs InCsumErrors ListenDrops ListenOverflows TCPTimeouts \
+    TCPLostRetransmit TCPFastRetrans TCPSlowStartRetrans TCPSpuriousRTOs TCPBacklogDrop TCPRcvQDrop TCPZeroWindowDrop \
+    TCPAbortOnTimeout PruneCalled TCPSACKReorder TCPRenoReorder TCPTSReorder TCPDSACKRecv TCPDSACKOfoRecv TCPOFOQueue";
 
 /// Times that a sender saw its segments arrive in another order, by the ways in which it can notice.
 const REORDERINGS: [&str; 3] = ["TCPSACKReorder", "TCPRenoReorder", "TCPTSReorder"];
@@ -88,23 +66,8 @@ const RECEIVED: Sources = [
 ];
 
 /// Parts of the names of counters that should stand still. InfiniBand, every RDMA driver and TCP use their own words.
-const TROUBLE: [&str; 15] = [
-    "err",
-    "drop",
-    "discard",
-    "retrans",
-    "timeout",
-    "overflow",
-    "out_of_sequence",
-    "out_of_buffer",
-    "nak",
-    "duplicate_request",
-    "unresponsive",
-    "impaired",
-    "link_downed",
-    "prune",
-    "spurious",
-];
+const TROUBLE: &str = "err drop discard retrans timeout overflow out_of_sequence out_of_buffer nak \
+    duplicate_request unresponsive impaired link_downed prune spurious";
 
 /// Everything that was read at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -140,7 +103,7 @@ impl Snapshot {
         }
         let mut tcp = parse_protocol(&text("snmp"), "Tcp");
         tcp.extend(parse_protocol(&text("netstat"), "TcpExt"));
-        tcp.retain(|name, _| TCP_NAMES.contains(&name.as_str()));
+        tcp.retain(|name, _| TCP_NAMES.split(' ').any(|one| one == name));
         Self {
             interfaces,
             ports,
@@ -195,7 +158,7 @@ pub fn received_bytes(counters: &Counters) -> Option<u64> {
 /// Returns whether a counter should stand still while all is well.
 pub fn is_trouble(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    TROUBLE.iter().any(|part| name.contains(part))
+    TROUBLE.split(' ').any(|part| name.contains(part))
 }
 
 /// Segments that a host's TCP sent again while it saw reordering, of the growth of its counters.

@@ -18,20 +18,8 @@ use super::variables::steering;
 use tonnage_units::number_list;
 
 /// Kernel modules of drivers whose version is worth recording, where the module states one.
-const DRIVERS: [&str; 12] = [
-    "amdgpu",
-    "bnxt_en",
-    "bnxt_re",
-    "cxi_core",
-    "efa",
-    "ena",
-    "hfi1",
-    "ib_core",
-    "ionic",
-    "irdma",
-    "lustre",
-    "mlx5_core",
-];
+const DRIVERS: &str =
+    "amdgpu bnxt_en bnxt_re cxi_core efa ena hfi1 ib_core ionic irdma lustre mlx5_core";
 
 /// Identity of a host and of its boot. Apart from [`Environment`], so that hosts of the same make have equal ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -261,7 +249,7 @@ fn libraries(tree: &Tree) -> BTreeMap<String, String> {
     if let Some(version) = nvidia_driver(tree) {
         found.insert("driver nvidia".to_owned(), version);
     }
-    for driver in DRIVERS {
+    for driver in DRIVERS.split(' ') {
         if let Some(version) = tree.text(format!("sys/module/{driver}/version")) {
             found.insert(format!("driver {driver}"), version);
         }

@@ -58,18 +58,7 @@ mod tests {
     #[test]
     fn what_is_down_or_stays_inside_the_host_has_no_way_out() {
         let machine = Machine::new();
-        let names = [
-            "eth0",
-            "eth1",
-            "docker0",
-            "br0",
-            "br1",
-            "tun0",
-            "flannel.1",
-            "bond0",
-            "br2",
-            "tunl0",
-        ];
+        let names = "eth0 eth1 docker0 br0 br1 tun0 flannel.1 bond0 br2 tunl0".split(' ');
         for (index, name) in (1..).zip(names) {
             let state = if name == "eth1" { "down" } else { "up" };
             let files = [("ifindex", &*index.to_string()), ("operstate", state)];

@@ -13,34 +13,9 @@ use super::Absent;
 use crate::devices::timeout::within;
 
 /// Types that hold no files of the user's.
-const PSEUDO: [&str; 26] = [
-    "autofs",
-    "binfmt_misc",
-    "bpf",
-    "cgroup",
-    "cgroup2",
-    "configfs",
-    "debugfs",
-    "devpts",
-    "devtmpfs",
-    "efivarfs",
-    "fuse.gvfsd-fuse",
-    "fuse.lxcfs",
-    "fuse.portal",
-    "fusectl",
-    "hugetlbfs",
-    "mqueue",
-    "nsfs",
-    "proc",
-    "pstore",
-    "ramfs",
-    "rpc_pipefs",
-    "securityfs",
-    "selinuxfs",
-    "squashfs",
-    "sysfs",
-    "tracefs",
-];
+const PSEUDO: &str = "autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs \
+    fuse.gvfsd-fuse fuse.lxcfs fuse.portal fusectl hugetlbfs mqueue nsfs proc pstore ramfs rpc_pipefs securityfs \
+    selinuxfs squashfs sysfs tracefs";
 
 /// Places whose mounts belong to the system, whatever their type.
 const SYSTEM_PLACES: [&str; 5] = ["/boot", "/dev", "/proc", "/run", "/sys"];
@@ -141,7 +116,7 @@ fn mount(line: &str) -> Option<MountedFileSystem> {
     let place = PathBuf::from(unescape(place));
     let system = SYSTEM_PLACES.iter().any(|system| place.starts_with(system))
         && place != Path::new(SHARED_MEMORY);
-    if system || PSEUDO.contains(&kind) {
+    if system || PSEUDO.split(' ').any(|one| one == kind) {
         return None;
     }
     Some(MountedFileSystem {
