@@ -33,29 +33,16 @@ const LAUNCHERS: [Launcher; 5] = [
 ];
 
 /// Beginnings of names of variables by which launchers tell a process of others.
-const OF_LAUNCHERS: [&str; 6] = [
-    "OMPI_COMM_WORLD_",
-    "MPI_LOCAL",
-    "SLURM_",
-    "PMI",
-    "PET_",
-    "TORCHELASTIC_",
-];
+const OF_LAUNCHERS: &str = "OMPI_COMM_WORLD_ MPI_LOCAL SLURM_ PMI PET_ TORCHELASTIC_";
 
 /// Names of other such variables.
-const NAMES_OF_LAUNCHERS: [&str; 7] = [
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "JOB_COMPLETION_INDEX",
-];
+const NAMES_OF_LAUNCHERS: &str = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT \
+    JOB_COMPLETION_INDEX";
 
 /// Returns whether a variable tells a process of others that a launcher has started: a run of its own must not have it.
 pub fn is_of_launcher(name: &str) -> bool {
-    NAMES_OF_LAUNCHERS.contains(&name) || OF_LAUNCHERS.iter().any(|begin| name.starts_with(begin))
+    NAMES_OF_LAUNCHERS.split(' ').any(|one| one == name)
+        || OF_LAUNCHERS.split(' ').any(|begin| name.starts_with(begin))
 }
 
 impl Launcher {

@@ -250,17 +250,14 @@ mod tests {
 
     /// Checks the advice for each way to say an address: the options that change it are named, and those without effect
     /// are not.
-    fn advises(error: &Error, source: AddressSource, wanted: [&str; 5]) {
+    fn advises(error: &Error, source: AddressSource, wanted: &str) {
         let text = error.to_string();
-        let place = SAYERS.iter().position(|one| *one == source).unwrap();
-        assert!(text.contains(wanted[place]), "{source:?}: {text}");
+        assert!(text.contains(wanted), "{source:?}: {text}");
         let misleading = match source {
             AddressSource::Option => &["MASTER_ADDR", "MASTER_PORT", "TONNAGE_PORT"][..],
             AddressSource::Variable => &["--master"],
             AddressSource::TrainJob => &["MASTER_PORT", "--master"],
-            AddressSource::Launcher | AddressSource::Step => {
-                &["MASTER_ADDR", "MASTER_PORT", "--master"]
-            }
+            _ => &["MASTER_ADDR", "MASTER_PORT", "--master"],
         };
         for part in misleading {
             assert!(!text.contains(part), "{source:?}: {text}");
@@ -269,14 +266,9 @@ mod tests {
 
     #[test]
     fn an_address_of_another_host_is_refused_with_its_reason() {
-        let wanted = [
-            "--master must",
-            "MASTER_ADDR must",
-            "PET_MASTER_ADDR must",
-            "--interface",
-            "--mpi=pmix",
-        ];
-        for source in SAYERS {
+        let wanted = "--master must|MASTER_ADDR must|PET_MASTER_ADDR must|--interface|--mpi=pmix";
+        let wanted = wanted.split('|');
+        for (source, wanted) in SAYERS.into_iter().zip(wanted) {
             let error = listen_on("192.0.2.1:1".parse().unwrap(), "n1", source).unwrap_err();
             assert_eq!(error.exit_code(), 2);
             assert!(error.to_string().contains("has no such address"), "{error}");
@@ -288,14 +280,12 @@ mod tests {
     fn a_port_in_use_says_how_to_choose_another() {
         let first = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = first.local_addr().unwrap();
-        let wanted = [
-            "--master HOST:PORT",
-            "MASTER_PORT",
-            "TONNAGE_PORT",
-            "TONNAGE_PORT",
-            "TONNAGE_PORT",
-        ];
         for source in SAYERS {
+            let wanted = match source {
+                AddressSource::Option => "--master HOST:PORT",
+                AddressSource::Variable => "MASTER_PORT",
+                _ => "TONNAGE_PORT",
+            };
             let error = listen_on(address, "127.0.0.1", source).unwrap_err();
             advises(&error, source, wanted);
         }
@@ -314,7 +304,7 @@ mod tests {
         };
         let error = bind(1).unwrap_err();
         assert!(error.to_string().contains("--interface"), "{error}");
-        advises(&error, AddressSource::Option, ["--master hosta"; 5]);
+        advises(&error, AddressSource::Option, "--master hosta");
         bind(2).unwrap();
     }
 

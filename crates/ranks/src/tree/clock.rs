@@ -371,44 +371,33 @@ mod tests {
     #[test]
     fn a_clock_of_the_same_name_is_the_same_one_if_an_exchange_agrees() {
         // The parent is on another host and 1000 behind rank 0, give or take 30. Its answers leave a doubt of 5.
-        for (offset_ns, is_same) in [
-            (0i64, true),
-            (35, true),
-            (-35, true),
-            (36, false),
-            (-36, false),
-        ] {
+        for offset_ns in [0i64, 35, -35, 36, -36] {
+            let is_same = offset_ns.abs() <= 35;
+            let at_ns = 4005u64.saturating_add_signed(-offset_ns);
             for parent_knows_first in [true, false] {
                 let mut sync = ClockSync::child(true);
                 if parent_knows_first {
                     assert!(!sync.parent_knows(base(-1000, 30), 5010));
                 }
                 for _ in 0..SAMPLES_OF_ONE_CLOCK {
-                    sync.sample(answer(
-                        5000,
-                        4005u64.saturating_add_signed(-offset_ns),
-                        5010,
-                    ));
+                    sync.sample(answer(5000, at_ns, 5010));
                 }
                 if !parent_knows_first {
                     assert_eq!(sync.parent_knows(base(-1000, 30), 5010), !is_same);
                 }
                 assert_eq!(sync.wants_sample(), !is_same, "{offset_ns}");
                 for _ in 0..SAMPLES {
-                    sync.sample(answer(
-                        5000,
-                        4005u64.saturating_add_signed(-offset_ns),
-                        5010,
-                    ));
+                    sync.sample(answer(5000, at_ns, 5010));
                 }
                 assert_eq!(sync.ages(), !is_same);
                 let known = sync.result(5010).unwrap().at(5010);
-                let expected = match is_same {
-                    true => ClockOffset::default(),
-                    false => ClockOffset {
+                let expected = if is_same {
+                    ClockOffset::default()
+                } else {
+                    ClockOffset {
                         offset_ns,
                         uncertainty_ns: 35,
-                    },
+                    }
                 };
                 assert_eq!(known, expected);
                 assert_eq!(sync.result(5010).unwrap().at(1 << 60) == expected, is_same);

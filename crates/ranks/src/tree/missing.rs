@@ -191,9 +191,11 @@ mod tests {
     fn answers(all: &[(u32, bool)]) -> Answers {
         let mut merged = Answers::default();
         for &(rank, entered) in all {
-            merged.merge(match entered {
-                true => Answers::not_missed(rank),
-                false => Answers::missed(rank, "warm-up", Duration::from_secs(7)),
+            let missed = || Answers::missed(rank, "warm-up", Duration::from_secs(7));
+            merged.merge(if entered {
+                Answers::not_missed(rank)
+            } else {
+                missed()
             });
         }
         merged
@@ -223,16 +225,8 @@ mod tests {
         let answers = answers(&[(3, false), (0, true), (1, true)]);
         let (rank, host, message) = blamed(RankSet::all(4), 4, &answers);
         assert_eq!((rank, host.as_str()), (2, "h2"));
-        says(
-            &message,
-            &[
-                "trial 1",
-                "does not answer",
-                "rank 3 on h3",
-                "warm-up",
-                "7.0s",
-            ],
-        );
+        says(&message, &["trial 1", "does not answer"]);
+        says(&message, &["rank 3 on h3", "warm-up", "7.0s"]);
     }
 
     #[test]

@@ -211,21 +211,9 @@ mod tests {
             assert_eq!(HostSlots::parse(text).unwrap(), host(name, slots), "{text}");
         }
         assert_eq!(HostSlots::parse("u@c").unwrap().host(), "c");
-        for wrong in [
-            "",
-            "-oProxyCommand=x",
-            "u@-x",
-            "@h",
-            "u@",
-            "a b",
-            "a:0",
-            "a:x",
-            "a:+1",
-            "a;b",
-            "a$b",
-            "a:99999999",
-            ":4",
-        ] {
+        for wrong in
+            "|-oProxyCommand=x|u@-x|@h|u@|a b|a:0|a:x|a:+1|a;b|a$b|a:99999999|:4".split('|')
+        {
             let error = HostSlots::parse(wrong).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{wrong}");
         }
