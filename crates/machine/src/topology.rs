@@ -249,11 +249,8 @@ mod tests {
 
     /// Sockets, cores, and threads of a core.
     fn counts(topology: &Topology) -> (u32, u32, u32) {
-        (
-            topology.sockets(),
-            topology.cores(),
-            topology.threads_per_core(),
-        )
+        let (sockets, cores) = (topology.sockets(), topology.cores());
+        (sockets, cores, topology.threads_per_core())
     }
 
     #[test]

@@ -79,20 +79,20 @@ pub(super) fn kernel_exports(tree: &Tree, absent: &mut Vec<Absent>) -> Option<St
         }
         return Some(format!("{} ({})", options.join(", "), config.file));
     }
-    let (lacking, so) = if exports {
-        (
-            MOVE_NOTIFY,
-            "amdgpu moves memory that another device registers to the host, without an error",
+    let file = &config.file;
+    let why = if exports {
+        format!(
+            "{MOVE_NOTIFY} is not set in {file}: amdgpu moves memory that another device registers to the host, without an \
+             error"
         )
     } else {
-        (
-            PEER_TO_PEER,
-            "amdgpu lets no other device reach memory on its card",
+        format!(
+            "{PEER_TO_PEER} is not set in {file}: amdgpu lets no other device reach memory on its card"
         )
     };
     absent.push(Absent::new(
         DMABUF,
-        format!("{lacking} is not set in {}: {so}", config.file),
+        why,
         "Use a kernel with CONFIG_PCI_P2PDMA=y, and CONFIG_DMABUF_MOVE_NOTIFY=y where it has that option.",
     ));
     None
@@ -157,21 +157,15 @@ mod tests {
         machine.file("proc/sys/kernel/osrelease", "6.8.0");
         let p2p = "CONFIG_PCI_P2PDMA=y";
         let both = format!("{p2p}\nCONFIG_DMABUF_MOVE_NOTIFY=y");
+        let without = format!("{p2p}\n# CONFIG_DMABUF_MOVE_NOTIFY is not set");
+        let two = "CONFIG_PCI_P2PDMA, CONFIG_DMABUF_MOVE_NOTIFY (/boot/config-6.8.0)";
+        let no_p2p = Err("CONFIG_PCI_P2PDMA is not set in /boot/config-6.8.0");
         for (text, expected) in [
-            (
-                "CONFIG_DMABUF_MOVE_NOTIFY=y",
-                Err("CONFIG_PCI_P2PDMA is not set in /boot/config-6.8.0"),
-            ),
-            (
-                &*format!("{p2p}\n# CONFIG_DMABUF_MOVE_NOTIFY is not set"),
-                Err("CONFIG_DMABUF_MOVE_NOTIFY is not set in"),
-            ),
+            ("CONFIG_DMABUF_MOVE_NOTIFY=y", no_p2p),
+            (&without, Err("CONFIG_DMABUF_MOVE_NOTIFY is not set in")),
             // A kernel that no longer has the option.
             (p2p, Ok("CONFIG_PCI_P2PDMA (/boot/config-6.8.0)")),
-            (
-                &both,
-                Ok("CONFIG_PCI_P2PDMA, CONFIG_DMABUF_MOVE_NOTIFY (/boot/config-6.8.0)"),
-            ),
+            (&both, Ok(two)),
         ] {
             machine.file("boot/config-6.8.0", text);
             let (found, why) = said(&machine);

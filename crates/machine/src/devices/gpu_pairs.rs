@@ -94,21 +94,10 @@ mod tests {
         let machine = two_sockets();
         let tree = machine.tree();
         let topology = Topology::read_from(&tree, vec![]);
-        let addresses = [
-            "0000:83:00.0",
-            "0000:03:00.0",
-            "0000:04:00.0",
-            "0000:03:00.0",
-        ];
-        let found = pairs(&tree, &topology, &addresses.map(str::to_owned));
-        let short = |pair: &GpuPair| {
-            (
-                pair.from[5..7].to_owned(),
-                pair.to[5..7].to_owned(),
-                pair.pci,
-            )
-        };
-        let found: Vec<_> = found.iter().map(short).collect();
+        let addresses = ["83", "03", "04", "03"].map(|bus| format!("0000:{bus}:00.0"));
+        let found = pairs(&tree, &topology, &addresses);
+        let short = |pair: &GpuPair| (pair.from[5..7].into(), pair.to[5..7].into(), pair.pci);
+        let found: Vec<(String, String, _)> = found.iter().map(short).collect();
         let (near, far) = (PciWay::Switch, PciWay::Sockets);
         let expected = [
             ("03", "04", near),

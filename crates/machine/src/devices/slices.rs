@@ -103,13 +103,9 @@ mod tests {
         let root = "proc/driver/nvidia/capabilities";
         machine.file(&format!("{root}/mig/config"), "");
         assert!(slices(&machine.tree(), "0").is_empty());
-        for file in [
-            "gi10/ci0/access",
-            "gi2/ci0/access",
-            "gi2/ci1/access",
-            "gi7/access",
-        ] {
-            machine.file(&format!("{root}/gpu0/mig/{file}"), "DeviceFileMinor: 3");
+        for slice in ["gi10/ci0", "gi2/ci0", "gi2/ci1", "gi7"] {
+            let file = format!("{root}/gpu0/mig/{slice}/access");
+            machine.file(&file, "DeviceFileMinor: 3");
         }
         let found = slices(&machine.tree(), "0");
         assert_eq!(found, ["gi2/ci0", "gi2/ci1", "gi7", "gi10/ci0"]);

@@ -56,7 +56,7 @@ impl Met {
             secret,
             listener,
             signals: None,
-            leave: Leave { _store: None },
+            leave: Leave::default(),
         }
     }
 
@@ -124,7 +124,7 @@ pub fn meet(
         identity,
         listener,
         signals: None,
-        leave: Leave { _store: None },
+        leave: Leave::default(),
     })
 }
 

@@ -10,7 +10,7 @@ use tonnage_units::{Error, Result};
 
 /// Takes leave of the launcher when it is dropped. To do so at the end lets the launcher notice a rank that dies, and
 /// is what an MPI that is loaded in between needs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Leave {
     pub(super) _store: Option<Store>,
 }

@@ -114,10 +114,11 @@ fn a_signal_to_one_rank_ends_all_with_its_code() {
     assert!(said.contains(&wanted), "{said}");
 }
 
-/// Reads the numbers of the ranks' processes from the supervisor's first lines.
+/// A supervisor of stuck ranks, with the numbers of their processes, from its first lines.
 ///
 /// The reader comes back with them: ranks that report their end to nobody would fail for that reason.
-fn pids(child: &mut Child) -> (Vec<Pid>, BufReader<ChildStdout>) {
+fn stuck() -> (Child, Vec<Pid>, BufReader<ChildStdout>) {
+    let mut child = supervisor("stuck");
     let mut reader = BufReader::new(child.stdout.take().unwrap());
     let mut pids = Vec::new();
     let mut line = String::new();
@@ -128,7 +129,9 @@ fn pids(child: &mut Child) -> (Vec<Pid>, BufReader<ChildStdout>) {
         pids.extend(pid.and_then(Pid::from_raw));
         line.clear();
     }
-    (pids, reader)
+    assert_eq!(pids.len(), 3);
+    sleep(Duration::from_millis(300));
+    (child, pids, reader)
 }
 
 /// A process that has ended but that nobody has waited for counts as gone.
@@ -152,10 +155,7 @@ fn all_gone(pids: &[Pid], time: Duration) -> bool {
 #[test]
 fn signals_to_the_supervisor_reach_the_ranks() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
-        let mut child = supervisor("stuck");
-        let (pids, _reader) = pids(&mut child);
-        assert_eq!(pids.len(), 3);
-        sleep(Duration::from_millis(300));
+        let (child, pids, _reader) = stuck();
         kill_process(Pid::from_child(&child), signal).unwrap();
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{output:?}");
@@ -165,10 +165,7 @@ fn signals_to_the_supervisor_reach_the_ranks() {
 
 #[test]
 fn a_killed_supervisor_leaves_nothing_behind() {
-    let mut child = supervisor("stuck");
-    let (pids, _reader) = pids(&mut child);
-    assert_eq!(pids.len(), 3);
-    sleep(Duration::from_millis(300));
+    let (mut child, pids, _reader) = stuck();
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(all_gone(&pids, Duration::from_secs(8)));

@@ -421,18 +421,15 @@ mod tests {
         };
         let now = Instant::now;
         let soon = Some(Duration::from_secs(4));
+        let (pushing, connecting) = (
+            Progress::Pushing(0, long_ago),
+            Progress::Connecting(long_ago),
+        );
+        let took_none = "took 0 bytes of the program and then none for 30.0s";
         for (progress, waited, expected) in [
-            (
-                Progress::Pushing(0, long_ago),
-                None,
-                "took 0 bytes of the program and then none for 30.0s",
-            ),
+            (pushing, None, took_none),
             (Progress::Pushing(0, now()), soon, "of the program in 4.0s"),
-            (
-                Progress::Connecting(long_ago),
-                None,
-                "ssh said nothing for 30.0s",
-            ),
+            (connecting, None, "ssh said nothing for 30.0s"),
             (Progress::Connecting(now()), soon, "ssh was given up after "),
             (Progress::Waiting, soon, "behind others"),
         ] {
