@@ -2,7 +2,7 @@
 
 use tonnage_engine::{EngineReport, Fact, fact_names};
 
-use super::{Figure, Row, Style};
+use super::{Figure, Row};
 use crate::Record;
 use crate::grouping::by_answer;
 
@@ -16,30 +16,24 @@ pub const ENGINE: &[Figure] = &[
         field: "library",
         meaning: "The library that moved the bytes, with its version and the file that it was loaded from.",
         computed: OWN_WORD,
-        style: Style::Plain,
-        better: None,
         value: |row| of_row(row, library).into(),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Provider",
         field: "provider",
         meaning: "The part of the library that moved the bytes, with its version.",
         computed: OWN_WORD,
-        style: Style::Plain,
-        better: None,
         value: |row| of_row(row, provider).into(),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Device",
         field: "device",
         meaning: "The device, or devices, that the engine used.",
         computed: OWN_WORD,
-        style: Style::Plain,
-        better: None,
         value: |row| of_row(row, devices).into(),
-        trials: None,
+        ..Figure::PLAIN
     },
 ];
 

@@ -26,6 +26,33 @@ pub struct Figure {
     pub trials: Option<fn(&Row<'_>) -> OfTrials>,
 }
 
+impl Figure {
+    /// A base for figures that are neither good nor bad, and that all trials together have.
+    pub(crate) const PLAIN: Self = Self {
+        computed: "",
+        ..Self::asked("", "", "", |_| Value::Unknown)
+    };
+
+    /// A figure that the point decides.
+    pub(crate) const fn asked(
+        name: &'static str,
+        field: &'static str,
+        meaning: &'static str,
+        value: fn(&Row<'_>) -> Value,
+    ) -> Self {
+        Self {
+            name,
+            field,
+            meaning,
+            computed: "As the plan or the command line asked for it; the record's point repeats it.",
+            style: Style::Plain,
+            better: None,
+            value,
+            trials: None,
+        }
+    }
+}
+
 /// Values of a figure in the trials of a part; `None` where one has none.
 pub type OfTrials = Vec<Option<f64>>;
 

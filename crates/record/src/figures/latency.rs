@@ -1,6 +1,6 @@
 //! Figures of latencies, of whatever a row is about: operations, transfers of a phase, steps.
 
-use super::{Better, Figure, MICROSECONDS, Row, Style, Value};
+use super::{Better, Figure, MICROSECONDS, Row, Value};
 use crate::histogram::{Latency, LatencyKind};
 
 const FROM_HISTOGRAM: &str = "From one histogram of all samples of all trials and workers, with three significant \
@@ -20,20 +20,16 @@ pub const LATENCY: &[Figure] = &[
              a collective, on its slowest rank).",
         computed: "From the pacing and the operation; a read under ping-pong is of kind operation, because nothing \
              arrives at its target.",
-        style: Style::Plain,
-        better: None,
         value: |row| latency(row, |latency| latency.kind.name()),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Samples",
         field: "latency_samples",
         meaning: "Number of latencies that the figures are of.",
         computed: "Counted over all trials and workers.",
-        style: Style::Plain,
-        better: None,
         value: |row| latency(row, |latency| latency.samples),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Unfinished",
@@ -41,24 +37,21 @@ pub const LATENCY: &[Figure] = &[
         meaning: "Samples of operations of an open loop that were due and were never issued. The latency of each is a lower \
              bound: the time from when it was due to the end of its trial.",
         computed: "Counted over all trials and workers.",
-        style: Style::Plain,
         better: Some(Better::Low),
         value: |row| {
             latency(row, |latency| {
                 latency.lower_bounds.map_or(0, |bounds| bounds.unfinished)
             })
         },
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Lower bounds",
         field: LOWER_BOUNDS,
         meaning: "Columns of CSV whose values in this row are lower bounds, which tables mark with ≥; empty if none are.",
         computed: "From the samples of operations that never ended, and of those above 60 s.",
-        style: Style::Plain,
-        better: None,
         value: lower_bounds,
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Min Lat (us)",
@@ -68,7 +61,7 @@ pub const LATENCY: &[Figure] = &[
         style: MICROSECONDS,
         better: Some(Better::Low),
         value: |row| latency(row, |latency| latency.latency_ns_min),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Avg Lat (us)",
@@ -78,7 +71,7 @@ pub const LATENCY: &[Figure] = &[
         style: MICROSECONDS,
         better: Some(Better::Low),
         value: |row| extreme(row, |latency| latency.latency_ns_mean),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "p50 (us)",
@@ -88,7 +81,7 @@ pub const LATENCY: &[Figure] = &[
         style: MICROSECONDS,
         better: Some(Better::Low),
         value: |row| percentile(row, |latency| latency.latency_ns_p50),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "p90 (us)",
@@ -98,7 +91,7 @@ pub const LATENCY: &[Figure] = &[
         style: MICROSECONDS,
         better: Some(Better::Low),
         value: |row| percentile(row, |latency| latency.latency_ns_p90),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "p99 (us)",
@@ -108,7 +101,7 @@ pub const LATENCY: &[Figure] = &[
         style: MICROSECONDS,
         better: Some(Better::Low),
         value: |row| percentile(row, |latency| latency.latency_ns_p99),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "p99.9 (us)",
@@ -119,7 +112,7 @@ pub const LATENCY: &[Figure] = &[
         style: MICROSECONDS,
         better: Some(Better::Low),
         value: |row| percentile(row, |latency| latency.latency_ns_p999),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Max Lat (us)",
@@ -129,7 +122,7 @@ pub const LATENCY: &[Figure] = &[
         style: MICROSECONDS,
         better: Some(Better::Low),
         value: |row| extreme(row, |latency| latency.latency_ns_max),
-        trials: None,
+        ..Figure::PLAIN
     },
 ];
 
@@ -141,10 +134,8 @@ pub const DELIVERED: &[Figure] = &[Figure {
          no where the latency is to local completion, and the bytes may still be on their way.",
     computed: "From what the engine promises about completions; absent for reads and ping-pongs, whose kind says it, and \
          where it cannot be told.",
-    style: Style::Plain,
-    better: None,
     value: |row| latency(row, |latency| latency.delivered),
-    trials: None,
+    ..Figure::PLAIN
 }];
 
 /// The figure that names the others that are lower bounds.

@@ -27,9 +27,8 @@ pub const BANDWIDTH: &[Figure] = &[
              within this distance 19 times out of 20. Not available for a single trial.",
         computed: CI95,
         style: PERCENT,
-        better: None,
         value: |row| bandwidth(row, Spread::ci95_fraction),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Min trial BW (GB/s)",
@@ -39,7 +38,7 @@ pub const BANDWIDTH: &[Figure] = &[
         style: GIGA,
         better: Some(Better::High),
         value: |row| bandwidth(row, |spread| Some(spread.min)),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Max trial BW (GB/s)",
@@ -49,7 +48,7 @@ pub const BANDWIDTH: &[Figure] = &[
         style: GIGA,
         better: Some(Better::High),
         value: |row| bandwidth(row, |spread| Some(spread.max)),
-        trials: None,
+        ..Figure::PLAIN
     },
 ];
 
@@ -87,19 +86,16 @@ pub const LIMIT: &[Figure] = &[
         meaning: "Upper bound that the bandwidth is set beside, GB of 1e9 bytes per second.",
         computed: "Measured beside the point, read from the device, or stated by the user; `limit_what` says which.",
         style: GIGA,
-        better: None,
         value: |row| limit(row).map(|limit| limit.bytes_per_s).into(),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Limit what",
         field: "limit_what",
         meaning: "The limit in words, such as one sequential direct stream of the storage.",
         computed: "Written by whatever measured or stated it.",
-        style: Style::Plain,
-        better: None,
         value: |row| limit(row).map(|limit| limit.what.as_str()).into(),
-        trials: None,
+        ..Figure::PLAIN
     },
 ];
 
@@ -124,10 +120,8 @@ const VERIFIED_OF: Figure = Figure {
              Of a transfer those of the last visit of each slot, or with verify=each of every operation: beside Payload \
              they are the coverage.",
     computed: "Sum over the trials; a wrong byte fails the point.",
-    style: Style::Plain,
-    better: None,
     value: |row| row.body().verified_bytes(row.part).into(),
-    trials: None,
+    ..Figure::PLAIN
 };
 
 /// Bytes that were checked, of kinds that count no operations.
@@ -140,20 +134,16 @@ pub const AMOUNTS: &[Figure] = &[
         field: "operations",
         meaning: "Operations of all trials; of files, reads and writes.",
         computed: "Counted; a round trip of a ping-pong is two.",
-        style: Style::Plain,
-        better: None,
         value: |row| moved(row, |moved| moved.operations),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Payload (B)",
         field: "payload_bytes",
         meaning: "Payload bytes of all trials.",
         computed: "Sum over the operations.",
-        style: Style::Plain,
-        better: None,
         value: |row| moved(row, |moved| moved.payload_bytes),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "In flight",
@@ -161,15 +151,13 @@ pub const AMOUNTS: &[Figure] = &[
         meaning: "The most operations that one thread really had in flight at a time, of all its lanes; the window says how \
              many it might have had.",
         computed: "Largest over the threads, ranks and trials of what was handed over and had not been seen to end.",
-        style: Style::Plain,
-        better: None,
         value: |row| {
             trials(row)
                 .filter_map(|trial| trial.in_flight_max)
                 .max()
                 .into()
         },
-        trials: None,
+        ..Figure::PLAIN
     },
     VERIFIED_OF,
 ];

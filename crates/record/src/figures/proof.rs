@@ -19,7 +19,7 @@ pub const PROOF: &[Figure] = &[
         style: Style::Scaled(1.0),
         better: Some(Better::Low),
         value: |row| canary(row, |[before, _]| before),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Canary after (ns)",
@@ -31,7 +31,7 @@ pub const PROOF: &[Figure] = &[
         style: Style::Scaled(1.0),
         better: Some(Better::Low),
         value: |row| canary(row, |[_, after]| after),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Path",
@@ -40,8 +40,6 @@ pub const PROOF: &[Figure] = &[
              no.",
         computed: "yes where every device carried at least 99 % of the payload, warm-up included, from before the \
              warm-up to after the last trial; absent where the engine names no device.",
-        style: Style::Plain,
-        better: None,
         value: |row| {
             row.record
                 .wire_proof
@@ -49,7 +47,7 @@ pub const PROOF: &[Figure] = &[
                 .map(|path| path.crossed)
                 .into()
         },
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Trouble",
@@ -57,7 +55,6 @@ pub const PROOF: &[Figure] = &[
         meaning: "Errors, drops and retransmits on the way, other traffic of the hosts included.",
         computed: "Sum of all such counters of the devices and of their hosts' TCP, without retransmits of hosts \
              whose TCP saw reordering; the record lists them.",
-        style: Style::Plain,
         better: Some(Better::Low),
         value: |row| {
             row.record
@@ -66,7 +63,7 @@ pub const PROOF: &[Figure] = &[
                 .map(WireProof::troubles)
                 .into()
         },
-        trials: None,
+        ..Figure::PLAIN
     },
 ];
 

@@ -1,13 +1,11 @@
 //! Figures of experiments with collectives. A record has a row for each backend.
 
 use crate::collective::{BackendRecord, CollectiveBody, CollectiveSummary, CollectiveTrial};
-use crate::figures::common::{ASKED, FROM_PLAN, MEMORY, OPERATION, OUTCOME};
+use crate::figures::common::{ASKED, MEMORY, OPERATION, OUTCOME};
 use crate::figures::engine::ENGINE;
 use crate::figures::latency::LATENCY;
 use crate::figures::moved::{CI95, VERIFIED};
-use crate::figures::{
-    Better, Figure, Figures, GIGA, MICROSECONDS, OfTrials, PERCENT, Row, Style, Value,
-};
+use crate::figures::{Better, Figure, Figures, GIGA, MICROSECONDS, OfTrials, PERCENT, Row, Value};
 use tonnage_collective::Collective;
 use tonnage_plan::collective::Across;
 
@@ -22,26 +20,8 @@ pub(crate) const FROM_POINT: Figures = &[CALL];
 const BY_BACKEND: &str = "As it was asked for, or as the backend chose it in the warm-up.";
 const MEAN: &str = "Mean over iterations and trials.";
 
-const fn asked(
-    name: &'static str,
-    field: &'static str,
-    meaning: &'static str,
-    value: fn(&Row<'_>) -> Value,
-) -> Figure {
-    Figure {
-        name,
-        field,
-        meaning,
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value,
-        trials: None,
-    }
-}
-
 const CALL: &[Figure] = &[
-    asked(
+    Figure::asked(
         "Size (B)",
         "call_size_bytes",
         "Bytes of each rank for all-reduce, reduce, broadcast and send-recv-*, of all ranks together for other collectives; \
@@ -51,19 +31,19 @@ const CALL: &[Figure] = &[
             body.map(|body| body.point.shape().size_bytes()).into()
         },
     ),
-    asked(
+    Figure::asked(
         "Rank gives (B)",
         "call_input_bytes_max",
         "Bytes that a rank gives to a collective: of the one that gives most.",
         |row| amount(row, |body, rank| body.point.shape().input_bytes(rank)),
     ),
-    asked(
+    Figure::asked(
         "Rank gets (B)",
         "call_output_bytes_max",
         "Bytes that a rank gets from a collective: of the one that gets most.",
         |row| amount(row, |body, rank| body.point.shape().output_bytes(rank)),
     ),
-    asked(
+    Figure::asked(
         "Dtype",
         "dtype",
         "Type of the elements of a collective.",
@@ -72,7 +52,7 @@ const CALL: &[Figure] = &[
             body.map(|body| body.point.dtype.name()).into()
         },
     ),
-    asked(
+    Figure::asked(
         "Reduction",
         "reduction",
         "Combination of the elements, where a collective reduces.",
@@ -81,7 +61,7 @@ const CALL: &[Figure] = &[
             reduction.map(|reduction| reduction.name()).into()
         },
     ),
-    asked(
+    Figure::asked(
         "Root",
         "root",
         "Root of a collective that has one.",
@@ -90,13 +70,13 @@ const CALL: &[Figure] = &[
             body.map(|body| body.point.root).into()
         },
     ),
-    asked(
+    Figure::asked(
         "Align",
         "align",
         "Alignment of the ranks before each call: by the library's barrier, or none.",
         |row| body(row).map(|body| body.point.align.name()).into(),
     ),
-    asked(
+    Figure::asked(
         "Refill",
         "refill",
         "Moment at which inputs are written anew: before each iteration, or before each trial alone.",
@@ -104,7 +84,7 @@ const CALL: &[Figure] = &[
     ),
     Figure {
         computed: BY_BACKEND,
-        ..asked(
+        ..Figure::asked(
             "In place",
             "really_in_place",
             "Results of a collective take the place of its inputs; some libraries always do it.",
@@ -113,7 +93,7 @@ const CALL: &[Figure] = &[
     },
     Figure {
         computed: BY_BACKEND,
-        ..asked(
+        ..Figure::asked(
             "Algorithm",
             "chosen_algorithm",
             "Algorithm of a collective; absent where a library does not say it.",
@@ -125,7 +105,7 @@ const CALL: &[Figure] = &[
     },
     Figure {
         computed: BY_BACKEND,
-        ..asked(
+        ..Figure::asked(
             "Message (B)",
             "chosen_chunk_bytes",
             "Longest message of a collective; absent where a library does not say it.",
@@ -140,10 +120,8 @@ const TIMES: &[Figure] = &[
         field: "iterations",
         meaning: "Calls of a collective in all trials, each by all ranks.",
         computed: "Counted.",
-        style: Style::Plain,
-        better: None,
         value: |row| summary(row, |it| it.iterations),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Time (us)",
@@ -162,9 +140,8 @@ const TIMES: &[Figure] = &[
         meaning: "Half width of the 95 % confidence interval of Time, as a part of it. Not available for a single trial.",
         computed: CI95,
         style: PERCENT,
-        better: None,
         value: |row| summary(row, |it| it.call_ns.ci95_fraction()),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Slowest (us)",
@@ -174,7 +151,7 @@ const TIMES: &[Figure] = &[
         style: MICROSECONDS,
         better: Some(Better::Low),
         value: |row| summary(row, |it| it.call_ns_rank_max),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Ranks' mean (us)",
@@ -184,7 +161,7 @@ const TIMES: &[Figure] = &[
         style: MICROSECONDS,
         better: Some(Better::Low),
         value: |row| summary(row, |it| it.call_ns_rank_mean),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Fastest (us)",
@@ -194,7 +171,7 @@ const TIMES: &[Figure] = &[
         style: MICROSECONDS,
         better: Some(Better::Low),
         value: |row| summary(row, |it| it.call_ns_rank_min),
-        trials: None,
+        ..Figure::PLAIN
     },
 ];
 
@@ -207,7 +184,7 @@ const BANDWIDTH: &[Figure] = &[
         style: GIGA,
         better: Some(Better::High),
         value: |row| summary(row, |it| Some(it.algbw_bytes_per_s?.mean)),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "BusBW (GB/s)",
@@ -218,7 +195,7 @@ const BANDWIDTH: &[Figure] = &[
         style: GIGA,
         better: Some(Better::High),
         value: |row| summary(row, |it| Some(it.busbw_bytes_per_s?.mean)),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Bus util (%)",
@@ -229,7 +206,7 @@ const BANDWIDTH: &[Figure] = &[
         style: PERCENT,
         better: Some(Better::High),
         value: |row| summary(row, |it| it.busbw_limit_fraction),
-        trials: None,
+        ..Figure::PLAIN
     },
 ];
 
@@ -239,20 +216,16 @@ const BACKEND: &[Figure] = &[
         field: "backend_outcome",
         meaning: "End of a point on one backend: measured, skipped or failed.",
         computed: "Decided when the point ends.",
-        style: Style::Plain,
-        better: None,
         value: |row| backend(row).map(|it| it.backend_outcome.status()).into(),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Backend why",
         field: "backend_why",
         meaning: "Reason that a point was skipped or failed on one backend, and the next thing to do.",
         computed: "Written by whatever stopped it.",
-        style: Style::Plain,
-        better: None,
         value: |row| backend(row).and_then(|it| it.backend_outcome.why()).into(),
-        trials: None,
+        ..Figure::PLAIN
     },
 ];
 

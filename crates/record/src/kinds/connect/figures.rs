@@ -2,7 +2,7 @@
 
 use crate::body::Part;
 use crate::connect::{ConnectBody, ConnectSummary};
-use crate::figures::common::{ASKED, EXCHANGE, FROM_PLAN, OUTCOME};
+use crate::figures::common::{ASKED, EXCHANGE, OUTCOME};
 use crate::figures::engine::ENGINE;
 use crate::figures::latency::LATENCY;
 use crate::figures::moved::CI95;
@@ -17,35 +17,27 @@ const CONNECT: &[Figure] = &[
         field: "step",
         meaning: "Step of setting up a worker's connections: open (its endpoint), register (its memory), exchange (cards over the control channel, and waiting for the slowest rank), connect (to its peers), first_byte (until one has gone each way), total (all of these), close (taking it down, which is not in total). Absent in the row of the whole.",
         computed: "The record's steps, in their order.",
-        style: Style::Plain,
-        better: None,
         value: |row| {
             body(row)
                 .and_then(|body| body.step(row.part))
                 .map(|step| step.step.name())
                 .into()
         },
-        trials: None,
+        ..Figure::PLAIN
     },
-    Figure {
-        name: "Register (B)",
-        field: "register_bytes",
-        meaning: "Bytes of memory that each worker registers with its device.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |body| body.point.register_bytes),
-        trials: None,
-    },
+    Figure::asked(
+        "Register (B)",
+        "register_bytes",
+        "Bytes of memory that each worker registers with its device.",
+        |row| point(row, |body| body.point.register_bytes),
+    ),
     Figure {
         name: "Connections",
         field: "connections_at_once",
         meaning: "Connections that all ranks together have at a time.",
         computed: "Pairs of workers that the traffic connects.",
-        style: Style::Plain,
-        better: None,
         value: |row| point(row, |body| body.point.connections()),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Conn rate (conn/s)",
@@ -63,19 +55,16 @@ const CONNECT: &[Figure] = &[
         meaning: "Half width of the 95 % confidence interval of Conn rate, as a part of it. Not available for a single trial.",
         computed: CI95,
         style: PERCENT,
-        better: None,
         value: |row| summary(row, |summary| summary.connections_per_s.ci95_fraction()),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Set up",
         field: "connections_set_up",
         meaning: "Connections of all trials, each counted once for its two ends.",
         computed: "Counted.",
-        style: Style::Plain,
-        better: None,
         value: |row| summary(row, |summary| summary.connections),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "CPU (ns/conn)",

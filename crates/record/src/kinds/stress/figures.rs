@@ -1,10 +1,10 @@
 //! Figures of a stress. A record has a row for each engine and operation.
 
-use crate::figures::common::{ASKED, EXCHANGE, FROM_PLAN, OPERATION, OUTCOME};
+use crate::figures::common::{ASKED, EXCHANGE, OPERATION, OUTCOME};
 use crate::figures::engine::ENGINE;
 use crate::figures::latency::LATENCY;
 use crate::figures::moved::{AMOUNTS, BANDWIDTH, CPU, MESSAGE_RATE};
-use crate::figures::{Better, Figure, Figures, Row, Style, Value};
+use crate::figures::{Better, Figure, Figures, Row, Value};
 use crate::stress::{StressBody, StressRow};
 
 /// All figures of a record of a stress.
@@ -24,25 +24,19 @@ pub const FIGURES: Figures = &[
 ];
 
 const DRAWS: &[Figure] = &[
-    Figure {
-        name: "Seed",
-        field: "stress_seed",
-        meaning: "Seed that the transfers were drawn from.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| body(row).map(|body| body.point.seed).into(),
-        trials: None,
-    },
+    Figure::asked(
+        "Seed",
+        "stress_seed",
+        "Seed that the transfers were drawn from.",
+        |row| body(row).map(|body| body.point.seed).into(),
+    ),
     Figure {
         name: "Draws",
         field: "draws",
         meaning: "Transfers that a stress drew and tried.",
         computed: "Counted.",
-        style: Style::Plain,
-        better: None,
         value: |row| part(row, |part| part.draws),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Skipped",
@@ -50,20 +44,17 @@ const DRAWS: &[Figure] = &[
         meaning: "Transfers that a stress drew and did not try, because the engine or the machine lacks what they need; the \
              line under the table says what the first one lacked.",
         computed: "Counted.",
-        style: Style::Plain,
-        better: None,
         value: |row| part(row, |part| part.skipped),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Failures",
         field: "draw_failures",
         meaning: "Transfers of a stress that failed, such as by a wrong byte.",
         computed: "Counted.",
-        style: Style::Plain,
         better: Some(Better::Low),
         value: |row| part(row, |part| part.failures),
-        trials: None,
+        ..Figure::PLAIN
     },
 ];
 
@@ -73,15 +64,13 @@ const FAILURE: &[Figure] = &[Figure {
     meaning: "Command line that repeats the first transfer of a stress that failed; in the row of its engine and \
          operation.",
     computed: "Written from what was drawn.",
-    style: Style::Plain,
-    better: None,
     value: |row| {
         let failure = body(row).and_then(|body| body.first_failure.as_ref());
         let (engine, op) = (row.body().engine(row.part), row.body().verb(row.part));
         let failure = failure.filter(|it| it.engine == engine && Some(it.op) == op);
         failure.map(|failure| failure.command.as_str()).into()
     },
-    trials: None,
+    ..Figure::PLAIN
 }];
 
 fn body<'a>(row: &Row<'a>) -> Option<&'a StressBody> {

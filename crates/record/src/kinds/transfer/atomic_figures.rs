@@ -13,7 +13,7 @@ pub(super) const ATOMICS: &[Figure] = &[Figure {
     style: PERCENT,
     better: Some(Better::High),
     value: |row| swapped(row).into(),
-    trials: None,
+    ..Figure::PLAIN
 }];
 
 fn swapped(row: &Row<'_>) -> Option<f64> {

@@ -2,7 +2,6 @@
 
 use super::TransferBody;
 use super::background::{BackgroundSummary, MeasuringCpus, TrialBackground};
-use crate::figures::common::FROM_PLAN;
 use crate::figures::{Better, Figure, GIGA, MICROSECONDS, Row, Style, Value};
 
 const MEAN: &str =
@@ -14,39 +13,34 @@ const INTERVAL: &str =
 
 /// Figures of a latency beside a load.
 pub(super) const BACKGROUND: &[Figure] = &[
-    Figure {
-        name: "Background",
-        field: "background",
-        meaning: "Load that workers of their own move beside the latency: operation, size, window and pairs; empty without.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| {
+    Figure::asked(
+        "Background",
+        "background",
+        "Load that workers of their own move beside the latency: operation, size, window and pairs; empty without.",
+        |row| {
             let body = row.record.transfer();
             let background = body.and_then(|body| body.point.background);
             background.map(|background| background.to_string()).into()
         },
-        trials: None,
-    },
+    ),
     Figure {
-        name: "Load asked (op/s)",
-        field: "background_rate_per_s",
-        meaning: "Operations per second of the background in each initiating rank, as asked; full where it has no rate, \
-             but what its window carries.",
-        computed: FROM_PLAN,
         style: Style::Rate,
-        better: None,
-        value: |row| {
-            let body = row.record.transfer();
-            match body.and_then(|body| body.point.background) {
-                None => Value::Unknown,
-                Some(background) => match background.rate_per_s {
-                    None => "full".into(),
-                    Some(rate_per_s) => rate_per_s.into(),
-                },
-            }
-        },
-        trials: None,
+        ..Figure::asked(
+            "Load asked (op/s)",
+            "background_rate_per_s",
+            "Operations per second of the background in each initiating rank, as asked; full where it has no rate, \
+             but what its window carries.",
+            |row| {
+                let body = row.record.transfer();
+                match body.and_then(|body| body.point.background) {
+                    None => Value::Unknown,
+                    Some(background) => match background.rate_per_s {
+                        None => "full".into(),
+                        Some(rate_per_s) => rate_per_s.into(),
+                    },
+                }
+            },
+        )
     },
     Figure {
         name: "Load (GB/s)",
@@ -54,9 +48,9 @@ pub(super) const BACKGROUND: &[Figure] = &[
         meaning: "Bandwidth that the background really moved, all ranks together, GB of 1e9 bytes.",
         computed: "Mean over the trials of its payload bytes / its window.",
         style: GIGA,
-        better: None,
         value: |row| loaded(row, |load| load.bandwidth_bytes_per_s.mean),
         trials: Some(|row| trials(row, |trial| trial.bandwidth_bytes_per_s)),
+        ..Figure::PLAIN
     },
     Figure {
         name: "Idle p50 (us)",
@@ -83,30 +77,26 @@ pub(super) const BACKGROUND: &[Figure] = &[
         field: "latency_ratio_p50",
         meaning: "Median latency beside the background / without it.",
         computed: RATIO,
-        style: Style::Plain,
         better: Some(Better::Low),
         value: |row| loaded(row, |load| load.p50.ratio()),
         trials: Some(|row| trials(row, TrialBackground::ratio_p50)),
+        ..Figure::PLAIN
     },
     Figure {
         name: "p50 / idle, low",
         field: "latency_ratio_p50_low",
         meaning: "Lower end of the 95 % confidence interval of p50 / idle.",
         computed: INTERVAL,
-        style: Style::Plain,
-        better: None,
         value: |row| loaded(row, |load| load.p50.ratio.low),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "p50 / idle, high",
         field: "latency_ratio_p50_high",
         meaning: "Upper end of the 95 % confidence interval of p50 / idle.",
         computed: INTERVAL,
-        style: Style::Plain,
-        better: None,
         value: |row| loaded(row, |load| load.p50.ratio.high),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Idle p99 (us)",
@@ -133,30 +123,26 @@ pub(super) const BACKGROUND: &[Figure] = &[
         field: "latency_ratio_p99",
         meaning: "99th percentile of the latency beside the background / without it.",
         computed: RATIO,
-        style: Style::Plain,
         better: Some(Better::Low),
         value: |row| loaded(row, |load| load.p99.ratio()),
         trials: Some(|row| trials(row, TrialBackground::ratio_p99)),
+        ..Figure::PLAIN
     },
     Figure {
         name: "p99 / idle, low",
         field: "latency_ratio_p99_low",
         meaning: "Lower end of the 95 % confidence interval of p99 / idle.",
         computed: INTERVAL,
-        style: Style::Plain,
-        better: None,
         value: |row| loaded(row, |load| load.p99.ratio.low),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "p99 / idle, high",
         field: "latency_ratio_p99_high",
         meaning: "Upper end of the 95 % confidence interval of p99 / idle.",
         computed: INTERVAL,
-        style: Style::Plain,
-        better: None,
         value: |row| loaded(row, |load| load.p99.ratio.high),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Ratio of",
@@ -164,8 +150,6 @@ pub(super) const BACKGROUND: &[Figure] = &[
         meaning: "path: the workers that measure have CPUs of their own, and the ratio is that of the path. scheduler: \
              they share CPUs with the load or with each other, and take turns with whoever is there.",
         computed: "From the CPUs of all workers of a machine.",
-        style: Style::Plain,
-        better: None,
         value: |row| {
             let cpus = row.record.transfer().and_then(|body| body.measuring_cpus);
             cpus.map(|cpus| {
@@ -177,7 +161,7 @@ pub(super) const BACKGROUND: &[Figure] = &[
             })
             .into()
         },
-        trials: None,
+        ..Figure::PLAIN
     },
 ];
 

@@ -2,56 +2,39 @@
 
 use tonnage_plan::transfer::{Batching, Pacing, TransferPoint};
 
-use crate::figures::common::FROM_PLAN;
-use crate::figures::{Better, Figure, MICROSECONDS, Row, Style, Value};
+use crate::figures::{Better, Figure, MICROSECONDS, Row, Value};
 use crate::histogram::LatencyKind;
 use crate::transfer::{BatchPhases, TransferBody};
 
 /// Batches as they were asked for.
 pub(super) const BATCHES: &[Figure] = &[
-    Figure {
-        name: "Batch of",
-        field: "batch_of",
-        meaning: "Owner of a batch: worker (each worker has batches of its own) or rank (the workers of a rank share each \
+    Figure::asked(
+        "Batch of",
+        "batch_of",
+        "Owner of a batch: worker (each worker has batches of its own) or rank (the workers of a rank share each \
              batch out, and its latency is that of all of them together). Empty where the pacing has none.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| batches(row, |batching| batching.of.name().into()),
-        trials: None,
-    },
-    Figure {
-        name: "Batches",
-        field: "batches_in_flight",
-        meaning: "Batches of a worker, or of a rank, that are in flight together; empty where the pacing has none.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| batches(row, |batching| batching.in_flight.into()),
-        trials: None,
-    },
-    Figure {
-        name: "Call",
-        field: "batch_call",
-        meaning: "Calls that hand a batch over: one with all operations, or many, one for each. Empty where the pacing \
+        |row| batches(row, |batching| batching.of.name().into()),
+    ),
+    Figure::asked(
+        "Batches",
+        "batches_in_flight",
+        "Batches of a worker, or of a rank, that are in flight together; empty where the pacing has none.",
+        |row| batches(row, |batching| batching.in_flight.into()),
+    ),
+    Figure::asked(
+        "Call",
+        "batch_call",
+        "Calls that hand a batch over: one with all operations, or many, one for each. Empty where the pacing \
              has no batches.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| batches(row, |batching| batching.call.name().into()),
-        trials: None,
-    },
-    Figure {
-        name: "Merge",
-        field: "merge",
-        meaning: "Use of neighbourhood within a batch: on makes operations that are adjacent at both ends into one. Empty \
+        |row| batches(row, |batching| batching.call.name().into()),
+    ),
+    Figure::asked(
+        "Merge",
+        "merge",
+        "Use of neighbourhood within a batch: on makes operations that are adjacent at both ends into one. Empty \
              where the pacing has no batches.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| batches(row, |batching| batching.merge.name().into()),
-        trials: None,
-    },
+        |row| batches(row, |batching| batching.merge.name().into()),
+    ),
 ];
 
 const PREPARE: &str = "From before the first operation is built until the last one is. What a session costs is in the \
@@ -71,7 +54,7 @@ pub(super) const PHASES: &[Figure] = &[
         style: MICROSECONDS,
         better: Some(Better::Low),
         value: |row| phase(row, |phases| phases.prepare.time_ns_mean),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Prepare p50 (us)",
@@ -81,7 +64,7 @@ pub(super) const PHASES: &[Figure] = &[
         style: MICROSECONDS,
         better: Some(Better::Low),
         value: |row| phase(row, |phases| phases.prepare.time_ns_p50),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Prepare p99 (us)",
@@ -91,7 +74,7 @@ pub(super) const PHASES: &[Figure] = &[
         style: MICROSECONDS,
         better: Some(Better::Low),
         value: |row| phase(row, |phases| phases.prepare.time_ns_p99),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Post mean (us)",
@@ -101,7 +84,7 @@ pub(super) const PHASES: &[Figure] = &[
         style: MICROSECONDS,
         better: Some(Better::Low),
         value: |row| phase(row, |phases| phases.post.time_ns_mean),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Post p50 (us)",
@@ -111,7 +94,7 @@ pub(super) const PHASES: &[Figure] = &[
         style: MICROSECONDS,
         better: Some(Better::Low),
         value: |row| phase(row, |phases| phases.post.time_ns_p50),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Post p99 (us)",
@@ -121,7 +104,7 @@ pub(super) const PHASES: &[Figure] = &[
         style: MICROSECONDS,
         better: Some(Better::Low),
         value: |row| phase(row, |phases| phases.post.time_ns_p99),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Complete mean (us)",
@@ -131,7 +114,7 @@ pub(super) const PHASES: &[Figure] = &[
         style: MICROSECONDS,
         better: Some(Better::Low),
         value: |row| phase(row, |phases| phases.complete.time_ns_mean),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Complete p50 (us)",
@@ -141,7 +124,7 @@ pub(super) const PHASES: &[Figure] = &[
         style: MICROSECONDS,
         better: Some(Better::Low),
         value: |row| phase(row, |phases| phases.complete.time_ns_p50),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Complete p99 (us)",
@@ -151,7 +134,7 @@ pub(super) const PHASES: &[Figure] = &[
         style: MICROSECONDS,
         better: Some(Better::Low),
         value: |row| phase(row, |phases| phases.complete.time_ns_p99),
-        trials: None,
+        ..Figure::PLAIN
     },
 ];
 
@@ -161,13 +144,11 @@ pub(super) const MERGED: &[Figure] = &[Figure {
     field: "merged_operations",
     meaning: "Operations that the engine was handed for those of the batches, after neighbours were merged.",
     computed: "Counted by the initiators, over all trials; before operations are cut into parts.",
-    style: Style::Plain,
-    better: None,
     value: |row| {
         let summary = row.record.transfer().and_then(|body| body.summary.as_ref());
         summary.and_then(|summary| summary.merged_operations).into()
     },
-    trials: None,
+    ..Figure::PLAIN
 }];
 
 /// A time of a phase.

@@ -38,7 +38,7 @@ pub(super) const DIRECTIONS: &[Figure] = &[
         style: MICROSECONDS,
         better: Some(Better::Low),
         value: |row| direction(row, FORWARD, mean_latency),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Lat back (us)",
@@ -48,7 +48,7 @@ pub(super) const DIRECTIONS: &[Figure] = &[
         style: MICROSECONDS,
         better: Some(Better::Low),
         value: |row| direction(row, BACK, mean_latency),
-        trials: None,
+        ..Figure::PLAIN
     },
 ];
 

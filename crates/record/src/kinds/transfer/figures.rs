@@ -7,7 +7,7 @@ use super::background_figures::BACKGROUND;
 use super::batches::{BATCHES, MERGED, PHASES, batch, batch_bytes, fastest_batch_bytes_per_s};
 use crate::Links;
 use crate::envelope::Of;
-use crate::figures::common::{ASKED, EXCHANGE, FROM_PLAN, IN_FLIGHT, OPERATION, OUTCOME};
+use crate::figures::common::{ASKED, EXCHANGE, IN_FLIGHT, OPERATION, OUTCOME};
 use crate::figures::engine::ENGINE;
 use crate::figures::latency::{DELIVERED, LATENCY};
 use crate::figures::moved::{AMOUNTS, BANDWIDTH, CPU, LIMIT, MESSAGE_RATE};
@@ -53,260 +53,178 @@ pub(crate) const FROM_POINT: Figures = &[
 
 /// Operations as they were asked for.
 const OPERATIONS: &[Figure] = &[
-    Figure {
-        name: "Pacing",
-        field: "pacing",
-        meaning: "Way in which operations are issued: ping-pong (one, then wait for the answer), stream (a sliding \
+    Figure::asked(
+        "Pacing",
+        "pacing",
+        "Way in which operations are issued: ping-pong (one, then wait for the answer), stream (a sliding \
              window), batch (post B, wait for B), paced (due at fixed times, whatever the completions do).",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.pacing.name()),
-        trials: None,
-    },
-    Figure {
-        name: "Rails",
-        field: "rails",
-        meaning: "Use of the devices of a rank: single (a worker has one), stripe (each operation is cut into equal parts over \
+        |row| point(row, |point| point.pacing.name()),
+    ),
+    Figure::asked(
+        "Rails",
+        "rails",
+        "Use of the devices of a rank: single (a worker has one), stripe (each operation is cut into equal parts over \
              all of them) or round-robin (a peer has the device with number (peer + rank) mod devices, at both ends).",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.rails.name()),
-        trials: None,
-    },
-    Figure {
-        name: "Rail shift",
-        field: "rail_shift",
-        meaning: "Places by which the devices of ranks that only serve are turned.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.rail_shift),
-        trials: None,
-    },
-    Figure {
-        name: "CQ",
-        field: "cq",
-        meaning: "Way in which workers wait for completions, at both ends: busy (they poll without end) or event (they sleep \
+        |row| point(row, |point| point.rails.name()),
+    ),
+    Figure::asked(
+        "Rail shift",
+        "rail_shift",
+        "Places by which the devices of ranks that only serve are turned.",
+        |row| point(row, |point| point.rail_shift),
+    ),
+    Figure::asked(
+        "CQ",
+        "cq",
+        "Way in which workers wait for completions, at both ends: busy (they poll without end) or event (they sleep \
              until the device has something).",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.cq.name()),
-        trials: None,
-    },
-    Figure {
-        name: "QPs",
-        field: "queue_pairs",
-        meaning: "Endpoints (queue pairs) between a worker and a peer, which operations take in turn.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| u64::from(point.queue_pairs)),
-        trials: None,
-    },
-    Figure {
-        name: "Chunk (B)",
-        field: "chunk_bytes",
-        meaning: "Bytes of the parts that longer operations are cut into; empty where they are not cut.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| {
+        |row| point(row, |point| point.cq.name()),
+    ),
+    Figure::asked(
+        "QPs",
+        "queue_pairs",
+        "Endpoints (queue pairs) between a worker and a peer, which operations take in turn.",
+        |row| point(row, |point| u64::from(point.queue_pairs)),
+    ),
+    Figure::asked(
+        "Chunk (B)",
+        "chunk_bytes",
+        "Bytes of the parts that longer operations are cut into; empty where they are not cut.",
+        |row| {
             let body = row.record.transfer();
             body.and_then(|body| body.point.cut)
                 .map(|cut| u64::from(cut.chunk_bytes))
                 .into()
         },
-        trials: None,
-    },
-    Figure {
-        name: "API",
-        field: "api",
-        meaning: "Calls by which the loops reach the engine: engine (its own post and poll), poll (the library for other \
+    ),
+    Figure::asked(
+        "API",
+        "api",
+        "Calls by which the loops reach the engine: engine (its own post and poll), poll (the library for other \
              programs, whose tickets are taken as they end) or async (its futures, each awaited by a task).",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.api.name()),
-        trials: None,
-    },
-    Figure {
-        name: "Session",
-        field: "session",
-        meaning: "Life of the library's lanes: on (resolved once), off (memory and peer looked up by their names for each \
+        |row| point(row, |point| point.api.name()),
+    ),
+    Figure::asked(
+        "Session",
+        "session",
+        "Life of the library's lanes: on (resolved once), off (memory and peer looked up by their names for each \
              operation), fresh (a lane made and released for each operation) or register (the local memory registered \
              and deregistered for each as well). Empty where the loops call the engine itself.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| {
+        |row| {
             let session = row.record.transfer().and_then(|body| body.point.session);
             session.map(SessionUse::name).into()
         },
-        trials: None,
-    },
-    Figure {
-        name: "Initiators",
-        field: "initiators",
-        meaning: "Ranks that initiate operations, where a number was asked for: of pairs the first ones, of a fan-in those \
+    ),
+    Figure::asked(
+        "Initiators",
+        "initiators",
+        "Ranks that initiate operations, where a number was asked for: of pairs the first ones, of a fan-in those \
              after rank 0. Otherwise the traffic and the number of ranks say it.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| {
+        |row| {
             row.record
                 .transfer()
                 .and_then(|body| body.point.initiators)
                 .into()
         },
-        trials: None,
-    },
-    Figure {
-        name: "Target shift",
-        field: "target_shift",
-        meaning: "Places by which the targets of pairs are turned: of M initiators the i-th goes to rank M + (i + shift) \
+    ),
+    Figure::asked(
+        "Target shift",
+        "target_shift",
+        "Places by which the targets of pairs are turned: of M initiators the i-th goes to rank M + (i + shift) \
              mod (ranks - M).",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.target_shift),
-        trials: None,
-    },
-    Figure {
-        name: "Directions",
-        field: "directions",
-        meaning: "Directions of each pair in which bytes are moved at once: 1, or 2 where the targets of pairs initiate too.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| if point.bidirectional { 2u32 } else { 1 }),
-        trials: None,
-    },
-    Figure {
-        name: "Addresses",
-        field: "addresses",
-        meaning: "Order in which operations walk over the footprint: sequential, random (seeded), permuted (each \
+        |row| point(row, |point| point.target_shift),
+    ),
+    Figure::asked(
+        "Directions",
+        "directions",
+        "Directions of each pair in which bytes are moved at once: 1, or 2 where the targets of pairs initiate too.",
+        |row| point(row, |point| if point.bidirectional { 2u32 } else { 1 }),
+    ),
+    Figure::asked(
+        "Addresses",
+        "addresses",
+        "Order in which operations walk over the footprint: sequential, random (seeded), permuted (each \
              place once per round, in orders that differ at the two ends) or fixed (always the same place). It changes results several-fold, because it decides what caches hold.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.addresses.name()),
-        trials: None,
-    },
-    Figure {
-        name: "Local addresses",
-        field: "local_addresses",
-        meaning: "Order in which operations walk over the footprint at the initiator's end; that of Addresses where nothing \
+        |row| point(row, |point| point.addresses.name()),
+    ),
+    Figure::asked(
+        "Local addresses",
+        "local_addresses",
+        "Order in which operations walk over the footprint at the initiator's end; that of Addresses where nothing \
              else was asked for.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.orders().0.name()),
-        trials: None,
-    },
-    Figure {
-        name: "Footprint (B)",
-        field: "footprint_bytes",
-        meaning: "Bytes over which the operations of one lane walk, on either side. Their fit into a cache decides the \
+        |row| point(row, |point| point.orders().0.name()),
+    ),
+    Figure::asked(
+        "Footprint (B)",
+        "footprint_bytes",
+        "Bytes over which the operations of one lane walk, on either side. Their fit into a cache decides the \
              bandwidth.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.footprint_bytes),
-        trials: None,
-    },
-    Figure {
-        name: "Target footprint",
-        field: "target_footprint",
-        meaning: "Footprints at a target: own (each initiator has one) or shared (all initiators read the same one).",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.target_footprint.name()),
-        trials: None,
-    },
-    Figure {
-        name: "Stride (B)",
-        field: "stride_bytes",
-        meaning: "Distance between the starts of two neighbouring places in the footprint.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.stride_bytes),
-        trials: None,
-    },
+        |row| point(row, |point| point.footprint_bytes),
+    ),
+    Figure::asked(
+        "Target footprint",
+        "target_footprint",
+        "Footprints at a target: own (each initiator has one) or shared (all initiators read the same one).",
+        |row| point(row, |point| point.target_footprint.name()),
+    ),
+    Figure::asked(
+        "Stride (B)",
+        "stride_bytes",
+        "Distance between the starts of two neighbouring places in the footprint.",
+        |row| point(row, |point| point.stride_bytes),
+    ),
     Figure {
         name: "Gap (B)",
         field: "gap_bytes",
         meaning: "Bytes left free between two neighbouring places in the footprint; 0 is contiguous.",
         computed: "Stride - MsgSize.",
-        style: Style::Plain,
-        better: None,
         value: |row| point(row, TransferPoint::gap_bytes),
-        trials: None,
+        ..Figure::PLAIN
     },
-    Figure {
-        name: "MsgSize (B)",
-        field: "size_bytes",
-        meaning: "Payload bytes of one operation.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.size_bytes),
-        trials: None,
-    },
+    Figure::asked(
+        "MsgSize (B)",
+        "size_bytes",
+        "Payload bytes of one operation.",
+        |row| point(row, |point| point.size_bytes),
+    ),
     Figure {
         name: "Count",
         field: "elements",
         meaning: "Elements of four bytes in the payload of one operation, as benchmarks of collectives count them; empty \
              where the payload is no whole number of them.",
         computed: "MsgSize / 4.",
-        style: Style::Plain,
-        better: None,
         value: |row| point(row, |point| elements(point.size_bytes)),
-        trials: None,
+        ..Figure::PLAIN
     },
-    Figure {
-        name: "BatchSize",
-        field: "batch",
-        meaning: "Operations that are posted together and then all waited for, on each lane.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, batch),
-        trials: None,
-    },
+    Figure::asked(
+        "BatchSize",
+        "batch",
+        "Operations that are posted together and then all waited for, on each lane.",
+        |row| point(row, batch),
+    ),
     Figure {
         name: "TotalSize (MB)",
         field: "batch_payload_bytes",
         meaning: "Payload of one batch, in megabytes of 1e6 bytes.",
         computed: "MsgSize x BatchSize.",
         style: Style::Scaled(1e-6),
-        better: None,
         value: |row| point(row, batch_bytes),
-        trials: None,
+        ..Figure::PLAIN
     },
+    Figure::asked(
+        "Trial length",
+        "trial_length",
+        "Length of one trial: at least this time, or this many operations (batches, round trips) of each worker.",
+        |row| point(row, |point| trial_length(&point.length.trial)),
+    ),
     Figure {
-        name: "Trial length",
-        field: "trial_length",
-        meaning: "Length of one trial: at least this time, or this many operations (batches, round trips) of each worker.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| trial_length(&point.length.trial)),
-        trials: None,
-    },
-    Figure {
-        name: "Offered (op/s)",
-        field: "offered_per_s",
-        meaning: "Operations per second that were asked for, all initiating ranks together.",
-        computed: FROM_PLAN,
         style: Style::Rate,
-        better: None,
-        value: |row| point(row, offered_per_s),
-        trials: None,
+        ..Figure::asked(
+            "Offered (op/s)",
+            "offered_per_s",
+            "Operations per second that were asked for, all initiating ranks together.",
+            |row| point(row, offered_per_s),
+        )
     },
 ];
 
@@ -325,7 +243,7 @@ const RATES: &[Figure] = &[
                 summary.pace.as_ref().map(|pace| pace.reached_per_s)
             })
         },
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Late (%)",
@@ -340,7 +258,7 @@ const RATES: &[Figure] = &[
                 summary.pace.as_ref().map(|pace| pace.late_fraction)
             })
         },
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Longest stall (ms)",
@@ -355,7 +273,7 @@ const RATES: &[Figure] = &[
             let stalls = trials.iter().filter_map(|trial| trial.stall);
             stalls.map(|stall| stall.length_ns).max().into()
         },
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Max BW (GB/s)",
@@ -367,7 +285,7 @@ const RATES: &[Figure] = &[
         style: GIGA,
         better: Some(Better::High),
         value: |row| body(row).and_then(fastest_batch_bytes_per_s).into(),
-        trials: None,
+        ..Figure::PLAIN
     },
 ];
 
@@ -382,7 +300,7 @@ const BUS: &[Figure] = &[
         style: PERCENT,
         better: Some(Better::High),
         value: |row| bus(row, |links| links.used_bytes_per_s),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "BusBW all (%)",
@@ -393,7 +311,7 @@ const BUS: &[Figure] = &[
         style: PERCENT,
         better: Some(Better::High),
         value: |row| bus(row, |links| links.all_bytes_per_s),
-        trials: None,
+        ..Figure::PLAIN
     },
 ];
 

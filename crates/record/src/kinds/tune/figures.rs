@@ -1,6 +1,6 @@
 //! Figures of a search. A record has a row for each candidate of each race.
 
-use crate::figures::common::{ASKED, EXCHANGE, FROM_PLAN, OPERATION, OUTCOME};
+use crate::figures::common::{ASKED, EXCHANGE, OPERATION, OUTCOME};
 use crate::figures::engine::ENGINE;
 use crate::figures::{Figure, Figures, GIGA, MICROSECONDS, PERCENT, Row, Style, Value};
 use crate::tune::{TuneBody, TuneGain, TuneTry};
@@ -17,126 +17,113 @@ const MEAN: &str =
 const T: &str =
     "Student's t over the logarithms of those ratios, without the fifth of them at either end.";
 
-const fn figure(
-    (name, field): (&'static str, &'static str),
-    (meaning, computed): (&'static str, &'static str),
-    style: Style,
-    value: fn(&Row<'_>) -> Value,
-) -> Figure {
-    Figure {
-        name,
-        field,
-        meaning,
-        computed,
-        style,
-        better: None,
-        value,
-        trials: None,
-    }
-}
-
 const CANDIDATE: &[Figure] = &[
-    figure(
-        ("Goal", "goal"),
-        ("Figure that a search decides by.", FROM_PLAN),
-        Style::Plain,
-        |row| body(row).map(|body| body.point.goal.name()).into(),
-    ),
-    figure(
-        ("Pass", "tune_pass"),
-        ("Pass of a search over its options.", COUNTED),
-        Style::Plain,
-        |row| part(row, |it| u64::from(it.pass)),
-    ),
-    figure(
-        ("Option", "tune_option"),
-        ("Option whose values competed.", FROM_PLAN),
-        Style::Plain,
+    Figure::asked("Goal", "goal", "Figure that a search decides by.", |row| {
+        body(row).map(|body| body.point.goal.name()).into()
+    }),
+    Figure {
+        name: "Pass",
+        field: "tune_pass",
+        meaning: "Pass of a search over its options.",
+        computed: COUNTED,
+        value: |row| part(row, |it| u64::from(it.pass)),
+        ..Figure::PLAIN
+    },
+    Figure::asked(
+        "Option",
+        "tune_option",
+        "Option whose values competed.",
         |row| text(row, |it| &it.dimension),
     ),
-    figure(
-        ("Candidate", "tune_value"),
-        ("Value that competed, as a command line says it.", FROM_PLAN),
-        Style::Plain,
+    Figure::asked(
+        "Candidate",
+        "tune_value",
+        "Value that competed, as a command line says it.",
         |row| text(row, |it| &it.value),
     ),
-    figure(
-        ("Rounds", "tune_rounds"),
-        ("Trials of a candidate of a search.", COUNTED),
-        Style::Plain,
-        |row| part(row, |it| u64::from(it.rounds)),
-    ),
-    figure(
-        ("Tuned BW (GB/s)", "tuned_bandwidth_bytes_per_s_mean"),
-        (
-            "Bandwidth of a candidate, where the goal is bandwidth.",
-            MEAN,
-        ),
-        GIGA,
-        |row| of_goal(row, Goal::Bandwidth),
-    ),
-    figure(
-        ("Tuned rate (op/s)", "tuned_message_rate_per_s_mean"),
-        (
-            "Message rate of a candidate, where the goal is the rate.",
-            MEAN,
-        ),
-        Style::Rate,
-        |row| of_goal(row, Goal::Rate),
-    ),
-    figure(
-        ("Tuned p50 (us)", "tuned_latency_ns_p50"),
-        (
-            "Median latency of a candidate, where the goal is latency.",
-            MEAN,
-        ),
-        MICROSECONDS,
-        |row| of_goal(row, Goal::Latency),
-    ),
-    figure(
-        ("vs winner (%)", "tune_gain_fraction"),
-        (
-            "Part by which a candidate was better than the winner of its race; negative where it was worse.",
-            "Geometric mean of the ratios in the rounds that both had, without the fifth of them at either end.",
-        ),
-        PERCENT,
-        |row| gain(row, |it| it.mean),
-    ),
-    figure(
-        ("Low (%)", "tune_gain_fraction_low"),
-        ("Lower end of the 95 % confidence interval of that part.", T),
-        PERCENT,
-        |row| gain(row, |it| it.low),
-    ),
-    figure(
-        ("High (%)", "tune_gain_fraction_high"),
-        ("Upper end of the 95 % confidence interval of that part.", T),
-        PERCENT,
-        |row| gain(row, |it| it.high),
-    ),
-    figure(
-        ("Came out", "tune_outcome"),
-        (
-            "End of a candidate: won, worse than the winner, as good but dearer, not told apart, left out early, refused, unfinished.",
-            "By the interval of its ratio to the winner.",
-        ),
-        Style::Plain,
-        |row| text(row, |it| it.outcome.name()),
-    ),
+    Figure {
+        name: "Rounds",
+        field: "tune_rounds",
+        meaning: "Trials of a candidate of a search.",
+        computed: COUNTED,
+        value: |row| part(row, |it| u64::from(it.rounds)),
+        ..Figure::PLAIN
+    },
+    Figure {
+        name: "Tuned BW (GB/s)",
+        field: "tuned_bandwidth_bytes_per_s_mean",
+        meaning: "Bandwidth of a candidate, where the goal is bandwidth.",
+        computed: MEAN,
+        style: GIGA,
+        value: |row| of_goal(row, Goal::Bandwidth),
+        ..Figure::PLAIN
+    },
+    Figure {
+        name: "Tuned rate (op/s)",
+        field: "tuned_message_rate_per_s_mean",
+        meaning: "Message rate of a candidate, where the goal is the rate.",
+        computed: MEAN,
+        style: Style::Rate,
+        value: |row| of_goal(row, Goal::Rate),
+        ..Figure::PLAIN
+    },
+    Figure {
+        name: "Tuned p50 (us)",
+        field: "tuned_latency_ns_p50",
+        meaning: "Median latency of a candidate, where the goal is latency.",
+        computed: MEAN,
+        style: MICROSECONDS,
+        value: |row| of_goal(row, Goal::Latency),
+        ..Figure::PLAIN
+    },
+    Figure {
+        name: "vs winner (%)",
+        field: "tune_gain_fraction",
+        meaning: "Part by which a candidate was better than the winner of its race; negative where it was worse.",
+        computed: "Geometric mean of the ratios in the rounds that both had, without the fifth of them at either end.",
+        style: PERCENT,
+        value: |row| gain(row, |it| it.mean),
+        ..Figure::PLAIN
+    },
+    Figure {
+        name: "Low (%)",
+        field: "tune_gain_fraction_low",
+        meaning: "Lower end of the 95 % confidence interval of that part.",
+        computed: T,
+        style: PERCENT,
+        value: |row| gain(row, |it| it.low),
+        ..Figure::PLAIN
+    },
+    Figure {
+        name: "High (%)",
+        field: "tune_gain_fraction_high",
+        meaning: "Upper end of the 95 % confidence interval of that part.",
+        computed: T,
+        style: PERCENT,
+        value: |row| gain(row, |it| it.high),
+        ..Figure::PLAIN
+    },
+    Figure {
+        name: "Came out",
+        field: "tune_outcome",
+        meaning: "End of a candidate: won, worse than the winner, as good but dearer, not told apart, left out early, refused, unfinished.",
+        computed: "By the interval of its ratio to the winner.",
+        value: |row| text(row, |it| it.outcome.name()),
+        ..Figure::PLAIN
+    },
 ];
 
-const WINNER: &[Figure] = &[figure(
-    ("Winner", "winner_command"),
-    (
-        "Command line of the transfer that a search ends with.",
-        "Written from the values that won.",
-    ),
-    Style::Plain,
-    |row| {
+const WINNER: &[Figure] = &[Figure {
+    name: "Winner",
+    field: "winner_command",
+    meaning: "Command line of the transfer that a search ends with.",
+    computed: "Written from the values that won.",
+    value: |row| {
         let winner = body(row).and_then(|body| body.winner.as_ref());
         winner.map(|winner| winner.command.as_str()).into()
     },
-)];
+    ..Figure::PLAIN
+}];
 
 fn body<'a>(row: &Row<'a>) -> Option<&'a TuneBody> {
     row.record.tune()

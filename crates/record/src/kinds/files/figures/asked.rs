@@ -2,186 +2,124 @@
 
 use tonnage_plan::files::{FilePoint, ReadFrom};
 
-use crate::figures::common::FROM_PLAN;
 use crate::figures::{Figure, Row, Style, Value, pairs};
 use crate::files::Storage;
 
 /// Figures that are known before anything is measured.
 pub const FILES: &[Figure] = &[
-    Figure {
-        name: "Hints",
-        field: "hints",
-        meaning: "Hints for the engine's library, such as those of MPI-IO.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| pairs(&point.hints)),
-        trials: None,
-    },
-    Figure {
-        name: "Paths",
-        field: "paths",
-        meaning: "Places of the files, before the parts of their names that tell ranks and trials apart.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.paths.join(" ")),
-        trials: None,
-    },
+    Figure::asked(
+        "Hints",
+        "hints",
+        "Hints for the engine's library, such as those of MPI-IO.",
+        |row| point(row, |point| pairs(&point.hints)),
+    ),
+    Figure::asked(
+        "Paths",
+        "paths",
+        "Places of the files, before the parts of their names that tell ranks and trials apart.",
+        |row| point(row, |point| point.paths.join(" ")),
+    ),
     Figure {
         name: "File system",
         field: "file_system",
         meaning: "Kind of file system that the files are on, several where ranks differ.",
         computed: "From the system's table of mounts.",
-        style: Style::Plain,
-        better: None,
         value: |row| storage(row, |storage| &storage.file_system),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Source",
         field: "storage_source",
         meaning: "Source of what is mounted there: a device, or a server's export.",
         computed: "From the system's table of mounts.",
-        style: Style::Plain,
-        better: None,
         value: |row| storage(row, |storage| &storage.source),
-        trials: None,
+        ..Figure::PLAIN
     },
-    Figure {
-        name: "Threads",
-        field: "threads",
-        meaning: "Threads of each rank that make transfers.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.threads),
-        trials: None,
-    },
-    Figure {
-        name: "Layout",
-        field: "layout",
-        meaning: "shared: one file, in each segment a block of every rank. per-process: a file for each rank.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.layout.name()),
-        trials: None,
-    },
-    Figure {
-        name: "Block (B)",
-        field: "block_bytes",
-        meaning: "Bytes that one rank has in one segment.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.block_bytes),
-        trials: None,
-    },
-    Figure {
-        name: "Transfer size (B)",
-        field: "transfer_bytes",
-        meaning: "Bytes of one read or write.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.transfer_bytes),
-        trials: None,
-    },
-    Figure {
-        name: "Segments",
-        field: "segments",
-        meaning: "Number of times that the sequence of all ranks' blocks is repeated.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.segments),
-        trials: None,
-    },
-    Figure {
-        name: "Order",
-        field: "order",
-        meaning: "sequential: from the beginning to the end. shuffled: by a seeded permutation, every transfer once.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.order.name()),
-        trials: None,
-    },
-    Figure {
-        name: "Read from",
-        field: "read_from",
-        meaning: "Data that a rank reads: own, shift N (written by the rank N behind it), or shuffled.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, read_from),
-        trials: None,
-    },
-    Figure {
-        name: "Reads asked (%)",
-        field: "read_percent",
-        meaning: "Reads among 100 transfers of a mixed phase.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.read_percent),
-        trials: None,
-    },
-    Figure {
-        name: "Fsync",
-        field: "fsync",
-        meaning: "Times at which written data is forced to stable storage, inside the clock: end (of a phase), each (write), \
+    Figure::asked(
+        "Threads",
+        "threads",
+        "Threads of each rank that make transfers.",
+        |row| point(row, |point| point.threads),
+    ),
+    Figure::asked(
+        "Layout",
+        "layout",
+        "shared: one file, in each segment a block of every rank. per-process: a file for each rank.",
+        |row| point(row, |point| point.layout.name()),
+    ),
+    Figure::asked(
+        "Block (B)",
+        "block_bytes",
+        "Bytes that one rank has in one segment.",
+        |row| point(row, |point| point.block_bytes),
+    ),
+    Figure::asked(
+        "Transfer size (B)",
+        "transfer_bytes",
+        "Bytes of one read or write.",
+        |row| point(row, |point| point.transfer_bytes),
+    ),
+    Figure::asked(
+        "Segments",
+        "segments",
+        "Number of times that the sequence of all ranks' blocks is repeated.",
+        |row| point(row, |point| point.segments),
+    ),
+    Figure::asked(
+        "Order",
+        "order",
+        "sequential: from the beginning to the end. shuffled: by a seeded permutation, every transfer once.",
+        |row| point(row, |point| point.order.name()),
+    ),
+    Figure::asked(
+        "Read from",
+        "read_from",
+        "Data that a rank reads: own, shift N (written by the rank N behind it), or shuffled.",
+        |row| point(row, read_from),
+    ),
+    Figure::asked(
+        "Reads asked (%)",
+        "read_percent",
+        "Reads among 100 transfers of a mixed phase.",
+        |row| point(row, |point| point.read_percent),
+    ),
+    Figure::asked(
+        "Fsync",
+        "fsync",
+        "Times at which written data is forced to stable storage, inside the clock: end (of a phase), each (write), \
              none.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.fsync.name()),
-        trials: None,
-    },
+        |row| point(row, |point| point.fsync.name()),
+    ),
+    Figure::asked(
+        "Direct",
+        "direct",
+        "yes: transfers go past the page cache. no: they are buffered.",
+        |row| point(row, |point| point.direct),
+    ),
+    Figure::asked(
+        "Collective",
+        "collective",
+        "yes: all ranks make each transfer together.",
+        |row| point(row, |point| point.collective),
+    ),
+    Figure::asked(
+        "Barriers",
+        "barriers",
+        "yes: all ranks wait for each other between open, transfers and close.",
+        |row| point(row, |point| point.barriers),
+    ),
     Figure {
-        name: "Direct",
-        field: "direct",
-        meaning: "yes: transfers go past the page cache. no: they are buffered.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.direct),
-        trials: None,
-    },
-    Figure {
-        name: "Collective",
-        field: "collective",
-        meaning: "yes: all ranks make each transfer together.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.collective),
-        trials: None,
-    },
-    Figure {
-        name: "Barriers",
-        field: "barriers",
-        meaning: "yes: all ranks wait for each other between open, transfers and close.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.barriers),
-        trials: None,
-    },
-    Figure {
-        name: "Stonewall (s)",
-        field: "stonewall_ns",
-        meaning: "Time after which a phase makes no new transfers.",
-        computed: FROM_PLAN,
         style: Style::Scaled(1e-9),
-        better: None,
-        value: |row| {
-            point(row, |point| {
-                point.stonewall.map(|stonewall| stonewall.after_ns)
-            })
-        },
-        trials: None,
+        ..Figure::asked(
+            "Stonewall (s)",
+            "stonewall_ns",
+            "Time after which a phase makes no new transfers.",
+            |row| {
+                point(row, |point| {
+                    point.stonewall.map(|stonewall| stonewall.after_ns)
+                })
+            },
+        )
     },
 ];
 

@@ -21,8 +21,6 @@ pub const PART: &[Figure] = &[
         meaning: "Phase of the experiment: write (all transfers are writes), read (all are reads) or mixed (a fixed part \
              are reads).",
         computed: "The record's phases, in their order.",
-        style: Style::Plain,
-        better: None,
         value: |row| {
             let phase = row
                 .record
@@ -30,22 +28,20 @@ pub const PART: &[Figure] = &[
                 .and_then(|body| body.phase_around(row.part));
             phase.map(|phase| phase.phase.name()).into()
         },
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Transfers",
         field: "transfers",
         meaning: "Transfers of the phase that the latencies are of: writes or reads.",
         computed: "A mixed phase has a row for each.",
-        style: Style::Plain,
-        better: None,
         value: |row| {
             let transfers = row.record.file().and_then(|body| body.transfers(row.part));
             transfers
                 .map(|transfers| if transfers.write { "writes" } else { "reads" })
                 .into()
         },
-        trials: None,
+        ..Figure::PLAIN
     },
 ];
 
@@ -56,10 +52,10 @@ pub const TIMES: &[Figure] = &[
         field: "bandwidth_mib_per_s_mean",
         meaning: "Avg BW in the unit that IOR prints: MiB of 2^20 bytes per second.",
         computed: "Mean over the trials of payload bytes / 2^20 / Total.",
-        style: Style::Plain,
         better: Some(Better::High),
         value: |row| mean(row, bandwidth_mib_per_s),
         trials: Some(|row| trials(row, bandwidth_mib_per_s)),
+        ..Figure::PLAIN
     },
     Figure {
         name: "IOPS (op/s)",

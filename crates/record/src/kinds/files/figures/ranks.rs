@@ -1,7 +1,7 @@
 //! Figures of single ranks of a phase, and of events in it.
 
 use super::phase::{SECONDS, mean, phase, trials};
-use crate::figures::{Better, Figure, GIGA, Row, Style, Value};
+use crate::figures::{Better, Figure, GIGA, Row, Value};
 use crate::files::{PhaseTrial, StonewallFigures};
 
 const BY_RANK_0: &str =
@@ -57,23 +57,20 @@ pub const RANKS: &[Figure] = &[
         field: "slowest_rank",
         meaning: "The rank that took Transfer slowest.",
         computed: "Its number.",
-        style: Style::Plain,
-        better: None,
         value: |row| {
             let slowest = of_trials(row).max_by_key(|trial| trial.transfer_of_rank.ns_max);
             slowest.map(|trial| trial.transfer_of_rank.slowest).into()
         },
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Outliers",
         field: "outliers",
         meaning: "Ranks that took much longer than the mean for their transfers; at most 8 are named.",
         computed: "Most of any trial, counted among those that the record names.",
-        style: Style::Plain,
         better: Some(Better::Low),
         value: |row| most(row, |trial| Some(trial.outliers.len() as u64)),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "First done (s)",
@@ -81,19 +78,18 @@ pub const RANKS: &[Figure] = &[
         meaning: "Time at which the first rank had made all its transfers.",
         computed: BY_RANK_0,
         style: SECONDS,
-        better: None,
         value: |row| mean(row, |trial| Some(trial.first_done_ns as f64)),
         trials: Some(|row| trials(row, |trial| Some(trial.first_done_ns as f64))),
+        ..Figure::PLAIN
     },
     Figure {
         name: "First done (B)",
         field: "first_done_bytes_mean",
         meaning: "Bytes that all ranks together had moved when the first was done.",
         computed: "Mean over the trials, from the ranks' timelines, exact to one interval of the series.",
-        style: Style::Plain,
-        better: None,
         value: |row| mean(row, |trial| Some(trial.first_done_bytes as f64)),
         trials: Some(|row| trials(row, |trial| Some(trial.first_done_bytes as f64))),
+        ..Figure::PLAIN
     },
     Figure {
         name: "Last done (s)",
@@ -114,23 +110,21 @@ pub const EVENTS: &[Figure] = &[
         field: "reads",
         meaning: "Reads among the operations of all trials.",
         computed: "Counted.",
-        style: Style::Plain,
-        better: None,
         value: |row| {
             let reads = of_trials(row).map(|trial| trial.reads);
             reads.reduce(u64::saturating_add).into()
         },
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Stonewall (B)",
         field: "stonewall_payload_bytes_mean",
         meaning: "Bytes of all ranks when the stonewall came.",
         computed: "Mean over the trials of the transfers that had ended by then, exactly.",
-        style: Style::Plain,
         better: Some(Better::High),
         value: |row| mean(row, stonewall_bytes),
         trials: Some(|row| trials(row, stonewall_bytes)),
+        ..Figure::PLAIN
     },
     Figure {
         name: "Stonewall BW (GB/s)",
@@ -149,34 +143,29 @@ pub const EVENTS: &[Figure] = &[
         meaning: "Bytes of those to be read that lay in the page caches of the ranks' hosts before the phase began. Absent \
              for writes, and where it could not be found out.",
         computed: "Most of any trial, by cachestat or mincore; the record says which.",
-        style: Style::Plain,
-        better: None,
         value: |row| most(row, resident_bytes),
         trials: Some(|row| trials(row, |trial| resident_bytes(trial).map(|bytes| bytes as f64))),
+        ..Figure::PLAIN
     },
     Figure {
         name: "Cache asked (B)",
         field: "cache_asked_bytes",
         meaning: "Bytes that the phase was to read in a trial, beside which Cache resident stands.",
         computed: "From the layout.",
-        style: Style::Plain,
-        better: None,
         value: |row| most(row, |trial| trial.cache.as_ref().map(|cache| cache.bytes)),
-        trials: None,
+        ..Figure::PLAIN
     },
     Figure {
         name: "Data seed",
         field: "data_seed",
         meaning: "Seed that the data can be made again from; absent where the trials have several.",
         computed: "The plan's, or a random one that stands in the files.",
-        style: Style::Plain,
-        better: None,
         value: |row| {
             let mut seeds: Vec<u64> = of_trials(row).filter_map(|trial| trial.data_seed).collect();
             seeds.dedup();
             (seeds.len() == 1).then(|| seeds[0]).into()
         },
-        trials: None,
+        ..Figure::PLAIN
     },
 ];
 
