@@ -42,12 +42,12 @@ impl Remarks {
 /// A short name of a point.
 pub(crate) fn name(record: &Record) -> String {
     let body = record.body.any();
-    let point = body.point();
+    let point = body.options();
     let op = body.parts().first().and_then(|part| body.operation(*part));
     let size = size(record).map(tonnage_units::quantity::human::exact_size);
     let words = [
-        point.label().map(str::to_owned),
-        Some(point.engine().to_owned()),
+        point.label.map(str::to_owned),
+        Some(point.engine.to_owned()),
         op.map(str::to_owned),
         size,
     ];

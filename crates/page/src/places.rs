@@ -91,9 +91,9 @@ fn place(record: &Record) -> Place {
     Place {
         plan: record.plan.clone(),
         kind: record.body.kind(),
-        engine: body.point().engine().to_owned(),
+        engine: body.options().engine.to_owned(),
         device: Vec::from_iter(devices).join(", "),
-        ranks: body.point().ranks(),
+        ranks: body.options().ranks,
         hosts: listed(&hosts),
         program: format!(
             "{} ({})",

@@ -27,57 +27,43 @@ pub enum Part {
 }
 
 /// Options that points of several kinds have.
-pub trait PointOptions: Debug {
+#[derive(Debug, Clone, Copy)]
+pub struct PointOptions<'a> {
     /// Heading under which the plan puts the point.
-    fn label(&self) -> Option<&str>;
-
+    pub label: Option<&'a str>,
     /// Name of the engine.
-    fn engine(&self) -> &str;
-
+    pub engine: &'a str,
     /// Options of the engine's own that differ from their defaults.
-    fn engine_options(&self) -> &EngineOptions;
-
+    pub engine_options: &'a EngineOptions,
     /// Processes that take part.
-    fn ranks(&self) -> u32;
-
+    pub ranks: u32,
     /// Threads of each rank, where each has an engine of its own.
-    fn workers(&self) -> Option<u32> {
-        None
-    }
-
+    pub workers: Option<u32>,
     /// Pattern between the ranks, where they exchange anything.
-    fn traffic(&self) -> Option<Traffic> {
-        None
-    }
-
+    pub traffic: Option<Traffic>,
     /// Sockets that were asked for of workers that exchange bytes.
-    fn place(&self) -> Option<PairPlace> {
-        None
-    }
-
+    pub place: Option<PairPlace>,
     /// Name of the memory, where it can be chosen.
-    fn memory(&self) -> Option<&str> {
-        None
-    }
-
+    pub memory: Option<&'a str>,
     /// Operations in flight at a time, where there is a window.
-    fn window(&self) -> Option<u32> {
-        None
-    }
+    pub window: Option<u32>,
 }
 
 /// Body of any kind: its point, its parts, and figures that several kinds have. Parts that have no such figures answer
 /// `None`.
 pub trait KindBody: Debug {
-    /// The point that was asked for.
-    fn point(&self) -> &dyn PointOptions;
+    /// The point that was asked for, as nothing but itself.
+    fn point(&self) -> &dyn Debug;
+
+    /// Its options.
+    fn options(&self) -> PointOptions<'_>;
 
     /// Returns whether it was asked for by this very point.
     fn is_of(&self, point: &Point) -> bool;
 
     /// Name of the engine of a part, with what follows the colon.
     fn engine(&self, _: Part) -> &str {
-        self.point().engine()
+        self.options().engine
     }
 
     /// Returns whether a part's bytes were moved by the engine of this name, where a record has several.

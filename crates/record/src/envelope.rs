@@ -247,7 +247,7 @@ impl Record {
 
     /// Sockets of the workers that exchange bytes: as they were, or as they were asked for where nothing was placed.
     pub fn place(&self) -> Option<Placed> {
-        let asked = self.body.any().point().place().map(Placed::from);
+        let asked = self.body.any().options().place.map(Placed::from);
         self.placed.or(asked)
     }
 

@@ -98,7 +98,7 @@ fn section<R: Report>(records: &[Of<'_, R::Body>]) -> Section {
     }
     let label = records
         .first()
-        .and_then(|it| it.record.body.any().point().label());
+        .and_then(|it| it.record.body.any().options().label);
     let mut footers = with_cpu_losses(R::footers(records), records);
     // Whatever the kind, a remark of a record is printed.
     for remark in records.iter().flat_map(|it| &it.record.remarks) {

@@ -7,10 +7,11 @@ use tonnage_record::figures::engine::{different_versions, means, means_of};
 use tonnage_record::{CollectiveRecord, Record};
 
 /// The engine's name, and its options if any differ from their defaults.
-pub fn name(point: &dyn PointOptions) -> String {
-    let options = point.engine_options().iter();
+pub fn name<'a>(point: impl Into<PointOptions<'a>>) -> String {
+    let point = point.into();
+    let options = point.engine_options.iter();
     let options = options.map(|(name, value)| format!(" {name}={value}"));
-    point.engine().to_owned() + &options.collect::<String>()
+    point.engine.to_owned() + &options.collect::<String>()
 }
 
 /// Below a table: what all of these moved the bytes by, each once. An engine without a library, such as `shm`, has no

@@ -391,7 +391,7 @@ impl Made<'_> {
             files: files.into_iter().map(str::to_owned).collect(),
             first: times().min().and_then(day),
             last: times().max().and_then(day),
-            ranks: record.body.any().point().ranks(),
+            ranks: record.body.any().options().ranks,
             spans: spans(record),
             takes_s: (takes.fold(0.0, f64::max) * 1e3).ceil() / 1e3,
             part: point

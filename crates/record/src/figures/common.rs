@@ -26,7 +26,7 @@ pub const ASKED: &[Figure] = &[
         "Label",
         "label",
         "The heading under which the plan puts the point, if it gave one.",
-        |row| row.options().label().into(),
+        |row| row.options().label.into(),
     ),
     Figure::asked(
         "Engine",
@@ -38,10 +38,10 @@ pub const ASKED: &[Figure] = &[
         "Engine options",
         "engine_options",
         "Options of the engine's own that differ from their defaults; `tonnage devices` lists all of them.",
-        |row| pairs(row.options().engine_options()).into(),
+        |row| pairs(row.options().engine_options).into(),
     ),
     Figure::asked("Ranks", "ranks", "Processes that take part.", |row| {
-        row.options().ranks().into()
+        row.options().ranks.into()
     }),
 ];
 
@@ -51,14 +51,14 @@ pub const EXCHANGE: &[Figure] = &[
         "Workers",
         "workers",
         "Threads of each rank that move bytes, each with its own engine.",
-        |row| row.options().workers().into(),
+        |row| row.options().workers.into(),
     ),
     Figure::asked(
         "Traffic",
         "traffic",
         "Pattern of the exchange between ranks, such as pair (initiator i with target i) or fan-in (all others to \
              rank 0); the help of --traffic lists them.",
-        |row| row.options().traffic().map(|traffic| traffic.name()).into(),
+        |row| row.options().traffic.map(|traffic| traffic.name()).into(),
     ),
     Figure {
         name: "Place",
@@ -80,7 +80,7 @@ const MEMORY_OF: Figure = Figure::asked(
              what was had.",
     |row| {
         let had = row.record.collective().and_then(|_| memory_of(row));
-        had.or_else(|| row.options().memory()).into()
+        had.or_else(|| row.options().memory).into()
     },
 );
 
@@ -101,7 +101,7 @@ pub const IN_FLIGHT: &[Figure] = &[Figure::asked(
     "window",
     "Operations in flight at a time, on each lane of a transfer and by each thread of a file experiment; a new \
          one is posted for every one that completes.",
-    |row| row.options().window().into(),
+    |row| row.options().window.into(),
 )];
 
 /// Outcome of a point.

@@ -185,8 +185,8 @@ impl<'a> Row<'a> {
     }
 
     /// Options of the point.
-    pub(crate) fn options(&self) -> &'a dyn PointOptions {
-        self.body().point()
+    pub(crate) fn options(&self) -> PointOptions<'a> {
+        self.body().options()
     }
 }
 

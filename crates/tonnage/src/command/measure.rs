@@ -465,7 +465,7 @@ fn why_not_fine(points: &[Planned], records: &[Record]) -> Option<String> {
     let why = why.into_iter().next().unwrap_or_default();
     let planned = points.iter().find(|planned| body.is_of(&planned.point));
     let name = planned.map_or_else(
-        || body.point().engine().to_owned(),
+        || body.options().engine.to_owned(),
         |planned| planned.point.any().name(),
     );
     Some(match missing.len() {

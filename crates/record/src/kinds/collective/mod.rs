@@ -5,13 +5,13 @@
 
 pub(crate) mod figures;
 
+use std::fmt::Debug;
+
 use serde::{Deserialize, Serialize};
 
 use tonnage_collective::Algorithm;
-use tonnage_engine::EngineOptions;
 use tonnage_plan::Point;
 use tonnage_plan::collective::{Across, CollectivePoint};
-use tonnage_units::PairPlace;
 
 use crate::body::{KindBody, Part, PointOptions};
 use crate::histogram::{HistogramData, Latency};
@@ -169,36 +169,30 @@ pub struct RankCalls {
     pub began_last: u64,
 }
 
-impl PointOptions for CollectivePoint {
-    fn label(&self) -> Option<&str> {
-        self.label.as_deref()
-    }
-
-    fn engine(&self) -> &str {
-        self.backends.first().map_or("", String::as_str)
-    }
-
-    fn engine_options(&self) -> &EngineOptions {
-        &self.engine_options
-    }
-
-    fn ranks(&self) -> u32 {
-        self.ranks
-    }
-
-    fn place(&self) -> Option<PairPlace> {
-        self.place
-    }
-
-    fn memory(&self) -> Option<&str> {
-        Some(&self.memory)
+impl<'a> From<&'a CollectivePoint> for PointOptions<'a> {
+    fn from(point: &'a CollectivePoint) -> Self {
+        Self {
+            label: point.label.as_deref(),
+            engine: point.backends.first().map_or("", String::as_str),
+            engine_options: &point.engine_options,
+            ranks: point.ranks,
+            workers: None,
+            traffic: None,
+            place: point.place,
+            memory: Some(&point.memory),
+            window: None,
+        }
     }
 }
 
 /// The parts of a record are its backends.
 impl KindBody for CollectiveBody {
-    fn point(&self) -> &dyn PointOptions {
+    fn point(&self) -> &dyn Debug {
         &self.point
+    }
+
+    fn options(&self) -> PointOptions<'_> {
+        (&self.point).into()
     }
 
     fn is_of(&self, point: &Point) -> bool {
@@ -207,7 +201,7 @@ impl KindBody for CollectiveBody {
 
     fn engine(&self, part: Part) -> &str {
         let backend = self.backend(part).map(|backend| backend.backend.as_str());
-        backend.unwrap_or_else(|| self.point.engine())
+        backend.unwrap_or(self.options().engine)
     }
 
     fn is_moved_by(&self, part: Part, engine: &str) -> bool {

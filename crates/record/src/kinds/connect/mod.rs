@@ -5,13 +5,12 @@
 
 pub(crate) mod figures;
 
+use std::fmt::Debug;
+
 use serde::{Deserialize, Serialize};
 
-use tonnage_engine::EngineOptions;
 use tonnage_plan::Point;
 use tonnage_plan::connect::ConnectPoint;
-use tonnage_plan::point::Traffic;
-use tonnage_units::PairPlace;
 
 use crate::body::{KindBody, Part, PointOptions};
 use crate::histogram::{HistogramData, Latency};
@@ -44,44 +43,30 @@ impl ConnectBody {
     }
 }
 
-impl PointOptions for ConnectPoint {
-    fn label(&self) -> Option<&str> {
-        self.label.as_deref()
-    }
-
-    fn engine(&self) -> &str {
-        &self.engine
-    }
-
-    fn engine_options(&self) -> &EngineOptions {
-        &self.engine_options
-    }
-
-    fn ranks(&self) -> u32 {
-        self.ranks
-    }
-
-    fn workers(&self) -> Option<u32> {
-        Some(self.workers)
-    }
-
-    fn traffic(&self) -> Option<Traffic> {
-        Some(self.traffic)
-    }
-
-    fn place(&self) -> Option<PairPlace> {
-        self.place
-    }
-
-    fn memory(&self) -> Option<&str> {
-        Some(&self.memory)
+impl<'a> From<&'a ConnectPoint> for PointOptions<'a> {
+    fn from(point: &'a ConnectPoint) -> Self {
+        Self {
+            label: point.label.as_deref(),
+            engine: &point.engine,
+            engine_options: &point.engine_options,
+            ranks: point.ranks,
+            workers: Some(point.workers),
+            traffic: Some(point.traffic),
+            place: point.place,
+            memory: Some(&point.memory),
+            window: None,
+        }
     }
 }
 
 /// The parts of a record are the whole, and each of its steps.
 impl KindBody for ConnectBody {
-    fn point(&self) -> &dyn PointOptions {
+    fn point(&self) -> &dyn Debug {
         &self.point
+    }
+
+    fn options(&self) -> PointOptions<'_> {
+        (&self.point).into()
     }
 
     fn is_of(&self, point: &Point) -> bool {

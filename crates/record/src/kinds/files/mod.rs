@@ -5,9 +5,10 @@
 
 pub(crate) mod figures;
 
+use std::fmt::Debug;
+
 use serde::{Deserialize, Serialize};
 
-use tonnage_engine::EngineOptions;
 use tonnage_plan::Point;
 use tonnage_plan::files::{FilePoint, Phase, Published};
 use tonnage_plan::point::Reading;
@@ -48,33 +49,31 @@ impl FileBody {
     }
 }
 
-impl PointOptions for FilePoint {
-    fn label(&self) -> Option<&str> {
-        self.label.as_deref()
-    }
-
-    fn engine(&self) -> &str {
-        &self.engine
-    }
-
-    fn engine_options(&self) -> &EngineOptions {
-        &self.engine_options
-    }
-
-    fn ranks(&self) -> u32 {
-        self.ranks
-    }
-
-    fn window(&self) -> Option<u32> {
-        Some(self.window)
+impl<'a> From<&'a FilePoint> for PointOptions<'a> {
+    fn from(point: &'a FilePoint) -> Self {
+        Self {
+            label: point.label.as_deref(),
+            engine: &point.engine,
+            engine_options: &point.engine_options,
+            ranks: point.ranks,
+            workers: None,
+            traffic: None,
+            place: None,
+            memory: None,
+            window: Some(point.window),
+        }
     }
 }
 
 /// The parts of a record are its phases. One that both reads and writes has two more, for the latencies of each. Where
 /// no phase ended, the whole is a part.
 impl KindBody for FileBody {
-    fn point(&self) -> &dyn PointOptions {
+    fn point(&self) -> &dyn Debug {
         &self.point
+    }
+
+    fn options(&self) -> PointOptions<'_> {
+        (&self.point).into()
     }
 
     fn is_of(&self, point: &Point) -> bool {

@@ -28,14 +28,13 @@ pub use series::{
 };
 
 use std::borrow::Cow;
+use std::fmt::Debug;
 
 use serde::{Deserialize, Serialize};
 
-use tonnage_engine::{EngineOptions, Verb};
+use tonnage_engine::Verb;
 use tonnage_plan::Point;
-use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
-use tonnage_units::PairPlace;
 
 use crate::body::{KindBody, Moved, MovedInTrial, Part, PointOptions};
 use crate::histogram::{HistogramData, Latency};
@@ -97,50 +96,32 @@ impl TransferBody {
     }
 }
 
-impl PointOptions for TransferPoint {
-    fn label(&self) -> Option<&str> {
-        self.label.as_deref()
-    }
-
-    fn engine(&self) -> &str {
-        &self.engine
-    }
-
-    fn engine_options(&self) -> &EngineOptions {
-        &self.engine_options
-    }
-
-    fn ranks(&self) -> u32 {
-        self.ranks
-    }
-
-    fn workers(&self) -> Option<u32> {
-        Some(self.workers)
-    }
-
-    fn traffic(&self) -> Option<Traffic> {
-        Some(self.traffic)
-    }
-
-    fn place(&self) -> Option<PairPlace> {
-        self.place
-    }
-
-    fn memory(&self) -> Option<&str> {
-        Some(&self.memory)
-    }
-
-    fn window(&self) -> Option<u32> {
-        match self.pacing {
-            Pacing::Stream { window } | Pacing::Paced { window, .. } => Some(window),
-            Pacing::PingPong | Pacing::Batch { .. } => None,
+impl<'a> From<&'a TransferPoint> for PointOptions<'a> {
+    fn from(point: &'a TransferPoint) -> Self {
+        Self {
+            label: point.label.as_deref(),
+            engine: &point.engine,
+            engine_options: &point.engine_options,
+            ranks: point.ranks,
+            workers: Some(point.workers),
+            traffic: Some(point.traffic),
+            place: point.place,
+            memory: Some(&point.memory),
+            window: match point.pacing {
+                Pacing::Stream { window } | Pacing::Paced { window, .. } => Some(window),
+                Pacing::PingPong | Pacing::Batch { .. } => None,
+            },
         }
     }
 }
 
 impl KindBody for TransferBody {
-    fn point(&self) -> &dyn PointOptions {
+    fn point(&self) -> &dyn Debug {
         &self.point
+    }
+
+    fn options(&self) -> PointOptions<'_> {
+        (&self.point).into()
     }
 
     fn is_of(&self, point: &Point) -> bool {

@@ -2,9 +2,11 @@
 
 pub(crate) mod figures;
 
+use std::fmt::Debug;
+
 use serde::{Deserialize, Serialize};
 
-use tonnage_engine::{EngineOptions, Verb};
+use tonnage_engine::Verb;
 use tonnage_plan::Point;
 use tonnage_plan::tune::TunePoint;
 
@@ -124,32 +126,30 @@ pub struct TuneWinner {
     pub run: TransferBody,
 }
 
-impl PointOptions for TunePoint {
-    fn label(&self) -> Option<&str> {
-        self.label.as_deref()
-    }
-
-    fn engine(&self) -> &str {
-        &self.engine
-    }
-
-    fn engine_options(&self) -> &EngineOptions {
-        &self.engine_options
-    }
-
-    fn ranks(&self) -> u32 {
-        self.ranks
-    }
-
-    fn memory(&self) -> Option<&str> {
-        Some(&self.memory)
+impl<'a> From<&'a TunePoint> for PointOptions<'a> {
+    fn from(point: &'a TunePoint) -> Self {
+        Self {
+            label: point.label.as_deref(),
+            engine: &point.engine,
+            engine_options: &point.engine_options,
+            ranks: point.ranks,
+            workers: None,
+            traffic: None,
+            place: None,
+            memory: Some(&point.memory),
+            window: None,
+        }
     }
 }
 
 /// The parts of a record are its candidates.
 impl KindBody for TuneBody {
-    fn point(&self) -> &dyn PointOptions {
+    fn point(&self) -> &dyn Debug {
         &self.point
+    }
+
+    fn options(&self) -> PointOptions<'_> {
+        (&self.point).into()
     }
 
     fn is_of(&self, point: &Point) -> bool {
