@@ -33,6 +33,26 @@ impl Figure {
         ..Self::asked("", "", "", |_| Value::Unknown)
     };
 
+    /// A base for times that tables have in microseconds.
+    pub(crate) const TIME_US: Self = Self {
+        style: MICROSECONDS,
+        better: Some(Better::Low),
+        ..Self::PLAIN
+    };
+
+    /// A base for times that tables have in seconds.
+    pub(crate) const TIME_S: Self = Self {
+        style: GIGA,
+        ..Self::TIME_US
+    };
+
+    /// A base for bytes per second.
+    pub(crate) const BANDWIDTH: Self = Self {
+        style: GIGA,
+        better: Some(Better::High),
+        ..Self::PLAIN
+    };
+
     /// A figure that the point decides.
     pub(crate) const fn asked(
         name: &'static str,

@@ -1,6 +1,6 @@
 //! Figures of latencies, of whatever a row is about: operations, transfers of a phase, steps.
 
-use super::{Better, Figure, MICROSECONDS, Row, Value};
+use super::{Better, Figure, Row, Value};
 use crate::histogram::{Latency, LatencyKind};
 
 const FROM_HISTOGRAM: &str = "From one histogram of all samples of all trials and workers, with three significant \
@@ -58,50 +58,40 @@ pub const LATENCY: &[Figure] = &[
         field: "latency_ns_min",
         meaning: "Smallest latency, exact.",
         computed: "Kept beside the histogram.",
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| latency(row, |latency| latency.latency_ns_min),
-        ..Figure::PLAIN
+        ..Figure::TIME_US
     },
     Figure {
         name: "Avg Lat (us)",
         field: "latency_ns_mean",
         meaning: "Mean latency, exact.",
         computed: "Sum of all samples / their number. With ≥ a lower bound, because some operations never ended.",
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| extreme(row, |latency| latency.latency_ns_mean),
-        ..Figure::PLAIN
+        ..Figure::TIME_US
     },
     Figure {
         name: "p50 (us)",
         field: "latency_ns_p50",
         meaning: "Median latency: half of the samples are not above it.",
         computed: FROM_HISTOGRAM,
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| percentile(row, |latency| latency.latency_ns_p50),
-        ..Figure::PLAIN
+        ..Figure::TIME_US
     },
     Figure {
         name: "p90 (us)",
         field: "latency_ns_p90",
         meaning: "Latency that 90 % of the samples do not exceed.",
         computed: FROM_HISTOGRAM,
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| percentile(row, |latency| latency.latency_ns_p90),
-        ..Figure::PLAIN
+        ..Figure::TIME_US
     },
     Figure {
         name: "p99 (us)",
         field: "latency_ns_p99",
         meaning: "Latency that 99 % of the samples do not exceed.",
         computed: FROM_HISTOGRAM,
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| percentile(row, |latency| latency.latency_ns_p99),
-        ..Figure::PLAIN
+        ..Figure::TIME_US
     },
     Figure {
         name: "p99.9 (us)",
@@ -109,20 +99,16 @@ pub const LATENCY: &[Figure] = &[
         meaning: "Latency that 99.9 % of the samples do not exceed. With fewer than a thousand samples \
              it is close to the largest.",
         computed: FROM_HISTOGRAM,
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| percentile(row, |latency| latency.latency_ns_p999),
-        ..Figure::PLAIN
+        ..Figure::TIME_US
     },
     Figure {
         name: "Max Lat (us)",
         field: "latency_ns_max",
         meaning: "Largest latency, exact however long it was.",
         computed: "Kept next to the histogram. With ≥ a lower bound, because some operations never ended.",
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| extreme(row, |latency| latency.latency_ns_max),
-        ..Figure::PLAIN
+        ..Figure::TIME_US
     },
 ];
 

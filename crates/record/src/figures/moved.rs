@@ -15,10 +15,9 @@ pub const BANDWIDTH: &[Figure] = &[
              path keeps up, pauses between batches included. A trial of files counts as IOR does: opening, syncing and \
              closing are inside. A row of a stress is one trial: the windows of all its transfers together.",
         computed: "Mean over the trials of payload bytes / window.",
-        style: GIGA,
-        better: Some(Better::High),
         value: |row| bandwidth(row, |spread| Some(spread.mean)),
         trials: Some(bandwidths),
+        ..Figure::BANDWIDTH
     },
     Figure {
         name: "CI95 (%)",
@@ -35,20 +34,16 @@ pub const BANDWIDTH: &[Figure] = &[
         field: "bandwidth_bytes_per_s_min",
         meaning: "Bandwidth of the slowest trial, GB of 1e9 bytes per second.",
         computed: "Smallest payload bytes / window of the trials.",
-        style: GIGA,
-        better: Some(Better::High),
         value: |row| bandwidth(row, |spread| Some(spread.min)),
-        ..Figure::PLAIN
+        ..Figure::BANDWIDTH
     },
     Figure {
         name: "Max trial BW (GB/s)",
         field: "bandwidth_bytes_per_s_max",
         meaning: "Bandwidth of the fastest trial, GB of 1e9 bytes per second.",
         computed: "Largest payload bytes / window of the trials.",
-        style: GIGA,
-        better: Some(Better::High),
         value: |row| bandwidth(row, |spread| Some(spread.max)),
-        ..Figure::PLAIN
+        ..Figure::BANDWIDTH
     },
 ];
 

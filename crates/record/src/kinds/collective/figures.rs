@@ -5,7 +5,7 @@ use crate::figures::common::{ASKED, MEMORY, OPERATION, OUTCOME};
 use crate::figures::engine::ENGINE;
 use crate::figures::latency::LATENCY;
 use crate::figures::moved::{CI95, VERIFIED};
-use crate::figures::{Better, Figure, Figures, GIGA, MICROSECONDS, OfTrials, PERCENT, Row, Value};
+use crate::figures::{Better, Figure, Figures, OfTrials, PERCENT, Row, Value};
 use tonnage_collective::Collective;
 use tonnage_plan::collective::Across;
 
@@ -129,10 +129,9 @@ const TIMES: &[Figure] = &[
         meaning: "Time of one call of a collective: of its slowest rank, unless --across says otherwise.",
         computed: "Each rank's own begin to end; combined over ranks for each iteration, then the mean over iterations and \
              trials. Where calls follow each other, all of a trial / their number.",
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| summary(row, |it| it.call_ns.mean),
         trials: Some(|row| of_trials(row, |_, ns| ns)),
+        ..Figure::TIME_US
     },
     Figure {
         name: "Time CI95 (%)",
@@ -148,30 +147,24 @@ const TIMES: &[Figure] = &[
         field: "call_ns_rank_max",
         meaning: "Time of a call on its slowest rank.",
         computed: MEAN,
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| summary(row, |it| it.call_ns_rank_max),
-        ..Figure::PLAIN
+        ..Figure::TIME_US
     },
     Figure {
         name: "Ranks' mean (us)",
         field: "call_ns_rank_mean",
         meaning: "Time of a call, mean over the ranks.",
         computed: MEAN,
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| summary(row, |it| it.call_ns_rank_mean),
-        ..Figure::PLAIN
+        ..Figure::TIME_US
     },
     Figure {
         name: "Fastest (us)",
         field: "call_ns_rank_min",
         meaning: "Time of a call on its fastest rank.",
         computed: MEAN,
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| summary(row, |it| it.call_ns_rank_min),
-        ..Figure::PLAIN
+        ..Figure::TIME_US
     },
 ];
 
@@ -181,10 +174,8 @@ const BANDWIDTH: &[Figure] = &[
         field: "algbw_bytes_per_s_mean",
         meaning: "Bandwidth of the algorithm: size / time of a call, GB of 1e9 bytes per second.",
         computed: "Of the mean time over the trials.",
-        style: GIGA,
-        better: Some(Better::High),
         value: |row| summary(row, |it| Some(it.algbw_bytes_per_s?.mean)),
-        ..Figure::PLAIN
+        ..Figure::BANDWIDTH
     },
     Figure {
         name: "BusBW (GB/s)",
@@ -192,10 +183,8 @@ const BANDWIDTH: &[Figure] = &[
         meaning: "Bandwidth of the bus: what the busiest link must have carried, whoever carried it out. n/a for one rank.",
         computed: "AlgBW × 2(n-1)/n for all-reduce, (n-1)/n for reduce-scatter, all-gather, all-to-all, gather and scatter, \
              1 for broadcast, reduce and send-recv-*.",
-        style: GIGA,
-        better: Some(Better::High),
         value: |row| summary(row, |it| Some(it.busbw_bytes_per_s?.mean)),
-        ..Figure::PLAIN
+        ..Figure::BANDWIDTH
     },
     Figure {
         name: "Bus util (%)",

@@ -2,7 +2,8 @@
 
 use super::TransferBody;
 use super::background::{BackgroundSummary, MeasuringCpus, TrialBackground};
-use crate::figures::{Better, Figure, GIGA, MICROSECONDS, Row, Style, Value};
+use super::figures::{point, trials};
+use crate::figures::{Better, Figure, GIGA, OfTrials, Row, Style, Value};
 
 const MEAN: &str =
     "Geometric mean over the trials, each of which measures without the background and beside it.";
@@ -18,9 +19,9 @@ pub(super) const BACKGROUND: &[Figure] = &[
         "background",
         "Load that workers of their own move beside the latency: operation, size, window and pairs; empty without.",
         |row| {
-            let body = row.record.transfer();
-            let background = body.and_then(|body| body.point.background);
-            background.map(|background| background.to_string()).into()
+            point(row, |point| {
+                point.background.map(|background| background.to_string())
+            })
         },
     ),
     Figure {
@@ -31,14 +32,10 @@ pub(super) const BACKGROUND: &[Figure] = &[
             "Operations per second of the background in each initiating rank, as asked; full where it has no rate, \
              but what its window carries.",
             |row| {
-                let body = row.record.transfer();
-                match body.and_then(|body| body.point.background) {
-                    None => Value::Unknown,
-                    Some(background) => match background.rate_per_s {
-                        None => "full".into(),
-                        Some(rate_per_s) => rate_per_s.into(),
-                    },
-                }
+                point(row, |point| {
+                    let rate_per_s = point.background.map(|background| background.rate_per_s);
+                    rate_per_s.map(|rate| rate.map_or_else(|| "full".into(), Value::from))
+                })
             },
         )
     },
@@ -49,7 +46,7 @@ pub(super) const BACKGROUND: &[Figure] = &[
         computed: "Mean over the trials of its payload bytes / its window.",
         style: GIGA,
         value: |row| loaded(row, |load| load.bandwidth_bytes_per_s.mean),
-        trials: Some(|row| trials(row, |trial| trial.bandwidth_bytes_per_s)),
+        trials: Some(|row| of_load(row, |trial| trial.bandwidth_bytes_per_s)),
         ..Figure::PLAIN
     },
     Figure {
@@ -57,20 +54,18 @@ pub(super) const BACKGROUND: &[Figure] = &[
         field: "idle_latency_ns_p50",
         meaning: "Median latency without the background.",
         computed: MEAN,
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| loaded(row, |load| load.p50.idle()),
-        trials: Some(|row| trials(row, |trial| trial.idle.latency_ns_p50 as f64)),
+        trials: Some(|row| of_load(row, |trial| trial.idle.latency_ns_p50 as f64)),
+        ..Figure::TIME_US
     },
     Figure {
         name: "Loaded p50 (us)",
         field: "loaded_latency_ns_p50",
         meaning: "Median latency beside the background.",
         computed: MEAN,
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| loaded(row, |load| load.p50.loaded()),
-        trials: Some(|row| trials(row, |trial| trial.loaded.latency_ns_p50 as f64)),
+        trials: Some(|row| of_load(row, |trial| trial.loaded.latency_ns_p50 as f64)),
+        ..Figure::TIME_US
     },
     Figure {
         name: "p50 / idle",
@@ -79,7 +74,7 @@ pub(super) const BACKGROUND: &[Figure] = &[
         computed: RATIO,
         better: Some(Better::Low),
         value: |row| loaded(row, |load| load.p50.ratio()),
-        trials: Some(|row| trials(row, TrialBackground::ratio_p50)),
+        trials: Some(|row| of_load(row, TrialBackground::ratio_p50)),
         ..Figure::PLAIN
     },
     Figure {
@@ -103,20 +98,18 @@ pub(super) const BACKGROUND: &[Figure] = &[
         field: "idle_latency_ns_p99",
         meaning: "99th percentile of the latency without the background.",
         computed: MEAN,
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| loaded(row, |load| load.p99.idle()),
-        trials: Some(|row| trials(row, |trial| trial.idle.latency_ns_p99 as f64)),
+        trials: Some(|row| of_load(row, |trial| trial.idle.latency_ns_p99 as f64)),
+        ..Figure::TIME_US
     },
     Figure {
         name: "Loaded p99 (us)",
         field: "loaded_latency_ns_p99",
         meaning: "99th percentile of the latency beside the background.",
         computed: MEAN,
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| loaded(row, |load| load.p99.loaded()),
-        trials: Some(|row| trials(row, |trial| trial.loaded.latency_ns_p99 as f64)),
+        trials: Some(|row| of_load(row, |trial| trial.loaded.latency_ns_p99 as f64)),
+        ..Figure::TIME_US
     },
     Figure {
         name: "p99 / idle",
@@ -125,7 +118,7 @@ pub(super) const BACKGROUND: &[Figure] = &[
         computed: RATIO,
         better: Some(Better::Low),
         value: |row| loaded(row, |load| load.p99.ratio()),
-        trials: Some(|row| trials(row, TrialBackground::ratio_p99)),
+        trials: Some(|row| of_load(row, TrialBackground::ratio_p99)),
         ..Figure::PLAIN
     },
     Figure {
@@ -152,14 +145,8 @@ pub(super) const BACKGROUND: &[Figure] = &[
         computed: "From the CPUs of all workers of a machine.",
         value: |row| {
             let cpus = row.record.transfer().and_then(|body| body.measuring_cpus);
-            cpus.map(|cpus| {
-                if cpus == MeasuringCpus::Own {
-                    "path"
-                } else {
-                    "scheduler"
-                }
-            })
-            .into()
+            let own = cpus.map(|cpus| cpus == MeasuringCpus::Own);
+            own.map(|own| if own { "path" } else { "scheduler" }).into()
         },
         ..Figure::PLAIN
     },
@@ -170,10 +157,6 @@ fn loaded<T: Into<Value>>(row: &Row<'_>, of: fn(&BackgroundSummary) -> T) -> Val
     background.map(|background| of(&background)).into()
 }
 
-fn trials(row: &Row<'_>, of: fn(&TrialBackground) -> f64) -> Vec<Option<f64>> {
-    let body = row.record.transfer().into_iter();
-    let trials = body.flat_map(|body| &body.trials);
-    trials
-        .map(|trial| trial.background.as_ref().map(of))
-        .collect()
+fn of_load(row: &Row<'_>, of: fn(&TrialBackground) -> f64) -> OfTrials {
+    trials(row, |trial| trial.background.as_ref().map(of))
 }

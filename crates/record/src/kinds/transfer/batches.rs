@@ -2,7 +2,8 @@
 
 use tonnage_plan::transfer::{Batching, Pacing, TransferPoint};
 
-use crate::figures::{Better, Figure, MICROSECONDS, Row, Value};
+use super::figures::summary;
+use crate::figures::{Figure, Row, Value};
 use crate::histogram::LatencyKind;
 use crate::transfer::{BatchPhases, TransferBody};
 
@@ -51,90 +52,72 @@ pub(super) const PHASES: &[Figure] = &[
         field: "batch_prepare_ns_mean",
         meaning: "Mean time of building a batch's operations.",
         computed: PREPARE,
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| phase(row, |phases| phases.prepare.time_ns_mean),
-        ..Figure::PLAIN
+        ..Figure::TIME_US
     },
     Figure {
         name: "Prepare p50 (us)",
         field: "batch_prepare_ns_p50",
         meaning: "Median time of building a batch's operations.",
         computed: PREPARE,
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| phase(row, |phases| phases.prepare.time_ns_p50),
-        ..Figure::PLAIN
+        ..Figure::TIME_US
     },
     Figure {
         name: "Prepare p99 (us)",
         field: "batch_prepare_ns_p99",
         meaning: "Time that 99 % of the batches do not exceed, of building a batch's operations.",
         computed: PREPARE,
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| phase(row, |phases| phases.prepare.time_ns_p99),
-        ..Figure::PLAIN
+        ..Figure::TIME_US
     },
     Figure {
         name: "Post mean (us)",
         field: "batch_post_ns_mean",
         meaning: "Mean time of handing a batch over to the engine or the library, waits for room included.",
         computed: POST,
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| phase(row, |phases| phases.post.time_ns_mean),
-        ..Figure::PLAIN
+        ..Figure::TIME_US
     },
     Figure {
         name: "Post p50 (us)",
         field: "batch_post_ns_p50",
         meaning: "Median time of handing a batch over to the engine or the library, waits for room included.",
         computed: POST,
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| phase(row, |phases| phases.post.time_ns_p50),
-        ..Figure::PLAIN
+        ..Figure::TIME_US
     },
     Figure {
         name: "Post p99 (us)",
         field: "batch_post_ns_p99",
         meaning: "Time that 99 % of the batches do not exceed, of handing a batch over to the engine or the library, waits for room included.",
         computed: POST,
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| phase(row, |phases| phases.post.time_ns_p99),
-        ..Figure::PLAIN
+        ..Figure::TIME_US
     },
     Figure {
         name: "Complete mean (us)",
         field: "batch_complete_ns_mean",
         meaning: "Mean time of waiting for a batch after it was handed over.",
         computed: COMPLETE,
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| phase(row, |phases| phases.complete.time_ns_mean),
-        ..Figure::PLAIN
+        ..Figure::TIME_US
     },
     Figure {
         name: "Complete p50 (us)",
         field: "batch_complete_ns_p50",
         meaning: "Median time of waiting for a batch after it was handed over.",
         computed: COMPLETE,
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| phase(row, |phases| phases.complete.time_ns_p50),
-        ..Figure::PLAIN
+        ..Figure::TIME_US
     },
     Figure {
         name: "Complete p99 (us)",
         field: "batch_complete_ns_p99",
         meaning: "Time that 99 % of the batches do not exceed, of waiting for a batch after it was handed over.",
         computed: COMPLETE,
-        style: MICROSECONDS,
-        better: Some(Better::Low),
         value: |row| phase(row, |phases| phases.complete.time_ns_p99),
-        ..Figure::PLAIN
+        ..Figure::TIME_US
     },
 ];
 
@@ -144,10 +127,7 @@ pub(super) const MERGED: &[Figure] = &[Figure {
     field: "merged_operations",
     meaning: "Operations that the engine was handed for those of the batches, after neighbours were merged.",
     computed: "Counted by the initiators, over all trials; before operations are cut into parts.",
-    value: |row| {
-        let summary = row.record.transfer().and_then(|body| body.summary.as_ref());
-        summary.and_then(|summary| summary.merged_operations).into()
-    },
+    value: |row| summary(row, |summary| summary.merged_operations),
     ..Figure::PLAIN
 }];
 

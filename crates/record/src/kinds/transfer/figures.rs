@@ -2,7 +2,6 @@
 
 use tonnage_plan::transfer::{CqMode, Pacing, SessionUse, TransferPoint, TrialLength};
 
-use super::atomic_figures::ATOMICS;
 use super::background_figures::BACKGROUND;
 use super::batches::{BATCHES, MERGED, PHASES, batch, batch_bytes, fastest_batch_bytes_per_s};
 use crate::Links;
@@ -12,10 +11,8 @@ use crate::figures::engine::ENGINE;
 use crate::figures::latency::{DELIVERED, LATENCY};
 use crate::figures::moved::{AMOUNTS, BANDWIDTH, CPU, LIMIT, MESSAGE_RATE};
 use crate::figures::proof::PROOF;
-use crate::figures::{Better, Figure, Figures, GIGA, PERCENT, Row, Style, Value};
-use crate::transfer::direction_figures::DIRECTIONS;
-use crate::transfer::memory_figures::MEMORIES;
-use crate::transfer::{MeasuringCpus, Summary, TransferBody, Trial};
+use crate::figures::{Better, Figure, Figures, PERCENT, Row, Style, Value, pairs};
+use crate::transfer::{MeasuringCpus, PairDirection, Summary, TransferBody, Trial};
 
 /// All figures of a record of a transfer.
 pub const FIGURES: Figures = &[
@@ -90,12 +87,7 @@ const OPERATIONS: &[Figure] = &[
         "Chunk (B)",
         "chunk_bytes",
         "Bytes of the parts that longer operations are cut into; empty where they are not cut.",
-        |row| {
-            let body = row.record.transfer();
-            body.and_then(|body| body.point.cut)
-                .map(|cut| u64::from(cut.chunk_bytes))
-                .into()
-        },
+        |row| point(row, |point| point.cut.map(|cut| u64::from(cut.chunk_bytes))),
     ),
     Figure::asked(
         "API",
@@ -110,22 +102,14 @@ const OPERATIONS: &[Figure] = &[
         "Life of the library's lanes: on (resolved once), off (memory and peer looked up by their names for each \
              operation), fresh (a lane made and released for each operation) or register (the local memory registered \
              and deregistered for each as well). Empty where the loops call the engine itself.",
-        |row| {
-            let session = row.record.transfer().and_then(|body| body.point.session);
-            session.map(SessionUse::name).into()
-        },
+        |row| point(row, |point| point.session.map(SessionUse::name)),
     ),
     Figure::asked(
         "Initiators",
         "initiators",
         "Ranks that initiate operations, where a number was asked for: of pairs the first ones, of a fan-in those \
              after rank 0. Otherwise the traffic and the number of ranks say it.",
-        |row| {
-            row.record
-                .transfer()
-                .and_then(|body| body.point.initiators)
-                .into()
-        },
+        |row| point(row, |point| point.initiators),
     ),
     Figure::asked(
         "Target shift",
@@ -282,10 +266,8 @@ const RATES: &[Figure] = &[
              up. Not available without latency, nor where several lanes post batches at once: the fastest batch of one \
              lane says nothing about all of them together.",
         computed: "MsgSize x BatchSize / Min Lat.",
-        style: GIGA,
-        better: Some(Better::High),
         value: |row| body(row).and_then(fastest_batch_bytes_per_s).into(),
-        ..Figure::PLAIN
+        ..Figure::BANDWIDTH
     },
 ];
 
@@ -352,7 +334,7 @@ fn body<'a>(row: &Row<'a>) -> Option<&'a TransferBody> {
     row.record.transfer()
 }
 
-fn point<T: Into<Value>>(row: &Row<'_>, of: fn(&TransferPoint) -> T) -> Value {
+pub(super) fn point<T: Into<Value>>(row: &Row<'_>, of: fn(&TransferPoint) -> T) -> Value {
     body(row).map(|body| of(&body.point)).into()
 }
 
@@ -362,14 +344,12 @@ fn has_servers(row: &Row<'_>) -> bool {
 }
 
 /// A figure of the summary, unknown where nothing was measured.
-fn summary<T: Into<Value>>(row: &Row<'_>, of: fn(&Summary) -> T) -> Value {
-    body(row)
-        .and_then(|body| body.summary.as_ref())
-        .map(of)
-        .into()
+pub(super) fn summary<T: Into<Value>>(row: &Row<'_>, of: fn(&Summary) -> T) -> Value {
+    let summary = body(row).and_then(|body| body.summary.as_ref());
+    summary.map(of).into()
 }
 
-fn trials(row: &Row<'_>, of: impl Fn(&Trial) -> Option<f64>) -> Vec<Option<f64>> {
+pub(super) fn trials(row: &Row<'_>, of: impl Fn(&Trial) -> Option<f64>) -> Vec<Option<f64>> {
     let trials = body(row).into_iter().flat_map(|body| &body.trials);
     trials.map(of).collect()
 }
@@ -415,3 +395,102 @@ impl Of<'_, TransferBody> {
         Some(cpu_ns as f64 / (window_ns.max(1) as f64 * workers))
     }
 }
+
+/// Figures of both directions.
+const DIRECTIONS: &[Figure] = &[
+    Figure {
+        name: "BW forward (GB/s)",
+        field: "forward_bandwidth_bytes_per_s_mean",
+        meaning: "Bandwidth of what the first ranks of pairs initiate while the ranks behind them initiate towards them, GB \
+             of 1e9 bytes. With BW back it adds up to Avg BW.",
+        computed: "Mean over the trials of the direction's payload bytes / window of the trial.",
+        value: |row| {
+            summary(row, |it| {
+                Some(it.directions.as_ref()?.forward.bandwidth_bytes_per_s.mean)
+            })
+        },
+        trials: Some(|row| {
+            trials(row, |it| {
+                Some(it.directions.as_ref()?.forward.bandwidth_bytes_per_s)
+            })
+        }),
+        ..Figure::BANDWIDTH
+    },
+    Figure {
+        name: "BW back (GB/s)",
+        field: "back_bandwidth_bytes_per_s_mean",
+        meaning: "Bandwidth of what the ranks behind the first ones initiate, back to these, at the same time.",
+        computed: "Mean over the trials of the direction's payload bytes / window of the trial.",
+        value: |row| {
+            summary(row, |it| {
+                Some(it.directions.as_ref()?.back.bandwidth_bytes_per_s.mean)
+            })
+        },
+        trials: Some(|row| {
+            trials(row, |it| {
+                Some(it.directions.as_ref()?.back.bandwidth_bytes_per_s)
+            })
+        }),
+        ..Figure::BANDWIDTH
+    },
+    Figure {
+        name: "Lat forward (us)",
+        field: "forward_latency_ns_mean",
+        meaning: "Mean latency of what the first ranks of pairs initiate while bytes move both ways.",
+        computed: "Mean over all operations, or batches, of the direction.",
+        value: |row| {
+            summary(row, |it| {
+                Some(mean_latency(&it.directions.as_ref()?.forward))
+            })
+        },
+        ..Figure::TIME_US
+    },
+    Figure {
+        name: "Lat back (us)",
+        field: "back_latency_ns_mean",
+        meaning: "Mean latency of what the ranks behind them initiate at the same time.",
+        computed: "Mean over all operations, or batches, of the direction.",
+        value: |row| summary(row, |it| Some(mean_latency(&it.directions.as_ref()?.back))),
+        ..Figure::TIME_US
+    },
+];
+
+fn mean_latency(direction: &PairDirection) -> Value {
+    Value::from(direction.latency_ns_mean).bounded(direction.unfinished > 0)
+}
+
+/// Figures of the memories.
+const MEMORIES: &[Figure] = &[
+    Figure::asked(
+        "Target memory",
+        "target_memory",
+        "Memory of the ranks that are initiated to; that of Memory where nothing else was asked for.",
+        |row| {
+            point(row, |point| {
+                let target = point.target_memory.as_ref();
+                target.unwrap_or(&point.memory).clone()
+            })
+        },
+    ),
+    Figure::asked(
+        "Memory options",
+        "memory_options",
+        "Options of the memories' own that differ from their defaults, each for the ends whose memory knows it; \
+             `tonnage devices` lists all of them.",
+        |row| point(row, |point| pairs(&point.memory_options)),
+    ),
+];
+
+/// Figures of atomic operations.
+const ATOMICS: &[Figure] = &[Figure {
+    name: "Swapped (%)",
+    field: "swapped_fraction",
+    meaning: "Part of the compare-swaps that found what they expected, and so put their own number there. Each expects \
+             the number of operations that its own flow sent to the word before, so that several initiators of one word \
+             share the successes. Known where trials are verified.",
+    computed: "Sum of the words after each trial, which began with 0 / operations of all trials.",
+    style: PERCENT,
+    better: Some(Better::High),
+    value: |row| summary(row, |it| it.swapped_fraction),
+    ..Figure::PLAIN
+}];

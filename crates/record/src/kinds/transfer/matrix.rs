@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::pairs::PairRate;
+use super::PairRate;
 
 /// Least part by which a rate is under the middle to be called slow: 1.3 times, however narrow the others are.
 const SLOW_FACTOR: f64 = 1.3;

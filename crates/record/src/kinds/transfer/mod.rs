@@ -1,27 +1,16 @@
 //! The body of a transfer: bytes between the memories of ranks.
 
-mod atomic_figures;
 mod background;
 mod background_figures;
 mod batches;
-mod direction_figures;
-mod directions;
 pub(crate) mod figures;
-mod initiators;
 mod matrix;
-mod memory_figures;
-mod pairs;
-mod rails;
 mod series;
 
 pub use background::{
     BackgroundSummary, LoadedLatency, MeasuringCpus, TrialBackground, TrialLatency,
 };
-pub use directions::{Directions, PairDirection, TrialDirection, TrialDirections};
-pub use initiators::InitiatorFigures;
 pub use matrix::{MatrixVerdict, PairMiddle, SlowPair, SlowRank, Unclear, judge};
-pub use pairs::PairRate;
-pub use rails::{Rail, SlowRail};
 pub use series::{
     BrokenOff, ClientSeries, IntervalExtremes, IntervalLatency, SERIES_CLIENTS_MAX, Standstill,
     TrialSeries,
@@ -364,4 +353,167 @@ pub struct Pace {
     /// Part of the operations that were due and never issued.
     #[serde(default)]
     pub never_issued_fraction: f64,
+}
+
+/// Both directions of a trial, over the same window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TrialDirections {
+    /// Operations of the first ranks of the pairs.
+    pub forward: TrialDirection,
+    /// Operations of the ranks behind them.
+    pub back: TrialDirection,
+}
+
+/// One direction of a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TrialDirection {
+    /// Operations completed.
+    pub operations: u64,
+    /// Their payload bytes.
+    pub payload_bytes: u64,
+    /// `payload_bytes` / window of the trial, so that both directions add up to the trial's bandwidth.
+    pub bandwidth_bytes_per_s: f64,
+}
+
+/// Both directions over all trials.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Directions {
+    /// Operations of the first ranks of the pairs.
+    pub forward: PairDirection,
+    /// Operations of the ranks behind them.
+    pub back: PairDirection,
+}
+
+/// One direction over all trials.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PairDirection {
+    /// Operations of all trials.
+    pub operations: u64,
+    /// Payload bytes of all trials.
+    pub payload_bytes: u64,
+    /// Bandwidth over the trials.
+    pub bandwidth_bytes_per_s: Spread,
+    /// Mean of its latencies; absent where none were recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ns_mean: Option<f64>,
+    /// Operations among its latencies that were due and never ended. With any, the mean is a lower bound.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unfinished: u64,
+}
+
+/// One rail of all ranks together: the devices with the same place in their lists.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Rail {
+    /// Place in the lists of devices, from 0.
+    pub rail: u32,
+    /// Device of the initiating ranks, where all of them have one of this name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Payload bytes of all trials that initiators handed to it; answers of a ping-pong are not in it.
+    pub payload_bytes: u64,
+    /// Rate while it was busy, all initiating workers together: `payload_bytes` / the part of the windows in which it
+    /// had something in flight. Without a clock of its own: a worker counts the polls at which it had.
+    pub busy_bytes_per_s: f64,
+    /// Part of the windows in which it had something in flight, mean over the initiating workers.
+    pub busy_fraction: f64,
+}
+
+/// A rail that was slower than the others of its worker in every trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SlowRail {
+    /// The initiating rank.
+    pub rank: u32,
+    /// Its host.
+    pub host: String,
+    /// Place in its list of devices.
+    pub rail: u32,
+    /// Its device, where that has a name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Rate while busy / mean rate of the worker's other rails that are like it: below 0.9 in every trial. The lowest.
+    pub share: f64,
+}
+
+/// One initiating rank over all trials.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct InitiatorFigures {
+    /// The rank.
+    pub rank: u32,
+    /// Operations of all trials.
+    pub operations: u64,
+    /// Payload bytes of all trials.
+    pub payload_bytes: u64,
+    /// `payload_bytes` / the rank's own time: from the aligned start of each trial to its last completion, closing
+    /// flush included.
+    pub bandwidth_bytes_per_s: f64,
+    /// Smallest latency; absent where none were recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ns_min: Option<u64>,
+    /// Mean of its latencies; absent where none were recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ns_mean: Option<f64>,
+    /// Operations among its latencies that were due and never ended. With any, the mean is a lower bound.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unfinished: u64,
+}
+
+/// One pair of ranks that had the path for itself in its turn, or one with a load of a file, whose bytes and rates are
+/// those of the trials, in which all pairs move theirs at once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PairRate {
+    /// The rank that initiated.
+    pub initiator: u32,
+    /// The other one.
+    pub target: u32,
+    /// True where both are on one host.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub within_host: bool,
+    /// True where workers of both are on one CPU, so that they take turns on it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shares_cpu: bool,
+    /// Payload bytes of all its turns.
+    #[serde(default)]
+    pub payload_bytes: u64,
+    /// Payload bytes of all its turns / their time.
+    pub bandwidth_bytes_per_s: f64,
+    /// Rate of its best turn.
+    #[serde(default)]
+    pub bandwidth_bytes_per_s_max: f64,
+    /// Time from the aligned start until its load had arrived in a turn for itself, nanoseconds: the median of as many
+    /// turns as trials. Only of loads of a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_ns_alone: Option<f64>,
+    /// Median of that time over the trials, beside the other pairs. Only of loads of a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_ns_together: Option<f64>,
+    /// Mean of its latencies; absent where none were recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ns_mean: Option<f64>,
+    /// Operations among its latencies that were due and never ended. With any, the mean is a lower bound.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unfinished: u64,
+}
+
+impl PairRate {
+    /// Time beside the other pairs / time alone.
+    pub fn slowdown(&self) -> Option<f64> {
+        let alone_ns = self.time_ns_alone.filter(|&ns| ns > 0.0)?;
+        Some(self.time_ns_together? / alone_ns)
+    }
+
+    /// The rank that sends and the one that receives. `reads`: bytes flow towards the initiator.
+    pub fn direction(&self, reads: bool) -> (u32, u32) {
+        match reads {
+            true => (self.target, self.initiator),
+            false => (self.initiator, self.target),
+        }
+    }
 }

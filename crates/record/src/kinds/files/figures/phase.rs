@@ -73,20 +73,18 @@ pub const TIMES: &[Figure] = &[
         field: "open_ns_mean",
         meaning: "Time of opening, from the first rank's begin to the last rank's end.",
         computed: BY_RANK_0,
-        style: SECONDS,
-        better: Some(Better::Low),
         value: |row| mean(row, open_ns),
         trials: Some(|row| trials(row, open_ns)),
+        ..Figure::TIME_S
     },
     Figure {
         name: "Transfer (s)",
         field: "transfer_ns_mean",
         meaning: "Time from the first transfer's begin on any rank to the last one's end, its sync included.",
         computed: BY_RANK_0,
-        style: SECONDS,
-        better: Some(Better::Low),
         value: |row| mean(row, transfer_ns),
         trials: Some(|row| trials(row, transfer_ns)),
+        ..Figure::TIME_S
     },
     Figure {
         name: "Sync (s)",
@@ -94,30 +92,27 @@ pub const TIMES: &[Figure] = &[
         meaning: "Time that the slowest rank waited for its data to be on stable storage, all its syncs together; part of \
              Transfer. Absent where none was made.",
         computed: "Mean over the trials of the largest of the ranks' sums.",
-        style: SECONDS,
-        better: Some(Better::Low),
         value: |row| mean(row, sync_ns),
         trials: Some(|row| trials(row, sync_ns)),
+        ..Figure::TIME_S
     },
     Figure {
         name: "Close (s)",
         field: "close_ns_mean",
         meaning: "Time of closing, from the first rank's begin to the last rank's end.",
         computed: BY_RANK_0,
-        style: SECONDS,
-        better: Some(Better::Low),
         value: |row| mean(row, close_ns),
         trials: Some(|row| trials(row, close_ns)),
+        ..Figure::TIME_S
     },
     Figure {
         name: "Total (s)",
         field: "total_ns_mean",
         meaning: "Time from the first rank's begin of opening to the last rank's end of closing.",
         computed: BY_RANK_0,
-        style: SECONDS,
-        better: Some(Better::Low),
         value: |row| mean(row, total_ns),
         trials: Some(|row| trials(row, total_ns)),
+        ..Figure::TIME_S
     },
 ];
 
@@ -127,10 +122,9 @@ pub const CPU_OF_BYTES: &[Figure] = &[Figure {
     field: "cpu_ns_per_gib",
     meaning: "CPU time for each GiB of 2^30 bytes, opening and closing included.",
     computed: "CPU time of all threads that made transfers, from open to close / payload bytes x 2^30.",
-    style: SECONDS,
-    better: Some(Better::Low),
     value: |row| phase(row).map(|phase| phase.summary.cpu_ns_per_gib).into(),
     trials: Some(|row| trials(row, cpu_ns_per_gib)),
+    ..Figure::TIME_S
 }];
 
 pub(super) fn phase<'a>(row: &Row<'a>) -> Option<&'a PhaseRecord> {

@@ -1,7 +1,7 @@
 //! Figures of single ranks of a phase, and of events in it.
 
 use super::phase::{SECONDS, mean, phase, trials};
-use crate::figures::{Better, Figure, GIGA, Row, Value};
+use crate::figures::{Better, Figure, Row, Value};
 use crate::files::{PhaseTrial, StonewallFigures};
 
 const BY_RANK_0: &str =
@@ -14,43 +14,39 @@ pub const RANKS: &[Figure] = &[
         field: "open_ns_rank_max",
         meaning: "Time that the slowest rank took to open its files.",
         computed: "Largest over the ranks and trials.",
-        style: SECONDS,
-        better: Some(Better::Low),
         value: |row| most(row, |trial| Some(trial.open_of_rank.ns_max)),
         trials: Some(|row| trials(row, |trial| Some(trial.open_of_rank.ns_max as f64))),
+        ..Figure::TIME_S
     },
     Figure {
         name: "Transfer fastest (s)",
         field: "transfer_ns_rank_min",
         meaning: "Time that the fastest rank took for its transfers, sync included.",
         computed: "Smallest over the ranks and trials.",
-        style: SECONDS,
-        better: Some(Better::Low),
         value: |row| {
             let times = of_trials(row).map(|trial| trial.transfer_of_rank.ns_min);
             times.min().into()
         },
         trials: Some(|row| trials(row, |trial| Some(trial.transfer_of_rank.ns_min as f64))),
+        ..Figure::TIME_S
     },
     Figure {
         name: "Transfer mean (s)",
         field: "transfer_ns_rank_mean",
         meaning: "Time that a rank took for its transfers, sync included.",
         computed: "Mean over the ranks and trials.",
-        style: SECONDS,
-        better: Some(Better::Low),
         value: |row| mean(row, |trial| Some(trial.transfer_of_rank.ns_mean)),
         trials: Some(|row| trials(row, |trial| Some(trial.transfer_of_rank.ns_mean))),
+        ..Figure::TIME_S
     },
     Figure {
         name: "Transfer slowest (s)",
         field: "transfer_ns_rank_max",
         meaning: "Time that the slowest rank took for its transfers, sync included.",
         computed: "Largest over the ranks and trials.",
-        style: SECONDS,
-        better: Some(Better::Low),
         value: |row| most(row, |trial| Some(trial.transfer_of_rank.ns_max)),
         trials: Some(|row| trials(row, |trial| Some(trial.transfer_of_rank.ns_max as f64))),
+        ..Figure::TIME_S
     },
     Figure {
         name: "Slowest rank",
@@ -96,10 +92,9 @@ pub const RANKS: &[Figure] = &[
         field: "last_done_ns_mean",
         meaning: "Time at which the last rank had made all its transfers.",
         computed: BY_RANK_0,
-        style: SECONDS,
-        better: Some(Better::Low),
         value: |row| mean(row, |trial| Some(trial.last_done_ns as f64)),
         trials: Some(|row| trials(row, |trial| Some(trial.last_done_ns as f64))),
+        ..Figure::TIME_S
     },
 ];
 
@@ -132,10 +127,9 @@ pub const EVENTS: &[Figure] = &[
         meaning: "Bandwidth up to the stonewall, when all ranks were still at work; opening and closing are not inside.",
         computed: "Mean over the trials of the bytes of all ranks when the stonewall came / time from the first transfer's \
              begin to it.",
-        style: GIGA,
-        better: Some(Better::High),
         value: |row| mean(row, stonewall_bandwidth),
         trials: Some(|row| trials(row, stonewall_bandwidth)),
+        ..Figure::BANDWIDTH
     },
     Figure {
         name: "Cache resident (B)",
