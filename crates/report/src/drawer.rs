@@ -1,13 +1,16 @@
 //! One way to draw records of any kind: those of one configuration share a title, tables and lines below them.
 //!
-//! A kind says what these are ([`Report`]); their order, the widths and the empty lines are decided here.
+//! A kind says what these are ([`Report`]); their order, the widths and the empty lines are decided here. The list of
+//! reports is here too, and each record has one of them.
 
 use tonnage_record::kinds::Kind;
-use tonnage_record::{Of, Record};
+use tonnage_record::{Of, Outcome, Record};
 
 use super::table::{Markup, TitledTable};
-use super::text::{WIDTH, wrap};
-use super::{cpu_loss, markdown};
+use super::text::{WIDTH, extend_distinct, wrap};
+use super::{
+    collective, connect, cpu_loss, files, layers, markdown, stress, transfer, tune, verify,
+};
 
 /// The report of a kind of records, or of some of a kind.
 pub trait Report {
@@ -22,8 +25,9 @@ pub trait Report {
     /// Returns whether two neighbours belong under one title.
     fn together(left: Of<'_, Self::Body>, right: Of<'_, Self::Body>) -> bool;
 
-    /// The configuration that all of these share, in parts of a sentence; none for a report without a title.
-    fn configuration(records: &[Of<'_, Self::Body>]) -> Vec<String>;
+    /// The configuration that the first of these shares with the others, in parts of a sentence; none for a report
+    /// without a title.
+    fn configuration(first: Of<'_, Self::Body>, records: &[Of<'_, Self::Body>]) -> Vec<String>;
 
     /// The tables.
     fn tables(records: &[Of<'_, Self::Body>]) -> Vec<TitledTable>;
@@ -69,43 +73,75 @@ impl Drawer {
     pub const fn of<R: Report>() -> Self {
         Self {
             takes: R::takes,
-            draw: draw::<R>,
-            sections: sections::<R>,
+            draw: draw_as::<R>,
+            sections: sections_as::<R>,
         }
     }
 }
 
+/// The reports. The first that takes a record draws it.
+const REPORTS: &[Drawer] = &[
+    layers::LAYERS,
+    Drawer::of::<verify::VerifyTransfers>(),
+    Drawer::of::<verify::VerifyCollectives>(),
+    Drawer::of::<transfer::Transfers>(),
+    Drawer::of::<files::Files>(),
+    Drawer::of::<connect::Connections>(),
+    Drawer::of::<stress::StressReport>(),
+    Drawer::of::<tune::TuneReport>(),
+    Drawer::of::<collective::CollectiveReport>(),
+];
+
+/// Consecutive records that one report draws make a part of the text.
+pub fn tables(records: &[Record], markup: Markup) -> String {
+    let drawn = parts(records).map(|(drawer, part)| (drawer.draw)(part, markup));
+    drawn.collect::<Vec<_>>().join("\n")
+}
+
+/// Parts of the reports of all records, for whoever lays them out in another way.
+pub fn sections(records: &[Record]) -> Vec<Section> {
+    let sections = parts(records).flat_map(|(drawer, part)| (drawer.sections)(part));
+    sections.collect()
+}
+
+/// Consecutive records that one report draws, with it.
+fn parts(records: &[Record]) -> impl Iterator<Item = (&'static Drawer, &[Record])> {
+    let report = |record: &Record| REPORTS.iter().position(|report| (report.takes)(record));
+    let parts = records.chunk_by(move |left, right| report(left) == report(right));
+    parts.filter_map(move |part| {
+        let drawer = &REPORTS[report(part.first()?)?];
+        Some((drawer, part))
+    })
+}
+
 /// Records in their order, with an empty line between two configurations.
-fn draw<R: Report>(records: &[Record], markup: Markup) -> String {
+fn draw_as<R: Report>(records: &[Record], markup: Markup) -> String {
     let one = match markup {
         Markup::Plain => plain,
         Markup::Markdown => in_markdown,
     };
-    let sections = sections::<R>(records);
+    let sections = sections_as::<R>(records);
     sections.iter().map(one).collect::<Vec<_>>().join("\n")
 }
 
-fn sections<R: Report>(records: &[Record]) -> Vec<Section> {
+fn sections_as<R: Report>(records: &[Record]) -> Vec<Section> {
     let records: Vec<_> = records.iter().filter_map(Record::of_kind).collect();
     let groups = records.chunk_by(|left, right| R::together(*left, *right));
     groups.map(section::<R>).collect()
 }
 
 fn section<R: Report>(records: &[Of<'_, R::Body>]) -> Section {
-    let mut configuration = R::configuration(records);
+    let first = records.first();
+    let mut configuration = first.map_or_else(Vec::new, |it| R::configuration(*it, records));
     if configuration.iter().all(String::is_empty) {
         configuration.clear();
     }
-    let label = records
-        .first()
-        .and_then(|it| it.record.body.any().options().label);
-    let mut footers = with_cpu_losses(R::footers(records), records);
-    // Whatever the kind, a remark of a record is printed.
-    for remark in records.iter().flat_map(|it| &it.record.remarks) {
-        if !footers.contains(remark) {
-            footers.push(remark.clone());
-        }
-    }
+    let label = first.and_then(|it| it.record.body.any().options().label);
+    let mut footers = R::footers(records);
+    // CPU time that was lost and remarks are printed whatever the kind.
+    footers.extend(cpu_loss::lines(records.iter().map(|it| it.record)));
+    let remarks = records.iter().flat_map(|it| &it.record.remarks);
+    extend_distinct(&mut footers, remarks.cloned());
     Section {
         records: records.len(),
         label: label
@@ -118,10 +154,13 @@ fn section<R: Report>(records: &[Of<'_, R::Body>]) -> Section {
     }
 }
 
-/// Lines of a kind, and those about CPU time, which all kinds have.
-fn with_cpu_losses<B>(mut footers: Vec<String>, records: &[Of<'_, B>]) -> Vec<String> {
-    footers.extend(cpu_loss::lines(records.iter().map(|it| it.record)));
-    footers
+/// Words for something that was not measured; `skipped` are those for a skip.
+pub(crate) fn ended(who: &str, outcome: &Outcome, skipped: &str) -> Option<String> {
+    match outcome {
+        Outcome::Measured => None,
+        Outcome::Skipped { why } => Some(format!("{who}: {skipped}: {why}")),
+        Outcome::Failed { why } => Some(format!("{who}: FAILED: {why}")),
+    }
 }
 
 fn plain(section: &Section) -> String {

@@ -6,6 +6,8 @@ use tonnage_record::figures::Row;
 use tonnage_record::figures::engine::{different_versions, means, means_of};
 use tonnage_record::{CollectiveRecord, Record};
 
+use crate::text::distinct;
+
 /// The engine's name, and its options if any differ from their defaults.
 pub fn name<'a>(point: impl Into<PointOptions<'a>>) -> String {
     let point = point.into();
@@ -17,14 +19,8 @@ pub fn name<'a>(point: impl Into<PointOptions<'a>>) -> String {
 /// Below a table: what all of these moved the bytes by, each once. An engine without a library, such as `shm`, has no
 /// line.
 pub fn lines<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for text in records.map(means).filter(|text| !text.is_empty()) {
-        let line = format!("engine: {text}");
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
-    }
-    lines
+    let known = records.map(means).filter(|text| !text.is_empty());
+    distinct(known.map(|text| format!("engine: {text}")))
 }
 
 /// Below a table of collectives: what each backend of a record moved the bytes by, and where its ranks have different

@@ -2,23 +2,19 @@
 
 use tonnage_record::Record;
 
+use crate::text::distinct;
+
 /// Devices whose bytes are copied through the host to be filled and verified, each reason once.
 pub fn lines<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<String> {
     let ranks = records.flat_map(|record| &record.effective);
-    let mut lines: Vec<String> = Vec::new();
-    for memory in ranks.flat_map(|ranks| ranks.memory.all()) {
-        let Some(why) = &memory.why_filled_by_copies else {
-            continue;
-        };
+    let memories = ranks.flat_map(|ranks| ranks.memory.all());
+    distinct(memories.filter_map(|memory| {
+        let why = memory.why_filled_by_copies.as_ref()?;
         let device = memory.device.as_ref().unwrap_or(&memory.kind);
-        let line = format!(
+        Some(format!(
             "memory of {device} is filled and verified by copies through the host, outside of every measurement: {why}"
-        );
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
-    }
-    lines
+        ))
+    }))
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 //!
 //! | module | what it makes |
 //! | --- | --- |
-//! | [`drawer`] | the one way to draw records of any kind: title, tables, lines below |
-//! | `reports` | the list of reports, of which each record has one |
+//! | [`drawer`] | the list of reports, and the one way to draw records of any kind: title, tables, lines below |
 //! | [`transfer`], [`files`], [`connect`], [`stress`], [`tune`], [`collective`] | the reports of the kinds |
 //! | [`verify`] | tables of a run that checks bytes instead of timing them |
 //! | [`baseline`] | figures of kinds of hosts, and a host beside them |
@@ -14,7 +13,7 @@
 //! | [`layers`] | the table of what each layer keeps of the one that it stands on |
 //! | [`table`], [`markdown`] | tables of figures, for a screen and for Markdown |
 //! | `blocks` | columns of tables that are wider than a screen |
-//! | [`csv`], [`jsonl`] | every figure for programs |
+//! | [`csv`] | every figure for programs |
 //! | [`explain`], [`derived`] | meanings of columns, for `tonnage explain`, and the columns that are no figures |
 //! | [`engine`], [`wire_proof`] | an engine's library and devices; the devices that the payload crossed |
 //! | [`cpu_loss`] | CPU time that ranks did not get, and what took it |
@@ -50,12 +49,10 @@ pub mod files;
 mod filling;
 pub mod history;
 pub mod hosts;
-pub mod jsonl;
 pub mod layers;
 pub mod markdown;
 pub mod place;
 pub mod published;
-mod reports;
 pub mod stress;
 pub mod table;
 pub mod text;
@@ -70,12 +67,12 @@ mod samples;
 #[cfg(test)]
 mod tests;
 
-use tonnage_record::Record;
 use tonnage_record::read::final_attempts;
+use tonnage_record::{Record, checksum};
 use tonnage_units::{Result, names};
 
-pub use reports::sections;
-use reports::tables;
+pub use drawer::sections;
+use drawer::tables;
 use table::Markup;
 
 names! {
@@ -107,7 +104,12 @@ impl Default for Format {
 /// When a record cannot be written as JSON.
 pub fn render(format: Format, records: &[Record]) -> Result<String> {
     match format {
-        Format::Jsonl => jsonl::jsonl(records),
+        Format::Jsonl => {
+            let lines = records
+                .iter()
+                .map(|record| Ok(checksum::line(record)? + "\n"));
+            lines.collect()
+        }
         Format::Csv => Ok(csv::csv(records)),
         Format::Table => Ok(tables(&final_attempts(records), Markup::Plain)),
     }

@@ -12,7 +12,7 @@ pub mod stress;
 pub mod tune;
 
 pub use builder::sample;
-use builder::{COPY, Sample, three_trials};
+use builder::{COPY, Sample, failed, skipped, three_trials};
 use tonnage_engine::Verb;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::published::Cell;
@@ -22,7 +22,7 @@ use tonnage_record::transfer::{
     BrokenOff, ClientSeries, Directions, InitiatorFigures, PairDirection, PairRate, Standstill,
     TrialSeries, judge,
 };
-use tonnage_record::{Canary, LatencyKind, Outcome, PublishedRow, Record, TransferBody};
+use tonnage_record::{Canary, LatencyKind, PublishedRow, Record, TransferBody};
 
 pub use atomics::atomics;
 pub use engines::engines;
@@ -50,20 +50,10 @@ pub fn batches() -> Vec<Record> {
                 changed: true,
             });
         }),
-        broken(1 << 20)
-            .without_result(Outcome::Skipped {
-                why: why.to_owned(),
-            })
-            .record(),
-        broken(1 << 21)
-            .without_result(Outcome::Skipped {
-                why: why.to_owned(),
-            })
-            .record(),
+        broken(1 << 20).without_result(skipped(why)).record(),
+        broken(1 << 21).without_result(skipped(why)).record(),
         broken(1 << 22)
-            .without_result(Outcome::Failed {
-                why: "rank 1 on node7: killed by signal 9".to_owned(),
-            })
+            .without_result(failed("rank 1 on node7: killed by signal 9"))
             .record(),
     ]
 }
@@ -93,9 +83,7 @@ pub fn published() -> Vec<Record> {
         ]
     };
     let measured = three_trials(cell(1 << 20), 3_000_000).summarize(LatencyKind::Batch, COPY);
-    let lacking = cell(1 << 26).without_result(Outcome::Skipped {
-        why: "memory \"cuda\" cannot be used here".to_owned(),
-    });
+    let lacking = cell(1 << 26).without_result(skipped("memory \"cuda\" cannot be used here"));
     vec![
         measured.record_with(|record| record.published_rows = rows(1 << 20)),
         lacking.record_with(|record| {
@@ -315,17 +303,8 @@ fn matrix(ranks: u32) -> Record {
     let pairs = all
         .filter(|(from, to)| from != to)
         .map(|(from, to)| PairRate {
-            initiator: from,
-            target: to,
-            within_host: false,
-            shares_cpu: false,
-            payload_bytes: 1000,
             bandwidth_bytes_per_s: rate(from, to) * 0.98,
-            bandwidth_bytes_per_s_max: rate(from, to),
-            time_ns_alone: None,
-            time_ns_together: None,
-            latency_ns_mean: None,
-            unfinished: 0,
+            ..pair(from, to, 1000, rate(from, to))
         });
     let pairs: Vec<PairRate> = pairs.collect();
     let sample = sample(Pacing::Stream { window: 12 }, 64)
@@ -338,6 +317,22 @@ fn matrix(ranks: u32) -> Record {
         }
     });
     with_pairs.record()
+}
+
+fn pair(initiator: u32, target: u32, payload_bytes: u64, bandwidth_bytes_per_s: f64) -> PairRate {
+    PairRate {
+        initiator,
+        target,
+        within_host: false,
+        shares_cpu: false,
+        payload_bytes,
+        bandwidth_bytes_per_s,
+        bandwidth_bytes_per_s_max: bandwidth_bytes_per_s,
+        time_ns_alone: None,
+        time_ns_together: None,
+        latency_ns_mean: None,
+        unfinished: 0,
+    }
 }
 
 /// Traffic files: one whose pairs are all printed, and one with more of them, of which the most slowed are.
@@ -356,24 +351,21 @@ fn traffic_file((ranks, targets): (u32, u32)) -> Record {
     let Ok(loads) = PairLoads::try_from(rows) else {
         unreachable!("loads of pairs");
     };
-    let pair = |((initiator, target), bytes)| {
+    let loaded = |((initiator, target), bytes)| {
         let alone_ns = bytes as f64 * 10.0;
         let together_ns = alone_ns * (1.0 + f64::from(initiator * 3 + target) / 10.0);
         PairRate {
-            initiator,
-            target,
-            within_host: false,
-            shares_cpu: false,
-            payload_bytes: 3 * bytes,
-            bandwidth_bytes_per_s: bytes as f64 * 1e9 / together_ns,
-            bandwidth_bytes_per_s_max: bytes as f64 * 1e9 / together_ns,
             time_ns_alone: Some(alone_ns),
             time_ns_together: Some(together_ns),
-            latency_ns_mean: None,
-            unfinished: 0,
+            ..pair(
+                initiator,
+                target,
+                3 * bytes,
+                bytes as f64 * 1e9 / together_ns,
+            )
         }
     };
-    let pairs: Vec<PairRate> = loads.pairs().map(pair).collect();
+    let pairs: Vec<PairRate> = loads.pairs().map(loaded).collect();
     let sample = sample(Pacing::Stream { window: 64 }, 64_000).with(|point| {
         (point.traffic, point.ranks) = (Traffic::File, ranks);
         point.length.trial = TrialLength::Iterations(1);
@@ -446,25 +438,14 @@ pub fn verifies() -> Vec<Record> {
         .collect();
     records.push(right(Verb::Send, 4097).record());
     let wrong = point("shm", Verb::Send, (1 << 20) + 1);
-    records.push(
-        wrong
-            .without_result(Outcome::Failed {
-                why: mismatch.to_owned(),
-            })
-            .record(),
-    );
+    records.push(wrong.without_result(failed(mismatch)).record());
     let silent = point("shm", Verb::WriteImm, 8)
         .with(|point| point.verify = Verification::Off)
         .trial(&[5]);
     records.push(silent.summarize(LatencyKind::Batch, None).record());
     let why = "null moves no bytes, so there is nothing to check";
     let null = point("null", Verb::Write, 8);
-    records.push(
-        null.without_result(Outcome::Skipped {
-            why: why.to_owned(),
-        })
-        .record(),
-    );
+    records.push(null.without_result(skipped(why)).record());
     records
         .iter_mut()
         .for_each(|record| record.plan = super::verify::PLAN.to_owned());
@@ -485,4 +466,21 @@ pub fn all() -> Vec<Record> {
         verifies(),
     ]
     .concat()
+}
+
+/// Samples of kinds that are no transfers.
+pub fn of_other_kinds() -> Vec<Record> {
+    [
+        files::all(),
+        connect::connections(),
+        stress::stresses(),
+        tune::searches(),
+        collective::collectives(),
+    ]
+    .concat()
+}
+
+/// Samples of every kind.
+pub fn of_all_kinds() -> Vec<Record> {
+    [all(), of_other_kinds()].concat()
 }

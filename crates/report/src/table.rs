@@ -195,6 +195,16 @@ impl TitledTable {
         }
     }
 
+    /// A table with these headers over its rows.
+    pub fn headed<const N: usize>(
+        header: [&str; N],
+        rows: impl Iterator<Item = Vec<String>>,
+        right: impl Fn(usize) -> bool,
+    ) -> Self {
+        let header = header.map(str::to_owned).to_vec();
+        Self::new(std::iter::once(header).chain(rows).collect(), right)
+    }
+
     /// Says what becomes of each column where all together are wider than a screen; without keys nothing does.
     #[must_use]
     pub fn in_roles(mut self, role: impl Fn(usize) -> ColumnRole) -> Self {

@@ -3,17 +3,13 @@
 use tonnage_record::collective::CollectiveSummary;
 use tonnage_record::figures::{self, Row, by_field};
 use tonnage_record::histogram::LatencyHistogram;
-use tonnage_record::read::read_records;
+use tonnage_record::read::read_records_of;
 use tonnage_record::{CollectiveBody, Record};
 
 use super::text::WIDTH;
 use super::{Format, render, samples};
 
 mod schema;
-
-fn table(records: &[Record]) -> String {
-    table_of(records)
-}
 
 pub fn table_of(lines: &[Record]) -> String {
     let text = render(Format::Table, lines).unwrap();
@@ -31,28 +27,29 @@ pub fn table_of(lines: &[Record]) -> String {
 
 #[test]
 fn tables_look_as_agreed() {
-    insta::assert_snapshot!("table_batch", table(&samples::batches()));
+    insta::assert_snapshot!("table_batch", table_of(&samples::batches()));
     insta::assert_snapshot!(
         "table_batch_without_max",
-        table(&samples::batches_without_max())
+        table_of(&samples::batches_without_max())
     );
-    insta::assert_snapshot!("table_stream", table(&samples::streams()));
-    insta::assert_snapshot!("table_ping_pong", table(&samples::ping_pongs()));
-    insta::assert_snapshot!("table_clients", table(&samples::clients()));
-    insta::assert_snapshot!("table_atomics", table(&samples::atomics()));
+    insta::assert_snapshot!("table_stream", table_of(&samples::streams()));
+    insta::assert_snapshot!("table_ping_pong", table_of(&samples::ping_pongs()));
+    insta::assert_snapshot!("table_clients", table_of(&samples::clients()));
+    insta::assert_snapshot!("table_atomics", table_of(&samples::atomics()));
     for (at, record) in (0..).zip(samples::intervals()) {
-        insta::assert_snapshot!(format!("table_intervals_{at}"), table(&[record]));
+        insta::assert_snapshot!(format!("table_intervals_{at}"), table_of(&[record]));
     }
-    insta::assert_snapshot!("table_matrix", table(&samples::matrices()));
-    insta::assert_snapshot!("table_traffic_file", table(&samples::traffic_files()));
-    insta::assert_snapshot!("table_paced", table(&samples::paced()));
-    insta::assert_snapshot!("table_loaded", table(&samples::loaded()));
-    insta::assert_snapshot!("table_path", table(&samples::paths()));
-    insta::assert_snapshot!("table_path_proven", table(&samples::proven_paths()));
-    insta::assert_snapshot!("table_fabric", table(&samples::fabric()));
-    insta::assert_snapshot!("table_published", table(&samples::published()));
-    insta::assert_snapshot!("table_verify", table(&samples::verifies()));
-    insta::assert_snapshot!("table_engines", table(&samples::engines()));
+    insta::assert_snapshot!("table_matrix", table_of(&samples::matrices()));
+    insta::assert_snapshot!("table_traffic_file", table_of(&samples::traffic_files()));
+    insta::assert_snapshot!("table_paced", table_of(&samples::paced()));
+    insta::assert_snapshot!("table_loaded", table_of(&samples::loaded()));
+    insta::assert_snapshot!("table_path", table_of(&samples::paths()));
+    insta::assert_snapshot!("table_path_proven", table_of(&samples::proven_paths()));
+    insta::assert_snapshot!("table_fabric", table_of(&samples::fabric()));
+    insta::assert_snapshot!("table_published", table_of(&samples::published()));
+    insta::assert_snapshot!("table_verify", table_of(&samples::verifies()));
+    insta::assert_snapshot!("table_verify_right", table_of(&samples::verifies()[..8]));
+    insta::assert_snapshot!("table_engines", table_of(&samples::engines()));
 }
 
 #[test]
@@ -72,16 +69,17 @@ fn tables_of_connections_look_as_agreed() {
     insta::assert_snapshot!("csv_connect", csv.replace("\r\n", "\n"));
 }
 
+fn read_back(jsonl: &str) -> Vec<Record> {
+    let file = read_records_of(jsonl.as_bytes(), "r.jsonl".as_ref());
+    file.unwrap().records
+}
+
 #[test]
 fn a_results_file_may_hold_all_kinds() {
     let mut both = samples::ping_pongs();
     let transfers_end = both.len();
-    both.extend(samples::files::all());
     both.extend(samples::verifies());
-    both.extend(samples::connect::connections());
-    both.extend(samples::stress::stresses());
-    both.extend(samples::tune::searches());
-    both.extend(samples::collective::collectives());
+    both.extend(samples::of_other_kinds());
     let text = table_of(&both);
     assert_eq!(text.matches("MsgSize").count(), 2, "{text}");
     assert_eq!(
@@ -93,10 +91,7 @@ fn a_results_file_may_hold_all_kinds() {
     assert_eq!(text.matches("Bytes checked").count(), 1, "{text}");
     let jsonl = render(Format::Jsonl, &both).unwrap();
     assert_eq!(jsonl.lines().count(), both.len());
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("both.jsonl");
-    std::fs::write(&path, jsonl).unwrap();
-    assert_eq!(read_records(&path).unwrap().records, both);
+    assert_eq!(read_back(&jsonl), both);
     let alone = render(Format::Csv, &both[..transfers_end]).unwrap();
     let csv = render(Format::Csv, &both).unwrap();
     let columns = |csv: &str| -> Vec<String> {
@@ -121,12 +116,7 @@ fn csv_of_files_has_a_row_for_each_phase_and_for_what_it_mixes() {
 
 #[test]
 fn amounts_mean_all_trials_in_every_kind_and_stand_in_one_row() {
-    let mut records = samples::all();
-    records.extend(samples::files::all());
-    records.extend(samples::connect::connections());
-    records.extend(samples::stress::stresses());
-    records.extend(samples::tune::searches());
-    records.extend(samples::collective::collectives());
+    let records = samples::of_all_kinds();
     for field in ["operations", "payload_bytes", "verified_bytes", "trials"] {
         let figure = by_field(field).unwrap();
         for record in &records {
@@ -136,22 +126,27 @@ fn amounts_mean_all_trials_in_every_kind_and_stand_in_one_row() {
                 _ => 0,
             });
             let of_trials: u64 = match (record.transfer(), record.file()) {
-                (Some(body), _) => body
-                    .trials
-                    .iter()
-                    .map(|trial| {
-                        let verified = trial.verified_bytes;
-                        amount(field, trial.operations, trial.payload_bytes, verified)
-                    })
-                    .sum(),
+                (Some(body), _) => {
+                    let trials = body.trials.iter();
+                    let each = trials.map(|it| {
+                        [
+                            it.operations,
+                            it.payload_bytes,
+                            it.verified_bytes.unwrap_or(0),
+                        ]
+                    });
+                    each.map(|amounts| amount(field, amounts)).sum()
+                }
                 (_, Some(body)) => {
                     let trials = body.phases.iter().flat_map(|phase| &phase.trials);
-                    trials
-                        .map(|trial| {
-                            let verified = trial.verified_bytes;
-                            amount(field, trial.operations, trial.payload_bytes, verified)
-                        })
-                        .sum()
+                    let each = trials.map(|it| {
+                        [
+                            it.operations,
+                            it.payload_bytes,
+                            it.verified_bytes.unwrap_or(0),
+                        ]
+                    });
+                    each.map(|amounts| amount(field, amounts)).sum()
                 }
                 _ => match (record.stress(), record.connect()) {
                     // Its transfers are no trials.
@@ -175,12 +170,7 @@ fn amounts_mean_all_trials_in_every_kind_and_stand_in_one_row() {
 
 #[test]
 fn every_kind_has_a_report() {
-    let mut records = samples::all();
-    records.extend(samples::files::all());
-    records.extend(samples::connect::connections());
-    records.extend(samples::stress::stresses());
-    records.extend(samples::tune::searches());
-    records.extend(samples::collective::collectives());
+    let records = samples::of_all_kinds();
     let kind = |record: &Record| serde_json::to_value(record).unwrap()["kind"].clone();
     for (name, _) in figures::KINDS {
         let mut sampled = records.iter().filter(|record| kind(record) == *name);
@@ -206,23 +196,18 @@ fn of_backends(field: &str, body: &CollectiveBody) -> u64 {
     summaries.map(amount).sum()
 }
 
-fn amount(field: &str, operations: u64, payload_bytes: u64, verified_bytes: Option<u64>) -> u64 {
+fn amount(field: &str, [operations, payload_bytes, verified_bytes]: [u64; 3]) -> u64 {
     match field {
         "operations" => operations,
         "payload_bytes" => payload_bytes,
-        "verified_bytes" => verified_bytes.unwrap_or(0),
+        "verified_bytes" => verified_bytes,
         _ => 1,
     }
 }
 
 #[test]
 fn values_of_trials_are_those_that_a_mean_is_of() {
-    let mut records = samples::all();
-    records.extend(samples::files::all());
-    records.extend(samples::connect::connections());
-    records.extend(samples::stress::stresses());
-    records.extend(samples::tune::searches());
-    records.extend(samples::collective::collectives());
+    let records = samples::of_all_kinds();
     let mut compared = 0;
     for row in records.iter().flat_map(Row::of) {
         for figure in figures::of(&row.record.body) {
@@ -248,19 +233,14 @@ fn values_of_trials_are_those_that_a_mean_is_of() {
 }
 
 #[test]
-fn a_verify_run_that_is_all_right_says_so() {
-    insta::assert_snapshot!("table_verify_right", table(&samples::verifies()[..8]));
-}
-
-#[test]
 fn tables_of_different_runs_are_apart() {
-    let text = table(&samples::all());
+    let text = table_of(&samples::all());
     let count = |words| text.matches(words).count();
     let [phases, beside] = ["phases of a batch", "and beside it:"].map(count);
     let tables = count("MsgSize") - phases - beside;
     assert_eq!((tables, phases, beside), (15, 4, 1), "{text}");
     assert_eq!(text.matches("Bytes checked").count(), 1);
-    assert_eq!(table(&[]), "");
+    assert_eq!(table_of(&[]), "");
 }
 
 #[test]
@@ -273,12 +253,10 @@ fn csv_has_every_column_of_every_record() {
 #[test]
 fn jsonl_reads_back_as_the_same_records() {
     let records = samples::all();
-    let text = render(Format::Jsonl, &records).unwrap();
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("r.jsonl");
-    std::fs::write(&path, text).unwrap();
-    let back = tonnage_record::read::read_records(&path).unwrap().records;
-    assert_eq!(back, records);
+    assert_eq!(
+        read_back(&render(Format::Jsonl, &records).unwrap()),
+        records
+    );
     insta::assert_snapshot!(
         "jsonl_batch",
         render(Format::Jsonl, &samples::batches()[1..2]).unwrap()

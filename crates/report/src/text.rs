@@ -39,6 +39,22 @@ pub fn entry(head: &str, indent: usize, body: &str) -> String {
     )
 }
 
+/// Each once, in the order in which they come first.
+pub(crate) fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut kept = Vec::new();
+    extend_distinct(&mut kept, all);
+    kept
+}
+
+/// Adds those that are not there yet.
+pub(crate) fn extend_distinct<T: PartialEq>(kept: &mut Vec<T>, more: impl IntoIterator<Item = T>) {
+    for one in more {
+        if !kept.contains(&one) {
+            kept.push(one);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,7 +20,7 @@ use crate::derived::{
 };
 use crate::place;
 use crate::table::draw;
-use crate::text::{entry, wrap};
+use crate::text::{distinct, entry, wrap};
 use crate::transfer::CPU_SHARE_LEAST;
 
 /// Columns of the page.
@@ -318,17 +318,6 @@ fn what_limits(records: &[TransferRecord<'_>]) -> String {
         limits[..1].to_uppercase(),
         &limits[1..]
     )
-}
-
-/// Each once, in the order in which they come first.
-fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
-    let mut kept = Vec::new();
-    for one in all {
-        if !kept.contains(&one) {
-            kept.push(one);
-        }
-    }
-    kept
 }
 
 /// Describes what could not be measured, each reason once.

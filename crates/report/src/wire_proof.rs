@@ -7,6 +7,8 @@ use tonnage_record::read::final_attempts;
 use tonnage_record::wire_proof::TcpPath;
 use tonnage_record::{Outcome, Record, TransferRecord, WireProof};
 
+use crate::text::distinct;
+
 /// Devices above which they are counted instead of named.
 const NAMED_MAX: usize = 6;
 
@@ -73,13 +75,8 @@ fn crossed<'a>(paths: impl Iterator<Item = &'a WireProof> + Clone) -> Option<Str
     let all_listed = paths
         .clone()
         .all(|path| path.devices.len() == path.devices_named as usize);
-    let mut titles: Vec<String> = Vec::new();
-    for device in paths.flat_map(|path| &path.devices) {
-        let title = format!("{} of {}", device.title(), device.host);
-        if !titles.contains(&title) {
-            titles.push(title);
-        }
-    }
+    let devices = paths.flat_map(|path| &path.devices);
+    let titles = distinct(devices.map(|device| format!("{} of {}", device.title(), device.host)));
     let titles = if !all_listed || titles.len() > NAMED_MAX {
         format!("{most} devices")
     } else {

@@ -41,10 +41,12 @@ fn table(record: &CollectiveRecord<'_>, backend: &BackendRecord) -> Option<Title
             number(it.call_ns(across) * 1e-3),
             rate(algbw),
             rate(algbw.zip(factor).map(|(algbw, factor)| algbw * factor)),
-            match it.group == slowest.group {
-                true => "slowest".to_owned(),
-                false => String::new(),
-            },
+            if it.group == slowest.group {
+                "slowest"
+            } else {
+                ""
+            }
+            .to_owned(),
         ]
     };
     let header = [
@@ -55,11 +57,8 @@ fn table(record: &CollectiveRecord<'_>, backend: &BackendRecord) -> Option<Title
         "BusBW\n(GB/s)",
         "",
     ];
-    let header = header.map(str::to_owned).to_vec();
-    let rows = std::iter::once(header)
-        .chain(groups.iter().map(line))
-        .collect();
+    let rows = groups.iter().map(line);
     let size = exact_size(point.shape().size_bytes());
     let title = format!("groups of {} {size} by {}", point.op, backend.backend);
-    Some(TitledTable::new(rows, |column| !matches!(column, 1 | 5)).under(title))
+    Some(TitledTable::headed(header, rows, |column| !matches!(column, 1 | 5)).under(title))
 }

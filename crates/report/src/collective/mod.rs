@@ -18,10 +18,11 @@ use tonnage_units::quantity::human::{
 };
 
 use crate::derived::{BEGAN_LAST, RANK, TO_FIRST_BACKEND};
-use crate::drawer::Report;
+use crate::drawer::{Report, ended};
 use crate::engine;
 use crate::published;
 use crate::table::{Line, Sheet, TitledTable};
+use crate::text::extend_distinct;
 
 /// Collectives; a table for each operation and configuration.
 pub struct CollectiveReport;
@@ -54,10 +55,7 @@ impl Report for CollectiveReport {
         left.plan == right.plan && shared(&left.body.point) == shared(&right.body.point)
     }
 
-    fn configuration(records: &[CollectiveRecord<'_>]) -> Vec<String> {
-        let Some(first) = records.first() else {
-            return Vec::new();
-        };
+    fn configuration(first: CollectiveRecord<'_>, records: &[CollectiveRecord<'_>]) -> Vec<String> {
         let point = &first.body.point;
         let size = match (point.op, point.shape().size_bytes()) {
             (Collective::Barrier, _) => None,
@@ -104,11 +102,7 @@ impl Report for CollectiveReport {
 
     fn footers(records: &[CollectiveRecord<'_>]) -> Vec<String> {
         let mut lines: Vec<String> = limits(records);
-        for line in records.iter().flat_map(below) {
-            if !lines.contains(&line) {
-                lines.push(line);
-            }
-        }
+        extend_distinct(&mut lines, records.iter().flat_map(below));
         lines
     }
 }
@@ -117,13 +111,11 @@ impl Report for CollectiveReport {
 fn below(record: &CollectiveRecord<'_>) -> Vec<String> {
     let backends = &record.body.backends;
     if backends.is_empty() {
-        return ended(record.body.point.op.name(), &record.outcome)
-            .into_iter()
-            .collect();
+        let op = record.body.point.op.name();
+        return ended(op, &record.outcome, "skipped").into_iter().collect();
     }
-    let ended = backends
-        .iter()
-        .filter_map(|it| ended(&it.backend, &it.backend_outcome));
+    let backends = backends.iter();
+    let ended = backends.filter_map(|it| ended(&it.backend, &it.backend_outcome, "skipped"));
     ended.chain(engine::of_backends(record)).collect()
 }
 
@@ -311,20 +303,12 @@ fn outcome(row: &Row<'_>) -> String {
     }
 }
 
-fn ended(who: &str, outcome: &Outcome) -> Option<String> {
-    match outcome {
-        Outcome::Measured => None,
-        Outcome::Skipped { why } => Some(format!("{who}: skipped: {why}")),
-        Outcome::Failed { why } => Some(format!("{who}: FAILED: {why}")),
-    }
-}
-
 /// A table of the ranks of a record for each backend.
 fn of_ranks(record: &CollectiveRecord<'_>) -> Vec<TitledTable> {
     let point = &record.body.point;
     let table = |backend: &BackendRecord| {
         let summary = backend.summary.as_ref()?;
-        let header = [RANK.name, "Time\n(us)", BEGAN_LAST.name].map(str::to_owned);
+        let header = [RANK.name, "Time\n(us)", BEGAN_LAST.name];
         let line = |times: &tonnage_record::collective::RankCalls| {
             vec![
                 times.rank.to_string(),
@@ -333,10 +317,9 @@ fn of_ranks(record: &CollectiveRecord<'_>) -> Vec<TitledTable> {
             ]
         };
         let lines = summary.rank_times.iter().map(line);
-        let rows = std::iter::once(header.to_vec()).chain(lines).collect();
         let size = exact_size(point.shape().size_bytes());
         let title = format!("ranks of {} {size} by {}", point.op, backend.backend);
-        Some(TitledTable::new(rows, |_| true).under(title))
+        Some(TitledTable::headed(header, lines, |_| true).under(title))
     };
     let parts = (0..record.body.backends.len()).map(Part::Nth);
     parts

@@ -4,11 +4,12 @@
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_record::body::Part;
 use tonnage_record::figures::Row;
-use tonnage_record::{ConnectBody, ConnectRecord, Outcome};
+use tonnage_record::{ConnectBody, ConnectRecord};
 use tonnage_units::quantity::human::{exact_duration, exact_size};
 
-use crate::drawer::Report;
+use crate::drawer::{Report, ended};
 use crate::table::{Line, Sheet, TitledTable};
+use crate::text::extend_distinct;
 use crate::transfer::notes;
 use crate::{engine, place};
 
@@ -47,10 +48,7 @@ impl Report for Connections {
             && shared(&left.body.point) == shared(&right.body.point)
     }
 
-    fn configuration(records: &[ConnectRecord<'_>]) -> Vec<String> {
-        let Some(first) = records.first() else {
-            return Vec::new();
-        };
+    fn configuration(first: ConnectRecord<'_>, records: &[ConnectRecord<'_>]) -> Vec<String> {
         let point = &first.body.point;
         let plural = if point.trials == 1 { "" } else { "s" };
         let length = exact_duration(point.trial_ns);
@@ -79,13 +77,11 @@ impl Report for Connections {
     }
 
     fn footers(records: &[ConnectRecord<'_>]) -> Vec<String> {
-        let outcomes = records.iter().filter_map(outcome);
-        let mut lines: Vec<String> = outcomes.collect();
-        for line in records.iter().filter_map(late_start) {
-            if !lines.contains(&line) {
-                lines.push(line);
-            }
-        }
+        let ended = |record: &ConnectRecord<'_>| {
+            ended(&point_words(record), &record.outcome, record.skipped())
+        };
+        let mut lines: Vec<String> = records.iter().filter_map(ended).collect();
+        extend_distinct(&mut lines, records.iter().filter_map(late_start));
         lines
     }
 }
@@ -117,16 +113,6 @@ fn late_start(record: &ConnectRecord<'_>) -> Option<String> {
     let starts = record.body.trials.iter();
     let late = notes::late_start(starts.map(|trial| (trial.start_skew_ns, trial.window_ns)))?;
     Some(format!("{}: {late}", point_words(record)))
-}
-
-/// Reason that a point has no figures, with what tells it from others.
-fn outcome(record: &ConnectRecord<'_>) -> Option<String> {
-    let point = point_words(record);
-    match &record.outcome {
-        Outcome::Measured => None,
-        Outcome::Skipped { why } => Some(format!("{point}: {}: {why}", record.skipped())),
-        Outcome::Failed { why } => Some(format!("{point}: FAILED: {why}")),
-    }
 }
 
 #[cfg(test)]
@@ -162,7 +148,7 @@ mod tests {
         .concat()
         {
             record.remarks = vec!["ranks 1 do not read rank 0's clock".to_owned()];
-            let text = crate::reports::tables(&[record], crate::table::Markup::Plain);
+            let text = crate::drawer::tables(&[record], crate::table::Markup::Plain);
             let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert_eq!(
                 text.matches("do not read rank 0's clock").count(),

@@ -14,80 +14,84 @@ const INDENT: usize = 2;
 /// Between a name and what it is.
 const GAP: usize = 2;
 
-/// Lists the engines that move bytes.
-pub fn engines(entries: &[Entry]) -> String {
-    let width = entries.iter().map(|entry| name(entry).chars().count());
-    let width = INDENT + width.max().unwrap_or(0) + GAP;
-    let mut page = "\nEngines of this program\n".to_owned();
-    for one in entries {
-        page += &entry(&format!("{:INDENT$}{}", "", name(one)), width, &about(one));
-        for option in one.options {
-            page += &option_lines(("engine-option", option), width);
+/// One of a list: its names as options take them, each with its meaning, and what can be asked of it.
+struct Listed {
+    names: Vec<(String, String)>,
+    /// Reason why it cannot be used here.
+    missing: Option<String>,
+    /// Option of the command line that its own options are values of.
+    asked_by: &'static str,
+    options: &'static [EngineOption],
+    libraries: &'static [Library],
+}
+
+fn list(heading: &str, all: impl Iterator<Item = Listed>) -> String {
+    let all: Vec<Listed> = all.collect();
+    let names = all.iter().flat_map(|one| &one.names);
+    let width = names.map(|(name, _)| name.chars().count()).max();
+    let width = INDENT + width.unwrap_or(0) + GAP;
+    let mut page = format!("\n{heading}\n");
+    for one in &all {
+        for (name, about) in &one.names {
+            page += &entry(&format!("{:INDENT$}{name}", ""), width, about);
         }
-        for library in one.libraries {
-            page += &library_lines(library, width);
+        if let Some(why) = &one.missing {
+            page += &entry("", width, &format!("missing: {why}"));
         }
+        let options = one.options.iter();
+        page.extend(options.map(|option| option_lines((one.asked_by, option), width)));
+        let libraries = one.libraries.iter();
+        page.extend(libraries.map(|library| library_lines(library, width)));
     }
     page
+}
+
+/// Lists the engines that move bytes.
+pub fn engines(entries: &[Entry]) -> String {
+    let listed = entries.iter().map(|one| Listed {
+        names: vec![(with_variant(one.name, one.variant), about(one))],
+        missing: None,
+        asked_by: "engine-option",
+        options: one.options,
+        libraries: one.libraries,
+    });
+    list("Engines of this program", listed)
 }
 
 /// Lists the engines that read and write files; `missing` has the reason why one cannot be used here.
 pub fn file_engines(entries: &[FileEntry], missing: impl Fn(&str) -> Option<String>) -> String {
-    let width = entries.iter().map(|entry| entry.name.chars().count());
-    let width = INDENT + width.max().unwrap_or(0) + GAP;
-    let mut page = "\nEngines for files\n".to_owned();
-    for one in entries {
-        let head = format!("{:INDENT$}{}", "", one.name);
-        page += &entry(&head, width, one.about);
-        if let Some(why) = missing(one.name) {
-            page += &entry("", width, &format!("missing: {why}"));
-        }
-        for option in one.options {
-            page += &option_lines(("engine-option", option), width);
-        }
-        for library in one.libraries {
-            page += &library_lines(library, width);
-        }
-    }
-    page
+    let listed = entries.iter().map(|one| Listed {
+        names: vec![(one.name.to_owned(), one.about.to_owned())],
+        missing: missing(one.name),
+        asked_by: "engine-option",
+        options: one.options,
+        libraries: one.libraries,
+    });
+    list("Engines for files", listed)
 }
 
 /// Lists the memories that bytes can be in.
 pub fn memories(entries: &[MemoryEntry]) -> String {
-    let names = entries
-        .iter()
-        .map(|one| with_variant(one.name, one.variant));
-    let names: Vec<String> = names.collect();
-    let width = names.iter().map(|name| name.chars().count()).max();
-    let width = INDENT + width.unwrap_or(0) + GAP;
-    let mut page = "\nMemories\n".to_owned();
-    for (one, name) in entries.iter().zip(names) {
-        page += &entry(&format!("{:INDENT$}{name}", ""), width, one.about);
-        for option in one.options {
-            page += &option_lines(("memory-option", option), width);
-        }
-        for library in one.libraries {
-            page += &library_lines(library, width);
-        }
-    }
-    page
+    let listed = entries.iter().map(|one| Listed {
+        names: vec![(with_variant(one.name, one.variant), one.about.to_owned())],
+        missing: None,
+        asked_by: "memory-option",
+        options: one.options,
+        libraries: one.libraries,
+    });
+    list("Memories", listed)
 }
 
 /// Lists the backends of collectives.
 pub fn backends(entries: &[BackendEntry]) -> String {
-    let rows: Vec<(String, String)> = entries.iter().flat_map(backend_rows).collect();
-    let width = rows.iter().map(|(name, _)| name.chars().count()).max();
-    let width = INDENT + width.unwrap_or(0) + GAP;
-    let mut page = "\nBackends of collectives\n".to_owned();
-    for one in entries {
-        for (name, about) in backend_rows(one) {
-            page += &entry(&format!("{:INDENT$}{name}", ""), width, &about);
-        }
-        for library in one.libraries {
-            page += &library_lines(library, width);
-        }
-    }
-    page
+    let listed = entries.iter().map(|one| Listed {
+        names: backend_rows(one),
+        missing: None,
+        asked_by: "",
+        options: &[],
+        libraries: one.libraries,
+    });
+    list("Backends of collectives", listed)
 }
 
 /// Names of a backend as `--backend` takes them, each with its meaning and its needs.
@@ -107,11 +111,6 @@ fn backend_rows(entry: &BackendEntry) -> Vec<(String, String)> {
             parts.iter().map(row).collect()
         }
     }
-}
-
-/// Name as `--engine` takes it.
-fn name(entry: &Entry) -> String {
-    with_variant(entry.name, entry.variant)
 }
 
 fn with_variant(name: &str, variant: Option<Variant>) -> String {
@@ -167,25 +166,35 @@ mod tests {
     use super::*;
     use crate::text::WIDTH;
 
-    #[test]
-    fn every_engine_and_option_is_listed_within_the_width() {
-        let page = engines(ENGINES);
-        assert!(
-            page.lines().all(|line| line.chars().count() <= WIDTH),
-            "{page}"
-        );
-        for entry in ENGINES {
-            assert!(page.contains(&format!("\n  {}  ", name(entry))), "{page}");
-            for option in entry.options {
-                let asked = format!("--engine-option {}={}", option.name, option.values());
-                assert!(page.contains(&asked), "no {asked} in {page}");
-            }
-            for library in entry.libraries {
-                let asked = format!("--library {}=PATH", library.name);
-                assert!(page.contains(&asked), "no {asked} in {page}");
-            }
+    /// Checks that a page has each name, its options and its libraries, and is no wider than a screen.
+    fn check(page: &str, one: (&str, &str), options: &[EngineOption], libraries: &[Library]) {
+        assert!(page.lines().all(|line| line.chars().count() <= WIDTH));
+        let (name, asked_by) = one;
+        assert!(page.contains(&format!("\n  {name}  ")), "{name}: {page}");
+        for option in options {
+            let asked = format!("--{asked_by} {}={}", option.name, option.values());
+            assert!(page.contains(&asked), "no {asked} in {page}");
         }
-        insta::assert_snapshot!(page);
+        for library in libraries {
+            let asked = format!("--library {}=PATH", library.name);
+            assert!(page.contains(&asked), "no {asked} in {page}");
+        }
+    }
+
+    #[test]
+    fn every_engine_and_memory_is_listed_with_its_options() {
+        let page = engines(ENGINES);
+        for it in ENGINES {
+            let name = with_variant(it.name, it.variant);
+            check(&page, (&name, "engine-option"), it.options, it.libraries);
+        }
+        insta::assert_snapshot!("every_engine_and_option_is_listed_within_the_width", page);
+        let page = memories(MEMORIES);
+        for it in MEMORIES {
+            let name = with_variant(it.name, it.variant);
+            check(&page, (&name, "memory-option"), it.options, it.libraries);
+            assert!(page.contains(&it.about[..20]), "{page}");
+        }
     }
 
     #[test]
@@ -197,46 +206,15 @@ mod tests {
     }
 
     #[test]
-    fn every_memory_is_listed_within_the_width() {
-        let page = memories(MEMORIES);
-        let fits = |line: &str| line.chars().count() <= WIDTH;
-        assert!(page.lines().all(fits), "{page}");
-        for entry in MEMORIES {
-            let begin = format!(
-                "\n  {:11}  {}",
-                with_variant(entry.name, entry.variant),
-                &entry.about[..20]
-            );
-            assert!(page.contains(&begin), "{page}");
-            for option in entry.options {
-                let asked = format!("--memory-option {}={}", option.name, option.values());
-                assert!(page.contains(&asked), "no {asked} in {page}");
-            }
-            for library in entry.libraries {
-                let asked = format!("--library {}=PATH", library.name);
-                assert!(page.contains(&asked), "no {asked} in {page}");
-            }
-        }
-    }
-
-    #[test]
-    fn every_engine_for_files_is_listed_within_the_width() {
+    fn every_engine_for_files_is_listed_and_one_that_is_missing_with_the_reason() {
         let page = file_engines(FILE_ENGINES, |_| None);
+        for it in FILE_ENGINES {
+            check(&page, (it.name, "engine-option"), it.options, it.libraries);
+        }
+        assert!(!page.contains("missing"), "{page}");
         let missing = file_engines(FILE_ENGINES, |name| {
             (name == FILE_ENGINES[0].name).then(|| "the kernel refuses it".to_owned())
         });
         assert!(missing.contains("missing: the kernel refuses it"));
-        assert!(!page.contains("missing"), "{page}");
-        assert!(
-            page.lines().all(|line| line.chars().count() <= WIDTH),
-            "{page}"
-        );
-        for entry in FILE_ENGINES {
-            let begin = format!("\n  {}  ", entry.name);
-            assert!(page.contains(&begin), "{page}");
-            for option in entry.options {
-                assert!(page.contains(&format!("--engine-option {}=", option.name)));
-            }
-        }
     }
 }

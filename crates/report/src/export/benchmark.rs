@@ -14,8 +14,8 @@ use tonnage_record::spread::spread;
 use tonnage_units::quantity::human::number;
 use tonnage_units::{Error, Result};
 
-use super::exported::{Exported, available};
 use super::naming::PointNames;
+use super::{Exported, available};
 
 /// The metric where none was asked for.
 const USUAL: &str = "bandwidth";

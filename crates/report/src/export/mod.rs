@@ -5,27 +5,26 @@
 //! | `prometheus` | the text format of Prometheus, a series for each figure of a point |
 //! | `junit` | a test case for each point |
 //! | `benchmark` | the JSON array of github-action-benchmark |
-//! | `exported` | what an export is, and words for metrics that records lack |
 //! | `naming` | short names of points |
 //!
 //! Markdown is what all reports are drawn in.
 
 mod benchmark;
-mod exported;
 mod junit;
 pub(crate) mod naming;
 mod prometheus;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use tonnage_judge::metric::Metric;
 use tonnage_record::Record;
+use tonnage_record::figures::Row;
 use tonnage_record::read::final_attempts;
 use tonnage_units::{Error, Result, names};
 
-pub use exported::Exported;
-
-use crate::reports::tables;
+use crate::drawer::tables;
 use crate::table::Markup;
 
 names! {
@@ -70,4 +69,32 @@ pub fn export(format: ExportFormat, files: &[Vec<Record>], metrics: &[Metric]) -
         ExportFormat::Junit => Ok(junit::junit(&records).into()),
         ExportFormat::GithubBenchmark => benchmark::benchmark(&records, metrics),
     }
+}
+
+/// An export, and what a reader has to be told beside it.
+#[derive(Debug)]
+pub struct Exported {
+    /// The text.
+    pub text: String,
+    /// Reasons why something of the records is not in it.
+    pub left_out: Option<String>,
+}
+
+impl From<String> for Exported {
+    fn from(text: String) -> Self {
+        Self {
+            text,
+            left_out: None,
+        }
+    }
+}
+
+/// Names of the usual metrics of these rows, for a message about one that they do not have.
+fn available<'a>(rows: impl Iterator<Item = Row<'a>>) -> String {
+    let usual = rows.filter_map(|row| Metric::usual(&[&row]));
+    let names: BTreeSet<&str> = usual.map(|metric| metric.name).collect();
+    if names.is_empty() {
+        return "nothing of them was measured".to_owned();
+    }
+    format!("they have {}", Vec::from_iter(names).join(", "))
 }

@@ -11,7 +11,7 @@ use tonnage_record::figures::{Row, Value, by_field};
 use tonnage_record::{Outcome, Record};
 use tonnage_units::{Error, Result};
 
-use super::exported::available;
+use super::available;
 use super::naming::{PointNames, shortened};
 
 /// Most series of a file: each is kept by Prometheus for as long as it keeps anything.

@@ -63,9 +63,8 @@ impl Report for Files {
         false
     }
 
-    fn configuration(records: &[FileRecord<'_>]) -> Vec<String> {
-        let parts = records.iter().map(|record| title::configuration(*record));
-        parts.flatten().collect()
+    fn configuration(first: FileRecord<'_>, _: &[FileRecord<'_>]) -> Vec<String> {
+        title::configuration(first)
     }
 
     fn tables(records: &[FileRecord<'_>]) -> Vec<TitledTable> {

@@ -17,7 +17,7 @@ use crate::drawer::{Drawer, Section};
 use crate::engine;
 use crate::markdown;
 use crate::table::{Markup, TitledTable};
-use crate::text::{WIDTH, wrap};
+use crate::text::{WIDTH, distinct, wrap};
 use stack::{Floor, Layer, Stack};
 
 /// The name of the plan whose records are drawn this way.
@@ -61,25 +61,19 @@ fn section(records: &[Record]) -> Section {
     };
     let calls = records.iter().filter_map(Record::of_kind);
     let means = calls.flat_map(|record| engine::of_backends(&record));
-    let mut footers: Vec<String> = Vec::new();
-    for line in records.iter().flat_map(stack::ended).chain(means) {
-        if !footers.contains(&line) {
-            footers.push(line);
-        }
-    }
     Section {
         records: records.len(),
         label: None,
         configuration: Vec::new(),
         tables: sizes.into_iter().filter_map(of_size).collect(),
-        footers,
+        footers: distinct(records.iter().flat_map(stack::ended).chain(means)),
         commands: Vec::new(),
     }
 }
 
 fn table(size: u64, stack: &Stack) -> TitledTable {
     let header = [LAYER, LAYER_OPERATION, EACH_SENDS, KEEPS, KEEPS_OF];
-    let header = header.map(|column| column.name.to_owned()).to_vec();
+    let header = header.map(|column| column.name);
     let lines = stack.layers().iter().map(|layer| cells(layer, stack));
     let title = format!(
         "layers of {}; {}; {} in turn; one operation at a time",
@@ -87,8 +81,7 @@ fn table(size: u64, stack: &Stack) -> TitledTable {
         counted(stack.ranks, "rank"),
         counted(stack.rounds() as u32, "round"),
     );
-    let rows = std::iter::once(header).chain(lines).collect();
-    TitledTable::new(rows, |at| matches!(at, 2 | 3))
+    TitledTable::headed(header, lines, |at| matches!(at, 2 | 3))
         .under(title)
         .over(below_table(stack))
 }

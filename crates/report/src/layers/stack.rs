@@ -9,6 +9,9 @@ use tonnage_record::collective::{BackendRecord, CollectiveSummary};
 use tonnage_record::{CollectiveBody, Outcome, Record, Spread, TransferBody};
 use tonnage_units::quantity::human::exact_size;
 
+use crate::drawer;
+use crate::text::distinct;
+
 /// A layer that was measured in some round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
@@ -91,11 +94,7 @@ fn turn(record: &Record) -> (u32, (String, u64, Option<String>)) {
 
 /// Reasons why layers of a record were not measured.
 pub fn ended(record: &Record) -> Vec<String> {
-    let said = |who: &str, outcome: &Outcome| match outcome {
-        Outcome::Measured => None,
-        Outcome::Skipped { why } => Some(format!("{who}: skipped: {why}")),
-        Outcome::Failed { why } => Some(format!("{who}: FAILED: {why}")),
-    };
+    let said = |who: &str, outcome: &Outcome| drawer::ended(who, outcome, "skipped");
     if let Some(body) = record.transfer() {
         let who = format!("{} {}", body.point.engine, body.point.op);
         return said(&who, &record.outcome).into_iter().collect();
@@ -133,13 +132,7 @@ impl Stack {
 
     /// Puts the layers of an engine together, and libraries last, each from the bottom up.
     fn sort(&mut self) {
-        let mut order: Vec<(bool, String)> = Vec::new();
-        for layer in &self.layers {
-            let building = layer.building();
-            if !order.contains(&building) {
-                order.push(building);
-            }
-        }
+        let order = distinct(self.layers.iter().map(Layer::building));
         let place = |layer: &Layer| order.iter().position(|it| *it == layer.building());
         self.layers
             .sort_by_key(|layer| (layer.engine.is_none(), place(layer), layer.floor));

@@ -30,6 +30,38 @@ pub fn host_memory() -> Memories {
     serde_json::from_value(json!({"kind": "host", "pages": "normal", "numa_node": 0})).unwrap()
 }
 
+/// What could not be tried.
+pub fn skipped(why: &str) -> Outcome {
+    Outcome::Skipped {
+        why: why.to_owned(),
+    }
+}
+
+/// What was tried and failed.
+pub fn failed(why: &str) -> Outcome {
+    Outcome::Failed {
+        why: why.to_owned(),
+    }
+}
+
+/// Two thousand latencies around this one, one in five hundred five times as long.
+pub fn latencies(middle_ns: u64) -> LatencyHistogram {
+    let mut histogram = LatencyHistogram::new();
+    for at in 0..2000 {
+        let slow = if at % 500 == 499 { 5 } else { 1 };
+        histogram.record(slow * (middle_ns + at * 7919 % (middle_ns / 10)));
+    }
+    histogram
+}
+
+/// Length of what is measured.
+pub fn length() -> PointLength {
+    PointLength {
+        trials: 3,
+        ..transfer_point().length
+    }
+}
+
 /// A point of shm writes between two ranks.
 fn point_of(pacing: Pacing, size_bytes: u32) -> TransferPoint {
     let example = transfer_point();
@@ -38,10 +70,7 @@ fn point_of(pacing: Pacing, size_bytes: u32) -> TransferPoint {
         pacing,
         footprint_bytes: u64::from(size_bytes) * 16,
         stride_bytes: size_bytes.into(),
-        length: PointLength {
-            trials: 3,
-            ..example.length
-        },
+        length: length(),
         ..example
     }
 }
@@ -129,23 +158,14 @@ impl Sample {
     /// the sum of their times and a pause of 50 ns after each.
     pub fn trial(mut self, latencies_ns: &[u64]) -> Self {
         let mut histogram = LatencyHistogram::new();
-        latencies_ns
-            .iter()
-            .for_each(|&latency_ns| histogram.record(latency_ns));
+        latencies_ns.iter().for_each(|&ns| histogram.record(ns));
         let each: u64 = match self.body.point.pacing {
             Pacing::Batch { batch } => batch.into(),
             Pacing::PingPong => 2,
             _ => 1,
         };
-        let ways = if self.body.point.pacing == Pacing::PingPong {
-            2
-        } else {
-            1
-        };
-        let window_ns = latencies_ns
-            .iter()
-            .map(|latency_ns| latency_ns * ways + 50)
-            .sum();
+        let ways = 1 + u64::from(self.body.point.pacing == Pacing::PingPong);
+        let window_ns = latencies_ns.iter().map(|ns| ns * ways + 50).sum();
         let operations = latencies_ns.len() as u64 * each;
         let payload_bytes = operations * u64::from(self.body.point.size_bytes);
         let seconds = window_ns as f64 * 1e-9;

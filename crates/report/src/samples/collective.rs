@@ -4,7 +4,7 @@ use serde_json::json;
 use tonnage_collective::{Algorithm, Collective, Dtype, Reduction};
 use tonnage_plan::collective::{Across, Align, CollectivePoint, Groups, Refill};
 use tonnage_plan::point::LimitChoice;
-use tonnage_plan::transfer::{Pacing, PointLength, TrialLength};
+use tonnage_plan::transfer::Pacing;
 use tonnage_record::collective::{
     BackendRecord, CollectiveSummary, CollectiveTrial, GroupTimes, RankCalls,
 };
@@ -13,7 +13,7 @@ use tonnage_record::spread::spread;
 use tonnage_record::{CollectiveBody, Effective, LatencyKind, Limit, Outcome, Record, Spread};
 use tonnage_units::PairPlace;
 
-use super::builder::{account, sample};
+use super::builder::{account, failed, length, sample, skipped};
 
 fn point(op: Collective, block_elements: u64) -> CollectivePoint {
     CollectivePoint {
@@ -43,15 +43,7 @@ fn point(op: Collective, block_elements: u64) -> CollectivePoint {
         per_rank: false,
         each: false,
         limit: LimitChoice::None,
-        length: PointLength {
-            trials: 3,
-            trial: TrialLength::DurationNs(200_000_000),
-            warmup_ns: 50_000_000,
-            until_ci: None,
-            max_duration_ns: None,
-            interval_ns: None,
-            checkpoint_ns: None,
-        },
+        length: length(),
     }
 }
 
@@ -309,12 +301,7 @@ pub fn verified() -> Vec<Record> {
         };
         record(point, vec![backend], outcome)
     };
-    let wrong = || Outcome::Failed {
-        why: "wrong results: rank 1, element 7: expected 3, found 1".to_owned(),
-    };
-    let missing = |why: &str| Outcome::Skipped {
-        why: why.to_owned(),
-    };
+    let wrong = || failed("wrong results: rank 1, element 7: expected 3, found 1");
     let (reduce, gather) = (Collective::AllReduce, Collective::AllGather);
     let mut records = vec![
         of_size(reduce, 1),
@@ -322,8 +309,8 @@ pub fn verified() -> Vec<Record> {
         of_size(gather, 17),
         ended("mpi", reduce, 1, wrong()),
         ended("mpi", reduce, 1025, wrong()),
-        ended("torch:gloo", reduce, 1, missing("Invalid scalar type")),
-        ended("torch:gloo", gather, 17, missing("Invalid scalar type")),
+        ended("torch:gloo", reduce, 1, skipped("Invalid scalar type")),
+        ended("torch:gloo", gather, 17, skipped("Invalid scalar type")),
     ];
     for record in &mut records {
         record.plan = crate::verify::PLAN.to_owned();
@@ -334,9 +321,7 @@ pub fn verified() -> Vec<Record> {
 fn lacking(backend: &str, why: &str) -> BackendRecord {
     BackendRecord {
         backend: backend.to_owned(),
-        backend_outcome: Outcome::Skipped {
-            why: why.to_owned(),
-        },
+        backend_outcome: skipped(why),
         really_in_place: false,
         chosen_algorithm: None,
         chosen_chunk_bytes: None,

@@ -4,18 +4,13 @@ use tonnage_plan::connect::ConnectPoint;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::connect::{ConnectSummary, ConnectTrial, Step, StepRecord};
-use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
 use tonnage_record::{ConnectBody, LatencyKind, Outcome, Record};
 
-use super::builder::sample;
+use super::builder::{self, sample, skipped};
 
 fn step(step: Step, middle_ns: u64) -> StepRecord {
-    let mut histogram = LatencyHistogram::new();
-    for at in 0..2000 {
-        let slow = if at % 500 == 499 { 5 } else { 1 };
-        histogram.record(slow * (middle_ns + at * 7919 % (middle_ns / 10)));
-    }
+    let histogram = builder::latencies(middle_ns);
     StepRecord {
         step,
         latency: histogram.summary(LatencyKind::Step).unwrap(),
@@ -90,11 +85,6 @@ pub fn connections() -> Vec<Record> {
     vec![
         record(measured(1, 4096), Outcome::Measured),
         record(measured(4, 1 << 20), Outcome::Measured),
-        record(
-            body(4, 1 << 30),
-            Outcome::Skipped {
-                why: why.to_owned(),
-            },
-        ),
+        record(body(4, 1 << 30), skipped(why)),
     ]
 }

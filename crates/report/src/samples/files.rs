@@ -10,11 +10,10 @@ use tonnage_record::files::{
     CacheState, DirectAlignment, Outlier, PhaseRecord, PhaseSummary, PhaseTrial, RankTimes, Series,
     StonewallFigures, Storage, TransferLatency,
 };
-use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
-use tonnage_record::{Body, FileBody, LatencyKind, Limit, Outcome, Record};
+use tonnage_record::{Body, FileBody, LatencyKind, Limit, Record};
 
-use super::builder::measured;
+use super::builder::{self, measured, skipped};
 
 const MS: u64 = 1_000_000;
 
@@ -124,11 +123,7 @@ fn trial(
 }
 
 fn latencies(write: bool, middle_ns: u64) -> TransferLatency {
-    let mut histogram = LatencyHistogram::new();
-    for at in 0..2000 {
-        let slow = if at % 500 == 499 { 5 } else { 1 };
-        histogram.record(slow * (middle_ns + at * 7919 % (middle_ns / 10)));
-    }
+    let histogram = builder::latencies(middle_ns);
     TransferLatency {
         write,
         latency: histogram.summary(LatencyKind::Operation).unwrap(),
@@ -174,6 +169,11 @@ fn phase(
     }
 }
 
+fn written(trials: Vec<PhaseTrial>) -> PhaseRecord {
+    let latencies = vec![latencies(true, 1_900_000)];
+    phase(Phase::Write, trials, latencies, Some(2.4e9))
+}
+
 fn cache(bytes: u64, resident_bytes: u64) -> CacheState {
     CacheState {
         bytes,
@@ -199,18 +199,9 @@ pub fn buffered() -> Record {
     read.cache = Some(cache(512 << 20, 512 << 20));
     read.verified_bytes = Some(512 << 20);
     read.data_seed = Some(0x1234_5678_9abc);
-    let write = phase(
-        Phase::Write,
-        vec![write],
-        vec![latencies(true, 1_900_000)],
-        Some(2.4e9),
-    );
-    let read = phase(
-        Phase::Read,
-        vec![read],
-        vec![latencies(false, 450_000)],
-        Some(2.6e9),
-    );
+    let write = written(vec![write]);
+    let quick = vec![latencies(false, 450_000)];
+    let read = phase(Phase::Read, vec![read], quick, Some(2.6e9));
     let mut record = record(point, posix(), vec![write, read]);
     record.remarks.push(
         "--read-shift 1 on one host reads what another process wrote, but from the same page cache"
@@ -268,24 +259,16 @@ pub fn failed() -> Vec<Record> {
     let mut point = point("posix");
     point.trials = 2;
     let write = trial(&point, 0, 128, 0, 250);
-    let write = phase(
-        Phase::Write,
-        vec![write],
-        vec![latencies(true, 1_900_000)],
-        Some(2.4e9),
-    );
+    let write = written(vec![write]);
     let mut full = record(point.clone(), posix(), vec![write]);
-    full.outcome = Outcome::Failed {
-        why: "rank 1 on node7: /data/t.dat.00000001: writing 4194304 bytes at offset 88080384: no space left on device \
-              (ext4 on /dev/vda1). Make room, or name another directory with --path"
-            .to_owned(),
-    };
+    full.outcome = builder::failed(
+        "rank 1 on node7: /data/t.dat.00000001: writing 4194304 bytes at offset 88080384: no space left on device \
+              (ext4 on /dev/vda1). Make room, or name another directory with --path",
+    );
     let mut absent = record(point, json!({}), Vec::new());
     absent.effective.clear();
     body(&mut absent).point.engine = "mpiio".to_owned();
-    absent.outcome = Outcome::Skipped {
-        why: "no MPI library is here: name one with --mpi".to_owned(),
-    };
+    absent.outcome = skipped("no MPI library is here: name one with --mpi");
     vec![full, absent]
 }
 
@@ -317,18 +300,10 @@ pub fn collective() -> Record {
         state.dropped = true;
         trial.cache = Some(state);
     }
-    let write = phase(
-        Phase::Write,
-        write,
-        vec![latencies(true, 8_000_000)],
-        Some(2.4e9),
-    );
-    let read = phase(
-        Phase::Read,
-        read,
-        vec![latencies(false, 4_000_000)],
-        Some(2.6e9),
-    );
+    let slow = vec![latencies(true, 8_000_000)];
+    let write = phase(Phase::Write, write, slow, Some(2.4e9));
+    let slow = vec![latencies(false, 4_000_000)];
+    let read = phase(Phase::Read, read, slow, Some(2.6e9));
     let engine = json!({
         "name": "mpiio", "library": "/usr/lib/libmpi.so.40", "version": "Open MPI v4.1.4", "calls": "collective",
         "hints": {"romio_cb_read": "disable", "romio_cb_write": "disable"},

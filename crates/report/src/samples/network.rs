@@ -7,10 +7,10 @@ use tonnage_engine::{EngineReport, Verb};
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::wire_proof::{DevicePath, TcpPath};
-use tonnage_record::{LatencyKind, Outcome, Record, WireProof};
+use tonnage_record::{LatencyKind, Record, WireProof};
 use tonnage_units::WireKind;
 
-use super::builder::{COPY, Sample, account, sample, three_trials};
+use super::builder::{COPY, Sample, account, sample, skipped, three_trials};
 
 /// Streams through network interfaces: one point with trouble on the way, one on another way than it should be.
 pub fn paths() -> Vec<Record> {
@@ -174,9 +174,7 @@ pub fn side_by_side() -> Vec<Record> {
         let why = "fabric:efa cannot be used here: there is no device for it. Use a host with one";
         sample(Pacing::Stream { window: 16 }, size_bytes)
             .with(|point| point.engine = "fabric:efa".to_owned())
-            .without_result(Outcome::Skipped {
-                why: why.to_owned(),
-            })
+            .without_result(skipped(why))
             .record()
     };
     records.extend([absent(64), absent(65536)]);

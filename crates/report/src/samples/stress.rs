@@ -4,18 +4,13 @@ use serde_json::json;
 use tonnage_engine::Verb;
 use tonnage_plan::stress::StressPoint;
 use tonnage_plan::transfer::Pacing;
-use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::stress::{StressFailure, StressRow};
 use tonnage_record::{LatencyKind, Outcome, Record, StressBody};
 
-use super::builder::{account, sample};
+use super::builder::{self, account, failed, sample, skipped};
 
 fn row(engine: &str, op: Verb, middle_ns: u64) -> StressRow {
-    let mut histogram = LatencyHistogram::new();
-    for at in 0..2000 {
-        let slow = if at % 500 == 499 { 5 } else { 1 };
-        histogram.record(slow * (middle_ns + at * 7919 % (middle_ns / 10)));
-    }
+    let histogram = builder::latencies(middle_ns);
     StressRow {
         draws: 96,
         operations: 40_000,
@@ -98,12 +93,9 @@ pub fn stresses() -> Vec<Record> {
     });
     let mut early = body(9, rows());
     early.elapsed_ns = 4_200_000_000;
-    let failed = |why: &str| Outcome::Failed {
-        why: why.to_owned(),
-    };
-    let absent = Outcome::Skipped {
-        why: "fabric:efa cannot be used here: libfabric offers no such provider. Choose another engine".to_owned(),
-    };
+    let absent = skipped(
+        "fabric:efa cannot be used here: libfabric offers no such provider. Choose another engine",
+    );
     let mut all = vec![
         record(right, Outcome::Measured),
         record(wrong, failed("2 of 384 transfers failed")),

@@ -37,10 +37,7 @@ impl Report for StressReport {
         false
     }
 
-    fn configuration(records: &[StressRecord<'_>]) -> Vec<String> {
-        let Some(first) = records.first() else {
-            return Vec::new();
-        };
+    fn configuration(first: StressRecord<'_>, _: &[StressRecord<'_>]) -> Vec<String> {
         let point = &first.body.point;
         vec![
             format!("{} stress", engine::name(point)),

@@ -6,11 +6,18 @@ use tonnage_record::Record;
 
 use crate::samples;
 
-fn schema() -> jsonschema::Validator {
-    let schema: Value =
-        serde_json::from_str(include_str!("../../../../docs/record.schema.json")).unwrap();
+fn schema() -> Value {
+    serde_json::from_str(include_str!("../../../../docs/record.schema.json")).unwrap()
+}
+
+fn validator() -> jsonschema::Validator {
+    let schema = schema();
     jsonschema::meta::validate(&schema).unwrap();
     jsonschema::draft202012::new(&schema).unwrap()
+}
+
+fn value(record: &Record) -> Value {
+    serde_json::to_value(record).unwrap()
 }
 
 fn values() -> Vec<Value> {
@@ -32,26 +39,10 @@ fn values() -> Vec<Value> {
         "huge_pages_free": [3],
     });
     let environment = json!([{"hosts": [host], "ranks": "0-1", "launcher": "tonnage --ranks", "machine": machine}]);
-    let mut values: Vec<_> = samples::all()
-        .iter()
-        .map(|record| serde_json::to_value(record).unwrap())
-        .collect();
+    let records = [samples::of_all_kinds(), samples::published()].concat();
+    let mut values: Vec<_> = records.iter().map(value).collect();
     values[0]["environment"] = environment;
-    let beside = samples::published();
-    values.extend(
-        beside
-            .iter()
-            .map(|record| serde_json::to_value(record).unwrap()),
-    );
     values.extend(files_values());
-    let others = [
-        samples::connect::connections(),
-        samples::stress::stresses(),
-        samples::tune::searches(),
-        samples::collective::collectives(),
-    ];
-    let each = others.iter().flatten();
-    values.extend(each.map(|record| serde_json::to_value(record).unwrap()));
     values
 }
 
@@ -86,13 +77,13 @@ fn files_values() -> Vec<Value> {
     samples::files::all()
         .iter()
         .chain([&full])
-        .map(|record| serde_json::to_value(record).unwrap())
+        .map(value)
         .collect()
 }
 
 #[test]
 fn the_schema_accepts_every_kind_of_record() {
-    let schema = schema();
+    let schema = validator();
     for value in values() {
         let errors: Vec<_> = schema
             .iter_errors(&value)
@@ -121,7 +112,7 @@ fn objects(value: &Value, at: String, found: &mut Vec<String>) {
 
 #[test]
 fn the_schema_refuses_renamed_fields_everywhere() {
-    let schema = schema();
+    let schema = validator();
     let free = [
         "/engine",
         "/effective/0/memory",
@@ -166,8 +157,7 @@ fn the_schema_refuses_renamed_fields_everywhere() {
 /// Checks that each field of the schema is in some record; else one could be in none.
 #[test]
 fn every_property_of_files_is_in_some_record() {
-    let schema: Value =
-        serde_json::from_str(include_str!("../../../../docs/record.schema.json")).unwrap();
+    let schema = schema();
     let text = serde_json::to_string(&files_values()).unwrap();
     for of in [
         "FileBody",
@@ -186,8 +176,7 @@ fn every_property_of_files_is_in_some_record() {
 
 #[test]
 fn the_schema_describes_every_property() {
-    let schema: Value =
-        serde_json::from_str(include_str!("../../../../docs/record.schema.json")).unwrap();
+    let schema = schema();
     let mut pointers = Vec::new();
     objects(&schema, String::new(), &mut pointers);
     let properties = pointers

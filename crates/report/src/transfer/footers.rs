@@ -9,6 +9,7 @@ use tonnage_record::{Canary, TransferRecord};
 use tonnage_units::quantity::human::{number, size, whole_percent};
 
 use crate::table::shown;
+use crate::text::distinct;
 use crate::{driver_start, engine, filling, wire_proof};
 
 /// Returns whether a record's pairs are in a grid or a table.
@@ -255,18 +256,8 @@ fn remarks(records: &[TransferRecord<'_>]) -> impl Iterator<Item = String> {
             .to_owned()
     });
     let crowd = yielding(records).into_iter().chain(crowd);
-    crowd.chain(record_remarks(records))
-}
-
-/// Remarks of the records, each said once.
-fn record_remarks(records: &[TransferRecord<'_>]) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
-    for remark in records.iter().flat_map(|record| &record.record.remarks) {
-        if !all.contains(remark) {
-            all.push(remark.clone());
-        }
-    }
-    all
+    let remarks = records.iter().flat_map(|record| &record.record.remarks);
+    crowd.chain(distinct(remarks.cloned()))
 }
 
 /// Says that workers share CPUs, and from how many on where rows differ in their number.

@@ -25,6 +25,7 @@ use crate::table::{Line, Sheet, TitledTable};
 
 use notes::marks;
 pub use notes::{CPU_SHARE_LEAST, canary_doubt};
+use title::differ;
 pub use title::latency;
 
 /// Transfers; a table for each configuration.
@@ -37,8 +38,8 @@ impl Report for Transfers {
         title::same_table(left, right)
     }
 
-    fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
-        title::configuration(records)
+    fn configuration(first: TransferRecord<'_>, records: &[TransferRecord<'_>]) -> Vec<String> {
+        title::configuration(&first.body.point, records)
     }
 
     fn tables(records: &[TransferRecord<'_>]) -> Vec<TitledTable> {
@@ -194,46 +195,19 @@ fn beside_first(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Vec
 /// Columns of what the title says where all rows have the same.
 fn varying(records: &[TransferRecord<'_>]) -> Vec<&'static str> {
     let varies = [
-        (
-            ENGINE,
-            title::same(records, |point| point.engine.clone()).is_none(),
-        ),
-        (
-            WORKERS,
-            title::same(records, |point| point.workers).is_none(),
-        ),
-        (CQ, title::same(records, |point| point.cq).is_none()),
-        (RAILS, title::same(records, |point| point.rails).is_none()),
-        (
-            QUEUE_PAIRS,
-            title::same(records, |point| point.queue_pairs).is_none(),
-        ),
-        (CHUNK, title::same(records, |point| point.cut).is_none()),
-        (
-            BATCH_OF,
-            title::same(records, |point| point.batching.of).is_none(),
-        ),
-        (
-            IN_FLIGHT,
-            title::same(records, |point| point.batching.in_flight).is_none(),
-        ),
-        (
-            CALL,
-            title::same(records, |point| point.batching.call).is_none(),
-        ),
-        (
-            MERGE,
-            title::same(records, |point| point.batching.merge).is_none(),
-        ),
-        (API, title::same(records, |point| point.api).is_none()),
-        (
-            SESSION,
-            title::same(records, |point| point.session).is_none(),
-        ),
-        (
-            LOAD,
-            title::same(records, |point| point.background).is_none(),
-        ),
+        (ENGINE, differ(records, |it| it.engine.clone())),
+        (WORKERS, differ(records, |it| it.workers)),
+        (CQ, differ(records, |it| it.cq)),
+        (RAILS, differ(records, |it| it.rails)),
+        (QUEUE_PAIRS, differ(records, |it| it.queue_pairs)),
+        (CHUNK, differ(records, |it| it.cut)),
+        (BATCH_OF, differ(records, |it| it.batching.of)),
+        (IN_FLIGHT, differ(records, |it| it.batching.in_flight)),
+        (CALL, differ(records, |it| it.batching.call)),
+        (MERGE, differ(records, |it| it.batching.merge)),
+        (API, differ(records, |it| it.api)),
+        (SESSION, differ(records, |it| it.session)),
+        (LOAD, differ(records, |it| it.background)),
         (GAP, title::differently_apart(records)),
     ];
     let varying = varies.into_iter().filter(|(_, varies)| *varies);

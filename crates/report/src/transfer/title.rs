@@ -9,14 +9,11 @@ use tonnage_record::histogram::Latency;
 use tonnage_record::{LatencyKind, TransferRecord};
 use tonnage_units::quantity::human::{exact_duration, exact_size, number, size};
 
+use crate::text::distinct;
 use crate::{engine, place};
 
 /// The configuration of one or more records that share it.
-pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
-    let Some(first) = records.first() else {
-        return Vec::new();
-    };
-    let point = &first.body.point;
+pub fn configuration(point: &TransferPoint, records: &[TransferRecord<'_>]) -> Vec<String> {
     let ends = [
         match same(records, |point| point.engine.clone()) {
             Some(_) => format!("{} {}", engine::name(point), point.op.name()),
@@ -25,9 +22,6 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
         point.pacing.name().to_owned(),
         who(records, point),
     ];
-    let background = background(point);
-    let paths = paths(records, point);
-    let library = library(records);
     let place = place::words(records.iter().map(|record| record.record));
     let parts = [
         memory(point),
@@ -35,17 +29,11 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
         addresses(point),
         length(point),
     ];
-    let latency = latency(records);
-    let apart = apart(records);
-    let verified = verified(point);
-    let all = ends
-        .into_iter()
-        .chain(background)
-        .chain(paths)
-        .chain(batches(records));
-    let all = all.chain(library);
-    let all = all.chain(place).chain(parts);
-    all.chain(apart).chain(latency).chain(verified).collect()
+    let ends = ends.into_iter().chain(background(point));
+    let ways = ends.chain(paths(records, point)).chain(batches(records));
+    let all = ways.chain(library(records)).chain(place).chain(parts);
+    let all = all.chain(apart(records)).chain(latency(records));
+    all.chain(verified(point)).collect()
 }
 
 /// The operations whose data was compared, and when.
@@ -177,6 +165,14 @@ pub fn same<T: PartialEq>(
     let mut all = records.iter().map(|record| value(&record.body.point));
     let first = all.next()?;
     all.all(|other| other == first).then_some(first)
+}
+
+/// Returns whether rows differ in a value.
+pub fn differ<T: PartialEq>(
+    records: &[TransferRecord<'_>],
+    value: fn(&TransferPoint) -> T,
+) -> bool {
+    same(records, value).is_none()
 }
 
 fn footprint(records: &[TransferRecord<'_>]) -> String {
@@ -325,23 +321,14 @@ fn local_of(records: &[TransferRecord<'_>]) -> String {
     if same(records, |point| point.engine.clone()).is_some() {
         return " (of a lane that stays, local: its bytes may still be on their way)".to_owned();
     }
-    let mut engines: Vec<&str> = Vec::new();
-    for record in records {
-        let latency = record
-            .body
-            .summary
-            .as_ref()
-            .and_then(|summary| summary.latency.as_ref());
-        let name = record.body.point.engine.as_str();
-        let is_local = latency.is_some_and(|latency| latency.delivered == Some(false));
-        if is_local && !engines.contains(&name) {
-            engines.push(name);
-        }
-    }
-    format!(
-        " (of {}, local: its bytes may still be on their way)",
-        engines.join(" and ")
-    )
+    let local = records.iter().filter(|record| {
+        let summary = record.body.summary.as_ref();
+        let latency = summary.and_then(|summary| summary.latency.as_ref());
+        latency.is_some_and(|latency| latency.delivered == Some(false))
+    });
+    let engines = distinct(local.map(|record| record.body.point.engine.as_str()));
+    let engines = engines.join(" and ");
+    format!(" (of {engines}, local: its bytes may still be on their way)")
 }
 
 /// Returns whether two records belong in one table: they agree in the plan, and in the point without what varies from

@@ -44,10 +44,7 @@ impl Report for TuneReport {
         false
     }
 
-    fn configuration(records: &[TuneRecord<'_>]) -> Vec<String> {
-        let Some(first) = records.first() else {
-            return Vec::new();
-        };
+    fn configuration(first: TuneRecord<'_>, _: &[TuneRecord<'_>]) -> Vec<String> {
         let point = &first.body.point;
         let mut parts = vec![
             format!("{} search for {}", engine::name(point), point.goal),
@@ -61,7 +58,7 @@ impl Report for TuneReport {
         parts.push(format!("{} memory", point.memory));
         parts.push(format!("trials of {}", exact_duration(point.trial_ns)));
         if point.goal == Goal::Latency {
-            parts.extend(last_run(first).and_then(|run| transfer::latency(&[run])));
+            parts.extend(last_run(&first).and_then(|run| transfer::latency(&[run])));
         }
         parts
     }

@@ -7,6 +7,7 @@ use super::rows::{Checked, Rows};
 use crate::drawer::Report;
 use crate::engine;
 use crate::table::TitledTable;
+use crate::text::extend_distinct;
 
 /// Collectives of `tonnage verify`: one table for all records, and below it every wrong result and every reason to
 /// skip, each once.
@@ -23,12 +24,11 @@ impl Report for VerifyCollectives {
         left.body.point.ranks == right.body.point.ranks
     }
 
-    fn configuration(records: &[CollectiveRecord<'_>]) -> Vec<String> {
-        let ranks = records.iter().map(|record| record.body.point.ranks);
-        let ranks = ranks.take(1);
-        ranks
-            .map(|ranks| format!("collectives among {ranks} ranks"))
-            .collect()
+    fn configuration(first: CollectiveRecord<'_>, _: &[CollectiveRecord<'_>]) -> Vec<String> {
+        vec![format!(
+            "collectives among {} ranks",
+            first.body.point.ranks
+        )]
     }
 
     fn tables(records: &[CollectiveRecord<'_>]) -> Vec<TitledTable> {
@@ -38,11 +38,7 @@ impl Report for VerifyCollectives {
     fn footers(records: &[CollectiveRecord<'_>]) -> Vec<String> {
         let rows = rows(records);
         let mut lines = rows.reasons();
-        for line in records.iter().flat_map(engine::of_backends) {
-            if !lines.contains(&line) {
-                lines.push(line);
-            }
-        }
+        extend_distinct(&mut lines, records.iter().flat_map(engine::of_backends));
         lines.push(rows.verdict("of results is right"));
         lines
     }

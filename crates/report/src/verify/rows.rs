@@ -92,9 +92,8 @@ impl Rows {
             CHECKED.name,
             RESULT.name,
         ];
-        let header = header.map(str::to_owned).to_vec();
-        let cells = std::iter::once(header).chain(self.0.iter().map(Row::cells));
-        TitledTable::new(cells.collect(), |at| matches!(at, 2 | 4 | 5))
+        let cells = self.0.iter().map(Row::cells);
+        TitledTable::headed(header, cells, |at| matches!(at, 2 | 4 | 5))
     }
 
     /// Every mismatch and every reason to skip, each once for all operations of an engine.

@@ -24,7 +24,7 @@ impl Report for VerifyTransfers {
         true
     }
 
-    fn configuration(_: &[TransferRecord<'_>]) -> Vec<String> {
+    fn configuration(_: TransferRecord<'_>, _: &[TransferRecord<'_>]) -> Vec<String> {
         Vec::new()
     }
 
