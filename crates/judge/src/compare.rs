@@ -156,11 +156,8 @@ fn differences(
 
 /// Metrics of a pair of points: those that were asked for, or the usual one.
 fn metrics(pair: [&SidePoint<'_>; 2], request: &CompareRequest) -> Vec<Metric> {
-    if !request.metrics.is_empty() {
-        return request.metrics.clone();
-    }
     let rows: Vec<_> = pair.into_iter().flat_map(|point| &point.rows).collect();
-    Metric::usual(&rows).into_iter().collect()
+    Metric::asked_or_usual(&request.metrics, &rows)
 }
 
 fn nothing_in_common(found: &Matched, request: &CompareRequest) -> Error {

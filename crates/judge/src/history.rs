@@ -111,11 +111,7 @@ pub fn history(records: &[Record], request: &HistoryRequest) -> Result<Vec<Point
         }
         for (hosts, rows) in of_hosts {
             let all: Vec<&Row<'_>> = rows.iter().collect();
-            let metrics = match request.metrics.as_slice() {
-                [] => Metric::usual(&all).into_iter().collect(),
-                asked => asked.to_vec(),
-            };
-            for metric in metrics {
+            for metric in Metric::asked_or_usual(&request.metrics, &all) {
                 let runs = runs(&rows, &metric);
                 if !runs.is_empty() {
                     series.push(Series {
@@ -128,12 +124,12 @@ pub fn history(records: &[Record], request: &HistoryRequest) -> Result<Vec<Point
             }
         }
     }
-    match series.is_empty() {
-        false => Ok(with_changes(series, request.margin)),
-        true => Err(Error::Usage(
+    if series.is_empty() {
+        return Err(Error::Usage(
             "no record has a value of these metrics: `tonnage show FILE --format csv` shows what they have".to_owned(),
-        )),
+        ));
     }
+    Ok(with_changes(series, request.margin))
 }
 
 /// Runs of a metric of a point on some hosts.

@@ -101,6 +101,14 @@ impl Metric {
         })
     }
 
+    /// The metrics that were asked for; without any, the usual one of these rows.
+    pub fn asked_or_usual(asked: &[Self], rows: &[&Row<'_>]) -> Vec<Self> {
+        if asked.is_empty() {
+            return Self::usual(rows).into_iter().collect();
+        }
+        asked.to_vec()
+    }
+
     /// The metric of a point that is looked at where none was asked for: the first of which a row has more than 0, or
     /// else any value; `None` for rows without any.
     pub fn usual(rows: &[&Row<'_>]) -> Option<Self> {

@@ -79,7 +79,7 @@ fn runs(name: &str, count: usize, mean: f64) -> Vec<Value> {
     each.collect()
 }
 
-fn changed(mut records: Vec<Value>, change: impl Fn(&mut Value)) -> Vec<Value> {
+pub(crate) fn changed(mut records: Vec<Value>, change: impl Fn(&mut Value)) -> Vec<Value> {
     records.iter_mut().for_each(change);
     records
 }

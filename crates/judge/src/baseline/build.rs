@@ -8,7 +8,7 @@ use tonnage_record::figures::Row;
 use tonnage_units::{Error, Result};
 
 use super::by_hand::HandValue;
-use super::figures::{Demands, RunFigures, limit, medians, samples, slow_hosts};
+use super::figures::{RunFigures, limit, medians, samples, slow_hosts};
 use super::groups::{AlikeRows, faster, groups};
 use super::host_kind::{KindFacts, hosts_of, matched_keys};
 use super::read::check_margin;
@@ -46,15 +46,6 @@ pub struct BaselineRequest {
 }
 
 impl BaselineRequest {
-    fn demands(&self) -> Demands {
-        Demands {
-            warn: self.warn,
-            fail: self.fail,
-            runs_min: self.runs_min,
-            hosts_min: self.hosts_min,
-        }
-    }
-
     /// Checks the margins.
     ///
     /// # Errors
@@ -63,13 +54,13 @@ impl BaselineRequest {
         for (name, margin) in [("--warn", self.warn), ("--fail", self.fail)] {
             check_margin(name, margin).map_err(Error::Usage)?;
         }
-        match self.fail < self.warn {
-            true => Err(Error::Usage(format!(
+        if self.fail < self.warn {
+            return Err(Error::Usage(format!(
                 "--fail {} is nearer to the median than --warn {}: a host would fail before it is warned of",
                 self.fail, self.warn
-            ))),
-            false => Ok(()),
+            )));
         }
+        Ok(())
     }
 }
 
@@ -247,10 +238,7 @@ impl Made<'_> {
         }
         for group in &groups {
             let rows: Vec<&Row<'_>> = group.rows.iter().collect();
-            let metrics = match self.request.metrics.as_slice() {
-                [] => Metric::usual(&rows).into_iter().collect(),
-                asked => asked.to_vec(),
-            };
+            let metrics = Metric::asked_or_usual(&self.request.metrics, &rows);
             let before = self.left_out.len();
             let mut any = false;
             for metric in metrics {
@@ -292,10 +280,10 @@ impl Made<'_> {
         if samples.is_empty() {
             return false;
         }
-        let demands = self.request.demands();
-        let named = &self.request.leave_out;
+        let request = self.request;
+        let named = &request.leave_out;
         samples.retain(|sample| !named.contains(&sample.host));
-        let all = RunFigures::of(&samples, demands, metric, hand.as_ref());
+        let all = RunFigures::of(&samples, request, metric, hand.as_ref());
         let leaves_out = named.iter().any(|word| word == SLOW);
         // All hosts of a group on slower links are slow.
         let (slow, median) = match faster.and_then(|it| self.median_of(it, metric)) {
@@ -312,9 +300,9 @@ impl Made<'_> {
         }
         // Sources and limits are those of the hosts that stay.
         let kept = group.of_hosts(&samples);
-        let figures = RunFigures::of(&samples, demands, metric, hand.as_ref());
+        let figures = RunFigures::of(&samples, request, metric, hand.as_ref());
         let limit = limit(&kept.rows, &metric);
-        if let Err(why) = figures.refuse(demands, limit, hand.as_ref()) {
+        if let Err(why) = figures.refuse(request, limit, hand.as_ref()) {
             self.leave_out(name, why);
             return true;
         }
@@ -339,7 +327,7 @@ impl Made<'_> {
         let mut samples = samples(&group.rows, &metric);
         samples.retain(|sample| !self.request.leave_out.contains(&sample.host));
         let is_any = !samples.is_empty();
-        is_any.then(|| RunFigures::of(&samples, self.request.demands(), metric, None).median)
+        is_any.then(|| RunFigures::of(&samples, self.request, metric, None).median)
     }
 
     fn list_slow(&mut self, slow: &[(String, f64)], name: &str, metric: Metric, median: f64) {

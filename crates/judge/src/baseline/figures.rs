@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tonnage_record::figures::{Better, Row};
 
+use super::build::BaselineRequest;
 use super::by_hand::HandValue;
 use super::host_kind::hosts_of;
 use super::robust::{mad, median};
@@ -11,19 +12,6 @@ use crate::metric::Metric;
 
 /// MADs that lie between the median and a threshold at least, some 2.7 standard deviations.
 const MADS_MIN: f64 = 4.0;
-
-/// Margins and least numbers of runs and hosts.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Demands {
-    /// Distance of the warning from the median, as a part of it.
-    pub warn: f64,
-    /// Distance of the failure.
-    pub fail: f64,
-    /// Runs.
-    pub runs_min: usize,
-    /// Hosts.
-    pub hosts_min: usize,
-}
 
 /// Figure of one run on one host.
 pub(super) struct HostSample {
@@ -101,7 +89,7 @@ pub(super) struct RunFigures {
 impl RunFigures {
     pub(super) fn of(
         samples: &[HostSample],
-        request: Demands,
+        request: &BaselineRequest,
         metric: Metric,
         hand: Option<&HandValue>,
     ) -> Self {
@@ -131,7 +119,7 @@ impl RunFigures {
     /// Says why no entry can be made of them.
     pub(super) fn refuse(
         &self,
-        request: Demands,
+        request: &BaselineRequest,
         limit: Option<f64>,
         hand: Option<&HandValue>,
     ) -> std::result::Result<(), String> {
@@ -160,14 +148,14 @@ impl RunFigures {
                 "its runs spread so widely that 4 MAD reach below 0: measure longer or on an idle host".into(),
             );
         }
-        match limit {
-            Some(limit) if self.warn > limit => Err(format!(
-                "{}: its threshold {} lies above the limit of {limit} that was measured beside the point: \
-                 measure again on an idle host, or with --limit none",
-                hand.map_or("its runs are faster than that".to_owned(), HandValue::title),
-                self.warn
-            )),
-            _ => Ok(()),
-        }
+        let Some(limit) = limit.filter(|limit| self.warn > *limit) else {
+            return Ok(());
+        };
+        Err(format!(
+            "{}: its threshold {} lies above the limit of {limit} that was measured beside the point: \
+             measure again on an idle host, or with --limit none",
+            hand.map_or("its runs are faster than that".to_owned(), HandValue::title),
+            self.warn
+        ))
     }
 }

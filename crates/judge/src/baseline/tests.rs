@@ -11,7 +11,7 @@ use super::by_hand::HandValue;
 use super::drift::{Drift, drift};
 use super::order::{pace_of_next, telling_first, within, within_at_pace};
 use super::{Baseline, BaselineEntry};
-use crate::tests::{latency, read, record};
+use crate::tests::{changed, latency, read, record};
 
 pub(crate) fn request() -> BaselineRequest {
     BaselineRequest {
@@ -59,6 +59,20 @@ fn only(built: &BuiltBaseline) -> &BaselineEntry {
     }
 }
 
+/// The request with a change.
+fn asking(change: impl FnOnce(&mut BaselineRequest)) -> BaselineRequest {
+    let mut asked = request();
+    change(&mut asked);
+    asked
+}
+
+#[track_caller]
+fn refused(records: &[Value], request: &BaselineRequest, part: &str) {
+    let error = made(records, request).unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    assert!(error.to_string().contains(part), "{error}");
+}
+
 const FIVE: [f64; 5] = [10.0, 10.1, 9.9, 10.0, 10.2];
 
 #[test]
@@ -86,10 +100,7 @@ fn thresholds_are_those_computed_by_hand() {
 
 #[test]
 fn of_latencies_thresholds_lie_above() {
-    let asked = BaselineRequest {
-        metrics: vec!["cpu-per-op".parse().unwrap()],
-        ..request()
-    };
+    let asked = asking(|it| it.metrics = vec!["cpu-per-op".parse().unwrap()]);
     let built = made(&host("n1", &FIVE), &asked).unwrap();
     let entry = only(&built);
     // All runs have 10 ns; there is no spread.
@@ -97,63 +108,35 @@ fn of_latencies_thresholds_lie_above() {
     assert_eq!((entry.warn, entry.fail), (10.5, 11.0));
     assert!(entry.is_beyond(11.5, entry.fail) && !entry.is_beyond(9.0, entry.warn));
     // A ping-pong is about its latency, also where nobody says so.
-    let mut ping_pong = host("n1", &FIVE);
-    for record in &mut ping_pong {
+    let ping_pong = changed(host("n1", &FIVE), |record| {
         record["point"]["pacing"] = json!({"kind": "ping-pong"});
         record["summary"]["latency"] = latency(700);
-    }
+    });
     let built = made(&ping_pong, &request()).unwrap();
     assert_eq!(only(&built).metric, "latency-p50");
 }
 
 #[test]
 fn what_cannot_be_told_is_left_out_with_its_reason() {
-    let few = made(&host("n1", &FIVE[..4]), &request())
-        .unwrap_err()
-        .to_string();
-    assert!(few.contains("4 of the 5 runs"), "{few}");
-    let wide = made(&host("n1", &[10.0, 12.0, 8.0, 10.0, 14.0]), &request())
-        .unwrap_err()
-        .to_string();
-    assert!(
-        wide.contains("spread by 20.0 %, as wide as --fail 10.0 %"),
-        "{wide}"
+    let five = host("n1", &FIVE);
+    let wide = host("n1", &[10.0, 12.0, 8.0, 10.0, 14.0]);
+    let failed = json!({"status": "failed", "why": "x"});
+    let failed = changed(five.clone(), |record| record["outcome"] = failed.clone());
+    refused(&five[..4], &request(), "4 of the 5 runs");
+    refused(
+        &wide,
+        &request(),
+        "spread by 20.0 %, as wide as --fail 10.0 %",
     );
-    let hosts = BaselineRequest {
-        hosts_min: 2,
-        ..request()
-    };
-    let one = made(&host("n1", &FIVE), &hosts).unwrap_err().to_string();
-    assert!(one.contains("1 of the 2 hosts"), "{one}");
-    let mut failed = host("n1", &FIVE);
-    for record in &mut failed {
-        record["outcome"] = json!({"status": "failed", "why": "x"});
-    }
-    assert!(
-        made(&failed, &request())
-            .unwrap_err()
-            .to_string()
-            .contains("no run has measured it")
-    );
-    for wrong in [
-        BaselineRequest {
-            fail: 0.04,
-            ..request()
-        },
-        BaselineRequest {
-            warn: 0.0,
-            ..request()
-        },
-        BaselineRequest {
-            matched: vec!["kernal".into()],
-            ..request()
-        },
-        BaselineRequest {
-            leave_out: vec!["n9".into()],
-            ..request()
-        },
+    refused(&five, &asking(|it| it.hosts_min = 2), "1 of the 2 hosts");
+    refused(&failed, &request(), "no run has measured it");
+    for (part, change) in [
+        ("--fail", (|it| it.fail = 0.04) as fn(&mut BaselineRequest)),
+        ("--warn", |it| it.warn = 0.0),
+        ("kernal", |it| it.matched = vec!["kernal".into()]),
+        ("n9", |it| it.leave_out = vec!["n9".into()]),
     ] {
-        assert_eq!(made(&host("n1", &FIVE), &wrong).unwrap_err().exit_code(), 2);
+        refused(&five, &asking(change), part);
     }
 }
 
@@ -173,30 +156,23 @@ fn a_slow_host_of_eight_is_listed_and_left_out_when_asked() {
     assert_eq!(slow, ["n3"]);
     assert!((built.slow[0].value - 8.0e9).abs() < 1.0 && !built.slow[0].is_left_out);
     assert_eq!((only(&built).hosts, only(&built).runs), (8, 40));
-    let without = BaselineRequest {
-        leave_out: vec![SLOW.into()],
-        ..request()
-    };
+    let without = asking(|it| it.leave_out = vec![SLOW.into()]);
     let built = made(&eight(), &without).unwrap();
     assert_eq!((only(&built).hosts, only(&built).runs), (7, 35));
     assert!(built.slow[0].is_left_out);
     assert!(!built.baseline.kinds[0].hosts.contains(&"n3".to_owned()));
-    let named = BaselineRequest {
-        leave_out: vec!["n0".into()],
-        ..request()
-    };
+    let named = asking(|it| it.leave_out = vec!["n0".into()]);
     assert_eq!(only(&made(&eight(), &named).unwrap()).hosts, 7);
 }
 
 #[test]
 fn kinds_of_hosts_have_figures_of_their_own() {
     let mut records = host("n1", &FIVE);
-    let mut others = host("n2", &FIVE.map(|bandwidth| bandwidth / 2.0));
-    for record in &mut others {
+    let others = host("n2", &FIVE.map(|bandwidth| bandwidth / 2.0));
+    records.extend(changed(others, |record| {
         record["environment"][0]["machine"]["cpu"]["model"] = "Y".into();
         record["environment"][0]["machine"]["gpus"] = json!(["H100", "H100"]);
-    }
-    records.extend(others);
+    }));
     let built = made(&records, &request()).unwrap();
     let medians: Vec<f64> = built
         .baseline
@@ -210,10 +186,7 @@ fn kinds_of_hosts_have_figures_of_their_own() {
     for record in &mut records[..5] {
         record["environment"][0]["machine"]["kernel"] = "5.0".into();
     }
-    let asked = BaselineRequest {
-        matched: vec!["kernel".into()],
-        ..request()
-    };
+    let asked = asking(|it| it.matched = vec!["kernel".into()]);
     let built = made(&records, &asked).unwrap();
     assert_eq!(built.baseline.kinds[0].facts["kernel"], "5.0");
 }
@@ -221,13 +194,12 @@ fn kinds_of_hosts_have_figures_of_their_own() {
 #[test]
 fn a_data_sheet_stands_in_for_runs() {
     let text = "[[value]]\npoint = { engine = 'shm', size = '1 MiB' }\nmetric = 'bandwidth'\nvalue = 12e9\nsource = 'sheet 7'\n";
-    let by_hand = HandValue::read_all(text, "hand.toml").unwrap();
-    let asked = BaselineRequest {
-        by_hand: by_hand.clone(),
-        ..request()
+    let by_hand = |text: &str| {
+        let read = HandValue::read_all(text, "hand.toml").unwrap();
+        asking(|it| it.by_hand = read)
     };
     // One run is enough to know the point.
-    let built = made(&host("n1", &[11.0]), &asked).unwrap();
+    let built = made(&host("n1", &[11.0]), &by_hand(text)).unwrap();
     let entry = only(&built);
     assert_eq!((entry.median, entry.fail), (12e9, 10.8e9));
     assert_eq!(entry.source.as_deref(), Some("sheet 7"));
@@ -249,25 +221,13 @@ fn a_data_sheet_stands_in_for_runs() {
         let error = HandValue::read_all(&wrong, "hand.toml").unwrap_err();
         assert!(error.to_string().contains(part), "{error}");
     }
-    let other = BaselineRequest {
-        by_hand: HandValue::read_all(&text.replace("1 MiB", "2 MiB"), "x").unwrap(),
-        ..request()
-    };
-    assert!(
-        made(&host("n1", &FIVE), &other)
-            .unwrap_err()
-            .to_string()
-            .contains("no record has such a point")
-    );
-    let high = BaselineRequest {
-        by_hand: HandValue::read_all(&text.replace("12e9", "30e9"), "x").unwrap(),
-        ..request()
-    };
-    assert!(
-        made(&host("n1", &FIVE), &high)
-            .unwrap_err()
-            .to_string()
-            .contains("above the limit")
+    let five = host("n1", &FIVE);
+    let other = by_hand(&text.replace("1 MiB", "2 MiB"));
+    refused(&five, &other, "no record has such a point");
+    refused(
+        &five,
+        &by_hand(&text.replace("12e9", "30e9")),
+        "above the limit",
     );
 }
 
@@ -386,10 +346,7 @@ fn drift_names_what_is_slower_new_and_gone() {
         ]
     );
     // One run on either side proves nothing.
-    let few = BaselineRequest {
-        runs_min: 1,
-        ..request()
-    };
+    let few = asking(|it| it.runs_min = 1);
     let one = made(&host("n1", &[5.0]), &few).unwrap().baseline;
     for [old, new] in [[&old, &one], [&one, &old]] {
         assert_eq!(drift(old, new).unwrap()[0].drift, Drift::Unclear);

@@ -3,18 +3,18 @@
 use serde_json::{Value, json};
 
 use super::super::Baseline;
-use super::super::build::{BaselineRequest, SLOW};
+use super::super::build::SLOW;
 use super::super::by_hand::HandValue;
 use super::super::lost::lost_hardware;
-use super::{FIVE, host, made, only, request};
+use super::{FIVE, asking, host, made, only, refused, request};
+use crate::tests::changed;
 
 #[test]
 fn a_host_that_lost_hardware_is_known() {
     let baseline = {
-        let mut records = host("n1", &FIVE);
-        for record in &mut records {
+        let records = changed(host("n1", &FIVE), |record| {
             record["environment"][0]["machine"]["gpus"] = json!(["H100", "H100"]);
-        }
+        });
         made(&records, &request()).unwrap().baseline
     };
     let facts = |gpu: &str, cpu: &str| {
@@ -50,21 +50,13 @@ fn a_host_that_lost_hardware_is_known() {
 /// A limit that was measured badly is above no threshold that is written.
 #[test]
 fn what_is_written_can_be_read() {
-    let mut records = host("n1", &FIVE);
-    for record in &mut records {
-        record["limit"]["bytes_per_s"] = 9e9.into();
-    }
-    let error = made(&records, &request()).unwrap_err().to_string();
-    assert!(error.contains("lies above the limit"), "{error}");
-    for record in &mut records {
-        record["limit"]["bytes_per_s"] = 9.6e9.into();
-    }
-    let text = made(&records, &request())
-        .unwrap()
-        .baseline
-        .to_toml()
-        .unwrap();
-    Baseline::from_toml(&text, "x").unwrap();
+    let limited = |limit: f64| {
+        let limit = |record: &mut Value| record["limit"]["bytes_per_s"] = limit.into();
+        changed(host("n1", &FIVE), limit)
+    };
+    refused(&limited(9e9), &request(), "lies above the limit");
+    let built = made(&limited(9.6e9), &request()).unwrap();
+    Baseline::from_toml(&built.baseline.to_toml().unwrap(), "x").unwrap();
 }
 
 /// Sources, times and limits are those of the hosts that stay.
@@ -77,10 +69,7 @@ fn hosts_that_are_left_out_leave_nothing_behind() {
         record["time_unix_ns"] = json!(1_700_000_000_000_000_000_u64);
     }
     records.extend(slow);
-    let asked = BaselineRequest {
-        leave_out: vec!["n2".into()],
-        ..request()
-    };
+    let asked = asking(|it| it.leave_out = vec!["n2".into()]);
     let built = made(&records, &asked).unwrap();
     let entry = only(&built);
     assert_eq!(
@@ -120,10 +109,7 @@ fn hosts_on_slower_links_are_slow_and_runs_off_path_are_left_out() {
         .map(|one| (one.host.as_str(), one.median / 1e9))
         .collect();
     assert_eq!(slow, [("n2", 10.0)]);
-    let asked = BaselineRequest {
-        leave_out: vec![SLOW.into()],
-        ..request()
-    };
+    let asked = asking(|it| it.leave_out = vec![SLOW.into()]);
     assert_eq!(
         only(&made(&records, &asked).unwrap()).link_bytes_per_s,
         Some(12.5e9)
@@ -144,13 +130,12 @@ fn a_data_sheet_has_several_metrics_of_a_point() {
         )
     };
     let text = one("bandwidth", "12e9") + &one("cpu-per-op", "9.0");
-    let asked = BaselineRequest {
-        metrics: ["bandwidth", "cpu-per-op"]
+    let asked = asking(|it| {
+        it.metrics = ["bandwidth", "cpu-per-op"]
             .map(|name| name.parse().unwrap())
-            .to_vec(),
-        by_hand: HandValue::read_all(&text, "x").unwrap(),
-        ..request()
-    };
+            .into();
+        it.by_hand = HandValue::read_all(&text, "x").unwrap();
+    });
     let built = made(&host("n1", &FIVE), &asked).unwrap();
     let medians: Vec<f64> = built.baseline.kinds[0]
         .entries
