@@ -8,9 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::io::Errno;
-use tonnage_engine::{
-    Caps, Domain, Engine, EngineReport, Entry, Lists, OpenRequest, Verb, WorkerConfig,
-};
+use tonnage_engine::testing::TestDomain;
+use tonnage_engine::{Domains, Entry, Lists, OpenRequest, Verb, WorkerConfig};
 use tonnage_engines::LISTS;
 use tonnage_machine::CpuChoice;
 use tonnage_plan::connect::ConnectPoint;
@@ -133,37 +132,11 @@ fn a_device_without_a_verb_for_the_first_byte_is_skipped() {
     assert!(why.contains("write-imm or read on shm"), "{why}");
 }
 
-/// A device that is another but for the verbs that it offers.
-struct Offering {
-    domain: Arc<dyn Domain>,
-    caps: Caps,
-}
-
-impl Domain for Offering {
-    fn caps(&self) -> &Caps {
-        &self.caps
-    }
-
-    fn report(&self) -> EngineReport {
-        self.domain.report()
-    }
-
-    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
-        self.domain.worker(config)
-    }
-}
-
 /// Opens engine shm with these verbs only.
-fn offering(request: &OpenRequest<'_>, verbs: &'static [Verb]) -> Result<Vec<Arc<dyn Domain>>> {
-    let opened = (tonnage_engines::shm::ENTRY.open)(request)?;
-    let offers = |domain: Arc<dyn Domain>| {
-        let caps = Caps {
-            verbs,
-            ..*domain.caps()
-        };
-        Arc::new(Offering { domain, caps }) as Arc<dyn Domain>
-    };
-    Ok(opened.into_iter().map(offers).collect())
+fn offering(request: &OpenRequest<'_>, verbs: &'static [Verb]) -> Result<Domains> {
+    TestDomain::over_all((tonnage_engines::shm::ENTRY.open)(request), |domain| {
+        domain.caps.verbs = verbs;
+    })
 }
 
 #[test]
@@ -190,47 +163,24 @@ fn memory_that_there_is_not_is_said_with_what_there_is() {
     assert!(body.trials.is_empty() && body.summary.is_none());
 }
 
-/// A device that is another but for the workers that `refuse` returns an error for, told their index and the number of
-/// workers that the device had before.
-struct Refusing {
-    domain: Arc<dyn Domain>,
-    opened: AtomicU32,
-    refuse: fn(&WorkerConfig, u32) -> Option<Error>,
-}
-
-impl Domain for Refusing {
-    fn caps(&self) -> &Caps {
-        self.domain.caps()
-    }
-
-    fn report(&self) -> EngineReport {
-        self.domain.report()
-    }
-
-    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
-        let before = self.opened.fetch_add(1, Ordering::Relaxed);
-        (self.refuse)(config, before).map_or_else(|| self.domain.worker(config), Err)
-    }
-}
-
-/// Opens the devices of engine null, so many times, with workers that are refused.
+/// Opens the devices of engine null, so many times, with workers that `refuse` returns an error for, given their
+/// configuration and the number of workers that the device had before.
 fn refusing(
     request: &OpenRequest<'_>,
     devices: usize,
     refuse: fn(&WorkerConfig, u32) -> Option<Error>,
-) -> Result<Vec<Arc<dyn Domain>>> {
-    let mut all: Vec<Arc<dyn Domain>> = Vec::new();
-    for _ in 0..devices {
-        for domain in (tonnage_engines::null::ENTRY.open)(request)? {
-            let opened = AtomicU32::new(0);
-            all.push(Arc::new(Refusing {
-                domain,
-                opened,
-                refuse,
-            }));
-        }
-    }
-    Ok(all)
+) -> Result<Domains> {
+    let opened: Result<Vec<_>> = (0..devices)
+        .map(|_| (tonnage_engines::null::ENTRY.open)(request))
+        .collect();
+    let opened: Domains = opened?.into_iter().flatten().collect();
+    TestDomain::over_all(Ok(opened), |domain| {
+        let (opened, inner) = (AtomicU32::new(0), Arc::clone(&domain.workers));
+        domain.workers = Arc::new(move |config| {
+            let before = opened.fetch_add(1, Ordering::Relaxed);
+            refuse(config, before).map_or_else(|| inner(config), Err)
+        });
+    })
 }
 
 /// The lists with this engine and no other.

@@ -3,12 +3,10 @@
 
 mod runs;
 
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
+use std::net::Ipv4Addr;
 
-use tonnage_engine::{
-    Caps, Domain, Engine, EngineReport, Entry, LimitKind, Lists, Verb, WorkerConfig,
-};
+use tonnage_engine::testing::TestDomain;
+use tonnage_engine::{Domains, Entry, LimitKind, Lists, Verb};
 use tonnage_engines::null;
 use tonnage_machine::{CpuChoice, Topology};
 use tonnage_plan::testing::{iterations, transfer_point};
@@ -18,51 +16,21 @@ use tonnage_record::{Limit, Record};
 use tonnage_units::{Error, Result};
 
 /// The `null` engine with another limit.
-struct Beside {
-    inner: Arc<dyn Domain>,
-    caps: Caps,
-}
-
-impl Beside {
-    fn open(limit: LimitKind) -> Result<Vec<Arc<dyn Domain>>> {
-        let beside = |inner: Arc<dyn Domain>| -> Arc<dyn Domain> {
-            let caps = Caps {
-                limit,
-                ..*inner.caps()
-            };
-            Arc::new(Self { inner, caps })
-        };
-        let domains = (null::ENTRY.open)(&Default::default())?;
-        Ok(domains.into_iter().map(beside).collect())
-    }
-}
-
-impl Domain for Beside {
-    fn caps(&self) -> &Caps {
-        &self.caps
-    }
-
-    fn report(&self) -> EngineReport {
-        self.inner.report()
-    }
-
-    fn stream_address(&self) -> Option<IpAddr> {
-        Some(Ipv4Addr::LOCALHOST.into())
-    }
-
-    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
-        self.inner.worker(config)
-    }
+fn limited(limit: LimitKind) -> Result<Domains> {
+    TestDomain::over_all((null::ENTRY.open)(&Default::default()), |domain| {
+        domain.caps.limit = limit;
+        domain.stream_address = Some(Ipv4Addr::LOCALHOST.into());
+    })
 }
 
 const STREAMS: Entry = Entry {
-    open: |_| Beside::open(LimitKind::SocketStream),
+    open: |_| limited(LimitKind::SocketStream),
     ..null::ENTRY
 };
 
 const LINK: Entry = Entry {
     open: |_| {
-        Beside::open(LimitKind::Link {
+        limited(LimitKind::Link {
             bytes_per_s: 12_500_000_000,
         })
     },

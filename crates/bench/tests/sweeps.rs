@@ -4,47 +4,21 @@
 
 mod runs;
 
-use std::sync::Arc;
-
 use tonnage_engine::memory::{Available, MemoryEntry};
-use tonnage_engine::{Caps, Domain, Engine, EngineReport, Entry, Lists, WorkerConfig};
+use tonnage_engine::testing::TestDomain;
+use tonnage_engine::{Entry, Lists};
 use tonnage_engines::memory::HOST;
 use tonnage_engines::{LISTS, shm};
 use tonnage_machine::CpuChoice;
 use tonnage_plan::Plan;
 use tonnage_record::{Outcome, Record};
-use tonnage_units::Result;
 
 /// The `shm` engine, whose operations have at most 1000 bytes.
-struct Short {
-    inner: Arc<dyn Domain>,
-    caps: Caps,
-}
-
-impl Domain for Short {
-    fn caps(&self) -> &Caps {
-        &self.caps
-    }
-
-    fn report(&self) -> EngineReport {
-        self.inner.report()
-    }
-
-    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
-        self.inner.worker(config)
-    }
-}
-
 static SHORT: [Entry; 1] = [Entry {
     open: |request| {
-        let short = |inner: Arc<dyn Domain>| {
-            let caps = Caps {
-                message_bytes_max: 1000,
-                ..*inner.caps()
-            };
-            Arc::new(Short { inner, caps }) as Arc<dyn Domain>
-        };
-        Ok((shm::ENTRY.open)(request)?.into_iter().map(short).collect())
+        TestDomain::over_all((shm::ENTRY.open)(request), |domain| {
+            domain.caps.message_bytes_max = 1000;
+        })
     },
     ..shm::ENTRY
 }];

@@ -24,6 +24,7 @@
 //! | [`calls`] | the same contract for files |
 //! | [`backend`], [`backends`] | that of collectives, and rows of those that need ranks and engines |
 //! | `lists` | the lists that a program hands down |
+//! | `testing` | a device, its workers and a memory for tests, behind the feature of that name |
 //!
 //! A worker's life, in calls:
 //!
@@ -61,6 +62,8 @@ mod options;
 pub mod paths;
 pub mod pattern;
 mod report;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use domain::{Caps, DeviceMemoryBy, Domain, LimitKind, WorkerConfig};
 pub use engine::{Arm, Card, Engine, Flush, Locality, Neighbor, RailLoad};

@@ -127,6 +127,21 @@ pub struct LaneSpec<'a> {
     pub delivered: bool,
 }
 
+impl<'a> LaneSpec<'a> {
+    /// A lane without special promises.
+    pub fn new(kind: LaneKind, peer: Peer, local: RegionId, remote: &'a Descriptor) -> Self {
+        Self {
+            kind,
+            peer,
+            local,
+            remote,
+            ordered: false,
+            in_order: false,
+            delivered: false,
+        }
+    }
+}
+
 /// One operation: 32 bytes, offsets only, so that no pointer crosses a process.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -187,6 +202,18 @@ impl Completion {
         imm: 0,
         ending: Ending::Done,
     };
+
+    /// The end of an operation that was posted.
+    #[inline]
+    pub fn of(op: &Op, ending: Ending) -> Self {
+        Self {
+            tag: op.tag,
+            lane: op.lane,
+            len: op.len,
+            imm: op.imm,
+            ending,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -221,12 +221,13 @@ impl StreamExtent for FlowLoads {
 mod tests {
     use std::sync::atomic::AtomicBool;
 
-    use super::super::mock::{Counter, Mock, flow, silent_port};
-    use super::super::recorder::Silent;
+    use super::super::mock::{Counter, flow, mock, silent_port};
+    use super::super::recorder::{Recorder, Silent};
     use super::super::stall::StallWatch;
     use super::super::stream::stream_extents;
     use super::super::until::Until;
     use super::*;
+    use tonnage_engine::testing::stalling_after;
 
     fn loads(operations: &[u64], flushes: bool) -> FlowLoads {
         let mut loads = FlowLoads::new(operations.len(), flushes, Clock::new());
@@ -234,29 +235,33 @@ mod tests {
         loads
     }
 
+    /// Streams all operations of the loads.
+    fn stream_all(
+        port: &mut Port,
+        flows: &mut [Flow],
+        scratch: &mut Scratch,
+        recorder: &mut impl Recorder,
+        loads: &mut FlowLoads,
+    ) -> Result<u64> {
+        let mut until = Until::operations(loads.operations());
+        stream_extents(port, flows, scratch, &mut until, recorder, loads)
+    }
+
     #[test]
     fn each_flow_has_its_operations_and_a_time_when_they_have_arrived() {
         for (window, flushes) in [(1, true), (4, true), (64, true), (4, false)] {
-            let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
+            let (mut mock, stop) = (mock(200), AtomicBool::new(false));
             let mut flows = [flow(0, 1), flow(1, 2), flow(2, 3)];
             let mut scratch = Scratch::new(3, window);
             let (mut loads, mut recorder) = (loads(&[1000, 10, 0], flushes), Counter::default());
-            let mut until = Until::operations(loads.operations());
-            let mut port = silent_port(&mut mock, &stop);
-            let completed = stream_extents(
-                &mut port,
-                &mut flows,
-                &mut scratch,
-                &mut until,
-                &mut recorder,
-                &mut loads,
-            );
+            let port = &mut silent_port(&mut mock, &stop);
+            let completed = stream_all(port, &mut flows, &mut scratch, &mut recorder, &mut loads);
             assert_eq!(completed.unwrap(), 1010);
             let issued: Vec<_> = flows.iter().map(|flow| flow.issued).collect();
             assert_eq!(issued, [1000, 10, 0]);
             // A flush is no operation, and one that was refused at first comes again.
             assert_eq!(recorder.samples.len(), 1010);
-            assert_eq!(mock.flushes, if flushes { 3 } else { 0 });
+            assert_eq!(mock.lock().flushes, if flushes { 3 } else { 0 });
             let ended: Vec<_> = loads.flows().iter().map(|flow| flow.ended_ns).collect();
             assert!(ended[0] > ended[1] && ended[1] > 0, "{ended:?}");
             assert_eq!(ended[2], 0);
@@ -279,7 +284,7 @@ mod tests {
     /// Loads without a loop: two operations of the first flow are in flight, and the one of the second.
     #[test]
     fn a_flow_makes_progress_until_it_is_closed_once() {
-        let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
+        let (mut mock, stop) = (mock(200), AtomicBool::new(false));
         let mut port = silent_port(&mut mock, &stop);
         let flows = [flow(0, 1), flow(1, 2)];
         let mut loads = loads(&[3, 1], true);
@@ -310,7 +315,7 @@ mod tests {
 
     #[test]
     fn few_flows_have_their_own_windows_and_no_more() {
-        let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
+        let (mut mock, stop) = (mock(200), AtomicBool::new(false));
         let mut scratch = Scratch::new(3, 4);
         let mut each = |flows: &mut [Flow], operations: &[u64]| {
             let (mut loads, mut until) = (loads(operations, true), Until::operations(u64::MAX));
@@ -329,45 +334,30 @@ mod tests {
 
     #[test]
     fn flows_without_an_end_of_their_own_end_with_the_time() {
-        let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
+        let (mut mock, stop) = (mock(200), AtomicBool::new(false));
         let mut flows = [flow(0, 1), flow(1, 2)];
         let (mut scratch, mut loads) = (Scratch::new(2, 4), loads(&[u64::MAX, 0], true));
         let clock = Clock::new();
         let mut until = Until::time(clock, clock.now_ns() + 1_000_000);
         let mut port = silent_port(&mut mock, &stop);
-        let (flows, scratch) = (&mut flows, &mut scratch);
-        let completed = stream_extents(
-            &mut port,
-            flows,
-            scratch,
-            &mut until,
-            &mut Silent,
-            &mut loads,
-        );
+        let (flows, scratch, loads) = (&mut flows, &mut scratch, &mut loads);
+        let completed = stream_extents(&mut port, flows, scratch, &mut until, &mut Silent, loads);
         assert_eq!(completed.unwrap(), flows[0].issued);
-        assert_eq!((flows[1].issued, mock.flushes), (0, 0));
+        assert_eq!((flows[1].issued, mock.lock().flushes), (0, 0));
     }
 
     #[test]
     fn a_stall_leaves_only_those_waiting_that_have_not_ended() {
-        let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
+        let (mut mock, stop) = (mock(200), AtomicBool::new(false));
         // The second flow has had all, when the first one's last operations get stuck, for 30 s: longer than the watch
         // takes to be sure on a machine that gives this thread its CPU seldom.
-        mock.stall_ns = Some((500, 30_000_000_000));
+        mock.lock().ends = Some(stalling_after(500, 30_000_000_000));
         let watch = StallWatch::new(200_000_000, 1, 2);
         let mut port = silent_port(&mut mock, &stop).with_watch(watch);
         let mut flows = [flow(0, 1), flow(1, 2)];
         let (mut scratch, mut loads) = (Scratch::new(2, 4), loads(&[1000, 10], false));
-        let mut until = Until::operations(loads.operations());
-        let (flows, recorder) = (&mut flows, &mut Silent);
-        let result = stream_extents(
-            &mut port,
-            flows,
-            &mut scratch,
-            &mut until,
-            recorder,
-            &mut loads,
-        );
+        let (flows, loads) = (&mut flows, &mut loads);
+        let result = stream_all(&mut port, flows, &mut scratch, &mut Silent, loads);
         assert!(result.is_err(), "{result:?}");
         assert_eq!(scratch.waiting_flows(), [0]);
     }
@@ -376,22 +366,13 @@ mod tests {
     #[test]
     fn a_flow_that_has_ended_has_not_stalled() {
         for flushes in [true, false] {
-            let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
+            let (mut mock, stop) = (mock(200), AtomicBool::new(false));
             let mut flows = [flow(0, 1), flow(1, 2), flow(2, 3)];
             let mut loads = loads(&[300_000, 10, 0], flushes);
             let watch = StallWatch::new(1_000_000, 0, 3);
             let mut port = silent_port(&mut mock, &stop).with_watch(watch);
-            let mut until = Until::operations(loads.operations());
-            let mut scratch = Scratch::new(3, 8);
-            let (port, flows) = (&mut port, &mut flows);
-            let completed = stream_extents(
-                port,
-                flows,
-                &mut scratch,
-                &mut until,
-                &mut Silent,
-                &mut loads,
-            );
+            let (flows, scratch) = (&mut flows, &mut Scratch::new(3, 8));
+            let completed = stream_all(&mut port, flows, scratch, &mut Silent, &mut loads);
             assert_eq!(completed.unwrap(), 300_010);
         }
     }

@@ -409,19 +409,22 @@ fn paced_by<R: Recorder>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::mock::{Mock, flow, silent_port};
+    use super::super::mock::{flow, mock, silent_port};
     use super::super::stall::StallWatch;
     use super::*;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::sync::{Arc, Mutex};
+    use tonnage_engine::Ending;
+    use tonnage_engine::testing::{except_on, stalling_after};
     use tonnage_record::histogram::LatencyHistogram;
     use tonnage_sys::clock::Clock;
 
-    struct Samples(Clock, Vec<u64>);
+    /// Reads a clock, and keeps latencies.
+    struct Samples<F>(F, Vec<u64>);
 
-    impl Recorder for Samples {
+    impl<F: Fn() -> u64> Recorder for Samples<F> {
         fn now_ns(&self) -> u64 {
-            self.0.now_ns()
+            self.0()
         }
 
         fn sample(&mut self, latency_ns: u64) {
@@ -429,10 +432,16 @@ mod tests {
         }
     }
 
+    /// Runs one flow with four operations in flight.
+    fn of_one_flow<R: Recorder>(port: &mut Port, due: &Timetable, recorder: &mut R) -> Punctuality {
+        let (flows, mut scratch) = (&mut [flow(0, 1)], Scratch::paced(1, 4));
+        paced(port, flows, due, &mut scratch, recorder).unwrap()
+    }
+
     #[test]
     fn a_stall_shows_in_every_operation_that_it_delayed() {
-        let (mut mock, stop) = (Mock::new(7), AtomicBool::new(false));
-        mock.stall_ns = Some((50, 20_000_000));
+        let (mut mock, stop) = (mock(7), AtomicBool::new(false));
+        mock.lock().ends = Some(stalling_after(50, 20_000_000));
         let clock = Clock::new();
         let start_ns = clock.now_ns();
         let timetable = Timetable {
@@ -441,29 +450,19 @@ mod tests {
             operations: 300,
             give_up_ns: start_ns + 5_000_000_000,
         };
-        let mut recorder = Samples(clock, Vec::new());
-        let result = paced(
-            &mut silent_port(&mut mock, &stop),
-            &mut [flow(0, 1)],
-            &timetable,
-            &mut Scratch::paced(1, 4),
-            &mut recorder,
-        )
-        .unwrap();
+        let mut recorder = Samples(|| clock.now_ns(), Vec::new());
+        let mut port = silent_port(&mut mock, &stop);
+        let result = of_one_flow(&mut port, &timetable, &mut recorder);
         assert_eq!(result.completed, 300);
         // 20 ms at 10,000 per second hold up some 200 operations, each by what was left of the stall.
-        let delayed = recorder
-            .1
-            .iter()
-            .filter(|&&latency| latency > 1_000_000)
-            .count();
+        let delayed = recorder.1.iter().filter(|&&ns| ns > 1_000_000).count();
         assert!(delayed > 150, "{delayed} of 300 operations show the stall");
         assert!(result.late > 150, "{} late", result.late);
     }
 
     #[test]
     fn a_trial_lasts_as_long_as_its_timetable_and_does_something_even_when_it_comes_late() {
-        let (mut mock, stop) = (Mock::new(7), AtomicBool::new(false));
+        let (mut mock, stop) = (mock(7), AtomicBool::new(false));
         let mut port = silent_port(&mut mock, &stop);
         let clock = port.clock;
         for (late_ns, operations) in [(0, 10), (50_000_000, 10)] {
@@ -474,17 +473,8 @@ mod tests {
                 operations,
                 give_up_ns: start_ns + 20_000_000,
             };
-            let mut recorder = Samples(clock, Vec::new());
-            let mut scratch = Scratch::paced(1, 4);
-            let mut flows = [flow(0, 1)];
-            let result = paced(
-                &mut port,
-                &mut flows,
-                &timetable,
-                &mut scratch,
-                &mut recorder,
-            )
-            .unwrap();
+            let mut recorder = Samples(|| clock.now_ns(), Vec::new());
+            let result = of_one_flow(&mut port, &timetable, &mut recorder);
             let took_ns = clock.now_ns() - start_ns;
             assert!(result.completed > 0, "{result:?}");
             assert!(took_ns >= 10_000_000, "{took_ns}");
@@ -493,7 +483,7 @@ mod tests {
 
     #[test]
     fn an_impossible_rate_is_given_up_and_counted_as_late() {
-        let (mut mock, stop) = (Mock::new(7), AtomicBool::new(false));
+        let (mut mock, stop) = (mock(7), AtomicBool::new(false));
         let mut port = silent_port(&mut mock, &stop);
         let clock = port.clock;
         let start_ns = clock.now_ns();
@@ -503,15 +493,8 @@ mod tests {
             operations: 1 << 40,
             give_up_ns: start_ns + 5_000_000,
         };
-        let mut recorder = Samples(clock, Vec::with_capacity(1 << 20));
-        let result = paced(
-            &mut port,
-            &mut [flow(0, 1)],
-            &timetable,
-            &mut Scratch::paced(1, 4),
-            &mut recorder,
-        )
-        .unwrap();
+        let mut recorder = Samples(|| clock.now_ns(), Vec::with_capacity(1 << 20));
+        let result = of_one_flow(&mut port, &timetable, &mut recorder);
         assert!(result.completed > 0 && result.late > (1 << 39));
     }
 
@@ -530,7 +513,7 @@ mod tests {
 
     #[test]
     fn no_operation_is_issued_before_it_is_due_and_the_last_one_has_its_time_too() {
-        let (mut mock, stop) = (Mock::new(7), AtomicBool::new(false));
+        let (mut mock, stop) = (mock(7), AtomicBool::new(false));
         let mut port = silent_port(&mut mock, &stop);
         let clock = port.clock;
         let start_ns = clock.now_ns();
@@ -541,9 +524,7 @@ mod tests {
             give_up_ns: start_ns + 5_000_000_000,
         };
         let mut recorder = Ends(clock, Vec::new());
-        let mut scratch = Scratch::paced(1, 4);
-        let flows = &mut [flow(0, 1)];
-        paced(&mut port, flows, &timetable, &mut scratch, &mut recorder).unwrap();
+        of_one_flow(&mut port, &timetable, &mut recorder);
         let took_ns = clock.now_ns() - start_ns;
         assert!(took_ns >= 40_000_000, "{took_ns}");
         let ends = recorder.1;
@@ -566,51 +547,31 @@ mod tests {
 
     #[test]
     fn flows_take_turns_in_bursts_that_have_a_bound() {
-        let (mut mock, stop) = (Mock::new(1000), AtomicBool::new(false));
+        let (mut mock, stop) = (mock(1000), AtomicBool::new(false));
         let mut port = silent_port(&mut mock, &stop);
         let timetable = all_due(port.clock, 99);
         let flows = &mut [flow(0, 1), flow(1, 2), flow(2, 3)];
         let mut scratch = Scratch::paced(3, 40);
         // A recorder without a clock does not keep the loop from its end.
-        let result = paced(
-            &mut port,
-            flows,
-            &timetable,
-            &mut scratch,
-            &mut super::super::recorder::Silent,
-        )
-        .unwrap();
+        let silent = &mut super::super::recorder::Silent;
+        let result = paced(&mut port, flows, &timetable, &mut scratch, silent).unwrap();
         assert_eq!(result.completed, 99);
         assert!(result.late <= 99, "{result:?}");
         assert!(flows.iter().all(|flow| flow.issued == 33));
-        assert_eq!(mock.most_handed, BURST);
-    }
-
-    /// Reads the clock a second late.
-    struct SecondLate(Samples);
-
-    impl Recorder for SecondLate {
-        fn now_ns(&self) -> u64 {
-            self.0.now_ns() + 1_000_000_000
-        }
-
-        fn sample(&mut self, latency_ns: u64) {
-            self.0.sample(latency_ns);
-        }
+        assert_eq!(mock.lock().most_handed, BURST);
     }
 
     #[test]
     fn latencies_go_from_the_due_time_to_the_completion() {
-        let (mut mock, stop) = (Mock::new(7), AtomicBool::new(false));
+        let (mut mock, stop) = (mock(7), AtomicBool::new(false));
         let mut port = silent_port(&mut mock, &stop);
         let clock = port.clock;
         let timetable = all_due(clock, 20);
-        let mut recorder = SecondLate(Samples(clock, Vec::new()));
-        let mut scratch = Scratch::paced(1, 4);
-        let flows = &mut [flow(0, 1)];
-        paced(&mut port, flows, &timetable, &mut scratch, &mut recorder).unwrap();
+        // Reads the clock a second late.
+        let mut recorder = Samples(|| clock.now_ns() + 1_000_000_000, Vec::new());
+        of_one_flow(&mut port, &timetable, &mut recorder);
         let most_ns = recorder.now_ns() - timetable.start_ns;
-        let latencies = recorder.0.1;
+        let latencies = recorder.1;
         assert_eq!(latencies.len(), 20);
         assert!(
             latencies
@@ -622,16 +583,15 @@ mod tests {
 
     #[test]
     fn what_is_never_issued_is_late_once() {
-        let (mut mock, stop) = (Mock::new(7), AtomicBool::new(false));
+        let (mut mock, stop) = (mock(7), AtomicBool::new(false));
         let mut port = silent_port(&mut mock, &stop);
         let timetable = Timetable {
             give_up_ns: 0,
             ..all_due(port.clock, 1000)
         };
-        let flows = &mut [flow(0, 1)];
-        let mut recorder = Samples(port.clock, Vec::new());
-        let mut scratch = Scratch::paced(1, 4);
-        let result = paced(&mut port, flows, &timetable, &mut scratch, &mut recorder).unwrap();
+        let clock = port.clock;
+        let mut recorder = Samples(|| clock.now_ns(), Vec::new());
+        let result = of_one_flow(&mut port, &timetable, &mut recorder);
         assert!(result.completed > 0 && result.completed < 1000);
         assert!(
             (1000 - result.completed..=1000).contains(&result.late),
@@ -697,19 +657,6 @@ mod tests {
         }
     }
 
-    /// Reads virtual time.
-    struct Virtual<'a>(&'a dyn Fn() -> u64, Vec<u64>);
-
-    impl Recorder for Virtual<'_> {
-        fn now_ns(&self) -> u64 {
-            self.0()
-        }
-
-        fn sample(&mut self, latency_ns: u64) {
-            self.1.push(latency_ns);
-        }
-    }
-
     impl Case {
         fn new(still: Still, stall_ns: u64) -> Self {
             Self {
@@ -768,9 +715,9 @@ mod tests {
             };
             let lanes = self.lanes as usize;
             let in_flight = Arc::new(Mutex::new(vec![(0usize, 0usize); lanes]));
-            let mut mock = Mock::new(1000);
+            let mut mock = mock(1000);
             let (taken, flying) = (time.clone(), Arc::clone(&in_flight));
-            mock.takes = Some(Box::new(move |op| {
+            mock.lock().takes = Some(Box::new(move |op| {
                 let lane = op.lane.0;
                 let takes = !(self.still == Still::RefusedLane(lane) && self.is_still(taken.get()));
                 let (now, most) = &mut flying.lock().unwrap()[lane as usize];
@@ -779,7 +726,7 @@ mod tests {
                 takes
             }));
             let flying = Arc::clone(&in_flight);
-            mock.ends = Some(Box::new(move |op| {
+            mock.lock().ends = Some(Box::new(move |op| {
                 if self.still == Still::Poll && self.is_still(time.get()) {
                     time.set(self.end_ns());
                 }
@@ -790,7 +737,7 @@ mod tests {
                 };
                 let ends = !(is_still && self.is_still(time.get()));
                 flying.lock().unwrap()[op.lane.0 as usize].0 -= usize::from(ends);
-                ends
+                ends.then_some(Ending::Done)
             }));
             let timetable = Timetable {
                 start_ns: 0,
@@ -801,7 +748,7 @@ mod tests {
             let stop = AtomicBool::new(false);
             let mut flows: Vec<Flow> = (0..self.lanes).map(|lane| flow(lane, lane + 1)).collect();
             let mut scratch = Scratch::paced(lanes, self.window);
-            let mut recorder = Virtual(&clock, Vec::new());
+            let mut recorder = Samples(&clock, Vec::new());
             let mut port = silent_port(&mut mock, &stop);
             let (ends, all) = ((&mut scratch, &mut recorder), &mut flows[..]);
             let result = paced_by(&clock, &mut port, all, &timetable, ends.0, ends.1).unwrap();
@@ -811,17 +758,12 @@ mod tests {
             for waits in scratch.never_issued(lanes, &timetable, result.ended_ns) {
                 latencies.record_unfinished(&waits);
             }
-            let most_in_flight = in_flight
-                .lock()
-                .unwrap()
-                .iter()
-                .map(|(_, most)| *most)
-                .collect();
+            let in_flight = in_flight.lock().unwrap();
             Driven {
                 result,
                 latencies,
                 samples,
-                most_in_flight,
+                most_in_flight: in_flight.iter().map(|(_, most)| *most).collect(),
             }
         }
     }
@@ -970,14 +912,14 @@ mod tests {
         let (now, mut next_ns) = (Time::default(), 0);
         let time = now.clone();
         let clock = || now.set(now.get() + LOOK_NS);
-        let (mut mock, stop) = (Mock::new(1000), AtomicBool::new(false));
+        let (mut mock, stop) = (mock(1000), AtomicBool::new(false));
         // One operation each millisecond, of ten that are due.
-        mock.ends = Some(Box::new(move |_| {
+        mock.lock().ends = Some(Box::new(move |_| {
             let ends = time.get() >= next_ns;
             if ends {
                 next_ns = time.get() + 1_000_000;
             }
-            ends
+            ends.then_some(Ending::Done)
         }));
         let timetable = Timetable {
             start_ns: 0,
@@ -986,17 +928,10 @@ mod tests {
             give_up_ns: GIVE_UP_NS,
         };
         let (flows, mut scratch) = (&mut [flow(0, 1), flow(1, 2)], Scratch::paced(2, 4));
-        let mut recorder = Virtual(&clock, Vec::new());
+        let mut recorder = Samples(&clock, Vec::new());
         let mut port = silent_port(&mut mock, &stop);
-        let result = paced_by(
-            clock,
-            &mut port,
-            flows,
-            &timetable,
-            &mut scratch,
-            &mut recorder,
-        );
-        let result = result.unwrap();
+        let ends = (&mut scratch, &mut recorder);
+        let result = paced_by(clock, &mut port, flows, &timetable, ends.0, ends.1).unwrap();
         assert_eq!(result.stall(), None, "{result:?}");
         assert!((300..500).contains(&result.completed), "{result:?}");
         let waits: Vec<_> = scratch
@@ -1013,8 +948,8 @@ mod tests {
     /// One that ends an operation at no time is named while the others go on.
     #[test]
     fn a_lane_that_stays_stuck_ends_the_trial_and_is_named() {
-        let (mut mock, stop) = (Mock::new(1000), AtomicBool::new(false));
-        mock.stuck_lane = Some(tonnage_engine::Lane(1));
+        let (mut mock, stop) = (mock(1000), AtomicBool::new(false));
+        mock.lock().ends = Some(except_on(tonnage_engine::Lane(1)));
         let watch = StallWatch::new(10_000_000, 0, 2);
         let mut port = silent_port(&mut mock, &stop).with_watch(watch);
         let start_ns = port.clock.now_ns();
@@ -1025,7 +960,8 @@ mod tests {
             give_up_ns: u64::MAX,
         };
         let (flows, mut scratch) = (&mut [flow(0, 1), flow(1, 7)], Scratch::paced(2, 4));
-        let mut recorder = Samples(port.clock, Vec::with_capacity(1 << 20));
+        let clock = port.clock;
+        let mut recorder = Samples(|| clock.now_ns(), Vec::with_capacity(1 << 20));
         let error = paced(&mut port, flows, &timetable, &mut scratch, &mut recorder);
         assert!(error.is_err());
         assert_eq!(port.stall().unwrap().peer, Some(7));

@@ -71,8 +71,8 @@ pub(crate) mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::drive::mock::{Mock, arrival, silent_port};
-    use tonnage_engine::Lane;
+    use crate::drive::mock::{mock, silent_port};
+    use tonnage_engine::testing::arrival;
 
     /// Far longer than any of these tests takes: whoever is not woken is seen by it.
     pub(crate) const LONG: Duration = Duration::from_secs(20);
@@ -89,7 +89,7 @@ pub(crate) mod tests {
             longest: LONG,
             ..RestingPlace::among(sleepers).unwrap()
         };
-        let mut mock = Mock::new(1);
+        let mut mock = mock(1);
         let mut port = silent_port(&mut mock, stop);
         let began = Instant::now();
         let ended = std::thread::scope(|scope| {
@@ -110,7 +110,7 @@ pub(crate) mod tests {
             longest: LONG,
             ..RestingPlace::among(&sleepers).unwrap()
         };
-        let mut mock = Mock::new(1);
+        let mut mock = mock(1);
         let mut port = silent_port(&mut mock, &stop);
         port.keep_awake(true);
         let began = Instant::now();
@@ -122,15 +122,15 @@ pub(crate) mod tests {
     #[test]
     fn a_target_polls_until_it_is_over_or_the_run_is() {
         let stop = AtomicBool::new(false);
-        let mut mock = Mock::new(1);
-        mock.arriving.extend([arrival(Lane(0)); 5]);
+        let mut mock = mock(1);
+        mock.lock().done.push_back(arrival(0, 0, 0));
         let mut looks = 0;
         let over = || {
             looks += 1;
             looks > 3
         };
         serve(&mut silent_port(&mut mock, &stop), over).unwrap();
-        assert_eq!((looks, mock.arriving.len()), (4, 2));
+        assert_eq!((looks, mock.lock().polls), (4, 3));
         stop.store(true, Ordering::Relaxed);
         // Not for ever, if it did not look whether the run is over.
         let mut looks = 0;

@@ -108,18 +108,19 @@ pub fn stream_extents<R: Recorder, E: StreamExtent>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::mock::{Counter, Mock, flow, silent_port};
+    use super::super::mock::{Counter, flow, mock, silent_port};
     use super::super::recorder::Silent;
     use super::super::stall::StallWatch;
     use super::*;
     use std::sync::atomic::AtomicBool;
     use tonnage_engine::Lane;
+    use tonnage_engine::testing::{except_on, failing_after, stalling_after};
     use tonnage_sys::clock::Clock;
 
     #[test]
     fn exactly_so_many_operations_with_never_more_in_flight_than_the_window() {
         for (window, operations) in [(1, 1000), (4, 1000), (64, 5000), (100, 99)] {
-            let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
+            let (mut mock, stop) = (mock(200), AtomicBool::new(false));
             let mut flows = [flow(0, 1), flow(1, 2)];
             let mut scratch = Scratch::new(2, window);
             let mut until = Until::operations(operations);
@@ -128,12 +129,12 @@ mod tests {
                 stream(&mut port, &mut flows, &mut scratch, &mut until, &mut Silent).unwrap();
             assert_eq!(completed, operations);
             let told = port.take_most_in_flight();
-            assert_eq!(told, mock.most_in_flight as u64);
-            assert_eq!(mock.posted, operations);
+            assert_eq!(told, mock.lock().most_in_flight as u64);
+            assert_eq!(mock.lock().posted, operations);
             // Flows take turns, whatever the window: none may be starved by the others.
             let [one, other] = [&flows[0], &flows[1]].map(|flow| flow.issued);
             assert!(one.abs_diff(other) <= window as u64, "{one} and {other}");
-            let most = mock.most_in_flight;
+            let most = mock.lock().most_in_flight;
             assert!(
                 most <= 2 * window && (operations < 1000 || most == 2 * window),
                 "{most} of {window}"
@@ -143,9 +144,9 @@ mod tests {
 
     #[test]
     fn the_clock_is_read_once_for_what_completes_together() {
-        let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
+        let (mut mock, stop) = (mock(200), AtomicBool::new(false));
         // Polls that find nothing are no reason to read it.
-        mock.stall_ns = Some((5, 1_000_000));
+        mock.lock().ends = Some(stalling_after(5, 1_000_000));
         let mut recorder = Counter::default();
         let completed = stream(
             &mut silent_port(&mut mock, &stop),
@@ -162,8 +163,8 @@ mod tests {
     /// Nothing is handed over any more, so that flows do not move; only what completes counts.
     #[test]
     fn what_is_in_flight_at_the_end_has_its_time() {
-        let (mut mock, stop) = (Mock::new(64), AtomicBool::new(false));
-        mock.stall_ns = Some((8, 200_000_000));
+        let (mut mock, stop) = (mock(64), AtomicBool::new(false));
+        mock.lock().ends = Some(stalling_after(0, 200_000_000));
         let watch = StallWatch::new(50_000_000, 1 << 20, 1);
         let mut port = silent_port(&mut mock, &stop).with_watch(watch);
         let mut until = Until::operations(8);
@@ -190,7 +191,7 @@ mod tests {
 
     #[test]
     fn progress_is_told_when_something_has_completed_and_not_otherwise() {
-        let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
+        let (mut mock, stop) = (mock(200), AtomicBool::new(false));
         let (mut flows, mut scratch) = ([flow(0, 1), flow(1, 2)], Scratch::new(2, 4));
         let (mut until, mut told) = (Until::operations(1000), Told::default());
         let mut port = silent_port(&mut mock, &stop);
@@ -202,8 +203,8 @@ mod tests {
     /// The loop has to look at flows one by one while others hand over: nothing is quiet then.
     #[test]
     fn a_flow_that_stands_still_among_others_ends_the_loop() {
-        let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
-        mock.stuck_lane = Some(Lane(1));
+        let (mut mock, stop) = (mock(200), AtomicBool::new(false));
+        mock.lock().ends = Some(except_on(Lane(1)));
         // It is sure only where looks are less than half of this apart, which two busy CPUs may make 25 ms and more.
         let watch = StallWatch::new(200_000_000, 0, 2);
         let mut port = silent_port(&mut mock, &stop).with_watch(watch);
@@ -218,8 +219,8 @@ mod tests {
 
     #[test]
     fn a_stopped_run_ends_a_loop_whose_engine_never_completes() {
-        let (mut mock, stop) = (Mock::new(7), AtomicBool::new(true));
-        mock.stuck = true;
+        let (mut mock, stop) = (mock(7), AtomicBool::new(true));
+        mock.lock().ends = None;
         let mut until = Until::operations(10);
         let result = stream(
             &mut silent_port(&mut mock, &stop),
@@ -233,8 +234,8 @@ mod tests {
 
     #[test]
     fn a_failed_operation_ends_the_loop_with_its_code() {
-        let (mut mock, stop) = (Mock::new(7), AtomicBool::new(false));
-        mock.fail_at = Some(5);
+        let (mut mock, stop) = (mock(7), AtomicBool::new(false));
+        mock.lock().ends = Some(failing_after(5, 77));
         let mut until = Until::operations(10);
         let error = stream(
             &mut silent_port(&mut mock, &stop),

@@ -1,151 +1,16 @@
 //! The library over an engine that counts its calls: every operation must have gone through it, by the way that was
 //! asked for.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use super::*;
 use tonnage_engine::Verb;
 use tonnage_engine::memory::Request;
-
-/// Calls that reached the engine.
-#[derive(Default)]
-struct Calls {
-    registered: usize,
-    deregistered: usize,
-    lanes: usize,
-    released: usize,
-    /// Operations of each call that was not empty.
-    posts: Vec<usize>,
-    in_flight: Vec<Op>,
-    /// The most that it takes.
-    room: usize,
-    flushes: usize,
-    /// The next operation fails.
-    fails: bool,
-    /// The last one is completed first.
-    reversed: bool,
-    /// An arrival for the next poll.
-    arrived: Option<u32>,
-    polls: usize,
-}
-
-#[derive(Clone, Default)]
-struct Counting(Arc<Mutex<Calls>>);
-
-impl Counting {
-    fn calls(&self) -> MutexGuard<'_, Calls> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Engine for Counting {
-    fn register(&mut self, _memory: &Arc<dyn Memory>) -> Result<Region> {
-        let mut calls = self.calls();
-        calls.registered += 1;
-        Ok(Region {
-            id: RegionId(calls.registered as u32),
-            descriptor: Descriptor::default(),
-        })
-    }
-
-    fn deregister(&mut self, _region: RegionId) -> Result<()> {
-        self.calls().deregistered += 1;
-        Ok(())
-    }
-
-    fn cards(&mut self, _peers: &[Peer]) -> Result<Vec<Card>> {
-        Ok(Vec::new())
-    }
-
-    fn connect(&mut self, _peers: &[Neighbor]) -> Result<()> {
-        Ok(())
-    }
-
-    fn lane(&mut self, _spec: &LaneSpec<'_>) -> Result<Lane> {
-        let mut calls = self.calls();
-        calls.lanes += 1;
-        Ok(Lane(calls.lanes as u32))
-    }
-
-    fn release(&mut self, _lane: Lane) {
-        self.calls().released += 1;
-    }
-
-    fn post(&mut self, ops: &[Op]) -> Result<usize> {
-        let mut calls = self.calls();
-        let taken = ops.len().min(calls.room - calls.in_flight.len());
-        calls.in_flight.extend_from_slice(&ops[..taken]);
-        if taken > 0 {
-            calls.posts.push(taken);
-        }
-        Ok(taken)
-    }
-
-    fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush> {
-        self.calls().flushes += 1;
-        let (local, remote, len, imm) = (0, 0, 0, 0);
-        let op = Op {
-            lane,
-            tag,
-            local,
-            remote,
-            len,
-            imm,
-        };
-        self.calls().in_flight.push(op);
-        Ok(Flush::Posted)
-    }
-
-    fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
-        let mut calls = self.calls();
-        calls.polls += 1;
-        let mut ops = std::mem::take(&mut calls.in_flight);
-        calls.in_flight = ops.split_off(ops.len().min(done.len()));
-        if calls.reversed {
-            ops.reverse();
-        }
-        let ending = match std::mem::take(&mut calls.fails) {
-            true => Ending::Failed(7),
-            false => Ending::Done,
-        };
-        let arrived = calls.arrived.take().map(|imm| Completion {
-            lane: Lane(1),
-            imm,
-            ending: Ending::Arrived,
-            ..Completion::EMPTY
-        });
-        let done_op = |op: Op| Completion {
-            tag: op.tag,
-            lane: op.lane,
-            ending,
-            ..Completion::EMPTY
-        };
-        let all = ops.into_iter().map(done_op).chain(arrived);
-        let placed = done.iter_mut().zip(all).map(|(place, one)| *place = one);
-        Ok(placed.count())
-    }
-
-    fn flush_incoming(&mut self) -> Result<bool> {
-        Ok(false)
-    }
-
-    fn failure(&self, done: &Completion) -> Failure {
-        let Ending::Failed(code) = done.ending else {
-            return Failure::default();
-        };
-        Failure {
-            name: "broken".into(),
-            code,
-            ..Failure::default()
-        }
-    }
-}
+use tonnage_engine::testing::{CAPS, Script, TestEngine, arrival, at_once, failing_after};
 
 const FLOWS: usize = 2;
 const DEPTH: u32 = 8;
 
 /// The library over the engine, with a lane to each of two peers.
-fn library(api: TransferApi, session: SessionUse) -> (LibraryEngine, Counting, [Lane; FLOWS]) {
+fn library(api: TransferApi, session: SessionUse) -> (LibraryEngine, TestEngine, [Lane; FLOWS]) {
     library_that(LibraryCalls {
         api,
         session,
@@ -153,17 +18,24 @@ fn library(api: TransferApi, session: SessionUse) -> (LibraryEngine, Counting, [
     })
 }
 
-fn library_that(calls: LibraryCalls) -> (LibraryEngine, Counting, [Lane; FLOWS]) {
-    let counting = Counting::default();
-    counting.calls().room = 64;
-    let caps = *(tonnage_engines::null::ENTRY.open)(&Default::default()).unwrap()[0].caps();
+fn library_that(calls: LibraryCalls) -> (LibraryEngine, TestEngine, [Lane; FLOWS]) {
+    let counting = TestEngine::new(Script {
+        first: 1,
+        failure: "broken".into(),
+        lanes_apart: true,
+        room: Some(64),
+        ends: Some(at_once()),
+        posts_flushes: true,
+        keeps_handed: true,
+        ..Script::default()
+    });
     let memory = (tonnage_engines::memory::HOST.allocate)(&Request {
         bytes: 4096,
         ..Request::default()
     });
     let taken = TakenOver {
         engine: Box::new(counting.clone()),
-        caps,
+        caps: CAPS,
         name: "counting",
         rank: 0,
         memory: (&memory.unwrap(), RegionId(0)),
@@ -178,15 +50,8 @@ fn library_that(calls: LibraryCalls) -> (LibraryEngine, Counting, [Lane; FLOWS])
 static NO_REMOTE: Descriptor = Descriptor(Vec::new());
 
 fn spec(peer: Peer) -> LaneSpec<'static> {
-    LaneSpec {
-        kind: LaneKind::Initiate(Verb::Write),
-        peer,
-        local: RegionId(0),
-        remote: &NO_REMOTE,
-        ordered: false,
-        in_order: false,
-        delivered: false,
-    }
+    let write = LaneKind::Initiate(Verb::Write);
+    LaneSpec::new(write, peer, RegionId(0), &NO_REMOTE)
 }
 
 fn op(lane: Lane, tag: u32) -> Op {
@@ -198,6 +63,11 @@ fn op(lane: Lane, tag: u32) -> Op {
         len: 24,
         imm: 0,
     }
+}
+
+/// Operations of each call.
+fn posts(counting: &TestEngine) -> Vec<usize> {
+    counting.lock().handed.iter().map(Vec::len).collect()
 }
 
 /// Posts all of these and polls until all have ended, in batches as the loops do.
@@ -234,8 +104,8 @@ fn every_operation_goes_through_the_library_and_comes_back_with_its_own_tag() {
         let of_first = ended.iter().filter(|done| done.lane == lanes[0]);
         assert_eq!(of_first.count(), 6, "{api} {session}");
         // The library hands over one at a time, where the loops hand over all.
-        assert_eq!(counting.calls().posts, [1; 12], "{api} {session}");
-        assert_eq!(counting.calls().in_flight.len(), 0);
+        assert_eq!(posts(&counting), [1; 12], "{api} {session}");
+        assert_eq!(counting.lock().in_flight.len(), 0);
     }
 }
 
@@ -243,15 +113,15 @@ fn every_operation_goes_through_the_library_and_comes_back_with_its_own_tag() {
 fn lanes_are_made_as_often_as_the_session_says() {
     let made = |api, session| {
         let (mut library, counting, lanes) = library(api, session);
-        let before = counting.calls().lanes;
+        let before = counting.lock().lanes_asked;
         let ops: Vec<Op> = (0..10).map(|tag| op(lanes[0], tag)).collect();
         carry(&mut library, &ops);
-        let calls = counting.calls();
+        let calls = counting.lock();
         (
             before,
-            calls.lanes - before,
+            calls.lanes_asked - before,
             calls.released,
-            calls.registered,
+            calls.regions_asked,
             calls.deregistered,
         )
     };
@@ -269,13 +139,13 @@ fn lanes_are_made_as_often_as_the_session_says() {
 fn tasks_post_when_the_loop_polls_and_tickets_at_once() {
     for (api, session) in WAYS {
         let (mut library, counting, lanes) = library(api, session);
-        let before = counting.calls().polls;
+        let before = counting.lock().polls;
         assert_eq!(library.post(&[op(lanes[0], 1)]).unwrap(), 1);
         let at_once = api == TransferApi::Poll;
-        assert_eq!(counting.calls().posts.len(), usize::from(at_once));
+        assert_eq!(counting.lock().handed.len(), usize::from(at_once));
         let mut done = [Completion::EMPTY; 4];
         assert_eq!(library.poll(&mut done).unwrap(), 1, "{api} {session}");
-        assert_eq!(counting.calls().polls, before + 1);
+        assert_eq!(counting.lock().polls, before + 1);
     }
 }
 
@@ -283,7 +153,7 @@ fn tasks_post_when_the_loop_polls_and_tickets_at_once() {
 fn without_room_less_is_taken() {
     for (api, session) in WAYS {
         let (mut library, counting, lanes) = library(api, session);
-        counting.calls().room = 3;
+        counting.lock().room = Some(3);
         let ops: Vec<Op> = (0..40).map(|tag| op(lanes[0], tag)).collect();
         let taken = library.post(&ops).unwrap();
         // A task waits for room by itself.
@@ -312,10 +182,9 @@ fn ends_come_in_the_engines_order_and_arrivals_with_them() {
     let (mut library, counting, lanes) = library(TransferApi::Poll, SessionUse::On);
     let ops = [4, 5, 6].map(|tag| op(lanes[0], tag));
     assert_eq!(library.post(&ops).unwrap(), 3);
-    {
-        let mut calls = counting.calls();
-        (calls.reversed, calls.arrived) = (true, Some(99));
-    }
+    counting.lock().in_flight.make_contiguous().reverse();
+    counting.lock().end(3, Ending::Done);
+    counting.lock().done.push_back(arrival(1, 99, 0));
     let mut done = [Completion::EMPTY; 8];
     assert_eq!(library.poll(&mut done).unwrap(), 4);
     assert!(done[..3].iter().map(|done| done.tag).eq([6, 5, 4]));
@@ -326,7 +195,8 @@ fn ends_come_in_the_engines_order_and_arrivals_with_them() {
     );
     // With room for the operation alone, what arrived comes next, though the engine has nothing more.
     library.post(&ops[..1]).unwrap();
-    counting.calls().arrived = Some(98);
+    counting.lock().end(1, Ending::Done);
+    counting.lock().done.push_back(arrival(1, 98, 0));
     let mut one = [Completion::EMPTY; 1];
     assert_eq!(library.poll(&mut one).unwrap(), 1);
     assert_eq!(one[0].ending, Ending::Done);
@@ -338,7 +208,7 @@ fn ends_come_in_the_engines_order_and_arrivals_with_them() {
 fn a_failed_operation_keeps_the_engines_words() {
     for (api, session) in WAYS {
         let (mut library, counting, lanes) = library(api, session);
-        counting.calls().fails = true;
+        counting.lock().ends = Some(failing_after(0, 7));
         let ended = carry(&mut library, &[op(lanes[1], 3)]);
         assert_eq!((ended[0].ending, ended[0].tag), (Ending::Failed(7), 3));
         let failure = library.failure(&ended[0]);
@@ -364,7 +234,7 @@ fn a_flush_is_the_librarys_too_unless_each_operation_was_proved() {
             assert_eq!(library.poll(&mut done).unwrap(), 1, "{api} {session}");
             assert_eq!((done[0].tag, done[0].ending), (4, Ending::Done));
         }
-        assert_eq!(counting.calls().flushes, usize::from(!proved));
+        assert_eq!(counting.lock().flushes, u32::from(!proved));
     }
 }
 
@@ -375,8 +245,8 @@ fn the_engine_comes_back_with_all_lanes_released_but_not_in_the_middle() {
         carry(&mut library, &[op(lanes[0], 3)]);
         lanes.into_iter().for_each(|lane| library.release(lane));
         assert!(library.post(&[op(lanes[0], 4)]).is_err());
-        let calls = counting.calls();
-        assert_eq!(calls.lanes, calls.released, "{api} {session}");
+        let calls = counting.lock();
+        assert_eq!(calls.lanes_asked, calls.released, "{api} {session}");
         drop(calls);
         let mut engine = library.into_engine().unwrap();
         engine.lane(&spec(1)).unwrap();
@@ -428,10 +298,10 @@ fn what_is_posted_together_is_one_call_where_that_is_asked_for() {
             }),
         };
         let (mut library, counting, lanes) = library_that(calls);
-        let lanes_before = counting.calls().lanes;
+        let lanes_before = counting.lock().lanes_asked;
         // More ends than a poll has room for.
         let batch: Vec<Op> = (0..100).map(|at| op(lanes[at % FLOWS], 5)).collect();
-        counting.calls().room = 100;
+        counting.lock().room = Some(100);
         for _ in 0..2 {
             let ended = carry(&mut library, &batch);
             assert!(
@@ -442,9 +312,9 @@ fn what_is_posted_together_is_one_call_where_that_is_asked_for() {
             let of_first = ended.iter().filter(|done| done.lane == lanes[0]);
             assert_eq!(of_first.count(), 50, "{api} {session}");
         }
-        assert_eq!(counting.calls().posts, [50; 4], "{api} {session}");
+        assert_eq!(posts(&counting), [50; 4], "{api} {session}");
         // A lane for each call, and not for each operation.
-        let made = counting.calls().lanes - lanes_before;
+        let made = counting.lock().lanes_asked - lanes_before;
         let expected = match session {
             SessionUse::On => 0,
             SessionUse::Off => 3 * FLOWS,
@@ -482,7 +352,7 @@ fn a_batch_that_fails_keeps_the_engines_words_and_one_without_room_waits() {
             tags.into_iter().eq((0..40).flat_map(|tag| [tag, tag])),
             "{api} {session}"
         );
-        counting.calls().fails = true;
+        counting.lock().ends = Some(failing_after(0, 7));
         library.post(&[op(lanes[1], 3), op(lanes[1], 3)]).unwrap();
         let mut count = 0;
         for _ in 0..10 {

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{Completion, Ending, LaneKind, Op, Verb};
 use tonnage_units::Result;
+use tonnage_units::lock::lock;
 
 use super::lie::Lie;
-use super::{Worker, lock, memory_of, unknown};
+use super::{Worker, unknown};
 
 /// Time in which a target looks at an arrival, and the longest that it may take to poll it.
 const LOOK: Duration = Duration::from_millis(200);
@@ -85,8 +86,7 @@ impl Worker {
 
     /// Waits until an operation's target has taken what was notified before, and has had time to look at it.
     fn let_peer_look(&self, op: &Op) -> Result<()> {
-        let peer = self.lane_of(op.lane)?.peer;
-        let inbox = self.peers.get(&peer).ok_or_else(|| unknown("a peer"))?;
+        let inbox = self.inbox_of(self.lane_of(op.lane)?.peer)?;
         let until = Instant::now() + LOOK_MAX;
         while !lock(&inbox.arrivals).is_empty() && Instant::now() < until {
             std::thread::yield_now();
@@ -114,24 +114,15 @@ impl Worker {
     }
 
     fn completed(&mut self, op: &Op) {
-        self.done.push_back(Completion {
-            tag: op.tag,
-            lane: op.lane,
-            len: op.len,
-            imm: op.imm,
-            ending: Ending::Done,
-        });
+        self.done.push_back(Completion::of(op, Ending::Done));
     }
 
     /// An operation's bytes, and where they will land.
     fn delivery(&self, verb: Verb, op: &Op) -> Result<Delivery> {
         let lane = self.lane_of(op.lane)?;
-        let peer = self
-            .peers
-            .get(&lane.peer)
-            .ok_or_else(|| unknown("a peer"))?;
-        let own = memory_of(&self.inbox, lane.local)?;
-        let far = memory_of(peer, lane.remote)?;
+        let peer = self.inbox_of(lane.peer)?;
+        let own = self.inbox.memory(lane.local)?;
+        let far = peer.memory(lane.remote)?;
         assert!(matches!(lane.kind, LaneKind::Initiate(_)), "no receive");
         let ((from, source), (to, at)) = match verb {
             Verb::Read => ((far, op.remote), (own, op.local)),

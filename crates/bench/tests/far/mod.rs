@@ -1,54 +1,31 @@
-//! A memory and an engine of tests: bytes behind a lock that only their owner opens, moved within one process.
+//! An engine of tests that moves bytes within one process, between memories behind a lock that only their owner opens,
+//! and may lie about them. It is no `tonnage_engine::testing::TestEngine`: bytes really move here, in whole runs, and
+//! verification is what is tested.
 
-mod copy;
 mod deceit;
-pub mod held;
 mod lie;
-mod words;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use copy::carry;
 use deceit::Deceit;
-use held::HeldWrites;
-use lie::{AT, LIE, Lie};
-use tonnage_engine::memory::{
-    CopyRate, CopyTurns, DeviceMemory, Memory, MemoryEntry, MemoryReport, Request, Stretch,
-};
-use tonnage_engine::pattern::{self, Key, Mismatches};
+use lie::{AT, LIE, Lie, carry, change_word};
+use tonnage_engine::memory::{Memory, MemoryEntry};
+use tonnage_engine::testing::{CAPS, TestDomain, TestMemory, arrival};
 use tonnage_engine::{
-    Arm, Caps, Card, Completion, Descriptor, Domain, Ending, Engine, EngineReport, Entry, Failure,
-    Flush, Lane, LaneKind, LaneSpec, Lifecycle, LimitKind, Lists, Neighbor, Op, Peer, Region,
+    Arm, Caps, Card, Completion, Descriptor, Ending, Engine, EngineReport, Entry, Failure, Flush,
+    Lane, LaneKind, LaneSpec, Lifecycle, LimitKind, Lists, Neighbor, Op, OpenRequest, Peer, Region,
     RegionId, Verb, WorkerConfig,
 };
-use tonnage_sys::clock::Clock;
-use tonnage_sys::mapping::{Arena, Pages, Sharing};
+use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
 const DEPTH: u32 = 64;
-
-static CAPS: Caps = Caps {
-    verbs: &Verb::ALL,
-    immediate_bits: 32,
-    depth: DEPTH,
-    message_bytes_max: 1 << 30,
-    moves_bytes: true,
-    delivered: true,
-    delivery_on_request: false,
-    arrivals_named: true,
-    arrives_by_polling: false,
-    ordered_writes: true,
-    sends_taken: true,
-    passive_target: false,
-    shared_memory: false,
-    carried: false,
-    limit: LimitKind::MemoryCopy,
-};
 
 pub static ENGINES: [Entry; 1] = [Entry {
     name: "far",
@@ -63,11 +40,7 @@ pub static ENGINES: [Entry; 1] = [Entry {
     verbs: &Verb::ALL,
     ordered_writes: true,
     moves_bytes: true,
-    open: |request| {
-        let lie = Lie::of(&LIE.value(request.options));
-        let at = AT.number(request.options);
-        Ok(vec![Arc::new(FarDomain { lie, at })])
-    },
+    open: |request| Ok(vec![Arc::new(domain(request))]),
 }];
 
 static MEMORIES: [MemoryEntry; 3] = [
@@ -83,7 +56,7 @@ const FAR: MemoryEntry = MemoryEntry {
     host_addressable: false,
     takes_gpu: false,
     options: &[],
-    allocate,
+    allocate: TestMemory::allocate,
     available: |_| None,
     device: |_| None,
     libraries: &[],
@@ -96,108 +69,23 @@ pub static LISTS: Lists = Lists {
     backends: &[tonnage_engine::backends::NATIVE],
 };
 
-/// The arena stands for the device's memory: nobody but this file reaches it.
-struct Far {
-    arena: Mutex<Arena>,
-    bytes: u64,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn outside(error: impl std::fmt::Display) -> Error {
-    Error::Failed(error.to_string())
-}
-
-fn allocate(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
-    let len = request.bytes as usize;
-    let arena = Arena::allocate(len, Pages::Normal, Sharing::Private, None);
-    let arena = arena.map_err(outside)?;
-    let (bytes, arena) = (arena.len() as u64, Mutex::new(arena));
-    Ok(Arc::new(Far { arena, bytes }))
-}
-
-impl Memory for Far {
-    fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    fn host(&self) -> Option<&Arc<Arena>> {
-        None
-    }
-
-    fn device(&self) -> Option<DeviceMemory<'_>> {
-        Some(DeviceMemory {
-            interface: "far",
-            device: 0,
-            address: std::ptr::from_ref(self) as u64,
-            dmabuf: None,
-        })
-    }
-
-    fn report(&self) -> MemoryReport {
-        MemoryReport {
-            kind: "far".into(),
-            bytes: self.bytes,
+fn domain(request: &OpenRequest<'_>) -> TestDomain {
+    let lie = Lie::of(&LIE.value(request.options));
+    let at = AT.number(request.options);
+    TestDomain {
+        caps: Caps {
+            depth: DEPTH,
+            delivery_on_request: false,
+            limit: LimitKind::MemoryCopy,
+            ..CAPS
+        },
+        report: EngineReport {
+            name: "far".into(),
             device: Some("far0".into()),
-            ..MemoryReport::default()
-        }
+            ..EngineReport::default()
+        },
+        ..TestDomain::new(move |config| Worker::new(config, lie, at))
     }
-
-    fn fill(&self, origin: u64, offset: u64, len: u64, key: Key) -> Result<()> {
-        pattern::fill(&lock(&self.arena), origin, offset, len, key)
-    }
-
-    fn verify(
-        &self,
-        origin: u64,
-        offset: u64,
-        len: u64,
-        key: Key,
-        found: &mut Mismatches,
-    ) -> Result<()> {
-        pattern::verify(&lock(&self.arena), origin, offset, len, key, found)
-    }
-
-    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        lock(&self.arena).read(offset, bytes).map_err(outside)
-    }
-
-    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        lock(&self.arena).write(offset, bytes).map_err(outside)
-    }
-
-    fn copy_rates(
-        &self,
-        stretch: &Stretch,
-        slots: &mut dyn FnMut() -> (u64, u64),
-        clock: &Clock,
-        turns: CopyTurns,
-    ) -> Result<Vec<CopyRate>> {
-        let mut piece = vec![0; stretch.piece_bytes.max(stretch.last_piece_bytes) as usize];
-        let mut copied_bytes = 0;
-        while clock.now_ns() < turns.start_ns {}
-        let began_ns = clock.now_ns();
-        for _ in 0..16 {
-            let (from, to, bytes) = stretch.copy(slots());
-            let piece = &mut piece[..bytes as usize];
-            self.read(stretch.from + from, piece)?;
-            self.write(stretch.to + to, piece)?;
-            copied_bytes += bytes;
-        }
-        let ns = clock.now_ns() - began_ns;
-        Ok(vec![CopyRate {
-            method: "far copy".into(),
-            is_choice: false,
-            turns_bytes_per_s: vec![copied_bytes as f64 * 1e9 / ns.max(1) as f64],
-        }])
-    }
-}
-
-struct FarDomain {
-    lie: Option<Lie>,
-    at: u64,
 }
 
 /// A posted receive.
@@ -216,10 +104,15 @@ struct Inbox {
     echoes: Mutex<VecDeque<Completion>>,
     /// By the peer that they are for.
     receives: Mutex<BTreeMap<Peer, VecDeque<Receive>>>,
-    held: HeldWrites,
+    /// The newest bytes of plain writes into memory of a device, for each region and offset. They have left their sender
+    /// and have not landed: between a network card and a GPU, until the target flushes them.
+    held: Mutex<BTreeMap<(u32, u64), Vec<u8>>>,
     /// Written to wake a sleeper.
     bell: UnixStream,
 }
+
+/// Time that landing takes, at least.
+pub const LANDING: Duration = Duration::from_millis(1);
 
 impl Inbox {
     fn tell(&self, arrival: Completion) {
@@ -227,54 +120,15 @@ impl Inbox {
         // A bell that rings already wakes as well.
         let _ = (&self.bell).write(&[1]);
     }
+
+    fn memory(&self, region: u32) -> Result<Arc<dyn Memory>> {
+        let memory = lock(&self.memories).get(&region).cloned();
+        memory.ok_or_else(|| unknown("a region"))
+    }
 }
 
 static INBOXES: Mutex<BTreeMap<u64, Arc<Inbox>>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicU64 = AtomicU64::new(0);
-
-impl Domain for FarDomain {
-    fn caps(&self) -> &Caps {
-        &CAPS
-    }
-
-    fn report(&self) -> EngineReport {
-        EngineReport {
-            name: "far".into(),
-            device: Some("far0".into()),
-            ..EngineReport::default()
-        }
-    }
-
-    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
-        let (ear, bell) = UnixStream::pair().map_err(outside)?;
-        ear.set_nonblocking(true).map_err(outside)?;
-        bell.set_nonblocking(true).map_err(outside)?;
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let inbox = Arc::new(Inbox {
-            memories: Mutex::default(),
-            arrivals: Mutex::default(),
-            echoes: Mutex::default(),
-            receives: Mutex::default(),
-            held: HeldWrites::default(),
-            bell,
-        });
-        lock(&INBOXES).insert(number, Arc::clone(&inbox));
-        Ok(Box::new(Worker {
-            rank: config.rank,
-            lie: self.lie,
-            at: self.at,
-            initiated: 0,
-            late: Vec::new(),
-            deceit: Deceit::default(),
-            number,
-            inbox,
-            ear,
-            peers: BTreeMap::new(),
-            lanes: Vec::new(),
-            done: VecDeque::new(),
-        }))
-    }
-}
 
 #[derive(Clone, Copy)]
 struct FarLane {
@@ -302,7 +156,7 @@ struct Worker {
 }
 
 fn number_of(bytes: &[u8]) -> Result<u64> {
-    let bytes: [u8; 8] = bytes.try_into().map_err(outside)?;
+    let bytes: [u8; 8] = bytes.try_into().map_err(|_| unknown("a number"))?;
     Ok(u64::from_le_bytes(bytes))
 }
 
@@ -310,46 +164,67 @@ fn unknown(what: &str) -> Error {
     Error::Failed(format!("{what} is not known"))
 }
 
-fn memory_of(inbox: &Inbox, region: u32) -> Result<Arc<dyn Memory>> {
-    let memory = lock(&inbox.memories).get(&region).cloned();
-    memory.ok_or_else(|| unknown("a region"))
-}
-
 impl Worker {
+    fn new(config: &WorkerConfig, lie: Option<Lie>, at: u64) -> Self {
+        let (ear, bell) = UnixStream::pair().unwrap();
+        ear.set_nonblocking(true).unwrap();
+        bell.set_nonblocking(true).unwrap();
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let inbox = Arc::new(Inbox {
+            memories: Mutex::default(),
+            arrivals: Mutex::default(),
+            echoes: Mutex::default(),
+            receives: Mutex::default(),
+            held: Mutex::default(),
+            bell,
+        });
+        lock(&INBOXES).insert(number, Arc::clone(&inbox));
+        Self {
+            rank: config.rank,
+            lie,
+            at,
+            initiated: 0,
+            late: Vec::new(),
+            deceit: Deceit::default(),
+            number,
+            inbox,
+            ear,
+            peers: BTreeMap::new(),
+            lanes: Vec::new(),
+            done: VecDeque::new(),
+        }
+    }
+
     fn lane_of(&self, lane: Lane) -> Result<&FarLane> {
         let lane = self.lanes.get(lane.0 as usize).and_then(Option::as_ref);
         lane.ok_or_else(|| unknown("a lane"))
     }
 
+    fn inbox_of(&self, peer: Peer) -> Result<&Arc<Inbox>> {
+        self.peers.get(&peer).ok_or_else(|| unknown("a peer"))
+    }
+
     /// One operation; false when the peer has no receive for it yet.
     fn carry_out(&self, op: &Op, lie: Option<Lie>) -> Result<bool> {
         let lane = self.lane_of(op.lane)?;
-        let own = memory_of(&self.inbox, lane.local)?;
-        let peer = self
-            .peers
-            .get(&lane.peer)
-            .ok_or_else(|| unknown("a peer"))?;
-        let mut arrived = Completion {
-            tag: 0,
-            lane: Lane(self.rank),
-            len: op.len,
-            imm: op.imm,
-            ending: Ending::Arrived,
-        };
-        let far = memory_of(peer, lane.remote)?;
+        let own = self.inbox.memory(lane.local)?;
+        let peer = self.inbox_of(lane.peer)?;
+        let far = peer.memory(lane.remote)?;
+        let mut arrived = arrival(self.rank, op.imm, op.len);
         match lane.kind {
             LaneKind::Initiate(Verb::Read) => {
                 carry(op, lie, (&*far, op.remote), (&*own, op.local))?
             }
             LaneKind::Initiate(Verb::Write) if self.lie.is_none() && far.host().is_none() => {
-                let (to, from) = ((lane.remote, op.remote), (&*own, op.local));
-                peer.held.hold(to, from, op.len)?;
+                let mut bytes = vec![0; op.len as usize];
+                own.read(op.local, &mut bytes)?;
+                lock(&peer.held).insert((lane.remote, op.remote), bytes);
             }
             LaneKind::Initiate(Verb::Write | Verb::WriteImm) => {
                 carry(op, lie, (&*own, op.local), (&*far, op.remote))?;
             }
             LaneKind::Initiate(verb) if verb.is_atomic() => {
-                words::change(op, verb, lie, &*far, &*own)?;
+                change_word(op, verb, lie, &*far, &*own)?;
             }
             LaneKind::Initiate(_) => {
                 let receive = lock(&peer.receives)
@@ -469,13 +344,7 @@ impl Engine for Worker {
             self.initiated += u64::from(is_payload);
             let twice = lie == Some(Lie::Double) && !verb.notifies_target();
             for _ in 0..1 + usize::from(twice) {
-                self.done.push_back(Completion {
-                    tag: op.tag,
-                    lane: op.lane,
-                    len: op.len,
-                    imm: op.imm,
-                    ending: Ending::Done,
-                });
+                self.done.push_back(Completion::of(op, Ending::Done));
             }
         }
         Ok(ops.len())
@@ -486,7 +355,13 @@ impl Engine for Worker {
     }
 
     fn flush_incoming(&mut self) -> Result<bool> {
-        (self.inbox.held).land(|region| memory_of(&self.inbox, region))
+        let all = std::mem::take(&mut *lock(&self.inbox.held));
+        let (held, began) = (!all.is_empty(), Instant::now());
+        for ((region, offset), bytes) in all {
+            self.inbox.memory(region)?.write(offset, &bytes)?;
+        }
+        while held && began.elapsed() < LANDING {}
+        Ok(held)
     }
 
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {

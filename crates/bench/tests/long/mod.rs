@@ -1,17 +1,15 @@
 //! An engine of tests whose link is known: 1 Gb/s, and 20 ms from the last bit of an operation to its completion.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tonnage_engine::memory::{Memory, MemoryEntry};
-use tonnage_engine::{
-    Caps, Card, Completion, Domain, Engine, EngineReport, Entry, Failure, Flush, Lane, LaneSpec,
-    Lists, Neighbor, Op, OpenRequest, Peer, Region, RegionId, WorkerConfig,
-};
+use tonnage_engine::memory::MemoryEntry;
+use tonnage_engine::testing::{Script, TestDomain, TestEngine};
+use tonnage_engine::{Ending, Entry, Lists};
 use tonnage_engines::null;
 use tonnage_sys::clock::Clock;
-use tonnage_units::Result;
+use tonnage_units::lock::lock;
 
 /// 1 Gb/s.
 const NS_PER_BYTE: u64 = 8;
@@ -23,9 +21,10 @@ static ENGINES: [Entry; 1] = [Entry {
     name: "long",
     about: "moves nothing, as slowly as a long link",
     open: |request| {
-        let domains = (null::ENTRY.open)(request)?;
-        let long = |inner| Arc::new(LongDomain { inner }) as Arc<dyn Domain>;
-        Ok(domains.into_iter().map(long).collect())
+        TestDomain::over_all((null::ENTRY.open)(request), |domain| {
+            domain.report.name = "long".into();
+            domain.workers = Arc::new(|config| Ok(Box::new(worker(config.clock))));
+        })
     },
     ..null::ENTRY
 }];
@@ -39,114 +38,32 @@ pub static LISTS: Lists = Lists {
     backends: &[],
 };
 
-struct LongDomain {
-    inner: Arc<dyn Domain>,
-}
-
-impl Domain for LongDomain {
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
-    }
-
-    fn report(&self) -> EngineReport {
-        EngineReport {
-            name: "long".into(),
-            ..self.inner.report()
-        }
-    }
-
-    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
-        Ok(Box::new(Long {
-            inner: self.inner.worker(config)?,
-            clock: config.clock,
-            free_ns: 0,
-            under_way: VecDeque::new(),
-        }))
-    }
-}
-
-struct Long {
-    inner: Box<dyn Engine + Send>,
-    clock: Clock,
-    /// Time at which the link has sent all that was posted.
-    free_ns: u64,
-    /// Times at which operations complete, in their order.
-    under_way: VecDeque<u64>,
-}
-
-impl Engine for Long {
-    fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
-        self.inner.register(memory)
-    }
-
-    fn deregister(&mut self, region: RegionId) -> Result<()> {
-        self.inner.deregister(region)
-    }
-
-    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
-        self.inner.cards(peers)
-    }
-
-    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
-        self.inner.connect(peers)
-    }
-
-    fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
-        self.inner.lane(spec)
-    }
-
-    fn release(&mut self, lane: Lane) {
-        self.inner.release(lane);
-    }
-
-    fn post(&mut self, ops: &[Op]) -> Result<usize> {
-        let taken = self.inner.post(ops)?;
-        let now_ns = self.clock.now_ns();
-        for op in &ops[..taken] {
-            self.free_ns = self.free_ns.max(now_ns) + u64::from(op.len) * NS_PER_BYTE;
-            self.under_way.push_back(self.free_ns + DELAY_NS);
-        }
-        Ok(taken)
-    }
-
-    fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush> {
-        self.inner.flush(lane, tag)
-    }
-
-    /// Sleeps until something is due, and a little where nothing is under way: who spins for seconds loses the CPU for
-    /// longer than the link stores, where others want it too.
-    fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
-        let mut now_ns = self.clock.now_ns();
-        let wait_ns = match self.under_way.front() {
-            Some(due_ns) => due_ns.saturating_sub(now_ns),
-            None => IDLE_NS,
-        };
-        if wait_ns > 0 {
-            std::thread::sleep(Duration::from_nanos(wait_ns));
-            now_ns = self.clock.now_ns();
-        }
-        let ended = self
-            .under_way
-            .iter()
-            .take_while(|&&due_ns| due_ns <= now_ns);
-        let count = ended.count().min(done.len());
-        self.under_way.drain(..count);
-        self.inner.poll(&mut done[..count])
-    }
-
-    fn flush_incoming(&mut self) -> Result<bool> {
-        Ok(false)
-    }
-
-    fn failure(&self, done: &Completion) -> Failure {
-        self.inner.failure(done)
-    }
-}
-
-/// The engine can be opened.
-#[test]
-fn it_is_as_null_but_for_its_time() {
-    let domains = (ENGINES[0].open)(&OpenRequest::default()).unwrap();
-    assert_eq!(domains[0].report().name, "long");
-    assert!(!domains[0].caps().moves_bytes);
+fn worker(clock: Clock) -> TestEngine {
+    // Times at which operations complete, in their order.
+    let due: Arc<Mutex<VecDeque<u64>>> = Arc::default();
+    let (posted, polled, ended) = (Arc::clone(&due), Arc::clone(&due), due);
+    // Time at which the link has sent all that was posted.
+    let mut free_ns = 0;
+    TestEngine::new(Script {
+        answers: Some(Box::new(move |_, op| {
+            free_ns = clock.now_ns().max(free_ns) + u64::from(op.len) * NS_PER_BYTE;
+            lock(&posted).push_back(free_ns + DELAY_NS);
+            None
+        })),
+        // Sleeps until something is due, and a little where nothing is under way: a thread that spins for seconds loses
+        // the CPU for longer than the link stores, where others want it too.
+        before_poll: Some(Box::new(move || {
+            let due_ns = lock(&polled).front().copied();
+            let wait_ns = due_ns.map_or(IDLE_NS, |due_ns| due_ns.saturating_sub(clock.now_ns()));
+            if wait_ns > 0 {
+                std::thread::sleep(Duration::from_nanos(wait_ns));
+            }
+        })),
+        ends: Some(Box::new(move |_| {
+            let mut due = lock(&ended);
+            let is_due = due.front().is_some_and(|&due_ns| due_ns <= clock.now_ns());
+            is_due.then(|| due.pop_front()).map(|_| Ending::Done)
+        })),
+        ..Script::default()
+    })
 }

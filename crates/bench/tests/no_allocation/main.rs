@@ -4,13 +4,12 @@
 
 mod asking;
 mod native_calls;
-mod refusing;
 mod sides;
 mod verbs;
 
 use asking::{Asking, Extra};
-use refusing::Refusing;
 use sides::{Side, doubles_of_drivers, flows, receives, sides, table};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -28,6 +27,7 @@ use tonnage_bench::drive::stream::{stream, stream_extents};
 use tonnage_bench::drive::until::Until;
 use tonnage_bench::kinds::transfer::layout::answers;
 use tonnage_engine::paths::Cut;
+use tonnage_engine::testing::{Script, TestEngine, at_once};
 use tonnage_engine::{Engine, Entry, Lane, Verb, WORD_BYTES};
 use tonnage_engines::ENGINES;
 use tonnage_plan::point::LimitChoice;
@@ -441,7 +441,22 @@ fn a_timetable_allocates_nothing() {
     nothing_is_allocated(pacing, |_| OPERATIONS).unwrap();
 }
 
-/// The engine refuses each of three lanes for a while. Then the lane catches up.
+/// An engine that refuses the operations of one of three lanes after the other for a while, and completes all that it
+/// takes: at most so many in flight.
+fn refusing(operations: usize) -> TestEngine {
+    let mut asked = 0;
+    TestEngine::new(Script {
+        takes: Some(Box::new(move |op| {
+            asked += 1;
+            op.lane != Lane(asked / 200 % 4)
+        })),
+        ends: Some(at_once()),
+        in_flight: VecDeque::with_capacity(operations),
+        ..Script::default()
+    })
+}
+
+/// The engine refuses each lane for a while. Then the lane catches up.
 #[test]
 fn a_timetable_that_falls_behind_allocates_nothing() {
     let (window, rate_per_s) = (64, 1e6);
@@ -449,7 +464,7 @@ fn a_timetable_that_falls_behind_allocates_nothing() {
     let point = point("null", Verb::Write, 8, pacing);
     let (clock, stop) = (Clock::new(), AtomicBool::new(false));
     let mut flows = [0, 1, 2].map(|lane| Flow::new(&point, 0, lane + 1, Lane(lane), 0, 0));
-    let mut engine = Refusing::new(flows.len() * window as usize);
+    let mut engine = refusing(flows.len() * window as usize);
     let mut port = Port::new(&mut engine, clock, &stop, false);
     let mut scratch = Scratch::paced(flows.len(), window as usize);
     let mut histogram = LatencyHistogram::new();
@@ -474,7 +489,7 @@ fn a_timetable_that_falls_behind_allocates_nothing() {
     let counted = counts().since(before);
     assert_eq!(driven.unwrap().completed, OPERATIONS);
     assert_eq!(counted, NOTHING);
-    assert!(engine.refused > 0);
+    assert!(engine.lock().refused > 0);
 }
 
 #[test]

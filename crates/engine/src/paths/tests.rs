@@ -8,18 +8,13 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::{Division, divided};
-use crate::{
-    Caps, Card, Completion, Domain, Ending, Flush, Lane, LaneKind, LaneSpec, Neighbor, Op, Verb,
-};
-use support::{Bench, Device, Shared, arrival, bench, caps, op};
+use crate::testing::arrival;
+use crate::{Caps, Card, Completion, Ending, Flush, Lane, LaneKind, LaneSpec, Neighbor, Op, Verb};
+use support::{ALL, Bench, bench, device, op};
 
 #[test]
 fn one_path_with_nothing_to_cut_is_the_device_itself() {
-    let shown = Shared::default();
-    let device: Arc<dyn Domain> = Arc::new(Device {
-        shown,
-        caps: caps(),
-    });
+    let device = device(&Arc::default(), ALL);
     let domains = divided(vec![Arc::clone(&device)], Division::NONE);
     assert!(Arc::ptr_eq(&domains[0], &device));
     assert!(domains[0].caps().ordered_writes);
@@ -35,7 +30,7 @@ fn one_path_with_nothing_to_cut_is_the_device_itself() {
 
 #[test]
 fn operations_take_their_paths_in_turn_and_keep_their_names() {
-    let mut bench = bench(3, None, caps());
+    let mut bench = bench(3, None, ALL);
     let lane = bench.writes();
     let ops: Vec<Op> = (0..7).map(|tag| op(lane, tag, 8)).collect();
     assert_eq!(bench.worker.post(&ops).unwrap(), 7);
@@ -51,7 +46,7 @@ fn operations_take_their_paths_in_turn_and_keep_their_names() {
                 .all(|op| op.lane == Lane(10 * (path as u32 + 1) + 1))
         );
         // One call for all of them.
-        assert_eq!(bench.path(path, |shown| shown.calls.len()), 1);
+        assert_eq!(bench.path(path, |script| script.handed.len()), 1);
         for part in &posted {
             bench.ends(path, part, Ending::Done);
         }
@@ -64,7 +59,7 @@ fn operations_take_their_paths_in_turn_and_keep_their_names() {
 
 #[test]
 fn a_long_operation_is_cut_and_ends_once_with_its_last_part() {
-    let mut bench = bench(2, Some((100, 64)), caps());
+    let mut bench = bench(2, Some((100, 64)), ALL);
     let lane = bench.writes();
     assert_eq!(bench.worker.post(&[op(lane, 5, 250)]).unwrap(), 1);
     let (first, second) = (bench.posted(0), bench.posted(1));
@@ -87,33 +82,33 @@ fn a_long_operation_is_cut_and_ends_once_with_its_last_part() {
 
 #[test]
 fn what_a_path_has_no_room_for_waits_and_the_others_go_on() {
-    let mut bench = bench(2, None, caps());
+    let mut bench = bench(2, None, ALL);
     let lane = bench.writes();
-    bench.path(0, |shown| shown.room = 1);
+    bench.path(0, |script| script.room = Some(1));
     let ops: Vec<Op> = (0..6).map(|tag| op(lane, tag, 8)).collect();
     assert_eq!(bench.worker.post(&ops).unwrap(), 6);
     assert_eq!((bench.posted(0).len(), bench.posted(1).len()), (1, 3));
-    bench.path(0, |shown| shown.room = 2);
+    bench.path(0, |script| script.room = Some(3));
     assert!(bench.polled().is_empty());
     assert_eq!(
         bench.posted(0).iter().map(|op| op.imm).collect::<Vec<_>>(),
         [90, 92, 94]
     );
     // No more are taken than there are places; nothing is lost.
-    bench.path(0, |shown| shown.room = 0);
-    bench.path(1, |shown| shown.room = 0);
+    bench.path(0, |script| script.room = Some(0));
+    bench.path(1, |script| script.room = Some(0));
     let more: Vec<Op> = (6..100).map(|tag| op(lane, tag, 8)).collect();
     let taken = bench.worker.post(&more).unwrap();
     assert_eq!(taken, 3);
-    bench.path(0, |shown| shown.room = 100);
-    bench.path(1, |shown| shown.room = 100);
+    bench.path(0, |script| script.room = Some(100));
+    bench.path(1, |script| script.room = Some(100));
     bench.polled();
     assert_eq!(bench.posted(0).len() + bench.posted(1).len(), 9);
 }
 
 #[test]
 fn a_failed_part_fails_the_whole_at_once_and_once_in_the_words_of_its_path() {
-    let mut bench = bench(2, Some((4, 64)), caps());
+    let mut bench = bench(2, Some((4, 64)), ALL);
     let lane = bench.writes();
     bench.worker.post(&[op(lane, 3, 12)]).unwrap();
     let (first, second) = (bench.posted(0), bench.posted(1));
@@ -124,11 +119,12 @@ fn a_failed_part_fails_the_whole_at_once_and_once_in_the_words_of_its_path() {
         (1, 3, Ending::Failed(5))
     );
     let failure = bench.worker.failure(&done[0]);
+    assert_eq!((&*failure.name, failure.queue_pair), ("path 1", Some(1)));
+    let explained = bench.path(1, |script| script.explained).unwrap();
     assert_eq!(
-        failure.name,
-        format!("path 1 lane 21 tag {}", second[0].tag)
+        (explained.lane, explained.tag),
+        (second[0].lane, second[0].tag)
     );
-    assert_eq!(failure.queue_pair, Some(1));
     bench.ends(0, &first[0], Ending::Failed(5));
     bench.ends(0, &first[1], Ending::Done);
     assert!(bench.polled().is_empty());
@@ -136,7 +132,7 @@ fn a_failed_part_fails_the_whole_at_once_and_once_in_the_words_of_its_path() {
 
 #[test]
 fn a_flush_asks_every_path_that_was_used_and_waits_for_all() {
-    let mut bench = bench(3, None, caps());
+    let mut bench = bench(3, None, ALL);
     let lane = bench.writes();
     assert_eq!(bench.worker.flush(lane, 7).unwrap(), Flush::Delivered);
     let ops = [op(lane, 0, 8), op(lane, 1, 8)];
@@ -145,35 +141,30 @@ fn a_flush_asks_every_path_that_was_used_and_waits_for_all() {
         bench.ends(path, &bench.posted(path)[0], Ending::Done);
     }
     assert_eq!(bench.polled().len(), 2);
-    bench.path(0, |shown| shown.flush_answers.push_back(Flush::Posted));
+    bench.path(0, |script| script.flush_answers.push_back(Flush::Posted));
     let answers = [Flush::Again, Flush::Posted];
-    bench.path(1, |shown| shown.flush_answers.extend(answers));
+    bench.path(1, |script| script.flush_answers.extend(answers));
     assert_eq!(bench.worker.flush(lane, 7).unwrap(), Flush::Again);
-    let tag = bench.path(0, |shown| shown.flushes[0]);
-    let done = Completion {
-        tag,
-        ..Completion::EMPTY
-    };
-    bench.says(0, done);
+    bench.path(0, |script| script.end(1, Ending::Done));
     assert!(bench.polled().is_empty(), "the second has not been asked");
     assert_eq!(bench.worker.flush(lane, 7).unwrap(), Flush::Posted);
     assert!(bench.polled().is_empty());
-    bench.says(1, done);
+    bench.path(1, |script| script.end(1, Ending::Done));
     let done = bench.polled();
     assert_eq!((done.len(), done[0].tag, done[0].lane), (1, 7, lane));
-    let asked = |path| bench.path(path, |shown| shown.flushes.len());
+    let asked = |path| bench.path(path, |script| script.flushes);
     assert_eq!([asked(0), asked(1), asked(2)], [1, 2, 0]);
     // Nothing was posted since.
     assert_eq!(bench.worker.flush(lane, 8).unwrap(), Flush::Delivered);
     // Peers may have written by any of them.
     assert!(bench.worker.flush_incoming().unwrap());
-    let incoming = |path| bench.path(path, |shown| shown.incoming);
+    let incoming = |path| bench.path(path, |script| script.incoming);
     assert_eq!([incoming(0), incoming(1), incoming(2)], [1; 3]);
 }
 
 #[test]
 fn receives_are_filled_by_their_own_tags_and_say_who_sent() {
-    let mut bench = bench(2, None, caps());
+    let mut bench = bench(2, None, ALL);
     let receives = bench.lane(LaneKind::Receive, 2);
     let ops = [
         op(receives, 0, 64),
@@ -186,10 +177,7 @@ fn receives_are_filled_by_their_own_tags_and_say_who_sent() {
         1,
         Completion {
             tag: filled.tag,
-            lane: Lane(2),
-            len: 17,
-            imm: 0,
-            ending: Ending::Arrived,
+            ..arrival(2, 0, 17)
         },
     );
     let arrived = bench.polled();
@@ -204,7 +192,7 @@ fn receives_are_filled_by_their_own_tags_and_say_who_sent() {
 
 #[test]
 fn a_write_imm_arrives_once_with_its_last_part_by_whatever_path() {
-    let mut bench = bench(2, Some((100, 64)), caps());
+    let mut bench = bench(2, Some((100, 64)), ALL);
     bench.worker.expect(1, Some(250)).unwrap();
     bench.worker.expect(2, Some(100)).unwrap();
     bench.says(0, arrival(1, 7, 100));
@@ -232,7 +220,7 @@ fn a_write_imm_arrives_once_with_its_last_part_by_whatever_path() {
 fn parts_of_several_peers_need_a_device_that_names_them() {
     let unnamed = Caps {
         arrivals_named: false,
-        ..caps()
+        ..ALL
     };
     let mut bench = bench(1, Some((100, 64)), unnamed);
     bench.worker.expect(1, Some(250)).unwrap();
@@ -248,8 +236,8 @@ fn parts_of_several_peers_need_a_device_that_names_them() {
 
 #[test]
 fn peers_with_other_paths_are_refused() {
-    let mut two = bench(2, None, caps());
-    let mut three = bench(3, None, caps());
+    let mut two = bench(2, None, ALL);
+    let mut three = bench(3, None, ALL);
     let card = three.worker.cards(&[1]).unwrap().remove(0);
     let refused = two
         .worker
@@ -267,7 +255,7 @@ fn peers_with_other_paths_are_refused() {
 
 #[test]
 fn a_lane_is_resolved_once_and_its_number_is_given_again() {
-    let mut bench = bench(2, None, caps());
+    let mut bench = bench(2, None, ALL);
     let first = bench.writes();
     assert_eq!(bench.writes(), first);
     let second = bench.lane(LaneKind::Initiate(Verb::Write), 2);
@@ -276,6 +264,9 @@ fn a_lane_is_resolved_once_and_its_number_is_given_again() {
     assert!(bench.worker.post(&[op(first, 0, 8)]).is_err());
     assert!(bench.worker.flush(first, 0).is_err());
     assert_eq!(bench.writes(), first);
+    for lane in [first, second] {
+        bench.worker.release(lane);
+    }
     let region = bench.region.id;
     bench.worker.deregister(region).unwrap();
     assert!(bench.worker.deregister(region).is_err());
@@ -283,16 +274,12 @@ fn a_lane_is_resolved_once_and_its_number_is_given_again() {
 
 #[test]
 fn a_lane_in_order_keeps_to_one_path_and_is_not_cut() {
-    let mut bench = bench(2, Some((4, 64)), caps());
+    let mut bench = bench(2, Some((4, 64)), ALL);
     let remote = bench.region.descriptor.clone();
+    let write = LaneKind::Initiate(Verb::Write);
     let spec = LaneSpec {
-        kind: LaneKind::Initiate(Verb::Write),
-        peer: 1,
-        local: bench.region.id,
-        remote: &remote,
-        ordered: false,
         in_order: true,
-        delivered: false,
+        ..LaneSpec::new(write, 1, bench.region.id, &remote)
     };
     let lane = bench.worker.lane(&spec).unwrap();
     assert_ne!(bench.writes(), lane);
@@ -300,18 +287,18 @@ fn a_lane_in_order_keeps_to_one_path_and_is_not_cut() {
     assert_eq!(bench.worker.post(&ops).unwrap(), 3);
     assert_eq!((bench.posted(0).len(), bench.posted(1).len()), (0, 3));
     assert_eq!(bench.worker.flush(lane, 0).unwrap(), Flush::Delivered);
-    let asked = |path| bench.path(path, |shown| shown.flushes.len());
+    let asked = |path| bench.path(path, |script| script.flushes);
     assert_eq!([asked(0), asked(1)], [0, 1]);
 }
 
 #[test]
 fn a_peer_that_is_full_does_not_hold_up_the_others() {
-    let mut bench = bench(2, None, caps());
+    let mut bench = bench(2, None, ALL);
     let (slow, fast) = (
         bench.writes(),
         bench.lane(LaneKind::Initiate(Verb::Write), 2),
     );
-    bench.full(slow, true);
+    bench.refuse(slow);
     let ops: Vec<Op> = (0..4).map(|tag| op(slow, tag, 8)).collect();
     assert_eq!(bench.worker.post(&ops).unwrap(), 4);
     let ops: Vec<Op> = (4..8).map(|tag| op(fast, tag, 8)).collect();
@@ -322,7 +309,9 @@ fn a_peer_that_is_full_does_not_hold_up_the_others() {
         (imms(&bench, 0), imms(&bench, 1)),
         (vec![94, 96], vec![95, 97])
     );
-    bench.full(slow, false);
+    for path in 0..2 {
+        bench.path(path, |script| script.takes = None);
+    }
     bench.polled();
     assert_eq!(imms(&bench, 0), [94, 96, 90, 92]);
     assert_eq!(imms(&bench, 1), [95, 97, 91, 93]);
@@ -330,7 +319,7 @@ fn a_peer_that_is_full_does_not_hold_up_the_others() {
 
 #[test]
 fn a_full_buffer_leaves_no_path_unheard() {
-    let mut bench = bench(2, None, caps());
+    let mut bench = bench(2, None, ALL);
     let lane = bench.writes();
     let ops: Vec<Op> = (0..8).map(|tag| op(lane, tag, 8)).collect();
     bench.worker.post(&ops).unwrap();
@@ -350,14 +339,14 @@ fn a_full_buffer_leaves_no_path_unheard() {
 
 #[test]
 fn lanes_that_come_and_go_leave_no_places_behind() {
-    let mut bench = bench(2, None, caps());
+    let mut bench = bench(2, None, ALL);
     for _ in 0..100 {
         let lane = bench.writes();
         bench.worker.release(lane);
     }
     let lane = bench.writes();
     for path in 0..2 {
-        bench.path(path, |shown| shown.room = 0);
+        bench.path(path, |script| script.room = Some(0));
     }
     let ops: Vec<Op> = (0..100).map(|tag| op(lane, tag, 8)).collect();
     assert_eq!(bench.worker.post(&ops).unwrap(), 9);
@@ -370,7 +359,7 @@ proptest! {
         queue_pairs in 1u32..5, chunk in 1u32..50, chunks_max in 1u32..9,
         lens in prop::collection::vec(0u32..300, 1..40), room in 1usize..6, order in any::<u64>(),
     ) {
-        let mut bench = bench(queue_pairs, Some((chunk, chunks_max)), caps());
+        let mut bench = bench(queue_pairs, Some((chunk, chunks_max)), ALL);
         let lane = bench.writes();
         let ops: Vec<Op> = (0..).zip(&lens).map(|(tag, &len)| op(lane, tag, len)).collect();
         let (mut posted, mut ended, mut state) = (0, Vec::new(), order | 1);
@@ -378,7 +367,7 @@ proptest! {
         let mut bytes = vec![Vec::new(); lens.len()];
         for _ in 0..100_000 {
             for path in 0..queue_pairs as usize {
-                bench.path(path, |shown| shown.room = room);
+                bench.path(path, |script| script.room = Some(room));
             }
             posted += bench.worker.post(&ops[posted..]).unwrap();
             for path in 0..queue_pairs as usize {

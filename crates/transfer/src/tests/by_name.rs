@@ -19,7 +19,10 @@ fn each_source_resolves_as_often_as_it_says() {
         let opened = opened(8);
         drop(opened.session);
         let (endpoint, remote) = (&opened.endpoint, &opened.remote);
-        let asked = || remote.asked();
+        let asked = || {
+            let script = remote.lock();
+            (script.lanes_asked, script.regions_asked)
+        };
         let far = endpoint.know(&mock::memory_of(PEERS[1]));
         let names = (opened.memory.id(), far);
         let before = asked();
@@ -29,7 +32,7 @@ fn each_source_resolves_as_often_as_it_says() {
                 .transfer(source, Verb::Write, names, &extents)
                 .unwrap();
             assert!(!ticket.poll().unwrap());
-            remote.end(1 + call, Ending::Done);
+            remote.lock().end(1 + call, Ending::Done);
             ticket.wait(SOON).unwrap();
         }
         let after = asked();
@@ -43,7 +46,7 @@ fn each_source_resolves_as_often_as_it_says() {
         assert_eq!(remote.lock().regions.len(), 1);
         drop(opened.memory);
         let accounts = remote.lock();
-        assert_eq!((accounts.lanes.len(), accounts.regions.len()), (0, 0));
+        assert_eq!(accounts.left(), (0, 0));
         assert_eq!(accounts.wrong, Vec::<String>::new());
     }
 }
@@ -86,7 +89,7 @@ fn names_that_nobody_knows_are_refused() {
     // Nothing was posted, and what was resolved for it is gone again.
     assert_eq!(opened.remote.lock().posts, 0);
     opened.endpoint.forget(far);
-    assert_eq!(opened.remote.left(), (3, 1));
+    assert_eq!(opened.remote.lock().left(), (3, 1));
     assert_eq!(opened.endpoint.room(), 8);
     assert_eq!(opened.remote.lock().wrong, Vec::<String>::new());
 }

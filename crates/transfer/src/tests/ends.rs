@@ -2,6 +2,7 @@
 
 use std::fs::File;
 
+use tonnage_engine::testing::at_once;
 use tonnage_engine::{Ending, Verb};
 
 use super::opened;
@@ -19,13 +20,13 @@ fn a_session_ends_with_the_last_of_its_operations() {
     drop(opened.session.read(0, 0, 8).unwrap());
     drop(opened.session);
     drop(opened.memory);
-    assert_eq!(remote.left(), (3, 1));
-    remote.end(1, Ending::Done);
+    assert_eq!(remote.lock().left(), (3, 1));
+    remote.lock().end(1, Ending::Done);
     assert!(first.poll().unwrap());
     assert_eq!(remote.lock().lanes.len(), 3);
-    remote.end(1, Ending::Done);
+    remote.lock().end(1, Ending::Done);
     opened.endpoint.progress().unwrap();
-    assert_eq!(remote.left(), (0, 0));
+    assert_eq!(remote.lock().left(), (0, 0));
     drop(first);
     assert_eq!(opened.endpoint.room(), 8);
     assert_eq!(remote.lock().wrong, Vec::<String>::new());
@@ -62,9 +63,9 @@ fn nothing_leaks_under_load() {
                 drop(tickets.swap_remove(next(tickets.len() as u64) as usize))
             }
             5 => {
-                let taken = remote.lock().taken.len() as u64;
-                remote.lock().room = 5 + next(30) as usize;
-                remote.end(next(taken + 1) as usize, Ending::Done);
+                let taken = remote.lock().in_flight.len() as u64;
+                remote.lock().room = Some(5 + next(30) as usize);
+                remote.lock().end(next(taken + 1) as usize, Ending::Done);
                 endpoint.progress().unwrap();
             }
             _ if !sessions.is_empty() => {
@@ -89,13 +90,13 @@ fn nothing_leaks_under_load() {
         "{posted} posted, {busy} refused"
     );
     drop((sessions, memories));
-    remote.lock().room = usize::MAX;
-    remote.lock().ends_at_once = true;
+    remote.lock().room = None;
+    remote.lock().ends = Some(at_once());
     endpoint.wait_all(SOON * 100).unwrap();
     drop(tickets);
     let accounts = remote.lock();
     assert_eq!(accounts.wrong, Vec::<String>::new());
-    assert_eq!((accounts.lanes.len(), accounts.regions.len()), (0, 0));
+    assert_eq!(accounts.left(), (0, 0));
     drop(accounts);
     assert_eq!((endpoint.room(), endpoint.in_flight()), (64, 0));
     assert!(endpoint.into_parts().is_ok());
@@ -110,7 +111,7 @@ fn sessions_that_share_a_lane_release_it_once() {
     drop(opened.session);
     assert_eq!(opened.remote.lock().lanes.len(), 3);
     drop(other.write(0, 0, 8).unwrap());
-    opened.remote.end(1, Ending::Done);
+    opened.remote.lock().end(1, Ending::Done);
     opened.endpoint.progress().unwrap();
     drop(other);
     assert_eq!(opened.remote.lock().lanes.len(), 0);
@@ -152,7 +153,7 @@ fn a_peer_that_is_lost_fails_its_own_operations_alone() {
         .endpoint
         .session(&opened.memory, &mock::memory_of(PEERS[1]))
         .unwrap();
-    opened.remote.lock().room = 3;
+    opened.remote.lock().room = Some(3);
     let lost = opened.session.write(0, 0, 8).unwrap();
     let batch = opened
         .session
@@ -177,14 +178,14 @@ fn a_peer_that_is_lost_fails_its_own_operations_alone() {
         (opened.endpoint.room(), opened.remote.lock().lanes.len()),
         (6, 6)
     );
-    opened.remote.end(3, Ending::Failed(1));
+    opened.remote.lock().end(3, Ending::Failed(1));
     opened.endpoint.progress().unwrap();
     assert_eq!(
         (opened.endpoint.room(), opened.remote.lock().lanes.len()),
         (8, 3)
     );
     let alive = other.write(0, 0, 8).unwrap();
-    opened.remote.end(1, Ending::Done);
+    opened.remote.lock().end(1, Ending::Done);
     alive.wait(SOON).unwrap();
     opened.endpoint.cell().borrow().lose(PEERS[1]);
     let error = opened.endpoint.wait_arrival(SOON * 1000).unwrap_err();
@@ -196,9 +197,9 @@ fn a_peer_that_is_lost_fails_its_own_operations_alone() {
 fn an_engine_that_completes_twice_is_found() {
     let opened = opened(4);
     let ticket = opened.session.write(0, 0, 8).unwrap();
-    let op = opened.remote.lock().taken[0];
-    opened.remote.lock().taken.push_back(op);
-    opened.remote.end(2, Ending::Done);
+    let op = opened.remote.lock().in_flight[0];
+    opened.remote.lock().in_flight.push_back(op);
+    opened.remote.lock().end(2, Ending::Done);
     let error = ticket
         .poll()
         .err()
@@ -221,7 +222,7 @@ fn a_post_that_fails_is_an_error_and_keeps_nothing() {
     assert!(!opened.session.alive());
     // The other operations are not touched: which of them an error meant is not known.
     let next = opened.session.write(0, 0, 8).unwrap();
-    opened.remote.end(1, Ending::Done);
+    opened.remote.lock().end(1, Ending::Done);
     next.wait(SOON).unwrap();
     drop(next);
     // A batch keeps nothing either, and waits for the part of it that was taken.
@@ -236,17 +237,17 @@ fn a_post_that_fails_is_an_error_and_keeps_nothing() {
     );
     drop(batch);
     opened.session.wait_all(SOON).unwrap();
-    opened.remote.lock().room = 1;
+    opened.remote.lock().room = Some(1);
     let extents = [Extent::new(0, 0, 8); 3];
     let batch = opened.session.batch(Verb::Write, &extents).unwrap();
     opened.remote.lock().post_fails = true;
     assert!(!batch.poll().unwrap());
-    opened.remote.end(1, Ending::Done);
+    opened.remote.lock().end(1, Ending::Done);
     assert!(batch.wait(SOON).is_err());
     opened.session.wait_all(SOON).unwrap();
     drop((batch, opened.session, opened.memory));
     assert_eq!(opened.endpoint.room(), 4);
-    assert_eq!(opened.remote.left(), (0, 0));
+    assert_eq!(opened.remote.lock().left(), (0, 0));
 }
 
 #[test]
@@ -256,7 +257,7 @@ fn the_engine_is_given_back_when_nothing_else_is_left() {
     drop((opened.session, opened.memory));
     assert!(endpoint.into_parts().is_ok());
     let accounts = opened.remote.lock();
-    assert_eq!((accounts.lanes.len(), accounts.regions.len()), (0, 0));
+    assert_eq!(accounts.left(), (0, 0));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use tonnage_engine::testing::at_once;
 use tonnage_engine::{Ending, Verb};
 
 use super::opened;
@@ -42,7 +43,7 @@ fn a_future_posts_when_it_is_polled_and_is_woken_by_its_completion() {
     assert_eq!(opened.remote.lock().posts, 1);
     opened.endpoint.progress().unwrap();
     assert_eq!(count.0.load(Ordering::Relaxed), 0);
-    opened.remote.end(1, Ending::Done);
+    opened.remote.lock().end(1, Ending::Done);
     opened.endpoint.progress().unwrap();
     assert_eq!(count.0.load(Ordering::Relaxed), 1);
     assert!(matches!(
@@ -54,7 +55,7 @@ fn a_future_posts_when_it_is_polled_and_is_woken_by_its_completion() {
 #[test]
 fn tasks_share_an_endpoint_and_wait_for_room() {
     let opened = opened(3);
-    opened.remote.lock().ends_at_once = true;
+    opened.remote.lock().ends = Some(at_once());
     let session = AsyncSession::new(opened.session);
     let done = Cell::new(0);
     let mut executor = Executor::new(&opened.endpoint);
@@ -94,7 +95,7 @@ fn a_task_that_is_never_woken_runs_into_the_deadline() {
         (opened.endpoint.room(), opened.endpoint.in_flight()),
         (2, 1)
     );
-    opened.remote.end(1, Ending::Done);
+    opened.remote.lock().end(1, Ending::Done);
     opened.endpoint.progress().unwrap();
     assert_eq!(
         (opened.endpoint.room(), opened.endpoint.in_flight()),
@@ -151,14 +152,14 @@ fn futures_that_are_dropped_leak_nothing() {
             drop(kept.swap_remove(random as usize % kept.len()));
         }
         if choice & 8 == 8 {
-            let taken = opened.remote.lock().taken.len();
-            opened.remote.end(taken / 2, Ending::Done);
+            let taken = opened.remote.lock().in_flight.len();
+            opened.remote.lock().end(taken / 2, Ending::Done);
             opened.endpoint.progress().unwrap();
         }
     }
     drop(kept);
     drop(session);
-    opened.remote.lock().ends_at_once = true;
+    opened.remote.lock().ends = Some(at_once());
     opened.endpoint.wait_all(LONG).unwrap();
     assert_eq!(
         (opened.endpoint.room(), opened.endpoint.in_flight()),
@@ -166,7 +167,7 @@ fn futures_that_are_dropped_leak_nothing() {
     );
     drop(opened.memory);
     let accounts = opened.remote.lock();
-    assert_eq!((accounts.lanes.len(), accounts.regions.len()), (0, 0));
+    assert_eq!(accounts.left(), (0, 0));
     assert_eq!(accounts.wrong, Vec::<String>::new());
 }
 
@@ -201,7 +202,7 @@ fn wakers_may_use_the_endpoint() {
         drop(inner.session().write(0, 0, 8));
         endpoint.progress().unwrap();
     })));
-    opened.remote.lock().ends_at_once = true;
+    opened.remote.lock().ends = Some(at_once());
     for polled in [true, false] {
         let waker = Waker::from(Arc::new(Meddler(Arc::clone(&meddled))));
         let mut future = Box::pin(session.write(0, 0, 8));

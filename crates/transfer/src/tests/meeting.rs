@@ -3,13 +3,19 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use tonnage_engine::Ending;
+use tonnage_engine::testing::{TestEngine, arrival};
+use tonnage_engine::{Ending, Peer};
 
 use crate::error::TransferErrorKind;
 use crate::mock::{self, BYTES, PEERS, SOON, card_from, memory_of};
 use crate::place::ProcessPlace;
 
 const LONG: Duration = Duration::from_secs(60);
+
+fn connected(remote: &TestEngine) -> Vec<Peer> {
+    let script = remote.lock();
+    script.connected.iter().map(|known| known.peer).collect()
+}
 
 #[test]
 fn a_wrong_card_leaves_the_others_as_they_were() {
@@ -19,7 +25,7 @@ fn a_wrong_card_leaves_the_others_as_they_were() {
     let cards = [card_from(8), wrong];
     let error = endpoint.connect(&cards, SOON).unwrap_err();
     assert_eq!(error.kind(), TransferErrorKind::Usage);
-    assert_eq!(remote.lock().connected, PEERS);
+    assert_eq!(connected(&remote), PEERS);
     let twice = [card_from(8), card_from(8)];
     assert!(endpoint.connect(&twice, SOON).is_err());
     endpoint.connect(&[card_from(8)], SOON).unwrap();
@@ -35,7 +41,7 @@ fn a_peer_beside_one_that_cannot_be_reached_is_connected_once() {
     remote.lock().unreachable.clear();
     endpoint.connect(&cards[1..], SOON).unwrap();
     assert_eq!(remote.lock().wrong, Vec::<String>::new());
-    assert_eq!(remote.lock().connected, [PEERS[0], PEERS[1], 8, 9]);
+    assert_eq!(connected(&remote), [PEERS[0], PEERS[1], 8, 9]);
 }
 
 #[test]
@@ -93,8 +99,8 @@ fn what_a_peer_did_before_it_ended_is_not_lost() {
     let never = session.read(0, 0, 8).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    remote.end(1, Ending::Done);
-    remote.arrive(7);
+    remote.lock().end(1, Ending::Done);
+    remote.lock().done.push_back(arrival(PEERS[0], 7, 0));
     assert!(!session.alive(), "its end was seen");
     let late = session.write(0, 0, 8).unwrap_err();
     assert_eq!(late.kind(), TransferErrorKind::PeerLost);

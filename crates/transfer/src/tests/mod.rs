@@ -7,13 +7,14 @@ mod meeting;
 mod queued;
 mod sleeping;
 
+use tonnage_engine::testing::{TestEngine, arrival, at_once};
 use tonnage_engine::{Ending, Verb};
 
 use crate::error::TransferErrorKind;
 use crate::extent::Extent;
 use crate::flights::TransferStatus;
 use crate::memory::LocalMemory;
-use crate::mock::{self, BYTES, PEERS, Remote, SOON};
+use crate::mock::{self, BYTES, PEERS, SOON};
 use crate::session::Session;
 use crate::{SessionOptions, TransferEndpoint};
 
@@ -22,7 +23,7 @@ struct Opened {
     session: Session,
     memory: LocalMemory,
     endpoint: TransferEndpoint,
-    remote: Remote,
+    remote: TestEngine,
 }
 
 fn opened(operations_max: u32) -> Opened {
@@ -43,11 +44,11 @@ fn opened(operations_max: u32) -> Opened {
 fn a_ticket_follows_its_operation() {
     let opened = opened(4);
     let ticket = opened.session.write(0, 8, 16).unwrap();
-    let op = opened.remote.lock().taken[0];
+    let op = opened.remote.lock().in_flight[0];
     assert_eq!((op.local, op.remote, op.len), (0, 8, 16));
     assert!(!ticket.poll().unwrap());
     assert_eq!(ticket.status(), TransferStatus::InFlight);
-    opened.remote.end(1, Ending::Done);
+    opened.remote.lock().end(1, Ending::Done);
     assert!(ticket.poll().unwrap() && ticket.poll().unwrap());
     ticket.wait(SOON).unwrap();
     assert_eq!(ticket.status(), TransferStatus::Done);
@@ -71,7 +72,7 @@ fn a_deadline_names_the_operation_and_leaves_it() {
     let late = opened.endpoint.wait_all(SOON).unwrap_err();
     assert_eq!(late.kind(), TransferErrorKind::Deadline);
     assert!(opened.session.wait_all(SOON).is_err());
-    opened.remote.end(1, Ending::Done);
+    opened.remote.lock().end(1, Ending::Done);
     ticket.wait(SOON).unwrap();
     opened.endpoint.wait_all(SOON).unwrap();
     opened.session.wait_all(SOON).unwrap();
@@ -84,7 +85,7 @@ fn a_failed_operation_is_told_in_the_engines_words_as_often_as_asked() {
     let opened = opened(4);
     let ticket = opened.session.write_imm(0, 0, 8, 1).unwrap();
     assert!(opened.session.alive());
-    opened.remote.end(1, Ending::Failed(12));
+    opened.remote.lock().end(1, Ending::Failed(12));
     for _ in 0..2 {
         let error = ticket.poll().unwrap_err();
         assert_eq!(error.kind(), TransferErrorKind::OperationFailed);
@@ -101,7 +102,7 @@ fn a_failed_operation_is_told_in_the_engines_words_as_often_as_asked() {
 fn a_failure_that_nobody_waited_for_is_told_by_wait_all_once() {
     let opened = opened(4);
     drop(opened.session.write(0, 0, 8).unwrap());
-    opened.remote.end(1, Ending::Failed(7));
+    opened.remote.lock().end(1, Ending::Failed(7));
     let error = opened.endpoint.wait_all(SOON).unwrap_err();
     assert_eq!((error.operation(), error.peer()), (Some("write"), Some(5)));
     opened.endpoint.wait_all(SOON).unwrap();
@@ -112,10 +113,10 @@ fn wait_all_tells_that_the_time_is_over_before_what_has_failed() {
     let opened = opened(4);
     drop(opened.session.write(0, 0, 8).unwrap());
     let goes_on = opened.session.read(0, 0, 8).unwrap();
-    opened.remote.end(1, Ending::Failed(7));
+    opened.remote.lock().end(1, Ending::Failed(7));
     let late = opened.endpoint.wait_all(SOON).unwrap_err();
     assert_eq!(late.kind(), TransferErrorKind::Deadline);
-    opened.remote.end(1, Ending::Done);
+    opened.remote.lock().end(1, Ending::Done);
     let failed = opened.endpoint.wait_all(SOON).unwrap_err();
     assert_eq!(failed.operation(), Some("write"));
     goes_on.wait(SOON).unwrap();
@@ -165,19 +166,19 @@ fn without_room_nothing_is_posted_and_polling_makes_some() {
     let busy = opened.session.write(0, 0, 8).unwrap_err();
     assert_eq!(busy.kind(), TransferErrorKind::Busy);
     assert_eq!((busy.operation(), busy.peer()), (Some("write"), Some(5)));
-    assert_eq!(opened.remote.lock().taken.len(), 2);
-    opened.remote.end(1, Ending::Done);
+    assert_eq!(opened.remote.lock().in_flight.len(), 2);
+    opened.remote.lock().end(1, Ending::Done);
     assert!(first.poll().unwrap());
     drop(first);
-    opened.remote.lock().room = 1;
+    opened.remote.lock().room = Some(1);
     assert!(
         opened.session.write(0, 0, 8).is_err(),
         "the engine has none"
     );
     assert!(opened.session.flush(Verb::Write).is_err());
-    opened.remote.lock().room = 2;
+    opened.remote.lock().room = Some(2);
     drop(opened.session.flush(Verb::Write).unwrap());
-    opened.remote.end(2, Ending::Done);
+    opened.remote.lock().end(2, Ending::Done);
     second.wait(SOON).unwrap();
     drop(second);
     assert_eq!(opened.endpoint.room(), 2);
@@ -186,16 +187,16 @@ fn without_room_nothing_is_posted_and_polling_makes_some() {
 #[test]
 fn a_batch_is_one_ticket_whatever_the_engine_takes_at_once() {
     let opened = opened(4);
-    opened.remote.lock().room = 3;
+    opened.remote.lock().room = Some(3);
     let extents: Vec<Extent> = (0..10).map(|at| Extent::new(at * 8, at * 16, 8)).collect();
     let ticket = opened.session.batch(Verb::Write, &extents).unwrap();
     assert_eq!(opened.endpoint.room(), 3);
     let mut seen = Vec::new();
     while !ticket.poll().unwrap() {
-        let taken = opened.remote.lock().taken.len();
+        let taken = opened.remote.lock().in_flight.len();
         assert!(taken > 0 && taken <= 3);
-        seen.extend(opened.remote.lock().taken.iter().map(|op| op.remote));
-        opened.remote.end(taken, Ending::Done);
+        seen.extend(opened.remote.lock().in_flight.iter().map(|op| op.remote));
+        opened.remote.lock().end(taken, Ending::Done);
     }
     assert!(seen.into_iter().eq((0..10).map(|at| at * 16)));
     drop(ticket);
@@ -205,8 +206,8 @@ fn a_batch_is_one_ticket_whatever_the_engine_takes_at_once() {
 #[test]
 fn a_batch_ends_beside_a_caller_who_refills_every_place() {
     let opened = opened(8);
-    opened.remote.lock().room = 2;
-    opened.remote.lock().ends_at_once = true;
+    opened.remote.lock().room = Some(2);
+    opened.remote.lock().ends = Some(at_once());
     let mut singles: Vec<_> = (0..2).map(|_| opened.session.write(0, 0, 8)).collect();
     let batch = opened
         .session
@@ -234,9 +235,9 @@ fn a_failed_part_fails_its_batch_once_all_parts_have_ended() {
         .session
         .batch(Verb::Read, &[Extent::new(0, 0, 8); 3])
         .unwrap();
-    opened.remote.end(1, Ending::Failed(3));
+    opened.remote.lock().end(1, Ending::Failed(3));
     assert!(!ticket.poll().unwrap());
-    opened.remote.end(2, Ending::Done);
+    opened.remote.lock().end(2, Ending::Done);
     let error = ticket.wait(SOON).unwrap_err();
     assert_eq!(error.operation(), Some("batch of reads"));
     assert_eq!(error.failure().map(|failure| failure.code), Some(3));
@@ -245,7 +246,13 @@ fn a_failed_part_fails_its_batch_once_all_parts_have_ended() {
 #[test]
 fn arrivals_wait_in_order_and_are_never_lost() {
     let opened = opened(4);
-    (0..6).for_each(|imm| opened.remote.arrive(imm));
+    (0..6).for_each(|imm| {
+        opened
+            .remote
+            .lock()
+            .done
+            .push_back(arrival(PEERS[0], imm, 0))
+    });
     let ticket = opened.session.write(0, 0, 8).unwrap();
     assert!(!ticket.poll().unwrap());
     let full = ticket.poll().unwrap_err();
@@ -260,7 +267,7 @@ fn arrivals_wait_in_order_and_are_never_lost() {
     let next = [(); 2].map(|()| opened.endpoint.arrival().unwrap().unwrap().imm);
     assert_eq!(next, [4, 5]);
     assert_eq!(opened.endpoint.arrival().unwrap(), None);
-    opened.remote.end(1, Ending::Done);
+    opened.remote.lock().end(1, Ending::Done);
     assert!(ticket.poll().unwrap());
 }
 

@@ -32,10 +32,10 @@ fn ends_are_taken_in_their_order_and_slots_are_free_then() {
     opened.endpoint.queue(batch, 20).unwrap();
     assert!(tokens(&opened.endpoint, 4).is_empty());
     // The engine ends the third first; the batch lacks a part then.
-    opened.remote.lock().taken.rotate_left(2);
-    opened.remote.end(4, Ending::Done);
+    opened.remote.lock().in_flight.rotate_left(2);
+    opened.remote.lock().end(4, Ending::Done);
     assert_eq!(tokens(&opened.endpoint, 1), [12]);
-    opened.remote.end(3, Ending::Done);
+    opened.remote.lock().end(3, Ending::Done);
     // One that was found before needs no poll.
     assert_eq!(tokens(&opened.endpoint, 8), [13]);
     assert_eq!(opened.endpoint.room(), 5);
@@ -48,7 +48,7 @@ fn failures_are_told_once_and_by_the_queue() {
     let opened = opened(4);
     let ticket = opened.session.write(0, 0, 8).unwrap();
     opened.endpoint.queue(ticket, 5).unwrap();
-    opened.remote.end(1, Ending::Failed(7));
+    opened.remote.lock().end(1, Ending::Failed(7));
     let mut ended = vec![TicketEnd::NONE; 2];
     assert_eq!(opened.endpoint.poll_ended(&mut ended).unwrap(), 1);
     let error = ended[0].error.take().unwrap();
@@ -70,12 +70,12 @@ fn a_ticket_is_queued_where_it_belongs_and_before_it_told_its_end() {
     let (opened, other) = (opened(4), opened(4));
     let ticket = opened.session.write(0, 0, 8).unwrap();
     let ticket = other.endpoint.queue(ticket, 1).unwrap_err();
-    opened.remote.end(1, Ending::Done);
+    opened.remote.lock().end(1, Ending::Done);
     opened.endpoint.progress().unwrap();
     opened.endpoint.queue(ticket, 2).unwrap();
     assert_eq!(tokens(&opened.endpoint, 4), [2]);
     let ticket = opened.session.write(0, 0, 8).unwrap();
-    opened.remote.end(1, Ending::Done);
+    opened.remote.lock().end(1, Ending::Done);
     assert!(ticket.poll().unwrap());
     assert!(opened.endpoint.queue(ticket, 3).is_err());
 }
@@ -86,7 +86,7 @@ fn an_engine_is_not_given_back_with_something_in_flight() {
     drop(opened.session.write(0, 0, 8).unwrap());
     drop((opened.session, opened.memory));
     let endpoint = opened.endpoint.into_parts().err().unwrap();
-    opened.remote.end(1, Ending::Done);
+    opened.remote.lock().end(1, Ending::Done);
     endpoint.progress().unwrap();
     let parts = endpoint.into_parts().ok().unwrap();
     assert_eq!(
@@ -114,11 +114,11 @@ fn what_an_engine_had_before_is_used_and_left() {
     endpoint.adopt_peers([PEERS[1]]);
     let session = endpoint.session(&local, &remote).unwrap();
     let ticket = session.write(0, 0, 8).unwrap();
-    opened.remote.end(1, Ending::Done);
+    opened.remote.lock().end(1, Ending::Done);
     assert!(ticket.poll().unwrap());
     drop((session, local, ticket));
     // The lanes went, the registration stayed.
-    assert_eq!(opened.remote.left(), (0, 1));
+    assert_eq!(opened.remote.lock().left(), (0, 1));
     assert!(endpoint.into_parts().is_ok());
 }
 
@@ -141,10 +141,9 @@ fn names_carry_promises_and_are_flushed() {
         .unwrap_err();
     assert_eq!(refused.kind(), TransferErrorKind::Unavailable);
     let names = (names.0, opened.endpoint.know(&far));
-    let posts = opened.remote.lock().posts;
     let flush = opened.endpoint.flush_between(Verb::Write, names).unwrap();
-    assert_eq!(opened.remote.lock().posts, posts + 1);
-    opened.remote.end(1, Ending::Done);
+    assert_eq!(opened.remote.lock().flushes, 1);
+    opened.remote.lock().end(1, Ending::Done);
     flush.wait(SOON).unwrap();
 }
 
@@ -160,7 +159,7 @@ fn a_loop_drives_tasks_by_turns_and_their_places_are_taken_again() {
         assert!(executor.turn().unwrap());
         assert_eq!(executor.tasks(), 1);
         assert!(!executor.turn().unwrap(), "nothing has ended");
-        opened.remote.end(1, Ending::Done);
+        opened.remote.lock().end(1, Ending::Done);
         assert!(executor.turn().unwrap());
         assert_eq!(executor.tasks(), 0);
     }
@@ -191,7 +190,7 @@ fn the_name_of_a_memory_that_is_gone_names_no_other() {
 #[test]
 fn tasks_that_wait_for_room_try_again_when_there_may_be_some() {
     let opened = opened(4);
-    opened.remote.lock().room = 1;
+    opened.remote.lock().room = Some(1);
     let session = AsyncSession::new(opened.session);
     let mut executor = Executor::new(&opened.endpoint);
     for _ in 0..2 {
@@ -203,12 +202,12 @@ fn tasks_that_wait_for_room_try_again_when_there_may_be_some() {
         executor.turn().unwrap();
     }
     assert_eq!(opened.remote.lock().posts, 2);
-    opened.remote.lock().room = 2;
+    opened.remote.lock().room = Some(2);
     for _ in 0..80 {
         executor.turn().unwrap();
     }
-    assert_eq!(opened.remote.lock().taken.len(), 2);
-    opened.remote.end(2, Ending::Done);
+    assert_eq!(opened.remote.lock().in_flight.len(), 2);
+    opened.remote.lock().end(2, Ending::Done);
     executor.turn().unwrap();
     assert_eq!(executor.tasks(), 0);
 }
@@ -249,25 +248,23 @@ fn a_list_is_one_call_and_takes_what_there_is_room_for() {
     let opened = opened(4);
     let post = |list: &[QueuedExtent]| opened.session.post_list_queued(Verb::Write, list);
     let posts = opened.remote.lock().posts;
-    opened.remote.lock().room = 3;
+    opened.remote.lock().room = Some(3);
     // The engine has less room than the endpoint, and then the endpoint has less than the list.
     assert_eq!(post(&list(0..4)).unwrap(), 3);
     assert_eq!(opened.remote.lock().posts, posts + 1);
     assert_eq!(opened.endpoint.room(), 1);
-    opened.remote.lock().room = usize::MAX;
+    opened.remote.lock().room = None;
     assert_eq!(post(&list(3..9)).unwrap(), 1);
     assert_eq!(post(&list(4..9)).unwrap(), 0);
-    let offsets: Vec<_> = {
-        let accounts = opened.remote.lock();
-        accounts.taken.iter().map(|op| (op.local, op.len)).collect()
-    };
-    assert_eq!(offsets, [(0, 8), (8, 8), (16, 8), (24, 8)]);
-    opened.remote.lock().taken.rotate_left(1);
-    opened.remote.end(3, Ending::Done);
+    let in_flight = opened.remote.lock().in_flight.clone();
+    let offsets = in_flight.iter().map(|op| (op.local, op.len));
+    assert!(offsets.eq([(0, 8), (8, 8), (16, 8), (24, 8)]));
+    opened.remote.lock().in_flight.rotate_left(1);
+    opened.remote.lock().end(3, Ending::Done);
     assert_eq!(tokens(&opened.endpoint, 2), [1, 2]);
     assert_eq!(tokens(&opened.endpoint, 2), [3]);
     assert_eq!(opened.endpoint.room(), 3);
-    opened.remote.end(1, Ending::Done);
+    opened.remote.lock().end(1, Ending::Done);
     assert_eq!(tokens(&opened.endpoint, 2), [0]);
     assert_eq!(opened.endpoint.room(), 4);
     opened.endpoint.wait_all(SOON).unwrap();
@@ -288,7 +285,7 @@ fn a_list_ends_before_an_operation_that_is_wrong() {
     let error = post(&list(5..7)).unwrap_err();
     assert_eq!(error.kind(), TransferErrorKind::OperationFailed);
     assert_eq!(opened.endpoint.room(), 6);
-    opened.remote.end(2, Ending::Done);
+    opened.remote.lock().end(2, Ending::Done);
     assert_eq!(tokens(&opened.endpoint, 8), [0, 1]);
     opened.endpoint.wait_all(SOON).unwrap();
 }
@@ -305,9 +302,9 @@ fn ends_keep_their_order_whichever_way_they_are_told() {
     let batch = opened.session.batch(Verb::Read, &[Extent::new(0, 0, 8); 2]);
     opened.endpoint.queue(batch.unwrap(), 1).unwrap();
     assert_eq!(post(2..5), 3);
-    opened.remote.end(3, Ending::Done);
-    opened.remote.end(1, Ending::Failed(7));
-    opened.remote.end(2, Ending::Done);
+    opened.remote.lock().end(3, Ending::Done);
+    opened.remote.lock().end(1, Ending::Failed(7));
+    opened.remote.lock().end(2, Ending::Done);
     let mut told = Vec::new();
     // The mock has room for four completions a poll.
     for expected in [3, 2] {

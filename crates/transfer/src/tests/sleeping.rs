@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use tonnage_engine::testing::arrival;
 use tonnage_engine::{Ending, Verb};
 
 use super::{Opened, opened};
@@ -26,7 +27,7 @@ fn whoever_has_nothing_to_take_sleeps_on_one_descriptor() {
     assert!(Rc::ptr_eq(&first, &second));
     let ticket = opened.session.write(0, 0, 8).unwrap();
     assert!(sleeps(&opened));
-    opened.remote.end(1, Ending::Done);
+    opened.remote.lock().end(1, Ending::Done);
     assert!(!sleeps(&opened));
     assert!(ticket.poll().unwrap());
     assert!(sleeps(&opened));
@@ -37,8 +38,8 @@ fn what_was_found_and_not_taken_keeps_awake() {
     let opened = opened(4);
     let ticket = opened.session.write(0, 0, 8).unwrap();
     opened.endpoint.queue(ticket, 5).unwrap();
-    opened.remote.end(1, Ending::Done);
-    opened.remote.arrive(3);
+    opened.remote.lock().end(1, Ending::Done);
+    opened.remote.lock().done.push_back(arrival(PEERS[0], 3, 0));
     opened.endpoint.progress().unwrap();
     assert!(!sleeps(&opened));
     let mut ended = vec![crate::TicketEnd::NONE; 2];
@@ -51,14 +52,14 @@ fn what_was_found_and_not_taken_keeps_awake() {
 #[test]
 fn a_batch_that_is_posted_in_part_keeps_awake() {
     let opened = opened(4);
-    opened.remote.lock().room = 1;
+    opened.remote.lock().room = Some(1);
     let batch = [Extent::new(0, 0, 8); 2];
     let batch = opened.session.batch(Verb::Write, &batch).unwrap();
     assert!(!sleeps(&opened));
-    opened.remote.end(1, Ending::Done);
+    opened.remote.lock().end(1, Ending::Done);
     opened.endpoint.progress().unwrap();
     assert!(sleeps(&opened));
-    opened.remote.end(1, Ending::Done);
+    opened.remote.lock().end(1, Ending::Done);
     batch.wait(SOON).unwrap();
 }
 
@@ -74,7 +75,7 @@ fn a_dead_engine_is_told_and_a_woken_task_is_known() {
     assert!(executor.has_woken());
     executor.turn().unwrap();
     assert!(!executor.has_woken());
-    opened.remote.end(1, Ending::Done);
+    opened.remote.lock().end(1, Ending::Done);
     opened.endpoint.progress().unwrap();
     assert!(executor.has_woken());
     executor.run(SOON).unwrap();

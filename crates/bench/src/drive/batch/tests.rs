@@ -1,9 +1,10 @@
-use super::super::mock::{Counter, Mock, flow, silent_port};
+use super::super::mock::{Counter, flow, mock, silent_port};
 use super::*;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use tonnage_engine::testing::{TestEngine, failing_after};
 use tonnage_ranks::Sleepers;
 use tonnage_units::Error;
 
@@ -15,13 +16,18 @@ const PLAIN: BatchLoop = BatchLoop {
 };
 
 /// Runs batches on two flows; returns what came of them, and the samples.
-fn run(mock: &mut Mock, batching: &BatchLoop, batches: u64, room: usize) -> (Batched, Vec<u64>) {
+fn run(
+    mock: &mut TestEngine,
+    batching: &BatchLoop,
+    batches: u64,
+    room: usize,
+) -> (Batched, Vec<u64>) {
     let (batched, recorder) = recorded(mock, batching, batches, room);
     (batched, recorder.samples)
 }
 
 fn recorded(
-    mock: &mut Mock,
+    mock: &mut TestEngine,
     batching: &BatchLoop,
     batches: u64,
     room: usize,
@@ -46,7 +52,7 @@ fn recorded(
 fn each_batch_is_complete_before_the_next_and_timed_once() {
     for size in [1, 3, 64, 1000] {
         // An engine that takes seven at a time.
-        let mut mock = Mock::new(7);
+        let mut mock = mock(7);
         let batching = BatchLoop { size, ..PLAIN };
         let (batched, samples) = run(&mut mock, &batching, 5, 2 * size as usize);
         let operations = 5 * 2 * u64::from(size);
@@ -54,7 +60,7 @@ fn each_batch_is_complete_before_the_next_and_timed_once() {
         assert_eq!(batched.handed_over, operations);
         // Built, handed over, ended: a reading after each.
         assert_eq!(samples, [3; 5]);
-        assert!(mock.most_in_flight <= 2 * size as usize);
+        assert!(mock.lock().most_in_flight <= 2 * size as usize);
     }
 }
 
@@ -63,7 +69,7 @@ fn each_batch_is_complete_before_the_next_and_timed_once() {
 #[test]
 fn phases_make_up_the_latency() {
     for (room, prepare_ns) in [(16, 1), (8, 2), (6, 3)] {
-        let mut mock = Mock::new(7);
+        let mut mock = mock(7);
         let (_, recorder) = recorded(&mut mock, &PLAIN, 4, room);
         assert_eq!(recorder.phases.len(), 4);
         for (times, latency_ns) in recorder.phases.iter().zip(&recorder.samples) {
@@ -82,29 +88,35 @@ fn phases_make_up_the_latency() {
 #[test]
 fn a_batch_is_one_call_or_one_for_each_operation() {
     for (call, calls, most) in [(BatchCall::One, 5, 16), (BatchCall::Many, 5 * 16, 1)] {
-        let mut mock = Mock::new(usize::MAX);
+        let mut mock = mock(usize::MAX);
         let batching = BatchLoop { call, ..PLAIN };
         let (batched, _) = run(&mut mock, &batching, 5, 16);
         assert_eq!(batched.completed, 5 * 16);
-        assert_eq!((mock.calls, mock.most_handed), (calls, most), "{call:?}");
+        let script = mock.lock();
+        assert_eq!(
+            (script.posts, script.most_handed),
+            (calls, most),
+            "{call:?}"
+        );
     }
     // One that is larger than the room for it takes as many calls as that needs.
-    let mut mock = Mock::new(usize::MAX);
+    let mut mock = mock(usize::MAX);
     let (batched, samples) = run(&mut mock, &PLAIN, 5, 6);
-    assert_eq!((mock.calls, mock.most_handed), (5 * 3, 6));
+    let script = mock.lock();
+    assert_eq!((script.posts, script.most_handed), (5 * 3, 6));
     assert_eq!((batched.completed, samples.len()), (5 * 16, 5));
 }
 
 #[test]
 fn so_many_batches_are_in_flight_and_each_is_timed() {
     for (in_flight, batches) in [(1, 40), (2, 40), (3, 41), (64, 5)] {
-        let mut mock = Mock::new(usize::MAX);
+        let mut mock = mock(usize::MAX);
         let batching = BatchLoop { in_flight, ..PLAIN };
         let (batched, samples) = run(&mut mock, &batching, batches, 16);
         assert_eq!(batched.completed, batches * 16);
         assert_eq!(samples.len() as u64, batches);
         let together = u64::from(in_flight).min(batches) as usize;
-        let most = mock.most_in_flight;
+        let most = mock.lock().most_in_flight;
         assert!(most <= together * 16, "{most} of {together}");
         // Five complete with each poll, of which there is one for each batch that begins.
         assert!(
@@ -123,7 +135,7 @@ fn neighbours_become_one_operation_up_to_the_engines_longest() {
         (16, u32::MAX, 2),
         (8, 24, 3),
     ] {
-        let mut mock = Mock::new(usize::MAX);
+        let mut mock = mock(usize::MAX);
         let batching = BatchLoop {
             size,
             merged_bytes_max: Some(bytes_max),
@@ -132,7 +144,7 @@ fn neighbours_become_one_operation_up_to_the_engines_longest() {
         let (batched, samples) = run(&mut mock, &batching, 4, 64);
         assert_eq!(batched.completed, 4 * 2 * u64::from(size));
         assert_eq!(batched.handed_over, 4 * 2 * each, "{size} {bytes_max}");
-        assert_eq!(mock.posted, batched.handed_over);
+        assert_eq!(mock.lock().posted, batched.handed_over);
         assert_eq!(samples.len(), 4);
     }
 }
@@ -162,7 +174,7 @@ const SHARES: [u32; 3] = [3, 3, 2];
 /// Runs batches that three workers share, each on a thread with an engine of its own; returns what came of each.
 fn shared(
     (shares, in_flight, batches): ([u32; 3], u32, u64),
-    mocks: &mut [Mock; 3],
+    mocks: &mut [TestEngine; 3],
     stop: &AtomicBool,
 ) -> [(Result<Batched>, Counter); 3] {
     shared_by(None, (shares, in_flight, batches), mocks, stop)
@@ -171,11 +183,11 @@ fn shared(
 fn shared_by(
     sleepers: Option<Arc<Sleepers>>,
     (shares, in_flight, batches): ([u32; 3], u32, u64),
-    mocks: &mut [Mock; 3],
+    mocks: &mut [TestEngine; 3],
     stop: &AtomicBool,
 ) -> [(Result<Batched>, Counter); 3] {
     let shared = Arc::new(SharedBatches::new(3, in_flight, sleepers.clone()));
-    let work = |worker: u32, mock: &mut Mock| {
+    let work = |worker: u32, mock: &mut TestEngine| {
         let batching = BatchLoop {
             size: shares[worker as usize],
             in_flight,
@@ -230,7 +242,7 @@ fn workers_share_batches_out_and_the_first_one_times_them() {
         ([1, 1, 0], 1, 50),
         ([1, 0, 0], 3, 50),
     ] {
-        let mut mocks = [1, 7, 64].map(Mock::new);
+        let mut mocks = [1, 7, 64].map(mock);
         let stop = AtomicBool::new(false);
         let ends = shared((shares, in_flight, batches), &mut mocks, &stop);
         let samples = ends.each_ref().map(|(_, recorder)| recorder.samples.len());
@@ -243,8 +255,8 @@ fn workers_share_batches_out_and_the_first_one_times_them() {
                 handed_over: operations,
             };
             assert_eq!(*batched.as_ref().unwrap(), expected);
-            assert_eq!(mock.posted, operations);
-            assert!(mock.most_in_flight as u32 <= in_flight * 2 * share);
+            assert_eq!(mock.lock().posted, operations);
+            assert!(mock.lock().most_in_flight as u32 <= in_flight * 2 * share);
         }
     }
 }
@@ -253,8 +265,8 @@ fn workers_share_batches_out_and_the_first_one_times_them() {
 #[test]
 fn no_batch_begins_before_the_last_share_of_the_one_before_is_done() {
     for (slow, in_flight) in [(0, 1), (1, 1), (2, 1), (2, 3)] {
-        let mut mocks = [64, 64, 64].map(Mock::new);
-        mocks[slow].stuck = true;
+        let mut mocks = [64, 64, 64].map(mock);
+        mocks[slow].lock().ends = None;
         let stop = AtomicBool::new(false);
         let ends = std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -269,7 +281,11 @@ fn no_batch_begins_before_the_last_share_of_the_one_before_is_done() {
         }
         assert!(ends[0].1.samples.is_empty());
         for (mock, share) in mocks.iter().zip(SHARES) {
-            assert_eq!(mock.posted, u64::from(in_flight * 2 * share), "{slow}");
+            assert_eq!(
+                mock.lock().posted,
+                u64::from(in_flight * 2 * share),
+                "{slow}"
+            );
         }
     }
 }
@@ -277,8 +293,8 @@ fn no_batch_begins_before_the_last_share_of_the_one_before_is_done() {
 #[test]
 fn a_worker_that_fails_ends_the_loops_of_the_others() {
     for failing in [0, 2] {
-        let mut mocks = [64, 64, 64].map(Mock::new);
-        mocks[failing].fail_at = Some(40);
+        let mut mocks = [64, 64, 64].map(mock);
+        mocks[failing].lock().ends = Some(failing_after(40, 77));
         let stop = AtomicBool::new(false);
         let ends = shared((SHARES, 2, 1000), &mut mocks, &stop);
         for (worker, (batched, _)) in ends.iter().enumerate() {
@@ -292,8 +308,13 @@ fn a_worker_that_fails_ends_the_loops_of_the_others() {
 
 #[test]
 fn a_worker_that_panics_ends_the_loops_of_the_others() {
-    let mut mocks = [64, 64, 64].map(Mock::new);
-    mocks[2].panic_at = Some(40);
+    let mut mocks = [64, 64, 64].map(mock);
+    let mut left = 40;
+    mocks[2].lock().takes = Some(Box::new(move |_| {
+        left -= 1;
+        assert!(left > 0, "as asked");
+        true
+    }));
     let stop = AtomicBool::new(false);
     let ends = shared((SHARES, 2, 1000), &mut mocks, &stop);
     for (batched, _) in &ends[..2] {
@@ -305,16 +326,15 @@ fn a_worker_that_panics_ends_the_loops_of_the_others() {
 /// Workers that sleep are woken for their share and for the end: else each batch would take as long as a nap, of 10 ms.
 #[test]
 fn workers_that_sleep_between_batches_are_woken() {
-    let mut mocks = [64, 64, 64].map(|room| {
-        let mut mock = Mock::new(room);
-        mock.sleeps();
-        mock
-    });
+    let mut mocks = [64, 64, 64].map(|room| mock(room).sleeping());
     let stop = AtomicBool::new(false);
     let sleepers = Some(Arc::new(Sleepers::default()));
     let began = Instant::now();
     let ends = shared_by(sleepers, (SHARES, 1, 400), &mut mocks, &stop);
     assert!(ends.iter().all(|(batched, _)| batched.is_ok()));
-    assert!(mocks.iter().all(|mock| mock.slept > 0), "nobody slept");
+    assert!(
+        mocks.iter().all(|mock| mock.lock().slept > 0),
+        "nobody slept"
+    );
     assert!(began.elapsed() < Duration::from_secs(2));
 }

@@ -1,5 +1,5 @@
 use super::super::BURST;
-use super::super::mock::Mock;
+use super::super::mock::mock;
 use super::*;
 use tonnage_sys::mapping::{Pages, Sharing};
 
@@ -102,51 +102,51 @@ fn no_more_is_handed_on_than_there_is_room_for() {
 #[test]
 fn senders_are_told_after_enough_messages_or_a_few_idle_polls() {
     let mut credits = credits();
-    let mut mock = Mock::new(9);
+    let mut mock = mock(9);
     for _ in 0..3 {
         credits.took(0, &mut mock).unwrap();
     }
-    assert_eq!(mock.posted, 0);
+    assert_eq!(mock.lock().posted, 0);
     credits.took(0, &mut mock).unwrap();
-    assert_eq!(mock.posted, 1);
+    assert_eq!(mock.lock().posted, 1);
     let word = credits.arena.word(Credits::source_at(1)).unwrap();
     assert_eq!(word.load(Ordering::Acquire), 4);
     // Its bytes must not change while they are on their way.
     for _ in 0..5 {
         credits.took(0, &mut mock).unwrap();
     }
-    assert_eq!(mock.posted, 1);
+    assert_eq!(mock.lock().posted, 1);
     assert!(!credits.is_settled());
     credits.sift(&mut [done(COUNTS, 0)], 1);
     for _ in 0..2 {
         credits.idle(&mut mock).unwrap();
     }
-    assert_eq!(mock.posted, 1, "it is not idle yet");
+    assert_eq!(mock.lock().posted, 1, "it is not idle yet");
     credits.idle(&mut mock).unwrap();
-    assert_eq!(mock.posted, 2);
+    assert_eq!(mock.lock().posted, 2);
     credits.sift(&mut [done(COUNTS, 0)], 1);
     assert!(credits.is_settled());
     for _ in 0..9 {
         credits.idle(&mut mock).unwrap();
     }
-    assert_eq!(mock.posted, 2, "there is nothing to tell");
+    assert_eq!(mock.lock().posted, 2, "there is nothing to tell");
 }
 
 #[test]
 fn a_busy_engine_is_asked_again() {
     let mut credits = credits();
-    credits.took(0, &mut Mock::new(0)).unwrap();
-    credits.tell_all(&mut Mock::new(0)).unwrap();
+    credits.took(0, &mut mock(0)).unwrap();
+    credits.tell_all(&mut mock(0)).unwrap();
     assert!(!credits.is_settled());
-    let mut mock = Mock::new(1);
+    let mut mock = mock(1);
     credits.tell_all(&mut mock).unwrap();
-    assert_eq!(mock.posted, 1);
+    assert_eq!(mock.lock().posted, 1);
 }
 
 #[test]
 fn counts_go_on_from_point_to_point() {
     let mut credits = credits();
-    let mut mock = Mock::new(9);
+    let mut mock = mock(9);
     credits.took(0, &mut mock).unwrap();
     credits.tell_all(&mut mock).unwrap();
     credits.sift(&mut [done(COUNTS, 0)], 1);
@@ -196,12 +196,12 @@ fn lanes_of_the_point_before_mean_nothing() {
     let count = credits.sift(&mut all, 3);
     assert_eq!(tags(&all[..count]), [1, 2]);
     // The first receive's messages are those of the peer that is the first now.
-    let mut mock = Mock::new(9);
+    let mut mock = mock(9);
     for _ in 0..4 {
         credits.took(0, &mut mock).unwrap();
     }
     let word = credits.arena.word(Credits::source_at(0)).unwrap();
-    assert_eq!((mock.posted, word.load(Ordering::Acquire)), (1, 4));
+    assert_eq!((mock.lock().posted, word.load(Ordering::Acquire)), (1, 4));
 }
 
 #[test]
@@ -237,10 +237,10 @@ fn a_poll_looks_at_some_receivers_and_the_next_goes_on_with_the_others() {
 #[test]
 fn only_polls_in_a_row_without_an_arrival_are_idle() {
     let mut credits = credits();
-    let mut mock = Mock::new(9);
+    let mut mock = mock(9);
     for _ in 0..3 {
         credits.took(0, &mut mock).unwrap();
         credits.idle(&mut mock).unwrap();
     }
-    assert_eq!(mock.posted, 0);
+    assert_eq!(mock.lock().posted, 0);
 }

@@ -1,29 +1,12 @@
 use std::sync::atomic::AtomicBool;
 
-use super::super::mock::{Counter, Mock, arrival, flow, silent_port};
+use super::super::mock::{Counter, flow, mock, silent_port};
 use super::super::stall::StallWatch;
 use super::*;
-use tonnage_engine::{Lane, LimitKind, Verb};
+use tonnage_engine::Peer;
+use tonnage_engine::testing::{CAPS, arrival};
 use tonnage_plan::transfer::Addresses;
 use tonnage_sys::mapping::{Pages, Sharing};
-
-const CAPS: Caps = Caps {
-    verbs: &[Verb::Write],
-    immediate_bits: 32,
-    depth: 64,
-    message_bytes_max: 4096,
-    moves_bytes: true,
-    delivered: true,
-    delivery_on_request: false,
-    sends_taken: true,
-    passive_target: false,
-    arrivals_named: true,
-    arrives_by_polling: false,
-    ordered_writes: true,
-    shared_memory: false,
-    carried: false,
-    limit: LimitKind::None,
-};
 
 const OUT: u64 = 64;
 const INTO: u64 = 256;
@@ -97,9 +80,9 @@ fn an_engine_that_needs_polls_is_polled_after_each_look() {
 
 #[test]
 fn round_trips_go_round_the_peers_with_a_bound_of_what_is_in_flight() {
-    let (mut mock, stop) = (Mock::new(1), AtomicBool::new(false));
-    mock.peer = Some(Box::new(|op| Some(arrival(op.lane))));
-    mock.busy = 2;
+    let (mut mock, stop) = (mock(1), AtomicBool::new(false));
+    mock.lock().answers = Some(Box::new(|peer, _| Some(arrival(peer, 0, 0))));
+    mock.lock().busy = 2;
     let mut port = silent_port(&mut mock, &stop);
     let (mut table, mut tens) = (table(3, Vec::new(), false), Tens::default());
     let mut until = Until::operations(42);
@@ -109,14 +92,15 @@ fn round_trips_go_round_the_peers_with_a_bound_of_what_is_in_flight() {
     assert_eq!(tens.0.samples, [5; 42], "half of the ten that each took");
     assert_eq!((port.awaited, port.answered), (0, 42));
     assert!(table.unanswered.is_empty());
-    assert_eq!((mock.posted, mock.in_flight()), (42, 0));
-    assert_eq!(mock.most_in_flight as u64, OUTSTANDING_MAX);
+    let script = mock.lock();
+    assert_eq!((script.posted, script.in_flight.len()), (42, 0));
+    assert_eq!(script.most_in_flight as u64, OUTSTANDING_MAX);
 }
 
 #[test]
 fn an_answer_that_does_not_come_is_waited_for() {
     for signals in [vec![], vec![signal()]] {
-        let (mut mock, stop) = (Mock::new(1), AtomicBool::new(false));
+        let (mut mock, stop) = (mock(1), AtomicBool::new(false));
         let watch = StallWatch::new(100_000_000, 0, 1);
         let mut port = silent_port(&mut mock, &stop).with_watch(watch);
         let mut table = table(1, signals, false);
@@ -128,9 +112,9 @@ fn an_answer_that_does_not_come_is_waited_for() {
 }
 
 /// A peer that answers each operation by a write to the slots in turn, three times at most to each.
-fn echo(arena: Arc<Arena>) -> impl FnMut(&Op) -> Option<Completion> {
+fn echo(arena: Arc<Arena>) -> impl FnMut(Peer, &Op) -> Option<Completion> {
     let mut written = 0;
-    move |_| {
+    move |_, _| {
         if written < 6 {
             let at = INTO + 16 * (written % 2) + 7;
             arena.store_byte(at, 1 + (written / 2) as u8).unwrap();
@@ -142,10 +126,10 @@ fn echo(arena: Arc<Arena>) -> impl FnMut(&Op) -> Option<Completion> {
 
 #[test]
 fn bytes_that_change_are_answers_and_are_answered() {
-    let (mut mock, stop) = (Mock::new(1), AtomicBool::new(false));
+    let (mut mock, stop) = (mock(1), AtomicBool::new(false));
     let signal = signal();
     let arena = Arc::clone(&signal.arena);
-    mock.peer = Some(Box::new(echo(Arc::clone(&arena))));
+    mock.lock().answers = Some(Box::new(echo(Arc::clone(&arena))));
     let mut port = silent_port(&mut mock, &stop);
     let mut first = table(1, vec![signal], false);
     let (mut until, tens) = (Until::operations(6), &mut Tens::default());
@@ -163,13 +147,14 @@ fn bytes_that_change_are_answers_and_are_answered() {
     };
     let answers = return_all(&mut port, &mut first, over).unwrap();
     assert_eq!((answers, arena.load_byte(OUT + 7).unwrap()), (1, 4));
-    assert_eq!((mock.posted, mock.in_flight()), (7, 0));
+    let script = mock.lock();
+    assert_eq!((script.posted, script.in_flight.len()), (7, 0));
 }
 
 #[test]
 fn each_arrival_is_answered_to_the_peer_that_it_came_from() {
-    let (mut mock, stop) = (Mock::new(1), AtomicBool::new(false));
-    mock.arriving = [3, 2, 3, 3].map(|peer| arrival(Lane(peer))).into();
+    let (mut mock, stop) = (mock(1), AtomicBool::new(false));
+    mock.lock().done = [3, 2, 3, 3].map(|peer| arrival(peer, 0, 0)).into();
     let mut port = silent_port(&mut mock, &stop);
     let mut table = table(3, Vec::new(), true);
     let mut rounds = 0;
@@ -180,13 +165,13 @@ fn each_arrival_is_answered_to_the_peer_that_it_came_from() {
     let answers = return_all(&mut port, &mut table, over).unwrap();
     assert_eq!(answers, 4);
     assert_eq!(issued(&table.flows), [0, 1, 3]);
-    assert_eq!((port.arrivals.count, mock.in_flight()), (4, 0));
+    assert_eq!((port.arrivals.count, mock.lock().in_flight.len()), (4, 0));
 }
 
 #[test]
 fn an_arrival_from_nobody_is_an_error() {
-    let (mut mock, stop) = (Mock::new(1), AtomicBool::new(false));
-    mock.arriving.push_back(arrival(Lane(9)));
+    let (mut mock, stop) = (mock(1), AtomicBool::new(false));
+    mock.lock().done.push_back(arrival(9, 0, 0));
     let mut port = silent_port(&mut mock, &stop);
     let error = return_all(&mut port, &mut table(3, Vec::new(), true), || false).unwrap_err();
     assert!(error.to_string().contains("rank 9"), "{error}");
@@ -194,7 +179,7 @@ fn an_arrival_from_nobody_is_an_error() {
 
 #[test]
 fn reads_go_round_the_peers_one_at_a_time() {
-    let (mut mock, stop) = (Mock::new(9), AtomicBool::new(false));
+    let (mut mock, stop) = (mock(9), AtomicBool::new(false));
     let mut flows: Vec<_> = (1..=3).map(|peer| flow(peer, peer)).collect();
     let (mut until, mut tens) = (Until::operations(7), Tens::default());
     let mut port = silent_port(&mut mock, &stop);
@@ -202,5 +187,6 @@ fn reads_go_round_the_peers_one_at_a_time() {
     assert_eq!(reads, 7);
     assert_eq!(issued(&flows), [3, 2, 2]);
     assert_eq!(tens.0.samples, [10; 7]);
-    assert_eq!((mock.posted, mock.most_in_flight), (7, 1));
+    let script = mock.lock();
+    assert_eq!((script.posted, script.most_in_flight), (7, 1));
 }

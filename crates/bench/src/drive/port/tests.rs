@@ -1,13 +1,14 @@
-use super::super::mock::{Mock, arrival, flow, silent_port};
+use super::super::mock::{flow, mock, silent_port};
 use super::*;
 use tonnage_engine::Lane;
+use tonnage_engine::testing::arrival;
 use tonnage_plan::transfer::Addresses;
 
 #[test]
 fn arrivals_are_counted_at_once_and_dated_before_they_are_taken() {
     for idle_polls in [0, 1] {
-        let (mut mock, stop) = (Mock::new(1), AtomicBool::new(false));
-        mock.arrives = Some(7);
+        let (mut mock, stop) = (mock(1), AtomicBool::new(false));
+        mock.lock().done.push_back(arrival(0, 7, 0));
         let mut port = silent_port(&mut mock, &stop);
         let mut done = [Completion::EMPTY; BURST];
         let before_ns = port.clock.now_ns();
@@ -30,8 +31,8 @@ fn arrivals_are_counted_at_once_and_dated_before_they_are_taken() {
 
 #[test]
 fn operations_that_never_end_end_the_loop() {
-    let (mut mock, stop) = (Mock::new(7), AtomicBool::new(false));
-    mock.stuck = true;
+    let (mut mock, stop) = (mock(7), AtomicBool::new(false));
+    mock.lock().ends = None;
     let op = flow(3, 1).next_op(0);
     let watch = StallWatch::new(50_000_000, 0, 1);
     let mut port = silent_port(&mut mock, &stop).with_watch(watch);
@@ -53,36 +54,42 @@ fn operations_that_never_end_end_the_loop() {
 
 #[test]
 fn a_flush_waits_until_it_is_taken_and_until_it_is_done() {
-    let (mut mock, stop) = (Mock::new(7), AtomicBool::new(false));
+    let (mut mock, stop) = (mock(7), AtomicBool::new(false));
     let mut written = flow(3, 1);
     written.next_op(0);
     let flows = [written.clone(), flow(4, 2), written];
     silent_port(&mut mock, &stop).flush(&flows).unwrap();
-    assert_eq!(mock.flushes, 3, "two flows have written; it was busy once");
-    assert_eq!(mock.in_flight(), 0);
+    assert_eq!(
+        mock.lock().flushes,
+        3,
+        "two flows have written; it was busy once"
+    );
+    assert_eq!(mock.lock().in_flight.len(), 0);
 }
 
 #[test]
 fn a_flush_is_not_done_because_something_arrives() {
-    let (mut mock, stop) = (Mock::new(7), AtomicBool::new(false));
-    mock.flushes = 1;
-    mock.arriving.push_back(arrival(Lane(3)));
+    let (mut mock, stop) = (mock(7), AtomicBool::new(false));
+    mock.lock().flush_answers.clear();
+    mock.lock().done.push_back(arrival(3, 0, 0));
     let mut written = flow(3, 1);
     written.next_op(0);
     silent_port(&mut mock, &stop).flush(&[written]).unwrap();
-    assert_eq!((mock.flushes, mock.in_flight()), (2, 0));
+    let script = mock.lock();
+    assert_eq!((script.flushes, script.in_flight.len()), (1, 0));
 }
 
 #[test]
 fn completing_ends_with_the_last_operation() {
-    let (mut mock, stop) = (Mock::new(3), AtomicBool::new(false));
+    let (mut mock, stop) = (mock(3), AtomicBool::new(false));
     let mut flow = flow(3, 1);
     let ops: Vec<_> = (0..8).map(|tag| flow.next_op(tag)).collect();
     let mut port = silent_port(&mut mock, &stop);
     port.complete(&ops).unwrap();
     assert_eq!(port.completed, 8);
     assert_eq!(port.take_arrivals(), Arrivals::default());
-    assert_eq!((mock.posted, mock.in_flight()), (8, 0));
+    let script = mock.lock();
+    assert_eq!((script.posted, script.in_flight.len()), (8, 0));
 }
 
 fn receives(peers: u32) -> Vec<Receives> {
@@ -94,35 +101,39 @@ fn receives(peers: u32) -> Vec<Receives> {
 #[test]
 fn receives_are_all_posted_and_have_room_for_a_burst_of_arrivals() {
     for (peers, depth) in [(1, 1), (2, 3)] {
-        let (mut mock, stop) = (Mock::new(4), AtomicBool::new(false));
+        let (mut mock, stop) = (mock(4), AtomicBool::new(false));
         let mut port = silent_port(&mut mock, &stop);
         port.post_receives(receives(peers), depth).unwrap();
         let room = port.staged.capacity();
         let needed = (peers * depth) as usize + BURST;
         assert!(room >= needed, "{room}: loops allocate nothing");
-        assert_eq!(mock.posted, u64::from(peers * depth));
+        assert_eq!(mock.lock().posted, u64::from(peers * depth));
     }
 }
 
 #[test]
 fn an_arrival_hands_its_receive_back_until_they_are_used_up() {
-    let (mut mock, stop) = (Mock::new(4), AtomicBool::new(false));
-    mock.arriving = [arrival(Lane(0)); 2].into();
+    let (mut mock, stop) = (mock(4), AtomicBool::new(false));
+    let peer = mock.clone();
     let mut port = silent_port(&mut mock, &stop);
     port.receives = receives(1);
     let mut done = [Completion::EMPTY; BURST];
-    port.poll(&mut done).unwrap();
-    port.use_up_receives();
-    port.poll(&mut done).unwrap();
+    for is_last in [false, true] {
+        if is_last {
+            port.use_up_receives();
+        }
+        peer.lock().done.push_back(arrival(0, 0, 0));
+        port.poll(&mut done).unwrap();
+    }
     assert_eq!(port.arrivals.count, 2);
-    assert_eq!(mock.posted, 1);
+    assert_eq!(mock.lock().posted, 1);
 }
 
 #[test]
 fn a_receive_that_found_no_room_is_handed_over_when_idle() {
-    let (mut mock, stop) = (Mock::new(4), AtomicBool::new(false));
-    mock.busy = 1;
-    mock.arriving.push_back(arrival(Lane(0)));
+    let (mut mock, stop) = (mock(4), AtomicBool::new(false));
+    mock.lock().busy = 1;
+    mock.lock().done.push_back(arrival(0, 0, 0));
     let mut port = silent_port(&mut mock, &stop);
     port.receives = receives(1);
     let mut done = [Completion::EMPTY; BURST];
@@ -130,13 +141,13 @@ fn a_receive_that_found_no_room_is_handed_over_when_idle() {
     assert_eq!(port.staged.len(), 1);
     port.poll(&mut done).unwrap();
     assert_eq!(port.staged.len(), 0);
-    assert_eq!(mock.posted, 1);
+    assert_eq!(mock.lock().posted, 1);
 }
 
 #[test]
 fn a_stopped_run_ends_also_where_polls_always_bring_something() {
-    let (mut mock, stop) = (Mock::new(4), AtomicBool::new(true));
-    mock.arriving.push_back(arrival(Lane(0)));
+    let (mut mock, stop) = (mock(4), AtomicBool::new(true));
+    mock.lock().done.push_back(arrival(0, 0, 0));
     let mut port = silent_port(&mut mock, &stop);
     let error = port.poll(&mut [Completion::EMPTY; BURST]).unwrap_err();
     assert!(error.to_string().contains("stopped"), "{error}");
@@ -145,9 +156,9 @@ fn a_stopped_run_ends_also_where_polls_always_bring_something() {
 #[test]
 fn senders_are_told_when_idle_and_when_counts_are_settled() {
     for idle_polls in [0, 3] {
-        let (mut mock, stop) = (Mock::new(4), AtomicBool::new(false));
+        let (mut mock, stop) = (mock(4), AtomicBool::new(false));
         let mut credits = super::super::credits::tests::credits();
-        mock.arriving.push_back(arrival(Lane(1)));
+        mock.lock().done.push_back(arrival(1, 0, 0));
         let mut port = silent_port(&mut mock, &stop).with_credits(&mut credits);
         let mut done = [Completion::EMPTY; BURST];
         for _ in 0..=idle_polls {
@@ -157,13 +168,13 @@ fn senders_are_told_when_idle_and_when_counts_are_settled() {
             port.settle_credits().unwrap();
             assert!(credits.is_settled());
         }
-        assert_eq!(mock.posted, 1);
+        assert_eq!(mock.lock().posted, 1);
     }
 }
 
 #[test]
 fn an_awaited_answer_is_in_flight_and_its_coming_is_progress() {
-    let (mut mock, stop) = (Mock::new(4), AtomicBool::new(false));
+    let (mut mock, stop) = (mock(4), AtomicBool::new(false));
     let watch = StallWatch::new(100_000_000, 0, 1);
     let mut port = silent_port(&mut mock, &stop).with_watch(watch);
     let mut done = [Completion::EMPTY; BURST];
@@ -185,7 +196,7 @@ fn an_awaited_answer_is_in_flight_and_its_coming_is_progress() {
 
 #[test]
 fn a_flow_that_stands_still_ends_the_loop_but_not_across_trials() {
-    let (mut mock, stop) = (Mock::new(4), AtomicBool::new(false));
+    let (mut mock, stop) = (mock(4), AtomicBool::new(false));
     let watch = StallWatch::new(1_000_000_000, 0, 1);
     let mut port = silent_port(&mut mock, &stop).with_watch(watch);
     let flows = [flow(3, 1)];

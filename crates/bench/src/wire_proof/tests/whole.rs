@@ -10,12 +10,8 @@ use super::interface;
 use crate::conductor::run;
 use crate::observer::{Observer, Progress};
 use crate::settings::{Numa, Settings};
-use tonnage_engine::memory::Memory;
-use tonnage_engine::{
-    Caps, Card, Completion, Descriptor, Domain, Ending, Engine, EngineReport, Entry, Failure,
-    Flush, Lane, LaneSpec, Libraries, Lifecycle, LimitKind, Lists, Neighbor, Op, OpenRequest, Peer,
-    Region, RegionId, Verb, WorkerConfig,
-};
+use tonnage_engine::testing::{CAPS, Script, TestDomain, TestEngine, at_once};
+use tonnage_engine::{Caps, Domain, Entry, Libraries, Lifecycle, Lists, OpenRequest, Verb};
 use tonnage_machine::counters::{Snapshot, received_bytes};
 use tonnage_machine::kernel_files::Tree;
 use tonnage_machine::{CpuChoice, Topology};
@@ -23,136 +19,47 @@ use tonnage_plan::transfer::{Addresses, TransferPoint, TrialLength};
 use tonnage_plan::{Planned, Point};
 use tonnage_ranks::testing::run_with;
 use tonnage_record::{Outcome, Program, Record, WireProof};
+use tonnage_units::Result;
 use tonnage_units::WireDevice;
-use tonnage_units::{Error, Result};
 
-static CAPS: Caps = Caps {
-    verbs: &[Verb::Write, Verb::Read],
-    immediate_bits: 0,
-    depth: 8,
-    message_bytes_max: 1 << 20,
-    moves_bytes: true,
-    delivered: true,
-    delivery_on_request: false,
-    arrivals_named: true,
-    arrives_by_polling: false,
-    ordered_writes: false,
-    sends_taken: true,
-    passive_target: false,
-    shared_memory: false,
-    carried: false,
-    limit: LimitKind::None,
-};
+static VERBS: [Verb; 2] = [Verb::Write, Verb::Read];
 
 const OPERATIONS: u64 = 100;
 const SIZE_BYTES: u32 = 1 << 16;
 
 type Open = fn(&OpenRequest<'_>) -> Result<Vec<Arc<dyn Domain>>>;
 
-struct Toy(Option<WireDevice>);
-
+/// A device that sends as many bytes over the loopback as its operations have.
 fn toy(device: Option<WireDevice>) -> Result<Vec<Arc<dyn Domain>>> {
-    Ok(vec![Arc::new(Toy(device))])
+    Ok(vec![Arc::new(TestDomain {
+        caps: Caps {
+            verbs: &VERBS,
+            depth: 8,
+            message_bytes_max: 1 << 20,
+            ..CAPS
+        },
+        wire_devices: device.into_iter().collect(),
+        ..TestDomain::new(|_| worker())
+    })])
 }
 
-impl Domain for Toy {
-    fn caps(&self) -> &Caps {
-        &CAPS
-    }
-
-    fn report(&self) -> EngineReport {
-        EngineReport::default()
-    }
-
-    fn wire_devices(&self) -> Vec<WireDevice> {
-        self.0.iter().cloned().collect()
-    }
-
-    fn worker(&self, _: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
-        let io = |error| Error::io("the toy's loopback", error);
-        let listener = TcpListener::bind("127.0.0.1:0").map_err(io)?;
-        let stream = TcpStream::connect(listener.local_addr().map_err(io)?).map_err(io)?;
-        let (mut sink, _) = listener.accept().map_err(io)?;
-        // Ends when the engine is dropped and with it the other end.
-        std::thread::spawn(move || {
-            let mut bytes = vec![0; 1 << 16];
-            while sink.read(&mut bytes).is_ok_and(|count| count > 0) {}
-        });
-        Ok(Box::new(Line {
-            stream,
-            done: Vec::new(),
-        }))
-    }
-}
-
-/// A connection to nowhere.
-struct Line {
-    stream: TcpStream,
-    done: Vec<Completion>,
-}
-
-impl Engine for Line {
-    fn register(&mut self, _: &Arc<dyn Memory>) -> Result<Region> {
-        let descriptor = Descriptor::default();
-        Ok(Region {
-            id: RegionId(0),
-            descriptor,
-        })
-    }
-
-    fn deregister(&mut self, _: RegionId) -> Result<()> {
-        Ok(())
-    }
-
-    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
-        Ok(vec![Card(Vec::new()); peers.len()])
-    }
-
-    fn connect(&mut self, _: &[Neighbor]) -> Result<()> {
-        Ok(())
-    }
-
-    fn lane(&mut self, _: &LaneSpec<'_>) -> Result<Lane> {
-        Ok(Lane(0))
-    }
-
-    fn release(&mut self, _: Lane) {}
-
-    fn flush(&mut self, _: Lane, _: u32) -> Result<Flush> {
-        Ok(Flush::Delivered)
-    }
-
-    fn flush_incoming(&mut self) -> Result<bool> {
-        Ok(false)
-    }
-
-    fn failure(&self, _: &Completion) -> Failure {
-        Failure::default()
-    }
-
-    fn post(&mut self, ops: &[Op]) -> Result<usize> {
-        for op in ops {
-            let bytes = vec![0; op.len as usize];
-            let sent = self.stream.write_all(&bytes);
-            sent.map_err(|error| Error::io("the toy's loopback", error))?;
-            self.done.push(Completion {
-                tag: op.tag,
-                lane: op.lane,
-                len: op.len,
-                imm: 0,
-                ending: Ending::Done,
-            });
-        }
-        Ok(ops.len())
-    }
-
-    fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
-        let count = self.done.len().min(done.len());
-        for (place, completion) in done.iter_mut().zip(self.done.drain(..count)) {
-            *place = completion;
-        }
-        Ok(count)
-    }
+fn worker() -> TestEngine {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut sink, _) = listener.accept().unwrap();
+    // Ends when the engine is dropped and with it the other end.
+    std::thread::spawn(move || {
+        let mut bytes = vec![0; 1 << 16];
+        while sink.read(&mut bytes).is_ok_and(|count| count > 0) {}
+    });
+    TestEngine::new(Script {
+        answers: Some(Box::new(move |_, op| {
+            stream.write_all(&vec![0; op.len as usize]).unwrap();
+            None
+        })),
+        ends: Some(at_once()),
+        ..Script::default()
+    })
 }
 
 fn entry(name: &'static str, open: Open) -> Entry {
@@ -166,7 +73,7 @@ fn entry(name: &'static str, open: Open) -> Entry {
         lifecycle: Lifecycle::NONE,
         device_memory: None,
         one_process: false,
-        verbs: CAPS.verbs,
+        verbs: &VERBS,
         ordered_writes: false,
         moves_bytes: true,
         open,

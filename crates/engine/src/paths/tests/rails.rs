@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::support::{Device, Shared, caps, op, two_rails};
+use super::support::{ALL, device, op, two_rails};
 use crate::paths::{Cut, Division, Rails, divided};
-use crate::{Caps, Domain, Ending, LaneKind, LimitKind, Op, Verb};
+use crate::{Caps, Ending, LaneKind, LimitKind, Op, Verb};
 
 fn over_rails(rails: Rails) -> Division {
     Division {
@@ -89,12 +89,7 @@ fn each_peer_has_a_rail_of_its_own_in_turn() {
 
 #[test]
 fn rails_can_do_together_what_each_of_them_can() {
-    let device = |caps: Caps| -> Arc<dyn Domain> {
-        Arc::new(Device {
-            shown: Shared::default(),
-            caps,
-        })
-    };
+    let device = |caps| device(&Arc::default(), caps);
     let weak = Caps {
         verbs: &[Verb::Read],
         depth: 2,
@@ -103,11 +98,11 @@ fn rails_can_do_together_what_each_of_them_can() {
         delivery_on_request: false,
         arrives_by_polling: true,
         limit: LimitKind::Link { bytes_per_s: 5 },
-        ..caps()
+        ..ALL
     };
     let strong = Caps {
         limit: LimitKind::Link { bytes_per_s: 7 },
-        ..caps()
+        ..ALL
     };
     for devices in [[weak, strong], [strong, weak]] {
         let devices = devices.map(device).into();

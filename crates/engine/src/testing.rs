@@ -1,0 +1,666 @@
+//! Doubles for tests: a device, its workers and a memory, each of which does what a test tells it to.
+//!
+//! A [`TestEngine`] is a handle to a [`Script`]. The test keeps a clone of the handle that the code under test owns as
+//! its engine: it says through the script what is refused, ended, delayed or answered, and reads what was asked. No
+//! bytes move unless a hook of the script moves them. Operations stay in flight until the test ends them by hand, or end
+//! when they are polled if the script has [`Script::ends`]. A [`TestDomain`] is a device as another one, or with workers
+//! of a test's own; a [`TestMemory`] is memory that the CPU cannot address.
+//!
+//! With neither [`Script::keeps_handed`] nor a hook that allocates, posting and polling allocate nothing once
+//! [`Script::in_flight`] has its room.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tonnage_sys::clock::Clock;
+use tonnage_sys::mapping::{Arena, Pages, Sharing};
+use tonnage_units::lock::lock;
+use tonnage_units::{Error, Result, WireDevice};
+
+use crate::memory::{CopyRate, CopyTurns, DeviceMemory, Memory, MemoryReport, Request, Stretch};
+use crate::pattern::{self, Key, Mismatches};
+use crate::{
+    Arm, Caps, Card, Completion, Descriptor, Domain, Domains, Ending, Engine, EngineReport,
+    Failure, Flush, Lane, LaneKind, LaneSpec, LimitKind, Neighbor, Op, Peer, Region, RegionId,
+    Verb, WorkerConfig,
+};
+
+/// How an operation in flight ends when it is polled; `None` leaves it in flight.
+pub type Ends = Box<dyn FnMut(&Op) -> Option<Ending> + Send>;
+
+/// Whether an operation is taken.
+pub type Takes = Box<dyn FnMut(&Op) -> bool + Send>;
+
+/// Called with each operation that is taken and the peer of its lane; what it returns arrives here.
+pub type Answers = Box<dyn FnMut(Peer, &Op) -> Option<Completion> + Send>;
+
+/// Everything ends well at the next poll.
+pub fn at_once() -> Ends {
+    Box::new(|_| Some(Ending::Done))
+}
+
+/// Everything ends well at the next poll, but on this lane nothing ends.
+pub fn except_on(lane: Lane) -> Ends {
+    Box::new(move |op| (op.lane != lane).then_some(Ending::Done))
+}
+
+/// So many operations end well, and all others fail with this code.
+pub fn failing_after(operations: u64, code: i32) -> Ends {
+    let mut ended = 0;
+    Box::new(move |_| {
+        ended += 1;
+        Some(match ended > operations {
+            true => Ending::Failed(code),
+            false => Ending::Done,
+        })
+    })
+}
+
+/// So many operations end at once; the others do so too, but not before `stall_ns` have passed.
+pub fn stalling_after(operations: u64, stall_ns: u64) -> Ends {
+    let (clock, mut ended, mut until_ns) = (Clock::new(), 0, None);
+    Box::new(move |_| {
+        if ended >= operations {
+            let until_ns = *until_ns.get_or_insert_with(|| clock.now_ns() + stall_ns);
+            if clock.now_ns() < until_ns {
+                return None;
+            }
+        }
+        ended += 1;
+        Some(Ending::Done)
+    })
+}
+
+/// A notification from a peer.
+pub fn arrival(peer: Peer, imm: u32, len: u32) -> Completion {
+    Completion {
+        tag: 0,
+        lane: Lane(peer),
+        len,
+        imm,
+        ending: Ending::Arrived,
+    }
+}
+
+/// A lane as it was asked for first.
+pub struct Resolved {
+    /// Verb or receive.
+    pub kind: LaneKind,
+    /// The other end.
+    pub peer: Peer,
+    /// This worker's region.
+    pub local: RegionId,
+    /// The peer's.
+    pub remote: Descriptor,
+}
+
+/// Behaviour of a [`TestEngine`], and its accounts of what it was asked.
+#[derive(Default)]
+pub struct Script {
+    /// Number of its first region and its first lane, and the first byte of its descriptors and cards.
+    pub first: u32,
+    /// The name of its failures.
+    pub failure: String,
+    /// Only memory that the CPU can address is registered.
+    pub needs_host_memory: bool,
+    /// A lane that is asked for again is another one.
+    pub lanes_apart: bool,
+    /// Peers that cannot be reached.
+    pub unreachable: Vec<Peer>,
+    /// No peer comes to first contact.
+    pub meets_nobody: bool,
+    /// Every call that can fail does so.
+    pub dead: bool,
+    /// The next post is an error.
+    pub post_fails: bool,
+    /// A post of no operations is a panic.
+    pub panics_at_nothing: bool,
+    /// Posts that take nothing, to begin with.
+    pub busy: u32,
+    /// The most operations that one post takes; `None` for all.
+    pub post_max: Option<usize>,
+    /// The most operations in flight; `None` for as many as are posted.
+    pub room: Option<usize>,
+    /// Operations that are taken; `None` for all.
+    pub takes: Option<Takes>,
+    /// The peers' answers.
+    pub answers: Option<Answers>,
+    /// Called at the begin of each poll.
+    pub before_poll: Option<Box<dyn FnMut() + Send>>,
+    /// Ends of operations; `None` where a test ends them by hand.
+    pub ends: Option<Ends>,
+    /// The most operations that end in one poll; `None` for as many as there is room for.
+    pub poll_max: Option<usize>,
+    /// Outcomes of the next flushes.
+    pub flush_answers: VecDeque<Flush>,
+    /// Flushes after them are posted; otherwise all has been delivered.
+    pub posts_flushes: bool,
+    /// Outcome of [`Engine::flush_incoming`].
+    pub waits_for_incoming: bool,
+    /// Operations are kept in [`Self::handed`].
+    pub keeps_handed: bool,
+
+    /// Operations and flushes that were taken and have not ended, the oldest first.
+    pub in_flight: VecDeque<Op>,
+    /// Completions for the next polls; while there are any, a poll ends nothing else.
+    pub done: VecDeque<Completion>,
+    /// Operations that each post took, where it took any.
+    pub handed: Vec<Vec<Op>>,
+    /// Calls of `post`.
+    pub posts: u64,
+    /// Calls of `post` that ended with an operation that `takes` refused.
+    pub refused: u64,
+    /// Operations that were taken.
+    pub posted: u64,
+    /// The most operations that one call handed over.
+    pub most_handed: usize,
+    /// The most that were in flight.
+    pub most_in_flight: usize,
+    /// Calls of `poll`.
+    pub polls: u64,
+    /// Calls of `flush`.
+    pub flushes: u32,
+    /// Calls of `flush_incoming`.
+    pub incoming: u32,
+    /// Calls of `arm` after which somebody may sleep.
+    pub slept: u32,
+    /// Lanes by their numbers, less `first`.
+    pub resolved: Vec<Resolved>,
+    /// Lanes that were not released.
+    pub lanes: BTreeSet<u32>,
+    /// Calls of `lane`.
+    pub lanes_asked: usize,
+    /// Calls of `release`.
+    pub released: usize,
+    /// Regions that were not taken back.
+    pub regions: BTreeSet<u32>,
+    /// Calls of `register`.
+    pub regions_asked: usize,
+    /// Calls of `deregister`.
+    pub deregistered: usize,
+    /// Peers that it was connected to.
+    pub connected: Vec<Neighbor>,
+    /// The completion whose failure was asked for last.
+    pub explained: Option<Completion>,
+    /// Breaches of the contract: what was used after its end, or given back while it was used.
+    pub wrong: Vec<String>,
+}
+
+impl Script {
+    fn alive(&self) -> Result<()> {
+        match self.dead {
+            true => Err(Error::Failed("the device is gone".into())),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends the oldest operations.
+    pub fn end(&mut self, count: usize, ending: Ending) {
+        assert!(count <= self.in_flight.len(), "so many are not in flight");
+        let ended = self.in_flight.drain(..count);
+        self.done
+            .extend(ended.map(|op| Completion::of(&op, ending)));
+    }
+
+    /// Ends this operation, also once more.
+    pub fn end_op(&mut self, op: &Op, ending: Ending) {
+        let is_it = |other: &Op| (other.lane, other.tag) == (op.lane, op.tag);
+        if let Some(at) = self.in_flight.iter().position(is_it) {
+            self.in_flight.remove(at);
+        }
+        self.done.push_back(Completion::of(op, ending));
+    }
+
+    /// Lanes and regions that were not given back.
+    pub fn left(&self) -> (usize, usize) {
+        (self.lanes.len(), self.regions.len())
+    }
+
+    fn room_left(&self) -> usize {
+        let room = self.room.unwrap_or(usize::MAX);
+        room.saturating_sub(self.in_flight.len())
+    }
+
+    /// Peer of a lane; one that was never resolved has its peer's number.
+    fn peer(&self, lane: Lane) -> Peer {
+        let index = lane.0.wrapping_sub(self.first) as usize;
+        self.resolved.get(index).map_or(lane.0, |lane| lane.peer)
+    }
+}
+
+/// An engine that does what its script says. Clones share the script.
+#[derive(Clone, Default)]
+pub struct TestEngine {
+    script: Arc<Mutex<Script>>,
+    /// Nothing ever comes on the first; the second keeps it open.
+    descriptor: Option<Arc<(UnixStream, UnixStream)>>,
+}
+
+impl TestEngine {
+    /// An engine with a script.
+    pub fn new(script: Script) -> Self {
+        Self {
+            script: Arc::new(Mutex::new(script)),
+            descriptor: None,
+        }
+    }
+
+    /// Has a descriptor that can be slept on.
+    #[must_use]
+    pub fn sleeping(mut self) -> Self {
+        self.descriptor = UnixStream::pair().ok().map(Arc::new);
+        self
+    }
+
+    /// The script. Not to be kept during a call of the engine.
+    pub fn lock(&self) -> MutexGuard<'_, Script> {
+        lock(&self.script)
+    }
+}
+
+impl Engine for TestEngine {
+    fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
+        let mut script = self.lock();
+        if script.needs_host_memory {
+            memory.mapped("test")?;
+        }
+        let id = script.first + script.regions_asked as u32;
+        script.regions_asked += 1;
+        script.regions.insert(id);
+        Ok(Region {
+            id: RegionId(id),
+            descriptor: Descriptor(vec![script.first as u8]),
+        })
+    }
+
+    fn deregister(&mut self, region: RegionId) -> Result<()> {
+        let mut script = self.lock();
+        script.deregistered += 1;
+        let is_used = |&lane: &u32| script.resolved[(lane - script.first) as usize].local == region;
+        if script.lanes.iter().any(is_used) || !script.regions.remove(&region.0) {
+            script.wrong.push(format!("deregistered {region:?}"));
+        }
+        Ok(())
+    }
+
+    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
+        let card = |&peer| Card(vec![self.lock().first as u8, peer as u8]);
+        Ok(peers.iter().map(card).collect())
+    }
+
+    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
+        let mut script = self.lock();
+        for neighbor in peers {
+            if script.unreachable.contains(&neighbor.peer) {
+                return Err(Error::Failed("no way there".into()));
+            }
+            let mut known = script.connected.iter();
+            if known.any(|known| known.peer == neighbor.peer) {
+                script.wrong.push(format!("connected {neighbor:?}"));
+            }
+            script.connected.push(neighbor.clone());
+        }
+        Ok(())
+    }
+
+    fn meet(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
+        while self.lock().meets_nobody {
+            if stopped() {
+                return Err(Error::Failed("stopped".into()));
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
+        let mut script = self.lock();
+        script.lanes_asked += 1;
+        let wanted = (spec.kind, spec.peer, spec.local);
+        let mut known = script.resolved.iter();
+        let known = known
+            .position(|lane| (lane.kind, lane.peer, lane.local) == wanted && !script.lanes_apart);
+        let index = known.unwrap_or_else(|| {
+            script.resolved.push(Resolved {
+                kind: spec.kind,
+                peer: spec.peer,
+                local: spec.local,
+                remote: spec.remote.clone(),
+            });
+            script.resolved.len() - 1
+        });
+        let number = script.first + index as u32;
+        script.lanes.insert(number);
+        Ok(Lane(number))
+    }
+
+    fn release(&mut self, lane: Lane) {
+        let mut script = self.lock();
+        script.released += 1;
+        let in_flight = script.in_flight.iter().any(|op| op.lane == lane);
+        if in_flight || !script.lanes.remove(&lane.0) {
+            script.wrong.push(format!("released {lane:?}"));
+        }
+    }
+
+    fn post(&mut self, ops: &[Op]) -> Result<usize> {
+        let script = &mut *self.lock();
+        assert!(
+            !ops.is_empty() || !script.panics_at_nothing,
+            "a call for nothing costs time"
+        );
+        script.posts += 1;
+        script.most_handed = script.most_handed.max(ops.len());
+        script.alive()?;
+        if std::mem::take(&mut script.post_fails) {
+            return Err(Error::Failed("the device refuses".into()));
+        }
+        if script.busy > 0 {
+            script.busy -= 1;
+            return Ok(0);
+        }
+        let mut taken = ops.len().min(script.room_left());
+        taken = taken.min(script.post_max.unwrap_or(taken));
+        if let Some(takes) = &mut script.takes
+            && let Some(refused) = ops[..taken].iter().position(|op| !takes(op))
+        {
+            script.refused += 1;
+            taken = refused;
+        }
+        for op in &ops[..taken] {
+            if !script.resolved.is_empty() && !script.lanes.contains(&op.lane.0) {
+                script.wrong.push(format!("posted on {:?}", op.lane));
+            }
+            let peer = script.peer(op.lane);
+            if let Some(answers) = &mut script.answers {
+                script.done.extend(answers(peer, op));
+            }
+        }
+        script.in_flight.extend(&ops[..taken]);
+        script.posted += taken as u64;
+        script.most_in_flight = script.most_in_flight.max(script.in_flight.len());
+        if script.keeps_handed && taken > 0 {
+            script.handed.push(ops[..taken].to_vec());
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush> {
+        let mut script = self.lock();
+        script.alive()?;
+        script.flushes += 1;
+        let answer = match script.flush_answers.pop_front() {
+            Some(answer) => answer,
+            None if !script.posts_flushes => Flush::Delivered,
+            None if script.room_left() == 0 => Flush::Again,
+            None => Flush::Posted,
+        };
+        if answer == Flush::Posted {
+            script.in_flight.push_back(Op {
+                lane,
+                tag,
+                local: 0,
+                remote: 0,
+                len: 0,
+                imm: 0,
+            });
+        }
+        Ok(answer)
+    }
+
+    fn flush_incoming(&mut self) -> Result<bool> {
+        let mut script = self.lock();
+        script.incoming += 1;
+        Ok(script.waits_for_incoming)
+    }
+
+    fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
+        let script = &mut *self.lock();
+        script.alive()?;
+        script.polls += 1;
+        if let Some(before) = &mut script.before_poll {
+            before();
+        }
+        let count = script.done.len().min(done.len());
+        for (place, completion) in done.iter_mut().zip(script.done.drain(..count)) {
+            *place = completion;
+        }
+        let Some(ends) = script.ends.as_mut().filter(|_| count == 0) else {
+            return Ok(count);
+        };
+        let most = done.len().min(script.poll_max.unwrap_or(usize::MAX));
+        for (count, place) in done[..most].iter_mut().enumerate() {
+            let mut all = script.in_flight.iter().enumerate();
+            let ended = all.find_map(|(at, op)| Some((at, Completion::of(op, ends(op)?))));
+            let Some((at, completion)) = ended else {
+                return Ok(count);
+            };
+            script.in_flight.remove(at);
+            *place = completion;
+        }
+        Ok(most)
+    }
+
+    fn failure(&self, done: &Completion) -> Failure {
+        let mut script = self.lock();
+        script.explained = Some(*done);
+        let Ending::Failed(code) = done.ending else {
+            return Failure::default();
+        };
+        Failure {
+            name: script.failure.clone(),
+            code,
+            peer: Some(script.peer(done.lane)),
+            ..Failure::default()
+        }
+    }
+
+    fn arm(&mut self) -> Result<Arm<'_>> {
+        let mut script = lock(&self.script);
+        script.alive()?;
+        let is_ready =
+            !script.done.is_empty() || (script.ends.is_some() && !script.in_flight.is_empty());
+        Ok(match &self.descriptor {
+            None => Arm::Unsupported,
+            Some(_) if is_ready => Arm::Ready,
+            Some(descriptor) => {
+                script.slept += 1;
+                Arm::Sleep(descriptor.0.as_fd())
+            }
+        })
+    }
+}
+
+/// Everything that a device can promise, without an upper bound.
+pub const CAPS: Caps = Caps {
+    verbs: &Verb::ALL,
+    immediate_bits: 32,
+    depth: 64,
+    message_bytes_max: 1 << 30,
+    moves_bytes: true,
+    delivered: true,
+    delivery_on_request: true,
+    sends_taken: true,
+    passive_target: false,
+    arrivals_named: true,
+    arrives_by_polling: false,
+    ordered_writes: true,
+    shared_memory: false,
+    carried: false,
+    limit: LimitKind::None,
+};
+
+/// Makes workers.
+pub type Workers = Arc<dyn Fn(&WorkerConfig) -> Result<Box<dyn Engine + Send>> + Send + Sync>;
+
+/// A device whose answers are these fields.
+pub struct TestDomain {
+    /// Its capabilities.
+    pub caps: Caps,
+    /// Its report.
+    pub report: EngineReport,
+    /// Its address.
+    pub stream_address: Option<IpAddr>,
+    /// The devices that payload has to cross.
+    pub wire_devices: Vec<WireDevice>,
+    /// Its workers.
+    pub workers: Workers,
+}
+
+impl TestDomain {
+    /// A device with workers of a test's own.
+    pub fn new<E: Engine + Send + 'static>(
+        worker: impl Fn(&WorkerConfig) -> E + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            caps: CAPS,
+            report: EngineReport::default(),
+            stream_address: None,
+            wire_devices: Vec::new(),
+            workers: Arc::new(move |config| Ok(Box::new(worker(config)))),
+        }
+    }
+
+    /// Another device, as `change` has it.
+    pub fn over(inner: Arc<dyn Domain>, change: impl FnOnce(&mut Self)) -> Arc<dyn Domain> {
+        let mut domain = Self {
+            caps: *inner.caps(),
+            report: inner.report(),
+            stream_address: inner.stream_address(),
+            wire_devices: inner.wire_devices(),
+            workers: Arc::new(move |config| inner.worker(config)),
+        };
+        change(&mut domain);
+        Arc::new(domain)
+    }
+
+    /// Devices that were opened, each as `change` has it.
+    ///
+    /// # Errors
+    /// When they were not opened.
+    pub fn over_all(opened: Result<Domains>, change: impl Fn(&mut Self)) -> Result<Domains> {
+        let opened = opened?.into_iter();
+        Ok(opened.map(|inner| Self::over(inner, &change)).collect())
+    }
+}
+
+impl Domain for TestDomain {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn report(&self) -> EngineReport {
+        self.report.clone()
+    }
+
+    fn stream_address(&self) -> Option<IpAddr> {
+        self.stream_address
+    }
+
+    fn wire_devices(&self) -> Vec<WireDevice> {
+        self.wire_devices.clone()
+    }
+
+    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
+        (self.workers)(config)
+    }
+}
+
+/// Memory of a device "far": an arena that the CPU reaches by the calls of [`Memory`] alone.
+pub struct TestMemory(Mutex<Arena>);
+
+impl TestMemory {
+    /// Allocates what was requested.
+    ///
+    /// # Errors
+    /// When there is not as much.
+    pub fn allocate(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
+        let len = request.bytes as usize;
+        let arena = Arena::allocate(len, Pages::Normal, Sharing::Private, None);
+        Ok(Arc::new(Self(Mutex::new(arena.map_err(outside)?))))
+    }
+}
+
+fn outside(error: impl std::fmt::Display) -> Error {
+    Error::Failed(error.to_string())
+}
+
+impl Memory for TestMemory {
+    fn bytes(&self) -> u64 {
+        lock(&self.0).len() as u64
+    }
+
+    fn host(&self) -> Option<&Arc<Arena>> {
+        None
+    }
+
+    fn device(&self) -> Option<DeviceMemory<'_>> {
+        Some(DeviceMemory {
+            interface: "far",
+            device: 0,
+            address: std::ptr::from_ref(self) as u64,
+            dmabuf: None,
+        })
+    }
+
+    fn report(&self) -> MemoryReport {
+        MemoryReport {
+            kind: "far".into(),
+            bytes: self.bytes(),
+            device: Some("far0".into()),
+            ..MemoryReport::default()
+        }
+    }
+
+    fn fill(&self, origin: u64, offset: u64, len: u64, key: Key) -> Result<()> {
+        pattern::fill(&lock(&self.0), origin, offset, len, key)
+    }
+
+    fn verify(
+        &self,
+        origin: u64,
+        offset: u64,
+        len: u64,
+        key: Key,
+        found: &mut Mismatches,
+    ) -> Result<()> {
+        pattern::verify(&lock(&self.0), origin, offset, len, key, found)
+    }
+
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        lock(&self.0).read(offset, bytes).map_err(outside)
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        lock(&self.0).write(offset, bytes).map_err(outside)
+    }
+
+    fn copy_rates(
+        &self,
+        stretch: &Stretch,
+        slots: &mut dyn FnMut() -> (u64, u64),
+        clock: &Clock,
+        turns: CopyTurns,
+    ) -> Result<Vec<CopyRate>> {
+        let mut piece = vec![0; stretch.piece_bytes.max(stretch.last_piece_bytes) as usize];
+        let mut copied_bytes = 0;
+        while clock.now_ns() < turns.start_ns {}
+        let began_ns = clock.now_ns();
+        for _ in 0..16 {
+            let (from, to, bytes) = stretch.copy(slots());
+            let piece = &mut piece[..bytes as usize];
+            self.read(stretch.from + from, piece)?;
+            self.write(stretch.to + to, piece)?;
+            copied_bytes += bytes;
+        }
+        let ns = clock.now_ns() - began_ns;
+        Ok(vec![CopyRate {
+            method: "far copy".into(),
+            is_choice: false,
+            turns_bytes_per_s: vec![copied_bytes as f64 * 1e9 / ns.max(1) as f64],
+        }])
+    }
+}
