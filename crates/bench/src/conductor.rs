@@ -40,6 +40,21 @@ pub fn run(
         return Ok(());
     }
     let run = Run::begin(rank, settings)?;
+    let place = (0, points.len());
+    measure(&run, points, place, rank, settings, observer, true)
+}
+
+/// Measures points of a run that has begun. With `divides`, those whose ranks are threads are measured by rank 0 alone;
+/// otherwise this is such a rank.
+fn measure(
+    run: &Run,
+    points: &[Planned],
+    place: (usize, usize),
+    rank: &mut Rank,
+    settings: &Settings,
+    observer: &mut dyn Observer,
+    divides: bool,
+) -> Result<()> {
     let (mut cpu, mut paths) = (CpuTime::new(Tree::host()), PathWatch::new(open_sockets()));
     let mut conductor = Conductor {
         stage: Stage {
@@ -50,62 +65,19 @@ pub fn run(
             paths: &mut paths,
             observer,
         },
-        run: &run,
+        run,
         points,
-        place: (0, points.len()),
+        place,
         next: 0,
     };
     let mut kinds = Kinds::default();
     while let Some(next) = points.get(conductor.next) {
         match next.point.any().threads(&settings.lists) {
-            Some(threads) => conductor.within(threads)?,
-            None => kinds.stretch(&next.point, &mut conductor)?,
+            Some(threads) if divides => conductor.within(threads)?,
+            _ => kinds.stretch(&next.point, &mut conductor)?,
         }
     }
     Ok(())
-}
-
-/// Points of a run that has begun.
-struct Portion<'a> {
-    points: &'a [Planned],
-    run_id: &'a str,
-    /// Index of the first point in the run, and number of all of the run.
-    place: (usize, usize),
-}
-
-impl Portion<'_> {
-    /// Measures them on ranks of their own.
-    ///
-    /// # Errors
-    /// As [`run`].
-    fn measure(
-        &self,
-        rank: &mut Rank,
-        settings: &Settings,
-        observer: &mut dyn Observer,
-    ) -> Result<()> {
-        let run = Run::join(rank, settings, self.run_id)?;
-        let (mut cpu, mut paths) = (CpuTime::new(Tree::host()), PathWatch::new(open_sockets()));
-        let mut conductor = Conductor {
-            stage: Stage {
-                rank,
-                settings,
-                host: &run.host,
-                cpu: &mut cpu,
-                paths: &mut paths,
-                observer,
-            },
-            run: &run,
-            points: self.points,
-            place: self.place,
-            next: 0,
-        };
-        let mut kinds = Kinds::default();
-        while let Some(next) = self.points.get(conductor.next) {
-            kinds.stretch(&next.point, &mut conductor)?;
-        }
-        Ok(())
-    }
 }
 
 /// Bytes from which on a point of a stretch asks for more than there is, and what is lacking then.
@@ -181,9 +153,10 @@ impl Conductor<'_> {
                 .unwrap_or(0);
             let lacks_the_same =
                 |(_, before): &(u64, Error)| before.to_string() == error.to_string();
-            match too_much.last().is_some_and(lacks_the_same) {
-                true => left.clear(),
-                false => left.retain(|point| K::asks_bytes(point) < most),
+            if too_much.last().is_some_and(lacks_the_same) {
+                left.clear();
+            } else {
+                left.retain(|point| K::asks_bytes(point) < most);
             }
             let from = if left.is_empty() { 0 } else { most };
             too_much.push((from, error));
@@ -233,17 +206,13 @@ impl Conductor<'_> {
         let fits = |planned: &&Planned| planned.point.any().threads(&settings.lists) == Some(size);
         let points = &ahead[..ahead.iter().take_while(fits).count()];
         rank.phase("points within rank 0's process");
-        let portion = Portion {
-            points,
-            run_id: &self.run.run_id,
-            place: (self.place.0 + self.next, self.place.1),
-        };
         if rank.id() == 0 {
-            let around = (&**rank, &host.topology.allowed[..]);
-            let measure = |rank: &mut Rank, observer: &mut dyn Observer| {
-                portion.measure(rank, settings, observer)
+            let (run_id, place) = (&self.run.run_id, (self.place.0 + self.next, self.place.1));
+            let part = |rank: &mut Rank, observer: &mut dyn Observer| {
+                let run = Run::join(rank, settings, run_id)?;
+                measure(&run, points, place, rank, settings, observer, false)
             };
-            within::run(size, &measure, around, *observer)?;
+            within::run(size, &part, (rank, &host.topology.allowed), *observer)?;
         }
         self.next += points.len();
         // As long as rank 0 lives, nobody knows how long its points take.

@@ -58,6 +58,19 @@ pub fn agree<T>(
     agreed.map_err(|error| StepFailure::known_to_all(rank, error))
 }
 
+/// Returns this rank's value where every rank has one; otherwise all ranks stop alike.
+pub(crate) fn all_or_none<T>(rank: &mut Rank, what: &str, mine: Result<T>) -> Result<T> {
+    match mine {
+        Ok(value) => rank.agree(what, Ok(()), DEADLINES.step).map(|()| value),
+        Err(error) => match rank.agree(what, Err(error), DEADLINES.step) {
+            Err(error) => Err(error),
+            Ok(()) => Err(Error::Failed(format!(
+                "{what}: this rank failed and the others did not hear of it"
+            ))),
+        },
+    }
+}
+
 /// The outcome of a point that failed: what is not to be had here is skipped.
 pub fn outcome(error: &Error) -> Outcome {
     let why = bounded(&error.to_string()).into_owned();

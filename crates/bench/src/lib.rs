@@ -7,7 +7,7 @@
 //! | `within` | points whose ranks are threads of one process |
 //! | [`observer`] | who is told |
 //! | [`failure`], [`deadlines`] | how far a failure reaches, and how long ranks wait for each other |
-//! | `all_or_none`, `latencies`, `json` | what ranks say to each other in several kinds |
+//! | `latencies`, `json` | what ranks say to each other in several kinds |
 //! | `opening` | devices, places of workers, memory and introductions, for kinds that move bytes between memories |
 //! | [`drive`] | the timed loops |
 //! | [`each`] | comparing every operation, between the loops and an engine |
@@ -25,7 +25,6 @@
 //! Engines come in as lists; none is known here by name. Results go out as records; see `tonnage_record`.
 #![forbid(unsafe_code)]
 
-mod all_or_none;
 pub mod canary;
 pub mod conductor;
 pub mod cpu_time;

@@ -168,6 +168,4 @@ pub enum End {
 }
 
 #[cfg(test)]
-mod kernel;
-#[cfg(test)]
 mod tests;

@@ -57,6 +57,12 @@ struct BatchSlot {
     left: u64,
 }
 
+/// Value on a cache line of its own (two, as CPUs fetch them in pairs), so that writing it disturbs nobody who looks at
+/// another one.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct OwnLine<T>(T);
+
 /// Buffers of the loops, made once per point so that the loops allocate nothing.
 pub struct Scratch {
     /// Tags that are not in flight, the one that is free the longest first: so flows take turns even on an engine that

@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
+use super::OwnLine;
 use super::recorder::{PhaseTimes, Recorder};
 use tonnage_engine::carried::{BinnedLatencies, CarriedProgress};
 use tonnage_record::histogram::LatencyHistogram;
@@ -16,9 +17,9 @@ use tonnage_units::lock::lock;
 #[derive(Debug, Default)]
 pub struct Pulse {
     /// The worker's own line of the cache.
-    completed: OwnLine,
+    completed: OwnLine<AtomicU64>,
     /// Times that latencies were asked for. Written once an interval, so that the worker has it in its cache.
-    asked: OwnLine,
+    asked: OwnLine<AtomicU64>,
     /// The last of these times at which the worker has answered.
     answered: AtomicU64,
     /// Latencies that the worker has handed over.
@@ -50,11 +51,6 @@ impl Followed {
         self.told.clone_from(&latencies.bins);
     }
 }
-
-/// A counter that shares its cache line with nothing, neighbours that the processor fetches along included.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct OwnLine(AtomicU64);
 
 impl Pulse {
     /// Begins a trial.

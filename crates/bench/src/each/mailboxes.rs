@@ -224,14 +224,10 @@ impl Mailboxes {
         engine: &mut dyn Engine,
     ) -> Result<Lane> {
         let PeerCells { peer, memory, .. } = &self.peers[index];
+        let write = LaneKind::Initiate(Verb::Write);
         engine.lane(&LaneSpec {
-            kind: LaneKind::Initiate(Verb::Write),
-            peer: *peer,
-            local: self.region,
-            remote: memory,
-            ordered: false,
-            in_order: false,
             delivered,
+            ..LaneSpec::new(write, *peer, self.region, memory)
         })
     }
 

@@ -459,13 +459,7 @@ impl EachEngine {
         let outgoing = &mut self.peers[index].outgoing[cell];
         outgoing.step = Step::Free;
         let op = outgoing.op;
-        self.finished.push_back(Completion {
-            tag: op.tag,
-            lane: op.lane,
-            len: op.len,
-            imm: op.imm,
-            ending: Ending::Done,
-        });
+        self.finished.push_back(Completion::of(&op, Ending::Done));
         Ok(())
     }
 
@@ -711,12 +705,11 @@ impl EachEngine {
 
 /// The tag under which something passes.
 fn passed(tag: u32) -> Result<u32> {
-    match tag <= tags::REST_MAX {
-        true => Ok(tags::tag(tags::PASSED, tag as usize)),
-        false => Err(Error::Failed(format!(
-            "tag {tag} is too large to be compared; {DEFECT}"
-        ))),
+    if tag > tags::REST_MAX {
+        let why = format!("tag {tag} is too large to be compared; {DEFECT}");
+        return Err(Error::Failed(why));
     }
+    Ok(tags::tag(tags::PASSED, tag as usize))
 }
 
 impl Engine for EachEngine {

@@ -150,7 +150,7 @@ impl Gathered {
     pub(super) fn hand_over(&mut self, call: &mut PostBatch<'_>) -> Result<()> {
         while let Some(&number) = self.held.front() {
             let batch = &self.batches[number as usize];
-            let token = super::told::token(BATCHES, number);
+            let token = super::token(BATCHES, number);
             if !call(batch.lane, token, &batch.extents)? {
                 return Ok(());
             }

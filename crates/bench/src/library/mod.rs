@@ -4,20 +4,16 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `mod` | the engine, and taking over another one |
+//! | `mod` | the engine, taking over another one, and what operations end with, for the loops |
 //! | `tickets` | operations with a ticket each |
 //! | `tasks` | operations that a task each awaits |
 //! | `gathered` | batches in one call of the library |
-//! | `wanted` | lanes that are asked for |
-//! | `told` | what operations end with, for the loops |
 //!
 //! Kinds decide which points go through it; the loops do not know.
 
 mod gathered;
 mod tasks;
 mod tickets;
-mod told;
-mod wanted;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -30,15 +26,14 @@ use tickets::TicketCalls;
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
     Arm, Caps, Card, Completion, Descriptor, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind,
-    LaneSpec, Neighbor, Op, Peer, RailLoad, Region, RegionId,
+    LaneSpec, Neighbor, Op, Peer, RailLoad, Region, RegionId, Verb,
 };
 use tonnage_plan::transfer::{SessionUse, TransferApi};
 use tonnage_transfer::{
     EndpointConfig, EngineParts, Extent, LocalMemory, Readiness, RemoteMemory, SessionOptions,
-    TransferEndpoint,
+    TicketEnd, TransferEndpoint, TransferError,
 };
 use tonnage_units::{Error, Result};
-use wanted::WantedLane;
 
 /// Way in which the library is called.
 #[derive(Debug, Clone, Copy)]
@@ -370,6 +365,84 @@ impl Calls {
             Self::Tasks(calls) => calls.lanes(),
         }
     }
+}
+
+/// Lane to be made: its operation, and both ends.
+struct WantedLane<'a> {
+    verb: Verb,
+    local: &'a LocalMemory,
+    remote: RemoteMemory,
+    options: SessionOptions,
+}
+
+#[cold]
+fn never_resolved(lane: Lane) -> Error {
+    Error::Failed(format!("lane {} was never resolved", lane.0))
+}
+
+/// The number that an operation has in the library's queue: its lane and its tag.
+#[inline]
+fn token(lane: Lane, tag: u32) -> u64 {
+    u64::from(lane.0) << 32 | u64::from(tag)
+}
+
+/// Failures of the last poll.
+#[derive(Default)]
+struct Told {
+    failed: Vec<(u64, Failure)>,
+}
+
+impl Told {
+    /// Forgets the failures of the poll before.
+    #[inline]
+    fn begin(&mut self) {
+        if !self.failed.is_empty() {
+            self.failed.clear();
+        }
+    }
+
+    /// An operation's end, as an engine completes it.
+    #[inline]
+    fn completion(&mut self, end: &TicketEnd, len: u32) -> Completion {
+        let ending = match &end.error {
+            None => Ending::Done,
+            Some(error) => Ending::Failed(self.fail(end.token, error)),
+        };
+        Completion {
+            tag: end.token as u32,
+            lane: lane_of(end.token),
+            len,
+            imm: 0,
+            ending,
+        }
+    }
+
+    /// Keeps why an operation has failed; returns the engine's number for it.
+    #[cold]
+    fn fail(&mut self, token: u64, error: &TransferError) -> i32 {
+        let failure = error.failure().cloned().unwrap_or_else(|| Failure {
+            name: error.to_string(),
+            ..Failure::default()
+        });
+        let code = failure.code;
+        self.failed.push((token, failure));
+        code
+    }
+
+    /// The failure of an operation of the last poll.
+    fn failure(&self, done: &Completion) -> Failure {
+        let told = token(done.lane, done.tag);
+        let known = self.failed.iter().find(|(token, _)| *token == told);
+        known
+            .map(|(_, failure)| failure.clone())
+            .unwrap_or_default()
+    }
+}
+
+/// The lane of an operation, by its number in the queue.
+#[inline]
+fn lane_of(token: u64) -> Lane {
+    Lane((token >> 32) as u32)
 }
 
 fn lacks(what: &str) -> Error {

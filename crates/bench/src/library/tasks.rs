@@ -12,8 +12,7 @@ use tonnage_transfer::{AsyncSession, Executor, Extent, TicketEnd, TransferEndpoi
 use tonnage_units::Result;
 
 use super::gathered::GatheredRoom;
-use super::told::{Told, lane_of, token};
-use super::wanted::{WantedLane, never_resolved};
+use super::{Told, WantedLane, lane_of, never_resolved, token};
 
 /// Lanes by tasks, and what has ended.
 pub(super) struct TaskCalls {

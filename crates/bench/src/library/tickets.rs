@@ -9,8 +9,7 @@ use tonnage_transfer::{
 };
 use tonnage_units::{Error, Result};
 
-use super::told::{Told, lane_of, token};
-use super::wanted::{WantedLane, never_resolved};
+use super::{Told, WantedLane, lane_of, never_resolved, token};
 use crate::drive::BURST;
 
 /// Lanes by sessions, and what has ended.

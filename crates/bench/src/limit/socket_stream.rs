@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex};
 
 use tonnage_sys::clock::Clock;
 
-use crate::all_or_none::all_or_none;
 use crate::deadlines::DEADLINES;
+use crate::failure::all_or_none;
 use crate::limit::of_rounds;
 use pump::BLOCK_BYTES;
 pub use pump::{Stream, StreamDirection, Streamed, Waiting, Window, pump};

@@ -101,15 +101,12 @@ impl CreditLanes {
             let known = self.remotes.iter().find(|(rank, _)| *rank == peer);
             let none = || Error::Failed(format!("rank {peer} named no place for its credits"));
             let (_, remote) = known.ok_or_else(none)?;
+            let write = LaneKind::Initiate(Verb::Write);
             let lane = engine.lane(&LaneSpec {
-                kind: LaneKind::Initiate(Verb::Write),
-                peer,
-                local: self.region,
-                remote,
-                ordered: false,
                 // A count that was overtaken by an older one would be lost.
                 in_order: true,
                 delivered: caps.delivery_on_request && !caps.delivered,
+                ..LaneSpec::new(write, peer, self.region, remote)
             })?;
             Ok((peer, lane))
         };

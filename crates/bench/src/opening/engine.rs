@@ -3,25 +3,24 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use tonnage_sys::clock::Clock;
 
 use super::credit_lanes::{CreditLanes, needs_credits};
 use super::description::{Device, OpenMessage, WorkerPlaces};
 use super::introduction::{Introduction, Introductions, Spoken, heard_by, locality, spoken};
-use super::memory_devices::MemoryDevices;
 use super::openings::Openings;
-use super::{Devices, Requirements, Seat, reports};
-use crate::all_or_none::all_or_none;
+use super::{Devices, MemoryDevices, Requirements, Seat, reports};
 use crate::deadlines::DEADLINES;
 use crate::each::{Findings, Mailboxes};
+use crate::failure::all_or_none;
 use crate::host::RankHost;
 use crate::settings::Settings;
 use crate::wire_proof::{NamedDevices, RouteShare};
 use tonnage_engine::memory::{BusDevice, Memory};
 use tonnage_engine::{Arm, Caps, Descriptor, Domain, Engine, Peer, RegionId, fact_names};
 use tonnage_ranks::Rank;
-use tonnage_units::{Error, Reduce, Result, WireDevice};
+use tonnage_units::reduce::Largest;
+use tonnage_units::{Error, Result, WireDevice};
 
 /// Point at which a send is done where the engine does not say so itself, for the record.
 const SENDS_COUNTED: &str = "when taken, by counts that receivers write to their senders";
@@ -171,18 +170,8 @@ fn slowest_start(rank: &mut Rank, workers: &[EngineWorker]) -> Result<Option<u64
     let own = workers
         .iter()
         .filter_map(|worker| worker.memory.driver_start_ns());
-    let longest = rank.reduce("start of drivers", own.max().map(Longest), DEADLINES.step)?;
-    Ok(longest.map(|Longest(ns)| ns))
-}
-
-/// A time of which the longest counts.
-#[derive(Serialize, Deserialize)]
-struct Longest(u64);
-
-impl Reduce for Longest {
-    fn merge(&mut self, other: Self) {
-        self.0 = self.0.max(other.0);
-    }
+    let longest = rank.reduce("start of drivers", own.max().map(Largest), DEADLINES.step)?;
+    Ok(longest.map(|Largest(ns)| ns))
 }
 
 fn open_local(
@@ -256,24 +245,20 @@ fn open_worker(
         .verbs
         .iter()
         .any(|&verb| needs_credits(verb, &caps));
-    let credits = match counting {
-        true => Some(CreditLanes::new(
+    let lists = &settings.lists;
+    let mut credits = None;
+    if counting {
+        credits = Some(CreditLanes::new(
             engine.as_mut(),
-            &settings.lists,
+            lists,
             &caps,
             peers.len(),
-        )?),
-        false => None,
-    };
-    let mail = match need.requirements.compares_each {
-        true => Some(Mailboxes::new(
-            engine.as_mut(),
-            &settings.lists,
-            &caps,
-            peers.len(),
-        )?),
-        false => None,
-    };
+        )?);
+    }
+    let mut mail = None;
+    if need.requirements.compares_each {
+        mail = Some(Mailboxes::new(engine.as_mut(), lists, &caps, peers.len())?);
+    }
     let introduce = |(index, (&peer, card))| {
         let introduction = Introduction {
             card,

@@ -125,22 +125,15 @@ pub(crate) fn heard_by(
         meet(*from, group);
         let locality = locality(*from);
         for (of_worker, introduction) in of_workers.iter_mut().zip(introductions) {
-            let Introduction {
-                card,
-                memory,
-                credits,
-                messages,
-            } = introduction;
-            let neighbor = Neighbor {
-                peer: *from,
-                card,
-                locality,
-            };
             of_worker.push(Introduced {
-                neighbor,
-                memory,
-                credits,
-                messages,
+                neighbor: Neighbor {
+                    peer: *from,
+                    card: introduction.card,
+                    locality,
+                },
+                memory: introduction.memory,
+                credits: introduction.credits,
+                messages: introduction.messages,
             });
         }
     }

@@ -1,6 +1,7 @@
 //! The check that the memories of workers fit into a machine or a container together.
 
 use crate::settings::Settings;
+use tonnage_engine::memory::Available;
 use tonnage_engine::split_name;
 use tonnage_ranks::Rank;
 use tonnage_units::{Bytes, Error, Result};
@@ -58,9 +59,6 @@ impl MemorySum {
 
 /// Refuses memories of all ranks of a machine, or of a container, where there is less; all have one of the same bytes.
 /// One rank of each looks, before anybody allocates.
-///
-/// # Errors
-/// As [`check`].
 pub(crate) fn check_memory_alike(
     rank: &Rank,
     settings: &Settings,
@@ -72,14 +70,27 @@ pub(crate) fn check_memory_alike(
     let Some(available) = (entry.available)(split_name(memory).1) else {
         return Ok(());
     };
+    check_places(rank, available, sized_by, |ranks| {
+        let is_first = ranks.first() == Some(&rank.id());
+        is_first.then(|| MemorySum::of(ranks.iter().map(|_| bytes), 1))
+    })
+}
+
+/// Refuses the memories of the ranks of this machine, and of this container, where there is less. `needs` adds them up
+/// on the rank that looks.
+pub(super) fn check_places(
+    rank: &Rank,
+    available: Available,
+    sized_by: SizedBy,
+    needs: impl Fn(Vec<u32>) -> Option<MemorySum>,
+) -> Result<()> {
     let (hosts, me) = (rank.hosts(), rank.id());
     let machine = (hosts.ranks_of_machine(me), Some(available.machine_bytes));
     let container = (hosts.ranks_of_container(me), available.container_bytes);
     for (place, (ranks, available_bytes)) in [("machine", machine), ("container", container)] {
-        if let (Some(available_bytes), Some(&first)) = (available_bytes, ranks.first())
-            && first == me
+        if let Some(available_bytes) = available_bytes
+            && let Some(needs) = needs(ranks)
         {
-            let needs = MemorySum::of(ranks.iter().map(|_| bytes), 1);
             check(place, available_bytes, needs, sized_by)?;
         }
     }
@@ -87,10 +98,7 @@ pub(crate) fn check_memory_alike(
 }
 
 /// Refuses the memories of workers where there is less.
-///
-/// # Errors
-/// [`Error::Unavailable`], with the value that fits.
-pub(super) fn check(
+fn check(
     place: &str,
     available_bytes: u64,
     MemorySum {

@@ -2,13 +2,12 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `mod` | devices of the engine, places of the workers, their memories |
+//! | `mod` | devices of the engine, places of the workers, their memories, and the devices that those will be of |
 //! | [`engine`] | an engine that is open on all ranks, its workers connected |
 //! | [`description`] | what ranks tell each other of their engines |
 //! | `credit_lanes` | memory and lanes of credits, for engines whose sends complete before they are taken |
 //! | `introduction` | what workers tell their peers, and what they were told |
-//! | `openings`, `measuring_cpus` | what follows from the engines of all ranks, for each of them |
-//! | `memory_devices` | the devices that the ranks' memories will be of |
+//! | [`openings`] | what follows from the engines of all ranks, for each of them |
 //! | `memory` | the check that the workers' memories fit together |
 //! | `pairs` | CPUs of workers that exchange bytes, and the sockets that they are really on |
 //!
@@ -18,29 +17,27 @@ pub(crate) mod credit_lanes;
 pub mod description;
 pub mod engine;
 pub(crate) mod introduction;
-mod measuring_cpus;
 mod memory;
-pub(crate) mod memory_devices;
 pub mod openings;
 mod pairs;
 
 pub(crate) use memory::{SizedBy, check_memory_alike};
 pub(crate) use pairs::Pairs;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use memory_devices::MemoryDevices;
-
+use crate::deadlines::DEADLINES;
 use crate::host::RankHost;
 use crate::settings::{Numa, Settings};
-use tonnage_engine::memory::{Available, Memory, MemoryReport, Request};
+use tonnage_engine::memory::{Available, BusDevice, Memory, MemoryEntry, MemoryReport, Request};
 use tonnage_engine::paths::{Division, Rails, divided};
 use tonnage_engine::{
     DeviceRequest, Domain, EngineOptions, EngineReport, Entry, OpenRequest, RankMemory, Verb,
     WorkerConfig, fact_names, split_name,
 };
 use tonnage_machine::{Placement, Topology, Workers};
-use tonnage_ranks::Rank;
+use tonnage_ranks::{Rank, pack, unpack};
 use tonnage_units::{Error, Result};
 
 /// Requirements of a point, or of several, on this rank.
@@ -170,35 +167,14 @@ impl Requirements<'_> {
         let Some(available) = (entry.available)(split_name(self.memory).1) else {
             return Ok(());
         };
-        let (hosts, me) = (rank.hosts(), rank.id());
-        let machine = (
-            "machine",
-            Some(available.machine_bytes),
-            hosts.ranks_of_machine(me),
-        );
-        let container = (
-            "container",
-            available.container_bytes,
-            hosts.ranks_of_container(me),
-        );
-        for (place, available_bytes, ranks) in [machine, container] {
-            let ranks: Vec<u32> = ranks
-                .iter()
-                .copied()
-                .filter(|&rank| self.takes_from(rank, available, settings))
-                .collect();
-            let alike = |&&rank: &&u32| (self.memory_of)(rank) == self.memory;
-            let first = ranks.iter().find(alike);
-            let Some(available_bytes) = available_bytes.filter(|_| first == Some(&me)) else {
-                continue;
-            };
-            let needs = memory::MemorySum::of(
-                ranks.iter().map(|&rank| (self.bytes_of)(rank)),
-                self.workers.into(),
-            );
-            memory::check(place, available_bytes, needs, self.sized_by)?;
-        }
-        Ok(())
+        memory::check_places(rank, available, self.sized_by, |ranks| {
+            let takes = |rank: &u32| self.takes_from(*rank, available, settings);
+            let ranks: Vec<u32> = ranks.into_iter().filter(takes).collect();
+            let alike = |rank: &&u32| (self.memory_of)(**rank) == self.memory;
+            let is_first = ranks.iter().find(alike) == Some(&rank.id());
+            let bytes = ranks.iter().map(|&rank| (self.bytes_of)(rank));
+            is_first.then(|| memory::MemorySum::of(bytes, self.workers.into()))
+        })
     }
 
     /// The device that this rank's memory will be of.
@@ -225,12 +201,11 @@ impl Requirements<'_> {
         rank: &mut Rank,
         settings: &Settings,
     ) -> Result<MemoryDevices> {
-        match self.takes_gpus(settings) {
-            false => Ok(MemoryDevices::default()),
-            true => self
-                .own_device(rank, settings)
-                .exchanged(rank, self.pairs.peers(rank.id())),
+        if !self.takes_gpus(settings) {
+            return Ok(MemoryDevices::default());
         }
+        let own = self.own_device(rank, settings);
+        own.exchanged(rank, self.pairs.peers(rank.id()))
     }
 
     /// Returns whether some rank's memory is a GPU's, or pinned for one: the same on all ranks.
@@ -334,6 +309,13 @@ impl Requirements<'_> {
             .filter_map(|device| device.report().device)
             .collect();
         let (count, names) = (devices.len(), names.join(","));
+        if several {
+            return Err(Error::Unavailable {
+                what: format!("{option} over {names}"),
+                why: format!("it turns a list of {count} devices all the way round"),
+                how: format!("Choose a --rail-shift below {count}"),
+            });
+        }
         let facts = devices.first().map(|device| device.report().facts);
         let left_out = facts.as_ref().and_then(|facts| {
             let words = facts.get(fact_names::DEVICES_LEFT_OUT)?.text()?;
@@ -341,20 +323,14 @@ impl Requirements<'_> {
         });
         Err(Error::Unavailable {
             what: format!("{option} over {names}"),
-            why: match several {
-                true => format!("it turns a list of {count} devices all the way round"),
-                false => format!(
-                    "it is about several devices, and this is one{}",
-                    left_out.unwrap_or_default()
-                ),
-            },
-            how: match several {
-                true => format!("Choose a --rail-shift below {count}"),
-                false => format!(
-                    "Name several with --devices, as `tonnage devices` lists them; --devices {names},{names} takes one twice, \
-                     to try it out"
-                ),
-            },
+            why: format!(
+                "it is about several devices, and this is one{}",
+                left_out.unwrap_or_default()
+            ),
+            how: format!(
+                "Name several with --devices, as `tonnage devices` lists them; --devices {names},{names} takes one twice, \
+                 to try it out"
+            ),
         })
     }
 
@@ -370,9 +346,10 @@ impl Requirements<'_> {
     ) -> Result<Seat> {
         let (device, seated) = if self.division.rails.is_single() {
             // Workers of the same place on their hosts get devices of the same place in the list, as rails are wired.
-            let first = match devices.of_rank {
-                true => 0,
-                false => rank.identity().local_rank * self.workers,
+            let first = if devices.of_rank {
+                0
+            } else {
+                rank.identity().local_rank * self.workers
             };
             let device = (first + index) as usize % devices.domains.len();
             (device, vec![Arc::clone(&devices.devices[device])])
@@ -438,4 +415,46 @@ pub(crate) fn reports<'a>(
     let mut all: Vec<_> = memories.map(|memory| memory.report()).collect();
     all.dedup();
     all
+}
+
+/// Devices by the ranks whose memory will be of them, such as GPUs; those of the host's memory are not named. Each rank
+/// tells its peers of its own before engines are opened, because a number means another device in another process.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryDevices(BTreeMap<u32, BusDevice>);
+
+impl MemoryDevices {
+    /// This rank's alone, by the memory that it will ask for.
+    pub(crate) fn of_own(rank: u32, entry: &MemoryEntry, request: &Request<'_>) -> Self {
+        let device = (entry.device)(request);
+        Self(device.map(|device| (rank, device)).into_iter().collect())
+    }
+
+    /// Adds those of peers, which all ranks tell each other.
+    ///
+    /// # Errors
+    /// When the run has ended.
+    pub(crate) fn exchanged(mut self, rank: &mut Rank, mut peers: Vec<u32>) -> Result<Self> {
+        let mut told = Vec::new();
+        if let Some(own) = self.of(rank.id()) {
+            peers.sort_unstable();
+            peers.dedup();
+            peers.retain(|&peer| peer != rank.id());
+            let own = pack(own)?;
+            told = peers.into_iter().map(|peer| (peer, own.clone())).collect();
+        }
+        for (peer, message) in rank.exchange("devices of memories", told, DEADLINES.step)? {
+            let device = unpack(&message).map_err(|error| {
+                Error::Failed(format!(
+                    "rank {peer} told unreadably of its device: {error}"
+                ))
+            })?;
+            self.0.insert(peer, device);
+        }
+        Ok(self)
+    }
+
+    /// The device of a rank's memory.
+    pub(crate) fn of(&self, rank: u32) -> Option<&BusDevice> {
+        self.0.get(&rank)
+    }
 }

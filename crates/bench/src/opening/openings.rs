@@ -1,13 +1,12 @@
 //! Engines of all ranks once they are open: what each rank says of its own is put together at rank 0, which tells every
 //! rank what follows from it. So what a rank gets does not depend on their number.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::Pairs;
 use super::description::{OpenMessage, WorkerPlaces};
-use super::measuring_cpus;
 use crate::deadlines::DEADLINES;
 use crate::json::Json;
 use crate::wire_proof::{RouteShare, Routes};
@@ -174,7 +173,7 @@ impl Common {
                 .iter()
                 .any(|opened| opened.device_behind_link().is_some()),
             placed: pairs.placed(hosts, &sockets),
-            measuring_cpus: measuring_cpus::of_ranks((all, places), hosts, measuring),
+            measuring_cpus: measuring_cpus((all, places), hosts, measuring),
             arrivals,
         }
     }
@@ -199,6 +198,67 @@ fn common_kind(all: &Alike<OpenMessage>) -> LimitKind {
         LimitKind::SocketStream
     } else {
         LimitKind::None
+    }
+}
+
+/// Workers on one CPU of a machine.
+#[derive(Default)]
+struct OnCpu {
+    measuring: u32,
+    loading: u32,
+}
+
+/// CPUs of the first `measuring` workers of all ranks, where others move a background.
+fn measuring_cpus(
+    (all, places): (&Alike<OpenMessage>, &Alike<WorkerPlaces>),
+    hosts: &Hosts,
+    measuring: u32,
+) -> MeasuringCpus {
+    let ranks = all.iter().zip(places.iter()).zip(hosts.machines());
+    let cpus = ranks.map(|((opened, places), &machine)| RankCpus {
+        machine,
+        cpus: &places.cpus,
+        is_crowded: opened.yielding,
+    });
+    cpus_of(cpus, measuring)
+}
+
+/// A rank as far as it matters here.
+struct RankCpus<'a> {
+    machine: u32,
+    /// CPUs of its workers; `None` where one is not pinned.
+    cpus: &'a [Option<u32>],
+    /// True with more workers than CPUs.
+    is_crowded: bool,
+}
+
+/// CPUs of the first `measuring` workers of each rank.
+fn cpus_of<'a>(ranks: impl Iterator<Item = RankCpus<'a>>, measuring: u32) -> MeasuringCpus {
+    let mut cpus = BTreeMap::<(u32, u32), OnCpu>::new();
+    for rank in ranks {
+        for (worker, cpu) in (0u32..).zip(rank.cpus) {
+            let Some(cpu) = *cpu else {
+                // Nobody knows who runs where. With too few CPUs, everybody may meet everybody.
+                if rank.is_crowded {
+                    return MeasuringCpus::Together;
+                }
+                continue;
+            };
+            let on_cpu = cpus.entry((rank.machine, cpu)).or_default();
+            if worker < measuring {
+                on_cpu.measuring += 1;
+            } else {
+                on_cpu.loading += 1;
+            }
+        }
+    }
+    let any = |is: fn(&OnCpu) -> bool| cpus.values().any(is);
+    if any(|on_cpu| on_cpu.measuring > 1) {
+        MeasuringCpus::Together
+    } else if any(|on_cpu| on_cpu.measuring > 0 && on_cpu.loading > 0) {
+        MeasuringCpus::WithLoad
+    } else {
+        MeasuringCpus::Own
     }
 }
 
@@ -357,6 +417,51 @@ pub(crate) mod tests {
         assert_eq!(
             shows(Traffic::FanOut),
             [true, false, false, false, false, false, false]
+        );
+    }
+
+    /// CPUs of two workers of each rank, the second of which moves the load.
+    fn cpus_of_first<'a>(cpus: &'a [[Option<u32>; 2]], machines: &[u32]) -> MeasuringCpus {
+        let rank = |(cpus, machine): (&'a [Option<u32>; 2], &u32)| RankCpus {
+            machine: *machine,
+            cpus,
+            is_crowded: true,
+        };
+        super::cpus_of(cpus.iter().zip(machines).map(rank), 1)
+    }
+
+    #[test]
+    fn the_worst_that_any_of_them_has_counts() {
+        let at = |cpus: [u32; 2]| cpus.map(Some);
+        let one = [0, 0];
+        assert_eq!(
+            cpus_of_first(&[at([0, 1]), at([2, 3])], &one),
+            MeasuringCpus::Own
+        );
+        assert_eq!(
+            cpus_of_first(&[at([0, 2]), at([1, 2])], &one),
+            MeasuringCpus::Own
+        );
+        assert_eq!(
+            cpus_of_first(&[at([0, 0]), at([1, 2])], &one),
+            MeasuringCpus::WithLoad
+        );
+        assert_eq!(
+            cpus_of_first(&[at([0, 1]), at([1, 2])], &one),
+            MeasuringCpus::WithLoad
+        );
+        assert_eq!(
+            cpus_of_first(&[at([0, 1]), at([0, 1])], &one),
+            MeasuringCpus::Together
+        );
+        // Machines have CPUs of the same numbers.
+        assert_eq!(
+            cpus_of_first(&[at([0, 1]), at([0, 1])], &[0, 1]),
+            MeasuringCpus::Own
+        );
+        assert_eq!(
+            cpus_of_first(&[[None; 2]; 2], &one),
+            MeasuringCpus::Together
         );
     }
 }

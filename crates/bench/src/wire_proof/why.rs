@@ -40,7 +40,7 @@ impl Watch<'_> {
         let sum = |of: fn(&_) -> Option<u64>| moved.iter().flatten().filter_map(of).sum::<u64>();
         let short = format!(
             "the payload did not cross {} of {host}: {} sent {} and received {}, and the counters show {} and {}",
-            titles(&group.devices.iter().collect::<Vec<_>>()),
+            titles(&group.devices),
             ranks(&group.ranks),
             text(load.sent),
             text(load.received),
@@ -50,10 +50,7 @@ impl Watch<'_> {
         let others = self.others(group, load, after);
         let meanwhile = match &others[..] {
             [] => "no other device there counted that much".to_owned(),
-            others => format!(
-                "{} carried that much meanwhile",
-                titles(&others.iter().collect::<Vec<_>>())
-            ),
+            others => format!("{} carried that much meanwhile", titles(others)),
         };
         match (self.neighbours(reader), others.first()) {
             (Some((from, to)), other) => {
@@ -139,7 +136,7 @@ fn missing(host: &str, device: &WireDevice, after: &Snapshot) -> String {
     known.retain(|other| other.kind == device.kind);
     let known = match &known[..] {
         [] => "nothing".to_owned(),
-        known => titles(&known.iter().collect::<Vec<_>>()),
+        known => titles(known),
     };
     format!(
         "{} of {host} cannot be read, so that nothing is proven: {place} lists {known}; ask for {what} names of that \
@@ -150,14 +147,12 @@ fn missing(host: &str, device: &WireDevice, after: &Snapshot) -> String {
 
 /// The sentence about devices that did not take part while others carried everything.
 pub(super) fn idle(group: &DeviceGroup, idle: &[&WireDevice], point: &TransferPoint) -> String {
-    let expected = group.devices.iter();
-    let expected: Vec<_> = expected
-        .filter(|device| group.has_share(device, point))
-        .collect();
+    let mut expected = group.devices.clone();
+    expected.retain(|device| group.has_share(device, point));
     format!(
         "{} of {} carried none of the payload that {} should have spread over {}: use at least as many --workers as \
          devices, or leave it out",
-        titles(idle),
+        titles(idle.iter().copied()),
         group.host,
         ranks(&group.ranks),
         titles(&expected),
@@ -179,8 +174,8 @@ fn ranks(ranks: &[u32]) -> String {
     format!("rank{plural} {}", number_list::format(ranks))
 }
 
-fn titles(devices: &[&WireDevice]) -> String {
-    let titles: Vec<String> = devices.iter().map(|device| title(device)).collect();
+fn titles<'a>(devices: impl IntoIterator<Item = &'a WireDevice>) -> String {
+    let titles: Vec<String> = devices.into_iter().map(title).collect();
     match titles.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
         Some((only, _)) => only.clone(),

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::turns::BatchTurns;
+use super::BatchTurns;
+use crate::drive::OwnLine;
 use crate::drive::until::Until;
 use tonnage_ranks::Sleepers;
 use tonnage_units::lock::lock;
@@ -31,12 +32,6 @@ pub struct SharedBatches {
     /// Workers that sleep between two batches, and must be woken.
     sleepers: Option<Arc<Sleepers>>,
 }
-
-/// Value on a cache line of its own (two, as CPUs fetch them in pairs), so that writing it disturbs nobody who looks at
-/// another one.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct OwnLine<T>(T);
 
 /// Ends the loops of the other workers when this one ends by a panic.
 pub struct AbandonOnPanic {

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 
 use super::capacity::{Capacity, Descriptors};
 use super::worker::{FIRST_BYTES, Refusal, Worker, first_byte};
-use crate::all_or_none::all_or_none;
 use crate::deadlines::DEADLINES;
+use crate::failure::all_or_none;
 use crate::failure::{StepFailure, agree};
 use crate::json::Json;
 use crate::kinds::kind::{Stage, together};

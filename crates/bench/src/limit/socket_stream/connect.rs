@@ -10,8 +10,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
 use super::pump::{Stream, StreamDirection, is_pause};
-use crate::all_or_none::all_or_none;
 use crate::deadlines::DEADLINES;
+use crate::failure::all_or_none;
 use crate::threads::start;
 use tonnage_engine::paths::Rails;
 use tonnage_plan::transfer::TransferPoint;
