@@ -220,7 +220,7 @@ expect "a peer that takes its memory back" 0 '^verbs:rc: read with peer 1 .*REM_
     env TONNAGE_TEST_ENGINES=verbs:rc sessions keys --nocapture
 expect "sessions of the library, and a peer that is killed" 0 '^test result: ok\. 9 passed' \
     env TONNAGE_TEST_ENGINES=verbs:rc sessions alive killed
-expect "nothing is allocated in the loop" 0 '^test verbs::a_stream_over_verbs_allocates_nothing \.\.\. ok' \
+expect "nothing is allocated in the loop" 0 '^test a_stream_over_verbs_allocates_nothing \.\.\. ok' \
     no_allocation a_stream_over_verbs_allocates_nothing
 
 # The last one that needs the path: what else its interface had is not made again.

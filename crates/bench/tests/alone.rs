@@ -8,13 +8,12 @@ mod seen;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
+use runs::Run;
 use seen::Posted;
-use tonnage_engine::Libraries;
 use tonnage_machine::CpuChoice;
 use tonnage_plan::Plan;
 use tonnage_plan::point::{MatrixRounds, Traffic};
 use tonnage_plan::roles::Roles;
-use tonnage_ranks::JoinOptions;
 use tonnage_record::{Outcome, Record};
 use tonnage_sys::clock::Clock;
 use tonnage_units::lock::lock;
@@ -107,9 +106,11 @@ fn each_record_tells_what_is_known_of_clocks_at_its_point() {
         .unwrap()
         .points(2, &seen::LISTS)
         .unwrap();
-    let boots = |rank: u32, options: &mut JoinOptions| options.boot_id = format!("boot {rank}");
-    let libraries = Libraries::new();
-    let records = runs::records_on(boots, 2, planned, seen::LISTS, CpuChoice::None, libraries);
+    let boots = Run {
+        host: |rank, options| options.boot_id = format!("boot {rank}"),
+        ..Run::default()
+    };
+    let records = boots.records(2, planned, seen::LISTS);
     let of_rank_1 = |record: &Record| {
         let mut hosts = record.environment.iter().flat_map(|group| &group.hosts);
         let host = hosts.find(|host| host.ranks == "1").unwrap();
@@ -136,10 +137,11 @@ fn a_point_whose_clock_cannot_be_believed_fails_and_the_next_is_measured() {
         .unwrap()
         .points(2, &seen::LISTS)
         .unwrap();
-    let here = |_: u32, options: &mut JoinOptions| options.host = "here".into();
-    let libraries = Libraries::new();
-    let (lists, cpus) = (seen::LISTS, CpuChoice::None);
-    let records = runs::records_by(clock, here, 2, planned, lists, cpus, libraries).unwrap();
+    let misjudged = Run {
+        clock,
+        ..Run::default()
+    };
+    let records = misjudged.records(2, planned, seen::LISTS).unwrap();
     let Outcome::Failed { why } = &records[0].outcome else {
         panic!("{:?}", records[0].outcome);
     };

@@ -15,8 +15,7 @@ use std::os::fd::BorrowedFd;
 use far::{ENGINES, LISTS};
 use tonnage_engine::memory::Request;
 use tonnage_engine::{
-    Arm, Completion, Ending, LaneKind, LaneSpec, Libraries, Neighbor, Op, OpenRequest, Verb,
-    WorkerConfig,
+    Arm, Completion, Ending, LaneKind, LaneSpec, Neighbor, Op, OpenRequest, Verb, WorkerConfig,
 };
 use tonnage_machine::CpuChoice;
 use tonnage_plan::{Plan, Planned};
@@ -127,19 +126,25 @@ fn the_limit_is_what_the_memory_says_of_itself() {
     );
 }
 
+/// A run over a double of the driver of GPUs.
+fn over(double: &double::Double) -> runs::Run {
+    runs::Run {
+        libraries: [("libcuda".to_owned(), double.path())].into(),
+        ..runs::Run::default()
+    }
+}
+
 /// Memory of a GPU at one end and at both, whose bytes its kernels fill and verify.
 #[test]
 fn memory_of_a_gpu_goes_the_whole_path() {
     let Some(double) = double::Double::with("gpus 2") else {
         return;
     };
-    let libraries = Libraries::from([("libcuda".to_owned(), double.path())]);
     let text = "name = 'gpu'\n[[transfer]]\nengine = 'far'\nmemory = ['cuda:1', 'host']\ntarget-memory = 'cuda'\n\
                 op = ['write', 'write-imm', 'read', 'send']\nsizes = [8, 5000]\nwindow = 4\nverify = true\n\
                 trials = 2\ntrial-time = '10ms'\nwarmup = '2ms'";
     let planned = Plan::from_toml(text, "gpu.toml").unwrap().points(2, &LISTS);
-    let records = runs::records_with(2, planned.unwrap(), LISTS, CpuChoice::None, libraries);
-    let records = records.unwrap();
+    let records = over(&double).records(2, planned.unwrap(), LISTS).unwrap();
     assert_eq!(records.len(), 16);
     for record in &records {
         assert_eq!(record.outcome, Outcome::Measured);
@@ -167,12 +172,10 @@ fn a_gpu_that_is_filled_by_copies_is_named_below_the_table() {
     let Some(double) = double::Double::with("ptx 0") else {
         return;
     };
-    let libraries = Libraries::from([("libcuda".to_owned(), double.path())]);
     let text = "name = 'gpu'\n[[transfer]]\nengine = 'far'\nmemory = 'host'\ntarget-memory = 'cuda'\nop = 'write'\n\
                 sizes = [8, 5000]\nwindow = 4\nverify = true\ntrials = 2\ntrial-time = '5ms'\nwarmup = '1ms'";
     let planned = Plan::from_toml(text, "gpu.toml").unwrap().points(2, &LISTS);
-    let records = runs::records_with(2, planned.unwrap(), LISTS, CpuChoice::None, libraries);
-    let records = records.unwrap();
+    let records = over(&double).records(2, planned.unwrap(), LISTS).unwrap();
     let measured = records
         .iter()
         .all(|record| record.outcome == Outcome::Measured);
@@ -247,15 +250,8 @@ fn an_engine_that_can_sleep_is_slept_for() {
     other
         .connect(&[Neighbor::beside(0, card[0].clone())])
         .unwrap();
-    let lane = one.lane(&LaneSpec {
-        kind: LaneKind::Initiate(Verb::WriteImm),
-        peer: 1,
-        local: own.id,
-        remote: &far.descriptor,
-        ordered: false,
-        in_order: false,
-        delivered: false,
-    });
+    let kind = LaneKind::Initiate(Verb::WriteImm);
+    let lane = one.lane(&LaneSpec::new(kind, 1, own.id, &far.descriptor));
     let op = Op {
         lane: lane.unwrap(),
         tag: 1,

@@ -11,14 +11,20 @@ const DEPTH: u32 = 8;
 
 /// The library over the engine, with a lane to each of two peers.
 fn library(api: TransferApi, session: SessionUse) -> (LibraryEngine, TestEngine, [Lane; FLOWS]) {
-    library_that(LibraryCalls {
-        api,
-        session,
-        gathers: None,
-    })
+    library_that(api, session, None)
 }
 
-fn library_that(calls: LibraryCalls) -> (LibraryEngine, TestEngine, [Lane; FLOWS]) {
+/// Room for the batches of one lane.
+const ROOM: GatheredRoom = GatheredRoom {
+    batches: 1,
+    operations: 2,
+};
+
+fn library_that(
+    api: TransferApi,
+    session: SessionUse,
+    gathers: Option<GatheredRoom>,
+) -> (LibraryEngine, TestEngine, [Lane; FLOWS]) {
     let counting = TestEngine::new(Script {
         first: 1,
         failure: "broken".into(),
@@ -41,6 +47,11 @@ fn library_that(calls: LibraryCalls) -> (LibraryEngine, TestEngine, [Lane; FLOWS
         memory: (&memory.unwrap(), RegionId(0)),
         peers: &[(1, 4096), (2, 4096)],
         depth: DEPTH,
+    };
+    let calls = LibraryCalls {
+        api,
+        session,
+        gathers,
     };
     let mut library = LibraryEngine::over(taken, calls);
     let lanes = [1, 2].map(|peer| library.lane(&spec(peer)).unwrap());
@@ -289,15 +300,7 @@ fn what_the_library_lacks_is_an_error() {
 #[test]
 fn what_is_posted_together_is_one_call_where_that_is_asked_for() {
     for (api, session) in WAYS {
-        let calls = LibraryCalls {
-            api,
-            session,
-            gathers: Some(GatheredRoom {
-                batches: 1,
-                operations: 2,
-            }),
-        };
-        let (mut library, counting, lanes) = library_that(calls);
+        let (mut library, counting, lanes) = library_that(api, session, Some(ROOM));
         let lanes_before = counting.lock().lanes_asked;
         // More ends than a poll has room for.
         let batch: Vec<Op> = (0..100).map(|at| op(lanes[at % FLOWS], 5)).collect();
@@ -327,15 +330,7 @@ fn what_is_posted_together_is_one_call_where_that_is_asked_for() {
 #[test]
 fn a_batch_that_fails_keeps_the_engines_words_and_one_without_room_waits() {
     for (api, session) in WAYS {
-        let calls = LibraryCalls {
-            api,
-            session,
-            gathers: Some(GatheredRoom {
-                batches: 1,
-                operations: 2,
-            }),
-        };
-        let (mut library, counting, lanes) = library_that(calls);
+        let (mut library, counting, lanes) = library_that(api, session, Some(ROOM));
         // More batches than the library has places for: some wait until others have ended.
         let mut done = [Completion::EMPTY; 64];
         for tag in 0..40 {

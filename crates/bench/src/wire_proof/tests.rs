@@ -65,6 +65,13 @@ fn point(op: Verb, ranks: u32) -> TransferPoint {
     point
 }
 
+/// Two ranks that write by eth0 of their hosts, and the machine of the first.
+fn two_ranks(hosts: [&str; 2]) -> (Machine, TransferPoint, Routes) {
+    let eth = || named(&[interface("eth0")]);
+    let routes = routes(&hosts, &[eth(), eth()]);
+    (Machine::new(), point(Verb::Write, 2), routes)
+}
+
 /// Interfaces of a machine with what they have received and sent.
 fn counted(machine: &Machine, interfaces: &[(&str, u64, u64)]) {
     let mut text = String::from("head\nhead\n");
@@ -175,9 +182,7 @@ fn whoever_has_the_bytes_sends_them() {
 
 #[test]
 fn a_device_that_counted_the_payload_was_crossed() {
-    let eth = || named(&[interface("eth0")]);
-    let (point, routes) = (point(Verb::Write, 2), routes(&["a", "b"], &[eth(), eth()]));
-    let machine = Machine::new();
+    let (machine, point, routes) = two_ranks(["a", "b"]);
     counted(&machine, &[("lo", 0, 0), ("eth0", 700, 100)]);
     tcp(&machine, 3);
     let watch = watch(&machine, &point, &routes, 0);
@@ -206,9 +211,7 @@ fn a_device_that_counted_the_payload_was_crossed() {
 
 #[test]
 fn payload_between_ranks_of_one_host_is_found_on_the_loopback() {
-    let eth = || named(&[interface("eth0")]);
-    let (point, routes) = (point(Verb::Write, 2), routes(&["a", "a"], &[eth(), eth()]));
-    let machine = Machine::new();
+    let (machine, point, routes) = two_ranks(["a", "a"]);
     counted(&machine, &[("eth0", 0, 0), ("lo", 50, 50)]);
     let watch = watch(&machine, &point, &routes, 0);
     counted(&machine, &[("eth0", 10, 312), ("lo", 3_000_000, 3_000_000)]);
@@ -226,9 +229,7 @@ fn payload_between_ranks_of_one_host_is_found_on_the_loopback() {
 
 #[test]
 fn other_traffic_does_not_prove_what_went_over_the_loopback() {
-    let eth = || named(&[interface("eth0")]);
-    let (point, routes) = (point(Verb::Write, 2), routes(&["a", "a"], &[eth(), eth()]));
-    let machine = Machine::new();
+    let (machine, point, routes) = two_ranks(["a", "a"]);
     counted(&machine, &[("eth0", 0, 0), ("lo", 0, 0)]);
     let watch = watch(&machine, &point, &routes, 0);
     // Somebody copies a file meanwhile.
@@ -247,9 +248,7 @@ fn other_traffic_does_not_prove_what_went_over_the_loopback() {
 
 #[test]
 fn payload_that_took_another_way_is_said_to() {
-    let eth = || named(&[interface("eth0")]);
-    let (point, routes) = (point(Verb::Write, 2), routes(&["a", "b"], &[eth(), eth()]));
-    let machine = Machine::new();
+    let (machine, point, routes) = two_ranks(["a", "b"]);
     counted(&machine, &[("eth0", 0, 0), ("eth1", 0, 0)]);
     let before = watch(&machine, &point, &routes, 0);
     counted(&machine, &[("eth0", 0, 0), ("eth1", 0, 5000)]);
@@ -341,9 +340,7 @@ fn a_rank_that_names_nothing_is_not_proven() {
 
 #[test]
 fn a_counter_that_is_late_is_waited_for() {
-    let eth = || named(&[interface("eth0")]);
-    let (point, routes) = (point(Verb::Write, 2), routes(&["a", "b"], &[eth(), eth()]));
-    let machine = Machine::new();
+    let (machine, point, routes) = two_ranks(["a", "b"]);
     counted(&machine, &[("eth0", 0, 0)]);
     let watch = Watch::on(
         machine.tree(),

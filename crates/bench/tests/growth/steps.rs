@@ -74,9 +74,6 @@ pub fn quiet(options: &mut JoinOptions) {
 /// Takes a rank through `count` exchanges of each kind and opens so many sessions of each of the `engines`, and returns
 /// what they cost it, and at rank 0 also the last rank. `all_have_read` is called after each look at the counts: where
 /// it holds a rank back until all have looked, nothing that belongs to the next exchange is counted with the last one.
-///
-/// # Errors
-/// When a rank is lost.
 pub fn take(
     rank: &mut Rank,
     count: u32,

@@ -2,12 +2,9 @@
 //! thousands of operations over the real engines, with every latency recorded, and handed over in between as at the end
 //! of an interval, under an allocator that counts. Loops that time collectives are in [`native_calls`].
 
-mod asking;
 mod native_calls;
 mod sides;
-mod verbs;
 
-use asking::{Asking, Extra};
 use sides::{Side, doubles_of_drivers, flows, receives, sides, table};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,15 +18,19 @@ use tonnage_bench::drive::paced::{Timetable, paced};
 use tonnage_bench::drive::ping_pong::{Table, return_all, serve_first};
 use tonnage_bench::drive::port::Port;
 use tonnage_bench::drive::pulse::{Counted, FeltPulse, Pulse};
-use tonnage_bench::drive::recorder::{PerBatch, PerOperation, PhaseHistograms, Recorder};
+use tonnage_bench::drive::recorder::{
+    PerBatch, PerOperation, PhaseHistograms, PhaseTimes, Recorder,
+};
 use tonnage_bench::drive::serve::serve;
 use tonnage_bench::drive::stream::{stream, stream_extents};
 use tonnage_bench::drive::until::Until;
 use tonnage_bench::kinds::transfer::layout::answers;
 use tonnage_engine::paths::Cut;
 use tonnage_engine::testing::{Script, TestEngine, at_once};
-use tonnage_engine::{Engine, Entry, Lane, Verb, WORD_BYTES};
+use tonnage_engine::{Engine, Entry, Lane, Verb, WORD_BYTES, find};
 use tonnage_engines::ENGINES;
+use tonnage_machine::devices::RdmaDevice;
+use tonnage_machine::kernel_files::Tree;
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::testing::{iterations, transfer_point};
 use tonnage_plan::transfer::{
@@ -83,6 +84,45 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
     }
 }
 
+/// Work that is counted, beside the loop itself.
+#[derive(Clone, Copy, PartialEq)]
+enum Extra {
+    Nothing,
+    /// One allocation for each sample, which the counts must show.
+    OneForEachSample,
+}
+
+/// Records as the program does, asks for the latencies now and then, and allocates if asked to.
+struct Asking<'a> {
+    inner: PerBatch<'a>,
+    pulse: &'a Pulse,
+    extra: Extra,
+}
+
+impl Recorder for Asking<'_> {
+    fn now_ns(&self) -> u64 {
+        self.inner.now_ns()
+    }
+
+    fn sample(&mut self, latency_ns: u64) {
+        if self.extra == Extra::OneForEachSample {
+            drop(std::hint::black_box(Box::new(latency_ns)));
+        }
+        self.inner.sample(latency_ns);
+        if self.inner.whole.histogram.count() == 500 {
+            self.pulse.ask();
+        }
+    }
+
+    fn phases(&mut self, times: PhaseTimes) {
+        self.inner.phases(times);
+    }
+
+    fn latencies(&mut self) -> Option<&mut LatencyHistogram> {
+        self.inner.latencies()
+    }
+}
+
 /// Every engine whose sides may be threads of one process, with each variant that every machine has; those of GPUs over
 /// the doubles of their drivers.
 fn engines() -> Vec<(&'static Entry, String)> {
@@ -114,9 +154,6 @@ struct Shared {
 
 impl Shared {
     /// Waits until both sides are prepared: no receive is missing, no signal is out of date.
-    ///
-    /// # Errors
-    /// When the other side failed before.
     fn both_ready(&self) -> Result<()> {
         self.ready.fetch_add(1, Ordering::AcqRel);
         while self.ready.load(Ordering::Acquire) < 2 {
@@ -290,6 +327,16 @@ fn run(point: &TransferPoint, extra: Extra) -> Result<Outcome> {
     })
 }
 
+/// One point: so many samples, and nothing counted at either side.
+fn nothing(point: &TransferPoint, samples: u64, what: &str) -> Result<()> {
+    let outcome =
+        run(point, Extra::Nothing).map_err(|error| Error::Failed(format!("{what}: {error}")))?;
+    assert_eq!(outcome.samples, samples, "{what}");
+    assert_eq!(outcome.initiator, NOTHING, "{what}, initiator");
+    assert_eq!(outcome.target, NOTHING, "{what}, target");
+    Ok(())
+}
+
 /// All engines, operations and sizes under one pacing: `samples` each, and nothing counted.
 fn nothing_is_allocated(pacing: Pacing, samples: impl Fn(Verb) -> u64) -> Result<()> {
     let mut all = engines().into_iter();
@@ -313,11 +360,7 @@ fn nothing_by(
             }
             let point = point(engine, op, size_bytes, pacing);
             let what = format!("{engine} {} of {size_bytes} B", op.name());
-            let outcome = run(&point, Extra::Nothing)
-                .map_err(|error| Error::Failed(format!("{what}: {error}")))?;
-            assert_eq!(outcome.samples, samples(op), "{what}");
-            assert_eq!(outcome.initiator, NOTHING, "{what}, initiator");
-            assert_eq!(outcome.target, NOTHING, "{what}, target");
+            nothing(&point, samples(op), &what)?;
         }
     }
     Ok(())
@@ -326,6 +369,20 @@ fn nothing_by(
 #[test]
 fn a_stream_allocates_nothing() {
     nothing_is_allocated(Pacing::Stream { window: 64 }, |_| OPERATIONS).unwrap();
+}
+
+/// The engine that needs a device: it is counted in the guest of `make test-rdma`.
+#[test]
+fn a_stream_over_verbs_allocates_nothing() {
+    if RdmaDevice::all(&Tree::host()).is_empty() {
+        println!(
+            "skip: this host has no RDMA device; `make test-rdma` runs this where there are two"
+        );
+        return;
+    }
+    let entry = find(ENGINES, "verbs:rc").unwrap();
+    let stream = Pacing::Stream { window: 64 };
+    nothing_by(entry, "verbs:rc", stream, &|_| OPERATIONS).unwrap();
 }
 
 /// A load of a file, whose flow is closed inside the loop.
@@ -337,10 +394,7 @@ fn a_load_allocates_nothing() {
             let rows = vec![vec![0, 64 * OPERATIONS], vec![0, 0]];
             point.loads = Some(rows.try_into().unwrap());
             let what = format!("{engine} {}", op.name());
-            let outcome = run(&point, Extra::Nothing).unwrap();
-            assert_eq!(outcome.samples, OPERATIONS, "{what}");
-            assert_eq!(outcome.initiator, NOTHING, "{what}, initiator");
-            assert_eq!(outcome.target, NOTHING, "{what}, target");
+            nothing(&point, OPERATIONS, &what).unwrap();
         }
     }
 }
@@ -361,10 +415,7 @@ fn paths_allocate_nothing() {
                     ..point(engine, op, 4096, Pacing::Stream { window: 16 })
                 };
                 let what = format!("{engine} {} over {:?}", op.name(), point.division());
-                let outcome = run(&point, Extra::Nothing).unwrap();
-                assert_eq!(outcome.samples, OPERATIONS, "{what}");
-                assert_eq!(outcome.initiator, NOTHING, "{what}, initiator");
-                assert_eq!(outcome.target, NOTHING, "{what}, target");
+                nothing(&point, OPERATIONS, &what).unwrap();
             }
         }
     }
@@ -426,9 +477,7 @@ fn batches_allocate_nothing() {
             batching,
             ..point("shm", Verb::Write, 64, Pacing::Batch { batch: BATCH })
         };
-        let outcome = run(&point, Extra::Nothing).unwrap();
-        assert_eq!(outcome.samples, BATCHES);
-        assert_eq!((outcome.initiator, outcome.target), (NOTHING, NOTHING));
+        nothing(&point, BATCHES, "shared batches").unwrap();
     }
 }
 

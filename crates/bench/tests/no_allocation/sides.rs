@@ -73,6 +73,10 @@ impl Side {
         self.engine.as_mut().ok_or_else(taken)
     }
 
+    fn spec(&self, kind: LaneKind, peer: u32) -> LaneSpec<'_> {
+        LaneSpec::new(kind, peer, self.region.id, &self.far)
+    }
+
     /// The engine that a point is driven on: this side's own, or the library over it.
     pub fn driven(&mut self, point: &TransferPoint) -> Result<Box<dyn Engine>> {
         let taken = || Error::Failed("the engine was taken before".into());
@@ -90,18 +94,15 @@ impl Side {
             peers: &[(peer, SliceLayout::new(point, peer).bytes())],
             depth: point.depth(),
         };
-        let api = point.api;
-        Ok(Box::new(LibraryEngine::over(
-            taken,
-            LibraryCalls {
-                api,
-                session,
-                gathers: matches!(point.pacing, Pacing::Batch { .. }).then(|| GatheredRoom {
-                    batches: point.batching.in_flight,
-                    operations: point.batch_share_max(),
-                }),
-            },
-        )))
+        let calls = LibraryCalls {
+            api: point.api,
+            session,
+            gathers: matches!(point.pacing, Pacing::Batch { .. }).then(|| GatheredRoom {
+                batches: point.batching.in_flight,
+                operations: point.batch_share_max(),
+            }),
+        };
+        Ok(Box::new(LibraryEngine::over(taken, calls)))
     }
 }
 
@@ -109,15 +110,7 @@ impl Side {
 impl Side {
     /// A lane over which this side initiates towards the other one.
     pub fn lane_to_the_other(&self, engine: &mut dyn Engine, verb: Verb) -> Result<Lane> {
-        engine.lane(&LaneSpec {
-            kind: LaneKind::Initiate(verb),
-            peer: 1 - self.rank,
-            local: self.region.id,
-            remote: &self.far,
-            ordered: false,
-            in_order: false,
-            delivered: false,
-        })
+        engine.lane(&self.spec(LaneKind::Initiate(verb), 1 - self.rank))
     }
 
     /// This side as the steps of collectives see it.
@@ -228,13 +221,8 @@ pub fn flows(point: &TransferPoint, side: &Side, engine: &mut dyn Engine) -> Res
     let mut flows = Vec::new();
     for (index, &peer) in layout.out.iter().enumerate() {
         let lane = engine.lane(&LaneSpec {
-            kind: LaneKind::Initiate(point.op),
-            peer,
-            local: side.region.id,
-            remote: &side.far,
             ordered: answers(point) && point.op == Verb::Write,
-            in_order: false,
-            delivered: false,
+            ..side.spec(LaneKind::Initiate(point.op), peer)
         })?;
         let remote = SliceLayout::new(point, peer).into_origin_of(side.rank);
         let remote = remote.ok_or_else(|| Error::Failed("no place at the peer".into()))?;
@@ -277,15 +265,7 @@ pub fn receives(
     let mut receives = Vec::new();
     if point.op == Verb::Send && side.caps.moves_bytes {
         for (index, &peer) in layout.into.iter().enumerate() {
-            let lane = engine.lane(&LaneSpec {
-                kind: LaneKind::Receive,
-                peer,
-                local: side.region.id,
-                remote: &side.far,
-                ordered: false,
-                in_order: false,
-                delivered: false,
-            })?;
+            let lane = engine.lane(&side.spec(LaneKind::Receive, peer))?;
             let origin = layout.into_origin(index);
             receives.push(Receives::new(point, peer, side.rank, lane, origin));
         }

@@ -27,88 +27,70 @@ impl Observer for Kept {
     }
 }
 
-/// Measures points by the engines and memories of a list, and returns the records of rank 0.
-///
-/// # Errors
-/// The error of the lowest rank that has one.
+/// Run of a test, but for its points.
+pub struct Run {
+    pub cpus: CpuChoice,
+    pub libraries: Libraries,
+    pub clock: Clock,
+    /// The hosts of the ranks.
+    pub host: fn(u32, &mut JoinOptions),
+}
+
+impl Default for Run {
+    /// Ranks of one host, which are pinned nowhere.
+    fn default() -> Self {
+        Self {
+            cpus: CpuChoice::None,
+            libraries: Libraries::from([("libfabric".to_owned(), PathBuf::from("embedded"))]),
+            clock: Clock::new(),
+            host: |_, options| options.host = "here".into(),
+        }
+    }
+}
+
+/// Measures points by the engines and memories of a list, and returns the records of rank 0, or the error of the lowest
+/// rank that has one.
 pub fn records(
     ranks: u32,
     planned: Vec<Planned>,
     lists: Lists,
     cpus: CpuChoice,
 ) -> Result<Vec<Record>> {
-    let embedded = ("libfabric".to_owned(), PathBuf::from("embedded"));
-    records_with(ranks, planned, lists, cpus, Libraries::from([embedded]))
-}
-
-/// Does so with some files of libraries.
-///
-/// # Errors
-/// The error of the lowest rank that has one.
-pub fn records_with(
-    ranks: u32,
-    planned: Vec<Planned>,
-    lists: Lists,
-    cpus: CpuChoice,
-    libraries: Libraries,
-) -> Result<Vec<Record>> {
-    let here = |_: u32, options: &mut JoinOptions| options.host = "here".into();
-    records_on(here, ranks, planned, lists, cpus, libraries)
-}
-
-/// Does so on hosts as they are given to the ranks.
-///
-/// # Errors
-/// The error of the lowest rank that has one.
-pub fn records_on(
-    host: impl Fn(u32, &mut JoinOptions),
-    ranks: u32,
-    planned: Vec<Planned>,
-    lists: Lists,
-    cpus: CpuChoice,
-    libraries: Libraries,
-) -> Result<Vec<Record>> {
-    records_by(Clock::new(), host, ranks, planned, lists, cpus, libraries)
-}
-
-/// Does so by a clock that is given.
-///
-/// # Errors
-/// The error of the lowest rank that has one.
-pub fn records_by(
-    clock: Clock,
-    host: impl Fn(u32, &mut JoinOptions),
-    ranks: u32,
-    planned: Vec<Planned>,
-    lists: Lists,
-    cpus: CpuChoice,
-    libraries: Libraries,
-) -> Result<Vec<Record>> {
-    let settings = Settings {
-        lists,
-        plan: "test".into(),
-        topology: Topology::read().into(),
+    let run = Run {
         cpus,
-        numa: Numa::None,
-        devices: Default::default(),
-        gpus: Vec::new(),
-        link_bytes_per_s: None,
-        libraries,
-        clock,
-        program: Program {
-            version: "0".into(),
-            git_revision: "unknown".into(),
-        },
-        repetition: None,
-        ledger: None,
+        ..Run::default()
     };
-    let body = move |rank: Result<Rank>| {
-        let (mut rank, mut kept) = (rank?, Kept(Vec::new()));
-        run(&planned, &mut rank, &settings, &mut kept)?;
-        rank.close()?;
-        Ok(kept.0)
-    };
-    let all = run_with(ranks, host, body);
-    let mut all = all.into_iter().collect::<Result<Vec<_>>>()?;
-    Ok(all.swap_remove(0))
+    run.records(ranks, planned, lists)
+}
+
+impl Run {
+    pub fn records(self, ranks: u32, planned: Vec<Planned>, lists: Lists) -> Result<Vec<Record>> {
+        let settings = Settings {
+            lists,
+            plan: "test".into(),
+            topology: Topology::read().into(),
+            cpus: self.cpus,
+            numa: Numa::None,
+            devices: Default::default(),
+            gpus: Vec::new(),
+            link_bytes_per_s: None,
+            libraries: self.libraries,
+            clock: self.clock,
+            program: Program {
+                version: "0".into(),
+                git_revision: "unknown".into(),
+            },
+            repetition: None,
+            ledger: None,
+        };
+        let body = move |rank: Result<Rank>| {
+            let (mut rank, mut kept) = (rank?, Kept(Vec::new()));
+            run(&planned, &mut rank, &settings, &mut kept)?;
+            rank.close()?;
+            Ok(kept.0)
+        };
+        let all = run_with(ranks, self.host, body);
+        let mut all = all.into_iter().collect::<Result<Vec<_>>>()?;
+        Ok(all.swap_remove(0))
+    }
 }

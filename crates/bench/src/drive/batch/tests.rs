@@ -172,14 +172,6 @@ fn only_what_is_adjacent_at_both_ends_follows() {
 const SHARES: [u32; 3] = [3, 3, 2];
 
 /// Runs batches that three workers share, each on a thread with an engine of its own; returns what came of each.
-fn shared(
-    (shares, in_flight, batches): ([u32; 3], u32, u64),
-    mocks: &mut [TestEngine; 3],
-    stop: &AtomicBool,
-) -> [(Result<Batched>, Counter); 3] {
-    shared_by(None, (shares, in_flight, batches), mocks, stop)
-}
-
 fn shared_by(
     sleepers: Option<Arc<Sleepers>>,
     (shares, in_flight, batches): ([u32; 3], u32, u64),
@@ -244,7 +236,7 @@ fn workers_share_batches_out_and_the_first_one_times_them() {
     ] {
         let mut mocks = [1, 7, 64].map(mock);
         let stop = AtomicBool::new(false);
-        let ends = shared((shares, in_flight, batches), &mut mocks, &stop);
+        let ends = shared_by(None, (shares, in_flight, batches), &mut mocks, &stop);
         let samples = ends.each_ref().map(|(_, recorder)| recorder.samples.len());
         assert_eq!(samples, [batches as usize, 0, 0]);
         assert_eq!(ends[0].1.phases.len(), batches as usize);
@@ -273,7 +265,7 @@ fn no_batch_begins_before_the_last_share_of_the_one_before_is_done() {
                 std::thread::sleep(std::time::Duration::from_millis(100));
                 stop.store(true, std::sync::atomic::Ordering::Release);
             });
-            shared((SHARES, in_flight, 1000), &mut mocks, &stop)
+            shared_by(None, (SHARES, in_flight, 1000), &mut mocks, &stop)
         });
         for (batched, _) in &ends {
             let error = batched.as_ref().unwrap_err().to_string();
@@ -296,7 +288,7 @@ fn a_worker_that_fails_ends_the_loops_of_the_others() {
         let mut mocks = [64, 64, 64].map(mock);
         mocks[failing].lock().ends = Some(failing_after(40, 77));
         let stop = AtomicBool::new(false);
-        let ends = shared((SHARES, 2, 1000), &mut mocks, &stop);
+        let ends = shared_by(None, (SHARES, 2, 1000), &mut mocks, &stop);
         for (worker, (batched, _)) in ends.iter().enumerate() {
             let error = batched.as_ref().unwrap_err().to_string();
             assert!(error.contains("77"), "{error}");
@@ -316,7 +308,7 @@ fn a_worker_that_panics_ends_the_loops_of_the_others() {
         true
     }));
     let stop = AtomicBool::new(false);
-    let ends = shared((SHARES, 2, 1000), &mut mocks, &stop);
+    let ends = shared_by(None, (SHARES, 2, 1000), &mut mocks, &stop);
     for (batched, _) in &ends[..2] {
         let error = batched.as_ref().unwrap_err().to_string();
         assert_eq!(error, "worker 2: its thread ended by a panic");
