@@ -26,9 +26,6 @@ const GIVEN_UP: u64 = u64::MAX;
 const CHANGE: f64 = 0.2;
 
 /// One-way time between the two CPUs in nanoseconds, or why it cannot be measured.
-///
-/// # Errors
-/// The reason, for the record.
 pub fn one_way_ns(cpus: [u32; 2], clock: &Clock) -> Result<f64, String> {
     if cpus[0] == cpus[1] {
         return Err(format!("both ends run on CPU {}", cpus[0]));

@@ -23,9 +23,6 @@ pub struct RankHost {
 
 impl RankHost {
     /// Exchanges with the other ranks which CPUs each may use.
-    ///
-    /// # Errors
-    /// When a rank does not answer, or not what a rank answers.
     pub fn look(rank: &mut Rank, topology: &Arc<Topology>) -> Result<Self> {
         let mine = number_list::format(&topology.allowed).into_bytes();
         // Only those of this machine share its CPUs.

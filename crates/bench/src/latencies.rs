@@ -22,9 +22,6 @@ impl Reduce for Encoded {
 }
 
 /// The latencies of all ranks together.
-///
-/// # Errors
-/// As [`Rank::reduce`], and when a rank's cannot be read.
 pub(crate) fn merge_all(
     rank: &mut Rank,
     what: &str,

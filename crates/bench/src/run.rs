@@ -27,9 +27,6 @@ pub struct Run {
 
 impl Run {
     /// Asks all ranks about their hosts.
-    ///
-    /// # Errors
-    /// When a rank does not answer, or unreadably.
     pub fn begin(rank: &mut Rank, settings: &Settings) -> Result<Self> {
         let run_id = format!("{:016x}", getrandom::u64().unwrap_or_else(|_| unix_ns()));
         if rank.id() == 0 {
@@ -39,9 +36,6 @@ impl Run {
     }
 
     /// Does so for a part of a run that has begun.
-    ///
-    /// # Errors
-    /// As [`Self::begin`].
     pub(crate) fn join(rank: &mut Rank, settings: &Settings, run_id: &str) -> Result<Self> {
         rank.phase("describing the hosts");
         let environment = gather_environment(rank, settings)?;
@@ -57,9 +51,6 @@ impl Run {
 
     /// Writes into a record how far the hosts' clocks are off now: they drift, and the estimates are renewed while
     /// ranks run. Ranks that share one clock ask nobody.
-    ///
-    /// # Errors
-    /// When a rank does not answer.
     pub fn renew_clocks(&self, rank: &mut Rank, record: &mut Record) -> Result<()> {
         if self.is_one_clock {
             return Ok(());

@@ -8,9 +8,6 @@ use crate::cpu_time::own_thread;
 use tonnage_units::{Error, Result};
 
 /// Starts a thread that `what` names, such as `worker 3`.
-///
-/// # Errors
-/// When the system starts no more of them, with what to change.
 pub fn start<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     what: &str,
@@ -36,9 +33,6 @@ pub struct Followers<O, T, E> {
 impl<O: Send, T: Send, E: From<Error> + Send> Followers<O, T, E> {
     /// Starts a thread for each of `works`, named as the workers from `first` on. Where one cannot be started, those
     /// that wait for orders end.
-    ///
-    /// # Errors
-    /// As [`start`].
     pub fn start<'scope, W>(
         scope: &'scope Scope<'scope, '_>,
         first: usize,
@@ -104,9 +98,6 @@ impl<O: Send, T: Send, E: From<Error> + Send> Followers<O, T, E> {
     }
 
     /// Waits for the answers of all to an order.
-    ///
-    /// # Errors
-    /// The first error among them.
     pub fn collect(&self) -> Result<Vec<T>, E> {
         self.answers().into_iter().collect()
     }

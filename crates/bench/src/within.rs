@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
-use crate::observer::{IntervalListener, Observer, Progress};
+use crate::observer::{Observer, Progress};
 use crate::threads;
 use tonnage_machine::spread_thread;
 use tonnage_plan::Point;
@@ -120,9 +120,6 @@ struct Nobody;
 impl Observer for Nobody {
     fn begin(&mut self, _: usize, _: usize, _: &Point) {}
     fn progress(&mut self, _: &Progress) {}
-    fn intervals(&self) -> Option<IntervalListener> {
-        None
-    }
     fn record(&mut self, _: Record) -> Result<()> {
         Ok(())
     }

@@ -61,9 +61,6 @@ struct Building {
 /// Runs batches on each flow until `part` says so and all have completed. `batching` has the size of the worker's part.
 ///
 /// A batch that is larger than the engine's queue is handed over as room appears, as an application would.
-///
-/// # Errors
-/// When the engine fails, the run is stopped, or another worker that shares the batches has failed.
 pub fn batch<R: Recorder>(
     port: &mut Port,
     flows: &mut [Flow],
@@ -163,9 +160,6 @@ fn run<R: Recorder, T: BatchTurns>(
 /// Decides about the batches of a worker. A batch is known by its place among those in flight.
 trait BatchTurns {
     /// The place of a batch to begin now, if there is one.
-    ///
-    /// # Errors
-    /// When another worker of the rank has failed.
     fn next(&mut self) -> Result<Option<u32>>;
 
     /// Hears that the batch at this place begins now.

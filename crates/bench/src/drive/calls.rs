@@ -23,22 +23,13 @@ impl CallSpan {
 /// Whoever carries out the calls of this rank.
 pub trait Caller {
     /// Waits until all ranks are here, by the caller's own means.
-    ///
-    /// # Errors
-    /// When it fails.
     fn align(&mut self) -> Result<()>;
 
     /// Carries out one call.
-    ///
-    /// # Errors
-    /// When it fails.
     fn call(&mut self) -> Result<()>;
 }
 
 /// Calls so often, each aligned and with its own time; `before` is called before each with its number.
-///
-/// # Errors
-/// The caller's.
 pub fn aligned(
     caller: &mut dyn Caller,
     clock: &Clock,
@@ -58,9 +49,6 @@ pub fn aligned(
 }
 
 /// Calls so often, one call after the other: one span is from the first begin to the last end.
-///
-/// # Errors
-/// The caller's.
 pub fn back_to_back(
     caller: &mut dyn Caller,
     clock: &Clock,

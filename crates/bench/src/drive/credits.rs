@@ -144,9 +144,6 @@ impl Credits {
 
     /// Begins a point: `sends` are the lanes of its messages, `tells` the lanes of the counts in the order of the
     /// receives' tags, and at most `window` messages are in flight on each lane.
-    ///
-    /// # Errors
-    /// For a peer that has no account.
     pub fn begin(
         &mut self,
         telling: Telling,
@@ -236,9 +233,6 @@ impl Credits {
     }
 
     /// Counts a message that filled the receive with this tag, and tells its sender when enough have come.
-    ///
-    /// # Errors
-    /// When the engine fails.
     #[inline]
     pub fn took(&mut self, tag: u32, engine: &mut dyn Engine) -> Result<()> {
         let Some(&index) = self.senders.get(tag as usize) else {
@@ -255,9 +249,6 @@ impl Credits {
     }
 
     /// Spends a poll without arrivals; after a few of them everything is told.
-    ///
-    /// # Errors
-    /// When the engine fails.
     #[inline]
     pub fn idle(&mut self, engine: &mut dyn Engine) -> Result<()> {
         if self.owed == 0 {
@@ -271,9 +262,6 @@ impl Credits {
     }
 
     /// Tells every sender what it does not know yet, as far as the engine has room.
-    ///
-    /// # Errors
-    /// When the engine fails.
     pub fn tell_all(&mut self, engine: &mut dyn Engine) -> Result<()> {
         for at in 0..self.senders.len() {
             self.tell(self.senders[at], engine)?;

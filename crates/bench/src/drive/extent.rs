@@ -31,9 +31,6 @@ pub trait StreamExtent {
 
     /// Closes the flows whose last operation has completed; returns how many flushes were posted for that. `tags` are
     /// the flow of each, and those that are retired, to which it adds.
-    ///
-    /// # Errors
-    /// When the engine fails.
     fn close(
         &mut self,
         port: &mut Port<'_>,

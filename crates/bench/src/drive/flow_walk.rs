@@ -129,9 +129,6 @@ impl FlowWalk {
 
     /// Visits each slot where the next `count` operations land, with the slot whose data landed there last, and marks
     /// it as used. It goes backwards and ends when all slots are used, not after any number of operations.
-    ///
-    /// # Errors
-    /// The first of `visit`.
     pub fn each_landing(
         &self,
         count: u64,

@@ -232,9 +232,6 @@ impl Scratch {
 /// ends no sooner than one more operation would be due, so that the reached rate cannot come out above the offered one.
 ///
 /// The scratch is one of [`Scratch::paced`], which knows afterwards what was [never issued](Scratch::never_issued).
-///
-/// # Errors
-/// When the engine fails or the run is stopped.
 pub fn paced<R: Recorder>(
     port: &mut Port,
     flows: &mut [Flow],

@@ -92,9 +92,6 @@ impl Signal {
     }
 
     /// Puts the expected old value into every incoming slot: filling and other points overwrite them.
-    ///
-    /// # Errors
-    /// When the slice lies outside the memory.
     pub fn rearm(&self) -> Result<(), OutOfRange> {
         for (slot, &count) in self.into.counts.iter().enumerate() {
             let offset = self.into_origin + slot as u64 * self.stride_bytes + self.last_byte;
@@ -168,9 +165,6 @@ impl Table {
     }
 
     /// Makes the incoming slots of all peers ready for a trial.
-    ///
-    /// # Errors
-    /// When a slice lies outside the memory.
     pub fn rearm(&self) -> Result<()> {
         self.signals
             .iter()
@@ -242,9 +236,6 @@ impl Table {
 }
 
 /// The side that begins: a round trip with each peer in turn until `until` says so. Returns the number of round trips.
-///
-/// # Errors
-/// When the engine fails or the run is stopped.
 pub fn serve_first<R: Recorder>(
     port: &mut Port,
     table: &mut Table,
@@ -275,9 +266,6 @@ pub fn serve_first<R: Recorder>(
 }
 
 /// One read at a time, the flows taking turns, until `until` says so. Returns the number of reads.
-///
-/// # Errors
-/// When the engine fails or the run is stopped.
 pub fn read_in_turn<R: Recorder>(
     port: &mut Port,
     flows: &mut [Flow],
@@ -302,9 +290,6 @@ pub fn read_in_turn<R: Recorder>(
 }
 
 /// The side that answers, until `over` says that everybody is done. Returns the number of answers.
-///
-/// # Errors
-/// When the engine fails or the run is stopped.
 pub fn return_all(
     port: &mut Port,
     table: &mut Table,

@@ -187,9 +187,6 @@ impl<'a> Port<'a> {
     }
 
     /// Tells all senders everything that was taken, and waits until that is on its way.
-    ///
-    /// # Errors
-    /// As [`Self::poll`].
     pub fn settle_credits(&mut self) -> Result<()> {
         let mut done = [Completion::EMPTY; BURST];
         while let Some(credits) = &mut self.credits
@@ -221,9 +218,6 @@ impl<'a> Port<'a> {
     }
 
     /// Posts `depth` receives for each peer; every arrival hands one back until [`Self::use_up_receives`].
-    ///
-    /// # Errors
-    /// When the engine fails.
     pub fn post_receives(&mut self, receives: Vec<Receives>, depth: u32) -> Result<()> {
         self.staged = Vec::with_capacity(receives.len() * depth as usize + BURST);
         self.receives = receives;
@@ -251,9 +245,6 @@ impl<'a> Port<'a> {
     }
 
     /// Waits for what peers' plain writes have brought; returns the time of that, at least 1 ns, where it is needed.
-    ///
-    /// # Errors
-    /// The device's reason.
     pub fn flush_incoming(&mut self) -> Result<Option<u64>> {
         let began_ns = self.clock.now_ns();
         let is_needed = self.engine.flush_incoming()?;
@@ -262,9 +253,6 @@ impl<'a> Port<'a> {
     }
 
     /// Polls once. Arrivals have been counted and their receives replaced; the caller looks at `Done` for its own.
-    ///
-    /// # Errors
-    /// When the engine is dead, an operation failed, or the run was stopped.
     #[inline]
     pub fn poll(&mut self, done: &mut [Completion; BURST]) -> Result<usize> {
         let mut count = self.engine.poll(done)?;
@@ -346,9 +334,6 @@ impl<'a> Port<'a> {
     }
 
     /// Hands over operations; returns how many were taken.
-    ///
-    /// # Errors
-    /// When the engine is dead.
     #[inline]
     pub fn post(&mut self, ops: &[Op]) -> Result<usize> {
         let taken = self.engine.post(ops)?;
@@ -421,9 +406,6 @@ impl<'a> Port<'a> {
 
     /// Fails when one of the flows makes no progress, which `count` tells as for [`StallWatch::look_at_flows`]. For a
     /// loop that is not idle, now and then.
-    ///
-    /// # Errors
-    /// When one does not.
     #[cold]
     pub fn look_at_flows(
         &mut self,
@@ -448,9 +430,6 @@ impl<'a> Port<'a> {
     }
 
     /// Fails when the run was stopped; loops that do not poll look at it now and then.
-    ///
-    /// # Errors
-    /// When it was.
     #[inline]
     pub fn check_stop(&self) -> Result<()> {
         if self.stop.load(Ordering::Relaxed) {
@@ -460,9 +439,6 @@ impl<'a> Port<'a> {
     }
 
     /// Posts all of `ops` and waits for their completions. For what happens outside the timed loops and at their ends.
-    ///
-    /// # Errors
-    /// As [`Self::poll`].
     pub fn complete(&mut self, ops: &[Op]) -> Result<()> {
         let mut done = [Completion::EMPTY; BURST];
         let (mut posted, mut completed) = (0, 0);
@@ -477,9 +453,6 @@ impl<'a> Port<'a> {
     }
 
     /// Proves that what was written has arrived, where completions alone do not.
-    ///
-    /// # Errors
-    /// As [`Self::poll`].
     pub fn flush(&mut self, flows: &[Flow]) -> Result<()> {
         let mut done = [Completion::EMPTY; BURST];
         for flow in flows.iter().filter(|flow| flow.issued > 0) {
@@ -497,9 +470,6 @@ impl<'a> Port<'a> {
     }
 
     /// Begins a flush; one that was posted completes as an operation with this tag does.
-    ///
-    /// # Errors
-    /// When the engine is dead.
     pub fn begin_flush(&mut self, flow: &Flow, tag: u32) -> Result<Flush> {
         let flushed = self.engine.flush(flow.lane, tag)?;
         self.outstanding += u64::from(flushed == Flush::Posted);

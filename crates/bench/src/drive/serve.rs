@@ -11,9 +11,6 @@ use tonnage_ranks::{Sleeper, Sleepers};
 use tonnage_units::Result;
 
 /// Polls until `over` says that everybody is done.
-///
-/// # Errors
-/// When the engine fails or the run is stopped.
 pub fn serve(port: &mut Port, mut over: impl FnMut() -> bool) -> Result<()> {
     let mut done = [Completion::EMPTY; BURST];
     while !over() {
@@ -38,9 +35,6 @@ pub struct RestingPlace {
 
 impl RestingPlace {
     /// A place of its own among those of the rank that sleep.
-    ///
-    /// # Errors
-    /// When the system has no descriptor for it.
     pub fn among(sleepers: &Sleepers) -> Result<Self> {
         Ok(Self {
             sleeper: sleepers.join()?,
@@ -49,9 +43,6 @@ impl RestingPlace {
     }
 
     /// Rests until `over` says that everybody is done.
-    ///
-    /// # Errors
-    /// When the run is stopped.
     pub fn until(&self, port: &mut Port, mut over: impl FnMut() -> bool) -> Result<()> {
         while !over() {
             let most = match port.is_kept_awake() {

@@ -18,9 +18,6 @@ const LOOK_GRANTS: usize = 64;
 /// The window is per flow: a completion is replaced by an operation of the same flow, and the flows take turns. One
 /// clock read serves both as the end of what completed and as the start of what is handed over next; an operation that
 /// the engine does not take at once waits inside its latency.
-///
-/// # Errors
-/// When the engine fails or the run is stopped.
 pub fn stream<R: Recorder>(
     port: &mut Port,
     flows: &mut [Flow],
@@ -32,9 +29,6 @@ pub fn stream<R: Recorder>(
 }
 
 /// A [`stream`] of flows that may end by themselves. It ends when nothing is left of any of them, too.
-///
-/// # Errors
-/// As [`stream`].
 pub fn stream_extents<R: Recorder, E: StreamExtent>(
     port: &mut Port,
     flows: &mut [Flow],

@@ -177,9 +177,6 @@ impl Mailboxes {
     }
 
     /// Adds the next peer, by the place that it named for this worker.
-    ///
-    /// # Errors
-    /// When it named none.
     pub(crate) fn connect(&mut self, peer: Peer, place: Option<PlaceInMemory>) -> Result<()> {
         let none = || Error::Failed(format!("rank {peer} named no place for messages; {DEFECT}"));
         let PlaceInMemory { memory, offset } = place.ok_or_else(none)?;
@@ -214,9 +211,6 @@ impl Mailboxes {
     }
 
     /// The lane that carries messages to a peer. With `delivered`, a completed message has arrived.
-    ///
-    /// # Errors
-    /// When the engine cannot resolve it.
     pub(super) fn lane(
         &self,
         index: usize,

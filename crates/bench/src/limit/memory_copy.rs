@@ -21,9 +21,6 @@ pub const PIECE_BYTES_MIN: u64 = 64 << 10;
 
 /// Measures the copy rates of one worker from its outgoing slices to as many incoming ones, in turns that all
 /// copiers have in common.
-///
-/// # Errors
-/// When the slices do not lie in the memory.
 pub fn copy_rates(
     memory: &dyn Memory,
     layout: &SliceLayout,
@@ -76,9 +73,6 @@ pub fn stretch(layout: &SliceLayout, point: &TransferPoint) -> Stretch {
 
 /// Agrees on the turns of all copiers: when the first starts, and how long they are. A rank that does not copy has a
 /// pass of 0 bytes.
-///
-/// # Errors
-/// When a rank does not come.
 pub fn agree_on_turns(rank: &mut Rank, pass_bytes: u64) -> Result<CopyTurns> {
     let Largest(pass_bytes) = rank.reduce(
         "turns of the copy limit",

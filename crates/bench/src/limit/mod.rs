@@ -66,9 +66,6 @@ impl<'a> Bound<'a> {
     }
 
     /// Measures, with all workers at once; `None` where bandwidth has no limit to be measured. All ranks call it.
-    ///
-    /// # Errors
-    /// When memory or sockets fail.
     pub fn measure(
         &self,
         rank: &mut Rank,

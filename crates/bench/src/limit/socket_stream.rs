@@ -89,9 +89,6 @@ impl Carried {
 
 impl Berths {
     /// Carries the streams of a worker, on the calling thread; a second call finds none.
-    ///
-    /// # Errors
-    /// As [`pump()`].
     pub fn carry(&self, worker: usize, clock: &Clock) -> Result<Streamed> {
         let mut all = lock(&self.streams);
         let mine = all.get_mut(worker).map(std::mem::take).unwrap_or_default();

@@ -66,9 +66,6 @@ impl CreditLanes {
     }
 
     /// Adds the `index`-th peer, by the place that it named for this worker.
-    ///
-    /// # Errors
-    /// When it named none, because it counts otherwise.
     pub(crate) fn connect(
         &mut self,
         peer: Peer,
@@ -86,9 +83,6 @@ impl CreditLanes {
 
     /// Begins a point whose messages go out on `sends`, at most `window` at a time, and come from `senders`, in the
     /// order of the receives. Returns the counts and the lanes that carry them.
-    ///
-    /// # Errors
-    /// When the engine cannot resolve a lane.
     pub(crate) fn begin(
         &mut self,
         (telling, window): (Telling, usize),

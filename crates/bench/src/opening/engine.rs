@@ -53,9 +53,6 @@ pub struct EngineWorker {
 
 impl EngineWorker {
     /// A peer's memory, for lanes.
-    ///
-    /// # Errors
-    /// For a rank that it was not connected to.
     pub fn remote_of(&self, peer: Peer) -> Result<&Descriptor> {
         let place = self.remote.binary_search_by_key(&peer, |(rank, _)| *rank);
         let known = place.ok().and_then(|place| self.remote.get(place));

@@ -78,9 +78,6 @@ pub(crate) fn spoken(workers: Vec<Introductions>) -> Result<Spoken> {
 
 impl Spoken {
     /// One message to each peer, with this rank's group of the proof of path.
-    ///
-    /// # Errors
-    /// When one cannot be written.
     pub(crate) fn packed(self, group: Option<u32>) -> Result<Vec<(Peer, Vec<u8>)>> {
         let pack = |(peer, introductions)| {
             let greeting = Greeting {

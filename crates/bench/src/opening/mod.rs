@@ -193,9 +193,6 @@ impl Requirements<'_> {
     }
 
     /// This rank's device, and those of its peers. Nobody is asked where no rank has memory of one.
-    ///
-    /// # Errors
-    /// When the run has ended.
     pub(crate) fn devices_of_memories(
         &self,
         rank: &mut Rank,
@@ -430,9 +427,6 @@ impl MemoryDevices {
     }
 
     /// Adds those of peers, which all ranks tell each other.
-    ///
-    /// # Errors
-    /// When the run has ended.
     pub(crate) fn exchanged(mut self, rank: &mut Rank, mut peers: Vec<u32>) -> Result<Self> {
         let mut told = Vec::new();
         if let Some(own) = self.of(rank.id()) {

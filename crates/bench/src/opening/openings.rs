@@ -70,9 +70,6 @@ struct Told {
 impl Openings {
     /// Puts together what the engines of all ranks are, `own` among them, and returns this rank's part in the proof of
     /// path with it. Of each rank's workers the first `measuring` measure.
-    ///
-    /// # Errors
-    /// When the run has ended.
     pub(crate) fn gather(
         rank: &mut Rank,
         (own, places): (OpenMessage, WorkerPlaces),
