@@ -195,9 +195,8 @@ fn os_name(tree: &Tree) -> String {
         .text("etc/os-release")
         .or_else(|| tree.text("usr/lib/os-release"));
     let text = text.unwrap_or_default();
-    let name = text
-        .lines()
-        .find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    let mut lines = text.lines();
+    let name = lines.find_map(|line| line.strip_prefix("PRETTY_NAME="));
     name.map_or("unknown", |name| name.trim_matches('"'))
         .to_owned()
 }

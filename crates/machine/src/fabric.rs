@@ -12,9 +12,8 @@ pub fn load_libfabric() -> Result<Libfabric, String> {
     let Some(asked) = asked else {
         return Ok(Libfabric::choose(None)?.0);
     };
-    let asked = asked
-        .to_str()
-        .ok_or_else(|| format!("{LIBFABRIC_VARIABLE} is not UTF-8"))?;
+    let asked = asked.to_str();
+    let asked = asked.ok_or_else(|| format!("{LIBFABRIC_VARIABLE} is not UTF-8"))?;
     let chosen = Libfabric::choose(Some(asked));
     let (library, _) = chosen.map_err(|why| format!("{why} ({LIBFABRIC_VARIABLE} is set)"))?;
     Ok(library)

@@ -260,9 +260,8 @@ impl<'a> Seats<'a> {
 
     /// CPUs for the members of a group that others may use too: in the region that is used least.
     fn shared(&self, group: &Group, regions: &[Region]) -> Option<Vec<usize>> {
-        let all = regions
-            .iter()
-            .filter_map(|region| self.seat(group, region, Take::Shared));
+        let regions = regions.iter();
+        let all = regions.filter_map(|region| self.seat(group, region, Take::Shared));
         all.min_by_key(|chosen| chosen.iter().map(|&at| self.workers[at]).sum::<u32>())
     }
 
@@ -349,9 +348,8 @@ fn too_few(cpus: &[Cpu], workers: usize) -> String {
     for socket in cpus.iter().filter_map(|cpu| cpu.package) {
         *sockets.entry(socket).or_default() += 1;
     }
-    let each = sockets
-        .iter()
-        .map(|(socket, cpus)| format!("{cpus} on socket {socket}"));
+    let sockets = sockets.iter();
+    let each = sockets.map(|(socket, cpus)| format!("{cpus} on socket {socket}"));
     let each = each.collect::<Vec<_>>().join(", ");
     format!("{workers} workers so placed need other CPUs than there are: {each}")
 }

@@ -213,9 +213,8 @@ fn read_cpus(tree: &Tree, online: &[u32], nodes: &[Node]) -> Vec<Cpu> {
             None => {
                 let (siblings, package) = read_core(tree, id);
                 let core = siblings.iter().copied().min().unwrap_or(id).min(id);
-                let known = siblings
-                    .into_iter()
-                    .map(|sibling| (sibling, (core, package)));
+                let siblings = siblings.into_iter();
+                let known = siblings.map(|sibling| (sibling, (core, package)));
                 shared.extend(known);
                 (core, package)
             }
@@ -234,9 +233,8 @@ fn read_cpus(tree: &Tree, online: &[u32], nodes: &[Node]) -> Vec<Cpu> {
 fn read_core(tree: &Tree, id: u32) -> (Vec<u32>, Option<u32>) {
     let topology = format!("sys/devices/system/cpu/cpu{id}/topology");
     let siblings = tree.text(format!("{topology}/thread_siblings_list"));
-    let siblings = siblings
-        .and_then(|text| number_list::parse(&text).ok())
-        .unwrap_or(vec![id]);
+    let siblings = siblings.and_then(|text| number_list::parse(&text).ok());
+    let siblings = siblings.unwrap_or(vec![id]);
     // Some ARM and virtual machines say -1.
     let package: Option<i64> = tree.number(format!("{topology}/physical_package_id"));
     (siblings, package.and_then(|id| u32::try_from(id).ok()))

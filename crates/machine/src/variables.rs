@@ -52,9 +52,8 @@ mod tests {
     use super::*;
 
     fn recorded(variables: &[(&str, &str)]) -> BTreeMap<String, String> {
-        let all = variables
-            .iter()
-            .map(|(name, value)| (name.into(), value.into()));
+        let all = variables.iter();
+        let all = all.map(|(name, value)| (name.into(), value.into()));
         steering(all, &["TONNAGE_MPI", "MY_TOKEN"])
     }
 

@@ -53,12 +53,10 @@ pub(crate) fn options(identity: &Identity) -> JoinOptions {
 /// An environment of these variables, of which the first of one name counts.
 #[cfg(test)]
 pub(crate) fn env(variables: &str) -> impl Fn(&str) -> Option<String> + use<> {
-    let words = variables
-        .split_whitespace()
-        .filter_map(|word| word.split_once('='));
-    let all: Vec<_> = words
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect();
+    let words = variables.split_whitespace();
+    let words = words.filter_map(|word| word.split_once('='));
+    let all = words.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let all: Vec<_> = all.collect();
     move |name| {
         let found = all.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.clone())

@@ -55,9 +55,8 @@ pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<MountedFileSyst
     let mounts = tree.text("proc/self/mounts").unwrap_or_default();
     // A later mount hides an earlier one at the same place.
     let mounted = mounts.lines().filter_map(mount);
-    let by_place: BTreeMap<PathBuf, MountedFileSystem> = mounted
-        .map(|file_system| (file_system.mount.clone(), file_system))
-        .collect();
+    let by_place = mounted.map(|file_system| (file_system.mount.clone(), file_system));
+    let by_place: BTreeMap<PathBuf, MountedFileSystem> = by_place.collect();
     let mut silent = Vec::new();
     let mut found = Vec::new();
     for (place, mut file_system) in by_place {

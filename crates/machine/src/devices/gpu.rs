@@ -123,9 +123,8 @@ pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<Gpu> {
         ));
     }
     for vendor in ["NVIDIA", "AMD"] {
-        let idle = found
-            .iter()
-            .filter(|gpu| gpu.vendor == vendor && !gpu.usable);
+        let idle = found.iter();
+        let idle = idle.filter(|gpu| gpu.vendor == vendor && !gpu.usable);
         let addresses: Vec<&str> = idle.map(|gpu| gpu.pci.address.as_str()).collect();
         if !addresses.is_empty() {
             let (why, how) = unusable(tree, vendor);

@@ -44,9 +44,8 @@ impl KernelConfig {
     /// Returns whether an option is set; `None` for one that this kernel does not have, or that others exclude.
     pub(super) fn option(&self, name: &str) -> Option<bool> {
         self.text.lines().find_map(|line| {
-            let value = line
-                .strip_prefix(name)
-                .and_then(|rest| rest.strip_prefix('='));
+            let rest = line.strip_prefix(name);
+            let value = rest.and_then(|rest| rest.strip_prefix('='));
             if let Some(value) = value {
                 return Some(["y", "m"].contains(&value.trim()));
             }

@@ -333,9 +333,8 @@ fn gpus(
     for gpu in &mut gpus {
         gpu.nics = near::nearest(tree, topology, &gpu.pci.address, &nics);
     }
-    let far = gpus
-        .iter()
-        .filter(|gpu| gpu.nics.is_empty() && !nics.is_empty());
+    let far = gpus.iter();
+    let far = far.filter(|gpu| gpu.nics.is_empty() && !nics.is_empty());
     let far: Vec<&str> = far.map(|gpu| gpu.pci.address.as_str()).collect();
     if !far.is_empty() {
         let far = far.join(", ");

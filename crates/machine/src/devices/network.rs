@@ -55,14 +55,12 @@ pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<NetworkInterfac
 fn interface(tree: &Tree, root: &str, name: &str) -> NetworkInterface {
     let path = format!("{root}/{name}");
     let hardware: Option<u32> = tree.number(format!("{path}/type"));
-    let kind = KINDS
-        .into_iter()
-        .find(|(number, _)| Some(*number) == hardware);
+    let mut kinds = KINDS.into_iter();
+    let kind = kinds.find(|(number, _)| Some(*number) == hardware);
     // -1 and huge numbers stand for "unknown"; reading fails while the link is down.
     let mbits: Option<i64> = tree.number(format!("{path}/speed"));
-    let mbits = mbits
-        .and_then(|speed| u64::try_from(speed).ok())
-        .filter(|speed| (1..100_000_000).contains(speed));
+    let mbits = mbits.and_then(|speed| u64::try_from(speed).ok());
+    let mbits = mbits.filter(|speed| (1..100_000_000).contains(speed));
     NetworkInterface {
         name: name.to_owned(),
         kind: kind.map_or("other", |(_, kind)| kind).to_owned(),

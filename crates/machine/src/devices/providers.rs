@@ -82,9 +82,8 @@ const KNOWN: [Known; 7] = [
 ];
 
 fn of_driver(rdma: &[RdmaDevice], driver: &str) -> Vec<String> {
-    let of_it = rdma
-        .iter()
-        .filter(|device| device.driver.as_deref() == Some(driver));
+    let of_it = rdma.iter();
+    let of_it = of_it.filter(|device| device.driver.as_deref() == Some(driver));
     of_it.map(|device| device.name.clone()).collect()
 }
 
@@ -101,9 +100,8 @@ pub(super) fn absent(tree: &Tree, rdma: &[RdmaDevice], libraries: &[FabricLibrar
         let devices = (known.devices)(tree, rdma);
         let has = installed.map(|library| {
             let part = library.parts.iter().any(|part| part == known.name);
-            let in_file = file
-                .as_ref()
-                .is_some_and(|file| contains(file, known.marker));
+            let file = file.as_ref();
+            let in_file = file.is_some_and(|file| contains(file, known.marker));
             (library.path.as_str(), part || in_file)
         });
         explanation(known, has, &devices)

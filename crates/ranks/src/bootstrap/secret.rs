@@ -148,9 +148,8 @@ fn blake2s(parts: &[&[u8]]) -> Result<[u8; 32]> {
 fn default_path(env: &dyn Fn(&str) -> Option<String>) -> Result<PathBuf> {
     let config = env("XDG_CONFIG_HOME").filter(|path| path.starts_with('/'));
     let home = || env("HOME").filter(|home| !home.is_empty());
-    let dir = config
-        .map(PathBuf::from)
-        .or_else(|| Some(Path::new(&home()?).join(".config")));
+    let dir = config.map(PathBuf::from);
+    let dir = dir.or_else(|| Some(Path::new(&home()?).join(".config")));
     dir.map(|dir| dir.join("tonnage/secret")).ok_or_else(|| {
         Error::Usage(
             "there is no home directory for the secret of the control channel: set TONNAGE_SECRET to the same text of \

@@ -119,9 +119,8 @@ impl Channel {
     }
 
     fn new(stream: TcpStream, secret: &Secret, initiator: bool) -> Result<Self> {
-        let peer = stream
-            .peer_addr()
-            .map_err(|error| Error::io("a new connection", error))?;
+        let peer = stream.peer_addr();
+        let peer = peer.map_err(|error| Error::io("a new connection", error))?;
         stream
             .set_nonblocking(true)
             .and_then(|()| stream.set_nodelay(true))

@@ -250,9 +250,8 @@ fn gather_members(
 fn missing(joiner: Joiner<'_>, handshakes: &Handshakes, members: &[Member]) -> Error {
     let Joiner { identity, me, .. } = joiner;
     let here: HashSet<u32> = (members.iter().map(|member| member.hello.info.rank)).collect();
-    let absent: Vec<u32> = (1..identity.size)
-        .filter(|rank| !here.contains(rank))
-        .collect();
+    let absent = (1..identity.size).filter(|rank| !here.contains(rank));
+    let absent: Vec<u32> = absent.collect();
     let noun = if absent.len() == 1 { "rank" } else { "ranks" };
     Error::Rank {
         rank: absent.first().copied().unwrap_or_default(),

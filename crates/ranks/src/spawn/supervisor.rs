@@ -221,9 +221,8 @@ impl<S: Running> Supervisor<S> {
         if self.killed_rest {
             return LOOK;
         }
-        let one = self
-            .stopped()
-            .filter_map(|(_, stopped)| self.stopped_due(stopped));
+        let stopped = self.stopped();
+        let one = stopped.filter_map(|(_, stopped)| self.stopped_due(stopped));
         let due = one.chain(self.all_due()).min();
         let left = due.map(|due| due.saturating_duration_since(Instant::now()));
         left.map_or(LOOK, |left| left.min(LOOK))

@@ -239,9 +239,8 @@ mod tests {
     #[test]
     fn what_reaches_a_leaf_does_not_depend_on_the_number_of_ranks() {
         let reached = |size: u32| {
-            let pairs = (0..size)
-                .map(|rank| vec![(rank ^ 1, vec![7; 200])])
-                .collect();
+            let pairs = (0..size).map(|rank| vec![(rank ^ 1, vec![7; 200])]);
+            let pairs = pairs.collect();
             let got = through(2, pairs);
             assert!(got.iter().all(|(messages, _)| messages.len() == 1));
             got[size as usize - 1].1

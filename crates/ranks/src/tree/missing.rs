@@ -167,9 +167,8 @@ mod tests {
 
     /// The rank that is blamed where ranks of `size` have given these answers, its host and the message.
     fn blamed(members: RankSet, size: u32, answers: &Answers) -> (u32, String, String) {
-        let table: Vec<_> = (0..size)
-            .map(|rank| rank_info(rank, &format!("h{rank}")))
-            .collect();
+        let table = (0..size).map(|rank| rank_info(rank, &format!("h{rank}")));
+        let table: Vec<_> = table.collect();
         let terms = Terms {
             call: CallNumber { seq: 3, turn: 0 },
             kind: CollectiveKind::Barrier,

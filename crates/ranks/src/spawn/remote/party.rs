@@ -276,9 +276,8 @@ impl Party {
         let hellos: Vec<_> = self.hellos().collect();
         let mut twins = Vec::new();
         for (place, (host, hello)) in hellos.iter().enumerate() {
-            let same = hellos[..place]
-                .iter()
-                .filter(|(_, other)| is_same_machine(hello, other));
+            let same = hellos[..place].iter();
+            let same = same.filter(|(_, other)| is_same_machine(hello, other));
             twins.extend(same.map(|(other, _)| (*other, *host)));
         }
         twins

@@ -121,9 +121,8 @@ fn reach_one(address: SocketAddr, token: &str) -> Option<String> {
     };
     let left = until.saturating_duration_since(Instant::now());
     let mut heard = vec![0; token.len()];
-    let read = stream
-        .set_read_timeout(Some(left.max(STEP)))
-        .and_then(|()| stream.read_exact(&mut heard));
+    let limited = stream.set_read_timeout(Some(left.max(STEP)));
+    let read = limited.and_then(|()| stream.read_exact(&mut heard));
     match read {
         Ok(()) if heard == token.as_bytes() => None,
         Ok(()) => Some("another program answers there".to_owned()),
