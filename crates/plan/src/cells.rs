@@ -2,6 +2,8 @@
 //! by themselves, such as 8 bytes of all-gather over 3 ranks. Such a cell is recorded as skipped with its reason, and
 //! the others are measured. Where no cell is possible the request is wrong, and no rank starts.
 
+use crate::bounds::POINTS_MAX;
+use crate::refuse::usage;
 use tonnage_units::{Error, Result};
 
 /// One cell: a point, and the reason why it cannot be measured, if there is one.
@@ -22,6 +24,30 @@ impl<P> From<P> for Cell<P> {
     }
 }
 
+/// Each of these points with each of the values, which vary fastest.
+pub(crate) fn each<P: Clone, V>(points: Vec<P>, values: &[V], set: impl Fn(&mut P, &V)) -> Vec<P> {
+    let with = |(point, value): (&P, &V)| {
+        let mut point = point.clone();
+        set(&mut point, value);
+        point
+    };
+    let all = points
+        .iter()
+        .flat_map(|point| values.iter().map(move |value| (point, value)));
+    all.map(with).collect()
+}
+
+/// Refuses an absurd number of points of an experiment whose options have these numbers of values.
+pub(crate) fn check_total(counts: &[usize], points_max: usize, this: &str) -> Result<()> {
+    let total = counts.iter().copied().fold(1, usize::saturating_mul);
+    if total <= points_max {
+        return Ok(());
+    }
+    usage(format!(
+        "the plan has more than {POINTS_MAX} points, and this {this} alone has {total}: use coarser sweeps, or several plans"
+    ))
+}
+
 /// The cells of one experiment.
 #[derive(Debug)]
 pub(crate) struct Cells<P>(Vec<Cell<P>>);
@@ -35,10 +61,7 @@ impl<P> Cells<P> {
         self.0.len()
     }
 
-    /// Adds a cell, with the result of its checks.
-    ///
-    /// # Errors
-    /// What is not about the request.
+    /// Adds a cell, with the result of its checks. Errors that are not about the request are returned.
     pub(crate) fn add(&mut self, point: P, checked: Result<()>) -> Result<()> {
         let impossible = match checked {
             Ok(()) => None,
@@ -49,10 +72,7 @@ impl<P> Cells<P> {
         Ok(())
     }
 
-    /// All cells.
-    ///
-    /// # Errors
-    /// `Usage` with the first reason, where none is possible.
+    /// All cells, or the first reason where none is possible.
     pub(crate) fn all(mut self) -> Result<Vec<Cell<P>>> {
         if self.0.iter().all(|cell| cell.impossible.is_some())
             && let Some(why) = self.0.first_mut().and_then(|cell| cell.impossible.take())

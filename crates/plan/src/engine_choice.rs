@@ -1,6 +1,39 @@
-//! Engines of the command line in the place of an experiment's own: the rule that all kinds share.
+//! Engines of an experiment: those that it names, and those of the command line in their place.
 
-use crate::options::{Many, Pair};
+use crate::options::{Many, Pair, pairs};
+use tonnage_engine::{EngineOptions, Entry, Lists, split_name};
+use tonnage_units::Result;
+
+/// An engine of an experiment.
+pub(crate) struct ChosenEngine<'a> {
+    pub(crate) entry: &'static Entry,
+    /// Its name with the variant.
+    pub(crate) name: &'a str,
+    /// Its options that differ from their defaults.
+    pub(crate) options: EngineOptions,
+}
+
+/// The engines that an experiment names, one or more.
+pub(crate) fn chosen<'a>(
+    names: &'a Option<Many<String>>,
+    options: &[Pair],
+    lists: &Lists,
+) -> Result<Vec<ChosenEngine<'a>>> {
+    let names = names.as_ref().map_or(&[][..], Many::values);
+    if names.is_empty() {
+        return Err(lists.no_engine());
+    }
+    let asked = pairs::map(options);
+    let one = |name: &'a String| {
+        let entry = lists.engine(name)?;
+        Ok(ChosenEngine {
+            entry,
+            name,
+            options: entry.check_options(&asked, split_name(name).1)?,
+        })
+    };
+    names.iter().map(one).collect()
+}
 
 /// Puts the `asked` engines, or backends, in the place of an experiment's own ones; returns whether it is about any of
 /// them. One that is optional and has options of the engines that it names is about these only, because others lack the

@@ -54,15 +54,9 @@ tonnage_units::names! {
     }
 }
 
-impl MatrixRounds {
-    /// Returns the default; for records of before.
-    pub const fn alone() -> Self {
+impl Default for MatrixRounds {
+    fn default() -> Self {
         Self::Alone
-    }
-
-    /// Returns whether it is the default.
-    pub fn is_alone(&self) -> bool {
-        *self == Self::Alone
     }
 }
 

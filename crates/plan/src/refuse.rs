@@ -1,20 +1,80 @@
 //! Refusing what cannot be measured, before a rank starts.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
 use tonnage_engine::Entry;
-use tonnage_units::{Error, Result};
+use tonnage_units::{Error, Nanos, Result};
 
 /// An error that says what is wrong and what to write instead.
-///
-/// # Errors
-/// Always `Usage`.
 pub(crate) fn usage<T>(message: impl Into<String>) -> Result<T> {
     Err(Error::Usage(message.into()))
 }
 
+/// A number from 1 to `most` of things that move bytes, such as workers.
+pub(crate) fn movers(option: &str, value: u64, most: u32) -> Result<u32> {
+    match u32::try_from(value) {
+        Ok(0) => usage(format!(
+            "{option} 0 would move nothing: the fewest is {option} 1"
+        )),
+        Ok(narrow) if narrow <= most => Ok(narrow),
+        _ => usage(format!(
+            "{option} {value} are too many: the most is {option} {most}"
+        )),
+    }
+}
+
+/// A number from 1 to `most` of repetitions, such as trials.
+pub(crate) fn repetitions(option: &str, value: u64, most: u64) -> Result<u64> {
+    match value {
+        0 => usage(format!(
+            "{option} 0 would measure nothing: the fewest is {option} 1"
+        )),
+        _ if value <= most => Ok(value),
+        _ => usage(format!(
+            "{option} {value} is too many: the most is {option} {most}"
+        )),
+    }
+}
+
+/// A value within bounds that are named where it is not.
+pub(crate) fn possible<T: PartialOrd + Display>(
+    option: &str,
+    value: T,
+    bounds: RangeInclusive<T>,
+) -> Result<T> {
+    if bounds.contains(&value) {
+        return Ok(value);
+    }
+    let (least, most) = bounds.into_inner();
+    usage(format!(
+        "{option} {value} is not possible: write {option} {least} to {option} {most}"
+    ))
+}
+
+/// A time within bounds. `why` completes that it is too short, `over` what it is shared by.
+pub(crate) fn time(
+    option: &str,
+    over: &str,
+    ns: u64,
+    why: &str,
+    bounds: RangeInclusive<u64>,
+) -> Result<u64> {
+    let (given, least, most) = (Nanos(ns), Nanos(*bounds.start()), Nanos(*bounds.end()));
+    if given < least {
+        return usage(format!(
+            "{option} {given}{over} is too short{why}: the shortest is {option} {least}"
+        ));
+    }
+    if given > most {
+        return usage(format!(
+            "{option} {given}{over} is too long: the longest is {option} {most}"
+        ));
+    }
+    Ok(ns)
+}
+
 /// Refuses an engine whose ranks are threads of one process, for an experiment whose ranks are processes.
-///
-/// # Errors
-/// `Usage` for such an engine.
 pub(crate) fn one_process(entry: &Entry, experiment: &str) -> Result<()> {
     if !entry.one_process {
         return Ok(());

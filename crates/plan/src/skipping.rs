@@ -3,7 +3,8 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::options::{Group, with_default};
+use crate::options::{Group, Many, with_default};
+use crate::refuse::usage;
 use tonnage_engine::Lists;
 use tonnage_engine::memory::MemoryEntry;
 use tonnage_units::Result;
@@ -23,11 +24,8 @@ pub struct SkippingOptions {
 impl Group for SkippingOptions {}
 
 /// The row of a memory that an experiment names; `None` for one that this version of tonnage does not have, which an
-/// optional experiment may name: its points are skipped with that reason.
-///
-/// # Errors
-/// `Usage` for a name that is not in the list, where the experiment is not optional, and for what looks like a mistake
-/// in writing one that is.
+/// optional experiment may name: its points are skipped with that reason. What looks like a mistake in writing one is
+/// refused all the same.
 pub(crate) fn memory(
     lists: &Lists,
     name: &str,
@@ -37,4 +35,25 @@ pub(crate) fn memory(
         Err(_) if skipping.optional && lists.lacks_memory(name) => Ok(None),
         found => found.map(Some),
     }
+}
+
+/// The memories that an option names, checked; `None` where it is left out.
+pub(crate) fn memories<'a>(
+    lists: &Lists,
+    option: &str,
+    asked: &'a Option<Many<String>>,
+    skipping: &SkippingOptions,
+) -> Result<Option<&'a [String]>> {
+    let Some(names) = asked.as_ref().map(Many::values) else {
+        return Ok(None);
+    };
+    if names.is_empty() {
+        return usage(format!(
+            "{option} is empty: leave it out, or write {option} host"
+        ));
+    }
+    for name in names {
+        memory(lists, name, skipping)?;
+    }
+    Ok(Some(names))
 }

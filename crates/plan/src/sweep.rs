@@ -45,6 +45,13 @@ impl Sweep {
         &self.values
     }
 
+    /// The values that were asked for, or the default.
+    pub(crate) fn values_or(asked: &Option<Self>, default: u64) -> Vec<u64> {
+        asked
+            .as_ref()
+            .map_or_else(|| vec![default], |sweep| sweep.values.clone())
+    }
+
     /// A sweep over these values.
     ///
     /// # Errors

@@ -5,8 +5,8 @@
 //! order of posting: one for each operation in flight, and in trials that are verified one for each operation, so that
 //! no old value is lost.
 
+use super::length::TrialLength;
 use super::point::TransferPoint;
-use super::point_length::TrialLength;
 use crate::point::Traffic;
 use crate::refuse::usage;
 use tonnage_engine::Verb;

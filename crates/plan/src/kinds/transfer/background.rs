@@ -1,15 +1,26 @@
-//! Load beside a latency: bytes that workers of their own move meanwhile, and how it is written.
+//! Load beside a latency: bytes that workers of their own move meanwhile. How it is written, which ranks it goes to and
+//! at which rates, and what the workers of a point are then.
 
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use clap::Args;
+use serde::{Deserialize, Serialize, Serializer};
 
+use super::batching::Batching;
+use super::layout::{SlotLayout, check_memory, layout};
+use super::length::{PointLength, TrialLength};
+use super::options::{MemoryOptions, Transfer};
+use super::pacing::{check_rate, checked_rate};
+use super::point::{Addresses, CqMode, Pacing, TargetFootprint, TransferApi, TransferPoint};
 use crate::bounds::{DEPTH_MAX, SIZE_BYTES_MAX, WORKERS_MAX};
+use crate::options::{Group, Many, text, with_default};
+use crate::point::Traffic;
 use crate::refuse::usage;
-use tonnage_engine::Verb;
+use crate::roles::Roles;
+use tonnage_engine::{Entry, Verb};
 use tonnage_units::names::quote;
-use tonnage_units::{Bytes, Error, Result};
+use tonnage_units::{Bytes, Error, Nanos, PerSecond, Result};
 
 tonnage_units::names! {
     /// Pairs of ranks between which a background moves its bytes.
@@ -130,9 +141,324 @@ fn bounded((key, value): (&str, u64), most: u32) -> Result<u32> {
     }
 }
 
+/// Rate of a background.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum BackgroundRate {
+    /// Operations per second of each initiating rank.
+    PerSecond(PerSecond),
+    /// As many as its window carries.
+    Full,
+}
+
+/// Word for a background without a rate.
+const FULL: &str = "full";
+
+impl FromStr for BackgroundRate {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            FULL => Ok(Self::Full),
+            _ => text.parse().map(Self::PerSecond),
+        }
+    }
+}
+
+impl fmt::Display for BackgroundRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PerSecond(rate) => rate.fmt(f),
+            Self::Full => f.write_str(FULL),
+        }
+    }
+}
+
+impl Serialize for BackgroundRate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Load beside a latency.
+#[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[command(next_help_heading = "Background", mut_args = with_default::<Self>)]
+pub struct BackgroundOptions {
+    /// Load beside a ping-pong or a rate, from workers of its own: op=write,size=1M,window=8,pair=same are its keys and
+    /// their defaults. Each trial measures the latency without it and with it. pair=other loads the way of each
+    /// initiator to the next one's target, workers=N takes the last N workers of a rank.
+    #[arg(long, value_name = "KEY=VALUE,...")]
+    #[serde(with = "text")]
+    pub background: Option<Background>,
+
+    /// Operations per second of the background in each initiating rank; several are joined by commas, and full is what
+    /// its window carries: latency over load. [default: full]
+    #[arg(long, value_name = "RATES", value_delimiter = ',')]
+    pub background_rate: Option<Many<BackgroundRate>>,
+}
+
+impl Group for BackgroundOptions {
+    fn defaults() -> Self {
+        Self::default()
+    }
+}
+
+/// Workers of a rank where a background is asked for and no number is said: one for each side.
+pub(super) fn workers_default(options: &BackgroundOptions) -> Option<u32> {
+    let background = options.background.as_ref();
+    background.map(|background| background.workers + 1)
+}
+
+/// Rate that no path between two ranks has, in bytes each nanosecond.
+const BYTES_PER_NS_MAX: u64 = 100;
+
+/// The loads to measure beside, each with its rate; one `None` where none is asked for.
+///
+/// # Errors
+/// `Usage` for a rate of nothing, and for transfers that have no latency to measure or no workers to spare.
+pub(super) fn backgrounds(
+    transfer: &Transfer,
+    roles: &[Roles],
+    workers: &[u32],
+    length: PointLength,
+) -> Result<Vec<Option<Background>>> {
+    let options = &transfer.background;
+    let Some(background) = options.background else {
+        return match &options.background_rate {
+            None => Ok(vec![None]),
+            Some(_) => usage(
+                "background-rate is the rate of a background, and there is none: write background op=write,size=1M, or \
+                 leave background-rate out"
+                    .to_owned(),
+            ),
+        };
+    };
+    check_beside(transfer, length)?;
+    check_in_flight(background, length.trial)?;
+    check_workers(background, workers)?;
+    for roles in roles {
+        check_pairs(background, *roles)?;
+    }
+    let rates = match options.background_rate.as_ref().map(Many::values) {
+        None => &[BackgroundRate::Full][..],
+        Some([]) => return usage("background-rate is empty: leave it out".to_owned()),
+        Some(rates) => rates,
+    };
+    let at = |rate: &BackgroundRate| {
+        let rate_per_s = match rate {
+            BackgroundRate::Full => None,
+            BackgroundRate::PerSecond(rate) => Some(background_rate(transfer, *rate, length)?),
+        };
+        Ok(Some(Background {
+            rate_per_s,
+            ..background
+        }))
+    };
+    rates.iter().map(at).collect()
+}
+
+fn background_rate(transfer: &Transfer, rate: PerSecond, length: PointLength) -> Result<f64> {
+    let modes = transfer.pacing.cq.as_ref().map_or(&[][..], Many::values);
+    if modes.contains(&CqMode::Event) {
+        return usage(format!(
+            "cq event and background-rate {rate} contradict each other, for whoever sleeps misses when the next operation \
+             is due: leave background-rate out, or use cq busy"
+        ));
+    }
+    let rate_per_s = checked_rate("background-rate", rate)?;
+    check_rate("background-rate", rate_per_s, length.trial)?;
+    Ok(rate_per_s)
+}
+
+/// Refuses a background beside what has no latency of its own, or is not measured by time.
+fn check_beside(transfer: &Transfer, length: PointLength) -> Result<()> {
+    let pacing = &transfer.pacing;
+    let refused = |why: &str| usage(format!("background {why}"));
+    if !pacing.ping_pong && pacing.rate.is_none() {
+        return refused(
+            "loads the way of a latency, and a stream or batch loads it itself: add ping-pong, or a rate such as rate 1k",
+        );
+    }
+    if length.interval_ns.is_some() {
+        return refused(
+            "and interval contradict each other, for each trial is once without the load and once with it: leave one of \
+             them out",
+        );
+    }
+    if matches!(length.trial, TrialLength::Iterations(_)) {
+        return refused(
+            "lasts as long as a trial, which iters leaves open: use trial-time or duration in place of iters",
+        );
+    }
+    Ok(())
+}
+
+/// Refuses a background of which more is in flight than a trial can move anywhere: the trial would not end in its time.
+fn check_in_flight(background: Background, trial: TrialLength) -> Result<()> {
+    let TrialLength::DurationNs(trial_ns) = trial else {
+        return Ok(());
+    };
+    let (size_bytes, window) = (background.size_bytes.into(), u64::from(background.window));
+    let in_flight: u64 = size_bytes * window;
+    let most = trial_ns.saturating_mul(BYTES_PER_NS_MAX);
+    if in_flight <= most {
+        return Ok(());
+    }
+    let enough_ms = in_flight.div_ceil(BYTES_PER_NS_MAX * 1_000_000);
+    usage(format!(
+        "background has window {window} of size {} in flight, and no path moves {} in a trial of {}: use a smaller window \
+         or size, or trial-time {} or more",
+        Bytes(size_bytes),
+        Bytes(in_flight),
+        Nanos(trial_ns),
+        Nanos(enough_ms * 1_000_000)
+    ))
+}
+
+fn check_workers(background: Background, workers: &[u32]) -> Result<()> {
+    let least = background.workers + 1;
+    match workers.iter().find(|&&workers| workers < least) {
+        None => Ok(()),
+        Some(workers) => usage(format!(
+            "background takes {} of a rank's workers, and workers {workers} leaves none to measure with: write workers \
+             {least} or more, or leave workers out",
+            background.workers
+        )),
+    }
+}
+
+fn check_pairs(background: Background, roles: Roles) -> Result<()> {
+    let name = roles.traffic.name();
+    match (roles.traffic, background.pair) {
+        (Traffic::InTurn | Traffic::Matrix | Traffic::File, _) => usage(format!(
+            "background loads all pairs at once, and traffic {name} has rounds: use traffic pair, or another without them"
+        )),
+        (Traffic::Pair | Traffic::Shift, BackgroundPair::Other) => {
+            let others = match roles.traffic {
+                Traffic::Pair => roles.sides().1,
+                _ => roles.ranks.saturating_sub(1),
+            };
+            match others {
+                0 | 1 => usage(
+                    "pair=other of a background needs a second target to go to: use more ranks (4 with traffic pair), or \
+                     pair=same"
+                        .to_owned(),
+                ),
+                _ => Ok(()),
+            }
+        }
+        (_, BackgroundPair::Other) => usage(format!(
+            "pair=other of a background goes to the target of the next initiator, and with traffic {name} there is no \
+             such: use traffic pair or shift, or pair=same"
+        )),
+        (_, BackgroundPair::Same) => Ok(()),
+    }
+}
+
+/// Refuses a background on an engine that has no such operation, or moves nothing.
+pub(super) fn check_op(background: Option<Background>, entry: &Entry) -> Result<()> {
+    if background.is_some() && !entry.moves_bytes {
+        return usage(format!(
+            "engine {} moves no bytes, so that a background on it is no load: use engine shm, or another one that does",
+            entry.name
+        ));
+    }
+    if let Some(background) = background.filter(|background| background.op.is_atomic()) {
+        return usage(format!(
+            "background op={} is no load, for it moves single words: use op=write",
+            background.op.name()
+        ));
+    }
+    let verbs: Vec<_> = entry.verbs.iter().map(|verb| verb.name()).collect();
+    match background {
+        Some(Background { op, .. }) if !entry.verbs.contains(&op) => usage(format!(
+            "engine {} cannot do op={op} of a background: use one of {}",
+            entry.name,
+            verbs.join(", ")
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a background whose memory is more than a rank may be asked for, also where it is no point at all because its
+/// memory cannot be laid out.
+///
+/// # Errors
+/// `Usage`, as for the point's own memory.
+pub(super) fn check_footprint(point: &TransferPoint) -> Result<()> {
+    let Some(background) = point.background else {
+        return Ok(());
+    };
+    let slots = slots(background)?;
+    let roles = point.towards(background.pair).roles();
+    check_memory(slots, TargetFootprint::Own, roles, background.workers)
+}
+
+fn slots(background: Background) -> Result<SlotLayout> {
+    let options = MemoryOptions::default();
+    layout(&options, background.size_bytes, background.window)
+}
+
+impl TransferPoint {
+    /// Workers of a rank that measure: all but those of a background.
+    pub fn measuring_workers(&self) -> u32 {
+        let taken = self.background.map_or(0, |background| background.workers);
+        self.workers.saturating_sub(taken)
+    }
+
+    /// The transfer that the workers of the background drive, as a point of its own.
+    pub fn background_point(&self) -> Option<Self> {
+        let background = self.background?;
+        let window = background.window;
+        let pacing = match background.rate_per_s {
+            None => Pacing::Stream { window },
+            Some(rate_per_s) => Pacing::Paced { window, rate_per_s },
+        };
+        // Where there is none, the plan was refused.
+        let slots = slots(background).ok()?;
+        Some(Self {
+            op: background.op,
+            size_bytes: background.size_bytes,
+            pacing,
+            workers: background.workers,
+            background: None,
+            footprint_bytes: slots.footprint_bytes,
+            stride_bytes: slots.stride_bytes,
+            target_footprint: TargetFootprint::Own,
+            addresses: Addresses::Sequential,
+            local_addresses: None,
+            batching: Batching::default(),
+            api: TransferApi::Engine,
+            session: None,
+            latency: false,
+            ..self.towards(background.pair)
+        })
+    }
+
+    /// This point among these pairs.
+    fn towards(&self, pair: BackgroundPair) -> Self {
+        let mut point = self.clone();
+        if pair == BackgroundPair::Other {
+            match self.traffic {
+                Traffic::Shift => {
+                    point.shift = self.shift % self.ranks.max(2).saturating_sub(1) + 1
+                }
+                _ => {
+                    let (_, targets) = self.roles().sides();
+                    point.target_shift = (self.target_shift + 1) % targets.max(1);
+                }
+            }
+        }
+        point
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Plan;
+    use crate::fixture::Expand;
+    use tonnage_engine::Verb;
 
     #[test]
     fn a_load_is_written_as_it_is_read() {
@@ -150,5 +476,74 @@ mod tests {
             (spaced.size_bytes, spaced.pair),
             (4096, BackgroundPair::Other)
         );
+    }
+
+    #[test]
+    fn a_rate_is_a_number_or_all_that_there_is() {
+        let read = |text: &str| text.parse::<BackgroundRate>().unwrap();
+        assert_eq!(read("1k"), BackgroundRate::PerSecond(PerSecond(1000.0)));
+        assert_eq!(read("full"), BackgroundRate::Full);
+        assert_eq!(
+            ["1k", "full"].map(|text| read(text).to_string()),
+            ["1000", "full"]
+        );
+        assert!("half".parse::<BackgroundRate>().is_err());
+    }
+
+    fn points(lines: &str) -> Vec<TransferPoint> {
+        let text = format!(
+            "name = \"test\"\n[[transfer]]\nengine = \"shm\"\nop = \"write\"\nsizes = 8\n{lines}"
+        );
+        let plan = Plan::from_toml(&text, "test.toml").unwrap();
+        plan.transfer_points(6).unwrap()
+    }
+
+    #[test]
+    fn each_rate_is_a_point_and_the_load_has_workers_of_its_own() {
+        let all = points(
+            "ping-pong = true\nbackground = \"op=read,workers=2\"\nbackground-rate = [\"1k\", \"full\"]\n",
+        );
+        let rates: Vec<_> = all
+            .iter()
+            .map(|point| point.background.unwrap().rate_per_s)
+            .collect();
+        assert_eq!(rates, [Some(1000.0), None]);
+        assert!(
+            all.iter()
+                .all(|point| (point.workers, point.measuring_workers()) == (3, 1))
+        );
+        let load = all[0].background_point().unwrap();
+        let paced = Pacing::Paced {
+            window: 8,
+            rate_per_s: 1000.0,
+        };
+        assert_eq!((load.op, load.workers, load.pacing), (Verb::Read, 2, paced));
+        assert_eq!((load.size_bytes, load.footprint_bytes), (1 << 20, 8 << 20));
+        assert_eq!((load.background, load.latency), (None, false));
+        let alone = points("ping-pong = true\nworkers = 3\n");
+        assert_eq!(
+            (alone[0].measuring_workers(), alone[0].background_point()),
+            (3, None)
+        );
+    }
+
+    #[test]
+    fn the_other_pair_is_that_of_the_next_initiator() {
+        let targets = |point: &TransferPoint| -> Vec<_> {
+            (0..6).map(|rank| point.roles().targets(rank)).collect()
+        };
+        for (lines, own, other) in [
+            ("", [vec![3], vec![4], vec![5]], [vec![4], vec![5], vec![3]]),
+            (
+                "traffic = \"shift\"\nshift = 5\n",
+                [vec![5], vec![0], vec![1]],
+                [vec![1], vec![2], vec![3]],
+            ),
+        ] {
+            let lines = format!("{lines}rate = \"1k\"\nbackground = \"pair=other\"\n");
+            let point = points(&lines).remove(0);
+            assert_eq!(targets(&point)[..3], own);
+            assert_eq!(targets(&point.background_point().unwrap())[..3], other);
+        }
     }
 }

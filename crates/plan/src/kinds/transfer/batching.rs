@@ -3,14 +3,77 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::batches::{BatchCall, BatchMerge, BatchOf, Batching};
-use super::point::{Addresses, Pacing, TransferPoint};
+use super::point::{Addresses, Pacing, TransferPoint, is_default};
 use crate::bounds::DEPTH_MAX;
 use crate::options::{Group, one_of, with_default};
 use crate::refuse::usage;
 use crate::sweep::Sweep;
 use tonnage_engine::Verb;
 use tonnage_units::Result;
+
+tonnage_units::names! {
+    /// Calls that hand a batch over.
+    pub enum BatchCall: "batch-call" {
+        /// One with all operations.
+        One = "one",
+        /// One for each operation.
+        Many = "many",
+    }
+}
+
+tonnage_units::names! {
+    /// Owner of a batch.
+    pub enum BatchOf: "owner of batches" {
+        /// Each worker has batches of its own.
+        Worker = "worker",
+        /// The workers of a rank share each batch out.
+        Rank = "rank",
+    }
+}
+
+tonnage_units::names! {
+    /// Use of neighbourhood within a batch.
+    pub enum BatchMerge: "merge" {
+        /// Operations stay apart.
+        Off = "off",
+        /// Those that are adjacent at both ends become one.
+        On = "on",
+    }
+}
+
+/// Batches of a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Batching {
+    /// Owner of a batch.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub of: BatchOf,
+    /// Batches in flight together.
+    pub in_flight: u32,
+    /// Calls that hand a batch over.
+    pub call: BatchCall,
+    /// Use of neighbourhood.
+    pub merge: BatchMerge,
+}
+
+impl Default for Batching {
+    /// Returns one batch at a time, handed over in one call, its operations apart.
+    fn default() -> Self {
+        Self {
+            of: BatchOf::Worker,
+            in_flight: 1,
+            call: BatchCall::One,
+            merge: BatchMerge::Off,
+        }
+    }
+}
+
+impl Default for BatchOf {
+    fn default() -> Self {
+        Self::Worker
+    }
+}
 
 /// The most batches in flight together.
 pub const BATCHES_MAX: u64 = 1024;
@@ -216,7 +279,7 @@ mod tests {
         let text = |batch: u32, workers: u32, more: &str| {
             format!(
                 "name = 'n'\n[[transfer]]\nengine = 'shm'\nop = 'write'\nsizes = 8\nbatch = {batch}\nworkers = \
-                 {workers}\nbatch-of = 'rank'\n{more}"
+             {workers}\nbatch-of = 'rank'\n{more}"
             )
         };
         let points = |text: &str| {

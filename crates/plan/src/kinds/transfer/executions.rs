@@ -1,11 +1,10 @@
 //! Executions of a traffic file: what `traffic-file` means beside the other options, the size of its operations, and
 //! how the workers of a rank share its loads. The file itself is read in `loads`.
 
-use super::length::{LengthOptions, length};
+use super::length::{LengthOptions, PointLength, length};
 use super::loads::PairLoads;
 use super::options::Transfer;
 use super::point::TransferPoint;
-use super::point_length::PointLength;
 use crate::point::Traffic;
 use crate::refuse::usage;
 use tonnage_units::{Bytes, Count, Result};

@@ -3,8 +3,10 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::point::{Pacing, TransferPoint};
+use crate::cells::each;
 use crate::options::{Group, Many, many_of, with_default};
-use crate::refuse::usage;
+use crate::refuse::{movers, usage};
 use crate::roles::Roles;
 use crate::sweep::Sweep;
 use tonnage_engine::paths::{Cut, Division, Rails};
@@ -72,26 +74,21 @@ impl Group for IssuingOptions {
 /// # Errors
 /// `Usage` for values out of range, and for a cut that cuts nothing.
 pub(super) fn divisions(options: &IssuingOptions, sizes: &[u32]) -> Result<Vec<Division>> {
-    let queue_pairs = match &options.qps {
-        None => vec![Division::NONE.queue_pairs],
-        Some(sweep) => {
-            let checked = |&qps| checked_queue_pairs(qps);
-            sweep.values().iter().map(checked).collect::<Result<_>>()?
-        }
-    };
+    let queue_pairs = Sweep::values_or(&options.qps, Division::NONE.queue_pairs.into());
+    let checked = |qps| movers("qps", qps, Division::QUEUE_PAIRS_MAX);
+    let queue_pairs: Vec<_> = queue_pairs
+        .into_iter()
+        .map(checked)
+        .collect::<Result<_>>()?;
     let cuts = cuts(options, sizes.iter().copied().max().unwrap_or(0))?;
     let rails = rails(options)?;
-    let by_queue_pairs = |&rails| queue_pairs.iter().map(move |&count| (rails, count));
-    let by_cut = |(rails, queue_pairs)| {
-        let of = move |&cut| Division {
-            queue_pairs,
-            cut,
-            rails,
-        };
-        cuts.iter().map(of)
-    };
-    let ways = rails.iter().flat_map(by_queue_pairs);
-    Ok(ways.flat_map(by_cut).collect())
+    let all = each(vec![Division::NONE], rails, |division, &rails| {
+        division.rails = rails
+    });
+    let all = each(all, &queue_pairs, |division, &count| {
+        division.queue_pairs = count
+    });
+    Ok(each(all, &cuts, |division, &cut| division.cut = cut))
 }
 
 fn rails(options: &IssuingOptions) -> Result<&[Rails]> {
@@ -106,21 +103,12 @@ fn rails(options: &IssuingOptions) -> Result<&[Rails]> {
 ///
 /// # Errors
 /// `Usage`, with engines that have some.
-pub(super) fn check_devices(
-    options: &IssuingOptions,
-    divisions: &[Division],
-    entry: &Entry,
-) -> Result<()> {
-    if entry.has_devices {
-        return Ok(());
-    }
-    let several = divisions
-        .iter()
-        .find(|division| !division.rails.is_single());
-    let option = match (several, options.rail_shift) {
-        (Some(division), _) => format!("rails {}", division.rails.name()),
-        (None, Some(Count(shift))) => format!("rail-shift {shift}"),
-        (None, None) => return Ok(()),
+pub(super) fn check_devices(options: &IssuingOptions, rails: Rails, entry: &Entry) -> Result<()> {
+    let option = match options.rail_shift {
+        _ if entry.has_devices => return Ok(()),
+        _ if !rails.is_single() => format!("rails {rails}"),
+        Some(Count(shift)) => format!("rail-shift {shift}"),
+        None => return Ok(()),
     };
     let name = entry.name;
     usage(format!(
@@ -150,15 +138,6 @@ pub(super) fn rail_shift(options: &IssuingOptions, roles: &[Roles]) -> Result<u3
         _ => usage(format!(
             "rail-shift {shift} is too far: the most is rail-shift {most}"
         )),
-    }
-}
-
-fn checked_queue_pairs(qps: u64) -> Result<u32> {
-    let most = Division::QUEUE_PAIRS_MAX;
-    match u32::try_from(qps) {
-        Ok(0) => usage("qps 0 would move nothing: the fewest is qps 1".to_owned()),
-        Ok(narrow) if narrow <= most => Ok(narrow),
-        _ => usage(format!("qps {qps} are too many: the most is qps {most}")),
     }
 }
 
@@ -217,33 +196,31 @@ fn chunks_max(asked: Option<Count>) -> Result<u32> {
 ///
 /// # Errors
 /// `Usage`, with the nearest that they can.
-pub(super) fn check_order(divisions: &[Division], op: Verb, ping_pong: bool) -> Result<()> {
-    let cut = divisions.iter().find(|division| division.cuts());
-    if let (Verb::Send, Some(division)) = (op, cut) {
-        let option = match division.cut {
-            Some(_) => "chunk",
-            None => "rails stripe",
+pub(super) fn check_order(point: &TransferPoint) -> Result<()> {
+    let division = point.division();
+    if point.op == Verb::Send && division.cuts() {
+        let option = if division.cut.is_some() {
+            "chunk"
+        } else {
+            "rails stripe"
         };
         return usage(format!(
             "{option} cuts operations whose parts may land by themselves, and a send needs a receive for each: leave \
              {option} out, or use op write-imm"
         ));
     }
-    let several = divisions.iter().find(|division| division.divides_flows());
-    match (several, op) {
-        (Some(division), Verb::Write) if ping_pong => {
-            let option = match (division.cut, division.rails) {
-                (Some(_), _) => "chunk",
-                (None, Rails::Stripe) => "rails stripe",
-                (None, _) => "qps",
-            };
-            usage(format!(
-                "ping-pong with op write waits for the last byte to appear, and {option} leaves it open which part is the \
-                 last: leave {option} out, or use op write-imm"
-            ))
-        }
-        _ => Ok(()),
+    if point.op == Verb::Write && point.pacing == Pacing::PingPong && division.divides_flows() {
+        let option = match (division.cut, division.rails) {
+            (Some(_), _) => "chunk",
+            (None, Rails::Stripe) => "rails stripe",
+            (None, _) => "qps",
+        };
+        return usage(format!(
+            "ping-pong with op write waits for the last byte to appear, and {option} leaves it open which part is the \
+             last: leave {option} out, or use op write-imm"
+        ));
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! operations that are in flight together, or of which the first may still be on its way when it completes, must not
 //! land in one slot: which of them stays, nobody can say.
 
-use super::batches::BatchOf;
+use super::batching::BatchOf;
 use super::point::{Addresses, Pacing, TransferPoint};
 use super::verification::Verification;
 use crate::refuse::usage;

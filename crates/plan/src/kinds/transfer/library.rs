@@ -55,22 +55,18 @@ pub(super) fn callings(options: &LibraryOptions) -> Result<Vec<Calling>> {
     };
     let mut callings = Vec::new();
     for &api in apis {
-        let own = match api {
-            TransferApi::Engine => &[][..],
-            TransferApi::Poll | TransferApi::Async => &[SessionUse::On],
-        };
-        let asked = sessions.unwrap_or(own);
-        asked
-            .iter()
-            .try_for_each(|&session| check_session(api, session))?;
-        if asked.is_empty() {
+        let own = (api != TransferApi::Engine).then_some(&[SessionUse::On][..]);
+        let Some(sessions) = sessions.or(own) else {
             callings.push(Calling { api, session: None });
-        }
-        let with = |&session| Calling {
-            api,
-            session: Some(session),
+            continue;
         };
-        callings.extend(asked.iter().map(with));
+        for &session in sessions {
+            check_session(api, session)?;
+            callings.push(Calling {
+                api,
+                session: Some(session),
+            });
+        }
     }
     Ok(callings)
 }
@@ -91,24 +87,18 @@ fn check_session(api: TransferApi, session: SessionUse) -> Result<()> {
 ///
 /// # Errors
 /// `Usage`, with the nearest that it has.
-pub(super) fn check_call(callings: &[Calling], op: Verb) -> Result<()> {
-    let Some(calling) = callings
-        .iter()
-        .find(|calling| calling.api != TransferApi::Engine)
-    else {
+pub(super) fn check_call(api: TransferApi, op: Verb) -> Result<()> {
+    if api == TransferApi::Engine {
         return Ok(());
-    };
+    }
     if op == Verb::Send {
         return usage(format!(
-            "api {} has no op send, for its sessions name the memory at both ends: use op write-imm, or api engine",
-            calling.api
+            "api {api} has no op send, for its sessions name the memory at both ends: use op write-imm, or api engine"
         ));
     }
     if op.is_atomic() {
         return usage(format!(
-            "api {} has no op {}, for its calls are for copies: leave api out, or use op write",
-            calling.api,
-            op.name()
+            "api {api} has no op {op}, for its calls are for copies: leave api out, or use op write"
         ));
     }
     Ok(())
@@ -184,13 +174,13 @@ mod tests {
                 .to_string()
                 .contains("session on")
         );
-        let polled = callings(&asked(&[], &[SessionUse::Off])).unwrap();
         assert_eq!(
-            check_call(&polled, Verb::Send).unwrap_err().to_string(),
+            check_call(TransferApi::Poll, Verb::Send)
+                .unwrap_err()
+                .to_string(),
             "api poll has no op send, for its sessions name the memory at both ends: use op write-imm, or api engine"
         );
-        assert!(check_call(&polled, Verb::Read).is_ok());
-        let plain = callings(&LibraryOptions::default()).unwrap();
-        assert!(check_call(&plain, Verb::Send).is_ok());
+        assert!(check_call(TransferApi::Poll, Verb::Read).is_ok());
+        assert!(check_call(TransferApi::Engine, Verb::Send).is_ok());
     }
 }

@@ -2,7 +2,8 @@
 //! for.
 
 use super::options::Transfer;
-use crate::options::{Many, pairs};
+use super::point::{Pacing, TransferPoint};
+use crate::options::pairs;
 use crate::point::Traffic;
 use crate::refuse::usage;
 use crate::roles::Roles;
@@ -21,10 +22,11 @@ pub(super) struct EndMemories<'a> {
     pub(super) options: EngineOptions,
 }
 
-impl EndMemories<'_> {
-    /// Names of both, or of the one that there is.
-    pub(super) fn names(&self) -> Vec<&str> {
-        [Some(self.own), self.target]
+impl TransferPoint {
+    /// Kinds of memory of both ends, or the one that both have.
+    pub(super) fn memories(&self) -> Vec<&str> {
+        let target = self.target_memory.as_deref();
+        [Some(&*self.memory), target]
             .into_iter()
             .flatten()
             .collect()
@@ -41,9 +43,13 @@ pub(super) fn memories<'a>(
     roles: &[Roles],
     lists: &Lists,
 ) -> Result<Vec<EndMemories<'a>>> {
-    let own = named(transfer, "memory", &transfer.memory.memory, lists)?;
-    let own = own.unwrap_or_else(|| vec![lists.default_memory()]);
-    let asked = &transfer.memory.target_memory;
+    let (options, skipping) = (&transfer.memory, &transfer.skipping);
+    let own = skipping::memories(lists, "memory", &options.memory, skipping)?;
+    let own: Vec<&str> = match own {
+        Some(names) => names.iter().map(String::as_str).collect(),
+        None => vec![lists.default_memory()],
+    };
+    let targets = skipping::memories(lists, "target-memory", &options.target_memory, skipping)?;
     let ends = |own, target| -> Result<EndMemories<'a>> {
         let options = memory_options(transfer, (own, target), lists)?;
         Ok(EndMemories {
@@ -52,7 +58,7 @@ pub(super) fn memories<'a>(
             options,
         })
     };
-    let Some(targets) = named(transfer, "target-memory", asked, lists)? else {
+    let Some(targets) = targets else {
         return own.into_iter().map(|own| ends(own, None)).collect();
     };
     if let Some(Roles { traffic, .. }) = roles.iter().find(|roles| roles.all_initiate()) {
@@ -64,12 +70,12 @@ pub(super) fn memories<'a>(
             Traffic::Pair.name()
         ));
     }
-    let pairs = own
-        .into_iter()
-        .flat_map(|own| targets.iter().map(move |&target| (own, target)));
-    pairs
-        .map(|(own, target)| ends(own, Some(target).filter(|&target| target != own)))
-        .collect()
+    let with_targets = |own| {
+        let other = move |target: &'a String| Some(target.as_str()).filter(|&target| target != own);
+        targets.iter().map(move |target| (own, other(target)))
+    };
+    let pairs = own.into_iter().flat_map(with_targets);
+    pairs.map(|(own, target)| ends(own, target)).collect()
 }
 
 /// Options of the memories at both ends, those that differ from the defaults. Each is for the ends that know it.
@@ -113,55 +119,24 @@ fn memory_options(
     check_options(OptionsOf::Memory(&both.join(" or ")), &all, &unknown, "")
 }
 
-/// The memories that an option names, checked; `None` where it is left out.
-fn named<'a>(
-    transfer: &Transfer,
-    option: &str,
-    asked: &'a Option<Many<String>>,
-    lists: &Lists,
-) -> Result<Option<Vec<&'a str>>> {
-    let names = match asked.as_ref().map(Many::values) {
-        None => return Ok(None),
-        Some([]) => {
-            return usage(format!(
-                "{option} is empty: leave it out, or write {option} host"
-            ));
-        }
-        Some(names) => names,
-    };
-    for name in names {
-        // One that is not here is skipped in an optional experiment.
-        skipping::memory(lists, name, &transfer.skipping)?;
-    }
-    Ok(Some(names.iter().map(String::as_str).collect()))
-}
-
 /// A plain write under ping-pong is seen by its last byte, at which the CPU has to look, at both ends.
-///
-/// # Errors
-/// `Usage` for memory that it cannot look at.
-pub(super) fn check_visible(
-    transfer: &Transfer,
-    memories: &EndMemories<'_>,
-    op: Verb,
-    lists: &Lists,
-) -> Result<()> {
-    if op != Verb::Write || !transfer.pacing.ping_pong {
+pub(super) fn check_visible(point: &TransferPoint, lists: &Lists) -> Result<()> {
+    if point.op != Verb::Write || point.pacing != Pacing::PingPong {
         return Ok(());
     }
-    for name in memories.names() {
-        // One that is not here is skipped in an optional experiment.
-        let Ok(entry) = lists.memory(name) else {
-            continue;
-        };
-        if !entry.host_addressable {
-            return usage(format!(
-                "ping-pong with op write waits for the last byte to appear, and the CPU cannot look at memory {name}: use \
-                 op write-imm or send"
-            ));
-        }
+    // A memory that is not here is skipped in an optional experiment.
+    let is_far = |name: &&str| {
+        lists
+            .memory(name)
+            .is_ok_and(|entry| !entry.host_addressable)
+    };
+    match point.memories().into_iter().find(is_far) {
+        Some(name) => usage(format!(
+            "ping-pong with op write waits for the last byte to appear, and the CPU cannot look at memory {name}: use \
+             op write-imm or send"
+        )),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -169,6 +144,7 @@ mod tests {
     use super::*;
     use crate::Plan;
     use crate::fixture::{Expand, LISTS};
+    use crate::options::Many;
     use crate::transfer::MemoryOptions;
 
     fn found(memory: &[&str], target: Option<&[&str]>, traffic: Traffic) -> Result<Vec<String>> {

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::background_options::BackgroundOptions;
+use super::background::BackgroundOptions;
 use super::batching::BatchingOptions;
 use super::issuing::IssuingOptions;
 use super::length::LengthOptions;

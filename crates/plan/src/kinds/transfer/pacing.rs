@@ -3,8 +3,8 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::point::{CqMode, Pacing};
-use super::point_length::TrialLength;
+use super::length::TrialLength;
+use super::point::{CqMode, Pacing, TransferPoint};
 use crate::bounds::DEPTH_MAX;
 use crate::options::{Group, Many, many_of, with_default};
 use crate::refuse::usage;
@@ -78,11 +78,8 @@ pub(super) fn pacings(options: &PacingOptions, latency: Option<bool>) -> Result<
         return Ok(vec![Pacing::PingPong]);
     }
     if let Some(batch) = &options.batch {
-        let batches = depths("batch", batch)?;
-        return Ok(batches
-            .into_iter()
-            .map(|batch| Pacing::Batch { batch })
-            .collect());
+        let batches = depths("batch", batch)?.into_iter();
+        return Ok(batches.map(|batch| Pacing::Batch { batch }).collect());
     }
     let windows = match &options.window {
         Some(window) => depths("window", window)?,
@@ -122,12 +119,11 @@ pub(super) fn cq_modes(options: &PacingOptions) -> Result<Vec<CqMode>> {
 ///
 /// # Errors
 /// `Usage`, with what to use instead.
-pub(super) fn check_waiting(options: &PacingOptions, cq: CqMode, op: Verb) -> Result<()> {
-    if cq == CqMode::Event && options.ping_pong && op == Verb::Write {
+pub(super) fn check_waiting(point: &TransferPoint) -> Result<()> {
+    if point.cq == CqMode::Event && point.pacing == Pacing::PingPong && point.op == Verb::Write {
         return usage(
             "cq event and a ping-pong with op write contradict each other, for that waits for the last byte by looking \
-             at memory: use op write-imm, or cq busy"
-                .to_owned(),
+             at memory: use op write-imm, or cq busy",
         );
     }
     Ok(())
@@ -178,7 +174,7 @@ pub(crate) fn contradictions(options: &PacingOptions, latency: Option<bool>) -> 
 ///
 /// # Errors
 /// `Usage`, with a trial that is long enough.
-pub(super) fn check_rate((option, rate_per_s): (&str, f64), trial: TrialLength) -> Result<()> {
+pub(super) fn check_rate(option: &str, rate_per_s: f64, trial: TrialLength) -> Result<()> {
     match trial {
         TrialLength::DurationNs(trial_ns) if rate_per_s * (trial_ns as f64) < 1e9 => {
             usage(format!(

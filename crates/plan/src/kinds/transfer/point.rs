@@ -5,9 +5,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::background::Background;
-use super::batches::{BatchOf, Batching};
+use super::batching::{BatchOf, Batching};
+use super::length::PointLength;
 use super::loads::PairLoads;
-use super::point_length::PointLength;
 use super::verification::Verification;
 use crate::kind::AnyPoint;
 use crate::point::{LimitChoice, MatrixRounds, Traffic};
@@ -43,16 +43,13 @@ pub struct TransferPoint {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initiators: Option<u32>,
     /// Places by which the targets of pairs are turned.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub target_shift: u32,
     /// Places from a rank to its target, where traffic is shifted.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub shift: u32,
     /// Rounds of a matrix.
-    #[serde(
-        default = "MatrixRounds::alone",
-        skip_serializing_if = "MatrixRounds::is_alone"
-    )]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub matrix: MatrixRounds,
     /// Bytes of each pair in an execution, where a file says them: a row for each initiator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,7 +63,7 @@ pub struct TransferPoint {
     #[serde(default = "Rails::single", skip_serializing_if = "Rails::is_single")]
     pub rails: Rails,
     /// Places by which the devices of ranks that only serve are turned.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub rail_shift: u32,
     /// Endpoints between a worker and a peer, which operations take in turn.
     #[serde(default = "one", skip_serializing_if = "is_one")]
@@ -75,10 +72,7 @@ pub struct TransferPoint {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<Cut>,
     /// Calls that the loops make, where they are not the engine's own.
-    #[serde(
-        default = "TransferApi::engine",
-        skip_serializing_if = "TransferApi::is_engine"
-    )]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub api: TransferApi,
     /// Session behind the library's calls, where these are made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,13 +85,13 @@ pub struct TransferPoint {
     /// Pacing of operations.
     pub pacing: Pacing,
     /// Batches, where the pacing has them.
-    #[serde(default, skip_serializing_if = "Batching::is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub batching: Batching,
     /// Load that some of the workers move beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<Background>,
     /// Way in which workers wait for completions.
-    #[serde(default = "CqMode::busy", skip_serializing_if = "CqMode::is_busy")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub cq: CqMode,
     /// Kind of memory.
     pub memory: String,
@@ -110,10 +104,7 @@ pub struct TransferPoint {
     /// Bytes over which the operations of one lane walk: a whole number of strides.
     pub footprint_bytes: u64,
     /// Footprints at a target, where its initiators share one.
-    #[serde(
-        default = "TargetFootprint::own",
-        skip_serializing_if = "TargetFootprint::is_own"
-    )]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub target_footprint: TargetFootprint,
     /// Distance between the starts of two neighbouring slots.
     pub stride_bytes: u64,
@@ -255,9 +246,9 @@ impl TransferPoint {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
+/// Returns whether records leave a value out.
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
@@ -377,7 +368,27 @@ impl fmt::Display for Pacing {
     }
 }
 
+/// Figure that a pacing is chosen for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PacingAim {
+    /// Amount that moves: as many operations as the window takes.
+    Bandwidth,
+    /// Time of one operation that waits for no other.
+    Latency,
+    /// Time of operations at a rate that was asked for, from which the bandwidth follows.
+    LatencyAtRate,
+}
+
 impl Pacing {
+    /// The figure that operations are issued in this way for: what a point is judged by where nobody names a metric.
+    pub fn aim(self) -> PacingAim {
+        match self {
+            Self::PingPong => PacingAim::Latency,
+            Self::Stream { .. } | Self::Batch { .. } => PacingAim::Bandwidth,
+            Self::Paced { .. } => PacingAim::LatencyAtRate,
+        }
+    }
+
     /// The name, as the command line has it.
     pub fn name(self) -> &'static str {
         match self {
@@ -399,14 +410,9 @@ tonnage_units::names! {
     }
 }
 
-impl CqMode {
-    fn busy() -> Self {
+impl Default for CqMode {
+    fn default() -> Self {
         Self::Busy
-    }
-
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-    fn is_busy(&self) -> bool {
-        *self == Self::Busy
     }
 }
 
@@ -434,14 +440,9 @@ tonnage_units::names! {
     }
 }
 
-impl TargetFootprint {
-    fn own() -> Self {
+impl Default for TargetFootprint {
+    fn default() -> Self {
         Self::Own
-    }
-
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-    fn is_own(&self) -> bool {
-        *self == Self::Own
     }
 }
 
@@ -457,14 +458,9 @@ tonnage_units::names! {
     }
 }
 
-impl TransferApi {
-    fn engine() -> Self {
+impl Default for TransferApi {
+    fn default() -> Self {
         Self::Engine
-    }
-
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-    fn is_engine(&self) -> bool {
-        *self == Self::Engine
     }
 }
 

@@ -1,13 +1,12 @@
-//! Ranks that initiate: what `traffic`, `initiators` and `target-shift` mean together.
+//! Ranks that initiate: what `traffic`, `initiators`, `target-shift` and `bidirectional` mean together.
 
-use super::both_ways::both_ways;
 use super::options::{OperationOptions, TRAFFIC_DEFAULT, Transfer};
+use super::point::{Pacing, TransferPoint};
 use crate::bounds::RANKS_MAX;
 use crate::point::{MatrixRounds, Traffic};
 use crate::refuse::usage;
 use crate::roles::Roles;
 use crate::sweep::Sweep;
-use tonnage_engine::Verb;
 use tonnage_units::{Count, Result};
 
 /// The roles to measure, each with points of its own: one for each number of initiators.
@@ -209,26 +208,61 @@ fn turned(what: &OperationOptions, roles: Roles) -> Result<Roles> {
 
 /// Refuses ranks that would have two roles: in a ping-pong one side begins and the other answers, so no rank can do
 /// both. A read has nothing to answer.
-pub(super) fn check_sides(transfer: &Transfer, roles: &[Roles], op: Verb) -> Result<()> {
-    let mut both = roles.iter().filter(|roles| roles.all_initiate());
-    if transfer.pacing.ping_pong
-        && !op.fetches()
-        && let Some(roles) = both.next()
-    {
+pub(super) fn check_sides(point: &TransferPoint) -> Result<()> {
+    let (op, traffic) = (point.op, point.traffic);
+    if point.pacing == Pacing::PingPong && !op.fetches() && point.roles().all_initiate() {
         return usage(format!(
-            "ping-pong with op {} and traffic {} contradict each other, for every rank would both begin and answer: use \
-             traffic pair, fan-out or fan-in, or op read, which needs no answer",
-            op.name(),
-            roles.traffic.name()
+            "ping-pong with op {op} and traffic {traffic} contradict each other, for every rank would both begin and \
+             answer: use traffic pair, fan-out or fan-in, or op read, which needs no answer"
         ));
     }
     Ok(())
+}
+
+/// The roles with both directions, where they were asked for.
+///
+/// # Errors
+/// `Usage` for traffic that is not of pairs.
+pub(super) fn both_ways(what: &OperationOptions, roles: Roles) -> Result<Roles> {
+    if what.bidirectional && roles.traffic != Traffic::Pair {
+        let name = roles.traffic.name();
+        return usage(match roles.traffic {
+            Traffic::AllToAll => format!(
+                "bidirectional and traffic {name} contradict each other, for every rank initiates to every other already: \
+                 leave bidirectional out, or use traffic pair"
+            ),
+            _ => format!(
+                "bidirectional is about pairs, and traffic {name} has none: use traffic pair, or traffic all-to-all, in \
+                 which every rank initiates"
+            ),
+        });
+    }
+    Ok(Roles {
+        bidirectional: what.bidirectional,
+        ..roles
+    })
+}
+
+/// Refuses both directions under ping-pong, whose round trips use one direction at a time.
+///
+/// # Errors
+/// `Usage`, with the pacings that can.
+pub(super) fn check_ping_pong(transfer: &Transfer) -> Result<()> {
+    if !(transfer.what.bidirectional && transfer.pacing.ping_pong) {
+        return Ok(());
+    }
+    usage(
+        "bidirectional and ping-pong contradict each other, for a round trip has one direction at a time: use window 1 or \
+         batch 1, or leave bidirectional out"
+            .to_owned(),
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sweep::Sweep;
+    use crate::transfer::PacingOptions;
 
     fn what(traffic: Traffic, initiators: Option<&str>, shift: Option<u64>) -> OperationOptions {
         OperationOptions {
@@ -301,6 +335,58 @@ mod tests {
         ] {
             let message = message(traffic, initiators, Some(shift));
             assert!(message.contains(part), "{message}");
+        }
+    }
+
+    #[test]
+    fn only_pairs_have_two_directions() {
+        let what = OperationOptions {
+            bidirectional: true,
+            ..OperationOptions::default()
+        };
+        for (traffic, said) in [
+            (
+                Traffic::AllToAll,
+                "leave bidirectional out, or use traffic pair",
+            ),
+            (
+                Traffic::FanOut,
+                "traffic fan-out has none: use traffic pair",
+            ),
+            (Traffic::InTurn, "traffic in-turn has none"),
+            (Traffic::FanIn, "traffic fan-in has none"),
+        ] {
+            let message = both_ways(&what, Roles::new(traffic, 4))
+                .unwrap_err()
+                .to_string();
+            assert!(message.contains(said), "{message}");
+            let without = both_ways(&OperationOptions::default(), Roles::new(traffic, 4));
+            assert_eq!(without.unwrap(), Roles::new(traffic, 4));
+        }
+        assert!(
+            both_ways(&what, Roles::new(Traffic::Pair, 4))
+                .unwrap()
+                .bidirectional
+        );
+    }
+
+    #[test]
+    fn a_round_trip_has_one_direction_at_a_time() {
+        let with = |bidirectional, ping_pong| Transfer {
+            what: OperationOptions {
+                bidirectional,
+                ..OperationOptions::default()
+            },
+            pacing: PacingOptions {
+                ping_pong,
+                ..PacingOptions::default()
+            },
+            ..Transfer::default()
+        };
+        let refused = check_ping_pong(&with(true, true)).unwrap_err().to_string();
+        assert!(refused.contains("use window 1 or batch 1"), "{refused}");
+        for (bidirectional, ping_pong) in [(true, false), (false, true), (false, false)] {
+            assert!(check_ping_pong(&with(bidirectional, ping_pong)).is_ok());
         }
     }
 }

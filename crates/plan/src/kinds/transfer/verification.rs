@@ -11,7 +11,6 @@ use super::point::{CqMode, Pacing, TargetFootprint, TransferApi, TransferPoint};
 use crate::point::LimitChoice;
 use crate::refuse::usage;
 use crate::skipping;
-use tonnage_engine::memory::MemoryEntry;
 use tonnage_engine::{Entry, Lists, Verb, split_name};
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
@@ -80,9 +79,10 @@ impl Visitor<'_> for VerificationVisitor {
     }
 
     fn visit_bool<E: de::Error>(self, is_on: bool) -> std::result::Result<Self::Value, E> {
-        Ok(match is_on {
-            true => Verification::Last,
-            false => Verification::Off,
+        Ok(if is_on {
+            Verification::Last
+        } else {
+            Verification::Off
         })
     }
 
@@ -133,25 +133,28 @@ pub fn compares_each(entry: &Entry, engine: &str) -> bool {
 /// `Usage`, with the nearest choice.
 pub(super) fn check_engine(
     transfer: &Transfer,
-    (entry, engine): (&Entry, &str),
-    op: Verb,
-    (memories, lists): (&[&str], &Lists),
+    point: &TransferPoint,
+    entry: &Entry,
+    lists: &Lists,
 ) -> Result<()> {
-    if !transfer.verification().is_each() || op.is_atomic() {
+    if !point.verify.is_each() || point.op.is_atomic() {
         return Ok(());
     }
+    let engine = &point.engine;
     if let Some(why) = lacks_messages(entry, engine) {
-        let instead = match entry.moves_bytes {
-            true => "use verify=last",
-            false => "leave verify out",
+        let instead = if entry.moves_bytes {
+            "use verify=last"
+        } else {
+            "leave verify out"
         };
         return usage(format!(
             "verify=each is not possible with engine {engine}, which {why}: {instead}, or another engine such as shm"
         ));
     }
-    let far = |entry: &&MemoryEntry| !entry.host_addressable;
-    for name in memories {
-        if let Some(memory) = skipping::memory(lists, name, &transfer.skipping)?.filter(far) {
+    for name in point.memories() {
+        if let Some(memory) = skipping::memory(lists, name, &transfer.skipping)?
+            && !memory.host_addressable
+        {
             return usage(format!(
                 "verify=each looks at each operation's data by the CPU, which cannot address memory {}: use verify=last, \
                  or memory host",
