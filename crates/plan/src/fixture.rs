@@ -233,3 +233,38 @@ impl Expand for Plan {
         Ok(points.collect())
     }
 }
+
+/// Assertions on messages, which show them where they fail.
+pub(crate) trait Holds {
+    fn holds(&self, part: &str);
+}
+
+impl Holds for str {
+    #[track_caller]
+    fn holds(&self, part: &str) {
+        assert!(self.contains(part), "{part:?} is not in {self:?}");
+    }
+}
+
+pub(crate) trait Refused {
+    fn refused(self, part: &str);
+}
+
+impl<T: std::fmt::Debug> Refused for Result<T> {
+    #[track_caller]
+    fn refused(self, part: &str) {
+        let error = self.unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{error}");
+        error.to_string().holds(part);
+    }
+}
+
+/// Lines of plans, joined by `; `, and what goes with each behind ` => `.
+pub(crate) fn cases<const N: usize>(
+    table: [&'static str; N],
+) -> impl Iterator<Item = (&'static str, &'static str)> {
+    table.into_iter().map(|case| {
+        let (lines, expected) = case.split_once(" => ").unwrap();
+        (&*lines.replace("; ", "\n").leak(), expected)
+    })
+}

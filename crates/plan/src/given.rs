@@ -57,7 +57,7 @@ pub fn checksum(json: &str) -> String {
 mod tests {
     use super::*;
     use crate::Plan;
-    use crate::fixture::LISTS;
+    use crate::fixture::{LISTS, Refused};
 
     fn given() -> GivenPoint {
         let text = "name = 'x'\n[[transfer]]\nengine = 'shm'\nop = 'write'\nsizes = 64\n";
@@ -79,11 +79,8 @@ mod tests {
         assert_eq!(read, plan, "{text}");
         let points = read.points(2, &LISTS).unwrap();
         assert_eq!(points[0].point, given().point().unwrap());
-        let message = read.points(3, &LISTS).unwrap_err().to_string();
-        assert!(
-            message.contains("of 2 ranks, and the run has 3"),
-            "{message}"
-        );
+        read.points(3, &LISTS)
+            .refused("of 2 ranks, and the run has 3");
         let message = read.clone().scale(2.0, 2).unwrap_err().to_string();
         assert!(message.contains("--scale cannot change"), "{message}");
     }
@@ -94,12 +91,6 @@ mod tests {
         changed.json = changed.json.replace("\"ranks\":2", "\"ranks\":0");
         assert_eq!(changed.point().unwrap_err().exit_code(), 2);
         let other = GivenPoint::new(r#"{"kind":"transfer"}"#.into());
-        assert!(
-            other
-                .point()
-                .unwrap_err()
-                .to_string()
-                .contains("not of this version")
-        );
+        other.point().refused("not of this version");
     }
 }

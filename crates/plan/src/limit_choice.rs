@@ -43,6 +43,7 @@ mod tests {
     use tonnage_units::names::nearest;
 
     use super::*;
+    use crate::fixture::Holds;
     use crate::point::Traffic;
     use crate::transfer::Addresses;
 
@@ -83,9 +84,7 @@ mod tests {
         assert!(message::<Traffic>("fanout").contains("did you mean \"fan-out\"?"));
         assert!(message::<Traffic>("all").contains("did you mean \"all-to-all\"?"));
         assert!(message::<Addresses>("rand").contains("did you mean \"random\"?"));
-        assert!(
-            message::<LimitChoice>("0GB/s").contains("write auto, none or a bandwidth above 0")
-        );
+        message::<LimitChoice>("0GB/s").holds("write auto, none or a bandwidth above 0");
     }
 
     #[test]

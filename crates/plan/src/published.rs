@@ -3,14 +3,11 @@
 //! A table stands at an experiment, as `published = { what, columns, rows }` or a list of such. Which columns there
 //! are, and which row belongs to which point, is known where figures are: in the crate `record`.
 
-use std::fmt;
 use std::sync::Arc;
 
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
+use crate::options::one_or_many::Listed;
 use crate::refuse::usage;
 use tonnage_units::Result;
 use tonnage_units::names::quote;
@@ -83,11 +80,8 @@ fn check(table: &PublishedTable) -> Result<()> {
                 columns.len()
             ));
         }
-        let unfit = |cell: &&Cell| {
-            cell.number()
-                .is_some_and(|value| !value.is_finite() || value < 0.0)
-        };
-        if row.iter().any(|cell| unfit(&cell)) {
+        let mut numbers = row.iter().filter_map(Cell::number);
+        if numbers.any(|value| !value.is_finite() || value < 0.0) {
             return usage(format!(
                 "row {number} of published of {named} has a value that nobody can have measured: write numbers from 0"
             ));
@@ -96,53 +90,8 @@ fn check(table: &PublishedTable) -> Result<()> {
     Ok(())
 }
 
-/// Writes one table as it is, several as a list.
-///
-/// # Errors
-/// Errors of the format.
-pub(crate) fn serialize<S: Serializer>(
-    tables: &[PublishedTable],
-    serializer: S,
-) -> std::result::Result<S::Ok, S::Error> {
-    match tables {
-        [one] => one.serialize(serializer),
-        several => several.serialize(serializer),
-    }
-}
-
-/// Reads one table, or a list of them.
-///
-/// # Errors
-/// For anything else.
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> std::result::Result<Vec<PublishedTable>, D::Error> {
-    deserializer.deserialize_any(TablesVisitor)
-}
-
-struct TablesVisitor;
-
-impl<'de> Visitor<'de> for TablesVisitor {
-    type Value = Vec<PublishedTable>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("{ what, columns, rows } or a list of such tables")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> std::result::Result<Self::Value, A::Error> {
-        PublishedTable::deserialize(MapAccessDeserializer::new(map)).map(|table| vec![table])
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(
-        self,
-        mut items: A,
-    ) -> std::result::Result<Self::Value, A::Error> {
-        let mut tables = Vec::new();
-        while let Some(table) = items.next_element()? {
-            tables.push(table);
-        }
-        Ok(tables)
-    }
+impl Listed for PublishedTable {
+    const EXPECTED: &'static str = "{ what, columns, rows } or a list of such tables";
 }
 
 #[cfg(test)]

@@ -249,6 +249,7 @@ fn too_many_in_range(text: &str, part: &str, first: u64, last: u64, step: Step) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::Holds;
 
     use proptest::prelude::*;
 
@@ -323,19 +324,13 @@ mod tests {
     #[test]
     fn broken_text_is_refused_with_an_example() {
         let empty = message("");
-        assert!(
-            empty.contains("on each side of a comma: write it like 8..1M"),
-            "{empty}"
-        );
+        empty.holds("on each side of a comma: write it like 8..1M");
         assert_eq!(
             message("64,,4096"),
             "the sweep \"64,,4096\" has a comma with no value beside it: write it like 64,4096"
         );
         for text in ["8..", "..8", "..", "8..64+", "8..64*", "8..+1"] {
-            assert!(
-                message(text).contains("is not complete: write it like 8..1M"),
-                "{text}"
-            );
+            message(text).holds("is not complete: write it like 8..1M");
         }
         assert!(message("8...64").contains("write a size like"));
         assert!(message("8..64..128").contains("write a size like"));

@@ -9,10 +9,9 @@ use clap::{Arg, ArgAction, Command};
 use tonnage_units::Error;
 use tonnage_units::names::{Named, quote, unknown};
 
-use super::group::Group;
 use super::many::Many;
 use super::repeated::is_list;
-use super::table::keys;
+use super::table::{Group, keys};
 
 /// Reads `on` or `off`.
 ///
@@ -118,25 +117,34 @@ fn possible<T>((_, name, about): &(T, &'static str, &'static str)) -> PossibleVa
     PossibleValue::new(*name).help(about.trim().trim_end_matches('.').to_owned())
 }
 
-/// Adds a group's default to the help of an option, and lets lists be repeated, for
-/// `#[command(mut_args = with_default::<Self>)]`.
+/// Name of the value of an option that takes a sweep.
+pub const SWEEP: &str = "SWEEP";
+
+/// Adds a group's default to the help of an option, makes a list of one that takes a sweep, and lets lists be repeated,
+/// for `#[command(mut_args = with_default::<Self>)]`.
 pub fn with_default<T: Group>(arg: Arg) -> Arg {
     let key = arg.get_id().as_str().replace('_', "-");
     if !keys::<T>().contains(&key.as_str()) {
         return arg;
     }
-    let arg = match is_list(&arg) {
-        true => arg.action(ArgAction::Append),
-        false => arg,
+    let is_sweep = arg.get_value_names().is_some_and(|names| names == [SWEEP]);
+    let arg = if is_sweep {
+        arg.allow_hyphen_values(true).value_delimiter(',')
+    } else {
+        arg
+    };
+    let arg = if is_list(&arg) {
+        arg.action(ArgAction::Append)
+    } else {
+        arg
     };
     let defaults = toml::Table::try_from(T::defaults()).unwrap_or_default();
     let Some(default) = defaults.get(&key) else {
         return arg;
     };
-    let default = match default.as_str() {
-        Some(text) => text.to_owned(),
-        None => default.to_string(),
-    };
+    let default = default
+        .as_str()
+        .map_or_else(|| default.to_string(), str::to_owned);
     // clap leaves out the full stop that the sentence ends with.
     let with = |help: &StyledStr| format!("{help}. [default: {default}]");
     let (short, long) = (arg.get_help().map(with), arg.get_long_help().map(with));

@@ -6,33 +6,30 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `group` | options that belong together |
-//! | `table` | reading groups from the tables of a plan, and printing them |
+//! | `table` | groups of options, reading them from the tables of a plan, and printing them |
 //! | `many` | lists: `a,b` and `["a", "b"]` |
 //! | `repeated` | lists that are repeated on the command line |
 //! | `pairs` | `NAME=VALUE` on the command line, tables in plans |
-//! | `text`, `whole` | values and lists that are written in a way of their own |
+//! | `text`, `one_or_many` | values and lists that are written in a way of their own |
 //! | [`command_line`] | an experiment as the arguments of its command |
 //! | `help` | names and defaults in the help, from where they are declared |
 //!
 //! What options mean together is checked where the kind expands to points.
 
 pub mod command_line;
-mod group;
 mod help;
 mod many;
+pub mod one_or_many;
 pub mod pairs;
 mod repeated;
 mod table;
 pub mod text;
-pub mod whole;
 
-pub use group::Group;
-pub use help::{many_of, on_off, one_of, one_of_these, with_default};
+pub use help::{SWEEP, many_of, on_off, one_of, one_of_these, with_default};
 pub use many::Many;
 pub use pairs::Pair;
 pub use repeated::from_command_line;
-pub use table::{Parsed, Source, Tables, keys, keys_of};
+pub use table::{Group, Parsed, Source, Tables, keys, keys_of};
 
 /// Makes a kind of experiment of a struct whose fields are groups: named in the order in which their options are
 /// printed.

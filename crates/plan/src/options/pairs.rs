@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::refuse::usage;
 use serde::de::{Deserialize, Deserializer};
 use serde::ser::Serializer;
 use tonnage_units::Error;
@@ -12,48 +13,30 @@ use tonnage_units::written::Text;
 pub type Pair = (String, String);
 
 /// Reads one option of an engine. Whether the engine has it is checked when the plan is expanded.
-///
-/// # Errors
-/// `Usage` without an equals sign, or with nothing on one side of it.
 pub fn engine_option(text: &str) -> Result<Pair, Error> {
-    pair(text).ok_or_else(|| {
-        Error::Usage(format!(
-            "{} is no option of an engine: write NAME=VALUE",
-            quote(text)
-        ))
-    })
+    pair(text, "is no option of an engine: write NAME=VALUE")
 }
 
 /// Reads one option of a memory. Whether the memory has it is checked when the plan is expanded.
-///
-/// # Errors
-/// `Usage` without an equals sign, or with nothing on one side of it.
 pub fn memory_option(text: &str) -> Result<Pair, Error> {
-    pair(text).ok_or_else(|| {
-        Error::Usage(format!(
-            "{} is no option of a memory: write NAME=VALUE",
-            quote(text)
-        ))
-    })
+    pair(text, "is no option of a memory: write NAME=VALUE")
 }
 
 /// Reads one hint. Which hints there are only the library knows.
-///
-/// # Errors
-/// `Usage` without an equals sign, or with nothing on one side of it.
 pub fn hint(text: &str) -> Result<Pair, Error> {
-    pair(text).ok_or_else(|| {
-        Error::Usage(format!(
-            "{} is no hint: write NAME=VALUE, such as romio_cb_write=disable",
-            quote(text)
-        ))
-    })
+    pair(
+        text,
+        "is no hint: write NAME=VALUE, such as romio_cb_write=disable",
+    )
 }
 
-fn pair(text: &str) -> Option<Pair> {
-    let (name, value) = text.split_once('=')?;
-    let whole = !name.is_empty() && !value.is_empty();
-    whole.then(|| (name.to_owned(), value.to_owned()))
+fn pair(text: &str, wrong: &str) -> Result<Pair, Error> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => {
+            Ok((name.to_owned(), value.to_owned()))
+        }
+        _ => usage(format!("{} {wrong}", quote(text))),
+    }
 }
 
 /// The values by name; the last of a name counts.

@@ -1,14 +1,22 @@
-//! Reading groups of options from the tables of a plan.
+//! Groups of options, and reading them from the tables of a plan.
 
 use std::ops::Range;
 
+use serde::Serialize;
 use serde::de::value::Error as NoValue;
-use serde::de::{Deserializer, Error as _, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
 use serde::forward_to_deserialize_any;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::group::Group;
+/// Options that belong together, under one heading of the help.
+pub trait Group: clap::Args + Default + Serialize + DeserializeOwned {
+    /// The values that hold where nothing is said, for help and for expansion; those that depend on other options are
+    /// left to the doc comment.
+    fn defaults() -> Self {
+        Self::default()
+    }
+}
 
 /// A value of a plan, or what is wrong with it and where.
 pub type Parsed<T> = Result<T, toml::de::Error>;

@@ -1,23 +1,26 @@
 //! The points of an experiment with collectives. Everything that can be known to be wrong is refused here, before a
 //! rank starts, in one sentence that names the nearest valid choice.
 
-mod without_effect;
-
 use super::options::{
     ACROSS_DEFAULT, ALIGN_DEFAULT, CallOptions, CollectiveJob, LIMIT_DEFAULT, SEED_DEFAULT,
     TIMEOUT_DEFAULT,
 };
 use super::point::{Align, CollectivePoint, PYTHON_DEFAULT, Refill};
 use crate::bounds::{MEMORY_BYTES_MAX, POINTS_MAX, RANKS_MAX};
-use crate::cells::{Cell, Cells};
+use crate::cells::{Cell, Cells, each};
+use crate::engine_choice::choose;
 use crate::gpu_options::refuse_gpu_options;
+use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::options::{Many, pairs};
-use crate::refuse::usage;
+use crate::point::Reading;
+use crate::published;
+use crate::refuse::{possible, usage};
 use crate::skipping;
 use crate::sweep::Sweep;
+use crate::transfer::scale_length;
 use crate::transfer::{PointLength, point_length};
 use tonnage_collective::steps::{check, check_in_place};
-use tonnage_collective::{Algorithm, Collective, Dtype, Reduction, Shape};
+use tonnage_collective::{Collective, Dtype, Reduction, Shape};
 use tonnage_engine::backend::{BackendEntry, BackendVariant};
 use tonnage_engine::{EngineOptions, Lists, split_name};
 use tonnage_units::{Bytes, Count, Nanos, Result};
@@ -25,12 +28,56 @@ use tonnage_units::{Bytes, Count, Nanos, Result};
 const TIMEOUT_NS_MIN: u64 = 1_000_000_000;
 const TIMEOUT_NS_MAX: u64 = 3_600_000_000_000;
 
+impl Kind for CollectiveJob {
+    type Point = CollectivePoint;
+
+    const ABOUT: &'static str =
+        "Measure operations that all ranks call together, such as all-reduce";
+    const AFTER_HELP: &'static str = "Sizes and chunk take sweeps: one value (4), a doubling range (1..16), a range with a factor (4k..1G*16), or \
+    several of these joined by commas. Several sweeps multiply. k, M and G are powers of two; MB is 1e6.\n\n\
+    The time of an iteration is that of the slowest rank; bandwidth of the algorithm is size / time, that of the bus \
+    what the busiest link carried if the best algorithm did it, as nccl-tests has both.\n\n\
+    Examples:\n  \
+    tonnage collective --backend native:shm --op all-reduce --sizes 8..64M*8 --ranks 2 --verify\n  \
+    tonnage collective --backend native:shm,native:fabric:tcp --op all-to-all,all-gather --sizes 64k..16M*4 --ranks 4\n  \
+    tonnage collective --backend native:shm,torch:gloo --op all-reduce --sizes 100MB --ranks 2\n  \
+    mpirun -np 4 tonnage collective --backend mpi,native:fabric:tcp --op all-gather --sizes 64k..16M*4";
+
+    fn expand(
+        &self,
+        ranks: u32,
+        lists: &Lists,
+        points_max: usize,
+    ) -> Result<(Vec<Cell<CollectivePoint>>, Reading)> {
+        let reading = Reading {
+            optional: self.skipping.optional,
+            tables: published::shared(&self.check.published)?,
+            ..Reading::default()
+        };
+        Ok((cells(self, ranks, lists, points_max)?, reading))
+    }
+}
+
+impl AnyExperiment for CollectiveJob {
+    fn label(&self) -> Option<&str> {
+        self.call.label.as_deref()
+    }
+
+    /// Engines of native backends.
+    fn use_engines(&mut self, engines: &[String]) -> bool {
+        let native = engines.iter().map(|engine| format!("native:{engine}"));
+        let (own, options) = (&mut self.call.backend, &self.call.engine_options);
+        choose(own, native.collect(), options, self.skipping.optional)
+    }
+
+    fn scale(&mut self, scale: Scale) {
+        scale_length(&mut self.length, scale.time);
+    }
+}
+
 /// The cells of an experiment, in each operation, type, reduction, algorithm, chunk and size, the last varying
 /// fastest; at most `points_max`.
-///
-/// # Errors
-/// `Usage` for everything that can be found wrong without starting a rank, unless only some cells are.
-pub(super) fn expand(
+fn cells(
     job: &CollectiveJob,
     ranks: u32,
     lists: &Lists,
@@ -41,38 +88,46 @@ pub(super) fn expand(
     if ops.is_empty() {
         return usage("op is missing: write op all-reduce, or another one that --help lists");
     }
-    without_effect::refuse(call, ops)?;
+    check_effects(call, ops)?;
     let common = common(job, ranks, lists)?;
     let group_ranks = common.point.grouping().size();
+    let algorithms = several(call.algorithm.as_ref().map_or(&[], Many::values));
+    let chunks = several(call.chunk.as_ref().map_or(&[], Sweep::values));
     let mut cells = Cells::new();
     for &op in ops {
-        for (dtype, reduction) in elements(call, op) {
-            for algorithm in algorithms_of(call) {
-                for chunk_bytes in chunks(call) {
-                    for size_bytes in sizes(call, op)? {
-                        if cells.len() >= points_max {
-                            return usage(format!(
-                                "the plan has more than {POINTS_MAX} points: use coarser sweeps, or several plans"
-                            ));
-                        }
-                        let mut point = CollectivePoint {
-                            op,
-                            dtype,
-                            reduction,
-                            root: root(call, op, group_ranks)?,
-                            size_bytes,
-                            algorithm,
-                            chunk_bytes,
-                            ..common.point.clone()
-                        };
-                        let checked = complete(&mut point, &common.backends);
-                        cells.add(point, checked)?;
-                    }
-                }
-            }
+        let (elements, sizes) = (elements(call, op), sizes(call, op)?);
+        let counts = [elements.len(), algorithms.len(), chunks.len(), sizes.len()];
+        let total = counts.into_iter().fold(1, usize::saturating_mul);
+        if total > points_max - cells.len() {
+            return usage(format!(
+                "the plan has more than {POINTS_MAX} points: use coarser sweeps, or several plans"
+            ));
+        }
+        let root = root(call, op, group_ranks)?;
+        let of_op = CollectivePoint {
+            op,
+            root,
+            ..common.point.clone()
+        };
+        let points = each(vec![of_op], &elements, |point, &(dtype, reduction)| {
+            (point.dtype, point.reduction) = (dtype, reduction);
+        });
+        let points = each(points, &algorithms, |point, &it| point.algorithm = it);
+        let points = each(points, &chunks, |point, &it| point.chunk_bytes = it);
+        for mut point in each(points, &sizes, |point, &size| point.size_bytes = size) {
+            let checked = complete(&mut point, &common.backends);
+            cells.add(point, checked)?;
         }
     }
     cells.all()
+}
+
+/// These values, or none of them.
+fn several<T: Copy>(asked: &[T]) -> Vec<Option<T>> {
+    if asked.is_empty() {
+        return vec![None];
+    }
+    asked.iter().copied().map(Some).collect()
 }
 
 /// Gives a point its block, where its values go together.
@@ -105,11 +160,17 @@ fn common(job: &CollectiveJob, ranks: u32, lists: &Lists) -> Result<Common> {
         ));
     }
     let (backends, engine_options) = backends(call, lists)?;
-    without_effect::refuse_for_backends(call, &backends)?;
+    check_place(call, &backends)?;
     let groups = call.groups.unwrap_or_default();
     groups.of(ranks)?;
     let align = call.align.unwrap_or(ALIGN_DEFAULT);
     let refill = refill(call.refill, align)?;
+    if results.each && align == Align::None {
+        return usage(
+            "each and align none contradict each other, for calls that follow each other have no times of their own: use \
+             align barrier, or leave each out",
+        );
+    }
     let memory = match &call.memory {
         Some(memory) => memory.clone(),
         None => lists.default_memory().to_owned(),
@@ -122,14 +183,11 @@ fn common(job: &CollectiveJob, ranks: u32, lists: &Lists) -> Result<Common> {
         ));
     }
     let Nanos(timeout_ns) = call.timeout.unwrap_or(TIMEOUT_DEFAULT);
-    if !(TIMEOUT_NS_MIN..=TIMEOUT_NS_MAX).contains(&timeout_ns) {
-        return usage(format!(
-            "timeout {} is not possible: write timeout {} to timeout {}",
-            Nanos(timeout_ns),
-            Nanos(TIMEOUT_NS_MIN),
-            Nanos(TIMEOUT_NS_MAX)
-        ));
-    }
+    possible(
+        "timeout",
+        Nanos(timeout_ns),
+        Nanos(TIMEOUT_NS_MIN)..=Nanos(TIMEOUT_NS_MAX),
+    )?;
     let Count(seed) = call.seed.unwrap_or(SEED_DEFAULT);
     let point = CollectivePoint {
         label: call.label.clone(),
@@ -159,7 +217,7 @@ fn common(job: &CollectiveJob, ranks: u32, lists: &Lists) -> Result<Common> {
         verify: results.verify,
         across: results.across.unwrap_or(ACROSS_DEFAULT),
         per_rank: results.per_rank,
-        each: each(results.each, align)?,
+        each: results.each,
         limit: results.limit.unwrap_or(LIMIT_DEFAULT),
         length: length(job)?,
     };
@@ -213,6 +271,53 @@ fn backends(
     Ok((entries, options))
 }
 
+/// Refuses options that none of the operations has: their results would be taken for those of another call. One that some have is taken: it is theirs.
+fn check_effects(call: &CallOptions, ops: &[Collective]) -> Result<()> {
+    let moves = |op: Collective| op != Collective::Barrier;
+    let (no_root, no_reduction, no_bytes) =
+        ("no root", "nothing to reduce", "no bytes that it moves");
+    // An option, whether it was given, the operations that have it, and what the others lack.
+    type Has = fn(Collective) -> bool;
+    let options: [(&str, bool, Has, &str); 6] = [
+        ("root", call.root.is_some(), Collective::is_rooted, no_root),
+        (
+            "reduce",
+            call.reduce.is_some(),
+            Collective::reduces,
+            no_reduction,
+        ),
+        ("sizes", call.sizes.is_some(), moves, no_bytes),
+        ("in-place", call.in_place, moves, no_bytes),
+        ("dtype", call.dtype.is_some(), moves, no_bytes),
+        ("chunk", call.chunk.is_some(), moves, no_bytes),
+    ];
+    for (option, given, has, lack) in options {
+        if given && !ops.iter().copied().any(has) {
+            let having: Vec<_> = Collective::ALL.into_iter().filter(|&op| has(op)).collect();
+            return usage(format!(
+                "{option} has no effect on {}, which has {lack}: leave it out, or add one of op {}",
+                names(ops),
+                names(&having)
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn names(ops: &[Collective]) -> String {
+    let names: Vec<_> = ops.iter().map(|op| op.name()).collect();
+    names.join(", ")
+}
+
+/// Refuses options that none of the backends looks at.
+fn check_place(call: &CallOptions, backends: &[&BackendEntry]) -> Result<()> {
+    let in_workers = |entry: &&BackendEntry| matches!(entry.variant, BackendVariant::OneOf(_));
+    if call.place.is_some() && backends.iter().all(in_workers) {
+        return usage("place has no effect on torch's workers, which are not pinned: leave it out");
+    }
+    Ok(())
+}
+
 /// Python of torch backends.
 fn python(call: &CallOptions, backends: &[&BackendEntry]) -> Result<String> {
     let has_python = |entry: &&BackendEntry| matches!(entry.variant, BackendVariant::OneOf(_));
@@ -233,16 +338,6 @@ fn refill(asked: Option<Refill>, align: Align) -> Result<Refill> {
         (Some(asked), _) => Ok(asked),
         (None, Align::None) => Ok(Refill::Trial),
         (None, Align::Barrier) => Ok(Refill::Iteration),
-    }
-}
-
-fn each(asked: bool, align: Align) -> Result<bool> {
-    match (asked, align) {
-        (true, Align::None) => usage(
-            "each and align none contradict each other, for calls that follow each other have no times of their own: use \
-             align barrier, or leave each out",
-        ),
-        _ => Ok(asked),
     }
 }
 
@@ -271,20 +366,6 @@ fn elements(call: &CallOptions, op: Collective) -> Vec<(Dtype, Option<Reduction>
     };
     let with = |&dtype| reductions.iter().map(move |&reduction| (dtype, reduction));
     dtypes.iter().flat_map(with).collect()
-}
-
-fn algorithms_of(call: &CallOptions) -> Vec<Option<Algorithm>> {
-    match &call.algorithm {
-        Some(asked) => asked.values().iter().copied().map(Some).collect(),
-        None => vec![None],
-    }
-}
-
-fn chunks(call: &CallOptions) -> Vec<Option<u64>> {
-    match &call.chunk {
-        Some(asked) => asked.values().iter().copied().map(Some).collect(),
-        None => vec![None],
-    }
 }
 
 fn check_chunk(bytes: u64, dtype: Dtype) -> Result<()> {

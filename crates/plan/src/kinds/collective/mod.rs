@@ -5,15 +5,13 @@
 //! | `options` | the options of an experiment |
 //! | [`groups`] | groups of ranks that call at once |
 //! | [`point`] | one cell of a sweep, with everything fixed |
-//! | `expand` | the points of an experiment, and the checks of its options |
-//! | `kind` | what makes it a kind |
+//! | `expand` | the points of an experiment, the checks of its options, and what makes it a kind |
 //!
 //! Operations, types of elements and algorithms are those of `tonnage_collective`. Measuring a point is not known here;
 //! see `tonnage_bench`.
 
 mod expand;
 pub mod groups;
-mod kind;
 mod options;
 pub mod point;
 

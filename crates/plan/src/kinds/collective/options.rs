@@ -5,9 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use super::groups::Groups;
 use super::point::{Across, Align, Refill};
-use crate::options::{Group, Many, Pair, many_of, one_of, pairs, text, with_default};
+use crate::options::{
+    Group, Many, Pair, SWEEP, many_of, one_of, one_or_many, pairs, text, with_default,
+};
 use crate::point::LimitChoice;
-use crate::published::{self, PublishedTable};
+use crate::published::PublishedTable;
 use crate::skipping::SkippingOptions;
 use crate::sweep::Sweep;
 use crate::transfer::LengthOptions;
@@ -64,12 +66,7 @@ pub struct CallOptions {
 
     /// Bytes of each rank for all-reduce, reduce, broadcast and send-recv-*, of all ranks together for the others;
     /// rounded down to whole elements for each rank. A value or a sweep; none for barrier alone.
-    #[arg(
-        long,
-        value_name = "SWEEP",
-        allow_hyphen_values = true,
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = SWEEP)]
     pub sizes: Option<Sweep>,
 
     /// Type of the elements; several are joined by commas. [default: float32]
@@ -102,12 +99,7 @@ pub struct CallOptions {
 
     /// Longest message of native backends, so that what follows one overlaps with the next: a value or a sweep.
     /// [default: found in the warm-up]
-    #[arg(
-        long,
-        value_name = "SWEEP",
-        allow_hyphen_values = true,
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = SWEEP)]
     pub chunk: Option<Sweep>,
 
     /// Alignment of the ranks before each call: by the library's own barrier, outside the clock; or none, so that calls
@@ -193,7 +185,7 @@ pub struct CheckOptions {
 
     /// Figures that others measured with the same options; only plans say it.
     #[arg(skip)]
-    #[serde(with = "published", skip_serializing_if = "Vec::is_empty")]
+    #[serde(with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<PublishedTable>,
 }
 

@@ -3,18 +3,19 @@
 
 use super::options::{
     Connect, DURATION_DEFAULT, Length, REGISTER_BYTES_DEFAULT, TRAFFIC_DEFAULT, TRAFFICS,
-    TRIALS_DEFAULT, WORKERS_DEFAULT, What,
+    TRIALS_DEFAULT, WORKERS_DEFAULT,
 };
 use super::point::ConnectPoint;
-use crate::bounds::{MEMORY_BYTES_MAX, POINTS_MAX, RANKS_MAX, WORKERS_MAX};
-use crate::cells::{Cell, Cells};
+use crate::bounds::{MEMORY_BYTES_MAX, RANKS_MAX, WORKERS_MAX};
+use crate::cells::{Cell, Cells, check_total, each};
+use crate::engine_choice::{choose, chosen};
 use crate::gpu_options::check_gpu_options;
-use crate::options::{Many, pairs};
+use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::place::places;
-use crate::point::Traffic;
-use crate::refuse::{one_process, usage};
+use crate::point::{Reading, Traffic};
+use crate::refuse::{one_process, possible, time, usage};
 use crate::roles::Roles;
-use crate::skipping::{self, SkippingOptions};
+use crate::skipping;
 use crate::sweep::Sweep;
 use tonnage_engine::{EngineOptions, Lists};
 use tonnage_units::{Bytes, Count, Nanos, Result};
@@ -25,12 +26,50 @@ const TRIALS_MAX: u64 = 100_000;
 const TRIAL_NS_MIN: u64 = 10_000_000;
 const TRIAL_NS_MAX: u64 = 24 * 3_600_000_000_000;
 
+impl Kind for Connect {
+    type Point = ConnectPoint;
+
+    const ABOUT: &'static str =
+        "Set up connections between ranks, take them down again, and measure each step";
+    const AFTER_HELP: &'static str = "Workers and register take sweeps: one value (4), a doubling range (1..16), a range with a factor \
+    (4k..1G*16), or several of these joined by commas. Several sweeps multiply. k, M and G are powers of two.\n\n\
+    Examples:\n  \
+    tonnage connect --engine shm,fabric:tcp --ranks 2 --workers 1..8\n  \
+    tonnage connect --engine fabric:tcp --ranks 8 --traffic fan-in --register 4k..1G*16 --memory small,huge";
+
+    fn expand(
+        &self,
+        ranks: u32,
+        lists: &Lists,
+        points_max: usize,
+    ) -> Result<(Vec<Cell<ConnectPoint>>, Reading)> {
+        let reading = Reading {
+            optional: self.skipping.optional,
+            ..Reading::default()
+        };
+        Ok((cells(self, ranks, lists, points_max)?, reading))
+    }
+}
+
+impl AnyExperiment for Connect {
+    fn label(&self) -> Option<&str> {
+        self.what.label.as_deref()
+    }
+
+    fn use_engines(&mut self, engines: &[String]) -> bool {
+        let (own, options) = (&mut self.what.engine, &self.what.engine_options);
+        choose(own, engines.to_vec(), options, self.skipping.optional)
+    }
+
+    /// Multiplies the measured time, but not below what a trial takes at least.
+    fn scale(&mut self, scale: Scale) {
+        self.length.duration = scaled(&self.length, scale.time);
+    }
+}
+
 /// The cells of one experiment, in each engine, memory, place, workers and bytes to register, the last varying
-/// fastest; at most `points_max`.
-///
-/// # Errors
-/// `Usage` for everything that can be found wrong without starting a rank, unless only some cells are.
-pub(super) fn expand(
+/// fastest.
+fn cells(
     connect: &Connect,
     ranks: u32,
     lists: &Lists,
@@ -39,53 +78,60 @@ pub(super) fn expand(
     let what = &connect.what;
     let traffic = traffic(what.traffic.unwrap_or(TRAFFIC_DEFAULT), ranks)?;
     let (trials, trial_ns) = length(&connect.length)?;
-    let named = engines_of(what, lists)?;
-    let workers = workers(&values(&what.workers, WORKERS_DEFAULT))?;
-    let register = values(&what.register, REGISTER_BYTES_DEFAULT);
-    let memories = memories(what, &connect.skipping, lists)?;
+    let engines = chosen(&what.engine, &what.engine_options, lists)?;
+    for engine in &engines {
+        one_process(engine.entry, "connections")?;
+    }
+    let workers = Sweep::values_or(&what.workers, WORKERS_DEFAULT).into_iter();
+    let workers = workers.map(|workers| possible("workers", workers, 1..=WORKERS_MAX.into()));
+    let workers: Vec<u64> = workers.collect::<Result<_>>()?;
+    let register = Sweep::values_or(&what.register, REGISTER_BYTES_DEFAULT);
+    let default = [lists.default_memory().to_owned()];
+    let memories = skipping::memories(lists, "memory", &what.memory, &connect.skipping)?;
+    let memories = memories.unwrap_or(&default);
     let places = places(&what.place, &[Roles::new(traffic, ranks)])?;
     let counts = [
-        named.len(),
+        engines.len(),
         memories.len(),
         places.len(),
         workers.len(),
         register.len(),
     ];
-    let total = counts.into_iter().fold(1, usize::saturating_mul);
-    if total > points_max {
-        return usage(format!(
-            "the plan has more than {POINTS_MAX} points, and this experiment alone has {total}: use coarser sweeps, or \
-             several plans"
-        ));
-    }
+    check_total(&counts, points_max, "experiment")?;
+    let common = ConnectPoint {
+        label: what.label.clone(),
+        engine: String::new(),
+        engine_options: EngineOptions::new(),
+        traffic,
+        ranks,
+        workers: 1,
+        place: None,
+        register_bytes: 0,
+        memory: String::new(),
+        trials,
+        trial_ns,
+    };
+    let points = each(vec![common], &engines, |point, engine| {
+        point.engine = engine.name.to_owned();
+        point.engine_options = engine.options.clone();
+    });
+    let points = each(points, memories, |point, memory| {
+        point.memory.clone_from(memory)
+    });
+    let points = each(points, &places, |point, &place| point.place = place);
+    // They are below their bound, which fits.
+    let points = each(points, &workers, |point, &workers| {
+        point.workers = workers as u32
+    });
+    let points = each(points, &register, |point, &bytes| {
+        point.register_bytes = bytes
+    });
     let mut cells = Cells::new();
-    for (engine, options) in &named {
-        let entry = lists.engine(engine)?;
-        for memory in &memories {
-            let places = places.iter();
-            let places =
-                places.flat_map(|&place| workers.iter().map(move |&workers| (place, workers)));
-            for (place, workers) in places {
-                for &register_bytes in &register {
-                    let checked = check_gpu_options(entry, options, &[memory], lists)
-                        .and_then(|()| check_register(register_bytes, workers));
-                    let point = ConnectPoint {
-                        label: what.label.clone(),
-                        engine: engine.clone(),
-                        engine_options: options.clone(),
-                        traffic,
-                        ranks,
-                        workers,
-                        place,
-                        register_bytes,
-                        memory: memory.clone(),
-                        trials,
-                        trial_ns,
-                    };
-                    cells.add(point, checked)?;
-                }
-            }
-        }
+    for point in points {
+        let entry = lists.engine(&point.engine)?;
+        let checked = check_gpu_options(entry, &point.engine_options, &[&point.memory], lists);
+        let checked = checked.and_then(|()| check_register(&point));
+        cells.add(point, checked)?;
     }
     cells.all()
 }
@@ -111,56 +157,14 @@ fn traffic(traffic: Traffic, ranks: u32) -> Result<Traffic> {
     }
 }
 
-fn engines_of(what: &What, lists: &Lists) -> Result<Vec<(String, EngineOptions)>> {
-    let names = what.engine.as_ref().map_or(&[][..], |names| names.values());
-    if names.is_empty() {
-        return Err(lists.no_engine());
-    }
-    let asked = pairs::map(&what.engine_options);
-    let named = |name: &String| {
-        let entry = lists.engine(name)?;
-        one_process(entry, "connections")?;
-        let variant = tonnage_engine::split_name(name).1;
-        Ok((name.clone(), entry.check_options(&asked, variant)?))
-    };
-    names.iter().map(named).collect()
-}
-
-fn memories(what: &What, skipping: &SkippingOptions, lists: &Lists) -> Result<Vec<String>> {
-    let memories = match what.memory.as_ref().map(Many::values) {
-        Some([]) => {
-            return usage("memory is empty: leave it out, or write memory host".to_owned());
-        }
-        Some(memories) => memories.to_vec(),
-        None => vec![lists.default_memory().to_owned()],
-    };
-    for memory in &memories {
-        skipping::memory(lists, memory, skipping)?;
-    }
-    Ok(memories)
-}
-
-fn values(sweep: &Option<Sweep>, default: u64) -> Vec<u64> {
-    sweep
-        .as_ref()
-        .map_or_else(|| vec![default], |sweep| sweep.values().to_vec())
-}
-
-fn workers(asked: &[u64]) -> Result<Vec<u32>> {
-    let checked = |&workers: &u64| match u32::try_from(workers) {
-        Ok(narrow) if (1..=WORKERS_MAX).contains(&narrow) => Ok(narrow),
-        _ => usage(format!(
-            "workers {workers} is not possible: write workers 1 to workers {WORKERS_MAX}"
-        )),
-    };
-    asked.iter().map(checked).collect()
-}
-
 /// All workers of a rank register at the same time.
-fn check_register(bytes: u64, workers: u32) -> Result<()> {
-    let most = MEMORY_BYTES_MAX / u64::from(workers);
+fn check_register(point: &ConnectPoint) -> Result<()> {
+    let (bytes, most) = (
+        point.register_bytes,
+        MEMORY_BYTES_MAX / u64::from(point.workers),
+    );
     match bytes {
-        0 => usage("register 0 would register nothing: the smallest is register 1".to_owned()),
+        0 => usage("register 0 would register nothing: the smallest is register 1"),
         _ if bytes <= most => Ok(()),
         _ => usage(format!(
             "register {} is more than a rank can have: the most is register {}",
@@ -171,7 +175,7 @@ fn check_register(bytes: u64, workers: u32) -> Result<()> {
 }
 
 /// The measured time, multiplied within the bounds that [`length`] checks; a wrong one is left alone.
-pub(super) fn scaled(given: &Length, factor: f64) -> Option<Nanos> {
+fn scaled(given: &Length, factor: f64) -> Option<Nanos> {
     let Ok((trials, trial_ns)) = length(given) else {
         return given.duration;
     };
@@ -184,29 +188,13 @@ pub(super) fn scaled(given: &Length, factor: f64) -> Option<Nanos> {
 /// Trials, and the time of each.
 fn length(length: &Length) -> Result<(u32, u64)> {
     let Count(trials) = length.trials.unwrap_or(TRIALS_DEFAULT);
-    if !(1..=TRIALS_MAX).contains(&trials) {
-        return usage(format!(
-            "trials {trials} is not possible: write trials 1 to trials {TRIALS_MAX}"
-        ));
-    }
+    let trials = possible("trials", trials, 1..=TRIALS_MAX)?;
     let Nanos(duration) = length.duration.unwrap_or(DURATION_DEFAULT);
-    let (shortest, longest) = (TRIAL_NS_MIN * trials, TRIAL_NS_MAX * trials);
-    if duration < shortest {
-        return usage(format!(
-            "duration {} over {trials} trials is too short: the shortest is duration {}",
-            Nanos(duration),
-            Nanos(shortest)
-        ));
-    }
-    if duration > longest {
-        return usage(format!(
-            "duration {} over {trials} trials is too long: the longest is duration {}",
-            Nanos(duration),
-            Nanos(longest)
-        ));
-    }
+    let over = format!(" over {trials} trials");
+    let bounds = TRIAL_NS_MIN * trials..=TRIAL_NS_MAX * trials;
+    let duration = time("duration", &over, duration, "", bounds)?;
     // Trials are below their bound, which fits.
-    Ok((u32::try_from(trials).unwrap_or(u32::MAX), duration / trials))
+    Ok((trials as u32, duration / trials))
 }
 
 #[cfg(test)]

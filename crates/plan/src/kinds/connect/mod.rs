@@ -4,13 +4,11 @@
 //! | --- | --- |
 //! | `options` | the options of an experiment |
 //! | [`point`] | one cell of a sweep, with everything fixed |
-//! | `expand` | the points of an experiment, and the checks of its options |
-//! | `kind` | what makes it a kind |
+//! | `expand` | the points of an experiment, the checks of its options, and what makes it a kind |
 //!
 //! Measuring a point is not known here; see `tonnage_bench`.
 
 mod expand;
-mod kind;
 mod options;
 pub mod point;
 

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::options::{Group, Many, Pair, many_of, one_of_these, pairs, with_default};
+use crate::options::{Group, Many, Pair, SWEEP, many_of, one_of_these, pairs, with_default};
 use crate::point::Traffic;
 use crate::skipping::SkippingOptions;
 use crate::sweep::Sweep;
@@ -49,12 +49,7 @@ pub struct What {
     pub traffic: Option<Traffic>,
 
     /// Pinned threads in each rank, each with a connection to each of its peers: a value or a sweep.
-    #[arg(
-        long,
-        value_name = "SWEEP",
-        allow_hyphen_values = true,
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = SWEEP)]
     pub workers: Option<Sweep>,
 
     /// Sockets of workers that exchange bytes, on one host; several are joined by commas. [default: near, unless that
@@ -63,12 +58,7 @@ pub struct What {
     pub place: Option<Many<PairPlace>>,
 
     /// Bytes of memory that each worker registers for its connections: a value or a sweep.
-    #[arg(
-        long,
-        value_name = "SWEEP",
-        allow_hyphen_values = true,
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = SWEEP)]
     pub register: Option<Sweep>,
 
     /// Memory to register; several are joined by commas. `tonnage devices` ends with the memories. [default: host]

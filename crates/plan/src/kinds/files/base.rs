@@ -1,7 +1,6 @@
 //! Properties that all points of a file job share: everything but engine, block, transfer and window.
 
 use super::names::{ReadShift, StripeCount, Verify};
-use super::nodes;
 use super::options::{
     DATA_DEFAULT, FSYNC_DEFAULT, FileJob, LAYOUT_DEFAULT, LIMIT_DEFAULT, ORDER_DEFAULT,
     SEED_DEFAULT, SEGMENTS_DEFAULT, THREADS_DEFAULT, TRIALS_DEFAULT,
@@ -10,7 +9,7 @@ use super::point::{FileLayout, FileOrder, FilePoint, Fsync, Phase, ReadFrom, Sto
 use crate::bounds::WORKERS_MAX;
 use crate::options::{Many, pairs};
 use crate::point::Reading;
-use crate::refuse::usage;
+use crate::refuse::{movers, repetitions, time, usage};
 use tonnage_engine::EngineOptions;
 use tonnage_units::Result;
 use tonnage_units::names::quote;
@@ -38,13 +37,20 @@ pub(super) fn base(job: &FileJob, ranks: u32) -> Result<FilePoint> {
     let phases = phases(job)?;
     check_together(job, layout, &phases)?;
     check_effects(job, &phases)?;
+    // They are below their bound, which fits.
+    let Count(trials) = job.length.trials.unwrap_or(TRIALS_DEFAULT);
+    let trials = repetitions("trials", trials, TRIALS_MAX)? as u32;
     Ok(FilePoint {
         label: job.files.label.clone(),
         engine: String::new(),
         engine_options: EngineOptions::new(),
         hints: pairs::map(&job.how.hints),
         ranks,
-        threads: threads(job)?,
+        threads: movers(
+            "threads",
+            job.how.threads.unwrap_or(THREADS_DEFAULT).0,
+            WORKERS_MAX,
+        )?,
         paths: job.files.path.clone(),
         layout,
         directory_per_rank: job.files.directory_per_rank,
@@ -72,7 +78,7 @@ pub(super) fn base(job: &FileJob, ranks: u32) -> Result<FilePoint> {
         verify_after: verify_after(job, &phases)?,
         drop_caches: job.how.drop_caches,
         striping: striping(job, &phases)?,
-        trials: trials(job)?,
+        trials,
         delay_ns: optional_time("delay", job.length.delay, 0, DAY_NS)?.unwrap_or(0),
         max_duration_ns: optional_time(
             "max-duration",
@@ -152,8 +158,11 @@ fn phases(job: &FileJob) -> Result<Vec<Phase>> {
 
 fn first_twice(phases: &[Phase]) -> Option<Phase> {
     let again = |(at, phase): &(usize, &Phase)| phases[..*at].contains(phase);
-    let found = phases.iter().enumerate().find(again);
-    found.map(|(_, phase)| *phase)
+    phases
+        .iter()
+        .enumerate()
+        .find(again)
+        .map(|(_, phase)| *phase)
 }
 
 /// Options that mean something only beside others.
@@ -242,17 +251,6 @@ fn check_published(job: &FileJob, phases: &[Phase]) -> Result<()> {
     Ok(())
 }
 
-fn threads(job: &FileJob) -> Result<u32> {
-    let Count(threads) = job.how.threads.unwrap_or(THREADS_DEFAULT);
-    match u32::try_from(threads) {
-        Ok(0) => usage("threads 0 would move nothing: the fewest is threads 1"),
-        Ok(narrow) if narrow <= WORKERS_MAX => Ok(narrow),
-        _ => usage(format!(
-            "threads {threads} are too many: the most is threads {WORKERS_MAX}"
-        )),
-    }
-}
-
 /// Products with the other sizes are checked where these are known.
 fn segments(job: &FileJob) -> Result<u64> {
     match job.work.segments.unwrap_or(SEGMENTS_DEFAULT) {
@@ -293,7 +291,7 @@ fn read_from(job: &FileJob, ranks: u32) -> Result<ReadFrom> {
         (None, Some(Count(seed))) => Ok(ReadFrom::Shuffled { seed }),
         // It is resolved when the ranks have joined; until then a node is taken to have one rank.
         (Some(ReadShift::Nodes(nodes)), None) => Ok(ReadFrom::Shift {
-            ranks: nodes::behind(nodes, 1, ranks).unwrap_or(1),
+            ranks: behind(nodes, 1, ranks).unwrap_or(1),
         }),
         (Some(ReadShift::Ranks(shift)), None) => match u32::try_from(shift) {
             Ok(shift) if shift < ranks => Ok(ReadFrom::Shift { ranks: shift }),
@@ -303,6 +301,16 @@ fn read_from(job: &FileJob, ranks: u32) -> Result<ReadFrom> {
             )),
         },
     }
+}
+
+/// The number of ranks in so many nodes, by IOR's rule; `None` where that comes back to the rank itself. Before the ranks
+/// have joined no rank knows how many a node has: a launcher tells each only how many its own host has, and from unequal
+/// hosts unequal plans would follow.
+pub(super) fn behind(nodes: u64, ranks_of_node: u32, ranks: u32) -> Option<u32> {
+    let ranks = u64::from(ranks.max(1));
+    // Both factors are below 2^32.
+    let shift = (nodes % ranks) * (u64::from(ranks_of_node) % ranks) % ranks;
+    u32::try_from(shift).ok().filter(|&shift| shift > 0)
 }
 
 fn stonewall(job: &FileJob) -> Result<Option<Stonewall>> {
@@ -404,34 +412,24 @@ fn striping(job: &FileJob, phases: &[Phase]) -> Result<Option<Striping>> {
     }))
 }
 
-fn trials(job: &FileJob) -> Result<u32> {
-    let Count(trials) = job.length.trials.unwrap_or(TRIALS_DEFAULT);
-    match u32::try_from(trials) {
-        Ok(0) => usage("trials 0 would measure nothing: the fewest is trials 1"),
-        Ok(narrow) if trials <= TRIALS_MAX => Ok(narrow),
-        _ => usage(format!(
-            "trials {trials} is too many: the most is trials {TRIALS_MAX}"
-        )),
-    }
+fn optional_time(what: &str, given: Option<Nanos>, least: u64, most: u64) -> Result<Option<u64>> {
+    given
+        .map(|Nanos(ns)| time(what, "", ns, "", least..=most))
+        .transpose()
 }
 
-fn optional_time(what: &str, given: Option<Nanos>, least: u64, most: u64) -> Result<Option<u64>> {
-    let Some(Nanos(ns)) = given else {
-        return Ok(None);
-    };
-    if ns < least {
-        return usage(format!(
-            "{what} {} is too short: the shortest is {what} {}",
-            Nanos(ns),
-            Nanos(least)
-        ));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_behind_are_ranks_behind() {
+        assert_eq!(behind(1, 1, 2), Some(1));
+        assert_eq!(behind(1, 4, 8), Some(4));
+        assert_eq!(behind(2, 4, 12), Some(8));
+        assert_eq!(behind(5, 4, 16), Some(4));
+        assert_eq!(behind(2, 4, 8), None);
+        assert_eq!(behind(1, 1, 1), None);
+        assert_eq!(behind(u64::MAX, u32::MAX, u32::MAX), None);
     }
-    if ns > most {
-        return usage(format!(
-            "{what} {} is too long: the longest is {what} {}",
-            Nanos(ns),
-            Nanos(most)
-        ));
-    }
-    Ok(Some(ns))
 }

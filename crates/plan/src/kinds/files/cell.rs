@@ -1,10 +1,10 @@
 //! Properties in which the points of a file job differ: engine, block, window and transfer.
 
-use super::options::{BLOCK_BYTES_DEFAULT, ENGINE_DEFAULT, FileJob, TRANSFER_BYTES_DEFAULT};
+use super::options::{ENGINE_DEFAULT, FileJob};
 use super::point::{FileLayout, FileOrder, FilePoint, Fsync};
 use crate::bounds::{MEMORY_BYTES_MAX, SIZE_BYTES_MAX};
 use crate::options::{Many, pairs};
-use crate::refuse::usage;
+use crate::refuse::{possible, usage};
 use crate::sweep::Sweep;
 use tonnage_engine::calls::FileEntry;
 use tonnage_engine::{EngineOptions, Lists, OptionsOf, check_options};
@@ -16,10 +16,10 @@ const WINDOW_DEFAULT: u64 = 32;
 const WINDOW_BYTES_DEFAULT_MAX: u64 = 64 << 20;
 
 /// The most transfers in flight for one thread: what the kernel's rings have room for.
-pub const WINDOW_MAX: u64 = 32_768;
+const WINDOW_MAX: u64 = 32_768;
 
 /// The most bytes of all ranks together, so that no offset and no sum overflows.
-pub const TOTAL_BYTES_MAX: u64 = 1 << 60;
+const TOTAL_BYTES_MAX: u64 = 1 << 60;
 
 /// Bytes of the stamp at the begin of each sector of a file, which names its data.
 const STAMP_BYTES: u64 = 16;
@@ -29,8 +29,8 @@ const DIRECT_BYTES: u64 = 512;
 
 /// An engine of a job: its entry, and its options that differ from the defaults.
 pub(super) struct JobEngine<'a> {
-    entry: &'a FileEntry,
-    options: EngineOptions,
+    pub(super) entry: &'a FileEntry,
+    pub(super) options: EngineOptions,
     /// Reason why it cannot do what the job asks of every engine.
     unsupported: Option<String>,
     /// Another engine, which takes several transfers at a time.
@@ -69,9 +69,9 @@ fn check_support(job: &FileJob, entry: &FileEntry, engines: &[FileEntry]) -> Res
     let name = entry.name;
     let instead = |fits: fn(&FileEntry) -> bool| {
         let fitting = engines.iter().find(|entry| fits(entry));
-        fitting
-            .map(|entry| format!(", or use engine {}", entry.name))
-            .unwrap_or_default()
+        fitting.map_or(String::new(), |entry| {
+            format!(", or use engine {}", entry.name)
+        })
     };
     let together = [
         ("collective", job.how.collective),
@@ -107,135 +107,54 @@ fn check_support(job: &FileJob, entry: &FileEntry, engines: &[FileEntry]) -> Res
     Ok(())
 }
 
-fn windows(job: &FileJob) -> &[u64] {
-    job.how.window.as_ref().map_or(&[], Sweep::values)
-}
-
-/// The values that a job's points take, beside the engines.
-pub(super) struct Axes {
-    blocks: Vec<u64>,
-    /// `None` for what fits the transfer and the engine.
-    windows: Vec<Option<u64>>,
-    transfers: Vec<u64>,
-}
-
-/// One combination of them.
-#[derive(Clone, Copy)]
-pub(super) struct Sizes {
-    block: u64,
-    window: Option<u64>,
-    transfer: u64,
-}
-
-impl Axes {
-    /// The values of a job, those left out by default filled in.
-    ///
-    /// # Errors
-    /// `Usage` for values that are out of range by themselves.
-    pub fn of(job: &FileJob) -> Result<Self> {
-        let sizes = |what: &str, sweep: &Option<Sweep>, default: u64| {
-            let values = sweep
-                .as_ref()
-                .map_or_else(|| vec![default], |sweep| sweep.values().to_vec());
-            match values.iter().find(|&&value| value == 0) {
-                Some(_) => usage(format!(
-                    "{what} 0 would move nothing: write {what} 4k or more"
-                )),
-                None => Ok(values),
-            }
-        };
-        for &window in windows(job) {
-            if window == 0 || window > WINDOW_MAX {
-                return usage(format!(
-                    "window {window} is not possible: write window 1 to window {WINDOW_MAX}"
-                ));
-            }
-        }
-        let windows = match &job.how.window {
-            None => vec![None],
-            Some(sweep) => sweep.values().iter().copied().map(Some).collect(),
-        };
-        Ok(Self {
-            blocks: sizes("block", &job.work.block, BLOCK_BYTES_DEFAULT)?,
-            windows,
-            transfers: sizes("transfer", &job.work.transfer, TRANSFER_BYTES_DEFAULT)?,
-        })
+/// The values of a size that multiplies points.
+pub(super) fn sizes(what: &str, asked: &Option<Sweep>, default: u64) -> Result<Vec<u64>> {
+    let values = Sweep::values_or(asked, default);
+    if values.contains(&0) {
+        return usage(format!(
+            "{what} 0 would move nothing: write {what} 4k or more"
+        ));
     }
-
-    /// Number of points with so many engines.
-    pub fn count(&self, engines: usize) -> usize {
-        let counts = [
-            engines,
-            self.blocks.len(),
-            self.windows.len(),
-            self.transfers.len(),
-        ];
-        counts.into_iter().fold(1, usize::saturating_mul)
-    }
-
-    /// All combinations, the transfer varying fastest.
-    pub fn cells(&self) -> impl Iterator<Item = Sizes> {
-        self.blocks.iter().flat_map(move |&block| {
-            self.windows.iter().flat_map(move |&window| {
-                self.transfers.iter().map(move |&transfer| Sizes {
-                    block,
-                    window,
-                    transfer,
-                })
-            })
-        })
-    }
+    Ok(values)
 }
 
-/// The point of one combination, and `Usage` for sizes that do not fit each other, the engine or the rest of the job.
-pub(super) fn point(
-    base: &FilePoint,
-    named: &JobEngine<'_>,
-    sizes: Sizes,
-) -> (FilePoint, Result<()>) {
-    let entry = named.entry;
-    let fitting = WINDOW_BYTES_DEFAULT_MAX / sizes.transfer;
-    let default = match entry.queues {
-        true => fitting.clamp(1, WINDOW_DEFAULT),
-        false => 1,
+/// The windows of a job; 0 for what fits the transfer and the engine.
+pub(super) fn windows(job: &FileJob) -> Result<Vec<u32>> {
+    let Some(asked) = &job.how.window else {
+        return Ok(vec![0]);
     };
-    let window = sizes.window.unwrap_or(default);
-    let point = FilePoint {
-        engine: entry.name.to_owned(),
-        engine_options: named.options.clone(),
-        block_bytes: sizes.block,
-        transfer_bytes: sizes.transfer,
-        // Below its bound, which fits.
-        window: u32::try_from(window).unwrap_or(u32::MAX),
-        ..base.clone()
-    };
-    (point, check(base, named, sizes, window))
+    // Those below their bound fit.
+    let checked = |&window| possible("window", window, 1..=WINDOW_MAX).map(|it| it as u32);
+    asked.values().iter().map(checked).collect()
 }
 
-fn check(base: &FilePoint, named: &JobEngine<'_>, sizes: Sizes, window: u64) -> Result<()> {
-    if let Some(why) = &named.unsupported {
+/// Gives a point its window, and refuses sizes that do not fit each other, the engine or the rest of the job.
+pub(super) fn complete(point: &mut FilePoint, engine: &JobEngine<'_>) -> Result<()> {
+    if point.window == 0 {
+        let fitting = WINDOW_BYTES_DEFAULT_MAX / point.transfer_bytes;
+        let fitting = fitting.clamp(1, WINDOW_DEFAULT) as u32;
+        point.window = if engine.entry.queues { fitting } else { 1 };
+    }
+    if let Some(why) = &engine.unsupported {
         return usage(why.clone());
     }
-    if !named.entry.queues && window > 1 {
-        let other = named.queued.map(|other| format!(", or use engine {other}"));
+    if !engine.entry.queues && point.window > 1 {
+        let other = engine
+            .queued
+            .map(|other| format!(", or use engine {other}"));
         return usage(format!(
             "engine {} makes one transfer at a time: leave window out{}",
-            named.entry.name,
+            point.engine,
             other.unwrap_or_default()
         ));
     }
-    check_sizes(base, named.entry, sizes)?;
-    check_transfers(
-        base,
-        (sizes.block / sizes.transfer).saturating_mul(base.segments),
-    )?;
-    check_memory(base, sizes.transfer, window)
+    check_sizes(point, engine.entry)?;
+    check_transfers(point)?;
+    check_memory(point)
 }
 
-fn check_sizes(base: &FilePoint, entry: &FileEntry, sizes: Sizes) -> Result<()> {
-    let Sizes {
-        block, transfer, ..
-    } = sizes;
+fn check_sizes(point: &FilePoint, entry: &FileEntry) -> Result<()> {
+    let (block, transfer) = (point.block_bytes, point.transfer_bytes);
     if !block.is_multiple_of(transfer) {
         let below = block / transfer * transfer;
         let nearest = if below == 0 { transfer } else { below };
@@ -246,7 +165,7 @@ fn check_sizes(base: &FilePoint, entry: &FileEntry, sizes: Sizes) -> Result<()> 
             Bytes(nearest)
         ));
     }
-    check_recognisable(base, sizes)?;
+    check_recognisable(point)?;
     // Operations of a queue carry their length in 32 bits.
     if entry.queues && transfer > SIZE_BYTES_MAX.into() {
         return usage(format!(
@@ -256,7 +175,7 @@ fn check_sizes(base: &FilePoint, entry: &FileEntry, sizes: Sizes) -> Result<()> 
             Bytes(SIZE_BYTES_MAX.into())
         ));
     }
-    if base.direct && !transfer.is_multiple_of(DIRECT_BYTES) {
+    if point.direct && !transfer.is_multiple_of(DIRECT_BYTES) {
         return usage(format!(
             "direct needs transfers that are multiples of {DIRECT_BYTES} bytes, and transfer is {}: write transfer {}, \
              or leave direct out",
@@ -265,15 +184,15 @@ fn check_sizes(base: &FilePoint, entry: &FileEntry, sizes: Sizes) -> Result<()> 
         ));
     }
     let total = block
-        .checked_mul(base.segments)
-        .and_then(|bytes| bytes.checked_mul(base.ranks.into()));
+        .checked_mul(point.segments)
+        .and_then(|bytes| bytes.checked_mul(point.ranks.into()));
     if total.is_none_or(|total| total > TOTAL_BYTES_MAX) {
         return usage(format!(
             "block {} in {} segments on {} ranks is more than {}, which no file system holds: use a smaller block or \
              fewer segments",
             Bytes(block),
-            base.segments,
-            base.ranks,
+            point.segments,
+            point.ranks,
             Bytes(TOTAL_BYTES_MAX)
         ));
     }
@@ -281,44 +200,45 @@ fn check_sizes(base: &FilePoint, entry: &FileEntry, sizes: Sizes) -> Result<()> 
 }
 
 /// Refuses files that are written and are too short to be recognised as tonnage's, because they could not be removed.
-fn check_recognisable(base: &FilePoint, sizes: Sizes) -> Result<()> {
-    let writes = base.prefill || base.phases.iter().any(|phase| phase.writes());
-    let blocks = match base.layout {
-        FileLayout::Shared => base.segments.saturating_mul(base.ranks.into()),
-        FileLayout::PerProcess => base.segments,
+fn check_recognisable(point: &FilePoint) -> Result<()> {
+    let writes = point.prefill || point.phases.iter().any(|phase| phase.writes());
+    let blocks = match point.layout {
+        FileLayout::Shared => point.segments.saturating_mul(point.ranks.into()),
+        FileLayout::PerProcess => point.segments,
     };
-    let bytes = sizes.block.saturating_mul(blocks);
+    let bytes = point.block_bytes.saturating_mul(blocks);
     if !writes || bytes >= STAMP_BYTES {
         return Ok(());
     }
     let multiple = STAMP_BYTES
         .div_ceil(blocks.max(1))
-        .next_multiple_of(sizes.transfer);
+        .next_multiple_of(point.transfer_bytes);
     usage(format!(
         "block {} makes a file of {}, and tonnage recognises its own files by their first {STAMP_BYTES} bytes: write \
          block {} or more",
-        Bytes(sizes.block),
+        Bytes(point.block_bytes),
         Bytes(bytes),
         Bytes(multiple)
     ))
 }
 
 /// Refuses numbers of transfers of a rank that are too small for what is asked.
-fn check_transfers(base: &FilePoint, transfers: u64) -> Result<()> {
+fn check_transfers(point: &FilePoint) -> Result<()> {
+    let transfers = (point.block_bytes / point.transfer_bytes).saturating_mul(point.segments);
     let more = "use a larger block, a smaller transfer or more segments";
-    if base.order == FileOrder::Shuffled && transfers < 2 {
+    if point.order == FileOrder::Shuffled && transfers < 2 {
         return usage(format!(
             "order shuffled needs two transfers of each rank or more, and there is one: {more}, or leave order out"
         ));
     }
-    if u64::from(base.threads) > transfers {
+    if u64::from(point.threads) > transfers {
         return usage(format!(
             "threads {} are more than the {transfers} transfers of each rank: write threads {transfers} or less, or \
              {more}",
-            base.threads
+            point.threads
         ));
     }
-    let worn = base
+    let worn = point
         .stonewall
         .map_or(0, |stonewall| stonewall.transfers_min);
     if worn > transfers {
@@ -330,18 +250,17 @@ fn check_transfers(base: &FilePoint, transfers: u64) -> Result<()> {
     Ok(())
 }
 
-fn check_memory(base: &FilePoint, transfer: u64, window: u64) -> Result<()> {
-    let bytes = transfer
-        .saturating_mul(window)
-        .saturating_mul(base.threads.into());
+fn check_memory(point: &FilePoint) -> Result<()> {
+    let (transfer, window, threads) = (point.transfer_bytes, point.window, point.threads);
+    let at_once = u64::from(window) * u64::from(threads);
+    let bytes = transfer.saturating_mul(at_once);
     if bytes <= MEMORY_BYTES_MAX {
         return Ok(());
     }
     usage(format!(
-        "transfer {} with window {window} and threads {} needs more than {} of memory in one rank: use a smaller one \
-         of the three",
+        "transfer {} with window {window} and threads {threads} needs more than {} of memory in one rank: use a smaller \
+         one of the three",
         Bytes(transfer),
-        base.threads,
         Bytes(MEMORY_BYTES_MAX)
     ))
 }

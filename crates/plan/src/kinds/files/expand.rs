@@ -1,48 +1,115 @@
-//! The points of a job. Everything that can be known to be wrong is refused here, before a rank starts.
+//! The points of a job, and what makes it a kind. Everything that can be known to be wrong is refused here, before a rank
+//! starts.
 
-use super::options::FileJob;
+use super::base::{base, behind, reading};
+use super::cell::{complete, entries, sizes, windows};
+use super::names::ReadShift;
+use super::options::{BLOCK_BYTES_DEFAULT, FileJob, TRANSFER_BYTES_DEFAULT};
 use super::point::FilePoint;
-use super::{base, cell};
-use crate::bounds::{POINTS_MAX, RANKS_MAX};
-use crate::cells::{Cell, Cells};
+use crate::bounds::RANKS_MAX;
+use crate::cells::{Cell, Cells, check_total, each};
+use crate::engine_choice::choose;
+use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::point::Reading;
 use crate::refuse::usage;
 use tonnage_engine::Lists;
 use tonnage_units::Result;
 
-/// The cells of one job, in each engine, block, window and transfer, the last of these varying fastest; at most
-/// `points_max`. And what stands beside the results of all of them.
-///
-/// # Errors
-/// `Usage` for everything that can be found wrong without starting a rank, unless only some cells are.
-pub(super) fn expand(
-    job: &FileJob,
-    ranks: u32,
-    lists: &Lists,
-    points_max: usize,
-) -> Result<(Vec<Cell<FilePoint>>, Reading)> {
-    if ranks == 0 || ranks > RANKS_MAX {
-        return usage(format!(
-            "a run of {ranks} ranks is not possible: use --ranks 1 to --ranks {RANKS_MAX}"
-        ));
+impl Kind for FileJob {
+    type Point = FilePoint;
+
+    const ABOUT: &'static str = "Write and read files from all ranks and measure it";
+    const AFTER_HELP: &'static str = "Block, transfer and window take sweeps: one value (4096), a doubling range (8..1M), a linear range \
+    (1M..32M+1M), a range with a factor (1..1000*10), or several of these joined by commas. Several sweeps multiply. \
+    k, M and G are powers of two; kB, MB and GB are decimal.\n\n\
+    A rank moves segments x block bytes in each phase. In a shared file a segment has a block of every rank, one after \
+    the other. Files that were made are removed at the end unless --keep is given.\n\n\
+    Examples:\n  \
+    tonnage file --ranks 2 --path t.dat --layout per-process --block 4m --transfer 4m --segments 64 --fsync end\n  \
+    tonnage file --ranks 2 --engine uring --direct --path t.dat --block 256m --transfer 4k --order shuffled --window 32";
+
+    fn expand(
+        &self,
+        ranks: u32,
+        lists: &Lists,
+        points_max: usize,
+    ) -> Result<(Vec<Cell<FilePoint>>, Reading)> {
+        if ranks == 0 || ranks > RANKS_MAX {
+            return usage(format!(
+                "a run of {ranks} ranks is not possible: use --ranks 1 to --ranks {RANKS_MAX}"
+            ));
+        }
+        let base = base(self, ranks)?;
+        let reading = reading(self, &base)?;
+        let engines = entries(self, lists)?;
+        let windows = windows(self)?;
+        let blocks = sizes("block", &self.work.block, BLOCK_BYTES_DEFAULT)?;
+        let transfers = sizes("transfer", &self.work.transfer, TRANSFER_BYTES_DEFAULT)?;
+        let counts = [engines.len(), blocks.len(), windows.len(), transfers.len()];
+        check_total(&counts, points_max, "job")?;
+        let mut cells = Cells::new();
+        // The last of these varies fastest.
+        for engine in &engines {
+            let own = FilePoint {
+                engine: engine.entry.name.to_owned(),
+                engine_options: engine.options.clone(),
+                ..base.clone()
+            };
+            let points = each(vec![own], &blocks, |point, &block| {
+                point.block_bytes = block
+            });
+            let points = each(points, &windows, |point, &window| point.window = window);
+            for mut point in each(points, &transfers, |point, &bytes| {
+                point.transfer_bytes = bytes
+            }) {
+                let checked = complete(&mut point, engine);
+                cells.add(point, checked)?;
+            }
+        }
+        Ok((cells.all()?, reading))
     }
-    let base = base::base(job, ranks)?;
-    let reading = base::reading(job, &base)?;
-    let entries = cell::entries(job, lists)?;
-    let axes = cell::Axes::of(job)?;
-    let total = axes.count(entries.len());
-    if total > points_max {
-        return usage(format!(
-            "the plan has more than {POINTS_MAX} points, and this job alone has {total}: use coarser sweeps, or \
-             several plans"
-        ));
+}
+
+impl AnyExperiment for FileJob {
+    fn label(&self) -> Option<&str> {
+        self.files.label.as_deref()
     }
-    let mut cells = Cells::new();
-    for named in &entries {
-        for sizes in axes.cells() {
-            let (point, checked) = cell::point(&base, named, sizes);
-            cells.add(point, checked)?;
+
+    fn use_engines(&mut self, engines: &[String]) -> bool {
+        let (own, options) = (&mut self.how.engine, &self.how.engine_options);
+        choose(own, engines.to_vec(), options, self.skipping.optional)
+    }
+
+    fn scale(&mut self, scale: Scale) {
+        self.scale_bytes(scale.share_of_rank);
+    }
+
+    fn fit_ranks(&mut self, ranks: u32) {
+        self.read_within(ranks);
+    }
+
+    fn counts_nodes(&self) -> bool {
+        matches!(self.work.read_shift, Some(ReadShift::Nodes(_)))
+    }
+
+    fn resolve_nodes(&mut self, ranks_of_node: u32, ranks: u32) -> Result<()> {
+        let Some(ReadShift::Nodes(nodes)) = self.work.read_shift else {
+            return Ok(());
+        };
+        match behind(nodes, ranks_of_node, ranks) {
+            Some(shift) => {
+                self.work.read_shift = Some(ReadShift::Ranks(shift.into()));
+                Ok(())
+            }
+            None => usage(format!(
+                "read-shift {} comes back to a rank's own data, for {ranks} ranks with {ranks_of_node} to a step are \
+                 round by then: write read-shift node, or start more ranks",
+                ReadShift::Nodes(nodes)
+            )),
         }
     }
-    Ok((cells.all()?, reading))
+
+    fn paths(&mut self) -> Option<&mut Vec<String>> {
+        Some(&mut self.files.path)
+    }
 }

@@ -5,21 +5,17 @@
 //! | `options` | the options of a job, in their groups |
 //! | `names` | names of layouts, orders, phases, …, and other values of one word |
 //! | [`point`] | one cell of a sweep, with everything fixed |
-//! | `expand` | the points of a job |
+//! | `expand` | the points of a job, and what makes it a kind |
 //! | `base` | properties that all points of a job share, and their checks |
 //! | `cell` | engine, block, transfer and window of one point, and the checks of these |
 //! | `scale` | fewer bytes, and fewer ranks than the plan is made for |
-//! | `nodes` | numbers of nodes, once it is known which ranks share one |
-//! | `kind` | what makes it a kind |
 //!
 //! Measuring a point is not known here; see `tonnage_bench::kinds::files`.
 
 mod base;
 mod cell;
 mod expand;
-mod kind;
 mod names;
-mod nodes;
 mod options;
 pub mod point;
 mod scale;

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::names::{ReadShift, StripeCount, Verify, verify};
 use super::point::{DataKind, FileLayout, FileOrder, Fsync, Phase, Published};
-use crate::options::{Group, Many, Pair, many_of, one_of, pairs, text, whole, with_default};
+use crate::options::{
+    Group, Many, Pair, SWEEP, many_of, one_of, one_or_many, pairs, text, with_default,
+};
 use crate::point::LimitChoice;
 use crate::skipping::SkippingOptions;
 use crate::sweep::Sweep;
@@ -56,7 +58,7 @@ pub struct FilesOptions {
     /// The file, or what the files' names begin with; may be repeated for files of their own, and then the ranks take
     /// the paths in turn.
     #[arg(long, value_name = "PATH", required = true)]
-    #[serde(with = "whole")]
+    #[serde(with = "one_or_many")]
     pub path: Vec<String>,
 
     /// Spread of the data over files. Files of their own are named PATH.00000000, PATH.00000001, …
@@ -115,21 +117,11 @@ impl Group for FilesOptions {
 #[command(next_help_heading = "Reads and writes", mut_args = with_default::<Self>)]
 pub struct WorkOptions {
     /// Bytes of one rank in one segment, a whole number of transfers: a value or a sweep.
-    #[arg(
-        long,
-        value_name = "SWEEP",
-        allow_hyphen_values = true,
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = SWEEP)]
     pub block: Option<Sweep>,
 
     /// Bytes of one read or write: a value or a sweep.
-    #[arg(
-        long,
-        value_name = "SWEEP",
-        allow_hyphen_values = true,
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = SWEEP)]
     pub transfer: Option<Sweep>,
 
     /// Number of times that the sequence of all ranks' blocks is repeated.
@@ -232,12 +224,7 @@ pub struct HowOptions {
 
     /// Transfers in flight for each thread, for engines that can have several: a value or a sweep. [default: 32, but at
     /// most 64M]
-    #[arg(
-        long,
-        value_name = "SWEEP",
-        allow_hyphen_values = true,
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = SWEEP)]
     pub window: Option<Sweep>,
 
     /// Drop what the page cache holds of the files before each phase that reads.

@@ -12,8 +12,11 @@ impl FileJob {
     /// `threads` and a shuffled order need), so that the product may be larger than was asked for. Times stay.
     /// Sizes that do not fit each other are left alone, so that scaling hides no mistake.
     pub(super) fn scale_bytes(&mut self, factor: f64) {
-        let blocks = values(&self.work.block, BLOCK_BYTES_DEFAULT);
-        let Some(unit) = common_unit(&values(&self.work.transfer, TRANSFER_BYTES_DEFAULT)) else {
+        let blocks = Sweep::values_or(&self.work.block, BLOCK_BYTES_DEFAULT);
+        let Some(unit) = common_unit(&Sweep::values_or(
+            &self.work.transfer,
+            TRANSFER_BYTES_DEFAULT,
+        )) else {
             return;
         };
         let Count(segments) = self.work.segments.unwrap_or(SEGMENTS_DEFAULT);
@@ -48,12 +51,11 @@ impl FileJob {
 
     /// Transfers of a rank with the smallest block and the largest transfer.
     fn transfers_least(&self) -> u64 {
-        let block = values(&self.work.block, BLOCK_BYTES_DEFAULT)
-            .into_iter()
-            .min();
-        let transfers = values(&self.work.transfer, TRANSFER_BYTES_DEFAULT).into_iter();
+        let blocks = Sweep::values_or(&self.work.block, BLOCK_BYTES_DEFAULT);
+        let transfers = Sweep::values_or(&self.work.transfer, TRANSFER_BYTES_DEFAULT);
         let Count(segments) = self.work.segments.unwrap_or(SEGMENTS_DEFAULT);
-        let of_block = block.unwrap_or(0) / transfers.max().unwrap_or(1).max(1);
+        let longest = transfers.into_iter().max().unwrap_or(1).max(1);
+        let of_block = blocks.into_iter().min().unwrap_or(0) / longest;
         of_block.saturating_mul(segments)
     }
 
@@ -80,11 +82,6 @@ impl FileJob {
             self.work.read_shuffled = None;
         }
     }
-}
-
-fn values(sweep: &Option<Sweep>, default: u64) -> Vec<u64> {
-    let given = sweep.as_ref().map(|sweep| sweep.values().to_vec());
-    given.unwrap_or_else(|| vec![default])
 }
 
 /// The least common multiple; `None` when there is none, or it does not fit.

@@ -1,6 +1,6 @@
 use super::point::*;
 use super::*;
-use crate::fixture::{Expand, LISTS};
+use crate::fixture::{Expand, LISTS, Refused, cases};
 use crate::point::{LimitChoice, Reading};
 use crate::testing::file_point;
 use crate::{Experiment, Plan};
@@ -172,64 +172,25 @@ fn the_window_of_an_engine_with_queues_fits_the_transfer() {
 }
 
 /// Phases that do not fit the share of reads, and what the message must hold.
-const PHASES_REFUSED: &[(&str, &str)] = &[
-    ("phases = 'mixed'", "add read-percent 70"),
-    (
-        "phases = 'write'\nread-percent = 70",
-        "is for phase mixed, which is not asked for",
-    ),
-    ("read-percent = 100", "write 1 to 99"),
-    ("phases = 'write,write'", "phases has write twice"),
-    (
-        "phases = 'read'\nverify = 'write'",
-        "verify after phase write, which is not measured",
-    ),
-    ("verify = 'read,read'", "verify has phase read twice"),
-    (
-        "phases = 'write'\ndrop-caches = true",
-        "drop-caches is for phases that read",
-    ),
-    (
-        "phases = 'write'\nread-shift = 1",
-        "are for phases that read, and there is none",
-    ),
-    (
-        "phases = 'write'\nread-shift = 'node'",
-        "are for phases that read, and there is none",
-    ),
-    (
-        "phases = 'write'\nread-shuffled = 1",
-        "are for phases that read, and there is none",
-    ),
-    (
-        "phases = 'read'\nfsync = 'end'",
-        "fsync is for phases that write, and there is none",
-    ),
-    (
-        "phases = 'read'\nexisting = true",
-        "existing is about files that will be written",
-    ),
-    (
-        "phases = 'read'\ndata = 'compressible=30%'",
-        "data says what is written or verified, and nothing is",
-    ),
-    (
-        "phases = 'read'\ndata-seed = 3",
-        "data-seed seeds what is written or verified",
-    ),
-    ("seed = 3", "seed is for order shuffled and for phase mixed"),
-    (
-        "phases = 'read'\nstripe-count = 4",
-        "for new files, and this only reads",
-    ),
-    (
-        "phases = 'read'\npublished = [{ phase = 'write', operations-per-s = 1.0, what = '' }]",
-        "phase write, which is not measured",
-    ),
-    (
-        "published = [{ phase = 'write', what = '' }]",
-        "write bandwidth-mib-per-s or operations-per-s",
-    ),
+const PHASES_REFUSED: [&str; 18] = [
+    "phases = 'mixed' => add read-percent 70",
+    "phases = 'write'; read-percent = 70 => is for phase mixed, which is not asked for",
+    "read-percent = 100 => write 1 to 99",
+    "phases = 'write,write' => phases has write twice",
+    "phases = 'read'; verify = 'write' => verify after phase write, which is not measured",
+    "verify = 'read,read' => verify has phase read twice",
+    "phases = 'write'; drop-caches = true => drop-caches is for phases that read",
+    "phases = 'write'; read-shift = 1 => are for phases that read, and there is none",
+    "phases = 'write'; read-shift = 'node' => are for phases that read, and there is none",
+    "phases = 'write'; read-shuffled = 1 => are for phases that read, and there is none",
+    "phases = 'read'; fsync = 'end' => fsync is for phases that write, and there is none",
+    "phases = 'read'; existing = true => existing is about files that will be written",
+    "phases = 'read'; data = 'compressible=30%' => data says what is written or verified, and nothing is",
+    "phases = 'read'; data-seed = 3 => data-seed seeds what is written or verified",
+    "seed = 3 => seed is for order shuffled and for phase mixed",
+    "phases = 'read'; stripe-count = 4 => for new files, and this only reads",
+    "phases = 'read'; published = [{ phase = 'write', operations-per-s = 1.0, what = '' }] => phase write, which is not measured",
+    "published = [{ phase = 'write', what = '' }] => write bandwidth-mib-per-s or operations-per-s",
 ];
 
 #[test]
@@ -239,7 +200,7 @@ fn phases_and_the_read_percentage_fit_each_other() {
         (mixed.phases, mixed.read_percent),
         (vec![Phase::Mixed], Some(70))
     );
-    for (lines, part) in PHASES_REFUSED {
+    for (lines, part) in cases(PHASES_REFUSED) {
         let message = message(lines);
         assert!(message.contains(part), "{lines}: {message}");
     }
@@ -291,11 +252,9 @@ fn names_and_words_read_back() {
         assert!(message.contains("compressible="), "{message}");
     }
     for wrong in ["0", "-1", "some", "5000000000"] {
-        let message = wrong.parse::<StripeCount>().unwrap_err().to_string();
-        assert!(
-            message.contains("write a number from 1, or all"),
-            "{message}"
-        );
+        wrong
+            .parse::<StripeCount>()
+            .refused("write a number from 1, or all");
     }
     let message = "shard".parse::<FileLayout>().unwrap_err().to_string();
     assert!(message.contains("did you mean \"shared\"?"), "{message}");

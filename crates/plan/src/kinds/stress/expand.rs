@@ -6,42 +6,83 @@ use super::options::{
 };
 use super::point::StressPoint;
 use crate::bounds::{POINTS_MAX, RANKS_MAX, SIZE_BYTES_MAX, WORKERS_MAX};
+use crate::cells::Cell;
+use crate::engine_choice::{ChosenEngine, choose, chosen};
 use crate::gpu_options::check_gpu_options;
-use crate::options::{Many, pairs};
-use crate::refuse::{one_process, usage};
-use tonnage_engine::{EngineOptions, Entry, Lists, Verb, split_name};
+use crate::kind::{AnyExperiment, Kind, Scale};
+use crate::options::Many;
+use crate::point::Reading;
+use crate::refuse::{one_process, possible, time, usage};
+use crate::skipping::{self, SkippingOptions};
+use crate::sweep::Sweep;
+use tonnage_engine::{EngineOptions, Lists, Verb};
 use tonnage_units::{Bytes, Nanos, Result};
 
 /// Below this there is time for no draw.
 const DURATION_NS_MIN: u64 = 1_000_000;
 const DURATION_NS_MAX: u64 = 7 * 24 * 3_600_000_000_000;
 
+impl Kind for Stress {
+    type Point = StressPoint;
+
+    const ABOUT: &'static str = "Draw transfers of all sorts for some time, and verify their data";
+    const AFTER_HELP: &'static str = "Operation, size, window or batch, session, queue pairs, traffic, offsets and memory of each \
+    transfer are drawn from the seed. A wrong byte ends its draw and not the run; the command line that repeats the \
+    first one is printed at once and again at the end, and the exit code is 1.\n\n\
+    Examples:\n  \
+    tonnage stress --engine shm --ranks 2 --duration 1m\n  \
+    tonnage stress --engine fabric:shm,fabric:tcp --ranks 3 --duration 8h --seed 7 --max-size 64M -o stress.jsonl";
+
+    fn expand(
+        &self,
+        ranks: u32,
+        lists: &Lists,
+        points_max: usize,
+    ) -> Result<(Vec<Cell<StressPoint>>, Reading)> {
+        if points_max == 0 {
+            return usage(format!("the plan has more than {POINTS_MAX} points"));
+        }
+        let cell = Cell::from(point(self, ranks, lists)?);
+        Ok((vec![cell], Reading::default()))
+    }
+}
+
+impl AnyExperiment for Stress {
+    fn label(&self) -> Option<&str> {
+        self.what.label.as_deref()
+    }
+
+    fn use_engines(&mut self, engines: &[String]) -> bool {
+        let (own, options) = (&mut self.what.engine, &self.what.engine_options);
+        choose(own, engines.to_vec(), options, false)
+    }
+
+    /// Multiplies the time, within its bounds.
+    fn scale(&mut self, scale: Scale) {
+        self.length.duration = scaled(&self.length, scale.time);
+    }
+}
+
 /// The one point of an experiment.
-///
-/// # Errors
-/// `Usage` for everything that can be found wrong without starting a rank.
-pub(super) fn expand(
-    stress: &Stress,
-    ranks: u32,
-    lists: &Lists,
-    points_max: usize,
-) -> Result<Vec<StressPoint>> {
+fn point(stress: &Stress, ranks: u32, lists: &Lists) -> Result<StressPoint> {
     let what = &stress.what;
     if !(2..=RANKS_MAX).contains(&ranks) {
         return usage(format!(
             "a stress moves bytes between ranks, and there are {ranks}: use --ranks 2 to --ranks {RANKS_MAX}"
         ));
     }
-    if points_max == 0 {
-        return usage(format!("the plan has more than {POINTS_MAX} points"));
+    let engines = engines(what, lists)?;
+    let names: Vec<&str> = engines.iter().map(|engine| engine.name).collect();
+    let mut engine_options = EngineOptions::new();
+    for engine in &engines {
+        engine_options.extend(engine.options.clone());
     }
-    let (engines, engine_options, entries) = engines(what, lists)?;
     let point = StressPoint {
         label: what.label.clone(),
-        engine: engines.join(","),
+        engine: names.join(","),
         engine_options,
         ranks,
-        ops: ops(what, &entries)?,
+        ops: ops(what, &engines)?,
         size_bytes_max: max_size(what)?,
         workers: workers(what)?,
         memory: memories(what, lists)?,
@@ -50,54 +91,43 @@ pub(super) fn expand(
     };
     // Draws with one of them are enough of a use.
     let memories: Vec<&str> = point.memory.split(',').collect();
-    for entry in entries {
-        check_gpu_options(entry, &point.engine_options, &memories, lists)?;
+    for engine in &engines {
+        check_gpu_options(engine.entry, &point.engine_options, &memories, lists)?;
     }
     // The first draws of each engine: what refuses them would refuse all.
     for engine in point.engines() {
         point.stretch(engine, 0, lists)?;
     }
-    Ok(vec![point])
+    Ok(point)
 }
 
-type Chosen = (Vec<String>, EngineOptions, Vec<&'static Entry>);
-
-/// Names, options and rows of the engines.
-fn engines(what: &Drawn, lists: &Lists) -> Result<Chosen> {
-    let names = what.engine.as_ref().map_or(&[][..], Many::values);
-    if names.is_empty() {
-        return Err(lists.no_engine());
-    }
-    let asked = pairs::map(&what.engine_options);
-    let (mut options, mut entries) = (EngineOptions::new(), Vec::new());
-    for (index, name) in names.iter().enumerate() {
-        let entry = lists.engine(name)?;
+/// The engines, each of which moves bytes between processes.
+fn engines<'a>(what: &'a Drawn, lists: &Lists) -> Result<Vec<ChosenEngine<'a>>> {
+    let engines = chosen(&what.engine, &what.engine_options, lists)?;
+    for (index, ChosenEngine { entry, name, .. }) in engines.iter().enumerate() {
         one_process(entry, "a stress")?;
-        options.extend(entry.check_options(&asked, split_name(name).1)?);
         if !entry.moves_bytes {
-            let mut others = lists.engines.iter();
-            let other = others.find(|entry| entry.moves_bytes);
+            let other = lists.engines.iter().find(|entry| entry.moves_bytes);
             let instead = other.map(|other| format!(", such as {}", other.name));
             return usage(format!(
                 "engine {name} moves no bytes, so there is nothing to verify: use one that does{}",
                 instead.unwrap_or_default()
             ));
         }
-        if names[..index].contains(name) {
+        if engines[..index].iter().any(|before| before.name == *name) {
             return usage(format!(
                 "engine {name} is named twice: leave one of them out"
             ));
         }
-        entries.push(entry);
     }
-    Ok((names.to_vec(), options, entries))
+    Ok(engines)
 }
 
 /// The operations to draw from: those that were asked for, each of which every engine can do, or else all that some
 /// engine can.
-fn ops(what: &Drawn, entries: &[&Entry]) -> Result<Vec<Verb>> {
+fn ops(what: &Drawn, engines: &[ChosenEngine<'_>]) -> Result<Vec<Verb>> {
     let Some(asked) = what.op.as_ref().map(Many::values) else {
-        let can = |verb: &Verb| entries.iter().any(|entry| entry.verbs.contains(verb));
+        let can = |verb: &Verb| engines.iter().any(|it| it.entry.verbs.contains(verb));
         return Ok(Verb::COPYING.into_iter().filter(can).collect());
     };
     if asked.is_empty() {
@@ -111,7 +141,8 @@ fn ops(what: &Drawn, entries: &[&Entry]) -> Result<Vec<Verb>> {
                  --verify`"
             ));
         }
-        if let Some(entry) = entries.iter().find(|entry| !entry.verbs.contains(&op)) {
+        let lacking = engines.iter().find(|it| !it.entry.verbs.contains(&op));
+        if let Some(ChosenEngine { entry, .. }) = lacking {
             let verbs: Vec<_> = entry.verbs.iter().map(|verb| verb.name()).collect();
             return usage(format!(
                 "engine {} cannot do op {op}: use one of {}",
@@ -140,52 +171,34 @@ fn max_size(what: &Drawn) -> Result<u32> {
 }
 
 fn workers(what: &Drawn) -> Result<Vec<u32>> {
-    let default = [WORKERS_DEFAULT];
-    let asked = what
-        .workers
-        .as_ref()
-        .map_or(&default[..], |sweep| sweep.values());
-    let checked = |&workers: &u64| match u32::try_from(workers) {
-        Ok(narrow) if (1..=WORKERS_MAX).contains(&narrow) => Ok(narrow),
-        _ => usage(format!(
-            "workers {workers} is not possible: write workers 1 to workers {WORKERS_MAX}"
-        )),
-    };
-    asked.iter().map(checked).collect()
+    let asked = Sweep::values_or(&what.workers, WORKERS_DEFAULT).into_iter();
+    // Those below their bound fit.
+    let checked =
+        |workers| possible("workers", workers, 1..=WORKERS_MAX.into()).map(|it| it as u32);
+    asked.map(checked).collect()
 }
 
 fn memories(what: &Drawn, lists: &Lists) -> Result<String> {
-    let Some(asked) = what.memory.as_ref().map(Many::values) else {
-        return Ok(lists.default_memory().to_owned());
-    };
-    if asked.is_empty() {
-        return usage("memory is empty: leave it out, or write memory host");
-    }
-    for memory in asked {
-        lists.memory(memory)?;
-    }
-    Ok(asked.join(","))
+    let asked = skipping::memories(lists, "memory", &what.memory, &SkippingOptions::default())?;
+    Ok(asked.map_or_else(
+        || lists.default_memory().to_owned(),
+        |names| names.join(","),
+    ))
 }
 
 fn duration(length: &StressLength) -> Result<u64> {
     let Nanos(duration_ns) = length.duration.unwrap_or(DURATION_DEFAULT);
-    match duration_ns {
-        ..DURATION_NS_MIN => usage(format!(
-            "duration {} is too short for a draw: the shortest is duration {}",
-            Nanos(duration_ns),
-            Nanos(DURATION_NS_MIN)
-        )),
-        DURATION_NS_MIN..=DURATION_NS_MAX => Ok(duration_ns),
-        _ => usage(format!(
-            "duration {} is too long: the longest is duration {}",
-            Nanos(duration_ns),
-            Nanos(DURATION_NS_MAX)
-        )),
-    }
+    time(
+        "duration",
+        "",
+        duration_ns,
+        " for a draw",
+        DURATION_NS_MIN..=DURATION_NS_MAX,
+    )
 }
 
 /// The time multiplied, within the bounds that [`duration`] checks; a wrong one is left alone.
-pub(super) fn scaled(length: &StressLength, factor: f64) -> Option<Nanos> {
+fn scaled(length: &StressLength, factor: f64) -> Option<Nanos> {
     let Ok(duration_ns) = duration(length) else {
         return length.duration;
     };

@@ -5,17 +5,15 @@
 //! | --- | --- |
 //! | `options` | the options of an experiment |
 //! | [`point`] | one cell, with everything fixed |
-//! | `expand` | the point of an experiment, and the checks of its options |
+//! | `expand` | the point of an experiment, the checks of its options, and what makes it a kind |
 //! | [`draw`] | transfers drawn from a seed, each of which a command line repeats |
 //! | `dice` | numbers that follow from a seed |
-//! | `kind` | what makes it a kind |
 //!
 //! Measuring a draw is measuring its transfer; see `tonnage_bench`.
 
 mod dice;
 pub mod draw;
 mod expand;
-mod kind;
 mod options;
 pub mod point;
 

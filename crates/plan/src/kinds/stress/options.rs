@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::options::{Group, Many, Pair, many_of, pairs, with_default};
+use crate::options::{Group, Many, Pair, SWEEP, many_of, pairs, with_default};
 use crate::sweep::Sweep;
 use tonnage_engine::Verb;
 use tonnage_units::{Bytes, Count, Nanos};
@@ -50,12 +50,7 @@ pub struct Drawn {
     pub max_size: Option<Bytes>,
 
     /// Pinned threads in each rank to draw from: a value or a sweep.
-    #[arg(
-        long,
-        value_name = "SWEEP",
-        allow_hyphen_values = true,
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = SWEEP)]
     pub workers: Option<Sweep>,
 
     /// Memories to draw from, for both ends of a transfer; several are joined by commas. `tonnage devices` ends with

@@ -197,11 +197,7 @@ pub struct BackgroundOptions {
     pub background_rate: Option<Many<BackgroundRate>>,
 }
 
-impl Group for BackgroundOptions {
-    fn defaults() -> Self {
-        Self::default()
-    }
-}
+impl Group for BackgroundOptions {}
 
 /// Workers of a rank where a background is asked for and no number is said: one for each side.
 pub(super) fn workers_default(options: &BackgroundOptions) -> Option<u32> {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::point::{Addresses, Pacing, TransferPoint, is_default};
 use crate::bounds::DEPTH_MAX;
-use crate::options::{Group, one_of, with_default};
+use crate::options::{Group, SWEEP, one_of, with_default};
 use crate::refuse::usage;
 use crate::sweep::Sweep;
 use tonnage_engine::Verb;
@@ -90,12 +90,7 @@ pub struct BatchingOptions {
 
     /// Keep this many batches of each worker, or rank, in flight; with 1 a batch begins when the one before has ended:
     /// a value or a sweep.
-    #[arg(
-        long,
-        value_name = "SWEEP",
-        allow_hyphen_values = true,
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = SWEEP)]
     pub batches_in_flight: Option<Sweep>,
 
     /// Hand the operations of a batch over in one call, or in a call for each.
@@ -225,7 +220,7 @@ fn check_merge(point: &TransferPoint) -> Result<()> {
 mod tests {
     use super::*;
     use crate::Plan;
-    use crate::fixture::Expand;
+    use crate::fixture::{Expand, Refused};
 
     fn options(change: impl FnOnce(&mut BatchingOptions)) -> BatchingOptions {
         let mut options = BatchingOptions::default();
@@ -309,11 +304,7 @@ mod tests {
             assert_eq!((own.batch_share(0), own.depth()), (batch, 2 * batch));
             assert_eq!(own.batches_to_a_peer(), 2 * workers);
         }
-        let few = points(&text(2, 3, "")).unwrap_err().to_string();
-        assert!(
-            few.contains("write batch 3 or more, workers 2 or less"),
-            "{few}"
-        );
+        points(&text(2, 3, "")).refused("write batch 3 or more, workers 2 or less");
         let merged = points(&text(3, 3, "merge = 'on'")).unwrap_err().to_string();
         assert!(merged.contains("a worker's part of a batch"), "{merged}");
     }

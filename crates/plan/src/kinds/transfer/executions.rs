@@ -160,7 +160,7 @@ mod tests {
     use super::super::loads::TrafficFile;
     use super::*;
     use crate::Plan;
-    use crate::fixture::Expand;
+    use crate::fixture::{Expand, Holds};
 
     fn file(text: &str) -> PairLoads {
         text.parse::<TrafficFile>().unwrap().loads
@@ -214,31 +214,22 @@ mod tests {
         ] {
             let message = points(option).unwrap_err().to_string();
             let name = option.split(' ').next().unwrap();
-            assert!(
-                message.contains(&format!("traffic-file and {name} ")),
-                "{message}"
-            );
+            message.holds(&format!("traffic-file and {name} "));
         }
         let plan = "name = \"p\"\n[[transfer]]\nengine = \"shm\"\nop = \"write\"\nsizes = 8\ntraffic = \"file\"";
         let message = Plan::from_toml(plan, "p")
             .unwrap()
             .transfer_points(2)
             .unwrap_err();
-        assert!(
-            message.to_string().contains("add traffic-file FILE"),
-            "{message}"
-        );
+        message.to_string().holds("add traffic-file FILE");
         let rows = "name = \"p\"\n[[transfer]]\nengine = \"shm\"\nop = \"write\"\ntraffic-file = \"0 8\\n8 0\"";
         let message = Plan::from_toml(rows, "p")
             .unwrap()
             .transfer_points(4)
             .unwrap_err();
-        assert!(
-            message
-                .to_string()
-                .contains("use --ranks 2, or a file with 4 rows"),
-            "{message}"
-        );
+        message
+            .to_string()
+            .holds("use --ranks 2, or a file with 4 rows");
         for fits in [
             "trials = 3",
             "until-ci = '2%'",

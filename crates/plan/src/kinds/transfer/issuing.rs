@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::point::{Pacing, TransferPoint};
 use crate::cells::each;
-use crate::options::{Group, Many, many_of, with_default};
+use crate::options::{Group, Many, SWEEP, many_of, with_default};
 use crate::refuse::{movers, usage};
 use crate::roles::Roles;
 use crate::sweep::Sweep;
@@ -35,22 +35,12 @@ pub struct IssuingOptions {
     pub rail_shift: Option<Count>,
 
     /// Endpoints (queue pairs) between a worker and a peer, which operations take in turn: a value or a sweep.
-    #[arg(
-        long,
-        value_name = "SWEEP",
-        allow_hyphen_values = true,
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = SWEEP)]
     pub qps: Option<Sweep>,
 
     /// Cut operations that are longer into parts of this many bytes, which take the queue pairs in turn; an operation
     /// is done with its last part. A value or a sweep. [default: operations are not cut]
-    #[arg(
-        long,
-        value_name = "SWEEP",
-        allow_hyphen_values = true,
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = SWEEP)]
     pub chunk: Option<Sweep>,
 
     /// Cut an operation into at most this many parts, longer ones where they do not suffice. [default: 64]

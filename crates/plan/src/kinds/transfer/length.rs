@@ -5,7 +5,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::options::{Group, with_default};
-use crate::refuse::usage;
+use crate::refuse::{repetitions, time, usage};
 use crate::roles::Roles;
 use tonnage_units::{Count, Fraction, Nanos, Result};
 
@@ -148,42 +148,36 @@ pub(crate) fn length(options: &LengthOptions) -> Result<PointLength> {
 }
 
 fn contradictions(options: &LengthOptions) -> Result<()> {
-    let duration = options.duration.is_some();
-    if options.iters.is_some() && duration {
-        return usage(
-            "iters and duration contradict each other, for both say how long a point is: leave one of them out",
-        );
-    }
-    if options.iters.is_some() && options.trial_time.is_some() {
-        return usage(
-            "iters and trial-time contradict each other, for both say how long a trial is: leave one of them out",
-        );
-    }
-    if duration && options.trial_time.is_some() {
-        return usage(
+    let (iters, duration) = (options.iters.is_some(), options.duration.is_some());
+    let (trial_time, until_ci) = (options.trial_time.is_some(), options.until_ci.is_some());
+    usage(match () {
+        () if iters && duration => {
+            "iters and duration contradict each other, for both say how long a point is: leave one of them out"
+        }
+        () if iters && trial_time => {
+            "iters and trial-time contradict each other, for both say how long a trial is: leave one of them out"
+        }
+        () if duration && trial_time => {
             "duration and trial-time contradict each other, for duration is split over the trials: \
-             use trial-time with trials, or duration alone",
-        );
-    }
-    if duration && options.until_ci.is_some() {
-        return usage(
+             use trial-time with trials, or duration alone"
+        }
+        () if duration && until_ci => {
             "duration and until-ci contradict each other, for until-ci goes on as long as it needs: \
-             use max-duration to bound it, or leave until-ci out",
-        );
-    }
-    if options.max_duration.is_some() && options.until_ci.is_none() {
-        return usage(
-            "max-duration bounds until-ci, which is not asked for: add until-ci 2%, or use duration",
-        );
-    }
-    Ok(())
+             use max-duration to bound it, or leave until-ci out"
+        }
+        () if options.max_duration.is_some() && !until_ci => {
+            "max-duration bounds until-ci, which is not asked for: add until-ci 2%, or use duration"
+        }
+        () => return Ok(()),
+    })
 }
 
 /// Trials where their number is not said: a series is of one, unless it is repeated until it is known well enough.
 fn trials_default(options: &LengthOptions) -> u32 {
-    match options.interval.is_some() && options.until_ci.is_none() {
-        true => 1,
-        false => TRIALS_DEFAULT,
+    if options.interval.is_some() && options.until_ci.is_none() {
+        1
+    } else {
+        TRIALS_DEFAULT
     }
 }
 
@@ -197,54 +191,26 @@ fn trials(options: &LengthOptions) -> Result<u32> {
              write trials 2 or more",
         );
     }
-    match u32::try_from(trials) {
-        Ok(0) => usage("trials 0 would measure nothing: the fewest is trials 1"),
-        Ok(narrow) if trials <= TRIALS_MAX => Ok(narrow),
-        _ => usage(format!(
-            "trials {trials} is too many: the most is trials {TRIALS_MAX}"
-        )),
-    }
+    // It is below its bound, which fits.
+    repetitions("trials", trials, TRIALS_MAX).map(|trials| trials as u32)
 }
 
 fn trial(options: &LengthOptions, trials: u32) -> Result<TrialLength> {
     if let Some(Count(iterations)) = options.iters {
-        return match iterations {
-            0 => usage("iters 0 would measure nothing: the fewest is iters 1"),
-            1..=ITERATIONS_MAX => Ok(TrialLength::Iterations(iterations)),
-            _ => usage(format!(
-                "iters {iterations} is too many: the most is iters {ITERATIONS_MAX}"
-            )),
-        };
+        return repetitions("iters", iterations, ITERATIONS_MAX).map(TrialLength::Iterations);
     }
-    let (what, share) = match (options.duration, options.trial_time) {
-        (Some(_), _) => ("duration", u64::from(trials)),
-        (None, Some(_)) => ("trial-time", 1),
+    let (what, share, Nanos(given)) = match (options.duration, options.trial_time) {
+        (Some(duration), _) => ("duration", u64::from(trials), duration),
+        (None, Some(trial_time)) => ("trial-time", 1, trial_time),
         (None, None) => return Ok(TrialLength::DurationNs(TRIAL_NS_DEFAULT)),
     };
-    let given = options
-        .duration
-        .or(options.trial_time)
-        .map_or(0, |Nanos(ns)| ns);
-    let (shortest, longest) = (TRIAL_NS_MIN * share, TRIAL_NS_MAX * share);
-    let over = if share == 1 {
-        String::new()
-    } else {
+    let over = if share > 1 {
         format!(" over {trials} trials")
+    } else {
+        String::new()
     };
-    if given < shortest {
-        return usage(format!(
-            "{what} {}{over} is too short to be timed: the shortest is {what} {}",
-            Nanos(given),
-            Nanos(shortest)
-        ));
-    }
-    if given > longest {
-        return usage(format!(
-            "{what} {}{over} is too long: the longest is {what} {}",
-            Nanos(given),
-            Nanos(longest)
-        ));
-    }
+    let bounds = TRIAL_NS_MIN * share..=TRIAL_NS_MAX * share;
+    let given = time(what, &over, given, " to be timed", bounds)?;
     Ok(TrialLength::DurationNs(given / share))
 }
 
@@ -280,14 +246,14 @@ fn confidence(
             Nanos(fewest_ns)
         ));
     }
-    if max_duration_ns > MAX_DURATION_NS_MAX {
-        return usage(format!(
-            "max-duration {} is too long: the longest is max-duration {}",
-            Nanos(max_duration_ns),
-            Nanos(MAX_DURATION_NS_MAX)
-        ));
-    }
-    Ok((Some(until_ci.0), Some(max_duration_ns)))
+    let most = time(
+        "max-duration",
+        "",
+        max_duration_ns,
+        "",
+        0..=MAX_DURATION_NS_MAX,
+    )?;
+    Ok((Some(until_ci.0), Some(most)))
 }
 
 /// Multiplies how long it is measured, within the bounds that [`length`] checks. Values that are wrong
@@ -364,20 +330,14 @@ pub(super) fn interval(asked: Option<Nanos>, trial: TrialLength) -> Result<Optio
     let Some(Nanos(interval_ns)) = asked else {
         return Ok(None);
     };
-    if interval_ns < INTERVAL_NS_MIN {
-        return usage(format!(
-            "interval {} is too short to be told from the system's own pauses: the shortest is interval {}",
-            Nanos(interval_ns),
-            Nanos(INTERVAL_NS_MIN)
-        ));
-    }
-    if interval_ns > INTERVAL_NS_MAX {
-        return usage(format!(
-            "interval {} is too long: the longest is interval {}",
-            Nanos(interval_ns),
-            Nanos(INTERVAL_NS_MAX)
-        ));
-    }
+    let bounds = INTERVAL_NS_MIN..=INTERVAL_NS_MAX;
+    time(
+        "interval",
+        "",
+        interval_ns,
+        " to be told from the system's own pauses",
+        bounds,
+    )?;
     match trial {
         TrialLength::DurationNs(trial_ns) if interval_ns > trial_ns => usage(format!(
             "interval {} is longer than a trial of {}: write duration {}, or a shorter interval",

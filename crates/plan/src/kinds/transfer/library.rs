@@ -25,11 +25,7 @@ pub struct LibraryOptions {
     pub session: Option<Many<SessionUse>>,
 }
 
-impl Group for LibraryOptions {
-    fn defaults() -> Self {
-        Self::default()
-    }
-}
+impl Group for LibraryOptions {}
 
 /// The calls that the loops make, and the session behind those of the library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +103,7 @@ pub(super) fn check_call(api: TransferApi, op: Verb) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::Refused;
 
     fn asked(apis: &[TransferApi], sessions: &[SessionUse]) -> LibraryOptions {
         LibraryOptions {
@@ -168,12 +165,7 @@ mod tests {
             session: Some(Many(Vec::new())),
             ..LibraryOptions::default()
         };
-        assert!(
-            callings(&empty)
-                .unwrap_err()
-                .to_string()
-                .contains("session on")
-        );
+        callings(&empty).refused("session on");
         assert_eq!(
             check_call(TransferApi::Poll, Verb::Send)
                 .unwrap_err()

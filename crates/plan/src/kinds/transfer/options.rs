@@ -12,9 +12,11 @@ use super::loads::{PairLoads, TrafficFile};
 use super::pacing::PacingOptions;
 use super::point::{Addresses, TargetFootprint};
 use super::verification::Verification;
-use crate::options::{Group, Many, Pair, many_of, on_off, one_of, pairs, text, with_default};
+use crate::options::{
+    Group, Many, Pair, SWEEP, many_of, on_off, one_of, one_or_many, pairs, text, with_default,
+};
 use crate::point::{LimitChoice, MatrixRounds, Traffic};
-use crate::published::{self, PublishedTable};
+use crate::published::PublishedTable;
 use crate::skipping::SkippingOptions;
 use crate::sweep::Sweep;
 use tonnage_engine::Verb;
@@ -103,12 +105,7 @@ pub struct OperationOptions {
 
     /// Ranks that initiate: of pairs the first N, each towards one of the ranks behind them in turn; of a fan-in the N
     /// ranks after rank 0. The others take no part. A value or a sweep. [default: half of the ranks, or all but rank 0]
-    #[arg(
-        long,
-        value_name = "SWEEP",
-        allow_hyphen_values = true,
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = SWEEP)]
     pub initiators: Option<Sweep>,
 
     /// Places from each rank to its target with traffic shift: rank r goes to (r + K) mod ranks. [default: 1]
@@ -132,21 +129,11 @@ pub struct OperationOptions {
 
     /// Payload bytes of one operation: a value or a sweep. [default: none, but 8 for atomic operations, and with
     /// --traffic-file the largest up to 1M that divides all its loads]
-    #[arg(
-        long,
-        value_name = "SWEEP",
-        allow_hyphen_values = true,
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = SWEEP)]
     pub sizes: Option<Sweep>,
 
     /// Pinned threads in each rank, each with queues of its own: a value or a sweep.
-    #[arg(
-        long,
-        value_name = "SWEEP",
-        allow_hyphen_values = true,
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = SWEEP)]
     pub workers: Option<Sweep>,
 
     /// Sockets of workers that exchange bytes, on one host; several are joined by commas. [default: near, unless that
@@ -271,7 +258,7 @@ pub struct MeasureOptions {
 
     /// Figures that others measured with the same options; only plans say it.
     #[arg(skip)]
-    #[serde(with = "published", skip_serializing_if = "Vec::is_empty")]
+    #[serde(with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<PublishedTable>,
 }
 

@@ -6,12 +6,11 @@ use serde::{Deserialize, Serialize};
 use super::length::TrialLength;
 use super::point::{CqMode, Pacing, TransferPoint};
 use crate::bounds::DEPTH_MAX;
-use crate::options::{Group, Many, many_of, with_default};
+use crate::options::{Group, Many, SWEEP, many_of, with_default};
 use crate::refuse::usage;
 use crate::sweep::Sweep;
 use tonnage_engine::Verb;
-use tonnage_units::{Error, Result};
-use tonnage_units::{Nanos, PerSecond};
+use tonnage_units::{Nanos, PerSecond, Result};
 
 /// Operations in flight on each lane where nothing else is said.
 pub const WINDOW_DEFAULT: u32 = 64;
@@ -22,21 +21,11 @@ pub const WINDOW_DEFAULT: u32 = 64;
 #[command(next_help_heading = "Pacing", mut_args = with_default::<Self>)]
 pub struct PacingOptions {
     /// Keep this many operations in flight on each lane: a value or a sweep.
-    #[arg(
-        long,
-        value_name = "SWEEP",
-        allow_hyphen_values = true,
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = SWEEP)]
     pub window: Option<Sweep>,
 
     /// Post this many operations, wait for all of them, and start again: a value or a sweep.
-    #[arg(
-        long,
-        value_name = "SWEEP",
-        allow_hyphen_values = true,
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = SWEEP)]
     pub batch: Option<Sweep>,
 
     /// Issue one operation and wait for the answer. Latency is half the round trip, except for read.
@@ -85,8 +74,10 @@ pub(super) fn pacings(options: &PacingOptions, latency: Option<bool>) -> Result<
         Some(window) => depths("window", window)?,
         None => vec![WINDOW_DEFAULT],
     };
-    let checked = |rate| checked_rate("rate", rate);
-    let rate = options.rate.map(checked).transpose()?;
+    let rate = options
+        .rate
+        .map(|rate| checked_rate("rate", rate))
+        .transpose()?;
     let pacing = |window| match rate {
         Some(rate_per_s) => Pacing::Paced { window, rate_per_s },
         None => Pacing::Stream { window },
@@ -138,7 +129,7 @@ pub(crate) fn contradictions(options: &PacingOptions, latency: Option<bool>) -> 
     let (window, batch) = (options.window.is_some(), options.batch.is_some());
     let rate = options.rate.is_some();
     let silent = latency == Some(false);
-    let why = match () {
+    usage(match () {
         () if ping_pong && window => {
             "ping-pong and window contradict each other, for a ping-pong has one operation in flight: \
              leave one of them out"
@@ -166,8 +157,7 @@ pub(crate) fn contradictions(options: &PacingOptions, latency: Option<bool>) -> 
             "rate measures response latency, so latency cannot be off: leave latency out, or leave rate out"
         }
         () => return Ok(()),
-    };
-    Err(Error::Usage(why.to_owned()))
+    })
 }
 
 /// Refuses a rate in whose trial not one operation is due: it would measure nothing.
@@ -191,13 +181,13 @@ pub(super) fn check_rate(option: &str, rate_per_s: f64, trial: TrialLength) -> R
 /// The values of a window or batch sweep, checked.
 fn depths(what: &str, sweep: &Sweep) -> Result<Vec<u32>> {
     let checked = |&value: &u64| match u32::try_from(value) {
-        Ok(0) => Err(Error::Usage(format!(
+        Ok(0) => usage(format!(
             "{what} 0 would move nothing: the smallest {what} is 1, as in {what} 1..64"
-        ))),
+        )),
         Ok(depth) if depth <= DEPTH_MAX => Ok(depth),
-        _ => Err(Error::Usage(format!(
+        _ => usage(format!(
             "{what} {value} is too large: the largest {what} is {DEPTH_MAX}"
-        ))),
+        )),
     };
     sweep.values().iter().map(checked).collect()
 }
@@ -206,21 +196,19 @@ fn depths(what: &str, sweep: &Sweep) -> Result<Vec<u32>> {
 ///
 /// # Errors
 /// `Usage` for a rate out of range.
-pub(super) fn checked_rate(option: &str, PerSecond(rate_per_s): PerSecond) -> Result<f64> {
-    if rate_per_s > 0.0 && rate_per_s <= RATE_PER_S_MAX {
-        return Ok(rate_per_s);
+pub(super) fn checked_rate(option: &str, rate: PerSecond) -> Result<f64> {
+    if rate.0 <= 0.0 {
+        return usage(format!(
+            "{option} {rate} would move nothing: write operations per second above 0, such as 200k"
+        ));
     }
-    let shown = PerSecond(rate_per_s);
-    Err(Error::Usage(if rate_per_s > 0.0 {
-        format!(
-            "{option} {shown} is too high: the highest is {} per second",
+    if rate.0 > RATE_PER_S_MAX {
+        return usage(format!(
+            "{option} {rate} is too high: the highest is {} per second",
             PerSecond(RATE_PER_S_MAX)
-        )
-    } else {
-        format!(
-            "{option} {shown} would move nothing: write operations per second above 0, such as 200k"
-        )
-    }))
+        ));
+    }
+    Ok(rate.0)
 }
 
 #[cfg(test)]

@@ -261,6 +261,7 @@ pub(super) fn check_ping_pong(transfer: &Transfer) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::Holds;
     use crate::sweep::Sweep;
     use crate::transfer::PacingOptions;
 
@@ -307,10 +308,7 @@ mod tests {
             assert!(message.contains(part), "{message}");
         }
         let odd = roles(&what(Traffic::Pair, None, None), 5).unwrap_err();
-        assert!(
-            odd.to_string().contains("use --ranks 6, initiators 2, or"),
-            "{odd}"
-        );
+        odd.to_string().holds("use --ranks 6, initiators 2, or");
         let alone = roles(&what(Traffic::Pair, None, None), 1).unwrap_err();
         assert!(alone.to_string().contains("use --ranks 2"), "{alone}");
     }

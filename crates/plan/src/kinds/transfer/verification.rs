@@ -231,7 +231,7 @@ pub(super) fn check_each(transfer: &Transfer, point: &TransferPoint) -> Result<(
 mod tests {
     use super::*;
     use crate::Plan;
-    use crate::fixture::Expand;
+    use crate::fixture::{Expand, cases};
 
     fn points(lines: &str) -> Result<Vec<TransferPoint>> {
         let text = format!("name = 'test'\n[[transfer]]\n{lines}");
@@ -259,25 +259,16 @@ mod tests {
 
     #[test]
     fn each_is_refused_with_the_nearest_choice() {
-        for (lines, expected) in [
-            ("engine = 'null'", "moves no bytes: leave verify out"),
-            (
-                "engine = 'shm'\nmemory = 'cuda'",
-                "use verify=last, or memory host",
-            ),
-            ("engine = 'shm'\ncq = 'event'", "use cq busy"),
-            ("engine = 'shm'\napi = 'poll'", "use api engine"),
-            ("engine = 'shm'\nlimit = '1GB/s'", "leave limit out"),
-            ("engine = 'shm'\nping-pong = true\nsizes = 1", "use sizes 2"),
-            (
-                "engine = 'shm'\nrate = 1000\nbackground = 'op=write,size=1k,window=1'",
-                "leave background out",
-            ),
-            (
-                "engine = 'shm'\nop = 'read'\ntraffic = 'fan-in'\ntarget-footprint = 'shared'",
-                "use target-footprint own",
-            ),
-        ] {
+        for (lines, expected) in cases([
+            "engine = 'null' => moves no bytes: leave verify out",
+            "engine = 'shm'; memory = 'cuda' => use verify=last, or memory host",
+            "engine = 'shm'; cq = 'event' => use cq busy",
+            "engine = 'shm'; api = 'poll' => use api engine",
+            "engine = 'shm'; limit = '1GB/s' => leave limit out",
+            "engine = 'shm'; ping-pong = true; sizes = 1 => use sizes 2",
+            "engine = 'shm'; rate = 1000; background = 'op=write,size=1k,window=1' => leave background out",
+            "engine = 'shm'; op = 'read'; traffic = 'fan-in'; target-footprint = 'shared' => use target-footprint own",
+        ]) {
             let op = if lines.contains("op =") {
                 ""
             } else {

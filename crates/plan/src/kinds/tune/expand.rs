@@ -6,8 +6,10 @@ use super::options::{GOAL_DEFAULT, TRIAL_TIME_DEFAULT, Tune};
 use super::point::{Goal, TunePoint};
 use crate::bounds::POINTS_MAX;
 use crate::cells::{Cell, Cells};
+use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::options::{Many, command_line, pairs};
-use crate::refuse::{one_process, usage};
+use crate::point::Reading;
+use crate::refuse::{one_process, possible, usage};
 use crate::sweep::Sweep;
 use crate::transfer::{self, Transfer};
 use tonnage_engine::{EngineOptions, Lists, Verb, split_name};
@@ -16,11 +18,49 @@ use tonnage_units::{Error, Nanos, Result};
 const TRIAL_NS_MIN: u64 = 1_000_000;
 const TRIAL_NS_MAX: u64 = 60_000_000_000;
 
+impl Kind for Tune {
+    type Point = TunePoint;
+
+    const ABOUT: &'static str = "Search the options of a transfer that serve a goal best";
+    const AFTER_HELP: &'static str = "Window or batch, queue pairs, chunk, rails and the engine's own options compete, \
+    one after the other, in rounds of short trials. An option that is given is fixed; a list is what is searched. The \
+    cheapest value wins that is surely as good as the best, within 3 %; where that cannot be told, the best one wins, and \
+    it is said how much better others may be. The last line is the winner's command line.\n\n\
+    Examples:\n  \
+    tonnage tune --engine fabric:tcp --op write --sizes 64k --goal bandwidth --ranks 2\n  \
+    tonnage tune --engine shm --op read --sizes 8 --goal rate --window 1,16,256 --ranks 2";
+
+    fn expand(
+        &self,
+        ranks: u32,
+        lists: &Lists,
+        points_max: usize,
+    ) -> Result<(Vec<Cell<TunePoint>>, Reading)> {
+        Ok((cells(self, ranks, lists, points_max)?, Reading::default()))
+    }
+}
+
+impl AnyExperiment for Tune {
+    fn label(&self) -> Option<&str> {
+        self.what.label.as_deref()
+    }
+
+    fn use_engines(&mut self, engines: &[String]) -> bool {
+        self.what.engine = Some(engines.to_vec().into());
+        true
+    }
+
+    /// Multiplies the time of a trial.
+    fn scale(&mut self, scale: Scale) {
+        let Nanos(trial_ns) = self.search.trial_time.unwrap_or(TRIAL_TIME_DEFAULT);
+        // Precise enough below 2^53, and casts of floats saturate.
+        let scaled = (trial_ns as f64 * scale.time).round() as u64;
+        self.search.trial_time = Some(Nanos(scaled.max(1)));
+    }
+}
+
 /// The cells of an experiment.
-///
-/// # Errors
-/// `Usage` for everything that can be found wrong without starting a rank, unless only some cells are.
-pub(super) fn expand(
+fn cells(
     tune: &Tune,
     ranks: u32,
     lists: &Lists,
@@ -117,14 +157,11 @@ fn one(
         ..Transfer::default()
     })?;
     let Nanos(trial_ns) = tune.search.trial_time.unwrap_or(TRIAL_TIME_DEFAULT);
-    if !(TRIAL_NS_MIN..=TRIAL_NS_MAX).contains(&trial_ns) {
-        return usage(format!(
-            "trial-time {} is not possible: write trial-time {} to trial-time {}",
-            Nanos(trial_ns),
-            Nanos(TRIAL_NS_MIN),
-            Nanos(TRIAL_NS_MAX)
-        ));
-    }
+    possible(
+        "trial-time",
+        Nanos(trial_ns),
+        Nanos(TRIAL_NS_MIN)..=Nanos(TRIAL_NS_MAX),
+    )?;
     let point = TunePoint {
         engine_options,
         verify: entry.moves_bytes,

@@ -4,17 +4,15 @@
 //! | --- | --- |
 //! | `options` | the options of an experiment |
 //! | [`point`] | one search, and its candidates |
-//! | `expand` | the points of an experiment |
+//! | `expand` | the points of an experiment, and what makes it a kind |
 //! | [`foothold`](mod@foothold) | values to begin with, and the error where there are none |
 //! | `dimensions` | values that compete, the cheapest first |
-//! | `kind` | what makes it a kind |
 //!
 //! Measuring a candidate is measuring its transfer; see `tonnage_bench`.
 
 mod dimensions;
 mod expand;
 pub mod foothold;
-mod kind;
 mod options;
 pub mod point;
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixture::{LISTS, SHIPPED};
+use crate::fixture::{Holds, LISTS, SHIPPED};
 use crate::{Experiment, Plan, Point};
 use tonnage_units::PairPlace;
 
@@ -37,10 +37,7 @@ fn an_engine_within_one_process_connects_nobody() {
         let refused = plan.points(2, &SHIPPED).unwrap_err();
         assert_eq!(refused.exit_code(), 2);
         let words = refused.to_string();
-        assert!(
-            words.contains("engine cuda moves bytes within one process"),
-            "{words}"
-        );
+        words.holds("engine cuda moves bytes within one process");
         assert!(words.contains("use `tonnage transfer`"), "{words}");
     }
 }
@@ -151,14 +148,8 @@ fn values_that_cannot_be_read_name_their_line() {
         Plan::from_toml(&text, "p.toml").unwrap_err().to_string()
     };
     assert!(message("duration = 5").starts_with("p.toml:4: \"5\" has no unit: write a duration"));
-    assert!(
-        message("traffic = 'fanin'")
-            .starts_with("p.toml:4: unknown traffic pattern \"fanin\": did you mean")
-    );
-    assert!(
-        message("wrokers = 2")
-            .starts_with("p.toml:4: unknown key \"wrokers\": did you mean \"workers\"?")
-    );
+    message("traffic = 'fanin'").holds("p.toml:4: unknown traffic pattern \"fanin\": did you mean");
+    message("wrokers = 2").holds("p.toml:4: unknown key \"wrokers\": did you mean \"workers\"?");
     let text = "name = 'test'\n[[connect]]\ntrials = 2";
     let message = Plan::from_toml(text, "p.toml").unwrap_err().to_string();
     assert_eq!(

@@ -1,6 +1,7 @@
 //! Jobs that are refused, and the words for it.
 
 use super::*;
+use crate::fixture::{Holds, Refused, cases};
 
 #[test]
 fn sizes_that_do_not_fit_name_the_nearest_that_do() {
@@ -16,10 +17,7 @@ fn sizes_that_do_not_fit_name_the_nearest_that_do() {
         "block = 1152921504606846976",
         "segments = 18446744073709551615",
     ] {
-        assert!(
-            message(lines).contains("which no file system holds"),
-            "{lines}"
-        );
+        message(lines).holds("which no file system holds");
     }
     // The most that there is room for, on both of two ranks.
     assert_eq!(
@@ -32,57 +30,27 @@ fn sizes_that_do_not_fit_name_the_nearest_that_do() {
          direct out"
     );
     let one = "block = '4k'\ntransfer = '4k'\n";
-    assert!(
-        message(&format!("{one}order = 'shuffled'"))
-            .starts_with("order shuffled needs two transfers")
-    );
+    message(&format!("{one}order = 'shuffled'")).holds("order shuffled needs two transfers");
     assert!(message(&format!("{one}threads = 2")).contains("write threads 1 or less"));
     let bound = "stonewall = '1s'\nwear-out = true\nwear-out-transfers = 5";
     assert!(message(bound).contains("write wear-out-transfers 4 or less"));
-    assert!(
-        message("engine = 'uring'\nblock = '2G'\ntransfer = '2G'").contains("transfer 1G or less")
-    );
+    message("engine = 'uring'\nblock = '2G'\ntransfer = '2G'").holds("transfer 1G or less");
     let much = "threads = 2\nblock = '1024T'\ntransfer = '512T'\nsegments = 1";
     assert!(message(much).contains("needs more than 1T of memory in one rank"));
 }
 
 #[test]
 fn engines_are_asked_only_for_what_they_can_do() {
-    for (lines, expected) in [
-        (
-            "engine = 'possix'",
-            "unknown engine \"possix\": did you mean \"posix\"? engines: posix, uring, mpiio",
-        ),
-        (
-            "collective = true",
-            "engine posix does not take collective, known only to MPI-IO: leave collective out, or use engine mpiio",
-        ),
-        (
-            "hints = { a = 'b' }",
-            "engine posix does not take hints, known only to MPI-IO: leave hints out, or use engine mpiio",
-        ),
-        (
-            "window = 32",
-            "engine posix makes one transfer at a time: leave window out, or use engine uring",
-        ),
-        (
-            "engine = 'uring'\nfsync = 'each'",
-            "fsync each waits after every write, and engine uring has several in flight: write fsync end, or use engine \
-             posix",
-        ),
-        (
-            "engine = 'mpiio'\ndirect = true",
-            "engine mpiio cannot leave the page cache out: leave direct out, or use engine posix",
-        ),
-        (
-            "engine = 'mpiio'\nthreads = 2",
-            "engine mpiio takes one thread in each rank: leave threads out and use more ranks, or use engine posix",
-        ),
-        (
-            "engine-options = { polling = 'on' }",
-            "engine posix has no option \"polling\": it has none: leave engine-option out",
-        ),
-    ] {
+    for (lines, expected) in cases([
+        "engine = 'possix' => unknown engine \"possix\": did you mean \"posix\"? engines: posix, uring, mpiio",
+        "collective = true => engine posix does not take collective, known only to MPI-IO: leave collective out, or use engine mpiio",
+        "hints = { a = 'b' } => engine posix does not take hints, known only to MPI-IO: leave hints out, or use engine mpiio",
+        "window = 32 => engine posix makes one transfer at a time: leave window out, or use engine uring",
+        "engine = 'uring'; fsync = 'each' => fsync each waits after every write, and engine uring has several in flight: write fsync end, or use engine posix",
+        "engine = 'mpiio'; direct = true => engine mpiio cannot leave the page cache out: leave direct out, or use engine posix",
+        "engine = 'mpiio'; threads = 2 => engine mpiio takes one thread in each rank: leave threads out and use more ranks, or use engine posix",
+        "engine-options = { polling = 'on' } => engine posix has no option \"polling\": it has none: leave engine-option out",
+    ]) {
         assert_eq!(message(lines), expected);
     }
     assert_eq!(point("window = 1").window, 1);
@@ -92,40 +60,24 @@ fn engines_are_asked_only_for_what_they_can_do() {
 
 #[test]
 fn what_contradicts_itself_or_has_no_effect_is_refused() {
-    let both = "engine = 'mpiio'\ncollective = true\n";
-    for (lines, part) in [
-        ("directory-per-rank = true", "add layout per-process"),
-        (
-            "engine = 'mpiio'\nlayout = 'per-process'\ncollective = true",
-            "collective needs one file for all ranks",
-        ),
-        (
-            "engine = 'mpiio'\nlayout = 'per-process'\nfile-view = true",
-            "use layout shared, or leave file-view out",
-        ),
-        (
-            &format!("{both}read-percent = 5"),
-            "collective and phase mixed contradict",
-        ),
-        (
-            &format!("{both}threads = 2"),
-            "collective and threads contradict",
-        ),
-        ("wear-out = true", "add stonewall 30s"),
-        ("stonewall = '1s'\nwear-out-transfers = 4", "add wear-out"),
-        ("stonewall = '1us'", "the shortest is stonewall 1ms"),
-        (
-            "stonewall-status = 's'",
-            "add stonewall 30s, or leave stonewall-status out",
-        ),
-        ("read-shift = 1\nread-shuffled = 1", "contradict each other"),
-        ("read-shift = 2", "write read-shift 1 or less"),
-        ("stripe-size = 1000", "is no multiple of 64k"),
-        ("trials = 0", "the fewest is trials 1"),
-        ("threads = 0", "the fewest is threads 1"),
-        ("delay = '1000h'", "the longest is delay 24h"),
-        ("outlier = 0", "the shortest is outlier 1ns"),
-    ] {
+    for (lines, part) in cases([
+        "directory-per-rank = true => add layout per-process",
+        "engine = 'mpiio'; layout = 'per-process'; collective = true => collective needs one file for all ranks",
+        "engine = 'mpiio'; layout = 'per-process'; file-view = true => use layout shared, or leave file-view out",
+        "engine = 'mpiio'; collective = true; read-percent = 5 => collective and phase mixed contradict",
+        "engine = 'mpiio'; collective = true; threads = 2 => collective and threads contradict",
+        "wear-out = true => add stonewall 30s",
+        "stonewall = '1s'; wear-out-transfers = 4 => add wear-out",
+        "stonewall = '1us' => the shortest is stonewall 1ms",
+        "stonewall-status = 's' => add stonewall 30s, or leave stonewall-status out",
+        "read-shift = 1; read-shuffled = 1 => contradict each other",
+        "read-shift = 2 => write read-shift 1 or less",
+        "stripe-size = 1000 => is no multiple of 64k",
+        "trials = 0 => the fewest is trials 1",
+        "threads = 0 => the fewest is threads 1",
+        "delay = '1000h' => the longest is delay 24h",
+        "outlier = 0 => the shortest is outlier 1ns",
+    ]) {
         let message = message(lines);
         assert!(message.contains(part), "{lines}: {message}");
     }
@@ -166,16 +118,10 @@ fn messages_name_the_experiment_among_several() {
     let text =
         "name = 'test'\n[[file]]\npath = 'a'\n[[file]]\npath = 'b'\nlabel = 'second'\nsegments = 0";
     let plan = Plan::from_toml(text, "test.toml").unwrap();
-    let message = plan.file_points(2).unwrap_err().to_string();
-    assert!(
-        message.starts_with("file 2 (\"second\"): segments 0"),
-        "{message}"
-    );
+    plan.file_points(2)
+        .refused("file 2 (\"second\"): segments 0");
     let text = "name = 'test'\n[[file]]\npath = 'a'\n[[file]]\npath = 'a'";
     let plan = Plan::from_toml(text, "test.toml").unwrap();
-    let message = plan.file_points(2).unwrap_err().to_string();
-    assert!(
-        message.contains("file 2: the same point is asked for twice"),
-        "{message}"
-    );
+    plan.file_points(2)
+        .refused("file 2: the same point is asked for twice");
 }

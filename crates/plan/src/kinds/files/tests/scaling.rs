@@ -1,6 +1,7 @@
 //! Fewer bytes, fewer ranks, other places.
 
 use super::*;
+use crate::fixture::{Holds, Refused};
 
 fn scaled(lines: &str, factor: f64, ranks: u32) -> FilePoint {
     let mut plan = plan(lines);
@@ -70,10 +71,7 @@ fn fewer_ranks_than_planned_read_from_the_farthest() {
     assert_eq!(points[0].read_from, ReadFrom::Shift { ranks: 4 });
     let mut round = self::plan("read-shift = 'nodes=2'");
     let message = round.resolve_nodes(&["a", "a", "b", "b"]).unwrap_err();
-    assert!(
-        message.to_string().contains("write read-shift node"),
-        "{message}"
-    );
+    message.to_string().holds("write read-shift node");
     // A command line is made for the ranks that it says.
     let mut plan = self::plan("read-shift = 4");
     plan.fit_ranks(2);
@@ -105,24 +103,11 @@ fn files_move_into_a_directory_or_behind_a_prefix() {
     let folder = tempfile::tempdir().unwrap();
     let there = folder.path().to_str().unwrap();
     assert_eq!(moved(there).unwrap()[0], format!("{there}/a"));
-    assert!(
-        moved("")
-            .unwrap_err()
-            .to_string()
-            .contains("the place of files")
-    );
+    moved("").refused("the place of files");
     let text = "name = 'test'\n[[file]]\npath = 'x/a'\n[[file]]\npath = 'y/a'";
     let mut plan = Plan::from_toml(text, "test.toml").unwrap();
-    let message = plan.move_files("p").unwrap_err().to_string();
-    assert!(
-        message.contains("would make p-a of x/a and of y/a"),
-        "{message}"
-    );
+    plan.move_files("p")
+        .refused("would make p-a of x/a and of y/a");
     let mut none = Plan::default();
-    assert!(
-        none.move_files("p")
-            .unwrap_err()
-            .to_string()
-            .contains("has no effect")
-    );
+    none.move_files("p").refused("has no effect");
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::Plan;
-use crate::fixture::Expand;
+use crate::fixture::{Expand, cases};
 
 const BASE: &str = "engine = 'shm'\nsizes = 8\nverify = true\n";
 
@@ -33,51 +33,18 @@ fn an_order_of_its_own_is_in_the_point_only_where_it_is_another() {
 }
 
 /// Points whose data land at once, and what the advice is for each.
-const OVERLAPPING: &[(&str, &str)] = &[
-    (
-        "op = 'read'\naddresses = 'random'\nlocal-addresses = 'fixed'\nwindow = 12",
-        "window 1",
-    ),
-    (
-        "op = 'write'\naddresses = 'fixed'\nlocal-addresses = 'sequential'\nwindow = 2",
-        "window 1",
-    ),
-    (
-        "op = 'send'\naddresses = 'random'\nlocal-addresses = 'sequential'\nbatch = 2",
-        "batch 1",
-    ),
-    (
-        "op = 'write-imm'\nlocal-addresses = 'random'\nrate = 10k\nwindow = 2",
-        "window 1",
-    ),
-    (
-        "op = 'write'\nlocal-addresses = 'random'\nbatch = 8\nfootprint = 32",
-        "batch 4 or less",
-    ),
-    (
-        "op = 'write'\nlocal-addresses = 'random'\nbatch = 24\nfootprint = 32\nworkers = 4\nbatch-of = 'rank'",
-        "batch 16 or less",
-    ),
-    (
-        "op = 'write'\naddresses = 'permuted'\nlocal-addresses = 'sequential'\nbatch = 9\nfootprint = 96\nworkers = 2\nbatch-of = 'rank'",
-        "batch 8",
-    ),
-    (
-        "op = 'write'\nlocal-addresses = 'random'\nbatch = 8\nfootprint = 32\nbatches-in-flight = 2",
-        "batches-in-flight 1 and batch 4 or less",
-    ),
-    (
-        "op = 'write'\nlocal-addresses = 'random'\nbatch = 4\nfootprint = 32\nbatches-in-flight = 2",
-        "batches-in-flight 1",
-    ),
-    (
-        "op = 'write'\naddresses = 'permuted'\nlocal-addresses = 'sequential'\nbatch = 8\nfootprint = 96",
-        "batch 6",
-    ),
-    (
-        "op = 'read'\naddresses = 'sequential'\nlocal-addresses = 'permuted'\nwindow = 8",
-        "window 1",
-    ),
+const OVERLAPPING: [&str; 11] = [
+    "op = 'read'; addresses = 'random'; local-addresses = 'fixed'; window = 12 => window 1",
+    "op = 'write'; addresses = 'fixed'; local-addresses = 'sequential'; window = 2 => window 1",
+    "op = 'send'; addresses = 'random'; local-addresses = 'sequential'; batch = 2 => batch 1",
+    "op = 'write-imm'; local-addresses = 'random'; rate = '10k'; window = 2 => window 1",
+    "op = 'write'; local-addresses = 'random'; batch = 8; footprint = 32 => batch 4 or less",
+    "op = 'write'; local-addresses = 'random'; batch = 24; footprint = 32; workers = 4; batch-of = 'rank' => batch 16 or less",
+    "op = 'write'; addresses = 'permuted'; local-addresses = 'sequential'; batch = 9; footprint = 96; workers = 2; batch-of = 'rank' => batch 8",
+    "op = 'write'; local-addresses = 'random'; batch = 8; footprint = 32; batches-in-flight = 2 => batches-in-flight 1 and batch 4 or less",
+    "op = 'write'; local-addresses = 'random'; batch = 4; footprint = 32; batches-in-flight = 2 => batches-in-flight 1",
+    "op = 'write'; addresses = 'permuted'; local-addresses = 'sequential'; batch = 8; footprint = 96 => batch 6",
+    "op = 'read'; addresses = 'sequential'; local-addresses = 'permuted'; window = 8 => window 1",
 ];
 
 /// Points of which it is known what stays.
@@ -99,8 +66,8 @@ const KNOWN: &[&str] = &[
 /// Reads land at the initiator, everything else at the target; what one fixed slot sends is always the same.
 #[test]
 fn what_stays_is_unknown_only_where_different_data_land_at_once() {
-    for (lines, part) in OVERLAPPING {
-        let message = refused(&lines.replace("10k", "'10k'"));
+    for (lines, part) in cases(OVERLAPPING) {
+        let message = refused(lines);
         assert!(message.contains("landings overlap"), "{lines}: {message}");
         let instead = format!("write {part}, or leave verify out");
         assert!(message.ends_with(&instead), "{lines}: {message}");
